@@ -1,0 +1,209 @@
+use std::fmt;
+
+use crate::{FormatError, StatusCode};
+
+/// The result of everything from `hal` up.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// One boxed word: an IREE status code, what failed, where it happened (outermost first), and what
+/// the user can do about it.
+///
+/// `Display` prints the message alone; [`Error::report`] prints the lines that a tool shows.
+#[derive(Clone)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    code: StatusCode,
+    message: String,
+    context: Vec<String>,
+    advice: Option<String>,
+}
+
+const _: () = assert!(size_of::<Error>() == size_of::<usize>());
+
+impl Error {
+    /// An error with `code` (never `Ok`) that says in `message` what failed.
+    pub fn new(code: StatusCode, message: impl Into<String>) -> Self {
+        debug_assert!(code != StatusCode::Ok, "an error needs a code that says so");
+        Self(Box::new(Inner { code, message: message.into(), context: Vec::new(), advice: None }))
+    }
+
+    /// An argument that the caller gave is wrong whatever the state of the system.
+    pub fn invalid_argument(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::InvalidArgument, message)
+    }
+
+    /// A named thing does not exist.
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NotFound, message)
+    }
+
+    /// The system is not in the state that the operation needs.
+    pub fn failed_precondition(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::FailedPrecondition, message)
+    }
+
+    /// A range or an index lies outside of what it refers to.
+    pub fn out_of_range(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::OutOfRange, message)
+    }
+
+    /// Nobody has built this, or this device cannot do it.
+    pub fn unimplemented(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::Unimplemented, message)
+    }
+
+    /// Bytes that had to be there are gone or damaged.
+    pub fn data_loss(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::DataLoss, message)
+    }
+
+    /// Memory or another resource ran out.
+    pub fn resource_exhausted(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::ResourceExhausted, message)
+    }
+
+    /// The bytes or the code were made for another machine or another release.
+    pub fn incompatible(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::Incompatible, message)
+    }
+
+    /// An operating-system call failed: `what` says which, in words, with the path where there is one.
+    pub fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind as Kind;
+        let code = match error.kind() {
+            Kind::NotFound => StatusCode::NotFound,
+            Kind::PermissionDenied => StatusCode::PermissionDenied,
+            Kind::AlreadyExists => StatusCode::AlreadyExists,
+            Kind::OutOfMemory | Kind::StorageFull | Kind::QuotaExceeded => StatusCode::ResourceExhausted,
+            Kind::IsADirectory | Kind::NotADirectory | Kind::InvalidInput => StatusCode::InvalidArgument,
+            Kind::UnexpectedEof => StatusCode::DataLoss,
+            _ => StatusCode::Unavailable,
+        };
+        Self::new(code, format!("{what}: {}", os_words(error)))
+    }
+
+    /// The status code.
+    pub fn code(&self) -> StatusCode {
+        self.0.code
+    }
+
+    /// What failed, without where or what to do.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Where it happened, innermost first.
+    pub fn context_lines(&self) -> &[String] {
+        &self.0.context
+    }
+
+    /// What the user can do about it, where something is known.
+    pub fn advice(&self) -> Option<&str> {
+        self.0.advice.as_deref()
+    }
+
+    /// Adds an outer place to where it happened.
+    pub fn context(mut self, place: impl Into<String>) -> Self {
+        self.0.context.push(place.into());
+        self
+    }
+
+    /// Says what the user can do about it; the innermost advice wins, it knows most.
+    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.0.advice.get_or_insert_with(|| advice.into());
+        self
+    }
+
+    /// The lines that a tool prints on standard error: what failed, where, what to do.
+    pub fn report(&self) -> String {
+        let mut text = format!("{}; {}", self.0.code, self.0.message);
+        if !self.0.context.is_empty() {
+            text.push_str("\n  at: ");
+            text.push_str(&self.0.context.join(", "));
+        }
+        if let Some(advice) = &self.0.advice {
+            text.push_str("\n  try: ");
+            text.push_str(advice);
+        }
+        text
+    }
+}
+
+/// The system's words for an error, without the "(os error 2)" that helps nobody.
+fn os_words(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].to_string(),
+        None => text,
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.0.code, self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.report())
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<FormatError> for Error {
+    fn from(error: FormatError) -> Self {
+        let place = error.place();
+        let mut this = Self::new(error.fault.code(), error.to_string());
+        if let Some(advice) = &error.advice {
+            this = this.advise(advice.clone());
+        }
+        this.context(place)
+    }
+}
+
+/// Adds where it happened to the error of a result; the words are made only when there is one.
+pub trait Context<T> {
+    /// See [`Error::context`].
+    fn context(self, place: impl FnOnce() -> String) -> Result<T>;
+    /// See [`Error::advise`].
+    fn advise(self, advice: impl FnOnce() -> String) -> Result<T>;
+}
+
+impl<T, E: Into<Error>> Context<T> for Result<T, E> {
+    fn context(self, place: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| error.into().context(place()))
+    }
+
+    fn advise(self, advice: impl FnOnce() -> String) -> Result<T> {
+        self.map_err(|error| error.into().advise(advice()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_what_where_and_what_to_do() {
+        let error = Error::not_found("no device 'x'")
+            .context("record 4")
+            .context("capture.ireereplay")
+            .advise("inner")
+            .advise("outer");
+        assert_eq!(
+            error.report(),
+            "NOT_FOUND; no device 'x'\n  at: record 4, capture.ireereplay\n  try: inner"
+        );
+        assert_eq!(error.to_string(), "NOT_FOUND; no device 'x'");
+    }
+
+    #[test]
+    fn system_errors_lose_their_number() {
+        let error = Error::io("opening 'none'", &std::io::Error::from_raw_os_error(2));
+        assert_eq!(error.to_string(), "NOT_FOUND; opening 'none': No such file or directory");
+    }
+}

@@ -1,0 +1,81 @@
+#![allow(unsafe_code, reason = "maps files; docs/unsafe.md says why and what it rests on")]
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use memmap2::{Mmap, UncheckedAdvice};
+
+use crate::{Error, Result};
+
+/// A whole file, mapped read-only.
+///
+/// Pages arrive as they are touched and [`MappedFile::forget`] lets them go again, so that a reader
+/// that streams needs no memory of its own for a file of any size.
+pub struct MappedFile {
+    map: Option<Mmap>,
+    path: PathBuf,
+}
+
+impl MappedFile {
+    /// Maps the regular file at `path`.
+    ///
+    /// Fails when it does not exist, cannot be read, or is not a regular file (a directory, a pipe).
+    pub fn open(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let file = File::open(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?;
+        let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
+        if !metadata.is_file() {
+            let kind = if metadata.is_dir() { "a directory" } else { "not a regular file" };
+            return Err(Error::invalid_argument(format!("'{shown}' is {kind}")));
+        }
+        if metadata.len() == 0 {
+            return Ok(Self { map: None, path: path.to_path_buf() });
+        }
+        // SAFETY: the map is private and read-only. Another process that writes to or truncates the
+        // file while it is mapped can change bytes or raise SIGBUS; readers check each value after
+        // reading it once, and docs/unsafe.md names what remains.
+        let map =
+            unsafe { Mmap::map(&file) }.map_err(|e| Error::io(format_args!("mapping '{shown}'"), &e))?;
+        Ok(Self { map: Some(map), path: path.to_path_buf() })
+    }
+
+    /// All bytes of the file.
+    pub fn bytes(&self) -> &[u8] {
+        self.map.as_deref().unwrap_or(&[])
+    }
+
+    /// Where it was opened from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Lets go of the memory behind `offset..offset + length` (rounded inwards to whole pages);
+    /// touching the bytes again reads them from the file again.
+    pub fn forget(&self, offset: usize, length: usize) {
+        const PAGE_BYTES: usize = 4096;
+        let Some(map) = &self.map else { return };
+        let start = offset.next_multiple_of(PAGE_BYTES);
+        let end = offset.saturating_add(length).min(map.len()) / PAGE_BYTES * PAGE_BYTES;
+        if start < end {
+            // SAFETY: the map is of a file and read-only, so dropped pages come back with the
+            // file's bytes and no write can be lost.
+            let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_directories_and_maps_nothing_of_an_empty_file() {
+        let directory = std::env::temp_dir();
+        let error = MappedFile::open(&directory).err().map(|e| e.to_string());
+        assert!(error.is_some_and(|e| e.contains("is a directory")));
+        let path = directory.join(format!("rehal-empty-{}", std::process::id()));
+        File::create(&path).unwrap();
+        assert!(MappedFile::open(&path).unwrap().bytes().is_empty());
+        std::fs::remove_file(&path).unwrap();
+    }
+}

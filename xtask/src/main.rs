@@ -1,0 +1,2 @@
+//! Set-up, tests, benchmarks, fixtures and tidiness of the rehal workspace.
+fn main() {}
