@@ -8,11 +8,21 @@
 //! an executable have no names (the two fields that hold their lengths were reserved).
 
 #![forbid(unsafe_code)]
+#![allow(
+    clippy::result_large_err,
+    reason = "a FormatError is made once per file at most; boxing it would cost its users more"
+)]
 
 mod codes;
+mod reader;
+mod rules;
 
+pub mod check;
 pub mod layout;
+pub mod payload;
 
 pub use codes::{
     DigestType, FileReferenceType, FileValidationType, ObjectType, OperationCode, PayloadType, RecordType,
 };
+pub use payload::Payload;
+pub use reader::{Capture, OpenOptions, Record, Records, Tear, Version};
