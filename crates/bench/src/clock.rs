@@ -84,40 +84,51 @@ impl<'a> Timer<'a> {
 
 #[cfg(test)]
 pub(crate) mod fake {
-    use std::cell::Cell;
+    use std::{cell::Cell, rc::Rc};
 
     use super::Clock;
 
-    /// A clock that moves only when told to. Process time runs at twice, thread time at half of real time.
+    /// A clock that moves only when told to. While busy, process time runs at twice and thread time at half
+    /// of real time.
     #[derive(Default)]
-    pub(crate) struct FakeClock(Cell<u64>);
+    pub(crate) struct FakeClock {
+        real_ns: Cell<u64>,
+        busy_ns: Cell<u64>,
+    }
 
     impl FakeClock {
         pub(crate) fn advance_ns(&self, ns: u64) {
-            self.0.set(self.0.get() + ns);
+            self.sleep_ns(ns);
+            self.busy_ns.set(self.busy_ns.get() + ns);
+        }
+
+        pub(crate) fn sleep_ns(&self, ns: u64) {
+            self.real_ns.set(self.real_ns.get() + ns);
         }
     }
 
-    impl Clock for FakeClock {
+    impl Clock for Rc<FakeClock> {
         fn real_ns(&self) -> u64 {
-            self.0.get()
+            self.real_ns.get()
         }
         fn process_cpu_ns(&self) -> u64 {
-            self.0.get() * 2
+            self.busy_ns.get() * 2
         }
         fn thread_cpu_ns(&self) -> u64 {
-            self.0.get() / 2
+            self.busy_ns.get() / 2
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::{fake::FakeClock, *};
 
     #[test]
     fn counts_only_between_start_and_stop() {
-        let clock = FakeClock::default();
+        let clock = Rc::new(FakeClock::default());
         let mut timer = Timer::new(&clock, true);
         clock.advance_ns(100);
         timer.start();

@@ -68,8 +68,8 @@ impl Runner {
             write_to(&mut reporters.notes, format_args!("Performance counters not supported.\n"))?;
         }
         let ran = self.run_jobs(&mut jobs, reporters);
-        to_each(reporters, |reporter| reporter.finish())?;
-        ran?;
+        // What ends a run early still leaves whole reports, and says more than that they are not.
+        ran.and(to_each(reporters, |reporter| reporter.finish()))?;
         let failed = jobs.iter().map(|job| job.failed).sum();
         Ok(Outcome { matched: jobs.len(), failed })
     }
@@ -112,11 +112,9 @@ impl Runner {
         };
         let in_file = self.options.report_aggregates_only;
         let on_display = in_file || self.options.display_aggregates_only;
-        send(&mut *reporters.display, on_display).map_err(write_error)?;
-        match &mut reporters.file {
-            Some(file) => send(&mut **file, in_file).map_err(write_error),
-            None => Ok(()),
-        }
+        let displayed = send(&mut *reporters.display, on_display);
+        let kept = reporters.file.as_mut().map_or(Ok(()), |file| send(&mut **file, in_file));
+        displayed.and(kept).map_err(write_error)
     }
 
     fn name_width(&self, jobs: &[Job<'_, '_>]) -> usize {
@@ -366,11 +364,10 @@ fn to_each(
     reporters: &mut Reporters<'_>,
     mut call: impl FnMut(&mut dyn Reporter) -> io::Result<()>,
 ) -> Result<()> {
-    call(&mut *reporters.display).map_err(write_error)?;
-    match &mut reporters.file {
-        Some(file) => call(&mut **file).map_err(write_error),
-        None => Ok(()),
-    }
+    let displayed = call(&mut *reporters.display);
+    // The file is kept, so it gets its part also where nobody watches any longer.
+    let kept = reporters.file.as_mut().map_or(Ok(()), |file| call(&mut **file));
+    displayed.and(kept).map_err(write_error)
 }
 
 fn write_to(out: &mut dyn Write, text: std::fmt::Arguments<'_>) -> Result<()> {

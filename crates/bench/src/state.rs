@@ -136,12 +136,14 @@ impl<'a> State<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
     use crate::clock::fake::FakeClock;
 
     #[test]
     fn runs_as_often_as_told_and_times_only_the_loop() {
-        let clock = FakeClock::default();
+        let clock = Rc::new(FakeClock::default());
         let mut state = State::new(3, &clock, false);
         clock.advance_ns(1000);
         let mut count = 0;
@@ -163,7 +165,7 @@ mod tests {
 
     #[test]
     fn skipping_ends_the_loop() {
-        let clock = FakeClock::default();
+        let clock = Rc::new(FakeClock::default());
         let mut state = State::new(5, &clock, false);
         while state.keep_running() {
             clock.advance_ns(10);
@@ -179,7 +181,7 @@ mod tests {
 
     #[test]
     fn skipping_before_the_loop_runs_nothing() {
-        let clock = FakeClock::default();
+        let clock = Rc::new(FakeClock::default());
         let mut state = State::new(5, &clock, false);
         state.skip_with_message("not here");
         assert!(!state.keep_running());
@@ -188,7 +190,7 @@ mod tests {
 
     #[test]
     fn leaving_the_loop_early_shows() {
-        let clock = FakeClock::default();
+        let clock = Rc::new(FakeClock::default());
         let mut state = State::new(5, &clock, false);
         assert!(!state.ran_to_end());
         assert!(state.keep_running());
