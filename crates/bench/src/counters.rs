@@ -6,7 +6,7 @@ pub type Counters = BTreeMap<String, Counter>;
 /// A value that a benchmark reports beside its times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counter {
-    /// What the benchmark set; after [`Counter::finish`] what is reported.
+    /// What the benchmark set; in a finished [`crate::Run`] what is reported.
     pub value: f64,
     /// Divide by the seconds that were measured; printed with `/s` behind it.
     pub is_rate: bool,

@@ -205,3 +205,45 @@ pub(crate) mod samples {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{context::samples::context, report::samples::replay_run};
+
+    #[test]
+    fn the_file_has_the_shape_that_was_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        for (out_format, first, lines) in [
+            (Format::Console, "2026-11-21T11:17:28+00:00", 10 + 4),
+            (Format::Csv, "2026-11-21T11:17:28+00:00", 10 + 2),
+            (Format::Json, "{", 58),
+        ] {
+            let path = folder.path().join("report");
+            let options = Options { out: Some(path.clone()), out_format, ..Options::default() };
+            let mut file = Reporters::from_options(&options).unwrap().file.unwrap();
+            file.begin(&context()).unwrap();
+            file.runs(&[replay_run()]).unwrap();
+            file.finish().unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert_eq!((text.lines().next(), text.lines().count()), (Some(first), lines), "{text}");
+            assert!(!text.contains('\x1b'), "files have no colours");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_is_an_error_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("missing").join("report.json");
+        let options = Options { out: Some(path.clone()), ..Options::default() };
+        let error = Reporters::from_options(&options).err().unwrap();
+        assert_eq!(
+            error.report(),
+            format!(
+                "NOT_FOUND; creating '{}': No such file or directory\n  try: name a file that can be written with \
+                 --benchmark_out",
+                path.display()
+            )
+        );
+    }
+}

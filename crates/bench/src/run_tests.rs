@@ -4,7 +4,8 @@ use std::{cell::RefCell, rc::Rc};
 
 use super::*;
 use crate::{
-    ConsoleReporter, Counter, Filter, JsonReporter, TimeUnit, clock::fake::FakeClock, report::samples::Shared,
+    ConsoleReporter, Counter, Filter, JsonReporter, MinTime, Run, RunKind, TimeUnit, clock::fake::FakeClock,
+    report::samples::Shared,
 };
 
 const MS: u64 = 1_000_000;
@@ -89,23 +90,6 @@ fn times(count: u64) -> Options {
 
 fn names(runs: &[Run]) -> Vec<String> {
     runs.iter().map(Run::name).collect()
-}
-
-#[test]
-fn predicts_iterations() {
-    // 0.1 of 0.5 s says something: 0.5 * 1.4 / 0.1 = 7 times as many.
-    assert_eq!(next_iterations(100, 0.1, 0.5).0, 700);
-    // A tenth and less does not: ten times as many.
-    assert_eq!(next_iterations(10, 0.05, 0.5), (100, 10.0));
-    assert_eq!(next_iterations(1, 0.0, 0.5), (10, 10.0));
-    // Never fewer than one more, never more than the limit.
-    assert_eq!(next_iterations(1, 0.499, 0.5).0, 2);
-    assert_eq!(next_iterations(MAX_ITERATIONS / 2, 0.0, 0.5).0, MAX_ITERATIONS);
-    // The whole number nearest to 1.4 times the need. The log of the pinned release said 9.40127
-    // times for 0.148916 ms of 1 ms.
-    assert_eq!(next_iterations(1, 0.0007, 0.001).0, 2);
-    let (next, multiplier) = next_iterations(1, 0.000148916, 0.001);
-    assert_eq!((next, general(multiplier).as_str()), (9, "9.40127"));
 }
 
 #[test]
@@ -446,17 +430,4 @@ fn interleaved_repetitions_are_reported_together() {
     assert!(runs[9..].iter().all(|run| run.run_name != first));
     let indices: Vec<_> = runs[..5].iter().map(|run| run.kind.clone()).collect();
     assert_eq!(indices, [0, 1, 2, 3, 4].map(|repetition_index| RunKind::Iteration { repetition_index }));
-}
-
-#[test]
-fn the_random_order_is_fair() {
-    let lab = Lab::default();
-    let options = times(1);
-    let mut benchmarks = [lab.benchmark("a").repetitions(1), lab.benchmark("b").repetitions(3)];
-    let jobs: Vec<Job<'_, '_>> =
-        benchmarks.iter_mut().map(|benchmark| Job::new(benchmark, String::new(), 0, &options)).collect();
-    let firsts: usize = (0..4000).map(|seed| Order::new(Some(seed)).next(&jobs).unwrap()).sum();
-    // Three of four repetitions are the second benchmark's: 3000, give or take 4 standard deviations.
-    assert!((2890..=3110).contains(&firsts), "{firsts}");
-    assert_eq!(Order::new(None).next(&jobs), Some(0));
 }
