@@ -20,6 +20,17 @@ fn rewritten(bytes: &[u8]) -> Vec<u8> {
     copy.into_inner()
 }
 
+/// The reference leaves whatever its stack held in the padding of record headers; we write zeros.
+fn without_padding(mut bytes: Vec<u8>) -> Vec<u8> {
+    let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    let offsets: Vec<_> = capture.records().map(|record| record.unwrap().offset as usize).collect();
+    let at = std::mem::offset_of!(rehal_capture::layout::RecordHeader, padding);
+    for offset in offsets {
+        bytes[offset + at..offset + at + 4].fill(0);
+    }
+    bytes
+}
+
 #[test]
 fn the_sample_survives_and_has_every_payload() {
     let bytes = sample::capture();
@@ -35,7 +46,7 @@ fn the_sample_survives_and_has_every_payload() {
 fn the_corpus_survives() {
     for path in common::corpus().unwrap_or_default() {
         let bytes = std::fs::read(&path).unwrap();
-        assert!(rewritten(&bytes) == bytes, "{}", path.display());
+        assert!(rewritten(&bytes) == without_padding(bytes), "{}", path.display());
     }
 }
 
