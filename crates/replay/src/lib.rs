@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod decode;
+pub mod dump;
 mod files;
 mod host_reads;
 mod ids;
