@@ -69,6 +69,11 @@ impl Reference {
         Ok(found)
     }
 
+    /// The folder that the release was found in.
+    pub fn folder(&self) -> &Path {
+        &self.site_packages
+    }
+
     /// The native program `name`, e.g. `iree-run-replay` or `iree-compile`.
     pub fn tool(&self, name: &str) -> PathBuf {
         let folder = match name {

@@ -5,7 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod fixtures;
+mod fuzz;
 mod run;
+mod setup;
+mod test;
+mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,6 +20,10 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 const HELP: &str = "\
 cargo xtask VERB
 
+  setup       puts the reference release into .venv (or takes it from REHAL_REFERENCE)
+  test        runs everything: set-up, format, clippy, tidy, all tests, the oracle, fuzzing [--no-fuzz]
+  tidy        checks the rules of the house: layers, unsafe, lengths, pins, documents, fixtures
+  fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
   fixtures    makes every fixture from fixtures/recipe.toml with the reference release
 ";
 
@@ -27,6 +35,10 @@ fn main() -> ExitCode {
     };
     let outcome = match verb {
         "fixtures" => fixtures::main(rest),
+        "fuzz" => fuzz::main(rest),
+        "setup" => setup::main(rest),
+        "test" => test::main(rest),
+        "tidy" => tidy::main(rest),
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
