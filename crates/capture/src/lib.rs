@@ -1,1 +1,31 @@
-//! See ARCHITECTURE.md.
+//! The `.ireereplay` capture format as data: its layout, a reader that hands out records in place,
+//! typed views of their payloads, and a writer that streams.
+//!
+//! It knows bytes and never a device, a tool or what an operation does. `replay` plans and dumps
+//! with it, and the recorder writes with it.
+//!
+//! Versions 1.0 and 2.0 are read, 2.0 is written. They differ in one thing: in 1.0 the functions of
+//! an executable have no names (the two fields that hold their lengths were reserved).
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::result_large_err,
+    reason = "a FormatError is made once per file at most; boxing it would cost its users more"
+)]
+
+mod codes;
+mod reader;
+mod rules;
+mod writer;
+
+pub mod check;
+pub mod layout;
+pub mod payload;
+pub mod sample;
+
+pub use codes::{
+    DigestType, FileReferenceType, FileValidationType, ObjectType, OperationCode, PayloadType, RecordType,
+};
+pub use payload::Payload;
+pub use reader::{Capture, OpenOptions, Record, Records, Tear, Version};
+pub use writer::{RecordFields, Writer};

@@ -1,0 +1,38 @@
+//! What fuzzing runs: everything that a reader of captures can be asked, on any bytes.
+
+use rehal_base::FormatError;
+
+use crate::payload::ExecutablePrepare;
+use crate::{Capture, OpenOptions, Payload};
+
+/// Opens `bytes` strictly and for recovery, and walks every record, payload, list and name.
+///
+/// Returns how many records were read in the two walks together; the point is that it returns.
+pub fn exercise(bytes: &[u8]) -> u64 {
+    [false, true].into_iter().filter_map(|recover| walk(bytes, OpenOptions { recover }).ok()).sum()
+}
+
+fn walk(bytes: &[u8], options: OpenOptions) -> Result<u64, FormatError> {
+    let capture = Capture::open(bytes, options)?;
+    let mut read = 0;
+    for record in capture.records() {
+        let Ok(record) = record else { break };
+        read += 1;
+        let Ok(payload) = record.payload() else { continue };
+        let length: usize = payload.with_parts(|parts| parts.iter().map(|part| part.len()).sum());
+        assert_eq!(length, record.payload.len(), "a view covers its whole payload");
+        if let Payload::ExecutablePrepare(prepare) = payload {
+            walk_metadata(&prepare);
+        }
+    }
+    Ok(read)
+}
+
+fn walk_metadata(prepare: &ExecutablePrepare<'_>) {
+    let Some(metadata) = prepare.metadata() else { return };
+    let mut name_bytes = 0;
+    for function in metadata.functions() {
+        name_bytes += function.name.len() as u64;
+    }
+    assert_eq!(name_bytes, metadata.header.function_name_storage_length.get(), "names fill their storage");
+}

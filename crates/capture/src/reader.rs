@@ -1,0 +1,474 @@
+use rehal_base::{Fault, FormatError};
+use zerocopy::FromBytes;
+
+use crate::layout::{FILE_MAGIC, FileHeader, RECORD_FLAG_OPTIONAL, RecordHeader};
+use crate::{ObjectType, OperationCode, Payload, PayloadType, RecordType};
+
+/// The word that errors call the format by.
+const FORMAT: &str = "capture";
+
+const FILE_HEADER_BYTES: usize = size_of::<FileHeader>();
+const RECORD_HEADER_BYTES: usize = size_of::<RecordHeader>();
+
+/// A capture whose envelope has been checked. Its records are handed out in place.
+#[derive(Clone, Copy, Debug)]
+pub struct Capture<'a> {
+    /// The valid part: up to the recorded length, or up to the tear.
+    bytes: &'a [u8],
+    header: &'a FileHeader,
+    closed: bool,
+    tear: Option<Tear>,
+    total_bytes: u64,
+}
+
+/// How to open a capture.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOptions {
+    /// Read what is whole of a capture that was never closed or was cut, instead of refusing it.
+    pub recover: bool,
+}
+
+/// Version of the format that a file is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// 1 or 2.
+    pub major: u16,
+    /// 0 in all released versions; ignored, like the reference does.
+    pub minor: u16,
+}
+
+/// Where a capture ends before its writer meant it to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tear {
+    /// File offset of the first record that is not whole.
+    pub offset: u64,
+    /// Whole records before it.
+    pub record_count: u64,
+    /// Bytes of the file from there on, which are not read.
+    pub lost_bytes: u64,
+}
+
+impl<'a> Capture<'a> {
+    /// Checks the envelope of a capture that starts at the first of `bytes`.
+    ///
+    /// Without `recover`, a file that was never closed (recorded length 0) or that is shorter than
+    /// its recorded length is an error of [`Fault::Truncated`]. With it, such a file is read up to
+    /// the last whole record, which takes one walk over the record headers here; see
+    /// [`Capture::tear`]. Bytes after the recorded length are ignored.
+    pub fn open(bytes: &'a [u8], options: OpenOptions) -> Result<Self, FormatError> {
+        let header = check_file_header(bytes)?;
+        let length = header.file_length.get();
+        let total_bytes = bytes.len() as u64;
+        let closed = length != 0;
+        let whole = closed && length <= total_bytes;
+        if !whole && !options.recover {
+            return Err(never_closed_or_cut(length, total_bytes));
+        }
+        let end = if whole { length as usize } else { bytes.len() };
+        let mut this = Self { bytes: &bytes[..end], header, closed, tear: None, total_bytes };
+        if !whole {
+            this.find_tear();
+        }
+        Ok(this)
+    }
+
+    /// The file header.
+    pub fn header(&self) -> &'a FileHeader {
+        self.header
+    }
+
+    /// The version that the file is written in.
+    pub fn version(&self) -> Version {
+        Version { major: self.header.version_major.get(), minor: self.header.version_minor.get() }
+    }
+
+    /// Whether its writer closed it, so that it says how long it is.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Where it ends too early; only ever set by opening with `recover`.
+    pub fn tear(&self) -> Option<Tear> {
+        self.tear
+    }
+
+    /// Bytes that are read: up to the recorded length, or up to the tear.
+    pub fn length_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// Bytes that were given, whether they belong to the capture or not.
+    pub fn total_bytes(&self) -> u64 {
+        self.total_bytes
+    }
+
+    /// File offset of the first record.
+    pub fn first_record_offset(&self) -> u64 {
+        u64::from(self.header.header_length.get())
+    }
+
+    /// All records, in file order. The iterator ends after the first error.
+    pub fn records(&self) -> Records<'a> {
+        self.records_from(self.first_record_offset(), 0)
+    }
+
+    /// The records from the one with `ordinal` on, which starts at file offset `offset` (both from
+    /// a [`Record`] of this capture).
+    pub fn records_from(&self, offset: u64, ordinal: u64) -> Records<'a> {
+        let position = usize::try_from(offset).map_or(self.bytes.len(), |at| at.min(self.bytes.len()));
+        Records { bytes: self.bytes, position, ordinal, version: self.version() }
+    }
+
+    /// Cuts the bytes at the first record that is not whole. A record that is whole and wrong is
+    /// left for [`Records`] to report.
+    fn find_tear(&mut self) {
+        let mut records = self.records();
+        let tail = |at: usize| self.bytes.get(at..).unwrap_or(&[]);
+        loop {
+            let (position, ordinal) = (records.position, records.ordinal);
+            let torn = match records.next() {
+                None => return,
+                Some(Ok(_)) => continue,
+                Some(Err(error)) => error.fault == Fault::Truncated,
+            };
+            // File systems may leave zeros where a write was announced and never arrived.
+            if torn || tail(position).iter().all(|byte| *byte == 0) {
+                let lost_bytes = tail(position).len() as u64;
+                self.tear = Some(Tear { offset: position as u64, record_count: ordinal, lost_bytes });
+                self.bytes = &self.bytes[..position];
+            }
+            return;
+        }
+    }
+}
+
+/// One record, in place.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// File offset of the record's header.
+    pub offset: u64,
+    /// The header.
+    pub header: &'a RecordHeader,
+    /// The payload's bytes.
+    pub payload: &'a [u8],
+    /// The version of the file it comes from.
+    pub version: Version,
+}
+
+impl<'a> Record<'a> {
+    /// Its place among the records of the file, from zero.
+    pub fn ordinal(&self) -> u64 {
+        self.header.sequence_ordinal.get()
+    }
+
+    /// What it is.
+    pub fn record_type(&self) -> RecordType {
+        RecordType(self.header.record_type.get())
+    }
+
+    /// Kind of the object that it is about.
+    pub fn object_type(&self) -> ObjectType {
+        ObjectType(self.header.object_type.get())
+    }
+
+    /// The call that it records, or `NONE`.
+    pub fn operation(&self) -> OperationCode {
+        OperationCode(self.header.operation_code.get())
+    }
+
+    /// Shape of the payload.
+    pub fn payload_type(&self) -> PayloadType {
+        PayloadType(self.header.payload_type.get())
+    }
+
+    /// Whether it is of a type that we do not know and may be skipped.
+    pub fn is_skippable(&self) -> bool {
+        !self.record_type().is_known()
+    }
+
+    /// File offset of the payload's first byte.
+    pub fn payload_offset(&self) -> u64 {
+        self.offset + u64::from(self.header.header_length.get())
+    }
+
+    /// The payload, typed: every length, list and reserved field in it is checked.
+    pub fn payload(&self) -> Result<Payload<'a>, FormatError> {
+        Payload::parse(self)
+    }
+
+    /// An error about this record: `field_offset` counts from the start of its payload.
+    #[cold]
+    pub fn payload_error(
+        &self,
+        fault: Fault,
+        field_offset: usize,
+        field: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> FormatError {
+        let offset = self.payload_offset() + field_offset as u64;
+        FormatError::new(FORMAT, fault, offset, field, expected, found).in_record(self.ordinal())
+    }
+
+    /// An error about this record's header: `field_offset` counts from the start of the record.
+    #[cold]
+    pub fn header_error(
+        &self,
+        field_offset: usize,
+        field: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> FormatError {
+        let offset = self.offset + field_offset as u64;
+        FormatError::new(FORMAT, Fault::Corrupt, offset, field, expected, found).in_record(self.ordinal())
+    }
+}
+
+/// The records of a [`Capture`], in file order.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    position: usize,
+    ordinal: u64,
+    version: Version,
+}
+
+impl Records<'_> {
+    /// File offset of the next record.
+    pub fn position(&self) -> u64 {
+        self.position as u64
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, FormatError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.position >= self.bytes.len() {
+            return None;
+        }
+        let result = self.parse();
+        match &result {
+            Ok(record) => {
+                self.position += record.header.record_length.get() as usize;
+                self.ordinal += 1;
+            }
+            Err(_) => self.position = self.bytes.len(),
+        }
+        Some(result)
+    }
+}
+
+impl<'a> Records<'a> {
+    #[inline]
+    fn parse(&self) -> Result<Record<'a>, FormatError> {
+        let rest = &self.bytes[self.position..];
+        let Ok((header, after)) = RecordHeader::ref_from_prefix(rest) else {
+            let expected = format!("{RECORD_HEADER_BYTES} bytes");
+            return Err(self.torn("record header", expected, format!("{} bytes", rest.len())));
+        };
+        self.check_fields(header)?;
+        let record_length = header.record_length.get();
+        if record_length > rest.len() as u64 {
+            let found = format!("{} bytes up to the end of the capture", rest.len());
+            return Err(self.torn("record_length", format!("{record_length} bytes"), found));
+        }
+        // At least the header's own bytes and at most the record's, so no step here can wrap.
+        let extra = header.header_length.get() as usize - RECORD_HEADER_BYTES;
+        let payload = &after[extra..record_length as usize - RECORD_HEADER_BYTES];
+        let record = Record { offset: self.position as u64, header, payload, version: self.version };
+        check_consistency(&record)?;
+        Ok(record)
+    }
+
+    /// What the header says of itself, before anything outside of it is looked at.
+    #[inline]
+    fn check_fields(&self, header: &RecordHeader) -> Result<(), FormatError> {
+        let flags = header.record_flags.get();
+        if flags & !RECORD_FLAG_OPTIONAL != 0 {
+            return Err(self.corrupt(62, "record_flags", "0 or 1", flags));
+        }
+        let record_type = RecordType(header.record_type.get());
+        if !record_type.is_known() || record_type == RecordType::NONE {
+            self.check_unknown_type(record_type, flags)?;
+        }
+        if header.reserved0.get() != 0 {
+            return Err(self.corrupt(80, "reserved0", "0", header.reserved0.get()));
+        }
+        if header.reserved1.get() != 0 {
+            return Err(self.corrupt(88, "reserved1", "0", header.reserved1.get()));
+        }
+        let (record_length, header_length) = (header.record_length.get(), header.header_length.get());
+        if (header_length as usize) < RECORD_HEADER_BYTES || u64::from(header_length) > record_length {
+            let expected = format!("{RECORD_HEADER_BYTES} up to the record's {record_length}");
+            return Err(self.corrupt(56, "header_length", expected, header_length));
+        }
+        let payload_length = header.payload_length.get();
+        if payload_length != record_length - u64::from(header_length) {
+            let expected = (record_length - u64::from(header_length)).to_string();
+            return Err(self.corrupt(8, "payload_length", expected, payload_length));
+        }
+        if header.sequence_ordinal.get() != self.ordinal {
+            let found = header.sequence_ordinal.get();
+            return Err(self.corrupt(16, "sequence_ordinal", self.ordinal.to_string(), found));
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn check_unknown_type(&self, record_type: RecordType, flags: u16) -> Result<(), FormatError> {
+        if flags & RECORD_FLAG_OPTIONAL != 0 {
+            return Ok(());
+        }
+        let (fault, expected) = match record_type {
+            RecordType::NONE => (Fault::Corrupt, "a type from 1 on"),
+            _ => (Fault::Unsupported, "a known type, or the flag that lets it be skipped"),
+        };
+        let offset = self.position as u64 + 60;
+        let found = record_type.0.to_string();
+        let error = FormatError::new(FORMAT, fault, offset, "record_type", expected, found);
+        Err(error.in_record(self.ordinal))
+    }
+
+    #[cold]
+    fn corrupt(
+        &self,
+        field_offset: u64,
+        field: &'static str,
+        expected: impl Into<String>,
+        found: impl ToString,
+    ) -> FormatError {
+        let offset = self.position as u64 + field_offset;
+        FormatError::new(FORMAT, Fault::Corrupt, offset, field, expected, found.to_string())
+            .in_record(self.ordinal)
+    }
+
+    #[cold]
+    fn torn(&self, field: &'static str, expected: String, found: String) -> FormatError {
+        FormatError::new(FORMAT, Fault::Truncated, self.position as u64, field, expected, found)
+            .in_record(self.ordinal)
+    }
+}
+
+/// What the fields of a record's header say about each other. A code without a name is left to
+/// whoever needs its meaning.
+#[inline]
+fn check_consistency(record: &Record<'_>) -> Result<(), FormatError> {
+    match record.record_type() {
+        RecordType::OBJECT => check_object(record),
+        RecordType::OPERATION => check_operation(record),
+        _ => Ok(()),
+    }
+}
+
+fn check_object(record: &Record<'_>) -> Result<(), FormatError> {
+    let (object_type, payload_type) = (record.object_type(), record.payload_type());
+    if object_type == ObjectType::NONE {
+        return Err(record.header_error(68, "object_type", "the type of an object", object_type.to_string()));
+    }
+    if record.header.object_id.get() == 0 {
+        return Err(record.header_error(40, "object_id", "an id from 1 on", "0"));
+    }
+    if record.operation() != OperationCode::NONE {
+        let found = record.operation().to_string();
+        return Err(record.header_error(72, "operation_code", "0 for an object", found));
+    }
+    match object_type.payload_type() {
+        Some(expected) if payload_type != expected && payload_type.is_known() => {
+            let expected = format!("{expected} for {object_type}");
+            Err(record.header_error(64, "payload_type", expected, payload_type.to_string()))
+        }
+        _ => check_empty(record),
+    }
+}
+
+fn check_operation(record: &Record<'_>) -> Result<(), FormatError> {
+    let operation = record.operation();
+    let (object_type, payload_type) = (record.object_type(), record.payload_type());
+    if let Some(expected) = operation.object_type()
+        && object_type != expected
+        && object_type != ObjectType::NONE
+        && operation != OperationCode::NONE
+    {
+        let expected = format!("{expected} for {operation}");
+        return Err(record.header_error(68, "object_type", expected, object_type.to_string()));
+    }
+    let allowed = operation.payload_types();
+    let absent = payload_type == PayloadType::NONE && record.header.status_code.get() != 0;
+    if payload_type.is_known()
+        && operation != OperationCode::NONE
+        && !allowed.is_empty()
+        && !allowed.contains(&payload_type)
+        && !absent
+    {
+        let names: Vec<_> = allowed.iter().map(ToString::to_string).collect();
+        let expected = format!("{} for {operation}", names.join(" or "));
+        return Err(record.header_error(64, "payload_type", expected, payload_type.to_string()));
+    }
+    check_empty(record)
+}
+
+/// A payload without a type has no bytes.
+#[inline]
+fn check_empty(record: &Record<'_>) -> Result<(), FormatError> {
+    if record.payload_type() == PayloadType::NONE && !record.payload.is_empty() {
+        let found = record.payload.len().to_string();
+        return Err(record.header_error(8, "payload_length", "0 for a payload without a type", found));
+    }
+    Ok(())
+}
+
+fn check_file_header(bytes: &[u8]) -> Result<&FileHeader, FormatError> {
+    let corrupt = |offset, field, expected: String, found: String| {
+        Err(FormatError::new(FORMAT, Fault::Corrupt, offset, field, expected, found))
+    };
+    // The magic first: a short file of another kind is not a cut capture.
+    let magic = &FILE_MAGIC.to_le_bytes()[..bytes.len().min(4)];
+    if !bytes.starts_with(magic) {
+        let found = bytes[..magic.len()].escape_ascii().to_string();
+        return corrupt(0, "magic", "\"IRRP\"".into(), format!("\"{found}\""))
+            .map_err(|error| error.advise("give a file that a capture wrote (.ireereplay)"));
+    }
+    let Ok((header, _)) = FileHeader::ref_from_prefix(bytes) else {
+        let (expected, found) = (format!("{FILE_HEADER_BYTES} bytes"), format!("{} bytes", bytes.len()));
+        return Err(FormatError::new(FORMAT, Fault::Truncated, 0, "file header", expected, found));
+    };
+    let major = header.version_major.get();
+    if !matches!(major, 1 | 2) {
+        let found = format!("{major}.{}", header.version_minor.get());
+        return Err(FormatError::new(FORMAT, Fault::Unsupported, 4, "version", "1.0 or 2.0", found)
+            .advise("capture again with a release that writes 2.0"));
+    }
+    let header_length = header.header_length.get();
+    if (header_length as usize) < FILE_HEADER_BYTES {
+        let expected = format!("at least {FILE_HEADER_BYTES}");
+        return corrupt(8, "header_length", expected, header_length.to_string());
+    }
+    if header_length as usize > bytes.len() {
+        let expected = format!("at most the file's {}", bytes.len());
+        return corrupt(8, "header_length", expected, header_length.to_string());
+    }
+    if header.flags.get() != 0 {
+        return corrupt(12, "flags", "0".into(), header.flags.get().to_string());
+    }
+    let length = header.file_length.get();
+    if length != 0 && length < u64::from(header_length) {
+        let expected = format!("at least the header's {header_length}");
+        return corrupt(16, "file_length", expected, length.to_string());
+    }
+    Ok(header)
+}
+
+#[cold]
+fn never_closed_or_cut(length: u64, total_bytes: u64) -> FormatError {
+    let (expected, found) = match length {
+        0 => (
+            "the length of a closed capture".to_string(),
+            "0, which says that it was never closed".to_string(),
+        ),
+        _ => (format!("{length} bytes"), format!("{total_bytes} bytes: the file was cut")),
+    };
+    FormatError::new(FORMAT, Fault::Truncated, 16, "file_length", expected, found)
+        .advise("use --recover to read the records that are whole")
+}

@@ -1,0 +1,262 @@
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rehal_base::{Error, Result};
+
+use crate::flags::*;
+use crate::{Binding, BufferRef, Command, Dispatch, Live, WorkgroupCount};
+
+/// What a command buffer is created with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandBufferParams {
+    /// How it may be recorded and run.
+    pub mode: CommandBufferMode,
+    /// What kinds of commands it may hold.
+    pub categories: CommandCategories,
+    /// The queues that it will run on.
+    pub affinity: QueueAffinity,
+    /// Number of slots of the binding table that its commands may refer to.
+    pub binding_capacity: u64,
+}
+
+/// What a driver does for a command buffer. It is called in order, by one thread at a time: `begin`,
+/// any number of `record`, `end`.
+pub trait CommandBufferBackend: Send + Sync {
+    /// Starts the recording.
+    fn begin(&self) -> Result<()>;
+
+    /// Adds a command. What it names must be kept alive until the command buffer is dropped.
+    fn record(&self, command: &Command<Live<'_>>) -> Result<()>;
+
+    /// Ends the recording, and bakes it into what the device runs.
+    fn end(&self) -> Result<()>;
+
+    /// The backend itself, for the driver that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Commands that are recorded once and run as often as the mode allows: a cheap clone of a shared
+/// object.
+#[derive(Clone)]
+pub struct CommandBuffer(Arc<Shared<dyn CommandBufferBackend>>);
+
+struct Shared<B: ?Sized> {
+    params: CommandBufferParams,
+    state: AtomicU8,
+    backend: B,
+}
+
+const INITIAL: u8 = 0;
+const RECORDING: u8 = 1;
+const READY: u8 = 2;
+
+impl CommandBuffer {
+    /// A command buffer over a driver's backend.
+    pub fn new(params: CommandBufferParams, backend: impl CommandBufferBackend + 'static) -> Self {
+        Self(Arc::new(Shared { params, state: AtomicU8::new(INITIAL), backend }))
+    }
+
+    /// What it was created with.
+    pub fn params(&self) -> &CommandBufferParams {
+        &self.0.params
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &dyn CommandBufferBackend {
+        &self.0.backend
+    }
+
+    /// Whether both handles are of one command buffer.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Starts the recording; a command buffer is recorded once.
+    pub fn begin(&self) -> Result<()> {
+        self.require_state(INITIAL, "begun")?;
+        self.0.backend.begin()?;
+        self.0.state.store(RECORDING, Ordering::Release);
+        Ok(())
+    }
+
+    /// Adds a command. Fails when nothing is being recorded, the command is of a category that the
+    /// command buffer does not allow, or a range, a slot, a size or a usage is wrong.
+    pub fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
+        self.require_state(RECORDING, "recorded into")?;
+        self.check(command)?;
+        self.0.backend.record(command)
+    }
+
+    /// Ends the recording.
+    pub fn end(&self) -> Result<()> {
+        self.require_state(RECORDING, "ended")?;
+        self.0.backend.end()?;
+        self.0.state.store(READY, Ordering::Release);
+        Ok(())
+    }
+
+    /// Fails unless the recording has ended.
+    pub(crate) fn require_ready(&self) -> Result<()> {
+        self.require_state(READY, "run")
+    }
+
+    fn require_state(&self, wanted: u8, verb: &str) -> Result<()> {
+        let state = self.0.state.load(Ordering::Acquire);
+        if state == wanted {
+            return Ok(());
+        }
+        let is = ["not begun yet", "being recorded", "recorded to its end"][usize::from(state)];
+        Err(Error::failed_precondition(format!("the command buffer cannot be {verb}: it is {is}")))
+    }
+
+    fn check(&self, command: &Command<Live<'_>>) -> Result<()> {
+        match command {
+            Command::Fill { target, pattern, .. } => {
+                self.require_category(CommandCategories::TRANSFER)?;
+                self.check_ref(target, BufferUsage::TRANSFER_TARGET)?;
+                check_fill(target.offset, target.length, pattern)
+            }
+            Command::Update { source, target, .. } => {
+                self.require_category(CommandCategories::TRANSFER)?;
+                self.check_ref(target, BufferUsage::TRANSFER_TARGET)?;
+                check_update(source, target.length)
+            }
+            Command::Copy { source, target, .. } => {
+                self.require_category(CommandCategories::TRANSFER)?;
+                self.check_ref(source, BufferUsage::TRANSFER_SOURCE)?;
+                self.check_ref(target, BufferUsage::TRANSFER_TARGET)?;
+                check_copy(source, target)
+            }
+            Command::Dispatch(dispatch) => {
+                self.require_category(CommandCategories::DISPATCH)?;
+                self.check_dispatch(dispatch)
+            }
+            Command::Advise { buffer, .. } => self.check_ref(buffer, BufferUsage::empty()),
+            Command::ExecutionBarrier { buffer_barriers, .. }
+            | Command::WaitEvents { buffer_barriers, .. } => {
+                buffer_barriers.iter().try_for_each(|it| self.check_ref(&it.buffer, BufferUsage::empty()))
+            }
+            Command::Collective { send, recv, .. } => {
+                self.check_ref(send, BufferUsage::empty())?;
+                self.check_ref(recv, BufferUsage::empty())
+            }
+            Command::SignalEvent { .. }
+            | Command::ResetEvent { .. }
+            | Command::BeginDebugGroup { .. }
+            | Command::EndDebugGroup => Ok(()),
+        }
+    }
+
+    fn check_dispatch(&self, dispatch: &Dispatch<Live<'_>>) -> Result<()> {
+        dispatch.check_shape()?;
+        if let WorkgroupCount::Indirect(buffer) = &dispatch.workgroup_count {
+            self.check_ref(buffer, BufferUsage::DISPATCH_INDIRECT_PARAMETERS)?;
+        }
+        for binding in dispatch.bindings {
+            self.check_ref(binding, BufferUsage::empty())?;
+        }
+        Ok(())
+    }
+
+    fn check_ref(&self, reference: &BufferRef<Live<'_>>, usage: BufferUsage) -> Result<()> {
+        match reference.binding {
+            Binding::Direct(buffer) => {
+                if !self.0.params.mode.contains(CommandBufferMode::UNVALIDATED) {
+                    buffer.require_usage(usage)?;
+                }
+                buffer.resolve(reference.offset, reference.length).map(drop)
+            }
+            Binding::Slot(slot) if u64::from(slot) < self.0.params.binding_capacity => Ok(()),
+            Binding::Slot(slot) => Err(Error::out_of_range(format!(
+                "binding slot {slot} exceeds the command buffer's capacity of {} slots",
+                self.0.params.binding_capacity
+            ))),
+        }
+    }
+
+    fn require_category(&self, category: CommandCategories) -> Result<()> {
+        if self.0.params.categories.contains(category) {
+            return Ok(());
+        }
+        Err(Error::failed_precondition(format!(
+            "the command buffer allows {:?} only, not {category:?}",
+            self.0.params.categories
+        )))
+    }
+}
+
+/// Patterns are 1, 2 or 4 bytes, and what they fill is a multiple of that, at a multiple of that.
+pub(crate) fn check_fill(offset: u64, length: u64, pattern: &[u8]) -> Result<()> {
+    let bytes = pattern.len() as u64;
+    if !matches!(bytes, 1 | 2 | 4) {
+        return Err(Error::invalid_argument(format!("a fill pattern has 1, 2 or 4 bytes, not {bytes}")));
+    }
+    if !offset.is_multiple_of(bytes) || (length != WHOLE_BUFFER && !length.is_multiple_of(bytes)) {
+        return Err(Error::invalid_argument(format!(
+            "a fill of {length} bytes at offset {offset} is not aligned to its pattern of {bytes} bytes"
+        )));
+    }
+    Ok(())
+}
+
+/// An update writes all of what it carries.
+pub(crate) fn check_update(source: &[u8], length: u64) -> Result<()> {
+    if length != WHOLE_BUFFER && source.len() as u64 != length {
+        return Err(Error::invalid_argument(format!(
+            "an update of {length} bytes carries {} bytes",
+            source.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Both sides of a copy are of one length, and they do not overlap in one buffer.
+pub(crate) fn check_copy(source: &BufferRef<Live<'_>>, target: &BufferRef<Live<'_>>) -> Result<()> {
+    if source.length != target.length {
+        return Err(Error::invalid_argument(format!(
+            "a copy takes {} bytes and writes {}",
+            source.length, target.length
+        )));
+    }
+    if let (Binding::Direct(from), Binding::Direct(to)) = (source.binding, target.binding)
+        && from.is_same(to)
+        && from.resolve(source.offset, source.length)?.overlaps(to.resolve(target.offset, target.length)?)
+    {
+        return Err(Error::invalid_argument("the source and the target of a copy overlap"));
+    }
+    Ok(())
+}
+
+impl Dispatch<Live<'_>> {
+    /// Checks what does not depend on where the bindings are: that the function exists and is given
+    /// as many constants and bindings as it takes.
+    pub(crate) fn check_shape(&self) -> Result<()> {
+        if self.flags.intersects(
+            DispatchFlags::CUSTOM_DIRECT_ARGUMENTS
+                | DispatchFlags::DYNAMIC_INDIRECT_ARGUMENTS
+                | DispatchFlags::STATIC_INDIRECT_ARGUMENTS,
+        ) {
+            // Their meaning is the driver's own; it checks them.
+            return Ok(());
+        }
+        let function = self.executable.function(self.function)?;
+        let constant_bytes = usize::from(function.constant_count) * size_of::<u32>();
+        if self.constants.len() != constant_bytes {
+            return Err(Error::invalid_argument(format!(
+                "function '{}' takes {constant_bytes} bytes of constants, the dispatch has {}",
+                function.name,
+                self.constants.len()
+            )));
+        }
+        if self.bindings.len() != usize::from(function.binding_count) {
+            return Err(Error::invalid_argument(format!(
+                "function '{}' takes {} bindings, the dispatch has {}",
+                function.name,
+                function.binding_count,
+                self.bindings.len()
+            )));
+        }
+        Ok(())
+    }
+}

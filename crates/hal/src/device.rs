@@ -1,0 +1,281 @@
+use std::any::Any;
+use std::sync::Arc;
+
+use rehal_base::{Error, Result};
+
+use crate::command_buffer::{check_copy, check_fill, check_update};
+use crate::flags::*;
+use crate::{
+    Binding, Buffer, BufferParams, BufferRef, Channel, CommandBuffer, CommandBufferParams, Event, Executable,
+    ExecutableParams, File, HostFile, Live, QueueOp, Semaphore, Submission, Timepoint, WorkgroupCount,
+};
+
+/// What a device is, for people and for `--list_devices`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// The name of its driver, such as `local-sync`.
+    pub driver: String,
+    /// Its name among the driver's devices.
+    pub name: String,
+}
+
+/// What a driver does for a device. Every function may be called from any thread.
+pub trait DeviceBackend: Send + Sync {
+    /// What it is.
+    fn info(&self) -> &DeviceInfo;
+
+    /// A number that programs ask for by category and key; `NOT_FOUND` for what it does not know.
+    fn query_i64(&self, category: &str, key: &str) -> Result<i64>;
+
+    /// What a buffer asked for with `params` would get: usage, access and memory type as granted.
+    fn grant(&self, params: BufferParams) -> Result<BufferParams>;
+
+    /// A buffer of `size` bytes, whose `params` are granted already.
+    fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer>;
+
+    /// A semaphore at `initial_value`.
+    fn create_semaphore(
+        &self,
+        affinity: QueueAffinity,
+        initial_value: u64,
+        flags: SemaphoreFlags,
+    ) -> Result<Semaphore>;
+
+    /// An empty command buffer.
+    fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer>;
+
+    /// An event.
+    fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event>;
+
+    /// A channel for collectives.
+    fn create_channel(&self, affinity: QueueAffinity) -> Result<Channel> {
+        let _ = affinity;
+        Err(Error::unimplemented(format!("device '{}' has no channels", self.info().name)))
+    }
+
+    /// The format of executable `data`, where the device knows it.
+    fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str>;
+
+    /// Whether executables of this format can be prepared.
+    fn can_prepare_executable(&self, format: &str) -> bool;
+
+    /// Prepares code to run.
+    ///
+    /// # Safety
+    ///
+    /// The code runs in this process, or on the device, with the rights of the caller, now (its
+    /// initialisers) and at each dispatch. The caller states why it trusts the bytes.
+    unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable>;
+
+    /// Makes a file of the host usable by the device's queues.
+    fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File>;
+
+    /// Runs `submission` once its waits are reached and signals or fails its signals. Returns the
+    /// buffer of an alloca, which may be named at once and used once the alloca has signalled.
+    fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>>;
+
+    /// Makes sure that what was submitted will run without another call.
+    fn flush(&self, affinity: QueueAffinity) -> Result<()>;
+
+    /// The backend itself, for the driver that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A device: a cheap clone of a shared object.
+#[derive(Clone)]
+pub struct Device(Arc<dyn DeviceBackend>);
+
+impl Device {
+    /// A device over a driver's backend.
+    pub fn new(backend: impl DeviceBackend + 'static) -> Self {
+        Self(Arc::new(backend))
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &dyn DeviceBackend {
+        &*self.0
+    }
+
+    /// Whether both handles are of one device.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// What it is.
+    pub fn info(&self) -> &DeviceInfo {
+        self.0.info()
+    }
+
+    /// See [`DeviceBackend::query_i64`].
+    pub fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
+        self.0.query_i64(category, key)
+    }
+
+    /// A buffer of `size` bytes. Fails where the device cannot grant `params` or the memory.
+    pub fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
+        check_alignment(params.min_alignment)?;
+        self.0.allocate_buffer(self.0.grant(params)?, size)
+    }
+
+    /// See [`DeviceBackend::create_semaphore`].
+    pub fn create_semaphore(
+        &self,
+        affinity: QueueAffinity,
+        initial_value: u64,
+        flags: SemaphoreFlags,
+    ) -> Result<Semaphore> {
+        self.0.create_semaphore(affinity, initial_value, flags)
+    }
+
+    /// See [`DeviceBackend::create_command_buffer`].
+    pub fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
+        self.0.create_command_buffer(params)
+    }
+
+    /// See [`DeviceBackend::create_event`].
+    pub fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event> {
+        self.0.create_event(affinity, flags)
+    }
+
+    /// See [`DeviceBackend::create_channel`].
+    pub fn create_channel(&self, affinity: QueueAffinity) -> Result<Channel> {
+        self.0.create_channel(affinity)
+    }
+
+    /// See [`DeviceBackend::infer_executable_format`].
+    pub fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
+        self.0.infer_executable_format(data)
+    }
+
+    /// See [`DeviceBackend::can_prepare_executable`].
+    pub fn can_prepare_executable(&self, format: &str) -> bool {
+        self.0.can_prepare_executable(format)
+    }
+
+    /// See [`DeviceBackend::import_file`].
+    pub fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File> {
+        self.0.import_file(access, file)
+    }
+
+    /// See [`DeviceBackend::flush`].
+    pub fn flush(&self, affinity: QueueAffinity) -> Result<()> {
+        self.0.flush(affinity)
+    }
+
+    /// Submits one operation to a queue of this device.
+    pub fn submit<'a>(
+        &'a self,
+        affinity: QueueAffinity,
+        waits: &'a [Timepoint<Live<'a>>],
+        signals: &'a [Timepoint<Live<'a>>],
+        op: QueueOp<Live<'a>>,
+    ) -> Result<Option<Buffer>> {
+        Submission { device: self, affinity, waits, signals, op }.submit()
+    }
+
+    /// Submits an alloca and returns its buffer.
+    pub fn alloca<'a>(
+        &'a self,
+        waits: &'a [Timepoint<Live<'a>>],
+        signals: &'a [Timepoint<Live<'a>>],
+        params: BufferParams,
+        size: u64,
+    ) -> Result<Buffer> {
+        let op = QueueOp::Alloca { params, size, flags: 0, created: () };
+        self.submit(QUEUE_AFFINITY_ANY, waits, signals, op)?.ok_or_else(|| {
+            Error::new(rehal_base::StatusCode::Internal, "the driver's alloca returned no buffer")
+        })
+    }
+}
+
+impl Submission<Live<'_>> {
+    /// Checks the operation and gives it to its device. An error here means that nothing was
+    /// submitted and no semaphore will be signalled by it.
+    pub fn submit(&self) -> Result<Option<Buffer>> {
+        self.check()?;
+        self.device.0.submit(self)
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.op {
+            QueueOp::Alloca { params, .. } => check_alignment(params.min_alignment),
+            QueueOp::Dealloca { .. } | QueueOp::Barrier { .. } | QueueOp::HostCall { .. } => Ok(()),
+            QueueOp::Fill { target, pattern, .. } => {
+                check_ref(target, BufferUsage::TRANSFER_TARGET)?;
+                check_fill(target.offset, target.length, pattern)
+            }
+            QueueOp::Update { source, target, .. } => {
+                check_ref(target, BufferUsage::TRANSFER_TARGET)?;
+                check_update(source, target.length)
+            }
+            QueueOp::Copy { source, target, .. } => {
+                check_ref(source, BufferUsage::TRANSFER_SOURCE)?;
+                check_ref(target, BufferUsage::TRANSFER_TARGET)?;
+                check_copy(source, target)
+            }
+            QueueOp::Read { file, file_offset, target, .. } => {
+                let length = check_ref(target, BufferUsage::TRANSFER_TARGET)?;
+                file.require(MemoryAccess::READ, *file_offset, length)
+            }
+            QueueOp::Write { source, file, file_offset, .. } => {
+                let length = check_ref(source, BufferUsage::TRANSFER_SOURCE)?;
+                file.require(MemoryAccess::WRITE, *file_offset, length)
+            }
+            QueueOp::Dispatch(dispatch) => {
+                dispatch.check_shape()?;
+                if let WorkgroupCount::Indirect(buffer) = &dispatch.workgroup_count {
+                    check_ref(buffer, BufferUsage::DISPATCH_INDIRECT_PARAMETERS)?;
+                }
+                for binding in dispatch.bindings {
+                    check_ref(binding, BufferUsage::empty())?;
+                }
+                Ok(())
+            }
+            QueueOp::Execute { command_buffer, bindings, .. } => {
+                command_buffer.require_ready()?;
+                let capacity = command_buffer.params().binding_capacity;
+                if (bindings.len() as u64) < capacity {
+                    return Err(Error::invalid_argument(format!(
+                        "the command buffer takes {capacity} bindings, the submission has {}",
+                        bindings.len()
+                    )));
+                }
+                for binding in *bindings {
+                    check_binding(binding)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// An entry of a binding table is a range of a buffer, or empty.
+fn check_binding(binding: &BufferRef<Live<'_>>) -> Result<()> {
+    match binding.binding {
+        Binding::Direct(buffer) => buffer.resolve(binding.offset, binding.length).map(drop),
+        Binding::Slot(_) => Ok(()),
+    }
+}
+
+/// A queue operation names buffers directly; gives the length of the range.
+fn check_ref(reference: &BufferRef<Live<'_>>, usage: BufferUsage) -> Result<u64> {
+    match reference.binding {
+        Binding::Direct(buffer) => {
+            buffer.require_usage(usage)?;
+            Ok(buffer.resolve(reference.offset, reference.length)?.length)
+        }
+        Binding::Slot(slot) => Err(Error::invalid_argument(format!(
+            "a queue operation has no binding table; it refers to slot {slot}"
+        ))),
+    }
+}
+
+fn check_alignment(min_alignment: u64) -> Result<()> {
+    // Host memory is aligned to 64 bytes; captures of the reference ask for 0 or a power of two.
+    if min_alignment != 0 && !min_alignment.is_power_of_two() {
+        return Err(Error::invalid_argument(format!(
+            "an alignment of {min_alignment} bytes is not a power of two"
+        )));
+    }
+    Ok(())
+}

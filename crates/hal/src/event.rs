@@ -1,0 +1,29 @@
+use std::any::Any;
+use std::sync::Arc;
+
+/// What a driver does for an event.
+pub trait EventBackend: Send + Sync {
+    /// The backend itself, for the driver that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A point inside command buffers that later commands wait for: a cheap clone of a shared object.
+#[derive(Clone)]
+pub struct Event(Arc<dyn EventBackend>);
+
+impl Event {
+    /// An event over a driver's backend.
+    pub fn new(backend: impl EventBackend + 'static) -> Self {
+        Self(Arc::new(backend))
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &dyn EventBackend {
+        &*self.0
+    }
+
+    /// Whether both handles are of one event.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}

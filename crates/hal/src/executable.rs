@@ -1,0 +1,118 @@
+use std::any::Any;
+use std::sync::Arc;
+
+use rehal_base::Error;
+use rehal_base::Result;
+
+use crate::flags::*;
+
+/// What an executable is prepared from.
+#[derive(Clone, Copy)]
+pub struct ExecutableParams<'a> {
+    /// The queues that it will run on.
+    pub affinity: QueueAffinity,
+    /// How it may be prepared.
+    pub caching_mode: CachingMode,
+    /// The format's name, such as `embedded-elf-x86_64`.
+    pub format: &'a str,
+    /// The code, in that format.
+    pub data: &'a [u8],
+    /// Specialization constants.
+    pub constants: &'a [u32],
+}
+
+/// What is known of a function of an executable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionInfo {
+    /// Its name, or empty.
+    pub name: String,
+    /// Behaviour flags (source: `iree_hal_executable_function_flags_t`).
+    pub flags: u64,
+    /// Static or least workgroup size in x, y and z.
+    pub workgroup_size: [u32; 3],
+    /// Number of 32-bit constants.
+    pub constant_count: u16,
+    /// Number of buffer bindings.
+    pub binding_count: u16,
+    /// Reflected parameters, where the executable has them.
+    pub parameters: Vec<FunctionParameter>,
+}
+
+/// A reflected parameter of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionParameter {
+    /// 0 constant, 1 binding, 2 buffer pointer.
+    pub kind: u8,
+    /// Size in bytes.
+    pub size: u8,
+    /// Flags.
+    pub flags: u16,
+    /// Offset in bytes, or the binding's ordinal.
+    pub offset: u16,
+    /// Its name, or empty.
+    pub name: String,
+}
+
+/// What a driver does for an executable.
+pub trait ExecutableBackend: Send + Sync {
+    /// What the executable calls itself, or empty.
+    fn name(&self) -> &str;
+
+    /// Its functions, by ordinal.
+    fn functions(&self) -> &[FunctionInfo];
+
+    /// The backend itself, for the driver that made it.
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Code that a device can run: a cheap clone of a shared object.
+#[derive(Clone)]
+pub struct Executable(Arc<dyn ExecutableBackend>);
+
+impl Executable {
+    /// An executable over a driver's backend.
+    pub fn new(backend: impl ExecutableBackend + 'static) -> Self {
+        Self(Arc::new(backend))
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &dyn ExecutableBackend {
+        &*self.0
+    }
+
+    /// Whether both handles are of one executable.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Its functions, by ordinal.
+    pub fn functions(&self) -> &[FunctionInfo] {
+        self.0.functions()
+    }
+
+    /// The function with this ordinal, or an error that says how many there are.
+    pub fn function(&self, ordinal: u32) -> Result<&FunctionInfo> {
+        let functions = self.0.functions();
+        functions.get(ordinal as usize).ok_or_else(|| {
+            Error::out_of_range(format!(
+                "function {ordinal} does not exist: the executable has {}",
+                functions.len()
+            ))
+        })
+    }
+
+    /// The ordinal of the function with this name, or an error that lists the names there are.
+    pub fn lookup(&self, name: &str) -> Result<u32> {
+        let functions = self.0.functions();
+        match functions.iter().position(|function| function.name == name) {
+            Some(ordinal) => Ok(ordinal as u32),
+            None => {
+                let names: Vec<_> = functions.iter().map(|function| function.name.as_str()).collect();
+                Err(Error::not_found(format!(
+                    "the executable has no function '{name}'; it has: {}",
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+use std::fmt;
+use std::marker::PhantomData;
+
+use rehal_base::{Error, Result};
+
+use crate::{
+    Binding, Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File,
+    HostCall, Live, MemoryBarrier, Names, Rename, Semaphore, Timepoint,
+};
+
+/// A part of a list or of bytes, by position: 16 bytes, whatever it is of.
+pub struct Span<T> {
+    /// First element.
+    pub start: u64,
+    /// Number of elements.
+    pub count: u64,
+    of: PhantomData<fn() -> T>,
+}
+
+impl<T> Span<T> {
+    /// `count` elements from `start`.
+    pub fn new(start: u64, count: u64) -> Self {
+        Self { start, count, of: PhantomData }
+    }
+
+    /// The elements that it stands for.
+    pub fn of(self, list: &[T]) -> &[T] {
+        &list[self.start as usize..(self.start + self.count) as usize]
+    }
+}
+
+impl<T> Clone for Span<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Span<T> {}
+
+impl<T> fmt::Debug for Span<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}, +{}]", self.start, self.count)
+    }
+}
+
+/// Names of stored operations: dense indices, and spans of lists that lie elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Indexed;
+
+impl Names for Indexed {
+    type Device = u32;
+    type Buffer = u32;
+    type Semaphore = u32;
+    type Executable = u32;
+    type CommandBuffer = u32;
+    type File = u32;
+    type Event = u32;
+    type Channel = u32;
+    type HostCall = u32;
+    type BufferRefs = Span<BufferRef<Self>>;
+    type Timepoints = Span<Timepoint<Self>>;
+    type Events = Span<u32>;
+    type MemoryBarriers = Span<MemoryBarrier>;
+    type BufferBarriers = Span<BufferBarrier<Self>>;
+    type Bytes = Span<u8>;
+    type Created<T: Copy> = T;
+}
+
+/// The lists that stored operations point into.
+#[derive(Default)]
+#[allow(missing_docs, reason = "each list holds what it is named for")]
+pub struct StoredLists {
+    pub buffer_refs: Vec<BufferRef<Indexed>>,
+    pub timepoints: Vec<Timepoint<Indexed>>,
+    pub events: Vec<u32>,
+    pub memory_barriers: Vec<MemoryBarrier>,
+    pub buffer_barriers: Vec<BufferBarrier<Indexed>>,
+}
+
+/// Appends `items` to `list` and says where they are; on an error the list is as before.
+pub(crate) fn append<T>(list: &mut Vec<T>, items: impl Iterator<Item = Result<T>>) -> Result<Span<T>> {
+    let start = list.len();
+    for item in items {
+        match item {
+            Ok(item) => list.push(item),
+            Err(error) => {
+                list.truncate(start);
+                return Err(error);
+            }
+        }
+    }
+    Ok(Span::new(start as u64, (list.len() - start) as u64))
+}
+
+/// Keeps what operations name alive: handles, lists and bytes. Renaming an operation with it turns
+/// live names into indices of what is kept.
+#[derive(Default)]
+#[allow(missing_docs, reason = "each list holds what it is named for")]
+pub struct Store {
+    pub lists: StoredLists,
+    pub bytes: Vec<u8>,
+    pub buffers: Vec<Buffer>,
+    pub semaphores: Vec<Semaphore>,
+    pub executables: Vec<Executable>,
+    pub command_buffers: Vec<CommandBuffer>,
+    pub files: Vec<File>,
+    pub events: Vec<Event>,
+    pub channels: Vec<Channel>,
+    pub host_calls: Vec<HostCall>,
+    pub devices: Vec<Device>,
+}
+
+impl Store {
+    /// Lets go of everything, keeping the capacity.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Keeps a clone of `item` and gives its index; the last one kept is often the same.
+fn keep<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T, &T) -> bool) -> Result<u32> {
+    if let Some(last) = list.last()
+        && same(last, item)
+    {
+        return Ok(list.len() as u32 - 1);
+    }
+    let index = u32::try_from(list.len())
+        .map_err(|_| Error::resource_exhausted("more than 2^32 objects in one list of operations"))?;
+    list.push(item.clone());
+    Ok(index)
+}
+
+impl<'a> Rename<Live<'a>, Indexed> for Store {
+    fn device(&mut self, name: &'a Device) -> Result<u32> {
+        keep(&mut self.devices, name, Device::is_same)
+    }
+
+    fn buffer(&mut self, name: &'a Buffer) -> Result<u32> {
+        keep(&mut self.buffers, name, Buffer::is_same)
+    }
+
+    fn semaphore(&mut self, name: &'a Semaphore) -> Result<u32> {
+        keep(&mut self.semaphores, name, Semaphore::is_same)
+    }
+
+    fn function(&mut self, executable: &'a Executable, ordinal: u32) -> Result<(u32, u32)> {
+        Ok((keep(&mut self.executables, executable, Executable::is_same)?, ordinal))
+    }
+
+    fn command_buffer(&mut self, name: &'a CommandBuffer) -> Result<u32> {
+        keep(&mut self.command_buffers, name, CommandBuffer::is_same)
+    }
+
+    fn file(&mut self, name: &'a File) -> Result<u32> {
+        keep(&mut self.files, name, File::is_same)
+    }
+
+    fn event(&mut self, name: &'a Event) -> Result<u32> {
+        keep(&mut self.events, name, Event::is_same)
+    }
+
+    fn channel(&mut self, name: &'a Channel) -> Result<u32> {
+        keep(&mut self.channels, name, Channel::is_same)
+    }
+
+    fn host_call(&mut self, name: &'a HostCall) -> Result<u32> {
+        keep(&mut self.host_calls, name, |_, _| false)
+    }
+
+    fn bytes(&mut self, bytes: &'a [u8]) -> Result<Span<u8>> {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(bytes);
+        Ok(Span::new(start as u64, bytes.len() as u64))
+    }
+
+    fn buffer_refs(&mut self, list: &'a [BufferRef<Live<'a>>]) -> Result<Span<BufferRef<Indexed>>> {
+        let mut lists = std::mem::take(&mut self.lists);
+        let span = append(&mut lists.buffer_refs, list.iter().map(|item| item.rename(self)));
+        self.lists = lists;
+        span
+    }
+
+    fn timepoints(&mut self, list: &'a [Timepoint<Live<'a>>]) -> Result<Span<Timepoint<Indexed>>> {
+        let mut lists = std::mem::take(&mut self.lists);
+        let span = append(&mut lists.timepoints, list.iter().map(|item| item.rename(self)));
+        self.lists = lists;
+        span
+    }
+
+    fn events(&mut self, list: &'a [&'a Event]) -> Result<Span<u32>> {
+        let mut lists = std::mem::take(&mut self.lists);
+        let span = append(&mut lists.events, list.iter().map(|item| self.event(item)));
+        self.lists = lists;
+        span
+    }
+
+    fn memory_barriers(&mut self, list: &'a [MemoryBarrier]) -> Result<Span<MemoryBarrier>> {
+        append(&mut self.lists.memory_barriers, list.iter().map(|item| Ok(*item)))
+    }
+
+    fn buffer_barriers(
+        &mut self,
+        list: &'a [BufferBarrier<Live<'a>>],
+    ) -> Result<Span<BufferBarrier<Indexed>>> {
+        let mut lists = std::mem::take(&mut self.lists);
+        let span = append(&mut lists.buffer_barriers, list.iter().map(|item| item.rename(self)));
+        self.lists = lists;
+        span
+    }
+}
+
+impl fmt::Debug for BufferRef<Indexed> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.binding {
+            Binding::Direct(index) => write!(f, "buffer {index}")?,
+            Binding::Slot(slot) => write!(f, "slot {slot}")?,
+        }
+        write!(f, " [{}, +{}]", self.offset, self.length)
+    }
+}
