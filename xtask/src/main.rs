@@ -1,2 +1,60 @@
-//! Set-up, tests, benchmarks, fixtures and tidiness of the rehal workspace.
-fn main() {}
+//! Set-up, tests, benchmarks, fixtures and tidiness of the rehal workspace: `cargo xtask VERB`.
+//!
+//! This is for people who work on rehal and for CI. It may start other programs and write inside the repository;
+//! no crate of rehal depends on it.
+#![forbid(unsafe_code)]
+
+mod fixtures;
+mod fuzz;
+mod run;
+mod setup;
+mod test;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What every verb returns: an error is one message for a person.
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+const HELP: &str = "\
+cargo xtask VERB
+
+  setup       puts the reference release into .venv (or takes it from REHAL_REFERENCE)
+  test        runs everything: set-up, format, clippy, tidy, all tests, the oracle, fuzzing [--no-fuzz]
+  tidy        checks the rules of the house: layers, unsafe, lengths, pins, documents, fixtures
+  fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
+  fixtures    makes every fixture from fixtures/recipe.toml with the reference release
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (verb, rest) = match arguments.split_first() {
+        Some((verb, rest)) => (verb.as_str(), rest),
+        None => ("help", &[][..]),
+    };
+    let outcome = match verb {
+        "fixtures" => fixtures::main(rest),
+        "fuzz" => fuzz::main(rest),
+        "setup" => setup::main(rest),
+        "test" => test::main(rest),
+        "tidy" => tidy::main(rest),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("no verb {other:?}\n\n{HELP}").into()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {verb}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The top of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_path_buf()
+}

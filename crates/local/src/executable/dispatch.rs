@@ -13,11 +13,11 @@ use crate::platform::FlushDenormals;
 
 /// A range of memory that a dispatch reads or writes.
 #[derive(Clone, Copy, Debug)]
-pub struct Binding {
+pub struct MemorySpan {
     /// First byte.
-    pub ptr: *mut u8,
+    pub pointer: *mut u8,
     /// Number of bytes.
-    pub len: usize,
+    pub length_bytes: usize,
 }
 
 /// What a function is run with.
@@ -29,7 +29,7 @@ pub struct Dispatch<'a> {
     /// As many 32-bit constants as the function wants.
     pub constants: &'a [u32],
     /// As many bindings as the function has.
-    pub bindings: &'a [Binding],
+    pub bindings: &'a [MemorySpan],
     /// Scratch memory, at least [`FunctionInfo::local_memory_bytes`]; its contents do not matter.
     pub local_memory: &'a mut [u8],
     /// Whether denormal floating-point values are taken as zero. The reference does so for what is
@@ -76,8 +76,8 @@ impl Library {
             lengths: [MaybeUninit::uninit(); abi::MAX_BINDING_COUNT],
         };
         for (index, binding) in dispatch.bindings.iter().enumerate() {
-            table.ptrs[index].write(binding.ptr.cast::<c_void>());
-            table.lengths[index].write(binding.len);
+            table.ptrs[index].write(binding.pointer.cast::<c_void>());
+            table.lengths[index].write(binding.length_bytes);
         }
         let [count_x, count_y, count_z] = dispatch.workgroup_count;
         let [size_x, size_y, size_z] = dispatch.workgroup_size.map(|size| size.max(1));

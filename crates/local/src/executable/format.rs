@@ -61,18 +61,31 @@ impl Format {
 ///
 /// ELF images that need nothing from outside are `embedded-elf-…` and other ELF images `system-elf-…`
 /// (the reference takes both for system libraries); archives of VM bytecode are `vmvx-bytecode-fb`.
-pub fn infer(bytes: &[u8]) -> Option<String> {
+pub fn infer(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(&elf::FAT_MAGIC) {
-        return Some(format!("{EMBEDDED}{}", platform::ARCHITECTURE));
+        return elf_names(platform::ARCHITECTURE).map(|(embedded, _)| embedded);
     }
     if bytes.starts_with(&elf::MAGIC) {
-        let kind = if elf::needs_system_loader(bytes) { SYSTEM } else { EMBEDDED };
-        return Some(format!("{kind}{}", elf::architecture(bytes)));
+        let (embedded, system) = elf_names(&elf::architecture(bytes))?;
+        return Some(if elf::needs_system_loader(bytes) { system } else { embedded });
     }
     // A zip archive, as the compiler writes modules, or the bare flatbuffer with its identifier.
     let is_archive = bytes.starts_with(b"PK\x03\x04");
     let is_flatbuffer = bytes.get(4..8) == Some(b"IREE".as_slice());
-    (is_archive || is_flatbuffer).then(|| VMVX.to_string())
+    (is_archive || is_flatbuffer).then_some(VMVX)
+}
+
+/// The formats of ELF images for an architecture: self-contained, and for the system's loader.
+fn elf_names(architecture: &str) -> Option<(&'static str, &'static str)> {
+    Some(match architecture {
+        "x86_64" => ("embedded-elf-x86_64", "system-elf-x86_64"),
+        "x86_32" => ("embedded-elf-x86_32", "system-elf-x86_32"),
+        "arm_64" => ("embedded-elf-arm_64", "system-elf-arm_64"),
+        "arm_32" => ("embedded-elf-arm_32", "system-elf-arm_32"),
+        "riscv_64" => ("embedded-elf-riscv_64", "system-elf-riscv_64"),
+        "riscv_32" => ("embedded-elf-riscv_32", "system-elf-riscv_32"),
+        _ => return None,
+    })
 }
 
 #[cfg(test)]

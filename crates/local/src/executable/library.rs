@@ -1,3 +1,5 @@
+//! Executables as libraries of functions.
+
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
@@ -137,7 +139,7 @@ impl Library {
             return Err(Error::incompatible("the bytes are not an executable of a known format"));
         };
         // SAFETY: the caller's.
-        unsafe { Self::load(&format, bytes, options) }
+        unsafe { Self::load(format, bytes, options) }
     }
 
     /// # Safety

@@ -71,11 +71,11 @@ impl Plugin {
     /// Runs the plugin's code: the caller trusts the file as it trusts its own code.
     pub unsafe fn load(spec: &OsStr) -> Result<Self> {
         let place = || format!("loading executable plugin '{}'", spec.display());
-        // SAFETY: the caller trusts the file.
         let loaded = match embedded_path(spec) {
+            // SAFETY: the caller trusts the file.
             Some(path) => unsafe { load_embedded(&path) },
-            None => unsafe { Dylib::open(spec) }
-                .and_then(|dylib| Ok((dylib.symbol(plugin_abi::QUERY_SYMBOL)?, Code::System(dylib)))),
+            // SAFETY: the caller trusts the file.
+            None => unsafe { load_system(spec) },
         };
         // SAFETY: the address is of the query symbol of the code that comes with it.
         loaded.and_then(|(query, code)| unsafe { Self::query(query, code) }).context(place)
@@ -174,6 +174,14 @@ fn embedded_path(spec: &OsStr) -> Option<PathBuf> {
 }
 
 /// # Safety
+/// The caller trusts the library's code.
+unsafe fn load_system(spec: &OsStr) -> Result<(*const c_void, Code)> {
+    // SAFETY: the caller's.
+    let dylib = unsafe { Dylib::open(spec) }?;
+    Ok((dylib.symbol(plugin_abi::QUERY_SYMBOL)?, Code::System(dylib)))
+}
+
+/// # Safety
 /// The caller trusts the file's code.
 unsafe fn load_embedded(path: &Path) -> Result<(*const c_void, Code)> {
     let file = MappedFile::open(path)?;
@@ -190,8 +198,10 @@ unsafe fn load_embedded(path: &Path) -> Result<(*const c_void, Code)> {
 /// `table` is null or what a plugin's query function returned.
 unsafe fn check(table: *const PluginTable) -> Result<String> {
     // SAFETY: null or valid, by the caller.
-    let header = unsafe { table.as_ref().and_then(|table| table.header.as_ref()) };
-    let (Some(header), Some(table)) = (header, unsafe { table.as_ref() }) else {
+    let table = unsafe { table.as_ref() };
+    // SAFETY: null or valid, by the caller.
+    let header = unsafe { table.and_then(|table| table.header.as_ref()) };
+    let (Some(header), Some(table)) = (header, table) else {
         return Err(Error::failed_precondition(format!(
             "the plugin has no interface of version {} or below",
             plugin_abi::VERSION

@@ -2,6 +2,8 @@
 
 use std::sync::OnceLock;
 
+use rehal_base::{Error, Result};
+
 use super::abi::PROCESSOR_DATA_WORDS;
 use crate::platform;
 
@@ -57,6 +59,13 @@ pub fn feature(key: &str) -> Option<bool> {
     }
     let (bit, _) = FEATURES.iter().find(|(_, name)| *name == key)?;
     Some(data()[0] >> bit & 1 == 1)
+}
+
+/// The answer to the query `hal.cpu :: key`: 1 or 0, or an error where the name is unknown here.
+pub fn query(key: &str) -> Result<i64> {
+    feature(key).map(i64::from).ok_or_else(|| {
+        Error::not_found(format!("CPU feature '{key}' is unknown on {}", platform::ARCHITECTURE))
+    })
 }
 
 /// Names of the features that this machine has, in the order of their bits.

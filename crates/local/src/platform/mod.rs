@@ -2,6 +2,8 @@
 //!
 //! Each platform's module has the same items; the rest of the crate compiles for any target.
 
+#![allow(unsafe_code, reason = "maps pages and handles signals; docs/unsafe.md says what it rests on")]
+
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod linux_x86_64;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

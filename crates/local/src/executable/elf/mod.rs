@@ -9,6 +9,8 @@
 //! Sources: the System V ABI and its x86-64 supplement, the FatELF specification, and what the
 //! pinned release accepts (`iree/hal/local/elf/`).
 
+#![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
+
 mod constants;
 mod dynamic;
 mod fat;

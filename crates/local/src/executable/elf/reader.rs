@@ -45,10 +45,6 @@ impl<'a> Reader<'a> {
         Ok(u32_at(self.take(offset, 4, field)?, 0))
     }
 
-    pub(super) fn u64(&self, offset: u64, field: &'static str) -> Result<u64, FormatError> {
-        Ok(u64_at(self.take(offset, 8, field)?, 0))
-    }
-
     pub(super) fn error(
         &self,
         fault: Fault,

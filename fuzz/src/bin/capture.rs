@@ -1,0 +1,6 @@
+//! Any bytes as a capture: read strictly and for recovery, every record, payload and name.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    rehal_capture::check::exercise(bytes);
+});

@@ -1,0 +1,108 @@
+//! Where the reference release is.
+//!
+//! `cargo xtask setup` puts it into `.venv` at the top of the repository; `REHAL_REFERENCE` names another virtual
+//! environment. The tools are native programs inside the Python packages; the scripts of the same names in the
+//! environment's `bin` folder add a Python start of their own and are not used.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The release that rehal is held against.
+pub const VERSION: &str = "3.13.0";
+
+/// A usable installation of the reference release.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    site_packages: PathBuf,
+}
+
+/// Why the reference release cannot be used, with what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing(String);
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}\nrun `cargo xtask setup`, or set REHAL_REFERENCE to a virtual environment that has it",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for Missing {}
+
+impl Reference {
+    /// Finds the release for the repository at `root`: in `REHAL_REFERENCE` when that is set, else in `.venv`.
+    pub fn find(root: &Path) -> Result<Self, Missing> {
+        match std::env::var_os("REHAL_REFERENCE") {
+            Some(path) if !path.is_empty() => Self::in_environment(Path::new(&path)),
+            _ => Self::in_environment(&root.join(".venv")),
+        }
+    }
+
+    /// Takes the release from one virtual environment, checking its version and that the tools are there.
+    pub fn in_environment(environment: &Path) -> Result<Self, Missing> {
+        let site_packages = site_packages(environment)?;
+        for package in ["iree_base_compiler", "iree_base_runtime"] {
+            let info = site_packages.join(format!("{package}-{VERSION}.dist-info"));
+            if !info.is_dir() {
+                return Err(Missing(format!(
+                    "the reference release {VERSION} is not complete in {}: no {package}",
+                    environment.display()
+                )));
+            }
+        }
+        let found = Self { site_packages };
+        for tool in [
+            "iree-run-replay",
+            "iree-dump-replay",
+            "iree-benchmark-replay",
+            "iree-run-module",
+            "iree-compile",
+        ] {
+            let path = found.tool(tool);
+            if !path.is_file() {
+                return Err(Missing(format!("the reference release has no {tool}: {}", path.display())));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The folder that the release was found in.
+    pub fn folder(&self) -> &Path {
+        &self.site_packages
+    }
+
+    /// The native program `name`, e.g. `iree-run-replay` or `iree-compile`.
+    pub fn tool(&self, name: &str) -> PathBuf {
+        let folder = match name {
+            "iree-compile" | "iree-opt" | "iree-link" => "iree/compiler/_mlir_libs",
+            _ => "iree/_runtime_libs",
+        };
+        self.site_packages.join(folder).join(name)
+    }
+}
+
+/// `ENVIRONMENT/lib/python3.N/site-packages`, for whichever N is there.
+fn site_packages(environment: &Path) -> Result<PathBuf, Missing> {
+    let lib = environment.join("lib");
+    let versions = std::fs::read_dir(&lib)
+        .map_err(|error| Missing(format!("no reference release in {}: {error}", environment.display())))?;
+    versions
+        .filter_map(Result::ok)
+        .map(|entry| entry.path().join("site-packages"))
+        .find(|path| path.join("iree").is_dir())
+        .ok_or_else(|| Missing(format!("no reference release in {}", environment.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absent_environment_says_what_to_do() {
+        let error = Reference::in_environment(Path::new("/nonexistent/venv")).unwrap_err();
+        assert!(error.to_string().contains("cargo xtask setup"), "{error}");
+    }
+}

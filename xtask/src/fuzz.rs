@@ -1,0 +1,167 @@
+//! `cargo xtask fuzz`: builds and runs the fuzz targets on the pinned stable toolchain.
+//!
+//! No `cargo-fuzz` and no nightly: the coverage that libFuzzer steers by comes from LLVM's own pass, which stable
+//! `rustc` runs when asked through `-C` flags. Address checking would need nightly; what the targets look for are
+//! panics, hangs and memory that an input's size does not explain, and these need none.
+
+use crate::{Outcome, root};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// A fuzz target: its program, the folder and endings of its seeds, the largest input that it is given.
+struct Target {
+    name: &'static str,
+    seeds: &'static str,
+    endings: &'static [&'static str],
+    max_len_bytes: usize,
+}
+
+const TARGETS: [Target; 1] = [Target {
+    name: "capture",
+    seeds: "fixtures/captures",
+    endings: &[".ireereplay"],
+    max_len_bytes: 64 << 10,
+}];
+
+/// An input that runs longer than this is a hang.
+const TIMEOUT_S: u32 = 10;
+/// More memory than this is a finding: inputs are small, so what they may ask for is too.
+const RSS_LIMIT_MB: u32 = 1024;
+
+/// `fuzz [--seconds N] [TARGET…]`: runs each target for N seconds (60).
+pub fn main(arguments: &[String]) -> Outcome {
+    let (seconds, wanted) = parse(arguments)?;
+    let folder = root().join("fuzz");
+    build(&folder)?;
+    for target in
+        TARGETS.iter().filter(|target| wanted.is_empty() || wanted.iter().any(|name| name == target.name))
+    {
+        run(&folder, target, seconds)?;
+    }
+    Ok(())
+}
+
+fn parse(arguments: &[String]) -> Result<(u64, Vec<String>), String> {
+    let (mut seconds, mut wanted) = (60, Vec::new());
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        if argument == "--seconds" {
+            seconds = rest.next().and_then(|n| n.parse().ok()).ok_or("--seconds takes a number")?;
+        } else if TARGETS.iter().any(|target| target.name == argument) {
+            wanted.push(argument.clone());
+        } else {
+            let names = TARGETS.map(|target| target.name).join(", ");
+            return Err(format!("no fuzz target {argument:?}; there are {names}"));
+        }
+    }
+    Ok((seconds, wanted))
+}
+
+fn build(folder: &Path) -> Outcome {
+    // One code unit per crate: with several, stable's thin-local LTO runs before the pass and counters get lost.
+    let flags = [
+        "-Cpasses=sancov-module",
+        "-Cllvm-args=-sanitizer-coverage-level=4",
+        "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+        "-Cllvm-args=-sanitizer-coverage-pc-table",
+        "-Cllvm-args=-sanitizer-coverage-trace-compares",
+        "-Ccodegen-units=1",
+        "--cfg=fuzzing",
+    ];
+    let triple = host_triple()?;
+    // With --target the flags do not reach build scripts, which have no counters to give.
+    let status = Command::new("cargo")
+        .args(["build", "--quiet", "--release", "--bins", "--target", &triple])
+        .current_dir(folder)
+        .env("RUSTFLAGS", flags.join(" "))
+        .status()?;
+    if status.success() { Ok(()) } else { Err("the fuzz targets do not build".into()) }
+}
+
+fn host_triple() -> Result<String, Box<dyn std::error::Error>> {
+    let said = String::from_utf8(Command::new("rustc").arg("-vV").output()?.stdout)?;
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.ok_or("rustc -vV names no host")?.to_owned())
+}
+
+fn run(folder: &Path, target: &Target, seconds: u64) -> Outcome {
+    let corpus = folder.join("corpus").join(target.name);
+    let artifacts = folder.join("artifacts").join(target.name);
+    fs::create_dir_all(&corpus)?;
+    fs::create_dir_all(&artifacts)?;
+    seed(target, &corpus)?;
+    println!("fuzz: {} for {seconds} s", target.name);
+    let program = folder.join("target").join(host_triple()?).join("release").join(target.name);
+    let output = Command::new(program)
+        .arg(&corpus)
+        .arg(format!("-artifact_prefix={}/", artifacts.display()))
+        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-max_len={}", target.max_len_bytes))
+        .arg(format!("-timeout={TIMEOUT_S}"))
+        .arg(format!("-rss_limit_mb={RSS_LIMIT_MB}"))
+        .args(["-print_final_stats=1", "-verbosity=1"])
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        let tail: Vec<&str> = said.lines().rev().take(40).collect();
+        for line in tail.iter().rev() {
+            println!("  {line}");
+        }
+        return Err(format!(
+            "{}: {}; the input is under {}",
+            target.name,
+            output.status,
+            artifacts.display()
+        )
+        .into());
+    }
+    report(target, &said)
+}
+
+/// Puts the fixtures among the inputs to start from.
+fn seed(target: &Target, corpus: &Path) -> Outcome {
+    for entry in fs::read_dir(root().join(target.seeds))? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+        let small = fs::metadata(&path)?.len() <= target.max_len_bytes as u64;
+        if small && target.endings.iter().any(|ending| name.ends_with(ending)) {
+            fs::copy(&path, corpus.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Prints the last line of progress, and refuses a run that was blind: without counters it would prove nothing.
+fn report(target: &Target, said: &str) -> Outcome {
+    let last = said.lines().rfind(|line| line.contains(" cov: ")).ok_or("libFuzzer reported no coverage")?;
+    let coverage: u64 =
+        last.split(" cov: ").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok()).unwrap_or_default();
+    println!("  {}", last.trim());
+    if coverage < 100 {
+        return Err(
+            format!("{}: only {coverage} edges were seen; the build has no counters", target.name).into()
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_checked() {
+        let words = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
+        assert_eq!(parse(&words("--seconds 5 capture")), Ok((5, vec!["capture".to_owned()])));
+        assert!(parse(&words("--seconds x")).is_err());
+        assert!(parse(&words("nothing")).unwrap_err().contains("there are capture"));
+    }
+
+    #[test]
+    fn a_blind_run_fails() {
+        assert!(report(&TARGETS[0], "#2 INITED cov: 3 ft: 3 corp: 1/1b\n").is_err());
+        assert!(report(&TARGETS[0], "#2 DONE cov: 300 ft: 3 corp: 1/1b\n").is_ok());
+        assert!(report(&TARGETS[0], "").is_err());
+    }
+}

@@ -1,0 +1,111 @@
+//! `cargo xtask setup`: what the tests need besides Rust, put in place once.
+//!
+//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, comes from the system. On a Debian
+//! machine where this runs as root, missing system packages are installed by name; elsewhere they are named.
+
+use crate::{Outcome, root};
+use oracle::reference::Reference;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Puts everything in place; quick when it is there already.
+pub fn main(arguments: &[String]) -> Outcome {
+    if let Some(unknown) = arguments.first() {
+        return Err(format!("unknown argument {unknown:?}; `setup` takes none").into());
+    }
+    let root = root();
+    if !answers("c++", &["--version"]) {
+        install(&["g++"])?;
+    }
+    let reference = match Reference::find(&root) {
+        Ok(reference) => reference,
+        Err(missing) if std::env::var_os("REHAL_REFERENCE").is_some_and(|path| !path.is_empty()) => {
+            return Err(missing.into());
+        }
+        Err(_) => {
+            make_environment(&root)?;
+            Reference::find(&root)?
+        }
+    };
+    try_it(&root, &reference)?;
+    println!("setup: the reference release is {}", reference.folder().display());
+    Ok(())
+}
+
+/// Makes `.venv` anew and installs the release into it.
+fn make_environment(root: &Path) -> Outcome {
+    let python = python()?;
+    let environment = root.join(".venv");
+    let make = |python: &Path| {
+        let status = Command::new(python).args(["-m", "venv", "--clear"]).arg(&environment).status();
+        status.is_ok_and(|status| status.success()) && environment.join("bin/pip").exists()
+    };
+    println!("setup: making {}", environment.display());
+    // Debian keeps the module apart, and says so only by failing half-way.
+    if !make(&python) {
+        install(&["python3-venv"])?;
+        if !make(&python) {
+            return Err(format!("{} -m venv does not work", python.display()).into());
+        }
+    }
+    let status = Command::new(environment.join("bin/pip"))
+        .args(["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--requirement"])
+        .arg(root.join("xtask/requirements.txt"))
+        .status()?;
+    if status.success() { Ok(()) } else { Err("pip could not install xtask/requirements.txt".into()) }
+}
+
+/// A Python that the release's packages exist for.
+fn python() -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let candidates = ["python3", "python3.13", "python3.12", "python3.11", "python3.10"];
+    let fits = "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))";
+    let find = || candidates.into_iter().find(|name| answers(name, &["-c", fits]));
+    if let Some(found) = find() {
+        return Ok(found.into());
+    }
+    install(&["python3", "python3-venv"])?;
+    Ok(find().ok_or("no Python from 3.10 to 3.14 on this machine")?.into())
+}
+
+/// Installs system packages, or says which are missing.
+fn install(packages: &[&str]) -> Outcome {
+    let missing = format!("missing on this machine: {}", packages.join(" "));
+    if !answers("apt-get", &["--version"]) || !is_root() {
+        return Err(format!("{missing}; install it with the system's package manager").into());
+    }
+    println!("setup: {missing}; installing");
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    // A stale or partly unreachable list need not stand in the way of a package that is there.
+    let _ = apt(&["update", "-q"]);
+    let arguments: Vec<&str> =
+        ["install", "-q", "-y", "--no-install-recommends"].iter().chain(packages).copied().collect();
+    if apt(&arguments) { Ok(()) } else { Err(missing.into()) }
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+/// Whether a program starts and succeeds.
+pub fn answers(program: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Replays one fixture with the reference: a release that is there can still lack a system library.
+fn try_it(root: &Path, reference: &Reference) -> Outcome {
+    let output = Command::new(reference.tool("iree-run-replay"))
+        .arg("--device=local-sync")
+        .arg(root.join("fixtures/captures/simple_abs.abs.local-sync.ireereplay"))
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("the reference release does not replay a fixture: {}\n{said}", output.status).into())
+}

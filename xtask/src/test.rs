@@ -1,0 +1,76 @@
+//! `cargo xtask test`: everything that CI runs, from set-up to fuzzing, as sections that each say how long they took.
+
+use crate::{Outcome, fuzz, root, setup, tidy};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How long each fuzz target runs within the full test.
+const FUZZ_SECONDS: u64 = 60;
+
+/// One section: what it is called, how it went and how long it took.
+struct Section {
+    name: &'static str,
+    failure: Option<String>,
+    took: Duration,
+}
+
+/// Runs all sections, also after one failed, and fails if any did. `--no-fuzz` leaves the last one out.
+pub fn main(arguments: &[String]) -> Outcome {
+    let fuzz_too = match arguments {
+        [] => true,
+        [flag] if flag == "--no-fuzz" => false,
+        _ => return Err(format!("`test` takes only --no-fuzz, not {arguments:?}").into()),
+    };
+    let nextest = setup::answers("cargo", &["nextest", "--version"]);
+    let mut sections = Vec::new();
+    let mut section = |name, run: &dyn Fn() -> Outcome| {
+        println!("\n==== {name} ====");
+        let start = Instant::now();
+        let failure = run().err().map(|error| error.to_string());
+        if let Some(failure) = &failure {
+            println!("{name}: FAILED: {failure}");
+        }
+        sections.push(Section { name, failure, took: start.elapsed() });
+    };
+    section("setup", &|| setup::main(&[]));
+    section("format", &|| cargo(&["fmt", "--all", "--check"]));
+    section("clippy", &|| {
+        cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+    });
+    section("tidy", &|| tidy::main(&[]));
+    section("tests", &|| cargo(&tests(nextest, &["--workspace", "--exclude", "oracle"])));
+    section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
+    // The oracle's tests run the tools as a user gets them: built, and as separate programs.
+    section("tools", &|| cargo(&["build", "--package", "rehal-cli", "--bins"]));
+    section("oracle", &|| cargo(&tests(nextest, &["--package", "oracle"])));
+    if fuzz_too {
+        section("fuzz", &|| fuzz::main(&["--seconds".to_owned(), FUZZ_SECONDS.to_string()]));
+    }
+    summary(&sections)
+}
+
+/// The arguments that run tests with whichever runner is there.
+fn tests<'a>(nextest: bool, which: &[&'a str]) -> Vec<&'a str> {
+    let runner: &[&str] = if nextest {
+        &["nextest", "run", "--no-fail-fast"]
+    } else {
+        &["test", "--no-fail-fast", "--all-targets"]
+    };
+    [runner, which].concat()
+}
+
+fn cargo(arguments: &[&str]) -> Outcome {
+    let status = Command::new("cargo").args(arguments).current_dir(root()).status()?;
+    if status.success() { Ok(()) } else { Err(format!("cargo {}: {status}", arguments.join(" ")).into()) }
+}
+
+fn summary(sections: &[Section]) -> Outcome {
+    println!("\n==== summary ====");
+    for section in sections {
+        let how = if section.failure.is_some() { "FAILED" } else { "ok" };
+        println!("{:>7.1} s  {:<22} {how}", section.took.as_secs_f64(), section.name);
+    }
+    let failed: Vec<&str> =
+        sections.iter().filter(|section| section.failure.is_some()).map(|s| s.name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", ")).into()) }
+}

@@ -1,0 +1,171 @@
+//! Rules for Rust files: what a crate says of itself, where `unsafe` may stand, how long files and functions get.
+
+use super::source::{code_only, functions, word_lines};
+use super::{Problem, tree::Tree};
+
+/// Where `unsafe` may stand, and why. A path that ends in `/` means everything below it.
+const UNSAFE: [(&str, &str); 6] = [
+    ("crates/base/src/map.rs", "maps files"),
+    ("crates/hal/src/memory.rs", "owns host memory that devices write"),
+    (
+        "crates/hal/src/device.rs",
+        "declares that preparing native code is unsafe, and calls it for callers that promised",
+    ),
+    ("crates/local/", "loads and runs native code"),
+    ("crates/vulkan/", "calls the driver"),
+    ("crates/cuda/", "calls the driver"),
+];
+
+/// Files that call `prepare_executable`, the one unsafe function of the HAL, and say why they trust the bytes.
+const PREPARES: [(&str, &str); 3] = [
+    ("crates/replay/", "replaying a capture runs its code, and the user asked for that"),
+    ("crates/cts/", "the suite's kernels are fixtures of ours"),
+    ("crates/cli/tests/", "tests run fixtures of ours"),
+];
+
+/// No file is longer than this.
+const FILE_LINES: usize = 900;
+/// No function is longer than this; about 70 is what fits a screen.
+const FUNCTION_LINES: usize = 100;
+
+/// Crate roots start with a doc that says what the crate is for and what it must never know.
+pub fn crate_docs(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for path in tree.rust().filter(|path| path.ends_with("/src/lib.rs")) {
+        let text = tree.text(path);
+        let doc: Vec<&str> = text.lines().take_while(|line| line.starts_with("//!")).collect();
+        if doc.len() < 3 {
+            problems.push(Problem::new(
+                path,
+                1,
+                "starts with a crate doc: what it is for, what it must never know, who uses it",
+            ));
+        } else if path.starts_with("crates/") && !doc.iter().any(|line| line.contains("never")) {
+            problems.push(Problem::new(path, 1, "the crate doc says what the crate must never know"));
+        }
+    }
+    problems
+}
+
+/// `unsafe` stands only in the listed places; every other crate root forbids it.
+pub fn unsafe_code(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for path in tree.rust() {
+        let text = tree.text(path);
+        let code = code_only(&text);
+        if is_root(path) {
+            let folder = path.split("src/").next().unwrap_or(path);
+            let denied = code.contains("#![forbid(unsafe_code)]")
+                || (code.contains("#![deny(unsafe_code)]")
+                    && places().any(|place| place.starts_with(folder)));
+            if !denied {
+                problems.push(Problem::new(
+                    path,
+                    1,
+                    "a crate root forbids unsafe code (or denies it, where a module may have it)",
+                ));
+            }
+        }
+        if !places().any(|place| covers(place, path)) {
+            for line in word_lines(&code, "unsafe") {
+                problems.push(Problem::new(
+                    path,
+                    line,
+                    "unsafe is not allowed here; see xtask/src/tidy/code.rs and docs/unsafe.md",
+                ));
+            }
+        }
+    }
+    problems
+}
+
+fn places() -> impl Iterator<Item = &'static str> {
+    UNSAFE.iter().chain(&PREPARES).map(|(place, _)| *place)
+}
+
+fn covers(place: &str, path: &str) -> bool {
+    if place.ends_with('/') { path.starts_with(place) } else { path == place }
+}
+
+/// Roots of libraries and programs; the entry of a fuzz target is the engine's macro, which needs an unsafe attribute.
+fn is_root(path: &str) -> bool {
+    let root = path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs") || path.contains("/src/bin/");
+    root && !path.starts_with("fuzz/")
+}
+
+/// Files and functions stay short enough to read.
+pub fn lengths(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for path in tree.rust() {
+        let text = tree.text(path);
+        let lines = text.lines().count();
+        if lines > FILE_LINES {
+            problems.push(Problem::new(
+                path,
+                0,
+                format!("{lines} lines; a file holds one idea in at most {FILE_LINES}"),
+            ));
+        }
+        for function in functions(&code_only(&text)).iter().filter(|function| function.lines > FUNCTION_LINES)
+        {
+            let what = format!(
+                "{} has {} lines; a function fits on a screen (about 70, at most {FUNCTION_LINES})",
+                function.name, function.lines
+            );
+            problems.push(Problem::new(path, function.line, what));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::made_up;
+    use super::*;
+
+    const GOOD: &str = "//! Does one thing.\n//! It must never know another.\n//! Everybody uses it.\n#![forbid(unsafe_code)]\n";
+
+    #[test]
+    fn a_good_crate_passes() {
+        let (_folder, tree) = made_up(&[("crates/x/src/lib.rs", GOOD)]);
+        assert!(crate_docs(&tree).is_empty() && unsafe_code(&tree).is_empty() && lengths(&tree).is_empty());
+    }
+
+    #[test]
+    fn crate_docs_are_wanted() {
+        let (_folder, tree) = made_up(&[
+            ("crates/x/src/lib.rs", "pub fn f() {}\n"),
+            ("crates/y/src/lib.rs", "//! A\n//! B\n//! C\n"),
+        ]);
+        let lines: Vec<_> = crate_docs(&tree).iter().map(|problem| problem.path.clone()).collect();
+        assert_eq!(lines, ["crates/x/src/lib.rs", "crates/y/src/lib.rs"]);
+    }
+
+    #[test]
+    fn unsafe_needs_a_place() {
+        let (_folder, tree) = made_up(&[
+            ("crates/base/src/lib.rs", "#![deny(unsafe_code)]\n"),
+            ("crates/base/src/map.rs", "fn f() { unsafe {} }\n"),
+            ("crates/base/src/other.rs", "// unsafe in a comment\nfn f() { unsafe {} }\n"),
+            ("crates/capture/src/lib.rs", "#![deny(unsafe_code)]\n"),
+            ("crates/cli/src/bin/tool.rs", "fn main() {}\n"),
+        ]);
+        let found: Vec<_> = unsafe_code(&tree).iter().map(|p| (p.path.clone(), p.line)).collect();
+        let expected = [
+            ("crates/base/src/other.rs", 2),
+            ("crates/capture/src/lib.rs", 1),
+            ("crates/cli/src/bin/tool.rs", 1),
+        ];
+        assert_eq!(found, expected.map(|(path, line)| (path.to_owned(), line)));
+    }
+
+    #[test]
+    fn long_files_and_functions_are_named() {
+        let long = format!("fn f() {{\n{}}}\n", "    g();\n".repeat(FUNCTION_LINES));
+        let (_folder, tree) =
+            made_up(&[("crates/x/src/a.rs", &long), ("crates/x/src/b.rs", &"\n".repeat(FILE_LINES + 1))]);
+        let problems = lengths(&tree);
+        assert_eq!(problems.len(), 2);
+        assert!(problems[0].what.starts_with("f has 102 lines"), "{}", problems[0]);
+    }
+}

@@ -1,0 +1,67 @@
+//! Every dependency is pinned to one version, in one place.
+
+use super::{Problem, tree::Tree};
+
+/// Reads every `Cargo.toml`: versions stand only in the workspace's table (and in `fuzz/`, a workspace of its own), each
+/// as `=x.y.z`; crates inherit them.
+pub fn check(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for path in tree.ending(&["Cargo.toml"]) {
+        match tree.text(path).parse::<toml::Table>() {
+            Ok(manifest) => check_manifest(path, &manifest, &mut problems),
+            Err(error) => problems.push(Problem::new(path, 0, error.to_string())),
+        }
+    }
+    problems
+}
+
+fn check_manifest(path: &str, manifest: &toml::Table, problems: &mut Vec<Problem>) {
+    let shared = manifest.get("workspace").and_then(|workspace| workspace.get("dependencies"));
+    let own = ["dependencies", "dev-dependencies", "build-dependencies"].map(|section| manifest.get(section));
+    for (table, inherits) in
+        std::iter::once((shared, false)).chain(own.map(|table| (table, !path.starts_with("fuzz/"))))
+    {
+        let Some(table) = table.and_then(toml::Value::as_table) else { continue };
+        for (name, dependency) in table {
+            if let Some(what) = refuse(dependency, inherits) {
+                problems.push(Problem::new(path, 0, format!("{name}: {what}")));
+            }
+        }
+    }
+}
+
+fn refuse(dependency: &toml::Value, inherits: bool) -> Option<&'static str> {
+    let version = dependency.as_str().or_else(|| dependency.get("version").and_then(toml::Value::as_str));
+    let is_true = |key| dependency.get(key).and_then(toml::Value::as_bool) == Some(true);
+    if dependency.get("git").is_some() {
+        return Some("comes from a package registry, not from a repository");
+    }
+    if inherits {
+        return (!is_true("workspace")).then_some("inherits its version: `workspace = true`");
+    }
+    match version {
+        Some(version) if version.starts_with('=') && version.matches('.').count() == 2 => None,
+        None if dependency.get("path").is_some() => None,
+        _ => Some("is pinned: `=x.y.z`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::made_up;
+    use super::check;
+
+    #[test]
+    fn pins_and_inheritance_are_wanted() {
+        let (_folder, tree) = made_up(&[
+            ("Cargo.toml", "[workspace.dependencies]\na = \"=1.2.3\"\nb = \"1.2\"\nc = { path = \"c\" }\n"),
+            ("crates/x/Cargo.toml", "[dependencies]\na.workspace = true\nd = \"=1.0.0\"\n"),
+            ("fuzz/Cargo.toml", "[dependencies]\ne = \"=1.0.0\"\nf = { git = \"x\" }\n"),
+        ]);
+        let found: Vec<_> = check(&tree).iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].contains("b: is pinned"));
+        assert!(found[1].contains("d: inherits"));
+        assert!(found[2].contains("f: comes from"));
+    }
+}

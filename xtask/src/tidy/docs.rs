@@ -1,0 +1,162 @@
+//! The documents are there, their links lead somewhere, and the commands in them exist.
+
+use super::{Problem, tree::Tree};
+
+/// Documents that every checkout has.
+const WANTED: [&str; 10] = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "LICENSE",
+    ".ci/run",
+    "docs/formats.md",
+    "docs/unsafe.md",
+    "docs/testing.md",
+    "docs/performance.md",
+    "fixtures/MANIFEST.toml",
+];
+
+/// Flags that belong to Cargo and to other people's tools in the documents' commands.
+const OTHERS: [&str; 12] = [
+    "--release",
+    "--bin",
+    "--package",
+    "--lib",
+    "--test",
+    "--all-targets",
+    "--workspace",
+    "--check",
+    "--profile",
+    "--exact",
+    "--doc",
+    "--iree-llvmcpu-target-cpu",
+];
+
+/// Checks that documents exist and what they say of files, tools and flags.
+pub fn check(tree: &Tree) -> Vec<Problem> {
+    let mut problems: Vec<Problem> = WANTED
+        .iter()
+        .filter(|path| !tree.has(path))
+        .map(|path| Problem::new(path, 0, "is wanted and not there"))
+        .collect();
+    let known = Known::read(tree);
+    for path in tree.ending(&[".md"]).filter(|path| !path.starts_with("fixtures/expected/")) {
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let mut fenced = false;
+        for (number, line) in tree.text(path).lines().enumerate() {
+            if line.trim_start().starts_with("```") {
+                fenced = !fenced;
+                continue;
+            }
+            let mut wrong = broken_links(tree, folder, line);
+            for code in if fenced { vec![line] } else { inline_code(line) } {
+                wrong.extend(known.unknown_words(code));
+            }
+            problems.extend(wrong.into_iter().map(|what| Problem::new(path, number + 1, what)));
+        }
+    }
+    problems
+}
+
+/// The targets of `](…)` that are paths and not there.
+fn broken_links(tree: &Tree, folder: &str, line: &str) -> Vec<String> {
+    line.match_indices("](")
+        .filter_map(|(at, _)| line[at + 2..].split_once(')'))
+        .map(|(target, _)| target.split('#').next().unwrap_or(target))
+        .filter(|target| !target.is_empty() && !tree.root.join(folder).join(target).exists())
+        .map(|target| format!("the link leads nowhere: {target}"))
+        .collect()
+}
+
+fn inline_code(line: &str) -> Vec<&str> {
+    line.split('`').skip(1).step_by(2).collect()
+}
+
+/// What exists: tools, verbs of `xtask`, and the text in which a flag must occur to be known.
+struct Known {
+    tools: Vec<String>,
+    verbs: String,
+    flags: String,
+}
+
+impl Known {
+    fn read(tree: &Tree) -> Self {
+        let tools = tree
+            .paths
+            .iter()
+            .filter_map(|path| path.strip_prefix("crates/cli/src/bin/")?.strip_suffix(".rs"))
+            .map(ToOwned::to_owned)
+            .collect();
+        let sources =
+            tree.rust().filter(|path| path.starts_with("crates/cli/") || path.starts_with("xtask/"));
+        let flags = sources.map(|path| tree.text(path)).collect::<String>().replace('-', "_");
+        Self { tools, verbs: tree.text("xtask/src/main.rs"), flags }
+    }
+
+    /// What a piece of code names that does not exist.
+    fn unknown_words(&self, code: &str) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let words: Vec<&str> = code.split_whitespace().collect();
+        for (at, word) in words.iter().enumerate() {
+            if words.get(at.wrapping_sub(1)) == Some(&"xtask")
+                && words.get(at.wrapping_sub(2)) == Some(&"cargo")
+            {
+                let verb = word.trim_matches(|c: char| !c.is_ascii_alphabetic());
+                if verb != "VERB" && !self.verbs.contains(&format!("\"{verb}\"")) {
+                    wrong.push(format!("xtask has no verb {word}"));
+                }
+            }
+            if let Some(flag) = word.trim_start_matches('[').strip_prefix("--") {
+                let name: String = flag
+                    .chars()
+                    .take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+                    .collect();
+                let own = self.flags.contains(&name.replace('-', "_"));
+                if !name.is_empty() && !own && !OTHERS.contains(&format!("--{name}").as_str()) {
+                    wrong.push(format!("no tool has the flag --{name}"));
+                }
+            }
+            if words.get(at.wrapping_sub(1)) == Some(&"--bin") && !self.tools.iter().any(|tool| tool == word)
+            {
+                wrong.push(format!("there is no tool {word}"));
+            }
+        }
+        wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::made_up;
+    use super::*;
+
+    fn problems_of(readme: &str) -> Vec<String> {
+        let (_folder, tree) = made_up(&[
+            ("README.md", readme),
+            ("docs/testing.md", ""),
+            ("xtask/src/main.rs", "match verb { \"test\" => {} }"),
+            ("crates/cli/src/bin/rehal.rs", "flag(\"replay_scope\")"),
+        ]);
+        check(&tree).into_iter().filter(|problem| problem.line > 0).map(|problem| problem.what).collect()
+    }
+
+    #[test]
+    fn what_exists_passes() {
+        let text = "[t](docs/testing.md)\n```\ncargo xtask test\ncargo run --release --bin rehal -- --replay-scope=x\n```\n";
+        assert_eq!(problems_of(text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_does_not_exist_is_named() {
+        assert_eq!(problems_of("[t](docs/nothing.md)"), ["the link leads nowhere: docs/nothing.md"]);
+        assert_eq!(problems_of("run `cargo xtask fly`"), ["xtask has no verb fly"]);
+        assert_eq!(problems_of("pass `--nonsense=1`"), ["no tool has the flag --nonsense"]);
+        assert_eq!(problems_of("`cargo run --bin nothing`"), ["there is no tool nothing"]);
+    }
+
+    #[test]
+    fn missing_documents_are_named() {
+        let (_folder, tree) = made_up(&[("README.md", "")]);
+        assert!(check(&tree).iter().any(|problem| problem.path == "LICENSE"));
+    }
+}

@@ -1,0 +1,114 @@
+//! Arrows between crates point down only.
+
+use super::{Problem, tree::Tree};
+
+/// The layers from the ground up; a crate may depend on crates of lower layers.
+const LAYERS: [&[&str]; 5] = [
+    &["base"],
+    &["hal", "vm", "capture", "profile", "params", "bench"],
+    &["local", "vulkan", "cuda", "cts"],
+    &["replay", "modules"],
+    &["cli"],
+];
+
+/// Edges that the layers alone would refuse: from, section, to, why.
+const ALLOWED: [(&str, &str, &str, &str); 2] = [
+    ("local", "dev-dependencies", "cts", "a driver's tests run the conformance suite over it"),
+    ("cts", "dev-dependencies", "local", "the suite's own tests need a driver"),
+];
+
+/// Reads the manifest of every crate under `crates/`.
+pub fn check(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for path in tree.ending(&["Cargo.toml"]) {
+        let Some(folder) = path.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/Cargo.toml"))
+        else {
+            continue;
+        };
+        match tree.text(path).parse::<toml::Table>() {
+            Ok(manifest) => check_crate(path, folder, &manifest, &mut problems),
+            Err(error) => problems.push(Problem::new(path, 0, error.to_string())),
+        }
+    }
+    problems
+}
+
+fn check_crate(path: &str, folder: &str, manifest: &toml::Table, problems: &mut Vec<Problem>) {
+    let name = manifest.get("package").and_then(|package| package.get("name")).and_then(toml::Value::as_str);
+    if name != Some(&format!("rehal-{folder}")) {
+        problems.push(Problem::new(path, 0, format!("the crate in crates/{folder} is named rehal-{folder}")));
+    }
+    let Some(layer) = layer(folder) else {
+        problems.push(Problem::new(
+            path,
+            0,
+            format!("{folder} has no layer; give it one in xtask/src/tidy/layers.rs"),
+        ));
+        return;
+    };
+    for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+        let Some(dependencies) = manifest.get(section).and_then(toml::Value::as_table) else { continue };
+        for dependency in dependencies.keys() {
+            if let Some(what) = refuse(folder, layer, section, dependency) {
+                problems.push(Problem::new(path, 0, what));
+            }
+        }
+    }
+}
+
+fn refuse(folder: &str, from: usize, section: &str, dependency: &str) -> Option<String> {
+    if dependency == "xtask" || dependency == "oracle" {
+        return Some(format!("no crate depends on {dependency}"));
+    }
+    let target = dependency.strip_prefix("rehal-")?;
+    if ALLOWED.iter().any(|(a, b, c, _)| (*a, *b, *c) == (folder, section, target)) {
+        return None;
+    }
+    match layer(target) {
+        Some(to) if to < from => None,
+        Some(_) => Some(format!("{folder} may not depend on {target} ({section}): arrows point down only")),
+        None => Some(format!("{target} has no layer")),
+    }
+}
+
+fn layer(folder: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::made_up;
+    use super::check;
+
+    fn crate_with(folder: &str, dependencies: &str) -> Vec<String> {
+        let path = format!("crates/{folder}/Cargo.toml");
+        let text = format!("[package]\nname = \"rehal-{folder}\"\n{dependencies}");
+        let (_folder, tree) = made_up(&[(&path, &text)]);
+        check(&tree).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn down_is_allowed() {
+        assert!(
+            crate_with("replay", "[dependencies]\nrehal-hal.workspace = true\nserde = \"=1\"").is_empty()
+        );
+        assert!(crate_with("local", "[dev-dependencies]\nrehal-cts.workspace = true").is_empty());
+    }
+
+    #[test]
+    fn up_sideways_and_unknown_are_refused() {
+        assert!(crate_with("hal", "[dependencies]\nrehal-replay.workspace = true")[0].contains("point down"));
+        assert!(
+            crate_with("capture", "[dependencies]\nrehal-hal.workspace = true")[0].contains("point down")
+        );
+        assert!(crate_with("local", "[dependencies]\nrehal-cts.workspace = true")[0].contains("point down"));
+        assert!(crate_with("hal", "[dependencies]\noracle.workspace = true")[0].contains("oracle"));
+        assert!(crate_with("extra", "")[0].contains("no layer"));
+    }
+
+    #[test]
+    fn names_follow_folders() {
+        let (_folder, tree) = made_up(&[("crates/hal/Cargo.toml", "[package]\nname = \"hal\"")]);
+        assert_eq!(check(&tree).len(), 1);
+    }
+}

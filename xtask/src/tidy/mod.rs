@@ -1,0 +1,75 @@
+//! `cargo xtask tidy`: the rules of the house that the compiler does not hold.
+//!
+//! One file per kind of rule. A check takes the tree and gives its problems; it is tested on small made-up trees that
+//! break each rule.
+
+mod code;
+mod dependencies;
+mod docs;
+mod fixtures;
+mod layers;
+mod source;
+mod text;
+mod tree;
+
+use crate::{Outcome, root};
+use std::fmt;
+use tree::Tree;
+
+/// One broken rule.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Path below the root of the repository.
+    path: String,
+    /// Line, from 1; 0 when the whole file is meant.
+    line: usize,
+    /// What is wrong and what to do.
+    what: String,
+}
+
+impl Problem {
+    fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.what),
+            line => write!(f, "{}:{line}: {}", self.path, self.what),
+        }
+    }
+}
+
+type Check = fn(&Tree) -> Vec<Problem>;
+
+const CHECKS: [(&str, Check); 9] = [
+    ("layers", layers::check),
+    ("crate docs", code::crate_docs),
+    ("unsafe only where it is allowed", code::unsafe_code),
+    ("file and function length", code::lengths),
+    ("whitespace and notes", text::whitespace_and_notes),
+    ("no addresses", text::addresses),
+    ("pinned dependencies", dependencies::check),
+    ("fixtures and their manifest", fixtures::check),
+    ("documents", docs::check),
+];
+
+/// Runs every check; fails with all problems at once.
+pub fn main(arguments: &[String]) -> Outcome {
+    if let Some(unknown) = arguments.first() {
+        return Err(format!("unknown argument {unknown:?}; `tidy` takes none").into());
+    }
+    let tree = Tree::read(&root())?;
+    let mut count = 0;
+    for (name, check) in CHECKS {
+        let problems = check(&tree);
+        println!("tidy: {name}: {}", if problems.is_empty() { "ok" } else { "BROKEN" });
+        for problem in &problems {
+            println!("  {problem}");
+        }
+        count += problems.len();
+    }
+    if count == 0 { Ok(()) } else { Err(format!("{count} problems").into()) }
+}
