@@ -3,14 +3,14 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Error, Result, StatusCode};
 
 use super::abi::{self, Environment, ImportFn, LibraryTable};
 use super::dylib::Dylib;
 use super::format::{self, Format};
 use super::guard::Label;
 use super::imports::{self, ImportProvider, Imports};
-use super::{elf, processor, query};
+use super::{elf, image_cache, processor, query};
 
 /// A loaded executable: its functions, its environment, and the code itself, which goes when this is
 /// dropped.
@@ -93,7 +93,7 @@ pub struct SourceLocation {
 
 /// Whatever keeps the machine code mapped.
 enum Code {
-    Embedded(elf::Module),
+    Embedded(Arc<elf::Module>),
     System(#[expect(dead_code, reason = "kept for its drop")] Dylib),
 }
 
@@ -113,12 +113,9 @@ impl Library {
     pub unsafe fn load(format: &str, bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self> {
         let code = match Format::of(format)? {
             Format::EmbeddedElf => {
-                let image = elf::Image::parse(bytes).context(|| "embedded ELF executable".to_string())?;
-                let query = image.function(abi::QUERY_SYMBOL)?;
                 // SAFETY: the caller trusts the bytes.
-                let module = unsafe { image.load() }?;
-                let query = module.address(query);
-                (query, Code::Embedded(module))
+                let image = unsafe { image_cache::load(bytes) }?;
+                (image.query, Code::Embedded(image.module))
             }
             Format::SystemElf => {
                 // SAFETY: the caller trusts the bytes.
