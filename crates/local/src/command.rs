@@ -26,6 +26,7 @@ struct Recording {
 }
 
 thread_local! {
+    #[allow(clippy::vec_box, reason = "the boxes come from command buffers and go into them again")]
     /// Recordings whose command buffers are gone, for their capacity: programs record again what
     /// they recorded before.
     static SPARE: RefCell<Vec<Box<Recording>>> = const { RefCell::new(Vec::new()) };
