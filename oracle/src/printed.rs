@@ -73,7 +73,9 @@ impl Element {
             Self::Int(_) => text.parse() == Ok(signed(bytes)),
             Self::F16 => same_digits(half(u16::from_le_bytes([bytes[0], bytes[1]])), text),
             Self::Bf16 => same_digits(f64::from(f32::from_le_bytes([0, 0, bytes[0], bytes[1]])), text),
-            Self::F32 => same_digits(f64::from(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])), text),
+            Self::F32 => {
+                same_digits(f64::from(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])), text)
+            }
             Self::F64 => bytes.try_into().is_ok_and(|bytes| same_digits(f64::from_le_bytes(bytes), text)),
         }
     }
@@ -115,7 +117,10 @@ impl Array {
     pub fn matches(&self, bytes: &[u8]) -> bool {
         let size = self.element.size_bytes();
         bytes.len() == self.count * size
-            && bytes.chunks_exact(size).zip(&self.values).all(|(bytes, text)| self.element.prints_as(bytes, text))
+            && bytes
+                .chunks_exact(size)
+                .zip(&self.values)
+                .all(|(bytes, text)| self.element.prints_as(bytes, text))
     }
 }
 
@@ -178,7 +183,8 @@ mod tests {
 
     #[test]
     fn a_run_is_read() {
-        let text = "$ tool\nEXEC @f\nresult[0]: hal.buffer_view\n2x2xf32=[1 2][3 4]\nresult[1]: i32=1\n[rc=0]\n";
+        let text =
+            "$ tool\nEXEC @f\nresult[0]: hal.buffer_view\n2x2xf32=[1 2][3 4]\nresult[1]: i32=1\n[rc=0]\n";
         let printed = parse(text).unwrap();
         assert!(printed.succeeded);
         assert_eq!(printed.arrays.len(), 1);

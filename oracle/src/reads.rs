@@ -44,8 +44,12 @@ fn parse_line(line: &str) -> Result<HostRead, String> {
         bytes: text("bytes").map(|hex| from_hex(&hex)).transpose()?,
     };
     match &read.bytes {
-        Some(bytes) if bytes.len() as u64 != read.length => Err(format!("{} bytes, but length {}", bytes.len(), read.length)),
-        Some(bytes) if !says(&read.fnv1a64, fnv1a64(bytes)) => Err(format!("bytes have the digest {:016x}", fnv1a64(bytes))),
+        Some(bytes) if bytes.len() as u64 != read.length => {
+            Err(format!("{} bytes, but length {}", bytes.len(), read.length))
+        }
+        Some(bytes) if !says(&read.fnv1a64, fnv1a64(bytes)) => {
+            Err(format!("bytes have the digest {:016x}", fnv1a64(bytes)))
+        }
         _ => Ok(read),
     }
 }
@@ -56,7 +60,9 @@ fn says(written: &str, digest: u64) -> bool {
 
 /// The digest that captures carry, written here again on purpose: the oracle does not take ours on trust.
 fn fnv1a64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
+    bytes
+        .iter()
+        .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
 }
 
 fn from_hex(text: &str) -> Result<Vec<u8>, String> {

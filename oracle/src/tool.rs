@@ -84,7 +84,10 @@ fn wait(child: &mut Child) -> io::Result<std::process::ExitStatus> {
         if start.elapsed() > LIMIT {
             child.kill()?;
             child.wait()?;
-            return Err(io::Error::new(io::ErrorKind::TimedOut, format!("did not end within {} s", LIMIT.as_secs())));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("did not end within {} s", LIMIT.as_secs()),
+            ));
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -95,7 +98,8 @@ pub fn ours(name: &str) -> Result<PathBuf, String> {
     let folder = match std::env::var_os("REHAL_TOOLS") {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder),
         _ => {
-            let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| repository().join("target"), PathBuf::from);
+            let target = std::env::var_os("CARGO_TARGET_DIR")
+                .map_or_else(|| repository().join("target"), PathBuf::from);
             target.join("debug")
         }
     };

@@ -16,13 +16,16 @@
 mod codes;
 mod reader;
 mod rules;
+mod writer;
 
 pub mod check;
 pub mod layout;
 pub mod payload;
+pub mod sample;
 
 pub use codes::{
     DigestType, FileReferenceType, FileValidationType, ObjectType, OperationCode, PayloadType, RecordType,
 };
 pub use payload::Payload;
 pub use reader::{Capture, OpenOptions, Record, Records, Tear, Version};
+pub use writer::{RecordFields, Writer};

@@ -16,7 +16,7 @@ use crate::layout::{
 };
 use crate::{PayloadType, Record};
 
-/// A view that a writer can take apart; the writer does.
+/// A view that a writer can take apart; see [`Writer::append_view`](crate::Writer::append_view).
 pub trait View {
     /// The type that a record carries for it.
     const TYPE: PayloadType;

@@ -445,6 +445,10 @@ fn check_file_header(bytes: &[u8]) -> Result<&FileHeader, FormatError> {
         let expected = format!("at least {FILE_HEADER_BYTES}");
         return corrupt(8, "header_length", expected, header_length.to_string());
     }
+    if header_length as usize > bytes.len() {
+        let expected = format!("at most the file's {}", bytes.len());
+        return corrupt(8, "header_length", expected, header_length.to_string());
+    }
     if header.flags.get() != 0 {
         return corrupt(12, "flags", "0".into(), header.flags.get().to_string());
     }
@@ -452,10 +456,6 @@ fn check_file_header(bytes: &[u8]) -> Result<&FileHeader, FormatError> {
     if length != 0 && length < u64::from(header_length) {
         let expected = format!("at least the header's {header_length}");
         return corrupt(16, "file_length", expected, length.to_string());
-    }
-    if header_length as usize > bytes.len() {
-        let expected = format!("at most the file's {}", bytes.len());
-        return corrupt(8, "header_length", expected, header_length.to_string());
     }
     Ok(header)
 }

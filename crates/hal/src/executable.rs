@@ -55,6 +55,9 @@ pub struct FunctionParameter {
 
 /// What a driver does for an executable.
 pub trait ExecutableBackend: Send + Sync {
+    /// What the executable calls itself, or empty.
+    fn name(&self) -> &str;
+
     /// Its functions, by ordinal.
     fn functions(&self) -> &[FunctionInfo];
 

@@ -1,1 +1,27 @@
-//! See ARCHITECTURE.md.
+//! Captures as work: planned once, run as often as wanted, observed, and dumped as text.
+//!
+//! A [`Plan`] is compiled from a capture and has passed every check that needs no device. A
+//! [`Replay`] runs it on a device group. [`Observer`]s are told what happens. This crate must never
+//! know a driver, a flag or a terminal; the tools use it.
+
+#![deny(unsafe_code)]
+
+mod decode;
+pub mod dump;
+mod files;
+mod host_reads;
+mod ids;
+mod observe;
+mod plan;
+mod planner;
+mod prepare;
+mod run;
+mod substitute;
+
+pub use files::{FileRemap, resolve_path};
+pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};
+pub use ids::Ids;
+pub use observe::{HostRead, Observer, Scope};
+pub use plan::{ExecutableRecord, FileRecord, FileSource, Place, Plan, PlanOptions, Validation};
+pub use run::{Replay, ReplayOptions};
+pub use substitute::{Selector, Substitution};

@@ -20,10 +20,14 @@ pub fn add(trials: &mut Vec<Trial>) {
         }));
         trials.push(Trial::test(format!("benchmark::csv::{capture}"), move || same_csv(capture)));
     }
-    trials.push(Trial::test("benchmark::scope", || same_rows("bench.abs.20.local-sync", &["--replay_scope=execute"])));
+    trials.push(Trial::test("benchmark::scope", || {
+        same_rows("bench.abs.20.local-sync", &["--replay_scope=execute"])
+    }));
     trials.push(Trial::test("benchmark::list", || {
         let (ours, theirs) = run("add4.add.local-sync", &["--benchmark_list_tests=true"])?;
-        ensure(ours.stdout == theirs.stdout, || format!("ours lists {}", String::from_utf8_lossy(&ours.stdout)))
+        ensure(ours.stdout == theirs.stdout, || {
+            format!("ours lists {}", String::from_utf8_lossy(&ours.stdout))
+        })
     }));
 }
 
@@ -60,7 +64,10 @@ fn json(ended: &Ended) -> Result<Value, Failed> {
 
 fn rows(report: &Value) -> Result<Vec<(String, BTreeSet<String>)>, Failed> {
     let benchmarks = report["benchmarks"].as_array().ok_or("no list of benchmarks")?;
-    Ok(benchmarks.iter().map(|row| (row["name"].as_str().unwrap_or_default().to_owned(), keys(row))).collect())
+    Ok(benchmarks
+        .iter()
+        .map(|row| (row["name"].as_str().unwrap_or_default().to_owned(), keys(row)))
+        .collect())
 }
 
 fn keys(object: &Value) -> BTreeSet<String> {
@@ -73,7 +80,12 @@ fn same_csv(capture: &str) -> Outcome {
     let table = |ended: &Ended| -> Vec<String> {
         let text = String::from_utf8_lossy(&ended.stdout).into_owned();
         let lines = text.lines().skip_while(|line| !line.starts_with("name,"));
-        lines.enumerate().map(|(at, line)| if at == 0 { line.to_owned() } else { line.split(',').next().unwrap_or_default().to_owned() }).collect()
+        lines
+            .enumerate()
+            .map(|(at, line)| {
+                if at == 0 { line.to_owned() } else { line.split(',').next().unwrap_or_default().to_owned() }
+            })
+            .collect()
     };
     let (a, b) = (table(&ours), table(&theirs));
     ensure(!b.is_empty() && a == b, || format!("tables differ\nours:   {a:?}\ntheirs: {b:?}"))

@@ -30,6 +30,8 @@ fn same_bytes(ours: &[u8], theirs: &[u8]) -> Outcome {
     let lines = |bytes: &[u8]| bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect::<Vec<_>>();
     let (a, b) = (lines(ours), lines(theirs));
     let at = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
-    let show = |lines: &[Vec<u8>]| lines.get(at).map_or("(end)".into(), |line| String::from_utf8_lossy(line).into_owned());
+    let show = |lines: &[Vec<u8>]| {
+        lines.get(at).map_or("(end)".into(), |line| String::from_utf8_lossy(line).into_owned())
+    };
     Err(format!("line {} differs\nours:   {}\ntheirs: {}", at + 1, show(&a), show(&b)).into())
 }

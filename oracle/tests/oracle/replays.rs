@@ -73,7 +73,10 @@ fn holds_what_was_printed(reads: &[HostRead], printed: &Printed) -> Outcome {
             None => {
                 let seen: Vec<_> = reads.iter().map(|read| (read.ordinal, read.length)).collect();
                 let values: Vec<_> = array.values.iter().take(8).collect();
-                return Err(format!("result {index} ({values:?}…) is in no read; (ordinal, length): {seen:?}").into());
+                return Err(format!(
+                    "result {index} ({values:?}…) is in no read; (ordinal, length): {seen:?}"
+                )
+                .into());
             }
         }
     }

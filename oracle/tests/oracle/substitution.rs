@@ -12,7 +12,12 @@ const ACCEPTED: [(&str, &str, &str, bool); 5] = [
     ("all_at_format", "add4.add.local-sync", "all@embedded-elf-x86_64={}/modules/add4_swapped.elf", true),
     ("all_system", "add4.syslib.local-sync", "all={}/modules/add4_swapped.syslib.so", true),
     ("by_name", "add4.add.local-sync", "add_dispatch_0_elementwise_4_f32={}/modules/add4_swapped.elf", false),
-    ("system_for_embedded", "add4.add.local-sync", "all@system-elf-x86_64={}/modules/add4_swapped.syslib.so", true),
+    (
+        "system_for_embedded",
+        "add4.add.local-sync",
+        "all@system-elf-x86_64={}/modules/add4_swapped.syslib.so",
+        true,
+    ),
 ];
 
 const REFUSED: [(&str, &str, &str); 4] = [
@@ -24,11 +29,15 @@ const REFUSED: [(&str, &str, &str); 4] = [
 
 pub fn add(trials: &mut Vec<Trial>) {
     for (name, capture, substitution, known) in ACCEPTED {
-        trials.push(Trial::test(format!("substitution::{name}"), move || accepted(capture, substitution, known)));
+        trials.push(Trial::test(format!("substitution::{name}"), move || {
+            accepted(capture, substitution, known)
+        }));
     }
     trials.push(Trial::test("substitution::by_id", by_id));
     for (name, capture, substitution) in REFUSED {
-        trials.push(Trial::test(format!("substitution::refused::{name}"), move || refused(capture, substitution)));
+        trials.push(Trial::test(format!("substitution::refused::{name}"), move || {
+            refused(capture, substitution)
+        }));
     }
 }
 
@@ -70,14 +79,18 @@ fn by_id() -> Outcome {
     let dump = Pair::find("iree-dump-replay")?;
     let said = oracle::tool::run(&dump.theirs, &[capture.path.display().to_string()], &capture.folder)?;
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
-    let line = text.lines().find(|line| line.contains("op=executable_cache.prepare_executable")).ok_or("no executable")?;
+    let line = text
+        .lines()
+        .find(|line| line.contains("op=executable_cache.prepare_executable"))
+        .ok_or("no executable")?;
     let id = line.split(" rel=").nth(1).and_then(|rest| rest.split(' ').next()).ok_or("no id")?;
     accepted("add4.add.local-sync", &format!("{id}={{}}/modules/add4_swapped.elf"), true)
 }
 
 fn refused(name: &str, substitution: &str) -> Outcome {
     let capture = find(name)?;
-    let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments(&capture, substitution), &capture.folder)?;
+    let (ours, theirs) =
+        Pair::find("iree-run-replay")?.run(&arguments(&capture, substitution), &capture.folder)?;
     ensure(!theirs.succeeded(), || "the reference accepts it".to_owned())?;
     refuses_well(&ours)
 }

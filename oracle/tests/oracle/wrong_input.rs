@@ -16,7 +16,12 @@ const FILES: [(&str, Case); 8] = [
     ("no_such_file", |folder| Ok(vec![folder.join("nothing.ireereplay").display().to_string()])),
     ("directory", |folder| Ok(vec![folder.display().to_string()])),
     ("empty_file", |folder| write(folder, &[])),
-    ("not_a_capture", |folder| write(folder, b"this is a text that is longer than any header, and no capture at all. ".repeat(4).as_slice())),
+    ("not_a_capture", |folder| {
+        write(
+            folder,
+            b"this is a text that is longer than any header, and no capture at all. ".repeat(4).as_slice(),
+        )
+    }),
     ("newer_version", |folder| edit(folder, |bytes| bytes[4] = 99)),
     ("cut_in_header", |folder| edit(folder, |bytes| bytes.truncate(20))),
     ("cut_in_middle", |folder| edit(folder, |bytes| bytes.truncate(bytes.len() / 2))),
@@ -34,7 +39,9 @@ pub fn add(trials: &mut Vec<Trial>) {
         trials.push(Trial::test(format!("wrong_input::{tool}::unknown_flag"), move || {
             both_refuse(tool, vec!["--no_such_flag=1".to_owned(), fixture(GOOD).display().to_string()])
         }));
-        trials.push(Trial::test(format!("wrong_input::{tool}::no_capture"), move || both_refuse(tool, Vec::new())));
+        trials.push(Trial::test(format!("wrong_input::{tool}::no_capture"), move || {
+            both_refuse(tool, Vec::new())
+        }));
         trials.push(Trial::test(format!("wrong_input::{tool}::two_captures"), move || {
             both_refuse(tool, vec![fixture(GOOD).display().to_string(); 2])
         }));

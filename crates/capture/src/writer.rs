@@ -1,0 +1,359 @@
+use std::io::{Seek, SeekFrom, Write};
+use std::time::{Duration, Instant};
+
+use rehal_base::{Error, Result};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U16, U32, U64};
+
+use crate::layout::{FILE_MAGIC, FileHeader, RECORD_FLAG_OPTIONAL, RecordHeader};
+use crate::payload::View;
+use crate::{ObjectType, OperationCode, PayloadType, RecordType};
+
+/// Bytes that may wait in memory before they are written.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// How long the oldest of them may wait.
+const BUFFER_AGE: Duration = Duration::from_millis(100);
+
+/// Writes a capture of version 2.0, record by record.
+///
+/// It holds at most 256 KiB and no payload longer than the call that brought it. What a killed
+/// program leaves is readable with `recover`: records reach the sink when 256 KiB or 100 ms of them
+/// have come together (the age is looked at by each append and by [`Writer::flush_if_due`]).
+///
+/// The first error of the sink sticks: later calls repeat it and [`Writer::close`] reports it.
+/// A writer that is dropped writes what it holds and leaves the capture unclosed.
+pub struct Writer<W: Write> {
+    sink: W,
+    buffer: Vec<u8>,
+    oldest_byte: Option<Instant>,
+    length_bytes: u64,
+    record_count: u64,
+    failure: Option<Error>,
+}
+
+/// What a record says besides its place in the file and its payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordFields {
+    /// What it is.
+    pub record_type: RecordType,
+    /// Whether readers that do not know its type may skip it.
+    pub optional: bool,
+    /// Thread that made the call, or zero.
+    pub thread_id: u64,
+    /// Device it belongs to, or zero.
+    pub device_id: u64,
+    /// Object it is about, or zero.
+    pub object_id: u64,
+    /// Second object, or zero.
+    pub related_object_id: u64,
+    /// Shape of its payload.
+    pub payload_type: PayloadType,
+    /// Kind of the object it is about.
+    pub object_type: ObjectType,
+    /// The call that it records.
+    pub operation: OperationCode,
+    /// IREE status code that the call returned.
+    pub status_code: u32,
+}
+
+impl<W: Write> Writer<W> {
+    /// Starts a capture at the beginning of `sink`. The header is written at once.
+    pub fn new(sink: W) -> Result<Self> {
+        let mut this = Self {
+            sink,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            oldest_byte: None,
+            length_bytes: 0,
+            record_count: 0,
+            failure: None,
+        };
+        this.put(file_header(0).as_bytes());
+        this.flush()?;
+        Ok(this)
+    }
+
+    /// Adds a record whose payload is the bytes of `parts`, one after another.
+    ///
+    /// Fails where the record type is one that readers could neither know nor skip, and where the
+    /// sink failed now or before.
+    pub fn append(&mut self, fields: &RecordFields, parts: &[&[u8]]) -> Result<()> {
+        self.check_failure()?;
+        if fields.record_type == RecordType::NONE || !(fields.record_type.is_known() || fields.optional) {
+            let record_type = fields.record_type;
+            return Err(Error::invalid_argument(format!("a record of type {record_type} must be optional")));
+        }
+        let payload_length: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let header = record_header(fields, self.record_count, payload_length);
+        self.put(header.as_bytes());
+        for part in parts {
+            self.put(part);
+        }
+        self.record_count += 1;
+        self.flush_if_due();
+        self.check_failure()
+    }
+
+    /// Adds a record with a typed payload; its type is the view's, whatever `fields` says.
+    ///
+    /// Fails, besides where [`Writer::append`] does, where a count in the view's header is not the
+    /// length of its list.
+    pub fn append_view(&mut self, fields: &RecordFields, view: &impl View) -> Result<()> {
+        let fields = RecordFields { payload_type: view_type(view), ..*fields };
+        if let Some((field, length, count)) = view.count_mismatch() {
+            let name = fields.payload_type.name();
+            return Err(Error::invalid_argument(format!(
+                "{name}: {field} is {count} for a list of {length}"
+            )));
+        }
+        view.with_parts(|parts| self.append(&fields, parts))
+    }
+
+    /// Hands everything to the sink.
+    pub fn flush(&mut self) -> Result<()> {
+        self.drain();
+        if self.failure.is_none()
+            && let Err(error) = self.sink.flush()
+        {
+            self.fail(&error);
+        }
+        self.check_failure()
+    }
+
+    /// Hands everything to the sink if enough has waited for long enough. A recorder calls it from
+    /// wherever its program waits; a failure shows in the next call.
+    pub fn flush_if_due(&mut self) {
+        if self.oldest_byte.is_some_and(|since| since.elapsed() >= BUFFER_AGE) {
+            self.drain();
+        }
+    }
+
+    /// Records so far.
+    pub fn record_count(&self) -> u64 {
+        self.record_count
+    }
+
+    /// Bytes of the capture so far, those that wait in memory included.
+    pub fn length_bytes(&self) -> u64 {
+        self.length_bytes
+    }
+
+    /// Ends the capture without its length, for a sink that cannot go back (a pipe): readers take
+    /// it for one that was never closed.
+    pub fn close_unsealed(mut self) -> Result<()> {
+        self.flush()
+    }
+
+    /// Adds bytes to the capture: to the buffer, or around it where they would not fit.
+    fn put(&mut self, bytes: &[u8]) {
+        self.length_bytes += bytes.len() as u64;
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+            self.drain();
+        }
+        if bytes.len() > BUFFER_BYTES {
+            self.send(bytes);
+        } else if !bytes.is_empty() {
+            self.oldest_byte.get_or_insert_with(Instant::now);
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    fn drain(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        self.send(&buffer);
+        self.buffer = buffer;
+        self.buffer.clear();
+        self.oldest_byte = None;
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        if self.failure.is_none()
+            && let Err(error) = self.sink.write_all(bytes)
+        {
+            self.fail(&error);
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, error: &std::io::Error) {
+        self.failure.get_or_insert_with(|| Error::io("writing the capture", error));
+    }
+
+    fn check_failure(&self) -> Result<()> {
+        match &self.failure {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<W: Write + Seek> Writer<W> {
+    /// Ends the capture: writes what waits, then the length into the file header. Reports the first
+    /// error that any call met.
+    pub fn close(mut self) -> Result<()> {
+        self.flush()?;
+        let header = file_header(self.length_bytes);
+        let sealed = (|| {
+            self.sink.seek(SeekFrom::Start(0))?;
+            self.sink.write_all(header.as_bytes())?;
+            self.sink.seek(SeekFrom::Start(self.length_bytes))?;
+            self.sink.flush()
+        })();
+        sealed.map_err(|error| Error::io("closing the capture", &error))
+    }
+}
+
+impl<W: Write> Drop for Writer<W> {
+    fn drop(&mut self) {
+        // Nobody is left to hear of a failure; who wants to know calls `close`.
+        let _ = self.flush();
+    }
+}
+
+impl From<&RecordHeader> for RecordFields {
+    fn from(header: &RecordHeader) -> Self {
+        Self {
+            record_type: RecordType(header.record_type.get()),
+            optional: header.record_flags.get() & RECORD_FLAG_OPTIONAL != 0,
+            thread_id: header.thread_id.get(),
+            device_id: header.device_id.get(),
+            object_id: header.object_id.get(),
+            related_object_id: header.related_object_id.get(),
+            payload_type: PayloadType(header.payload_type.get()),
+            object_type: ObjectType(header.object_type.get()),
+            operation: OperationCode(header.operation_code.get()),
+            status_code: header.status_code.get(),
+        }
+    }
+}
+
+fn view_type<V: View>(_: &V) -> PayloadType {
+    V::TYPE
+}
+
+fn file_header(file_length: u64) -> FileHeader {
+    FileHeader {
+        magic: U32::new(FILE_MAGIC),
+        version_major: U16::new(2),
+        version_minor: U16::new(0),
+        header_length: U32::new(size_of::<FileHeader>() as u32),
+        flags: U32::ZERO,
+        file_length: U64::new(file_length),
+    }
+}
+
+fn record_header(fields: &RecordFields, ordinal: u64, payload_length: u64) -> RecordHeader {
+    RecordHeader {
+        record_length: U64::new(size_of::<RecordHeader>() as u64 + payload_length),
+        payload_length: U64::new(payload_length),
+        sequence_ordinal: U64::new(ordinal),
+        thread_id: U64::new(fields.thread_id),
+        device_id: U64::new(fields.device_id),
+        object_id: U64::new(fields.object_id),
+        related_object_id: U64::new(fields.related_object_id),
+        header_length: U32::new(size_of::<RecordHeader>() as u32),
+        record_type: U16::new(fields.record_type.0),
+        record_flags: U16::new(if fields.optional { RECORD_FLAG_OPTIONAL } else { 0 }),
+        payload_type: U32::new(fields.payload_type.0),
+        object_type: U32::new(fields.object_type.0),
+        operation_code: U32::new(fields.operation.0),
+        status_code: U32::new(fields.status_code),
+        ..RecordHeader::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::{Capture, OpenOptions};
+
+    /// A sink that takes `room` bytes and then is full.
+    struct Full {
+        room: usize,
+    }
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.room == 0 {
+                return Err(io::Error::from(io::ErrorKind::StorageFull));
+            }
+            let taken = bytes.len().min(self.room);
+            self.room -= taken;
+            Ok(taken)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Seek for Full {
+        fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    const SESSION: RecordFields = RecordFields {
+        record_type: RecordType::SESSION,
+        optional: false,
+        thread_id: 0,
+        device_id: 0,
+        object_id: 0,
+        related_object_id: 0,
+        payload_type: PayloadType::NONE,
+        object_type: ObjectType::NONE,
+        operation: OperationCode::NONE,
+        status_code: 0,
+    };
+
+    #[test]
+    fn the_first_error_sticks_until_close() {
+        let mut writer = Writer::new(Full { room: 200 }).unwrap();
+        let long = vec![7; 2 * BUFFER_BYTES];
+        let blob = RecordFields { record_type: RecordType::BLOB, ..SESSION };
+        let first = writer.append(&blob, &[&long]).unwrap_err();
+        assert!(first.to_string().starts_with("RESOURCE_EXHAUSTED; writing the capture"), "{first}");
+        assert_eq!(writer.append(&SESSION, &[]).unwrap_err().to_string(), first.to_string());
+        assert_eq!(writer.close().unwrap_err().to_string(), first.to_string());
+    }
+
+    #[test]
+    fn a_dropped_writer_leaves_a_readable_capture_that_says_it_was_not_closed() {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::new(io::Cursor::new(&mut bytes)).unwrap();
+        writer.append(&SESSION, &[]).unwrap();
+        drop(writer);
+        assert!(Capture::open(&bytes, OpenOptions::default()).is_err());
+        let capture = Capture::open(&bytes, OpenOptions { recover: true }).unwrap();
+        assert!(!capture.is_closed());
+        assert_eq!(capture.tear(), None);
+        assert_eq!(capture.records().count(), 1);
+    }
+
+    #[test]
+    fn a_pipe_gets_the_same_bytes_without_a_length() {
+        let (mut piped, mut sealed) = (Vec::new(), io::Cursor::new(Vec::new()));
+        let mut writer = Writer::new(&mut piped).unwrap();
+        writer.append(&SESSION, &[]).unwrap();
+        writer.close_unsealed().unwrap();
+        let mut writer = Writer::new(&mut sealed).unwrap();
+        writer.append(&SESSION, &[]).unwrap();
+        writer.close().unwrap();
+        assert_eq!(piped[24..], sealed.get_ref()[24..]);
+        assert_eq!(piped[16..24], [0; 8]);
+        assert_eq!(sealed.get_ref()[16..24], 120u64.to_le_bytes());
+    }
+
+    #[test]
+    fn refuses_a_type_that_nobody_could_skip() {
+        let mut writer = Writer::new(io::sink()).unwrap();
+        let mut fields = RecordFields { record_type: RecordType(900), ..SESSION };
+        assert!(writer.append(&fields, &[]).is_err());
+        fields.optional = true;
+        writer.append(&fields, &[b"note"]).unwrap();
+        fields.record_type = RecordType::NONE;
+        assert!(writer.append(&fields, &[]).is_err());
+    }
+}

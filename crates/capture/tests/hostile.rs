@@ -1,0 +1,287 @@
+//! Bytes that nobody meant to be a capture: always an error or fewer records, never a panic.
+
+mod common;
+
+use rehal_base::Fault;
+use rehal_capture::check::exercise;
+use rehal_capture::{Capture, OpenOptions, PayloadType, RecordType, sample};
+
+const RECOVER: OpenOptions = OpenOptions { recover: true };
+
+/// Marsaglia's xorshift64: the same mutations in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+/// Changes a few bytes: bits, whole values that overflow, or runs copied from elsewhere.
+fn mutate(bytes: &mut [u8], random: &mut Random) {
+    const EXTREMES: [u64; 6] = [0, 1, u64::MAX, u64::MAX / 16 + 1, 1 << 32, u64::MAX >> 1];
+    for _ in 0..=random.below(3) {
+        let at = random.below(bytes.len());
+        match random.below(4) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.next() as u8,
+            2 => {
+                let value = EXTREMES[random.below(EXTREMES.len())].to_le_bytes();
+                let length = value.len().min(bytes.len() - at);
+                bytes[at..at + length].copy_from_slice(&value[..length]);
+            }
+            _ => {
+                let length = random.below(64).min(bytes.len() - at);
+                let from = random.below(bytes.len() - length);
+                bytes.copy_within(from..from + length, at);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cut_anywhere_is_named_and_keeps_the_records_before_it() {
+    let bytes = sample::capture();
+    let starts: Vec<_> = Capture::open(&bytes, OpenOptions::default())
+        .unwrap()
+        .records()
+        .map(|record| record.unwrap().offset as usize)
+        .collect();
+    for length in 0..bytes.len() {
+        let cut = &bytes[..length];
+        let error = Capture::open(cut, OpenOptions::default()).unwrap_err();
+        if length < 24 {
+            assert!(Capture::open(cut, RECOVER).is_err());
+            continue;
+        }
+        assert_eq!((error.fault, error.field), (Fault::Truncated, "file_length"));
+        assert!(error.advice.unwrap().contains("--recover"));
+        let capture = Capture::open(cut, RECOVER).unwrap();
+        let whole = starts.iter().skip(1).filter(|end| **end <= length).count();
+        assert_eq!(capture.records().filter(|record| record.is_ok()).count(), whole, "cut at {length}");
+        match capture.tear() {
+            None => assert!(length == 24 || starts.contains(&length)),
+            Some(tear) => {
+                assert_eq!(tear.offset as usize, starts[whole]);
+                assert_eq!(tear.record_count as usize, whole);
+                assert_eq!(tear.lost_bytes as usize, length - starts[whole]);
+            }
+        }
+        exercise(cut);
+    }
+}
+
+#[test]
+fn a_capture_that_was_never_closed_is_read_to_its_end_or_to_its_zeros() {
+    let mut bytes = sample::capture();
+    let count = Capture::open(&bytes, OpenOptions::default()).unwrap().records().count();
+    bytes[16..24].fill(0);
+    let error = Capture::open(&bytes, OpenOptions::default()).unwrap_err();
+    assert_eq!((error.fault, error.field, error.offset), (Fault::Truncated, "file_length", 16));
+    let capture = Capture::open(&bytes, RECOVER).unwrap();
+    assert_eq!((capture.is_closed(), capture.tear()), (false, None));
+    assert_eq!(capture.records().count(), count);
+
+    let end = bytes.len();
+    bytes.resize(end + 5000, 0);
+    let capture = Capture::open(&bytes, RECOVER).unwrap();
+    let tear = capture.tear().unwrap();
+    assert_eq!((tear.offset, tear.record_count, tear.lost_bytes), (end as u64, count as u64, 5000));
+    assert!(capture.records().all(|record| record.is_ok()));
+}
+
+#[test]
+fn recovery_forgives_a_tear_and_no_damage() {
+    let mut bytes = sample::capture();
+    bytes[16..24].fill(0);
+    let third = Capture::open(&bytes, RECOVER).unwrap().records().nth(2).unwrap().unwrap().offset as usize;
+    bytes[third + 80] = 1;
+    let capture = Capture::open(&bytes, RECOVER).unwrap();
+    assert_eq!(capture.tear(), None);
+    let error = capture.records().find_map(Result::err).unwrap();
+    assert_eq!((error.fault, error.field, error.record), (Fault::Corrupt, "reserved0", Some(2)));
+    assert_eq!(error.offset as usize, third + 80);
+}
+
+#[test]
+fn mutations_of_the_sample() {
+    let seed = sample::capture();
+    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let mut read = 0;
+    for _ in 0..4000 {
+        let mut bytes = seed.clone();
+        mutate(&mut bytes, &mut random);
+        read += exercise(&bytes);
+    }
+    // Most mutations leave most records readable; none would mean that nothing was exercised.
+    assert!(read > 100_000, "{read}");
+}
+
+#[test]
+fn mutations_of_the_corpus() {
+    let mut random = Random(42);
+    for path in common::corpus().unwrap_or_default() {
+        let seed = std::fs::read(&path).unwrap();
+        if seed.len() > 64 * 1024 {
+            continue;
+        }
+        for _ in 0..20 {
+            let mut bytes = seed.clone();
+            mutate(&mut bytes, &mut random);
+            exercise(&bytes);
+        }
+    }
+}
+
+/// Every 4- and 8-byte field of every payload header, set to values that overflow when multiplied.
+#[test]
+fn huge_counts() {
+    let seed = sample::capture();
+    let capture = Capture::open(&seed, OpenOptions::default()).unwrap();
+    for record in capture.records() {
+        let record = record.unwrap();
+        let at = record.payload_offset() as usize;
+        for field in (0..record.payload.len().min(160)).step_by(4) {
+            for value in [u64::MAX, u64::MAX / 16 + 1, u64::MAX / 32 + 1, u64::MAX / 40 + 1, 1 << 40] {
+                let mut bytes = seed.clone();
+                let length = (record.payload.len() - field).min(8);
+                bytes[at + field..at + field + length].copy_from_slice(&value.to_le_bytes()[..length]);
+                let changed = Capture::open(&bytes, OpenOptions::default()).unwrap();
+                let again = changed.records_from(record.offset, record.ordinal()).next().unwrap().unwrap();
+                match again.payload() {
+                    Ok(payload) => payload.with_parts(|parts| assert_eq!(parts.concat(), again.payload)),
+                    Err(error) => {
+                        assert_eq!(error.record, Some(record.ordinal()));
+                        assert!(error.offset >= at as u64);
+                        assert!(error.offset <= (at + record.payload.len()) as u64);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The error of the first record that is one, after `change` has been made to the sample's record
+/// that `pick` finds first.
+fn error_after(
+    pick: impl Fn(&rehal_capture::Record<'_>) -> bool,
+    change: impl Fn(&mut [u8]),
+) -> rehal_base::FormatError {
+    let mut bytes = sample::capture();
+    let (offset, length) = {
+        let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
+        let record = capture.records().map(Result::unwrap).find(pick).unwrap();
+        (record.offset as usize, record.header.record_length.get() as usize)
+    };
+    change(&mut bytes[offset..offset + length]);
+    let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    capture
+        .records()
+        .find_map(|record| match record {
+            Ok(record) => record.payload().err(),
+            Err(error) => Some(error),
+        })
+        .unwrap()
+}
+
+#[test]
+fn errors_name_the_field() {
+    let executable = |r: &rehal_capture::Record<'_>| r.payload_type() == PayloadType::EXECUTABLE_PREPARE;
+    let dispatch = |r: &rehal_capture::Record<'_>| r.payload_type() == PayloadType::DISPATCH;
+    let object = |r: &rehal_capture::Record<'_>| r.payload_type() == PayloadType::BUFFER_OBJECT;
+    let optional = |r: &rehal_capture::Record<'_>| !r.record_type().is_known();
+    let scope = |r: &rehal_capture::Record<'_>| r.payload_type() == PayloadType::REPLAY_SCOPE;
+    let session = |r: &rehal_capture::Record<'_>| r.record_type() == RecordType::SESSION;
+
+    assert_eq!(error_after(session, |r| r[0] += 1).field, "payload_length");
+    assert_eq!(error_after(session, |r| r[8] += 1).field, "payload_length");
+    assert_eq!(error_after(session, |r| r[16] = 3).field, "sequence_ordinal");
+    assert_eq!(error_after(session, |r| r[56] = 95).field, "header_length");
+    assert_eq!(error_after(session, |r| r[60] = 0).field, "record_type");
+    assert_eq!(error_after(session, |r| r[62] = 2).field, "record_flags");
+    assert_eq!(error_after(session, |r| r[88] = 1).field, "reserved1");
+    assert_eq!(error_after(object, |r| r[68] = 5).field, "payload_type");
+    assert_eq!(error_after(object, |r| r[68] = 0).field, "object_type");
+    assert_eq!(error_after(object, |r| r[40] = 0).field, "object_id");
+    assert_eq!(error_after(object, |r| r[72] = 1).field, "operation_code");
+    assert_eq!(error_after(dispatch, |r| r[68] = 1).field, "object_type");
+    assert_eq!(error_after(dispatch, |r| r[64] = 9).field, "payload_type");
+    assert_eq!(error_after(object, |r| r[96 + 46] = 1).field, "reserved0");
+    assert_eq!(error_after(dispatch, |r| r[96 + 76] = 1).field, "workgroup_count_ref.reserved0");
+    assert_eq!(error_after(dispatch, |r| r[96 + 112] = 9).field, "binding_count");
+    assert_eq!(error_after(dispatch, |r| r[96 + 112] = 1).field, "payload_length");
+    assert_eq!(error_after(scope, |r| r[96 + 8] = 1).field, "flags");
+    let names = error_after(executable, |r| r[96 + 40 + 6 + 11 + 8 + 16] += 1);
+    assert_eq!(names.field, "function_name_storage_length");
+
+    let unknown = error_after(optional, |r| r[62] = 0);
+    assert_eq!((unknown.fault, unknown.field), (Fault::Unsupported, "record_type"));
+    let list = error_after(dispatch, |r| {
+        let last = r.len();
+        r[last - 4] = 1;
+    });
+    assert_eq!((list.fault, list.field), (Fault::Corrupt, "reserved0"));
+}
+
+#[test]
+fn the_file_header_is_checked() {
+    let error_with = |at: usize, value: &[u8]| {
+        let mut bytes = sample::capture();
+        bytes[at..at + value.len()].copy_from_slice(value);
+        Capture::open(&bytes, OpenOptions::default()).unwrap_err()
+    };
+    assert_eq!(error_with(0, b"vmfb").field, "magic");
+    let version = error_with(4, &[3]);
+    assert_eq!(
+        (version.fault, version.field, version.found.as_str()),
+        (Fault::Unsupported, "version", "3.0")
+    );
+    assert_eq!(error_with(8, &[23]).field, "header_length");
+    assert_eq!(error_with(8, &[255; 4]).field, "header_length");
+    assert_eq!(error_with(12, &[1]).field, "flags");
+    assert_eq!(error_with(16, &[23, 0, 0, 0]).field, "file_length");
+    assert_eq!(error_with(16, &[255; 8]).fault, Fault::Truncated);
+    assert_eq!(Capture::open(b"", OpenOptions::default()).unwrap_err().fault, Fault::Truncated);
+    assert_eq!(Capture::open(b"{}", OpenOptions::default()).unwrap_err().field, "magic");
+}
+
+/// 1.0 is 2.0 without names: the two fields that count them were reserved.
+#[test]
+fn version_1_has_functions_without_names() {
+    let mut bytes = sample::capture();
+    bytes[4] = 1;
+    let executable = |capture: &Capture<'_>| {
+        let prepare = |r: &rehal_capture::Record<'_>| r.payload_type() == PayloadType::EXECUTABLE_PREPARE;
+        let record = capture.records().map(Result::unwrap).find(prepare).unwrap();
+        (record.payload_offset() as usize, record.payload().map(drop))
+    };
+    let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    assert_eq!((capture.version().major, capture.version().minor), (1, 0));
+    let (payload, named) = executable(&capture);
+    let error = named.unwrap_err();
+    assert_eq!((error.field, error.found.as_str()), ("metadata.reserved0", "15"));
+
+    // Take the names away: their lengths in the header and the functions, and the bytes themselves.
+    let metadata = payload + 40 + 6 + 11 + 8;
+    bytes[metadata + 16] = 0;
+    for function in 0..3 {
+        bytes[metadata + 32 + 32 * function + 26] = 0;
+    }
+    let end = metadata + 32 + 3 * 32 + 3 * 8;
+    bytes.drain(end..end + 15);
+    for (at, width) in [(16, 8), (payload - 96, 8), (payload - 88, 8), (payload + 32, 4)] {
+        let value = u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) - 15;
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        assert!(bytes[at + 4..at + width].iter().all(|byte| *byte == 0));
+    }
+    let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    executable(&capture).1.unwrap();
+    assert!(capture.records().all(|record| record.unwrap().payload().is_ok()));
+}

@@ -1,0 +1,206 @@
+//! Prints a capture as text for a person or as JSON lines for a program, byte for byte as
+//! `iree-dump-replay` of release 3.13.0 does.
+//!
+//! It streams: one walk checks everything and counts for the summary, a second one prints, and the
+//! pages of a mapped file are let go behind both, so that memory does not grow with the file.
+
+mod fields;
+mod jsonl;
+mod output;
+mod sink;
+mod summary;
+mod text;
+
+use std::io::{self, Write};
+use std::str::FromStr;
+
+use rehal_base::{FormatError, MappedFile};
+use rehal_capture::{Capture, OpenOptions, Payload, Record, Tear};
+
+pub use summary::Summary;
+
+use output::Output;
+
+/// How a dump looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// A header with a summary, then a line per record.
+    #[default]
+    Text,
+    /// A JSON object per line: the file, the summary, then each record.
+    Jsonl,
+}
+
+/// What to dump and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// How it looks.
+    pub format: Format,
+    /// Dump what is whole of a capture that was never closed or was cut; see [`OpenOptions`].
+    pub recover: bool,
+}
+
+/// Where a capture's bytes are.
+#[derive(Clone, Copy)]
+pub struct Input<'a> {
+    bytes: &'a [u8],
+    map: Option<&'a MappedFile>,
+}
+
+/// Why a dump ended early.
+#[derive(Debug)]
+pub enum Error {
+    /// The capture cannot be read. Nothing has been written.
+    Format(Box<FormatError>),
+    /// The writer failed; [`io::ErrorKind::BrokenPipe`] means that the reader has seen enough.
+    Write(io::Error),
+}
+
+/// How far a dump has come, in bytes read; each byte is read twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes read so far.
+    pub done_bytes: u64,
+    /// Bytes to read in all.
+    pub total_bytes: u64,
+}
+
+/// Dumps the capture in `input` to `writer` in pieces of at most some 100 KiB, and returns where
+/// the capture is torn (only ever with `recover`).
+///
+/// The whole capture is checked before the first byte is written. `progress` is called every few
+/// megabytes.
+pub fn dump(
+    input: Input<'_>,
+    options: Options,
+    writer: &mut dyn Write,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Option<Tear>, Error> {
+    let capture = Capture::open(input.bytes, OpenOptions { recover: options.recover })?;
+    let mut walk = Walk::new(input, &capture, progress);
+    let mut summary = Summary::default();
+    walk.records(&capture, |record, payload| {
+        summary.add(record, payload);
+        Ok(())
+    })?;
+    let mut output = Output::new(writer);
+    match options.format {
+        Format::Text => {
+            text::write_file(&mut output, &capture, &summary);
+            walk.records(&capture, |record, payload| text::write_record(&mut output, record, payload))?;
+        }
+        Format::Jsonl => {
+            jsonl::write_file(&mut output, &capture, &summary);
+            walk.records(&capture, |record, payload| jsonl::write_record(&mut output, record, payload))?;
+        }
+    }
+    output.finish()?;
+    Ok(capture.tear())
+}
+
+/// [`dump`] of a whole capture in memory as text.
+pub fn dump_text(bytes: &[u8], writer: &mut dyn Write) -> Result<(), Error> {
+    let options = Options { format: Format::Text, recover: false };
+    dump(Input::from(bytes), options, writer, &mut |_| {}).map(drop)
+}
+
+/// [`dump`] of a whole capture in memory as JSON lines.
+pub fn dump_jsonl(bytes: &[u8], writer: &mut dyn Write) -> Result<(), Error> {
+    let options = Options { format: Format::Jsonl, recover: false };
+    dump(Input::from(bytes), options, writer, &mut |_| {}).map(drop)
+}
+
+/// Walks over the records, letting go of what lies behind.
+struct Walk<'a> {
+    map: Option<&'a MappedFile>,
+    progress: &'a mut dyn FnMut(Progress),
+    walked_bytes: u64,
+    total_bytes: u64,
+}
+
+impl<'a> Walk<'a> {
+    /// Bytes after which pages are let go and progress is told.
+    const STEP_BYTES: u64 = 4 << 20;
+
+    fn new(input: Input<'a>, capture: &Capture<'_>, progress: &'a mut dyn FnMut(Progress)) -> Self {
+        Self { map: input.map, progress, walked_bytes: 0, total_bytes: 2 * capture.length_bytes() }
+    }
+
+    fn records<'c>(
+        &mut self,
+        capture: &Capture<'c>,
+        mut visit: impl FnMut(&Record<'c>, &Payload<'c>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut behind = 0;
+        for record in capture.records() {
+            let record = record?;
+            visit(&record, &record.payload()?)?;
+            if record.offset - behind >= Self::STEP_BYTES {
+                self.forget(behind, record.offset);
+                behind = record.offset;
+            }
+        }
+        self.forget(behind, capture.length_bytes());
+        self.walked_bytes += capture.length_bytes();
+        Ok(())
+    }
+
+    #[cold]
+    fn forget(&mut self, from: u64, to: u64) {
+        if let Some(map) = self.map {
+            map.forget(from as usize, (to - from) as usize);
+        }
+        let done_bytes = self.walked_bytes + to;
+        (self.progress)(Progress { done_bytes, total_bytes: self.total_bytes });
+    }
+}
+
+impl<'a> From<&'a [u8]> for Input<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self { bytes, map: None }
+    }
+}
+
+impl<'a> From<&'a MappedFile> for Input<'a> {
+    fn from(map: &'a MappedFile) -> Self {
+        Self { bytes: map.bytes(), map: Some(map) }
+    }
+}
+
+impl From<FormatError> for Error {
+    fn from(error: FormatError) -> Self {
+        Self::Format(Box::new(error))
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+impl From<Error> for rehal_base::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Format(error) => (*error).into(),
+            Error::Write(error) => Self::io("writing the dump", &error),
+        }
+    }
+}
+
+impl FromStr for Format {
+    type Err = rehal_base::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" => Ok(Self::Text),
+            "jsonl" => Ok(Self::Jsonl),
+            _ => Err(rehal_base::Error::invalid_argument(format!(
+                "'{text}' is no format of a dump: expected text or jsonl"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rehal_base::Fault;
+use rehal_capture::sample;
+
+use super::*;
+
+/// What release 3.13.0 printed of [`sample::capture`].
+const SAMPLE_TEXT: &[u8] = include_bytes!("testdata/sample.text");
+const SAMPLE_JSONL: &[u8] = include_bytes!("testdata/sample.jsonl");
+
+fn dumped(input: Input<'_>, format: Format, recover: bool) -> Result<Vec<u8>, Error> {
+    let mut output = Vec::new();
+    dump(input, Options { format, recover }, &mut output, &mut |_| {})?;
+    Ok(output)
+}
+
+/// Compares line by line, so that a failure shows the line and not two files.
+#[track_caller]
+fn assert_same(ours: &[u8], theirs: &[u8]) {
+    let lines = |bytes: &[u8]| -> Vec<String> {
+        bytes.split(|byte| *byte == b'\n').map(|line| line.escape_ascii().to_string()).collect()
+    };
+    for (ours, theirs) in lines(ours).iter().zip(&lines(theirs)) {
+        assert_eq!(ours, theirs);
+    }
+    assert_eq!(ours.len(), theirs.len());
+}
+
+#[test]
+fn the_sample_prints_what_the_reference_prints() {
+    let bytes = sample::capture();
+    assert_same(&dumped(Input::from(&bytes[..]), Format::Text, false).unwrap(), SAMPLE_TEXT);
+    assert_same(&dumped(Input::from(&bytes[..]), Format::Jsonl, false).unwrap(), SAMPLE_JSONL);
+}
+
+/// Captures of real programs with what the reference printed of them, where they are there.
+fn corpus() -> Option<(PathBuf, Vec<PathBuf>)> {
+    let root = match std::env::var_os("REHAL_CORPUS") {
+        Some(path) => PathBuf::from(path),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus"),
+    };
+    let entries = std::fs::read_dir(root.join("captures")).ok()?;
+    Some((root.join("expected"), entries.filter_map(|entry| Some(entry.ok()?.path())).collect()))
+}
+
+#[test]
+fn the_corpus_prints_what_the_reference_printed() {
+    let Some((expected, captures)) = corpus() else { return };
+    let mut compared = 0;
+    for path in &captures {
+        let map = MappedFile::open(path).unwrap();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        for (format, extension) in [(Format::Text, "text"), (Format::Jsonl, "jsonl")] {
+            // The largest are there only compressed; the oracle compares those with the real tool.
+            let Ok(theirs) = std::fs::read(expected.join(format!("{name}.dump.{extension}"))) else {
+                continue;
+            };
+            let ours = dumped(Input::from(&map), format, false).unwrap();
+            assert!(ours == theirs, "{name}.{extension}");
+            compared += 1;
+        }
+    }
+    assert!(compared > captures.len(), "{compared} of {}", captures.len());
+}
+
+#[test]
+fn a_capture_that_was_never_closed_prints_as_if_it_had_been() {
+    let mut bytes = sample::capture();
+    bytes[16..24].fill(0);
+    assert!(matches!(dumped(Input::from(&bytes[..]), Format::Text, false), Err(Error::Format(_))));
+    assert_same(&dumped(Input::from(&bytes[..]), Format::Text, true).unwrap(), SAMPLE_TEXT);
+    assert_same(&dumped(Input::from(&bytes[..]), Format::Jsonl, true).unwrap(), SAMPLE_JSONL);
+}
+
+#[test]
+fn a_cut_capture_prints_its_whole_records_and_says_where_it_is_torn() {
+    let bytes = sample::capture();
+    let cut = &bytes[..bytes.len() - 1];
+    let mut output = Vec::new();
+    let options = Options { format: Format::Jsonl, recover: true };
+    let tear = dump(Input::from(cut), options, &mut output, &mut |_| {}).unwrap().unwrap();
+    assert_eq!(tear.lost_bytes, 96);
+    let lines = output.split(|byte| *byte == b'\n').count() as u64;
+    assert_eq!(lines, 2 + tear.record_count + 1);
+}
+
+#[test]
+fn nothing_is_written_of_a_damaged_capture() {
+    let mut bytes = sample::capture();
+    let last = bytes.len() - 97;
+    bytes[last + 80] = 1;
+    let mut output = Vec::new();
+    let error = dump_text(&bytes, &mut output).unwrap_err();
+    assert!(
+        matches!(error, Error::Format(error) if error.fault == Fault::Corrupt && error.field == "reserved0")
+    );
+    assert!(output.is_empty());
+}
+
+/// A reader that goes away after the first piece.
+struct Closed(usize);
+
+impl Write for Closed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += 1;
+        if self.0 > 1 { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A capture of `count` records of some 300 bytes.
+fn long_capture(count: u64) -> Vec<u8> {
+    use rehal_capture::{RecordFields, RecordType, Writer};
+    let mut bytes = io::Cursor::new(Vec::new());
+    let mut writer = Writer::new(&mut bytes).unwrap();
+    for _ in 0..count {
+        let blob = RecordFields { record_type: RecordType::BLOB, ..Default::default() };
+        writer.append(&blob, &[&[7; 200]]).unwrap();
+    }
+    writer.close().unwrap();
+    bytes.into_inner()
+}
+
+#[test]
+fn a_closed_pipe_ends_a_dump_at_once() {
+    let bytes = long_capture(10_000);
+    let mut pipe = Closed(0);
+    let error = dump_text(&bytes, &mut pipe).unwrap_err();
+    assert!(matches!(error, Error::Write(error) if error.kind() == io::ErrorKind::BrokenPipe));
+    assert_eq!(pipe.0, 2, "nothing more is tried");
+}
+
+#[test]
+fn progress_counts_both_walks() {
+    let bytes = long_capture(40_000);
+    let mut seen = Vec::new();
+    let options = Options::default();
+    dump(Input::from(&bytes[..]), options, &mut io::sink(), &mut |progress| seen.push(progress)).unwrap();
+    assert!(seen.len() >= 4, "{seen:?}");
+    assert!(seen.is_sorted_by_key(|progress| progress.done_bytes));
+    let last = seen.last().unwrap();
+    assert_eq!((last.done_bytes, last.total_bytes), (2 * bytes.len() as u64, 2 * bytes.len() as u64));
+}
+
+#[test]
+fn formats_have_the_names_of_the_flag() {
+    assert_eq!("jsonl".parse::<Format>().unwrap(), Format::Jsonl);
+    let error = "json".parse::<Format>().unwrap_err();
+    assert!(error.message().contains("expected text or jsonl"), "{error}");
+}

@@ -1,0 +1,157 @@
+//! Files that a capture refers to: found, checked and opened.
+
+use std::fs::OpenOptions;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use rehal_base::{Context, Error, Result, fnv};
+use rehal_hal::{HostFile, MemoryAccess};
+
+use crate::{FileRecord, FileSource, Validation};
+
+/// A prefix of captured paths, and what stands for it here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileRemap {
+    /// Prefix of the path that the program named.
+    pub captured: String,
+    /// What replaces the prefix.
+    pub here: String,
+}
+
+impl FileRemap {
+    /// Reads `CAPTURED=HERE`.
+    pub fn parse(text: &str) -> Result<Self> {
+        match text.split_once('=') {
+            Some((captured, here)) if !captured.is_empty() => {
+                Ok(Self { captured: captured.into(), here: here.into() })
+            }
+            _ => Err(Error::invalid_argument(format!(
+                "file remap '{text}' is not CAPTURED_PREFIX=PREFIX_HERE"
+            ))),
+        }
+    }
+}
+
+/// The path where a captured file is looked for here: the longest remapped prefix is replaced.
+pub fn resolve_path(captured: &[u8], remaps: &[FileRemap]) -> PathBuf {
+    let longest = remaps
+        .iter()
+        .filter(|remap| captured.starts_with(remap.captured.as_bytes()))
+        .reduce(|longest, it| if it.captured.len() > longest.captured.len() { it } else { longest });
+    let mut path = Vec::new();
+    match longest {
+        Some(remap) => {
+            path.extend_from_slice(remap.here.as_bytes());
+            path.extend_from_slice(&captured[remap.captured.len()..]);
+        }
+        None => path.extend_from_slice(captured),
+    }
+    PathBuf::from(std::ffi::OsStr::from_bytes(&path))
+}
+
+/// Opens the file of a record and makes sure that it is the one that was captured; `None` where the
+/// capture holds what is read of it.
+pub(crate) fn open(record: &FileRecord<'_>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
+    match record.source {
+        FileSource::Ranges { .. } => Ok(None),
+        FileSource::Inline(bytes) => Ok(Some(HostFile::from_bytes(bytes.to_vec()))),
+        FileSource::External { path, validation } => {
+            let here = resolve_path(path, remaps);
+            open_external(record, &here, validation)
+                .map(Some)
+                .context(|| {
+                    let captured = path.escape_ascii();
+                    format!("external file '{}', captured as '{captured}'", here.display())
+                })
+                .advise(|| "restore the file, or name where it is now: --replay_file_remap=CAPTURED_PREFIX=PREFIX_HERE".into())
+        }
+    }
+}
+
+fn open_external(
+    record: &FileRecord<'_>,
+    path: &std::path::Path,
+    validation: Validation,
+) -> Result<HostFile> {
+    let write = record.access.contains(MemoryAccess::WRITE);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(write)
+        .open(path)
+        .map_err(|error| Error::io(format_args!("opening '{}'", path.display()), &error))?;
+    let metadata =
+        file.metadata().map_err(|error| Error::io(format_args!("reading '{}'", path.display()), &error))?;
+    if !metadata.is_file() {
+        return Err(Error::invalid_argument(format!("'{}' is not a regular file", path.display())));
+    }
+    if metadata.len() != record.length {
+        return Err(Error::failed_precondition(format!(
+            "the file's length has changed: captured={} current={}",
+            record.length,
+            metadata.len()
+        )));
+    }
+    match validation {
+        Validation::Length => {}
+        Validation::Identity { device, inode, mtime_ns } => {
+            let mtime = (metadata.mtime() as u64)
+                .wrapping_mul(1_000_000_000)
+                .wrapping_add(metadata.mtime_nsec() as u64);
+            let current = (metadata.dev(), metadata.ino(), mtime);
+            if current != (device, inode, mtime_ns) {
+                let (dev, ino, mtime) = current;
+                return Err(Error::failed_precondition(format!(
+                    "it is not the file that was captured: captured=(dev={device}, inode={inode}, mtime_ns={mtime_ns}) current=(dev={dev}, inode={ino}, mtime_ns={mtime})"
+                ))
+                .advise(
+                    "restore the original file; for copies, capture again with --device_replay_file_validation=digest",
+                ));
+            }
+        }
+        Validation::Digest(expected) => {
+            let actual = digest(&file, record.length)?;
+            if actual != expected {
+                return Err(Error::failed_precondition(format!(
+                    "the file's contents have changed: captured digest={expected:#018x} current={actual:#018x}"
+                )));
+            }
+        }
+    }
+    Ok(HostFile::Disk(file))
+}
+
+fn digest(file: &std::fs::File, length: u64) -> Result<u64> {
+    use std::os::unix::fs::FileExt;
+    let mut digest = fnv::Fnv1a64::default();
+    let mut chunk = vec![0; 256 << 10];
+    let mut offset = 0;
+    while offset < length {
+        let wanted = chunk.len().min(usize::try_from(length - offset).unwrap_or(usize::MAX));
+        let part = &mut chunk[..wanted];
+        file.read_exact_at(part, offset).map_err(|error| Error::io("reading for the digest", &error))?;
+        digest.update(part);
+        offset += wanted as u64;
+    }
+    Ok(digest.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_prefix_wins() {
+        let remaps = ["/data=/a", "/data/models=/b", "/x="].map(|text| FileRemap::parse(text).unwrap());
+        for (captured, here) in [
+            ("/data/p.irpa", "/a/p.irpa"),
+            ("/data/models/p.irpa", "/b/p.irpa"),
+            ("/x/p.irpa", "/p.irpa"),
+            ("/other", "/other"),
+        ] {
+            assert_eq!(resolve_path(captured.as_bytes(), &remaps), PathBuf::from(here));
+        }
+        assert!(FileRemap::parse("/data").is_err());
+        assert!(FileRemap::parse("=/a").is_err());
+    }
+}

@@ -1,0 +1,79 @@
+use std::io::Write;
+
+use rehal_base::{Error, Result, fnv};
+use serde_json::json;
+
+use crate::{HostRead, Observer};
+
+/// How many bytes of a read a line holds in full, unless said otherwise.
+pub const DEFAULT_BYTES_LIMIT: usize = 64 << 10;
+
+/// Writes one JSON line per host read: `ordinal`, `scope`, `buffer_id`, `offset`, `length`, the
+/// digests `fnv1a64` and `blake3` of all bytes in hexadecimal, `bytes` (the first bytes up to the
+/// limit, in hexadecimal), and `truncated` (whether there are more).
+pub struct HostReadLog<W: Write> {
+    sink: W,
+    bytes_limit: usize,
+}
+
+impl<W: Write> HostReadLog<W> {
+    /// A log that holds at most `bytes_limit` bytes of a read in full.
+    pub fn new(sink: W, bytes_limit: usize) -> Self {
+        Self { sink, bytes_limit }
+    }
+
+    /// Writes out what is buffered, and gives the sink back.
+    pub fn finish(mut self) -> Result<W> {
+        self.sink.flush().map_err(|error| Error::io("writing host reads", &error))?;
+        Ok(self.sink)
+    }
+}
+
+impl<W: Write> Observer for HostReadLog<W> {
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
+        let shown = &read.bytes[..read.bytes.len().min(self.bytes_limit)];
+        let line = json!({
+            "ordinal": read.place.ordinal,
+            "scope": read.scope.map(|name| String::from_utf8_lossy(name)),
+            "buffer_id": read.buffer_id,
+            "offset": read.offset,
+            "length": read.bytes.len(),
+            "fnv1a64": format!("{:016x}", fnv::fnv1a64(read.bytes)),
+            "blake3": blake3::hash(read.bytes).to_hex().as_str(),
+            "bytes": hex(shown),
+            "truncated": shown.len() < read.bytes.len(),
+        });
+        writeln!(self.sink, "{line}").map_err(|error| Error::io("writing host reads", &error))
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Place;
+
+    #[test]
+    fn a_line_holds_digests_and_bytes_up_to_the_limit() {
+        let mut log = HostReadLog::new(Vec::new(), 2);
+        let place = Place { ordinal: 42, offset: 9088 };
+        let read = HostRead { place, scope: Some(b"execute"), buffer_id: 11, offset: 4, bytes: b"foobar" };
+        log.host_read(&read).unwrap();
+        let line: serde_json::Value = serde_json::from_slice(&log.finish().unwrap()).unwrap();
+        assert_eq!(line["ordinal"], 42);
+        assert_eq!(line["scope"], "execute");
+        assert_eq!(line["fnv1a64"], "85944171f73967e8");
+        assert_eq!(line["bytes"], "666f");
+        assert_eq!(line["truncated"], true);
+        assert_eq!(line["length"], 6);
+    }
+}

@@ -1,0 +1,176 @@
+//! Executables of a capture, or their replacements, prepared on the devices that replay it.
+
+use rehal_base::{Context, Error, Result};
+use rehal_capture::payload::Function;
+use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo, HostOp, Indexed};
+
+use crate::substitute::{Replacement, Replacements};
+use crate::{ExecutableRecord, Plan};
+
+/// An executable with what captured functions are in it.
+pub(crate) struct Prepared {
+    pub executable: Executable,
+    /// The function of `executable` for each captured ordinal.
+    pub functions: Vec<u32>,
+}
+
+/// Prepares the executable that `op` asks for, or what replaces it, and checks that what is
+/// prepared takes the arguments that the captured dispatches pass.
+pub(crate) fn prepare(
+    plan: &Plan<'_>,
+    op: &HostOp<Indexed>,
+    device: &Device,
+    replacements: &Replacements,
+    own_names: &[String],
+) -> Result<Prepared> {
+    let HostOp::PrepareExecutable { affinity, caching_mode, format, data, constants, created, .. } = *op
+    else {
+        return Err(Error::new(rehal_base::StatusCode::Internal, "not an executable"));
+    };
+    let record = &plan.executables[created as usize];
+    let constants: Vec<u32> =
+        plan.bytes(constants).as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+    let own_name = own_names.get(created as usize).map_or("", String::as_str);
+    let replacement = replacements.find(record, own_name);
+    let captured_format = String::from_utf8_lossy(plan.bytes(format));
+    let params = ExecutableParams {
+        affinity,
+        caching_mode,
+        format: &captured_format,
+        data: plan.bytes(data),
+        constants: &constants,
+    };
+    match replacement {
+        None => prepare_one(device, &params).and_then(|it| match_functions(record, it, plan.version().major)),
+        Some(replacement) => prepare_replacement(device, &params, replacement)
+            .and_then(|it| match_functions(record, it, plan.version().major))
+            .context(|| format!("substitute '{}' for executable {}", replacement.path.display(), record.id)),
+    }
+}
+
+/// What the executables of a plan call themselves, in order; needed only where a substitution is
+/// by such a name.
+pub(crate) fn own_names(plan: &Plan<'_>, devices: &[Device]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for op in &plan.host_ops {
+        if let HostOp::PrepareExecutable { device, .. } = op {
+            let nothing = Replacements::open(&[], plan)?;
+            let prepared = prepare(plan, op, &devices[*device as usize], &nothing, &[])?;
+            names.push(prepared.executable.backend().name().to_string());
+        }
+    }
+    Ok(names)
+}
+
+fn prepare_replacement(
+    device: &Device,
+    captured: &ExecutableParams<'_>,
+    replacement: Replacement<'_>,
+) -> Result<Executable> {
+    if replacement.data.is_empty() {
+        return Err(Error::invalid_argument("the file is empty"));
+    }
+    let format = match replacement.format {
+        Some(format) => format,
+        None => device.infer_executable_format(replacement.data).ok_or_else(|| {
+            Error::invalid_argument("the device does not know what kind of executable the file is")
+                .advise("name the format: ID@FORMAT=PATH")
+        })?,
+    };
+    prepare_one(device, &ExecutableParams { format, data: replacement.data, ..*captured })
+}
+
+#[allow(unsafe_code, reason = "the trust boundary of native code: a capture is a program")]
+fn prepare_one(device: &Device, params: &ExecutableParams<'_>) -> Result<Executable> {
+    let caching_mode = params.caching_mode - CachingMode::ALIAS_PROVIDED_DATA;
+    // SAFETY: whoever replays a capture, or names a replacement, asks for this very code to be run,
+    // as docs/unsafe.md and the tools' help say; captures from strangers are programs from strangers.
+    unsafe { device.backend().prepare_executable(&ExecutableParams { caching_mode, ..*params }) }
+}
+
+/// Finds each captured function in `executable` and compares how it is called.
+fn match_functions(
+    record: &ExecutableRecord<'_>,
+    executable: Executable,
+    version_major: u16,
+) -> Result<Prepared> {
+    let metadata = record
+        .payload
+        .metadata()
+        .ok_or_else(|| Error::data_loss("the executable's metadata cannot be read"))?;
+    let mut functions = Vec::with_capacity(metadata.function_count());
+    for captured in metadata.functions() {
+        let ordinal = find_function(&captured, &executable, version_major)?;
+        if functions.contains(&ordinal) {
+            return Err(Error::failed_precondition(format!(
+                "captured functions {} and {} are both '{}' in the executable",
+                functions.iter().position(|it| *it == ordinal).unwrap_or_default(),
+                captured.ordinal,
+                captured.name.escape_ascii()
+            )));
+        }
+        compare(&captured, executable.function(ordinal)?)?;
+        functions.push(ordinal);
+    }
+    Ok(Prepared { executable, functions })
+}
+
+fn find_function(captured: &Function<'_>, executable: &Executable, version_major: u16) -> Result<u32> {
+    if captured.name.is_empty() {
+        // Captures of version 1.0 know functions by their ordinal alone.
+        if version_major == 1 {
+            executable.function(captured.ordinal)?;
+            return Ok(captured.ordinal);
+        }
+        return Err(Error::data_loss(format!("captured function {} has no name", captured.ordinal)));
+    }
+    let name = str::from_utf8(captured.name).map_err(|_| {
+        Error::data_loss(format!("captured function {} has a name that is not UTF-8", captured.ordinal))
+    })?;
+    executable.lookup(name).context(|| format!("captured function {}", captured.ordinal))
+}
+
+fn compare(captured: &Function<'_>, loaded: &FunctionInfo) -> Result<()> {
+    let metadata = captured.metadata;
+    let captured_shape = (
+        metadata.flags.get(),
+        metadata.constant_count.get(),
+        metadata.binding_count.get(),
+        metadata.parameter_count.get(),
+        metadata.workgroup_size.map(|size| size.get()),
+    );
+    let loaded_shape = (
+        loaded.flags,
+        loaded.constant_count,
+        loaded.binding_count,
+        loaded.parameters.len() as u16,
+        loaded.workgroup_size,
+    );
+    if captured_shape != loaded_shape {
+        let text = |(flags, constants, bindings, parameters, [x, y, z]): (u64, u16, u16, u16, [u32; 3])| {
+            format!(
+                "(flags={flags:#x} constants={constants} bindings={bindings} parameters={parameters} workgroup_size=[{x},{y},{z}])"
+            )
+        };
+        return Err(mismatch(captured, "", &text(captured_shape), &text(loaded_shape)));
+    }
+    for (index, (was, is)) in captured.parameters.iter().zip(&loaded.parameters).enumerate() {
+        let was = (was.parameter_type, was.size, was.flags.get(), was.offset.get());
+        let is = (is.kind, is.size, is.flags, is.offset);
+        if was != is {
+            let text = |(kind, size, flags, offset): (u8, u8, u16, u16)| {
+                format!("(type={kind} size={size} flags={flags:#x} offset={offset})")
+            };
+            return Err(mismatch(captured, &format!(" parameter {index}"), &text(was), &text(is)));
+        }
+    }
+    Ok(())
+}
+
+fn mismatch(captured: &Function<'_>, part: &str, was: &str, is: &str) -> Error {
+    Error::failed_precondition(format!(
+        "function '{}'{part} is not called as the captured one: captured={was} replacement={is}",
+        captured.name.escape_ascii()
+    ))
+    .advise("compile the replacement from the same dispatch, with the same bindings and constants")
+}

@@ -1,0 +1,417 @@
+use bumpalo::Bump;
+use rehal_base::{Error, Result, StatusCode};
+use rehal_capture::Capture;
+use rehal_hal::{
+    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, DeviceGroup, Event, Executable, File,
+    HostCall, HostFile, HostOp, Indexed, Live, MemoryAccess, MemoryBarrier, RangeOp, Rename, Semaphore, Span,
+    Submission, Timepoint, wait_all,
+};
+
+use crate::files::{self, FileRemap};
+use crate::plan::{Kind, Place, Release, StepOp};
+use crate::prepare::{self, Prepared};
+use crate::substitute::{Replacements, Substitution};
+use crate::{FileSource, HostRead, Observer, Plan, Scope};
+
+/// How a capture is replayed.
+#[derive(Clone, Debug, Default)]
+pub struct ReplayOptions {
+    /// Where files of the capture are here.
+    pub file_remaps: Vec<FileRemap>,
+    /// Executables to replace.
+    pub substitutions: Vec<Substitution>,
+}
+
+/// A plan on the devices that run it: files are opened and checked, replacements are found.
+///
+/// The host calls of the capture run one after another and the host waits for each submission,
+/// which is the `serialized` order.
+pub struct Replay<'p, 'a> {
+    plan: &'p Plan<'a>,
+    devices: DeviceGroup,
+    replacements: Replacements,
+    own_names: Vec<String>,
+    /// Files that runs share, by their number; `None` where each run needs its own.
+    files: Vec<Option<File>>,
+}
+
+impl<'p, 'a> Replay<'p, 'a> {
+    /// Fails where the group has another number of devices than the capture uses, a file is missing
+    /// or is another one, or a replacement selects nothing.
+    pub fn new(plan: &'p Plan<'a>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
+        let (captured, given) = (plan.device_count(), devices.devices().len());
+        if captured != given {
+            return Err(Error::failed_precondition(format!(
+                "the capture uses {captured} device(s) and {given} are given"
+            ))
+            .advise("repeat --device= once for each device of the capture"));
+        }
+        let replacements = Replacements::open(&options.substitutions, plan)?;
+        let mut own_names = Vec::new();
+        if replacements.need_own_names(plan) {
+            own_names = prepare::own_names(plan, devices.devices())?;
+            replacements.check_names(plan, &own_names)?;
+        }
+        let mut this = Self { plan, devices: devices.clone(), replacements, own_names, files: Vec::new() };
+        this.open_files(&options.file_remaps)?;
+        Ok(this)
+    }
+
+    /// Runs the plan once, from nothing to nothing.
+    pub fn run(&self, observers: &mut [&mut dyn Observer]) -> Result<()> {
+        let mut run = Run {
+            plan: self.plan,
+            replay: self,
+            objects: Objects::new(&self.plan.counts),
+            wants_host_reads: observers.iter().any(|it| it.wants_host_reads()),
+            observers,
+            open_scopes: Vec::new(),
+        };
+        run.all()
+    }
+
+    fn open_files(&mut self, remaps: &[FileRemap]) -> Result<()> {
+        let devices = self.devices.devices();
+        for op in &self.plan.host_ops {
+            let HostOp::ImportFile { device, created, .. } = op else { continue };
+            let record = &self.plan.files[*created as usize];
+            let shared = match record.source {
+                // What one run writes into an inline file must not be there for the next.
+                FileSource::Inline(_) if record.access.contains(MemoryAccess::WRITE) => None,
+                _ => files::open(record, remaps)
+                    .and_then(|file| {
+                        file.map(|file| devices[*device as usize].import_file(record.access, file))
+                            .transpose()
+                    })
+                    .map_err(|error| self.plan.locate(error, record.place))?,
+            };
+            self.files.push(shared);
+        }
+        Ok(())
+    }
+}
+
+impl Plan<'_> {
+    /// Says in which record of the capture an error happened, on what.
+    fn locate(&self, error: Error, place: Place) -> Error {
+        let record = Capture::open(self.bytes, rehal_capture::OpenOptions { recover: true })
+            .ok()
+            .and_then(|capture| capture.records_from(place.offset, u64::from(place.ordinal)).next());
+        match record {
+            Some(Ok(record)) => crate::planner::in_record(error, &record),
+            _ => place.on(error),
+        }
+    }
+}
+
+/// The live objects of a run, by their number.
+struct Objects {
+    buffers: Vec<Option<Buffer>>,
+    semaphores: Vec<Option<Semaphore>>,
+    executables: Vec<Option<Prepared>>,
+    command_buffers: Vec<Option<CommandBuffer>>,
+    files: Vec<Option<File>>,
+    events: Vec<Option<Event>>,
+}
+
+fn empty<T>(count: u32) -> Vec<Option<T>> {
+    std::iter::repeat_with(|| None).take(count as usize).collect()
+}
+
+fn get<T>(list: &[Option<T>], index: u32) -> Result<&T> {
+    match list.get(index as usize) {
+        Some(Some(object)) => Ok(object),
+        // The plan proved that it is made before it is used and released after.
+        _ => Err(Error::new(StatusCode::Internal, "the plan uses an object that is not there")),
+    }
+}
+
+impl Objects {
+    fn new(counts: &[u32; crate::plan::KINDS]) -> Self {
+        let count = |kind: Kind| counts[kind as usize];
+        Self {
+            buffers: empty(count(Kind::Buffer)),
+            semaphores: empty(count(Kind::Semaphore)),
+            executables: empty(count(Kind::Executable)),
+            command_buffers: empty(count(Kind::CommandBuffer)),
+            files: empty(count(Kind::File)),
+            events: empty(count(Kind::Event)),
+        }
+    }
+
+    fn release(&mut self, release: Release) {
+        let index = release.index as usize;
+        match release.kind {
+            Kind::Buffer => self.buffers[index] = None,
+            Kind::Semaphore => self.semaphores[index] = None,
+            Kind::Executable => self.executables[index] = None,
+            Kind::CommandBuffer => self.command_buffers[index] = None,
+            Kind::File => self.files[index] = None,
+            Kind::Event => self.events[index] = None,
+        }
+    }
+}
+
+/// One run of a plan.
+struct Run<'r, 'o, 'p, 'a> {
+    plan: &'p Plan<'a>,
+    replay: &'r Replay<'p, 'a>,
+    objects: Objects,
+    observers: &'r mut [&'o mut dyn Observer],
+    wants_host_reads: bool,
+    open_scopes: Vec<&'a [u8]>,
+}
+
+impl<'p> Run<'_, '_, 'p, '_> {
+    fn all(&mut self) -> Result<()> {
+        let plan = self.plan;
+        let wants_steps = self.observers.iter().any(|it| it.wants_steps());
+        let mut releases = plan.releases.iter().peekable();
+        let mut scratch = Bump::with_capacity(4096);
+        for (number, step) in (0u32..).zip(&plan.steps) {
+            if wants_steps {
+                self.observers.iter_mut().try_for_each(|it| it.step(step.place))?;
+            }
+            let outcome = match step.op {
+                StepOp::Submission(index) => self.submit(index, &scratch),
+                StepOp::Command(index) => self.record(index, &scratch),
+                StepOp::Host(index) => self.host_op(&plan.host_ops[index as usize], step.place),
+            };
+            outcome.map_err(|error| plan.locate(error, step.place))?;
+            while let Some(release) = releases.next_if(|release| release.step == number) {
+                self.objects.release(*release);
+            }
+            scratch.reset();
+        }
+        Ok(())
+    }
+
+    /// Issues a submission and, in serialized order, waits for it.
+    fn submit(&mut self, index: u32, scratch: &Bump) -> Result<()> {
+        let submission = self.plan.submissions[index as usize];
+        let mut created = None;
+        let mut names = self.names(scratch);
+        let live = submission.rename(&mut names, |name| {
+            created = Some(name);
+            Ok(())
+        })?;
+        let buffer = live.submit()?;
+        self.submitted(&live)?;
+        if let (Some(name), Some(buffer)) = (created, buffer) {
+            self.objects.buffers[name as usize] = Some(buffer);
+        }
+        Ok(())
+    }
+
+    /// What the host does once work is issued: in serialized order, wait for it. An order that lets
+    /// the device run ahead keeps the submission here and waits in [`Self::before_host_access`].
+    fn submitted(&self, submission: &Submission<Live<'_>>) -> Result<()> {
+        submission.device.flush(submission.affinity)?;
+        wait_all(submission.signals, None)
+    }
+
+    /// What the host does before it touches bytes of a buffer: in serialized order nothing, because
+    /// no work is in flight.
+    fn before_host_access(&self, _range: &RangeOp<Indexed>) -> Result<()> {
+        Ok(())
+    }
+
+    fn record(&mut self, index: u32, scratch: &Bump) -> Result<()> {
+        let (into, command) = self.plan.commands[index as usize];
+        let command_buffer = get(&self.objects.command_buffers, into)?;
+        command_buffer.record(&command.rename(&mut self.names(scratch))?)
+    }
+
+    fn names<'s>(&'s self, scratch: &'s Bump) -> LiveNames<'s> {
+        LiveNames { plan: self.plan, objects: &self.objects, devices: self.replay.devices.devices(), scratch }
+    }
+
+    fn device(&self, index: u32) -> &Device {
+        &self.replay.devices.devices()[index as usize]
+    }
+
+    fn host_op(&mut self, op: &HostOp<Indexed>, place: Place) -> Result<()> {
+        match *op {
+            HostOp::CreateSemaphore { device, affinity, initial_value, flags, created } => {
+                let semaphore = self.device(device).create_semaphore(affinity, initial_value, flags)?;
+                self.objects.semaphores[created as usize] = Some(semaphore);
+            }
+            HostOp::CreateCommandBuffer { device, params, created } => {
+                let command_buffer = self.device(device).create_command_buffer(params)?;
+                self.objects.command_buffers[created as usize] = Some(command_buffer);
+            }
+            HostOp::BeginCommandBuffer { command_buffer } => {
+                get(&self.objects.command_buffers, command_buffer)?.begin()?;
+            }
+            HostOp::EndCommandBuffer { command_buffer } => {
+                get(&self.objects.command_buffers, command_buffer)?.end()?;
+            }
+            HostOp::CreateEvent { device, affinity, flags, created } => {
+                let event = self.device(device).create_event(affinity, flags)?;
+                self.objects.events[created as usize] = Some(event);
+            }
+            HostOp::PrepareExecutable { device, created, .. } => {
+                let replay = self.replay;
+                let device = self.device(device);
+                let prepared =
+                    prepare::prepare(self.plan, op, device, &replay.replacements, &replay.own_names)?;
+                let record = &self.plan.executables[created as usize];
+                self.observers.iter_mut().try_for_each(|it| it.executable(record, &prepared.executable))?;
+                self.objects.executables[created as usize] = Some(prepared);
+            }
+            HostOp::ImportFile { device, created, .. } => self.import_file(device, created)?,
+            HostOp::AllocateBuffer { device, params, size, created } => {
+                let buffer = self.device(device).allocate_buffer(params, size)?;
+                self.objects.buffers[created as usize] = Some(buffer);
+            }
+            HostOp::ImportBuffer { device, params, size, data, created } => {
+                let buffer = self.device(device).allocate_buffer(params, size)?;
+                buffer.write(0, self.plan.bytes(data))?;
+                self.objects.buffers[created as usize] = Some(buffer);
+            }
+            HostOp::Map(range) | HostOp::Invalidate(range) => self.host_read(&range, place)?,
+            HostOp::Unmap(range, data) | HostOp::Flush(range, data) => {
+                if let Some(data) = data {
+                    self.before_host_access(&range)?;
+                    let buffer = get(&self.objects.buffers, range.buffer)?;
+                    // The range as a whole is what was mapped; the bytes are what was written of it.
+                    let mapping =
+                        buffer.map(range.access | MemoryAccess::WRITE, range.offset, range.length)?;
+                    mapping.write(0, self.plan.bytes(data))?;
+                }
+            }
+            HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,
+            HostOp::ScopeBegin { name } => {
+                let name = self.plan.bytes(name);
+                self.open_scopes.push(name);
+                let scope = Scope { name, place };
+                self.observers.iter_mut().try_for_each(|it| it.scope_begin(&scope))?;
+            }
+            HostOp::ScopeEnd { name } => {
+                let name = self.plan.bytes(name);
+                let scope = Scope { name, place };
+                self.observers.iter_mut().try_for_each(|it| it.scope_end(&scope))?;
+                if self.open_scopes.last() == Some(&name) {
+                    self.open_scopes.pop();
+                }
+            }
+            HostOp::Query(_) => {}
+        }
+        Ok(())
+    }
+
+    fn import_file(&mut self, device: u32, created: u32) -> Result<()> {
+        let record = &self.plan.files[created as usize];
+        let file = match (&self.replay.files[created as usize], record.source) {
+            (Some(shared), _) => Some(shared.clone()),
+            (None, FileSource::Inline(bytes)) => {
+                Some(self.device(device).import_file(record.access, HostFile::from_bytes(bytes.to_vec()))?)
+            }
+            // Its reads are updates in the plan, so nothing asks for it.
+            (None, _) => None,
+        };
+        self.objects.files[created as usize] = file;
+        Ok(())
+    }
+
+    fn host_read(&mut self, range: &RangeOp<Indexed>, place: Place) -> Result<()> {
+        if !self.wants_host_reads || !range.access.contains(MemoryAccess::READ) {
+            return Ok(());
+        }
+        self.before_host_access(range)?;
+        let buffer = get(&self.objects.buffers, range.buffer)?;
+        let mapping = buffer.map(MemoryAccess::READ, range.offset, range.length)?;
+        let scope = self.open_scopes.last().copied();
+        let buffer_id = self.plan.buffer_ids[range.buffer as usize];
+        let observers = &mut *self.observers;
+        mapping.with_bytes(|bytes| {
+            let read = HostRead { place, scope, buffer_id, offset: range.offset, bytes };
+            observers.iter_mut().filter(|it| it.wants_host_reads()).try_for_each(|it| it.host_read(&read))
+        })?
+    }
+}
+
+/// Looks up the numbers of a plan among the objects of a run.
+struct LiveNames<'s> {
+    plan: &'s Plan<'s>,
+    objects: &'s Objects,
+    devices: &'s [Device],
+    scratch: &'s Bump,
+}
+
+impl<'s> LiveNames<'s> {
+    fn list<T: Copy, U: Copy>(
+        &mut self,
+        items: &'s [T],
+        rename: impl Fn(&mut Self, T) -> Result<U>,
+    ) -> Result<&'s [U]> {
+        let list = self.scratch.alloc_slice_try_fill_with(items.len(), |index| rename(self, items[index]))?;
+        Ok(list)
+    }
+}
+
+impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
+    fn device(&mut self, name: u32) -> Result<&'s Device> {
+        Ok(&self.devices[name as usize])
+    }
+
+    fn buffer(&mut self, name: u32) -> Result<&'s Buffer> {
+        get(&self.objects.buffers, name)
+    }
+
+    fn semaphore(&mut self, name: u32) -> Result<&'s Semaphore> {
+        get(&self.objects.semaphores, name)
+    }
+
+    fn function(&mut self, executable: u32, ordinal: u32) -> Result<(&'s Executable, u32)> {
+        let prepared = get(&self.objects.executables, executable)?;
+        Ok((&prepared.executable, prepared.functions[ordinal as usize]))
+    }
+
+    fn command_buffer(&mut self, name: u32) -> Result<&'s CommandBuffer> {
+        get(&self.objects.command_buffers, name)
+    }
+
+    fn file(&mut self, name: u32) -> Result<&'s File> {
+        get(&self.objects.files, name)
+    }
+
+    fn event(&mut self, name: u32) -> Result<&'s Event> {
+        get(&self.objects.events, name)
+    }
+
+    fn channel(&mut self, _name: u32) -> Result<&'s Channel> {
+        Err(Error::new(StatusCode::Internal, "no plan has channels"))
+    }
+
+    fn host_call(&mut self, _name: u32) -> Result<&'s HostCall> {
+        Err(Error::new(StatusCode::Internal, "no plan has host calls"))
+    }
+
+    fn bytes(&mut self, bytes: Span<u8>) -> Result<&'s [u8]> {
+        Ok(self.plan.bytes(bytes))
+    }
+
+    fn buffer_refs(&mut self, list: Span<BufferRef<Indexed>>) -> Result<&'s [BufferRef<Live<'s>>]> {
+        self.list(list.of(&self.plan.lists.buffer_refs), |this, item| item.rename(this))
+    }
+
+    fn timepoints(&mut self, list: Span<Timepoint<Indexed>>) -> Result<&'s [Timepoint<Live<'s>>]> {
+        self.list(list.of(&self.plan.lists.timepoints), |this, item| item.rename(this))
+    }
+
+    fn events(&mut self, list: Span<u32>) -> Result<&'s [&'s Event]> {
+        self.list(list.of(&self.plan.lists.events), |this, item| this.event(item))
+    }
+
+    fn memory_barriers(&mut self, list: Span<MemoryBarrier>) -> Result<&'s [MemoryBarrier]> {
+        Ok(list.of(&self.plan.lists.memory_barriers))
+    }
+
+    fn buffer_barriers(
+        &mut self,
+        list: Span<BufferBarrier<Indexed>>,
+    ) -> Result<&'s [BufferBarrier<Live<'s>>]> {
+        self.list(list.of(&self.plan.lists.buffer_barriers), |this, item| item.rename(this))
+    }
+}
