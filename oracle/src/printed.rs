@@ -1,5 +1,6 @@
 //! What a program printed of its results: `.run.txt` as the corpus and the fixtures keep it.
 
+use crate::reads::HostRead;
 use std::fmt;
 
 /// Everything of one `.run.txt` that a replay can be held to.
@@ -113,14 +114,14 @@ fn same_digits(value: f64, text: &str) -> bool {
 }
 
 impl Array {
-    /// Whether `bytes` are this array, as far as it was printed.
-    pub fn matches(&self, bytes: &[u8]) -> bool {
+    /// Whether `read` is of this array, as far as both show it.
+    pub fn is_in(&self, read: &HostRead) -> bool {
+        read.length == (self.count * self.element.size_bytes()) as u64 && self.starts(&read.bytes)
+    }
+
+    fn starts(&self, bytes: &[u8]) -> bool {
         let size = self.element.size_bytes();
-        bytes.len() == self.count * size
-            && bytes
-                .chunks_exact(size)
-                .zip(&self.values)
-                .all(|(bytes, text)| self.element.prints_as(bytes, text))
+        bytes.chunks_exact(size).zip(&self.values).all(|(bytes, text)| self.element.prints_as(bytes, text))
     }
 }
 
@@ -188,23 +189,32 @@ mod tests {
         let printed = parse(text).unwrap();
         assert!(printed.succeeded);
         assert_eq!(printed.arrays.len(), 1);
-        assert!(printed.arrays[0].matches(&f32s(&[1.0, 2.0, 3.0, 4.0])));
+        assert!(printed.arrays[0].starts(&f32s(&[1.0, 2.0, 3.0, 4.0])));
         assert!(!parse("$ tool\n[rc=1]\n").unwrap().succeeded);
     }
 
     #[test]
     fn a_wrong_value_or_length_does_not_match() {
+        let read = |values: &[f32]| HostRead {
+            ordinal: 0,
+            scope: None,
+            buffer_id: 0,
+            length: 4 * values.len() as u64,
+            fnv1a64: String::new(),
+            blake3: String::new(),
+            bytes: f32s(values),
+        };
         let array = array("4xf32=11 22 33 44");
-        assert!(array.matches(&f32s(&[11.0, 22.0, 33.0, 44.0])));
-        assert!(!array.matches(&f32s(&[11.0, 22.0, 33.0, 45.0])));
-        assert!(!array.matches(&f32s(&[11.0, 22.0, 33.0])));
+        assert!(array.is_in(&read(&[11.0, 22.0, 33.0, 44.0])));
+        assert!(!array.is_in(&read(&[11.0, 22.0, 33.0, 45.0])));
+        assert!(!array.is_in(&read(&[11.0, 22.0, 33.0])));
     }
 
     #[test]
     fn floats_are_compared_to_six_digits() {
         let array = array("2xf32=0.268728 -1.4013e-45");
-        assert!(array.matches(&f32s(&[0.268_728_1, -1e-45])));
-        assert!(!array.matches(&f32s(&[0.268_73, -1e-45])));
+        assert!(array.starts(&f32s(&[0.268_728_1, -1e-45])));
+        assert!(!array.starts(&f32s(&[0.268_73, -1e-45])));
     }
 
     #[test]
@@ -212,17 +222,17 @@ mod tests {
         let array = array("2x3xi32=[1 2 3][4...");
         assert_eq!(array.values.len(), 4);
         let bytes: Vec<u8> = [1i32, 2, 3, 4, 9, 9].iter().flat_map(|value| value.to_le_bytes()).collect();
-        assert!(array.matches(&bytes));
+        assert!(array.starts(&bytes));
     }
 
     #[test]
     fn every_element_type_is_read() {
-        assert!(array("2xi1=01 00").matches(&[1, 0]));
-        assert!(array("2xi8=-2 127").matches(&[0xFE, 127]));
-        assert!(array("i64=-4").matches(&(-4i64).to_le_bytes()));
-        assert!(array("3xf16=2.25 INF 5.96046e-08").matches(&[0x80, 0x40, 0x00, 0x7C, 0x01, 0x00]));
-        assert!(array("bf16=90112").matches(&[0xB0, 0x47]));
-        assert!(array("2xf64=2.25 NAN").matches(&[2.25f64.to_le_bytes(), f64::NAN.to_le_bytes()].concat()));
+        assert!(array("2xi1=01 00").starts(&[1, 0]));
+        assert!(array("2xi8=-2 127").starts(&[0xFE, 127]));
+        assert!(array("i64=-4").starts(&(-4i64).to_le_bytes()));
+        assert!(array("3xf16=2.25 INF 5.96046e-08").starts(&[0x80, 0x40, 0x00, 0x7C, 0x01, 0x00]));
+        assert!(array("bf16=90112").starts(&[0xB0, 0x47]));
+        assert!(array("2xf64=2.25 NAN").starts(&[2.25f64.to_le_bytes(), f64::NAN.to_le_bytes()].concat()));
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub struct HostRead {
     pub fnv1a64: String,
     /// BLAKE3 of the bytes, in hex.
     pub blake3: String,
-    /// The bytes, unless there were more than the limit.
-    pub bytes: Option<Vec<u8>>,
+    /// The bytes, or the first of them where there were more than the limit.
+    pub bytes: Vec<u8>,
 }
 
 /// Reads all lines; the error names the line and what it lacks.
@@ -41,17 +41,17 @@ fn parse_line(line: &str) -> Result<HostRead, String> {
         length: number("length")?,
         fnv1a64: text("fnv1a64").ok_or("no fnv1a64")?,
         blake3: text("blake3").ok_or("no blake3")?,
-        bytes: text("bytes").map(|hex| from_hex(&hex)).transpose()?,
+        bytes: from_hex(&text("bytes").ok_or("no bytes")?)?,
     };
-    match &read.bytes {
-        Some(bytes) if bytes.len() as u64 != read.length => {
-            Err(format!("{} bytes, but length {}", bytes.len(), read.length))
-        }
-        Some(bytes) if !says(&read.fnv1a64, fnv1a64(bytes)) => {
-            Err(format!("bytes have the digest {:016x}", fnv1a64(bytes)))
-        }
-        _ => Ok(read),
+    let truncated = value.get("truncated").and_then(Value::as_bool).ok_or("no truncated")?;
+    let (shown, digest) = (read.bytes.len() as u64, fnv1a64(&read.bytes));
+    if shown > read.length || truncated != (shown < read.length) {
+        return Err(format!("{shown} bytes, but length {} and truncated {truncated}", read.length));
     }
+    if !truncated && !says(&read.fnv1a64, digest) {
+        return Err(format!("bytes have the digest {digest:016x}"));
+    }
+    Ok(read)
 }
 
 fn says(written: &str, digest: u64) -> bool {
@@ -81,14 +81,14 @@ mod tests {
 
     fn line(bytes: &str, length: u64) -> String {
         format!(
-            r#"{{"ordinal":7,"scope":"execute","buffer_id":3,"offset":0,"length":{length},"fnv1a64":"0xaf63dc4c8601ec8c","blake3":"00","bytes":"{bytes}"}}"#
+            r#"{{"ordinal":7,"scope":"execute","buffer_id":3,"offset":0,"length":{length},"fnv1a64":"0xaf63dc4c8601ec8c","blake3":"00","bytes":"{bytes}","truncated":false}}"#
         )
     }
 
     #[test]
     fn a_read_is_read() {
         let reads = parse(&line("61", 1)).unwrap();
-        assert_eq!(reads[0].bytes.as_deref(), Some(&b"a"[..]));
+        assert_eq!(reads[0].bytes, b"a");
         assert_eq!((reads[0].ordinal, reads[0].scope.as_deref()), (7, Some("execute")));
     }
 

@@ -2,7 +2,7 @@
 
 use crate::captures::repository;
 use std::ffi::OsStr;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -67,7 +67,7 @@ pub fn run_with_reads(
 fn holds_what_was_printed(reads: &[HostRead], printed: &Printed) -> Outcome {
     let mut rest = reads;
     for (index, array) in printed.arrays.iter().enumerate() {
-        let at = rest.iter().position(|read| read.bytes.as_ref().is_some_and(|bytes| array.matches(bytes)));
+        let at = rest.iter().position(|read| array.is_in(read));
         match at {
             Some(at) => rest = &rest[at..],
             None => {

@@ -1,8 +1,9 @@
 //! The reference reads what our writer writes, and sees in it what it saw before.
 
-use crate::{Outcome, Pair, ensure, per_capture};
+use crate::{Outcome, ensure, per_capture};
 use libtest_mimic::{Failed, Trial};
-use oracle::captures::Capture;
+use oracle::captures::{self, Capture};
+use oracle::reference::Reference;
 use oracle::tool;
 use rehal_capture::{OpenOptions, RecordFields, Writer};
 use std::fs::{self, File};
@@ -14,12 +15,12 @@ pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
 
 /// Reads every record and writes it through typed views, then compares the reference's dumps of both files.
 fn rewritten(capture: &Capture) -> Outcome {
-    let pair = Pair::find("iree-dump-replay")?;
+    let tool = Reference::find(&captures::repository())?.tool("iree-dump-replay");
     let scratch = tempfile::tempdir()?;
     let copy = scratch.path().join("copy.ireereplay");
     let torn = rewrite(&capture.path, &copy)?;
     let dump = |path: &Path| {
-        tool::run(&pair.theirs, &["--format=jsonl".into(), path.as_os_str().to_owned()], &capture.folder)
+        tool::run(&tool, &["--format=jsonl".into(), path.as_os_str().to_owned()], &capture.folder)
     };
     let (after, before) = (dump(&copy)?, dump(&capture.path)?);
     ensure(after.succeeded(), || format!("the reference refuses the copy: {}", after.summary()))?;
