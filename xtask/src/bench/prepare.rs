@@ -4,6 +4,7 @@ use crate::run;
 use oracle::reference::Reference;
 use std::error::Error;
 use std::fs;
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 /// Where things are and where made ones go.
@@ -137,8 +138,12 @@ impl Workplace {
             ];
             let files = [source.display().to_string(), "-o".to_owned(), module.display().to_string()];
             self.tool("iree-compile", flags.map(ToOwned::to_owned).into_iter().chain(files).collect())?;
-            let output = format!("--output={}", parameters.display());
-            self.tool("iree-create-parameters", vec!["--data=w=16384x16384xf32=1.5".to_owned(), output])?;
+            // Under another name until it is whole, so that a run that was stopped leaves nothing half made behind.
+            let unfinished = self.scratch.join("big.irpa.unfinished");
+            let output = format!("--output={}", unfinished.display());
+            self.tool("iree-create-parameters", vec!["--data=w=16384x16384xf32".to_owned(), output])?;
+            fill(&unfinished)?;
+            fs::rename(&unfinished, &parameters)?;
         }
         let path = self.scratch.join(format!("big.{validation}.ireereplay"));
         let arguments = vec![
@@ -165,4 +170,19 @@ impl Workplace {
         }
         Err(format!("{name} ended with {}: {}", ended.how, String::from_utf8_lossy(&ended.stderr)).into())
     }
+}
+
+/// Writes numbers over the archive's one tensor, which is its last GiB: the reference reserves it as a hole, and reading
+/// a hole is not reading a file.
+fn fill(archive: &Path) -> Result<(), Box<dyn Error>> {
+    const TENSOR_BYTES: u64 = 1 << 30;
+    let mut file = fs::OpenOptions::new().write(true).open(archive)?;
+    let start =
+        file.metadata()?.len().checked_sub(TENSOR_BYTES).ok_or("the archive is smaller than its tensor")?;
+    file.seek(SeekFrom::Start(start))?;
+    let block: Vec<u8> = (0..1u32 << 18).flat_map(|n| (n as f32).to_le_bytes()).collect();
+    for _ in 0..TENSOR_BYTES / block.len() as u64 {
+        file.write_all(&block)?;
+    }
+    Ok(())
 }
