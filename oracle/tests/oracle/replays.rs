@@ -108,6 +108,11 @@ fn crashes(capture: &Capture) -> Outcome {
         _ => ("SIGSEGV", "gather_dispatch_0"),
     };
     ensure(theirs.signal.is_some(), || format!("theirs did not crash: {}", theirs.summary()))?;
+    says_where(&ours, signal, function)
+}
+
+/// A crash ends with a status of its own and a message that names what crashed.
+pub fn says_where(ours: &Ended, signal: &str, function: &str) -> Outcome {
     ensure(ours.code.is_some_and(|code| code > 1), || format!("ours ends with {}", ours.summary()))?;
     let said = String::from_utf8_lossy(&ours.stderr).into_owned();
     for word in [signal, function, "record", "workgroup"] {

@@ -1,6 +1,6 @@
 //! Another executable in the place of a captured one: accepted alike, refused alike, and its results are seen.
 
-use crate::replays::{refuses_well, run_with_reads};
+use crate::replays::{refuses_well, run_with_reads, says_where};
 use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::{Failed, Trial};
 use oracle::captures::{self, Capture};
@@ -20,7 +20,8 @@ const ACCEPTED: [(&str, &str, &str, bool); 5] = [
     ),
 ];
 
-const REFUSED: [(&str, &str, &str); 4] = [
+const REFUSED: [(&str, &str, &str); 5] = [
+    ("other_architecture", "add4.add.local-sync", "all={}/modules/add4_swapped.aarch64.elf"),
     ("other_functions", "add4.add.local-sync", "all={}/cts/entry_points.embedded.elf"),
     ("no_such_file", "add4.add.local-sync", "all={}/modules/nothing.elf"),
     ("not_an_executable", "add4.add.local-sync", "all={}/recipe.toml"),
@@ -34,6 +35,7 @@ pub fn add(trials: &mut Vec<Trial>) {
         }));
     }
     trials.push(Trial::test("substitution::by_id", by_id));
+    trials.push(Trial::test("substitution::illegal_instruction", illegal_instruction));
     for (name, capture, substitution) in REFUSED {
         trials.push(Trial::test(format!("substitution::refused::{name}"), move || {
             refused(capture, substitution)
@@ -85,6 +87,15 @@ fn by_id() -> Outcome {
         .ok_or("no executable")?;
     let id = line.split(" rel=").nth(1).and_then(|rest| rest.split(' ').next()).ok_or("no id")?;
     accepted("add4.add.local-sync", &format!("{id}={{}}/modules/add4_swapped.elf"), true)
+}
+
+/// A kernel that this processor has no instruction for: theirs dies of the signal, ours says which kernel.
+fn illegal_instruction() -> Outcome {
+    let capture = find("add4.add.local-sync")?;
+    let arguments = arguments(&capture, "all={}/cts/illegal.so");
+    let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments, &capture.folder)?;
+    ensure(theirs.signal == Some(4), || format!("theirs ends with {}", theirs.summary()))?;
+    says_where(&ours, "SIGILL", "add_dispatch_0")
 }
 
 fn refused(name: &str, substitution: &str) -> Outcome {
