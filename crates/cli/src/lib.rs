@@ -6,8 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+mod devices;
 pub mod flags;
+mod input;
 mod output;
+mod progress;
 mod tool;
 pub mod tools;
 

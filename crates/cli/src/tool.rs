@@ -74,13 +74,12 @@ fn start(
     arguments: impl Iterator<Item = OsString>,
 ) -> Result<()> {
     let flags = Flags::parse(&tool.all_groups(), arguments)?;
-    for query in flags.queries() {
+    if let Some(query) = flags.first_query() {
         let text = match query {
             "help" => Ok(tool.help(&name)),
             "version" => Ok(version(&name)),
-            other => (tool.answer)(other, flags.query(other)).unwrap_or_else(|| {
-                Err(Error::unimplemented(format!("{name} does not answer --{other}")))
-            }),
+            other => (tool.answer)(other, flags.query(other))
+                .unwrap_or_else(|| Err(Error::unimplemented(format!("{name} does not answer --{other}")))),
         };
         return output::print(&text?);
     }
@@ -125,7 +124,8 @@ fn verbs_help(program: &str, tools: &[&Tool]) -> String {
     let mut text = format!("{program} replays, dumps and measures captures of HAL work.\n\n");
     text.push_str(&format!("Usage: {program} VERB [flags] CAPTURE.ireereplay\n\nVerbs\n"));
     for tool in tools {
-        let twin = if tool.name.starts_with(program) { String::new() } else { format!(" (as {})", tool.name) };
+        let twin =
+            if tool.name.starts_with(program) { String::new() } else { format!(" (as {})", tool.name) };
         text.push_str(&format!("  {:<10} {}{twin}\n", tool.verb, tool.summary));
     }
     text.push_str(&format!(

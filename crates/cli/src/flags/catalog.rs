@@ -87,8 +87,13 @@ pub const TASK: Group = Group {
             .support(TASK_DRIVER),
         Flag::list("task_topology_cpu_ids", "ID,ID", "Logical CPUs of one executor's threads.")
             .support(TASK_DRIVER),
-        Flag::text("task_topology_nodes", "NODES", "current", "NUMA nodes to use: current, numa, all, or ids.")
-            .support(TASK_DRIVER),
+        Flag::text(
+            "task_topology_nodes",
+            "NODES",
+            "current",
+            "NUMA nodes to use: current, numa, all, or ids.",
+        )
+        .support(TASK_DRIVER),
         Flag::integer("task_topology_max_group_count", 64, "The most threads that a layout gives.")
             .support(TASK_DRIVER),
         Flag::text("task_topology_snapshot", "PATH", "", "Lays threads out for another machine.")
@@ -139,8 +144,13 @@ pub const OTHER_DRIVERS: Group = Group {
         Flag::switch("vulkan_sparse_residency", false, "Uses sparse residency and aliased sparse buffers.")
             .support(OTHER),
         Flag::switch("vulkan_buffer_device_addresses", true, "Uses buffer device addresses.").support(OTHER),
-        Flag::text("vulkan_dispatch_abi", "ABI", "all", "How dispatches pass buffers: descriptor, bda or all.")
-            .support(OTHER),
+        Flag::text(
+            "vulkan_dispatch_abi",
+            "ABI",
+            "all",
+            "How dispatches pass buffers: descriptor, bda or all.",
+        )
+        .support(OTHER),
         Flag::integer(
             "vulkan_cached_bda_replay_instances",
             16,
@@ -163,8 +173,12 @@ pub const OTHER_DRIVERS: Group = Group {
             .support(OTHER),
         Flag::switch("cuda_use_streams", true, "Executes command buffers on streams, not as graphs.")
             .support(OTHER),
-        Flag::switch("cuda_allow_inline_execution", false, "Executes command buffers while they are recorded.")
-            .support(OTHER),
+        Flag::switch(
+            "cuda_allow_inline_execution",
+            false,
+            "Executes command buffers while they are recorded.",
+        )
+        .support(OTHER),
         Flag::switch("cuda_async_allocations", true, "Allocates in stream order.").support(OTHER),
         Flag::integer("cuda_tracing", 2, "Detail of traces, from 0 to 2.").support(OTHER),
         Flag::integer("cuda_default_index", 0, "Number of the device that is used when none is named.")
@@ -174,8 +188,12 @@ pub const OTHER_DRIVERS: Group = Group {
         Flag::list("hip_dylib_path", "PATH", "Where HIP's library is.").support(OTHER),
         Flag::switch("hip_use_streams", true, "Executes command buffers on streams, not as graphs.")
             .support(OTHER),
-        Flag::switch("hip_allow_inline_execution", false, "Executes command buffers while they are recorded.")
-            .support(OTHER),
+        Flag::switch(
+            "hip_allow_inline_execution",
+            false,
+            "Executes command buffers while they are recorded.",
+        )
+        .support(OTHER),
         Flag::switch("hip_async_allocations", true, "Allocates in stream order.").support(OTHER),
         Flag::switch("hip_async_caching", true, "Keeps freed allocations.").support(OTHER),
         Flag::integer("hip_tracing", 2, "Detail of traces, from 0 to 2.").support(OTHER),
@@ -193,8 +211,12 @@ pub const PROFILING: Group = Group {
         Flag::text("device_profiling_output", "PATH", "", "The .ireeprof file to write.").support(PROFILE),
         Flag::text("device_profiling_filter_function", "GLOB", "", "Functions to record in detail.")
             .support(PROFILE),
-        Flag::integer("device_profiling_filter_command_buffer", -1, "The command buffer to record in detail.")
-            .support(PROFILE),
+        Flag::integer(
+            "device_profiling_filter_command_buffer",
+            -1,
+            "The command buffer to record in detail.",
+        )
+        .support(PROFILE),
         Flag::integer("device_profiling_filter_command_index", -1, "The command to record in detail.")
             .support(PROFILE),
         Flag::integer("device_profiling_filter_physical_device", -1, "The device to record in detail.")

@@ -132,7 +132,7 @@ pub(super) fn parse_switch(value: &str) -> Option<bool> {
 }
 
 /// The words of Google Benchmark's `IsTruthyFlagValue`, without its rule that any other word is true.
-pub(super) fn parse_benchmark_switch(value: &str) -> Option<bool> {
+pub(crate) fn parse_benchmark_switch(value: &str) -> Option<bool> {
     match value.to_ascii_lowercase().as_str() {
         "" | "true" | "t" | "yes" | "y" | "on" | "1" => Some(true),
         "false" | "f" | "no" | "n" | "off" | "0" => Some(false),

@@ -15,6 +15,7 @@ mod help;
 mod parse;
 
 pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
+pub(crate) use flag::parse_benchmark_switch;
 pub use flag::{Flag, Group, Kind, Support};
 pub use help::{comment, help};
 pub use parse::Flags;

@@ -18,7 +18,7 @@ use super::flag::{Flag, Group, Kind, Support, parse_benchmark_switch, parse_swit
 pub struct Flags {
     matches: ArgMatches,
     positionals: Vec<OsString>,
-    queries: Vec<String>,
+    first_query: Option<String>,
 }
 
 impl Flags {
@@ -32,17 +32,17 @@ impl Flags {
             .try_get_matches_from(expanded.flags.iter().map(Given::text))
             .map_err(|error| explain(&error, &expanded.flags))?;
         let flag = |given: &Given| all(groups).find(|flag| flag.name == given.name);
-        let mut queries = Vec::new();
+        let mut first_query = None;
         for given in &expanded.flags {
             match flag(given) {
                 Some(Flag { kind: Kind::Query { .. }, support: Support::Works, .. }) => {
-                    queries.push(given.name.clone());
+                    first_query.get_or_insert(given.name.clone());
                 }
                 Some(flag) => check_support(flag, given, &expanded.flags)?,
                 None => {}
             }
         }
-        Ok(Self { matches, positionals: expanded.positionals, queries })
+        Ok(Self { matches, positionals: expanded.positionals, first_query })
     }
 
     /// The value of a switch.
@@ -70,9 +70,9 @@ impl Flags {
         self.matches.get_many::<String>(name).into_iter().flatten().map(String::as_str)
     }
 
-    /// The queries that were given, in order.
-    pub fn queries(&self) -> impl Iterator<Item = &str> {
-        self.queries.iter().map(String::as_str)
+    /// The query that was given first: it is answered, and the tool ends.
+    pub fn first_query(&self) -> Option<&str> {
+        self.first_query.as_deref()
     }
 
     /// The value of a query; empty where it has none.
@@ -225,6 +225,7 @@ mod tests {
             Flag::list("path", "PATH", ""),
             Flag::list("device", "URI", ""),
             Flag::query("show", "WHAT", ""),
+            Flag::query("tell", "", ""),
             Flag::text("mode", "MODE", "", "").support(Support::Missing("profiling")),
             Flag::switch("streams", true, "").support(Support::OtherDriver),
             Flag::integer("threads", 0, "").support(Support::DefaultDriver),
@@ -305,11 +306,12 @@ mod tests {
     }
 
     #[test]
-    fn queries_come_in_order_with_or_without_a_value() {
-        let flags = parse(&["--show=x", "--format=a"]).unwrap();
-        assert_eq!(flags.queries().collect::<Vec<_>>(), ["show"]);
+    fn the_first_query_is_answered_with_or_without_a_value() {
+        let flags = parse(&["--format=a", "--show=x", "--tell"]).unwrap();
+        assert_eq!(flags.first_query(), Some("show"));
         assert_eq!(flags.query("show"), "x");
         assert_eq!(parse(&["--show"]).unwrap().query("show"), "");
+        assert_eq!(parse(&["--format=a"]).unwrap().first_query(), None);
     }
 
     #[test]

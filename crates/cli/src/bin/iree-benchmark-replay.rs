@@ -1,0 +1,4 @@
+//! Measures how long the replay of a capture takes.
+fn main() -> std::process::ExitCode {
+    rehal_cli::main(&rehal_cli::tools::BENCHMARK_REPLAY)
+}

@@ -1,0 +1,6 @@
+//! All tools as verbs of one.
+use rehal_cli::tools::{BENCHMARK_REPLAY, DUMP_REPLAY, INFO, RUN_REPLAY};
+
+fn main() -> std::process::ExitCode {
+    rehal_cli::main_of_verbs("rehal", &[&RUN_REPLAY, &DUMP_REPLAY, &BENCHMARK_REPLAY, &INFO])
+}
