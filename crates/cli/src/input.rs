@@ -15,14 +15,10 @@ pub(crate) fn map(path: &Path) -> Result<MappedFile> {
     MappedFile::open(path).advise(|| ADVICE.into())
 }
 
-/// Opens the capture in `file`; says on standard error where a torn one ends.
+/// Opens the capture in `file`, or with `recover` what is whole of it.
 pub(crate) fn open(file: &MappedFile, recover: bool) -> Result<Capture<'_>> {
     let capture = Capture::open(file.bytes(), OpenOptions { recover });
-    let capture = capture.context(|| place(file)).advise(|| ADVICE.into())?;
-    if let Some(tear) = capture.tear() {
-        note_tear(file, &tear);
-    }
-    Ok(capture)
+    capture.context(|| place(file)).advise(|| ADVICE.into())
 }
 
 /// Says on standard error where a capture is torn.

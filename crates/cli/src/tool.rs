@@ -136,10 +136,8 @@ fn verbs_help(program: &str, tools: &[&Tool]) -> String {
 }
 
 fn version(name: &str) -> String {
-    format!(
-        "{name} (rehal {})\nreads captures 1.0 and 2.0, writes 2.0; follows IREE 3.13.0\n",
-        env!("CARGO_PKG_VERSION")
-    )
+    let of = if name.starts_with("rehal") { "" } else { " of rehal" };
+    format!("{name}{of} {}\nreads captures 1.0 and 2.0; follows IREE 3.13.0\n", env!("CARGO_PKG_VERSION"))
 }
 
 impl Tool {

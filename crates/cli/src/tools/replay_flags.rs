@@ -35,13 +35,16 @@ pub(crate) const SUBSTITUTION: Flag = Flag::list(
      workgroup sizes are compared before anything runs.",
 );
 
-/// Compiles the capture's plan, telling how far it is.
+/// Compiles the capture's plan, telling how far it is, and says where a torn capture ends.
 pub(crate) fn compile<'a>(file: &'a MappedFile, recover: bool) -> Result<Plan<'a>> {
     let capture = input::open(file, recover)?;
+    if let Some(tear) = capture.tear() {
+        input::note_tear(file, &tear);
+    }
     compile_opened(file, &capture)
 }
 
-/// As [`compile`], of a capture that is open already.
+/// As [`compile`], of a capture that is open already; a tear is left to the caller.
 pub(crate) fn compile_opened<'a>(file: &'a MappedFile, capture: &Capture<'a>) -> Result<Plan<'a>> {
     let total_bytes = capture.length_bytes();
     let mut progress = Progress::new("reading");

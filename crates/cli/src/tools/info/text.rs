@@ -66,7 +66,7 @@ fn verdict(text: &mut String, report: &Report<'_>) {
     let verdict = &report.verdict;
     let devices = match report.survey.device_count {
         0 | 1 => String::new(),
-        count => format!(", with --device given {count} times"),
+        count => format!(" (--device={} given {count} times)", verdict.device),
     };
     if verdict.reasons.is_empty() {
         let _ = writeln!(text, "\nReplay here: yes, on {}{devices}", verdict.device);
