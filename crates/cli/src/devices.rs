@@ -2,6 +2,8 @@
 
 use rehal_base::{Context, Error, Result};
 use rehal_hal::{Device, DeviceGroup};
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
 
 use crate::flags::Flags;
 
@@ -54,10 +56,18 @@ fn create(uri: &str, plugins: &[&str]) -> Result<Device> {
 }
 
 fn create_local_sync(plugins: &[&str]) -> Result<Device> {
-    if let Some(path) = plugins.first() {
-        return Err(Error::unimplemented(format!("executable plugin '{path}'")));
+    let mut loaded = Plugins::default();
+    for path in plugins {
+        load_plugin(&mut loaded, path).context(|| format!("--executable_plugin={path}"))?;
     }
-    Ok(rehal_local::LocalSync::create(rehal_local::executable::Plugins))
+    Ok(LocalSync::create(loaded))
+}
+
+#[allow(unsafe_code, reason = "the trust boundary of native code: the user names a library to run")]
+fn load_plugin(plugins: &mut Plugins, path: &str) -> Result<()> {
+    // SAFETY: the user names this library on the command line so that its code is run in this
+    // process, as docs/unsafe.md and the flag's help say; nothing else names libraries.
+    unsafe { plugins.load(path.as_ref()) }
 }
 
 fn find(name: &str) -> Result<&'static Driver> {

@@ -1,10 +1,10 @@
 //! The tools: what flags mean, what is printed where, and exit statuses.
 //!
 //! Each tool is a [`Tool`]: a table of flags, help, a guide and a function over the libraries. The
-//! binaries in `src/bin` only start one. This crate holds no logic of formats, devices or replay,
-//! and it is the only one that parses flags or prints; nothing depends on it.
+//! binaries in `src/bin` only start one. It is the only crate that parses flags or prints. It must
+//! never know how a format, a device or a replay works inside; nothing depends on it.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod devices;
 pub mod flags;

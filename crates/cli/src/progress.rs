@@ -35,11 +35,6 @@ impl Progress {
         Self { what: "", state: State::Silent }
     }
 
-    /// Whether anybody watches, so that it is worth telling.
-    pub(crate) fn is_watched(&self) -> bool {
-        !matches!(self.state, State::Silent)
-    }
-
     /// `done` of `total` is done.
     pub(crate) fn set(&mut self, done: u64, total: u64) {
         match &self.state {

@@ -1,4 +1,7 @@
 //! All tools as verbs of one.
+
+#![forbid(unsafe_code)]
+
 use rehal_cli::tools::{BENCHMARK_REPLAY, DUMP_REPLAY, INFO, RUN_REPLAY};
 
 fn main() -> std::process::ExitCode {

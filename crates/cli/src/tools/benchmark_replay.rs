@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use rehal_base::{Context, Error, Result};
 use rehal_bench::{Benchmark, Reporters, Runner, State, TimeUnit};
-use rehal_replay::{Observer, Plan, Replay, Scope};
+use rehal_local::executable::guard;
+use rehal_replay::{Observer, Place, Plan, Replay, Scope};
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
@@ -92,7 +93,7 @@ fn check_scope(plan: &Plan<'_>, name: &str) -> Result<()> {
 
 fn whole(replay: &Replay<'_, '_>, state: &mut State<'_>) -> Result<()> {
     while state.keep_running() {
-        replay.run(&mut [])?;
+        replay.run(&mut [&mut Steps])?;
     }
     state.set_items_processed(state.iterations());
     Ok(())
@@ -106,6 +107,20 @@ fn scoped(replay: &Replay<'_, '_>, name: &str, state: &mut State<'_>) -> Result<
     }
     state.set_items_processed(state.iterations());
     Ok(())
+}
+
+/// Tells the crash guard which record runs.
+struct Steps;
+
+impl Observer for Steps {
+    fn wants_steps(&self) -> bool {
+        true
+    }
+
+    fn step(&mut self, place: Place) -> Result<()> {
+        guard::set_context(place.ordinal.into(), place.offset);
+        Ok(())
+    }
 }
 
 /// Adds up the time in scopes of one name; one that is open in another of the same name is part of it.
@@ -130,6 +145,14 @@ impl<'n> ScopeWatch<'n> {
 }
 
 impl Observer for ScopeWatch<'_> {
+    fn wants_steps(&self) -> bool {
+        true
+    }
+
+    fn step(&mut self, place: Place) -> Result<()> {
+        Steps.step(place)
+    }
+
     fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {
         if scope.name == self.name.as_bytes() {
             self.depth += 1;

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 
 use rehal_base::{Context, Error, Result};
+use rehal_local::executable::guard;
 use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, Place, Replay};
 
 use super::replay_flags;
@@ -112,7 +113,7 @@ fn reads_sink(path: &str) -> Result<Box<dyn Write>> {
     Ok(Box::new(BufWriter::with_capacity(64 << 10, file)))
 }
 
-/// Counts steps for a bar, if anybody watches.
+/// Tells the crash guard which record runs, and a bar how far it is, if anybody watches.
 struct Steps {
     progress: Progress,
     done: u64,
@@ -130,10 +131,11 @@ impl Steps {
 
 impl Observer for Steps {
     fn wants_steps(&self) -> bool {
-        self.progress.is_watched()
+        true
     }
 
-    fn step(&mut self, _place: Place) -> Result<()> {
+    fn step(&mut self, place: Place) -> Result<()> {
+        guard::set_context(place.ordinal.into(), place.offset);
         self.done += 1;
         if self.done.is_multiple_of(Self::STRIDE) {
             self.progress.set(self.done, self.total);
