@@ -103,6 +103,14 @@ impl DeviceBackend for LocalSync {
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let created = match &submission.op {
             QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(self.grant(*params)?, *size)?),
+            QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
+                if LocalCommands::of(command_buffer)?.is_inline() {
+                    return Err(Error::invalid_argument(
+                        "a command buffer that may run while it is recorded is submitted with waits",
+                    ));
+                }
+                None
+            }
             _ => None,
         };
         for wait in submission.waits {

@@ -29,7 +29,8 @@ impl LocalExecutable {
     /// Runs the executable's code now and in [`LocalExecutable::run`]: the caller trusts it as it
     /// trusts its own, for whatever it will be dispatched with.
     pub(crate) unsafe fn prepare(params: &ExecutableParams<'_>, plugins: &Plugins) -> Result<Self> {
-        let options = LoadOptions { label: "", constants: params.constants, providers: plugins.providers() };
+        let options =
+            LoadOptions { label: params.label, constants: params.constants, providers: plugins.providers() };
         // SAFETY: the caller trusts the executable.
         let library = unsafe { Library::load(params.format, params.data, &options) }
             .context(|| format!("executable of format '{}'", params.format))?;
@@ -96,6 +97,7 @@ fn reported(function: &super::FunctionInfo) -> rehal_hal::FunctionInfo {
         workgroup_size: function.workgroup_size,
         constant_count: function.constant_count,
         binding_count: function.binding_count,
+        parameter_count: function.parameter_count,
         parameters: function.parameters.iter().map(parameter).collect(),
     }
 }
