@@ -166,6 +166,23 @@ fn constants_and_the_processor_reach_the_library() {
 }
 
 #[test]
+fn libraries_that_are_loaded_together_stay_apart() {
+    for link in [Link::Embedded, Link::System] {
+        let format = if link == Link::Embedded { EMBEDDED } else { SYSTEM };
+        let none = load(format, &compile("library.c", link, &[])).unwrap();
+        let bytes = compile("library.c", link, &["-DCONSTANT_COUNT=1"]);
+        let [one, other] = [5, 6].map(|constant| load_with(format, &bytes, &[constant]).unwrap());
+        for (library, constants) in [(&none, vec![]), (&one, vec![5]), (&other, vec![6])] {
+            let mut out = [u64::MAX; 10];
+            let bindings = [span(&mut out)];
+            run(library, "environment", Dispatch { bindings: &bindings, ..Dispatch::default() }).unwrap();
+            assert_eq!(out[..constants.len()], constants);
+            assert_eq!(out[constants.len()], processor::data()[0]);
+        }
+    }
+}
+
+#[test]
 fn denormals_are_flushed_on_request() {
     let [(format, bytes), _] = both(&[]);
     let library = load(format, &bytes).unwrap();
