@@ -35,13 +35,14 @@ fn protections(range: &Range<usize>) -> Vec<(Range<usize>, String)> {
 
 #[test]
 fn every_way_of_linking_loads_and_runs() {
-    let styles: [&[&str]; 7] = [
+    let styles: [&[&str]; 8] = [
         &["-Wl,--hash-style=sysv"],
         &["-Wl,--hash-style=gnu"],
         &["-Wl,--hash-style=both", "-Wl,-z,relro,-z,now"],
         &["-Wl,-z,norelro"],
         &["-Wl,-z,noseparate-code"],
         &["-Wl,-z,pack-relative-relocs"],
+        &["-Wl,-z,x86-64-v2"],
         &["-Wl,-z,max-page-size=65536", "-s"],
     ];
     for style in styles {

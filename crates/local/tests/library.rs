@@ -229,6 +229,43 @@ fn an_image_with_data_is_loaded_afresh_each_time() {
 }
 
 #[test]
+fn an_image_without_data_is_shared_and_outlives_its_first_user() {
+    let bytes = compile("library.c", Link::Embedded, &[]);
+    let first = load(EMBEDDED, &bytes).unwrap();
+    let second = load(EMBEDDED, &bytes).unwrap();
+    drop(first);
+    let mut count = [0u32];
+    let bindings = [span(&mut count)];
+    run(&second, "fails", Dispatch { bindings: &bindings, ..Dispatch::default() }).unwrap();
+    assert_eq!(count, [1]);
+}
+
+#[test]
+fn threads_run_one_library_at_the_same_time() {
+    let [(format, bytes), _] = both(&[]);
+    let library = load(format, &bytes).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let library = &library;
+            scope.spawn(move || {
+                for round in 0..200 {
+                    let (mut a, mut b, mut out) = ([1.0f32; 64], [thread as f32; 64], [0.0f32; 64]);
+                    let bindings = [span(&mut a), span(&mut b), span(&mut out)];
+                    let dispatch = Dispatch {
+                        workgroup_count: [64, 1, 1],
+                        constants: &[round],
+                        bindings: &bindings,
+                        ..Dispatch::default()
+                    };
+                    run(library, "sum", dispatch).unwrap();
+                    assert_eq!(out, [1.0 + thread as f32 + round as f32; 64]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn formats_are_inferred_from_what_an_image_needs() {
     let embedded = compile("library.c", Link::Embedded, &[]);
     assert_eq!(infer_format(&embedded), Some(EMBEDDED));

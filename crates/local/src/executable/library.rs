@@ -158,7 +158,8 @@ impl Library {
         };
         // SAFETY: `query::read` found the names non-null; the library keeps them while loaded.
         let imports = unsafe { imports::resolve_all(contents.imports, options.providers) }?;
-        if !imports.functions.is_empty() {
+        let imports_any = !imports.functions.is_empty();
+        if imports_any {
             environment.import_thunk = Some(call_import);
             environment.import_funcs = imports.functions.as_ptr();
             environment.import_contexts = imports.contexts.as_ptr();
@@ -176,7 +177,7 @@ impl Library {
             _constants: constants,
             _imports: imports,
             _code: code,
-            _providers: options.providers.to_vec(),
+            _providers: if imports_any { options.providers.to_vec() } else { Vec::new() },
         })
     }
 
