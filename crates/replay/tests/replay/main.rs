@@ -1,0 +1,8 @@
+//! Replays of captures made by hand: what is planned, what is refused, and what a device is asked
+//! to do.
+
+#[path = "../common/mod.rs"]
+#[allow(dead_code, reason = "shared with the tests on hostile bytes")]
+mod common;
+
+mod refusals;
