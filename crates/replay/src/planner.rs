@@ -160,6 +160,8 @@ struct Planner<'a> {
     executables: Vec<ExecutableRecord<'a>>,
     files: Vec<FileRecord<'a>>,
     scopes: Vec<(Vec<u8>, u64)>,
+    /// Where a name is in `scopes`: captures may have as many names as records.
+    scope_indices: HashMap<&'a [u8], usize>,
 }
 
 impl<'a> Planner<'a> {
@@ -181,6 +183,7 @@ impl<'a> Planner<'a> {
             executables: Vec::new(),
             files: Vec::new(),
             scopes: Vec::new(),
+            scope_indices: HashMap::new(),
         }
     }
 
@@ -388,15 +391,20 @@ impl<'a> Planner<'a> {
             HostOp::Flush(range, data) => HostOp::Flush(self.range(range)?, self.optional_bytes(data)?),
             HostOp::FlushQueue { device } => HostOp::FlushQueue { device: self.device(device)? },
             HostOp::ScopeBegin { name } => {
-                match self.scopes.iter_mut().find(|(known, _)| known == name) {
-                    Some((_, count)) => *count += 1,
-                    None => self.scopes.push((name.to_vec(), 1)),
-                }
+                self.count_scope(name);
                 HostOp::ScopeBegin { name: self.bytes(name)? }
             }
             HostOp::ScopeEnd { name } => HostOp::ScopeEnd { name: self.bytes(name)? },
             HostOp::Query(query) => HostOp::Query(query),
         })
+    }
+
+    fn count_scope(&mut self, name: &'a [u8]) {
+        let index = *self.scope_indices.entry(name).or_insert(self.scopes.len());
+        match self.scopes.get_mut(index) {
+            Some((_, count)) => *count += 1,
+            None => self.scopes.push((name.to_vec(), 1)),
+        }
     }
 
     fn range(&mut self, range: RangeOp<Ids<'a>>) -> Result<RangeOp<Indexed>> {
