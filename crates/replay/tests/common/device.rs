@@ -56,9 +56,12 @@ pub enum Ran {
     },
     /// Another operation of a queue ran to its end.
     Queue(&'static str),
-    /// The queue was flushed.
-    Flushed,
+    /// The queues with this affinity were flushed.
+    Flushed(QueueAffinity),
 }
+
+/// All queues were flushed.
+pub const FLUSHED: Ran = Ran::Flushed(rehal_hal::QUEUE_AFFINITY_ANY);
 
 /// A binding of a dispatch: where it is in its buffer, and what was there.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +92,7 @@ pub fn function(name: &str, constant_count: u16, binding_count: u16) -> Function
         workgroup_size: [1, 1, 1],
         constant_count,
         binding_count,
+        parameter_count: 0,
         parameters: Vec::new(),
     }
 }
@@ -134,6 +138,7 @@ fn decode_function(value: &Value) -> FunctionInfo {
         constant_count: shape(1) as u16,
         binding_count: shape(2) as u16,
         workgroup_size: [shape(3) as u32, shape(4) as u32, shape(5) as u32],
+        parameter_count: value["parameters"].as_array().map_or(0, Vec::len) as u16,
         parameters: parameters
             .map(|p| rehal_hal::FunctionParameter {
                 kind: number(&p[0]) as u8,
@@ -284,8 +289,8 @@ impl DeviceBackend for TestDevice {
         }
     }
 
-    fn flush(&self, _affinity: QueueAffinity) -> Result<()> {
-        self.log.lock().unwrap().push(Ran::Flushed);
+    fn flush(&self, affinity: QueueAffinity) -> Result<()> {
+        self.log.lock().unwrap().push(Ran::Flushed(affinity));
         Ok(())
     }
 
@@ -442,7 +447,7 @@ impl Work {
             }
             Self::Wait { events, memory, buffers } => {
                 if !events.iter().all(|event| TestEvent::of(event).signalled.load(Ordering::Relaxed)) {
-                    return Err(Error::failed_precondition("an event is waited for before its signal"));
+                    return Err(Error::new(StatusCode::Aborted, "an event is waited for before its signal"));
                 }
                 Ran::Waited { events: events.len(), memory: memory.clone(), buffers: ranges(buffers)? }
             }

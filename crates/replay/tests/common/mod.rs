@@ -7,9 +7,9 @@ mod observed;
 mod payloads;
 
 pub use builder::CaptureBuilder;
-pub use device::{Bound, FAKE_FORMAT, FAKE_RAW_FORMAT, FakeCode, Ran, TestDevice, code, function};
+pub use device::{Bound, FAKE_FORMAT, FAKE_RAW_FORMAT, FLUSHED, FakeCode, Ran, TestDevice, code, function};
 pub use observed::{Observed, Read, refusal, replay, run, run_with};
-pub use payloads::{FileSpec, range, slot, whole};
+pub use payloads::{FileSpec, allocation, range, slot, whole};
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,8 @@
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, StatusCode};
 use rehal_capture::{Capture, OpenOptions};
-use rehal_hal::{DeviceGroup, Executable};
+use rehal_hal::{Device, DeviceGroup, Executable};
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
 use rehal_replay::{
     ExecutableRecord, HostRead, Observer, Place, Plan, PlanOptions, Replay, ReplayOptions, Scope,
 };
@@ -44,7 +46,7 @@ impl Observer for Observed {
     fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {
         let name = String::from_utf8_lossy(scope.name);
         if self.fail_in.is_some_and(|it| it == name) {
-            return Err(Error::new(rehal_base::StatusCode::Aborted, "the observer has seen enough"));
+            return Err(Error::new(StatusCode::Aborted, "the observer has seen enough"));
         }
         self.scopes.push(format!("begin:{name}"));
         Ok(())
@@ -97,21 +99,52 @@ pub fn run_with(bytes: &[u8], options: &ReplayOptions) -> Result<Observed> {
 
 /// Plans a capture once and runs it `count` times, on as many test devices as it uses. What the
 /// devices ran while the replay was set up is before the first run.
+///
+/// A capture without executables is run on `local-sync` as well, and has to end alike there.
 pub fn replay(bytes: &[u8], options: &ReplayOptions, count: usize) -> Result<Vec<Observed>> {
     let capture = Capture::open(bytes, OpenOptions::default())?;
     let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
     let (devices, logs): (Vec<_>, Vec<_>) = (0..plan.device_count()).map(|_| TestDevice::create()).unzip();
-    let replay = Replay::new(&plan, &DeviceGroup::new(devices)?, options)?;
-    let mut runs = Vec::new();
-    for _ in 0..count {
+    let take_logs = || logs.iter().flat_map(|log| std::mem::take(&mut *log.lock().unwrap())).collect();
+    let runs = replay_on(&plan, devices, options, count, take_logs);
+    if plan.executables().is_empty() {
+        let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
+        assert_alike(&runs, &replay_on(&plan, devices, options, count, Vec::new));
+    }
+    runs
+}
+
+fn replay_on(
+    plan: &Plan<'_>,
+    devices: Vec<Device>,
+    options: &ReplayOptions,
+    count: usize,
+    take_logs: impl Fn() -> Vec<Ran>,
+) -> Result<Vec<Observed>> {
+    let replay = Replay::new(plan, &DeviceGroup::new(devices)?, options)?;
+    let run = || {
         let mut observed = Observed::default();
         replay.run(&mut [&mut observed])?;
-        for log in &logs {
-            observed.ran.append(&mut log.lock().unwrap());
+        observed.ran = take_logs();
+        Ok(observed)
+    };
+    (0..count).map(|_| run()).collect()
+}
+
+#[track_caller]
+fn assert_alike(ours: &Result<Vec<Observed>>, others: &Result<Vec<Observed>>) {
+    match (ours, others) {
+        (Ok(ours), Ok(others)) => {
+            for (ours, other) in ours.iter().zip(others) {
+                assert_eq!(ours.reads, other.reads);
+                assert_eq!((&ours.scopes, &ours.steps), (&other.scopes, &other.steps));
+            }
         }
-        runs.push(observed);
+        // Only the test device holds programs to their events.
+        (Err(ours), _) if ours.code() == StatusCode::Aborted => {}
+        (Err(ours), Err(other)) => assert_eq!(ours.code(), other.code(), "{ours:?} {other:?}"),
+        _ => panic!("ends otherwise on local-sync: {ours:?} {others:?}"),
     }
-    Ok(runs)
 }
 
 /// The error that planning a capture ends with. It must name `place` as a tool prints it, with the

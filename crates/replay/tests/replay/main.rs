@@ -5,4 +5,11 @@
 #[allow(dead_code, reason = "shared with the tests on hostile bytes")]
 mod common;
 
+mod commands;
+mod files;
+mod fixtures;
+mod host_memory;
+mod queue;
 mod refusals;
+mod scopes;
+mod substitution;
