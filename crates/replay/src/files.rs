@@ -50,6 +50,14 @@ pub fn resolve_path(captured: &[u8], remaps: &[FileRemap]) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(&path))
 }
 
+impl FileRecord<'_> {
+    /// Whether the file can be used here: it is there, and it is the one that was captured. Reads all
+    /// of it where it is known by its digest.
+    pub fn check(&self, remaps: &[FileRemap]) -> Result<()> {
+        open(self, remaps).map(drop)
+    }
+}
+
 /// Opens the file of a record and makes sure that it is the one that was captured; `None` where the
 /// capture holds what is read of it.
 pub(crate) fn open(record: &FileRecord<'_>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
