@@ -72,9 +72,11 @@ impl CaptureBuilder {
         writer.close().unwrap();
         let mut bytes = bytes.into_inner();
         bytes[4] = self.version_major as u8;
-        for (index, (fields, _)) in self.records.iter().enumerate() {
-            let at = self.offset_of(index) + std::mem::offset_of!(RecordHeader, record_type);
-            bytes[at..at + 2].copy_from_slice(&fields.record_type.0.to_le_bytes());
+        let mut at = size_of::<FileHeader>();
+        for (fields, payload) in &self.records {
+            let record_type = at + std::mem::offset_of!(RecordHeader, record_type);
+            bytes[record_type..record_type + 2].copy_from_slice(&fields.record_type.0.to_le_bytes());
+            at += size_of::<RecordHeader>() + payload.len();
         }
         bytes
     }
@@ -82,13 +84,9 @@ impl CaptureBuilder {
     /// Where the last record is.
     pub fn place(&self) -> Place {
         let index = self.records.len() - 1;
-        Place { ordinal: index as u32, offset: self.offset_of(index) as u64 }
-    }
-
-    fn offset_of(&self, index: usize) -> usize {
         let before: usize =
             self.records[..index].iter().map(|(_, payload)| size_of::<RecordHeader>() + payload.len()).sum();
-        size_of::<FileHeader>() + before
+        Place { ordinal: index as u32, offset: (size_of::<FileHeader>() + before) as u64 }
     }
 
     /// What the last record says of itself, to be changed.

@@ -3,11 +3,13 @@
 
 mod builder;
 mod device;
+mod everything;
 mod observed;
 mod payloads;
 
 pub use builder::CaptureBuilder;
 pub use device::{Bound, FAKE_FORMAT, FAKE_RAW_FORMAT, FLUSHED, FakeCode, Ran, TestDevice, code, function};
+pub use everything::everything;
 pub use observed::{Observed, Read, refusal, replay, run, run_with};
 pub use payloads::{FileSpec, allocation, range, slot, whole};
 

@@ -2,13 +2,14 @@
 //! to do.
 
 #[path = "../common/mod.rs"]
-#[allow(dead_code, reason = "shared with the tests on hostile bytes")]
+#[allow(dead_code, unused_imports, reason = "shared with the tests on hostile bytes")]
 mod common;
 
 mod commands;
 mod files;
 mod fixtures;
 mod host_memory;
+mod kernels;
 mod queue;
 mod refusals;
 mod scopes;
