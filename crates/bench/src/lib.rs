@@ -1,1 +1,67 @@
-//! See ARCHITECTURE.md.
+//! Benchmarks in Google Benchmark's shape: how often to run, what to make of the samples, and reports on
+//! the console, as JSON and as CSV that its users and its `compare.py` already read.
+//!
+//! It must never know captures, devices, or how flags are spelt: [`Options`] is plain data and every value
+//! of a flag has a parser here. The benchmark tools of `cli` and `xtask bench` use it.
+//!
+//! ```
+//! use rehal_bench::{Benchmark, MinTime, Options, Reporters, Runner, TimeUnit};
+//!
+//! let options = Options { min_time: MinTime::Iterations(20), ..Options::default() };
+//! let mut benchmarks = [Benchmark::new("BM_sum", |state| {
+//!     let mut sum = 0u64;
+//!     while state.keep_running() {
+//!         sum = std::hint::black_box(sum + 1);
+//!     }
+//!     state.set_items_processed(state.iterations());
+//!     Ok(())
+//! })
+//! .measure_process_cpu_time()
+//! .use_real_time()
+//! .unit(TimeUnit::Millisecond)];
+//! assert_eq!(benchmarks[0].full_name(), "BM_sum/process_time/real_time");
+//!
+//! let mut reporters = Reporters::from_options(&options)?;
+//! let outcome = Runner::new(options).run(&mut benchmarks, &mut reporters)?;
+//! assert_eq!(outcome.matched, 1);
+//! # Ok::<(), rehal_base::Error>(())
+//! ```
+//!
+//! The shapes are those of Google Benchmark 1.9.5, which the pinned reference release is linked with.
+
+#![forbid(unsafe_code)]
+
+mod aggregate;
+mod benchmark;
+mod clock;
+mod console;
+mod context;
+mod counters;
+mod csv;
+mod filter;
+mod job;
+mod json;
+mod number;
+mod options;
+mod order;
+mod report;
+mod run;
+mod state;
+pub mod stats;
+
+pub use aggregate::aggregates;
+pub use benchmark::{Benchmark, Measure};
+pub use console::ConsoleReporter;
+pub use context::{Cache, Context};
+pub use counters::{Counter, Counters, OneK};
+pub use csv::CsvReporter;
+pub use filter::Filter;
+pub use json::JsonReporter;
+pub use number::human_readable;
+pub use options::{
+    Color, Format, MAX_ITERATIONS, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time,
+    parse_repetitions,
+};
+pub use report::{AggregateUnit, Reporter, Reporters, Run, RunKind, Skip};
+pub use run::{Outcome, Runner};
+pub use state::State;

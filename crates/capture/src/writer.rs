@@ -332,6 +332,33 @@ mod tests {
         assert_eq!(capture.records().count(), 1);
     }
 
+    /// What a killed program leaves: all but the last 256 KiB, and no payload is held on to.
+    #[test]
+    fn no_more_than_a_buffer_waits_in_memory() {
+        let shared = std::rc::Rc::new(std::cell::Cell::new(0u64));
+        struct Counter(std::rc::Rc<std::cell::Cell<u64>>);
+        impl Write for Counter {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.set(self.0.get() + bytes.len() as u64);
+                Ok(bytes.len())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut writer = Writer::new(Counter(shared.clone())).unwrap();
+        let blob = RecordFields { record_type: RecordType::BLOB, ..SESSION };
+        for length in [10, 100_000, 200_000, 3_000_000, 1, 250_000, 250_000] {
+            writer.append(&blob, &[&vec![1; length]]).unwrap();
+            let waiting = writer.length_bytes() - shared.get();
+            assert!(waiting <= BUFFER_BYTES as u64, "{waiting}");
+            assert!(writer.buffer.capacity() == BUFFER_BYTES);
+        }
+        writer.flush().unwrap();
+        assert_eq!(shared.get(), writer.length_bytes());
+    }
+
     #[test]
     fn a_pipe_gets_the_same_bytes_without_a_length() {
         let (mut piped, mut sealed) = (Vec::new(), io::Cursor::new(Vec::new()));

@@ -9,6 +9,8 @@ use crate::flags::*;
 /// What an executable is prepared from.
 #[derive(Clone, Copy)]
 pub struct ExecutableParams<'a> {
+    /// What messages call the executable, such as `executable 4`; may be empty.
+    pub label: &'a str,
     /// The queues that it will run on.
     pub affinity: QueueAffinity,
     /// How it may be prepared.
@@ -34,6 +36,8 @@ pub struct FunctionInfo {
     pub constant_count: u16,
     /// Number of buffer bindings.
     pub binding_count: u16,
+    /// Number of parameters that it announces.
+    pub parameter_count: u16,
     /// Reflected parameters, where the executable has them.
     pub parameters: Vec<FunctionParameter>,
 }

@@ -77,6 +77,16 @@ pub struct StoredLists {
     pub buffer_barriers: Vec<BufferBarrier<Indexed>>,
 }
 
+impl StoredLists {
+    fn clear(&mut self) {
+        self.buffer_refs.clear();
+        self.timepoints.clear();
+        self.events.clear();
+        self.memory_barriers.clear();
+        self.buffer_barriers.clear();
+    }
+}
+
 /// Appends `items` to `list` and says where they are; on an error the list is as before.
 pub(crate) fn append<T>(list: &mut Vec<T>, items: impl Iterator<Item = Result<T>>) -> Result<Span<T>> {
     let start = list.len();
@@ -113,7 +123,17 @@ pub struct Store {
 impl Store {
     /// Lets go of everything, keeping the capacity.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        self.lists.clear();
+        self.bytes.clear();
+        self.buffers.clear();
+        self.semaphores.clear();
+        self.executables.clear();
+        self.command_buffers.clear();
+        self.files.clear();
+        self.events.clear();
+        self.channels.clear();
+        self.host_calls.clear();
+        self.devices.clear();
     }
 }
 

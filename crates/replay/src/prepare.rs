@@ -33,7 +33,9 @@ pub(crate) fn prepare(
     let own_name = own_names.get(created as usize).map_or("", String::as_str);
     let replacement = replacements.find(record, own_name);
     let captured_format = String::from_utf8_lossy(plan.bytes(format));
+    let label = format!("executable {}", record.id);
     let params = ExecutableParams {
+        label: &label,
         affinity,
         caching_mode,
         format: &captured_format,
@@ -143,7 +145,7 @@ fn compare(captured: &Function<'_>, loaded: &FunctionInfo) -> Result<()> {
         loaded.flags,
         loaded.constant_count,
         loaded.binding_count,
-        loaded.parameters.len() as u16,
+        loaded.parameter_count,
         loaded.workgroup_size,
     );
     if captured_shape != loaded_shape {

@@ -1,0 +1,228 @@
+use std::io::Write;
+
+use rehal_base::Result;
+
+use crate::{
+    Benchmark, Counter, Counters, MAX_ITERATIONS, Measure, MinTime, Options, Run, RunKind, Runner, Skip,
+    State, number::general, run::write_to,
+};
+
+/// A benchmark that was chosen, and how far it is.
+pub(crate) struct Job<'b, 'a> {
+    pub(crate) benchmark: &'b mut Benchmark<'a>,
+    pub(crate) name: String,
+    index: usize,
+    repetitions: u32,
+    /// How many iterations the next repetition shall do; found by the first one unless it is given.
+    iterations: u64,
+    fixed_iterations: bool,
+    min_time_s: f64,
+    /// Still to be done before the first repetition.
+    warmup_time_s: f64,
+    /// The repetitions so far.
+    pub(crate) runs: Vec<Run>,
+    /// How many of them ended in an error.
+    pub(crate) failed: usize,
+}
+
+/// What one call of a benchmark's body gave.
+struct Sample {
+    iterations: u64,
+    real_s: f64,
+    cpu_s: f64,
+    manual_s: f64,
+    /// By the clock that this benchmark is measured with.
+    measured_s: f64,
+    counters: Counters,
+    label: String,
+    skip: Option<Skip>,
+    ended: Result<()>,
+}
+
+impl<'b, 'a> Job<'b, 'a> {
+    pub(crate) fn new(
+        benchmark: &'b mut Benchmark<'a>,
+        name: String,
+        index: usize,
+        options: &Options,
+    ) -> Self {
+        let (given, min_time_s) = match options.min_time {
+            MinTime::Iterations(count) => (Some(count), MinTime::default_s()),
+            MinTime::Seconds(seconds) => (None, seconds),
+        };
+        let given = benchmark.iterations.or(given).map(|count| count.clamp(1, MAX_ITERATIONS));
+        let mut this = Self {
+            name,
+            index,
+            repetitions: benchmark.repetitions.unwrap_or(options.repetitions),
+            iterations: given.unwrap_or(1),
+            fixed_iterations: given.is_some(),
+            min_time_s: benchmark.min_time_s.unwrap_or(min_time_s),
+            warmup_time_s: benchmark.min_warmup_time_s.unwrap_or(options.min_warmup_time_s),
+            runs: Vec::new(),
+            failed: 0,
+            benchmark,
+        };
+        if options.dry_run {
+            this.repetitions = 1;
+            (this.iterations, this.fixed_iterations) = (1, true);
+            this.warmup_time_s = 0.0;
+        }
+        this
+    }
+
+    /// How many repetitions are still to be done.
+    pub(crate) fn remaining(&self) -> u32 {
+        self.repetitions - self.runs.len() as u32
+    }
+
+    /// One repetition, after the warm-up where it is the first: runs more and more iterations until they
+    /// took long enough. Later repetitions run as many as the first one did.
+    pub(crate) fn repetition(&mut self, runner: &Runner, notes: &mut dyn Write) -> Result<(Run, Result<()>)> {
+        let first = self.runs.is_empty();
+        if first && self.warmup_time_s > 0.0 {
+            let given = self.iterations;
+            let warmed = self.run_until(self.warmup_time_s, runner, notes)?;
+            // What the warm-up found out about the iterations is as cold as it was; start over.
+            self.iterations = given;
+            if warmed.ended.is_err() {
+                return Ok(self.finish(warmed, runner));
+            }
+        }
+        let sample = if first && !self.fixed_iterations {
+            self.run_until(self.min_time_s, runner, notes)?
+        } else {
+            self.run_once(runner, notes)?
+        };
+        Ok(self.finish(sample, runner))
+    }
+
+    fn run_until(&mut self, min_time_s: f64, runner: &Runner, notes: &mut dyn Write) -> Result<Sample> {
+        loop {
+            let sample = self.run_once(runner, notes)?;
+            if self.is_enough(&sample, min_time_s) {
+                return Ok(sample);
+            }
+            let (next, multiplier) = next_iterations(sample.iterations, sample.measured_s, min_time_s);
+            if runner.options.verbosity >= 3 {
+                let multiplier = general(multiplier);
+                write_to(notes, format_args!("-- LOG(3): Next iters: {next}, {multiplier}\n"))?;
+            }
+            self.iterations = next;
+        }
+    }
+
+    /// Whether it ran long enough, or running longer makes no sense. Real time far above the minimum is
+    /// enough too, so that a benchmark that sleeps comes to an end; manual time is trusted.
+    fn is_enough(&self, sample: &Sample, min_time_s: f64) -> bool {
+        sample.skip.is_some()
+            || sample.iterations >= MAX_ITERATIONS
+            || sample.measured_s >= min_time_s
+            || (sample.real_s >= 5.0 * min_time_s && self.benchmark.measure != Measure::ManualTime)
+    }
+
+    fn run_once(&mut self, runner: &Runner, notes: &mut dyn Write) -> Result<Sample> {
+        let log = runner.options.verbosity >= 2;
+        if log {
+            write_to(notes, format_args!("-- LOG(2): Running {} for {}\n", self.name, self.iterations))?;
+        }
+        let mut state = State::new(self.iterations, &*runner.clock, self.benchmark.process_time);
+        let ended = (self.benchmark.body)(&mut state);
+        state.timer.stop();
+        if let Err(error) = &ended {
+            state.skip_with_error(error.to_string());
+        } else if !state.ran_to_end() {
+            state.skip_with_error("the benchmark left its loop before the end without saying why");
+        }
+        let seconds = |ns: u64| ns as f64 / 1e9;
+        let [real_s, cpu_s, manual_s] =
+            [state.timer.real_ns, state.timer.cpu_ns, state.timer.manual_ns].map(seconds);
+        if log {
+            write_to(notes, format_args!("-- LOG(2): Ran in {}/{}\n", general(cpu_s), general(real_s)))?;
+        }
+        let measured_s = match self.benchmark.measure {
+            Measure::CpuTime => cpu_s,
+            Measure::RealTime => real_s,
+            Measure::ManualTime => manual_s,
+        };
+        Ok(Sample {
+            iterations: state.iterations(),
+            real_s,
+            cpu_s,
+            manual_s,
+            measured_s,
+            counters: state.counters,
+            label: state.label,
+            skip: state.skip,
+            ended,
+        })
+    }
+
+    fn finish(&self, sample: Sample, runner: &Runner) -> (Run, Result<()>) {
+        let mut run = Run {
+            run_name: self.name.clone(),
+            family_index: self.index,
+            repetitions: self.repetitions,
+            kind: RunKind::Iteration { repetition_index: self.runs.len() as u32 },
+            iterations: sample.iterations,
+            real_time_s: 0.0,
+            cpu_time_s: 0.0,
+            unit: self.benchmark.time_unit(&runner.options),
+            counters: Counters::new(),
+            label: sample.label,
+            skip: sample.skip,
+        };
+        if run.skip.is_none() {
+            let per_iteration = |seconds: f64| seconds / sample.iterations as f64;
+            let manual = self.benchmark.measure == Measure::ManualTime;
+            run.real_time_s = per_iteration(if manual { sample.manual_s } else { sample.real_s });
+            run.cpu_time_s = per_iteration(sample.cpu_s);
+            let finish = |counter: Counter| counter.finish(sample.iterations, sample.measured_s);
+            run.counters =
+                sample.counters.into_iter().map(|(name, counter)| (name, finish(counter))).collect();
+        }
+        (run, sample.ended)
+    }
+}
+
+/// How many iterations to try after `iterations` took only `measured_s` of `min_time_s`, and the factor
+/// between: 1.4 times what seems to be needed where a tenth of the time says something, else ten times as
+/// many. At least one more, at most [`MAX_ITERATIONS`].
+pub(crate) fn next_iterations(iterations: u64, measured_s: f64, min_time_s: f64) -> (u64, f64) {
+    let says_something = measured_s / min_time_s > 0.1;
+    let multiplier = if says_something { min_time_s * 1.4 / measured_s.max(1e-9) } else { 10.0 };
+    let next = (multiplier * iterations as f64).max(iterations as f64 + 1.0).round();
+    ((next as u64).min(MAX_ITERATIONS), multiplier)
+}
+
+impl MinTime {
+    /// The time that warm-ups and predictions fall back to where iterations are given.
+    fn default_s() -> f64 {
+        match Self::default() {
+            Self::Seconds(seconds) => seconds,
+            Self::Iterations(_) => unreachable!("the default is a time"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn predicts_iterations() {
+        // 0.1 of 0.5 s says something: 0.5 * 1.4 / 0.1 = 7 times as many.
+        assert_eq!(next_iterations(100, 0.1, 0.5).0, 700);
+        // A tenth and less does not: ten times as many.
+        assert_eq!(next_iterations(10, 0.05, 0.5), (100, 10.0));
+        assert_eq!(next_iterations(1, 0.0, 0.5), (10, 10.0));
+        // Never fewer than one more, never more than the limit.
+        assert_eq!(next_iterations(1, 0.499, 0.5).0, 2);
+        assert_eq!(next_iterations(MAX_ITERATIONS / 2, 0.0, 0.5).0, MAX_ITERATIONS);
+        // The whole number nearest to 1.4 times the need. The log of the pinned release said 9.40127
+        // times for 0.148916 ms of 1 ms.
+        assert_eq!(next_iterations(1, 0.0007, 0.001).0, 2);
+        let (next, multiplier) = next_iterations(1, 0.000148916, 0.001);
+        assert_eq!((next, general(multiplier).as_str()), (9, "9.40127"));
+    }
+}

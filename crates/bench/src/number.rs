@@ -1,0 +1,170 @@
+use crate::OneK;
+
+/// A number in at most six digits, as C's `%g` and C++ streams print it: `0.069780`, `1.5e-07`, `inf`.
+pub(crate) fn general(value: f64) -> String {
+    const DIGITS: i32 = 6;
+    if !value.is_finite() {
+        return not_finite(value, "nan", "inf");
+    }
+    let scientific = format!("{:.*e}", DIGITS as usize - 1, value);
+    let (mantissa, exponent) = split_exponent(&scientific);
+    if (-4..DIGITS).contains(&exponent) {
+        return without_trailing_zeros(&format!("{:.*}", (DIGITS - 1 - exponent) as usize, value))
+            .to_string();
+    }
+    with_exponent(without_trailing_zeros(mantissa), exponent)
+}
+
+/// A number in `digits` digits behind the point and an exponent of two digits or more, as C's `%e` prints it.
+pub(crate) fn scientific(value: f64, digits: usize) -> String {
+    if !value.is_finite() {
+        return not_finite(value, "nan", "inf");
+    }
+    let text = format!("{value:.digits$e}");
+    let (mantissa, exponent) = split_exponent(&text);
+    with_exponent(mantissa, exponent)
+}
+
+/// A number as JSON reports hold it: 17 digits, which give the same `f64` back. `NaN` and `Infinity`, which
+/// JSON lacks, are what Google Benchmark writes and Python reads.
+pub(crate) fn json_number(value: f64) -> String {
+    if value.is_finite() { scientific(value, 16) } else { not_finite(value, "NaN", "Infinity") }
+}
+
+/// A number with the prefix that brings it near 1: `7.23988k`, `1.5Mi`, `25m`.
+///
+/// Numbers from 0.01 up to just below 1000 (or 1024) stay as they are, and so do those beyond all prefixes.
+pub fn human_readable(value: f64, one_k: OneK) -> String {
+    const SMALL: [&str; 8] = ["m", "u", "n", "p", "f", "a", "z", "y"];
+    let (k, big) = match one_k {
+        OneK::Is1000 => (1000.0, ["k", "M", "G", "T", "P", "E", "Z", "Y"]),
+        OneK::Is1024 => (1024.0, ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi"]),
+    };
+    let sign = if value < 0.0 { "-" } else { "" };
+    let magnitude = value.abs();
+    // The threshold is one below a full step: 999.5 has a prefix already.
+    let scaled = if magnitude > k - 1.0 {
+        prefixed(magnitude, big, |scaled| scaled / k, |scaled| scaled <= k - 1.0)
+    } else if magnitude < 0.01 {
+        prefixed(magnitude, SMALL, |scaled| scaled * k, |scaled| scaled >= 1.0)
+    } else {
+        None
+    };
+    let (number, prefix) = scaled.unwrap_or((magnitude, ""));
+    format!("{sign}{}{prefix}", general(number))
+}
+
+/// Takes steps until it `fits`, with the prefix that says how many; nothing when no prefix is enough.
+fn prefixed(
+    magnitude: f64,
+    prefixes: [&'static str; 8],
+    step: impl Fn(f64) -> f64,
+    fits: impl Fn(f64) -> bool,
+) -> Option<(f64, &'static str)> {
+    let mut scaled = magnitude;
+    prefixes.into_iter().find_map(|prefix| {
+        scaled = step(scaled);
+        fits(scaled).then_some((scaled, prefix))
+    })
+}
+
+fn not_finite(value: f64, nan: &str, infinity: &str) -> String {
+    if value.is_nan() { nan.to_string() } else { format!("{}{infinity}", if value < 0.0 { "-" } else { "" }) }
+}
+
+fn split_exponent(text: &str) -> (&str, i32) {
+    let (mantissa, exponent) = text.split_once('e').expect("`{:e}` writes an exponent");
+    (mantissa, exponent.parse().expect("the exponent is a small integer"))
+}
+
+fn with_exponent(mantissa: &str, exponent: i32) -> String {
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", exponent.abs())
+}
+
+fn without_trailing_zeros(text: &str) -> &str {
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn general_is_percent_g() {
+        // The right column is what C's printf("%g") prints.
+        for (value, want) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (14510.0, "14510"),
+            (0.0689178, "0.0689178"),
+            (0.066727, "0.066727"),
+            (999999.0, "999999"),
+            (999999.5, "1e+06"),
+            (1234567.0, "1.23457e+06"),
+            (0.0001, "0.0001"),
+            (0.00001, "1e-05"),
+            (0.000099999999, "0.0001"),
+            (-2.5e-7, "-2.5e-07"),
+            (1e100, "1e+100"),
+            (2300.0, "2300"),
+            (2299.998, "2300"),
+            (0.327148, "0.327148"),
+            (0.0449219, "0.0449219"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+            (f64::NAN, "nan"),
+        ] {
+            assert_eq!(general(value), want, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn json_numbers_are_as_the_reference_writes_them() {
+        // Left: values that come out of the arithmetic; right: lines of the pinned release's JSON.
+        for text in [
+            "6.9780349986103829e-02",
+            "1.4330681921187577e+04",
+            "7.0041650000000080e-02",
+            "8.3149833029360664e+01",
+        ] {
+            assert_eq!(json_number(text.parse().unwrap()), text);
+        }
+        assert_eq!(json_number(0.0), "0.0000000000000000e+00");
+        assert_eq!(json_number(1e-300), "1.0000000000000000e-300");
+        assert_eq!(json_number(f64::NAN), "NaN");
+        assert_eq!(json_number(f64::NEG_INFINITY), "-Infinity");
+    }
+
+    #[test]
+    fn prefixes() {
+        for (value, want) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (99.94, "99.94"),
+            (620.72, "620.72"),
+            (998.168, "998.168"),
+            (999.0, "999"),
+            (999.5, "0.9995k"),
+            (7239.88, "7.23988k"),
+            (452663.0, "452.663k"),
+            (1e6, "1M"),
+            (14932.0, "14.932k"),
+            (1e24, "1Y"),
+            (1e30, "1e+30"),
+            (0.5, "0.5"),
+            (0.01, "0.01"),
+            (0.0099, "9.9m"),
+            (1.5e-6, "1.5u"),
+            (1e-30, "1e-30"),
+            (-2500.0, "-2.5k"),
+            (f64::INFINITY, "inf"),
+            (f64::NAN, "nan"),
+        ] {
+            assert_eq!(human_readable(value, OneK::Is1000), want, "{value:?}");
+        }
+        assert_eq!(human_readable(1536.0, OneK::Is1024), "1.5Ki");
+        assert_eq!(human_readable(1023.5, OneK::Is1024), "0.999512Ki");
+        assert_eq!(human_readable(3.0 * 1024.0 * 1024.0, OneK::Is1024), "3Mi");
+    }
+}

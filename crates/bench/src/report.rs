@@ -1,0 +1,249 @@
+use std::{fs::File, io};
+
+use rehal_base::{Context as _, Error, Result};
+
+use crate::{ConsoleReporter, Context, Counters, CsvReporter, Format, JsonReporter, Options, TimeUnit};
+
+/// One line of a report: a repetition of a benchmark, or a statistic over its repetitions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The benchmark's full name.
+    pub run_name: String,
+    /// Which of the benchmarks that were chosen, from 0.
+    pub family_index: usize,
+    /// How many repetitions there are to be.
+    pub repetitions: u32,
+    /// What this line is.
+    pub kind: RunKind,
+    /// How many iterations ran; for an aggregate, over how many repetitions it was made.
+    pub iterations: u64,
+    /// Seconds of wall-clock or manual time per iteration (a share for [`AggregateUnit::Percentage`]).
+    pub real_time_s: f64,
+    /// Seconds of CPU time per iteration, likewise.
+    pub cpu_time_s: f64,
+    /// What times are printed in.
+    pub unit: TimeUnit,
+    /// Finished counters.
+    pub counters: Counters,
+    /// Text behind the line, often empty.
+    pub label: String,
+    /// Why there are no times.
+    pub skip: Option<Skip>,
+}
+
+/// What a line of a report is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunKind {
+    /// One repetition, counted from 0.
+    Iteration {
+        /// Which one.
+        repetition_index: u32,
+    },
+    /// A statistic over all repetitions.
+    Aggregate {
+        /// `mean`, `median`, `stddev` or `cv`.
+        name: &'static str,
+        /// What its numbers are.
+        unit: AggregateUnit,
+    },
+}
+
+/// What the numbers of an aggregate are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateUnit {
+    /// Times, as those of a repetition.
+    Time,
+    /// Shares of 1, printed as percents on the console.
+    Percentage,
+}
+
+/// Why a run has no times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Skip {
+    /// It failed.
+    Error(String),
+    /// It did not apply.
+    Message(String),
+}
+
+impl Run {
+    /// The name of the line: that of the benchmark, with `_mean` and so on behind it.
+    pub fn name(&self) -> String {
+        match &self.kind {
+            RunKind::Iteration { .. } => self.run_name.clone(),
+            RunKind::Aggregate { name, .. } => format!("{}_{name}", self.run_name),
+        }
+    }
+
+    /// Whether the numbers are shares instead of times.
+    pub fn is_percentage(&self) -> bool {
+        matches!(self.kind, RunKind::Aggregate { unit: AggregateUnit::Percentage, .. })
+    }
+
+    /// Real and CPU time per iteration in the unit of the run; shares as they are.
+    pub fn times(&self) -> (f64, f64) {
+        let factor = if self.is_percentage() { 1.0 } else { self.unit.per_second() };
+        (self.real_time_s * factor, self.cpu_time_s * factor)
+    }
+}
+
+/// Writes a report as the runs come in.
+pub trait Reporter {
+    /// Before the first run.
+    fn begin(&mut self, context: &Context) -> io::Result<()>;
+    /// Some runs; called with at least one, as soon as they are known.
+    fn runs(&mut self, runs: &[Run]) -> io::Result<()>;
+    /// After the last run, also when one failed.
+    fn finish(&mut self) -> io::Result<()>;
+}
+
+/// Where the results of a [`crate::Runner`] go.
+pub struct Reporters<'a> {
+    /// Names for `--benchmark_list_tests`, otherwise nothing: reporters write on their own.
+    pub list: Box<dyn io::Write + 'a>,
+    /// What a person or a script watches.
+    pub display: Box<dyn Reporter + 'a>,
+    /// What is kept; `--benchmark_out`.
+    pub file: Option<Box<dyn Reporter + 'a>>,
+    /// Notes that belong to no report: an unmatched filter, logs.
+    pub notes: Box<dyn io::Write + 'a>,
+}
+
+impl Reporters<'static> {
+    /// Reports on standard output and in the file that the options name, notes on standard error.
+    ///
+    /// Creates the file, and fails when it cannot.
+    pub fn from_options(options: &Options) -> Result<Self> {
+        let file = match &options.out {
+            None => None,
+            Some(path) => {
+                let file = File::create(path)
+                    .map_err(|error| Error::io(format!("creating '{}'", path.display()), &error))
+                    .advise(|| "name a file that can be written with --benchmark_out".to_string())?;
+                let out = Box::new(io::BufWriter::new(file));
+                Some(reporter(options.out_format, options.counters_tabular, false, out, None))
+            }
+        };
+        let display = reporter(
+            options.format,
+            options.counters_tabular,
+            options.color.on_stdout(),
+            Box::new(io::stdout()),
+            Some(Box::new(io::stderr())),
+        );
+        Ok(Self { list: Box::new(io::stdout()), display, file, notes: Box::new(io::stderr()) })
+    }
+}
+
+/// A reporter of the given shape on `out`. `context_out` takes the context of console and CSV reports where
+/// it is to be kept out of the results.
+fn reporter(
+    format: Format,
+    tabular: bool,
+    color: bool,
+    out: Box<dyn io::Write>,
+    context_out: Option<Box<dyn io::Write>>,
+) -> Box<dyn Reporter> {
+    match format {
+        Format::Console => Box::new(ConsoleReporter::new(out, context_out).tabular(tabular).color(color)),
+        Format::Json => Box::new(JsonReporter::new(out)),
+        Format::Csv => Box::new(CsvReporter::new(out, context_out)),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::*;
+    use crate::Counter;
+
+    /// A repetition with the numbers that a run of the pinned release printed.
+    pub(crate) fn replay_run() -> Run {
+        Run {
+            run_name: "BM_replay/process_time/real_time".into(),
+            family_index: 0,
+            repetitions: 1,
+            kind: RunKind::Iteration { repetition_index: 0 },
+            iterations: 20,
+            real_time_s: 6.978_034_998_610_383e-5,
+            cpu_time_s: 7.004_165_000_000_008e-5,
+            unit: TimeUnit::Millisecond,
+            counters: Counters::from([("items_per_second".into(), Counter::rate(14330.681921187577))]),
+            label: String::new(),
+            skip: None,
+        }
+    }
+
+    /// Its `_cv` line.
+    pub(crate) fn replay_cv() -> Run {
+        Run {
+            kind: RunKind::Aggregate { name: "cv", unit: AggregateUnit::Percentage },
+            repetitions: 3,
+            iterations: 3,
+            real_time_s: 8.034_409_487_544_079e-3,
+            cpu_time_s: 5.195_844_479_667_596e-3,
+            counters: Counters::from([("items_per_second".into(), Counter::rate(8.061_611_925_547_975e-3))]),
+            ..replay_run()
+        }
+    }
+
+    /// Memory that a test reads after the reporter wrote it.
+    #[derive(Clone, Default)]
+    pub(crate) struct Shared(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
+
+    impl Shared {
+        pub(crate) fn text(&self) -> String {
+            String::from_utf8(self.0.borrow().clone()).unwrap()
+        }
+    }
+
+    impl io::Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().write(bytes)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{context::samples::context, report::samples::replay_run};
+
+    #[test]
+    fn the_file_has_the_shape_that_was_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        for (out_format, first, lines) in [
+            (Format::Console, "2026-11-21T11:17:28+00:00", 10 + 4),
+            (Format::Csv, "2026-11-21T11:17:28+00:00", 10 + 2),
+            (Format::Json, "{", 58),
+        ] {
+            let path = folder.path().join("report");
+            let options = Options { out: Some(path.clone()), out_format, ..Options::default() };
+            let mut file = Reporters::from_options(&options).unwrap().file.unwrap();
+            file.begin(&context()).unwrap();
+            file.runs(&[replay_run()]).unwrap();
+            file.finish().unwrap();
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert_eq!((text.lines().next(), text.lines().count()), (Some(first), lines), "{text}");
+            assert!(!text.contains('\x1b'), "files have no colours");
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_is_an_error_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("missing").join("report.json");
+        let options = Options { out: Some(path.clone()), ..Options::default() };
+        let error = Reporters::from_options(&options).err().unwrap();
+        assert_eq!(
+            error.report(),
+            format!(
+                "NOT_FOUND; creating '{}': No such file or directory\n  try: name a file that can be written with \
+                 --benchmark_out",
+                path.display()
+            )
+        );
+    }
+}

@@ -1,0 +1,145 @@
+use std::io::{self, Write};
+
+use rehal_base::{Error, Result};
+
+use crate::{
+    Benchmark, Context, Options, Reporter, Reporters, Skip,
+    aggregate::{NAME_SUFFIX_WIDTH, aggregates},
+    clock::{Clock, SystemClock},
+    job::Job,
+    order::Order,
+};
+
+/// Runs benchmarks as its options say and hands the results to reporters.
+pub struct Runner {
+    pub(crate) options: Options,
+    pub(crate) clock: Box<dyn Clock>,
+}
+
+/// What came of a [`Runner::run`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// How many benchmarks the filter chose. With none, a note says so.
+    pub matched: usize,
+    /// How many repetitions ended in an error.
+    pub failed: usize,
+}
+
+impl Runner {
+    /// A runner with these options.
+    pub fn new(options: Options) -> Self {
+        Self { options, clock: Box::new(SystemClock::new()) }
+    }
+
+    /// Runs the benchmarks that the filter chooses, or lists them.
+    ///
+    /// Repetitions are reported as soon as they are done (all of a benchmark together when they are
+    /// interleaved at random). Fails when a report cannot be written, and when a benchmark's body fails:
+    /// the reports then end with that run as failed, and are complete.
+    pub fn run(&self, benchmarks: &mut [Benchmark<'_>], reporters: &mut Reporters<'_>) -> Result<Outcome> {
+        let mut jobs: Vec<Job<'_, '_>> = Vec::new();
+        for benchmark in benchmarks {
+            let name = benchmark.full_name();
+            if self.options.filter.matches(&name) {
+                jobs.push(Job::new(benchmark, name, jobs.len(), &self.options));
+            }
+        }
+        if jobs.is_empty() {
+            let filter = &self.options.filter;
+            write_to(
+                &mut reporters.notes,
+                format_args!("Failed to match any benchmarks against regex: {filter}\n"),
+            )?;
+            return Ok(Outcome { matched: 0, failed: 0 });
+        }
+        if self.options.list_tests {
+            for job in &jobs {
+                write_to(&mut reporters.list, format_args!("{}\n", job.name))?;
+            }
+            return Ok(Outcome { matched: jobs.len(), failed: 0 });
+        }
+        let context = Context::gather(&self.options, self.name_width(&jobs));
+        to_each(reporters, |reporter| reporter.begin(&context))?;
+        if !self.options.perf_counters.is_empty() {
+            write_to(&mut reporters.notes, format_args!("Performance counters not supported.\n"))?;
+        }
+        let ran = self.run_jobs(&mut jobs, reporters);
+        // What ends a run early still leaves whole reports, and says more than that they are not.
+        ran.and(to_each(reporters, |reporter| reporter.finish()))?;
+        let failed = jobs.iter().map(|job| job.failed).sum();
+        Ok(Outcome { matched: jobs.len(), failed })
+    }
+
+    fn run_jobs(&self, jobs: &mut [Job<'_, '_>], reporters: &mut Reporters<'_>) -> Result<()> {
+        let mut order = if self.options.random_interleaving { Order::random() } else { Order::Given };
+        while let Some(index) = order.next(jobs.iter().map(Job::remaining)) {
+            let job = &mut jobs[index];
+            let (run, ended) = job.repetition(self, &mut reporters.notes)?;
+            job.failed += usize::from(matches!(run.skip, Some(Skip::Error(_))));
+            job.runs.push(run);
+            self.report(job, reporters, ended.is_err())?;
+            ended.map_err(|error| error.context(format!("benchmark {}", job.name)))?;
+        }
+        Ok(())
+    }
+
+    /// Hands on what is known: each repetition at once, and statistics after the last one (`ended`: there
+    /// will be no more). A report of statistics alone gets the repetitions where there are no statistics.
+    fn report(&self, job: &mut Job<'_, '_>, reporters: &mut Reporters<'_>, ended: bool) -> Result<()> {
+        let last = ended || job.remaining() == 0;
+        let statistics = if last { aggregates(&job.runs) } else { Vec::new() };
+        let new_runs = match (self.options.random_interleaving, last) {
+            (false, _) => &job.runs[job.runs.len() - 1..],
+            (true, true) => &job.runs[..],
+            (true, false) => &[],
+        };
+        let send = |reporter: &mut dyn Reporter, aggregates_only: bool| {
+            let runs = match (aggregates_only, last && statistics.is_empty()) {
+                (false, _) => new_runs,
+                (true, true) => &job.runs,
+                (true, false) => &[],
+            };
+            for part in [runs, &statistics] {
+                if !part.is_empty() {
+                    reporter.runs(part)?;
+                }
+            }
+            Ok(())
+        };
+        let in_file = self.options.report_aggregates_only;
+        let on_display = in_file || self.options.display_aggregates_only;
+        let displayed = send(&mut *reporters.display, on_display);
+        let kept = reporters.file.as_mut().map_or(Ok(()), |file| send(&mut **file, in_file));
+        displayed.and(kept).map_err(write_error)
+    }
+
+    fn name_width(&self, jobs: &[Job<'_, '_>]) -> usize {
+        let longest = jobs.iter().map(|job| job.name.chars().count()).max().unwrap_or(0).max(10);
+        // What the flag says counts even in a dry run, as in the reference's tables.
+        let repeated =
+            self.options.repetitions > 1 || jobs.iter().any(|job| job.benchmark.repetitions > Some(1));
+        longest + if repeated { NAME_SUFFIX_WIDTH } else { 0 }
+    }
+}
+
+fn to_each(
+    reporters: &mut Reporters<'_>,
+    mut call: impl FnMut(&mut dyn Reporter) -> io::Result<()>,
+) -> Result<()> {
+    let displayed = call(&mut *reporters.display);
+    // The file is kept, so it gets its part also where nobody watches any longer.
+    let kept = reporters.file.as_mut().map_or(Ok(()), |file| call(&mut **file));
+    displayed.and(kept).map_err(write_error)
+}
+
+pub(crate) fn write_to(out: &mut dyn Write, text: std::fmt::Arguments<'_>) -> Result<()> {
+    out.write_fmt(text).and_then(|()| out.flush()).map_err(write_error)
+}
+
+fn write_error(error: io::Error) -> Error {
+    Error::io("writing the benchmark report", &error)
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -1,0 +1,433 @@
+//! The runner on a clock that moves only when a benchmark says so.
+
+use std::{cell::RefCell, rc::Rc};
+
+use super::*;
+use crate::{
+    ConsoleReporter, Counter, Filter, JsonReporter, MinTime, Run, RunKind, TimeUnit, clock::fake::FakeClock,
+    report::samples::Shared,
+};
+
+const MS: u64 = 1_000_000;
+
+/// A bench of benchmarks that note how many iterations each call asked for.
+#[derive(Default)]
+struct Lab {
+    clock: Rc<FakeClock>,
+    calls: Rc<RefCell<Vec<u64>>>,
+}
+
+impl Lab {
+    /// Work that keeps the CPU busy for 1 ms per iteration.
+    fn benchmark(&self, name: &str) -> Benchmark<'static> {
+        let (clock, calls) = (self.clock.clone(), self.calls.clone());
+        Benchmark::new(name, move |state| {
+            calls.borrow_mut().push(state.max_iterations());
+            while state.keep_running() {
+                clock.advance_ns(MS);
+            }
+            state.set_items_processed(state.iterations());
+            Ok(())
+        })
+        .unit(TimeUnit::Millisecond)
+    }
+
+    fn runner(&self, options: Options) -> Runner {
+        Runner { options, clock: Box::new(self.clock.clone()) }
+    }
+
+    /// Runs and gives the runs that the display got.
+    fn run(&self, options: Options, benchmarks: &mut [Benchmark<'_>]) -> Vec<Run> {
+        let mut watch = Watch::default();
+        self.runner(options).run(benchmarks, &mut watch.reporters()).unwrap();
+        watch.display.take()
+    }
+
+    fn calls(&self) -> Vec<u64> {
+        self.calls.take()
+    }
+}
+
+/// Reporters that keep what they get.
+#[derive(Default)]
+struct Watch {
+    display: Rc<RefCell<Vec<Run>>>,
+    file: Rc<RefCell<Vec<Run>>>,
+    list: Shared,
+    notes: Shared,
+}
+
+struct Keep(Rc<RefCell<Vec<Run>>>);
+
+impl Reporter for Keep {
+    fn begin(&mut self, _: &Context) -> io::Result<()> {
+        Ok(())
+    }
+    fn runs(&mut self, runs: &[Run]) -> io::Result<()> {
+        assert!(!runs.is_empty());
+        self.0.borrow_mut().extend_from_slice(runs);
+        Ok(())
+    }
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Watch {
+    fn reporters(&mut self) -> Reporters<'static> {
+        Reporters {
+            list: Box::new(self.list.clone()),
+            display: Box::new(Keep(self.display.clone())),
+            file: Some(Box::new(Keep(self.file.clone()))),
+            notes: Box::new(self.notes.clone()),
+        }
+    }
+}
+
+fn times(count: u64) -> Options {
+    Options { min_time: MinTime::Iterations(count), ..Options::default() }
+}
+
+fn names(runs: &[Run]) -> Vec<String> {
+    runs.iter().map(Run::name).collect()
+}
+
+#[test]
+fn grows_until_the_time_is_reached_and_then_repeats() {
+    let lab = Lab::default();
+    let options = Options { repetitions: 3, ..Options::default() };
+    let runs = lab.run(options, &mut [lab.benchmark("BM").use_real_time()]);
+    assert_eq!(lab.calls(), [1, 10, 100, 700, 700, 700]);
+    assert_eq!(
+        names(&runs)[2..],
+        [
+            "BM/real_time",
+            "BM/real_time_mean",
+            "BM/real_time_median",
+            "BM/real_time_stddev",
+            "BM/real_time_cv"
+        ]
+    );
+    assert!(runs[..3].iter().all(|run| run.iterations == 700 && run.times() == (1.0, 0.5)));
+    assert!((runs[0].counters["items_per_second"].value - 1000.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_clock_that_counts_decides() {
+    let lab = Lab::default();
+    // Thread time is half: 100 iterations are 0.05 s, which is exactly a tenth and so says nothing.
+    lab.run(Options::default(), &mut [lab.benchmark("BM")]);
+    assert_eq!(lab.calls(), [1, 10, 100, 1000]);
+    // Process time is twice: 100 iterations are 0.2 s, so 3.5 times as many.
+    let runs = lab.run(Options::default(), &mut [lab.benchmark("BM").measure_process_cpu_time()]);
+    assert_eq!(lab.calls(), [1, 10, 100, 350]);
+    assert_eq!(runs[0].times(), (1.0, 2.0));
+    assert!((runs[0].counters["items_per_second"].value - 500.0).abs() < 1e-9);
+}
+
+#[test]
+fn manual_time_is_what_the_benchmark_says() {
+    let lab = Lab::default();
+    let (clock, calls) = (lab.clock.clone(), lab.calls.clone());
+    let mut benchmarks = [Benchmark::new("BM_replay/scope:execute", move |state| {
+        calls.borrow_mut().push(state.max_iterations());
+        while state.keep_running() {
+            clock.advance_ns(100 * MS);
+            state.set_iteration_time_ns(MS);
+        }
+        state.set_items_processed(state.iterations());
+        Ok(())
+    })
+    .measure_process_cpu_time()
+    .use_manual_time()
+    .unit(TimeUnit::Millisecond)];
+    let runs = lab.run(Options::default(), &mut benchmarks);
+    // Real time is far above five times the minimum from 100 iterations on; manual time does not care.
+    assert_eq!(lab.calls(), [1, 10, 100, 700]);
+    assert_eq!(names(&runs), ["BM_replay/scope:execute/process_time/manual_time"]);
+    let (real, cpu) = runs[0].times();
+    assert!((real - 1.0).abs() < 1e-9 && (cpu - 200.0).abs() < 1e-9);
+    assert!((runs[0].counters["items_per_second"].value - 1000.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_benchmark_that_sleeps_comes_to_an_end() {
+    let lab = Lab::default();
+    let (clock, calls) = (lab.clock.clone(), lab.calls.clone());
+    let mut benchmarks = [Benchmark::new("BM", move |state| {
+        calls.borrow_mut().push(state.max_iterations());
+        while state.keep_running() {
+            clock.sleep_ns(300 * MS);
+        }
+        Ok(())
+    })];
+    lab.run(Options::default(), &mut benchmarks);
+    // 10 iterations are 3 s of real time, more than 5 * 0.5 s, and no CPU time at all.
+    assert_eq!(lab.calls(), [1, 10]);
+}
+
+#[test]
+fn warms_up_once_and_starts_over() {
+    let lab = Lab::default();
+    let options = Options { min_warmup_time_s: 0.05, repetitions: 2, ..Options::default() };
+    lab.run(options, &mut [lab.benchmark("BM").use_real_time()]);
+    assert_eq!(lab.calls(), [1, 10, 70, 1, 10, 100, 700, 700]);
+    // With given iterations the warm-up begins with them; they may be enough at once.
+    lab.run(Options { min_warmup_time_s: 0.05, ..times(5) }, &mut [lab.benchmark("BM").use_real_time()]);
+    assert_eq!(lab.calls(), [5, 50, 5]);
+}
+
+#[test]
+fn what_is_particular_to_a_benchmark_beats_the_options() {
+    let lab = Lab::default();
+    let options = Options { repetitions: 3, ..times(9) };
+    let runs = lab.run(options, &mut [lab.benchmark("BM").iterations(2).repetitions(1)]);
+    assert_eq!(lab.calls(), [2]);
+    assert_eq!((names(&runs), runs[0].repetitions), (vec!["BM/iterations:2/repeats:1".to_string()], 1));
+    lab.run(Options::default(), &mut [lab.benchmark("BM").min_time_s(0.001).use_real_time()]);
+    assert_eq!(lab.calls(), [1]);
+    lab.run(times(0), &mut [lab.benchmark("BM")]);
+    assert_eq!(lab.calls(), [1], "no benchmark runs without an iteration");
+}
+
+#[test]
+fn a_dry_run_is_one_iteration() {
+    let lab = Lab::default();
+    let options = Options { dry_run: true, repetitions: 3, min_warmup_time_s: 1.0, ..times(50) };
+    let runs = lab.run(options, &mut [lab.benchmark("BM").iterations(7).repetitions(2)]);
+    assert_eq!((lab.calls(), runs.len(), runs[0].repetitions), (vec![1], 1, 1));
+}
+
+#[test]
+fn lists_what_the_filter_chooses() {
+    let lab = Lab::default();
+    let mut watch = Watch::default();
+    let options = Options { list_tests: true, filter: Filter::new("^(a|c)").unwrap(), ..Options::default() };
+    let mut benchmarks = ["a", "b", "c"].map(|name| lab.benchmark(name).use_real_time());
+    let outcome = lab.runner(options).run(&mut benchmarks, &mut watch.reporters()).unwrap();
+    assert_eq!(outcome, Outcome { matched: 2, failed: 0 });
+    assert_eq!(watch.list.text(), "a/real_time\nc/real_time\n");
+    assert!(lab.calls().is_empty() && watch.display.take().is_empty());
+}
+
+#[test]
+fn says_when_nothing_matches() {
+    let lab = Lab::default();
+    let mut watch = Watch::default();
+    let options = Options { filter: Filter::new("-BM").unwrap(), ..Options::default() };
+    let outcome = lab.runner(options).run(&mut [lab.benchmark("BM")], &mut watch.reporters()).unwrap();
+    assert_eq!(outcome, Outcome { matched: 0, failed: 0 });
+    assert_eq!(watch.notes.text(), "Failed to match any benchmarks against regex: -BM\n");
+    assert!(lab.calls().is_empty());
+}
+
+#[test]
+fn reports_of_aggregates_alone() {
+    let lab = Lab::default();
+    let with = |display, report, repetitions| {
+        let options = Options {
+            display_aggregates_only: display,
+            report_aggregates_only: report,
+            repetitions,
+            ..times(2)
+        };
+        let mut watch = Watch::default();
+        lab.runner(options).run(&mut [lab.benchmark("BM")], &mut watch.reporters()).unwrap();
+        (watch.display.take().len(), watch.file.take().len())
+    };
+    assert_eq!(with(false, false, 3), (3 + 4, 3 + 4));
+    assert_eq!(with(true, false, 3), (4, 3 + 4));
+    assert_eq!(with(false, true, 3), (4, 4));
+    // One repetition has no aggregates, so it is reported itself.
+    assert_eq!(with(true, false, 1), (1, 1));
+    assert_eq!(with(false, true, 1), (1, 1));
+}
+
+#[test]
+fn repetitions_are_reported_as_they_come() {
+    let lab = Lab::default();
+    let mut watch = Watch::default();
+    let (seen, clock) = (watch.display.clone(), lab.clock.clone());
+    let counts = Rc::new(RefCell::new(Vec::new()));
+    let kept = counts.clone();
+    let mut benchmarks = [Benchmark::new("BM", move |state| {
+        kept.borrow_mut().push(seen.borrow().len());
+        while state.keep_running() {
+            clock.advance_ns(1);
+        }
+        Ok(())
+    })];
+    let options = Options { repetitions: 3, ..times(1) };
+    lab.runner(options).run(&mut benchmarks, &mut watch.reporters()).unwrap();
+    assert_eq!(counts.take(), [0, 1, 2]);
+}
+
+#[test]
+fn a_skipped_benchmark_does_not_stop_the_others() {
+    let lab = Lab::default();
+    let mut watch = Watch::default();
+    let broken = Benchmark::new("broken", |state| {
+        while state.keep_running() {
+            state.skip_with_error("no device");
+        }
+        state.set_items_processed(1);
+        Ok(())
+    });
+    let elsewhere = Benchmark::new("elsewhere", |state| {
+        state.skip_with_message("not here");
+        Ok(())
+    });
+    let lazy = Benchmark::new("lazy", |_| Ok(()));
+    let mut benchmarks = [broken, elsewhere, lazy, lab.benchmark("fine")];
+    let outcome = lab
+        .runner(Options { repetitions: 2, ..times(3) })
+        .run(&mut benchmarks, &mut watch.reporters())
+        .unwrap();
+    assert_eq!(outcome, Outcome { matched: 4, failed: 4 });
+    let runs = watch.display.take();
+    assert_eq!(names(&runs)[..7], ["broken", "broken", "elsewhere", "elsewhere", "lazy", "lazy", "fine"]);
+    assert_eq!(runs.len(), 6 + 2 + 4, "what was skipped has no statistics");
+    assert_eq!(runs[0].skip, Some(Skip::Error("no device".into())));
+    assert_eq!((runs[0].iterations, runs[0].times(), runs[0].counters.len()), (0, (0.0, 0.0), 0));
+    assert_eq!(runs[2].skip, Some(Skip::Message("not here".into())));
+    assert!(matches!(&runs[4].skip, Some(Skip::Error(message)) if message.contains("left its loop")));
+    assert_eq!(runs[6].family_index, 3);
+}
+
+#[test]
+fn an_error_ends_the_run_with_whole_reports() {
+    let lab = Lab::default();
+    let json = Shared::default();
+    let mut reporters = Reporters {
+        display: Box::new(JsonReporter::new(Box::new(json.clone()))),
+        file: None,
+        ..Watch::default().reporters()
+    };
+    let broken = Benchmark::new("broken", |state| {
+        assert!(state.keep_running());
+        Err(Error::not_found("no scope 'x'").advise("name a scope"))
+    });
+    let error = lab
+        .runner(Options { min_warmup_time_s: 1.0, ..Options::default() })
+        .run(&mut [broken, lab.benchmark("never")], &mut reporters)
+        .unwrap_err();
+    assert_eq!(error.report(), "NOT_FOUND; no scope 'x'\n  at: benchmark broken\n  try: name a scope");
+    assert!(lab.calls().is_empty());
+    let value: serde_json::Value = serde_json::from_str(&json.text()).unwrap();
+    let runs = value["benchmarks"].as_array().unwrap();
+    assert_eq!(runs.len(), 1);
+    assert_eq!(runs[0]["error_message"], "NOT_FOUND; no scope 'x'");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_an_error_but_the_file_is_kept() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let lab = Lab::default();
+    let json = Shared::default();
+    let mut reporters = Reporters {
+        display: Box::new(ConsoleReporter::new(Box::new(Full), Some(Box::new(io::sink())))),
+        file: Some(Box::new(JsonReporter::new(Box::new(json.clone())))),
+        ..Watch::default().reporters()
+    };
+    let error = lab.runner(times(1)).run(&mut [lab.benchmark("BM")], &mut reporters).unwrap_err();
+    assert!(error.to_string().starts_with("RESOURCE_EXHAUSTED; writing the benchmark report"), "{error}");
+    let value: serde_json::Value = serde_json::from_str(&json.text()).unwrap();
+    assert_eq!(value["benchmarks"][0]["name"], "BM");
+}
+
+#[test]
+fn logs_as_verbosely_as_asked() {
+    let log = |verbosity| {
+        let lab = Lab::default();
+        let mut watch = Watch::default();
+        let options = Options { verbosity, min_time: MinTime::Seconds(0.004), ..Options::default() };
+        lab.runner(options).run(&mut [lab.benchmark("BM").use_real_time()], &mut watch.reporters()).unwrap();
+        watch.notes.text()
+    };
+    assert_eq!(log(1), "");
+    let want = "\
+-- LOG(2): Running BM/real_time for 1
+-- LOG(2): Ran in 0.0005/0.001
+-- LOG(3): Next iters: 6, 5.6
+-- LOG(2): Running BM/real_time for 6
+-- LOG(2): Ran in 0.003/0.006
+";
+    assert_eq!(log(3), want);
+    let without_predictions: String =
+        want.split_inclusive('\n').filter(|line| !line.contains("(3)")).collect();
+    assert_eq!(log(2), without_predictions);
+}
+
+#[test]
+fn hardware_counters_are_refused_aloud() {
+    let lab = Lab::default();
+    let mut watch = Watch::default();
+    let options = Options { perf_counters: vec!["CYCLES".into()], ..times(1) };
+    lab.runner(options).run(&mut [lab.benchmark("BM")], &mut watch.reporters()).unwrap();
+    assert_eq!(watch.notes.text(), "Performance counters not supported.\n");
+}
+
+#[test]
+fn the_whole_table_is_the_reference_s() {
+    let lab = Lab::default();
+    let out = Shared::default();
+    let mut reporters = Reporters {
+        display: Box::new(ConsoleReporter::new(Box::new(out.clone()), Some(Box::new(io::sink())))),
+        file: None,
+        ..Watch::default().reporters()
+    };
+    let clock = lab.clock.clone();
+    // 120, 140 and 160 us of real time per iteration; twice that of process time. The head and the widths
+    // are those that the pinned release printed for three repetitions.
+    let mut next_ns = 100_000;
+    let mut benchmarks = [Benchmark::new("BM_replay", move |state| {
+        next_ns += 20_000;
+        while state.keep_running() {
+            clock.advance_ns(next_ns);
+        }
+        state.set_items_processed(state.iterations());
+        state.set_counter("bytes", Counter::average(4096.0 * 20.0).binary());
+        Ok(())
+    })
+    .measure_process_cpu_time()
+    .use_real_time()
+    .unit(TimeUnit::Millisecond)];
+    lab.runner(Options { repetitions: 3, ..times(20) }).run(&mut benchmarks, &mut reporters).unwrap();
+    assert_eq!(
+        out.text(),
+        "\
+--------------------------------------------------------------------------------------------------
+Benchmark                                        Time             CPU   Iterations UserCounters...
+--------------------------------------------------------------------------------------------------
+BM_replay/process_time/real_time             0.120 ms        0.240 ms           20 bytes=4Ki items_per_second=8.33333k/s
+BM_replay/process_time/real_time             0.140 ms        0.280 ms           20 bytes=4Ki items_per_second=7.14286k/s
+BM_replay/process_time/real_time             0.160 ms        0.320 ms           20 bytes=4Ki items_per_second=6.25k/s
+BM_replay/process_time/real_time_mean        0.140 ms        0.280 ms            3 bytes=4Ki items_per_second=7.24206k/s
+BM_replay/process_time/real_time_median      0.140 ms        0.280 ms            3 bytes=4Ki items_per_second=7.14286k/s
+BM_replay/process_time/real_time_stddev      0.020 ms        0.040 ms            3 bytes=0 items_per_second=1.0452k/s
+BM_replay/process_time/real_time_cv          14.29 %         14.29 %             3 bytes=0.00% items_per_second=14.43%
+"
+    );
+}
+
+#[test]
+fn interleaved_repetitions_are_reported_together() {
+    let lab = Lab::default();
+    let options = Options { random_interleaving: true, repetitions: 5, ..times(1) };
+    let runs = lab.run(options, &mut [lab.benchmark("a"), lab.benchmark("b")]);
+    assert_eq!(lab.calls().len(), 10);
+    assert_eq!(runs.len(), 2 * (5 + 4));
+    let first = runs[0].run_name.clone();
+    assert!(runs[..9].iter().all(|run| run.run_name == first));
+    assert!(runs[9..].iter().all(|run| run.run_name != first));
+    let indices: Vec<_> = runs[..5].iter().map(|run| run.kind.clone()).collect();
+    assert_eq!(indices, [0, 1, 2, 3, 4].map(|repetition_index| RunKind::Iteration { repetition_index }));
+}

@@ -1,0 +1,199 @@
+use crate::{
+    Counter, Counters, Skip,
+    clock::{Clock, Timer},
+};
+
+/// One call of a benchmark's body: how many iterations it shall do, and what it says about them.
+pub struct State<'a> {
+    // What every iteration touches comes first.
+    remaining: u64,
+    phase: Phase,
+    max_iterations: u64,
+    pub(crate) timer: Timer<'a>,
+    pub(crate) counters: Counters,
+    pub(crate) label: String,
+    pub(crate) skip: Option<Skip>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Before,
+    Running,
+    Finished,
+}
+
+impl<'a> State<'a> {
+    pub(crate) fn new(max_iterations: u64, clock: &'a dyn Clock, process_time: bool) -> Self {
+        Self {
+            remaining: max_iterations,
+            phase: Phase::Before,
+            max_iterations,
+            timer: Timer::new(clock, process_time),
+            counters: Counters::new(),
+            label: String::new(),
+            skip: None,
+        }
+    }
+
+    /// The head of the measured loop: `while state.keep_running() { … }`. The first call starts the
+    /// timer, the last one, which returns false, stops it.
+    #[inline]
+    pub fn keep_running(&mut self) -> bool {
+        if self.phase == Phase::Running && self.remaining > 0 {
+            self.remaining -= 1;
+            return true;
+        }
+        self.start_or_finish()
+    }
+
+    #[cold]
+    fn start_or_finish(&mut self) -> bool {
+        match self.phase {
+            Phase::Before if self.skip.is_none() => {
+                self.phase = Phase::Running;
+                // `max_iterations` is at least 1.
+                self.remaining -= 1;
+                self.timer.start();
+                true
+            }
+            _ => {
+                self.timer.stop();
+                self.phase = Phase::Finished;
+                false
+            }
+        }
+    }
+
+    /// Stops the clocks until [`Self::resume_timing`]; for what every iteration needs and nobody wants to
+    /// know the time of. Costs two clock reads, so it is not for iterations below a microsecond.
+    pub fn pause_timing(&mut self) {
+        self.timer.stop();
+    }
+
+    /// Lets the clocks go on.
+    pub fn resume_timing(&mut self) {
+        if self.phase == Phase::Running && self.skip.is_none() {
+            self.timer.start();
+        }
+    }
+
+    /// Says how long the iteration took, for a benchmark with manual time. Adds up over calls.
+    pub fn set_iteration_time_ns(&mut self, duration_ns: u64) {
+        self.timer.manual_ns = self.timer.manual_ns.saturating_add(duration_ns);
+    }
+
+    /// How many iterations this call shall do.
+    pub fn max_iterations(&self) -> u64 {
+        self.max_iterations
+    }
+
+    /// How many iterations were begun; all of them after the loop. Zero once skipped.
+    pub fn iterations(&self) -> u64 {
+        if self.skip.is_some() { 0 } else { self.max_iterations - self.remaining }
+    }
+
+    /// Reports `items_per_second` from how many items all iterations together processed.
+    pub fn set_items_processed(&mut self, items: u64) {
+        self.set_counter("items_per_second", Counter::rate(items as f64));
+    }
+
+    /// Reports `bytes_per_second` from how many bytes all iterations together processed.
+    pub fn set_bytes_processed(&mut self, size_bytes: u64) {
+        self.set_counter("bytes_per_second", Counter::rate(size_bytes as f64).binary());
+    }
+
+    /// Reports another value beside the times.
+    pub fn set_counter(&mut self, name: impl Into<String>, counter: Counter) {
+        self.counters.insert(name.into(), counter);
+    }
+
+    /// Text that reports print behind the run.
+    pub fn set_label(&mut self, label: impl Into<String>) {
+        self.label = label.into();
+    }
+
+    /// Ends the loop and reports this run as failed; the benchmarks after it still run.
+    pub fn skip_with_error(&mut self, message: impl Into<String>) {
+        self.skip_with(Skip::Error(message.into()));
+    }
+
+    /// Ends the loop and reports this run as skipped, for a reason that is no failure.
+    pub fn skip_with_message(&mut self, message: impl Into<String>) {
+        self.skip_with(Skip::Message(message.into()));
+    }
+
+    fn skip_with(&mut self, skip: Skip) {
+        self.skip.get_or_insert(skip);
+        self.remaining = 0;
+        self.timer.stop();
+    }
+
+    /// Whether the loop ran to its end, or said why not.
+    pub(crate) fn ran_to_end(&self) -> bool {
+        self.skip.is_some() || (self.phase == Phase::Finished && self.remaining == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::clock::fake::FakeClock;
+
+    #[test]
+    fn runs_as_often_as_told_and_times_only_the_loop() {
+        let clock = Rc::new(FakeClock::default());
+        let mut state = State::new(3, &clock, false);
+        clock.advance_ns(1000);
+        let mut count = 0;
+        while state.keep_running() {
+            count += 1;
+            assert_eq!(state.iterations(), count);
+            clock.advance_ns(10);
+            state.pause_timing();
+            clock.advance_ns(500);
+            state.resume_timing();
+            state.set_iteration_time_ns(4);
+        }
+        clock.advance_ns(1000);
+        assert!(!state.keep_running(), "it stays finished");
+        assert_eq!((count, state.iterations()), (3, 3));
+        assert_eq!((state.timer.real_ns, state.timer.cpu_ns, state.timer.manual_ns), (30, 15, 12));
+        assert!(state.ran_to_end());
+    }
+
+    #[test]
+    fn skipping_ends_the_loop() {
+        let clock = Rc::new(FakeClock::default());
+        let mut state = State::new(5, &clock, false);
+        while state.keep_running() {
+            clock.advance_ns(10);
+            state.skip_with_error("broken");
+            state.skip_with_message("later words do not hide the first");
+            state.resume_timing();
+            clock.advance_ns(10);
+        }
+        assert_eq!(state.skip, Some(Skip::Error("broken".into())));
+        assert_eq!((state.iterations(), state.timer.real_ns), (0, 10));
+        assert!(state.ran_to_end());
+    }
+
+    #[test]
+    fn skipping_before_the_loop_runs_nothing() {
+        let clock = Rc::new(FakeClock::default());
+        let mut state = State::new(5, &clock, false);
+        state.skip_with_message("not here");
+        assert!(!state.keep_running());
+        assert!(state.ran_to_end());
+    }
+
+    #[test]
+    fn leaving_the_loop_early_shows() {
+        let clock = Rc::new(FakeClock::default());
+        let mut state = State::new(5, &clock, false);
+        assert!(!state.ran_to_end());
+        assert!(state.keep_running());
+        assert!(!state.ran_to_end());
+    }
+}

@@ -1,0 +1,249 @@
+//! Statistics of samples: those that reports print over repetitions, and robust ones for comparing two
+//! programs on a machine that is not quiet.
+
+use rehal_base::{Error, Result};
+
+/// The arithmetic mean; 0 of no samples.
+pub fn mean(samples: &[f64]) -> f64 {
+    if samples.is_empty() { 0.0 } else { samples.iter().sum::<f64>() / samples.len() as f64 }
+}
+
+/// The middle sample, or the mean of the middle two; 0 of no samples.
+pub fn median(samples: &[f64]) -> f64 {
+    median_of_sorted(&sorted(samples))
+}
+
+/// The sample standard deviation (divided by n - 1); 0 of fewer than two samples.
+pub fn stddev(samples: &[f64]) -> f64 {
+    if samples.len() < 2 {
+        return 0.0;
+    }
+    let mean = mean(samples);
+    let squares: f64 = samples.iter().map(|sample| (sample - mean).powi(2)).sum();
+    (squares / (samples.len() - 1) as f64).sqrt()
+}
+
+/// The coefficient of variation: standard deviation over mean; 0 where that says nothing.
+pub fn cv(samples: &[f64]) -> f64 {
+    let mean = mean(samples);
+    if samples.len() < 2 || mean == 0.0 { 0.0 } else { stddev(samples) / mean }
+}
+
+/// The median absolute deviation from the median: a spread that a few wild samples do not move.
+pub fn mad(samples: &[f64]) -> f64 {
+    let center = median(samples);
+    median(&samples.iter().map(|sample| (sample - center).abs()).collect::<Vec<_>>())
+}
+
+/// How many samples lie far from the others: a modified z-score above 3.5 (Iglewicz and Hoaglin, 1993),
+/// that is more than about 5.2 median absolute deviations from the median.
+///
+/// Where more than half of the samples are equal, each that differs lies far.
+pub fn outliers(samples: &[f64]) -> usize {
+    const MODIFIED_Z: f64 = 3.5;
+    const MAD_TO_SIGMA: f64 = 0.6745;
+    let (center, spread) = (median(samples), mad(samples));
+    samples.iter().filter(|&sample| MAD_TO_SIGMA * (sample - center).abs() > MODIFIED_Z * spread).count()
+}
+
+/// How much of another program's time ours takes, from runs that alternated.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PairedRatio {
+    /// The median of ours / theirs over the pairs: below 1 is faster.
+    pub ratio: f64,
+    /// Where the true median ratio lies with at least 95 % confidence; the extremes where fewer than six
+    /// pairs cannot say so much.
+    pub interval: (f64, f64),
+    /// How sure the interval is, 0 to 1: the binomial probability behind it.
+    pub confidence: f64,
+    /// The median absolute deviation of the ratios.
+    pub mad: f64,
+    /// How many ratios lie far from the others: a sign that the machine was busy.
+    pub outliers: usize,
+    /// The median of our times, in the unit of the input.
+    pub ours: f64,
+    /// The median of their times.
+    pub theirs: f64,
+    /// How many pairs there were.
+    pub pairs: usize,
+}
+
+/// Compares times that were taken in turns: `ours[i]` right beside `theirs[i]`, so that what slowed the
+/// machine slowed both. Nothing is assumed of their distribution: the interval is that of the sign test.
+///
+/// Fails with `InvalidArgument` unless there are as many of one as of the other, at least one, and all are
+/// finite and above zero.
+pub fn paired_ratio(ours: &[f64], theirs: &[f64]) -> Result<PairedRatio> {
+    if ours.len() != theirs.len() || ours.is_empty() {
+        return Err(Error::invalid_argument(format!(
+            "a paired ratio needs as many samples of one as of the other, not {} and {}",
+            ours.len(),
+            theirs.len()
+        )));
+    }
+    if let Some(wrong) = ours.iter().chain(theirs).find(|time| !(time.is_finite() && **time > 0.0)) {
+        return Err(Error::invalid_argument(format!("{wrong} is no time that a ratio can be made of")));
+    }
+    let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
+    let ordered = sorted(&ratios);
+    let (trim, confidence) = sign_test_interval(ordered.len());
+    Ok(PairedRatio {
+        ratio: median_of_sorted(&ordered),
+        interval: (ordered[trim], ordered[ordered.len() - 1 - trim]),
+        confidence,
+        mad: mad(&ratios),
+        outliers: outliers(&ratios),
+        ours: median(ours),
+        theirs: median(theirs),
+        pairs: ratios.len(),
+    })
+}
+
+/// How many of `count` ordered samples may be left out at each end so that the rest still encloses the
+/// median with at least 95 %, and how sure that is: 1 - 2 P(B <= trim) of a fair binomial B.
+fn sign_test_interval(count: usize) -> (usize, f64) {
+    let ln_all = count as f64 * std::f64::consts::LN_2;
+    // ln C(count, k), from one k to the next; logarithms, because C itself overflows beyond 1029.
+    let mut ln_choose = 0.0;
+    let mut tail = (-ln_all).exp();
+    let mut trim = 0;
+    // At least two samples stay: `trim + 1 < count - 1 - (trim + 1)`.
+    while 2 * (trim + 1) + 1 < count {
+        ln_choose += ((count - trim) as f64 / (trim + 1) as f64).ln();
+        let next = tail + (ln_choose - ln_all).exp();
+        if next > 0.025 {
+            break;
+        }
+        (tail, trim) = (next, trim + 1);
+    }
+    (trim, (1.0 - 2.0 * tail).max(0.0))
+}
+
+fn sorted(samples: &[f64]) -> Vec<f64> {
+    let mut ordered = samples.to_vec();
+    ordered.sort_by(f64::total_cmp);
+    ordered
+}
+
+fn median_of_sorted(ordered: &[f64]) -> f64 {
+    match ordered.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => ordered[n / 2],
+        n => (ordered[n / 2 - 1] + ordered[n / 2]) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(left: f64, right: f64) {
+        assert!((left - right).abs() <= 1e-12 * right.abs().max(1.0), "{left} is not {right}");
+    }
+
+    #[test]
+    fn of_few_samples() {
+        for f in [mean, median, stddev, cv, mad] {
+            assert_eq!(f(&[]), 0.0);
+        }
+        assert_eq!(
+            (mean(&[7.0]), median(&[7.0]), stddev(&[7.0]), cv(&[7.0]), mad(&[7.0])),
+            (7.0, 7.0, 0.0, 0.0, 0.0)
+        );
+        assert_eq!(cv(&[-1.0, 1.0]), 0.0);
+    }
+
+    #[test]
+    fn by_hand() {
+        // Sum 20, mean 5; squares 9+1+1+1+0+0+4+16 = 32; 32/7.
+        let samples = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        near(mean(&samples), 5.0);
+        near(median(&samples), 4.5);
+        near(stddev(&samples), (32.0f64 / 7.0).sqrt());
+        near(cv(&samples), (32.0f64 / 7.0).sqrt() / 5.0);
+        // Deviations from 4.5: 2.5 .5 .5 .5 .5 .5 2.5 4.5, of which the middle two are .5.
+        near(mad(&samples), 0.5);
+        assert_eq!(median(&[9.0, 1.0, 5.0]), 5.0);
+    }
+
+    #[test]
+    fn a_large_offset_does_not_drown_the_spread() {
+        near(stddev(&[1e9, 1e9 + 1.0, 1e9 + 2.0]), 1.0);
+    }
+
+    #[test]
+    fn far_samples_are_counted() {
+        let quiet = [10.0, 10.1, 9.9, 10.05, 9.95, 10.0, 10.02];
+        assert_eq!(outliers(&quiet), 0);
+        assert_eq!(outliers(&[quiet.as_slice(), &[30.0, 1.0]].concat()), 2);
+        assert_eq!(outliers(&[1.0, 1.0, 1.0, 2.0]), 1);
+        assert_eq!(outliers(&[]), 0);
+    }
+
+    #[test]
+    fn the_interval_is_that_of_the_sign_test() {
+        // Tables of the sign test: n = 6 trims none (1 - 2/64), 9 trims 1 (1 - 20/512), 10 trims 1
+        // (1 - 22/1024), 20 trims 5 (95.86 %).
+        for (count, trim, confidence) in [
+            (1, 0, 0.0),
+            (2, 0, 0.5),
+            (5, 0, 1.0 - 2.0 / 32.0),
+            (6, 0, 1.0 - 2.0 / 64.0),
+            (9, 1, 1.0 - 20.0 / 512.0),
+            (10, 1, 1.0 - 22.0 / 1024.0),
+            (20, 5, 1.0 - 2.0 * 21700.0 / 1048576.0),
+        ] {
+            let (got_trim, got_confidence) = sign_test_interval(count);
+            assert_eq!(got_trim, trim, "{count}");
+            near(got_confidence, confidence);
+        }
+        let (trim, confidence) = sign_test_interval(10_000);
+        // Normal approximation: 5000 - 1.96 * 50 = 4902 less the continuity correction.
+        assert!((4898..=4903).contains(&trim), "{trim}");
+        assert!((0.95..0.952).contains(&confidence), "{confidence}");
+    }
+
+    #[test]
+    fn pairs_are_compared_pair_by_pair() {
+        // The machine halves its speed in the middle; every pair still says one half.
+        let theirs = [10.0, 10.0, 10.0, 20.0, 20.0, 20.0, 20.0];
+        let ours: Vec<f64> = theirs.iter().map(|time| time / 2.0).collect();
+        let ratio = paired_ratio(&ours, &theirs).unwrap();
+        let want = PairedRatio {
+            ratio: 0.5,
+            interval: (0.5, 0.5),
+            confidence: 1.0 - 2.0 / 128.0,
+            mad: 0.0,
+            outliers: 0,
+            ours: 10.0,
+            theirs: 20.0,
+            pairs: 7,
+        };
+        assert_eq!(ratio, want);
+    }
+
+    #[test]
+    fn one_wild_pair_does_not_move_the_ratio() {
+        let theirs = [10.0; 9];
+        let ours = [5.0, 5.1, 4.9, 5.0, 500.0, 5.2, 4.8, 5.1, 4.9];
+        let ratio = paired_ratio(&ours, &theirs).unwrap();
+        near(ratio.ratio, 0.5);
+        near(ratio.interval.0, 0.49);
+        near(ratio.interval.1, 0.52);
+        assert_eq!(ratio.outliers, 1);
+    }
+
+    #[test]
+    fn what_is_no_pair_of_times_is_an_error() {
+        for (ours, theirs) in [
+            (vec![], vec![]),
+            (vec![1.0], vec![1.0, 2.0]),
+            (vec![0.0], vec![1.0]),
+            (vec![1.0], vec![-1.0]),
+            (vec![f64::NAN], vec![1.0]),
+            (vec![1.0], vec![f64::INFINITY]),
+        ] {
+            assert!(paired_ratio(&ours, &theirs).is_err(), "{ours:?} {theirs:?}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+use std::any::Any;
+
+use rehal_base::{Error, Result};
+use rehal_hal::{
+    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferParams, Device, DeviceBackend, DeviceInfo,
+    Event, EventBackend, Executable, ExecutableParams, File, HostFile, Live, MemoryAccess, MemoryType,
+    PlainBuffer, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline,
+};
+
+use crate::command::LocalCommands;
+use crate::executable::{self, LocalExecutable, Plugins};
+use crate::pending::{Pending, in_operation, settle};
+use crate::queue::{LiveNames, run};
+
+/// The name of the driver, and of its one device.
+pub const LOCAL_SYNC: &str = "local-sync";
+
+/// A CPU as a device whose work runs on whichever thread makes it ready: the one that submits, or
+/// the one that signals the last of its waits.
+pub struct LocalSync {
+    info: DeviceInfo,
+    plugins: Plugins,
+}
+
+impl LocalSync {
+    /// The device; executables resolve their imports from `plugins`.
+    pub fn create(plugins: Plugins) -> Device {
+        let info = DeviceInfo { driver: LOCAL_SYNC.into(), name: LOCAL_SYNC.into() };
+        Device::new(Self { info, plugins })
+    }
+}
+
+impl DeviceBackend for LocalSync {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
+        match (category, key) {
+            ("hal.device.id", pattern) => Ok(matches_pattern(&self.info.name, pattern).into()),
+            ("hal.executable.format", format) => Ok(executable::is_supported(format).into()),
+            ("hal.device" | "hal.dispatch", "concurrency") => Ok(1),
+            ("hal.cpu", feature) => executable::query_processor(feature),
+            _ => Err(Error::not_found(format!("device '{}' knows no '{category} :: {key}'", self.info.name))),
+        }
+    }
+
+    // Every buffer is host memory, so every buffer can be mapped and copied (as the reference's
+    // heap allocator grants it, which captures show).
+    fn grant(&self, params: BufferParams) -> Result<BufferParams> {
+        Ok(BufferParams {
+            memory_type: (params.memory_type - MemoryType::OPTIMAL) | MemoryType::HOST_VISIBLE,
+            usage: params.usage
+                | BufferUsage::MAPPING_SCOPED
+                | BufferUsage::MAPPING_PERSISTENT
+                | BufferUsage::MAPPING_ACCESS_RANDOM
+                | BufferUsage::TRANSFER_SOURCE
+                | BufferUsage::TRANSFER_TARGET,
+            ..params
+        })
+    }
+
+    fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
+        Ok(Buffer::new(params, size, PlainBuffer::allocate(size)?))
+    }
+
+    fn create_semaphore(
+        &self,
+        _affinity: QueueAffinity,
+        initial_value: u64,
+        _flags: SemaphoreFlags,
+    ) -> Result<Semaphore> {
+        Ok(Semaphore::new(Timeline::new(initial_value)))
+    }
+
+    fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
+        Ok(LocalCommands::create(params))
+    }
+
+    fn create_event(&self, _affinity: QueueAffinity, _flags: u32) -> Result<Event> {
+        Ok(Event::new(LocalEvent))
+    }
+
+    fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
+        executable::infer_format(data)
+    }
+
+    fn can_prepare_executable(&self, format: &str) -> bool {
+        executable::is_supported(format)
+    }
+
+    #[allow(unsafe_code, reason = "the trust boundary of native code; see DeviceBackend")]
+    unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
+        // SAFETY: the caller vouches for the code, as this function demands.
+        let executable = unsafe { LocalExecutable::prepare(params, &self.plugins) }?;
+        Ok(Executable::new(executable))
+    }
+
+    fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File> {
+        file.into_file(access)
+    }
+
+    fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
+        let created = match &submission.op {
+            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(self.grant(*params)?, *size)?),
+            QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
+                if LocalCommands::of(command_buffer)?.is_inline() {
+                    return Err(Error::invalid_argument(
+                        "a command buffer that may run while it is recorded is submitted with waits",
+                    ));
+                }
+                None
+            }
+            _ => None,
+        };
+        for wait in submission.waits {
+            match wait.semaphore.query() {
+                Ok(value) if value >= wait.value => {}
+                Ok(_) => {
+                    Pending::start(submission)?;
+                    return Ok(created);
+                }
+                Err(error) => {
+                    settle(submission.signals, &Err(error));
+                    return Ok(created);
+                }
+            }
+        }
+        let outcome = run(&submission.op, &LiveNames).map_err(|error| in_operation(error, &submission.op));
+        settle(submission.signals, &outcome);
+        // Nobody hears of a failure that no semaphore carries, so the caller does.
+        match outcome {
+            Err(error) if submission.signals.is_empty() => Err(error),
+            _ => Ok(created),
+        }
+    }
+
+    fn flush(&self, _affinity: QueueAffinity) -> Result<()> {
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// An event: commands run in order on one thread, so there is nothing to hold.
+struct LocalEvent;
+
+impl EventBackend for LocalEvent {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Whether `text` matches `pattern`, in which `*` stands for any run of characters and `?` for one.
+fn matches_pattern(text: &str, pattern: &str) -> bool {
+    let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
+    let (mut at, mut want) = (0, 0);
+    // Where to go on when the last star has to take one character more.
+    let mut retry = None;
+    while at < text.len() {
+        match pattern.get(want) {
+            Some(b'*') => {
+                retry = Some((at, want));
+                want += 1;
+            }
+            Some(b'?') => (at, want) = (at + 1, want + 1),
+            Some(byte) if *byte == text[at] => (at, want) = (at + 1, want + 1),
+            _ => match &mut retry {
+                Some((from, star)) => {
+                    *from += 1;
+                    (at, want) = (*from, *star + 1);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[want..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_a_shell_would() {
+        for (pattern, matches) in [
+            ("local-sync", true),
+            ("local-*", true),
+            ("*", true),
+            ("*sync", true),
+            ("l?cal-*n?", true),
+            ("local", false),
+            ("local-sync?", false),
+            ("*task", false),
+            ("", false),
+        ] {
+            assert_eq!(matches_pattern(LOCAL_SYNC, pattern), matches, "{pattern}");
+        }
+    }
+}

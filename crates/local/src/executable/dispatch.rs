@@ -1,0 +1,218 @@
+//! Running a function of an executable over all of its workgroups.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+
+use rehal_base::{Error, Result, StatusCode};
+
+use super::abi::{self, DispatchState, WorkgroupState};
+use super::guard;
+use super::library::{FunctionInfo, Library};
+use super::processor;
+use crate::platform::FlushDenormals;
+
+/// A range of memory that a dispatch reads or writes.
+#[derive(Clone, Copy, Debug)]
+pub struct MemorySpan {
+    /// First byte.
+    pub pointer: *mut u8,
+    /// Number of bytes.
+    pub length_bytes: usize,
+}
+
+/// What a function is run with.
+pub struct Dispatch<'a> {
+    /// Workgroups in x, y and z; a zero means that nothing runs. The ABI has 16 bits for z.
+    pub workgroup_count: [u32; 3],
+    /// Workgroup size in x, y and z; a zero means 1.
+    pub workgroup_size: [u32; 3],
+    /// As many 32-bit constants as the function wants.
+    pub constants: &'a [u32],
+    /// As many bindings as the function has.
+    pub bindings: &'a [MemorySpan],
+    /// Scratch memory, at least [`FunctionInfo::local_memory_bytes`]; its contents do not matter.
+    pub local_memory: &'a mut [u8],
+    /// Whether denormal floating-point values are taken as zero. The reference does so for what is
+    /// in command buffers.
+    pub flush_denormals: bool,
+}
+
+impl Default for Dispatch<'_> {
+    fn default() -> Self {
+        Self {
+            workgroup_count: [1; 3],
+            workgroup_size: [0; 3],
+            constants: &[],
+            bindings: &[],
+            local_memory: &mut [],
+            flush_denormals: true,
+        }
+    }
+}
+
+/// Bindings as the ABI has them: addresses and lengths apart. Only what is used is initialized.
+struct BindingTable {
+    ptrs: [MaybeUninit<*mut c_void>; abi::MAX_BINDING_COUNT],
+    lengths: [MaybeUninit<usize>; abi::MAX_BINDING_COUNT],
+}
+
+impl Library {
+    /// Runs function `ordinal` on the calling thread: workgroups one after another, x fastest, then
+    /// y, then z. Stops at the first workgroup that fails.
+    ///
+    /// Fails with `OutOfRange` where there is no such function or z has more than 16 bits, with
+    /// `InvalidArgument` where constants, bindings or local memory do not fit the function, and with
+    /// `Internal` where the kernel returns a non-zero value.
+    ///
+    /// # Safety
+    /// Runs the executable's code, which trusts its arguments: each binding is valid for reads and
+    /// writes of its length for the duration of the call, nobody else writes to them meanwhile, and
+    /// they are large enough for what the code does with these constants and workgroups.
+    pub unsafe fn dispatch(&self, ordinal: u32, dispatch: Dispatch<'_>) -> Result<()> {
+        let function = self.function(ordinal)?;
+        check(function, &dispatch)?;
+        let mut table = BindingTable {
+            ptrs: [MaybeUninit::uninit(); abi::MAX_BINDING_COUNT],
+            lengths: [MaybeUninit::uninit(); abi::MAX_BINDING_COUNT],
+        };
+        for (index, binding) in dispatch.bindings.iter().enumerate() {
+            table.ptrs[index].write(binding.pointer.cast::<c_void>());
+            table.lengths[index].write(binding.length_bytes);
+        }
+        let [count_x, count_y, count_z] = dispatch.workgroup_count;
+        let [size_x, size_y, size_z] = dispatch.workgroup_size.map(|size| size.max(1));
+        let state = DispatchState {
+            workgroup_size_x: size_x,
+            workgroup_size_y: size_y,
+            workgroup_size_z: size_z as u16,
+            constant_count: function.constant_count,
+            workgroup_count_x: count_x,
+            workgroup_count_y: count_y,
+            workgroup_count_z: count_z as u16,
+            max_concurrency: 1,
+            binding_count: function.binding_count as u8,
+            constants: dispatch.constants.as_ptr(),
+            binding_ptrs: table.ptrs.as_ptr().cast(),
+            binding_lengths: table.lengths.as_ptr().cast(),
+        };
+        let _mode = dispatch.flush_denormals.then(FlushDenormals::enter);
+        // SAFETY: the state's arrays have the function's counts (`check`) and live through the call;
+        // the rest is the caller's.
+        let failed = unsafe { self.run(ordinal, &state, dispatch.local_memory) };
+        match failed {
+            None => Ok(()),
+            Some((code, workgroup)) => Err(failure(function, code, workgroup)),
+        }
+    }
+
+    /// Runs one workgroup of function `ordinal` and returns what the kernel returned, 0 for success:
+    /// the innermost step, for drivers that spread workgroups over threads.
+    ///
+    /// # Safety
+    /// `ordinal` is below [`Library::function_count`]; `dispatch` has the function's counts of
+    /// constants and bindings; the rest as for [`Library::dispatch`].
+    #[inline]
+    pub unsafe fn dispatch_workgroup(
+        &self,
+        ordinal: u32,
+        dispatch: &DispatchState,
+        workgroup: &WorkgroupState,
+    ) -> c_int {
+        // SAFETY: the table has code for every function (`query::read`), and the ABI lets the
+        // library swap it, which is why it is read each time; the rest is the caller's.
+        unsafe {
+            match *(*self.table).exports.ptrs.add(ordinal as usize) {
+                Some(function) => function(&raw const *self.environment, dispatch, workgroup),
+                None => StatusCode::Unavailable as c_int,
+            }
+        }
+    }
+
+    /// Runs all workgroups; the first that fails comes back with what it returned.
+    ///
+    /// # Safety
+    /// As for [`Library::dispatch_workgroup`].
+    unsafe fn run(
+        &self,
+        ordinal: u32,
+        state: &DispatchState,
+        local_memory: &mut [u8],
+    ) -> Option<(c_int, [u32; 3])> {
+        let empty = local_memory.is_empty();
+        let mut workgroup = WorkgroupState {
+            workgroup_id_x: 0,
+            workgroup_id_y: 0,
+            workgroup_id_z: 0,
+            reserved: 0,
+            processor_id: processor::id(),
+            local_memory: if empty { std::ptr::null_mut() } else { local_memory.as_mut_ptr().cast() },
+            local_memory_size: u32::try_from(local_memory.len()).unwrap_or(u32::MAX),
+        };
+        let workgroup = &raw mut workgroup;
+        let current = guard::Current::new(self, ordinal, state, workgroup);
+        let _watch = guard::watch(&current);
+        for z in 0..state.workgroup_count_z {
+            for y in 0..state.workgroup_count_y {
+                for x in 0..state.workgroup_count_x {
+                    // SAFETY: the pointer is of a local variable that only this loop changes and
+                    // that the kernel and the crash guard only read.
+                    let code = unsafe {
+                        (*workgroup).workgroup_id_x = x;
+                        (*workgroup).workgroup_id_y = y;
+                        (*workgroup).workgroup_id_z = z;
+                        self.dispatch_workgroup(ordinal, state, &*workgroup)
+                    };
+                    if code != 0 {
+                        return Some((code, [x, y, u32::from(z)]));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Checks what the ABI cannot express or what the kernel relies on.
+fn check(function: &FunctionInfo, dispatch: &Dispatch<'_>) -> Result<()> {
+    let counts = [
+        ("constants", usize::from(function.constant_count), dispatch.constants.len()),
+        ("bindings", usize::from(function.binding_count), dispatch.bindings.len()),
+    ];
+    for (what, expected, found) in counts {
+        if expected != found {
+            return Err(mismatch(function, what, expected, found));
+        }
+    }
+    if (function.local_memory_bytes as usize) > dispatch.local_memory.len() {
+        let (expected, found) = (function.local_memory_bytes as usize, dispatch.local_memory.len());
+        return Err(mismatch(function, "bytes of local memory", expected, found));
+    }
+    let limit = u32::from(u16::MAX);
+    if dispatch.workgroup_count[2] > limit || dispatch.workgroup_size[2] > limit {
+        return Err(too_deep(function, dispatch));
+    }
+    Ok(())
+}
+
+#[cold]
+fn mismatch(function: &FunctionInfo, what: &str, expected: usize, found: usize) -> Error {
+    let name = &function.name;
+    Error::invalid_argument(format!("function '{name}' takes {expected} {what}, {found} were provided"))
+}
+
+#[cold]
+fn too_deep(function: &FunctionInfo, dispatch: &Dispatch<'_>) -> Error {
+    Error::out_of_range(format!(
+        "dispatch of '{}': workgroup count {:?} of size {:?} exceeds 65535 in z",
+        function.name, dispatch.workgroup_count, dispatch.workgroup_size
+    ))
+}
+
+#[cold]
+fn failure(function: &FunctionInfo, code: c_int, workgroup: [u32; 3]) -> Error {
+    let name = &function.name;
+    Error::new(
+        StatusCode::Internal,
+        format!("function '{name}' failed in workgroup {workgroup:?}: it returned {code}"),
+    )
+}

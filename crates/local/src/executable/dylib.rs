@@ -1,0 +1,103 @@
+//! Shared libraries of the system (`system-elf-x86_64`), loaded by its dynamic loader.
+
+use std::ffi::{OsStr, c_void};
+
+use rehal_base::{Context, Error, Result, StatusCode};
+
+use crate::platform::LibraryFile;
+
+/// The footer that the compiler puts behind a library that carries a debug database.
+const FOOTER_MAGIC: &[u8; 8] = b"IREEDBG\0";
+const FOOTER_BYTES: usize = 48;
+
+/// A loaded shared library; unloaded when dropped.
+pub struct Dylib(libloading::Library);
+
+impl Dylib {
+    /// Loads the library whose bytes these are.
+    ///
+    /// # Safety
+    /// Runs the library's initializers: the caller trusts its code as it trusts its own.
+    pub unsafe fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let place = || "loading a system library executable".to_string();
+        let library = without_footer(bytes).context(place)?;
+        let file = LibraryFile::new(library)
+            .map_err(|error| Error::io("writing the library for the dynamic loader", &error))
+            .context(place)?;
+        // SAFETY: the caller trusts the bytes, and the file holds exactly these.
+        unsafe { Self::open(file.path().as_os_str()) }.context(place)
+    }
+
+    /// Loads the library at `path`, which the system searches for if it has no `/`.
+    ///
+    /// # Safety
+    /// Runs the library's initializers: the caller trusts its code as it trusts its own.
+    pub unsafe fn open(path: &OsStr) -> Result<Self> {
+        // SAFETY: the caller trusts the library. Its symbols stay its own (RTLD_LOCAL).
+        let library = unsafe { libloading::Library::new(path) };
+        library.map(Self).map_err(|error| Error::new(StatusCode::NotFound, words(&error)))
+    }
+
+    /// The address of the symbol `name`.
+    pub fn symbol(&self, name: &str) -> Result<*const c_void> {
+        // SAFETY: only the address is taken; whoever uses it says what it is.
+        let symbol = unsafe { self.0.get::<*const c_void>(name.as_bytes()) };
+        match symbol {
+            Ok(symbol) => Ok(*symbol),
+            Err(error) => Err(Error::not_found(format!("no symbol '{name}': {}", words(&error)))),
+        }
+    }
+}
+
+/// What the dynamic loader said: the error's own words and those of its cause.
+fn words(error: &libloading::Error) -> String {
+    let text = error.to_string();
+    match std::error::Error::source(error) {
+        Some(cause) if !text.contains(&cause.to_string()) => format!("{text}: {cause}"),
+        _ => text,
+    }
+}
+
+/// The library without the debug database that may follow it.
+fn without_footer(bytes: &[u8]) -> Result<&[u8]> {
+    let Some(start) = bytes.len().checked_sub(FOOTER_BYTES) else { return Ok(bytes) };
+    let footer = &bytes[start..];
+    if !footer.starts_with(FOOTER_MAGIC) {
+        return Ok(bytes);
+    }
+    let mut size = [0; 8];
+    size.copy_from_slice(&footer[24..32]);
+    let size = u64::from_le_bytes(size);
+    if size > start as u64 {
+        return Err(Error::out_of_range(format!(
+            "the library's debug footer says {size} bytes of library, there are {start}"
+        )));
+    }
+    Ok(&bytes[..size as usize])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_footer_is_cut_off_and_checked() {
+        let mut bytes = b"library and debug".to_vec();
+        assert_eq!(without_footer(&bytes).unwrap(), bytes);
+        bytes.extend(FOOTER_MAGIC);
+        bytes.extend([0; 16]);
+        bytes.extend(7u64.to_le_bytes());
+        bytes.extend([0; 16]);
+        assert_eq!(without_footer(&bytes).unwrap(), b"library");
+        let at = bytes.len() - 24;
+        bytes[at] = 18;
+        assert!(without_footer(&bytes).is_err());
+    }
+
+    #[test]
+    fn what_is_no_library_is_an_error_with_the_loaders_words() {
+        // SAFETY: the bytes are no library, so that none of their code can run.
+        let error = unsafe { Dylib::from_bytes(b"not a library") }.err().unwrap();
+        assert!(error.to_string().contains("file too short"), "{error}");
+    }
+}

@@ -1,0 +1,112 @@
+use std::ffi::c_void;
+use std::ops::Range;
+
+use rehal_base::{Context, Error, Result};
+use smallvec::SmallVec;
+
+use super::image::{Image, Segment};
+use super::reader::u64_at;
+use super::relocate;
+use crate::platform::{Mapping, WritableMapping};
+
+/// An image in memory, relocated and protected; unmapped when dropped.
+pub struct Module {
+    mapping: Mapping,
+    /// The image's addresses plus this are the process's.
+    bias: u64,
+    /// Addresses of the process, in the order in which they run.
+    initializers: SmallVec<[usize; 2]>,
+}
+
+impl Image<'_> {
+    /// Copies the segments into fresh pages, relocates them and protects them. Nothing runs.
+    pub fn map(&self) -> Result<Module> {
+        let place = || "loading an embedded ELF executable".to_string();
+        let failed = |error| Error::io("mapping an executable", &error);
+        let mut pages = WritableMapping::new(self.span as usize).map_err(failed).context(place)?;
+        let base = pages.address() as u64;
+        let memory = pages.bytes_mut();
+        for segment in &self.segments {
+            copy(self, segment, memory)?;
+        }
+        relocate::apply(self, memory, base).context(place)?;
+        let bias = base.wrapping_sub(self.first_page);
+        let initializers = self.initializers(memory, bias)?;
+        let mapping = pages.protect(&self.protections()).map_err(failed).context(place)?;
+        Ok(Module { mapping, bias, initializers })
+    }
+
+    /// [`Image::map`], then runs the image's initializers.
+    ///
+    /// # Safety
+    /// Runs the image's code: the caller trusts it as it trusts its own.
+    pub unsafe fn load(&self) -> Result<Module> {
+        let module = self.map()?;
+        for address in &module.initializers {
+            // SAFETY: the address lies in an executable segment (`initializers` checked); that the
+            // code there is an initializer is what the caller vouches for.
+            unsafe {
+                let initializer =
+                    std::mem::transmute::<*const c_void, extern "C" fn()>(*address as *const c_void);
+                initializer();
+            }
+        }
+        Ok(module)
+    }
+
+    /// The initializers of relocated memory: the first one, then those of the list, without the
+    /// entries 0 and -1, which mean none.
+    fn initializers(&self, memory: &[u8], bias: u64) -> Result<SmallVec<[usize; 2]>> {
+        let mut found = SmallVec::new();
+        let mut push = |address: u64| -> Result<()> {
+            let vaddr = address.wrapping_sub(bias);
+            if !self.segment_of(vaddr, 1).is_some_and(Segment::is_executable) {
+                let expected = "an address in executable memory";
+                Err(self.file.corrupt(0, "DT_INIT", expected, format!("{vaddr:#x}")))?;
+            }
+            found.push(address as usize);
+            Ok(())
+        };
+        if let Some(vaddr) = self.dynamic.init {
+            push(vaddr.wrapping_add(bias))?;
+        }
+        let Some((vaddr, length)) = self.dynamic.init_array else { return Ok(found) };
+        if self.segment_of(vaddr, length).is_none() {
+            let expected = format!("{length} bytes of a loaded segment");
+            Err(self.file.corrupt(0, "DT_INIT_ARRAY", expected, format!("{vaddr:#x}")))?;
+        }
+        let start = (vaddr - self.first_page) as usize;
+        for entry in memory[start..start + length as usize].chunks_exact(8) {
+            let address = u64_at(entry, 0);
+            if address != 0 && address != u64::MAX {
+                push(address)?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// Copies a segment's bytes to its place; both ranges were checked when the image was parsed.
+fn copy(image: &Image<'_>, segment: &Segment, memory: &mut [u8]) -> Result<()> {
+    let bytes = image.file.take(segment.file_offset, segment.file_size, "p_offset")?;
+    let start = (segment.vaddr - image.first_page) as usize;
+    memory[start..start + bytes.len()].copy_from_slice(bytes);
+    Ok(())
+}
+
+impl Module {
+    /// The address in this process of an address of the image, such as [`Image::function`] gives.
+    pub fn address(&self, vaddr: u64) -> *const c_void {
+        vaddr.wrapping_add(self.bias) as *const c_void
+    }
+
+    /// The addresses in this process that the image takes.
+    pub fn memory(&self) -> Range<usize> {
+        self.mapping.address()..self.mapping.address() + self.mapping.length()
+    }
+
+    /// What is added to the image's addresses to make the process's.
+    pub fn bias(&self) -> u64 {
+        self.bias
+    }
+}

@@ -1,0 +1,72 @@
+//! `.note.gnu.property`: the x86 instruction sets that an image says it needs.
+
+use rehal_base::FormatError;
+
+use super::constants::{GNU_PROPERTY_X86_ISA_1_NEEDED, NT_GNU_PROPERTY_TYPE_0};
+use super::header::ProgramHeader;
+use super::reader::{Reader, u32_at};
+use crate::executable::processor;
+
+/// Refuses an image that names an instruction-set level which this machine does not have.
+pub(super) fn check(file: Reader<'_>, entry: &ProgramHeader) -> Result<(), FormatError> {
+    let note = file.take(entry.offset, entry.file_size, "PT_GNU_PROPERTY")?;
+    let Some(needed) = levels_needed(note) else { return Ok(()) };
+    let missing = processor::missing_levels(needed);
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing = missing.join(", ");
+    let advice = format!("compile the executable for this machine's CPU, or run it on one with {missing}");
+    Err(file
+        .unsupported(entry.offset, "GNU_PROPERTY_X86_ISA_1_NEEDED", "levels of this CPU", missing)
+        .advise(advice))
+}
+
+/// The bits of the property in a note, or `None` where the note does not have it. A note that does
+/// not parse is not used: nothing depends on it.
+fn levels_needed(note: &[u8]) -> Option<u32> {
+    let header = note.get(..16)?;
+    let (name_size, size, kind) = (u32_at(header, 0), u32_at(header, 4), u32_at(header, 8));
+    if name_size != 4 || kind != NT_GNU_PROPERTY_TYPE_0 || &header[12..16] != b"GNU\0" {
+        return None;
+    }
+    let mut rest = note.get(16..)?.get(..size as usize)?;
+    while let Some(header) = rest.get(..8) {
+        let (kind, size) = (u32_at(header, 0), u32_at(header, 4) as usize);
+        let data = rest.get(8..)?.get(..size)?;
+        if kind == GNU_PROPERTY_X86_ISA_1_NEEDED && size == 4 {
+            return Some(u32_at(data, 0));
+        }
+        rest = rest.get(8 + size.next_multiple_of(8)..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(properties: &[(u32, u32)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for word in [4, properties.len() as u32 * 16, NT_GNU_PROPERTY_TYPE_0] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(b"GNU\0");
+        for (kind, value) in properties {
+            for word in [*kind, 4, *value, 0] {
+                bytes.extend(word.to_le_bytes());
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn finds_the_property_behind_others_and_survives_any_cut() {
+        let bytes = note(&[(0xC000_0002, 3), (GNU_PROPERTY_X86_ISA_1_NEEDED, 0b101)]);
+        assert_eq!(levels_needed(&bytes), Some(0b101));
+        for length in 0..bytes.len() - 4 {
+            assert_eq!(levels_needed(&bytes[..length]), None);
+        }
+        assert_eq!(levels_needed(&note(&[(0xC000_0002, 3)])), None);
+    }
+}

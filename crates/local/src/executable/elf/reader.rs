@@ -1,0 +1,99 @@
+use rehal_base::{Fault, FormatError};
+
+const FORMAT: &str = "ELF";
+
+/// Bounds-checked reads of little-endian values from an image, at offsets that come from the image.
+#[derive(Clone, Copy)]
+pub(super) struct Reader<'a> {
+    pub(super) bytes: &'a [u8],
+    /// Where the image begins in the bytes that the caller has (after a FatELF container's header).
+    pub(super) origin: u64,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn size(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// `length` bytes at `offset`.
+    pub(super) fn take(
+        &self,
+        offset: u64,
+        length: u64,
+        field: &'static str,
+    ) -> Result<&'a [u8], FormatError> {
+        let range = offset.checked_add(length).and_then(|end| {
+            let (start, end) = (usize::try_from(offset).ok()?, usize::try_from(end).ok()?);
+            self.bytes.get(start..end)
+        });
+        range.ok_or_else(|| {
+            self.error(
+                Fault::Truncated,
+                offset,
+                field,
+                format!("{length} bytes"),
+                format!("{} left in {} bytes", self.size().saturating_sub(offset), self.size()),
+            )
+        })
+    }
+
+    pub(super) fn u16(&self, offset: u64, field: &'static str) -> Result<u16, FormatError> {
+        Ok(u16_at(self.take(offset, 2, field)?, 0))
+    }
+
+    pub(super) fn u32(&self, offset: u64, field: &'static str) -> Result<u32, FormatError> {
+        Ok(u32_at(self.take(offset, 4, field)?, 0))
+    }
+
+    pub(super) fn error(
+        &self,
+        fault: Fault,
+        offset: u64,
+        field: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> FormatError {
+        FormatError::new(FORMAT, fault, self.origin.saturating_add(offset), field, expected, found)
+    }
+
+    pub(super) fn corrupt(
+        &self,
+        offset: u64,
+        field: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> FormatError {
+        self.error(Fault::Corrupt, offset, field, expected, found)
+    }
+
+    pub(super) fn unsupported(
+        &self,
+        offset: u64,
+        field: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> FormatError {
+        self.error(Fault::Unsupported, offset, field, expected, found)
+    }
+}
+
+/// The value at `at` of bytes whose length the caller has checked.
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    let mut value = [0; 2];
+    value.copy_from_slice(&bytes[at..at + 2]);
+    u16::from_le_bytes(value)
+}
+
+/// The value at `at` of bytes whose length the caller has checked.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut value = [0; 4];
+    value.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(value)
+}
+
+/// The value at `at` of bytes whose length the caller has checked.
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut value = [0; 8];
+    value.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(value)
+}

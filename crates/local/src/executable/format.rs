@@ -1,0 +1,113 @@
+//! Names of executable formats, and which format bytes are of.
+
+use rehal_base::{Error, Result};
+
+use super::elf;
+use crate::platform;
+
+/// The name of embedded ELF executables for this machine's architecture begins with this.
+const EMBEDDED: &str = "embedded-elf-";
+/// The name of system libraries for this machine's architecture begins with this.
+const SYSTEM: &str = "system-elf-";
+/// Programs of the VM's own kernels.
+const VMVX: &str = "vmvx-bytecode-fb";
+/// A library linked into the process.
+const STATIC: &str = "static";
+
+/// A format that can be loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    EmbeddedElf,
+    SystemElf,
+}
+
+/// Whether executables of the format named `format` can be loaded here.
+///
+/// As in the reference, a name may go on after the architecture.
+pub fn is_supported(format: &str) -> bool {
+    Format::of(format).is_ok()
+}
+
+impl Format {
+    /// The format named `name`, or an error that says why it cannot be loaded here.
+    pub(super) fn of(name: &str) -> Result<Self> {
+        let here = platform::ARCHITECTURE;
+        for (prefix, format) in [(EMBEDDED, Self::EmbeddedElf), (SYSTEM, Self::SystemElf)] {
+            let Some(architecture) = name.strip_prefix(prefix) else { continue };
+            if architecture.starts_with(here) {
+                return Ok(format);
+            }
+            return Err(Error::incompatible(format!(
+                "executable format '{name}' is for {architecture}, this machine is {here}"
+            ))
+            .advise(format!("compile the program for {here}")));
+        }
+        match name {
+            VMVX => Err(Error::unimplemented(format!(
+                "executable format '{VMVX}' (VMVX) is recognised but not supported yet"
+            ))
+            .advise("compile the program for native code: --iree-hal-target-backends=llvm-cpu")),
+            STATIC => Err(Error::unimplemented(format!(
+                "executable format '{STATIC}' names libraries linked into the program that captured it"
+            ))),
+            _ => Err(Error::not_found(format!(
+                "no CPU loader for executable format '{name}'; there are: {EMBEDDED}{here}, {SYSTEM}{here}"
+            ))),
+        }
+    }
+}
+
+/// The name of the format that `bytes` are of, or `None` where they are none that is known.
+///
+/// ELF images that need nothing from outside are `embedded-elf-…` and other ELF images `system-elf-…`
+/// (the reference takes both for system libraries); archives of VM bytecode are `vmvx-bytecode-fb`.
+pub fn infer(bytes: &[u8]) -> Option<&'static str> {
+    if bytes.starts_with(&elf::FAT_MAGIC) {
+        return elf_names(platform::ARCHITECTURE).map(|(embedded, _)| embedded);
+    }
+    if bytes.starts_with(&elf::MAGIC) {
+        let (embedded, system) = elf_names(&elf::architecture(bytes))?;
+        return Some(if elf::needs_system_loader(bytes) { system } else { embedded });
+    }
+    // A zip archive, as the compiler writes modules, or the bare flatbuffer with its identifier.
+    let is_archive = bytes.starts_with(b"PK\x03\x04");
+    let is_flatbuffer = bytes.get(4..8) == Some(b"IREE".as_slice());
+    (is_archive || is_flatbuffer).then_some(VMVX)
+}
+
+/// The formats of ELF images for an architecture: self-contained, and for the system's loader.
+fn elf_names(architecture: &str) -> Option<(&'static str, &'static str)> {
+    Some(match architecture {
+        "x86_64" => ("embedded-elf-x86_64", "system-elf-x86_64"),
+        "x86_32" => ("embedded-elf-x86_32", "system-elf-x86_32"),
+        "arm_64" => ("embedded-elf-arm_64", "system-elf-arm_64"),
+        "arm_32" => ("embedded-elf-arm_32", "system-elf-arm_32"),
+        "riscv_64" => ("embedded-elf-riscv_64", "system-elf-riscv_64"),
+        "riscv_32" => ("embedded-elf-riscv_32", "system-elf-riscv_32"),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_supported_as_in_the_reference() {
+        let here = platform::ARCHITECTURE;
+        assert!(is_supported(&format!("embedded-elf-{here}")));
+        assert!(is_supported(&format!("embedded-elf-{here}-anything")));
+        assert!(is_supported(&format!("system-elf-{here}")));
+        for format in ["embedded-elf-arm_32", "vmvx-bytecode-fb", "static", "", "cuda-nvptx-fb", "elf"] {
+            assert!(!is_supported(format), "{format}");
+        }
+    }
+
+    #[test]
+    fn refusals_say_why() {
+        let why = |name| Format::of(name).err().map(|error| error.report()).unwrap_or_default();
+        assert!(why("embedded-elf-arm_64").contains("is for arm_64, this machine is x86_64"));
+        assert!(why("vmvx-bytecode-fb").contains("not supported yet"));
+        assert!(why("rocm-hsaco-fb").contains("no CPU loader for executable format 'rocm-hsaco-fb'"));
+    }
+}

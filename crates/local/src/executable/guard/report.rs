@@ -1,0 +1,166 @@
+//! What the guard prints. Everything here runs in a signal handler: no allocation, no lock, no panic.
+
+use super::instruction::Feature;
+use super::{CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, RECORD};
+use crate::platform::{self, Fault};
+
+/// Reports a fault of a kernel and ends the process; returns where the thread runs no kernel.
+pub(super) fn report(fault: &Fault<'_>) {
+    let current = CURRENT.get();
+    if current.is_null() {
+        return;
+    }
+    let mut text = Text::new();
+    // SAFETY: a non-null pointer is of the `Current` that a live `Watch` of this thread borrows, and
+    // what it points to (library, dispatch, workgroup) is borrowed or owned by `Library::run`, whose
+    // frame lies below this handler's.
+    unsafe { describe(&mut text, &*current, fault) };
+    platform::write_stderr(text.bytes());
+    platform::exit_now(EXIT_STATUS);
+}
+
+/// # Safety
+/// The pointers of `current` are valid.
+unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
+    // SAFETY: valid by the caller. The kernel may have been writing to the workgroup's state only if
+    // it is broken, and any bits are valid integers.
+    let (library, dispatch, workgroup) =
+        unsafe { (&*current.library, &*current.dispatch, current.workgroup.read_volatile()) };
+    let name = library.functions().get(current.ordinal as usize).map_or("", |function| &function.name);
+    text.push("INTERNAL; a kernel crashed with ").push(fault.name);
+    match fault.address {
+        Some(address) => text.push(" at address ").hex(address as u64),
+        None => text.push(" at an address that no memory can have"),
+    };
+    text.push(": function '").name(name).push("' (").decimal(u64::from(current.ordinal)).push(") of ");
+    match (&*library.label.label, &*library.label.name) {
+        ("", name) => text.push("executable '").name(name).push("'"),
+        (label, "") => text.name(label),
+        (label, name) => text.name(label).push(" ('").name(name).push("')"),
+    };
+    let id = [workgroup.workgroup_id_x, workgroup.workgroup_id_y, u32::from(workgroup.workgroup_id_z)];
+    let count =
+        [dispatch.workgroup_count_x, dispatch.workgroup_count_y, u32::from(dispatch.workgroup_count_z)];
+    text.push(", workgroup ").triple(id).push(" of ").triple(count);
+
+    text.push("\n  at: ");
+    if RECORD.get() != NO_RECORD {
+        text.push("record #").decimal(RECORD.get()).push(", offset ").decimal(OFFSET.get()).push(", ");
+    }
+    let memory = &library.label.memory;
+    match fault.instruction.checked_sub(memory.start) {
+        Some(offset) if fault.instruction < memory.end => {
+            text.push("instruction ").hex(offset as u64).push(" of the executable")
+        }
+        _ => text.push("instruction at ").hex(fault.instruction as u64),
+    };
+    text.push("\n  try: ");
+    advise(text, fault);
+    text.push("\n");
+}
+
+fn advise(text: &mut Text, fault: &Fault<'_>) {
+    match (fault.name, Feature::of(fault.code)) {
+        ("SIGILL", Some(feature)) => text
+            .push("this CPU lacks ")
+            .push(feature.name())
+            .push(", which the kernel uses: compile it for this CPU, or run it on one that has it"),
+        ("SIGILL", None) => text.push(
+            "the kernel reached an instruction that traps on purpose or that this CPU does not have: \
+             compile it for this CPU",
+        ),
+        ("SIGFPE", _) => text.push("the kernel divided by zero: check the constants and inputs it was given"),
+        _ => text.push(
+            "the kernel left the memory that it was given: check that the executable fits the capture \
+             (substitutions, sizes of bindings)",
+        ),
+    };
+}
+
+/// Text of a limited length; what does not fit is cut.
+struct Text {
+    bytes: [u8; 2048],
+    length: usize,
+}
+
+impl Text {
+    fn new() -> Self {
+        Self { bytes: [0; 2048], length: 0 }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or_default()
+    }
+
+    fn byte(&mut self, byte: u8) {
+        if let Some(slot) = self.bytes.get_mut(self.length) {
+            *slot = byte;
+            self.length += 1;
+        }
+    }
+
+    fn push(&mut self, text: &str) -> &mut Self {
+        text.bytes().for_each(|byte| self.byte(byte));
+        self
+    }
+
+    /// A name from an executable: control characters would reach the terminal.
+    fn name(&mut self, name: &str) -> &mut Self {
+        for byte in name.bytes().take(256) {
+            self.byte(if byte < 0x20 || byte == 0x7F { b'?' } else { byte });
+        }
+        self
+    }
+
+    fn decimal(&mut self, value: u64) -> &mut Self {
+        let mut divisor = 1;
+        while value / divisor >= 10 {
+            divisor *= 10;
+        }
+        while divisor > 0 {
+            self.byte(b'0' + (value / divisor % 10) as u8);
+            divisor /= 10;
+        }
+        self
+    }
+
+    fn hex(&mut self, value: u64) -> &mut Self {
+        self.push("0x");
+        let digits = (64 - value.leading_zeros()).div_ceil(4).max(1);
+        for digit in (0..digits).rev() {
+            let digit = (value >> (digit * 4) & 0xF) as u8;
+            self.byte(if digit < 10 { b'0' + digit } else { b'a' + digit - 10 });
+        }
+        self
+    }
+
+    fn triple(&mut self, [x, y, z]: [u32; 3]) -> &mut Self {
+        self.push("[").decimal(u64::from(x)).push(", ").decimal(u64::from(y)).push(", ");
+        self.decimal(u64::from(z)).push("]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_formatted_as_the_standard_library_does() {
+        for value in [0, 1, 9, 10, 11, 99, 100, 4095, 4096, u64::from(u32::MAX), u64::MAX] {
+            let mut text = Text::new();
+            text.decimal(value).push(" ").hex(value);
+            assert_eq!(text.bytes(), format!("{value} {value:#x}").as_bytes());
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_and_control_characters_replaced() {
+        let mut text = Text::new();
+        text.name("a\x1b[31m\n").push(" ").name(&"x".repeat(1000));
+        assert_eq!(text.bytes(), format!("a?[31m? {}", "x".repeat(256)).as_bytes());
+        for _ in 0..100 {
+            text.push("a hundred times more than what fits");
+        }
+        assert_eq!(text.bytes().len(), 2048);
+    }
+}

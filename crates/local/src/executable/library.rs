@@ -1,0 +1,242 @@
+//! Executables as libraries of functions.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use rehal_base::{Context, Error, Result, StatusCode};
+
+use super::abi::{self, Environment, ImportFn, LibraryTable};
+use super::dylib::Dylib;
+use super::format::{self, Format};
+use super::guard::Label;
+use super::imports::{self, ImportProvider, Imports};
+use super::{elf, processor, query};
+
+/// A loaded executable: its functions, its environment, and the code itself, which goes when this is
+/// dropped.
+///
+/// It is shared freely between threads; dispatching takes `&self` and allocates nothing.
+pub struct Library {
+    pub(super) table: *const LibraryTable,
+    pub(super) environment: Box<Environment>,
+    functions: Box<[FunctionInfo]>,
+    pub(super) label: Box<Label>,
+    /// What the environment points to.
+    _constants: Box<[u32]>,
+    _imports: Imports,
+    /// Behind everything that points into it: fields drop in this order.
+    _code: Code,
+    /// Whoever provided imports stays loaded as long as they can be called.
+    _providers: Vec<Arc<dyn ImportProvider>>,
+}
+
+/// What a library is loaded with.
+#[derive(Clone, Copy, Default)]
+pub struct LoadOptions<'a> {
+    /// What messages call the executable, such as `executable 4`; may be empty.
+    pub label: &'a str,
+    /// Specialization constants, exactly as many as the library declares.
+    pub constants: &'a [u32],
+    /// Who resolves imports, in the order of registration: the last is asked first.
+    pub providers: &'a [Arc<dyn ImportProvider>],
+}
+
+/// A function of an executable. The values are what the reference reports for it, and so what
+/// captures hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionInfo {
+    /// Its name, never empty.
+    pub name: String,
+    /// Behaviour: bit 0 sequential, bit 1 dynamic workgroup size.
+    pub flags: u64,
+    /// Static or least workgroup size in x, y and z; zeros where the compiler said nothing.
+    pub workgroup_size: [u32; 3],
+    /// Number of 32-bit constants.
+    pub constant_count: u16,
+    /// Number of bindings.
+    pub binding_count: u16,
+    /// Number of parameters that the attributes announce.
+    pub parameter_count: u16,
+    /// The parameters, where the executable carries reflection.
+    pub parameters: Vec<FunctionParameter>,
+    /// Bytes of workgroup local memory that it needs.
+    pub local_memory_bytes: u32,
+    /// Words for people, where the executable has them.
+    pub tag: Option<String>,
+    /// Where it comes from, where the executable says so.
+    pub source: Option<SourceLocation>,
+}
+
+/// A reflected parameter of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionParameter {
+    /// 0 constant, 1 binding, 2 buffer pointer.
+    pub kind: u8,
+    /// Size in bytes.
+    pub size: u8,
+    /// Behaviour; no bits are defined.
+    pub flags: u16,
+    /// Offset in bytes, or the binding's ordinal.
+    pub offset: u16,
+    /// Its name, or empty.
+    pub name: String,
+}
+
+/// A line of a source file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLocation {
+    /// Path as the compiler saw it.
+    pub path: String,
+    /// Line in it.
+    pub line: u32,
+}
+
+/// Whatever keeps the machine code mapped.
+enum Code {
+    Embedded(elf::Module),
+    System(#[expect(dead_code, reason = "kept for its drop")] Dylib),
+}
+
+// SAFETY: the table and what it points to are read-only or the library's own business (the ABI has
+// it synchronize itself); the environment is not changed after loading; import contexts are passed
+// back to their provider, which must allow any thread; dropping may happen on any thread.
+unsafe impl Send for Library {}
+// SAFETY: as above; functions of an executable may be called by several threads at once.
+unsafe impl Sync for Library {}
+
+impl Library {
+    /// Loads an executable of a format that [`format::is_supported`] knows.
+    ///
+    /// # Safety
+    /// Runs the executable's code (initializers and its query function): the caller trusts `bytes`
+    /// as it trusts its own code.
+    pub unsafe fn load(format: &str, bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self> {
+        let code = match Format::of(format)? {
+            Format::EmbeddedElf => {
+                let image = elf::Image::parse(bytes).context(|| "embedded ELF executable".to_string())?;
+                let query = image.function(abi::QUERY_SYMBOL)?;
+                // SAFETY: the caller trusts the bytes.
+                let module = unsafe { image.load() }?;
+                let query = module.address(query);
+                (query, Code::Embedded(module))
+            }
+            Format::SystemElf => {
+                // SAFETY: the caller trusts the bytes.
+                let dylib = unsafe { Dylib::from_bytes(bytes) }?;
+                (dylib.symbol(abi::QUERY_SYMBOL)?, Code::System(dylib))
+            }
+        };
+        // SAFETY: the address is of the query symbol of code that the caller trusts.
+        unsafe { Self::query(code.0, code.1, options) }
+    }
+
+    /// Loads the executable at hand whatever its format, as [`format::infer`] sees it.
+    ///
+    /// # Safety
+    /// As for [`Library::load`].
+    pub unsafe fn load_inferred(bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self> {
+        let Some(format) = format::infer(bytes) else {
+            return Err(Error::incompatible("the bytes are not an executable of a known format"));
+        };
+        // SAFETY: the caller's.
+        unsafe { Self::load(format, bytes, options) }
+    }
+
+    /// # Safety
+    /// `query` is the query function of `code`, which the caller trusts.
+    unsafe fn query(query: *const c_void, code: Code, options: &LoadOptions<'_>) -> Result<Self> {
+        let constants: Box<[u32]> = options.constants.into();
+        let mut environment = Box::new(Environment {
+            constants: if constants.is_empty() { std::ptr::null() } else { constants.as_ptr() },
+            import_thunk: None,
+            import_funcs: std::ptr::null(),
+            import_contexts: std::ptr::null(),
+            processor: processor::data(),
+        });
+        // SAFETY: the symbol has this type by the ABI, and the environment outlives the library.
+        let (table, contents) = unsafe {
+            let query = std::mem::transmute::<*const c_void, abi::QueryFn>(query);
+            let table = query(abi::VERSION, &raw const *environment);
+            (table, query::read(table, constants.len())?)
+        };
+        // SAFETY: `query::read` found the names non-null; the library keeps them while loaded.
+        let imports = unsafe { imports::resolve_all(contents.imports, options.providers) }?;
+        if !imports.functions.is_empty() {
+            environment.import_thunk = Some(call_import);
+            environment.import_funcs = imports.functions.as_ptr();
+            environment.import_contexts = imports.contexts.as_ptr();
+        }
+        let memory = match &code {
+            Code::Embedded(module) => module.memory(),
+            Code::System(_) => 0..0,
+        };
+        let label = Box::new(Label::new(&contents.name, options.label, memory));
+        Ok(Self {
+            table,
+            environment,
+            functions: contents.functions,
+            label,
+            _constants: constants,
+            _imports: imports,
+            _code: code,
+            _providers: options.providers.to_vec(),
+        })
+    }
+
+    /// The name that the library gives itself; may be empty.
+    pub fn name(&self) -> &str {
+        self.label.name()
+    }
+
+    /// Number of functions.
+    pub fn function_count(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// All functions, by ordinal.
+    pub fn functions(&self) -> &[FunctionInfo] {
+        &self.functions
+    }
+
+    /// The function with this ordinal, or an error that says how many there are.
+    pub fn function(&self, ordinal: u32) -> Result<&FunctionInfo> {
+        self.functions.get(ordinal as usize).ok_or_else(|| self.no_function(ordinal))
+    }
+
+    /// The ordinal of the first function with this name.
+    pub fn lookup(&self, name: &str) -> Result<u32> {
+        match self.functions.iter().position(|function| function.name == name) {
+            Some(ordinal) => Ok(ordinal as u32),
+            None => {
+                let names: Vec<_> = self.functions.iter().map(|function| function.name.as_str()).collect();
+                Err(Error::not_found(format!(
+                    "the executable has no function '{name}'; it has: {}",
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn no_function(&self, ordinal: u32) -> Error {
+        Error::new(
+            StatusCode::OutOfRange,
+            format!("function {ordinal} does not exist: the executable has {}", self.functions.len()),
+        )
+    }
+}
+
+/// How executables call imports: directly, they speak the same calling convention.
+unsafe extern "C" fn call_import(
+    function: Option<ImportFn>,
+    params: *mut c_void,
+    context: *mut c_void,
+    reserved: *mut c_void,
+) -> c_int {
+    match function {
+        // SAFETY: the executable passes an entry of its import table and arguments for it.
+        Some(function) => unsafe { function(params, context, reserved) },
+        // A missing optional import was called: what the ABI calls a catastrophic failure.
+        None => StatusCode::Unavailable as c_int,
+    }
+}

@@ -1,0 +1,131 @@
+//! The plugin ABI, version 1: what a library of imports and its host share in memory.
+//!
+//! Source of the facts: `iree/hal/local/executable_plugin.h` of the pinned release.
+
+use std::ffi::{c_char, c_void};
+use std::mem::offset_of;
+
+use super::abi::layout;
+
+/// The version of the ABI that is read here.
+pub const VERSION: u32 = 1;
+/// The symbol that a plugin exports ([`QueryFn`]).
+pub const QUERY_SYMBOL: &str = "iree_hal_executable_plugin_query";
+/// Bit of a resolution: an optional import was not found.
+pub const RESOLUTION_MISSING_OPTIONAL: u32 = 1;
+/// The bits of a status that hold its code; the rest may point to more words.
+pub const STATUS_CODE_MASK: usize = 0x1F;
+
+/// A status: its code in the low bits, 0 for success.
+pub type Status = usize;
+/// Gives the plugin's table, or null where it has none of `max_version` or below.
+pub type QueryFn = unsafe extern "C" fn(max_version: u32, reserved: *mut c_void) -> *const PluginTable;
+/// Allocates and frees; see [`AllocatorCommand`].
+pub type AllocatorFn = unsafe extern "C" fn(
+    this: *mut c_void,
+    command: u32,
+    params: *const c_void,
+    inout_ptr: *mut *mut c_void,
+) -> Status;
+/// Loads the plugin; what it stores in `out_self` is passed back later.
+pub type LoadFn = unsafe extern "C" fn(
+    environment: *const PluginEnvironment,
+    param_count: usize,
+    params: *const c_void,
+    out_self: *mut *mut c_void,
+) -> Status;
+/// Unloads the plugin.
+pub type UnloadFn = unsafe extern "C" fn(this: *mut c_void);
+/// Resolves imports; leaves those alone which are already resolved.
+pub type ResolveFn =
+    unsafe extern "C" fn(this: *mut c_void, params: *const ResolveParams, out_resolution: *mut u32) -> Status;
+
+/// What an [`AllocatorFn`] is asked for; any other number is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum AllocatorCommand {
+    /// Uninitialized memory.
+    Malloc = 0,
+    /// Zeroed memory.
+    Calloc = 1,
+    /// Memory grown or shrunk.
+    Realloc = 2,
+    /// Memory given back.
+    Free = 3,
+}
+
+/// What goes with an allocation.
+#[repr(C)]
+pub struct AllocatorParams {
+    /// Bytes wanted.
+    pub byte_length: usize,
+}
+
+/// An allocator that a plugin uses.
+#[repr(C)]
+pub struct Allocator {
+    /// Passed to every call.
+    pub this: *mut c_void,
+    /// The function.
+    pub ctl: Option<AllocatorFn>,
+}
+
+/// At the top of every version of the plugin ABI.
+#[repr(C)]
+pub struct PluginHeader {
+    /// Version of the ABI that the plugin was built for.
+    pub version: u32,
+    /// Name for diagnostics, or null.
+    pub name: *const c_char,
+    /// Words for people, or null.
+    pub description: *const c_char,
+    /// Feature bits: 0 standalone, 1 full status objects.
+    pub features: u32,
+    /// Sanitizer that the plugin was built with; 0 for none.
+    pub sanitizer: u32,
+    /// Zero.
+    pub reserved: [u64; 8],
+}
+
+/// What a plugin is given when it is loaded.
+#[repr(C)]
+pub struct PluginEnvironment {
+    /// For all memory of the plugin, valid until it is unloaded.
+    pub host_allocator: Allocator,
+}
+
+/// What a plugin is asked to resolve.
+#[repr(C)]
+pub struct ResolveParams {
+    /// Number of imports.
+    pub count: usize,
+    /// `count` names, sorted; a leading `?` marks one that may stay null.
+    pub symbol_names: *const *const c_char,
+    /// `count` functions, written by the plugin where still null.
+    pub out_fn_ptrs: *mut *mut c_void,
+    /// `count` contexts.
+    pub out_fn_contexts: *mut *mut c_void,
+}
+
+/// What the query function returns.
+#[repr(C)]
+pub struct PluginTable {
+    /// The header.
+    pub header: *const PluginHeader,
+    /// Loads.
+    pub load: Option<LoadFn>,
+    /// Unloads; optional.
+    pub unload: Option<UnloadFn>,
+    /// Resolves.
+    pub resolve: Option<ResolveFn>,
+}
+
+layout!(AllocatorParams, 8, byte_length: 0);
+layout!(Allocator, 16, this: 0, ctl: 8);
+layout!(
+    PluginHeader, 96,
+    version: 0, name: 8, description: 16, features: 24, sanitizer: 28, reserved: 32,
+);
+layout!(PluginEnvironment, 16, host_allocator: 0);
+layout!(ResolveParams, 32, count: 0, symbol_names: 8, out_fn_ptrs: 16, out_fn_contexts: 24);
+layout!(PluginTable, 32, header: 0, load: 8, unload: 16, resolve: 24);

@@ -1,0 +1,107 @@
+//! What the processor can do, as executables ask for it and as tools print it.
+
+use std::sync::OnceLock;
+
+use rehal_base::{Error, Result};
+
+use super::abi::PROCESSOR_DATA_WORDS;
+use crate::platform;
+
+/// Feature words of this machine for [`super::abi::Environment::processor`]; zeros where the
+/// machine's are not known. Asked from the processor once.
+pub fn data() -> [u64; PROCESSOR_DATA_WORDS] {
+    static DATA: OnceLock<[u64; PROCESSOR_DATA_WORDS]> = OnceLock::new();
+    *DATA.get_or_init(platform::processor_data)
+}
+
+/// The logical processor that the calling thread runs on at this moment, for
+/// [`super::abi::WorkgroupState::processor_id`].
+pub fn id() -> u32 {
+    platform::processor_id()
+}
+
+/// Features of x86-64 in word 0: bit and name (source: `iree/schemas/cpu_feature_bits.inl`).
+const FEATURES: [(u32, &str); 27] = [
+    (0, "sse3"),
+    (1, "ssse3"),
+    (2, "sse4.1"),
+    (3, "sse4.2"),
+    (4, "sse4a"),
+    (10, "avx"),
+    (11, "fma"),
+    (12, "fma4"),
+    (13, "xop"),
+    (14, "f16c"),
+    (15, "avx2"),
+    (20, "avx512f"),
+    (21, "avx512cd"),
+    (22, "avx512vl"),
+    (23, "avx512dq"),
+    (24, "avx512bw"),
+    (25, "avx512ifma"),
+    (26, "avx512vbmi"),
+    (27, "avx512vpopcntdq"),
+    (28, "avx512vnni"),
+    (29, "avx512vbmi2"),
+    (30, "avx512bitalg"),
+    (31, "avx512bf16"),
+    (32, "avx512fp16"),
+    (50, "amx-tile"),
+    (51, "amx-int8"),
+    (52, "amx-bf16"),
+];
+
+/// The value of the feature named `key` (as LLVM spells it), which is how programs query `hal.cpu`:
+/// `Some(true)` where this machine has it, `None` where the name is unknown here.
+pub fn feature(key: &str) -> Option<bool> {
+    if platform::ARCHITECTURE != "x86_64" {
+        return None;
+    }
+    let (bit, _) = FEATURES.iter().find(|(_, name)| *name == key)?;
+    Some(data()[0] >> bit & 1 == 1)
+}
+
+/// The answer to the query `hal.cpu :: key`: 1 or 0, or an error where the name is unknown here.
+pub fn query(key: &str) -> Result<i64> {
+    feature(key).map(i64::from).ok_or_else(|| {
+        Error::not_found(format!("CPU feature '{key}' is unknown on {}", platform::ARCHITECTURE))
+    })
+}
+
+/// Names of the features that this machine has, in the order of their bits.
+pub fn feature_names() -> Vec<&'static str> {
+    FEATURES.iter().filter(|(_, name)| feature(name) == Some(true)).map(|(_, name)| *name).collect()
+}
+
+/// Instruction-set levels of the x86-64 psABI: the bit of each in a `.note.gnu.property`, its name,
+/// and the features in word 0 that stand for it.
+const LEVELS: [(u32, &str, &[&str]); 3] = [
+    (1, "x86-64-v2", &["sse3", "ssse3", "sse4.1", "sse4.2"]),
+    (2, "x86-64-v3", &["avx", "avx2", "fma", "f16c"]),
+    (3, "x86-64-v4", &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
+];
+
+/// Names of the levels in `bits` that this machine does not have.
+pub(crate) fn missing_levels(bits: u32) -> Vec<&'static str> {
+    let misses = |(bit, _, features): &&(u32, &str, &[&str])| {
+        bits >> bit & 1 == 1 && features.iter().any(|name| feature(name) != Some(true))
+    };
+    LEVELS.iter().filter(misses).map(|(_, name, _)| *name).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn features_are_known_by_name() {
+        assert_eq!(feature("no-such-feature"), None);
+        if platform::ARCHITECTURE == "x86_64" {
+            assert!(feature("avx2").is_some());
+            assert_eq!(feature_names().contains(&"avx2"), feature("avx2") == Some(true));
+            // No processor has both AMD's XOP and Intel's AMX.
+            assert!(!(feature("xop") == Some(true) && feature("amx-tile") == Some(true)));
+        }
+        assert!(missing_levels(0b1).is_empty(), "every x86-64 machine has the baseline");
+    }
+}

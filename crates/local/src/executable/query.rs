@@ -1,0 +1,228 @@
+//! Reads and checks the table that a library's query function returns.
+
+use std::ffi::{CStr, c_char};
+
+use rehal_base::{Error, Result, StatusCode};
+
+use super::abi::{self, DispatchAttrs, ExportTable, LibraryTable};
+use super::library::{FunctionInfo, FunctionParameter, SourceLocation};
+
+/// More functions than any executable has; a larger count is a broken table.
+const MAX_COUNT: u32 = 1 << 20;
+/// The name of a parameter that has none.
+const NO_NAME: u16 = u16::MAX;
+
+/// What a table says, copied out of it.
+pub(super) struct Contents {
+    /// Name for diagnostics; may be empty.
+    pub(super) name: String,
+    pub(super) functions: Box<[FunctionInfo]>,
+    /// Names of the imports, in the library's memory; none is null.
+    pub(super) imports: Vec<*const c_char>,
+}
+
+/// Checks the table and reads it; `constant_count` are what the executable is prepared with.
+///
+/// # Safety
+/// `table` is null or what a library's query function returned, and the library stays loaded.
+pub(super) unsafe fn read(table: *const LibraryTable, constant_count: usize) -> Result<Contents> {
+    // SAFETY: the ABI says that the pointers of a table are null or valid for their counts while
+    // the library is loaded, and the caller vouches for the library; nulls are checked here.
+    unsafe {
+        let Some(table) = table.as_ref() else {
+            return Err(Error::failed_precondition(format!(
+                "the executable has no library of ABI version {} or below",
+                abi::VERSION
+            ))
+            .advise("compile it with the release that this one is paired with"));
+        };
+        let name = check_header(table)?;
+        if table.constants.count as usize != constant_count {
+            return Err(Error::failed_precondition(format!(
+                "the executable requires {} constants, {constant_count} were provided",
+                table.constants.count
+            )));
+        }
+        let imports = read_imports(table)?;
+        let exports = &table.exports;
+        check_exports(exports)?;
+        let mut functions = Vec::with_capacity(exports.count as usize);
+        for ordinal in 0..exports.count as usize {
+            functions.push(function(exports, ordinal)?);
+        }
+        Ok(Contents { name, functions: functions.into(), imports })
+    }
+}
+
+/// Checks version and sanitizer and returns the library's name.
+///
+/// # Safety
+/// As for [`read`].
+unsafe fn check_header(table: &LibraryTable) -> Result<String> {
+    // SAFETY: null or valid, by the caller.
+    let Some(header) = (unsafe { table.header.as_ref() }) else {
+        return Err(Error::failed_precondition("the executable's library has no header"));
+    };
+    if header.version != abi::VERSION {
+        return Err(Error::incompatible(format!(
+            "the executable's library has ABI version {}, supported is {}",
+            header.version,
+            abi::VERSION
+        )));
+    }
+    if header.sanitizer != 0 {
+        let name = match header.sanitizer {
+            1 => "AddressSanitizer",
+            2 => "MemorySanitizer",
+            3 => "ThreadSanitizer",
+            4 => "UndefinedBehaviorSanitizer",
+            _ => "an unknown sanitizer",
+        };
+        return Err(Error::new(
+            StatusCode::Unavailable,
+            format!("the executable is built with {name}, this process is not"),
+        )
+        .advise("compile it without a sanitizer"));
+    }
+    // SAFETY: null or NUL-terminated, by the caller.
+    Ok(unsafe { text(header.name) }.unwrap_or_default())
+}
+
+/// # Safety
+/// As for [`read`].
+unsafe fn read_imports(table: &LibraryTable) -> Result<Vec<*const c_char>> {
+    let imports = &table.imports;
+    check_count("imports", imports.count, imports.symbols.is_null())?;
+    // SAFETY: non-null with `count` entries where there are any.
+    let symbols: Vec<_> = unsafe { (0..imports.count as usize).map(|i| *imports.symbols.add(i)).collect() };
+    match symbols.iter().position(|symbol| symbol.is_null()) {
+        Some(index) => {
+            Err(Error::failed_precondition(format!("the executable's import {index} has no name")))
+        }
+        None => Ok(symbols),
+    }
+}
+
+fn check_exports(exports: &ExportTable) -> Result<()> {
+    check_count("functions", exports.count, exports.ptrs.is_null())?;
+    check_count("function attributes", exports.count, exports.attrs.is_null())?;
+    check_count("function names", exports.count, exports.names.is_null())
+}
+
+fn check_count(what: &str, count: u32, is_null: bool) -> Result<()> {
+    if count > MAX_COUNT {
+        return Err(Error::failed_precondition(format!("the executable says it has {count} {what}")));
+    }
+    if count > 0 && is_null {
+        return Err(Error::failed_precondition(format!("the executable provides no {what}")));
+    }
+    Ok(())
+}
+
+/// Reads one function of a table that [`check_exports`] has passed.
+///
+/// # Safety
+/// As for [`read`], and `ordinal` is below the count.
+unsafe fn function(exports: &ExportTable, ordinal: usize) -> Result<FunctionInfo> {
+    // SAFETY: the required arrays are non-null and have `count` entries; the optional ones are
+    // null or have as many.
+    unsafe {
+        let attrs = &*exports.attrs.add(ordinal);
+        let limits = [
+            ("constants", usize::from(attrs.constant_count), abi::MAX_CONSTANT_COUNT),
+            ("bindings", usize::from(attrs.binding_count), abi::MAX_BINDING_COUNT),
+        ];
+        for (what, count, limit) in limits {
+            if count > limit {
+                return Err(Error::out_of_range(format!(
+                    "function {ordinal} of the executable wants {count} {what}, the limit is {limit}"
+                )));
+            }
+        }
+        let name = text(*exports.names.add(ordinal)).unwrap_or_default();
+        if name.is_empty() {
+            return Err(Error::failed_precondition(format!(
+                "function {ordinal} of the executable has no name"
+            )));
+        }
+        if (*exports.ptrs.add(ordinal)).is_none() {
+            return Err(Error::failed_precondition(format!(
+                "function '{name}' of the executable has no code"
+            )));
+        }
+        Ok(FunctionInfo {
+            name,
+            // The two bits that are defined mean the same in the HAL's flags.
+            flags: attrs.flags & 0b11,
+            workgroup_size: [
+                attrs.workgroup_size_x,
+                attrs.workgroup_size_y,
+                u32::from(attrs.workgroup_size_z),
+            ],
+            constant_count: u16::from(attrs.constant_count),
+            binding_count: u16::from(attrs.binding_count),
+            parameter_count: attrs.parameter_count,
+            parameters: parameters(exports, attrs, ordinal),
+            local_memory_bytes: u32::from(attrs.local_memory_pages) * abi::LOCAL_MEMORY_PAGE_BYTES as u32,
+            tag: (!exports.tags.is_null()).then(|| text(*exports.tags.add(ordinal))).flatten(),
+            source: source(exports, ordinal),
+        })
+    }
+}
+
+/// Reflected parameters, or none where the library has no reflection.
+///
+/// # Safety
+/// As for [`function`].
+unsafe fn parameters(exports: &ExportTable, attrs: &DispatchAttrs, ordinal: usize) -> Vec<FunctionParameter> {
+    // SAFETY: null or with `count` entries, each null or with as many parameters as the attributes
+    // say; names are null or a table that the indices of parameters stay in.
+    unsafe {
+        if exports.params.is_null() || (*exports.params.add(ordinal)).is_null() {
+            return Vec::new();
+        }
+        let parameters = *exports.params.add(ordinal);
+        let read = |index: u16| {
+            let parameter = &*parameters.add(usize::from(index));
+            let named = !exports.parameter_names.is_null() && parameter.name != NO_NAME;
+            let name = if named {
+                text(*exports.parameter_names.add(usize::from(parameter.name))).unwrap_or_default()
+            } else {
+                String::new()
+            };
+            FunctionParameter {
+                // The reference takes kinds that it does not know for constants.
+                kind: if parameter.kind <= 2 { parameter.kind } else { 0 },
+                size: parameter.size,
+                flags: parameter.flags,
+                offset: parameter.offset,
+                name,
+            }
+        };
+        (0..attrs.parameter_count).map(read).collect()
+    }
+}
+
+/// # Safety
+/// As for [`function`].
+unsafe fn source(exports: &ExportTable, ordinal: usize) -> Option<SourceLocation> {
+    if exports.source_locations.is_null() {
+        return None;
+    }
+    // SAFETY: non-null with `count` entries, each with a null or NUL-terminated path.
+    unsafe {
+        let location = &*exports.source_locations.add(ordinal);
+        let path = text(location.path).filter(|path| !path.is_empty())?;
+        Some(SourceLocation { path, line: location.line })
+    }
+}
+
+/// # Safety
+/// `string` is null or NUL-terminated.
+pub(super) unsafe fn text(string: *const c_char) -> Option<String> {
+    if string.is_null() {
+        return None;
+    }
+    // SAFETY: non-null, and NUL-terminated by the caller.
+    Some(unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned())
+}

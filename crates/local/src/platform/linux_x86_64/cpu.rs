@@ -1,0 +1,149 @@
+//! Processor features, processor ids, and the floating-point mode of kernels.
+
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid_count, CpuidResult};
+use std::marker::PhantomData;
+
+/// Feature words as `iree/schemas/cpu_feature_bits.inl` numbers them; word 0 alone is in use.
+pub(crate) fn processor_data() -> [u64; 8] {
+    let basic = cpuid(0x1);
+    let extended = cpuid(0x7);
+    let amd = cpuid(0x8000_0001);
+    let state = cpuid(0xD);
+    let sub_leaf_1 = if extended.eax >= 1 { __cpuid_count(0x7, 1) } else { NONE };
+    // The operating system saves these registers (bits of XCR0 that may be set).
+    let saves = |mask: u32| state.eax & mask == mask;
+    let (ymm, zmm, tiles) = (saves(0x7), saves(0xE7), saves(0x6_0000));
+    let features = [
+        // (our bit, the register of cpuid, its bit, whether the system lets it be used)
+        (0, basic.ecx, 0, true),       // sse3
+        (1, basic.ecx, 9, true),       // ssse3
+        (2, basic.ecx, 19, true),      // sse4.1
+        (3, basic.ecx, 20, true),      // sse4.2
+        (4, amd.ecx, 6, true),         // sse4a
+        (10, basic.ecx, 28, ymm),      // avx
+        (11, basic.ecx, 12, ymm),      // fma
+        (12, amd.ecx, 16, ymm),        // fma4
+        (13, amd.ecx, 11, ymm),        // xop
+        (14, basic.ecx, 29, ymm),      // f16c
+        (15, extended.ebx, 5, ymm),    // avx2
+        (20, extended.ebx, 16, zmm),   // avx512f
+        (21, extended.ebx, 28, zmm),   // avx512cd
+        (22, extended.ebx, 31, zmm),   // avx512vl
+        (23, extended.ebx, 17, zmm),   // avx512dq
+        (24, extended.ebx, 30, zmm),   // avx512bw
+        (25, extended.ebx, 21, zmm),   // avx512ifma
+        (26, extended.ecx, 1, zmm),    // avx512vbmi
+        (27, extended.ecx, 14, zmm),   // avx512vpopcntdq
+        (28, extended.ecx, 11, zmm),   // avx512vnni
+        (29, extended.ecx, 6, zmm),    // avx512vbmi2
+        (30, extended.ecx, 12, zmm),   // avx512bitalg
+        (31, sub_leaf_1.eax, 5, zmm),  // avx512bf16
+        (32, extended.edx, 23, zmm),   // avx512fp16
+        (50, extended.edx, 24, tiles), // amx-tile
+        (51, extended.edx, 25, tiles), // amx-int8
+        (52, extended.edx, 22, tiles), // amx-bf16
+    ];
+    let mut word = 0;
+    for (bit, register, position, usable) in features {
+        word |= u64::from(usable && register >> position & 1 == 1) << bit;
+    }
+    [word, 0, 0, 0, 0, 0, 0, 0]
+}
+
+const NONE: CpuidResult = CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 };
+
+/// The leaf's sub-leaf 0, or zeros where the processor does not have it.
+fn cpuid(leaf: u32) -> CpuidResult {
+    let last = __cpuid_count(leaf & 0x8000_0000, 0).eax;
+    if leaf <= last { __cpuid_count(leaf, 0) } else { NONE }
+}
+
+/// The logical processor that the calling thread runs on right now.
+pub(crate) fn processor_id() -> u32 {
+    // SAFETY: takes no arguments and touches no memory of ours.
+    let id = unsafe { libc::sched_getcpu() };
+    u32::try_from(id).unwrap_or(0)
+}
+
+/// While it lives, the thread's SSE unit takes denormals as zero and flushes results to zero, which
+/// is how the reference runs kernels; without it results differ in the last bits.
+///
+/// Only calls into kernels may happen meanwhile: Rust's own floating-point code assumes the default.
+pub(crate) struct FlushDenormals {
+    previous: u32,
+    /// The mode is the thread's.
+    _not_send: PhantomData<*const ()>,
+}
+
+/// MXCSR: flush to zero (bit 15) and denormals are zero (bit 6).
+const FLUSH: u32 = 0x8040;
+
+impl FlushDenormals {
+    /// Sets the mode.
+    pub(crate) fn enter() -> Self {
+        let previous = load_mxcsr();
+        if previous & FLUSH != FLUSH {
+            store_mxcsr(previous | FLUSH);
+        }
+        Self { previous, _not_send: PhantomData }
+    }
+}
+
+impl Drop for FlushDenormals {
+    fn drop(&mut self) {
+        if self.previous & FLUSH != FLUSH {
+            store_mxcsr(self.previous);
+        }
+    }
+}
+
+fn load_mxcsr() -> u32 {
+    let mut value = 0u32;
+    // SAFETY: stores the control word to the four bytes of `value`.
+    unsafe { asm!("stmxcsr [{}]", in(reg) &raw mut value, options(nostack, preserves_flags)) };
+    value
+}
+
+fn store_mxcsr(value: u32) {
+    // SAFETY: loads the control word from the four bytes of `value`. Only the two flush bits differ
+    // from what was there, and no Rust floating-point code runs before they are put back.
+    unsafe {
+        asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, readonly, preserves_flags));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agrees_with_what_the_standard_library_detects() {
+        let word = processor_data()[0];
+        let has = |bit: u32| word >> bit & 1 == 1;
+        assert_eq!(has(0), is_x86_feature_detected!("sse3"));
+        assert_eq!(has(3), is_x86_feature_detected!("sse4.2"));
+        assert_eq!(has(10), is_x86_feature_detected!("avx"));
+        assert_eq!(has(11), is_x86_feature_detected!("fma"));
+        assert_eq!(has(14), is_x86_feature_detected!("f16c"));
+        assert_eq!(has(15), is_x86_feature_detected!("avx2"));
+        assert_eq!(has(20), is_x86_feature_detected!("avx512f"));
+        assert_eq!(has(28), is_x86_feature_detected!("avx512vnni"));
+        assert_eq!(has(31), is_x86_feature_detected!("avx512bf16"));
+    }
+
+    #[test]
+    fn the_floating_point_mode_is_put_back() {
+        let before = load_mxcsr();
+        {
+            let _outer = FlushDenormals::enter();
+            assert_eq!(load_mxcsr() & FLUSH, FLUSH);
+            {
+                let _inner = FlushDenormals::enter();
+            }
+            assert_eq!(load_mxcsr() & FLUSH, FLUSH, "the inner one leaves the outer's mode alone");
+        }
+        // Bits 0..6 are sticky exception flags, which other code may set.
+        assert_eq!(load_mxcsr() & !0x3F, before & !0x3F);
+    }
+}

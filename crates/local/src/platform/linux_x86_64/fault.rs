@@ -1,0 +1,173 @@
+//! Handlers for the signals of a broken kernel.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::sync::Once;
+
+use crate::platform::Fault;
+use crate::platform::linux_x86_64::PAGE_BYTES;
+
+const SIGNALS: [(c_int, &str); 4] = [
+    (libc::SIGSEGV, "SIGSEGV"),
+    (libc::SIGILL, "SIGILL"),
+    (libc::SIGFPE, "SIGFPE"),
+    (libc::SIGBUS, "SIGBUS"),
+];
+
+/// Bytes of the stack that a handler runs on. With AVX-512 and AMX the kernel's frame alone takes 11 KiB.
+const STACK_BYTES: usize = 64 << 10;
+/// `si_code` of a general protection fault, which comes without an address.
+const SI_KERNEL: c_int = 0x80;
+/// Longest x86 instruction.
+const INSTRUCTION_BYTES: usize = 15;
+
+/// Decides what a fault is: it returns where the fault is not ours.
+type Report = fn(&Fault<'_>);
+
+/// What was installed before, per signal, and who reports.
+struct Installed(UnsafeCell<MaybeUninit<([libc::sigaction; SIGNALS.len()], Report)>>);
+
+// SAFETY: written once under `ONCE` before any handler that reads it is installed.
+unsafe impl Sync for Installed {}
+
+static INSTALLED: Installed = Installed(UnsafeCell::new(MaybeUninit::uninit()));
+static ONCE: Once = Once::new();
+
+/// Installs the handlers for the process, once, and gives the calling thread a stack for them.
+pub(crate) fn install_fault_handler(report: Report) {
+    ONCE.call_once(|| {
+        // SAFETY: a zeroed `sigaction` is a valid value of the struct; each call only fills it in.
+        let mut previous: [libc::sigaction; SIGNALS.len()] = unsafe { std::mem::zeroed() };
+        for (slot, (signal, _)) in previous.iter_mut().zip(SIGNALS) {
+            // SAFETY: asks for the present action and changes nothing.
+            unsafe { libc::sigaction(signal, std::ptr::null(), slot) };
+        }
+        // SAFETY: nobody reads it yet, and `Once` lets only one thread come here.
+        unsafe { (*INSTALLED.0.get()).write((previous, report)) };
+        for (signal, _) in SIGNALS {
+            // SAFETY: the handler only makes async-signal-safe calls, and runs on its own stack.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = handle as *const () as usize;
+                action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+                libc::sigemptyset(&mut action.sa_mask);
+                libc::sigaction(signal, &action, std::ptr::null_mut());
+            }
+        }
+    });
+    arm_thread();
+}
+
+/// Gives the calling thread a stack for the handlers, until the thread ends.
+pub(crate) fn arm_thread() {
+    STACK.with(|_| {});
+}
+
+thread_local! {
+    static STACK: AlternateStack = AlternateStack::install();
+}
+
+struct AlternateStack {
+    memory: *mut c_void,
+    previous: libc::stack_t,
+}
+
+impl AlternateStack {
+    fn install() -> Self {
+        // SAFETY: a zeroed `stack_t` is a valid value; mmap makes fresh memory; the lowest page is
+        // made inaccessible so that a handler that overflows faults instead of corrupting memory.
+        // Where memory is short the thread keeps the stack it has.
+        unsafe {
+            let mut previous: libc::stack_t = std::mem::zeroed();
+            let memory = libc::mmap(
+                std::ptr::null_mut(),
+                PAGE_BYTES + STACK_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_STACK,
+                -1,
+                0,
+            );
+            if memory == libc::MAP_FAILED {
+                return Self { memory: std::ptr::null_mut(), previous };
+            }
+            libc::mprotect(memory, PAGE_BYTES, libc::PROT_NONE);
+            let stack =
+                libc::stack_t { ss_sp: memory.byte_add(PAGE_BYTES), ss_flags: 0, ss_size: STACK_BYTES };
+            libc::sigaltstack(&stack, &mut previous);
+            Self { memory, previous }
+        }
+    }
+}
+
+impl Drop for AlternateStack {
+    fn drop(&mut self) {
+        if self.memory.is_null() {
+            return;
+        }
+        // SAFETY: puts back the stack that was there (or none), then unmaps ours, which no handler
+        // of this thread can be running on here.
+        unsafe {
+            libc::sigaltstack(&self.previous, std::ptr::null_mut());
+            libc::munmap(self.memory, PAGE_BYTES + STACK_BYTES);
+        }
+    }
+}
+
+extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes valid pointers for a handler with SA_SIGINFO, and `INSTALLED` was
+    // written before the handler was installed. Everything called is async-signal-safe.
+    unsafe {
+        let (previous, report) = (*INSTALLED.0.get()).assume_init_ref();
+        let position = SIGNALS.iter().position(|(number, _)| *number == signal);
+        let Some(index) = position else { return };
+        // A positive code is the processor's own fault; others were sent by somebody.
+        let raised = (*info).si_code > 0;
+        if raised {
+            let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
+            let instruction = registers[libc::REG_RIP as usize] as usize;
+            report(&Fault {
+                name: SIGNALS[index].1,
+                address: ((*info).si_code != SI_KERNEL).then_some((*info).si_addr() as usize),
+                instruction,
+                code: code_at(instruction, signal),
+            });
+        }
+        // Not ours: whoever was there before decides. A fault comes again when we return.
+        libc::sigaction(signal, &previous[index], std::ptr::null_mut());
+        if !raised {
+            libc::raise(signal);
+        }
+    }
+}
+
+/// The bytes of an instruction that was fetched but not understood, up to the end of its page.
+///
+/// # Safety
+/// `instruction` is the address of a fault with `signal`. Only for SIGILL is it certain that the
+/// bytes are mapped; for others nothing is read.
+unsafe fn code_at(instruction: usize, signal: c_int) -> &'static [u8] {
+    if signal != libc::SIGILL {
+        return &[];
+    }
+    let to_page_end = PAGE_BYTES - instruction % PAGE_BYTES;
+    // SAFETY: the processor has fetched the first byte from this page, so the page is mapped, and
+    // executable pages are readable here.
+    unsafe { std::slice::from_raw_parts(instruction as *const u8, to_page_end.min(INSTRUCTION_BYTES)) }
+}
+
+/// Writes to standard error without buffering; async-signal-safe.
+pub(crate) fn write_stderr(mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        // SAFETY: the pointer and the length are of a live slice.
+        let written = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+        let Ok(written @ 1..) = usize::try_from(written) else { return };
+        bytes = &bytes[written.min(bytes.len())..];
+    }
+}
+
+/// Ends the process without running anything else; async-signal-safe.
+pub(crate) fn exit_now(status: i32) -> ! {
+    // SAFETY: never returns and runs no code of ours.
+    unsafe { libc::_exit(status) }
+}

@@ -1,0 +1,86 @@
+//! A shared library in memory, under a path that the dynamic loader can open.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{MemfdFlags, memfd_create};
+
+/// The bytes of a library as a file; it goes when this is dropped, what was loaded from it stays.
+pub(crate) struct LibraryFile {
+    path: PathBuf,
+    /// Keeps the memory file open while its path is in use.
+    _memory: Option<File>,
+    /// Whether the file is on disk and has to be removed.
+    on_disk: bool,
+}
+
+impl LibraryFile {
+    /// Writes `bytes` to an anonymous memory file, or where the kernel has none to a temporary file.
+    pub(crate) fn new(bytes: &[u8]) -> io::Result<Self> {
+        match Self::in_memory(bytes) {
+            Ok(file) => Ok(file),
+            Err(_) => Self::on_disk(bytes),
+        }
+    }
+
+    fn in_memory(bytes: &[u8]) -> io::Result<Self> {
+        let mut file = File::from(memfd_create("rehal-executable.so", MemfdFlags::CLOEXEC)?);
+        file.write_all(bytes)?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        // Without /proc, or in a sandbox that hides it, the loader could not open it either.
+        std::fs::metadata(&path)?;
+        Ok(Self { path, _memory: Some(file), on_disk: false })
+    }
+
+    pub(super) fn on_disk(bytes: &[u8]) -> io::Result<Self> {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let process = std::process::id();
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("rehal-{process}-{number}.so"));
+            let mut options = std::fs::OpenOptions::new();
+            std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o700);
+            match options.write(true).create_new(true).open(&path) {
+                Ok(mut file) => {
+                    let this = Self { path, _memory: None, on_disk: true };
+                    file.write_all(bytes)?;
+                    return Ok(this);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The path that the dynamic loader opens.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for LibraryFile {
+    fn drop(&mut self) {
+        if self.on_disk {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_ways_give_the_bytes_and_leave_nothing_behind() {
+        for file in [LibraryFile::in_memory(b"bytes").unwrap(), LibraryFile::on_disk(b"bytes").unwrap()] {
+            assert_eq!(std::fs::read(file.path()).unwrap(), b"bytes");
+            let path = file.path().to_path_buf();
+            let on_disk = file.on_disk;
+            drop(file);
+            assert!(!on_disk || !path.exists());
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Any other platform: it compiles, and says what it cannot do.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+
+use crate::platform::{Fault, Protection};
+
+pub(crate) const ARCHITECTURE: &str = std::env::consts::ARCH;
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+fn unsupported(what: &str) -> io::Error {
+    let (os, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!("{what} is supported on Linux on x86-64 only, this is {os} on {architecture}"),
+    )
+}
+
+pub(crate) enum WritableMapping {}
+
+impl WritableMapping {
+    pub(crate) fn new(_length: usize) -> io::Result<Self> {
+        Err(unsupported("loading native executables"))
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        match *self {}
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        match *self {}
+    }
+
+    pub(crate) fn protect(self, _runs: &[(Range<usize>, Protection)]) -> io::Result<Mapping> {
+        match self {}
+    }
+}
+
+pub(crate) enum Mapping {}
+
+impl Mapping {
+    pub(crate) fn address(&self) -> usize {
+        match *self {}
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        match *self {}
+    }
+}
+
+pub(crate) enum LibraryFile {}
+
+impl LibraryFile {
+    pub(crate) fn new(_bytes: &[u8]) -> io::Result<Self> {
+        Err(unsupported("loading system libraries from memory"))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        match *self {}
+    }
+}
+
+pub(crate) fn processor_data() -> [u64; 8] {
+    [0; 8]
+}
+
+pub(crate) fn processor_id() -> u32 {
+    0
+}
+
+pub(crate) struct FlushDenormals;
+
+impl FlushDenormals {
+    pub(crate) fn enter() -> Self {
+        Self
+    }
+}
+
+/// No kernel runs here, so that none can fault.
+pub(crate) fn install_fault_handler(_report: fn(&Fault<'_>)) {}
+
+pub(crate) fn arm_thread() {}
+
+pub(crate) fn write_stderr(bytes: &[u8]) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), bytes);
+}
+
+pub(crate) fn exit_now(status: i32) -> ! {
+    std::process::exit(status)
+}

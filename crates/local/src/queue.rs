@@ -1,0 +1,263 @@
+//! How a CPU runs one operation: on the thread that calls, with the bytes where they are.
+//!
+//! Operations come under live names (a submission that can run at once) or as stored indices (one
+//! that had to wait, and the commands of a command buffer); [`Resolve`] looks both up, so each
+//! operation is written once.
+
+use std::cell::RefCell;
+
+use rehal_base::{Context, Error, Range, Result};
+use rehal_hal::{
+    Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, Executable, File, HostCall, HostMemory,
+    Indexed, Live, Names, QueueOp, Store, WHOLE_BUFFER, WorkgroupCount,
+};
+use smallvec::SmallVec;
+
+use crate::command::LocalCommands;
+use crate::executable::{DispatchArguments, LocalExecutable, MemorySpan};
+
+/// A range of host memory that an operation works on.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    memory: &'a HostMemory,
+    offset: u64,
+    length: u64,
+}
+
+/// The binding table of a submission; `None` where a slot is left empty.
+pub(crate) type BindingTable<'a> = SmallVec<[Option<Place<'a>>; 8]>;
+
+/// Looks up what an operation names.
+pub(crate) trait Resolve<'r, N: Names + 'r> {
+    fn buffer(&self, name: N::Buffer) -> &'r Buffer;
+    fn executable(&self, name: N::Executable) -> &'r Executable;
+    fn command_buffer(&self, name: N::CommandBuffer) -> &'r CommandBuffer;
+    fn file(&self, name: N::File) -> &'r File;
+    fn host_call(&self, name: N::HostCall) -> &'r HostCall;
+    fn bytes(&self, bytes: N::Bytes) -> &'r [u8];
+    fn refs(&self, list: N::BufferRefs) -> &'r [BufferRef<N>];
+    fn slots(&self) -> &'r [Option<Place<'r>>];
+
+    /// The memory behind a reference; the range is checked against the buffer or the slot.
+    fn place(&self, reference: &BufferRef<N>) -> Result<Place<'r>> {
+        match reference.binding {
+            Binding::Direct(name) => {
+                let buffer = self.buffer(name);
+                let range = buffer.resolve(reference.offset, reference.length)?;
+                Ok(Place {
+                    memory: buffer.backend().host_memory()?,
+                    offset: range.offset,
+                    length: range.length,
+                })
+            }
+            Binding::Slot(slot) => match self.slots().get(slot as usize) {
+                Some(Some(place)) => place.part(reference.offset, reference.length),
+                _ => Err(Error::invalid_argument(format!("the binding table has no buffer in slot {slot}"))),
+            },
+        }
+    }
+}
+
+impl<'a> Place<'a> {
+    fn part(self, offset: u64, length: u64) -> Result<Self> {
+        let length = if length == WHOLE_BUFFER { self.length.saturating_sub(offset) } else { length };
+        match Range::new(offset, length) {
+            Some(range) if range.fits(self.length) => {
+                Ok(Self { memory: self.memory, offset: self.offset + offset, length })
+            }
+            _ => Err(Error::out_of_range(format!(
+                "{length} bytes at offset {offset} exceed a binding of {} bytes",
+                self.length
+            ))),
+        }
+    }
+
+    fn fill(self, pattern: &[u8]) -> Result<()> {
+        self.memory.fill(self.offset, self.length, pattern)
+    }
+
+    fn update(self, bytes: &[u8]) -> Result<()> {
+        if bytes.len() as u64 != self.length {
+            return Err(Error::invalid_argument(format!(
+                "an update of {} bytes carries {} bytes",
+                self.length,
+                bytes.len()
+            )));
+        }
+        self.memory.write(self.offset, bytes)
+    }
+
+    fn copy(self, source: Place<'_>) -> Result<()> {
+        if source.length != self.length {
+            return Err(Error::invalid_argument(format!(
+                "a copy takes {} bytes and writes {}",
+                source.length, self.length
+            )));
+        }
+        self.memory.copy_from(self.offset, source.memory, source.offset, self.length)
+    }
+
+    fn span(self) -> MemorySpan {
+        // `offset` is within the memory: the place was made from a checked range.
+        MemorySpan {
+            pointer: self.memory.as_ptr().wrapping_add(self.offset as usize),
+            length_bytes: self.length as usize,
+        }
+    }
+}
+
+/// Live names: they are what they name.
+pub(crate) struct LiveNames;
+
+impl<'a> Resolve<'a, Live<'a>> for LiveNames {
+    fn buffer(&self, name: &'a Buffer) -> &'a Buffer {
+        name
+    }
+    fn executable(&self, name: &'a Executable) -> &'a Executable {
+        name
+    }
+    fn command_buffer(&self, name: &'a CommandBuffer) -> &'a CommandBuffer {
+        name
+    }
+    fn file(&self, name: &'a File) -> &'a File {
+        name
+    }
+    fn host_call(&self, name: &'a HostCall) -> &'a HostCall {
+        name
+    }
+    fn bytes(&self, bytes: &'a [u8]) -> &'a [u8] {
+        bytes
+    }
+    fn refs(&self, list: &'a [BufferRef<Live<'a>>]) -> &'a [BufferRef<Live<'a>>] {
+        list
+    }
+    fn slots(&self) -> &'a [Option<Place<'a>>] {
+        &[]
+    }
+}
+
+/// Stored names, with the binding table that their slots refer to.
+pub(crate) struct StoredNames<'a> {
+    pub store: &'a Store,
+    pub table: &'a [Option<Place<'a>>],
+}
+
+impl<'r> Resolve<'r, Indexed> for StoredNames<'r> {
+    fn buffer(&self, name: u32) -> &'r Buffer {
+        &self.store.buffers[name as usize]
+    }
+    fn executable(&self, name: u32) -> &'r Executable {
+        &self.store.executables[name as usize]
+    }
+    fn command_buffer(&self, name: u32) -> &'r CommandBuffer {
+        &self.store.command_buffers[name as usize]
+    }
+    fn file(&self, name: u32) -> &'r File {
+        &self.store.files[name as usize]
+    }
+    fn host_call(&self, name: u32) -> &'r HostCall {
+        &self.store.host_calls[name as usize]
+    }
+    fn bytes(&self, bytes: rehal_hal::Span<u8>) -> &'r [u8] {
+        bytes.of(&self.store.bytes)
+    }
+    fn refs(&self, list: rehal_hal::Span<BufferRef<Indexed>>) -> &'r [BufferRef<Indexed>] {
+        list.of(&self.store.lists.buffer_refs)
+    }
+    fn slots(&self) -> &'r [Option<Place<'r>>] {
+        self.table
+    }
+}
+
+/// Runs one queue operation to its end.
+pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Result<()> {
+    match *op {
+        // The memory was made with the handle; see `LocalDevice::submit`.
+        QueueOp::Alloca { .. } | QueueOp::Barrier { .. } => Ok(()),
+        QueueOp::Dealloca { buffer, .. } => names.buffer(buffer).backend().deallocate(),
+        QueueOp::Fill { target, pattern, .. } => names.place(&target)?.fill(names.bytes(pattern)),
+        QueueOp::Update { source, target, .. } => names.place(&target)?.update(names.bytes(source)),
+        QueueOp::Copy { source, target, .. } => names.place(&target)?.copy(names.place(&source)?),
+        QueueOp::Read { file, file_offset, target, .. } => {
+            let place = names.place(&target)?;
+            let file = names.file(file).backend();
+            place
+                .memory
+                .with_bytes_mut(place.offset, place.length, |bytes| file.read_at(file_offset, bytes))?
+        }
+        QueueOp::Write { source, file, file_offset, .. } => {
+            let place = names.place(&source)?;
+            let file = names.file(file).backend();
+            place.memory.with_bytes(place.offset, place.length, |bytes| file.write_at(file_offset, bytes))?
+        }
+        QueueOp::Dispatch(dispatch) => run_dispatch(&dispatch, names),
+        QueueOp::Execute { command_buffer, bindings, .. } => {
+            let mut table = BindingTable::new();
+            for binding in names.refs(bindings) {
+                table.push(match binding.binding {
+                    Binding::Direct(_) => Some(names.place(binding)?),
+                    Binding::Slot(_) => None,
+                });
+            }
+            LocalCommands::of(names.command_buffer(command_buffer))?.run(&table)
+        }
+        QueueOp::HostCall { call, arguments, .. } => (names.host_call(call).0)(arguments),
+    }
+}
+
+/// Runs one command to its end. On one thread, barriers and events are kept by the order alone.
+pub(crate) fn run_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    command: &Command<N>,
+    names: &R,
+) -> Result<()> {
+    match *command {
+        Command::Fill { target, pattern, .. } => names.place(&target)?.fill(names.bytes(pattern)),
+        Command::Update { source, target, .. } => names.place(&target)?.update(names.bytes(source)),
+        Command::Copy { source, target, .. } => names.place(&target)?.copy(names.place(&source)?),
+        Command::Dispatch(dispatch) => run_dispatch(&dispatch, names),
+        Command::ExecutionBarrier { .. }
+        | Command::SignalEvent { .. }
+        | Command::ResetEvent { .. }
+        | Command::WaitEvents { .. }
+        | Command::Advise { .. }
+        | Command::BeginDebugGroup { .. }
+        | Command::EndDebugGroup => Ok(()),
+        Command::Collective { .. } => Err(Error::unimplemented("CPU devices have no collectives")),
+    }
+}
+
+thread_local! {
+    /// Workgroup-local memory of dispatches that run on this thread, grown as they ask for it.
+    static LOCAL_MEMORY: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+}
+
+fn run_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(dispatch: &Dispatch<N>, names: &R) -> Result<()> {
+    let executable = LocalExecutable::of(names.executable(dispatch.executable))?;
+    let mut constants = SmallVec::<[u32; 16]>::new();
+    for word in names.bytes(dispatch.constants).chunks_exact(4) {
+        constants.push(u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    }
+    let mut bindings = SmallVec::<[MemorySpan; 8]>::new();
+    for (ordinal, binding) in names.refs(dispatch.bindings).iter().enumerate() {
+        let place = names.place(binding).context(|| format!("binding {ordinal}"))?;
+        bindings.push(place.span());
+    }
+    let workgroup_count = match &dispatch.workgroup_count {
+        WorkgroupCount::Static(count) => *count,
+        WorkgroupCount::Indirect(buffer) => read_workgroup_count(names.place(buffer)?)?,
+    };
+    let arguments = DispatchArguments {
+        workgroup_count,
+        workgroup_size: dispatch.workgroup_size,
+        constants: &constants,
+        bindings: &bindings,
+    };
+    executable.run(dispatch.function, &arguments, dispatch.dynamic_local_memory)
+}
+
+fn read_workgroup_count(place: Place<'_>) -> Result<[u32; 3]> {
+    let mut bytes = [0; 12];
+    place.memory.read(place.offset, &mut bytes)?;
+    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    Ok([word(0), word(4), word(8)])
+}

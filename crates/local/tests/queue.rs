@@ -1,0 +1,174 @@
+//! When operations of the `local-sync` device run: at once, later, or never.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{
+    Buffer, BufferParams, BufferRef, Device, HostCall, HostCallFlags, HostFile, MemoryAccess,
+    QUEUE_AFFINITY_ANY, QueueOp, Semaphore, SemaphoreFlags, Timepoint,
+};
+use rehal_local::LocalSync;
+
+fn device() -> Device {
+    LocalSync::create(Default::default())
+}
+
+fn semaphore(device: &Device) -> Semaphore {
+    device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
+}
+
+fn fill(device: &Device, buffer: &Buffer, byte: u8, wait: &Semaphore, signal: &Semaphore) -> Result<()> {
+    let pattern: &[u8] = &[byte];
+    let op = QueueOp::Fill { target: BufferRef::whole(buffer), pattern, flags: 0 };
+    let waits = [Timepoint { semaphore: wait, value: 1 }];
+    let signals = [Timepoint { semaphore: signal, value: 1 }];
+    device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op).map(drop)
+}
+
+fn first_byte(buffer: &Buffer) -> u8 {
+    let mut byte = [0];
+    buffer.read(0, &mut byte).unwrap();
+    byte[0]
+}
+
+#[test]
+fn work_that_waits_runs_when_the_host_signals() {
+    let device = device();
+    let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
+    let (go, done) = (semaphore(&device), semaphore(&device));
+    fill(&device, &buffer, 7, &go, &done).unwrap();
+    assert_eq!((first_byte(&buffer), done.query().unwrap()), (0, 0));
+    go.signal(1).unwrap();
+    assert_eq!((first_byte(&buffer), done.query().unwrap()), (7, 1));
+}
+
+#[test]
+fn work_that_waits_runs_when_another_thread_signals() {
+    let device = device();
+    let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
+    let (go, done) = (semaphore(&device), semaphore(&device));
+    fill(&device, &buffer, 7, &go, &done).unwrap();
+    let signaller = std::thread::spawn({
+        let go = go.clone();
+        move || go.signal(1).unwrap()
+    });
+    done.wait(1, None).unwrap();
+    assert_eq!(first_byte(&buffer), 7);
+    signaller.join().unwrap();
+}
+
+#[test]
+fn what_waits_outlives_the_handles_that_it_was_submitted_with() {
+    let device = device();
+    let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
+    let (go, done) = (semaphore(&device), semaphore(&device));
+    {
+        let shortlived = semaphore(&device);
+        fill(&device, &buffer, 3, &go, &shortlived).unwrap();
+        fill(&device, &buffer, 9, &shortlived, &done).unwrap();
+    }
+    go.signal(1).unwrap();
+    assert_eq!(done.query().unwrap(), 1);
+    assert_eq!(first_byte(&buffer), 9);
+}
+
+#[test]
+fn failures_travel_and_stop_the_work_behind_them() {
+    let device = device();
+    let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
+    let chain: Vec<_> = (0..4).map(|_| semaphore(&device)).collect();
+    for pair in chain.windows(2) {
+        fill(&device, &buffer, 7, &pair[0], &pair[1]).unwrap();
+    }
+    chain[0].fail(Error::data_loss("the first link broke"));
+    for link in &chain {
+        assert_eq!(link.query().unwrap_err().message(), "the first link broke");
+    }
+    assert_eq!(first_byte(&buffer), 0);
+    // A submission after the failure learns of it in the same way.
+    let late = semaphore(&device);
+    fill(&device, &buffer, 7, &chain[3], &late).unwrap();
+    assert_eq!(late.query().unwrap_err().code(), StatusCode::DataLoss);
+}
+
+#[test]
+fn a_failed_operation_fails_its_signals_or_its_caller() {
+    let device = device();
+    let call = HostCall(Arc::new(|_| Err(Error::new(StatusCode::Aborted, "no"))));
+    let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
+    let done = semaphore(&device);
+    let signals = [Timepoint { semaphore: &done, value: 1 }];
+    device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op).unwrap();
+    assert_eq!(done.query().unwrap_err().code(), StatusCode::Aborted);
+    let alone = device.submit(QUEUE_AFFINITY_ANY, &[], &[], op).unwrap_err();
+    assert_eq!(alone.code(), StatusCode::Aborted);
+}
+
+#[test]
+fn an_operation_waits_for_all_its_semaphores_in_any_order() {
+    let device = device();
+    let ran = Arc::new(AtomicU64::new(0));
+    let call = HostCall(Arc::new({
+        let ran = ran.clone();
+        move |arguments| {
+            ran.fetch_add(arguments[0], Ordering::Relaxed);
+            Ok(())
+        }
+    }));
+    let [a, b, c] = [semaphore(&device), semaphore(&device), semaphore(&device)];
+    let waits = [&a, &b, &c].map(|semaphore| Timepoint { semaphore, value: 2 });
+    let op = QueueOp::HostCall { call: &call, arguments: [5, 0, 0, 0], flags: HostCallFlags::empty() };
+    device.submit(QUEUE_AFFINITY_ANY, &waits, &[], op).unwrap();
+    for semaphore in [&c, &a] {
+        semaphore.signal(2).unwrap();
+        assert_eq!(ran.load(Ordering::Relaxed), 0);
+    }
+    b.signal(1).unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 0);
+    b.signal(2).unwrap();
+    assert_eq!(ran.load(Ordering::Relaxed), 5);
+}
+
+#[test]
+fn a_buffer_is_named_before_its_alloca_runs_and_not_after_its_dealloca() {
+    let device = device();
+    let [go, made, gone] = [semaphore(&device), semaphore(&device), semaphore(&device)];
+    let waits = [Timepoint { semaphore: &go, value: 1 }];
+    let signals = [Timepoint { semaphore: &made, value: 1 }];
+    let buffer = device.alloca(&waits, &signals, BufferParams::default(), 16).unwrap();
+    assert_eq!(buffer.size(), 16);
+    assert_eq!(made.query().unwrap(), 0);
+    let waits = [Timepoint { semaphore: &made, value: 1 }];
+    let signals = [Timepoint { semaphore: &gone, value: 1 }];
+    let op = QueueOp::Dealloca { buffer: &buffer, flags: 0 };
+    device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op).unwrap();
+    go.signal(1).unwrap();
+    assert_eq!((made.query().unwrap(), gone.query().unwrap()), (1, 1));
+    assert_eq!(buffer.write(0, &[1]).unwrap_err().code(), StatusCode::FailedPrecondition);
+}
+
+#[test]
+fn files_are_read_and_written_by_position() {
+    let device = device();
+    let file = HostFile::from_bytes((0..32).collect());
+    let file = device.import_file(MemoryAccess::READ | MemoryAccess::WRITE, file).unwrap();
+    let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
+    let target = BufferRef::range(&buffer, 2, 4);
+    let read = QueueOp::Read { file: &file, file_offset: 28, target, flags: 0 };
+    device.submit(QUEUE_AFFINITY_ANY, &[], &[], read).unwrap();
+    let mut bytes = [0; 8];
+    buffer.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [0, 0, 28, 29, 30, 31, 0, 0]);
+    let source = BufferRef::range(&buffer, 0, 4);
+    let write = QueueOp::Write { source, file: &file, file_offset: 3, flags: 0 };
+    device.submit(QUEUE_AFFINITY_ANY, &[], &[], write).unwrap();
+    let mut bytes = [9; 6];
+    file.backend().read_at(2, &mut bytes).unwrap();
+    assert_eq!(bytes, [2, 0, 0, 28, 29, 7]);
+    let beyond = QueueOp::Read { file: &file, file_offset: 29, target, flags: 0 };
+    assert_eq!(
+        device.submit(QUEUE_AFFINITY_ANY, &[], &[], beyond).unwrap_err().code(),
+        StatusCode::OutOfRange
+    );
+}
