@@ -5,6 +5,7 @@ use std::fmt::Debug;
 use std::panic::Location;
 
 use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{Buffer, BufferUsage};
 
 /// What a range, a size or a slot that does not fit is refused with.
 pub(crate) const RANGE: &[StatusCode] = &[StatusCode::OutOfRange, StatusCode::InvalidArgument];
@@ -60,6 +61,16 @@ pub(crate) fn refused<T>(what: &str, result: Result<T>, codes: &[StatusCode]) ->
         Err(error) => wrong(format!("{what}: refused with {error}, expected one of {codes:?}")),
         Ok(_) => wrong(format!("{what}: accepted, expected one of {codes:?}")),
     }
+}
+
+/// A use that a buffer was not made for is refused; where the device grants it to every buffer, it
+/// has to work.
+#[track_caller]
+pub(crate) fn enforced<T>(what: &str, buffer: &Buffer, usage: BufferUsage, result: Result<T>) -> Result<()> {
+    if buffer.params().usage.contains(usage) {
+        return result.map(drop);
+    }
+    refused(what, result, PERMISSION)
 }
 
 /// The failure of a test.

@@ -205,6 +205,7 @@ impl<'s> Harness<'s> {
         self.subject.prepare(
             &self.device,
             &ExecutableParams {
+                label: "",
                 affinity: QUEUE_AFFINITY_ANY,
                 caching_mode: CachingMode::empty(),
                 format,

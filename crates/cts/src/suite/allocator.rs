@@ -3,7 +3,7 @@
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{BufferParams, BufferUsage, MemoryAccess};
 
-use crate::check::{ARGUMENT, PERMISSION, equal, holds, refused, same_bytes};
+use crate::check::{ARGUMENT, enforced, equal, holds, refused, same_bytes};
 use crate::harness::{Harness, noise, run};
 use crate::live::QueueOp;
 use crate::test::List;
@@ -106,17 +106,18 @@ fn usage_is_enforced(harness: &Harness<'_>) -> Result<()> {
     };
     let source_only = with(BufferUsage::TRANSFER_SOURCE | BufferUsage::MAPPING_SCOPED)?;
     let target_only = with(BufferUsage::TRANSFER_TARGET | BufferUsage::MAPPING_SCOPED)?;
-    let fill = run!(harness, QueueOp::Fill { target: (&source_only).into(), pattern: &[1], flags: 0 });
-    refused("a fill of a buffer that is no target", fill, PERMISSION)?;
+    let (source, target) = (BufferUsage::TRANSFER_SOURCE, BufferUsage::TRANSFER_TARGET);
+    let fill = QueueOp::Fill { target: (&source_only).into(), pattern: &[1], flags: 0 };
+    enforced("a fill of what is no target", &source_only, target, run!(harness, fill))?;
     let update = QueueOp::Update { source: &[0; 16], target: (&source_only).into(), flags: 0 };
-    refused("an update of a buffer that is no target", run!(harness, update), PERMISSION)?;
+    enforced("an update of what is no target", &source_only, target, run!(harness, update))?;
     let copy = QueueOp::Copy { source: (&source_only).into(), target: (&target_only).into(), flags: 0 };
     run!(harness, copy)?;
-    let copy = QueueOp::Copy { source: (&target_only).into(), target: (&source_only).into(), flags: 0 };
-    refused("a copy the wrong way", run!(harness, copy), PERMISSION)?;
     let scratch = harness.buffer(&[0; 16])?;
+    let copy = QueueOp::Copy { source: (&scratch).into(), target: (&source_only).into(), flags: 0 };
+    enforced("a copy to what is no target", &source_only, target, run!(harness, copy))?;
     let copy = QueueOp::Copy { source: (&target_only).into(), target: (&scratch).into(), flags: 0 };
-    refused("a copy from what is no source", run!(harness, copy), PERMISSION)
+    enforced("a copy from what is no source", &target_only, source, run!(harness, copy))
 }
 
 fn many_buffers_do_not_overlap(harness: &Harness<'_>) -> Result<()> {

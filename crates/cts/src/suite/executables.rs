@@ -24,8 +24,11 @@ pub(super) fn add(list: &mut List, format: &'static str) {
     list.add(name("truncated_is_refused"), needs, move |it| truncated(it, format));
 }
 
-/// Kernels with the names, constants and bindings of their functions.
-const FUNCTIONS: [(Kernel, &[(&str, u16, u16)]); 5] = [
+/// The name of a function, its number of constants and of bindings.
+type Function = (&'static str, u16, u16);
+
+/// Kernels with their functions.
+const FUNCTIONS: [(Kernel, &[Function]); 5] = [
     (Kernel::Affine, &[("affine", 2, 2)]),
     (Kernel::Constants, &[("write_constants", 4, 1)]),
     (Kernel::EntryPoints, &[("negate", 0, 2), ("twice", 0, 2), ("sum", 0, 3)]),

@@ -8,7 +8,7 @@ use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{BufferRef, BufferUsage, File, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY, WHOLE_BUFFER};
 
 use crate::Capability;
-use crate::check::{PERMISSION, RANGE, equal, holds, refused, same_bytes};
+use crate::check::{PERMISSION, RANGE, enforced, equal, holds, refused, same_bytes};
 use crate::harness::{Harness, at, noise, run};
 use crate::live::QueueOp;
 use crate::test::List;
@@ -156,17 +156,35 @@ fn ranges_outside(harness: &Harness<'_>, place: Place) -> Result<()> {
     let file = import(harness, place, BOTH, &[7; 16])?;
     let buffer = harness.buffer(&[8; 16])?;
     for (file_offset, length) in [(9, 8), (16, 1), (17, 0), (u64::MAX, 1), (u64::MAX - 7, 8)] {
-        let part = || BufferRef::range(&buffer, 0, length);
-        let op = QueueOp::Read { file: &file, file_offset, target: part(), flags: 0 };
+        let op = QueueOp::Read {
+            file: &file,
+            file_offset,
+            target: BufferRef::range(&buffer, 0, length),
+            flags: 0,
+        };
         refused("a read outside of the file", run!(harness, op), RANGE)?;
-        let op = QueueOp::Write { source: part(), file: &file, file_offset, flags: 0 };
+        let op = QueueOp::Write {
+            source: BufferRef::range(&buffer, 0, length),
+            file: &file,
+            file_offset,
+            flags: 0,
+        };
         refused("a write outside of the file", run!(harness, op), RANGE)?;
     }
     for (offset, length) in [(9, 8), (16, 1), (17, WHOLE_BUFFER), (u64::MAX - 3, 8)] {
-        let part = || BufferRef::range(&buffer, offset, length);
-        let op = QueueOp::Read { file: &file, file_offset: 0, target: part(), flags: 0 };
+        let op = QueueOp::Read {
+            file: &file,
+            file_offset: 0,
+            target: BufferRef::range(&buffer, offset, length),
+            flags: 0,
+        };
         refused("a read outside of the buffer", run!(harness, op), RANGE)?;
-        let op = QueueOp::Write { source: part(), file: &file, file_offset: 0, flags: 0 };
+        let op = QueueOp::Write {
+            source: BufferRef::range(&buffer, offset, length),
+            file: &file,
+            file_offset: 0,
+            flags: 0,
+        };
         refused("a write outside of the buffer", run!(harness, op), RANGE)?;
     }
     same_bytes("the buffer", &harness.read(&buffer)?, &[8; 16])?;
@@ -192,10 +210,12 @@ fn usage_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
     };
     let source = with(BufferUsage::TRANSFER_SOURCE)?;
     let op = QueueOp::Read { file: &file, file_offset: 0, target: (&source).into(), flags: 0 };
-    refused("a read to a buffer that is no target", run!(harness, op), PERMISSION)?;
+    let usage = BufferUsage::TRANSFER_TARGET;
+    enforced("a read to a buffer that is no target", &source, usage, run!(harness, op))?;
     let target = with(BufferUsage::TRANSFER_TARGET)?;
     let op = QueueOp::Write { source: (&target).into(), file: &file, file_offset: 0, flags: 0 };
-    refused("a write from a buffer that is no source", run!(harness, op), PERMISSION)
+    let usage = BufferUsage::TRANSFER_SOURCE;
+    enforced("a write from a buffer that is no source", &target, usage, run!(harness, op))
 }
 
 /// Read, change, write, read back: submitted at once, nothing waited for between.

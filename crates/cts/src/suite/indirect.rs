@@ -4,7 +4,7 @@ use rehal_base::Result;
 use rehal_hal::{Buffer, BufferParams, BufferRef, BufferUsage, DispatchFlags, QUEUE_AFFINITY_ANY};
 
 use super::dispatches::expected_ids;
-use crate::check::{PERMISSION, RANGE, equal, refused};
+use crate::check::{RANGE, enforced, equal, refused};
 use crate::harness::{Harness, at, bytes_of, noise};
 use crate::live::QueueOp;
 use crate::script::{Call, Part, Route, Script};
@@ -138,7 +138,8 @@ fn wrong_buffers(harness: &Harness<'_>, format: &'static str, route: Route) -> R
     let params = BufferParams { usage, ..Harness::mappable() };
     let other = harness.device.allocate_buffer(params, 12)?;
     other.write(0, &bytes_of(&[1, 1, 1]))?;
-    refused("a count in a buffer not for that", run(Part::from(&other)), PERMISSION)?;
+    let usage = BufferUsage::DISPATCH_INDIRECT_PARAMETERS;
+    enforced("a count in a buffer not for that", &other, usage, run(Part::from(&other)))?;
     equal("nothing written", harness.read_words(&output)?, expected_ids([0; 3]))
 }
 

@@ -30,6 +30,7 @@ fn prepare(harness: &Harness<'_>, format: &str, constants: &[u32]) -> Result<Exe
     harness.subject().prepare(
         &harness.device,
         &ExecutableParams {
+            label: "",
             affinity: QUEUE_AFFINITY_ANY,
             caching_mode: CachingMode::ALLOW_OPTIMIZATION,
             format,

@@ -3,7 +3,7 @@
 use rehal_base::Result;
 use rehal_hal::{Buffer, BufferRef, CommandBuffer, CommandBufferMode, CommandCategories, QUEUE_AFFINITY_ANY};
 
-use crate::check::{PERMISSION, STATE, equal, holds, refused, same_bytes};
+use crate::check::{STATE, enforced, equal, holds, refused, same_bytes};
 use crate::harness::{Harness, at, run};
 use crate::live::{Command, QueueOp};
 use crate::script::record_barrier;
@@ -131,9 +131,10 @@ fn usage_is_enforced(harness: &Harness<'_>) -> Result<()> {
     let params = BufferParams { usage: BufferUsage::TRANSFER_SOURCE, ..Harness::mappable() };
     let source_only = harness.device.allocate_buffer(params, 16)?;
     let commands = harness.begin(REUSABLE, 0)?;
-    refused("a fill of a source", record_fill(&commands, &source_only, &[1]), PERMISSION)?;
+    let usage = BufferUsage::TRANSFER_TARGET;
+    enforced("a fill of a source", &source_only, usage, record_fill(&commands, &source_only, &[1]))?;
     let update = Command::Update { source: &[0; 16], target: BufferRef::whole(&source_only), flags: 0 };
-    refused("an update of a source", commands.record(&update), PERMISSION)?;
+    enforced("an update of a source", &source_only, usage, commands.record(&update))?;
     commands.end()
 }
 
