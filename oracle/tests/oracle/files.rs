@@ -14,25 +14,31 @@ type Change = fn(&Path) -> Result<(), Failed>;
 
 /// Name, capture, change to the copy, the remaps (`{}` stands for the copy's folder), and whether both accept it.
 const CASES: [(&str, &str, Change, &[&str], bool); 9] = [
-    ("remapped", "params.reference.digest.local-sync", untouched, &["params/={}/"], true),
+    ("remapped", "params.reference.digest.local-sync", untouched, &["/tmp/rehal-fixtures/params/={}/"], true),
     (
         "remapped_whole_path",
         "params.reference.digest.local-sync",
         untouched,
-        &["params/model.irpa={}/model.irpa"],
+        &["/tmp/rehal-fixtures/params/model.irpa={}/model.irpa"],
         true,
     ),
     (
         "longest_prefix_wins",
         "params.reference.digest.local-sync",
         untouched,
-        &["params/=/nothing/", "params/model={}/model"],
+        &["/tmp/=/nothing/", "/tmp/rehal-fixtures/params/model={}/model"],
         true,
     ),
-    ("missing", "params.reference.digest.local-sync", untouched, &["params/=/nothing/"], false),
-    ("changed", "params.reference.digest.local-sync", changed, &["params/={}/"], false),
-    ("shorter", "params.reference.digest.local-sync", shorter, &["params/={}/"], false),
-    ("other_identity", "params.reference.identity.local-sync", untouched, &["params/={}/"], false),
+    ("missing", "params.reference.digest.local-sync", untouched, &["/tmp/rehal-fixtures/=/nothing/"], false),
+    ("changed", "params.reference.digest.local-sync", changed, &["/tmp/rehal-fixtures/params/={}/"], false),
+    ("shorter", "params.reference.digest.local-sync", shorter, &["/tmp/rehal-fixtures/params/={}/"], false),
+    (
+        "other_identity",
+        "params.reference.identity.local-sync",
+        untouched,
+        &["/tmp/rehal-fixtures/params/={}/"],
+        false,
+    ),
     ("inline_needs_no_file", "params.capture-all.identity.local-sync", untouched, &[], true),
     ("ranges_need_no_file", "params.capture-ranges.identity.local-sync", untouched, &[], true),
 ];
