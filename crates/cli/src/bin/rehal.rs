@@ -1,0 +1,9 @@
+//! All tools as verbs of one.
+
+#![forbid(unsafe_code)]
+
+use rehal_cli::tools::{BENCHMARK_REPLAY, DUMP_REPLAY, INFO, RUN_REPLAY};
+
+fn main() -> std::process::ExitCode {
+    rehal_cli::main_of_verbs("rehal", &[&RUN_REPLAY, &DUMP_REPLAY, &BENCHMARK_REPLAY, &INFO])
+}

@@ -1,0 +1,93 @@
+//! A report as one JSON object.
+
+use serde_json::{Value, json};
+
+use super::Report;
+use super::survey::{ExecutableRow, ExternalFile};
+
+/// The report for a program: sizes in bytes, names as text.
+pub(super) fn show(report: &Report<'_>) -> String {
+    let (capture, survey, verdict) = (report.capture, &report.survey, &report.verdict);
+    let version = capture.version();
+    let mut bytes: serde_json::Map<String, Value> =
+        survey.bytes.rows().into_iter().map(|(name, count)| (name.replace(' ', "_"), count.into())).collect();
+    bytes.insert("records".into(), (capture.length_bytes() - survey.bytes.total()).into());
+    let object = json!({
+        "path": report.path.to_string_lossy(),
+        "version": format!("{}.{}", version.major, version.minor),
+        "size_bytes": capture.total_bytes(),
+        "closed": capture.is_closed(),
+        "tear": capture.tear().map(|tear| json!({
+            "offset": tear.offset,
+            "record_count": tear.record_count,
+            "lost_bytes": tear.lost_bytes,
+        })),
+        "counts": {
+            "records": survey.record_count,
+            "operations": survey.operation_count,
+            "objects": survey.object_count,
+            "failed_operations": survey.failed_count,
+            "unsupported_operations": survey.unsupported_count,
+            "devices": survey.device_count,
+            "submissions": survey.submission_count,
+            "dispatches": survey.dispatch_count,
+        },
+        "scopes": survey.scopes.iter()
+            .map(|scope| json!({ "name": text(scope.name), "count": scope.count }))
+            .collect::<Vec<_>>(),
+        "executables": survey.executables.iter().map(executable).collect::<Vec<_>>(),
+        "bytes": bytes,
+        "external_files": survey.external_files.iter()
+            .map(|file| external_file(report, file))
+            .collect::<Vec<_>>(),
+        "replay": {
+            "device": verdict.device,
+            "possible": verdict.reasons.is_empty(),
+            "reasons": verdict.reasons.iter().map(reason).collect::<Vec<_>>(),
+        },
+    });
+    format!("{object:#}\n")
+}
+
+fn reason(error: &rehal_base::Error) -> Value {
+    json!({
+        "status": error.code().name(),
+        "message": error.message(),
+        "at": error.context_lines(),
+        "advice": error.advice(),
+    })
+}
+
+fn executable(it: &ExecutableRow<'_>) -> Value {
+    let functions = it.functions.iter().zip(0u32..).map(|(function, ordinal)| {
+        json!({
+            "ordinal": ordinal,
+            "name": text(function.name),
+            "constants": function.constant_count,
+            "bindings": function.binding_count,
+            "dispatches": function.dispatch_count,
+        })
+    });
+    json!({
+        "id": it.id,
+        "format": text(it.format),
+        "size_bytes": it.code_bytes,
+        "functions": functions.collect::<Vec<_>>(),
+    })
+}
+
+fn external_file(report: &Report<'_>, file: &ExternalFile<'_>) -> Value {
+    let state = report.verdict.files.get(&file.id);
+    json!({
+        "id": file.id,
+        "path": text(file.path),
+        "size_bytes": file.length_bytes,
+        "validation": file.validation,
+        "path_here": state.map(|state| state.path.to_string_lossy()),
+        "problem": state.and_then(|state| state.problem.as_ref()).map(reason),
+    })
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

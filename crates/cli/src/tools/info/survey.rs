@@ -1,0 +1,293 @@
+//! What is in a capture, counted in one walk over its records.
+
+use std::collections::HashMap;
+
+use rehal_base::{MappedFile, Result};
+use rehal_capture::payload::{Dispatch, ExecutablePrepare, FileObject};
+use rehal_capture::{
+    Capture, FileReferenceType, FileValidationType, ObjectType, OperationCode, Payload, Record, RecordType,
+};
+
+use crate::progress::Progress;
+
+/// Numbers and names of what is in a capture.
+#[derive(Default)]
+pub(super) struct Survey<'a> {
+    pub record_count: u64,
+    pub operation_count: u64,
+    pub object_count: u64,
+    /// Operations that had failed when they were captured, and are skipped.
+    pub failed_count: u64,
+    /// Records of what could not be captured.
+    pub unsupported_count: u64,
+    pub device_count: u64,
+    pub dispatch_count: u64,
+    /// Executions of command buffers, and other operations given to queues.
+    pub submission_count: u64,
+    pub scopes: Vec<ScopeRow<'a>>,
+    pub executables: Vec<ExecutableRow<'a>>,
+    pub external_files: Vec<ExternalFile<'a>>,
+    pub bytes: Bytes,
+    scope_index: HashMap<&'a [u8], usize>,
+    executable_index: HashMap<u64, usize>,
+    recorded: HashMap<u64, Recorded>,
+}
+
+/// A scope, by name.
+pub(super) struct ScopeRow<'a> {
+    pub name: &'a [u8],
+    /// How often it is entered.
+    pub count: u64,
+}
+
+/// An executable that was prepared.
+pub(super) struct ExecutableRow<'a> {
+    pub id: u64,
+    pub format: &'a [u8],
+    pub code_bytes: u64,
+    pub functions: Vec<FunctionRow<'a>>,
+}
+
+/// A function of an executable.
+pub(super) struct FunctionRow<'a> {
+    pub name: &'a [u8],
+    pub constant_count: u16,
+    pub binding_count: u16,
+    /// How often it is dispatched: directly, or by each execution of a command buffer it is in.
+    pub dispatch_count: u64,
+}
+
+/// A file outside of the capture.
+pub(super) struct ExternalFile<'a> {
+    pub id: u64,
+    pub path: &'a [u8],
+    pub length_bytes: u64,
+    pub validation: &'static str,
+}
+
+/// Bytes of the file by what they are.
+#[derive(Default)]
+pub(super) struct Bytes {
+    /// Code.
+    pub executables: u64,
+    /// What the program wrote into mapped buffers.
+    pub mapped_writes: u64,
+    /// What the program passed to updates, on queues and in command buffers.
+    pub updates: u64,
+    /// Memory of the program that became buffers.
+    pub imported_buffers: u64,
+    /// Constants of dispatches and executables.
+    pub constants: u64,
+    /// Whole files.
+    pub inline_files: u64,
+    /// What was read of files.
+    pub captured_reads: u64,
+}
+
+impl Bytes {
+    /// The kinds that are data, with their names.
+    pub fn rows(&self) -> [(&'static str, u64); 7] {
+        [
+            ("executables", self.executables),
+            ("mapped writes", self.mapped_writes),
+            ("updates", self.updates),
+            ("imported buffers", self.imported_buffers),
+            ("constants", self.constants),
+            ("inline files", self.inline_files),
+            ("captured file reads", self.captured_reads),
+        ]
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> u64 {
+        self.rows().iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// What a command buffer holds: how often each function of each executable.
+#[derive(Default)]
+struct Recorded {
+    one_shot: bool,
+    dispatches: Vec<(u64, u32, u64)>,
+}
+
+/// Pages behind the walk are let go after so many bytes.
+const STEP_BYTES: u64 = 4 << 20;
+
+/// The bit of a command buffer's mode that lets it be executed once (`iree/hal/command_buffer.h`).
+const MODE_ONE_SHOT: u32 = 1;
+
+impl<'a> Survey<'a> {
+    /// Walks over the records of `capture`, which is in `file`. Fails at the first one that is damaged.
+    pub fn of(file: &MappedFile, capture: &Capture<'a>) -> Result<Self> {
+        let mut this = Self::default();
+        let mut progress = Progress::new("reading");
+        let mut behind = 0;
+        for record in capture.records() {
+            let record = record?;
+            this.add(&record, &record.payload()?);
+            if record.offset - behind >= STEP_BYTES {
+                file.forget(behind as usize, (record.offset - behind) as usize);
+                behind = record.offset;
+                progress.set(behind, capture.length_bytes());
+            }
+        }
+        Ok(this)
+    }
+
+    fn add(&mut self, record: &Record<'a>, payload: &Payload<'a>) {
+        self.record_count += 1;
+        self.add_bytes(payload);
+        match record.record_type() {
+            RecordType::OBJECT => self.add_object(record, payload),
+            RecordType::OPERATION => {
+                self.operation_count += 1;
+                match record.header.status_code.get() {
+                    0 => self.add_operation(record, payload),
+                    _ => self.failed_count += 1,
+                }
+            }
+            RecordType::UNSUPPORTED => self.unsupported_count += 1,
+            _ => {}
+        }
+    }
+
+    fn add_object(&mut self, record: &Record<'a>, payload: &Payload<'a>) {
+        self.object_count += 1;
+        self.device_count += u64::from(record.object_type() == ObjectType::DEVICE);
+        let id = record.header.object_id.get();
+        match payload {
+            Payload::FileObject(file) => self.add_file(id, file),
+            Payload::CommandBufferObject(it) => {
+                let one_shot = it.mode.get() & MODE_ONE_SHOT != 0;
+                self.recorded.entry(id).or_default().one_shot = one_shot;
+            }
+            _ => {}
+        }
+    }
+
+    fn add_file(&mut self, id: u64, file: &FileObject<'a>) {
+        if FileReferenceType(file.reference_type.get()) == FileReferenceType::EXTERNAL_PATH {
+            self.external_files.push(ExternalFile {
+                id,
+                path: file.reference,
+                length_bytes: file.file_length.get(),
+                validation: FileValidationType(file.validation_type.get()).name(),
+            });
+        }
+    }
+
+    fn add_operation(&mut self, record: &Record<'a>, payload: &Payload<'a>) {
+        let header = record.header;
+        match (record.operation(), payload) {
+            (OperationCode::REPLAY_SCOPE_BEGIN, Payload::Scope(scope)) => self.enter(scope.name),
+            (OperationCode::EXECUTABLE_CACHE_PREPARE_EXECUTABLE, Payload::ExecutablePrepare(it)) => {
+                self.add_executable(header.related_object_id.get(), it);
+            }
+            (OperationCode::COMMAND_BUFFER_BEGIN, _) => {
+                self.recorded.entry(header.object_id.get()).or_default().dispatches.clear();
+            }
+            (OperationCode::COMMAND_BUFFER_DISPATCH, Payload::Dispatch(it)) => {
+                self.recorded.entry(header.object_id.get()).or_default().add(it);
+            }
+            (OperationCode::DEVICE_QUEUE_DISPATCH, Payload::Dispatch(it)) => {
+                self.submission_count += 1;
+                self.dispatch(it.executable_id.get(), it.function_ordinal.get(), 1);
+            }
+            (OperationCode::DEVICE_QUEUE_EXECUTE, Payload::QueueExecute(it)) => {
+                self.submission_count += 1;
+                self.execute(it.command_buffer_id.get());
+            }
+            (
+                _,
+                Payload::QueueAlloca(_)
+                | Payload::QueueDealloca(_)
+                | Payload::QueueFill(_)
+                | Payload::QueueUpdate(_)
+                | Payload::QueueCopy(_)
+                | Payload::QueueRead(_)
+                | Payload::QueueWrite(_),
+            ) => self.submission_count += 1,
+            _ => {}
+        }
+    }
+
+    fn enter(&mut self, name: &'a [u8]) {
+        let index = *self.scope_index.entry(name).or_insert_with(|| {
+            self.scopes.push(ScopeRow { name, count: 0 });
+            self.scopes.len() - 1
+        });
+        self.scopes[index].count += 1;
+    }
+
+    fn add_executable(&mut self, id: u64, it: &ExecutablePrepare<'a>) {
+        let functions = it.metadata().into_iter().flat_map(|metadata| metadata.functions());
+        let functions = functions.map(|function| FunctionRow {
+            name: function.name,
+            constant_count: function.metadata.constant_count.get(),
+            binding_count: function.metadata.binding_count.get(),
+            dispatch_count: 0,
+        });
+        self.executable_index.insert(id, self.executables.len());
+        self.executables.push(ExecutableRow {
+            id,
+            format: it.format,
+            code_bytes: it.data.len() as u64,
+            functions: functions.collect(),
+        });
+    }
+
+    fn execute(&mut self, command_buffer: u64) {
+        let Some(recorded) = self.recorded.get_mut(&command_buffer) else { return };
+        let dispatches = std::mem::take(&mut recorded.dispatches);
+        for (executable, function, count) in &dispatches {
+            self.dispatch(*executable, *function, *count);
+        }
+        match self.recorded.get_mut(&command_buffer) {
+            Some(recorded) if !recorded.one_shot => recorded.dispatches = dispatches,
+            _ => drop(self.recorded.remove(&command_buffer)),
+        }
+    }
+
+    fn dispatch(&mut self, executable: u64, function: u32, count: u64) {
+        self.dispatch_count += count;
+        let index = self.executable_index.get(&executable);
+        let row = index.and_then(|index| self.executables[*index].functions.get_mut(function as usize));
+        if let Some(row) = row {
+            row.dispatch_count += count;
+        }
+    }
+
+    fn add_bytes(&mut self, payload: &Payload<'a>) {
+        let bytes = &mut self.bytes;
+        let (kind, data) = match payload {
+            Payload::ExecutablePrepare(it) => {
+                bytes.constants += size_of_val(it.constants) as u64;
+                (&mut bytes.executables, it.data)
+            }
+            Payload::BufferRangeData(it) => (&mut bytes.mapped_writes, it.data),
+            Payload::QueueUpdate(it) => (&mut bytes.updates, it.data),
+            Payload::CommandUpdate(it) => (&mut bytes.updates, it.data),
+            Payload::ImportBuffer(it) => (&mut bytes.imported_buffers, it.data),
+            Payload::Dispatch(it) => (&mut bytes.constants, it.constants),
+            Payload::QueueRead(it) => (&mut bytes.captured_reads, it.captured_data),
+            Payload::FileObject(it)
+                if FileReferenceType(it.reference_type.get()) == FileReferenceType::INLINE_BYTES =>
+            {
+                (&mut bytes.inline_files, it.reference)
+            }
+            _ => return,
+        };
+        *kind += data.len() as u64;
+    }
+}
+
+impl Recorded {
+    fn add(&mut self, it: &Dispatch<'_>) {
+        let (executable, function) = (it.executable_id.get(), it.function_ordinal.get());
+        match self.dispatches.last_mut() {
+            Some((last, same, count)) if (*last, *same) == (executable, function) => *count += 1,
+            _ => self.dispatches.push((executable, function, 1)),
+        }
+    }
+}

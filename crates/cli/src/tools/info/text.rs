@@ -1,0 +1,271 @@
+//! A report as a screen of text.
+
+use std::fmt::Write;
+
+use super::Report;
+use super::survey::{ExecutableRow, ExternalFile};
+
+/// Rows of a list that are shown; a screen is for an overview.
+const MAX_ROWS: usize = 24;
+
+/// The report for a person.
+pub(super) fn show(report: &Report<'_>) -> String {
+    let mut text = String::new();
+    head(&mut text, report);
+    verdict(&mut text, report);
+    scopes(&mut text, report);
+    executables(&mut text, report);
+    bytes(&mut text, report);
+    outside(&mut text, report);
+    text
+}
+
+fn head(text: &mut String, report: &Report<'_>) {
+    let (capture, survey) = (report.capture, &report.survey);
+    let version = capture.version();
+    let _ = writeln!(text, "{}", report.path.display());
+    let _ = writeln!(
+        text,
+        "  capture {}.{}, {}, {}",
+        version.major,
+        version.minor,
+        human_bytes(capture.total_bytes()),
+        state(report)
+    );
+    let _ = writeln!(
+        text,
+        "  {} of {}, {}, {} on queues, {}",
+        plural(survey.record_count, "record"),
+        plural(survey.object_count, "object"),
+        plural(survey.device_count, "device"),
+        plural(survey.submission_count, "submission"),
+        plural(survey.dispatch_count, "dispatch"),
+    );
+    if survey.failed_count > 0 {
+        let _ =
+            writeln!(text, "  {} had failed and will be skipped", plural(survey.failed_count, "operation"));
+    }
+    if survey.unsupported_count > 0 {
+        let _ = writeln!(text, "  {} could not be captured", plural(survey.unsupported_count, "operation"));
+    }
+}
+
+/// Whether its writer came to the end.
+pub(super) fn state(report: &Report<'_>) -> String {
+    let closed = if report.capture.is_closed() { "cut" } else { "never closed" };
+    match report.capture.tear() {
+        None if report.capture.is_closed() => "closed".into(),
+        None => "never closed, and whole up to its last record".into(),
+        Some(tear) => {
+            format!("{closed}: torn at offset {} after {}", tear.offset, plural(tear.record_count, "record"))
+        }
+    }
+}
+
+fn verdict(text: &mut String, report: &Report<'_>) {
+    let verdict = &report.verdict;
+    let devices = match report.survey.device_count {
+        0 | 1 => String::new(),
+        count => format!(" (--device={} given {count} times)", verdict.device),
+    };
+    if verdict.reasons.is_empty() {
+        let _ = writeln!(text, "\nReplay here: yes, on {}{devices}", verdict.device);
+        return;
+    }
+    let _ = writeln!(text, "\nReplay here: no, not on {}{devices}", verdict.device);
+    for reason in verdict.reasons.iter().take(MAX_ROWS) {
+        for line in reason.report().lines() {
+            let _ = writeln!(text, "  {line}");
+        }
+    }
+    more(text, verdict.reasons.len());
+}
+
+fn scopes(text: &mut String, report: &Report<'_>) {
+    let scopes = &report.survey.scopes;
+    if scopes.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\nScopes");
+    let rows = scopes.iter().take(MAX_ROWS).map(|scope| {
+        vec![scope.name.escape_ascii().to_string(), format!("entered {}", plural(scope.count, "time"))]
+    });
+    table(text, &[Left, Left], rows.collect());
+    more(text, scopes.len());
+}
+
+fn executables(text: &mut String, report: &Report<'_>) {
+    let executables = &report.survey.executables;
+    let _ = writeln!(text, "\nExecutables{}", if executables.is_empty() { ": none" } else { "" });
+    let mut left = MAX_ROWS;
+    for executable in executables {
+        if left == 0 {
+            break;
+        }
+        let _ = writeln!(
+            text,
+            "  {}  {}, {}, {}",
+            executable.id,
+            executable.format.escape_ascii(),
+            human_bytes(executable.code_bytes),
+            plural(executable.functions.len() as u64, "function")
+        );
+        left -= functions(text, executable, left);
+    }
+    let all: usize = executables.iter().map(|it| it.functions.len()).sum();
+    more(text, all);
+}
+
+/// The most dispatched functions first; returns how many rows that took.
+fn functions(text: &mut String, executable: &ExecutableRow<'_>, limit: usize) -> usize {
+    let mut functions: Vec<_> = executable.functions.iter().zip(0..).collect();
+    functions.sort_by_key(|(function, ordinal)| (u64::MAX - function.dispatch_count, *ordinal));
+    functions.truncate(limit);
+    let rows = functions.iter().map(|(function, ordinal)| {
+        let name = match function.name {
+            b"" => "(no name)".into(),
+            name => name.escape_ascii().to_string(),
+        };
+        vec![
+            format!("  #{ordinal}"),
+            name,
+            plural(function.dispatch_count, "dispatch"),
+            plural(function.binding_count.into(), "binding"),
+            plural(function.constant_count.into(), "constant"),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
+    let count = rows.len().max(1);
+    table(text, &[Right, Left, Right, Right, Right], rows);
+    count.min(limit)
+}
+
+fn bytes(text: &mut String, report: &Report<'_>) {
+    let _ = writeln!(text, "\nBytes");
+    let bytes = &report.survey.bytes;
+    let framing = report.capture.length_bytes() - bytes.total();
+    let rows = bytes.rows().into_iter().filter(|(_, count)| *count > 0).chain([("records", framing)]);
+    let rows = rows.map(|(name, count)| vec![name.to_string(), human_bytes(count), share(count, report)]);
+    table(text, &[Left, Right, Right], rows.collect());
+}
+
+fn share(count: u64, report: &Report<'_>) -> String {
+    let total = report.capture.length_bytes().max(1);
+    format!("{:.1} %", count as f64 / total as f64 * 100.0)
+}
+
+fn outside(text: &mut String, report: &Report<'_>) {
+    let files = &report.survey.external_files;
+    if files.is_empty() {
+        let _ = writeln!(text, "\nNeeds from outside: nothing");
+        return;
+    }
+    let _ = writeln!(text, "\nNeeds from outside");
+    let rows = files.iter().take(MAX_ROWS).map(|file| {
+        vec![
+            file.path.escape_ascii().to_string(),
+            human_bytes(file.length_bytes),
+            format!("validated by {}", if file.validation == "none" { "length" } else { file.validation }),
+            file_state(report, file),
+        ]
+    });
+    table(text, &[Left, Right, Left, Left], rows.collect());
+    more(text, files.len());
+}
+
+fn file_state(report: &Report<'_>, file: &ExternalFile<'_>) -> String {
+    match report.verdict.files.get(&file.id) {
+        None => "not looked for".into(),
+        Some(state) => {
+            let moved = state.path.as_os_str().as_encoded_bytes() != file.path;
+            let place = if moved { format!("at {}", state.path.display()) } else { "here".into() };
+            match &state.problem {
+                None => place,
+                Some(error) if error.code() == rehal_base::StatusCode::NotFound => format!("not {place}"),
+                Some(_) => format!("another one is {place}"),
+            }
+        }
+    }
+}
+
+fn more(text: &mut String, count: usize) {
+    if count > MAX_ROWS {
+        let _ = writeln!(text, "  ... and {} more (--format=json has all)", count - MAX_ROWS);
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Align {
+    Left,
+    Right,
+}
+use Align::{Left, Right};
+
+/// Rows with their columns aligned.
+fn table(text: &mut String, aligns: &[Align], rows: Vec<Vec<String>>) {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..aligns.len()).map(width).collect();
+    for row in &rows {
+        let mut line = String::new();
+        for ((cell, align), width) in row.iter().zip(aligns).zip(&widths) {
+            let _ = match align {
+                Left => write!(line, "  {cell:<width$}"),
+                Right => write!(line, "  {cell:>width$}"),
+            };
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+}
+
+fn plural(count: u64, noun: &str) -> String {
+    match (count, noun.ends_with("ch")) {
+        (1, _) => format!("1 {noun}"),
+        (_, true) => format!("{count} {noun}es"),
+        (_, false) => format!("{count} {noun}s"),
+    }
+}
+
+fn human_bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        for (count, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1024 * 1024 - 1, "1.0 MiB"),
+            (3 << 30, "3.0 GiB"),
+            (u64::MAX, "16384.0 PiB"),
+        ] {
+            assert_eq!(human_bytes(count), text);
+        }
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut text = String::new();
+        let row = |cells: [&str; 2]| cells.map(String::from).to_vec();
+        table(&mut text, &[Left, Right], vec![row(["a", "10"]), row(["bcd", "1"])]);
+        assert_eq!(text, "  a    10\n  bcd   1\n");
+        assert_eq!(
+            (plural(1, "dispatch"), plural(2, "dispatch")),
+            ("1 dispatch".into(), "2 dispatches".into())
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! One file per tool.
+
+mod benchmark_flags;
+mod benchmark_replay;
+mod dump_replay;
+mod info;
+mod replay_flags;
+mod run_replay;
+
+pub use benchmark_replay::BENCHMARK_REPLAY;
+pub use dump_replay::DUMP_REPLAY;
+pub use info::INFO;
+pub use run_replay::RUN_REPLAY;
+
+/// Whether `typed` may have been meant to be `name`.
+pub(crate) fn is_alike(name: &str, typed: &str) -> bool {
+    strsim::jaro_winkler(name, typed) > 0.8
+}
