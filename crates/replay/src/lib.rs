@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod check;
 mod decode;
 pub mod dump;
 mod files;
