@@ -4,6 +4,7 @@
 //! no crate of rehal depends on it.
 #![forbid(unsafe_code)]
 
+mod bench;
 mod fixtures;
 mod fuzz;
 mod run;
@@ -24,6 +25,7 @@ cargo xtask VERB
   test        runs everything: set-up, format, clippy, tidy, all tests, the oracle, fuzzing [--no-fuzz]
   tidy        checks the rules of the house: layers, unsafe, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
+  bench       measures our tools beside the reference's [--only NAME] [--rounds N] [--json PATH] [--tools FOLDER]
   fixtures    makes every fixture from fixtures/recipe.toml with the reference release
 ";
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
     };
     let outcome = match verb {
         "fixtures" => fixtures::main(rest),
+        "bench" => bench::main(rest),
         "fuzz" => fuzz::main(rest),
         "setup" => setup::main(rest),
         "test" => test::main(rest),

@@ -1,6 +1,9 @@
 //! FNV-1a with 64 bits: the digest that captures carry for files and ranges.
 //!
 //! It finds damage, not malice: anyone can make two files with the same digest.
+#![forbid(unsafe_code)]
+
+mod wide;
 
 const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -16,13 +19,10 @@ impl Default for Fnv1a64 {
 }
 
 impl Fnv1a64 {
-    /// Takes in more bytes.
+    /// Takes in more bytes. More than twice as fast per byte where one call brings 24 KiB or more.
     pub fn update(&mut self, bytes: &[u8]) {
-        let mut state = self.0;
-        for byte in bytes {
-            state = (state ^ u64::from(*byte)).wrapping_mul(PRIME);
-        }
-        self.0 = state;
+        let (state, rest) = wide::update(self.0, bytes);
+        self.0 = byte_by_byte(state, rest);
     }
 
     /// The digest of all bytes so far.
@@ -38,6 +38,11 @@ pub fn fnv1a64(bytes: &[u8]) -> u64 {
     digest.finish()
 }
 
+/// The definition: every byte waits for the multiplication of the byte before it.
+fn byte_by_byte(state: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(state, |state, byte| (state ^ u64::from(*byte)).wrapping_mul(PRIME))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +53,94 @@ mod tests {
         assert_eq!(fnv1a64(b""), 0xcbf2_9ce4_8422_2325);
         assert_eq!(fnv1a64(b"a"), 0xaf63_dc4c_8601_ec8c);
         assert_eq!(fnv1a64(b"foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    /// Xorshift: repeatable numbers without a crate.
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0
+        }
+
+        fn below(&mut self, bound: usize) -> usize {
+            (self.next() >> 16) as usize % bound
+        }
+
+        fn bytes(&mut self, length: usize) -> Vec<u8> {
+            (0..length).map(|_| (self.next() >> 32) as u8).collect()
+        }
+    }
+
+    /// `bytes` taken in by `pieces` updates that end anywhere.
+    fn in_pieces(random: &mut Random, state: u64, bytes: &[u8], pieces: usize) -> u64 {
+        let mut cuts: Vec<_> = (1..pieces).map(|_| random.below(bytes.len() + 1)).collect();
+        cuts.extend([0, bytes.len()]);
+        cuts.sort_unstable();
+        let mut digest = Fnv1a64(state);
+        for cut in cuts.windows(2) {
+            digest.update(&bytes[cut[0]..cut[1]]);
+        }
+        digest.finish()
+    }
+
+    #[test]
+    fn any_pieces_of_any_bytes_give_what_the_definition_gives() {
+        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        for round in 0..160 {
+            // Small ones for the tail, large ones for two blocks and more.
+            let length = random.below(if round % 2 == 0 { 5000 } else { 6 * wide::BLOCK_BYTES });
+            let bytes = match round % 5 {
+                0 => vec![0; length],
+                1 => vec![0xff; length],
+                2 => vec![random.next() as u8; length],
+                _ => random.bytes(length),
+            };
+            let state = if round % 3 == 0 { OFFSET_BASIS } else { random.next() };
+            let pieces = 1 + random.below(4);
+            let expected = byte_by_byte(state, &bytes);
+            assert_eq!(Fnv1a64(state).tap(&bytes), expected, "round {round}, length {length}");
+            assert_eq!(in_pieces(&mut random, state, &bytes, pieces), expected, "round {round}, in pieces");
+        }
+    }
+
+    #[test]
+    fn every_low_byte_can_start_every_number_of_blocks() {
+        let mut random = Random(0x2545_f491_4f6c_dd1d);
+        let bytes = random.bytes(3 * wide::BLOCK_BYTES);
+        for low in 0..=255 {
+            let length = 2 * wide::BLOCK_BYTES + random.below(wide::BLOCK_BYTES + 1);
+            let state = random.next() & !0xff | low;
+            assert_eq!(
+                Fnv1a64(state).tap(&bytes[..length]),
+                byte_by_byte(state, &bytes[..length]),
+                "low byte {low}"
+            );
+        }
+    }
+
+    #[test]
+    fn lengths_around_whole_blocks() {
+        let mut random = Random(0x0123_4567_89ab_cdef);
+        let bytes = random.bytes(5 * wide::BLOCK_BYTES);
+        for blocks in 1..=4 {
+            for length in blocks * wide::BLOCK_BYTES - 2..=blocks * wide::BLOCK_BYTES + 2 {
+                assert_eq!(
+                    fnv1a64(&bytes[..length]),
+                    byte_by_byte(OFFSET_BASIS, &bytes[..length]),
+                    "{length}"
+                );
+            }
+        }
+    }
+
+    impl Fnv1a64 {
+        fn tap(mut self, bytes: &[u8]) -> u64 {
+            self.update(bytes);
+            self.finish()
+        }
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! It must never know a file format, a device or a tool. Everything in the workspace uses it.
 
+#![deny(unsafe_code)]
+
 mod cursor;
 mod error;
 

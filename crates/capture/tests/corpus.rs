@@ -5,8 +5,8 @@ mod common;
 use rehal_capture::{Capture, OpenOptions};
 
 #[test]
-fn every_record_and_payload_of_the_corpus_is_read() {
-    for path in common::corpus().unwrap_or_default() {
+fn every_record_and_payload_of_real_captures_is_read() {
+    for path in common::captures(false) {
         let bytes = std::fs::read(&path).unwrap();
         let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
         let mut end = capture.first_record_offset();

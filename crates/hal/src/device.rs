@@ -65,6 +65,7 @@ pub trait DeviceBackend: Send + Sync {
     ///
     /// The code runs in this process, or on the device, with the rights of the caller, now (its
     /// initialisers) and at each dispatch. The caller states why it trusts the bytes.
+    #[allow(unsafe_code, reason = "the trust boundary of native code")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable>;
 
     /// Makes a file of the host usable by the device's queues.

@@ -19,6 +19,8 @@
 //! without a timepoint between them may run in any order or at once. A submission that fails
 //! fails every semaphore it would have signalled, with the error that stopped it.
 
+#![deny(unsafe_code)]
+
 mod buffer;
 mod channel;
 mod command_buffer;

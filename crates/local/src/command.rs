@@ -15,8 +15,8 @@ use crate::queue::{BindingTable, LiveNames, StoredNames, run_command};
 /// or, where the program allows it, run as they are recorded and not kept at all.
 pub(crate) struct LocalCommands {
     inline: bool,
-    recording: Mutex<Recording>,
-    ready: OnceLock<Recording>,
+    recording: Mutex<Option<Box<Recording>>>,
+    ready: OnceLock<Box<Recording>>,
 }
 
 #[derive(Default)]
@@ -26,20 +26,21 @@ struct Recording {
 }
 
 thread_local! {
+    #[allow(clippy::vec_box, reason = "the boxes come from command buffers and go into them again")]
     /// Recordings whose command buffers are gone, for their capacity: programs record again what
     /// they recorded before.
-    static SPARE: RefCell<Vec<Recording>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Vec<Box<Recording>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// How many recordings a thread keeps for their capacity.
 const SPARE_LIMIT: usize = 8;
 
 impl Recording {
-    fn take() -> Self {
+    fn take() -> Box<Self> {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
     }
 
-    fn give_back(mut self) {
+    fn give_back(mut self: Box<Self>) {
         self.store.clear();
         self.commands.clear();
         // A thread that ends has no place for it any more, and needs none.
@@ -50,6 +51,10 @@ impl Recording {
             }
         });
     }
+}
+
+fn not_recording() -> Error {
+    Error::failed_precondition("the command buffer is not being recorded")
 }
 
 impl LocalCommands {
@@ -73,6 +78,9 @@ impl LocalCommands {
 
     /// Runs all commands in order.
     pub(crate) fn run(&self, table: &BindingTable<'_>) -> Result<()> {
+        if self.inline {
+            return Ok(());
+        }
         let Some(recording) = self.ready.get() else {
             return Err(Error::failed_precondition("the command buffer is run before its recording ended"));
         };
@@ -87,7 +95,7 @@ impl LocalCommands {
 impl CommandBufferBackend for LocalCommands {
     fn begin(&self) -> Result<()> {
         if !self.inline {
-            *self.recording.lock() = Recording::take();
+            *self.recording.lock() = Some(Recording::take());
         }
         Ok(())
     }
@@ -106,6 +114,7 @@ impl CommandBufferBackend for LocalCommands {
             | Command::EndDebugGroup => Ok(()),
             _ => {
                 let mut recording = self.recording.lock();
+                let recording = recording.as_mut().ok_or_else(not_recording)?;
                 let kept = command.rename(&mut recording.store)?;
                 recording.commands.push(kept);
                 Ok(())
@@ -114,10 +123,12 @@ impl CommandBufferBackend for LocalCommands {
     }
 
     fn end(&self) -> Result<()> {
-        let recording = std::mem::take(&mut *self.recording.lock());
-        self.ready
-            .set(recording)
-            .map_err(|_| Error::failed_precondition("the recording of a command buffer ended twice"))
+        let recording = self.recording.lock().take();
+        if !self.inline {
+            // A command buffer is recorded once (the handle sees to it), so this is the first.
+            let _ = self.ready.set(recording.ok_or_else(not_recording)?);
+        }
+        Ok(())
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -127,9 +138,7 @@ impl CommandBufferBackend for LocalCommands {
 
 impl Drop for LocalCommands {
     fn drop(&mut self) {
-        if let Some(recording) = self.ready.take()
-            && !self.inline
-        {
+        if let Some(recording) = self.ready.take() {
             recording.give_back();
         }
     }

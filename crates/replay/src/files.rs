@@ -129,17 +129,21 @@ fn open_external(
     Ok(HostFile::Disk(file))
 }
 
+/// The digest of the first `length` bytes of `file`.
 fn digest(file: &std::fs::File, length: u64) -> Result<u64> {
     use std::os::unix::fs::FileExt;
+    // Large, since the digest is fast only over many bytes at once, yet small enough that they are
+    // still in the second-level cache when it reads them.
+    const CHUNK_BYTES: u64 = 1 << 20;
     let mut digest = fnv::Fnv1a64::default();
-    let mut chunk = vec![0; 256 << 10];
+    let mut chunk = vec![0; length.min(CHUNK_BYTES) as usize];
     let mut offset = 0;
     while offset < length {
-        let wanted = chunk.len().min(usize::try_from(length - offset).unwrap_or(usize::MAX));
-        let part = &mut chunk[..wanted];
+        let part_bytes = (length - offset).min(CHUNK_BYTES);
+        let part = &mut chunk[..part_bytes as usize];
         file.read_exact_at(part, offset).map_err(|error| Error::io("reading for the digest", &error))?;
         digest.update(part);
-        offset += wanted as u64;
+        offset += part_bytes;
     }
     Ok(digest.finish())
 }
@@ -161,5 +165,17 @@ mod tests {
         }
         assert!(FileRemap::parse("/data").is_err());
         assert!(FileRemap::parse("=/a").is_err());
+    }
+
+    #[test]
+    fn a_file_of_several_chunks_has_the_digest_of_its_bytes() {
+        use std::io::Write;
+        let bytes: Vec<u8> =
+            (0..(3_u32 << 19) + 7).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        assert_eq!(digest(&file, bytes.len() as u64).unwrap(), fnv::fnv1a64(&bytes));
+        assert_eq!(digest(&file, 0).unwrap(), fnv::fnv1a64(b""));
+        assert!(digest(&file, bytes.len() as u64 + 1).is_err(), "the file is too short");
     }
 }

@@ -19,7 +19,7 @@ const UNSAFE: [(&str, &str); 7] = [
 
 /// Files that call `prepare_executable`, the one unsafe function of the HAL, and say why they trust the bytes.
 const PREPARES: [(&str, &str); 3] = [
-    ("crates/replay/", "replaying a capture runs its code, and the user asked for that"),
+    ("crates/replay/src/prepare.rs", "replaying a capture runs its code, and the user asked for that"),
     ("crates/cts/", "the suite's kernels are fixtures of ours"),
     ("crates/cli/tests/", "tests run fixtures of ours"),
 ];

@@ -1,0 +1,93 @@
+//! The captures that both tools are held to: the fixtures, and the larger corpus where it is.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One capture file and what is known of it.
+#[derive(Clone, Debug)]
+pub struct Capture {
+    /// `fixtures/NAME` or `corpus/NAME`, unique.
+    pub name: String,
+    /// The capture.
+    pub path: PathBuf,
+    /// The folder that its program ran in: relative paths inside the capture start here.
+    pub folder: PathBuf,
+    /// What the program printed, where that was kept.
+    pub printed: Option<PathBuf>,
+    /// `--replay_file_remap` values under which files that the capture names are found.
+    pub remaps: Vec<String>,
+}
+
+impl Capture {
+    /// How many devices the capture was made with; the name says so.
+    pub fn device_count(&self) -> usize {
+        if self.short_name().starts_with("two_devices.") { 2 } else { 1 }
+    }
+
+    /// The name without the set that it belongs to.
+    pub fn short_name(&self) -> &str {
+        self.name.split_once('/').map_or(&self.name, |(_, name)| name)
+    }
+}
+
+/// The repository that this crate lies in.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the repository").to_path_buf()
+}
+
+/// The corpus: `REHAL_CORPUS`, or `../shared/corpus` beside the repository, where there is one.
+pub fn corpus() -> Option<PathBuf> {
+    let folder = match std::env::var_os("REHAL_CORPUS") {
+        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
+        _ => repository().join("../shared/corpus"),
+    };
+    folder.join("captures").is_dir().then_some(folder)
+}
+
+/// All captures of the fixtures, then those of the corpus, sorted by name.
+pub fn all() -> io::Result<Vec<Capture>> {
+    let mut captures = list("fixtures", &repository().join("fixtures"), &[])?;
+    if let Some(corpus) = corpus() {
+        // The corpus' README says which of its folders the commands named how.
+        let folders = [("data/model.irpa", "params/model.irpa"), ("onnx/", "models/")];
+        captures.extend(list("corpus", &corpus, &folders)?);
+    }
+    Ok(captures)
+}
+
+fn list(set: &str, folder: &Path, remaps: &[(&str, &str)]) -> io::Result<Vec<Capture>> {
+    let remaps: Vec<String> =
+        remaps.iter().map(|(captured, here)| format!("{captured}={}", folder.join(here).display())).collect();
+    let mut captures = Vec::new();
+    for entry in fs::read_dir(folder.join("captures"))? {
+        let path = entry?.path();
+        let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".ireereplay")) else {
+            continue;
+        };
+        let printed = folder.join(format!("expected/{name}.run.txt"));
+        captures.push(Capture {
+            name: format!("{set}/{name}"),
+            folder: folder.to_path_buf(),
+            printed: printed.is_file().then_some(printed),
+            remaps: remaps.clone(),
+            path,
+        });
+    }
+    captures.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(captures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixtures_are_found_with_what_they_printed() {
+        let captures = list("fixtures", &repository().join("fixtures"), &[]).unwrap();
+        let add = captures.iter().find(|capture| capture.short_name() == "add4.add.local-sync").unwrap();
+        assert!(add.printed.is_some());
+        assert_eq!(add.device_count(), 1);
+        assert!(captures.iter().any(|capture| capture.device_count() == 2));
+    }
+}

@@ -1,0 +1,83 @@
+//! One test per capture and question, held against the reference release.
+//!
+//! Nothing here is skipped: where the reference release or our tools are missing, every test fails and says what to run.
+#![forbid(unsafe_code)]
+
+mod benchmarks;
+mod dumps;
+mod flags;
+mod replays;
+mod rewriting;
+mod substitution;
+mod wrong_input;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use oracle::captures::{self, Capture};
+use oracle::reference::Reference;
+use oracle::tool::{self, Ended};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What a test returns.
+type Outcome = Result<(), Failed>;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let captures = match captures::all() {
+        Ok(captures) => captures,
+        Err(error) => {
+            eprintln!("the captures cannot be listed: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut trials = Vec::new();
+    for capture in &captures {
+        dumps::add(capture, &mut trials);
+        replays::add(capture, &mut trials);
+        rewriting::add(capture, &mut trials);
+    }
+    benchmarks::add(&mut trials);
+    flags::add(&mut trials);
+    substitution::add(&mut trials);
+    wrong_input::add(&mut trials);
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// Adds a test named after a capture.
+fn per_capture(trials: &mut Vec<Trial>, question: &str, capture: &Capture, test: fn(&Capture) -> Outcome) {
+    let capture = capture.clone();
+    trials.push(Trial::test(format!("{question}::{}", capture.name), move || test(&capture)));
+}
+
+/// The two programs of one name: ours and the reference's.
+struct Pair {
+    ours: PathBuf,
+    theirs: PathBuf,
+}
+
+impl Pair {
+    fn find(name: &str) -> Result<Self, Failed> {
+        let theirs = Reference::find(&captures::repository())?.tool(name);
+        Ok(Self { ours: tool::ours(name)?, theirs })
+    }
+
+    /// Runs both on the same arguments in the same folder: ours first.
+    fn run(&self, arguments: &[String], folder: &Path) -> Result<(Ended, Ended), Failed> {
+        Ok((tool::run(&self.ours, arguments, folder)?, tool::run(&self.theirs, arguments, folder)?))
+    }
+}
+
+/// A fixture by its path below `fixtures/`.
+fn fixture(path: &str) -> PathBuf {
+    captures::repository().join("fixtures").join(path)
+}
+
+/// Owned arguments from anything that displays.
+fn words<const N: usize>(arguments: [&str; N]) -> Vec<String> {
+    arguments.map(ToOwned::to_owned).to_vec()
+}
+
+/// Fails with a message unless `holds`.
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Outcome {
+    if holds { Ok(()) } else { Err(message().into()) }
+}

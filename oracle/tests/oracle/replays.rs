@@ -1,0 +1,122 @@
+//! A replay succeeds where the reference's does, and what it reads back is what the program printed.
+
+use crate::{Outcome, Pair, ensure, per_capture};
+use libtest_mimic::{Failed, Trial};
+use oracle::captures::Capture;
+use oracle::printed::{self, Printed};
+use oracle::reads::{self, HostRead};
+use oracle::tool::{self, Ended};
+
+/// Executable formats that the reference runs and rehal does not yet; a replay says so and stops.
+const NOT_YET: [&str; 1] = ["vmvx"];
+
+pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
+    let short = capture.short_name();
+    if NOT_YET.iter().any(|format| short.split('.').any(|part| part == *format)) {
+        per_capture(trials, "replay_refused", capture, refused);
+    } else if short.starts_with("crash.") && !short.contains("-ok.") {
+        per_capture(trials, "replay_crash", capture, crashes);
+    } else {
+        per_capture(trials, "replay", capture, replays);
+    }
+}
+
+/// The arguments that both tools take for a capture.
+pub fn arguments(capture: &Capture) -> Vec<String> {
+    let mut arguments = vec!["--device=local-sync".to_owned(); capture.device_count()];
+    arguments.extend(capture.remaps.iter().map(|remap| format!("--replay_file_remap={remap}")));
+    arguments.push(capture.path.display().to_string());
+    arguments
+}
+
+fn replays(capture: &Capture) -> Outcome {
+    let pair = Pair::find("iree-run-replay")?;
+    let arguments = arguments(capture);
+    let theirs = tool::run(&pair.theirs, &arguments, &capture.folder)?;
+    let (ours, reads) = run_with_reads(&pair, capture, arguments)?;
+    ensure(ours.succeeded() == theirs.succeeded(), || {
+        format!("ours ends with {}\ntheirs with {}", ours.summary(), theirs.summary())
+    })?;
+    if !theirs.succeeded() {
+        return refuses_well(&ours);
+    }
+    let Some(path) = &capture.printed else { return Ok(()) };
+    let printed = printed::parse(&std::fs::read_to_string(path)?).map_err(|error| error.to_string())?;
+    holds_what_was_printed(&reads, &printed)
+}
+
+/// Runs ours with `--replay_host_reads` into a scratch file and reads that.
+pub fn run_with_reads(
+    pair: &Pair,
+    capture: &Capture,
+    mut arguments: Vec<String>,
+) -> Result<(Ended, Vec<HostRead>), Failed> {
+    let scratch = tempfile::tempdir()?;
+    let path = scratch.path().join("reads.jsonl");
+    arguments.insert(0, format!("--replay_host_reads={}", path.display()));
+    let ended = tool::run(&pair.ours, &arguments, &capture.folder)?;
+    let reads = match std::fs::read_to_string(&path) {
+        Ok(text) => reads::parse(&text)?,
+        Err(_) if !ended.succeeded() => Vec::new(),
+        Err(error) => return Err(format!("no host reads were written: {error}").into()),
+    };
+    Ok((ended, reads))
+}
+
+/// Every printed array is among the reads, in the order printed.
+fn holds_what_was_printed(reads: &[HostRead], printed: &Printed) -> Outcome {
+    let mut rest = reads;
+    for (index, array) in printed.arrays.iter().enumerate() {
+        let at = rest.iter().position(|read| array.is_in(read));
+        match at {
+            Some(at) => rest = &rest[at..],
+            None => {
+                let seen: Vec<_> = reads.iter().map(|read| (read.ordinal, read.length)).collect();
+                let values: Vec<_> = array.values.iter().take(8).collect();
+                return Err(format!(
+                    "result {index} ({values:?}…) is in no read; (ordinal, length): {seen:?}"
+                )
+                .into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An error is one status, one message, and nothing on standard output.
+pub fn refuses_well(ours: &Ended) -> Outcome {
+    ensure(ours.code == Some(1), || format!("ours ends with {}", ours.summary()))?;
+    ensure(ours.stdout.is_empty(), || "ours prints an error's output on stdout".to_owned())?;
+    ensure(!ours.stderr.is_empty(), || "ours says nothing of why it failed".to_owned())?;
+    let said = String::from_utf8_lossy(&ours.stderr);
+    ensure(!said.contains("panicked"), || format!("ours panics: {said}"))
+}
+
+fn refused(capture: &Capture) -> Outcome {
+    let pair = Pair::find("iree-run-replay")?;
+    let ours = tool::run(&pair.ours, &arguments(capture), &capture.folder)?;
+    refuses_well(&ours)?;
+    let said = String::from_utf8_lossy(&ours.stderr).into_owned();
+    ensure(said.contains("vmvx"), || format!("the format is not named: {said}"))
+}
+
+/// The reference dies of the kernel's signal; ours says where and ends with a status of its own.
+fn crashes(capture: &Capture) -> Outcome {
+    let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments(capture), &capture.folder)?;
+    let (signal, function) = match capture.short_name() {
+        name if name.contains("divide") => ("SIGFPE", "divide_dispatch_0"),
+        _ => ("SIGSEGV", "gather_dispatch_0"),
+    };
+    ensure(theirs.signal.is_some(), || format!("theirs did not crash: {}", theirs.summary()))?;
+    says_where(&ours, signal, function)
+}
+
+/// A crash ends with a status of its own and a message that names what crashed.
+pub fn says_where(ours: &Ended, signal: &str, function: &str) -> Outcome {
+    ensure(ours.code.is_some_and(|code| code > 1), || format!("ours ends with {}", ours.summary()))?;
+    let said = String::from_utf8_lossy(&ours.stderr).into_owned();
+    for word in [signal, function, "record", "workgroup"] {
+        ensure(said.contains(word), || format!("the message has no {word:?}: {said}"))?;
+    }
+    Ok(())
+}

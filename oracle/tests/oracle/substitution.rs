@@ -1,0 +1,107 @@
+//! Another executable in the place of a captured one: accepted alike, refused alike, and its results are seen.
+
+use crate::replays::{refuses_well, run_with_reads, says_where};
+use crate::{Outcome, Pair, ensure, fixture};
+use libtest_mimic::{Failed, Trial};
+use oracle::captures::{self, Capture};
+use oracle::printed::{Array, Element};
+
+/// Name, capture, substitution (`{}` stands for the fixtures folder), and whether the reference knows the form.
+const ACCEPTED: [(&str, &str, &str, bool); 5] = [
+    ("all", "add4.add.local-sync", "all={}/modules/add4_swapped.elf", true),
+    ("all_at_format", "add4.add.local-sync", "all@embedded-elf-x86_64={}/modules/add4_swapped.elf", true),
+    ("all_system", "add4.syslib.local-sync", "all={}/modules/add4_swapped.syslib.so", true),
+    ("by_name", "add4.add.local-sync", "add_dispatch_0_elementwise_4_f32={}/modules/add4_swapped.elf", false),
+    (
+        "system_for_embedded",
+        "add4.add.local-sync",
+        "all@system-elf-x86_64={}/modules/add4_swapped.syslib.so",
+        true,
+    ),
+];
+
+const REFUSED: [(&str, &str, &str); 5] = [
+    ("other_architecture", "add4.add.local-sync", "all={}/modules/add4_swapped.aarch64.elf"),
+    ("other_functions", "add4.add.local-sync", "all={}/cts/entry_points.embedded.elf"),
+    ("no_such_file", "add4.add.local-sync", "all={}/modules/nothing.elf"),
+    ("not_an_executable", "add4.add.local-sync", "all={}/recipe.toml"),
+    ("no_such_executable", "add4.add.local-sync", "12345={}/modules/add4_swapped.elf"),
+];
+
+pub fn add(trials: &mut Vec<Trial>) {
+    for (name, capture, substitution, known) in ACCEPTED {
+        trials.push(Trial::test(format!("substitution::{name}"), move || {
+            accepted(capture, substitution, known)
+        }));
+    }
+    trials.push(Trial::test("substitution::by_id", by_id));
+    trials.push(Trial::test("substitution::illegal_instruction", illegal_instruction));
+    for (name, capture, substitution) in REFUSED {
+        trials.push(Trial::test(format!("substitution::refused::{name}"), move || {
+            refused(capture, substitution)
+        }));
+    }
+}
+
+fn find(name: &str) -> Result<Capture, Failed> {
+    let wanted = format!("fixtures/{name}");
+    let found = captures::all()?.into_iter().find(|capture| capture.name == wanted);
+    Ok(found.ok_or_else(|| format!("no fixture {wanted}"))?)
+}
+
+fn arguments(capture: &Capture, substitution: &str) -> Vec<String> {
+    let value = substitution.replace("{}", fixture("").display().to_string().trim_end_matches('/'));
+    vec![
+        "--device=local-sync".to_owned(),
+        format!("--replay_executable_substitution={value}"),
+        capture.path.display().to_string(),
+    ]
+}
+
+fn accepted(name: &str, substitution: &str, known: bool) -> Outcome {
+    let pair = Pair::find("iree-run-replay")?;
+    let capture = find(name)?;
+    let arguments = arguments(&capture, substitution);
+    if known {
+        let theirs = oracle::tool::run(&pair.theirs, &arguments, &capture.folder)?;
+        ensure(theirs.succeeded(), || format!("the reference refuses it: {}", theirs.summary()))?;
+    }
+    let (ours, reads) = run_with_reads(&pair, &capture, arguments)?;
+    ensure(ours.succeeded(), || format!("ours ends with {}", ours.summary()))?;
+    // (1 2 3 4 + 10 20 30 40) * 100 is what add4_swapped makes of the captured inputs.
+    let values = ["1100", "2200", "3300", "4400"].map(ToOwned::to_owned).to_vec();
+    let wanted = Array { element: Element::F32, count: 4, values };
+    let seen = reads.iter().any(|read| wanted.is_in(read));
+    ensure(seen, || format!("the substituted result is in no read: {reads:?}"))
+}
+
+/// The id of the executable comes from the dump, as a user would find it.
+fn by_id() -> Outcome {
+    let capture = find("add4.add.local-sync")?;
+    let dump = Pair::find("iree-dump-replay")?;
+    let said = oracle::tool::run(&dump.theirs, &[capture.path.display().to_string()], &capture.folder)?;
+    let text = String::from_utf8_lossy(&said.stdout).into_owned();
+    let line = text
+        .lines()
+        .find(|line| line.contains("op=executable_cache.prepare_executable"))
+        .ok_or("no executable")?;
+    let id = line.split(" rel=").nth(1).and_then(|rest| rest.split(' ').next()).ok_or("no id")?;
+    accepted("add4.add.local-sync", &format!("{id}={{}}/modules/add4_swapped.elf"), true)
+}
+
+/// A kernel that this processor has no instruction for: theirs dies of the signal, ours says which kernel.
+fn illegal_instruction() -> Outcome {
+    let capture = find("add4.add.local-sync")?;
+    let arguments = arguments(&capture, "all={}/cts/illegal.so");
+    let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments, &capture.folder)?;
+    ensure(theirs.signal == Some(4), || format!("theirs ends with {}", theirs.summary()))?;
+    says_where(&ours, "SIGILL", "add_dispatch_0")
+}
+
+fn refused(name: &str, substitution: &str) -> Outcome {
+    let capture = find(name)?;
+    let (ours, theirs) =
+        Pair::find("iree-run-replay")?.run(&arguments(&capture, substitution), &capture.folder)?;
+    ensure(!theirs.succeeded(), || "the reference accepts it".to_owned())?;
+    refuses_well(&ours)
+}

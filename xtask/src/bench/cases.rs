@@ -1,0 +1,166 @@
+//! The claims: what is run for each, and what is promised.
+
+use super::measure::{Invocation, Metric, Output};
+use super::prepare::Workplace;
+use super::report::Target;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+/// One pair of programs to run, and the figures to take from it.
+pub struct Case {
+    pub name: String,
+    kind: Kind,
+}
+
+/// What a case runs; captures are made or found when it is its turn.
+enum Kind {
+    /// A full replay iteration of the capture, corpus name before fixture name.
+    Iteration { corpus: &'static str, fixture: &'static str },
+    /// The scope `execute` of a capture of many calls.
+    Scope(PathBuf),
+    /// A full replay iteration of a real model.
+    Model { name: &'static str, function: &'static str },
+    /// The run tool on the long capture.
+    RunLong,
+    /// The dump tool on the long capture.
+    DumpLong(&'static str),
+    /// The run tool on 1 GiB of parameters.
+    Parameters(&'static str),
+    /// A tool on the smallest capture.
+    Start(&'static str),
+}
+
+/// A case made ready.
+pub struct Plan {
+    pub theirs: Invocation,
+    pub ours: Invocation,
+    pub output: Output,
+    /// How often each program runs per round: short ones more often.
+    pub runs_per_round: u32,
+    pub figures: Vec<Figure>,
+}
+
+/// One figure: a row of the table.
+pub struct Figure {
+    pub name: String,
+    pub metric: Metric,
+    pub target: Target,
+}
+
+const ITERATIONS: [(&str, &str, &str); 4] = [
+    ("simple_abs", "simple_abs.abs.local-sync", "simple_abs.abs.local-sync"),
+    ("add4", "add4.add.local-sync", "add4.add.local-sync"),
+    ("mlp", "mlp.mlp.local-sync", "mlp.mlp.local-sync"),
+    ("chain", "chain.chain.local-sync", "chain.chain.local-sync"),
+];
+
+/// Every case, in the order of the table.
+pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
+    let mut cases: Vec<Case> = ITERATIONS
+        .iter()
+        .map(|&(name, corpus, fixture)| Case {
+            name: format!("iteration.{name}"),
+            kind: Kind::Iteration { corpus, fixture },
+        })
+        .collect();
+    for (name, path) in workplace.bench_captures()? {
+        cases.push(Case { name: format!("scope.{name}"), kind: Kind::Scope(path) });
+    }
+    for (name, function) in workplace.models() {
+        cases.push(Case { name: format!("model.{name}"), kind: Kind::Model { name, function } });
+    }
+    cases.push(Case { name: "run.long".to_owned(), kind: Kind::RunLong });
+    for format in ["text", "jsonl"] {
+        cases.push(Case { name: format!("dump.{format}"), kind: Kind::DumpLong(format) });
+    }
+    for validation in ["identity", "digest"] {
+        cases.push(Case { name: format!("params.{validation}"), kind: Kind::Parameters(validation) });
+    }
+    for (name, tool) in [("run", "iree-run-replay"), ("dump", "iree-dump-replay")] {
+        cases.push(Case { name: format!("start.{name}"), kind: Kind::Start(tool) });
+    }
+    Ok(cases)
+}
+
+impl Case {
+    /// Finds or makes what it needs.
+    pub fn prepare(&self, workplace: &Workplace) -> Result<Plan, Box<dyn Error>> {
+        let figure =
+            |suffix: &str, metric, target| Figure { name: format!("{}{suffix}", self.name), metric, target };
+        let full = || Metric::Benchmark("BM_replay/process_time/real_time".to_owned());
+        Ok(match &self.kind {
+            Kind::Iteration { corpus, fixture } => {
+                let figures = vec![figure("", full(), Target::Ratio(0.5))];
+                benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
+            }
+            Kind::Scope(path) => {
+                let row = Metric::Benchmark("BM_replay/scope:execute/process_time/manual_time".to_owned());
+                benchmark(
+                    workplace,
+                    path,
+                    &["--replay_scope=execute"],
+                    vec![figure("", row, Target::Ratio(0.8))],
+                )
+            }
+            Kind::Model { name, function } => {
+                let figures = vec![figure("", full(), Target::Ratio(1.0))];
+                benchmark(workplace, &workplace.model_capture(name, function)?, &[], figures)
+            }
+            Kind::RunLong => {
+                let time = figure("", Metric::Wall, Target::Ratio(0.5));
+                let memory = figure(".memory", Metric::PeakBeyond(0), Target::Ratio(0.4));
+                process(
+                    workplace,
+                    "iree-run-replay",
+                    &["--device=local-sync"],
+                    &workplace.long_capture()?,
+                    vec![time, memory],
+                )
+            }
+            Kind::DumpLong(format) => {
+                let path = workplace.long_capture()?;
+                let file = std::fs::metadata(&path)?.len();
+                let time = figure("", Metric::Wall, Target::Ratio(0.3));
+                let memory = figure(".memory", Metric::PeakBeyond(file), Target::Bytes(16 << 20));
+                process(
+                    workplace,
+                    "iree-dump-replay",
+                    &[&format!("--format={format}")],
+                    &path,
+                    vec![time, memory],
+                )
+            }
+            Kind::Parameters(validation) => {
+                let time = figure("", Metric::Wall, Target::Ratio(0.8));
+                let memory = figure(".memory", Metric::PeakBeyond(0), Target::Ratio(1.0));
+                let path = workplace.parameter_capture(validation)?;
+                process(workplace, "iree-run-replay", &["--device=local-sync"], &path, vec![time, memory])
+            }
+            Kind::Start(tool) => {
+                let path = workplace.capture("multi_func.noop.local-sync", "multi.nothing.local-sync");
+                let device: &[&str] = if *tool == "iree-run-replay" { &["--device=local-sync"] } else { &[] };
+                let time = figure("", Metric::Wall, Target::Ratio(1.0));
+                Plan { runs_per_round: 20, ..process(workplace, tool, device, &path, vec![time]) }
+            }
+        })
+    }
+}
+
+fn benchmark(workplace: &Workplace, capture: &Path, flags: &[&str], figures: Vec<Figure>) -> Plan {
+    let shared = ["--device=local-sync", "--benchmark_min_time=0.2s", "--benchmark_format=json"];
+    let plan = process(workplace, "iree-benchmark-replay", &[&shared, flags].concat(), capture, figures);
+    Plan { output: Output::Json, ..plan }
+}
+
+fn process(workplace: &Workplace, tool: &str, flags: &[&str], capture: &Path, figures: Vec<Figure>) -> Plan {
+    let (theirs, ours) = workplace.pair(tool);
+    let mut arguments: Vec<String> = flags.iter().map(ToString::to_string).collect();
+    arguments.push(capture.display().to_string());
+    Plan {
+        theirs: Invocation { program: theirs, arguments: arguments.clone() },
+        ours: Invocation { program: ours, arguments },
+        output: Output::Discard,
+        runs_per_round: 1,
+        figures,
+    }
+}

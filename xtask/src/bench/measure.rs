@@ -1,0 +1,148 @@
+//! One run of one program: how long it took, how much memory it had, and what it reported.
+
+use serde_json::Value;
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use wait4::Wait4 as _;
+
+/// A program and its arguments.
+#[derive(Clone, Debug)]
+pub struct Invocation {
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+}
+
+/// Where a program's standard output goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// Kept, to be read as the benchmark tool's JSON.
+    Json,
+    /// Nowhere: what is measured is making it.
+    Discard,
+}
+
+/// What one run gave.
+pub struct Measured {
+    pub wall: Duration,
+    /// Peak resident memory as the system counted it. What this program itself had when it started the other is the
+    /// least that can show up here (a few MB).
+    pub peak_bytes: u64,
+    pub json: Option<Value>,
+}
+
+/// Runs it to its end; ending otherwise than with status 0 is an error.
+pub fn run(invocation: &Invocation, output: Output) -> Result<Measured, Box<dyn Error>> {
+    let stdout = if output == Output::Json { Stdio::piped() } else { Stdio::null() };
+    let start = Instant::now();
+    let mut child = Command::new(&invocation.program)
+        .args(&invocation.arguments)
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", invocation.program.display()))?;
+    // Both streams are short or absent, so reading one after the other cannot fill the other's pipe: reports are a few
+    // kilobytes, and so is what a tool says on standard error.
+    let text = child.stdout.take().map(std::io::read_to_string).transpose()?;
+    let said = child.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
+    let ended = child.wait4()?;
+    let wall = start.elapsed();
+    if !ended.status.success() {
+        return Err(format!("{}: {}\n{said}", invocation.program.display(), ended.status).into());
+    }
+    let json = text.map(|text| report(&text)).transpose()?;
+    Ok(Measured { wall, peak_bytes: ended.rusage.maxrss, json })
+}
+
+/// The JSON in what a benchmark tool printed; the reference may print a line of its own before it.
+fn report(text: &str) -> Result<Value, Box<dyn Error>> {
+    let start = text.find('{').ok_or("the benchmark tool printed no JSON")?;
+    Ok(serde_json::from_str(&text[start..])?)
+}
+
+/// One figure of a run.
+#[derive(Clone, Debug)]
+pub enum Metric {
+    /// The time of the benchmark row with this name, per iteration.
+    Benchmark(String),
+    /// Start to end of the process.
+    Wall,
+    /// Peak resident memory, less this much (a file that is mapped counts as resident while it is read).
+    PeakBeyond(u64),
+}
+
+/// What a figure counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Nanoseconds,
+    Bytes,
+}
+
+impl Metric {
+    /// The figure's unit.
+    pub fn unit(&self) -> Unit {
+        if matches!(self, Self::PeakBeyond(_)) { Unit::Bytes } else { Unit::Nanoseconds }
+    }
+
+    /// Takes the figure from a run.
+    pub fn of(&self, run: &Measured) -> Result<f64, String> {
+        match self {
+            Self::Wall => Ok(run.wall.as_nanos() as f64),
+            Self::PeakBeyond(bytes) => Ok(run.peak_bytes.saturating_sub(*bytes) as f64),
+            Self::Benchmark(name) => benchmark_ns(run.json.as_ref(), name),
+        }
+    }
+}
+
+fn benchmark_ns(json: Option<&Value>, name: &str) -> Result<f64, String> {
+    let rows = json.and_then(|json| json["benchmarks"].as_array()).ok_or("the report has no benchmarks")?;
+    let row = rows.iter().find(|row| row["name"] == name).ok_or_else(|| {
+        let names: Vec<_> = rows.iter().filter_map(|row| row["name"].as_str()).collect();
+        format!("the report has no row {name}, only {names:?}")
+    })?;
+    let time = row["real_time"].as_f64().ok_or_else(|| format!("{name} has no real_time"))?;
+    let scale = match row["time_unit"].as_str() {
+        Some("ns") => 1.0,
+        Some("us") => 1e3,
+        Some("ms") => 1e6,
+        Some("s") => 1e9,
+        other => return Err(format!("{name} has the time unit {other:?}")),
+    };
+    Ok(time * scale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_found_and_scaled() {
+        let json =
+            report("banner\n{\"benchmarks\":[{\"name\":\"a\",\"real_time\":2.5,\"time_unit\":\"us\"}]}")
+                .unwrap();
+        assert_eq!(benchmark_ns(Some(&json), "a"), Ok(2500.0));
+        assert!(benchmark_ns(Some(&json), "b").unwrap_err().contains("only [\"a\"]"));
+        assert!(benchmark_ns(None, "a").is_err());
+    }
+
+    #[test]
+    fn a_program_is_measured() {
+        let invocation =
+            |script: &str| Invocation { program: "sh".into(), arguments: vec!["-c".into(), script.into()] };
+        let run_ok = run(&invocation("echo '{}'"), Output::Json).unwrap();
+        assert!(run_ok.peak_bytes > 100_000 && run_ok.json.is_some());
+        assert!(run(&invocation("echo why >&2; exit 3"), Output::Discard).unwrap_err_text().contains("why"));
+    }
+
+    trait ErrText {
+        fn unwrap_err_text(self) -> String;
+    }
+
+    impl ErrText for Result<Measured, Box<dyn Error>> {
+        fn unwrap_err_text(self) -> String {
+            self.err().map(|error| error.to_string()).unwrap_or_default()
+        }
+    }
+}

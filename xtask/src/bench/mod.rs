@@ -1,0 +1,137 @@
+//! `cargo xtask bench`: our tools and the reference's on the same captures, in turns, each claim of speed as a row.
+
+mod cases;
+mod measure;
+mod prepare;
+mod report;
+
+use crate::{Outcome, root};
+use cases::Case;
+use measure::Measured;
+use oracle::reference::Reference;
+use prepare::Workplace;
+use report::Row;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// What the command line asks for.
+#[derive(Debug, PartialEq)]
+struct Options {
+    /// Parts of case names; empty means all.
+    only: Vec<String>,
+    rounds: u32,
+    json: Option<PathBuf>,
+    /// Where our tools are, when they are not to be built here.
+    tools: Option<PathBuf>,
+}
+
+/// `bench [--only NAME]… [--rounds N] [--json PATH] [--tools FOLDER]`.
+pub fn main(arguments: &[String]) -> Outcome {
+    let options = parse(arguments)?;
+    let root = root();
+    let reference = Reference::find(&root)?;
+    let tools = match &options.tools {
+        Some(folder) => folder.clone(),
+        None => build(&root)?,
+    };
+    let workplace = Workplace::new(&root, reference, tools)?;
+    let mut rows = Vec::new();
+    let mut failed = 0;
+    for case in cases::all(&workplace)? {
+        if !options.only.is_empty() && !options.only.iter().any(|part| case.name.contains(part.as_str())) {
+            continue;
+        }
+        eprintln!("bench: {}", case.name);
+        match run(&case, options.rounds, &workplace) {
+            Ok(found) => rows.extend(found),
+            Err(error) => {
+                eprintln!("bench: {} failed: {error}", case.name);
+                failed += 1;
+            }
+        }
+    }
+    report::print(&rows);
+    if let Some(path) = &options.json {
+        std::fs::write(path, report::json(&rows))?;
+    }
+    if failed > 0 { Err(format!("{failed} cases could not be measured").into()) } else { Ok(()) }
+}
+
+fn parse(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options { only: Vec::new(), rounds: 7, json: None, tools: None };
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        let mut value = || rest.next().cloned().ok_or_else(|| format!("{argument} takes a value"));
+        match argument.as_str() {
+            "--only" => options.only.push(value()?),
+            "--rounds" => {
+                options.rounds = value()?
+                    .parse()
+                    .ok()
+                    .filter(|rounds| *rounds > 0)
+                    .ok_or("--rounds takes a number from 1")?;
+            }
+            "--json" => options.json = Some(value()?.into()),
+            "--tools" => options.tools = Some(value()?.into()),
+            unknown => {
+                return Err(format!(
+                    "unknown argument {unknown:?}; there are --only, --rounds, --json, --tools"
+                ));
+            }
+        }
+    }
+    Ok(options)
+}
+
+/// Builds our tools as a user runs them.
+fn build(root: &std::path::Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
+    let arguments = ["build", "--release", "--quiet", "--package", "rehal-cli", "--bins"];
+    let status = Command::new("cargo").args(arguments).current_dir(root).status()?;
+    if !status.success() {
+        return Err("our tools do not build".into());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("release"))
+}
+
+/// Runs both programs of a case in turns: A B, then B A, so that drift of the machine falls on both alike.
+fn run(case: &Case, rounds: u32, workplace: &Workplace) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
+    let plan = case.prepare(workplace)?;
+    let (mut theirs, mut ours): (Vec<Measured>, Vec<Measured>) = (Vec::new(), Vec::new());
+    // The first run of each warms the file cache and is not counted.
+    measure::run(&plan.theirs, plan.output)?;
+    measure::run(&plan.ours, plan.output)?;
+    for round in 0..rounds * plan.runs_per_round {
+        if round % 2 == 0 {
+            theirs.push(measure::run(&plan.theirs, plan.output)?);
+            ours.push(measure::run(&plan.ours, plan.output)?);
+        } else {
+            ours.push(measure::run(&plan.ours, plan.output)?);
+            theirs.push(measure::run(&plan.theirs, plan.output)?);
+        }
+    }
+    plan.figures
+        .iter()
+        .map(|figure| {
+            let values = |runs: &[Measured]| {
+                runs.iter().map(|run| figure.metric.of(run)).collect::<Result<Vec<_>, _>>()
+            };
+            Ok(Row::new(&figure.name, figure.metric.unit(), figure.target, values(&theirs)?, values(&ours)?))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_checked() {
+        let words = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
+        let options = parse(&words("--only dump --only run --rounds 3")).unwrap();
+        assert_eq!((options.only.len(), options.rounds), (2, 3));
+        assert!(parse(&words("--rounds 0")).is_err());
+        assert!(parse(&words("--rounds")).is_err());
+        assert!(parse(&words("--fast")).is_err());
+    }
+}

@@ -1,0 +1,188 @@
+//! What the cases need made: captures that are too large or too bound to one machine to be kept.
+
+use crate::run;
+use oracle::reference::Reference;
+use std::error::Error;
+use std::fs;
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Where things are and where made ones go.
+pub struct Workplace {
+    fixtures: PathBuf,
+    corpus: Option<PathBuf>,
+    scratch: PathBuf,
+    reference: Reference,
+    tools: PathBuf,
+}
+
+/// A 1 GiB parameter, read whole: one tensor of which one row is returned.
+const BIG_PARAMETER: &str = r#"
+util.global private @w = #flow.parameter.named<"big"::"w"> : tensor<16384x16384xf32>
+func.func @row(%i: tensor<1x16384xf32>) -> tensor<1x16384xf32> {
+  %w = util.global.load @w : tensor<16384x16384xf32>
+  %row = tensor.extract_slice %w[77, 0] [1, 16384] [1, 1] : tensor<16384x16384xf32> to tensor<1x16384xf32>
+  %r = arith.addf %row, %i : tensor<1x16384xf32>
+  return %r : tensor<1x16384xf32>
+}
+"#;
+
+/// Calls in the long capture; nine records each make 1.8 million.
+const LONG_CALLS: u32 = 200_000;
+
+type Made = Result<PathBuf, Box<dyn Error>>;
+
+impl Workplace {
+    /// Uses `target/bench` under `root` for what is made.
+    pub fn new(root: &Path, reference: Reference, tools: PathBuf) -> Result<Self, Box<dyn Error>> {
+        let scratch = root.join("target/bench");
+        fs::create_dir_all(&scratch)?;
+        Ok(Self {
+            fixtures: root.join("fixtures"),
+            corpus: oracle::captures::corpus(),
+            scratch,
+            reference,
+            tools,
+        })
+    }
+
+    /// The reference's program and ours of one name.
+    pub fn pair(&self, name: &str) -> (PathBuf, PathBuf) {
+        (self.reference.tool(name), self.tools.join(name))
+    }
+
+    /// A capture of the corpus, else of the fixtures, with names in order of preference.
+    pub fn capture(&self, in_corpus: &str, in_fixtures: &str) -> PathBuf {
+        let corpus =
+            self.corpus.as_ref().map(|corpus| corpus.join(format!("captures/{in_corpus}.ireereplay")));
+        corpus
+            .filter(|path| path.is_file())
+            .unwrap_or_else(|| self.fixtures.join(format!("captures/{in_fixtures}.ireereplay")))
+    }
+
+    /// The captures of many calls: name and path.
+    pub fn bench_captures(&self) -> Result<Vec<(String, PathBuf)>, Box<dyn Error>> {
+        let mut found = Vec::new();
+        for folder in self.corpus.iter().chain([&self.fixtures]) {
+            for entry in fs::read_dir(folder.join("captures"))? {
+                let path = entry?.path();
+                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                if let Some(name) =
+                    name.strip_prefix("bench.").and_then(|name| name.strip_suffix(".ireereplay"))
+                {
+                    found.push((name.to_owned(), path.clone()));
+                }
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Real models of the corpus; none without it.
+    pub fn models(&self) -> Vec<(&'static str, &'static str)> {
+        match self.corpus {
+            Some(_) => vec![
+                ("basic_pitch", "tf2onnx"),
+                ("magika", "tf2onnx"),
+                ("ppocr_cls", "paddle-onnx"),
+                ("silero_vad", "main_graph"),
+            ],
+            None => Vec::new(),
+        }
+    }
+
+    /// Captures a model here, so that the identity of its parameter file holds.
+    pub fn model_capture(&self, name: &str, function: &str) -> Made {
+        let path = self.scratch.join(format!("model.{name}.ireereplay"));
+        let corpus = self.corpus.as_ref().ok_or("real models are in the corpus, and it is not here")?;
+        let info: serde_json::Value =
+            serde_json::from_slice(&fs::read(corpus.join(format!("models/{name}/info.json")))?)?;
+        let base = info["base"].as_array().ok_or("info.json has no base arguments")?;
+        let models = format!("{}/", corpus.join("models").display());
+        let mut arguments = vec!["--device=local-sync".to_owned(), format!("--function={function}")];
+        arguments.extend(
+            base.iter().filter_map(|value| value.as_str()).map(|value| value.replace("onnx/", &models)),
+        );
+        self.record("iree-run-module", arguments, &path)?;
+        Ok(path)
+    }
+
+    /// The capture of 1.8 million records.
+    pub fn long_capture(&self) -> Made {
+        let path = self.scratch.join("long.ireereplay");
+        if !path.is_file() {
+            let module = self.fixtures.join("modules/simple_abs.vmfb");
+            let arguments = vec![
+                "--device=local-sync".to_owned(),
+                format!("--module={}", module.display()),
+                "--function=abs".to_owned(),
+                "--input=f32=-7.25".to_owned(),
+                format!("--benchmark_min_time={LONG_CALLS}x"),
+            ];
+            self.record("iree-benchmark-module", arguments, &path)?;
+        }
+        Ok(path)
+    }
+
+    /// A capture that reads 1 GiB of parameters by reference, validated by `validation`.
+    pub fn parameter_capture(&self, validation: &str) -> Made {
+        let (source, module) = (self.scratch.join("big.mlir"), self.scratch.join("big.vmfb"));
+        let parameters = self.scratch.join("big.irpa");
+        if !parameters.is_file() {
+            fs::write(&source, BIG_PARAMETER)?;
+            let flags = [
+                "--iree-hal-target-device=local",
+                "--iree-hal-local-target-device-backends=llvm-cpu",
+                "--iree-llvmcpu-target-triple=x86_64-unknown-linux-gnu",
+                "--iree-llvmcpu-target-cpu=x86-64",
+            ];
+            let files = [source.display().to_string(), "-o".to_owned(), module.display().to_string()];
+            self.tool("iree-compile", flags.map(ToOwned::to_owned).into_iter().chain(files).collect())?;
+            // Under another name until it is whole, so that a run that was stopped leaves nothing half made behind.
+            let unfinished = self.scratch.join("big.irpa.unfinished");
+            let output = format!("--output={}", unfinished.display());
+            self.tool("iree-create-parameters", vec!["--data=w=16384x16384xf32".to_owned(), output])?;
+            fill(&unfinished)?;
+            fs::rename(&unfinished, &parameters)?;
+        }
+        let path = self.scratch.join(format!("big.{validation}.ireereplay"));
+        let arguments = vec![
+            "--device=local-sync".to_owned(),
+            format!("--module={}", module.display()),
+            "--function=row".to_owned(),
+            "--input=1x16384xf32=2".to_owned(),
+            format!("--parameters=big={}", parameters.display()),
+            format!("--device_replay_file_validation={validation}"),
+        ];
+        self.record("iree-run-module", arguments, &path)?;
+        Ok(path)
+    }
+
+    fn record(&self, tool: &str, mut arguments: Vec<String>, path: &Path) -> Result<(), Box<dyn Error>> {
+        arguments.push(format!("--device_replay_output={}", path.display()));
+        self.tool(tool, arguments)
+    }
+
+    fn tool(&self, name: &str, arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
+        let ended = run::collect(&self.reference.tool(name), &arguments, &self.scratch)?;
+        if ended.how == "status 0" {
+            return Ok(());
+        }
+        Err(format!("{name} ended with {}: {}", ended.how, String::from_utf8_lossy(&ended.stderr)).into())
+    }
+}
+
+/// Writes numbers over the archive's one tensor, which is its last GiB: the reference reserves it as a hole, and reading
+/// a hole is not reading a file.
+fn fill(archive: &Path) -> Result<(), Box<dyn Error>> {
+    const TENSOR_BYTES: u64 = 1 << 30;
+    let mut file = fs::OpenOptions::new().write(true).open(archive)?;
+    let start =
+        file.metadata()?.len().checked_sub(TENSOR_BYTES).ok_or("the archive is smaller than its tensor")?;
+    file.seek(SeekFrom::Start(start))?;
+    let block: Vec<u8> = (0..1u32 << 18).flat_map(|n| (n as f32).to_le_bytes()).collect();
+    for _ in 0..TENSOR_BYTES / block.len() as u64 {
+        file.write_all(&block)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Medians, ratios and verdicts, as a table for a person and as JSON.
+
+use super::measure::Unit;
+use serde_json::json;
+
+/// What is promised of a row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// Ours over the reference's is at most this.
+    Ratio(f64),
+    /// Ours is at most this many bytes.
+    Bytes(u64),
+}
+
+/// One claim, measured.
+pub struct Row {
+    name: String,
+    unit: Unit,
+    target: Target,
+    theirs: Summary,
+    ours: Summary,
+}
+
+/// The median of the runs, and half the distance between the quartiles as a share of it.
+struct Summary {
+    median: f64,
+    spread: f64,
+}
+
+impl Row {
+    /// From the figures of each run.
+    pub fn new(name: &str, unit: Unit, target: Target, theirs: Vec<f64>, ours: Vec<f64>) -> Self {
+        Self { name: name.to_owned(), unit, target, theirs: Summary::of(theirs), ours: Summary::of(ours) }
+    }
+
+    fn ratio(&self) -> f64 {
+        self.ours.median / self.theirs.median
+    }
+
+    /// Decided by the ratio as it is printed: half a percent is below what runs differ by.
+    fn is_met(&self) -> bool {
+        match self.target {
+            Target::Ratio(limit) => (self.ratio() * 100.0).round() / 100.0 <= limit,
+            Target::Bytes(limit) => self.ours.median <= limit as f64,
+        }
+    }
+
+    fn promise(&self) -> String {
+        match self.target {
+            Target::Ratio(limit) => format!("<= {limit}x"),
+            Target::Bytes(limit) => format!("<= {}", human(limit as f64, Unit::Bytes)),
+        }
+    }
+}
+
+impl Summary {
+    fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
+        let median = at(0.5);
+        Self { median, spread: (at(0.75) - at(0.25)) / 2.0 / median }
+    }
+}
+
+/// Prints the table.
+pub fn print(rows: &[Row]) {
+    println!(
+        "{:<28} {:>22} {:>22} {:>7}  {:<14} verdict",
+        "claim", "reference", "rehal", "ratio", "promised"
+    );
+    for row in rows {
+        let side =
+            |side: &Summary| format!("{} ±{:>2.0}%", human(side.median, row.unit), side.spread * 100.0);
+        let verdict = if row.is_met() { "met" } else { "MISSED" };
+        println!(
+            "{:<28} {:>22} {:>22} {:>6.2}x  {:<14} {verdict}",
+            row.name,
+            side(&row.theirs),
+            side(&row.ours),
+            row.ratio(),
+            row.promise()
+        );
+    }
+    let met = rows.iter().filter(|row| row.is_met()).count();
+    println!("{met} of {} promises met", rows.len());
+}
+
+/// The same figures for a program.
+pub fn json(rows: &[Row]) -> String {
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|row| {
+            let unit = match row.unit {
+                Unit::Nanoseconds => "ns",
+                Unit::Bytes => "bytes",
+            };
+            json!({
+                "name": row.name, "unit": unit, "promised": row.promise(), "met": row.is_met(), "ratio": row.ratio(),
+                "reference_median": row.theirs.median, "rehal_median": row.ours.median,
+                "reference_spread": row.theirs.spread, "rehal_spread": row.ours.spread,
+            })
+        })
+        .collect();
+    format!("{:#}\n", json!({ "rows": rows }))
+}
+
+fn human(value: f64, unit: Unit) -> String {
+    let (scales, names): ([f64; 4], [&str; 4]) = match unit {
+        Unit::Nanoseconds => ([1.0, 1e3, 1e6, 1e9], ["ns", "us", "ms", "s"]),
+        Unit::Bytes => ([1.0, 1024.0, 1_048_576.0, 1_073_741_824.0], ["B", "KiB", "MiB", "GiB"]),
+    };
+    let at = (1..4).rev().find(|at| value >= scales[*at]).unwrap_or(0);
+    format!("{:.1} {}", value / scales[at], names[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_decide() {
+        let row = Row::new(
+            "a",
+            Unit::Nanoseconds,
+            Target::Ratio(0.5),
+            vec![100.0, 90.0, 4000.0],
+            vec![45.0, 50.0, 60.0],
+        );
+        assert!(row.is_met());
+        assert!((row.ratio() - 0.5).abs() < 1e-9);
+        let row = Row::new("b", Unit::Bytes, Target::Bytes(10), vec![1.0], vec![11.0]);
+        assert!(!row.is_met());
+        assert!(json(&[row]).contains("\"met\": false"));
+    }
+
+    #[test]
+    fn figures_are_readable() {
+        assert_eq!(human(1234.0, Unit::Nanoseconds), "1.2 us");
+        assert_eq!(human(16_777_216.0, Unit::Bytes), "16.0 MiB");
+        assert_eq!(human(0.0, Unit::Bytes), "0.0 B");
+    }
+}
