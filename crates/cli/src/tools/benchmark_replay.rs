@@ -85,7 +85,13 @@ fn check_scope(plan: &Plan<'_>, name: &str) -> Result<()> {
     }
     let scopes: Vec<_> = plan
         .scopes()
-        .map(|(scope, count)| format!("{} (entered {count} times)", scope.escape_ascii()))
+        .map(|(scope, count)| {
+            format!(
+                "{} (entered {count} {})",
+                scope.escape_ascii(),
+                if count == 1 { "time" } else { "times" }
+            )
+        })
         .collect();
     let has = if scopes.is_empty() { "no scopes".into() } else { scopes.join(", ") };
     Err(Error::not_found(format!("there is no scope '{name}' in the capture, which has: {has}"))

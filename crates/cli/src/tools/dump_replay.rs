@@ -64,8 +64,6 @@ fn run(invocation: &Invocation) -> Result<()> {
             Ok(())
         }
         Err(dump::Error::Write(error)) => output::written(Err(error)),
-        Err(dump::Error::Format(error)) => {
-            Err(Error::from(*error).context(input::place(&file)).advise(input::ADVICE))
-        }
+        Err(dump::Error::Format(error)) => Err(input::explain(&file, Error::from(*error))),
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn compile_opened<'a>(file: &'a MappedFile, capture: &Capture<'a>) ->
     let mut progress = Progress::new("reading");
     let mut tell = |done_bytes| progress.set(done_bytes, total_bytes);
     Plan::compile(capture, file.bytes(), PlanOptions { progress: Some(&mut tell) })
-        .context(|| input::place(file))
+        .map_err(|error| input::explain(file, error))
 }
 
 /// How the flags want the capture to be replayed.
