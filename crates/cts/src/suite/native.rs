@@ -117,6 +117,7 @@ fn surroundings(harness: &Harness<'_>, format: &'static str, route: Route) -> Re
 }
 
 fn wrong_executable_constants(harness: &Harness<'_>, format: &'static str) -> Result<()> {
+    prepare(harness, format, &EXECUTABLE_CONSTANTS)?;
     for constants in [&[][..], &[1], &[1, 2, 3]] {
         let outcome = prepare(harness, format, constants);
         holds(&format!("{} constants for 2 are refused", constants.len()), outcome.is_err())?;
