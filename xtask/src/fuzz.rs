@@ -17,12 +17,11 @@ struct Target {
     max_len_bytes: usize,
 }
 
-const TARGETS: [Target; 1] = [Target {
-    name: "capture",
-    seeds: "fixtures/captures",
-    endings: &[".ireereplay"],
-    max_len_bytes: 64 << 10,
-}];
+const TARGETS: [Target; 2] = [on_captures("capture"), on_captures("replay")];
+
+const fn on_captures(name: &'static str) -> Target {
+    Target { name, seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 }
+}
 
 /// An input that runs longer than this is a hang.
 const TIMEOUT_S: u32 = 10;

@@ -214,7 +214,8 @@ fn other_parameters_are_rejected_one_by_one() {
         (parameter(1, 8, 2, 9), "replacement=(type=1 size=8 flags=0x2 offset=9)"),
     ] {
         let was = "captured=(type=1 size=8 flags=0x2 offset=1)";
-        rejected(&[captured.clone()], &code("new", 1, &[with(other)]), &["'f' parameter 1", was, is]);
+        let words = ["'f' parameter 1", was, is];
+        rejected(std::slice::from_ref(&captured), &code("new", 1, &[with(other)]), &words);
     }
 }
 
