@@ -2,23 +2,38 @@
 
 use std::path::Path;
 
-use rehal_base::{Context, MappedFile, Result};
+use rehal_base::{Context, Error, MappedFile, Result, StatusCode};
 use rehal_capture::{Capture, OpenOptions, Tear};
 
 use crate::output;
 
 /// What to do about a file that is no capture.
-pub(crate) const ADVICE: &str = "name a capture, as IREE's tools write it with --device_replay_output=PATH";
+const NO_CAPTURE: &str = "name a capture, as IREE's tools write it with --device_replay_output=PATH";
+
+/// What to do about a capture that contradicts itself.
+const DAMAGED: &str = "the file is damaged: copy it again from where it was made, or capture again";
+
+/// Fewer bytes cannot be a capture, damaged or not.
+const MIN_BYTES: usize = 24;
 
 /// Maps the file at `path`.
 pub(crate) fn map(path: &Path) -> Result<MappedFile> {
-    MappedFile::open(path).advise(|| ADVICE.into())
+    MappedFile::open(path).advise(|| NO_CAPTURE.into())
 }
 
 /// Opens the capture in `file`, or with `recover` what is whole of it.
 pub(crate) fn open(file: &MappedFile, recover: bool) -> Result<Capture<'_>> {
-    let capture = Capture::open(file.bytes(), OpenOptions { recover });
-    capture.context(|| place(file)).advise(|| ADVICE.into())
+    Capture::open(file.bytes(), OpenOptions { recover }).map_err(|error| explain(file, error.into()))
+}
+
+/// Adds the file to an error about what is in it, and what to do unless the error knows better.
+pub(crate) fn explain(file: &MappedFile, error: Error) -> Error {
+    let error = error.context(place(file));
+    match error.code() {
+        _ if file.bytes().len() < MIN_BYTES => error.advise(NO_CAPTURE),
+        StatusCode::DataLoss => error.advise(DAMAGED),
+        _ => error,
+    }
 }
 
 /// Says on standard error where a capture is torn.

@@ -153,7 +153,10 @@ impl Tool {
         text.push_str(&flags::help(&self.all_groups()));
         text.push_str("\n# ---- Examples\n#\n");
         for (what, command) in self.examples {
-            text.push_str(&flags::comment(&format!("{what}\n    {}", command.replace("{tool}", name))));
+            text.push_str(&flags::comment(&format!(
+                "{what}\n    {}",
+                command.replace("{tool}", name).replace('\n', "\n    ")
+            )));
             text.push_str("#\n");
         }
         text.truncate(text.len() - 2);

@@ -70,6 +70,20 @@ impl<'p, 'a> Replay<'p, 'a> {
         run.all()
     }
 
+    /// Prepares each executable, or what replaces it, and lets it go again: what a run would refuse
+    /// of them is found before anything is issued.
+    pub fn check_executables(&self) -> Result<()> {
+        for step in &self.plan.steps {
+            let StepOp::Host(index) = step.op else { continue };
+            let op = &self.plan.host_ops[index as usize];
+            let HostOp::PrepareExecutable { device, .. } = *op else { continue };
+            let device = &self.devices.devices()[device as usize];
+            prepare::prepare(self.plan, op, device, &self.replacements, &self.own_names)
+                .map_err(|error| self.plan.locate(error, step.place))?;
+        }
+        Ok(())
+    }
+
     fn open_files(&mut self, remaps: &[FileRemap]) -> Result<()> {
         let devices = self.devices.devices();
         for op in &self.plan.host_ops {

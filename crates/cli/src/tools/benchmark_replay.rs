@@ -61,8 +61,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     if let Some(name) = scope {
         check_scope(&plan, name).context(|| input::place(&file))?;
     }
-    let replay =
-        Replay::new(&plan, &devices::from_flags(flags)?, &options).context(|| input::place(&file))?;
+    let replay = replay_flags::prepare(flags, &file, &plan, &options)?;
+    // What cannot run here shall be an error, not a report of a failed benchmark.
+    replay.check_executables().context(|| input::place(&file))?;
     let benchmark = match scope {
         None => Benchmark::new("BM_replay", |state| whole(&replay, state)).use_real_time(),
         Some(name) => Benchmark::new(format!("BM_replay/scope:{name}"), |state| scoped(&replay, name, state))
@@ -84,7 +85,13 @@ fn check_scope(plan: &Plan<'_>, name: &str) -> Result<()> {
     }
     let scopes: Vec<_> = plan
         .scopes()
-        .map(|(scope, count)| format!("{} (entered {count} times)", scope.escape_ascii()))
+        .map(|(scope, count)| {
+            format!(
+                "{} (entered {count} {})",
+                scope.escape_ascii(),
+                if count == 1 { "time" } else { "times" }
+            )
+        })
         .collect();
     let has = if scopes.is_empty() { "no scopes".into() } else { scopes.join(", ") };
     Err(Error::not_found(format!("there is no scope '{name}' in the capture, which has: {has}"))

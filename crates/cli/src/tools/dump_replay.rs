@@ -23,8 +23,8 @@ pub const DUMP_REPLAY: Tool = Tool {
         ("See what is in a capture", "{tool} model.ireereplay | less"),
         (
             "Count the dispatches of each function",
-            "{tool} --format=jsonl model.ireereplay | jq -r 'select(.payload_type==\"dispatch\") | \
-             \"\\(.payload.executable_id) \\(.payload.function_ordinal)\"' | sort | uniq -c",
+            "{tool} --format=jsonl model.ireereplay \\\n  | jq -r 'select(.payload_type==\"dispatch\") \
+             | [.payload.executable_id, .payload.function_ordinal] | @tsv' \\\n  | sort | uniq -c",
         ),
         ("Read what a killed program left", "{tool} --recover torn.ireereplay"),
     ],
@@ -64,8 +64,6 @@ fn run(invocation: &Invocation) -> Result<()> {
             Ok(())
         }
         Err(dump::Error::Write(error)) => output::written(Err(error)),
-        Err(dump::Error::Format(error)) => {
-            Err(Error::from(*error).context(input::place(&file)).advise(input::ADVICE))
-        }
+        Err(dump::Error::Format(error)) => Err(input::explain(&file, Error::from(*error))),
     }
 }

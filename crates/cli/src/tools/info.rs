@@ -7,7 +7,7 @@ mod verdict;
 
 use std::path::Path;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Error, Result};
 use rehal_capture::Capture;
 
 use super::replay_flags;
@@ -78,7 +78,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let options = replay_flags::remaps(flags)?;
     let file = input::map(path)?;
     let capture = input::open(&file, true)?;
-    let survey = Survey::of(&file, &capture).context(|| input::place(&file))?;
+    let survey = Survey::of(&file, &capture).map_err(|error| input::explain(&file, error))?;
     let devices = devices::from_flags(flags)?;
     let verdict = Verdict::of(&file, &capture, &devices, &options);
     output::print(&show(&Report { path, capture: &capture, survey, verdict }))

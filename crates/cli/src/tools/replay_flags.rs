@@ -2,11 +2,12 @@
 
 use rehal_base::{Context, MappedFile, Result};
 use rehal_capture::Capture;
-use rehal_replay::{FileRemap, Plan, PlanOptions, ReplayOptions, Substitution};
+use rehal_local::executable::guard;
+use rehal_replay::{FileRemap, Plan, PlanOptions, Replay, ReplayOptions, Substitution};
 
 use crate::flags::{Flag, Flags};
-use crate::input;
 use crate::progress::Progress;
+use crate::{devices, input};
 
 /// Opens torn captures.
 pub(crate) const RECOVER: Flag = Flag::switch(
@@ -50,7 +51,7 @@ pub(crate) fn compile_opened<'a>(file: &'a MappedFile, capture: &Capture<'a>) ->
     let mut progress = Progress::new("reading");
     let mut tell = |done_bytes| progress.set(done_bytes, total_bytes);
     Plan::compile(capture, file.bytes(), PlanOptions { progress: Some(&mut tell) })
-        .context(|| input::place(file))
+        .map_err(|error| input::explain(file, error))
 }
 
 /// How the flags want the capture to be replayed.
@@ -61,6 +62,23 @@ pub(crate) fn options(flags: &Flags) -> Result<ReplayOptions> {
         file_remaps: remaps(flags)?,
         substitutions: substitutions.context(|| "--replay_executable_substitution".into())?,
     })
+}
+
+/// A plan on the devices that the flags name. From here on a kernel that crashes is reported.
+pub(crate) fn prepare<'p, 'a>(
+    flags: &Flags,
+    file: &MappedFile,
+    plan: &'p Plan<'a>,
+    options: &ReplayOptions,
+) -> Result<Replay<'p, 'a>> {
+    guard::install();
+    let replay = Replay::new(plan, &devices::from_flags(flags)?, options);
+    let replay = replay.context(|| input::place(file))?;
+    if !options.substitutions.is_empty() {
+        // A mismatch shall show before the first dispatch, also of executables that come late.
+        replay.check_executables().context(|| input::place(file))?;
+    }
+    Ok(replay)
 }
 
 /// Where the flags say that files are here.

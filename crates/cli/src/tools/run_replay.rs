@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 
 use rehal_base::{Context, Error, Result};
 use rehal_local::executable::guard;
-use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, Place, Replay};
+use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, Place};
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
@@ -77,8 +77,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let limit = reads_limit(flags)?;
     let file = input::map(path)?;
     let plan = replay_flags::compile(&file, flags.switch("recover"))?;
-    let replay =
-        Replay::new(&plan, &devices::from_flags(flags)?, &options).context(|| input::place(&file))?;
+    let replay = replay_flags::prepare(flags, &file, &plan, &options)?;
     let mut reads = flags
         .given_text("replay_host_reads")
         .map(|path| Ok::<_, Error>(HostReadLog::new(reads_sink(path)?, limit)))

@@ -294,6 +294,28 @@ fn selectors_that_select_nothing_or_contradict_each_other() {
 }
 
 #[test]
+fn a_mismatch_can_be_found_before_anything_is_issued() {
+    let files = Replacements::new();
+    let path = files.add("left", &code("new", 10, &[function("l", 0, 2)]).encode());
+    let (capture, [left, _]) = capture();
+    let bytes = capture.finish();
+    let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    let plan = Plan::compile(&opened, &bytes, PlanOptions::default()).unwrap();
+    let check = |options: &ReplayOptions| {
+        let (device, log) = TestDevice::create();
+        let group = DeviceGroup::new(vec![device]).unwrap();
+        let checked = Replay::new(&plan, &group, options).unwrap().check_executables();
+        let only_prepared = log.lock().unwrap().iter().all(|ran| matches!(ran, Ran::Prepared { .. }));
+        assert!(only_prepared);
+        checked
+    };
+    check(&ReplayOptions::default()).unwrap();
+    let error = check(&substitute(&path, &[&format!("{left}={{}}")])).unwrap_err();
+    assert!(error.message().contains("bindings=1") && error.message().contains("bindings=2"), "{error:?}");
+    assert!(error.report().contains("executable_cache.prepare_executable(402)"), "{error:?}");
+}
+
+#[test]
 fn files_that_are_no_replacement() {
     let files = Replacements::new();
     let (capture, [left, _]) = capture();

@@ -1,0 +1,111 @@
+//! `iree-benchmark-replay`: names, reports, scopes.
+
+mod common;
+
+use common::{Scratch, capture, command, fail, print, ran, run};
+use serde_json::Value;
+
+const ONCE: &str = "--benchmark_min_time=1x";
+
+fn mlp() -> String {
+    capture("mlp.mlp.local-sync")
+}
+
+fn report(words: &[&str]) -> Value {
+    let words = [&["iree-benchmark-replay", "--benchmark_format=json"], words].concat();
+    serde_json::from_str(&print(&words)).expect("the report is JSON")
+}
+
+#[test]
+fn a_whole_replay() {
+    let report = report(&["--benchmark_min_time=3x", &mlp()]);
+    let benchmark = &report["benchmarks"][0];
+    assert_eq!(benchmark["name"], "BM_replay/process_time/real_time");
+    assert_eq!((&benchmark["iterations"], &benchmark["time_unit"]), (&3.into(), &"ms".into()));
+    assert!(benchmark["items_per_second"].as_f64().unwrap() > 0.0);
+    assert!(report["context"]["executable"].as_str().unwrap().ends_with("iree-benchmark-replay"));
+}
+
+#[test]
+fn a_scope_is_less_than_the_whole() {
+    let report = report(&["--replay_scope=execute", "--benchmark_min_time=3x", &mlp()]);
+    let benchmark = &report["benchmarks"][0];
+    assert_eq!(benchmark["name"], "BM_replay/scope:execute/process_time/manual_time");
+    let scoped = benchmark["real_time"].as_f64().unwrap();
+    // The scope has no clock of its own for CPU time, which is that of the whole iteration.
+    assert!(scoped > 0.0 && scoped < benchmark["cpu_time"].as_f64().unwrap() * 2.0);
+}
+
+#[test]
+fn scopes_that_are_entered_often_are_summed() {
+    let report = report(&["--replay_scope=execute", ONCE, &capture("bench.add4.200.local-sync")]);
+    assert_eq!(report["benchmarks"][0]["iterations"], 1);
+}
+
+#[test]
+fn an_unknown_scope_lists_those_that_are_there() {
+    let stderr = fail(&["iree-benchmark-replay", "--replay_scope=exec", ONCE, &mlp()]);
+    for part in ["no scope 'exec'", "init (entered 1 time)", "execute (", "deinit (", &mlp()] {
+        assert!(stderr.contains(part), "{stderr} lacks {part}");
+    }
+}
+
+#[test]
+fn repetitions_and_aggregates() {
+    let words = ["--benchmark_repetitions=3", "--benchmark_report_aggregates_only", ONCE, &mlp()];
+    let report = report(&words);
+    let names: Vec<_> = report["benchmarks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["aggregate_name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["mean", "median", "stddev", "cv"]);
+}
+
+#[test]
+fn formats_and_files() {
+    let scratch = Scratch::new();
+    let out = scratch.path("out.csv");
+    let flag = format!("--benchmark_out={}", out.display());
+    let words = ["iree-benchmark-replay", &flag, "--benchmark_out_format=csv", ONCE, &mlp()];
+    let console = print(&words);
+    assert!(console.starts_with("-----") && console.contains("\nBM_replay/process_time/real_time "));
+    let csv = std::fs::read_to_string(out).unwrap();
+    assert!(csv.contains("name,iterations,real_time,cpu_time,time_unit"), "{csv}");
+    let csv = print(&["iree-benchmark-replay", "--benchmark_format=csv", ONCE, &mlp()]);
+    assert!(csv.starts_with("name,iterations,"), "{csv}");
+}
+
+#[test]
+fn names_filters_and_dry_runs() {
+    let list =
+        |words: &[&str]| print(&[&["iree-benchmark-replay", "--benchmark_list_tests"], words].concat());
+    assert_eq!(list(&[&mlp()]), "BM_replay/process_time/real_time\n");
+    assert_eq!(list(&["--replay_scope=init", &mlp()]), "BM_replay/scope:init/process_time/manual_time\n");
+    let ran = run(&["iree-benchmark-replay", "--benchmark_filter=zzz", &mlp()]);
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(0), ""));
+    assert_eq!(ran.stderr, "Failed to match any benchmarks against regex: zzz\n");
+    let dry = report(&["--benchmark_dry_run", &mlp()]);
+    assert_eq!(
+        (&dry["benchmarks"][0]["iterations"], &dry["context"]["dry_run"]),
+        (&1.into(), &"true".into())
+    );
+}
+
+#[test]
+fn context_is_added_and_the_environment_stands_behind_flags() {
+    let context = report(&["--benchmark_context=a=1,b=2", "--benchmark_context=c=3", ONCE, &mlp()]);
+    let context = &context["context"];
+    assert_eq!((&context["a"], &context["b"], &context["c"]), (&"1".into(), &"2".into(), &"3".into()));
+
+    let mut benchmark = command("iree-benchmark-replay");
+    benchmark.env("BENCHMARK_FORMAT", "csv").args([ONCE, &mlp()]);
+    assert!(ran(benchmark.output().unwrap()).stdout.starts_with("name,iterations,"));
+    benchmark.arg("--benchmark_format=console");
+    assert!(ran(benchmark.output().unwrap()).stdout.starts_with("-----"));
+    benchmark.env("BENCHMARK_COLOR", "maybe");
+    let wrong = ran(benchmark.output().unwrap());
+    assert_eq!((wrong.status, wrong.stdout.as_str()), (Some(1), ""));
+    assert!(wrong.stderr.contains("environment variable BENCHMARK_COLOR"), "{}", wrong.stderr);
+}

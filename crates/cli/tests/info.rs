@@ -1,0 +1,117 @@
+//! `rehal info`: the screen, the object, and what they say of captures that cannot be replayed.
+
+mod common;
+
+use common::{Scratch, capture, fixture, print};
+use serde_json::Value;
+
+fn json(words: &[&str]) -> Value {
+    serde_json::from_str(&print(&[&["rehal", "info", "--format=json"], words].concat())).unwrap()
+}
+
+#[test]
+fn a_screen() {
+    let path = capture("add4.add.local-sync");
+    let expected = format!(
+        "{path}
+  capture 2.0, 12.0 KiB, closed
+  60 records of 14 objects, 1 device, 3 submissions on queues, 1 dispatch
+
+Replay here: yes, on local-sync
+
+Scopes
+  init     entered 1 time
+  execute  entered 1 time
+  deinit   entered 1 time
+
+Executables
+  4  embedded-elf-x86_64, 4.1 KiB, 2 functions
+    #0  add_dispatch_0_elementwise_4_f32    1 dispatch  3 bindings  0 constants
+    #1  mul_dispatch_0_elementwise_4_f32  0 dispatches  3 bindings  0 constants
+
+Bytes
+  executables    4.1 KiB  33.8 %
+  mapped writes     32 B   0.3 %
+  records        7.9 KiB  65.9 %
+
+Needs from outside: nothing
+"
+    );
+    assert_eq!(print(&["rehal", "info", &path]), expected);
+}
+
+#[test]
+fn bytes_add_up_and_counts_are_those_of_the_dump() {
+    for name in ["mlp.mlp.local-sync", "params.capture-ranges.digest.local-sync", "bigconst.scale.local-sync"]
+    {
+        let path = capture(name);
+        let info = json(&[&path]);
+        let total: u64 = info["bytes"].as_object().unwrap().values().map(|it| it.as_u64().unwrap()).sum();
+        assert_eq!(info["size_bytes"], total, "{name}");
+        let dump = print(&["iree-dump-replay", "--format=jsonl", &path]);
+        let summary: Value = serde_json::from_str(dump.lines().nth(1).unwrap()).unwrap();
+        for (ours, theirs) in
+            [("records", "record_count"), ("operations", "operation_count"), ("objects", "object_count")]
+        {
+            assert_eq!(info["counts"][ours], summary[theirs], "{name}: {ours}");
+        }
+    }
+}
+
+/// 200 executions of one command buffer are 200 dispatches.
+#[test]
+fn dispatches_are_counted_as_they_are_executed() {
+    let info = json(&[&capture("bench.add4.200.local-sync")]);
+    let submitted: u64 = info["executables"][0]["functions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|function| function["dispatches"].as_u64().unwrap())
+        .sum();
+    assert_eq!(info["counts"]["dispatches"], submitted);
+    let scopes = info["scopes"].as_array().unwrap();
+    let execute = scopes.iter().find(|scope| scope["name"] == "execute").unwrap();
+    assert!(submitted >= 200 && execute["count"].as_u64().unwrap() >= 200, "{info}");
+}
+
+#[test]
+fn files_from_outside() {
+    let path = capture("params.reference.digest.local-sync");
+    let missing = json(&["--replay_file_remap=/=/nonexistent/", &path]);
+    let file = &missing["external_files"][0];
+    assert_eq!((&file["validation"], &file["problem"]["status"]), (&"digest".into(), &"NOT_FOUND".into()));
+    assert_eq!(missing["replay"]["possible"], false);
+    assert!(
+        print(&["rehal", "info", "--replay_file_remap=/=/nonexistent/", &path])
+            .contains("  not at /nonexistent/")
+    );
+
+    let captured = file["path"].as_str().unwrap();
+    let remap = |here: &str| format!("--replay_file_remap={captured}={here}");
+    let here = remap(&fixture("params/model.irpa"));
+    assert_eq!(json(&[&here, &path])["replay"]["possible"], true);
+    assert!(print(&["rehal", "info", &here, &path]).contains("validated by digest  at "));
+
+    let scratch = Scratch::new();
+    let other = remap(&scratch.file("other", "other"));
+    let report = print(&["rehal", "info", &other, &path]);
+    assert!(report.contains("another one is at ") && report.contains("length has changed"), "{report}");
+}
+
+#[test]
+fn what_stands_in_the_way_is_said() {
+    for (name, expected) in [
+        ("simple_abs.vmvx.local-sync", "executable 4 is 'vmvx-bytecode-fb', which local-sync cannot run"),
+        ("torn.gather.local-sync", "the capture is torn at offset 8116"),
+    ] {
+        let report = print(&["rehal", "info", &capture(name)]);
+        assert!(
+            report.contains("Replay here: no, not on local-sync\n") && report.contains(expected),
+            "{report}"
+        );
+    }
+    let torn = json(&[&capture("torn.gather.local-sync")]);
+    assert_eq!((&torn["closed"], &torn["tear"]["offset"]), (&false.into(), &8116.into()));
+    let two = print(&["rehal", "info", &capture("two_devices.ss")]);
+    assert!(two.contains("yes, on local-sync (--device=local-sync given 2 times)"), "{two}");
+}

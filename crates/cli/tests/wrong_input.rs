@@ -1,0 +1,206 @@
+//! Wrong input at each tool: status 1, nothing on standard output, and on standard error what is
+//! wrong, where, and what to do.
+
+mod common;
+
+use common::{Scratch, TOOLS, capture, fail, fixture, patched, run};
+
+fn abs() -> Vec<u8> {
+    std::fs::read(capture("simple_abs.abs.local-sync")).unwrap()
+}
+
+/// Fails every tool on `path` with all of `expected` in what it says.
+#[track_caller]
+fn fail_all(path: &str, expected: &[&str]) {
+    for tool in TOOLS {
+        let stderr = fail(&[tool, &[path]].concat());
+        for part in expected {
+            assert!(stderr.contains(part), "{tool:?}: {stderr} lacks {part}");
+        }
+    }
+}
+
+#[test]
+fn no_capture_and_too_many() {
+    for tool in TOOLS {
+        let name = tool.join(" ");
+        assert!(fail(tool).contains(&format!("{name} needs a capture")));
+        let stderr = fail(&[tool, &["a", "b"]].concat());
+        assert!(stderr.contains("takes one capture\n  at: given: 'a', 'b'"), "{stderr}");
+    }
+}
+
+#[test]
+fn no_file() {
+    fail_all("/nonexistent/x.ireereplay", &["NOT_FOUND; opening '/nonexistent/x.ireereplay': No such file"]);
+}
+
+#[test]
+fn a_directory() {
+    fail_all(env!("CARGO_MANIFEST_DIR"), &["INVALID_ARGUMENT; '", "' is a directory"]);
+}
+
+#[test]
+fn a_device_of_the_system() {
+    fail_all("/dev/null", &["INVALID_ARGUMENT; '/dev/null' is not a regular file"]);
+}
+
+#[test]
+fn an_empty_file() {
+    let scratch = Scratch::new();
+    let path = scratch.file("empty", "");
+    fail_all(&path, &["DATA_LOSS; truncated capture", "found 0 bytes", "at: offset 0, '", &path]);
+}
+
+#[test]
+fn not_a_capture() {
+    let scratch = Scratch::new();
+    let path = scratch.file("text", "This is not a capture, however long it may be read.\n");
+    fail_all(&path, &["corrupt capture: magic: expected \"IRRP\", found \"This\"", &path]);
+    fail_all(&fixture("modules/simple_abs.vmfb"), &["corrupt capture: magic"]);
+}
+
+#[test]
+fn a_newer_version() {
+    let scratch = Scratch::new();
+    let mut bytes = abs();
+    bytes[4] = 3;
+    let path = scratch.file("newer", bytes);
+    fail_all(&path, &["unsupported capture", "version: expected 1.0 or 2.0, found 3.0", &path]);
+}
+
+#[test]
+fn a_file_cut_in_the_middle() {
+    let scratch = Scratch::new();
+    let bytes = abs();
+    let path = scratch.file("cut", &bytes[..bytes.len() / 2]);
+    for tool in &TOOLS[..3] {
+        let stderr = fail(&[*tool, &[&path]].concat());
+        assert!(stderr.contains("the file was cut") && stderr.contains("try: use --recover"), "{stderr}");
+        assert!(stderr.contains(&path), "{stderr}");
+    }
+    // This one is there to tell about it.
+    let report = common::print(&["rehal", "info", &path]);
+    assert!(report.contains("cut: torn at offset") && report.contains("Replay here: no"), "{report}");
+}
+
+#[test]
+fn a_damaged_record() {
+    let scratch = Scratch::new();
+    let mut bytes = abs();
+    bytes[24 + 96 + 16] ^= 0x40;
+    let path = scratch.file("damaged", bytes);
+    fail_all(&path, &["DATA_LOSS; corrupt capture", "record #1, offset 136", &path]);
+}
+
+#[test]
+fn a_wrong_device() {
+    let path = capture("simple_abs.abs.local-sync");
+    for tool in [TOOLS[0], TOOLS[2], TOOLS[3]] {
+        for (device, expected) in [
+            ("vulkan", "NOT_FOUND; driver 'vulkan' is not built yet\n  try: the drivers are: local-sync"),
+            ("local-sink", "driver 'local-sink' does not exist\n  try: did you mean 'local-sync'?"),
+            ("local-sync://7", "driver 'local-sync' has one device and no '7'"),
+            ("local-sync://?x=1", "takes no parameters: 'x=1'"),
+            ("a,b", "driver 'a,b' does not exist"),
+        ] {
+            let stderr = fail(&[tool, &[&format!("--device={device}"), &path]].concat());
+            assert!(stderr.contains(expected), "{stderr}");
+        }
+        for query in ["--list_devices=vulkan", "--dump_devices=nothing"] {
+            assert!(fail(&[tool, &[query]].concat()).starts_with("NOT_FOUND; driver '"));
+        }
+    }
+}
+
+#[test]
+fn another_number_of_devices() {
+    for (name, devices, expected) in [
+        ("two_devices.ss", 1, "the capture uses 2 device(s) and 1 are given"),
+        ("simple_abs.abs.local-sync", 2, "the capture uses 1 device(s) and 2 are given"),
+    ] {
+        for tool in ["iree-run-replay", "iree-benchmark-replay"] {
+            let path = capture(name);
+            let words = [vec![tool, &path], vec!["--device=local-sync"; devices]].concat();
+            assert!(fail(&words).contains(expected));
+        }
+    }
+}
+
+#[test]
+fn an_executable_for_another_architecture() {
+    let scratch = Scratch::new();
+    let bytes = patched(&abs(), b"embedded-elf-x86_64", b"embedded-elf-arm_64");
+    let path = scratch.file("arm", bytes);
+    for tool in ["iree-run-replay", "iree-benchmark-replay"] {
+        let stderr = fail(&[tool, &path]);
+        assert!(stderr.contains("embedded-elf-arm_64") && stderr.contains("record #11"), "{stderr}");
+        let other =
+            format!("--replay_executable_substitution=4={}", fixture("modules/add4_swapped.aarch64.elf"));
+        let stderr = fail(&[tool, &other, &capture("add4.add.local-sync")]);
+        assert!(stderr.contains("AArch64") || stderr.contains("arm_64"), "{stderr}");
+        assert!(stderr.contains("add4_swapped.aarch64.elf"), "{stderr}");
+    }
+    let report = common::print(&["rehal", "info", &path]);
+    assert!(
+        report.contains("executable 4 is 'embedded-elf-arm_64', which local-sync cannot run"),
+        "{report}"
+    );
+}
+
+#[test]
+fn wrong_values_of_replay_flags() {
+    let path = capture("add4.add.local-sync");
+    for (flag, expected) in [
+        ("--replay_file_remap=nothing", "is not CAPTURED_PREFIX=PREFIX_HERE"),
+        ("--replay_executable_substitution=4", "has no '='"),
+        ("--replay_executable_substitution=0=x", "names id 0"),
+        ("--replay_executable_substitution=4=/nonexistent/x", "opening '/nonexistent/x'"),
+        ("--executable_plugin=/nonexistent/x.so", "--executable_plugin=/nonexistent/x.so"),
+    ] {
+        for tool in ["iree-run-replay", "iree-benchmark-replay"] {
+            let ran = run(&[tool, flag, &path]);
+            assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{flag}");
+            assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+        }
+    }
+    let ran = run(&["iree-run-replay", "--replay_host_reads=/nonexistent/x", &path]);
+    assert_eq!(ran.status, Some(1));
+    assert!(ran.stderr.starts_with("NOT_FOUND; creating '/nonexistent/x'"), "{}", ran.stderr);
+}
+
+#[test]
+fn wrong_values_of_benchmark_flags() {
+    let path = capture("add4.add.local-sync");
+    for flag in [
+        "--benchmark_min_time=zz",
+        "--benchmark_min_time=0x",
+        "--benchmark_repetitions=0",
+        "--benchmark_min_warmup_time=-1",
+        "--benchmark_format=xml",
+        "--benchmark_out_format=xml",
+        "--benchmark_color=maybe",
+        "--benchmark_time_unit=h",
+        "--benchmark_filter=(",
+        "--benchmark_context=x",
+        "--benchmark_out=/nonexistent/x.json",
+    ] {
+        let ran = run(&["iree-benchmark-replay", flag, &path]);
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{flag}: {}", ran.stderr);
+        let name = flag.split('=').next().unwrap();
+        assert!(ran.stderr.contains(name) || ran.stderr.contains("/nonexistent/x.json"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn verbs() {
+    assert!(fail(&["rehal"]).contains("no verb is given\n  try: the verbs are run, dump, benchmark, info"));
+    assert!(fail(&["rehal", "dmup"]).contains("there is no verb 'dmup'\n  try: did you mean 'dump'?"));
+    assert!(fail(&["rehal", "iree-run-replay"]).contains("did you mean 'run'?"));
+    for words in
+        [&["rehal", "help"][..], &["rehal", "--help"], &["rehal", "version"], &["rehal", "--version"]]
+    {
+        assert!(common::print(words).starts_with("rehal "));
+    }
+    assert!(common::print(&["rehal", "--agents_md"]).contains("# Reading captures"));
+}
