@@ -19,9 +19,18 @@ const UNSAFE: [(&str, &str); 9] = [
     ("crates/cuda/", "calls the driver"),
 ];
 
-/// Files that call `prepare_executable`, the one unsafe function of the HAL, and say why they trust the bytes.
-const PREPARES: [(&str, &str); 3] = [
+/// Files that call or implement `prepare_executable`, the one unsafe function of the HAL, and say why they trust the
+/// bytes; and what tests need.
+const PREPARES: [(&str, &str); 5] = [
     ("crates/replay/src/prepare.rs", "replaying a capture runs its code, and the user asked for that"),
+    (
+        "crates/replay/tests/common/device.rs",
+        "a device made for tests implements the function and runs nothing",
+    ),
+    (
+        "crates/replay/tests/memory/",
+        "an allocator that counts, to hold the planner to what a file's size explains",
+    ),
     ("crates/cts/", "the suite's kernels are fixtures of ours"),
     ("crates/cli/tests/", "tests run fixtures of ours"),
 ];
