@@ -4,6 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The folder that the fixtures are made in: captures name files below it.
+pub const FIXTURES_MADE_IN: &str = "/tmp/rehal-fixtures";
+
 /// One capture file and what is known of it.
 #[derive(Clone, Debug)]
 pub struct Capture {
@@ -47,10 +50,11 @@ pub fn corpus() -> Option<PathBuf> {
 
 /// All captures of the fixtures, then those of the corpus, sorted by name.
 pub fn all() -> io::Result<Vec<Capture>> {
-    let mut captures = list("fixtures", &repository().join("fixtures"), &[])?;
+    let mut captures =
+        list("fixtures", &repository().join("fixtures"), &[(&format!("{FIXTURES_MADE_IN}/"), "")])?;
     if let Some(corpus) = corpus() {
-        // The corpus' README says which of its folders the commands named how.
-        let folders = [("data/model.irpa", "params/model.irpa"), ("onnx/", "models/")];
+        // Where the corpus' files were when it was made, and where they are in it.
+        let folders = [("/models/data/", "params/"), ("/models/onnx/", "models/")];
         captures.extend(list("corpus", &corpus, &folders)?);
     }
     Ok(captures)

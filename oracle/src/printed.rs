@@ -23,6 +23,9 @@ pub struct Array {
     pub values: Vec<String>,
 }
 
+/// Where results may start in a buffer that holds several.
+const PACKED_ALIGNMENT_BYTES: usize = 64;
+
 /// Element types that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
@@ -114,9 +117,16 @@ fn same_digits(value: f64, text: &str) -> bool {
 }
 
 impl Array {
-    /// Whether `read` is of this array, as far as both show it.
+    /// Whether `read` holds this array, as far as both show it: by itself, or among the results of a program that
+    /// packs all of them into one buffer, where each starts on a multiple of 64 bytes.
     pub fn is_in(&self, read: &HostRead) -> bool {
-        read.length == (self.count * self.element.size_bytes()) as u64 && self.starts(&read.bytes)
+        let length = self.count * self.element.size_bytes();
+        if read.length == length as u64 {
+            return self.starts(&read.bytes);
+        }
+        let starts = (0..read.bytes.len()).step_by(PACKED_ALIGNMENT_BYTES);
+        let mut whole = starts.filter_map(|start| read.bytes.get(start..start + length));
+        whole.any(|bytes| self.starts(bytes))
     }
 
     fn starts(&self, bytes: &[u8]) -> bool {
@@ -208,6 +218,9 @@ mod tests {
         assert!(array.is_in(&read(&[11.0, 22.0, 33.0, 44.0])));
         assert!(!array.is_in(&read(&[11.0, 22.0, 33.0, 45.0])));
         assert!(!array.is_in(&read(&[11.0, 22.0, 33.0])));
+        let packed = |at: usize| [vec![0.0; at], vec![11.0, 22.0, 33.0, 44.0]].concat();
+        assert!(array.is_in(&read(&packed(16))));
+        assert!(!array.is_in(&read(&packed(15))));
     }
 
     #[test]

@@ -17,12 +17,16 @@ struct Target {
     max_len_bytes: usize,
 }
 
-const TARGETS: [Target; 1] = [Target {
-    name: "capture",
-    seeds: "fixtures/captures",
-    endings: &[".ireereplay"],
-    max_len_bytes: 64 << 10,
-}];
+const TARGETS: [Target; 3] = [
+    Target {
+        name: "capture",
+        seeds: "fixtures/captures",
+        endings: &[".ireereplay"],
+        max_len_bytes: 64 << 10,
+    },
+    Target { name: "plan", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
+    Target { name: "executable", seeds: "fixtures/cts", endings: &[".elf", ".so"], max_len_bytes: 32 << 10 },
+];
 
 /// An input that runs longer than this is a hang.
 const TIMEOUT_S: u32 = 10;
@@ -155,7 +159,7 @@ mod tests {
         let words = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
         assert_eq!(parse(&words("--seconds 5 capture")), Ok((5, vec!["capture".to_owned()])));
         assert!(parse(&words("--seconds x")).is_err());
-        assert!(parse(&words("nothing")).unwrap_err().contains("there are capture"));
+        assert!(parse(&words("nothing")).unwrap_err().contains("there are capture, plan, executable"));
     }
 
     #[test]

@@ -439,7 +439,7 @@ pub(crate) fn buffer_barrier<'a>(it: &layout::BufferBarrier) -> BufferBarrier<Id
 
 fn direct(it: &layout::BufferRef) -> Result<u64> {
     match it.buffer_id.get() {
-        0 => Err(Error::data_loss("a queue operation refers to a binding slot, but has no bindings")),
+        0 => Err(crate::shape::no_table()),
         id => Ok(id),
     }
 }

@@ -82,17 +82,13 @@ fn open_external(
     path: &std::path::Path,
     validation: Validation,
 ) -> Result<HostFile> {
+    let reading = |error| Error::io(format_args!("opening '{}'", path.display()), &error);
+    // Looked at before it is opened: opening a pipe waits for somebody who writes to it.
+    require_regular(path, &std::fs::metadata(path).map_err(reading)?)?;
     let write = record.access.contains(MemoryAccess::WRITE);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(write)
-        .open(path)
-        .map_err(|error| Error::io(format_args!("opening '{}'", path.display()), &error))?;
-    let metadata =
-        file.metadata().map_err(|error| Error::io(format_args!("reading '{}'", path.display()), &error))?;
-    if !metadata.is_file() {
-        return Err(Error::invalid_argument(format!("'{}' is not a regular file", path.display())));
-    }
+    let file = OpenOptions::new().read(true).write(write).open(path).map_err(reading)?;
+    let metadata = file.metadata().map_err(reading)?;
+    require_regular(path, &metadata)?;
     if metadata.len() != record.length {
         return Err(Error::failed_precondition(format!(
             "the file's length has changed: captured={} current={}",
@@ -130,6 +126,14 @@ fn open_external(
 }
 
 /// The digest of the first `length` bytes of `file`.
+fn require_regular(path: &std::path::Path, metadata: &std::fs::Metadata) -> Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let kind = if metadata.is_dir() { "a directory" } else { "not a regular file" };
+    Err(Error::invalid_argument(format!("'{}' is {kind}", path.display())))
+}
+
 fn digest(file: &std::fs::File, length: u64) -> Result<u64> {
     use std::os::unix::fs::FileExt;
     // Large, since the digest is fast only over many bytes at once, yet small enough that they are

@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod check;
 mod decode;
 pub mod dump;
 mod files;
@@ -15,7 +16,9 @@ mod observe;
 mod plan;
 mod planner;
 mod prepare;
+mod recording;
 mod run;
+mod shape;
 mod substitute;
 
 pub use files::{FileRemap, resolve_path};

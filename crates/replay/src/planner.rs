@@ -18,6 +18,8 @@ use crate::plan::{
     ExecutableRecord, FileRecord, FileSource, KINDS, Kind, Place, Plan, PlanOptions, Release, Step, StepOp,
     Validation,
 };
+use crate::recording::{Recording, Use};
+use crate::shape::{check_command, check_queue_op};
 
 /// How many bytes of the capture are planned between two calls of the progress function.
 const PROGRESS_STEP_BYTES: u64 = 4 << 20;
@@ -147,6 +149,8 @@ struct Planner<'a> {
     last_use: [Vec<u32>; KINDS],
     /// Per semaphore, the value that it has reached when all steps so far have run.
     reached: Vec<u64>,
+    /// Per command buffer, how far its recording is.
+    recordings: Vec<Recording>,
     steps: Vec<Step>,
     host_ops: Vec<HostOp<Indexed>>,
     commands: Vec<(u32, Command<Indexed>)>,
@@ -156,6 +160,8 @@ struct Planner<'a> {
     executables: Vec<ExecutableRecord<'a>>,
     files: Vec<FileRecord<'a>>,
     scopes: Vec<(Vec<u8>, u64)>,
+    /// Where a name is in `scopes`: captures may have as many names as records.
+    scope_indices: HashMap<&'a [u8], usize>,
 }
 
 impl<'a> Planner<'a> {
@@ -167,6 +173,7 @@ impl<'a> Planner<'a> {
             device_count: 0,
             last_use: Default::default(),
             reached: Vec::new(),
+            recordings: Vec::new(),
             steps: Vec::new(),
             host_ops: Vec::new(),
             commands: Vec::new(),
@@ -176,6 +183,7 @@ impl<'a> Planner<'a> {
             executables: Vec::new(),
             files: Vec::new(),
             scopes: Vec::new(),
+            scope_indices: HashMap::new(),
         }
     }
 
@@ -219,6 +227,8 @@ impl<'a> Planner<'a> {
         if let Command::Advise { .. } | Command::BeginDebugGroup { .. } | Command::EndDebugGroup = command {
             return Ok(());
         }
+        let slots = self.recording(into, Use::Record)?.slots;
+        check_command(&command, slots)?;
         let into = self.command_buffer(into)?;
         let command = command.rename(self)?;
         self.commands.push((into, command));
@@ -227,7 +237,11 @@ impl<'a> Planner<'a> {
     }
 
     fn add_submission(&mut self, submission: Submission<Ids<'a>>) -> Result<()> {
+        check_queue_op(&submission.op)?;
         self.check_order(&submission)?;
+        if let QueueOp::Execute { command_buffer, bindings, .. } = submission.op {
+            self.recording(command_buffer, Use::Run)?.check_table(bindings.len() as u64, command_buffer)?;
+        }
         if let QueueOp::Read { file, .. } | QueueOp::Write { file, .. } = submission.op {
             let index = self.file(file)?;
             if let FileSource::Ranges { path } = self.files[index as usize].source {
@@ -310,6 +324,7 @@ impl<'a> Planner<'a> {
             }
             HostOp::CreateCommandBuffer { device, params, created } => {
                 let device = self.device(device)?;
+                self.recordings.push(Recording::new(params.binding_capacity));
                 HostOp::CreateCommandBuffer {
                     device,
                     params,
@@ -317,9 +332,11 @@ impl<'a> Planner<'a> {
                 }
             }
             HostOp::BeginCommandBuffer { command_buffer } => {
+                self.recording(command_buffer, Use::Begin)?;
                 HostOp::BeginCommandBuffer { command_buffer: self.command_buffer(command_buffer)? }
             }
             HostOp::EndCommandBuffer { command_buffer } => {
+                self.recording(command_buffer, Use::End)?;
                 HostOp::EndCommandBuffer { command_buffer: self.command_buffer(command_buffer)? }
             }
             HostOp::CreateEvent { device, affinity, flags, created } => {
@@ -374,15 +391,20 @@ impl<'a> Planner<'a> {
             HostOp::Flush(range, data) => HostOp::Flush(self.range(range)?, self.optional_bytes(data)?),
             HostOp::FlushQueue { device } => HostOp::FlushQueue { device: self.device(device)? },
             HostOp::ScopeBegin { name } => {
-                match self.scopes.iter_mut().find(|(known, _)| known == name) {
-                    Some((_, count)) => *count += 1,
-                    None => self.scopes.push((name.to_vec(), 1)),
-                }
+                self.count_scope(name);
                 HostOp::ScopeBegin { name: self.bytes(name)? }
             }
             HostOp::ScopeEnd { name } => HostOp::ScopeEnd { name: self.bytes(name)? },
             HostOp::Query(query) => HostOp::Query(query),
         })
+    }
+
+    fn count_scope(&mut self, name: &'a [u8]) {
+        let index = *self.scope_indices.entry(name).or_insert(self.scopes.len());
+        match self.scopes.get_mut(index) {
+            Some((_, count)) => *count += 1,
+            None => self.scopes.push((name.to_vec(), 1)),
+        }
     }
 
     fn range(&mut self, range: RangeOp<Ids<'a>>) -> Result<RangeOp<Indexed>> {
@@ -392,6 +414,14 @@ impl<'a> Planner<'a> {
 
     fn optional_bytes(&mut self, bytes: Option<&'a [u8]>) -> Result<Option<Span<u8>>> {
         bytes.map(|bytes| self.bytes(bytes)).transpose()
+    }
+
+    /// The recording of command buffer `id`, which must be where `wanted` finds it; moves it on.
+    fn recording(&mut self, id: u64, wanted: Use) -> Result<Recording> {
+        let index = self.command_buffer(id)?;
+        let recording = &mut self.recordings[index as usize];
+        recording.advance(wanted, id)?;
+        Ok(*recording)
     }
 
     fn push_step(&mut self, op: StepOp) {

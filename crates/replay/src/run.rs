@@ -285,7 +285,8 @@ impl<'p> Run<'_, '_, 'p, '_> {
             }
             HostOp::Map(range) | HostOp::Invalidate(range) => self.host_read(&range, place)?,
             HostOp::Unmap(range, data) | HostOp::Flush(range, data) => {
-                if let Some(data) = data {
+                // Nothing written needs no right to write.
+                if let Some(data) = data.filter(|data| data.count != 0) {
                     self.before_host_access(&range)?;
                     let buffer = get(&self.objects.buffers, range.buffer)?;
                     // The range as a whole is what was mapped; the bytes are what was written of it.
@@ -305,8 +306,9 @@ impl<'p> Run<'_, '_, 'p, '_> {
                 let name = self.plan.bytes(name);
                 let scope = Scope { name, place };
                 self.observers.iter_mut().try_for_each(|it| it.scope_end(&scope))?;
-                if self.open_scopes.last() == Some(&name) {
-                    self.open_scopes.pop();
+                // Scopes may overlap instead of nesting, and an end may come without a begin.
+                if let Some(open) = self.open_scopes.iter().rposition(|open| *open == name) {
+                    self.open_scopes.remove(open);
                 }
             }
             HostOp::Query(_) => {}

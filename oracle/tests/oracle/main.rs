@@ -5,6 +5,7 @@
 
 mod benchmarks;
 mod dumps;
+mod files;
 mod flags;
 mod replays;
 mod rewriting;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         rewriting::add(capture, &mut trials);
     }
     benchmarks::add(&mut trials);
+    files::add(&mut trials);
     flags::add(&mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);

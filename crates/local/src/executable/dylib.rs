@@ -11,7 +11,12 @@ const FOOTER_MAGIC: &[u8; 8] = b"IREEDBG\0";
 const FOOTER_BYTES: usize = 48;
 
 /// A loaded shared library; unloaded when dropped.
-pub struct Dylib(libloading::Library);
+pub struct Dylib {
+    library: libloading::Library,
+    /// The dynamic loader takes a path that it has loaded for the same library: the path of a file in
+    /// memory must stay taken for as long as the library is loaded. Behind the library, to go after it.
+    _file: Option<LibraryFile>,
+}
 
 impl Dylib {
     /// Loads the library whose bytes these are.
@@ -21,11 +26,14 @@ impl Dylib {
     pub unsafe fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let place = || "loading a system library executable".to_string();
         let library = without_footer(bytes).context(place)?;
-        let file = LibraryFile::new(library)
+        let mut file = LibraryFile::new(library)
             .map_err(|error| Error::io("writing the library for the dynamic loader", &error))
             .context(place)?;
         // SAFETY: the caller trusts the bytes, and the file holds exactly these.
-        unsafe { Self::open(file.path().as_os_str()) }.context(place)
+        let mut this = unsafe { Self::open(file.path().as_os_str()) }.context(place)?;
+        file.remove_from_disk();
+        this._file = Some(file);
+        Ok(this)
     }
 
     /// Loads the library at `path`, which the system searches for if it has no `/`.
@@ -35,13 +43,16 @@ impl Dylib {
     pub unsafe fn open(path: &OsStr) -> Result<Self> {
         // SAFETY: the caller trusts the library. Its symbols stay its own (RTLD_LOCAL).
         let library = unsafe { libloading::Library::new(path) };
-        library.map(Self).map_err(|error| Error::new(StatusCode::NotFound, words(&error)))
+        match library {
+            Ok(library) => Ok(Self { library, _file: None }),
+            Err(error) => Err(Error::new(StatusCode::NotFound, words(&error))),
+        }
     }
 
     /// The address of the symbol `name`.
     pub fn symbol(&self, name: &str) -> Result<*const c_void> {
         // SAFETY: only the address is taken; whoever uses it says what it is.
-        let symbol = unsafe { self.0.get::<*const c_void>(name.as_bytes()) };
+        let symbol = unsafe { self.library.get::<*const c_void>(name.as_bytes()) };
         match symbol {
             Ok(symbol) => Ok(*symbol),
             Err(error) => Err(Error::not_found(format!("no symbol '{name}': {}", words(&error)))),

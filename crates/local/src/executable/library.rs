@@ -3,14 +3,14 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Error, Result, StatusCode};
 
 use super::abi::{self, Environment, ImportFn, LibraryTable};
 use super::dylib::Dylib;
 use super::format::{self, Format};
 use super::guard::Label;
 use super::imports::{self, ImportProvider, Imports};
-use super::{elf, processor, query};
+use super::{elf, image_cache, processor, query};
 
 /// A loaded executable: its functions, its environment, and the code itself, which goes when this is
 /// dropped.
@@ -93,7 +93,7 @@ pub struct SourceLocation {
 
 /// Whatever keeps the machine code mapped.
 enum Code {
-    Embedded(elf::Module),
+    Embedded(Arc<elf::Module>),
     System(#[expect(dead_code, reason = "kept for its drop")] Dylib),
 }
 
@@ -113,12 +113,9 @@ impl Library {
     pub unsafe fn load(format: &str, bytes: &[u8], options: &LoadOptions<'_>) -> Result<Self> {
         let code = match Format::of(format)? {
             Format::EmbeddedElf => {
-                let image = elf::Image::parse(bytes).context(|| "embedded ELF executable".to_string())?;
-                let query = image.function(abi::QUERY_SYMBOL)?;
                 // SAFETY: the caller trusts the bytes.
-                let module = unsafe { image.load() }?;
-                let query = module.address(query);
-                (query, Code::Embedded(module))
+                let image = unsafe { image_cache::load(bytes) }?;
+                (image.query, Code::Embedded(image.module))
             }
             Format::SystemElf => {
                 // SAFETY: the caller trusts the bytes.
@@ -161,7 +158,8 @@ impl Library {
         };
         // SAFETY: `query::read` found the names non-null; the library keeps them while loaded.
         let imports = unsafe { imports::resolve_all(contents.imports, options.providers) }?;
-        if !imports.functions.is_empty() {
+        let imports_any = !imports.functions.is_empty();
+        if imports_any {
             environment.import_thunk = Some(call_import);
             environment.import_funcs = imports.functions.as_ptr();
             environment.import_contexts = imports.contexts.as_ptr();
@@ -179,7 +177,7 @@ impl Library {
             _constants: constants,
             _imports: imports,
             _code: code,
-            _providers: options.providers.to_vec(),
+            _providers: if imports_any { options.providers.to_vec() } else { Vec::new() },
         })
     }
 

@@ -23,6 +23,7 @@ pub mod plugin_abi;
 pub mod processor;
 
 mod dispatch;
+mod image_cache;
 mod local_executable;
 mod query;
 

@@ -81,11 +81,11 @@ const LEVELS: [(u32, &str, &[&str]); 3] = [
     (3, "x86-64-v4", &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
 ];
 
-/// Names of the levels in `bits` that this machine does not have.
-pub(crate) fn missing_levels(bits: u32) -> Vec<&'static str> {
-    let misses = |(bit, _, features): &&(u32, &str, &[&str])| {
-        bits >> bit & 1 == 1 && features.iter().any(|name| feature(name) != Some(true))
-    };
+/// Names of the levels in `bits` that a processor with these feature `words` does not have.
+pub(crate) fn missing_levels(bits: u32, words: [u64; PROCESSOR_DATA_WORDS]) -> Vec<&'static str> {
+    let has = |name: &&str| FEATURES.iter().any(|(bit, feature)| feature == name && words[0] >> bit & 1 == 1);
+    let misses =
+        |(bit, _, features): &&(u32, &str, &[&str])| bits >> bit & 1 == 1 && !features.iter().all(has);
     LEVELS.iter().filter(misses).map(|(_, name, _)| *name).collect()
 }
 
@@ -102,6 +102,8 @@ mod tests {
             // No processor has both AMD's XOP and Intel's AMX.
             assert!(!(feature("xop") == Some(true) && feature("amx-tile") == Some(true)));
         }
-        assert!(missing_levels(0b1).is_empty(), "every x86-64 machine has the baseline");
+        assert!(missing_levels(0b1, [0; 8]).is_empty(), "every x86-64 machine has the baseline");
+        assert_eq!(missing_levels(0b1110, [0; 8]), ["x86-64-v2", "x86-64-v3", "x86-64-v4"]);
+        assert_eq!(missing_levels(0b1110, [0xFC0F, 0, 0, 0, 0, 0, 0, 0]), ["x86-64-v4"]);
     }
 }

@@ -12,3 +12,5 @@ pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};
 
 /// The name of this machine's architecture, as executable formats spell it.
 pub(crate) const ARCHITECTURE: &str = "x86_64";
+/// Whether native executables run here.
+pub(crate) const RUNS_EXECUTABLES: bool = true;

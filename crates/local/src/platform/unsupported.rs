@@ -6,7 +6,15 @@ use std::path::Path;
 
 use crate::platform::{Fault, Protection};
 
-pub(crate) const ARCHITECTURE: &str = std::env::consts::ARCH;
+/// The name of this machine's architecture, as executable formats spell it.
+pub(crate) const ARCHITECTURE: &str = match std::env::consts::ARCH.as_bytes() {
+    b"aarch64" => "arm_64",
+    b"arm" => "arm_32",
+    b"x86" => "x86_32",
+    _ => std::env::consts::ARCH,
+};
+/// Whether native executables run here.
+pub(crate) const RUNS_EXECUTABLES: bool = false;
 pub(crate) const PAGE_BYTES: usize = 4096;
 
 fn unsupported(what: &str) -> io::Error {
@@ -59,6 +67,10 @@ impl LibraryFile {
     pub(crate) fn path(&self) -> &Path {
         match *self {}
     }
+
+    pub(crate) fn remove_from_disk(&mut self) {
+        match *self {}
+    }
 }
 
 pub(crate) fn processor_data() -> [u64; 8] {
@@ -83,7 +95,7 @@ pub(crate) fn install_fault_handler(_report: fn(&Fault<'_>)) {}
 pub(crate) fn arm_thread() {}
 
 pub(crate) fn write_stderr(bytes: &[u8]) {
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), bytes);
+    let _ = io::Write::write_all(&mut io::stderr(), bytes);
 }
 
 pub(crate) fn exit_now(status: i32) -> ! {

@@ -54,7 +54,9 @@ impl<'a> Image<'a> {
         let mut relro = None;
         for entry in header.segments(file) {
             match entry.kind {
-                PT_LOAD if entry.memory_size > 0 => segments.push(segment(file, &entry, segments.last())?),
+                PT_LOAD if entry.memory_size > 0 || entry.file_size > 0 => {
+                    segments.push(segment(file, &entry, segments.last())?)
+                }
                 PT_DYNAMIC => dynamic = Some(entry),
                 PT_GNU_RELRO => relro = Some(entry),
                 PT_GNU_PROPERTY => property::check(file, &entry)?,

@@ -33,6 +33,9 @@ use rehal_base::Fault;
 pub(super) fn needs_system_loader(bytes: &[u8]) -> bool {
     match Image::parse(bytes) {
         Ok(_) => false,
-        Err(error) => error.fault == Fault::Unsupported && error.field != "e_machine",
+        // A machine that it is not for would not be found by the system's loader either.
+        Err(error) => {
+            error.fault == Fault::Unsupported && error.field != "e_machine" && error.field != property::FIELD
+        }
     }
 }

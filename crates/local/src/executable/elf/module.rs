@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::image::{Image, Segment};
 use super::reader::u64_at;
 use super::relocate;
-use crate::platform::{Mapping, WritableMapping};
+use crate::platform::{Mapping, Protection, WritableMapping};
 
 /// An image in memory, relocated and protected; unmapped when dropped.
 pub struct Module {
@@ -16,6 +16,7 @@ pub struct Module {
     bias: u64,
     /// Addresses of the process, in the order in which they run.
     initializers: SmallVec<[usize; 2]>,
+    immutable: bool,
 }
 
 impl Image<'_> {
@@ -32,8 +33,10 @@ impl Image<'_> {
         relocate::apply(self, memory, base).context(place)?;
         let bias = base.wrapping_sub(self.first_page);
         let initializers = self.initializers(memory, bias)?;
-        let mapping = pages.protect(&self.protections()).map_err(failed).context(place)?;
-        Ok(Module { mapping, bias, initializers })
+        let protections = self.protections();
+        let writable = protections.iter().any(|(_, protection)| *protection == Protection::ReadWrite);
+        let mapping = pages.protect(&protections).map_err(failed).context(place)?;
+        Ok(Module { mapping, bias, immutable: !writable && initializers.is_empty(), initializers })
     }
 
     /// [`Image::map`], then runs the image's initializers.
@@ -103,6 +106,11 @@ impl Module {
     /// The addresses in this process that the image takes.
     pub fn memory(&self) -> Range<usize> {
         self.mapping.address()..self.mapping.address() + self.mapping.length()
+    }
+
+    /// Whether nothing of it can change: no writable pages, and no initializers that ran.
+    pub fn is_immutable(&self) -> bool {
+        self.immutable
     }
 
     /// What is added to the image's addresses to make the process's.

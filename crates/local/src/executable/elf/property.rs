@@ -5,21 +5,33 @@ use rehal_base::FormatError;
 use super::constants::{GNU_PROPERTY_X86_ISA_1_NEEDED, NT_GNU_PROPERTY_TYPE_0};
 use super::header::ProgramHeader;
 use super::reader::{Reader, u32_at};
+use crate::executable::abi::PROCESSOR_DATA_WORDS;
 use crate::executable::processor;
+
+/// The name of the property, for errors.
+pub(super) const FIELD: &str = "GNU_PROPERTY_X86_ISA_1_NEEDED";
 
 /// Refuses an image that names an instruction-set level which this machine does not have.
 pub(super) fn check(file: Reader<'_>, entry: &ProgramHeader) -> Result<(), FormatError> {
-    let note = file.take(entry.offset, entry.file_size, "PT_GNU_PROPERTY")?;
+    check_for(file, entry.offset, entry.file_size, processor::data())
+}
+
+/// The same for a machine with these feature `words`.
+fn check_for(
+    file: Reader<'_>,
+    offset: u64,
+    size: u64,
+    words: [u64; PROCESSOR_DATA_WORDS],
+) -> Result<(), FormatError> {
+    let note = file.take(offset, size, "PT_GNU_PROPERTY")?;
     let Some(needed) = levels_needed(note) else { return Ok(()) };
-    let missing = processor::missing_levels(needed);
+    let missing = processor::missing_levels(needed, words);
     if missing.is_empty() {
         return Ok(());
     }
     let missing = missing.join(", ");
     let advice = format!("compile the executable for this machine's CPU, or run it on one with {missing}");
-    Err(file
-        .unsupported(entry.offset, "GNU_PROPERTY_X86_ISA_1_NEEDED", "levels of this CPU", missing)
-        .advise(advice))
+    Err(file.unsupported(offset, FIELD, "levels of this machine's CPU", missing).advise(advice))
 }
 
 /// The bits of the property in a note, or `None` where the note does not have it. A note that does
@@ -68,5 +80,16 @@ mod tests {
             assert_eq!(levels_needed(&bytes[..length]), None);
         }
         assert_eq!(levels_needed(&note(&[(0xC000_0002, 3)])), None);
+    }
+
+    #[test]
+    fn a_level_that_the_machine_lacks_is_named() {
+        let bytes = note(&[(GNU_PROPERTY_X86_ISA_1_NEEDED, 0b1000)]);
+        let file = Reader { bytes: &bytes, origin: 0 };
+        let check = |words| check_for(file, 0, bytes.len() as u64, words);
+        let error = check([0xFC0F, 0, 0, 0, 0, 0, 0, 0]).unwrap_err();
+        assert_eq!((error.field, error.found.as_str()), (FIELD, "x86-64-v4"));
+        assert!(error.advice.unwrap().ends_with("run it on one with x86-64-v4"));
+        assert!(check([u64::MAX; 8]).is_ok());
     }
 }

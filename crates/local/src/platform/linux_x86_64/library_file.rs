@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 /// The bytes of a library as a file; it goes when this is dropped, what was loaded from it stays.
+///
+/// Files in memory have paths by the number of their descriptor, which is free again afterwards.
 pub(crate) struct LibraryFile {
     path: PathBuf,
     /// Keeps the memory file open while its path is in use.
@@ -59,13 +61,19 @@ impl LibraryFile {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Removes a file on disk right away, so that it does not stay behind when the process is killed.
+    /// Its path is not used again by this process; a file in memory keeps its own.
+    pub(crate) fn remove_from_disk(&mut self) {
+        if std::mem::take(&mut self.on_disk) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 impl Drop for LibraryFile {
     fn drop(&mut self) {
-        if self.on_disk {
-            let _ = std::fs::remove_file(&self.path);
-        }
+        self.remove_from_disk();
     }
 }
 

@@ -1,0 +1,262 @@
+//! What orders and describes commands: barriers, events, advice, debug groups.
+
+use rehal_base::Result;
+use rehal_hal::{
+    AccessScope, Buffer, BufferBarrier, BufferRef, CommandBuffer, CommandBufferMode, CommandCategories,
+    Event, ExecutionStage, MemoryBarrier, QUEUE_AFFINITY_ANY,
+};
+
+use crate::Capability;
+use crate::check::{RANGE, holds, refused, same_bytes};
+use crate::harness::{Harness, at, run};
+use crate::live::{Command, QueueOp};
+use crate::script::Part;
+use crate::test::List;
+
+pub(super) fn add(list: &mut List) {
+    list.add("barrier/execution_only", &[], execution_only);
+    list.add("barrier/memory_and_buffer_barriers", &[], memory_and_buffer_barriers);
+    list.add("barrier/buffer_barrier_of_a_slot", &[], buffer_barrier_of_a_slot);
+    list.add("barrier/wrong_ranges_are_refused", &[], wrong_ranges_are_refused);
+    list.add("barrier/alone", &[], alone);
+    list.add("advise/changes_nothing", &[], advice_changes_nothing);
+    list.add("debug_group/nested", &[], nested_debug_groups);
+    let events = &[Capability::Events];
+    list.add("event/create", events, |it| create(it).map(drop));
+    list.add("event/signal_and_reset", events, signal_and_reset);
+    list.add("event/wait_inside_of_one_command_buffer", events, wait_inside);
+    list.add("event/across_command_buffers", events, across_command_buffers);
+    list.add("event/several_at_once_with_barriers", events, several_at_once);
+    list.add("event/reusable_command_buffer", events, reusable_command_buffer);
+    list.add("event/kept_alive_by_commands", events, kept_alive_by_commands);
+}
+
+const RETIRE: ExecutionStage = ExecutionStage::COMMAND_RETIRE;
+const ISSUE: ExecutionStage = ExecutionStage::COMMAND_ISSUE;
+const WRITE_TO_READ: MemoryBarrier =
+    MemoryBarrier { source_scope: AccessScope::TRANSFER_WRITE, target_scope: AccessScope::TRANSFER_READ };
+
+/// Fills the left half; `between`; copies the left half to the right one.
+fn fill_then_copy(
+    harness: &Harness<'_>,
+    between: impl FnOnce(&CommandBuffer, &Buffer) -> Result<()>,
+) -> Result<()> {
+    let buffer = harness.buffer(&[0; 8])?;
+    let commands = harness.begin(CommandBufferMode::ONE_SHOT, 0)?;
+    let (left, right) = (BufferRef::range(&buffer, 0, 4), BufferRef::range(&buffer, 4, 4));
+    commands.record(&Command::Fill { target: left, pattern: &[1, 2], flags: 0 })?;
+    between(&commands, &buffer)?;
+    commands.record(&Command::Copy { source: left, target: right, flags: 0 })?;
+    commands.end()?;
+    harness.execute(&commands, &[])?;
+    same_bytes("both halves", &harness.read(&buffer)?, &[1, 2].repeat(4))
+}
+
+fn execution_only(harness: &Harness<'_>) -> Result<()> {
+    fill_then_copy(harness, |commands, _| {
+        commands.record(&Command::ExecutionBarrier {
+            source_stages: ExecutionStage::TRANSFER,
+            target_stages: ExecutionStage::TRANSFER,
+            flags: 0,
+            memory_barriers: &[],
+            buffer_barriers: &[],
+        })
+    })
+}
+
+fn memory_and_buffer_barriers(harness: &Harness<'_>) -> Result<()> {
+    fill_then_copy(harness, |commands, buffer| {
+        let left = BufferBarrier { barrier: WRITE_TO_READ, buffer: BufferRef::range(buffer, 0, 4) };
+        let whole = BufferBarrier { barrier: WRITE_TO_READ, buffer: BufferRef::whole(buffer) };
+        commands.record(&Command::ExecutionBarrier {
+            source_stages: ExecutionStage::TRANSFER | RETIRE,
+            target_stages: ExecutionStage::TRANSFER | ISSUE,
+            flags: 0,
+            memory_barriers: &[WRITE_TO_READ, WRITE_TO_READ],
+            buffer_barriers: &[left, whole],
+        })
+    })
+}
+
+fn buffer_barrier_of_a_slot(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.buffer(&[0; 8])?;
+    let commands = harness.begin(CommandBufferMode::empty(), 1)?;
+    commands.record(&Command::Fill { target: BufferRef::slot(0, 0, 4), pattern: &[3], flags: 0 })?;
+    let barrier = BufferBarrier { barrier: WRITE_TO_READ, buffer: BufferRef::slot(0, 0, 4) };
+    commands.record(&Command::ExecutionBarrier {
+        source_stages: ExecutionStage::TRANSFER,
+        target_stages: ExecutionStage::TRANSFER,
+        flags: 0,
+        memory_barriers: &[],
+        buffer_barriers: &[barrier],
+    })?;
+    let (source, target) = (BufferRef::slot(0, 0, 4), BufferRef::slot(0, 4, 4));
+    commands.record(&Command::Copy { source, target, flags: 0 })?;
+    commands.end()?;
+    harness.execute(&commands, &[Part::from(&buffer)])?;
+    same_bytes("both halves", &harness.read(&buffer)?, &[3; 8])
+}
+
+fn wrong_ranges_are_refused(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.buffer(&[0; 8])?;
+    let commands = harness.begin(CommandBufferMode::empty(), 1)?;
+    let barriers = [BufferRef::range(&buffer, 4, 8), BufferRef::slot(1, 0, 4)]
+        .map(|buffer| BufferBarrier { barrier: WRITE_TO_READ, buffer });
+    for wrong in 0..2 {
+        let outcome = commands.record(&Command::ExecutionBarrier {
+            source_stages: ExecutionStage::TRANSFER,
+            target_stages: ExecutionStage::TRANSFER,
+            flags: 0,
+            memory_barriers: &[],
+            buffer_barriers: &barriers[wrong..=wrong],
+        });
+        refused("a barrier", outcome, RANGE)?;
+    }
+    commands.end()
+}
+
+fn alone(harness: &Harness<'_>) -> Result<()> {
+    for categories in [CommandCategories::TRANSFER, CommandCategories::DISPATCH] {
+        let commands = harness.unbegun(CommandBufferMode::empty(), categories, 0)?;
+        commands.begin()?;
+        for _ in 0..3 {
+            crate::script::record_barrier(&commands)?;
+        }
+        commands.end()?;
+        harness.execute(&commands, &[])?;
+    }
+    Ok(())
+}
+
+fn advice_changes_nothing(harness: &Harness<'_>) -> Result<()> {
+    fill_then_copy(harness, |commands, buffer| {
+        for (flags, arguments) in [(0, [0, 0]), (1, [u64::MAX, 7])] {
+            let buffer = BufferRef::whole(buffer);
+            commands.record(&Command::Advise { buffer, flags, arguments })?;
+        }
+        crate::script::record_barrier(commands)
+    })
+}
+
+fn nested_debug_groups(harness: &Harness<'_>) -> Result<()> {
+    fill_then_copy(harness, |commands, _| {
+        let labels: [&[u8]; 3] = [b"outer", b"", "\u{e9}t\u{e9} \u{1f980}".as_bytes()];
+        for label in labels {
+            commands.record(&Command::BeginDebugGroup { label, color: 0xff00_80ff })?;
+        }
+        crate::script::record_barrier(commands)?;
+        labels.iter().try_for_each(|_| commands.record(&Command::EndDebugGroup))
+    })
+}
+
+fn create(harness: &Harness<'_>) -> Result<Event> {
+    let event = harness.device.create_event(QUEUE_AFFINITY_ANY, 0)?;
+    holds("an event is the same as its clone", event.is_same(&event.clone()))?;
+    let other = harness.device.create_event(QUEUE_AFFINITY_ANY, 0)?;
+    holds("two events are not the same", !event.is_same(&other))?;
+    Ok(event)
+}
+
+fn record_wait(commands: &CommandBuffer, events: &[&Event]) -> Result<()> {
+    // Events are borrowed for as long as the list of them is.
+    let events: Vec<&Event> = events.to_vec();
+    commands.record(&Command::WaitEvents {
+        events: &events,
+        source_stages: RETIRE,
+        target_stages: ISSUE,
+        memory_barriers: &[],
+        buffer_barriers: &[],
+    })
+}
+
+fn signal_and_reset(harness: &Harness<'_>) -> Result<()> {
+    let event = create(harness)?;
+    for categories in [CommandCategories::TRANSFER, CommandCategories::DISPATCH] {
+        let commands = harness.unbegun(CommandBufferMode::ONE_SHOT, categories, 0)?;
+        commands.begin()?;
+        let source_stages = ExecutionStage::COMMAND_PROCESS;
+        commands.record(&Command::SignalEvent { event: &event, source_stages })?;
+        commands.record(&Command::ResetEvent { event: &event, source_stages: RETIRE })?;
+        commands.end()?;
+        harness.execute(&commands, &[])?;
+    }
+    Ok(())
+}
+
+fn wait_inside(harness: &Harness<'_>) -> Result<()> {
+    let event = create(harness)?;
+    fill_then_copy(harness, |commands, _| {
+        commands.record(&Command::SignalEvent { event: &event, source_stages: RETIRE })?;
+        record_wait(commands, &[&event])?;
+        commands.record(&Command::ResetEvent { event: &event, source_stages: RETIRE })
+    })
+}
+
+fn across_command_buffers(harness: &Harness<'_>) -> Result<()> {
+    let event = create(harness)?;
+    let buffer = harness.buffer(&[0; 8])?;
+    let (left, right) = (BufferRef::range(&buffer, 0, 4), BufferRef::range(&buffer, 4, 4));
+    let first = harness.begin(CommandBufferMode::ONE_SHOT, 0)?;
+    first.record(&Command::Fill { target: left, pattern: &[6], flags: 0 })?;
+    first.record(&Command::SignalEvent { event: &event, source_stages: RETIRE })?;
+    first.end()?;
+    let second = harness.begin(CommandBufferMode::ONE_SHOT, 0)?;
+    record_wait(&second, &[&event])?;
+    second.record(&Command::Copy { source: left, target: right, flags: 0 })?;
+    second.end()?;
+    let done = harness.semaphore()?;
+    for (value, commands) in [(0, &first), (1, &second)] {
+        let op = QueueOp::Execute { command_buffer: commands, bindings: &[], flags: 0 };
+        let (waits, signals) = ([at(&done, value)], [at(&done, value + 1)]);
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+    }
+    harness.wait(&done, 2)?;
+    same_bytes("both halves", &harness.read(&buffer)?, &[6; 8])
+}
+
+fn several_at_once(harness: &Harness<'_>) -> Result<()> {
+    let events = [create(harness)?, create(harness)?, create(harness)?];
+    fill_then_copy(harness, |commands, buffer| {
+        for event in &events {
+            commands.record(&Command::SignalEvent { event, source_stages: ExecutionStage::TRANSFER })?;
+        }
+        let all: Vec<&Event> = events.iter().collect();
+        let barrier = BufferBarrier { barrier: WRITE_TO_READ, buffer: BufferRef::whole(buffer) };
+        commands.record(&Command::WaitEvents {
+            events: &all,
+            source_stages: ExecutionStage::TRANSFER,
+            target_stages: ExecutionStage::TRANSFER,
+            memory_barriers: &[WRITE_TO_READ],
+            buffer_barriers: &[barrier],
+        })
+    })
+}
+
+fn reusable_command_buffer(harness: &Harness<'_>) -> Result<()> {
+    let event = create(harness)?;
+    let buffer = harness.buffer(&[0; 4])?;
+    let commands = harness.begin(CommandBufferMode::empty(), 0)?;
+    commands.record(&Command::SignalEvent { event: &event, source_stages: RETIRE })?;
+    record_wait(&commands, &[&event])?;
+    commands.record(&Command::ResetEvent { event: &event, source_stages: RETIRE })?;
+    commands.record(&Command::Fill { target: BufferRef::whole(&buffer), pattern: &[1], flags: 0 })?;
+    commands.end()?;
+    for _ in 0..5 {
+        buffer.write(0, &[0; 4])?;
+        harness.execute(&commands, &[])?;
+        same_bytes("the buffer", &harness.read(&buffer)?, &[1; 4])?;
+    }
+    Ok(())
+}
+
+fn kept_alive_by_commands(harness: &Harness<'_>) -> Result<()> {
+    let commands = harness.begin(CommandBufferMode::empty(), 0)?;
+    {
+        let event = create(harness)?;
+        commands.record(&Command::SignalEvent { event: &event, source_stages: RETIRE })?;
+        record_wait(&commands, &[&event])?;
+    }
+    commands.end()?;
+    harness.execute(&commands, &[])?;
+    run!(harness, QueueOp::Barrier { flags: 0 })
+}

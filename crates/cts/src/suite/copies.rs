@@ -1,0 +1,134 @@
+//! Copies, over every route.
+
+use rehal_base::Result;
+
+use crate::check::{ARGUMENT, RANGE, refused, same_bytes};
+use crate::harness::{Harness, noise};
+use crate::script::{Part, Route, Script};
+use crate::test::List;
+
+pub(super) fn add(list: &mut List) {
+    for route in Route::ALL {
+        let name = |what: &str| format!("copy/{}/{what}", route.name());
+        list.add(name("whole_buffer"), &[], move |it| whole_buffer(it, route));
+        list.add(name("every_offset_and_length"), &[], move |it| every_offset_and_length(it, route));
+        list.add(name("inside_of_one_buffer"), &[], move |it| inside_of_one_buffer(it, route));
+        list.add(name("large"), &[], move |it| large(it, route));
+        list.add(name("chain"), &[], move |it| chain(it, route));
+        list.add(name("overlap_is_refused"), &[], move |it| overlap_is_refused(it, route));
+        list.add(name("different_lengths_are_refused"), &[], move |it| different_lengths(it, route));
+        list.add(name("ranges_outside_are_refused"), &[], move |it| ranges_outside(it, route));
+    }
+}
+
+fn whole_buffer(harness: &Harness<'_>, route: Route) -> Result<()> {
+    let bytes = noise(501, 6);
+    let source = harness.buffer(&bytes)?;
+    let target = harness.buffer(&[0; 501])?;
+    Script::new(harness, route).copy(&source, &target).run()?;
+    same_bytes("the target", &harness.read(&target)?, &bytes)?;
+    same_bytes("the source", &harness.read(&source)?, &bytes)
+}
+
+fn every_offset_and_length(harness: &Harness<'_>, route: Route) -> Result<()> {
+    const SIZE: usize = 9;
+    let (from, to) = (noise(SIZE, 1), noise(SIZE, 2));
+    for source_offset in 0..=SIZE {
+        for target_offset in 0..=SIZE {
+            for length in 0..=SIZE - source_offset.max(target_offset) {
+                let source = harness.buffer(&from)?;
+                let target = harness.buffer(&to)?;
+                let read = Part::of(&source, source_offset as u64, length as u64);
+                let written = Part::of(&target, target_offset as u64, length as u64);
+                Script::new(harness, route).copy(read, written).run()?;
+                let mut expected = to.clone();
+                expected[target_offset..target_offset + length]
+                    .copy_from_slice(&from[source_offset..source_offset + length]);
+                let what = format!("{length} bytes from {source_offset} to {target_offset}");
+                same_bytes(&what, &harness.read(&target)?, &expected)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn inside_of_one_buffer(harness: &Harness<'_>, route: Route) -> Result<()> {
+    let initial = noise(32, 4);
+    for (from, to, length) in [(0_usize, 16_usize, 16_usize), (16, 0, 16), (3, 20, 9), (20, 11, 9), (4, 4, 0)]
+    {
+        let buffer = harness.buffer(&initial)?;
+        let read = Part::of(&buffer, from as u64, length as u64);
+        let written = Part::of(&buffer, to as u64, length as u64);
+        Script::new(harness, route).copy(read, written).run()?;
+        let mut expected = initial.clone();
+        expected.copy_within(from..from + length, to);
+        same_bytes("the buffer", &harness.read(&buffer)?, &expected)?;
+    }
+    Ok(())
+}
+
+fn large(harness: &Harness<'_>, route: Route) -> Result<()> {
+    const SIZE: usize = (6 << 20) + 5;
+    let bytes = noise(SIZE, 6);
+    let source = harness.buffer(&bytes)?;
+    let target = harness.buffer(&vec![0; SIZE])?;
+    let length = SIZE as u64 - 5;
+    Script::new(harness, route).copy(Part::of(&source, 5, length), Part::of(&target, 2, length)).run()?;
+    let found = harness.read(&target)?;
+    same_bytes("what was copied", &found[2..SIZE - 3], &bytes[5..])?;
+    same_bytes("what was not", &[&found[..2], &found[SIZE - 3..]].concat(), &[0; 5])
+}
+
+fn chain(harness: &Harness<'_>, route: Route) -> Result<()> {
+    let buffers: Vec<_> = (0..8).map(|_| harness.buffer(&[0; 64])).collect::<Result<_>>()?;
+    let mut script = Script::new(harness, route).fill(&buffers[0], &[1, 2, 3, 4]);
+    for pair in buffers.windows(2) {
+        script = script.copy(&pair[0], &pair[1]);
+    }
+    script.fill(&buffers[0], &[0]).run()?;
+    same_bytes("the last", &harness.read(&buffers[7])?, &[1, 2, 3, 4].repeat(16))?;
+    same_bytes("the first", &harness.read(&buffers[0])?, &[0; 64])
+}
+
+fn overlap_is_refused(harness: &Harness<'_>, route: Route) -> Result<()> {
+    let initial = noise(32, 4);
+    let buffer = harness.buffer(&initial)?;
+    for (from, to, length) in [(0, 0, 32), (0, 1, 8), (8, 4, 8), (4, 11, 8), (5, 5, 1)] {
+        let read = Part::of(&buffer, from, length);
+        let written = Part::of(&buffer, to, length);
+        let outcome = Script::new(harness, route).copy(read, written).run();
+        refused(&format!("{length} bytes from {from} to {to}"), outcome, ARGUMENT)?;
+    }
+    same_bytes("nothing changed", &harness.read(&buffer)?, &initial)
+}
+
+fn different_lengths(harness: &Harness<'_>, route: Route) -> Result<()> {
+    let small = harness.buffer(&[1; 16])?;
+    let big = harness.buffer(&[2; 32])?;
+    let pairs = [
+        (Part::of(&big, 0, 8), Part::of(&small, 0, 4)),
+        (Part::of(&big, 0, 4), Part::of(&small, 0, 8)),
+        (Part::from(&small), Part::from(&big)),
+        (Part::from(&big), Part::from(&small)),
+        (Part::of(&big, 20, u64::MAX), Part::of(&small, 5, u64::MAX)),
+    ];
+    for (read, written) in pairs {
+        let outcome = Script::new(harness, route).copy(read, written).run();
+        refused("a copy of one length to another", outcome, ARGUMENT)?;
+    }
+    same_bytes("nothing changed", &harness.read(&small)?, &[1; 16])?;
+    same_bytes("nothing changed", &harness.read(&big)?, &[2; 32])
+}
+
+fn ranges_outside(harness: &Harness<'_>, route: Route) -> Result<()> {
+    let source = harness.buffer(&[1; 16])?;
+    let target = harness.buffer(&[2; 16])?;
+    for (from, to, length) in [(9, 0, 8), (0, 9, 8), (16, 0, 1), (0, 17, 0), (0, 0, 17), (0, u64::MAX - 3, 8)]
+    {
+        let read = Part::of(&source, from, length);
+        let written = Part::of(&target, to, length);
+        let outcome = Script::new(harness, route).copy(read, written).run();
+        refused(&format!("{length} bytes from {from} to {to}"), outcome, RANGE)?;
+    }
+    same_bytes("nothing changed", &harness.read(&target)?, &[2; 16])
+}

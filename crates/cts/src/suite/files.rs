@@ -1,0 +1,294 @@
+//! Files that queues read and write.
+
+use std::fs::File as DiskFile;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{BufferRef, BufferUsage, File, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY, WHOLE_BUFFER};
+
+use crate::Capability;
+use crate::check::{PERMISSION, RANGE, enforced, equal, holds, refused, same_bytes};
+use crate::harness::{Harness, at, noise, run};
+use crate::live::QueueOp;
+use crate::test::List;
+
+pub(super) fn add(list: &mut List) {
+    for place in [Place::Memory, Place::Disk] {
+        let (needs, name) = match place {
+            Place::Memory => (&[Capability::MemoryFiles], "memory"),
+            Place::Disk => (&[Capability::DiskFiles], "disk"),
+        };
+        let name = |what: &str| format!("file/{name}/{what}");
+        list.add(name("is_described"), needs, move |it| is_described(it, place));
+        list.add(name("read_whole"), needs, move |it| read_whole(it, place));
+        list.add(name("read_every_range"), needs, move |it| read_every_range(it, place));
+        list.add(name("write_ranges"), needs, move |it| write_ranges(it, place));
+        list.add(name("write_then_read"), needs, move |it| write_then_read(it, place));
+        list.add(name("large_round_trip"), needs, move |it| large_round_trip(it, place));
+        list.add(name("empty"), needs, move |it| empty(it, place));
+        list.add(name("ranges_outside_are_refused"), needs, move |it| ranges_outside(it, place));
+        list.add(name("access_is_enforced"), needs, move |it| access_is_enforced(it, place));
+        list.add(name("usage_is_enforced"), needs, move |it| usage_is_enforced(it, place));
+        list.add(name("chained_by_timepoints"), needs, move |it| chained_by_timepoints(it, place));
+        list.add(name("device_local_buffers"), needs, move |it| device_local_buffers(it, place));
+    }
+    let disk = &[Capability::DiskFiles];
+    list.add("file/disk/writes_reach_the_disk", disk, writes_reach_the_disk);
+    list.add("file/disk/opened_for_reading_only", disk, opened_for_reading_only);
+    list.add("file/disk/cut_short_after_import_fails", disk, cut_short_after_import_fails);
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Memory,
+    Disk,
+}
+
+const BOTH: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE);
+
+fn io(error: std::io::Error) -> Error {
+    Error::io("a scratch file", &error)
+}
+
+fn on_disk(bytes: &[u8]) -> Result<DiskFile> {
+    let mut file = tempfile::tempfile().map_err(io)?;
+    file.write_all(bytes).map_err(io)?;
+    Ok(file)
+}
+
+fn import(harness: &Harness<'_>, place: Place, access: MemoryAccess, bytes: &[u8]) -> Result<File> {
+    let file = match place {
+        Place::Memory => HostFile::from_bytes(bytes.to_vec()),
+        Place::Disk => HostFile::Disk(on_disk(bytes)?),
+    };
+    harness.device.import_file(access, file)
+}
+
+fn read(harness: &Harness<'_>, file: &File, offset: u64, length: u64) -> Result<Vec<u8>> {
+    let buffer = harness.buffer(&vec![0xee; length as usize])?;
+    let target = BufferRef::whole(&buffer);
+    run!(harness, QueueOp::Read { file, file_offset: offset, target, flags: 0 })?;
+    harness.read(&buffer)
+}
+
+fn is_described(harness: &Harness<'_>, place: Place) -> Result<()> {
+    let file = import(harness, place, MemoryAccess::READ, &[0; 100])?;
+    equal("length", file.length(), 100)?;
+    equal("access", file.access(), MemoryAccess::READ)?;
+    holds("a file is the same as its clone", file.is_same(&file.clone()))
+}
+
+fn read_whole(harness: &Harness<'_>, place: Place) -> Result<()> {
+    let bytes = noise(1000, 1);
+    let file = import(harness, place, MemoryAccess::READ, &bytes)?;
+    same_bytes("the buffer", &read(harness, &file, 0, 1000)?, &bytes)
+}
+
+fn read_every_range(harness: &Harness<'_>, place: Place) -> Result<()> {
+    let bytes = noise(16, 1);
+    let file = import(harness, place, MemoryAccess::READ, &bytes)?;
+    for file_offset in 0..=16_usize {
+        for length in 0..=16 - file_offset {
+            let buffer = harness.buffer(&[0xee; 20])?;
+            let offset = (file_offset * 7) % (21 - length);
+            let target = BufferRef::range(&buffer, offset as u64, length as u64);
+            let file_offset_bytes = file_offset as u64;
+            run!(harness, QueueOp::Read { file: &file, file_offset: file_offset_bytes, target, flags: 0 })?;
+            let mut expected = [0xee; 20];
+            expected[offset..offset + length].copy_from_slice(&bytes[file_offset..file_offset + length]);
+            let what = format!("{length} bytes from {file_offset} to {offset}");
+            same_bytes(&what, &harness.read(&buffer)?, &expected)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_ranges(harness: &Harness<'_>, place: Place) -> Result<()> {
+    let (initial, bytes) = (noise(32, 1), noise(32, 2));
+    let buffer = harness.buffer(&bytes)?;
+    for (from, to, length) in
+        [(0_usize, 0_usize, 32_usize), (0, 5, 7), (9, 0, 1), (31, 31, 1), (8, 16, 16), (3, 3, 0)]
+    {
+        let file = import(harness, place, BOTH, &initial)?;
+        let source = BufferRef::range(&buffer, from as u64, length as u64);
+        run!(harness, QueueOp::Write { source, file: &file, file_offset: to as u64, flags: 0 })?;
+        let mut expected = initial.clone();
+        expected[to..to + length].copy_from_slice(&bytes[from..from + length]);
+        let what = format!("{length} bytes from {from} to {to}");
+        same_bytes(&what, &read(harness, &file, 0, 32)?, &expected)?;
+    }
+    Ok(())
+}
+
+fn write_then_read(harness: &Harness<'_>, place: Place) -> Result<()> {
+    let file = import(harness, place, BOTH, &[0; 64])?;
+    for round in 1..4_u8 {
+        let buffer = harness.buffer(&[round; 16])?;
+        let source = BufferRef::whole(&buffer);
+        let file_offset = 16 * u64::from(round);
+        run!(harness, QueueOp::Write { source, file: &file, file_offset, flags: 0 })?;
+    }
+    let expected = [[0; 16], [1; 16], [2; 16], [3; 16]].concat();
+    same_bytes("all rounds", &read(harness, &file, 0, 64)?, &expected)
+}
+
+fn large_round_trip(harness: &Harness<'_>, place: Place) -> Result<()> {
+    const SIZE: usize = (5 << 20) + 333;
+    let bytes = noise(SIZE, 3);
+    let from = import(harness, place, MemoryAccess::READ, &bytes)?;
+    let to = import(harness, place, BOTH, &vec![0; SIZE])?;
+    let buffer = harness.buffer(&vec![0; SIZE])?;
+    run!(harness, QueueOp::Read { file: &from, file_offset: 0, target: (&buffer).into(), flags: 0 })?;
+    same_bytes("what was read", &harness.read(&buffer)?, &bytes)?;
+    run!(harness, QueueOp::Write { source: (&buffer).into(), file: &to, file_offset: 0, flags: 0 })?;
+    same_bytes("what was written", &read(harness, &to, 0, SIZE as u64)?, &bytes)
+}
+
+fn empty(harness: &Harness<'_>, place: Place) -> Result<()> {
+    let file = import(harness, place, BOTH, &[])?;
+    equal("length", file.length(), 0)?;
+    same_bytes("nothing", &read(harness, &file, 0, 0)?, &[])?;
+    refused("a byte of nothing", read(harness, &file, 0, 1), RANGE)
+}
+
+fn ranges_outside(harness: &Harness<'_>, place: Place) -> Result<()> {
+    let file = import(harness, place, BOTH, &[7; 16])?;
+    let buffer = harness.buffer(&[8; 16])?;
+    for (file_offset, length) in [(9, 8), (16, 1), (17, 0), (u64::MAX, 1), (u64::MAX - 7, 8)] {
+        let op = QueueOp::Read {
+            file: &file,
+            file_offset,
+            target: BufferRef::range(&buffer, 0, length),
+            flags: 0,
+        };
+        refused("a read outside of the file", run!(harness, op), RANGE)?;
+        let op = QueueOp::Write {
+            source: BufferRef::range(&buffer, 0, length),
+            file: &file,
+            file_offset,
+            flags: 0,
+        };
+        refused("a write outside of the file", run!(harness, op), RANGE)?;
+    }
+    for (offset, length) in [(9, 8), (16, 1), (17, WHOLE_BUFFER), (u64::MAX - 3, 8)] {
+        let op = QueueOp::Read {
+            file: &file,
+            file_offset: 0,
+            target: BufferRef::range(&buffer, offset, length),
+            flags: 0,
+        };
+        refused("a read outside of the buffer", run!(harness, op), RANGE)?;
+        let op = QueueOp::Write {
+            source: BufferRef::range(&buffer, offset, length),
+            file: &file,
+            file_offset: 0,
+            flags: 0,
+        };
+        refused("a write outside of the buffer", run!(harness, op), RANGE)?;
+    }
+    same_bytes("the buffer", &harness.read(&buffer)?, &[8; 16])?;
+    same_bytes("the file", &read(harness, &file, 0, 16)?, &[7; 16])
+}
+
+fn access_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
+    let buffer = harness.buffer(&[8; 16])?;
+    let read_only = import(harness, place, MemoryAccess::READ, &[7; 16])?;
+    let op = QueueOp::Write { source: (&buffer).into(), file: &read_only, file_offset: 0, flags: 0 };
+    refused("a write of a file for reading", run!(harness, op), PERMISSION)?;
+    let write_only = import(harness, place, MemoryAccess::WRITE, &[7; 16])?;
+    let op = QueueOp::Read { file: &write_only, file_offset: 0, target: (&buffer).into(), flags: 0 };
+    refused("a read of a file for writing", run!(harness, op), PERMISSION)?;
+    same_bytes("the buffer", &harness.read(&buffer)?, &[8; 16])
+}
+
+fn usage_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
+    let file = import(harness, place, BOTH, &[7; 16])?;
+    let with = |usage| {
+        let params = rehal_hal::BufferParams { usage, ..Harness::mappable() };
+        harness.device.allocate_buffer(params, 16)
+    };
+    let source = with(BufferUsage::TRANSFER_SOURCE)?;
+    let op = QueueOp::Read { file: &file, file_offset: 0, target: (&source).into(), flags: 0 };
+    let usage = BufferUsage::TRANSFER_TARGET;
+    enforced("a read to a buffer that is no target", &source, usage, run!(harness, op))?;
+    let target = with(BufferUsage::TRANSFER_TARGET)?;
+    let op = QueueOp::Write { source: (&target).into(), file: &file, file_offset: 0, flags: 0 };
+    let usage = BufferUsage::TRANSFER_SOURCE;
+    enforced("a write from a buffer that is no source", &target, usage, run!(harness, op))
+}
+
+/// Read, change, write, read back: submitted at once, nothing waited for between.
+fn chained_by_timepoints(harness: &Harness<'_>, place: Place) -> Result<()> {
+    let bytes = noise(64, 3);
+    let file = import(harness, place, BOTH, &bytes)?;
+    let first = harness.buffer(&[0; 64])?;
+    let second = harness.buffer(&[0; 64])?;
+    let timeline = harness.semaphore()?;
+    let points: Vec<_> = (1..=5).map(|value| at(&timeline, value)).collect();
+    let ops = [
+        QueueOp::Read { file: &file, file_offset: 0, target: BufferRef::whole(&first), flags: 0 },
+        QueueOp::Fill { target: BufferRef::range(&first, 16, 16), pattern: &[1, 2], flags: 0 },
+        QueueOp::Write { source: BufferRef::whole(&first), file: &file, file_offset: 0, flags: 0 },
+        QueueOp::Read { file: &file, file_offset: 0, target: BufferRef::whole(&second), flags: 0 },
+    ];
+    for (pair, op) in points.windows(2).zip(ops) {
+        harness.device.submit(QUEUE_AFFINITY_ANY, &pair[..1], &pair[1..], op)?;
+    }
+    harness.settle()?;
+    same_bytes("before", &harness.read(&first)?, &[0; 64])?;
+    timeline.signal(1)?;
+    harness.wait(&timeline, 5)?;
+    let mut expected = bytes;
+    expected[16..32].copy_from_slice(&[1, 2].repeat(8));
+    same_bytes("read back", &harness.read(&second)?, &expected)
+}
+
+fn device_local_buffers(harness: &Harness<'_>, place: Place) -> Result<()> {
+    let bytes = noise(100, 3);
+    let from = import(harness, place, MemoryAccess::READ, &bytes)?;
+    let to = import(harness, place, BOTH, &[0; 100])?;
+    let buffer = harness.device.allocate_buffer(rehal_hal::BufferParams::default(), 100)?;
+    run!(harness, QueueOp::Read { file: &from, file_offset: 0, target: (&buffer).into(), flags: 0 })?;
+    same_bytes("what was read", &harness.read(&buffer)?, &bytes)?;
+    run!(harness, QueueOp::Write { source: (&buffer).into(), file: &to, file_offset: 0, flags: 0 })?;
+    same_bytes("what was written", &read(harness, &to, 0, 100)?, &bytes)
+}
+
+fn writes_reach_the_disk(harness: &Harness<'_>) -> Result<()> {
+    let disk = on_disk(&[0; 32])?;
+    let same = disk.try_clone().map_err(io)?;
+    let file = harness.device.import_file(BOTH, HostFile::Disk(disk))?;
+    let buffer = harness.buffer(&noise(16, 8))?;
+    run!(harness, QueueOp::Write { source: (&buffer).into(), file: &file, file_offset: 8, flags: 0 })?;
+    let mut found = [0; 32];
+    same.read_exact_at(&mut found, 0).map_err(io)?;
+    same_bytes("on disk", &found, &[&[0; 8], &noise(16, 8)[..], &[0; 8]].concat())
+}
+
+fn opened_for_reading_only(harness: &Harness<'_>) -> Result<()> {
+    let mut named = tempfile::NamedTempFile::new().map_err(io)?;
+    named.write_all(&[5; 16]).map_err(io)?;
+    let disk = DiskFile::open(named.path()).map_err(io)?;
+    let file = harness.device.import_file(MemoryAccess::READ, HostFile::Disk(disk))?;
+    same_bytes("the bytes", &read(harness, &file, 0, 16)?, &[5; 16])?;
+    // Imported for more than the system allows: refused at import, or when it is tried.
+    let disk = DiskFile::open(named.path()).map_err(io)?;
+    let buffer = harness.buffer(&[6; 16])?;
+    let outcome = harness.device.import_file(BOTH, HostFile::Disk(disk)).and_then(|file| {
+        let source = BufferRef::whole(&buffer);
+        run!(harness, QueueOp::Write { source, file: &file, file_offset: 0, flags: 0 })
+    });
+    holds("a write that the system refuses fails", outcome.is_err())?;
+    same_bytes("on disk", &std::fs::read(named.path()).map_err(io)?, &[5; 16])
+}
+
+fn cut_short_after_import_fails(harness: &Harness<'_>) -> Result<()> {
+    let disk = on_disk(&[5; 64])?;
+    let same = disk.try_clone().map_err(io)?;
+    let file = harness.device.import_file(MemoryAccess::READ, HostFile::Disk(disk))?;
+    same.set_len(10).map_err(io)?;
+    let codes = &[StatusCode::DataLoss, StatusCode::OutOfRange, StatusCode::Unavailable];
+    refused("a read beyond the end", read(harness, &file, 0, 64), codes)?;
+    same_bytes("what is left", &read(harness, &file, 0, 10)?, &[5; 10])
+}

@@ -1,0 +1,220 @@
+//! Functions of the host that a queue calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{HostCall, HostCallFlags, QUEUE_AFFINITY_ANY};
+
+use crate::Capability;
+use crate::check::{equal, holds, same_bytes};
+use crate::harness::{Harness, at, run};
+use crate::live::QueueOp;
+use crate::test::List;
+
+pub(super) fn add(list: &mut List) {
+    let needs = &[Capability::HostCalls];
+    list.add("host_call/arguments", needs, arguments);
+    list.add("host_call/flags_that_are_hints", needs, flags_that_are_hints);
+    list.add("host_call/failure_fails_all_signals", needs, failure_fails_all_signals);
+    list.add("host_call/failure_after_a_wait", needs, failure_after_a_wait);
+    list.add("host_call/failure_stops_what_waits", needs, failure_stops_what_waits);
+    list.add("host_call/non_blocking_signals_by_itself", needs, non_blocking_signals_by_itself);
+    list.add("host_call/non_blocking_failure_is_its_own", needs, non_blocking_failure_is_its_own);
+    list.add("host_call/sees_what_was_done_before", needs, sees_what_was_done_before);
+    list.add("host_call/later_work_sees_what_it_did", needs, later_work_sees_what_it_did);
+    list.add("host_call/may_signal_and_submit", needs, may_signal_and_submit);
+    list.add("host_call/one_call_submitted_often", needs, one_call_submitted_often);
+    list.add("host_call/dropped_when_done", needs, dropped_when_done);
+}
+
+fn arguments(harness: &Harness<'_>) -> Result<()> {
+    for expected in [[10, 20, 30, u64::MAX], [0; 4], [1 << 63, 1, 2, 3]] {
+        let sum = Arc::new(AtomicU64::new(0));
+        let seen = sum.clone();
+        let call = HostCall(Arc::new(move |arguments| {
+            equal("arguments", arguments, expected)?;
+            seen.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }));
+        run!(harness, QueueOp::HostCall { call: &call, arguments: expected, flags: HostCallFlags::empty() })?;
+        equal("calls", sum.load(Ordering::SeqCst), 1)?;
+    }
+    Ok(())
+}
+
+fn flags_that_are_hints(harness: &Harness<'_>) -> Result<()> {
+    let hints = [HostCallFlags::WAIT_ACTIVE, HostCallFlags::RELAXED];
+    for flags in [hints[0], hints[1], hints[0] | hints[1]] {
+        let calls = Arc::new(AtomicU64::new(0));
+        let call = counter(&calls);
+        run!(harness, QueueOp::HostCall { call: &call, arguments: [0; 4], flags })?;
+        equal("calls", calls.load(Ordering::SeqCst), 1)?;
+    }
+    Ok(())
+}
+
+fn counter(calls: &Arc<AtomicU64>) -> HostCall {
+    let calls = calls.clone();
+    HostCall(Arc::new(move |_| {
+        calls.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }))
+}
+
+fn failing() -> HostCall {
+    HostCall(Arc::new(|_| Err(Error::new(StatusCode::PermissionDenied, "the host says no"))))
+}
+
+fn failure_fails_all_signals(harness: &Harness<'_>) -> Result<()> {
+    let call = failing();
+    let dones = [harness.semaphore()?, harness.semaphore()?];
+    let signals = [at(&dones[0], 1), at(&dones[1], 2)];
+    let op = QueueOp::HostCall { call: &call, arguments: [9, 10, 11, 12], flags: HostCallFlags::empty() };
+    harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+    for done in &dones {
+        harness.expect_failure("a signal", done, StatusCode::PermissionDenied)?;
+        let words = done.query().err().map(|error| error.message().to_string()).unwrap_or_default();
+        holds("the words are kept", words.contains("the host says no"))?;
+    }
+    harness.settle()
+}
+
+fn failure_after_a_wait(harness: &Harness<'_>) -> Result<()> {
+    let call = failing();
+    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    {
+        let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
+        let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+    }
+    drop(call);
+    equal("before", done.query()?, 0)?;
+    // The one who signals must not get the failure of what waited.
+    gate.signal(1)?;
+    equal("the gate", gate.query()?, 1)?;
+    harness.expect_failure("the signal", &done, StatusCode::PermissionDenied)
+}
+
+fn failure_stops_what_waits(harness: &Harness<'_>) -> Result<()> {
+    let call = failing();
+    let buffer = harness.buffer(&[0; 4])?;
+    let (middle, done) = (harness.semaphore()?, harness.semaphore()?);
+    {
+        let (waits, signals) = ([at(&middle, 1)], [at(&done, 1)]);
+        let op = QueueOp::Fill { target: (&buffer).into(), pattern: &[1], flags: 0 };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let signals = [at(&middle, 1)];
+        let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+    }
+    harness.expect_failure("the fill", &done, StatusCode::PermissionDenied)?;
+    same_bytes("not filled", &harness.read(&buffer)?, &[0; 4])
+}
+
+fn non_blocking_signals_by_itself(harness: &Harness<'_>) -> Result<()> {
+    let side = harness.semaphore()?;
+    let from_call = side.clone();
+    let call = HostCall(Arc::new(move |_| from_call.signal(1)));
+    run!(harness, QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::NON_BLOCKING })?;
+    harness.wait(&side, 1)
+}
+
+fn non_blocking_failure_is_its_own(harness: &Harness<'_>) -> Result<()> {
+    let call = failing();
+    run!(harness, QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::NON_BLOCKING })?;
+    harness.settle()
+}
+
+fn sees_what_was_done_before(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.buffer(&[0; 4])?;
+    let seen = buffer.clone();
+    let call = HostCall(Arc::new(move |_| {
+        let mut bytes = [0; 4];
+        seen.read(0, &mut bytes)?;
+        same_bytes("what the call sees", &bytes, &[5; 4])
+    }));
+    let timeline = harness.semaphore()?;
+    {
+        let signals = [at(&timeline, 1)];
+        let op = QueueOp::Fill { target: (&buffer).into(), pattern: &[5], flags: 0 };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+        let (waits, signals) = ([at(&timeline, 1)], [at(&timeline, 2)]);
+        let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+    }
+    harness.wait(&timeline, 2)
+}
+
+fn later_work_sees_what_it_did(harness: &Harness<'_>) -> Result<()> {
+    let source = harness.buffer(&[0; 4])?;
+    let target = harness.buffer(&[0; 4])?;
+    let written = source.clone();
+    let call = HostCall(Arc::new(move |arguments| written.write(0, &[arguments[0] as u8; 4])));
+    let timeline = harness.semaphore()?;
+    {
+        let (waits, signals) = ([at(&timeline, 1)], [at(&timeline, 2)]);
+        let op = QueueOp::Copy { source: (&source).into(), target: (&target).into(), flags: 0 };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let signals = [at(&timeline, 1)];
+        let op = QueueOp::HostCall { call: &call, arguments: [8, 0, 0, 0], flags: HostCallFlags::empty() };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+    }
+    harness.wait(&timeline, 2)?;
+    same_bytes("the copy", &harness.read(&target)?, &[8; 4])
+}
+
+fn may_signal_and_submit(harness: &Harness<'_>) -> Result<()> {
+    let device = harness.device.clone();
+    let buffer = harness.buffer(&[0; 4])?;
+    let (inner, side, outer) = (harness.semaphore()?, harness.semaphore()?, harness.semaphore()?);
+    let (target, inner_done, sideways) = (buffer.clone(), inner.clone(), side.clone());
+    let call = HostCall(Arc::new(move |_| {
+        sideways.signal(3)?;
+        let signals = [at(&inner_done, 1)];
+        let op = QueueOp::Fill { target: (&target).into(), pattern: &[4], flags: 0 };
+        device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op).map(drop)
+    }));
+    {
+        let signals = [at(&outer, 1)];
+        let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+    }
+    harness.wait(&outer, 1)?;
+    harness.wait(&side, 3)?;
+    harness.wait(&inner, 1)?;
+    same_bytes("what the call submitted", &harness.read(&buffer)?, &[4; 4])
+}
+
+fn one_call_submitted_often(harness: &Harness<'_>) -> Result<()> {
+    let calls = Arc::new(AtomicU64::new(0));
+    let call = counter(&calls);
+    let timeline = harness.semaphore()?;
+    for value in (0..20).rev() {
+        let (waits, signals) = ([at(&timeline, value + 1)], [at(&timeline, value + 2)]);
+        let op = QueueOp::HostCall { call: &call, arguments: [value; 4], flags: HostCallFlags::empty() };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+    }
+    equal("before", calls.load(Ordering::SeqCst), 0)?;
+    timeline.signal(1)?;
+    harness.wait(&timeline, 21)?;
+    equal("calls", calls.load(Ordering::SeqCst), 20)
+}
+
+/// A device that keeps calls after they ran keeps what they captured.
+fn dropped_when_done(harness: &Harness<'_>) -> Result<()> {
+    let captured = Arc::new(());
+    let held = captured.clone();
+    let call = HostCall(Arc::new(move |_| {
+        let _ = &held;
+        Ok(())
+    }));
+    run!(harness, QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() })?;
+    drop(call);
+    // A thread of the device may be about to drop its own.
+    let start = std::time::Instant::now();
+    while Arc::strong_count(&captured) != 1 && start.elapsed() < harness.patience() {
+        std::thread::yield_now();
+    }
+    equal("owners left", Arc::strong_count(&captured), 1)
+}

@@ -1,0 +1,296 @@
+//! Submissions that wait for each other: chains, forks, joins, in any order of submission.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore};
+
+use super::semaphores::joined;
+use crate::Capability;
+use crate::check::{equal, holds, refused, same_bytes};
+use crate::harness::{Harness, at};
+use crate::live::QueueOp;
+use crate::test::List;
+
+pub(super) fn add(list: &mut List) {
+    list.add("ordering/chain_in_reverse_order", &[Capability::HostCalls], chain_in_reverse_order);
+    list.add("ordering/fork", &[Capability::HostCalls], fork);
+    list.add("ordering/join", &[Capability::HostCalls], join);
+    list.add("ordering/diamond", &[Capability::HostCalls], diamond);
+    list.add("ordering/different_values_of_one_timeline", &[], different_values_of_one_timeline);
+    list.add("ordering/device_and_host_must_both_signal", &[], device_and_host_must_both_signal);
+    list.add("ordering/device_signals_device_and_host", &[], device_signals_device_and_host);
+    list.add("ordering/host_waits_while_device_works", &[], host_waits_while_device_works);
+    list.add("ordering/unrelated_work_is_not_held_up", &[], unrelated_work_is_not_held_up);
+    list.add("ordering/one_timeline_for_many_steps", &[], one_timeline_for_many_steps);
+    list.add("ordering/deep_chain", &[], deep_chain);
+    list.add("ordering/deep_chain_of_failures", &[], deep_chain_of_failures);
+    list.add("ordering/wide_fork_and_join", &[], wide_fork_and_join);
+    list.add("ordering/many_submissions_wait_for_one_value", &[], many_wait_for_one_value);
+    list.add("ordering/a_queue_never_moves_a_timeline_back", &[], never_moves_back);
+    list.add("ordering/failure_stops_at_what_does_not_wait", &[], failure_stops_where_nobody_waits);
+}
+
+fn barrier(harness: &Harness<'_>, waits: &[(&Semaphore, u64)], signals: &[(&Semaphore, u64)]) -> Result<()> {
+    let waits: Vec<_> = waits.iter().map(|(semaphore, value)| at(semaphore, *value)).collect();
+    let signals: Vec<_> = signals.iter().map(|(semaphore, value)| at(semaphore, *value)).collect();
+    harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, QueueOp::Barrier { flags: 0 }).map(drop)
+}
+
+/// In which order operations ran: each is a host call that writes down its number.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u64>>>);
+
+impl Log {
+    fn submit(
+        &self,
+        harness: &Harness<'_>,
+        number: u64,
+        waits: &[(&Semaphore, u64)],
+        signals: &[(&Semaphore, u64)],
+    ) -> Result<()> {
+        let log = self.clone();
+        let call = HostCall(Arc::new(move |arguments| {
+            log.0.lock().unwrap_or_else(PoisonError::into_inner).push(arguments[0]);
+            Ok(())
+        }));
+        let waits: Vec<_> = waits.iter().map(|(semaphore, value)| at(semaphore, *value)).collect();
+        let signals: Vec<_> = signals.iter().map(|(semaphore, value)| at(semaphore, *value)).collect();
+        let op =
+            QueueOp::HostCall { call: &call, arguments: [number, 0, 0, 0], flags: HostCallFlags::empty() };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op).map(drop)
+    }
+
+    fn numbers(&self) -> Vec<u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn sorted(&self) -> Vec<u64> {
+        let mut numbers = self.numbers();
+        numbers.sort_unstable();
+        numbers
+    }
+}
+
+fn semaphores(harness: &Harness<'_>, count: usize) -> Result<Vec<Semaphore>> {
+    (0..count).map(|_| harness.semaphore()).collect()
+}
+
+fn chain_in_reverse_order(harness: &Harness<'_>) -> Result<()> {
+    let log = Log::default();
+    let links = semaphores(harness, 11)?;
+    for index in (0..10).rev() {
+        log.submit(harness, index as u64, &[(&links[index], 1)], &[(&links[index + 1], 1)])?;
+    }
+    harness.settle()?;
+    equal("before", log.numbers(), vec![])?;
+    links[0].signal(1)?;
+    harness.wait(&links[10], 1)?;
+    equal("in order", log.numbers(), (0..10).collect())
+}
+
+fn fork(harness: &Harness<'_>) -> Result<()> {
+    let log = Log::default();
+    let head = harness.semaphore()?;
+    let dones = semaphores(harness, 3)?;
+    for (number, done) in (1..).zip(&dones) {
+        log.submit(harness, number, &[(&head, 1)], &[(done, 1)])?;
+    }
+    log.submit(harness, 0, &[], &[(&head, 1)])?;
+    for done in &dones {
+        harness.wait(done, 1)?;
+    }
+    equal("the first", log.numbers()[0], 0)?;
+    equal("all", log.sorted(), vec![0, 1, 2, 3])
+}
+
+fn join(harness: &Harness<'_>) -> Result<()> {
+    let log = Log::default();
+    let arms = semaphores(harness, 3)?;
+    let done = harness.semaphore()?;
+    let waits: Vec<_> = arms.iter().map(|arm| (arm, 1)).collect();
+    log.submit(harness, 9, &waits, &[(&done, 1)])?;
+    for (number, arm) in (0..).zip(&arms) {
+        equal("the join waits", done.query()?, 0)?;
+        log.submit(harness, number, &[], &[(arm, 1)])?;
+    }
+    harness.wait(&done, 1)?;
+    equal("the last", log.numbers().last().copied(), Some(9))?;
+    equal("all", log.sorted(), vec![0, 1, 2, 9])
+}
+
+fn diamond(harness: &Harness<'_>) -> Result<()> {
+    let log = Log::default();
+    let (top, left, right, done) =
+        (harness.semaphore()?, harness.semaphore()?, harness.semaphore()?, harness.semaphore()?);
+    log.submit(harness, 3, &[(&left, 1), (&right, 1)], &[(&done, 1)])?;
+    log.submit(harness, 2, &[(&top, 1)], &[(&right, 1)])?;
+    log.submit(harness, 1, &[(&top, 1)], &[(&left, 1)])?;
+    log.submit(harness, 0, &[], &[(&top, 1)])?;
+    harness.wait(&done, 1)?;
+    let order = log.numbers();
+    equal("how many", order.len(), 4)?;
+    equal("first and last", (order[0], order[3]), (0, 3))
+}
+
+fn different_values_of_one_timeline(harness: &Harness<'_>) -> Result<()> {
+    let timeline = harness.semaphore()?;
+    let dones = semaphores(harness, 3)?;
+    for (index, value) in [(2, 3), (1, 2), (0, 1)] {
+        barrier(harness, &[(&timeline, value)], &[(&dones[index], 1)])?;
+    }
+    timeline.signal(1)?;
+    harness.wait(&dones[0], 1)?;
+    harness.settle()?;
+    equal("what waits for 2", dones[1].query()?, 0)?;
+    // Beyond both of the others at once, by a queue.
+    barrier(harness, &[], &[(&timeline, 5)])?;
+    harness.wait(&dones[1], 1)?;
+    harness.wait(&dones[2], 1)?;
+    equal("the timeline", timeline.query()?, 5)
+}
+
+fn device_and_host_must_both_signal(harness: &Harness<'_>) -> Result<()> {
+    let (device, host, done) = (harness.semaphore()?, harness.semaphore()?, harness.semaphore()?);
+    barrier(harness, &[(&device, 1), (&host, 1)], &[(&done, 1)])?;
+    barrier(harness, &[], &[(&device, 1)])?;
+    harness.wait(&device, 1)?;
+    harness.settle()?;
+    equal("without the host", done.query()?, 0)?;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| host.signal(1));
+        harness.wait(&done, 1)?;
+        joined(thread)
+    })
+}
+
+fn device_signals_device_and_host(harness: &Harness<'_>) -> Result<()> {
+    let (onward, to_host, done) = (harness.semaphore()?, harness.semaphore()?, harness.semaphore()?);
+    barrier(harness, &[(&onward, 1)], &[(&done, 1)])?;
+    std::thread::scope(|scope| {
+        let waiters = [(&onward, 1), (&to_host, 4), (&done, 1)]
+            .map(|(semaphore, value)| scope.spawn(move || harness.wait(semaphore, value)));
+        barrier(harness, &[], &[(&onward, 1), (&to_host, 4)])?;
+        waiters.into_iter().try_for_each(joined)
+    })
+}
+
+fn host_waits_while_device_works(harness: &Harness<'_>) -> Result<()> {
+    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    barrier(harness, &[(&gate, 1)], &[(&done, 1)])?;
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| harness.wait(&done, 1));
+        std::thread::yield_now();
+        gate.signal(1)?;
+        joined(waiter)
+    })
+}
+
+fn unrelated_work_is_not_held_up(harness: &Harness<'_>) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let blocked = semaphores(harness, 50)?;
+    for done in &blocked {
+        barrier(harness, &[(&gate, 1)], &[(done, 1)])?;
+    }
+    let buffer = harness.buffer(&[0; 4])?;
+    crate::harness::run!(harness, QueueOp::Fill { target: (&buffer).into(), pattern: &[1], flags: 0 })?;
+    same_bytes("what did not wait", &harness.read(&buffer)?, &[1; 4])?;
+    gate.signal(1)?;
+    blocked.iter().try_for_each(|done| harness.wait(done, 1))
+}
+
+fn one_timeline_for_many_steps(harness: &Harness<'_>) -> Result<()> {
+    const STEPS: u64 = 500;
+    let timeline = harness.semaphore()?;
+    for value in 0..STEPS {
+        barrier(harness, &[(&timeline, value)], &[(&timeline, value + 1)])?;
+    }
+    harness.wait(&timeline, STEPS)?;
+    equal("the timeline", timeline.query()?, STEPS)
+}
+
+/// As long as a program gets in which nothing is waited for; a driver that runs the next operation
+/// inside of the one before runs out of stack here.
+const DEEP: usize = 20_000;
+
+fn deep(harness: &Harness<'_>) -> Result<Vec<Semaphore>> {
+    let links = semaphores(harness, DEEP + 1)?;
+    for pair in links.windows(2).rev() {
+        barrier(harness, &[(&pair[0], 1)], &[(&pair[1], 1)])?;
+    }
+    Ok(links)
+}
+
+fn deep_chain(harness: &Harness<'_>) -> Result<()> {
+    let links = deep(harness)?;
+    equal("before", links[DEEP].query()?, 0)?;
+    links[0].signal(1)?;
+    harness.wait(&links[DEEP], 1)
+}
+
+fn deep_chain_of_failures(harness: &Harness<'_>) -> Result<()> {
+    let links = deep(harness)?;
+    links[0].fail(Error::new(StatusCode::Aborted, "the first of many"));
+    harness.expect_failure("the last link", &links[DEEP], StatusCode::Aborted)
+}
+
+fn wide_fork_and_join(harness: &Harness<'_>) -> Result<()> {
+    const WIDE: usize = 500;
+    let head = harness.semaphore()?;
+    let arms = semaphores(harness, WIDE)?;
+    let done = harness.semaphore()?;
+    let joined: Vec<_> = arms.iter().map(|arm| (arm, 1)).collect();
+    barrier(harness, &joined, &[(&done, 1)])?;
+    for arm in &arms {
+        barrier(harness, &[(&head, 1)], &[(arm, 1)])?;
+    }
+    equal("before", done.query()?, 0)?;
+    head.signal(1)?;
+    harness.wait(&done, 1)?;
+    for arm in &arms {
+        equal("an arm", arm.query()?, 1)?;
+    }
+    Ok(())
+}
+
+fn many_wait_for_one_value(harness: &Harness<'_>) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let buffers: Vec<_> = (0..64).map(|_| harness.buffer(&[0; 16])).collect::<Result<_>>()?;
+    let dones = semaphores(harness, 64)?;
+    for (index, (buffer, done)) in buffers.iter().zip(&dones).enumerate() {
+        let pattern = [index as u8 + 1];
+        let (waits, signals) = ([at(&gate, 1)], [at(done, 1)]);
+        let op = QueueOp::Fill { target: buffer.into(), pattern: &pattern, flags: 0 };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+    }
+    gate.signal(1)?;
+    for (index, (buffer, done)) in buffers.iter().zip(&dones).enumerate() {
+        harness.wait(done, 1)?;
+        same_bytes("a buffer", &harness.read(buffer)?, &[index as u8 + 1; 16])?;
+    }
+    Ok(())
+}
+
+/// A signal that is no growth is refused or fails the timeline, but never lowers it.
+fn never_moves_back(harness: &Harness<'_>) -> Result<()> {
+    let timeline = harness.semaphore_at(5)?;
+    let accepted = barrier(harness, &[], &[(&timeline, 3)]).is_ok();
+    harness.settle()?;
+    match timeline.query() {
+        Ok(value) => {
+            equal("the timeline", value, 5)?;
+            holds("a signal that cannot happen must not be lost in silence", !accepted)
+        }
+        Err(error) => refused::<()>("the timeline", Err(error), crate::check::RANGE),
+    }
+}
+
+fn failure_stops_where_nobody_waits(harness: &Harness<'_>) -> Result<()> {
+    let (gate, failing, healthy) = (harness.semaphore()?, harness.semaphore()?, harness.semaphore()?);
+    barrier(harness, &[(&gate, 1)], &[(&failing, 1)])?;
+    gate.fail(Error::new(StatusCode::Aborted, "only its own"));
+    harness.expect_failure("what waited", &failing, StatusCode::Aborted)?;
+    barrier(harness, &[], &[(&healthy, 1)])?;
+    harness.wait(&healthy, 1)?;
+    harness.settle()
+}

@@ -1,0 +1,267 @@
+//! What holds for every operation of a queue: it runs when its waits are met, however and whenever
+//! that comes about, it signals when it has run, and it fails its signals when it cannot.
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{QUEUE_AFFINITY_ANY, Semaphore};
+
+use super::probe::{Kind, Probe};
+use super::semaphores::joined;
+use crate::check::{equal, holds, refused};
+use crate::harness::{Harness, at};
+use crate::live::QueueOp;
+use crate::test::List;
+
+type Check = fn(&Harness<'_>, Kind) -> Result<()>;
+
+const CHECKS: [(&str, Check); 15] = [
+    ("runs_and_signals", runs_and_signals),
+    ("waits_that_are_met_already", waits_that_are_met_already),
+    ("waits_for_the_host", waits_for_the_host),
+    ("waits_for_another_thread", waits_for_another_thread),
+    ("waits_for_a_later_submission", waits_for_a_later_submission),
+    ("waits_for_all", waits_for_all),
+    ("waits_for_a_value_that_is_passed_over", waits_for_a_value_that_is_passed_over),
+    ("signals_all", signals_all),
+    ("failed_wait_fails_the_signals", failed_wait_fails_the_signals),
+    ("wait_that_fails_later_fails_the_signals", wait_that_fails_later),
+    ("one_failed_wait_is_enough", one_failed_wait_is_enough),
+    ("failure_goes_down_a_chain", failure_goes_down_a_chain),
+    ("keeps_its_objects_while_it_waits", keeps_its_objects_while_it_waits),
+    ("keeps_its_semaphores_while_it_waits", keeps_its_semaphores),
+    ("submitted_from_another_thread", submitted_from_another_thread),
+];
+
+pub(super) fn add(list: &mut List, formats: &[&'static str]) {
+    for kind in Kind::all(formats) {
+        for (name, check) in CHECKS {
+            let name = format!("queue/{}/{name}", kind.name());
+            list.add(name, kind.needs(), move |harness| check(harness, kind));
+        }
+    }
+    list.add("queue/barrier/without_waits_or_signals", &[], |harness| {
+        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &[], QueueOp::Barrier { flags: 0 })?;
+        harness.settle()
+    });
+}
+
+/// Has run, and what it gave can be used.
+fn expect_done(harness: &Harness<'_>, probe: &Probe) -> Result<()> {
+    probe.expect_run(harness)?;
+    probe.expect_allocated(harness)
+}
+
+/// Has not run and not signalled, although the device had the time.
+fn expect_pending(harness: &Harness<'_>, probe: &Probe, done: &Semaphore) -> Result<()> {
+    harness.settle()?;
+    equal("the signal of a pending operation", done.query()?, 0)?;
+    probe.expect_not_run(harness)
+}
+
+fn runs_and_signals(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let done = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    probe.expect_not_run(harness)?;
+    probe.submit(harness, &[], &[(&done, 1)])?;
+    harness.wait(&done, 1)?;
+    equal("the signal", done.query()?, 1)?;
+    expect_done(harness, &probe)
+}
+
+fn waits_that_are_met_already(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let gate = harness.semaphore_at(7)?;
+    let done = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    probe.submit(harness, &[(&gate, 7), (&gate, 3), (&done, 0)], &[(&done, 5)])?;
+    harness.wait(&done, 5)?;
+    expect_done(harness, &probe)
+}
+
+fn waits_for_the_host(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let done = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    probe.submit(harness, &[(&gate, 2)], &[(&done, 1)])?;
+    expect_pending(harness, &probe, &done)?;
+    gate.signal(1)?;
+    expect_pending(harness, &probe, &done)?;
+    gate.signal(2)?;
+    harness.wait(&done, 1)?;
+    expect_done(harness, &probe)
+}
+
+fn waits_for_another_thread(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let done = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    std::thread::scope(|scope| {
+        probe.submit(harness, &[(&gate, 1)], &[(&done, 1)])?;
+        expect_pending(harness, &probe, &done)?;
+        let thread = scope.spawn(|| gate.signal(1));
+        harness.wait(&done, 1)?;
+        joined(thread)
+    })?;
+    expect_done(harness, &probe)
+}
+
+fn waits_for_a_later_submission(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let done = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    probe.submit(harness, &[(&gate, 1)], &[(&done, 1)])?;
+    expect_pending(harness, &probe, &done)?;
+    let signals = [at(&gate, 1)];
+    harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, QueueOp::Barrier { flags: 0 })?;
+    harness.wait(&done, 1)?;
+    expect_done(harness, &probe)
+}
+
+fn waits_for_all(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let gates = [harness.semaphore()?, harness.semaphore()?, harness.semaphore()?];
+    let done = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    let waits = [(&gates[0], 1), (&gates[1], 2), (&gates[2], 3)];
+    probe.submit(harness, &waits, &[(&done, 1)])?;
+    for (gate, value) in [(2, 3), (0, 1)] {
+        gates[gate].signal(value)?;
+        expect_pending(harness, &probe, &done)?;
+    }
+    gates[1].signal(2)?;
+    harness.wait(&done, 1)?;
+    expect_done(harness, &probe)
+}
+
+fn waits_for_a_value_that_is_passed_over(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let done = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    probe.submit(harness, &[(&gate, 3)], &[(&done, 1)])?;
+    gate.signal(1000)?;
+    harness.wait(&done, 1)?;
+    expect_done(harness, &probe)
+}
+
+fn signals_all(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let dones = [harness.semaphore()?, harness.semaphore_at(10)?, harness.semaphore()?];
+    let gate = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    let signals = [(&dones[0], 1), (&dones[1], 11), (&dones[2], 500)];
+    probe.submit(harness, &[(&gate, 1)], &signals)?;
+    harness.settle()?;
+    for (done, value) in dones.iter().zip([0, 10, 0]) {
+        equal("a signal before", done.query()?, value)?;
+    }
+    gate.signal(1)?;
+    for (done, value) in signals {
+        harness.wait(done, value)?;
+        equal("a signal after", done.query()?, value)?;
+    }
+    expect_done(harness, &probe)
+}
+
+/// A submission that waits for what has failed is refused, or fails its signals.
+fn failed_wait_fails_the_signals(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let dones = [harness.semaphore()?, harness.semaphore()?];
+    gate.fail(Error::new(StatusCode::Cancelled, "the gate is shut"));
+    let mut probe = Probe::new(harness, kind)?;
+    match probe.submit(harness, &[(&gate, 1)], &[(&dones[0], 1), (&dones[1], 2)]) {
+        Ok(()) => {
+            for done in &dones {
+                harness.expect_failure("a signal", done, StatusCode::Cancelled)?;
+            }
+        }
+        Err(error) => refused::<()>("the submission", Err(error), &[StatusCode::Cancelled])?,
+    }
+    probe.expect_not_run(harness)
+}
+
+fn wait_that_fails_later(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let dones = [harness.semaphore()?, harness.semaphore()?];
+    let mut probe = Probe::new(harness, kind)?;
+    probe.submit(harness, &[(&gate, 1)], &[(&dones[0], 1), (&dones[1], 2)])?;
+    expect_pending(harness, &probe, &dones[0])?;
+    gate.fail(Error::new(StatusCode::DataLoss, "the gate fell down"));
+    for done in &dones {
+        harness.expect_failure("a signal", done, StatusCode::DataLoss)?;
+        let error = done.query().err();
+        let keeps = error.is_some_and(|error| error.message().contains("the gate fell down"));
+        holds("the failure keeps its words", keeps)?;
+    }
+    probe.expect_not_run(harness)
+}
+
+fn one_failed_wait_is_enough(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let gates = [harness.semaphore_at(1)?, harness.semaphore()?, harness.semaphore()?];
+    let done = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    let waits = [(&gates[0], 1), (&gates[1], 1), (&gates[2], 1)];
+    probe.submit(harness, &waits, &[(&done, 1)])?;
+    gates[1].fail(Error::new(StatusCode::Aborted, "one of three"));
+    gates[2].signal(1)?;
+    harness.expect_failure("the signal", &done, StatusCode::Aborted)?;
+    probe.expect_not_run(harness)
+}
+
+fn failure_goes_down_a_chain(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let links: Vec<_> = (0..6).map(|_| harness.semaphore()).collect::<Result<_>>()?;
+    let mut probe = Probe::new(harness, kind)?;
+    // Submitted from the end to the front; the probe is in the middle.
+    for index in (0..5).rev() {
+        if index == 2 {
+            probe.submit(harness, &[(&links[2], 1)], &[(&links[3], 1)])?;
+            continue;
+        }
+        let (waits, signals) = ([at(&links[index], 1)], [at(&links[index + 1], 1)]);
+        let barrier = QueueOp::Barrier { flags: 0 };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, barrier)?;
+    }
+    links[0].fail(Error::new(StatusCode::Unavailable, "the first link"));
+    for link in &links {
+        harness.expect_failure("a link", link, StatusCode::Unavailable)?;
+    }
+    probe.expect_not_run(harness)
+}
+
+fn keeps_its_objects_while_it_waits(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let done = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    probe.submit(harness, &[(&gate, 1)], &[(&done, 1)])?;
+    probe.let_go();
+    // Takes what a driver that let go as well would have given back.
+    let others: Vec<_> = (0..32).map(|_| harness.buffer(&[0xdd; 16])).collect::<Result<_>>()?;
+    gate.signal(1)?;
+    harness.wait(&done, 1)?;
+    drop(others);
+    expect_done(harness, &probe)
+}
+
+/// Only the queue knows the semaphore between two operations.
+fn keeps_its_semaphores(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let done = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    {
+        let between = harness.semaphore()?;
+        probe.submit(harness, &[(&between, 1)], &[(&done, 1)])?;
+        let (waits, signals) = ([at(&gate, 1)], [at(&between, 1)]);
+        let barrier = QueueOp::Barrier { flags: 0 };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, barrier)?;
+    }
+    expect_pending(harness, &probe, &done)?;
+    gate.signal(1)?;
+    harness.wait(&done, 1)?;
+    expect_done(harness, &probe)
+}
+
+fn submitted_from_another_thread(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+    let done = harness.semaphore()?;
+    let mut probe = Probe::new(harness, kind)?;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| probe.submit(harness, &[], &[(&done, 1)]));
+        harness.wait(&done, 1)?;
+        joined(thread)
+    })?;
+    expect_done(harness, &probe)
+}

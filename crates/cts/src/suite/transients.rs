@@ -1,0 +1,321 @@
+//! Buffers that live on a queue: alloca to dealloca.
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{
+    Buffer, BufferParams, BufferRef, BufferUsage, CommandBufferMode, MemoryAccess, QUEUE_AFFINITY_ANY,
+    Semaphore,
+};
+
+use crate::check::{ARGUMENT, equal, holds, refused, same_bytes};
+use crate::harness::{Harness, at, noise, run};
+use crate::live::{Command, QueueOp};
+use crate::script::Part;
+use crate::test::List;
+
+pub(super) fn add(list: &mut List) {
+    list.add("transient/alloca_use_dealloca", &[], alloca_use_dealloca);
+    list.add("transient/is_described_at_once", &[], is_described_at_once);
+    list.add("transient/no_access_named_means_all", &[], no_access_named_means_all);
+    list.add("transient/zero_size", &[], zero_size);
+    list.add("transient/too_much_memory_fails", &[], too_much_memory_fails);
+    list.add("transient/wrong_alignment_is_refused", &[], wrong_alignment_is_refused);
+    list.add("transient/named_before_it_is_there", &[], named_before_it_is_there);
+    list.add("transient/recorded_before_it_is_there", &[], recorded_before_it_is_there);
+    list.add("transient/bound_before_it_is_there", &[], bound_before_it_is_there);
+    list.add("transient/use_after_dealloca_fails", &[], use_after_dealloca_fails);
+    list.add("transient/second_dealloca_fails", &[], second_dealloca_fails);
+    list.add("transient/failed_dealloca_leaves_it", &[], failed_dealloca_leaves_it);
+    list.add("transient/commands_after_dealloca_fail", &[], commands_after_dealloca_fail);
+    list.add("transient/handle_dropped_before_dealloca_runs", &[], handle_dropped_before_dealloca_runs);
+    list.add("transient/never_deallocated", &[], never_deallocated);
+    list.add("transient/many_cycles", &[], many_cycles);
+    list.add("transient/pipelined_cycles_keep_apart", &[], pipelined_cycles_keep_apart);
+    list.add("transient/command_buffer_transfers", &[], command_buffer_transfers);
+}
+
+const AFTER_DEALLOCA: &[StatusCode] = &[StatusCode::FailedPrecondition, StatusCode::InvalidArgument];
+
+fn fill(harness: &Harness<'_>, buffer: &Buffer, value: u8) -> Result<()> {
+    run!(harness, QueueOp::Fill { target: buffer.into(), pattern: &[value], flags: 0 })
+}
+
+fn dealloca(harness: &Harness<'_>, buffer: &Buffer) -> Result<()> {
+    run!(harness, QueueOp::Dealloca { buffer, flags: 0 })
+}
+
+fn alloca(
+    harness: &Harness<'_>,
+    wait: (&Semaphore, u64),
+    signal: (&Semaphore, u64),
+    size: u64,
+) -> Result<Buffer> {
+    let (waits, signals) = ([at(wait.0, wait.1)], [at(signal.0, signal.1)]);
+    harness.device.alloca(&waits, &signals, BufferParams::default(), size)
+}
+
+fn alloca_use_dealloca(harness: &Harness<'_>) -> Result<()> {
+    for size in [1, 64, 1000, 1 << 20] {
+        let bytes = noise(size, 4);
+        let buffer = harness.transient(&bytes)?;
+        same_bytes("written by an update", &harness.read(&buffer)?, &bytes)?;
+        fill(harness, &buffer, 0xab)?;
+        same_bytes("written by a fill", &harness.read(&buffer)?, &vec![0xab; size])?;
+        dealloca(harness, &buffer)?;
+    }
+    Ok(())
+}
+
+fn is_described_at_once(harness: &Harness<'_>) -> Result<()> {
+    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    let buffer = alloca(harness, (&gate, 1), (&done, 1), 4096)?;
+    equal("size", buffer.size(), 4096)?;
+    let usage = BufferUsage::TRANSFER_SOURCE
+        | BufferUsage::TRANSFER_TARGET
+        | BufferUsage::DISPATCH_STORAGE_READ
+        | BufferUsage::DISPATCH_STORAGE_WRITE;
+    holds("it has the usage", buffer.params().usage.contains(usage))?;
+    equal("not there yet", done.query()?, 0)?;
+    gate.signal(1)?;
+    harness.wait(&done, 1)?;
+    dealloca(harness, &buffer)
+}
+
+fn no_access_named_means_all(harness: &Harness<'_>) -> Result<()> {
+    let done = harness.semaphore()?;
+    let params = BufferParams { access: MemoryAccess::empty(), ..BufferParams::default() };
+    let buffer = {
+        let signals = [at(&done, 1)];
+        harness.device.alloca(&[], &signals, params, 16)?
+    };
+    harness.wait(&done, 1)?;
+    fill(harness, &buffer, 7)?;
+    same_bytes("the buffer", &harness.read(&buffer)?, &[7; 16])
+}
+
+fn zero_size(harness: &Harness<'_>) -> Result<()> {
+    let done = harness.semaphore()?;
+    let buffer = alloca(harness, (&done, 0), (&done, 1), 0)?;
+    harness.wait(&done, 1)?;
+    equal("size", buffer.size(), 0)?;
+    dealloca(harness, &buffer)
+}
+
+fn too_much_memory_fails(harness: &Harness<'_>) -> Result<()> {
+    let codes = &[StatusCode::ResourceExhausted, StatusCode::OutOfRange, StatusCode::InvalidArgument];
+    for size in [u64::MAX, 1 << 60] {
+        let done = harness.semaphore()?;
+        let outcome = match alloca(harness, (&done, 0), (&done, 1), size) {
+            Ok(_) => harness.wait(&done, 1),
+            Err(error) => Err(error),
+        };
+        refused("an alloca larger than any memory", outcome, codes)?;
+    }
+    harness.settle()
+}
+
+fn wrong_alignment_is_refused(harness: &Harness<'_>) -> Result<()> {
+    let params = BufferParams { min_alignment: 12, ..BufferParams::default() };
+    let done = harness.semaphore()?;
+    let signals = [at(&done, 1)];
+    refused("an alignment", harness.device.alloca(&[], &signals, params, 16), ARGUMENT)
+}
+
+/// A whole life is submitted before any of it runs.
+fn named_before_it_is_there(harness: &Harness<'_>) -> Result<()> {
+    let timeline = harness.semaphore()?;
+    let target = harness.buffer(&[0; 8])?;
+    let buffer = alloca(harness, (&timeline, 1), (&timeline, 2), 8)?;
+    let points: Vec<_> = (2..=5).map(|value| at(&timeline, value)).collect();
+    let ops = [
+        QueueOp::Fill { target: BufferRef::whole(&buffer), pattern: &[1, 2, 3, 4], flags: 0 },
+        QueueOp::Copy { source: BufferRef::whole(&buffer), target: BufferRef::whole(&target), flags: 0 },
+        QueueOp::Dealloca { buffer: &buffer, flags: 0 },
+    ];
+    for (pair, op) in points.windows(2).zip(ops) {
+        harness.device.submit(QUEUE_AFFINITY_ANY, &pair[..1], &pair[1..], op)?;
+    }
+    harness.settle()?;
+    equal("before", timeline.query()?, 0)?;
+    timeline.signal(1)?;
+    harness.wait(&timeline, 5)?;
+    same_bytes("what was copied out", &harness.read(&target)?, &[1, 2, 3, 4, 1, 2, 3, 4])
+}
+
+fn recorded_before_it_is_there(harness: &Harness<'_>) -> Result<()> {
+    let timeline = harness.semaphore()?;
+    let target = harness.buffer(&[0; 8])?;
+    let buffer = alloca(harness, (&timeline, 1), (&timeline, 2), 8)?;
+    let commands = harness.begin(CommandBufferMode::ONE_SHOT, 0)?;
+    commands.record(&Command::Fill { target: BufferRef::whole(&buffer), pattern: &[6], flags: 0 })?;
+    crate::script::record_barrier(&commands)?;
+    let (source, to) = (BufferRef::whole(&buffer), BufferRef::whole(&target));
+    commands.record(&Command::Copy { source, target: to, flags: 0 })?;
+    commands.end()?;
+    {
+        let (waits, signals) = ([at(&timeline, 2)], [at(&timeline, 3)]);
+        let op = QueueOp::Execute { command_buffer: &commands, bindings: &[], flags: 0 };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+    }
+    timeline.signal(1)?;
+    harness.wait(&timeline, 3)?;
+    same_bytes("what was copied out", &harness.read(&target)?, &[6; 8])
+}
+
+fn bound_before_it_is_there(harness: &Harness<'_>) -> Result<()> {
+    let timeline = harness.semaphore()?;
+    let commands = harness.begin(CommandBufferMode::empty(), 1)?;
+    commands.record(&Command::Fill { target: BufferRef::slot(0, 2, 4), pattern: &[6, 7], flags: 0 })?;
+    commands.end()?;
+    let buffer = alloca(harness, (&timeline, 1), (&timeline, 2), 8)?;
+    {
+        let bindings = [BufferRef::whole(&buffer)];
+        let (waits, signals) = ([at(&timeline, 2)], [at(&timeline, 3)]);
+        let op = QueueOp::Execute { command_buffer: &commands, bindings: &bindings, flags: 0 };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+    }
+    timeline.signal(1)?;
+    harness.wait(&timeline, 3)?;
+    same_bytes("the middle", &harness.read(&buffer)?[2..6], &[6, 7, 6, 7])
+}
+
+fn use_after_dealloca_fails(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.transient(&[1; 16])?;
+    let other = harness.buffer(&[2; 16])?;
+    dealloca(harness, &buffer)?;
+    refused("a fill", fill(harness, &buffer, 1), AFTER_DEALLOCA)?;
+    let update = QueueOp::Update { source: &[1; 16], target: (&buffer).into(), flags: 0 };
+    refused("an update", run!(harness, update), AFTER_DEALLOCA)?;
+    let copy = QueueOp::Copy { source: (&other).into(), target: (&buffer).into(), flags: 0 };
+    refused("a copy to it", run!(harness, copy), AFTER_DEALLOCA)?;
+    let copy = QueueOp::Copy { source: (&buffer).into(), target: (&other).into(), flags: 0 };
+    refused("a copy from it", run!(harness, copy), AFTER_DEALLOCA)?;
+    same_bytes("nothing was copied", &harness.read(&other)?, &[2; 16])
+}
+
+fn second_dealloca_fails(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.transient(&[1; 16])?;
+    dealloca(harness, &buffer)?;
+    refused("a second dealloca", dealloca(harness, &buffer), AFTER_DEALLOCA)?;
+    harness.settle()
+}
+
+fn failed_dealloca_leaves_it(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.transient(&[1; 16])?;
+    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    {
+        let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
+        let op = QueueOp::Dealloca { buffer: &buffer, flags: 0 };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+    }
+    gate.fail(Error::new(StatusCode::Cancelled, "no dealloca"));
+    harness.expect_failure("the dealloca", &done, StatusCode::Cancelled)?;
+    fill(harness, &buffer, 0xcd)?;
+    same_bytes("it still works", &harness.read(&buffer)?, &[0xcd; 16])?;
+    dealloca(harness, &buffer)
+}
+
+fn commands_after_dealloca_fail(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.transient(&[1; 16])?;
+    let witness = harness.buffer(&[0; 4])?;
+    let commands = harness.begin(CommandBufferMode::empty(), 0)?;
+    commands.record(&Command::Fill { target: BufferRef::whole(&buffer), pattern: &[6], flags: 0 })?;
+    crate::script::record_barrier(&commands)?;
+    commands.record(&Command::Fill { target: BufferRef::whole(&witness), pattern: &[6], flags: 0 })?;
+    commands.end()?;
+    harness.execute(&commands, &[])?;
+    dealloca(harness, &buffer)?;
+    witness.write(0, &[0; 4])?;
+    refused("the second time", harness.execute(&commands, &[]), AFTER_DEALLOCA)?;
+    same_bytes("what comes after a failure is not run", &harness.read(&witness)?, &[0; 4])
+}
+
+fn handle_dropped_before_dealloca_runs(harness: &Harness<'_>) -> Result<()> {
+    let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
+    {
+        let buffer = harness.transient(&[1; 16])?;
+        let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
+        let op = QueueOp::Dealloca { buffer: &buffer, flags: 0 };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+    }
+    gate.signal(1)?;
+    harness.wait(&done, 1)
+}
+
+fn never_deallocated(harness: &Harness<'_>) -> Result<()> {
+    for _ in 0..100 {
+        // More than memory holds if dropping the handle did not give it back.
+        drop(harness.transient(&[1; 1 << 16])?);
+    }
+    harness.settle()
+}
+
+fn many_cycles(harness: &Harness<'_>) -> Result<()> {
+    const CYCLES: u64 = 200;
+    let timeline = harness.semaphore()?;
+    let sum = harness.buffer(&[0; CYCLES as usize])?;
+    for cycle in 0..CYCLES {
+        let start = 3 * cycle;
+        let buffer = alloca(harness, (&timeline, start), (&timeline, start + 1), 4096)?;
+        let pattern = [cycle as u8];
+        let points: Vec<_> = (start + 1..=start + 3).map(|value| at(&timeline, value)).collect();
+        let target = BufferRef::range(&sum, cycle, 1);
+        let ops = [
+            QueueOp::Fill { target, pattern: &pattern, flags: 0 },
+            QueueOp::Dealloca { buffer: &buffer, flags: 0 },
+        ];
+        for (pair, op) in points.windows(2).zip(ops) {
+            harness.device.submit(QUEUE_AFFINITY_ANY, &pair[..1], &pair[1..], op)?;
+        }
+    }
+    harness.wait(&timeline, 3 * CYCLES)?;
+    let expected: Vec<_> = (0..CYCLES).map(|cycle| cycle as u8).collect();
+    same_bytes("each cycle", &harness.read(&sum)?, &expected)
+}
+
+/// Several lives at once: none may get memory that another still uses.
+fn pipelined_cycles_keep_apart(harness: &Harness<'_>) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let mut lives = Vec::new();
+    for life in 0..12_u8 {
+        let (timeline, target) = (harness.semaphore()?, harness.buffer(&[0; 256])?);
+        let buffer = alloca(harness, (&gate, 1), (&timeline, 1), 256)?;
+        let pattern = [life + 1];
+        let points: Vec<_> = (1..=5).map(|value| at(&timeline, value)).collect();
+        let whole = BufferRef::whole(&buffer);
+        let ops = [
+            QueueOp::Fill { target: whole, pattern: &pattern, flags: 0 },
+            QueueOp::Barrier { flags: 0 },
+            QueueOp::Copy { source: whole, target: BufferRef::whole(&target), flags: 0 },
+            QueueOp::Dealloca { buffer: &buffer, flags: 0 },
+        ];
+        for (pair, op) in points.windows(2).zip(ops) {
+            harness.device.submit(QUEUE_AFFINITY_ANY, &pair[..1], &pair[1..], op)?;
+        }
+        lives.push((timeline.clone(), target.clone()));
+    }
+    gate.signal(1)?;
+    for (life, (timeline, target)) in (1..).zip(&lives) {
+        harness.wait(timeline, 5)?;
+        same_bytes("a life", &harness.read(target)?, &[life; 256])?;
+    }
+    Ok(())
+}
+
+fn command_buffer_transfers(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.transient(&[0; 32])?;
+    let target = harness.buffer(&[9; 32])?;
+    let commands = harness.begin(CommandBufferMode::ONE_SHOT, 1)?;
+    commands.record(&Command::Fill { target: BufferRef::range(&buffer, 0, 16), pattern: &[1], flags: 0 })?;
+    let update = Command::Update { source: &[1, 2, 3], target: BufferRef::range(&buffer, 20, 3), flags: 0 };
+    commands.record(&update)?;
+    crate::script::record_barrier(&commands)?;
+    let (source, to) = (BufferRef::range(&buffer, 0, 32), BufferRef::slot(0, 0, 32));
+    commands.record(&Command::Copy { source, target: to, flags: 0 })?;
+    commands.end()?;
+    harness.execute(&commands, &[Part::from(&target)])?;
+    let mut expected = [0; 32];
+    expected[..16].fill(1);
+    expected[20..23].copy_from_slice(&[1, 2, 3]);
+    same_bytes("what was copied out", &harness.read(&target)?, &expected)?;
+    dealloca(harness, &buffer)
+}

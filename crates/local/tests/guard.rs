@@ -1,0 +1,109 @@
+//! The crash guard, in processes of their own: this binary runs itself.
+#![allow(unsafe_code, reason = "runs the libraries that it compiled, and crashes on purpose")]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod support;
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+
+use rehal_local::executable::{Dispatch, Library, LoadOptions, MemorySpan, guard};
+use support::{Link, compile};
+
+const CASE: &str = "REHAL_TEST_GUARD_CASE";
+
+/// Not a test of its own: what the other tests run in a child process.
+#[test]
+fn child() {
+    let Ok(case) = std::env::var(CASE) else { return };
+    guard::install();
+    match case.as_str() {
+        // SAFETY: crashes on purpose, as nobody's kernel.
+        "host" => unsafe { std::ptr::without_provenance::<u32>(16).read_volatile() },
+        // As a user would end the process. Rust's own handler lets the first one pass.
+        "sent" => (0..2).fold(0, |_, _| {
+            // SAFETY: sends a signal to this thread and touches no memory.
+            unsafe { libc::raise(libc::SIGSEGV) as u32 }
+        }),
+        "thread" => {
+            let worker = std::thread::spawn(|| {
+                guard::arm_thread();
+                run("overflow");
+            });
+            worker.join().unwrap();
+            0
+        }
+        kernel => run(kernel),
+    };
+    panic!("'{case}' did not end the process");
+}
+
+fn run(kernel: &str) -> u32 {
+    let bytes = compile("library.c", Link::Embedded, &[]);
+    let options = LoadOptions { label: "executable 4", ..LoadOptions::default() };
+    // SAFETY: the test's own code.
+    let library = unsafe { Library::load("embedded-elf-x86_64", &bytes, &options) }.unwrap();
+    let ordinal = library.lookup(kernel).unwrap();
+    let bindings = [MemorySpan { pointer: std::ptr::null_mut(), length_bytes: 4 }];
+    let count = usize::from(library.function(ordinal).unwrap().binding_count);
+    guard::set_context(31, 7536);
+    let dispatch =
+        Dispatch { workgroup_count: [2, 1, 1], bindings: &bindings[..count], ..Dispatch::default() };
+    // SAFETY: crashes on purpose.
+    unsafe { library.dispatch(ordinal, dispatch) }.unwrap();
+    0
+}
+
+fn crash(case: &str) -> Output {
+    let arguments = ["--exact", "child", "--nocapture", "--test-threads=1"];
+    Command::new(std::env::current_exe().unwrap()).args(arguments).env(CASE, case).output().unwrap()
+}
+
+#[test]
+fn a_kernel_that_faults_is_named() {
+    let cases = [
+        ("read_null", "SIGSEGV at address 0x0", "function 'read_null' (5)", "left the memory"),
+        ("trap", "SIGILL at address 0x", "function 'trap' (6)", "traps on purpose"),
+        ("divide", "SIGFPE at address 0x", "function 'divide' (7)", "divided by zero"),
+        ("wild", "SIGSEGV at an address that no memory can have", "function 'wild' (10)", "left the memory"),
+        ("overflow", "SIGSEGV at address 0x", "function 'overflow' (9)", "left the memory"),
+        ("thread", "SIGSEGV at address 0x", "function 'overflow' (9)", "left the memory"),
+    ];
+    for (case, signal, function, advice) in cases {
+        let output = crash(case);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{case}: {text}");
+        let start = text.find("INTERNAL; a kernel crashed with ").unwrap_or_else(|| panic!("{case}: {text}"));
+        let lines: Vec<_> = text[start..].lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        assert!(lines[0].contains(signal) && lines[0].contains(function), "{text}");
+        assert!(
+            lines[0].ends_with("of executable 4 ('test_library'), workgroup [0, 0, 0] of [2, 1, 1]"),
+            "{text}"
+        );
+        assert!(lines[1].starts_with("  at: record #31, offset 7536, instruction 0x"), "{text}");
+        assert!(lines[1].ends_with(" of the executable"), "{text}");
+        assert!(lines[2].starts_with("  try: ") && lines[2].contains(advice), "{text}");
+    }
+}
+
+#[test]
+fn an_instruction_that_the_cpu_lacks_is_named() {
+    if rehal_local::executable::processor::feature("xop") == Some(true) {
+        return; // Only processors that nobody has made since 2015.
+    }
+    let output = crash("xop");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{text}");
+    assert!(text.contains("try: this CPU lacks XOP, which the kernel uses"), "{text}");
+}
+
+#[test]
+fn faults_that_are_no_kernels_end_as_they_did_before() {
+    for case in ["host", "sent"] {
+        let output = crash(case);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{case}: {text}");
+        assert!(!text.contains("a kernel crashed"), "{text}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Compiles the tests' libraries with the C compiler that Rust itself links with.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How a library is linked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Link {
+    /// For our own ELF loader: nothing from outside.
+    Embedded,
+    /// For the system's dynamic loader.
+    System,
+}
+
+/// The bytes of `tests/sources/SOURCE` compiled with these options.
+pub fn compile(source: &str, link: Link, options: &[&str]) -> Vec<u8> {
+    let path = compile_to("so", source, link, options);
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    bytes
+}
+
+/// The same as a file with the given extension.
+pub fn compile_to(extension: &str, source: &str, link: Link, options: &[&str]) -> PathBuf {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("{source}-{}-{number}.{extension}", std::process::id());
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sources").join(source);
+    let mut compiler = Command::new(std::env::var_os("CC").unwrap_or("cc".into()));
+    compiler.args(["-shared", "-fPIC", "-O1", "-w", "-fvisibility=hidden", "-fno-stack-protector"]);
+    compiler.args(["-fcf-protection=none", "-fno-asynchronous-unwind-tables"]);
+    if link == Link::Embedded {
+        compiler.args(["-nostdlib", "-ffreestanding"]);
+    }
+    let result =
+        compiler.args(options).args([OsStr::new("-o"), output.as_os_str(), source.as_os_str()]).output();
+    let result = result.expect("a C compiler, which Rust needs as its linker too");
+    assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
+    output
+}
+
+/// A small deterministic generator, so that failures can be repeated.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number (xorshift64*).
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}

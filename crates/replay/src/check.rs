@@ -1,0 +1,34 @@
+//! What fuzzing runs: everything that can be asked of a capture without a device, on any bytes.
+
+use rehal_base::Result;
+use rehal_capture::{Capture, OpenOptions};
+
+use crate::dump::{self, Format, Options};
+use crate::{Plan, PlanOptions};
+
+/// Opens `bytes` strictly and for recovery, plans them, and dumps them in both formats to nowhere.
+/// Nothing is executed.
+///
+/// Returns how many steps were planned; the point is that it returns.
+pub fn exercise(bytes: &[u8]) -> usize {
+    let planned = [false, true].map(|recover| plan(bytes, recover).unwrap_or_default());
+    for recover in [false, true] {
+        for format in [Format::Text, Format::Jsonl] {
+            let options = Options { format, recover };
+            // What is wrong with the bytes is the walk's own business; a sink takes everything.
+            let _ = dump::dump(bytes.into(), options, &mut std::io::sink(), &mut |_| {});
+        }
+    }
+    planned.iter().sum()
+}
+
+/// The number of steps of the plan.
+fn plan(bytes: &[u8], recover: bool) -> Result<usize> {
+    let capture = Capture::open(bytes, OpenOptions { recover })?;
+    let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
+    for record in plan.executables() {
+        assert!(record.function_names().count() <= bytes.len());
+    }
+    assert!(plan.scopes().all(|(name, count)| !name.is_empty() && count > 0));
+    Ok(plan.step_count())
+}

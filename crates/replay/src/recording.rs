@@ -1,0 +1,64 @@
+//! How far the recording of a command buffer is, as the plan follows it.
+
+use rehal_base::{Error, Result};
+
+/// A command buffer while the capture is planned.
+#[derive(Clone, Copy)]
+pub(crate) struct Recording {
+    state: State,
+    /// Slots of its binding table.
+    pub slots: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Initial,
+    Recording,
+    Ready,
+}
+
+/// What an operation does with a command buffer.
+#[derive(Clone, Copy)]
+pub(crate) enum Use {
+    Begin,
+    Record,
+    End,
+    Run,
+}
+
+impl Recording {
+    pub(crate) fn new(slots: u64) -> Self {
+        Self { state: State::Initial, slots }
+    }
+
+    /// Fails unless command buffer `id` is where `wanted` needs it, and goes on to where that leads.
+    pub(crate) fn advance(&mut self, wanted: Use, id: u64) -> Result<()> {
+        let (from, to, verb) = match wanted {
+            Use::Begin => (State::Initial, State::Recording, "begun"),
+            Use::Record => (State::Recording, State::Recording, "recorded into"),
+            Use::End => (State::Recording, State::Ready, "ended"),
+            Use::Run => (State::Ready, State::Ready, "run"),
+        };
+        if self.state != from {
+            let is = match self.state {
+                State::Initial => "not begun yet",
+                State::Recording => "being recorded",
+                State::Ready => "recorded to its end",
+            };
+            return Err(Error::failed_precondition(format!("command buffer {id} is {verb}, and it is {is}")));
+        }
+        self.state = to;
+        Ok(())
+    }
+
+    /// Fails where a binding table of `bindings` entries leaves slots without one.
+    pub(crate) fn check_table(&self, bindings: u64, id: u64) -> Result<()> {
+        if bindings >= self.slots {
+            return Ok(());
+        }
+        Err(Error::data_loss(format!(
+            "{bindings} bindings are given to command buffer {id}, which has {} slots",
+            self.slots
+        )))
+    }
+}

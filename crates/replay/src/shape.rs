@@ -1,0 +1,132 @@
+//! What an operation says of itself that is wrong on every device.
+
+use rehal_base::{Error, Result};
+use rehal_capture::layout;
+use rehal_hal::{Binding, BufferRef, Command, Dispatch, QueueOp, WHOLE_BUFFER, WorkgroupCount};
+
+use crate::ids::Ids;
+
+/// Fails where the data of a queue operation does not fit its range, or a range is one of a slot:
+/// only an execution brings a binding table.
+pub(crate) fn check_queue_op(op: &QueueOp<Ids<'_>>) -> Result<()> {
+    match op {
+        QueueOp::Fill { target, pattern, .. } => {
+            check_direct(target)?;
+            check_pattern(pattern)
+        }
+        QueueOp::Update { source, target, .. } => {
+            check_direct(target)?;
+            check_update(source, target)
+        }
+        QueueOp::Copy { source, target, .. } => {
+            check_direct(source)?;
+            check_direct(target)?;
+            check_copy(source, target)
+        }
+        QueueOp::Read { target, .. } => check_direct(target),
+        QueueOp::Write { source, .. } => check_direct(source),
+        QueueOp::Dispatch(dispatch) => {
+            if dispatch.bindings.iter().any(|it| it.buffer_id.get() == 0) {
+                return Err(no_table());
+            }
+            match &dispatch.workgroup_count {
+                WorkgroupCount::Static(_) => Ok(()),
+                WorkgroupCount::Indirect(buffer) => check_direct(buffer),
+            }
+        }
+        QueueOp::Alloca { .. }
+        | QueueOp::Dealloca { .. }
+        | QueueOp::Execute { .. }
+        | QueueOp::Barrier { .. }
+        | QueueOp::HostCall { .. } => Ok(()),
+    }
+}
+
+/// Fails where the data of a command does not fit its range, or it refers to a slot beyond the
+/// `slots` of its command buffer.
+pub(crate) fn check_command(command: &Command<Ids<'_>>, slots: u64) -> Result<()> {
+    let check_slot = |reference: &BufferRef<Ids<'_>>| match reference.binding {
+        Binding::Slot(slot) => check_slot(slot, slots),
+        Binding::Direct(_) => Ok(()),
+    };
+    match command {
+        Command::ExecutionBarrier { buffer_barriers, .. } | Command::WaitEvents { buffer_barriers, .. } => {
+            buffer_barriers.iter().try_for_each(|it| check_stored_slot(&it.buffer_ref, slots))
+        }
+        Command::Fill { target, pattern, .. } => {
+            check_slot(target)?;
+            check_pattern(pattern)
+        }
+        Command::Update { source, target, .. } => {
+            check_slot(target)?;
+            check_update(source, target)
+        }
+        Command::Copy { source, target, .. } => {
+            check_slot(source)?;
+            check_slot(target)?;
+            check_copy(source, target)
+        }
+        Command::Dispatch(Dispatch { bindings, workgroup_count, .. }) => {
+            bindings.iter().try_for_each(|it| check_stored_slot(it, slots))?;
+            match workgroup_count {
+                WorkgroupCount::Static(_) => Ok(()),
+                WorkgroupCount::Indirect(buffer) => check_slot(buffer),
+            }
+        }
+        Command::SignalEvent { .. }
+        | Command::ResetEvent { .. }
+        | Command::Advise { .. }
+        | Command::Collective { .. }
+        | Command::BeginDebugGroup { .. }
+        | Command::EndDebugGroup => Ok(()),
+    }
+}
+
+fn check_direct(reference: &BufferRef<Ids<'_>>) -> Result<()> {
+    match reference.binding {
+        Binding::Direct(_) => Ok(()),
+        Binding::Slot(_) => Err(no_table()),
+    }
+}
+
+#[cold]
+pub(crate) fn no_table() -> Error {
+    Error::data_loss("a queue operation refers to a binding slot, but has no bindings")
+}
+
+fn check_stored_slot(reference: &layout::BufferRef, slots: u64) -> Result<()> {
+    match reference.buffer_id.get() {
+        0 => check_slot(reference.buffer_slot.get(), slots),
+        _ => Ok(()),
+    }
+}
+
+fn check_slot(slot: u32, slots: u64) -> Result<()> {
+    if u64::from(slot) < slots {
+        return Ok(());
+    }
+    Err(Error::out_of_range(format!(
+        "it refers to slot {slot} of a binding table, and there are {slots} slots"
+    )))
+}
+
+fn check_pattern(pattern: &[u8]) -> Result<()> {
+    if matches!(pattern.len(), 1 | 2 | 4) {
+        return Ok(());
+    }
+    Err(Error::data_loss(format!("a fill pattern has 1, 2 or 4 bytes, not {}", pattern.len())))
+}
+
+fn check_update(source: &[u8], target: &BufferRef<Ids<'_>>) -> Result<()> {
+    if target.length == WHOLE_BUFFER || target.length == source.len() as u64 {
+        return Ok(());
+    }
+    Err(Error::data_loss(format!("an update of {} bytes carries {}", target.length, source.len())))
+}
+
+fn check_copy(source: &BufferRef<Ids<'_>>, target: &BufferRef<Ids<'_>>) -> Result<()> {
+    if source.length == target.length {
+        return Ok(());
+    }
+    Err(Error::data_loss(format!("a copy takes {} bytes and writes {}", source.length, target.length)))
+}

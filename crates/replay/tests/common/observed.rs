@@ -1,0 +1,165 @@
+use rehal_base::{Error, Result, StatusCode};
+use rehal_capture::{Capture, OpenOptions};
+use rehal_hal::{Device, DeviceGroup, Executable};
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{
+    ExecutableRecord, HostRead, Observer, Place, Plan, PlanOptions, Replay, ReplayOptions, Scope,
+};
+
+use super::{Ran, TestDevice};
+
+/// What an observer was told, and what the device ran.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// `begin:NAME` and `end:NAME`.
+    pub scopes: Vec<String>,
+    pub reads: Vec<Read>,
+    /// The ids of the executables, and the names of what stood for them.
+    pub executables: Vec<(u64, String)>,
+    /// The ordinals of the steps.
+    pub steps: Vec<u32>,
+    /// What the test device ran.
+    pub ran: Vec<Ran>,
+    /// An error to give when this scope begins.
+    pub fail_in: Option<&'static str>,
+}
+
+/// A host read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    pub ordinal: u32,
+    pub scope: Option<String>,
+    pub buffer_id: u64,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
+}
+
+impl Observed {
+    /// The bytes of each read.
+    pub fn bytes(&self) -> Vec<&[u8]> {
+        self.reads.iter().map(|read| read.bytes.as_slice()).collect()
+    }
+}
+
+impl Observer for Observed {
+    fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {
+        let name = String::from_utf8_lossy(scope.name);
+        if self.fail_in.is_some_and(|it| it == name) {
+            return Err(Error::new(StatusCode::Aborted, "the observer has seen enough"));
+        }
+        self.scopes.push(format!("begin:{name}"));
+        Ok(())
+    }
+
+    fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
+        self.scopes.push(format!("end:{}", String::from_utf8_lossy(scope.name)));
+        Ok(())
+    }
+
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
+        self.reads.push(Read {
+            ordinal: read.place.ordinal,
+            scope: read.scope.map(|name| String::from_utf8_lossy(name).into_owned()),
+            buffer_id: read.buffer_id,
+            offset: read.offset,
+            bytes: read.bytes.to_vec(),
+        });
+        Ok(())
+    }
+
+    fn executable(&mut self, record: &ExecutableRecord<'_>, executable: &Executable) -> Result<()> {
+        self.executables.push((record.id, executable.backend().name().to_string()));
+        Ok(())
+    }
+
+    fn wants_steps(&self) -> bool {
+        true
+    }
+
+    fn step(&mut self, place: Place) -> Result<()> {
+        self.steps.push(place.ordinal);
+        Ok(())
+    }
+}
+
+/// Plans a capture and runs it once on a test device.
+pub fn run(bytes: &[u8]) -> Result<Observed> {
+    run_with(bytes, &ReplayOptions::default())
+}
+
+/// As [`run`], with options.
+pub fn run_with(bytes: &[u8], options: &ReplayOptions) -> Result<Observed> {
+    replay(bytes, options, 1).map(|mut runs| runs.remove(0))
+}
+
+/// Plans a capture once and runs it `count` times, on as many test devices as it uses. What the
+/// devices ran while the replay was set up is before the first run.
+///
+/// A capture without executables is run on `local-sync` as well, and has to end alike there.
+pub fn replay(bytes: &[u8], options: &ReplayOptions, count: usize) -> Result<Vec<Observed>> {
+    let capture = Capture::open(bytes, OpenOptions::default())?;
+    let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
+    let (devices, logs): (Vec<_>, Vec<_>) = (0..plan.device_count()).map(|_| TestDevice::create()).unzip();
+    let take_logs = || logs.iter().flat_map(|log| std::mem::take(&mut *log.lock().unwrap())).collect();
+    let runs = replay_on(&plan, devices, options, count, take_logs);
+    if plan.executables().is_empty() {
+        let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
+        assert_alike(&runs, &replay_on(&plan, devices, options, count, Vec::new));
+    }
+    runs
+}
+
+fn replay_on(
+    plan: &Plan<'_>,
+    devices: Vec<Device>,
+    options: &ReplayOptions,
+    count: usize,
+    take_logs: impl Fn() -> Vec<Ran>,
+) -> Result<Vec<Observed>> {
+    let replay = Replay::new(plan, &DeviceGroup::new(devices)?, options)?;
+    let run = || {
+        let mut observed = Observed::default();
+        replay.run(&mut [&mut observed])?;
+        observed.ran = take_logs();
+        Ok(observed)
+    };
+    (0..count).map(|_| run()).collect()
+}
+
+#[track_caller]
+fn assert_alike(ours: &Result<Vec<Observed>>, others: &Result<Vec<Observed>>) {
+    match (ours, others) {
+        (Ok(ours), Ok(others)) => {
+            for (ours, other) in ours.iter().zip(others) {
+                assert_eq!(ours.reads, other.reads);
+                assert_eq!((&ours.scopes, &ours.steps), (&other.scopes, &other.steps));
+            }
+        }
+        // Only the test device holds programs to their events.
+        (Err(ours), _) if ours.code() == StatusCode::Aborted => {}
+        (Err(ours), Err(other)) => assert_eq!(ours.code(), other.code(), "{ours:?} {other:?}"),
+        _ => panic!("ends otherwise on local-sync: {ours:?} {others:?}"),
+    }
+}
+
+/// The error that planning a capture ends with. It must name `place` as a tool prints it, with the
+/// operation and the objects, and give each of `words`.
+#[track_caller]
+pub fn refusal(bytes: &[u8], place: Place, words: &[&str]) -> Error {
+    let capture = Capture::open(bytes, OpenOptions::default()).unwrap();
+    let error = match Plan::compile(&capture, bytes, PlanOptions::default()) {
+        Ok(_) => panic!("the capture is planned; expected {words:?}"),
+        Err(error) => error,
+    };
+    let report = error.report();
+    let at = format!("record #{}, offset {}: ", place.ordinal, place.offset);
+    for word in [at.as_str()].iter().chain(words) {
+        assert!(report.contains(word), "'{word}' is not in: {report}");
+    }
+    error
+}

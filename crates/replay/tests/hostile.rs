@@ -1,0 +1,239 @@
+//! Bytes that nobody meant to be a capture: planned or refused, never a panic, a hang, or memory
+//! that the file's own size does not explain. Nothing here is executed: captures hold machine code.
+
+#[allow(dead_code, unused_imports, reason = "shared with the tests that run captures")]
+mod common;
+mod memory;
+mod mutate;
+
+use rehal_base::Result;
+use rehal_capture::layout::RecordHeader;
+use rehal_capture::{Capture, OpenOptions, OperationCode as Op, sample};
+use rehal_replay::{Plan, PlanOptions, check};
+use zerocopy::little_endian::U64;
+
+use common::{CaptureBuilder, FAKE_FORMAT, corpus, everything, fixtures, function, run, whole};
+use memory::peak_bytes;
+use mutate::{Mutator, record_ranges};
+
+/// What planning may hold at its peak beyond the file itself, per byte of the file.
+///
+/// A record is at least 96 bytes and becomes at most a step, an operation and an entry of the object
+/// table. Ids may lie 64 apart and still be looked up in a list: 512 bytes of it for 96 of the file,
+/// held up to three times while the list grows.
+const PEAK_PER_BYTE: usize = 20;
+/// What planning may hold whatever the size of the file.
+const PEAK_BASE: usize = 64 << 10;
+
+fn plan(bytes: &[u8], recover: bool) -> Result<usize> {
+    let capture = Capture::open(bytes, OpenOptions { recover })?;
+    Plan::compile(&capture, bytes, PlanOptions::default()).map(|plan| plan.step_count())
+}
+
+/// Plans `bytes`, strictly or for recovery, and holds it to its memory.
+#[track_caller]
+fn plan_within_bounds(bytes: &[u8], recover: bool) -> Result<usize> {
+    let (outcome, peak) = peak_bytes(|| plan(bytes, recover));
+    let bound = PEAK_BASE + PEAK_PER_BYTE * bytes.len();
+    assert!(peak <= bound, "{peak} bytes for a capture of {}, at most {bound}", bytes.len());
+    outcome
+}
+
+#[test]
+fn the_seed_of_the_mutations_can_be_replayed() {
+    let bytes = everything().finish();
+    assert_eq!(plan_within_bounds(&bytes, false).unwrap(), run(&bytes).unwrap().steps.len());
+    assert!(check::exercise(&bytes) > 0);
+}
+
+#[test]
+fn a_cut_at_every_byte_is_refused_and_recovered() {
+    let mut seeds = vec![everything().finish(), sample::capture()];
+    seeds.extend(fixtures().iter().map(|path| std::fs::read(path).unwrap()).filter(|it| it.len() < 7200));
+    assert!(seeds.len() > 3);
+    for seed in &seeds {
+        let mut planned = 0;
+        for length in 0..seed.len() {
+            assert!(plan_within_bounds(&seed[..length], false).is_err());
+            planned += usize::from(plan_within_bounds(&seed[..length], true).is_ok());
+        }
+        // A record that is cut is as if it had not been written: what is before it is a program.
+        assert!(planned > 0);
+    }
+}
+
+/// Every field of every record's header and payload header, at every value that breaks arithmetic.
+#[test]
+fn extremes_in_every_field() {
+    let seed = everything().finish();
+    let (mut planned, mut refused) = (0, 0);
+    for range in record_ranges(&seed) {
+        for field in range.clone().step_by(4).take((size_of::<RecordHeader>() + 120) / 4) {
+            for value in mutate::EXTREMES {
+                let mut bytes = seed.clone();
+                let length = 8.min(range.end - field);
+                bytes[field..field + length].copy_from_slice(&value.to_le_bytes()[..length]);
+                match plan_within_bounds(&bytes, false) {
+                    Ok(_) => planned += 1,
+                    Err(_) => refused += 1,
+                }
+            }
+        }
+    }
+    assert!(planned > 5000 && refused > 5000, "{planned} {refused}");
+}
+
+/// Mutates each seed so often that all together come to `count`, large ones less often.
+fn mutate_all(seeds: &[Vec<u8>], count: usize, seed: u64) -> [usize; 2] {
+    let weight = |bytes: &Vec<u8>| 1.0 / (20_000 + bytes.len()) as f64;
+    let total: f64 = seeds.iter().map(weight).sum();
+    let mut mutator = Mutator::new(seed);
+    let (mut planned, mut refused) = (0, 0);
+    for bytes in seeds {
+        let ranges = record_ranges(bytes);
+        for _ in 0..(count as f64 * weight(bytes) / total).ceil() as usize {
+            let mutated = mutator.mutate(bytes, &ranges);
+            match plan_within_bounds(&mutated, mutator.coin()) {
+                Ok(_) => planned += 1,
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    [planned, refused]
+}
+
+#[test]
+fn mutations_of_the_fixtures() {
+    let mut seeds: Vec<_> = fixtures().iter().map(|path| std::fs::read(path).unwrap()).collect();
+    seeds.push(everything().finish());
+    seeds.push(sample::capture());
+    let [planned, refused] = mutate_all(&seeds, 20_000, 1);
+    assert!(planned + refused >= 20_000);
+    // Where all were refused, or none, the mutations would be of no use.
+    assert!(planned > 2000 && refused > 5000, "{planned} {refused}");
+}
+
+#[test]
+fn mutations_of_the_corpus() {
+    let paths = corpus();
+    let small = |path: &std::path::PathBuf| std::fs::metadata(path).unwrap().len() < 1 << 20;
+    let seeds: Vec<_> =
+        paths.iter().filter(|path| small(path)).map(|path| std::fs::read(path).unwrap()).collect();
+    if !seeds.is_empty() {
+        mutate_all(&seeds, 2000, 2);
+    }
+}
+
+#[test]
+fn mutations_are_dumped_as_well() {
+    let seeds = [everything().finish(), sample::capture()];
+    let mut mutator = Mutator::new(3);
+    for seed in &seeds {
+        let ranges = record_ranges(seed);
+        for _ in 0..300 {
+            let mutated = mutator.mutate(seed, &ranges);
+            // A dump writes in pieces; its memory does not follow the file at all.
+            let (_, peak) = peak_bytes(|| check::exercise(&mutated));
+            assert!(peak < (1 << 20) + PEAK_PER_BYTE * mutated.len(), "{peak}");
+        }
+    }
+}
+
+#[test]
+fn ids_cost_no_memory_of_their_own() {
+    // The smallest records that make an object, at every number of them around which lists grow.
+    for step in [1, 63, 64, 65, 1 << 20, 1 << 40] {
+        for count in [500, 1000, 1025, 1030, 2050, 4100] {
+            let mut capture = CaptureBuilder::new();
+            for _ in 0..count {
+                capture.next_id += step - 1;
+                capture.device();
+            }
+            plan_within_bounds(&capture.finish(), false).unwrap();
+        }
+    }
+    for id in [1 << 32, 1 << 48, u64::MAX - 1] {
+        let mut capture = CaptureBuilder::new();
+        capture.next_id = id;
+        let buffer = capture.buffer(1);
+        capture.fill(whole(buffer), &[1]);
+        plan_within_bounds(&capture.finish(), false).unwrap();
+    }
+}
+
+/// What would take hours if a plan looked at all names for each record.
+#[test]
+fn as_many_scopes_as_records() {
+    let mut capture = CaptureBuilder::new();
+    for index in 0..100_000 {
+        capture.scope_begin(&format!("scope {index:024}"));
+    }
+    let bytes = capture.finish();
+    assert_eq!(plan_within_bounds(&bytes, false).unwrap(), 100_001);
+}
+
+#[test]
+fn as_many_functions_as_fit() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let functions: Vec<_> = (0..50_000).map(|index| function(&index.to_string(), 0, 0)).collect();
+    let executable = capture.executable_with(cache, FAKE_FORMAT, b"", &functions);
+    for index in 0..1000 {
+        capture.dispatch(&CaptureBuilder::kernel(executable, 49_999 - index, [1; 3]), &[], &[]);
+    }
+    assert!(plan_within_bounds(&capture.finish(), false).is_ok());
+    capture.dispatch(&CaptureBuilder::kernel(executable, 50_000, [1; 3]), &[], &[]);
+    assert!(plan_within_bounds(&capture.finish(), false).is_err());
+}
+
+#[test]
+fn lists_as_long_as_their_record() {
+    let mut capture = CaptureBuilder::new();
+    let (buffer, event) = (capture.buffer(8), capture.event());
+    let commands = capture.commands(1, |it, commands| {
+        it.command_wait_events(commands, &vec![event; 20_000], &[], &[]);
+    });
+    capture.execute(commands, &vec![whole(buffer); 20_000]);
+    let waits = vec![(capture.timeline, 1); 20_000];
+    capture.order(&waits, &[]).execute(0, &[]);
+    plan_within_bounds(&capture.finish(), false).unwrap();
+}
+
+#[test]
+fn sizes_that_no_machine_has_are_no_concern_of_a_plan() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(u64::MAX);
+    capture.range(Op::BUFFER_MAP_RANGE, buffer, u64::MAX, u64::MAX, 1, 1);
+    capture.fill(common::range(buffer, u64::MAX - 1, u64::MAX), &[1]);
+    capture.alloca(u64::MAX);
+    capture.command_buffer(u64::MAX);
+    let mut file = common::FileSpec::ranges("/gone", u64::MAX);
+    file.header.file_length = U64::new(u64::MAX);
+    let file = capture.file(&file);
+    capture.file_read(file, u64::MAX, whole(buffer), b"x");
+    plan_within_bounds(&capture.finish(), false).unwrap();
+    // Run, they are errors of the device that is asked for them.
+    assert!(run(&capture.finish()).is_err());
+}
+
+/// Records that lie in each other: lengths that reach over the next record or into the one before.
+#[test]
+fn records_that_overlap() {
+    let seed = everything().finish();
+    // The last two are a call that failed and a note, and nobody looks at what those carry.
+    let mut ranges = record_ranges(&seed);
+    ranges.truncate(ranges.len() - 2);
+    for (index, range) in ranges.iter().enumerate() {
+        for other in [index.wrapping_sub(1), index + 1, index + 2] {
+            let Some(other) = ranges.get(other) else { continue };
+            let mut bytes = seed.clone();
+            let length = (other.end.max(range.end) - range.start) as u64;
+            bytes[range.start..range.start + 8].copy_from_slice(&length.to_le_bytes());
+            bytes[range.start + 8..range.start + 16].copy_from_slice(&(length - 96).to_le_bytes());
+            if other.start > range.start {
+                assert!(plan_within_bounds(&bytes, false).is_err());
+            }
+            let _ = plan_within_bounds(&bytes, true);
+        }
+    }
+}

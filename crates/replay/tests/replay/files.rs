@@ -1,0 +1,282 @@
+//! Files that programs read and wrote: outside of the capture, inside of it, and read in ranges.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rehal_base::{Error, StatusCode, fnv};
+use rehal_replay::{FileRemap, ReplayOptions};
+
+use crate::common::{CaptureBuilder, FileSpec, Observed, range, replay, run, run_with, whole};
+
+const BYTES: &[u8] = b"0123456789abcdefghijklmnopqrstuv";
+
+/// A folder with a file in it.
+struct Scratch {
+    folder: tempfile::TempDir,
+    file: PathBuf,
+}
+
+fn scratch() -> Scratch {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("parameters.bin");
+    std::fs::write(&file, BYTES).unwrap();
+    Scratch { folder, file }
+}
+
+/// A capture that reads bytes 4 to 20 of a file.
+fn reads(spec: &FileSpec) -> CaptureBuilder {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(16);
+    let file = capture.file(spec);
+    capture.file_read(file, 4, whole(buffer), b"");
+    capture.read(buffer, 0, 16);
+    capture
+}
+
+fn external(path: &Path) -> FileSpec {
+    FileSpec::external(path, BYTES.len() as u64)
+}
+
+fn identity(path: &Path) -> [u64; 3] {
+    let metadata = std::fs::metadata(path).unwrap();
+    let mtime_ns = metadata.mtime() as u64 * 1_000_000_000 + metadata.mtime_nsec() as u64;
+    [metadata.dev(), metadata.ino(), mtime_ns]
+}
+
+fn remap(captured: &Path, here: &Path) -> ReplayOptions {
+    let [captured, here] = [captured, here].map(|path| path.to_str().unwrap().to_string());
+    ReplayOptions { file_remaps: vec![FileRemap { captured, here }], ..ReplayOptions::default() }
+}
+
+#[track_caller]
+fn reads_its_part(observed: rehal_base::Result<Observed>) {
+    assert_eq!(observed.unwrap().bytes(), [&BYTES[4..20]]);
+}
+
+#[test]
+fn inline_bytes_are_read() {
+    reads_its_part(run(&reads(&FileSpec::inline(BYTES)).finish()));
+    // A file of no bytes is one as well.
+    let mut capture = CaptureBuilder::new();
+    capture.file(&FileSpec::inline(b""));
+    run(&capture.finish()).unwrap();
+}
+
+#[test]
+fn captured_ranges_need_no_file() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(16);
+    let file = capture.file(&FileSpec::ranges("/gone/long ago", 1 << 40));
+    capture.file_read(file, 1 << 39, whole(buffer), &BYTES[4..20]);
+    capture.file_read(file, 0, range(buffer, 2, 3), b"XYZ");
+    capture.read(buffer, 0, 16);
+    assert_eq!(run(&capture.finish()).unwrap().bytes(), [b"45XYZ9abcdefghij"]);
+    // Bytes of a read are taken wherever they are, also beside a file that could be read.
+    let scratch = scratch();
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(3);
+    let file = capture.file(&external(&scratch.file));
+    capture.file_read(file, 0, whole(buffer), b"XYZ");
+    capture.read(buffer, 0, 3);
+    assert_eq!(run(&capture.finish()).unwrap().bytes(), [b"XYZ"]);
+}
+
+#[test]
+fn external_files_are_read_where_they_were() {
+    let scratch = scratch();
+    let plain = external(&scratch.file);
+    let same = plain.clone().identity(identity(&scratch.file));
+    let digest = plain.clone().digest(fnv::fnv1a64(BYTES));
+    for spec in [plain, same, digest] {
+        reads_its_part(run(&reads(&spec).finish()));
+    }
+    // A recorder on a platform without identities leaves zeros; the length is what can be checked.
+    reads_its_part(run(&reads(&external(&scratch.file).identity([0; 3])).finish()));
+}
+
+#[test]
+fn remapped_files_are_read_where_they_are() {
+    let scratch = scratch();
+    let captured = Path::new("/captured/on/another/machine");
+    let digest = external(&captured.join("parameters.bin")).digest(fnv::fnv1a64(BYTES));
+    let capture = reads(&digest).finish();
+    assert_eq!(run(&capture).unwrap_err().code(), StatusCode::NotFound);
+    reads_its_part(run_with(&capture, &remap(captured, scratch.folder.path())));
+    reads_its_part(run_with(&capture, &remap(&captured.join("parameters.bin"), &scratch.file)));
+    // The longest prefix wins, wherever it stands; what starts otherwise is left alone.
+    let to = |captured: &str, here: &Path| FileRemap {
+        captured: captured.into(),
+        here: here.to_str().unwrap().into(),
+    };
+    let nowhere = Path::new("/nowhere");
+    let mut remaps = vec![
+        to("/captured/on/another", nowhere),
+        to("/captured/on/another/machine/", &scratch.folder.path().join("")),
+    ];
+    remaps.push(to("/captured/on/another/machine/q", nowhere));
+    for _ in 0..3 {
+        remaps.rotate_left(1);
+        let options = ReplayOptions { file_remaps: remaps.clone(), ..ReplayOptions::default() };
+        reads_its_part(run_with(&capture, &options));
+    }
+}
+
+/// The error of a capture whose file cannot be used; it must name the record and both paths.
+#[track_caller]
+fn refused(spec: &FileSpec, options: &ReplayOptions, code: StatusCode, words: &[&str]) -> Error {
+    let capture = reads(spec);
+    let error = run_with(&capture.finish(), options).unwrap_err();
+    assert_eq!(error.code(), code, "{error:?}");
+    let report = error.report();
+    let captured = String::from_utf8_lossy(&spec.reference).into_owned();
+    let place = "operation(3) device.import_file(10), device 1, object 1, related object 5";
+    for word in [place, "record #5, offset ", captured.as_str()].iter().chain(words) {
+        assert!(report.contains(word), "'{word}' is not in: {report}");
+    }
+    error
+}
+
+#[test]
+fn a_copy_is_not_the_file_by_identity_and_is_by_digest() {
+    let (original, copy) = (scratch(), scratch());
+    let captured = identity(&original.file);
+    let [device, inode, mtime_ns] = captured;
+    let was = format!("captured=(dev={device}, inode={inode}, mtime_ns={mtime_ns})");
+    let [device, inode, mtime_ns] = identity(&copy.file);
+    let is = format!("current=(dev={device}, inode={inode}, mtime_ns={mtime_ns})");
+    let options = remap(&original.file, &copy.file);
+    let by_identity = external(&original.file).identity(captured);
+    let here = copy.file.display().to_string();
+    let words = [was.as_str(), &is, &here];
+    let error = refused(&by_identity, &options, StatusCode::FailedPrecondition, &words);
+    assert!(error.advice().unwrap().contains("digest"), "{error:?}");
+    let by_digest = external(&original.file).digest(fnv::fnv1a64(BYTES));
+    reads_its_part(run_with(&reads(&by_digest).finish(), &options));
+}
+
+#[test]
+fn a_file_that_was_written_again_is_another_by_identity() {
+    let scratch = scratch();
+    let [device, inode, mtime_ns] = identity(&scratch.file);
+    for changed in
+        [[device + 1, inode, mtime_ns], [device, inode ^ 1, mtime_ns], [device, inode, mtime_ns - 1]]
+    {
+        let spec = external(&scratch.file).identity(changed);
+        let words = ["captured=(dev=", "current=(dev="];
+        refused(&spec, &ReplayOptions::default(), StatusCode::FailedPrecondition, &words);
+    }
+}
+
+#[test]
+fn other_contents_are_refused_by_digest() {
+    let scratch = scratch();
+    let spec = external(&scratch.file).digest(fnv::fnv1a64(BYTES));
+    let mut changed = BYTES.to_vec();
+    changed[7] ^= 0xFF;
+    std::fs::write(&scratch.file, &changed).unwrap();
+    let was = format!("captured digest={:#018x}", fnv::fnv1a64(BYTES));
+    let is = format!("current={:#018x}", fnv::fnv1a64(&changed));
+    refused(&spec, &ReplayOptions::default(), StatusCode::FailedPrecondition, &[&was, &is]);
+}
+
+#[test]
+fn another_length_is_refused_whatever_the_validation() {
+    let scratch = scratch();
+    let path = &scratch.file;
+    for spec in [FileSpec::external(path, 33), FileSpec::external(path, 31)] {
+        let captured = format!("captured={} current=32", spec.header.file_length);
+        let by_identity = spec.clone().identity(identity(path));
+        let by_digest = spec.clone().digest(fnv::fnv1a64(BYTES));
+        for spec in [spec, by_identity, by_digest] {
+            let error =
+                refused(&spec, &ReplayOptions::default(), StatusCode::FailedPrecondition, &[&captured]);
+            assert!(error.advice().unwrap().contains("--replay_file_remap="), "{error:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_file_is_refused_and_never_waited_for() {
+    let scratch = scratch();
+    let folder = scratch.folder.path();
+    let default = ReplayOptions::default();
+    let missing =
+        refused(&external(&folder.join("missing")), &default, StatusCode::NotFound, &["No such file"]);
+    assert!(missing.advice().unwrap().contains("--replay_file_remap="));
+    refused(&external(folder), &default, StatusCode::InvalidArgument, &["is a directory"]);
+    refused(&external(&folder.join("parameters.bin/below")), &default, StatusCode::InvalidArgument, &[]);
+    // Opening a pipe that nobody writes to would wait without end.
+    let pipe = folder.join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
+    refused(&external(&pipe), &default, StatusCode::InvalidArgument, &["is not a regular file"]);
+    refused(&external(Path::new("/dev/null")), &default, StatusCode::InvalidArgument, &["is not a regular"]);
+    refused(&FileSpec::new(1, b"/with\0nul", 32), &default, StatusCode::InvalidArgument, &[]);
+    refused(&FileSpec::new(1, b"", 32), &default, StatusCode::NotFound, &[]);
+}
+
+#[test]
+fn files_are_checked_before_anything_runs() {
+    let scratch = scratch();
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(4);
+    let output = capture.file(&external(&scratch.file).writable());
+    capture.fill(whole(buffer), b"!");
+    capture.file_write(whole(buffer), output, 0);
+    capture.file(&external(Path::new("/missing")));
+    run(&capture.finish()).unwrap_err();
+    assert_eq!(std::fs::read(&scratch.file).unwrap(), BYTES);
+}
+
+#[test]
+fn writes_reach_an_external_file() {
+    let scratch = scratch();
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(8);
+    let file = capture.file(&external(&scratch.file).writable());
+    capture.write(buffer, 0, b"[writes]");
+    capture.file_write(range(buffer, 1, 6), file, 10);
+    capture.file_read(file, 8, whole(buffer), b"");
+    capture.read(buffer, 0, 8);
+    for observed in replay(&capture.finish(), &ReplayOptions::default(), 2).unwrap() {
+        assert_eq!(observed.bytes(), [b"89writes"]);
+    }
+    assert_eq!(std::fs::read(&scratch.file).unwrap(), b"0123456789writesghijklmnopqrstuv");
+}
+
+#[test]
+fn writes_to_an_inline_file_are_gone_in_the_next_run() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(8);
+    let file = capture.file(&FileSpec::inline(b"original").writable());
+    capture.file_read(file, 0, whole(buffer), b"");
+    capture.read(buffer, 0, 8);
+    capture.fill(whole(buffer), b"x");
+    capture.file_write(range(buffer, 0, 4), file, 2);
+    capture.file_read(file, 0, whole(buffer), b"");
+    capture.read(buffer, 0, 8);
+    for observed in replay(&capture.finish(), &ReplayOptions::default(), 3).unwrap() {
+        assert_eq!(observed.bytes(), [b"original", b"orxxxxal"]);
+    }
+}
+
+#[test]
+fn a_file_is_not_used_beyond_what_it_is() {
+    let read = |spec: &FileSpec, offset, length| {
+        let mut capture = CaptureBuilder::new();
+        let (buffer, file) = (capture.buffer(8), capture.file(spec));
+        capture.file_read(file, offset, range(buffer, 0, length), b"");
+        run(&capture.finish())
+    };
+    let file = FileSpec::inline(b"12345678");
+    read(&file, 3, 5).unwrap();
+    for (offset, length) in [(4, 5), (8, 1), (u64::MAX, 1), (u64::MAX - 3, 8)] {
+        assert_eq!(read(&file, offset, length).unwrap_err().code(), StatusCode::OutOfRange);
+    }
+    // A file that was imported for reading is not written to.
+    let mut capture = CaptureBuilder::new();
+    let (buffer, file) = (capture.buffer(8), capture.file(&file));
+    capture.file_write(whole(buffer), file, 0);
+    let error = run(&capture.finish()).unwrap_err();
+    assert_eq!(error.code(), StatusCode::PermissionDenied);
+    assert!(error.report().contains("device.queue_write(19)"), "{error:?}");
+}

@@ -1,0 +1,50 @@
+//! Captures of real programs: planned, or refused for the right reason.
+
+use rehal_base::Result;
+use rehal_capture::{Capture, OpenOptions};
+use rehal_replay::{Plan, PlanOptions};
+
+use crate::common::{corpus, fixtures};
+
+/// The captures that are no work to replay, by the start of their name, and why.
+const REFUSED: [(&str, &str); 1] = [("torn.", "truncated capture: file_length")];
+
+fn plan(bytes: &[u8], recover: bool) -> Result<(usize, usize)> {
+    let capture = Capture::open(bytes, OpenOptions { recover })?;
+    let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
+    Ok((plan.device_count(), plan.step_count()))
+}
+
+#[test]
+fn every_capture_is_planned_or_refused_for_its_reason() {
+    let fixtures = fixtures();
+    assert!(fixtures.len() > 50, "the fixtures are not where they were");
+    for path in fixtures.iter().chain(&corpus()) {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let bytes = std::fs::read(path).unwrap();
+        let planned = plan(&bytes, false);
+        let refused = REFUSED.iter().find(|(start, _)| name.starts_with(start));
+        match (planned, refused) {
+            (Ok((devices, _)), None) => {
+                assert_eq!(devices, if name.starts_with("two_devices") { 2 } else { 1 }, "{name}");
+            }
+            (Err(error), Some((_, reason))) => assert!(error.report().contains(reason), "{name}: {error:?}"),
+            (Ok(_), Some(_)) => panic!("{name} is planned"),
+            (Err(error), None) => panic!("{name}: {error:?}"),
+        }
+    }
+}
+
+#[test]
+fn torn_captures_are_planned_up_to_their_tear() {
+    let torn: Vec<_> = fixtures()
+        .into_iter()
+        .filter(|path| path.file_name().unwrap().as_encoded_bytes().starts_with(b"torn."))
+        .collect();
+    assert!(!torn.is_empty());
+    for path in torn {
+        let (devices, steps) = plan(&std::fs::read(&path).unwrap(), true).unwrap();
+        assert_eq!(devices, 1);
+        assert!(steps > 0, "{}", path.display());
+    }
+}

@@ -1,0 +1,16 @@
+//! Replays of captures made by hand: what is planned, what is refused, and what a device is asked
+//! to do.
+
+#[path = "../common/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "shared with the tests on hostile bytes")]
+mod common;
+
+mod commands;
+mod files;
+mod fixtures;
+mod host_memory;
+mod kernels;
+mod queue;
+mod refusals;
+mod scopes;
+mod substitution;

@@ -1,0 +1,614 @@
+//! What cannot be reproduced, or contradicts itself, stops the plan: with the record, its offset,
+//! the operation, the objects and the reason.
+
+use rehal_base::StatusCode;
+use rehal_capture::{Capture, ObjectType, OpenOptions, OperationCode as Op, RecordFields, RecordType};
+use rehal_hal::DeviceGroup;
+use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions};
+use zerocopy::little_endian::{U32, U64};
+
+use crate::common::{
+    CaptureBuilder, FAKE_FORMAT, FileSpec, Id, TestDevice, code, function, range, refusal, run, slot, whole,
+};
+
+/// The refusal of what `add` adds last.
+#[track_caller]
+fn refused(code: StatusCode, words: &[&str], add: impl FnOnce(&mut CaptureBuilder)) {
+    let mut capture = CaptureBuilder::new();
+    add(&mut capture);
+    let error = refusal(&capture.finish(), capture.place(), words);
+    assert_eq!(error.code(), code, "{error:?}");
+}
+
+const UNIMPLEMENTED: StatusCode = StatusCode::Unimplemented;
+const DATA_LOSS: StatusCode = StatusCode::DataLoss;
+const PRECONDITION: StatusCode = StatusCode::FailedPrecondition;
+
+#[test]
+fn what_the_recorder_could_not_hold() {
+    for operation in [Op::DEVICE_QUEUE_HOST_CALL, Op::BUFFER_MAP_RANGE, Op::ALLOCATOR_EXPORT_BUFFER] {
+        let words = format!("unsupported(5) {operation}, device 1, object 1");
+        refused(UNIMPLEMENTED, &[&words, "what a capture cannot hold"], |it| {
+            it.bare_call(operation, it.device);
+            it.last().record_type = RecordType::UNSUPPORTED;
+        });
+    }
+}
+
+#[test]
+fn operations_that_have_no_replay() {
+    for (operation, reason) in [
+        (Op::DEVICE_QUEUE_HOST_CALL, "call back into the program"),
+        (Op::DEVICE_CREATE_CHANNEL, "channels"),
+        (Op::COMMAND_BUFFER_COLLECTIVE, "collectives"),
+        (Op::ALLOCATOR_EXPORT_BUFFER, "exported memory"),
+        (Op::DEVICE_REFINE_TOPOLOGY_EDGE, "device.refine_topology_edge(4) has no replay"),
+        (Op::ALLOCATOR_VIRTUAL_MEMORY_MAP, "has no replay"),
+        (Op::ALLOCATOR_PHYSICAL_MEMORY_ALLOCATE, "has no replay"),
+        (Op::EXECUTABLE_CACHE_INFER_FORMAT, "has no replay"),
+        (Op(999), "operation unknown(999) is of a newer release"),
+    ] {
+        let words = format!("operation(3) {operation}, device 1, object 7");
+        refused(UNIMPLEMENTED, &[&words, reason], |it| it.bare_call(operation, 7));
+    }
+}
+
+#[test]
+fn memory_that_was_imported_from_elsewhere() {
+    for external_type in [0, 2, 3, 4, 99] {
+        let words = format!("memory of external type {external_type}");
+        let place = "allocator.import_buffer(103), device 1, object 2, related object 4";
+        refused(UNIMPLEMENTED, &[&words, place], |it| {
+            it.import_buffer(external_type, 4, b"data");
+        });
+    }
+    refused(DATA_LOSS, &["5 bytes were imported into a buffer of 4"], |it| {
+        it.import_buffer(1, 4, b"datum");
+    });
+}
+
+#[test]
+fn ranges_that_stay_mapped_for_writing() {
+    for access in [2, 3, 6] {
+        refused(UNIMPLEMENTED, &["kept a range mapped for writing", "buffer.map_range(200)"], |it| {
+            let buffer = it.buffer(16);
+            it.range(Op::BUFFER_MAP_RANGE, buffer, 0, 16, 2, access);
+        });
+    }
+}
+
+#[test]
+fn host_data_longer_than_its_range() {
+    for operation in [Op::BUFFER_UNMAP_RANGE, Op::BUFFER_FLUSH_RANGE] {
+        refused(DATA_LOSS, &["4 bytes were written to a range of 3"], |it| {
+            let buffer = it.buffer(16);
+            it.written(operation, buffer, 0, 3, b"data");
+        });
+    }
+}
+
+#[test]
+fn records_that_are_no_operation() {
+    refused(UNIMPLEMENTED, &["a record of type blob(4) cannot be replayed"], |it| {
+        it.push(RecordFields { record_type: RecordType::BLOB, ..RecordFields::default() }, &[]);
+    });
+    // A required record of an unknown type stops the reader; the field is named by its own offset.
+    let mut capture = CaptureBuilder::new();
+    capture.push(RecordFields { record_type: RecordType(77), ..RecordFields::default() }, &[]);
+    let bytes = capture.finish();
+    let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    let error = Plan::compile(&opened, &bytes, PlanOptions::default()).err().unwrap();
+    assert_eq!(error.code(), UNIMPLEMENTED);
+    let place = capture.place();
+    let report = error.report();
+    assert!(report.contains(&format!("record #{}, offset {}", place.ordinal, place.offset + 60)), "{report}");
+    assert!(report.contains("record_type") && report.contains("77"), "{report}");
+}
+
+#[test]
+fn objects_that_nothing_made() {
+    type Add = fn(&mut CaptureBuilder);
+    let uses: [(&str, Add); 12] = [
+        ("buffer(4)", |it| it.fill(whole(90), &[1])),
+        ("buffer(4)", |it| it.read(90, 0, 4)),
+        ("semaphore(8)", |it| it.order(&[(90, 0)], &[]).execute(0, &[])),
+        ("semaphore(8)", |it| it.order(&[], &[(90, 1)]).execute(0, &[])),
+        ("command_buffer(5)", |it| it.execute(90, &[])),
+        ("command_buffer(5)", |it| it.bare_call(Op::COMMAND_BUFFER_BEGIN, 90)),
+        ("device(1)", |it| it.bare_call(Op::DEVICE_QUEUE_FLUSH, 90)),
+        ("device(1)", |it| {
+            it.allocator(90);
+        }),
+        ("allocator(2)", |it| {
+            it.allocator = 90;
+            it.buffer(1);
+        }),
+        ("executable_cache(6)", |it| {
+            it.executable(90, &code("c", 1, &[]));
+        }),
+        ("executable(7)", |it| it.dispatch(&CaptureBuilder::kernel(90, 0, [1; 3]), &[], &[])),
+        ("file(9)", |it| {
+            let buffer = it.buffer(4);
+            it.file_read(90, 0, whole(buffer), b"");
+        }),
+    ];
+    for (kind, add) in uses {
+        let mut capture = CaptureBuilder::new();
+        add(&mut capture);
+        // The map of a read is refused, not the unmap after it.
+        let used = capture.records.iter().position(|(fields, _)| fields.operation == Op::BUFFER_MAP_RANGE);
+        if used.is_some() {
+            capture.records.pop();
+        }
+        let reason = format!("object 90 is used as a {kind}, but nothing before has made it");
+        let error = refusal(&capture.finish(), capture.place(), &[&reason]);
+        assert_eq!(error.code(), StatusCode::NotFound);
+    }
+}
+
+#[test]
+fn objects_inside_of_lists_that_nothing_made() {
+    let missing = |words: &[&str], record: &dyn Fn(&mut CaptureBuilder, Id)| {
+        refused(StatusCode::NotFound, words, |it| {
+            let commands = it.command_buffer(2);
+            it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+            record(it, commands);
+        });
+    };
+    missing(&["object 90 is used as a event(10)"], &|it, commands| {
+        it.command_wait_events(commands, &[90], &[], &[]);
+    });
+    missing(&["object 90 is used as a event(10)"], &|it, commands| {
+        it.command_event(Op::COMMAND_BUFFER_SIGNAL_EVENT, commands, 90);
+    });
+    let barrier = rehal_capture::layout::BufferBarrier { buffer_ref: whole(90), ..Default::default() };
+    missing(&["object 90 is used as a buffer(4)"], &|it, commands| {
+        it.command_barrier(commands, &[], &[barrier]);
+    });
+    missing(&["object 90 is used as a buffer(4)"], &|it, commands| {
+        it.command_copy(commands, slot(0, 0, 4), range(90, 0, 4));
+    });
+}
+
+#[test]
+fn objects_of_another_kind() {
+    refused(PRECONDITION, &["object 3 is a semaphore(8), and a buffer(4) is needed"], |it| {
+        it.fill(whole(it.timeline), &[1]);
+    });
+    refused(PRECONDITION, &["object 2 is a allocator(2), and a device(1) is needed"], |it| {
+        it.device = it.allocator;
+        it.event();
+    });
+    refused(PRECONDITION, &["object 1 is a device(1), and a allocator(2) is needed"], |it| {
+        it.allocator = it.device;
+        it.buffer(1);
+    });
+    refused(PRECONDITION, &["object 4 is a executable_cache(6), and a command_buffer(5) is needed"], |it| {
+        let cache = it.cache();
+        it.execute(cache, &[]);
+    });
+}
+
+#[test]
+fn ids_that_are_given_out_twice_or_not_at_all() {
+    refused(StatusCode::AlreadyExists, &["id 3 is given out twice; it is a semaphore(8) already"], |it| {
+        it.next_id = it.timeline;
+        it.buffer(4);
+    });
+    refused(StatusCode::AlreadyExists, &["id 1 is given out twice; it is a device(1) already"], |it| {
+        it.next_id = it.device;
+        it.device();
+    });
+    refused(DATA_LOSS, &["created without an id"], |it| {
+        it.next_id = 0;
+        it.semaphore(0);
+    });
+    // Ids far apart are as good as dense ones, and as unique.
+    refused(StatusCode::AlreadyExists, &["id 18446744073709551615 is given out twice"], |it| {
+        for id in [1 << 40, u64::MAX, u64::MAX] {
+            it.next_id = id - 1;
+            it.next_id += 1;
+            let kept = it.next_id;
+            it.next_id = 10;
+            it.event();
+            it.last().related_object_id = kept;
+        }
+    });
+}
+
+#[test]
+fn waits_that_nothing_signals() {
+    let words =
+        ["waits for semaphore 3 to reach 1, which nothing before it in the capture signals (it is at 0)"];
+    refused(PRECONDITION, &words, |it| it.order(&[(it.timeline, 1)], &[]).execute(0, &[]));
+    // Signalled only after it, or by itself: neither can run one after another.
+    refused(PRECONDITION, &words, |it| it.order(&[(it.timeline, 1)], &[(it.timeline, 1)]).execute(0, &[]));
+    let mut capture = CaptureBuilder::new();
+    capture.order(&[(capture.timeline, 1)], &[]).execute(0, &[]);
+    let waits = capture.place();
+    capture.order(&[], &[(capture.timeline, 1)]).execute(0, &[]);
+    refusal(&capture.finish(), waits, &words);
+    // The signal of a call that had failed does not count.
+    let mut capture = CaptureBuilder::new();
+    capture.fill(whole(4), &[1]);
+    capture.last().status_code = 3;
+    capture.order(&[(capture.timeline, 1)], &[]).execute(0, &[]);
+    refusal(&capture.finish(), capture.place(), &words);
+}
+
+#[test]
+fn signals_that_do_not_grow() {
+    refused(DATA_LOSS, &["signals semaphore 4 to 5, which is at 5 already"], |it| {
+        let semaphore = it.semaphore(5);
+        it.order(&[], &[(semaphore, 5)]).execute(0, &[]);
+    });
+    refused(DATA_LOSS, &["signals semaphore 3 to 2, which is at 4 already"], |it| {
+        it.order(&[], &[(it.timeline, 4)]).execute(0, &[]);
+        it.order(&[], &[(it.timeline, 2)]).execute(0, &[]);
+    });
+    refused(DATA_LOSS, &["signals semaphore 3 to 7, which is at 7 already"], |it| {
+        it.order(&[], &[(it.timeline, 7), (it.timeline, 7)]).execute(0, &[]);
+    });
+    // The largest value stands for a failure, on every device.
+    refused(DATA_LOSS, &["signals semaphore 3 to 18446744073709551615"], |it| {
+        it.order(&[], &[(it.timeline, u64::MAX)]).execute(0, &[]);
+    });
+}
+
+#[test]
+fn command_buffers_that_are_not_ready() {
+    let not = |reason: &str, add: fn(&mut CaptureBuilder)| refused(PRECONDITION, &[reason, "object"], add);
+    not("command buffer 4 is run, and it is not begun yet", |it| {
+        let commands = it.command_buffer(0);
+        it.execute(commands, &[]);
+    });
+    not("command buffer 4 is run, and it is being recorded", |it| {
+        let commands = it.command_buffer(0);
+        it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+        it.execute(commands, &[]);
+    });
+    not("command buffer 5 is recorded into, and it is not begun yet", |it| {
+        let (buffer, commands) = (it.buffer(4), it.command_buffer(0));
+        it.command_fill(commands, whole(buffer), &[1]);
+    });
+    not("command buffer 5 is recorded into, and it is recorded to its end", |it| {
+        let (buffer, commands) = (it.buffer(4), it.commands(0, |_, _| {}));
+        it.command_fill(commands, whole(buffer), &[1]);
+    });
+    not("command buffer 4 is begun, and it is recorded to its end", |it| {
+        let commands = it.commands(0, |_, _| {});
+        it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+    });
+    not("command buffer 4 is begun, and it is being recorded", |it| {
+        let commands = it.command_buffer(0);
+        it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+        it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+    });
+    not("command buffer 4 is ended, and it is not begun yet", |it| {
+        let commands = it.command_buffer(0);
+        it.bare_call(Op::COMMAND_BUFFER_END, commands);
+    });
+    not("command buffer 4 is ended, and it is recorded to its end", |it| {
+        let commands = it.commands(0, |_, _| {});
+        it.bare_call(Op::COMMAND_BUFFER_END, commands);
+    });
+}
+
+#[test]
+fn slots_that_no_binding_table_has() {
+    refused(
+        StatusCode::OutOfRange,
+        &["it refers to slot 2 of a binding table, and there are 2 slots"],
+        |it| {
+            let (buffer, commands) = (it.buffer(4), it.command_buffer(2));
+            it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+            it.command_copy(commands, range(buffer, 0, 4), slot(2, 0, 4));
+        },
+    );
+    refused(DATA_LOSS, &["1 bindings are given to command buffer 5, which has 2 slots"], |it| {
+        let (buffer, commands) = (it.buffer(4), it.commands(2, |_, _| {}));
+        it.execute(commands, &[whole(buffer)]);
+    });
+    let direct = ["refers to a binding slot, but has no bindings"];
+    refused(DATA_LOSS, &direct, |it| it.fill(slot(0, 0, 4), &[1]));
+    refused(DATA_LOSS, &direct, |it| it.update(slot(0, 0, 4), b"data"));
+    refused(DATA_LOSS, &direct, |it| it.dealloca_ref(slot(0, 0, 4)));
+    refused(DATA_LOSS, &direct, |it| {
+        let buffer = it.buffer(4);
+        it.copy(range(buffer, 0, 2), slot(0, 2, 2));
+    });
+    refused(DATA_LOSS, &direct, |it| {
+        let buffer = it.buffer(4);
+        it.copy(slot(0, 2, 2), range(buffer, 0, 2));
+    });
+    refused(DATA_LOSS, &direct, |it| {
+        let file = it.file(&FileSpec::inline(b"file"));
+        it.file_read(file, 0, slot(0, 0, 4), b"");
+    });
+    refused(DATA_LOSS, &direct, |it| {
+        let file = it.file(&FileSpec::inline(b"file").writable());
+        it.file_write(slot(0, 0, 4), file, 0);
+    });
+    refused(DATA_LOSS, &direct, |it| {
+        let cache = it.cache();
+        let executable = it.executable(cache, &code("c", 1, &[function("f", 0, 1)]));
+        it.dispatch(&CaptureBuilder::kernel(executable, 0, [1; 3]), &[], &[slot(0, 0, 4)]);
+    });
+    refused(DATA_LOSS, &["a queue barrier has bindings"], |it| {
+        let buffer = it.buffer(4);
+        it.execute(0, &[whole(buffer)]);
+    });
+}
+
+#[test]
+fn data_that_does_not_fill_its_range() {
+    refused(DATA_LOSS, &["an update of 5 bytes carries 4"], |it| {
+        let buffer = it.buffer(8);
+        it.update(range(buffer, 0, 5), b"data");
+    });
+    refused(DATA_LOSS, &["an update of 5 bytes carries 4"], |it| {
+        let (buffer, commands) = (it.buffer(8), it.command_buffer(0));
+        it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+        it.command_update(commands, range(buffer, 0, 5), b"data");
+    });
+    refused(DATA_LOSS, &["an update of 8 bytes carries 4"], |it| {
+        let (buffer, file) = (it.buffer(8), it.file(&FileSpec::ranges("/gone", 100)));
+        it.file_read(file, 0, range(buffer, 0, 8), b"data");
+    });
+    refused(DATA_LOSS, &["a copy takes 4 bytes and writes 3"], |it| {
+        let buffer = it.buffer(8);
+        it.copy(range(buffer, 0, 4), range(buffer, 4, 3));
+    });
+    refused(DATA_LOSS, &["a copy takes 4 bytes and writes 3"], |it| {
+        let (buffer, commands) = (it.buffer(8), it.command_buffer(0));
+        it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+        it.command_copy(commands, range(buffer, 0, 4), range(buffer, 4, 3));
+    });
+    for pattern in [&b""[..], b"abc", b"abcdefgh"] {
+        let words = format!("a fill pattern has 1, 2 or 4 bytes, not {}", pattern.len());
+        refused(DATA_LOSS, &[&words], |it| {
+            let buffer = it.buffer(24);
+            it.fill(whole(buffer), pattern);
+        });
+        refused(DATA_LOSS, &[&words], |it| {
+            let (buffer, commands) = (it.buffer(24), it.command_buffer(0));
+            it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+            it.command_fill(commands, whole(buffer), pattern);
+        });
+    }
+}
+
+#[test]
+fn dispatches_of_what_is_not_there() {
+    refused(
+        StatusCode::OutOfRange,
+        &["function 1 of executable 5 is dispatched, and the capture knows 1"],
+        |it| {
+            let cache = it.cache();
+            let executable = it.executable(cache, &code("c", 1, &[function("f", 0, 0)]));
+            it.dispatch(&CaptureBuilder::kernel(executable, 1, [1; 3]), &[], &[]);
+        },
+    );
+    refused(UNIMPLEMENTED, &["a dispatch in a command buffer names semaphores"], |it| {
+        let cache = it.cache();
+        let executable = it.executable(cache, &code("c", 1, &[function("f", 0, 0)]));
+        let commands = it.command_buffer(0);
+        it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+        it.dispatch(&CaptureBuilder::kernel(executable, 0, [1; 3]), &[], &[]);
+        *it.last() = RecordFields {
+            operation: Op::COMMAND_BUFFER_DISPATCH,
+            object_id: commands,
+            object_type: ObjectType::COMMAND_BUFFER,
+            ..*it.last()
+        };
+    });
+    refused(DATA_LOSS, &["without metadata"], |it| {
+        let (cache, id) = (it.cache(), it.new_id());
+        it.prepare(cache, id, FAKE_FORMAT, b"code", &[]);
+    });
+}
+
+#[test]
+fn files_that_cannot_be_found_again() {
+    let file = |code: StatusCode, words: &str, spec: FileSpec| {
+        refused(code, &[words, "device.import_file(10)"], |it| {
+            it.file(&spec);
+        });
+    };
+    file(UNIMPLEMENTED, "a file by reference of type none(0)", FileSpec::new(0, b"", 9));
+    file(UNIMPLEMENTED, "a file by reference of type unknown(7)", FileSpec::new(7, b"", 9));
+    file(DATA_LOSS, "the file has 9 bytes, and 4 of them are in the capture", FileSpec::new(2, b"file", 9));
+    let mut spec = FileSpec::new(1, b"/file", 9);
+    spec.header.validation_type = U32::new(3);
+    file(UNIMPLEMENTED, "a file validation of type unknown(3)", spec);
+    let mut spec = FileSpec::new(1, b"/file", 9).digest(1);
+    spec.header.digest_type = 0.into();
+    file(UNIMPLEMENTED, "a file digest of type none(0)", spec);
+
+    refused(PRECONDITION, &["only what was read of '/gone' is in the capture"], |it| {
+        let (buffer, file) = (it.buffer(8), it.file(&FileSpec::ranges("/gone", 100)));
+        it.file_read(file, 0, whole(buffer), b"");
+    });
+    refused(PRECONDITION, &["only what was read of '/gone' is in the capture"], |it| {
+        let (buffer, file) = (it.buffer(8), it.file(&FileSpec::ranges("/gone", 100).writable()));
+        it.file_write(whole(buffer), file, 0);
+    });
+}
+
+#[test]
+fn payloads_that_are_damaged() {
+    // A payload error names the field where it is, and the record with its operation around it.
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(4);
+    capture.fill(whole(buffer), &[1]);
+    capture.last_payload()[64] = 200;
+    let error = refusal(&capture.finish(), capture.place(), &["pattern_length", "device.queue_fill(15)"]);
+    assert_eq!(error.code(), DATA_LOSS);
+    // So is one of an object that the replay itself does not need.
+    let mut capture = CaptureBuilder::new();
+    capture.semaphore(0);
+    *capture.last() = RecordFields {
+        record_type: RecordType::OBJECT,
+        object_type: ObjectType::SEMAPHORE,
+        object_id: 9,
+        operation: Op::NONE,
+        ..*capture.last()
+    };
+    capture.last_payload()[24] = 1;
+    refusal(&capture.finish(), capture.place(), &["reserved0", "object(2), device 1, object 9"]);
+}
+
+#[test]
+fn another_number_of_devices() {
+    for (captured, given) in [(1, 2), (2, 1), (3, 4)] {
+        let mut capture = CaptureBuilder::empty();
+        for _ in 0..captured {
+            capture.device();
+        }
+        let bytes = capture.finish();
+        let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
+        let plan = Plan::compile(&opened, &bytes, PlanOptions::default()).unwrap();
+        assert_eq!(plan.device_count(), captured);
+        let group = DeviceGroup::new((0..given).map(|_| TestDevice::create().0).collect()).unwrap();
+        let error = Replay::new(&plan, &group, &ReplayOptions::default()).err().unwrap();
+        assert_eq!(error.code(), PRECONDITION);
+        assert_eq!(error.message(), format!("the capture uses {captured} device(s) and {given} are given"));
+        assert!(error.advice().unwrap().contains("--device="));
+    }
+    // A capture without a device has nothing to run on, and no group is empty.
+    let bytes = CaptureBuilder::empty().finish();
+    let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    let plan = Plan::compile(&opened, &bytes, PlanOptions::default()).unwrap();
+    let group = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
+    assert!(Replay::new(&plan, &group, &ReplayOptions::default()).is_err());
+}
+
+#[test]
+fn calls_that_had_failed_are_skipped() {
+    let mut capture = CaptureBuilder::new();
+    // Without their payloads, on objects that nothing made, of kinds that have no replay.
+    for operation in Op::ALL.iter().copied().filter(|it| *it != Op::NONE) {
+        for record_type in [RecordType::OPERATION, RecordType::UNSUPPORTED] {
+            capture.bare_call(operation, 70);
+            *capture.last() = RecordFields { record_type, status_code: 5, ..*capture.last() };
+        }
+    }
+    // With a payload that is refused where the call succeeded; the id stays free.
+    capture.import_buffer(9, 16, b"");
+    capture.last().status_code = 14;
+    capture.next_id -= 1;
+    let buffer = capture.buffer(4);
+    capture.fill(whole(buffer), &[7]);
+    capture.read(buffer, 0, 4);
+    // A status that no release knows is no success either.
+    capture.bare_call(Op::DEVICE_QUEUE_HOST_CALL, 1);
+    capture.last().status_code = u32::MAX;
+    assert_eq!(run(&capture.finish()).unwrap().bytes(), [[7; 4]]);
+}
+
+#[test]
+fn what_asks_or_hints_changes_nothing() {
+    let mut capture = CaptureBuilder::new();
+    for operation in [
+        Op::DEVICE_TRIM,
+        Op::DEVICE_QUERY_I64,
+        Op::DEVICE_QUERY_CAPABILITIES,
+        Op::DEVICE_ASSIGN_TOPOLOGY_INFO,
+        Op::DEVICE_QUERY_QUEUE_POOL_BACKEND,
+        Op::DEVICE_PROFILING_BEGIN,
+        Op::DEVICE_PROFILING_FLUSH,
+        Op::DEVICE_PROFILING_END,
+        Op::DEVICE_EXTERNAL_CAPTURE_BEGIN,
+        Op::DEVICE_EXTERNAL_CAPTURE_END,
+        Op::ALLOCATOR_TRIM,
+        Op::ALLOCATOR_QUERY_MEMORY_HEAPS,
+        Op::EXECUTABLE_FUNCTION_COUNT,
+        Op::EXECUTABLE_FUNCTION_INFO,
+        Op::EXECUTABLE_FUNCTION_PARAMETERS,
+        Op::EXECUTABLE_LOOKUP_FUNCTION_BY_NAME,
+    ] {
+        capture.bare_call(operation, 1);
+    }
+    let commands = capture.command_buffer(0);
+    capture.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+    for operation in [
+        Op::COMMAND_BUFFER_ADVISE_BUFFER,
+        Op::COMMAND_BUFFER_BEGIN_DEBUG_GROUP,
+        Op::COMMAND_BUFFER_END_DEBUG_GROUP,
+    ] {
+        capture.bare_call(operation, commands);
+    }
+    capture.bare_call(Op::COMMAND_BUFFER_END, commands);
+    // Optional records of types to come, a second session, objects with what is known of them.
+    let optional = RecordFields { record_type: RecordType(900), optional: true, ..RecordFields::default() };
+    capture.push(optional, b"");
+    capture.push(RecordFields { record_type: RecordType::SESSION, ..RecordFields::default() }, b"");
+    capture.object(ObjectType::EXECUTABLE, 4, 1);
+    let observed = run(&capture.finish()).unwrap();
+    // What is left: the semaphore, the command buffer, its begin and its end.
+    assert_eq!(observed.steps.len(), 4);
+    assert_eq!(observed.ran, []);
+}
+
+#[test]
+fn a_plan_says_what_is_in_it() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("c", 1, &[function("f", 0, 0), function("g", 1, 2)]));
+    let prepared = capture.place();
+    let file = capture.file(&FileSpec::external(std::path::Path::new("/f"), 30).writable());
+    for name in ["b", "a", "b"] {
+        capture.scope_begin(name);
+        capture.scope_end(name);
+    }
+    let bytes = capture.finish();
+    let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    let plan = Plan::compile(&opened, &bytes, PlanOptions::default()).unwrap();
+    assert_eq!((plan.device_count(), plan.version().major, plan.step_count()), (1, 2, 9));
+    let [record] = plan.executables() else { panic!() };
+    assert_eq!((record.id, record.place), (executable, prepared));
+    assert_eq!(record.function_names().collect::<Vec<_>>(), [b"f", b"g"]);
+    let [record] = plan.files() else { panic!() };
+    assert_eq!((record.id, record.length, record.access.bits()), (file, 30, 3));
+    assert_eq!(plan.scopes().collect::<Vec<_>>(), [(&b"b"[..], 2), (&b"a"[..], 1)]);
+}
+
+#[test]
+fn progress_is_told_in_steps_of_some_megabytes() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(3 << 20);
+    let data = vec![1; 3 << 20];
+    for _ in 0..4 {
+        capture.update(whole(buffer), &data);
+    }
+    let bytes = capture.finish();
+    let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    let mut told = Vec::new();
+    let mut tell = |done: u64| told.push(done);
+    Plan::compile(&opened, &bytes, PlanOptions { progress: Some(&mut tell) }).unwrap();
+    assert!((1..=3).contains(&told.len()) && told.is_sorted(), "{told:?}");
+    assert!(told.iter().all(|done| *done <= bytes.len() as u64));
+}
+
+#[test]
+fn bytes_of_another_capture_are_refused() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(4);
+    capture.update(whole(buffer), b"data");
+    let (bytes, others) = (capture.finish(), capture.finish());
+    let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    let error = Plan::compile(&opened, &others, PlanOptions::default()).err().unwrap();
+    assert!(error.message().contains("other bytes"), "{error:?}");
+}
+
+#[test]
+fn an_indirect_count_is_checked_as_a_binding_is() {
+    refused(StatusCode::NotFound, &["object 90 is used as a buffer(4)"], |it| {
+        let cache = it.cache();
+        let executable = it.executable(cache, &code("c", 1, &[function("f", 0, 0)]));
+        let mut header = CaptureBuilder::kernel(executable, 0, [0; 3]);
+        header.flags = U32::new(1);
+        header.workgroup_count_ref.buffer_id = U64::new(90);
+        it.dispatch(&header, &[], &[]);
+    });
+}

@@ -1,0 +1,363 @@
+//! Executables that are replaced: chosen, checked against what was captured, and run instead.
+
+use std::path::PathBuf;
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_capture::{Capture, OpenOptions};
+use rehal_hal::{DeviceGroup, FunctionInfo, FunctionParameter};
+use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions, Substitution};
+
+use crate::common::{
+    CaptureBuilder, FAKE_RAW_FORMAT, FakeCode, Id, Observed, Ran, TestDevice, code, function, replay, run,
+    run_with, whole,
+};
+
+/// Files that hold replacements.
+struct Replacements(tempfile::TempDir);
+
+impl Replacements {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn add(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+/// Options that substitute, `{}` standing for the path.
+fn substitute(path: &std::path::Path, selectors: &[&str]) -> ReplayOptions {
+    let parse = |it: &&str| Substitution::parse(&it.replace("{}", path.to_str().unwrap())).unwrap();
+    ReplayOptions { substitutions: selectors.iter().map(parse).collect(), ..ReplayOptions::default() }
+}
+
+/// A capture of two executables; each of the three functions is dispatched over a byte of its own.
+fn capture() -> (CaptureBuilder, [Id; 2]) {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executables = [
+        capture.executable(cache, &code("left", 1, &[function("l", 0, 1)])),
+        capture.executable(cache, &code("right", 2, &[function("r", 0, 1), function("s", 0, 1)])),
+    ];
+    let dispatches = [(executables[0], 0), (executables[1], 0), (executables[1], 1)];
+    for (executable, ordinal) in dispatches {
+        let buffer = capture.buffer(1);
+        capture.dispatch(&CaptureBuilder::kernel(executable, ordinal, [1; 3]), &[], &[whole(buffer)]);
+        capture.read(buffer, 0, 1);
+    }
+    (capture, executables)
+}
+
+/// What the three dispatches gave.
+fn results(observed: &Observed) -> Vec<u8> {
+    observed.bytes().concat()
+}
+
+#[test]
+fn by_id_by_function_by_own_name_and_all() {
+    let files = Replacements::new();
+    let left = files.add("left", &code("new left", 10, &[function("l", 0, 1)]).encode());
+    let right = files.add("right", &code("new", 20, &[function("r", 0, 1), function("s", 0, 1)]).encode());
+    let functions = ["l", "r", "s"].map(|name| function(name, 0, 1));
+    let both = files.add("both", &code("both", 30, &functions).encode());
+    let (capture, [left_id, right_id]) = capture();
+    let bytes = capture.finish();
+    assert_eq!(results(&run(&bytes).unwrap()), [1, 2, 2]);
+    for (path, selector, expected) in [
+        (&left, format!("{left_id}={{}}"), [10, 2, 2]),
+        (&right, format!("{right_id}={{}}"), [1, 20, 20]),
+        (&left, "l={}".to_string(), [10, 2, 2]),
+        (&right, "s={}".to_string(), [1, 20, 20]),
+        // What the executables call themselves is known once they are prepared.
+        (&left, "left={}".to_string(), [10, 2, 2]),
+        (&right, "right@fake={}".to_string(), [1, 20, 20]),
+        (&both, "all={}".to_string(), [30, 30, 30]),
+        (&both, "all@fake-raw={}".to_string(), [30, 30, 30]),
+    ] {
+        let observed = run_with(&bytes, &substitute(path, &[&selector])).unwrap();
+        assert_eq!(results(&observed), expected, "{selector}");
+    }
+}
+
+#[test]
+fn several_at_once_the_nearest_selector_wins() {
+    let files = Replacements::new();
+    let functions = ["l", "r", "s"].map(|name| function(name, 0, 1));
+    let [a, b] = [("a", 40), ("b", 50)].map(|(name, adds)| {
+        files.add(name, &code(name, adds, &functions).encode()).to_str().unwrap().to_string()
+    });
+    let (capture, [left, right]) = capture();
+    let bytes = capture.finish();
+    for (substitutions, expected) in [
+        ([format!("{left}={a}"), format!("{right}={b}")], [40, 50, 50]),
+        ([format!("l={a}"), format!("s={b}")], [40, 50, 50]),
+        // An id before a name.
+        ([format!("r={a}"), format!("{right}={b}")], [1, 50, 50]),
+        ([format!("{right}={b}"), format!("right={a}")], [1, 50, 50]),
+    ] {
+        let parsed = substitutions.iter().map(|text| Substitution::parse(text).unwrap()).collect();
+        let options = ReplayOptions { substitutions: parsed, ..ReplayOptions::default() };
+        assert_eq!(results(&run_with(&bytes, &options).unwrap()), expected, "{substitutions:?}");
+    }
+}
+
+#[test]
+fn functions_are_found_by_name_wherever_they_are() {
+    let files = Replacements::new();
+    let functions = [function("s", 0, 1), function("extra", 9, 9), function("r", 0, 1)];
+    let swapped = files.add("swapped", &code("swapped", 5, &functions).encode());
+    let (capture, [_, right]) = capture();
+    let observed = run_with(&capture.finish(), &substitute(&swapped, &[&format!("{right}={{}}")])).unwrap();
+    let names: Vec<_> = observed
+        .ran
+        .iter()
+        .filter_map(|ran| match ran {
+            Ran::Dispatch { executable, function, .. } => Some((executable.as_str(), function.as_str())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(names, [("left", "l"), ("swapped", "r"), ("swapped", "s")]);
+    assert_eq!(results(&observed), [1, 5, 5]);
+}
+
+#[test]
+fn the_captured_code_is_not_looked_at_where_it_is_replaced() {
+    let files = Replacements::new();
+    let path = files.add("left", &code("new", 10, &[function("l", 0, 1)]).encode());
+    let mut capture = CaptureBuilder::new();
+    let (cache, buffer) = (capture.cache(), capture.buffer(1));
+    let executable =
+        capture.executable_with(cache, "of-another-machine", b"\x7FELF?", &[function("l", 0, 1)]);
+    capture.dispatch(&CaptureBuilder::kernel(executable, 0, [1; 3]), &[], &[whole(buffer)]);
+    capture.read(buffer, 0, 1);
+    let bytes = capture.finish();
+    let error = run(&bytes).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Incompatible);
+    for selector in ["all={}", "l={}", "all@fake-raw={}"] {
+        let observed = run_with(&bytes, &substitute(&path, &[selector])).unwrap();
+        assert_eq!(results(&observed), [10]);
+        assert_eq!(observed.executables, [(executable, "new".to_string())]);
+    }
+}
+
+#[test]
+fn the_format_is_told_from_the_bytes_or_taken_from_the_user() {
+    let files = Replacements::new();
+    let path = files.add("left", &code("new", 10, &[function("l", 0, 1)]).encode());
+    let (capture, _) = capture();
+    for (selector, format) in [("l={}", "fake"), ("l@fake-raw={}", FAKE_RAW_FORMAT)] {
+        let observed = run_with(&capture.finish(), &substitute(&path, &[selector])).unwrap();
+        let prepared = Ran::Prepared { name: "new".into(), format: format.into() };
+        assert!(observed.ran.contains(&prepared), "{:?}", observed.ran);
+    }
+}
+
+/// The error of replacing the executable `captured` by `replacement`, which names both.
+#[track_caller]
+fn rejected(captured: &[FunctionInfo], replacement: &FakeCode, words: &[&str]) -> Error {
+    let files = Replacements::new();
+    let path = files.add("replacement", &replacement.encode());
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("captured", 1, captured));
+    let place = capture.place();
+    // Nothing may have run when the mismatch is found.
+    capture.scope_begin("never");
+    let error = match run_with(&capture.finish(), &substitute(&path, &[&format!("{executable}={{}}")])) {
+        Ok(_) => panic!("replaced; expected {words:?}"),
+        Err(error) => error,
+    };
+    let report = error.report();
+    let substitute = format!("substitute '{}' for executable {executable}", path.display());
+    let record = format!("record #{}, offset {}: operation(3) executable_cache", place.ordinal, place.offset);
+    for word in [record.as_str(), &substitute].iter().chain(words) {
+        assert!(report.contains(word), "'{word}' is not in: {report}");
+    }
+    error
+}
+
+#[test]
+fn another_way_to_be_called_is_rejected_side_by_side() {
+    let captured = FunctionInfo { flags: 1, workgroup_size: [4, 2, 1], ..function("f", 2, 3) };
+    let was = "captured=(flags=0x1 constants=2 bindings=3 parameters=0 workgroup_size=[4,2,1])";
+    let parameter = FunctionParameter { kind: 1, size: 8, flags: 0, offset: 4, name: String::new() };
+    for (replacement, is) in [
+        (FunctionInfo { constant_count: 3, ..captured.clone() }, "flags=0x1 constants=3 bindings=3"),
+        (FunctionInfo { binding_count: 4, ..captured.clone() }, "constants=2 bindings=4 parameters=0"),
+        (FunctionInfo { flags: 0, ..captured.clone() }, "flags=0x0 constants=2"),
+        (FunctionInfo { workgroup_size: [8, 2, 1], ..captured.clone() }, "workgroup_size=[8,2,1]"),
+        (FunctionInfo { parameters: vec![parameter], ..captured.clone() }, "parameters=1"),
+    ] {
+        let words = ["function 'f'", was, "replacement=(flags=", is];
+        let error = rejected(std::slice::from_ref(&captured), &code("new", 1, &[replacement]), &words);
+        assert_eq!(error.code(), StatusCode::FailedPrecondition);
+        assert!(error.advice().unwrap().contains("same bindings and constants"));
+    }
+}
+
+#[test]
+fn other_parameters_are_rejected_one_by_one() {
+    let parameter =
+        |kind, size, flags, offset| FunctionParameter { kind, size, flags, offset, name: String::new() };
+    let with = |second| FunctionInfo {
+        parameter_count: 2,
+        parameters: vec![parameter(0, 4, 0, 0), second],
+        ..function("f", 1, 1)
+    };
+    let captured = with(parameter(1, 8, 2, 1));
+    for (other, is) in [
+        (parameter(2, 8, 2, 1), "replacement=(type=2 size=8 flags=0x2 offset=1)"),
+        (parameter(1, 4, 2, 1), "replacement=(type=1 size=4 flags=0x2 offset=1)"),
+        (parameter(1, 8, 0, 1), "replacement=(type=1 size=8 flags=0x0 offset=1)"),
+        (parameter(1, 8, 2, 9), "replacement=(type=1 size=8 flags=0x2 offset=9)"),
+    ] {
+        let was = "captured=(type=1 size=8 flags=0x2 offset=1)";
+        rejected(&[captured.clone()], &code("new", 1, &[with(other)]), &["'f' parameter 1", was, is]);
+    }
+}
+
+#[test]
+fn missing_functions_are_rejected() {
+    let captured = [function("first", 0, 0), function("second", 0, 0)];
+    let one = code("new", 1, &[function("first", 0, 0), function("other", 0, 0)]);
+    let words = ["no function 'second'; it has: first, other", "captured function 1"];
+    assert_eq!(rejected(&captured, &one, &words).code(), StatusCode::NotFound);
+    // Two captured functions cannot be one.
+    let twice = [function("same", 0, 0), function("same", 0, 0)];
+    let words = ["captured functions 0 and 1 are both 'same' in the executable"];
+    let error = rejected(&twice, &code("new", 1, &[function("same", 0, 0)]), &words);
+    assert_eq!(error.code(), StatusCode::FailedPrecondition);
+    rejected(
+        &[function("", 0, 0)],
+        &code("new", 1, &[function("", 0, 0)]),
+        &["captured function 0 has no name"],
+    );
+}
+
+#[test]
+fn the_captured_executable_is_checked_as_a_replacement_is() {
+    // Another release of the compiler or the device may see other functions in the same bytes.
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let data = code("captured", 1, &[function("f", 1, 1)]).encode();
+    capture.executable_with(cache, "fake", &data, &[function("f", 1, 2)]);
+    let error = run(&capture.finish()).unwrap_err();
+    assert_eq!(error.code(), StatusCode::FailedPrecondition);
+    assert!(error.message().contains("bindings=2") && error.message().contains("bindings=1"), "{error:?}");
+}
+
+/// The error of setting up a replay with these substitutions; nothing runs.
+fn set_up(bytes: &[u8], options: &ReplayOptions) -> Result<()> {
+    let opened = Capture::open(bytes, OpenOptions::default()).unwrap();
+    let plan = Plan::compile(&opened, bytes, PlanOptions::default()).unwrap();
+    let group = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
+    Replay::new(&plan, &group, options).map(drop)
+}
+
+#[test]
+fn selectors_that_select_nothing_or_contradict_each_other() {
+    let files = Replacements::new();
+    let path = files.add("left", &code("new", 10, &[function("l", 0, 1)]).encode());
+    let (capture, [left, right]) = capture();
+    let bytes = capture.finish();
+    let twice = [format!("{left}={{}}"), format!("{left}@fake={{}}")];
+    let list = format!("which has: {left} (l); {right} (r, s)");
+    let cases: [(&[&str], StatusCode, &str); 7] = [
+        (&["99={}"], StatusCode::NotFound, "executable 99 is not in the capture"),
+        (&["99={}"], StatusCode::NotFound, &list),
+        (&["nobody={}"], StatusCode::NotFound, "executable 'nobody' is not in the capture"),
+        (&["nobody={}"], StatusCode::NotFound, "call themselves: left, right"),
+        (&[&twice[0], &twice[1]], StatusCode::InvalidArgument, "is substituted twice"),
+        (&["l={}", "l={}"], StatusCode::InvalidArgument, "executable 'l' is substituted twice"),
+        (&["all={}", "l={}"], StatusCode::InvalidArgument, "leaves nothing for another"),
+    ];
+    for (selectors, code, words) in cases {
+        for reversed in [false, true] {
+            let mut selectors = selectors.to_vec();
+            if reversed {
+                selectors.reverse();
+            }
+            let error = set_up(&bytes, &substitute(&path, &selectors)).unwrap_err();
+            assert_eq!(error.code(), code, "{selectors:?}: {error:?}");
+            assert!(error.report().contains(words), "{selectors:?}: {error:?}");
+        }
+    }
+    // A capture without executables has nothing to replace, by whatever selector.
+    let bytes = CaptureBuilder::new().finish();
+    for selector in ["1={}", "l={}", "all={}"] {
+        let error = set_up(&bytes, &substitute(&path, &[selector])).unwrap_err();
+        assert!(error.message().contains("no executables"), "{selector}: {error:?}");
+    }
+}
+
+#[test]
+fn files_that_are_no_replacement() {
+    let files = Replacements::new();
+    let (capture, [left, _]) = capture();
+    let bytes = capture.finish();
+    let try_with = |path: &std::path::Path, format: &str| {
+        run_with(&bytes, &substitute(path, &[&format!("{left}{format}={{}}")])).unwrap_err()
+    };
+    let empty = files.add("empty", b"");
+    for format in ["", "@fake"] {
+        let error = try_with(&empty, format);
+        assert_eq!((error.code(), error.message()), (StatusCode::InvalidArgument, "the file is empty"));
+    }
+    let text = files.add("text", b"#!/bin/sh");
+    let error = try_with(&text, "");
+    assert_eq!(error.code(), StatusCode::InvalidArgument);
+    assert!(error.advice().unwrap().contains("ID@FORMAT=PATH"), "{error:?}");
+    assert_eq!(try_with(&text, "@fake").code(), StatusCode::InvalidArgument);
+    assert_eq!(try_with(&text, "@vulkan-spirv-fb").code(), StatusCode::Incompatible);
+    assert_eq!(try_with(&files.0.path().join("missing"), "").code(), StatusCode::NotFound);
+    assert_eq!(try_with(files.0.path(), "").code(), StatusCode::InvalidArgument);
+}
+
+#[test]
+fn captures_of_version_1_know_functions_by_ordinal() {
+    let files = Replacements::new();
+    let path = files.add("new", &code("new", 7, &[function("b", 0, 1), function("a", 0, 1)]).encode());
+    let mut capture = CaptureBuilder::new();
+    capture.version_major = 1;
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("old", 1, &[function("a", 0, 1), function("b", 0, 1)]));
+    let buffer = capture.buffer(1);
+    capture.dispatch(&CaptureBuilder::kernel(executable, 1, [1; 3]), &[], &[whole(buffer)]);
+    capture.read(buffer, 0, 1);
+    let bytes = capture.finish();
+    assert_eq!(results(&run(&bytes).unwrap()), [1]);
+    let names = |observed: &Observed| {
+        let name = |ran: &Ran| match ran {
+            Ran::Dispatch { function, .. } => Some(function.clone()),
+            _ => None,
+        };
+        observed.ran.iter().filter_map(name).collect::<Vec<_>>()
+    };
+    for selector in [format!("{executable}={{}}"), "old={}".into(), "all={}".into()] {
+        let observed = run_with(&bytes, &substitute(&path, &[&selector])).unwrap();
+        assert_eq!(names(&observed), ["a"], "the second function of the replacement, whatever its name");
+        assert_eq!(results(&observed), [7]);
+    }
+    let one = files.add("one", &code("one", 7, &[function("b", 0, 1)]).encode());
+    let error = run_with(&bytes, &substitute(&one, &["all={}"])).unwrap_err();
+    assert_eq!(error.code(), StatusCode::OutOfRange);
+    assert!(error.message().contains("function 1 does not exist: the executable has 1"), "{error:?}");
+    // The name of a function is not in such a capture.
+    let error = run_with(&bytes, &substitute(&one, &["b={}"])).unwrap_err();
+    assert_eq!(error.code(), StatusCode::NotFound);
+}
+
+#[test]
+fn every_run_prepares_the_replacement_again() {
+    let files = Replacements::new();
+    let path = files.add("left", &code("new", 10, &[function("l", 0, 1)]).encode());
+    let (capture, [left, _]) = capture();
+    let runs = replay(&capture.finish(), &substitute(&path, &[&format!("{left}={{}}")]), 2).unwrap();
+    for observed in runs {
+        assert_eq!(results(&observed), [10, 2, 2]);
+        let prepared = Ran::Prepared { name: "new".into(), format: "fake".into() };
+        assert_eq!(observed.ran.iter().filter(|ran| **ran == prepared).count(), 1);
+    }
+}

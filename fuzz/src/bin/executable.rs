@@ -1,0 +1,6 @@
+//! Any bytes as an executable: recognised, parsed and mapped; nothing of it is run.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    rehal_local::executable::check::exercise(bytes);
+});
