@@ -69,9 +69,8 @@ fn line(what: &str, done: u64, total: u64, elapsed: Duration) -> String {
     let filled = (done * u128::from(BAR_WIDTH) / total) as usize;
     let bar = "#".repeat(filled) + &"-".repeat(BAR_WIDTH as usize - filled);
     let mut line = format!("{what:<10} [{bar}] {percent:>3} %");
-    if done > 0 {
-        let left_s = elapsed.as_millis() * (total - done) / done / 1000;
-        line.push_str(&format!(", {left_s} s left"));
+    if let Some(left_ms) = (elapsed.as_millis() * (total - done)).checked_div(done) {
+        line.push_str(&format!(", {} s left", left_ms / 1000));
     }
     line
 }
