@@ -1,69 +1,99 @@
 //! A bar on a terminal for what takes longer than a second; nothing anywhere else.
+//!
+//! It is our own and not a crate's: those that are kept estimate rates with `pow`, and loading the
+//! library that has it would cost every start of every tool more than this file.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
-
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// What runs shorter than this needs no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Time between two looks of the bar.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Characters of the bar itself; the line fits a terminal of 60 columns.
+const BAR_WIDTH: u64 = 30;
+
 /// How far something has come.
 pub(crate) struct Progress {
     what: &'static str,
-    state: State,
+    /// `None` where nobody watches.
+    watched: Option<Watched>,
 }
 
-enum State {
-    /// Nobody watches.
-    Silent,
-    /// It may be over before anybody wonders.
-    Waiting(Instant),
-    Shown(ProgressBar),
+struct Watched {
+    since: Instant,
+    next_at: Instant,
+    shown: bool,
 }
 
 impl Progress {
     /// Progress of `what`, if standard error is a terminal.
     pub(crate) fn new(what: &'static str) -> Self {
-        let watched = io::stderr().is_terminal();
-        let state = if watched { State::Waiting(Instant::now()) } else { State::Silent };
-        Self { what, state }
+        let now = Instant::now();
+        let watched = Watched { since: now, next_at: now + PATIENCE, shown: false };
+        Self { what, watched: io::stderr().is_terminal().then_some(watched) }
     }
 
     /// Progress that nobody watches.
     pub(crate) fn silent() -> Self {
-        Self { what: "", state: State::Silent }
+        Self { what: "", watched: None }
     }
 
     /// `done` of `total` is done.
     pub(crate) fn set(&mut self, done: u64, total: u64) {
-        match &self.state {
-            State::Silent => {}
-            State::Waiting(since) if since.elapsed() < PATIENCE => {}
-            State::Waiting(_) => self.state = State::Shown(bar(self.what, done, total)),
-            State::Shown(bar) => {
-                bar.set_length(total);
-                bar.set_position(done);
-            }
+        let Some(watched) = &mut self.watched else { return };
+        let now = Instant::now();
+        if now >= watched.next_at {
+            watched.next_at = now + INTERVAL;
+            watched.shown = true;
+            // A terminal that cannot be written to has nobody to miss the bar.
+            let line = line(self.what, done, total, now - watched.since);
+            let _ = write!(io::stderr(), "\r{line}\x1b[K");
         }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if let State::Shown(bar) = &self.state {
-            bar.finish_and_clear();
+        if self.watched.as_ref().is_some_and(|watched| watched.shown) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }
 }
 
-fn bar(what: &'static str, done: u64, total: u64) -> ProgressBar {
-    // The template is a constant; a mistake in it would only cost the style.
-    let style = ProgressStyle::with_template("{msg} {wide_bar} {percent}% {eta}")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr_with_hz(10));
-    bar.set_style(style);
-    bar.set_message(what);
-    bar.set_position(done);
-    bar
+fn line(what: &str, done: u64, total: u64, elapsed: Duration) -> String {
+    let (done, total) = (u128::from(done.min(total)), u128::from(total.max(1)));
+    let percent = done * 100 / total;
+    let filled = (done * u128::from(BAR_WIDTH) / total) as usize;
+    let bar = "#".repeat(filled) + &"-".repeat(BAR_WIDTH as usize - filled);
+    let mut line = format!("{what:<10} [{bar}] {percent:>3} %");
+    if let Some(left_ms) = (elapsed.as_millis() * (total - done)).checked_div(done) {
+        line.push_str(&format!(", {} s left", left_ms / 1000));
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_shows_how_much_is_done_and_how_long_it_takes() {
+        let after = Duration::from_secs(2);
+        let half = line("reading", 50, 100, after);
+        assert_eq!(half, "reading    [###############---------------]  50 %, 2 s left");
+        assert!(half.len() < 60);
+        assert!(line("reading", 0, 0, after).ends_with("]   0 %"));
+        assert!(line("reading", u64::MAX, u64::MAX, after).ends_with("100 %, 0 s left"));
+        assert!(line("reading", 7, 5, after).contains("100 %"), "more than all is all");
+    }
+
+    #[test]
+    fn nobody_sees_what_is_not_on_a_terminal() {
+        let mut progress = Progress::silent();
+        progress.set(1, 2);
+        assert!(progress.watched.is_none());
+    }
 }

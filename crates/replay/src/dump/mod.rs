@@ -140,7 +140,10 @@ impl<'a> Walk<'a> {
                 behind = record.offset;
             }
         }
-        self.forget(behind, capture.length_bytes());
+        // A small capture is not worth a system call.
+        if behind > 0 {
+            self.forget(behind, capture.length_bytes());
+        }
         self.walked_bytes += capture.length_bytes();
         Ok(())
     }
