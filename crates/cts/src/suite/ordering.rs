@@ -28,6 +28,7 @@ pub(super) fn add(list: &mut List) {
     list.add("ordering/wide_fork_and_join", &[], wide_fork_and_join);
     list.add("ordering/many_submissions_wait_for_one_value", &[], many_wait_for_one_value);
     list.add("ordering/a_queue_never_moves_a_timeline_back", &[], never_moves_back);
+    list.add("ordering/queues_by_affinity", &[], queues_by_affinity);
     list.add("ordering/failure_stops_at_what_does_not_wait", &[], failure_stops_where_nobody_waits);
 }
 
@@ -283,6 +284,17 @@ fn never_moves_back(harness: &Harness<'_>) -> Result<()> {
         }
         Err(error) => refused::<()>("the timeline", Err(error), crate::check::RANGE),
     }
+}
+
+/// Named queues wait for each other as one queue does for itself; a device has the first at least.
+fn queues_by_affinity(harness: &Harness<'_>) -> Result<()> {
+    let timeline = harness.semaphore()?;
+    for (value, affinity) in [(1, 1), (0, QUEUE_AFFINITY_ANY), (2, 1)] {
+        let (waits, signals) = ([at(&timeline, value)], [at(&timeline, value + 1)]);
+        let waits = if value == 0 { &waits[..0] } else { &waits[..] };
+        harness.device.submit(affinity, waits, &signals, QueueOp::Barrier { flags: 0 })?;
+    }
+    harness.wait(&timeline, 3)
 }
 
 fn failure_stops_where_nobody_waits(harness: &Harness<'_>) -> Result<()> {
