@@ -22,12 +22,15 @@ impl MappedFile {
     /// Fails when it does not exist, cannot be read, or is not a regular file (a directory, a pipe).
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let file = File::open(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?;
-        let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
+        // Asked before it is opened: opening a pipe waits for its writer.
+        let metadata =
+            std::fs::metadata(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?;
         if !metadata.is_file() {
             let kind = if metadata.is_dir() { "a directory" } else { "not a regular file" };
             return Err(Error::invalid_argument(format!("'{shown}' is {kind}")));
         }
+        let file = File::open(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?;
+        let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
         if metadata.len() == 0 {
             return Ok(Self { map: None, path: path.to_path_buf() });
         }

@@ -69,6 +69,7 @@ impl<'a> From<&'a Buffer> for Part<'a> {
 pub(crate) struct Call<'a> {
     executable: &'a Executable,
     function: u32,
+    size: [u32; 3],
     count: [u32; 3],
     count_from: Option<Part<'a>>,
     local_memory: u32,
@@ -83,6 +84,7 @@ impl<'a> Call<'a> {
         Self {
             executable,
             function,
+            size: [0; 3],
             count: [1; 3],
             count_from: None,
             local_memory: 0,
@@ -90,6 +92,11 @@ impl<'a> Call<'a> {
             bindings: Vec::new(),
             flags: DispatchFlags::empty(),
         }
+    }
+
+    /// With workgroups of this size.
+    pub(crate) fn size(self, size: [u32; 3]) -> Self {
+        Self { size, ..self }
     }
 
     /// With so many workgroups.
@@ -167,7 +174,7 @@ impl Call<'_> {
         Dispatch {
             executable: self.executable,
             function: self.function,
-            workgroup_size: [0; 3],
+            workgroup_size: self.size,
             workgroup_count: match count {
                 [] => WorkgroupCount::Static(self.count),
                 [buffer, ..] => WorkgroupCount::Indirect(*buffer),

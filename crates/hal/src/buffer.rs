@@ -215,7 +215,13 @@ pub struct PlainBuffer {
 impl PlainBuffer {
     /// `size` zeroed bytes.
     pub fn allocate(size: u64) -> Result<Self> {
-        Ok(Self { memory: HostMemory::allocate(size)?, deallocated: AtomicBool::new(false) })
+        Self::allocate_aligned(size, 0)
+    }
+
+    /// `size` zeroed bytes at a multiple of `alignment`, a power of two in bytes or 0 for any.
+    pub fn allocate_aligned(size: u64, alignment: u64) -> Result<Self> {
+        let memory = HostMemory::allocate_aligned(size, alignment)?;
+        Ok(Self { memory, deallocated: AtomicBool::new(false) })
     }
 }
 

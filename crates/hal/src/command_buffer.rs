@@ -1,8 +1,10 @@
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rehal_base::{Error, Result};
+use parking_lot::Mutex;
+use rehal_base::{Context, Error, Result};
 
 use crate::flags::*;
 use crate::{Binding, BufferRef, Command, Dispatch, Live, WorkgroupCount};
@@ -44,6 +46,9 @@ pub struct CommandBuffer(Arc<Shared<dyn CommandBufferBackend>>);
 struct Shared<B: ?Sized> {
     params: CommandBufferParams,
     state: AtomicU8,
+    /// What the commands do with slots, where not every buffer may be used for it: checked when a
+    /// binding table says which buffers they are. A map, as slots come from captures and may be far apart.
+    slot_usage: Mutex<BTreeMap<u32, BufferUsage>>,
     backend: B,
 }
 
@@ -54,7 +59,8 @@ const READY: u8 = 2;
 impl CommandBuffer {
     /// A command buffer over a driver's backend.
     pub fn new(params: CommandBufferParams, backend: impl CommandBufferBackend + 'static) -> Self {
-        Self(Arc::new(Shared { params, state: AtomicU8::new(INITIAL), backend }))
+        let slot_usage = Mutex::default();
+        Self(Arc::new(Shared { params, state: AtomicU8::new(INITIAL), slot_usage, backend }))
     }
 
     /// What it was created with.
@@ -99,6 +105,16 @@ impl CommandBuffer {
     /// Fails unless the recording has ended.
     pub(crate) fn require_ready(&self) -> Result<()> {
         self.require_state(READY, "run")
+    }
+
+    /// Fails unless each buffer of a binding table may be used as the commands use its slot.
+    pub(crate) fn require_slot_usage(&self, bindings: &[BufferRef<Live<'_>>]) -> Result<()> {
+        for (slot, usage) in &*self.0.slot_usage.lock() {
+            if let Some(BufferRef { binding: Binding::Direct(buffer), .. }) = bindings.get(*slot as usize) {
+                buffer.require_usage(*usage).context(|| format!("binding slot {slot}"))?;
+            }
+        }
+        Ok(())
     }
 
     fn require_state(&self, wanted: u8, verb: &str) -> Result<()> {
@@ -167,7 +183,12 @@ impl CommandBuffer {
                 }
                 buffer.resolve(reference.offset, reference.length).map(drop)
             }
-            Binding::Slot(slot) if u64::from(slot) < self.0.params.binding_capacity => Ok(()),
+            Binding::Slot(slot) if u64::from(slot) < self.0.params.binding_capacity => {
+                if !usage.is_empty() && !self.0.params.mode.contains(CommandBufferMode::UNVALIDATED) {
+                    *self.0.slot_usage.lock().entry(slot).or_default() |= usage;
+                }
+                Ok(())
+            }
             Binding::Slot(slot) => Err(Error::out_of_range(format!(
                 "binding slot {slot} exceeds the command buffer's capacity of {} slots",
                 self.0.params.binding_capacity

@@ -244,6 +244,7 @@ impl Submission<Live<'_>> {
                 for binding in *bindings {
                     check_binding(binding)?;
                 }
+                command_buffer.require_slot_usage(bindings)?;
                 Ok(())
             }
         }

@@ -21,7 +21,7 @@ pub struct HostMemory {
     /// What the allocator gave, or dangling where `layout` is of size 0.
     base: NonNull<u8>,
     layout: Layout,
-    /// `base` moved up to `ALIGNMENT_BYTES`.
+    /// `base` moved up to its alignment.
     data: NonNull<u8>,
     length: usize,
 }
@@ -35,6 +35,12 @@ unsafe impl Sync for HostMemory {}
 impl HostMemory {
     /// `length` zeroed bytes. Fails when the machine has not that many.
     pub fn allocate(length: u64) -> Result<Self> {
+        Self::allocate_aligned(length, 0)
+    }
+
+    /// `length` zeroed bytes at a multiple of `alignment`, a power of two in bytes; what is smaller
+    /// than a cache line gets a cache line. Fails when the machine has not that many.
+    pub fn allocate_aligned(length: u64, alignment: u64) -> Result<Self> {
         let exhausted = || {
             Error::resource_exhausted(format!("cannot allocate a buffer of {length} bytes of host memory"))
         };
@@ -45,12 +51,19 @@ impl HostMemory {
         }
         // Aligning by hand keeps `alloc_zeroed` on the allocator's calloc, which takes fresh pages
         // from the system already zeroed; an aligned layout would write them all.
-        let padded = length_host.checked_add(ALIGNMENT_BYTES).ok_or_else(exhausted)?;
+        let alignment = usize::try_from(alignment).map_err(|_| exhausted())?.max(ALIGNMENT_BYTES);
+        if !alignment.is_power_of_two() {
+            return Err(Error::invalid_argument(format!(
+                "an alignment of {alignment} bytes is not a power of two"
+            )));
+        }
+        let padded = length_host.checked_add(alignment).ok_or_else(exhausted)?;
         let layout = Layout::from_size_align(padded, 1).map_err(|_| exhausted())?;
         // SAFETY: the layout is not of size 0.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(exhausted)?;
-        let shift = base.as_ptr().align_offset(ALIGNMENT_BYTES);
-        // SAFETY: `shift` is below ALIGNMENT_BYTES, by which the allocation exceeds the length.
+        // Not `align_offset`, which may give up; the address is that of an allocation.
+        let shift = base.as_ptr().addr().wrapping_neg() & (alignment - 1);
+        // SAFETY: `shift` is below `alignment`, by which the allocation exceeds the length.
         let data = unsafe { base.add(shift) };
         if length_host >= HUGE_PAGES_FROM_BYTES {
             ask_for_huge_pages(data, length_host);
@@ -197,6 +210,11 @@ mod tests {
     fn fills_copies_and_refuses_what_is_outside() {
         let memory = HostMemory::allocate(16).unwrap();
         assert!((memory.as_ptr() as usize).is_multiple_of(ALIGNMENT_BYTES));
+        let page = HostMemory::allocate_aligned(16, 4096).unwrap();
+        assert!((page.as_ptr() as usize).is_multiple_of(4096));
+        page.write(0, &[1; 16]).unwrap();
+        assert!(HostMemory::allocate_aligned(16, 96).is_err());
+        assert!(HostMemory::allocate_aligned(16, 1 << 63).is_err());
         memory.fill(0, 12, &[1, 2, 3]).unwrap();
         memory.copy_from(2, &memory, 0, 4).unwrap();
         let mut bytes = [0; 16];

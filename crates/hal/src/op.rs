@@ -194,7 +194,8 @@ pub struct Submission<N: Names> {
     pub op: QueueOp<N>,
 }
 
-/// A function of the host that a queue calls, with the four words that were submitted with it.
+/// A function of the host that a queue calls, with the four words that were submitted with it. One
+/// that returns `DEFERRED` will signal or fail the signals of its submission itself, later.
 pub type HostCallFn = dyn Fn([u64; 4]) -> Result<()> + Send + Sync;
 
 /// A host call that can be submitted.

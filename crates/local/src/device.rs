@@ -9,11 +9,13 @@ use rehal_hal::{
 
 use crate::command::LocalCommands;
 use crate::executable::{self, LocalExecutable, Plugins};
-use crate::pending::{Pending, in_operation, settle};
-use crate::queue::{LiveNames, run};
+use crate::pending::{Pending, settle};
+use crate::queue::{LiveNames, run_and_settle};
 
 /// The name of the driver, and of its one device.
 pub const LOCAL_SYNC: &str = "local-sync";
+
+const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD);
 
 /// A CPU as a device whose work runs on whichever thread makes it ready: the one that submits, or
 /// the one that signals the last of its waits.
@@ -56,12 +58,14 @@ impl DeviceBackend for LocalSync {
                 | BufferUsage::MAPPING_ACCESS_RANDOM
                 | BufferUsage::TRANSFER_SOURCE
                 | BufferUsage::TRANSFER_TARGET,
+            // As in the reference, no access named is all of it.
+            access: if params.access.is_empty() { ALL_ACCESS } else { params.access },
             ..params
         })
     }
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        Ok(Buffer::new(params, size, PlainBuffer::allocate(size)?))
+        Ok(Buffer::new(params, size, PlainBuffer::allocate_aligned(size, params.min_alignment)?))
     }
 
     fn create_semaphore(
@@ -126,8 +130,8 @@ impl DeviceBackend for LocalSync {
                 }
             }
         }
-        let outcome = run(&submission.op, &LiveNames).map_err(|error| in_operation(error, &submission.op));
-        settle(submission.signals, &outcome);
+        let outcome =
+            run_and_settle(&submission.op, &LiveNames, |outcome| settle(submission.signals, outcome));
         // Nobody hears of a failure that no semaphore carries, so the caller does.
         match outcome {
             Err(error) if submission.signals.is_empty() => Err(error),

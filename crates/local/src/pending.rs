@@ -3,7 +3,7 @@
 use rehal_base::{Error, Result};
 use rehal_hal::{Indexed, Live, QueueOp, Store, Submission, Timepoint};
 
-use crate::queue::{StoredNames, run};
+use crate::queue::{StoredNames, run_and_settle};
 
 /// A submission that waits.
 pub(crate) struct Pending {
@@ -33,20 +33,21 @@ impl Pending {
             wait.value,
             Box::new(move |outcome| match outcome {
                 Ok(()) => self.wait_from(first + 1),
-                Err(error) => self.settle(Err(error)),
+                Err(error) => self.settle(&Err(error)),
             }),
         );
     }
 
     fn finish(self: Box<Self>) {
-        let outcome = run(&self.submission.op, &StoredNames { store: &self.store, table: &[] });
-        self.settle(outcome);
+        let names = StoredNames { store: &self.store, table: &[] };
+        // Who waits hears of a failure from the signals; there is nobody else to tell.
+        let _ = run_and_settle(&self.submission.op, &names, |outcome| self.settle(outcome));
     }
 
-    fn settle(self: Box<Self>, outcome: Result<()>) {
+    fn settle(&self, outcome: &Result<()>) {
         for signal in self.submission.signals.of(&self.store.lists.timepoints) {
             let semaphore = &self.store.semaphores[signal.semaphore as usize];
-            settle_one(semaphore, signal.value, &outcome);
+            settle_one(semaphore, signal.value, outcome);
         }
     }
 }

@@ -6,15 +6,16 @@
 
 use std::cell::RefCell;
 
-use rehal_base::{Context, Error, Range, Result};
+use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::{
-    Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, Executable, File, HostCall, HostMemory,
-    Indexed, Live, Names, QueueOp, Store, WHOLE_BUFFER, WorkgroupCount,
+    Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, Executable, File, HostCall, HostCallFlags,
+    HostMemory, Indexed, Live, Names, QueueOp, Store, WHOLE_BUFFER, WorkgroupCount,
 };
 use smallvec::SmallVec;
 
 use crate::command::LocalCommands;
 use crate::executable::{DispatchArguments, LocalExecutable, MemorySpan};
+use crate::pending::in_operation;
 
 /// A range of host memory that an operation works on.
 #[derive(Clone, Copy)]
@@ -73,6 +74,14 @@ impl<'a> Place<'a> {
     }
 
     fn fill(self, pattern: &[u8]) -> Result<()> {
+        // The handle knows the offset only where no binding table adds to it.
+        if !self.offset.is_multiple_of(pattern.len() as u64) {
+            return Err(Error::invalid_argument(format!(
+                "a fill at offset {} is not aligned to its pattern of {} bytes",
+                self.offset,
+                pattern.len()
+            )));
+        }
         self.memory.fill(self.offset, self.length, pattern)
     }
 
@@ -94,7 +103,14 @@ impl<'a> Place<'a> {
                 source.length, self.length
             )));
         }
+        if std::ptr::eq(self.memory, source.memory) && self.range().overlaps(source.range()) {
+            return Err(Error::invalid_argument("the source and the target of a copy overlap"));
+        }
         self.memory.copy_from(self.offset, source.memory, source.offset, self.length)
+    }
+
+    fn range(self) -> Range {
+        Range { offset: self.offset, length: self.length }
     }
 
     fn span(self) -> MemorySpan {
@@ -169,8 +185,36 @@ impl<'r> Resolve<'r, Indexed> for StoredNames<'r> {
     }
 }
 
+/// Runs one queue operation and has `settle` tell its signals what came of it.
+///
+/// A host call that does not block comes after the signals, and what it returns is its own; one that
+/// returns `DEFERRED` has taken over the signals and brings them about later.
+pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    op: &QueueOp<N>,
+    names: &R,
+    settle: impl FnOnce(&Result<()>),
+) -> Result<()> {
+    if let QueueOp::HostCall { flags, .. } = op
+        && flags.contains(HostCallFlags::NON_BLOCKING)
+    {
+        settle(&Ok(()));
+        let _ = run(op, names);
+        return Ok(());
+    }
+    match run(op, names) {
+        Err(error) if error.code() == StatusCode::Deferred && matches!(op, QueueOp::HostCall { .. }) => {
+            Ok(())
+        }
+        outcome => {
+            let outcome = outcome.map_err(|error| in_operation(error, op));
+            settle(&outcome);
+            outcome
+        }
+    }
+}
+
 /// Runs one queue operation to its end.
-pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Result<()> {
+fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Result<()> {
     match *op {
         // The memory was made with the handle; see `LocalDevice::submit`.
         QueueOp::Alloca { .. } | QueueOp::Barrier { .. } => Ok(()),

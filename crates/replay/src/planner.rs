@@ -318,6 +318,10 @@ impl<'a> Planner<'a> {
         Ok(match op {
             HostOp::CreateSemaphore { device, affinity, initial_value, flags, created } => {
                 let device = self.device(device)?;
+                // The largest value stands for a failure, on every device.
+                if initial_value == u64::MAX {
+                    return Err(Error::data_loss("a semaphore starts with the value of a failed one"));
+                }
                 let created = self.create(created, Kind::Semaphore)?;
                 self.reached.push(initial_value);
                 HostOp::CreateSemaphore { device, affinity, initial_value, flags, created }

@@ -4,7 +4,7 @@ use super::source::{code_only, functions, word_lines};
 use super::{Problem, tree::Tree};
 
 /// Where `unsafe` may stand, and why. A path that ends in `/` means everything below it.
-const UNSAFE: [(&str, &str); 7] = [
+const UNSAFE: [(&str, &str); 9] = [
     ("crates/base/src/map.rs", "maps files"),
     ("crates/hal/src/memory.rs", "owns host memory that devices write"),
     (
@@ -13,13 +13,24 @@ const UNSAFE: [(&str, &str); 7] = [
     ),
     ("crates/local/", "loads and runs native code"),
     ("crates/cli/src/devices.rs", "loads the plugins that the user names"),
+    ("crates/replay/tests/common/device.rs", "implements that trait for a device that runs no code"),
+    ("crates/replay/tests/memory/mod.rs", "counts what the system's allocator gives"),
     ("crates/vulkan/", "calls the driver"),
     ("crates/cuda/", "calls the driver"),
 ];
 
-/// Files that call `prepare_executable`, the one unsafe function of the HAL, and say why they trust the bytes.
-const PREPARES: [(&str, &str); 3] = [
+/// Files that call or implement `prepare_executable`, the one unsafe function of the HAL, and say why they trust the
+/// bytes; and what tests need.
+const PREPARES: [(&str, &str); 5] = [
     ("crates/replay/src/prepare.rs", "replaying a capture runs its code, and the user asked for that"),
+    (
+        "crates/replay/tests/common/device.rs",
+        "a device made for tests implements the function and runs nothing",
+    ),
+    (
+        "crates/replay/tests/memory/",
+        "an allocator that counts, to hold the planner to what a file's size explains",
+    ),
     ("crates/cts/", "the suite's kernels are fixtures of ours"),
     ("crates/cli/tests/", "tests run fixtures of ours"),
 ];

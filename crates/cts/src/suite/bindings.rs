@@ -76,7 +76,7 @@ fn ranges_add_up(harness: &Harness<'_>) -> Result<()> {
 fn mixed_with_direct(harness: &Harness<'_>) -> Result<()> {
     let fixed = harness.buffer(&[1, 2, 3, 4])?;
     let commands = harness.begin(CommandBufferMode::empty(), 1)?;
-    let (source, target) = (BufferRef::whole(&fixed), BufferRef::slot(0, 0, 4));
+    let (source, target) = (BufferRef::range(&fixed, 0, 4), BufferRef::slot(0, 0, 4));
     commands.record(&Command::Copy { source, target, flags: 0 })?;
     commands.end()?;
     for _ in 0..2 {

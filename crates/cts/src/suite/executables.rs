@@ -72,8 +72,14 @@ fn out_of_range(harness: &Harness<'_>, format: &str) -> Result<()> {
 }
 
 fn format_is_recognised(harness: &Harness<'_>, format: &str) -> Result<()> {
-    let data = harness.subject().kernel(Kernel::Affine, format)?;
-    equal("the format of a kernel", harness.device.infer_executable_format(&data), Some(format))?;
+    // Code that fits two formats may be taken for either; the one that is named has to work.
+    for (kernel, _) in FUNCTIONS {
+        let data = harness.subject().kernel(kernel, format)?;
+        match harness.device.infer_executable_format(&data) {
+            Some(inferred) => drop(harness.prepare_bytes(&data, inferred, &[])?),
+            None => return Err(Error::not_found(format!("the format of {kernel:?} is not recognised"))),
+        }
+    }
     for data in [&[][..], b"?", &noise(1000, 2), &[0; 64]] {
         equal("the format of nothing known", harness.device.infer_executable_format(data), None)?;
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{HostCall, HostCallFlags, QUEUE_AFFINITY_ANY};
+use rehal_hal::{HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore};
 
 use crate::Capability;
 use crate::check::{equal, holds, same_bytes};
@@ -21,6 +21,9 @@ pub(super) fn add(list: &mut List) {
     list.add("host_call/failure_stops_what_waits", needs, failure_stops_what_waits);
     list.add("host_call/non_blocking_signals_by_itself", needs, non_blocking_signals_by_itself);
     list.add("host_call/non_blocking_failure_is_its_own", needs, non_blocking_failure_is_its_own);
+    list.add("host_call/non_blocking_comes_after_the_signals", needs, non_blocking_comes_after);
+    list.add("host_call/deferred_signals_later", needs, deferred_signals_later);
+    list.add("host_call/deferred_may_fail_later", needs, deferred_may_fail_later);
     list.add("host_call/sees_what_was_done_before", needs, sees_what_was_done_before);
     list.add("host_call/later_work_sees_what_it_did", needs, later_work_sees_what_it_did);
     list.add("host_call/may_signal_and_submit", needs, may_signal_and_submit);
@@ -124,6 +127,55 @@ fn non_blocking_failure_is_its_own(harness: &Harness<'_>) -> Result<()> {
     let call = failing();
     run!(harness, QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::NON_BLOCKING })?;
     harness.settle()
+}
+
+/// A call that does not block may itself wait for what its submission signals.
+fn non_blocking_comes_after(harness: &Harness<'_>) -> Result<()> {
+    let (done, side) = (harness.semaphore()?, harness.semaphore()?);
+    let (own, after, patience) = (done.clone(), side.clone(), harness.patience());
+    let call = HostCall(Arc::new(move |_| {
+        own.wait(1, Some(patience))?;
+        after.signal(1)
+    }));
+    let signals = [at(&done, 1)];
+    let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::NON_BLOCKING };
+    harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+    harness.wait(&side, 1)
+}
+
+/// A call that returns `DEFERRED` has the signals in its own hands.
+fn deferred() -> HostCall {
+    HostCall(Arc::new(|_| Err(Error::new(StatusCode::Deferred, "later"))))
+}
+
+fn submit_deferred(harness: &Harness<'_>, done: &Semaphore) -> Result<()> {
+    let (call, gate) = (deferred(), harness.semaphore()?);
+    // One that runs at once and one that runs when the gate opens.
+    for opens_at in [0, 1] {
+        let (waits, signals) = ([at(&gate, opens_at)], [at(done, opens_at + 1)]);
+        let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
+        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+    }
+    gate.signal(1)?;
+    harness.settle()?;
+    equal("a deferred signal", done.query()?, 0)
+}
+
+fn deferred_signals_later(harness: &Harness<'_>) -> Result<()> {
+    let done = harness.semaphore()?;
+    submit_deferred(harness, &done)?;
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| done.signal(2));
+        harness.wait(&done, 2)?;
+        super::semaphores::joined(thread)
+    })
+}
+
+fn deferred_may_fail_later(harness: &Harness<'_>) -> Result<()> {
+    let done = harness.semaphore()?;
+    submit_deferred(harness, &done)?;
+    done.fail(Error::new(StatusCode::Aborted, "it came to nothing"));
+    harness.expect_failure("the signal", &done, StatusCode::Aborted)
 }
 
 fn sees_what_was_done_before(harness: &Harness<'_>) -> Result<()> {

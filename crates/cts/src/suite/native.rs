@@ -77,7 +77,7 @@ fn failing_kernel(harness: &Harness<'_>, format: &'static str, route: Route) -> 
         for workgroup in [0, 3, 4] {
             let call = Call::new(&executable, function).count([5, 1, 1]).constants(&[code as u32, workgroup]);
             let outcome = Script::new(harness, route).call(call).run();
-            refused("a kernel that fails", outcome, &[code])?;
+            refused("a kernel that fails", outcome, &[StatusCode::Internal])?;
         }
     }
     // No workgroup has this number: none fails.
@@ -95,7 +95,7 @@ fn after_a_failure(harness: &Harness<'_>, format: &'static str, route: Route) ->
         .call(call)
         .fill(crate::script::Part::of(&buffer, 4, 4), &[2])
         .run();
-    refused("a failure in the middle", outcome, &[StatusCode::Aborted])?;
+    refused("a failure in the middle", outcome, &[StatusCode::Internal])?;
     equal("what came before, and not what came after", harness.read(&buffer)?, vec![1, 1, 1, 1, 0, 0, 0, 0])
 }
 
@@ -104,6 +104,7 @@ fn surroundings(harness: &Harness<'_>, format: &'static str, route: Route) -> Re
     let output = harness.words(&[0xdddd_dddd; 16])?;
     let call = Call::new(&executable, executable.lookup("surroundings")?)
         .count([2, 3, 1])
+        .size([4, 2, 1])
         .constants(&[1, 2, 3])
         .bind(crate::script::Part::of(&output, 0, 48));
     Script::new(harness, route).call(call).run()?;
@@ -116,6 +117,7 @@ fn surroundings(harness: &Harness<'_>, format: &'static str, route: Route) -> Re
 }
 
 fn wrong_executable_constants(harness: &Harness<'_>, format: &'static str) -> Result<()> {
+    prepare(harness, format, &EXECUTABLE_CONSTANTS)?;
     for constants in [&[][..], &[1], &[1, 2, 3]] {
         let outcome = prepare(harness, format, constants);
         holds(&format!("{} constants for 2 are refused", constants.len()), outcome.is_err())?;

@@ -71,6 +71,10 @@ impl Library {
     pub unsafe fn dispatch(&self, ordinal: u32, dispatch: Dispatch<'_>) -> Result<()> {
         let function = self.function(ordinal)?;
         check(function, &dispatch)?;
+        if dispatch.workgroup_count.contains(&0) {
+            // Not by the loops: 0 in x alone would still leave billions of steps in y and z.
+            return Ok(());
+        }
         let mut table = BindingTable {
             ptrs: [MaybeUninit::uninit(); abi::MAX_BINDING_COUNT],
             lengths: [MaybeUninit::uninit(); abi::MAX_BINDING_COUNT],

@@ -4,6 +4,7 @@ use std::ffi::{OsStr, c_void};
 
 use rehal_base::{Context, Error, Result, StatusCode};
 
+use super::elf;
 use crate::platform::LibraryFile;
 
 /// The footer that the compiler puts behind a library that carries a debug database.
@@ -26,6 +27,7 @@ impl Dylib {
     pub unsafe fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let place = || "loading a system library executable".to_string();
         let library = without_footer(bytes).context(place)?;
+        elf::check_whole(library).context(place)?;
         let mut file = LibraryFile::new(library)
             .map_err(|error| Error::io("writing the library for the dynamic loader", &error))
             .context(place)?;
@@ -106,9 +108,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_is_an_error_with_the_loaders_words() {
-        // SAFETY: the bytes are no library, so that none of their code can run.
-        let error = unsafe { Dylib::from_bytes(b"not a library") }.err().unwrap();
-        assert!(error.to_string().contains("file too short"), "{error}");
+    fn what_cannot_be_opened_is_an_error_with_the_loaders_words() {
+        // SAFETY: there is no such library, so that none of its code can run.
+        let error = unsafe { Dylib::open(OsStr::new("/no/such/library.so")) }.err().unwrap();
+        assert!(error.to_string().contains("cannot open shared object file"), "{error}");
+    }
+
+    #[test]
+    fn a_library_that_is_cut_short_never_reaches_the_loader() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/affine.system.so");
+        let library = std::fs::read(path).unwrap();
+        for length in (0..library.len()).step_by(97) {
+            // SAFETY: a fixture of ours; cut, none of its code may run.
+            let error = unsafe { Dylib::from_bytes(&library[..length]) }.err();
+            let error = error.unwrap_or_else(|| panic!("{length} bytes were taken"));
+            assert!(!error.message().is_empty());
+        }
     }
 }

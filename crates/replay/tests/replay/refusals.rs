@@ -256,6 +256,13 @@ fn signals_that_do_not_grow() {
 }
 
 #[test]
+fn semaphores_that_have_failed_before_they_start() {
+    refused(DATA_LOSS, &["a semaphore starts with the value of a failed one"], |it| {
+        it.semaphore(u64::MAX);
+    });
+}
+
+#[test]
 fn command_buffers_that_are_not_ready() {
     let not = |reason: &str, add: fn(&mut CaptureBuilder)| refused(PRECONDITION, &[reason, "object"], add);
     not("command buffer 4 is run, and it is not begun yet", |it| {

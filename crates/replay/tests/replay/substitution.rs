@@ -214,7 +214,8 @@ fn other_parameters_are_rejected_one_by_one() {
         (parameter(1, 8, 2, 9), "replacement=(type=1 size=8 flags=0x2 offset=9)"),
     ] {
         let was = "captured=(type=1 size=8 flags=0x2 offset=1)";
-        rejected(&[captured.clone()], &code("new", 1, &[with(other)]), &["'f' parameter 1", was, is]);
+        let words = ["'f' parameter 1", was, is];
+        rejected(std::slice::from_ref(&captured), &code("new", 1, &[with(other)]), &words);
     }
 }
 
@@ -290,6 +291,28 @@ fn selectors_that_select_nothing_or_contradict_each_other() {
         let error = set_up(&bytes, &substitute(&path, &[selector])).unwrap_err();
         assert!(error.message().contains("no executables"), "{selector}: {error:?}");
     }
+}
+
+#[test]
+fn a_mismatch_can_be_found_before_anything_is_issued() {
+    let files = Replacements::new();
+    let path = files.add("left", &code("new", 10, &[function("l", 0, 2)]).encode());
+    let (capture, [left, _]) = capture();
+    let bytes = capture.finish();
+    let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
+    let plan = Plan::compile(&opened, &bytes, PlanOptions::default()).unwrap();
+    let check = |options: &ReplayOptions| {
+        let (device, log) = TestDevice::create();
+        let group = DeviceGroup::new(vec![device]).unwrap();
+        let checked = Replay::new(&plan, &group, options).unwrap().check_executables();
+        let only_prepared = log.lock().unwrap().iter().all(|ran| matches!(ran, Ran::Prepared { .. }));
+        assert!(only_prepared);
+        checked
+    };
+    check(&ReplayOptions::default()).unwrap();
+    let error = check(&substitute(&path, &[&format!("{left}={{}}")])).unwrap_err();
+    assert!(error.message().contains("bindings=1") && error.message().contains("bindings=2"), "{error:?}");
+    assert!(error.report().contains("executable_cache.prepare_executable(402)"), "{error:?}");
 }
 
 #[test]

@@ -26,7 +26,18 @@ pub(super) use header::{MAGIC, architecture};
 pub use image::{Image, Segment};
 pub use module::Module;
 
-use rehal_base::Fault;
+use rehal_base::{Fault, FormatError};
+
+/// Checks that all that the system's loader will map lies in the file. It maps without asking, and
+/// who touches a page beyond the end of a file is killed.
+pub(super) fn check_whole(bytes: &[u8]) -> Result<(), FormatError> {
+    let file = reader::Reader { bytes, origin: 0 };
+    let header = header::read(file)?;
+    for entry in header.segments(file) {
+        file.take(entry.offset, entry.file_size, "p_filesz")?;
+    }
+    Ok(())
+}
 
 /// Whether an ELF image is whole but asks for more than our loader does: other libraries, symbols of
 /// the process, thread-local storage. A damaged image does not.
