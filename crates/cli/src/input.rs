@@ -1,5 +1,7 @@
 //! Opening the capture that a tool works on.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rehal_base::{Context, Error, MappedFile, Result, StatusCode};
@@ -45,6 +47,18 @@ pub(crate) fn note_tear(file: &MappedFile, tear: &Tear) {
         tear.record_count,
         tear.lost_bytes
     ));
+}
+
+/// Refuses to write to `path` if that is the mapped file itself.
+pub(crate) fn check_output(file: &MappedFile, flag: &str, path: &str) -> Result<()> {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    match identity(file.path()) {
+        Some(capture) if identity(Path::new(path)) == Some(capture) => {
+            let error = Error::invalid_argument(format!("--{flag}={path} is the capture itself"));
+            Err(error.advise("name another file to write to"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// How errors call the file.

@@ -115,3 +115,17 @@ fn what_stands_in_the_way_is_said() {
     let two = print(&["rehal", "info", &capture("two_devices.ss")]);
     assert!(two.contains("yes, on local-sync (--device=local-sync given 2 times)"), "{two}");
 }
+
+/// One record of everything that the format has.
+#[test]
+fn a_capture_of_everything_has_a_report() {
+    let scratch = Scratch::new();
+    let path = scratch.file("everything", rehal_capture::sample::capture());
+    let info = json(&[&path]);
+    assert_eq!(info["replay"]["possible"], false, "host calls and channels cannot be replayed");
+    assert!(!info["replay"]["reasons"][0]["message"].as_str().unwrap().is_empty());
+    let total: u64 = info["bytes"].as_object().unwrap().values().map(|it| it.as_u64().unwrap()).sum();
+    assert_eq!(info["size_bytes"], total);
+    assert!(info["bytes"].as_object().unwrap().values().all(|it| it.as_u64().unwrap() > 0), "{info}");
+    assert!(print(&["rehal", "info", &path]).contains("Replay here: no, not on local-sync"));
+}

@@ -193,6 +193,23 @@ fn wrong_values_of_benchmark_flags() {
 }
 
 #[test]
+fn a_tool_does_not_write_over_its_capture() {
+    let scratch = Scratch::new();
+    let path = scratch.file("capture", abs());
+    let link = scratch.path("link");
+    std::fs::hard_link(&path, &link).unwrap();
+    for (tool, flag) in
+        [("iree-run-replay", "--replay_host_reads"), ("iree-benchmark-replay", "--benchmark_out")]
+    {
+        for target in [&path, link.to_str().unwrap()] {
+            let stderr = fail(&[tool, &format!("{flag}={target}"), &path]);
+            assert!(stderr.contains("is the capture itself"), "{stderr}");
+        }
+    }
+    assert_eq!(std::fs::read(path).unwrap(), abs());
+}
+
+#[test]
 fn verbs() {
     assert!(fail(&["rehal"]).contains("no verb is given\n  try: the verbs are run, dump, benchmark, info"));
     assert!(fail(&["rehal", "dmup"]).contains("there is no verb 'dmup'\n  try: did you mean 'dump'?"));

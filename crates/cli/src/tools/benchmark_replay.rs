@@ -56,6 +56,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     let bench_options = benchmark_flags::options(flags, &invocation.program)?;
     let options = replay_flags::options(flags)?;
     let file = input::map(path)?;
+    if let Some(out) = &bench_options.out {
+        input::check_output(&file, "benchmark_out", &out.to_string_lossy())?;
+    }
     let plan = replay_flags::compile(&file, flags.switch("recover"))?;
     let scope = flags.given_text("replay_scope");
     if let Some(name) = scope {

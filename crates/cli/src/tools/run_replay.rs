@@ -80,7 +80,10 @@ fn run(invocation: &Invocation) -> Result<()> {
     let replay = replay_flags::prepare(flags, &file, &plan, &options)?;
     let mut reads = flags
         .given_text("replay_host_reads")
-        .map(|path| Ok::<_, Error>(HostReadLog::new(reads_sink(path)?, limit)))
+        .map(|path| {
+            input::check_output(&file, "replay_host_reads", path)?;
+            Ok::<_, Error>(HostReadLog::new(reads_sink(path)?, limit))
+        })
         .transpose()?;
     let mut steps = Steps::new(plan.step_count());
     let mut observers: Vec<&mut dyn Observer> = vec![&mut steps];

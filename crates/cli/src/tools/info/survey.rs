@@ -104,10 +104,12 @@ impl Bytes {
     }
 }
 
-/// What a command buffer holds: how often each function of each executable.
+/// What a command buffer holds: how often each function of each executable. It is counted into the
+/// functions once, when the recording is done with, so that time does not grow with executions.
 #[derive(Default)]
 struct Recorded {
     one_shot: bool,
+    execution_count: u64,
     dispatches: Vec<(u64, u32, u64)>,
 }
 
@@ -131,6 +133,9 @@ impl<'a> Survey<'a> {
                 behind = record.offset;
                 progress.set(behind, capture.length_bytes());
             }
+        }
+        for (_, recorded) in std::mem::take(&mut this.recorded) {
+            this.count(&recorded);
         }
         Ok(this)
     }
@@ -185,7 +190,10 @@ impl<'a> Survey<'a> {
                 self.add_executable(header.related_object_id.get(), it);
             }
             (OperationCode::COMMAND_BUFFER_BEGIN, _) => {
-                self.recorded.entry(header.object_id.get()).or_default().dispatches.clear();
+                let recorded = self.recorded.entry(header.object_id.get()).or_default();
+                let one_shot = recorded.one_shot;
+                let before = std::mem::replace(recorded, Recorded { one_shot, ..Recorded::default() });
+                self.count(&before);
             }
             (OperationCode::COMMAND_BUFFER_DISPATCH, Payload::Dispatch(it)) => {
                 self.recorded.entry(header.object_id.get()).or_default().add(it);
@@ -239,22 +247,27 @@ impl<'a> Survey<'a> {
 
     fn execute(&mut self, command_buffer: u64) {
         let Some(recorded) = self.recorded.get_mut(&command_buffer) else { return };
-        let dispatches = std::mem::take(&mut recorded.dispatches);
-        for (executable, function, count) in &dispatches {
-            self.dispatch(*executable, *function, *count);
+        recorded.execution_count += 1;
+        if recorded.one_shot
+            && let Some(recorded) = self.recorded.remove(&command_buffer)
+        {
+            self.count(&recorded);
         }
-        match self.recorded.get_mut(&command_buffer) {
-            Some(recorded) if !recorded.one_shot => recorded.dispatches = dispatches,
-            _ => drop(self.recorded.remove(&command_buffer)),
+    }
+
+    /// Counts the dispatches of a recording, once for each execution.
+    fn count(&mut self, recorded: &Recorded) {
+        for (executable, function, count) in &recorded.dispatches {
+            self.dispatch(*executable, *function, count.saturating_mul(recorded.execution_count));
         }
     }
 
     fn dispatch(&mut self, executable: u64, function: u32, count: u64) {
-        self.dispatch_count += count;
+        self.dispatch_count = self.dispatch_count.saturating_add(count);
         let index = self.executable_index.get(&executable);
         let row = index.and_then(|index| self.executables[*index].functions.get_mut(function as usize));
         if let Some(row) = row {
-            row.dispatch_count += count;
+            row.dispatch_count = row.dispatch_count.saturating_add(count);
         }
     }
 
