@@ -32,7 +32,8 @@ pub struct Plan<'a> {
     pub(crate) buffer_ids: Vec<u64>,
     pub(crate) executables: Vec<ExecutableRecord<'a>>,
     pub(crate) files: Vec<FileRecord<'a>>,
-    pub(crate) scopes: Vec<(Vec<u8>, u64)>,
+    /// Names, and how often each is entered.
+    pub(crate) scopes: Vec<(Span<u8>, u64)>,
 }
 
 /// Kinds of objects that a plan numbers and releases.
@@ -173,7 +174,7 @@ impl<'a> Plan<'a> {
 
     /// The names of the scopes, each with how often it is entered, in order of first appearance.
     pub fn scopes(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        self.scopes.iter().map(|(name, count)| (name.as_slice(), *count))
+        self.scopes.iter().filter(|(_, count)| *count > 0).map(|(name, count)| (self.bytes(*name), *count))
     }
 
     /// The version of the capture.

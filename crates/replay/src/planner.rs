@@ -159,7 +159,7 @@ struct Planner<'a> {
     buffer_ids: Vec<u64>,
     executables: Vec<ExecutableRecord<'a>>,
     files: Vec<FileRecord<'a>>,
-    scopes: Vec<(Vec<u8>, u64)>,
+    scopes: Vec<(Span<u8>, u64)>,
     /// Where a name is in `scopes`: captures may have as many names as records.
     scope_indices: HashMap<&'a [u8], usize>,
 }
@@ -395,20 +395,28 @@ impl<'a> Planner<'a> {
             HostOp::Flush(range, data) => HostOp::Flush(self.range(range)?, self.optional_bytes(data)?),
             HostOp::FlushQueue { device } => HostOp::FlushQueue { device: self.device(device)? },
             HostOp::ScopeBegin { name } => {
-                self.count_scope(name);
-                HostOp::ScopeBegin { name: self.bytes(name)? }
+                let index = self.scope(name)?;
+                self.scopes[index].1 += 1;
+                HostOp::ScopeBegin { name: self.scopes[index].0 }
             }
-            HostOp::ScopeEnd { name } => HostOp::ScopeEnd { name: self.bytes(name)? },
+            HostOp::ScopeEnd { name } => {
+                let index = self.scope(name)?;
+                HostOp::ScopeEnd { name: self.scopes[index].0 }
+            }
             HostOp::Query(query) => HostOp::Query(query),
         })
     }
 
-    fn count_scope(&mut self, name: &'a [u8]) {
-        let index = *self.scope_indices.entry(name).or_insert(self.scopes.len());
-        match self.scopes.get_mut(index) {
-            Some((_, count)) => *count += 1,
-            None => self.scopes.push((name.to_vec(), 1)),
+    /// Where a name is in `scopes`. All scopes of a name share its first bytes in the capture, so
+    /// that a run does not touch a page of the file for each.
+    fn scope(&mut self, name: &'a [u8]) -> Result<usize> {
+        if let Some(index) = self.scope_indices.get(name) {
+            return Ok(*index);
         }
+        let bytes = self.bytes(name)?;
+        self.scope_indices.insert(name, self.scopes.len());
+        self.scopes.push((bytes, 0));
+        Ok(self.scopes.len() - 1)
     }
 
     fn range(&mut self, range: RangeOp<Ids<'a>>) -> Result<RangeOp<Indexed>> {

@@ -49,7 +49,13 @@ pub(crate) fn compile<'a>(file: &'a MappedFile, recover: bool) -> Result<Plan<'a
 pub(crate) fn compile_opened<'a>(file: &'a MappedFile, capture: &Capture<'a>) -> Result<Plan<'a>> {
     let total_bytes = capture.length_bytes();
     let mut progress = Progress::new("reading");
-    let mut tell = |done_bytes| progress.set(done_bytes, total_bytes);
+    // What is planned is read again only for its data, so the rest of a large file needs no memory.
+    let mut behind = 0;
+    let mut tell = |done_bytes: u64| {
+        file.forget(behind as usize, (done_bytes - behind) as usize);
+        behind = done_bytes;
+        progress.set(done_bytes, total_bytes);
+    };
     Plan::compile(capture, file.bytes(), PlanOptions { progress: Some(&mut tell) })
         .map_err(|error| input::explain(file, error))
 }
