@@ -8,10 +8,6 @@ use rehal_base::{Error, Range, Result};
 /// Alignment of every allocation in bytes: a cache line, and what compiled kernels assume at least.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// From this size on, memory is asked for in huge pages: parameters of a model are touched as a
-/// whole, and a fault for each 4 KiB of them costs more than copying them.
-const HUGE_PAGES_FROM_BYTES: usize = 8 << 20;
-
 /// Zeroed host memory that a device may write behind the host's back.
 ///
 /// No reference to its bytes lives longer than a call here; copies go through raw pointers. As on
@@ -65,9 +61,6 @@ impl HostMemory {
         let shift = base.as_ptr().addr().wrapping_neg() & (alignment - 1);
         // SAFETY: `shift` is below `alignment`, by which the allocation exceeds the length.
         let data = unsafe { base.add(shift) };
-        if length_host >= HUGE_PAGES_FROM_BYTES {
-            ask_for_huge_pages(data, length_host);
-        }
         Ok(Self { base, layout, data, length: length_host })
     }
 
@@ -176,21 +169,6 @@ impl HostMemory {
             ))),
         }
     }
-}
-
-/// A hint; where the system does not take it, nothing changes.
-fn ask_for_huge_pages(data: NonNull<u8>, length: usize) {
-    const PAGE_BYTES: usize = 4096;
-    let skipped = data.as_ptr().align_offset(PAGE_BYTES);
-    let whole = length.saturating_sub(skipped) / PAGE_BYTES * PAGE_BYTES;
-    #[cfg(target_os = "linux")]
-    // SAFETY: the pages lie within the allocation, and the advice changes no bytes.
-    let _ = unsafe {
-        let pages = data.as_ptr().add(skipped).cast();
-        rustix::mm::madvise(pages, whole, rustix::mm::Advice::LinuxHugepage)
-    };
-    #[cfg(not(target_os = "linux"))]
-    let _ = whole;
 }
 
 impl Drop for HostMemory {

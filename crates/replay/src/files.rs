@@ -125,7 +125,6 @@ fn open_external(
     Ok(HostFile::Disk(file))
 }
 
-/// The digest of the first `length` bytes of `file`.
 fn require_regular(path: &std::path::Path, metadata: &std::fs::Metadata) -> Result<()> {
     if metadata.is_file() {
         return Ok(());
@@ -134,6 +133,7 @@ fn require_regular(path: &std::path::Path, metadata: &std::fs::Metadata) -> Resu
     Err(Error::invalid_argument(format!("'{}' is {kind}", path.display())))
 }
 
+/// The digest of the first `length` bytes of `file`.
 fn digest(file: &std::fs::File, length: u64) -> Result<u64> {
     use std::os::unix::fs::FileExt;
     // Large, since the digest is fast only over many bytes at once, yet small enough that they are
