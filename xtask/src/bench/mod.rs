@@ -37,20 +37,23 @@ pub fn main(arguments: &[String]) -> Outcome {
     let workplace = Workplace::new(&root, reference, tools)?;
     let mut rows = Vec::new();
     let mut failed = 0;
+    report::print_head();
     for case in cases::all(&workplace)? {
         if !options.only.is_empty() && !options.only.iter().any(|part| case.name.contains(part.as_str())) {
             continue;
         }
-        eprintln!("bench: {}", case.name);
         match run(&case, options.rounds, &workplace) {
-            Ok(found) => rows.extend(found),
+            Ok(found) => {
+                found.iter().for_each(report::print_row);
+                rows.extend(found);
+            }
             Err(error) => {
                 eprintln!("bench: {} failed: {error}", case.name);
                 failed += 1;
             }
         }
     }
-    report::print(&rows);
+    report::print_foot(&rows);
     if let Some(path) = &options.json {
         std::fs::write(path, report::json(&rows))?;
     }

@@ -62,25 +62,30 @@ impl Summary {
     }
 }
 
-/// Prints the table.
-pub fn print(rows: &[Row]) {
+/// Prints the head of the table.
+pub fn print_head() {
     println!(
         "{:<28} {:>22} {:>22} {:>7}  {:<14} verdict",
         "claim", "reference", "rehal", "ratio", "promised"
     );
-    for row in rows {
-        let side =
-            |side: &Summary| format!("{} ±{:>2.0}%", human(side.median, row.unit), side.spread * 100.0);
-        let verdict = if row.is_met() { "met" } else { "MISSED" };
-        println!(
-            "{:<28} {:>22} {:>22} {:>6.2}x  {:<14} {verdict}",
-            row.name,
-            side(&row.theirs),
-            side(&row.ours),
-            row.ratio(),
-            row.promise()
-        );
-    }
+}
+
+/// Prints a row, as soon as it is known: a run of the whole table takes minutes.
+pub fn print_row(row: &Row) {
+    let side = |side: &Summary| format!("{} ±{:>2.0}%", human(side.median, row.unit), side.spread * 100.0);
+    let verdict = if row.is_met() { "met" } else { "MISSED" };
+    println!(
+        "{:<28} {:>22} {:>22} {:>6.2}x  {:<14} {verdict}",
+        row.name,
+        side(&row.theirs),
+        side(&row.ours),
+        row.ratio(),
+        row.promise()
+    );
+}
+
+/// Prints how many promises are met.
+pub fn print_foot(rows: &[Row]) {
     let met = rows.iter().filter(|row| row.is_met()).count();
     println!("{met} of {} promises met", rows.len());
 }
