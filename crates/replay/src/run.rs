@@ -166,6 +166,10 @@ impl Objects {
     }
 }
 
+/// How many steps an object is kept past its last use while a scope is open: a scope of a call or
+/// two is then timed without the freeing, and a long one does not hold on to its memory.
+const HELD_STEPS: u32 = 32;
+
 /// One run of a plan.
 struct Run<'r, 'o, 'p, 'a> {
     plan: &'p Plan<'a>,
@@ -192,7 +196,9 @@ impl<'p> Run<'_, '_, 'p, '_> {
                 StepOp::Host(index) => self.host_op(&plan.host_ops[index as usize], step.place),
             };
             outcome.map_err(|error| plan.locate(error, step.place))?;
-            while let Some(release) = releases.next_if(|release| release.step == number) {
+            let held = if self.open_scopes.is_empty() { 0 } else { HELD_STEPS };
+            while let Some(release) = releases.next_if(|release| release.step.saturating_add(held) <= number)
+            {
                 self.objects.release(*release);
             }
             scratch.reset();
