@@ -174,6 +174,8 @@ impl Observer for ScopeWatch<'_> {
     }
 
     fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
+        // Read first: what follows is not the scope's.
+        let now = Instant::now();
         if scope.name == self.name.as_bytes() {
             let Some(depth) = self.depth.checked_sub(1) else {
                 return Err(Error::failed_precondition(format!(
@@ -184,7 +186,7 @@ impl Observer for ScopeWatch<'_> {
             };
             self.depth = depth;
             if depth == 0 {
-                self.total_ns += self.since.elapsed().as_nanos() as u64;
+                self.total_ns += now.duration_since(self.since).as_nanos() as u64;
             }
         }
         Ok(())
