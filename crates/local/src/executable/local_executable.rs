@@ -2,7 +2,7 @@ use std::any::Any;
 use std::cell::Cell;
 
 use rehal_base::{Context, Error, Result};
-use rehal_hal::{Executable, ExecutableBackend, ExecutableParams};
+use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo};
 
 use super::dispatch::{Dispatch, MemorySpan};
 use super::library::{Library, LoadOptions};
@@ -11,7 +11,6 @@ use super::plugin::Plugins;
 /// A loaded executable as the CPU drivers have it.
 pub(crate) struct LocalExecutable {
     library: Library,
-    functions: Box<[rehal_hal::FunctionInfo]>,
 }
 
 /// What a driver runs a function with.
@@ -34,8 +33,7 @@ impl LocalExecutable {
         // SAFETY: the caller trusts the executable.
         let library = unsafe { Library::load(params.format, params.data, &options) }
             .context(|| format!("executable of format '{}'", params.format))?;
-        let functions = library.functions().iter().map(reported).collect();
-        Ok(Self { library, functions })
+        Ok(Self { library })
     }
 
     /// The backend of an executable that this driver made.
@@ -51,7 +49,7 @@ impl LocalExecutable {
         arguments: &DispatchArguments<'_>,
         dynamic_local_memory: u32,
     ) -> Result<()> {
-        let static_bytes = self.library.function(ordinal)?.local_memory_bytes as usize;
+        let static_bytes = self.library.local_memory_bytes(ordinal)? as usize;
         with_local_memory(static_bytes + dynamic_local_memory as usize, |local_memory| {
             let dispatch = Dispatch {
                 workgroup_count: arguments.workgroup_count,
@@ -73,32 +71,12 @@ impl ExecutableBackend for LocalExecutable {
         self.library.name()
     }
 
-    fn functions(&self) -> &[rehal_hal::FunctionInfo] {
-        &self.functions
+    fn functions(&self) -> &[FunctionInfo] {
+        self.library.functions()
     }
 
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-/// A function as the HAL reports it.
-fn reported(function: &super::FunctionInfo) -> rehal_hal::FunctionInfo {
-    let parameter = |parameter: &super::FunctionParameter| rehal_hal::FunctionParameter {
-        kind: parameter.kind,
-        size: parameter.size,
-        flags: parameter.flags,
-        offset: parameter.offset,
-        name: parameter.name.clone(),
-    };
-    rehal_hal::FunctionInfo {
-        name: function.name.clone(),
-        flags: function.flags,
-        workgroup_size: function.workgroup_size,
-        constant_count: function.constant_count,
-        binding_count: function.binding_count,
-        parameter_count: function.parameter_count,
-        parameters: function.parameters.iter().map(parameter).collect(),
     }
 }
 
