@@ -52,6 +52,6 @@ pub use op::{
     Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, HostOp, MemoryBarrier, Op,
     Query, QueueOp, RangeOp, Submission, Timepoint, WorkgroupCount,
 };
-pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback, wait_all};
+pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback, wait_all, wait_any};
 pub use store::{Indexed, Span, Store, StoredLists};
 pub use timeline::Timeline;

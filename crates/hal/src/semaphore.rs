@@ -1,8 +1,8 @@
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, StatusCode};
 
 use crate::{Live, Timepoint};
 
@@ -82,4 +82,38 @@ pub fn wait_all(timepoints: &[Timepoint<Live<'_>>], timeout: Option<Duration>) -
         timepoint.semaphore.wait(timepoint.value, left)?;
     }
     Ok(())
+}
+
+/// Waits until one timepoint is reached and returns its index in the list; of several that are
+/// reached, the first. Fails with the failure of the first semaphore that fails before that, with
+/// `DEADLINE_EXCEEDED` when the time is up, and with `INVALID_ARGUMENT` for an empty list.
+///
+/// A semaphore that is not reached when this returns keeps a note of a few bytes until it is.
+pub fn wait_any(timepoints: &[Timepoint<Live<'_>>], timeout: Option<Duration>) -> Result<usize> {
+    if timepoints.is_empty() {
+        return Err(Error::invalid_argument("none of no timepoints can be reached"));
+    }
+    for (index, timepoint) in timepoints.iter().enumerate() {
+        if timepoint.semaphore.query()? >= timepoint.value {
+            return Ok(index);
+        }
+    }
+    let (sender, receiver) = mpsc::channel();
+    for (index, timepoint) in timepoints.iter().enumerate() {
+        let sender = sender.clone();
+        // Nobody listens to what comes after the first; sending it fails, as it should.
+        let tell = move |outcome: Result<()>| drop(sender.send(outcome.map(|()| index)));
+        timepoint.semaphore.backend().on_reached(timepoint.value, Box::new(tell));
+    }
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let told = match deadline {
+        Some(deadline) => receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+        None => receiver.recv().map_err(mpsc::RecvTimeoutError::from),
+    };
+    told.unwrap_or_else(|_| {
+        Err(Error::new(
+            StatusCode::DeadlineExceeded,
+            format!("waited for any of {} semaphores; none was reached", timepoints.len()),
+        ))
+    })
 }

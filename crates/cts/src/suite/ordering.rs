@@ -1,9 +1,10 @@
 //! Submissions that wait for each other: chains, forks, joins, in any order of submission.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore};
+use rehal_hal::{HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore, wait_any};
 
 use super::semaphores::joined;
 use crate::Capability;
@@ -20,6 +21,7 @@ pub(super) fn add(list: &mut List) {
     list.add("ordering/different_values_of_one_timeline", &[], different_values_of_one_timeline);
     list.add("ordering/device_and_host_must_both_signal", &[], device_and_host_must_both_signal);
     list.add("ordering/device_signals_device_and_host", &[], device_signals_device_and_host);
+    list.add("ordering/device_or_host_whichever_signals", &[], device_or_host_whichever_signals);
     list.add("ordering/host_waits_while_device_works", &[], host_waits_while_device_works);
     list.add("ordering/unrelated_work_is_not_held_up", &[], unrelated_work_is_not_held_up);
     list.add("ordering/one_timeline_for_many_steps", &[], one_timeline_for_many_steps);
@@ -163,6 +165,22 @@ fn device_and_host_must_both_signal(harness: &Harness<'_>) -> Result<()> {
         harness.wait(&done, 1)?;
         joined(thread)
     })
+}
+
+/// The host waits for whichever comes first: what a queue signals, or what another part of the host
+/// does.
+fn device_or_host_whichever_signals(harness: &Harness<'_>) -> Result<()> {
+    let gate = harness.semaphore()?;
+    let of_device = harness.semaphore()?;
+    let of_host = harness.semaphore()?;
+    barrier(harness, &[(&gate, 1)], &[(&of_device, 1)])?;
+    let either = [at(&of_device, 1), at(&of_host, 1)];
+    refused("too early", wait_any(&either, Some(Duration::ZERO)), &[StatusCode::DeadlineExceeded])?;
+    of_host.signal(1)?;
+    equal("the host's", wait_any(&either, Some(harness.patience()))?, 1)?;
+    gate.signal(1)?;
+    let only_device = [at(&of_host, 2), at(&of_device, 1)];
+    equal("the device's", wait_any(&only_device, Some(harness.patience()))?, 1)
 }
 
 fn device_signals_device_and_host(harness: &Harness<'_>) -> Result<()> {

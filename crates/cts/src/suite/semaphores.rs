@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::wait_all;
+use rehal_hal::{wait_all, wait_any};
 
 use crate::check::{RANGE, equal, holds, refused};
 use crate::harness::{Harness, at};
@@ -31,6 +31,11 @@ pub(super) fn add(list: &mut List) {
     list.add("wait_all/one_missing_times_out", &[], one_missing_times_out);
     list.add("wait_all/one_failed", &[], one_failed);
     list.add("wait_all/reached_in_any_order", &[], reached_in_any_order);
+    list.add("wait_any/one_reached", &[], any_reached);
+    list.add("wait_any/none_reached_times_out", &[], none_reached_times_out);
+    list.add("wait_any/one_failed", &[], any_failed);
+    list.add("semaphore/threads/wait_any_of_several", &[], wait_any_of_several);
+    list.add("semaphore/threads/wait_any_that_fails", &[], wait_any_that_fails);
     list.add("semaphore/threads/signalled_beyond", &[], signalled_beyond);
     list.add("semaphore/threads/ping_pong", &[], ping_pong);
     list.add("semaphore/threads/many_waiters_one_value", &[], many_waiters_one_value);
@@ -212,6 +217,63 @@ fn reached_in_any_order(harness: &Harness<'_>) -> Result<()> {
         });
         let timepoints: Vec<_> = semaphores.iter().map(|semaphore| at(semaphore, 1)).collect();
         wait_all(&timepoints, Some(harness.patience()))
+    })
+}
+
+fn any_reached(harness: &Harness<'_>) -> Result<()> {
+    let a = harness.semaphore_at(3)?;
+    let b = harness.semaphore()?;
+    equal("the first", wait_any(&[at(&a, 2), at(&b, 1)], NOW)?, 0)?;
+    equal("the last", wait_any(&[at(&b, 1), at(&a, 3)], None)?, 1)?;
+    b.signal(1)?;
+    equal("of two", wait_any(&[at(&b, 1), at(&a, 3)], None)?, 0)?;
+    refused("of none", wait_any(&[], None), &[StatusCode::InvalidArgument])
+}
+
+fn none_reached_times_out(harness: &Harness<'_>) -> Result<()> {
+    let a = harness.semaphore_at(3)?;
+    let b = harness.semaphore()?;
+    for time in [NOW, SOON] {
+        refused("a wait", wait_any(&[at(&a, 4), at(&b, 1)], time), LATE)?;
+    }
+    // What an earlier wait left behind changes nothing.
+    a.signal(4)?;
+    equal("after it", wait_any(&[at(&b, 1), at(&a, 4)], NOW)?, 1)
+}
+
+fn any_failed(harness: &Harness<'_>) -> Result<()> {
+    let a = harness.semaphore()?;
+    let b = harness.semaphore()?;
+    b.fail(Error::new(StatusCode::Aborted, "gone"));
+    let patience = Some(harness.patience());
+    refused("a wait", wait_any(&[at(&a, 3), at(&b, 1)], patience), &[StatusCode::Aborted])
+}
+
+fn wait_any_of_several(harness: &Harness<'_>) -> Result<()> {
+    let semaphores: Vec<_> = (0..4).map(|_| harness.semaphore()).collect::<Result<_>>()?;
+    for (round, winner) in (1..).zip([2, 0, 3, 3, 1]) {
+        let timepoints: Vec<_> = semaphores.iter().map(|semaphore| at(semaphore, round * 10)).collect();
+        std::thread::scope(|scope| {
+            let signaller = scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(1));
+                semaphores[winner].signal(round * 10)
+            });
+            let first = wait_any(&timepoints, Some(harness.patience()))?;
+            joined(signaller)?;
+            equal("who was reached", first, winner)
+        })?;
+    }
+    Ok(())
+}
+
+fn wait_any_that_fails(harness: &Harness<'_>) -> Result<()> {
+    let a = harness.semaphore()?;
+    let b = harness.semaphore()?;
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| wait_any(&[at(&a, 1), at(&b, 1)], Some(harness.patience())));
+        std::thread::sleep(Duration::from_millis(1));
+        b.fail(Error::new(StatusCode::Unavailable, "gone"));
+        refused("a waiter", joined(waiter), &[StatusCode::Unavailable])
     })
 }
 
