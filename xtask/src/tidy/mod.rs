@@ -44,10 +44,11 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 10] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
+    ("unsafe is documented", code::unsafe_is_documented),
     ("file and function length", code::lengths),
     ("whitespace and notes", text::whitespace_and_notes),
     ("no addresses", text::addresses),
