@@ -1,0 +1,72 @@
+//! A program that is killed while it records: what it leaves, from a process of its own (this binary runs itself).
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rehal_capture::{Capture, OpenOptions, PayloadType, RecordFields, RecordType, Writer};
+
+const OUTPUT: &str = "REHAL_TEST_KILLED_OUTPUT";
+
+/// Sizes of the payloads in turn: records of all kinds of lengths, one longer than the writer's buffer.
+const LENGTHS: [usize; 5] = [0, 17, 4096, 100_003, 600_000];
+
+/// Not a test of its own: what the test below runs in a child process, and kills.
+#[test]
+fn child() {
+    let Some(path) = std::env::var_os(OUTPUT) else { return };
+    let mut writer = Writer::new(File::create(path).unwrap()).unwrap();
+    for ordinal in 0u64.. {
+        let fields = RecordFields {
+            record_type: RecordType::BLOB,
+            payload_type: PayloadType::NONE,
+            object_id: ordinal,
+            ..RecordFields::default()
+        };
+        let payload = vec![ordinal as u8; LENGTHS[ordinal as usize % LENGTHS.len()]];
+        writer.append(&fields, &[&payload]).unwrap();
+        // Far more than the test waits for; it ends also where nobody kills it.
+        assert!(writer.length_bytes() < 1 << 30);
+    }
+}
+
+/// Starts a child that writes `path`, and kills it once the file has `length_bytes`.
+fn killed_at(path: &Path, length_bytes: u64) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child"]).env(OUTPUT, path).stdout(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let patience = Instant::now() + Duration::from_secs(60);
+    while std::fs::metadata(path).map_or(0, |it| it.len()) < length_bytes && Instant::now() < patience {
+        std::thread::yield_now();
+    }
+    // SIGKILL where there are signals: nothing of the program runs any more.
+    child.kill().unwrap();
+    assert!(!child.wait().unwrap().success());
+}
+
+#[test]
+fn a_killed_program_leaves_what_it_wrote() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("killed.ireereplay");
+    for length_bytes in [24, 1_000_000, 20_000_000] {
+        let _ = std::fs::remove_file(&path);
+        killed_at(&path, length_bytes);
+        let bytes = std::fs::read(&path).unwrap();
+        let error = Capture::open(&bytes, OpenOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("never closed"), "{error}");
+        let capture = Capture::open(&bytes, OpenOptions { recover: true }).unwrap();
+        assert!(!capture.is_closed());
+        let mut count = 0;
+        for (ordinal, record) in capture.records().enumerate() {
+            let record = record.unwrap();
+            assert_eq!(record.payload.len(), LENGTHS[ordinal % LENGTHS.len()]);
+            assert!(record.payload.iter().all(|byte| *byte == ordinal as u8), "record {ordinal}");
+            count += 1;
+        }
+        // All that is in the file but, at most, the record that was being written.
+        let lost_bytes = capture.tear().map_or(0, |tear| tear.lost_bytes);
+        assert_eq!(capture.length_bytes() + lost_bytes, bytes.len() as u64);
+        assert!(lost_bytes < 96 + 600_000, "{lost_bytes}");
+        assert!(length_bytes == 24 || count > 5, "{count} records of {} bytes", bytes.len());
+    }
+}
