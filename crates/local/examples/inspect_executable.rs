@@ -29,14 +29,14 @@ fn inspect(bytes: &[u8]) {
     match unsafe { Library::load_inferred(bytes, &LoadOptions::default()) } {
         Ok(library) => {
             println!("  library: '{}'", library.name());
-            for function in library.functions() {
+            for (ordinal, function) in (0..).zip(library.functions()) {
                 println!(
                     "  function '{}': {} constants, {} bindings, workgroup {:?}, {} bytes of local memory",
                     function.name,
                     function.constant_count,
                     function.binding_count,
                     function.workgroup_size,
-                    function.local_memory_bytes
+                    library.local_memory_bytes(ordinal).unwrap_or_default()
                 );
             }
             measure(bytes);

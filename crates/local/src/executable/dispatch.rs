@@ -4,10 +4,11 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
 use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::FunctionInfo;
 
 use super::abi::{self, DispatchState, WorkgroupState};
 use super::guard;
-use super::library::{FunctionInfo, Library};
+use super::library::Library;
 use super::processor;
 use crate::platform::FlushDenormals;
 
@@ -30,7 +31,7 @@ pub struct Dispatch<'a> {
     pub constants: &'a [u32],
     /// As many bindings as the function has.
     pub bindings: &'a [MemorySpan],
-    /// Scratch memory, at least [`FunctionInfo::local_memory_bytes`]; its contents do not matter.
+    /// Scratch memory, at least [`Library::local_memory_bytes`]; its contents do not matter.
     pub local_memory: &'a mut [u8],
     /// Whether denormal floating-point values are taken as zero. The reference does so for what is
     /// in command buffers.
@@ -70,7 +71,7 @@ impl Library {
     /// they are large enough for what the code does with these constants and workgroups.
     pub unsafe fn dispatch(&self, ordinal: u32, dispatch: Dispatch<'_>) -> Result<()> {
         let function = self.function(ordinal)?;
-        check(function, &dispatch)?;
+        check(function, self.local_memory_bytes(ordinal)?, &dispatch)?;
         if dispatch.workgroup_count.contains(&0) {
             // Not by the loops: 0 in x alone would still leave billions of steps in y and z.
             return Ok(());
@@ -177,7 +178,7 @@ impl Library {
 }
 
 /// Checks what the ABI cannot express or what the kernel relies on.
-fn check(function: &FunctionInfo, dispatch: &Dispatch<'_>) -> Result<()> {
+fn check(function: &FunctionInfo, local_memory_bytes: u32, dispatch: &Dispatch<'_>) -> Result<()> {
     let counts = [
         ("constants", usize::from(function.constant_count), dispatch.constants.len()),
         ("bindings", usize::from(function.binding_count), dispatch.bindings.len()),
@@ -187,8 +188,8 @@ fn check(function: &FunctionInfo, dispatch: &Dispatch<'_>) -> Result<()> {
             return Err(mismatch(function, what, expected, found));
         }
     }
-    if (function.local_memory_bytes as usize) > dispatch.local_memory.len() {
-        let (expected, found) = (function.local_memory_bytes as usize, dispatch.local_memory.len());
+    if (local_memory_bytes as usize) > dispatch.local_memory.len() {
+        let (expected, found) = (local_memory_bytes as usize, dispatch.local_memory.len());
         return Err(mismatch(function, "bytes of local memory", expected, found));
     }
     let limit = u32::from(u16::MAX);

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
 use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::FunctionInfo;
 
 use super::abi::{self, Environment, ImportFn, LibraryTable};
 use super::dylib::Dylib;
@@ -20,6 +21,8 @@ pub struct Library {
     pub(super) table: *const LibraryTable,
     pub(super) environment: Box<Environment>,
     functions: Box<[FunctionInfo]>,
+    /// Bytes of workgroup local memory that each function needs.
+    local_memory_bytes: Box<[u32]>,
     pub(super) label: Box<Label>,
     /// What the environment points to.
     _constants: Box<[u32]>,
@@ -39,56 +42,6 @@ pub struct LoadOptions<'a> {
     pub constants: &'a [u32],
     /// Who resolves imports, in the order of registration: the last is asked first.
     pub providers: &'a [Arc<dyn ImportProvider>],
-}
-
-/// A function of an executable. The values are what the reference reports for it, and so what
-/// captures hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FunctionInfo {
-    /// Its name, never empty.
-    pub name: String,
-    /// Behaviour: bit 0 sequential, bit 1 dynamic workgroup size.
-    pub flags: u64,
-    /// Static or least workgroup size in x, y and z; zeros where the compiler said nothing.
-    pub workgroup_size: [u32; 3],
-    /// Number of 32-bit constants.
-    pub constant_count: u16,
-    /// Number of bindings.
-    pub binding_count: u16,
-    /// Number of parameters that the attributes announce.
-    pub parameter_count: u16,
-    /// The parameters, where the executable carries reflection.
-    pub parameters: Vec<FunctionParameter>,
-    /// Bytes of workgroup local memory that it needs.
-    pub local_memory_bytes: u32,
-    /// Words for people, where the executable has them.
-    pub tag: Option<String>,
-    /// Where it comes from, where the executable says so.
-    pub source: Option<SourceLocation>,
-}
-
-/// A reflected parameter of a function.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FunctionParameter {
-    /// 0 constant, 1 binding, 2 buffer pointer.
-    pub kind: u8,
-    /// Size in bytes.
-    pub size: u8,
-    /// Behaviour; no bits are defined.
-    pub flags: u16,
-    /// Offset in bytes, or the binding's ordinal.
-    pub offset: u16,
-    /// Its name, or empty.
-    pub name: String,
-}
-
-/// A line of a source file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourceLocation {
-    /// Path as the compiler saw it.
-    pub path: String,
-    /// Line in it.
-    pub line: u32,
 }
 
 /// Whatever keeps the machine code mapped.
@@ -173,6 +126,7 @@ impl Library {
             table,
             environment,
             functions: contents.functions,
+            local_memory_bytes: contents.local_memory_bytes,
             label,
             _constants: constants,
             _imports: imports,
@@ -191,7 +145,7 @@ impl Library {
         self.functions.len()
     }
 
-    /// All functions, by ordinal.
+    /// All functions, by ordinal, as the reference reports them and so as captures hold them.
     pub fn functions(&self) -> &[FunctionInfo] {
         &self.functions
     }
@@ -199,6 +153,12 @@ impl Library {
     /// The function with this ordinal, or an error that says how many there are.
     pub fn function(&self, ordinal: u32) -> Result<&FunctionInfo> {
         self.functions.get(ordinal as usize).ok_or_else(|| self.no_function(ordinal))
+    }
+
+    /// Bytes of workgroup local memory that this function needs, or an error that says how many
+    /// functions there are.
+    pub fn local_memory_bytes(&self, ordinal: u32) -> Result<u32> {
+        self.local_memory_bytes.get(ordinal as usize).copied().ok_or_else(|| self.no_function(ordinal))
     }
 
     /// The ordinal of the first function with this name.

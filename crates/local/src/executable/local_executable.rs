@@ -2,7 +2,7 @@ use std::any::Any;
 use std::cell::Cell;
 
 use rehal_base::{Context, Error, Result};
-use rehal_hal::{Executable, ExecutableBackend, ExecutableParams};
+use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo, HostMemory};
 
 use super::dispatch::{Dispatch, MemorySpan};
 use super::library::{Library, LoadOptions};
@@ -11,7 +11,6 @@ use super::plugin::Plugins;
 /// A loaded executable as the CPU drivers have it.
 pub(crate) struct LocalExecutable {
     library: Library,
-    functions: Box<[rehal_hal::FunctionInfo]>,
 }
 
 /// What a driver runs a function with.
@@ -34,8 +33,7 @@ impl LocalExecutable {
         // SAFETY: the caller trusts the executable.
         let library = unsafe { Library::load(params.format, params.data, &options) }
             .context(|| format!("executable of format '{}'", params.format))?;
-        let functions = library.functions().iter().map(reported).collect();
-        Ok(Self { library, functions })
+        Ok(Self { library })
     }
 
     /// The backend of an executable that this driver made.
@@ -51,8 +49,8 @@ impl LocalExecutable {
         arguments: &DispatchArguments<'_>,
         dynamic_local_memory: u32,
     ) -> Result<()> {
-        let static_bytes = self.library.function(ordinal)?.local_memory_bytes as usize;
-        with_local_memory(static_bytes + dynamic_local_memory as usize, |local_memory| {
+        let static_bytes = u64::from(self.library.local_memory_bytes(ordinal)?);
+        with_local_memory(static_bytes + u64::from(dynamic_local_memory), |local_memory| {
             let dispatch = Dispatch {
                 workgroup_count: arguments.workgroup_count,
                 workgroup_size: arguments.workgroup_size,
@@ -73,8 +71,8 @@ impl ExecutableBackend for LocalExecutable {
         self.library.name()
     }
 
-    fn functions(&self) -> &[rehal_hal::FunctionInfo] {
-        &self.functions
+    fn functions(&self) -> &[FunctionInfo] {
+        self.library.functions()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -82,54 +80,30 @@ impl ExecutableBackend for LocalExecutable {
     }
 }
 
-/// A function as the HAL reports it.
-fn reported(function: &super::FunctionInfo) -> rehal_hal::FunctionInfo {
-    let parameter = |parameter: &super::FunctionParameter| rehal_hal::FunctionParameter {
-        kind: parameter.kind,
-        size: parameter.size,
-        flags: parameter.flags,
-        offset: parameter.offset,
-        name: parameter.name.clone(),
-    };
-    rehal_hal::FunctionInfo {
-        name: function.name.clone(),
-        flags: function.flags,
-        workgroup_size: function.workgroup_size,
-        constant_count: function.constant_count,
-        binding_count: function.binding_count,
-        parameter_count: function.parameter_count,
-        parameters: function.parameters.iter().map(parameter).collect(),
-    }
-}
-
-/// A cache line, which the vectors of kernels want local memory aligned to.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line {
-    _bytes: [u8; 64],
-}
+/// More local memory than this is given back after the dispatch. Kernels that compilers make ask for
+/// a few pages.
+const KEPT_LOCAL_MEMORY_BYTES: u64 = 1 << 20;
 
 thread_local! {
     /// Workgroup-local memory of dispatches that run on this thread, grown as they ask for it.
-    static LOCAL_MEMORY: Cell<Vec<Line>> = const { Cell::new(Vec::new()) };
+    static LOCAL_MEMORY: Cell<Option<HostMemory>> = const { Cell::new(None) };
 }
 
-/// Calls `run` with `length` bytes of this thread's scratch memory, whatever they hold.
-fn with_local_memory<T>(length: usize, run: impl FnOnce(&mut [u8]) -> T) -> T {
+/// Calls `run` with `length` bytes of this thread's scratch memory, whatever they hold. Fails where
+/// the machine has not that many.
+fn with_local_memory(length: u64, run: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
     if length == 0 {
         return run(&mut []);
     }
     // Taken and not borrowed: what runs may dispatch again.
-    let mut lines = LOCAL_MEMORY.take();
-    let count = length.div_ceil(size_of::<Line>());
-    if lines.len() < count {
-        lines.resize(count, Line { _bytes: [0; 64] });
+    let memory = match LOCAL_MEMORY.take() {
+        Some(memory) if memory.length() >= length => memory,
+        _ => HostMemory::allocate(length).context(|| "workgroup-local memory".to_owned())?,
+    };
+    let result = memory.with_bytes_mut(0, length, run)?;
+    if memory.length() <= KEPT_LOCAL_MEMORY_BYTES {
+        LOCAL_MEMORY.set(Some(memory));
     }
-    // SAFETY: `lines` are initialized bytes without padding, `length` of them at least, and borrowed
-    // by nobody else.
-    let bytes = unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast::<u8>(), length) };
-    let result = run(bytes);
-    LOCAL_MEMORY.set(lines);
     result
 }
 
@@ -138,16 +112,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_memory_is_aligned_sized_and_nests() {
-        with_local_memory(0, |bytes| assert!(bytes.is_empty()));
+    fn local_memory_is_aligned_sized_and_nests() -> Result<()> {
+        with_local_memory(0, |bytes| {
+            assert!(bytes.is_empty());
+            Ok(())
+        })?;
         with_local_memory(100, |outer| {
             assert_eq!((outer.len(), outer.as_ptr() as usize % 64), (100, 0));
             outer.fill(1);
             with_local_memory(5000, |inner| {
                 assert_eq!(inner.len(), 5000);
                 inner.fill(2);
-            });
+                Ok(())
+            })?;
             assert!(outer.iter().all(|byte| *byte == 1));
-        });
+            Ok(())
+        })
+    }
+
+    /// A capture may ask for 4 GiB (one flipped bit does): what is not touched must cost nothing,
+    /// what the machine has not must be an error, and neither may stay behind.
+    #[test]
+    fn too_much_local_memory_is_an_error_and_much_is_not_kept() {
+        let error = with_local_memory(1 << 62, |_| Ok(())).unwrap_err();
+        assert_eq!(error.code(), rehal_base::StatusCode::ResourceExhausted);
+        with_local_memory(KEPT_LOCAL_MEMORY_BYTES + 1, |_| Ok(())).unwrap();
+        assert!(LOCAL_MEMORY.take().is_none());
+        with_local_memory(KEPT_LOCAL_MEMORY_BYTES, |_| Ok(())).unwrap();
+        assert!(LOCAL_MEMORY.take().is_some());
     }
 }

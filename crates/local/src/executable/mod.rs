@@ -4,9 +4,9 @@
 //! bytes --format--> elf | dylib --query--> library --imports from plugins--> dispatch
 //! ```
 //!
-//! [`Library`] is the way in; `local_executable` is what the driver makes of it, and the one file
-//! here that knows the HAL. Reading bytes ([`elf::Image::parse`]) is safe for any bytes; loading and
-//! dispatching run them and are `unsafe`: the caller says why it trusts them.
+//! [`Library`] is the way in; `local_executable` is what the driver makes of it. Reading bytes
+//! ([`elf::Image::parse`]) is safe for any bytes; loading and dispatching run them and are `unsafe`:
+//! the caller says why it trusts them.
 
 #![allow(unsafe_code, reason = "loads and calls machine code; docs/unsafe.md says what it rests on")]
 
@@ -30,7 +30,7 @@ mod query;
 pub use dispatch::{Dispatch, MemorySpan};
 pub use format::{infer as infer_format, is_supported};
 pub use imports::{ImportProvider, ImportRequest};
-pub use library::{FunctionInfo, FunctionParameter, Library, LoadOptions, SourceLocation};
+pub use library::{Library, LoadOptions};
 pub(crate) use local_executable::{DispatchArguments, LocalExecutable};
 pub use plugin::{Plugin, Plugins};
 pub use processor::query as query_processor;

@@ -3,9 +3,9 @@
 use std::ffi::{CStr, c_char};
 
 use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{FunctionInfo, FunctionParameter};
 
 use super::abi::{self, DispatchAttrs, ExportTable, LibraryTable};
-use super::library::{FunctionInfo, FunctionParameter, SourceLocation};
 
 /// More functions than any executable has; a larger count is a broken table.
 const MAX_COUNT: u32 = 1 << 20;
@@ -17,6 +17,8 @@ pub(super) struct Contents {
     /// Name for diagnostics; may be empty.
     pub(super) name: String,
     pub(super) functions: Box<[FunctionInfo]>,
+    /// Bytes of workgroup local memory that each function needs.
+    pub(super) local_memory_bytes: Box<[u32]>,
     /// Names of the imports, in the library's memory; none is null.
     pub(super) imports: Vec<*const c_char>,
 }
@@ -50,7 +52,11 @@ pub(super) unsafe fn read(table: *const LibraryTable, constant_count: usize) -> 
         for ordinal in 0..exports.count as usize {
             functions.push(function(exports, ordinal)?);
         }
-        Ok(Contents { name, functions: functions.into(), imports })
+        let local_memory_bytes = (0..exports.count as usize)
+            .map(|ordinal| u32::from((*exports.attrs.add(ordinal)).local_memory_pages))
+            .map(|pages| pages * abi::LOCAL_MEMORY_PAGE_BYTES as u32)
+            .collect();
+        Ok(Contents { name, functions: functions.into(), local_memory_bytes, imports })
     }
 }
 
@@ -163,9 +169,6 @@ unsafe fn function(exports: &ExportTable, ordinal: usize) -> Result<FunctionInfo
             binding_count: u16::from(attrs.binding_count),
             parameter_count: attrs.parameter_count,
             parameters: parameters(exports, attrs, ordinal),
-            local_memory_bytes: u32::from(attrs.local_memory_pages) * abi::LOCAL_MEMORY_PAGE_BYTES as u32,
-            tag: (!exports.tags.is_null()).then(|| text(*exports.tags.add(ordinal))).flatten(),
-            source: source(exports, ordinal),
         })
     }
 }
@@ -200,20 +203,6 @@ unsafe fn parameters(exports: &ExportTable, attrs: &DispatchAttrs, ordinal: usiz
             }
         };
         (0..attrs.parameter_count).map(read).collect()
-    }
-}
-
-/// # Safety
-/// As for [`function`].
-unsafe fn source(exports: &ExportTable, ordinal: usize) -> Option<SourceLocation> {
-    if exports.source_locations.is_null() {
-        return None;
-    }
-    // SAFETY: non-null with `count` entries, each with a null or NUL-terminated path.
-    unsafe {
-        let location = &*exports.source_locations.add(ordinal);
-        let path = text(location.path).filter(|path| !path.is_empty())?;
-        Some(SourceLocation { path, line: location.line })
     }
 }
 
