@@ -9,7 +9,7 @@ use rehal_hal::{
     Store,
 };
 
-use crate::queue::{BindingTable, LiveNames, StoredNames, run_command};
+use crate::queue::{BindingTable, LiveNames, StoredNames, check_arguments, run_command};
 
 /// The commands of a command buffer. A CPU has nothing to bake: they are kept as they were recorded,
 /// or, where the program allows it, run as they are recorded and not kept at all.
@@ -113,6 +113,9 @@ impl CommandBufferBackend for LocalCommands {
             | Command::BeginDebugGroup { .. }
             | Command::EndDebugGroup => Ok(()),
             _ => {
+                if let Command::Dispatch(dispatch) = command {
+                    check_arguments(dispatch.flags)?;
+                }
                 let mut recording = self.recording.lock();
                 let recording = recording.as_mut().ok_or_else(not_recording)?;
                 let kept = command.rename(&mut recording.store)?;

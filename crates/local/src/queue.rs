@@ -8,8 +8,8 @@ use std::cell::RefCell;
 
 use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::{
-    Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, Executable, File, HostCall, HostCallFlags,
-    HostMemory, Indexed, Live, Names, QueueOp, Store, WHOLE_BUFFER, WorkgroupCount,
+    Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
+    HostCallFlags, HostMemory, Indexed, Live, Names, QueueOp, Store, WHOLE_BUFFER, WorkgroupCount,
 };
 use smallvec::SmallVec;
 
@@ -275,7 +275,23 @@ thread_local! {
     static LOCAL_MEMORY: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
+/// Fails where a dispatch passes its arguments in a form of a driver's own: kernels of a CPU take
+/// constants and bindings, and would misread anything else.
+pub(crate) fn check_arguments(flags: DispatchFlags) -> Result<()> {
+    let other = DispatchFlags::CUSTOM_DIRECT_ARGUMENTS
+        | DispatchFlags::DYNAMIC_INDIRECT_ARGUMENTS
+        | DispatchFlags::STATIC_INDIRECT_ARGUMENTS;
+    if flags.intersects(other) {
+        return Err(Error::unimplemented(format!(
+            "CPU devices pass constants and bindings to kernels, not arguments of another form (flags 0x{:x})",
+            flags.bits()
+        )));
+    }
+    Ok(())
+}
+
 fn run_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(dispatch: &Dispatch<N>, names: &R) -> Result<()> {
+    check_arguments(dispatch.flags)?;
     let executable = LocalExecutable::of(names.executable(dispatch.executable))?;
     let mut constants = SmallVec::<[u32; 16]>::new();
     for word in names.bytes(dispatch.constants).chunks_exact(4) {

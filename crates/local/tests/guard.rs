@@ -94,7 +94,8 @@ fn an_instruction_that_the_cpu_lacks_is_named() {
     }
     let output = crash("xop");
     let text = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{text}");
+    assert_eq!(output.status.code(), Some(guard::WRONG_MACHINE_STATUS), "{text}");
+    assert!(text.contains("INCOMPATIBLE; a kernel crashed with SIGILL"), "{text}");
     assert!(text.contains("try: this CPU lacks XOP, which the kernel uses"), "{text}");
 }
 

@@ -266,6 +266,20 @@ fn threads_run_one_library_at_the_same_time() {
 }
 
 #[test]
+fn a_system_library_calls_the_hosts_math_library_without_naming_it() {
+    // As the compiler links them: no library is named, so that the process has to have the function.
+    let unnamed = |function| {
+        let bytes =
+            compile("library.c", Link::System, &["-nodefaultlibs", &format!("-DNEEDS_FUNCTION={function}")]);
+        load(SYSTEM, &bytes)
+    };
+    assert_eq!(unnamed("fmodf").unwrap().function_count(), 11);
+    let error = unnamed("rehal_has_no_such_function").err().unwrap();
+    assert_eq!(error.code(), StatusCode::NotFound);
+    assert!(error.message().contains("undefined symbol: rehal_has_no_such_function"), "{error}");
+}
+
+#[test]
 fn formats_are_inferred_from_what_an_image_needs() {
     let embedded = compile("library.c", Link::Embedded, &[]);
     assert_eq!(infer_format(&embedded), Some(EMBEDDED));

@@ -69,7 +69,9 @@ fn decode_operation<'a>(record: &Record<'a>) -> Result<Decoded<'a>> {
         return Ok(Decoded::Op(Op::Host(HostOp::Query(query))));
     }
     let op = match (record.operation(), payload) {
-        (Code::DEVICE_CREATE_EXECUTABLE_CACHE, _) => return Ok(Decoded::Cache { id: created, device: on }),
+        (Code::DEVICE_CREATE_EXECUTABLE_CACHE, Payload::ExecutableCacheObject(_)) => {
+            return Ok(Decoded::Cache { id: created, device: on });
+        }
         (Code::EXECUTABLE_CACHE_PREPARE_EXECUTABLE, Payload::ExecutablePrepare(it)) => {
             let op = HostOp::PrepareExecutable {
                 device: on,

@@ -1,5 +1,6 @@
 //! Executables of a capture that are replaced by others.
 
+use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, MappedFile, Result};
@@ -26,6 +27,16 @@ pub enum Selector {
     Id(u64),
     /// Those that have a function of this name, or are named so themselves.
     Name(String),
+}
+
+impl Display for Selector {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => out.write_str("all executables"),
+            Self::Id(id) => write!(out, "executable {id}"),
+            Self::Name(name) => write!(out, "executable '{name}'"),
+        }
+    }
 }
 
 const FORMS: &str = "ID=PATH, ID@FORMAT=PATH, NAME=PATH, NAME@FORMAT=PATH, all=PATH or all@FORMAT=PATH";
@@ -80,7 +91,10 @@ impl Replacements {
                 return Err(nothing_selected(&substitution.selector, plan));
             }
         }
-        let open = |it: &Substitution| Ok((it.clone(), MappedFile::open(&it.path)?));
+        let open = |it: &Substitution| {
+            let file = MappedFile::open(&it.path);
+            Ok((it.clone(), file.context(|| format!("the substitute for {}", it.selector))?))
+        };
         Ok(Self(substitutions.iter().map(open).collect::<Result<_>>()?))
     }
 

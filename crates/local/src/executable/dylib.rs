@@ -5,7 +5,7 @@ use std::ffi::{OsStr, c_void};
 use rehal_base::{Context, Error, Result, StatusCode};
 
 use super::elf;
-use crate::platform::LibraryFile;
+use crate::platform::{LibraryFile, open_library};
 
 /// The footer that the compiler puts behind a library that carries a debug database.
 const FOOTER_MAGIC: &[u8; 8] = b"IREEDBG\0";
@@ -43,8 +43,8 @@ impl Dylib {
     /// # Safety
     /// Runs the library's initializers: the caller trusts its code as it trusts its own.
     pub unsafe fn open(path: &OsStr) -> Result<Self> {
-        // SAFETY: the caller trusts the library. Its symbols stay its own (RTLD_LOCAL).
-        let library = unsafe { libloading::Library::new(path) };
+        // SAFETY: the caller trusts the library.
+        let library = unsafe { open_library(path) };
         match library {
             Ok(library) => Ok(Self { library, _file: None }),
             Err(error) => Err(Error::new(StatusCode::NotFound, words(&error))),

@@ -52,7 +52,10 @@ impl Format {
             VMVX => Err(Error::unimplemented(format!(
                 "executable format '{VMVX}' (VMVX) is recognised but not supported yet"
             ))
-            .advise("compile the program for native code: --iree-hal-target-backends=llvm-cpu")),
+            .advise(
+                "compile the program for native code: --iree-hal-target-backends=llvm-cpu; a program's module \
+                 (.vmfb) is no executable itself: --iree-hal-dump-executable-binaries-to=DIR writes those in it",
+            )),
             STATIC => Err(Error::unimplemented(format!(
                 "executable format '{STATIC}' names libraries linked into the program that captured it"
             ))),
@@ -120,6 +123,8 @@ mod tests {
                 .contains(&format!("is for {theirs}, this machine is {here}"))
         );
         assert!(why("vmvx-bytecode-fb").contains("not supported yet"));
+        let report = Format::of("vmvx-bytecode-fb").unwrap_err().report().to_string();
+        assert!(report.contains("--iree-hal-dump-executable-binaries-to=DIR"), "{report}");
         assert!(why("rocm-hsaco-fb").contains("no CPU loader for executable format 'rocm-hsaco-fb'"));
     }
 }

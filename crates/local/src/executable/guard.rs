@@ -22,6 +22,10 @@ use crate::platform;
 /// Exit status of a process that a kernel has crashed.
 pub const EXIT_STATUS: i32 = 86;
 
+/// Exit status where the kernel uses an instruction that this CPU does not have: the executable is
+/// for another machine, which is wrong input like any other.
+pub const WRONG_MACHINE_STATUS: i32 = 1;
+
 /// Installs the guard for the process and arms the calling thread. Later calls only arm.
 pub fn install() {
     platform::install_fault_handler(report::report);

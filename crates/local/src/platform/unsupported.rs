@@ -1,5 +1,6 @@
 //! Any other platform: it compiles, and says what it cannot do.
 
+use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -71,6 +72,13 @@ impl LibraryFile {
     pub(crate) fn remove_from_disk(&mut self) {
         match *self {}
     }
+}
+
+/// # Safety
+/// Runs the library's initializers: the caller trusts its code as it trusts its own.
+pub(crate) unsafe fn open_library(path: &OsStr) -> Result<libloading::Library, libloading::Error> {
+    // SAFETY: the caller trusts the library.
+    unsafe { libloading::Library::new(path) }
 }
 
 pub(crate) fn processor_data() -> [u64; 8] {

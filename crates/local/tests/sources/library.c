@@ -193,6 +193,11 @@ __attribute__((visibility("default"))) const struct table *iree_hal_executable_l
   // Only a fresh copy of the image gives a table.
   if (++counter != 42) return 0;
 #endif
+#ifdef NEEDS_FUNCTION
+  extern float NEEDS_FUNCTION(float, float);
+  volatile float seven = 7.0f, four = 4.0f;
+  if (NEEDS_FUNCTION(seven, four) != 3.0f) return 0;
+#endif
 #ifdef NEEDS_SYSTEM
   extern int getpid(void);
   if (getpid() < 0) return 0;

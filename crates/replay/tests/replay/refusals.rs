@@ -2,7 +2,9 @@
 //! the operation, the objects and the reason.
 
 use rehal_base::StatusCode;
-use rehal_capture::{Capture, ObjectType, OpenOptions, OperationCode as Op, RecordFields, RecordType};
+use rehal_capture::{
+    Capture, ObjectType, OpenOptions, OperationCode as Op, PayloadType, RecordFields, RecordType,
+};
 use rehal_hal::DeviceGroup;
 use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions};
 use zerocopy::little_endian::{U32, U64};
@@ -51,6 +53,14 @@ fn operations_that_have_no_replay() {
         let words = format!("operation(3) {operation}, device 1, object 7");
         refused(UNIMPLEMENTED, &[&words, reason], |it| it.bare_call(operation, 7));
     }
+}
+
+#[test]
+fn an_operation_with_a_payload_that_has_no_name() {
+    refused(UNIMPLEMENTED, &["device.create_executable_cache(9)"], |it| {
+        it.cache();
+        *it.last() = RecordFields { payload_type: PayloadType(9000), ..*it.last() };
+    });
 }
 
 #[test]

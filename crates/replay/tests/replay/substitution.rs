@@ -334,7 +334,9 @@ fn files_that_are_no_replacement() {
     assert!(error.advice().unwrap().contains("ID@FORMAT=PATH"), "{error:?}");
     assert_eq!(try_with(&text, "@fake").code(), StatusCode::InvalidArgument);
     assert_eq!(try_with(&text, "@vulkan-spirv-fb").code(), StatusCode::Incompatible);
-    assert_eq!(try_with(&files.0.path().join("missing"), "").code(), StatusCode::NotFound);
+    let error = try_with(&files.0.path().join("missing"), "");
+    assert_eq!(error.code(), StatusCode::NotFound);
+    assert!(error.report().contains(&format!("the substitute for executable {left}")), "{}", error.report());
     assert_eq!(try_with(files.0.path(), "").code(), StatusCode::InvalidArgument);
 }
 

@@ -1,7 +1,7 @@
 //! What the guard prints. Everything here runs in a signal handler: no allocation, no lock, no panic.
 
 use super::instruction::Feature;
-use super::{CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, RECORD};
+use super::{CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, RECORD, WRONG_MACHINE_STATUS};
 use crate::platform::{self, Fault};
 
 /// Reports a fault of a kernel and ends the process; returns where the thread runs no kernel.
@@ -16,7 +16,12 @@ pub(super) fn report(fault: &Fault<'_>) {
     // frame lies below this handler's.
     unsafe { describe(&mut text, &*current, fault) };
     platform::write_stderr(text.bytes());
-    platform::exit_now(EXIT_STATUS);
+    platform::exit_now(if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS });
+}
+
+/// What the CPU lacks for the instruction that faulted, where that is why.
+fn missing_feature(fault: &Fault<'_>) -> Option<Feature> {
+    if fault.name == "SIGILL" { Feature::of(fault.code) } else { None }
 }
 
 /// # Safety
@@ -27,7 +32,8 @@ unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
     let (library, dispatch, workgroup) =
         unsafe { (&*current.library, &*current.dispatch, current.workgroup.read_volatile()) };
     let name = library.functions().get(current.ordinal as usize).map_or("", |function| &function.name);
-    text.push("INTERNAL; a kernel crashed with ").push(fault.name);
+    let code = if missing_feature(fault).is_some() { "INCOMPATIBLE" } else { "INTERNAL" };
+    text.push(code).push("; a kernel crashed with ").push(fault.name);
     match fault.address {
         Some(address) => text.push(" at address ").hex(address as u64),
         None => text.push(" at an address that no memory can have"),
@@ -60,7 +66,7 @@ unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
 }
 
 fn advise(text: &mut Text, fault: &Fault<'_>) {
-    match (fault.name, Feature::of(fault.code)) {
+    match (fault.name, missing_feature(fault)) {
         ("SIGILL", Some(feature)) => text
             .push("this CPU lacks ")
             .push(feature.name())
