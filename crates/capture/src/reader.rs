@@ -328,7 +328,13 @@ impl<'a> Records<'a> {
         let offset = self.position as u64 + 60;
         let found = record_type.0.to_string();
         let error = FormatError::new(FORMAT, fault, offset, "record_type", expected, found);
-        Err(error.in_record(self.ordinal))
+        let error = error.in_record(self.ordinal);
+        Err(match fault {
+            Fault::Unsupported => {
+                error.advise("use a newer rehal, or capture again with a release that writes 2.0")
+            }
+            _ => error,
+        })
     }
 
     #[cold]

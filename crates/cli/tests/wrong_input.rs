@@ -69,6 +69,16 @@ fn a_newer_version() {
     fail_all(&path, &["unsupported capture", "version: expected 1.0 or 2.0, found 3.0", &path]);
 }
 
+/// A record that says that readers have to know it.
+#[test]
+fn a_record_of_a_newer_release() {
+    let scratch = Scratch::new();
+    let mut bytes = abs();
+    bytes[24 + 60] = 77;
+    let path = scratch.file("newer-record", bytes);
+    fail_all(&path, &["record_type: expected a known type", "found 77", &path, "try: use a newer rehal"]);
+}
+
 #[test]
 fn a_file_cut_in_the_middle() {
     let scratch = Scratch::new();
