@@ -52,6 +52,10 @@ struct Shared<B: ?Sized> {
     backend: B,
 }
 
+/// What the bindings of a dispatch must allow: which of them it writes, nobody says.
+pub(crate) const DISPATCH_STORAGE: BufferUsage =
+    BufferUsage::DISPATCH_STORAGE_READ.union(BufferUsage::DISPATCH_STORAGE_WRITE);
+
 const INITIAL: u8 = 0;
 const RECORDING: u8 = 1;
 const READY: u8 = 2;
@@ -170,7 +174,7 @@ impl CommandBuffer {
             self.check_ref(buffer, BufferUsage::DISPATCH_INDIRECT_PARAMETERS)?;
         }
         for binding in dispatch.bindings {
-            self.check_ref(binding, BufferUsage::empty())?;
+            self.check_ref(binding, DISPATCH_STORAGE)?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 
-use crate::command_buffer::{check_copy, check_fill, check_update};
+use crate::command_buffer::{DISPATCH_STORAGE, check_copy, check_fill, check_update};
 use crate::flags::*;
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, Channel, CommandBuffer, CommandBufferParams, Event, Executable,
@@ -228,7 +228,7 @@ impl Submission<Live<'_>> {
                     check_ref(buffer, BufferUsage::DISPATCH_INDIRECT_PARAMETERS)?;
                 }
                 for binding in dispatch.bindings {
-                    check_ref(binding, BufferUsage::empty())?;
+                    check_ref(binding, DISPATCH_STORAGE)?;
                 }
                 Ok(())
             }

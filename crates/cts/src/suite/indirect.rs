@@ -31,6 +31,10 @@ pub(super) fn add(list: &mut List, format: &'static str) {
         list.add(name("dynamic/from_dispatch"), needs, move |it| from_dispatch(it, format, route));
         list.add(name("wrong_buffers_are_refused"), needs, move |it| wrong_buffers(it, format, route));
     }
+    for route in [Route::Direct, Route::Queue] {
+        let name = format!("dispatch/{format}/{}/binding_usage_is_enforced", route.name());
+        list.add(name, &[Capability::Executables], move |it| binding_usage(it, format, route));
+    }
     let name = format!("dispatch/{format}/count_from_buffer/read_when_it_runs");
     list.add(name, needs, move |it| read_when_it_runs(it, format));
     let name = format!("dispatch/{format}/count_from_buffer/read_anew_each_time");
@@ -141,6 +145,17 @@ fn wrong_buffers(harness: &Harness<'_>, format: &'static str, route: Route) -> R
     let usage = BufferUsage::DISPATCH_INDIRECT_PARAMETERS;
     enforced("a count in a buffer not for that", &other, usage, run(Part::from(&other)))?;
     equal("nothing written", harness.read_words(&output)?, expected_ids([0; 3]))
+}
+
+/// A dispatch may write what it is bound to, so a buffer that it may only read is not for it.
+fn binding_usage(harness: &Harness<'_>, format: &'static str, route: Route) -> Result<()> {
+    let executable = harness.prepare(Kernel::Workgroups, format)?;
+    let usage = BufferUsage::DISPATCH_STORAGE_READ | BufferUsage::MAPPING_SCOPED;
+    let params = BufferParams { usage, ..Harness::mappable() };
+    let output = harness.device.allocate_buffer(params, 64 * 6 * 4)?;
+    let call = Call::new(&executable, 0).bind(&output);
+    let outcome = Script::new(harness, route).call(call).run();
+    enforced("a binding to a buffer not for that", &output, BufferUsage::DISPATCH_STORAGE_WRITE, outcome)
 }
 
 /// The count is written between submission and the point where the dispatch may run.
