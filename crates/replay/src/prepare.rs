@@ -156,14 +156,15 @@ fn compare(captured: &Function<'_>, loaded: &FunctionInfo) -> Result<()> {
         };
         return Err(mismatch(captured, "", &text(captured_shape), &text(loaded_shape)));
     }
-    for (index, (was, is)) in captured.parameters.iter().zip(&loaded.parameters).enumerate() {
+    let text = |(kind, size, flags, offset): (u8, u8, u16, u16)| {
+        format!("(type={kind} size={size} flags={flags:#x} offset={offset})")
+    };
+    for (index, was) in captured.parameters.iter().enumerate() {
         let was = (was.parameter_type, was.size, was.flags.get(), was.offset.get());
-        let is = (is.kind, is.size, is.flags, is.offset);
-        if was != is {
-            let text = |(kind, size, flags, offset): (u8, u8, u16, u16)| {
-                format!("(type={kind} size={size} flags={flags:#x} offset={offset})")
-            };
-            return Err(mismatch(captured, &format!(" parameter {index}"), &text(was), &text(is)));
+        let is = loaded.parameters.get(index).map(|is| (is.kind, is.size, is.flags, is.offset));
+        if is != Some(was) {
+            let is = is.map_or_else(|| "(not described)".to_string(), text);
+            return Err(mismatch(captured, &format!(" parameter {index}"), &text(was), &is));
         }
     }
     Ok(())

@@ -217,6 +217,11 @@ fn other_parameters_are_rejected_one_by_one() {
         let words = ["'f' parameter 1", was, is];
         rejected(std::slice::from_ref(&captured), &code("new", 1, &[with(other)]), &words);
     }
+    // As many parameters by number, and fewer described.
+    let mut fewer = captured.clone();
+    fewer.parameters.pop();
+    let words = ["'f' parameter 1", "replacement=(not described)"];
+    rejected(std::slice::from_ref(&captured), &code("new", 1, &[fewer]), &words);
 }
 
 #[test]
