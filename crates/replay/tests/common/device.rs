@@ -126,6 +126,7 @@ fn encode_function(it: &FunctionInfo) -> Value {
         "name": it.name,
         "shape": [it.flags, it.constant_count, it.binding_count, x, y, z],
         "parameters": parameters,
+        "parameter_count": parameters.len().max(usize::from(it.parameter_count)),
     })
 }
 
@@ -138,7 +139,7 @@ fn decode_function(value: &Value) -> FunctionInfo {
         constant_count: shape(1) as u16,
         binding_count: shape(2) as u16,
         workgroup_size: [shape(3) as u32, shape(4) as u32, shape(5) as u32],
-        parameter_count: value["parameters"].as_array().map_or(0, Vec::len) as u16,
+        parameter_count: number(&value["parameter_count"]) as u16,
         parameters: parameters
             .map(|p| rehal_hal::FunctionParameter {
                 kind: number(&p[0]) as u8,
