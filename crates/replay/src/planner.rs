@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use rehal_base::{Error, Result};
 use rehal_capture::{
-    Capture, DigestType, FileReferenceType, FileValidationType, ObjectType, Record, layout, payload,
+    Capture, DigestType, FileReferenceType, FileValidationType, ObjectType, Payload, PayloadType, Record,
+    layout, payload,
 };
 use rehal_hal::{
     BufferBarrier, BufferRef, Command, HostOp, Indexed, MemoryAccess, MemoryBarrier, Op, QueueOp, RangeOp,
@@ -188,7 +189,11 @@ impl<'a> Planner<'a> {
     }
 
     fn add(&mut self, record: &Record<'a>) -> Result<()> {
-        match decode(record)? {
+        let decoded = decode(record)?;
+        if record.payload_type() == PayloadType::DISPATCH && !matches!(decoded, Decoded::Nothing) {
+            self.check_count_buffer(record)?;
+        }
+        match decoded {
             Decoded::Nothing | Decoded::Op(Op::Host(HostOp::Query(_))) => Ok(()),
             Decoded::Device(id) => {
                 self.objects.insert(id, (Object::Device, self.device_count))?;
@@ -212,6 +217,18 @@ impl<'a> Planner<'a> {
             }
             Decoded::Executable(op, payload) => self.add_executable(op, payload),
             Decoded::File(op, payload) => self.add_file(op, &payload),
+        }
+    }
+
+    /// A dispatch names a buffer for its workgroup count even where the count is static and the
+    /// operation drops it; a name of nothing says that the record is damaged.
+    fn check_count_buffer(&self, record: &Record<'a>) -> Result<()> {
+        match record.payload()? {
+            Payload::Dispatch(it) if it.workgroup_count_ref.buffer_id.get() != 0 => {
+                let id = it.workgroup_count_ref.buffer_id.get();
+                self.lookup(id, Object::Numbered(Kind::Buffer)).map(drop)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -619,13 +619,15 @@ fn bytes_of_another_capture_are_refused() {
 }
 
 #[test]
-fn an_indirect_count_is_checked_as_a_binding_is() {
-    refused(StatusCode::NotFound, &["object 90 is used as a buffer(4)"], |it| {
-        let cache = it.cache();
-        let executable = it.executable(cache, &code("c", 1, &[function("f", 0, 0)]));
-        let mut header = CaptureBuilder::kernel(executable, 0, [0; 3]);
-        header.flags = U32::new(1);
-        header.workgroup_count_ref.buffer_id = U64::new(90);
-        it.dispatch(&header, &[], &[]);
-    });
+fn a_count_buffer_is_checked_whether_the_count_is_indirect_or_not() {
+    for flags in [0, 1, 2] {
+        refused(StatusCode::NotFound, &["object 90 is used as a buffer(4)"], |it| {
+            let cache = it.cache();
+            let executable = it.executable(cache, &code("c", 1, &[function("f", 0, 0)]));
+            let mut header = CaptureBuilder::kernel(executable, 0, [0; 3]);
+            header.flags = U32::new(flags);
+            header.workgroup_count_ref.buffer_id = U64::new(90);
+            it.dispatch(&header, &[], &[]);
+        });
+    }
 }
