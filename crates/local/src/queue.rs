@@ -4,8 +4,6 @@
 //! that had to wait, and the commands of a command buffer); [`Resolve`] looks both up, so each
 //! operation is written once.
 
-use std::cell::RefCell;
-
 use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::{
     Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
@@ -268,11 +266,6 @@ pub(crate) fn run_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
         | Command::EndDebugGroup => Ok(()),
         Command::Collective { .. } => Err(Error::unimplemented("CPU devices have no collectives")),
     }
-}
-
-thread_local! {
-    /// Workgroup-local memory of dispatches that run on this thread, grown as they ask for it.
-    static LOCAL_MEMORY: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Fails where a dispatch passes its arguments in a form of a driver's own: kernels of a CPU take

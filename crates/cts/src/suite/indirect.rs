@@ -31,7 +31,7 @@ pub(super) fn add(list: &mut List, format: &'static str) {
         list.add(name("dynamic/from_dispatch"), needs, move |it| from_dispatch(it, format, route));
         list.add(name("wrong_buffers_are_refused"), needs, move |it| wrong_buffers(it, format, route));
     }
-    for route in [Route::Direct, Route::Queue] {
+    for route in Route::ALL {
         let name = format!("dispatch/{format}/{}/binding_usage_is_enforced", route.name());
         list.add(name, &[Capability::Executables], move |it| binding_usage(it, format, route));
     }
