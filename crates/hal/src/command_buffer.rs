@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 
 use crate::flags::*;
-use crate::{Binding, BufferRef, Command, Dispatch, Live, WorkgroupCount};
+use crate::{Binding, BufferRef, Command, Dispatch, Live, WorkgroupCount, shape};
 
 /// What a command buffer is created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,12 +135,12 @@ impl CommandBuffer {
             Command::Fill { target, pattern, .. } => {
                 self.require_category(CommandCategories::TRANSFER)?;
                 self.check_ref(target, BufferUsage::TRANSFER_TARGET)?;
-                check_fill(target.offset, target.length, pattern)
+                shape::check_fill(target.offset, target.length, pattern)
             }
             Command::Update { source, target, .. } => {
                 self.require_category(CommandCategories::TRANSFER)?;
                 self.check_ref(target, BufferUsage::TRANSFER_TARGET)?;
-                check_update(source, target.length)
+                shape::check_update(source, target.length)
             }
             Command::Copy { source, target, .. } => {
                 self.require_category(CommandCategories::TRANSFER)?;
@@ -211,39 +211,9 @@ impl CommandBuffer {
     }
 }
 
-/// Patterns are 1, 2 or 4 bytes, and what they fill is a multiple of that, at a multiple of that.
-pub(crate) fn check_fill(offset: u64, length: u64, pattern: &[u8]) -> Result<()> {
-    let bytes = pattern.len() as u64;
-    if !matches!(bytes, 1 | 2 | 4) {
-        return Err(Error::invalid_argument(format!("a fill pattern has 1, 2 or 4 bytes, not {bytes}")));
-    }
-    if !offset.is_multiple_of(bytes) || (length != WHOLE_BUFFER && !length.is_multiple_of(bytes)) {
-        return Err(Error::invalid_argument(format!(
-            "a fill of {length} bytes at offset {offset} is not aligned to its pattern of {bytes} bytes"
-        )));
-    }
-    Ok(())
-}
-
-/// An update writes all of what it carries.
-pub(crate) fn check_update(source: &[u8], length: u64) -> Result<()> {
-    if length != WHOLE_BUFFER && source.len() as u64 != length {
-        return Err(Error::invalid_argument(format!(
-            "an update of {length} bytes carries {} bytes",
-            source.len()
-        )));
-    }
-    Ok(())
-}
-
-/// Both sides of a copy are of one length, and they do not overlap in one buffer.
+/// See [`shape::check_copy`]; and the sides do not overlap in one buffer.
 pub(crate) fn check_copy(source: &BufferRef<Live<'_>>, target: &BufferRef<Live<'_>>) -> Result<()> {
-    if source.length != target.length {
-        return Err(Error::invalid_argument(format!(
-            "a copy takes {} bytes and writes {}",
-            source.length, target.length
-        )));
-    }
+    shape::check_copy(source.length, target.length)?;
     if let (Binding::Direct(from), Binding::Direct(to)) = (source.binding, target.binding)
         && from.is_same(to)
         && from.resolve(source.offset, source.length)?.overlaps(to.resolve(target.offset, target.length)?)

@@ -3,8 +3,9 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 
-use crate::command_buffer::{DISPATCH_STORAGE, check_copy, check_fill, check_update};
+use crate::command_buffer::{DISPATCH_STORAGE, check_copy};
 use crate::flags::*;
+use crate::shape::{check_fill, check_update};
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, Channel, CommandBuffer, CommandBufferParams, Event, Executable,
     ExecutableParams, File, HostFile, Live, QueueOp, Semaphore, Submission, Timepoint, WorkgroupCount,

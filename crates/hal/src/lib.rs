@@ -34,6 +34,7 @@ mod memory;
 mod names;
 mod op;
 mod semaphore;
+pub mod shape;
 mod store;
 mod timeline;
 

@@ -7,7 +7,7 @@
 use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::{
     Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
-    HostCallFlags, HostMemory, Indexed, Live, Names, QueueOp, Store, WHOLE_BUFFER, WorkgroupCount,
+    HostCallFlags, HostMemory, Indexed, Live, Names, QueueOp, Store, WHOLE_BUFFER, WorkgroupCount, shape,
 };
 use smallvec::SmallVec;
 
@@ -71,36 +71,19 @@ impl<'a> Place<'a> {
         }
     }
 
+    // The handle checked these as far as it knew ranges: a binding table adds offsets and lengths.
     fn fill(self, pattern: &[u8]) -> Result<()> {
-        // The handle knows the offset only where no binding table adds to it.
-        if !self.offset.is_multiple_of(pattern.len() as u64) {
-            return Err(Error::invalid_argument(format!(
-                "a fill at offset {} is not aligned to its pattern of {} bytes",
-                self.offset,
-                pattern.len()
-            )));
-        }
+        shape::check_fill(self.offset, self.length, pattern)?;
         self.memory.fill(self.offset, self.length, pattern)
     }
 
     fn update(self, bytes: &[u8]) -> Result<()> {
-        if bytes.len() as u64 != self.length {
-            return Err(Error::invalid_argument(format!(
-                "an update of {} bytes carries {} bytes",
-                self.length,
-                bytes.len()
-            )));
-        }
+        shape::check_update(bytes, self.length)?;
         self.memory.write(self.offset, bytes)
     }
 
     fn copy(self, source: Place<'_>) -> Result<()> {
-        if source.length != self.length {
-            return Err(Error::invalid_argument(format!(
-                "a copy takes {} bytes and writes {}",
-                source.length, self.length
-            )));
-        }
+        shape::check_copy(source.length, self.length)?;
         if std::ptr::eq(self.memory, source.memory) && self.range().overlaps(source.range()) {
             return Err(Error::invalid_argument("the source and the target of a copy overlap"));
         }

@@ -2,7 +2,7 @@
 
 use rehal_base::{Error, Result};
 use rehal_capture::layout;
-use rehal_hal::{Binding, BufferRef, Command, Dispatch, QueueOp, WHOLE_BUFFER, WorkgroupCount};
+use rehal_hal::{Binding, BufferRef, Command, Dispatch, QueueOp, WorkgroupCount, shape};
 
 use crate::ids::Ids;
 
@@ -12,16 +12,16 @@ pub(crate) fn check_queue_op(op: &QueueOp<Ids<'_>>) -> Result<()> {
     match op {
         QueueOp::Fill { target, pattern, .. } => {
             check_direct(target)?;
-            check_pattern(pattern)
+            shape::check_fill(target.offset, target.length, pattern).map_err(damaged)
         }
         QueueOp::Update { source, target, .. } => {
             check_direct(target)?;
-            check_update(source, target)
+            shape::check_update(source, target.length).map_err(damaged)
         }
         QueueOp::Copy { source, target, .. } => {
             check_direct(source)?;
             check_direct(target)?;
-            check_copy(source, target)
+            shape::check_copy(source.length, target.length).map_err(damaged)
         }
         QueueOp::Read { target, .. } => check_direct(target),
         QueueOp::Write { source, .. } => check_direct(source),
@@ -55,16 +55,16 @@ pub(crate) fn check_command(command: &Command<Ids<'_>>, slots: u64) -> Result<()
         }
         Command::Fill { target, pattern, .. } => {
             check_slot(target)?;
-            check_pattern(pattern)
+            shape::check_fill(target.offset, target.length, pattern).map_err(damaged)
         }
         Command::Update { source, target, .. } => {
             check_slot(target)?;
-            check_update(source, target)
+            shape::check_update(source, target.length).map_err(damaged)
         }
         Command::Copy { source, target, .. } => {
             check_slot(source)?;
             check_slot(target)?;
-            check_copy(source, target)
+            shape::check_copy(source.length, target.length).map_err(damaged)
         }
         Command::Dispatch(Dispatch { bindings, workgroup_count, .. }) => {
             bindings.iter().try_for_each(|it| check_stored_slot(it, slots))?;
@@ -110,23 +110,8 @@ fn check_slot(slot: u32, slots: u64) -> Result<()> {
     )))
 }
 
-fn check_pattern(pattern: &[u8]) -> Result<()> {
-    if matches!(pattern.len(), 1 | 2 | 4) {
-        return Ok(());
-    }
-    Err(Error::data_loss(format!("a fill pattern has 1, 2 or 4 bytes, not {}", pattern.len())))
-}
-
-fn check_update(source: &[u8], target: &BufferRef<Ids<'_>>) -> Result<()> {
-    if target.length == WHOLE_BUFFER || target.length == source.len() as u64 {
-        return Ok(());
-    }
-    Err(Error::data_loss(format!("an update of {} bytes carries {}", target.length, source.len())))
-}
-
-fn check_copy(source: &BufferRef<Ids<'_>>, target: &BufferRef<Ids<'_>>) -> Result<()> {
-    if source.length == target.length {
-        return Ok(());
-    }
-    Err(Error::data_loss(format!("a copy takes {} bytes and writes {}", source.length, target.length)))
+/// What no program could have issued was damaged on the way.
+#[cold]
+fn damaged(error: Error) -> Error {
+    Error::data_loss(error.message())
 }
