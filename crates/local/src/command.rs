@@ -9,7 +9,7 @@ use rehal_hal::{
     Store,
 };
 
-use crate::queue::{BindingTable, LiveNames, StoredNames, check_arguments, run_command};
+use crate::queue::{BindingTable, LiveNames, StoredNames, has_effect, run_command};
 
 /// The commands of a command buffer. A CPU has nothing to bake: they are kept as they were recorded,
 /// or, where the program allows it, run as they are recorded and not kept at all.
@@ -101,28 +101,17 @@ impl CommandBufferBackend for LocalCommands {
     }
 
     fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
-        match command {
-            Command::Collective { .. } => Err(Error::unimplemented("CPU devices have no collectives")),
-            _ if self.inline => run_command(command, &LiveNames),
-            // Kept by the order in which one thread runs commands.
-            Command::ExecutionBarrier { .. }
-            | Command::SignalEvent { .. }
-            | Command::ResetEvent { .. }
-            | Command::WaitEvents { .. }
-            | Command::Advise { .. }
-            | Command::BeginDebugGroup { .. }
-            | Command::EndDebugGroup => Ok(()),
-            _ => {
-                if let Command::Dispatch(dispatch) = command {
-                    check_arguments(dispatch.flags)?;
-                }
-                let mut recording = self.recording.lock();
-                let recording = recording.as_mut().ok_or_else(not_recording)?;
-                let kept = command.rename(&mut recording.store)?;
-                recording.commands.push(kept);
-                Ok(())
-            }
+        if !has_effect(command)? {
+            return Ok(());
         }
+        if self.inline {
+            return run_command(command, &LiveNames);
+        }
+        let mut recording = self.recording.lock();
+        let recording = recording.as_mut().ok_or_else(not_recording)?;
+        let kept = command.rename(&mut recording.store)?;
+        recording.commands.push(kept);
+        Ok(())
     }
 
     fn end(&self) -> Result<()> {

@@ -230,7 +230,24 @@ fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Resu
     }
 }
 
-/// Runs one command to its end. On one thread, barriers and events are kept by the order alone.
+/// Whether a command does anything on a CPU: barriers and events are kept by the order in which one
+/// thread runs commands, hints and labels have no reader. Fails for what a CPU cannot do.
+pub(crate) fn has_effect<N: Names>(command: &Command<N>) -> Result<bool> {
+    match command {
+        Command::Fill { .. } | Command::Update { .. } | Command::Copy { .. } => Ok(true),
+        Command::Dispatch(dispatch) => check_arguments(dispatch.flags).map(|()| true),
+        Command::ExecutionBarrier { .. }
+        | Command::SignalEvent { .. }
+        | Command::ResetEvent { .. }
+        | Command::WaitEvents { .. }
+        | Command::Advise { .. }
+        | Command::BeginDebugGroup { .. }
+        | Command::EndDebugGroup => Ok(false),
+        Command::Collective { .. } => Err(Error::unimplemented("CPU devices have no collectives")),
+    }
+}
+
+/// Runs one command that [`has_effect`] to its end.
 pub(crate) fn run_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
     command: &Command<N>,
     names: &R,
@@ -240,20 +257,14 @@ pub(crate) fn run_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
         Command::Update { source, target, .. } => names.place(&target)?.update(names.bytes(source)),
         Command::Copy { source, target, .. } => names.place(&target)?.copy(names.place(&source)?),
         Command::Dispatch(dispatch) => run_dispatch(&dispatch, names),
-        Command::ExecutionBarrier { .. }
-        | Command::SignalEvent { .. }
-        | Command::ResetEvent { .. }
-        | Command::WaitEvents { .. }
-        | Command::Advise { .. }
-        | Command::BeginDebugGroup { .. }
-        | Command::EndDebugGroup => Ok(()),
-        Command::Collective { .. } => Err(Error::unimplemented("CPU devices have no collectives")),
+        // Never kept.
+        _ => Ok(()),
     }
 }
 
 /// Fails where a dispatch passes its arguments in a form of a driver's own: kernels of a CPU take
 /// constants and bindings, and would misread anything else.
-pub(crate) fn check_arguments(flags: DispatchFlags) -> Result<()> {
+fn check_arguments(flags: DispatchFlags) -> Result<()> {
     let other = DispatchFlags::CUSTOM_DIRECT_ARGUMENTS
         | DispatchFlags::DYNAMIC_INDIRECT_ARGUMENTS
         | DispatchFlags::STATIC_INDIRECT_ARGUMENTS;
