@@ -84,7 +84,7 @@ pub struct Dispatch<N: Names> {
     pub executable: N::Executable,
     /// Which of its functions.
     pub function: u32,
-    /// Workgroup size in x, y and z; zeros take the function's own.
+    /// Workgroup size in x, y and z; a zero leaves it to the driver (a CPU passes 1, as the reference does).
     pub workgroup_size: [u32; 3],
     /// Number of workgroups.
     pub workgroup_count: WorkgroupCount<N>,
