@@ -3,3 +3,8 @@
 //! Used by `local` for VMVX executables, by `modules` for what programs import, and by the tools. It must never know
 //! devices, captures or flags.
 #![forbid(unsafe_code)]
+#![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
+
+pub mod module_file;
+
+pub use module_file::{ModuleBytes, ModuleFile};
