@@ -7,4 +7,4 @@
 
 pub mod module_file;
 
-pub use module_file::{ModuleBytes, ModuleFile};
+pub use module_file::ModuleFile;

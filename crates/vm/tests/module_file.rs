@@ -1,11 +1,13 @@
 //! Module files as the compiler writes them: what is read of fixture modules, and that every prefix of one is refused.
 
+#![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rehal_base::{Fault, MappedFile};
+use rehal_base::{Fault, FormatError, HostMemory, MappedFile};
+use rehal_vm::ModuleFile;
 use rehal_vm::module_file::{BytecodeVersion, Features, Location};
-use rehal_vm::{ModuleBytes, ModuleFile};
 
 fn modules() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/modules")
@@ -13,7 +15,11 @@ fn modules() -> PathBuf {
 
 fn read(name: &str) -> ModuleFile {
     let file = MappedFile::open(&modules().join(name)).unwrap();
-    ModuleFile::read(ModuleBytes::of_file(Arc::new(file))).unwrap()
+    ModuleFile::map(Arc::new(file)).unwrap()
+}
+
+fn read_bytes(bytes: &[u8]) -> Result<ModuleFile, FormatError> {
+    ModuleFile::read(Arc::new(HostMemory::constant(bytes).unwrap()))
 }
 
 #[test]
@@ -41,7 +47,7 @@ fn reads_what_a_module_says() {
 #[test]
 fn rodata_lies_in_the_file() {
     let file = read("simple_abs.vmfb");
-    let bytes = file.bytes().bytes();
+    let bytes = file.bytes();
     let segments: Vec<_> = file.rodata_segments().collect();
     assert!(segments.iter().any(|s| &bytes[s.range.clone()] == b"embedded-elf-x86_64" && !s.external));
     let executable = segments.iter().find(|s| s.external).unwrap();
@@ -68,15 +74,15 @@ fn knows_where_bytecode_came_from() {
 #[test]
 fn every_prefix_is_refused_as_truncated_or_corrupt() {
     let whole = std::fs::read(modules().join("simple_abs.vmfb")).unwrap();
-    let external_end = ModuleFile::read(whole.clone().into()).unwrap();
+    let external_end = read_bytes(&whole).unwrap();
     let external_end = external_end.rodata_segments().map(|s| s.range.end).max().unwrap();
     for length in 0..external_end {
-        let error = ModuleFile::read(whole[..length].to_vec().into()).unwrap_err();
+        let error = read_bytes(&whole[..length]).unwrap_err();
         assert!(matches!(error.fault, Fault::Truncated | Fault::Corrupt), "{length}: {error}");
     }
     for length in external_end..whole.len() {
         // Only the ZIP directory is missing, which nobody reads.
-        assert!(ModuleFile::read(whole[..length].to_vec().into()).is_ok());
+        assert!(read_bytes(&whole[..length]).is_ok());
     }
 }
 
@@ -86,7 +92,7 @@ fn another_bytecode_version_names_both() {
     let version = (17u32 << 16).to_le_bytes();
     let at = bytes.windows(4).position(|window| window == version).unwrap();
     bytes[at + 2] = 18;
-    let error = ModuleFile::read(bytes.into()).unwrap_err();
+    let error = read_bytes(&bytes).unwrap_err();
     assert_eq!(error.fault, Fault::Unsupported);
     assert!(error.to_string().contains("17.0") && error.to_string().contains("18.0"), "{error}");
 }
@@ -94,6 +100,6 @@ fn another_bytecode_version_names_both() {
 #[test]
 fn what_is_no_module_is_refused() {
     for bytes in [&b""[..], b"\x7fELF and more than sixteen bytes", &[0; 64], &[0xff; 64], b"PK\x03\x04"] {
-        assert!(ModuleFile::read(bytes.to_vec().into()).is_err());
+        assert!(read_bytes(bytes).is_err());
     }
 }

@@ -151,7 +151,7 @@ fn check_function(file: &ModuleFile, raw: &RawDescriptor, bytecode_bytes: usize)
 
 /// Embedded segments were verified with the tables; external ones lie behind them.
 fn check_rodata(file: &ModuleFile) -> Result<(), FormatError> {
-    let size = file.bytes().bytes().len() as u64;
+    let size = file.bytes().len() as u64;
     let start = file.external_rodata_start() as u64;
     for (index, table) in file.root().tables(id::MODULE_RODATA).iter().enumerate() {
         if table.field(id::RODATA_EMBEDDED).is_some() {

@@ -4,7 +4,6 @@
 //! the file's bytes. The bytecode itself is not looked at here: `verify` does that, function by function.
 
 mod archive;
-mod bytes;
 mod check;
 mod debug;
 pub mod schema;
@@ -12,11 +11,12 @@ pub mod table;
 mod verify;
 mod views;
 
+use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
-use rehal_base::FormatError;
+use rehal_base::{Fault, FormatError, HostMemory, MappedFile, Result};
 
-pub use bytes::ModuleBytes;
 pub use debug::{DebugDatabase, FunctionSourceMap, Location};
 pub use views::{
     Attribute, BytecodeVersion, Dependency, Export, Features, FunctionDescriptor, Import, RodataSegment,
@@ -34,31 +34,67 @@ const FORMAT: &str = "module";
 ///
 /// Every list is indexed as the bytecode indexes it: types by type id, imports and functions by ordinal, rodata and
 /// rwdata segments by ordinal. Offsets are bytes from the first byte of [`ModuleFile::bytes`] unless said otherwise.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ModuleFile {
-    bytes: ModuleBytes,
+    /// Constant: [`HostMemory::constant_bytes`] yields the file.
+    memory: Arc<HostMemory>,
     layout: Layout,
 }
 
+impl fmt::Debug for ModuleFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModuleFile").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
 impl ModuleFile {
-    /// Reads a module that is the whole of `bytes`: a flatbuffer behind its length, perhaps with a ZIP header before
-    /// it, and external rodata behind it. Nothing is copied.
+    /// Reads a module that is the whole of `memory`, which nothing may be able to write: a flatbuffer behind its length,
+    /// perhaps with a ZIP header before it, and external rodata behind it. Nothing is copied, and what is needed of the
+    /// memory is kept with it.
     ///
     /// Checks all that does not need the modules it imports from or its bytecode: at least what release 3.13.0 checks,
     /// and moreover that texts are UTF-8, that nothing is negative that counts, that reserved fields are 0, and that
     /// locations of the debug database exist. Takes time and memory linear in the size of the flatbuffer.
-    pub fn read(bytes: ModuleBytes) -> Result<Self, FormatError> {
-        let all = bytes.bytes();
-        let layout = Layout::read(all)?;
-        verify::verify(&all[layout.flatbuffer.clone()], layout.flatbuffer.start, &schema::MODULE)?;
-        let this = Self { bytes, layout };
+    pub fn read(memory: Arc<HostMemory>) -> std::result::Result<Self, FormatError> {
+        let Some(bytes) = memory.constant_bytes() else {
+            let expected = "memory that nothing can write";
+            return Err(FormatError::new(
+                FORMAT,
+                Fault::Unsupported,
+                0,
+                "memory",
+                expected,
+                "writable memory",
+            ));
+        };
+        let layout = Layout::read(bytes)?;
+        verify::verify(&bytes[layout.flatbuffer.clone()], layout.flatbuffer.start, &schema::MODULE)?;
+        let this = Self { memory, layout };
         check::check(&this)?;
         Ok(this)
     }
 
+    /// Reads the module that is the whole of a mapped file. Fails as [`ModuleFile::read`], and says which file.
+    pub fn map(file: Arc<MappedFile>) -> Result<Self> {
+        let place = format!("'{}'", file.path().display());
+        let whole = rehal_base::Range { offset: 0, length: file.bytes().len() as u64 };
+        let memory = HostMemory::over_file(file, whole)?;
+        Self::read(Arc::new(memory)).map_err(|error| rehal_base::Error::from(error).context(place))
+    }
+
+    /// Reads a module from a copy of `bytes`. Fails as [`ModuleFile::read`], and where memory is short.
+    pub fn copy(bytes: &[u8]) -> Result<Self> {
+        Ok(Self::read(Arc::new(HostMemory::constant(bytes)?))?)
+    }
+
+    /// The memory that the file is in, for who shares parts of it.
+    pub fn memory(&self) -> &Arc<HostMemory> {
+        &self.memory
+    }
+
     /// All bytes of the file.
-    pub fn bytes(&self) -> &ModuleBytes {
-        &self.bytes
+    pub fn bytes(&self) -> &[u8] {
+        self.memory.constant_bytes().unwrap_or(&[])
     }
 
     /// Where the flatbuffer lies, without its length prefix.
@@ -68,7 +104,7 @@ impl ModuleFile {
 
     /// The flatbuffer.
     pub fn flatbuffer(&self) -> &[u8] {
-        self.bytes.bytes().get(self.flatbuffer_range()).unwrap_or(&[])
+        self.bytes().get(self.flatbuffer_range()).unwrap_or(&[])
     }
 
     /// The flatbuffer's root table, for who prints what is in the file rather than what it means.
