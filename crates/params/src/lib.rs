@@ -6,6 +6,7 @@
 //!
 //! Used by `modules` to answer what programs load, and by the parameter tools. It must never know devices or programs.
 #![forbid(unsafe_code)]
+#![allow(clippy::result_large_err, reason = "an error ends the reading of a file; it is not on a hot path")]
 
 pub mod check;
 mod entry;
