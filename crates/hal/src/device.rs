@@ -61,6 +61,13 @@ pub trait DeviceBackend: Send + Sync {
         Err(Error::unimplemented(format!("device '{}' has no channels", self.info().name)))
     }
 
+    /// Notes that the program is about to prepare executables and calls the place where they are kept
+    /// `identifier`. Devices keep none; a recorder records it, since captures have caches.
+    fn create_executable_cache(&self, identifier: &str) -> Result<()> {
+        let _ = identifier;
+        Ok(())
+    }
+
     /// The format of executable `data`, where the device knows it.
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str>;
 
@@ -175,6 +182,11 @@ impl Device {
     /// See [`DeviceBackend::create_channel`].
     pub fn create_channel(&self, affinity: QueueAffinity) -> Result<Channel> {
         self.0.create_channel(affinity)
+    }
+
+    /// See [`DeviceBackend::create_executable_cache`].
+    pub fn create_executable_cache(&self, identifier: &str) -> Result<()> {
+        self.0.create_executable_cache(identifier)
     }
 
     /// See [`DeviceBackend::infer_executable_format`].

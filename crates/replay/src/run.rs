@@ -327,7 +327,7 @@ impl<'p> Run<'_, '_, 'p, '_> {
         let file = match (&self.replay.files[created as usize], record.source) {
             (Some(shared), _) => Some(shared.clone()),
             (None, FileSource::Inline(bytes)) => {
-                Some(self.device(device).import_file(record.access, HostFile::from_bytes(bytes.to_vec()))?)
+                Some(self.device(device).import_file(record.access, HostFile::from_bytes(bytes)?)?)
             }
             // Its reads are updates in the plan, so nothing asks for it.
             (None, _) => None,
