@@ -10,6 +10,7 @@ mod devices;
 pub mod flags;
 mod input;
 mod output;
+mod parameters;
 mod progress;
 mod tool;
 pub mod tools;

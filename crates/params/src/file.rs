@@ -22,6 +22,7 @@ pub enum FileMode {
 pub struct ParameterFile {
     path: PathBuf,
     mode: FileMode,
+    external: bool,
     contents: OnceLock<Contents>,
 }
 
@@ -41,7 +42,17 @@ pub enum Contents {
 impl ParameterFile {
     /// The file at `path`, not opened yet.
     pub fn new(path: PathBuf, mode: FileMode) -> Self {
-        Self { path, mode, contents: OnceLock::new() }
+        Self { path, mode, external: false, contents: OnceLock::new() }
+    }
+
+    /// The file at `path`, which an archive names as the place of its data.
+    pub fn external(path: PathBuf, mode: FileMode) -> Self {
+        Self { external: true, ..Self::new(path, mode) }
+    }
+
+    /// Whether it was named by an archive, and not by the user.
+    pub fn is_external(&self) -> bool {
+        self.external
     }
 
     /// Where it is.

@@ -81,7 +81,7 @@ fn attach(
         Place::Here(offset) => Storage::File { file: file.clone(), offset },
         Place::External { path, offset } => {
             let path = file.path().parent().unwrap_or(Path::new("")).join(path);
-            let open = || Arc::new(ParameterFile::new(path.clone(), file.mode()));
+            let open = || Arc::new(ParameterFile::external(path.clone(), file.mode()));
             let file = external.entry(path.clone()).or_insert_with(open).clone();
             Storage::File { file, offset }
         }
