@@ -27,6 +27,7 @@ mod command_buffer;
 mod device;
 mod event;
 mod executable;
+mod fence;
 mod file;
 mod flags;
 mod group;
@@ -44,6 +45,7 @@ pub use command_buffer::{CommandBuffer, CommandBufferBackend, CommandBufferParam
 pub use device::{Device, DeviceBackend, DeviceInfo};
 pub use event::{Event, EventBackend};
 pub use executable::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter};
+pub use fence::Fence;
 pub use file::{File, FileBackend, HostFile};
 pub use flags::*;
 pub use group::DeviceGroup;
