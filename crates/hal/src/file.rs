@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use rehal_base::{Error, Range, Result};
 
+use crate::HostMemory;
 use crate::flags::MemoryAccess;
 
 /// What a driver does for a file.
@@ -79,6 +80,8 @@ pub enum HostFile {
     Disk(std::fs::File),
     /// Bytes in memory.
     Memory(RwLock<Vec<u8>>),
+    /// Memory that others may share, such as a module's constants.
+    Shared(HostMemory),
 }
 
 impl HostFile {
@@ -100,6 +103,7 @@ impl HostFile {
                 Err(error) => Err(Error::io("reading the length of a file", &error)),
             },
             Self::Memory(bytes) => Ok(bytes.read().len() as u64),
+            Self::Shared(memory) => Ok(memory.length()),
         }
     }
 }
@@ -114,6 +118,7 @@ impl FileBackend for HostFile {
                 target.copy_from_slice(&bytes[source]);
                 Ok(())
             }
+            Self::Shared(memory) => memory.read(offset, target),
         }
     }
 
@@ -128,6 +133,7 @@ impl FileBackend for HostFile {
                 bytes[target].copy_from_slice(source);
                 Ok(())
             }
+            Self::Shared(memory) => memory.write(offset, source),
         }
     }
 

@@ -41,7 +41,7 @@ mod timeline;
 
 pub use buffer::{Buffer, BufferBackend, BufferParams, Mapping, PlainBuffer};
 pub use buffer_view::{BufferView, Encoding, dense_size};
-pub use channel::{Channel, ChannelBackend};
+pub use channel::{Channel, ChannelBackend, ChannelParams};
 pub use command_buffer::{CommandBuffer, CommandBufferBackend, CommandBufferParams};
 pub use device::{Device, DeviceBackend, DeviceInfo};
 pub use event::{Event, EventBackend};
