@@ -1,22 +1,26 @@
 //! The ground that every other crate stands on: status codes, errors, checked ranges, a bounded
-//! cursor over bytes, memory maps of files, and the digest that captures carry.
+//! cursor over bytes, memory maps of files, memory that several parties share, element types, and the digest that captures carry.
 //!
 //! It must never know a file format, a device or a tool. Everything in the workspace uses it.
 
 #![deny(unsafe_code)]
 
 mod cursor;
+mod element;
 mod error;
 
 pub mod fnv;
 mod format_error;
 mod map;
+mod memory;
 mod range;
 mod status;
 
 pub use cursor::Cursor;
+pub use element::{ElementType, Numerical};
 pub use error::{Context, Error, Result};
 pub use format_error::{Fault, FormatError};
 pub use map::MappedFile;
+pub use memory::HostMemory;
 pub use range::{Range, checked_array_bytes};
 pub use status::StatusCode;

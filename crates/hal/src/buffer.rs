@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rehal_base::{Error, Range, Result};
 
+use crate::HostMemory;
 use crate::flags::*;
-use crate::memory::HostMemory;
 
 /// What is asked of a buffer, or what one has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Default for BufferParams {
 /// What a driver does for a buffer.
 pub trait BufferBackend: Send + Sync {
     /// The memory, where the host can reach it. Fails where the buffer has none (any more).
-    fn host_memory(&self) -> Result<&HostMemory>;
+    fn host_memory(&self) -> Result<&Arc<HostMemory>>;
 
     /// Marks the memory as given back to the queue; later use is an error.
     fn deallocate(&self) -> Result<()>;
@@ -208,7 +208,7 @@ impl Mapping<'_> {
 
 /// A buffer that is nothing but host memory: what CPU drivers use.
 pub struct PlainBuffer {
-    memory: HostMemory,
+    memory: Arc<HostMemory>,
     deallocated: AtomicBool,
 }
 
@@ -221,12 +221,17 @@ impl PlainBuffer {
     /// `size` zeroed bytes at a multiple of `alignment`, a power of two in bytes or 0 for any.
     pub fn allocate_aligned(size: u64, alignment: u64) -> Result<Self> {
         let memory = HostMemory::allocate_aligned(size, alignment)?;
-        Ok(Self { memory, deallocated: AtomicBool::new(false) })
+        Ok(Self::over(memory))
+    }
+
+    /// A buffer over memory that exists.
+    pub fn over(memory: HostMemory) -> Self {
+        Self { memory: Arc::new(memory), deallocated: AtomicBool::new(false) }
     }
 }
 
 impl BufferBackend for PlainBuffer {
-    fn host_memory(&self) -> Result<&HostMemory> {
+    fn host_memory(&self) -> Result<&Arc<HostMemory>> {
         if self.deallocated.load(Ordering::Acquire) {
             return Err(Error::failed_precondition("the buffer is used after its dealloca"));
         }

@@ -1,14 +1,15 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Range, Result};
 
 use crate::command_buffer::{DISPATCH_STORAGE, check_copy};
 use crate::flags::*;
 use crate::shape::{check_fill, check_update};
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, Channel, CommandBuffer, CommandBufferParams, Event, Executable,
-    ExecutableParams, File, HostFile, Live, QueueOp, Semaphore, Submission, Timepoint, WorkgroupCount,
+    ExecutableParams, File, HostFile, HostMemory, Live, QueueOp, Semaphore, Submission, Timepoint,
+    WorkgroupCount,
 };
 
 /// What a device is, for people and for `--list_devices`.
@@ -33,6 +34,12 @@ pub trait DeviceBackend: Send + Sync {
 
     /// A buffer of `size` bytes, whose `params` are granted already.
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer>;
+
+    /// A buffer over `memory` of the host, which it shares and keeps; `params` are granted already.
+    fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
+        let _ = (params, memory);
+        Err(Error::unimplemented(format!("device '{}' cannot use memory of the host", self.info().name)))
+    }
 
     /// A semaphore at `initial_value`.
     fn create_semaphore(
@@ -117,6 +124,32 @@ impl Device {
     pub fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
         self.0.allocate_buffer(self.0.grant(params)?, size)
+    }
+
+    /// A buffer over a range of host memory, which it shares and keeps. Fails where the range exceeds the
+    /// memory, `params` want to write what is constant, or the device cannot reach it.
+    pub fn import_buffer(
+        &self,
+        params: BufferParams,
+        memory: &Arc<HostMemory>,
+        range: Range,
+    ) -> Result<Buffer> {
+        check_alignment(params.min_alignment)?;
+        if params.access.intersects(MemoryAccess::WRITE | MemoryAccess::ANY) && !memory.is_writable() {
+            return Err(Error::new(
+                rehal_base::StatusCode::PermissionDenied,
+                format!("constant memory is imported for {:?}", params.access),
+            ));
+        }
+        let memory = HostMemory::part(memory, range)?;
+        if params.min_alignment != 0 && !(memory.as_ptr().addr() as u64).is_multiple_of(params.min_alignment)
+        {
+            return Err(Error::invalid_argument(format!(
+                "the memory is not aligned to {} bytes",
+                params.min_alignment
+            )));
+        }
+        self.0.import_buffer(self.0.grant(params)?, memory)
     }
 
     /// See [`DeviceBackend::create_semaphore`].

@@ -22,6 +22,7 @@
 #![deny(unsafe_code)]
 
 mod buffer;
+mod buffer_view;
 mod channel;
 mod command_buffer;
 mod device;
@@ -30,7 +31,6 @@ mod executable;
 mod file;
 mod flags;
 mod group;
-mod memory;
 mod names;
 mod op;
 mod semaphore;
@@ -39,6 +39,7 @@ mod store;
 mod timeline;
 
 pub use buffer::{Buffer, BufferBackend, BufferParams, Mapping, PlainBuffer};
+pub use buffer_view::{BufferView, Encoding, dense_size};
 pub use channel::{Channel, ChannelBackend};
 pub use command_buffer::{CommandBuffer, CommandBufferBackend, CommandBufferParams};
 pub use device::{Device, DeviceBackend, DeviceInfo};
@@ -47,12 +48,12 @@ pub use executable::{Executable, ExecutableBackend, ExecutableParams, FunctionIn
 pub use file::{File, FileBackend, HostFile};
 pub use flags::*;
 pub use group::DeviceGroup;
-pub use memory::HostMemory;
 pub use names::{Live, Names, Rename};
 pub use op::{
     Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, HostOp, MemoryBarrier, Op,
     Query, QueueOp, RangeOp, Submission, Timepoint, WorkgroupCount,
 };
+pub use rehal_base::HostMemory;
 pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback, wait_all, wait_any};
 pub use store::{Indexed, Span, Store, StoredLists};
 pub use timeline::Timeline;

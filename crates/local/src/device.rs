@@ -3,8 +3,8 @@ use std::any::Any;
 use rehal_base::{Error, Result};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferParams, Device, DeviceBackend, DeviceInfo,
-    Event, EventBackend, Executable, ExecutableParams, File, HostFile, Live, MemoryAccess, MemoryType,
-    PlainBuffer, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline,
+    Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory, Live, MemoryAccess,
+    MemoryType, PlainBuffer, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline,
 };
 
 use crate::command::LocalCommands;
@@ -87,6 +87,10 @@ impl DeviceBackend for LocalSync {
 
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
         executable::infer_format(data)
+    }
+
+    fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
+        Ok(Buffer::new(params, memory.length(), PlainBuffer::over(memory)))
     }
 
     fn can_prepare_executable(&self, format: &str) -> bool {

@@ -6,7 +6,7 @@ use super::{Problem, tree::Tree};
 /// Where `unsafe` may stand, and why. A path that ends in `/` means everything below it.
 const UNSAFE: [(&str, &str); 7] = [
     ("crates/base/src/map.rs", "maps files"),
-    ("crates/hal/src/memory.rs", "owns host memory that devices write"),
+    ("crates/base/src/memory.rs", "owns host memory that several parties write"),
     (
         "crates/hal/src/device.rs",
         "declares that preparing native code is unsafe, and calls it for callers that promised",

@@ -1,29 +1,39 @@
-#![allow(unsafe_code, reason = "owns host memory that devices write; docs/unsafe.md says why")]
+#![allow(unsafe_code, reason = "owns host memory that several parties write; docs/unsafe.md says why")]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use rehal_base::{Error, Range, Result};
+use crate::{Error, MappedFile, Range, Result, StatusCode};
 
 /// Alignment of every allocation in bytes: a cache line, and what compiled kernels assume at least.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// Zeroed host memory that a device may write behind the host's back.
+/// Bytes of the host that several parties share: a program's buffers, a device's memory, a mapped file.
 ///
-/// No reference to its bytes lives longer than a call here; copies go through raw pointers. As on
-/// any device, the program orders its accesses by timepoints: one that reads what an unfinished
-/// operation writes gets bytes of either time, never bytes outside of the allocation.
+/// No reference to bytes that can change lives longer than a call here; copies go through raw pointers. As
+/// on any device, the program orders its accesses by timepoints: one that reads what an unfinished
+/// operation writes gets bytes of either time, never bytes outside of the memory. Memory over a file or
+/// over constant bytes cannot be written.
 pub struct HostMemory {
-    /// What the allocator gave, or dangling where `layout` is of size 0.
-    base: NonNull<u8>,
-    layout: Layout,
-    /// `base` moved up to its alignment.
     data: NonNull<u8>,
     length: usize,
+    writable: bool,
+    owner: Owner,
 }
 
-// SAFETY: it owns its allocation; all access is by copies through raw pointers under the contract
-// above, and freeing needs the only owner.
+/// What keeps the bytes where they are.
+enum Owner {
+    /// This memory: what the allocator gave, which `data` may be moved up from. Of size 0, nothing.
+    Allocation { base: NonNull<u8>, layout: Layout },
+    /// A file's map.
+    File { _file: Arc<MappedFile> },
+    /// Memory that this is a part of.
+    Part { _whole: Arc<HostMemory> },
+}
+
+// SAFETY: the bytes are owned, or kept by an owner that is itself Send and Sync and never moves them; all
+// access is by copies through raw pointers under the contract above, and freeing needs the only owner.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory {}
@@ -43,7 +53,8 @@ impl HostMemory {
         let length_host = usize::try_from(length).map_err(|_| exhausted())?;
         if length_host == 0 {
             let (base, layout) = (NonNull::dangling(), Layout::new::<()>());
-            return Ok(Self { base, layout, data: base, length: 0 });
+            let owner = Owner::Allocation { base, layout };
+            return Ok(Self { data: base, length: 0, writable: true, owner });
         }
         // Aligning by hand keeps `alloc_zeroed` on the allocator's calloc, which takes fresh pages
         // from the system already zeroed; an aligned layout would write them all.
@@ -61,7 +72,50 @@ impl HostMemory {
         let shift = base.as_ptr().addr().wrapping_neg() & (alignment - 1);
         // SAFETY: `shift` is below `alignment`, by which the allocation exceeds the length.
         let data = unsafe { base.add(shift) };
-        Ok(Self { base, layout, data, length: length_host })
+        Ok(Self { data, length: length_host, writable: true, owner: Owner::Allocation { base, layout } })
+    }
+
+    /// A copy of `bytes` that stays as it is. Fails when the machine has not that much memory.
+    pub fn constant(bytes: &[u8]) -> Result<Self> {
+        let mut memory = Self::allocate(bytes.len() as u64)?;
+        memory.write(0, bytes)?;
+        memory.writable = false;
+        Ok(memory)
+    }
+
+    /// The bytes of `range` of a mapped file, not copied; they cannot be written. Fails where the range
+    /// exceeds the file.
+    pub fn over_file(file: Arc<MappedFile>, range: Range) -> Result<Self> {
+        let bytes = file.bytes();
+        if !range.fits(bytes.len() as u64) {
+            return Err(exceeds("the file", range.offset, range.length, bytes.len()));
+        }
+        // In range: `fits` says so. A file that is empty has a slice of its own to point to.
+        let part = &bytes[range.offset as usize..][..range.length as usize];
+        let data = NonNull::from(part).cast();
+        Ok(Self { data, length: part.len(), writable: false, owner: Owner::File { _file: file } })
+    }
+
+    /// A range of `whole` as memory of its own: the same bytes, counted from 0. Fails where it exceeds `whole`.
+    pub fn part(whole: &Arc<Self>, range: Range) -> Result<Self> {
+        let data = NonNull::new(whole.at(range.offset, range.length)?).unwrap_or(whole.data);
+        let owner = Owner::Part { _whole: whole.clone() };
+        Ok(Self { data, length: range.length as usize, writable: whole.writable, owner })
+    }
+
+    /// Whether the bytes can be written; if not, nothing changes them.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The bytes, where nothing can write them.
+    pub fn constant_bytes(&self) -> Option<&[u8]> {
+        if self.writable {
+            return None;
+        }
+        // SAFETY: the owner keeps the bytes as long as `self`; writing through `self` and its parts is
+        // refused, a mapped file's bytes are covered by `MappedFile`, and `constant` made the only handle.
+        Some(unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.length) })
     }
 
     /// Number of bytes.
@@ -69,7 +123,8 @@ impl HostMemory {
         self.length as u64
     }
 
-    /// Where the bytes start. Valid, for reads and writes of `length` bytes, as long as `self`.
+    /// Where the bytes start. Valid as long as `self`, for reads of `length` bytes and, where the memory
+    /// is writable, for writes.
     pub fn as_ptr(&self) -> *mut u8 {
         self.data.as_ptr()
     }
@@ -82,9 +137,26 @@ impl HostMemory {
         Ok(())
     }
 
+    /// `N` bytes at `offset`, as a scalar is loaded.
+    #[inline]
+    pub fn load<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
+        let source = self.at(offset, N as u64)?;
+        // SAFETY: `at` checked the range; an array of bytes has no alignment.
+        Ok(unsafe { source.cast::<[u8; N]>().read() })
+    }
+
+    /// Puts `N` bytes at `offset`, as a scalar is stored.
+    #[inline]
+    pub fn store<const N: usize>(&self, offset: u64, value: [u8; N]) -> Result<()> {
+        let target = self.at_mut(offset, N as u64)?;
+        // SAFETY: as for `load`.
+        unsafe { target.cast::<[u8; N]>().write(value) };
+        Ok(())
+    }
+
     /// Copies bytes in.
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
-        let target = self.at(offset, source.len() as u64)?;
+        let target = self.at_mut(offset, source.len() as u64)?;
         // SAFETY: `at` checked the range. A caller that writes a buffer's own bytes to it (through
         // `with_bytes`) overlaps, so this is a move.
         unsafe { std::ptr::copy(source.as_ptr(), target, source.len()) };
@@ -94,7 +166,7 @@ impl HostMemory {
     /// Copies bytes from `source`, which may be the same memory.
     pub fn copy_from(&self, offset: u64, source: &Self, source_offset: u64, length: u64) -> Result<()> {
         let from = source.at(source_offset, length)?;
-        let to = self.at(offset, length)?;
+        let to = self.at_mut(offset, length)?;
         // SAFETY: `at` checked both ranges; `copy` allows them to overlap.
         unsafe { std::ptr::copy(from, to, length as usize) };
         Ok(())
@@ -102,7 +174,7 @@ impl HostMemory {
 
     /// Repeats `pattern` (1, 2, 4 or any number of bytes that divides `length`) over the range.
     pub fn fill(&self, offset: u64, length: u64, pattern: &[u8]) -> Result<()> {
-        let target = self.at(offset, length)?;
+        let target = self.at_mut(offset, length)?;
         let length = length as usize;
         if length == 0 {
             return Ok(());
@@ -152,30 +224,47 @@ impl HostMemory {
         length: u64,
         write: impl FnOnce(&mut [u8]) -> R,
     ) -> Result<R> {
-        let target = self.at(offset, length)?;
+        let target = self.at_mut(offset, length)?;
         // SAFETY: as for `with_bytes`, and nobody else accesses the range until the caller signals.
         Ok(write(unsafe { std::slice::from_raw_parts_mut(target, length as usize) }))
     }
 
+    #[inline]
     fn at(&self, offset: u64, length: u64) -> Result<*mut u8> {
-        match Range::new(offset, length) {
-            Some(range) if range.fits(self.length as u64) => {
-                // SAFETY: the offset is within the allocation.
-                Ok(unsafe { self.data.as_ptr().add(offset as usize) })
-            }
-            _ => Err(Error::out_of_range(format!(
-                "{length} bytes at offset {offset} exceed a buffer of {} bytes",
-                self.length
-            ))),
+        let limit = self.length as u64;
+        if length > limit || offset > limit - length {
+            return Err(exceeds("a buffer", offset, length, self.length));
         }
+        // SAFETY: the offset is within the bytes.
+        Ok(unsafe { self.data.as_ptr().add(offset as usize) })
     }
+
+    #[inline]
+    fn at_mut(&self, offset: u64, length: u64) -> Result<*mut u8> {
+        if !self.writable {
+            return Err(constant());
+        }
+        self.at(offset, length)
+    }
+}
+
+#[cold]
+fn exceeds(what: &str, offset: u64, length: u64, size: usize) -> Error {
+    Error::out_of_range(format!("{length} bytes at offset {offset} exceed {what} of {size} bytes"))
+}
+
+#[cold]
+fn constant() -> Error {
+    Error::new(StatusCode::PermissionDenied, "constant memory cannot be written")
 }
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        if self.layout.size() != 0 {
+        if let Owner::Allocation { base, layout } = self.owner
+            && layout.size() != 0
+        {
             // SAFETY: `base` came from the allocator with this layout and is freed once.
-            unsafe { dealloc(self.base.as_ptr(), self.layout) };
+            unsafe { dealloc(base.as_ptr(), layout) };
         }
     }
 }
@@ -204,5 +293,37 @@ mod tests {
         assert!(memory.copy_from(0, &memory, 9, 8).is_err());
         assert!(HostMemory::allocate(u64::MAX).is_err());
         assert_eq!(HostMemory::allocate(0).unwrap().length(), 0);
+    }
+    #[test]
+    fn parts_share_bytes_and_constants_stay() {
+        let whole = Arc::new(HostMemory::allocate(16).unwrap());
+        let part = HostMemory::part(&whole, Range::new(4, 8).unwrap()).unwrap();
+        part.store(2, 0x0403_0201_u32.to_le_bytes()).unwrap();
+        assert_eq!(whole.load::<4>(6).unwrap(), [1, 2, 3, 4]);
+        assert!(part.store(5, [0; 4]).is_err());
+        assert!(HostMemory::part(&whole, Range::new(9, 8).unwrap()).is_err());
+        assert!(whole.constant_bytes().is_none());
+        drop(whole);
+        assert_eq!(part.load::<2>(2).unwrap(), [1, 2]);
+
+        let constant = Arc::new(HostMemory::constant(&[1, 2, 3]).unwrap());
+        let end = HostMemory::part(&constant, Range::new(1, 2).unwrap()).unwrap();
+        assert_eq!(end.constant_bytes(), Some(&[2, 3][..]));
+        assert_eq!(end.write(0, &[0]).unwrap_err().code(), StatusCode::PermissionDenied);
+        assert!(end.fill(0, 2, &[0]).is_err() && end.store(0, [0]).is_err());
+        assert!(end.with_bytes_mut(0, 1, |_| ()).is_err());
+    }
+
+    #[test]
+    fn files_are_read_where_they_lie() {
+        let path = std::env::temp_dir().join(format!("rehal-memory-{}", std::process::id()));
+        std::fs::write(&path, [1, 2, 3, 4]).unwrap();
+        let file = Arc::new(MappedFile::open(&path).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let memory = HostMemory::over_file(file.clone(), Range::new(1, 3).unwrap()).unwrap();
+        assert_eq!(memory.as_ptr().cast_const(), file.bytes()[1..].as_ptr());
+        assert_eq!(memory.constant_bytes(), Some(&[2, 3, 4][..]));
+        assert!(memory.write(0, &[0]).is_err());
+        assert!(HostMemory::over_file(file, Range::new(1, 4).unwrap()).is_err());
     }
 }

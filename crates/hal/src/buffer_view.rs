@@ -1,0 +1,75 @@
+use rehal_base::{ElementType, Error, Result};
+use smallvec::SmallVec;
+
+use crate::Buffer;
+
+/// How a buffer's bytes hold the elements of a shape (`iree_hal_encoding_type_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoding(pub u32);
+
+impl Encoding {
+    /// Unknown to us; the bytes are not looked at.
+    pub const OPAQUE: Self = Self(0);
+    /// Densely packed, the last dimension fastest.
+    pub const DENSE_ROW_MAJOR: Self = Self(1);
+}
+
+/// A buffer with the shape and the type of what is in it: how programs take and return tensors.
+#[derive(Clone, Debug)]
+pub struct BufferView {
+    buffer: Buffer,
+    element_type: ElementType,
+    encoding: Encoding,
+    shape: SmallVec<[u64; 4]>,
+}
+
+impl BufferView {
+    /// A view of all of `buffer`. Fails where a dense shape of this type needs more bytes than it has.
+    pub fn new(buffer: Buffer, shape: &[u64], element_type: ElementType, encoding: Encoding) -> Result<Self> {
+        if encoding == Encoding::DENSE_ROW_MAJOR {
+            let needed = dense_size(shape, element_type)?;
+            if needed > buffer.size() {
+                return Err(Error::out_of_range(format!(
+                    "a view of shape {shape:?} needs {needed} bytes; the buffer has {}",
+                    buffer.size()
+                )));
+            }
+        }
+        Ok(Self { buffer, element_type, encoding, shape: SmallVec::from_slice(shape) })
+    }
+
+    /// The bytes.
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// The type of its elements.
+    pub fn element_type(&self) -> ElementType {
+        self.element_type
+    }
+
+    /// How its bytes hold them.
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
+    }
+
+    /// Elements in each dimension, the slowest first; empty for a scalar.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// Number of elements: the product of the shape, which fits because the view was made.
+    pub fn element_count(&self) -> u64 {
+        self.shape.iter().fold(1, |count, size| count.saturating_mul(*size))
+    }
+}
+
+/// Bytes of a dense tensor; elements of less than a byte are packed and the last byte is filled up. Fails where the
+/// number does not fit 64 bits.
+pub fn dense_size(shape: &[u64], element_type: ElementType) -> Result<u64> {
+    let count = shape.iter().try_fold(1_u64, |count, size| count.checked_mul(*size));
+    count
+        .and_then(|count| count.checked_mul(u64::from(element_type.bits())))
+        .map(|bits| bits.div_ceil(8))
+        .ok_or_else(|| Error::out_of_range(format!("a shape of {shape:?} has more bytes than 64 bits count")))
+}
