@@ -2,3 +2,5 @@
 //!
 //! Used by the tools. It must never know a file format of its own, a flag, or whether it is being recorded.
 #![forbid(unsafe_code)]
+
+pub mod io_parameters;
