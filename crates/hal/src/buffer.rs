@@ -39,10 +39,44 @@ impl Default for BufferParams {
     }
 }
 
+/// What the host maps, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedRange {
+    /// The bytes, in the buffer's allocation.
+    pub range: Range,
+    /// How long it is mapped.
+    pub mode: MappingMode,
+    /// What the host does with the bytes.
+    pub access: MemoryAccess,
+}
+
 /// What a driver does for a buffer.
 pub trait BufferBackend: Send + Sync {
     /// The memory, where the host can reach it. Fails where the buffer has none (any more).
     fn host_memory(&self) -> Result<&Arc<HostMemory>>;
+
+    /// Lets the host access a range of the memory until [`BufferBackend::unmap`].
+    fn map(&self, mapped: &MappedRange) -> Result<&Arc<HostMemory>> {
+        let _ = mapped;
+        self.host_memory()
+    }
+
+    /// The host has accessed what it mapped.
+    fn unmap(&self, mapped: &MappedRange) {
+        let _ = mapped;
+    }
+
+    /// Makes what the host wrote to `range`, which lies in what it mapped, visible to the device.
+    fn flush(&self, mapped: &MappedRange, range: Range) -> Result<()> {
+        let _ = (mapped, range);
+        Ok(())
+    }
+
+    /// Makes what the device wrote to `range`, which lies in what the host mapped, visible to the host.
+    fn invalidate(&self, mapped: &MappedRange, range: Range) -> Result<()> {
+        let _ = (mapped, range);
+        Ok(())
+    }
 
     /// Marks the memory as given back to the queue; later use is an error.
     fn deallocate(&self) -> Result<()>;
@@ -168,9 +202,26 @@ impl Buffer {
         ))
     }
 
-    /// Maps a range for the host. Fails when the host cannot reach the memory, the buffer does not
-    /// allow the access, or the range exceeds it.
+    /// Maps a range for the host, until the mapping is dropped. Fails when the host cannot reach the memory,
+    /// the buffer does not allow the access, or the range exceeds it.
     pub fn map(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Mapping<'_>> {
+        self.map_as(MappingMode::SCOPED, access, offset, length)
+    }
+
+    /// [`Buffer::map`] for a range that stays mapped while the device uses the buffer. A recorder refuses
+    /// one that may be written: it cannot see when.
+    pub fn map_persistent(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Mapping<'_>> {
+        self.require_usage(BufferUsage::MAPPING_PERSISTENT)?;
+        self.map_as(MappingMode::PERSISTENT, access, offset, length)
+    }
+
+    fn map_as(
+        &self,
+        mode: MappingMode,
+        access: MemoryAccess,
+        offset: u64,
+        length: u64,
+    ) -> Result<Mapping<'_>> {
         let params = &self.allocation.params;
         if !params.memory_type.contains(MemoryType::HOST_VISIBLE) {
             return Err(Error::failed_precondition(format!(
@@ -189,7 +240,9 @@ impl Buffer {
             ));
         }
         let range = self.resolve(offset, length)?;
-        Ok(Mapping { memory: self.allocation.backend.host_memory()?, range, access })
+        let mapped = MappedRange { range, mode, access };
+        let backend = &self.allocation.backend;
+        Ok(Mapping { memory: backend.map(&mapped)?, mapped, backend })
     }
 
     /// Copies bytes out through a mapping.
@@ -197,9 +250,10 @@ impl Buffer {
         self.map(MemoryAccess::READ, offset, target.len() as u64)?.read(0, target)
     }
 
-    /// Copies bytes in through a mapping.
+    /// Copies bytes in through a mapping, which discards what was there.
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
-        self.map(MemoryAccess::WRITE, offset, source.len() as u64)?.write(0, source)
+        let access = MemoryAccess::WRITE | MemoryAccess::DISCARD;
+        self.map(access, offset, source.len() as u64)?.write(0, source)
     }
 }
 
@@ -209,51 +263,72 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// A range of a buffer that the host can reach.
+/// A range of a buffer that the host can reach, until it is dropped.
 pub struct Mapping<'a> {
     memory: &'a HostMemory,
-    range: Range,
-    access: MemoryAccess,
+    mapped: MappedRange,
+    backend: &'a dyn BufferBackend,
 }
 
 impl Mapping<'_> {
     /// Number of bytes mapped.
     pub fn length(&self) -> u64 {
-        self.range.length
+        self.mapped.range.length
     }
 
     /// Copies bytes out, from `offset` of the mapping.
     pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
-        self.require(MemoryAccess::READ, offset, target.len() as u64)?;
-        self.memory.read(self.range.offset + offset, target)
+        let range = self.part(MemoryAccess::READ, offset, target.len() as u64)?;
+        self.memory.read(range.offset, target)
     }
 
     /// Copies bytes in, at `offset` of the mapping.
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
-        self.require(MemoryAccess::WRITE, offset, source.len() as u64)?;
-        self.memory.write(self.range.offset + offset, source)
+        let range = self.part(MemoryAccess::WRITE, offset, source.len() as u64)?;
+        self.memory.write(range.offset, source)
     }
 
     /// Shows all bytes to `look`, without a copy; the caller has waited for their writers.
     pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
-        self.require(MemoryAccess::READ, 0, self.range.length)?;
-        self.memory.with_bytes(self.range.offset, self.range.length, look)
+        let range = self.part(MemoryAccess::READ, 0, self.length())?;
+        self.memory.with_bytes(range.offset, range.length, look)
     }
 
-    fn require(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<()> {
-        if !self.access.contains(access) {
+    /// Makes what was written to a part of the mapping visible to the device, before it is unmapped.
+    pub fn flush(&self, offset: u64, length: u64) -> Result<()> {
+        let range = self.part(MemoryAccess::WRITE, offset, length)?;
+        self.backend.flush(&self.mapped, range)
+    }
+
+    /// Makes what the device wrote since the range was mapped visible in a part of the mapping.
+    pub fn invalidate(&self, offset: u64, length: u64) -> Result<()> {
+        let range = self.part(MemoryAccess::READ, offset, length)?;
+        self.backend.invalidate(&self.mapped, range)
+    }
+
+    /// A range of the mapping as one of the allocation.
+    fn part(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Range> {
+        if !self.mapped.access.contains(access) {
             return Err(Error::new(
                 rehal_base::StatusCode::PermissionDenied,
-                format!("mapped for {:?}, used for {access:?}", self.access),
+                format!("mapped for {:?}, used for {access:?}", self.mapped.access),
             ));
         }
         match Range::new(offset, length) {
-            Some(range) if range.fits(self.range.length) => Ok(()),
+            Some(range) if range.fits(self.length()) => {
+                Ok(Range { offset: self.mapped.range.offset + offset, length })
+            }
             _ => Err(Error::out_of_range(format!(
                 "{length} bytes at offset {offset} exceed a mapping of {} bytes",
-                self.range.length
+                self.length()
             ))),
         }
+    }
+}
+
+impl Drop for Mapping<'_> {
+    fn drop(&mut self) {
+        self.backend.unmap(&self.mapped);
     }
 }
 

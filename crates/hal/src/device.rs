@@ -61,18 +61,18 @@ pub trait DeviceBackend: Send + Sync {
         Err(Error::unimplemented(format!("device '{}' has no channels", self.info().name)))
     }
 
+    /// Notes that the program is about to prepare executables and calls the place where they are kept
+    /// `identifier`. Devices keep none; a recorder records it, since captures have caches.
+    fn create_executable_cache(&self, identifier: &str) -> Result<()> {
+        let _ = identifier;
+        Ok(())
+    }
+
     /// The format of executable `data`, where the device knows it.
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str>;
 
     /// Whether executables of this format can be prepared.
     fn can_prepare_executable(&self, format: &str) -> bool;
-
-    /// Says that a program is about to prepare executables, in a cache that it calls `identifier` or, mostly,
-    /// nothing. A driver that keeps none has nothing to do; a recorder writes it down.
-    fn create_executable_cache(&self, identifier: &str) -> Result<()> {
-        let _ = identifier;
-        Ok(())
-    }
 
     /// Prepares code to run.
     ///

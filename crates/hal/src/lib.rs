@@ -39,7 +39,7 @@ pub mod shape;
 mod store;
 mod timeline;
 
-pub use buffer::{Buffer, BufferBackend, BufferParams, Mapping, PlainBuffer};
+pub use buffer::{Buffer, BufferBackend, BufferParams, MappedRange, Mapping, PlainBuffer};
 pub use buffer_view::{BufferView, Encoding, dense_size};
 pub use channel::{Channel, ChannelBackend, ChannelParams};
 pub use command_buffer::{CommandBuffer, CommandBufferBackend, CommandBufferParams};

@@ -331,7 +331,7 @@ impl<'p> Run<'_, '_, 'p, '_> {
             (None, FileSource::Inline(bytes)) => Some(self.device(device).import_file(
                 affinity,
                 record.access,
-                HostFile::from_bytes(bytes.to_vec()),
+                HostFile::from_bytes(bytes)?,
             )?),
             // Its reads are updates in the plan, so nothing asks for it.
             (None, _) => None,

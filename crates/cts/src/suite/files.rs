@@ -59,7 +59,7 @@ fn on_disk(bytes: &[u8]) -> Result<DiskFile> {
 
 fn import(harness: &Harness<'_>, place: Place, access: MemoryAccess, bytes: &[u8]) -> Result<File> {
     let file = match place {
-        Place::Memory => HostFile::from_bytes(bytes.to_vec()),
+        Place::Memory => HostFile::from_bytes(bytes)?,
         Place::Disk => HostFile::Disk(on_disk(bytes)?),
     };
     harness.device.import_file(QUEUE_AFFINITY_ANY, access, file)
