@@ -79,4 +79,3 @@ pub(super) fn params(affinity: u64, memory_type: u32, usage: u32, access: Memory
         min_alignment: 0,
     }
 }
-

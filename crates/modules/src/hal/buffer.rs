@@ -54,7 +54,10 @@ pub(super) fn store(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let buffer: &Buffer = handle(call, 1)?;
     let (offset, length) = (call.u64(2)?, call.u32(3)?);
     let Some(bytes) = value.get(..length as usize) else {
-        return Err(Error::invalid_argument(format!("store length byte count {} exceeds max", length as i32)));
+        return Err(Error::invalid_argument(format!(
+            "store length byte count {} exceeds max",
+            length as i32
+        )));
     };
     if offset.checked_add(length.into()).is_none_or(|end| end > buffer.size()) {
         return Err(Error::out_of_range(format!(

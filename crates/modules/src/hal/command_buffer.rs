@@ -50,7 +50,7 @@ pub(super) fn execution_barrier(_state: &HalState, call: &mut Call<'_>) -> Resul
         source_scope: AccessScope::DISPATCH_WRITE,
         target_scope: AccessScope::DISPATCH_READ,
     }];
-    let command = Command::ExecutionBarrier {
+    let command = Command::<Live<'_>>::ExecutionBarrier {
         source_stages: ExecutionStage::from_bits_retain(call.u32(1)?.into()),
         target_stages: ExecutionStage::from_bits_retain(call.u32(2)?.into()),
         flags: call.u64(3)?,

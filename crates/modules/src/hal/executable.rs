@@ -43,7 +43,10 @@ pub(super) fn lookup_function(_state: &HalState, call: &mut Call<'_>) -> Result<
 }
 
 /// Prepares the code of the program that is running.
-#[allow(unsafe_code, reason = "a module's executables are native code; docs/unsafe.md says what running one means")]
+#[allow(
+    unsafe_code,
+    reason = "a module's executables are native code; docs/unsafe.md says what running one means"
+)]
 fn prepare(device: &Device, params: &ExecutableParams<'_>) -> Result<Executable> {
     // SAFETY: the code is a part of the module that the user asked to run, which is the trust that running it
     // needs: a module is a program, and its executables have the rights of whoever runs it.

@@ -19,10 +19,13 @@ pub(super) fn from_memory(_state: &HalState, call: &mut Call<'_>) -> Result<()> 
     }
     let (offset, length) = (call.u64(4)?, call.u64(5)?);
     let range = Range::new(offset, length).ok_or_else(|| {
-        Error::out_of_range(format!("{length} bytes at offset {offset} exceed a buffer of {} bytes", bytes.length()))
+        Error::out_of_range(format!(
+            "{length} bytes at offset {offset} exceed a buffer of {} bytes",
+            bytes.length()
+        ))
     })?;
     let memory = HostMemory::part(bytes.memory(), range)?;
-    let file = device.import_file(call.u64(1)?, access, HostFile::Shared(memory))?;
+    let file = device.import_file(call.u64(1)?, access, HostFile::Memory(memory))?;
     call.push(Handle::reference(file));
     Ok(())
 }

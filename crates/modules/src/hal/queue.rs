@@ -124,7 +124,7 @@ pub(super) fn barrier(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
 /// `(.., command buffer, flags)`
 pub(super) fn execute(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let command_buffer: &CommandBuffer = handle(call, 4)?;
-    let op = QueueOp::Execute { command_buffer, bindings: &[], flags: call.u64(5)? };
+    let op = QueueOp::<Live<'_>>::Execute { command_buffer, bindings: &[], flags: call.u64(5)? };
     submit!(Queue::of(call)?, op).map(drop)
 }
 
@@ -135,7 +135,7 @@ pub(super) fn execute_indirect(_state: &HalState, call: &mut Call<'_>) -> Result
         let buffer: Option<&Buffer> = optional_tuple_handle(tuple, 0)?;
         Ok(buffer_ref(buffer, 0, tuple.u64(1)?, tuple.u64(2)?))
     }))?;
-    let op = QueueOp::Execute { command_buffer, bindings: &table, flags: call.u64(5)? };
+    let op = QueueOp::<Live<'_>>::Execute { command_buffer, bindings: &table, flags: call.u64(5)? };
     submit!(Queue::of(call)?, op).map(drop)
 }
 

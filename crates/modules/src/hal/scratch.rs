@@ -59,7 +59,8 @@ mod tests {
             assert_eq!(matches!(list, Scratch::Heap(_)), count > 4);
         }
         for count in [1, 4, 5] {
-            let broken = (0..count).map(|index| if index + 1 < count { Ok(index) } else { Err(Error::data_loss("")) });
+            let broken =
+                (0..count).map(|index| if index + 1 < count { Ok(index) } else { Err(Error::data_loss("")) });
             assert!(Scratch::<usize, 4>::collect(broken).is_err());
         }
     }
