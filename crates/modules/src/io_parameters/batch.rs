@@ -15,8 +15,8 @@ const UPDATE_BYTES: u64 = 64 << 10;
 pub(super) struct Batch<'a> {
     device: &'a Device,
     affinity: QueueAffinity,
-    waits: Vec<Timepoint<Live<'a>>>,
-    signals: Vec<Timepoint<Live<'a>>>,
+    waits: Option<&'a Fence>,
+    signals: Option<&'a Fence>,
     timelines: Vec<Timeline>,
     transfers: Option<Transfers>,
 }
@@ -33,7 +33,7 @@ struct Transfers {
     command_buffer: CommandBuffer,
     bytes: u64,
     /// The timelines that its buffers are allocated on, with the values by which they are.
-    allocated: Vec<(usize, u64)>,
+    allocated: Vec<Allocated>,
 }
 
 /// The next place on a timeline.
@@ -45,13 +45,28 @@ struct Step {
     reaches: u64,
 }
 
-/// A buffer of the batch and, where the batch allocated it, when it is there.
-pub(super) struct Target<'b> {
+/// Bytes of a buffer.
+#[derive(Clone, Copy)]
+pub(super) struct Part<'b> {
     /// The buffer.
     pub buffer: &'b Buffer,
-    /// The timeline and value of its allocation.
-    pub allocated: Option<(usize, u64)>,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
 }
+
+/// What a queue is given. (An operation of the HAL borrows all that it names for one time, so it is
+/// made where its timepoints are.)
+enum Work<'b> {
+    Alloca { params: BufferParams, size: u64 },
+    Read { file: &'b File, file_offset: u64, target: Part<'b> },
+    Write { source: Part<'b>, file: &'b File, file_offset: u64 },
+    Execute { command_buffer: &'b CommandBuffer },
+}
+
+/// When a buffer that a batch allocates is there: a timeline of the batch, and its value.
+pub(super) type Allocated = (usize, u64);
 
 impl<'a> Batch<'a> {
     /// An empty batch for the queues of `device` in `affinity`.
@@ -61,67 +76,50 @@ impl<'a> Batch<'a> {
         waits: Option<&'a Fence>,
         signals: Option<&'a Fence>,
     ) -> Self {
-        let timepoints =
-            |fence: Option<&'a Fence>| fence.into_iter().flat_map(|fence| fence.live_timepoints()).collect();
-        Self {
-            device,
-            affinity,
-            waits: timepoints(waits),
-            signals: timepoints(signals),
-            timelines: Vec::new(),
-            transfers: None,
-        }
+        Self { device, affinity, waits, signals, timelines: Vec::new(), transfers: None }
     }
 
     /// Allocates a buffer in the queue. What fills it next goes to the same timeline.
-    pub(super) fn alloca(&mut self, params: BufferParams, size: u64) -> Result<(Buffer, (usize, u64))> {
+    pub(super) fn alloca(&mut self, params: BufferParams, size: u64) -> Result<(Buffer, Allocated)> {
         let step = self.advance(0)?;
-        let op = QueueOp::Alloca { params, size, flags: 0, created: () };
-        let buffer = self.submit(step, &[], op)?.ok_or_else(|| {
+        let buffer = self.submit(step, &[], Work::Alloca { params, size })?.ok_or_else(|| {
             Error::new(rehal_base::StatusCode::Internal, "the driver's alloca returned no buffer")
         })?;
         Ok((buffer, (step.timeline, step.reaches)))
     }
 
     /// Reads bytes of a file into a range of a buffer.
-    pub(super) fn read(&mut self, file: &File, file_offset: u64, target: BufferRef<Live<'_>>) -> Result<()> {
+    pub(super) fn read(&mut self, file: &File, file_offset: u64, target: Part<'_>) -> Result<()> {
         let step = self.advance(target.length)?;
-        self.submit(step, &[], QueueOp::Read { file, file_offset, target, flags: 0 }).map(drop)
+        self.submit(step, &[], Work::Read { file, file_offset, target }).map(drop)
     }
 
     /// Writes a range of a buffer to a file.
-    pub(super) fn write(
-        &mut self,
-        source: BufferRef<Live<'_>>,
-        file: &File,
-        file_offset: u64,
-    ) -> Result<()> {
+    pub(super) fn write(&mut self, source: Part<'_>, file: &File, file_offset: u64) -> Result<()> {
         let step = self.advance(source.length)?;
-        self.submit(step, &[], QueueOp::Write { source, file, file_offset, flags: 0 }).map(drop)
+        self.submit(step, &[], Work::Write { source, file, file_offset }).map(drop)
     }
 
     /// Repeats a pattern over a range of a buffer.
     pub(super) fn splat(
         &mut self,
-        target: &Target<'_>,
-        offset: u64,
-        length: u64,
+        target: Part<'_>,
+        allocated: Option<Allocated>,
         pattern: &Pattern,
     ) -> Result<()> {
         let transfers = match &mut self.transfers {
             Some(transfers) => transfers,
             empty => empty.insert(Transfers::new(self.device, self.affinity)?),
         };
-        transfers.bytes += length;
-        transfers.allocated.extend(target.allocated);
+        transfers.bytes = transfers.bytes.saturating_add(target.length);
+        transfers.allocated.extend(allocated);
         let pattern = pattern.shortest();
         let buffer = &transfers.command_buffer;
         match pattern.as_bytes() {
             bytes if bytes.len() <= 4 => {
-                let target = range(target.buffer, offset, length);
-                buffer.record(&Command::Fill { target, pattern: bytes, flags: 0 })
+                buffer.record(&Command::Fill { target: range(target), pattern: bytes, flags: 0 })
             }
-            bytes => spread(buffer, target.buffer, offset, length, bytes),
+            bytes => spread(buffer, target, bytes),
         }
     }
 
@@ -131,7 +129,7 @@ impl<'a> Batch<'a> {
             transfers.command_buffer.end()?;
             let step = self.advance(transfers.bytes)?;
             // Buffers may be allocated on other timelines than the one that this goes to.
-            let mut others: Vec<(usize, u64)> = Vec::new();
+            let mut others: Vec<Allocated> = Vec::new();
             for (timeline, value) in transfers.allocated {
                 match others.iter_mut().find(|(known, _)| *known == timeline) {
                     Some((_, latest)) => *latest = value.max(*latest),
@@ -140,15 +138,13 @@ impl<'a> Batch<'a> {
                 }
             }
             let command_buffer = &transfers.command_buffer;
-            self.submit(step, &others, QueueOp::Execute { command_buffer, bindings: &[], flags: 0 })?;
+            self.submit(step, &others, Work::Execute { command_buffer })?;
         }
-        let joined: Vec<_> = self
-            .timelines
-            .iter()
-            .map(|timeline| Timepoint { semaphore: &timeline.semaphore, value: timeline.value })
-            .collect();
-        let waits = if joined.is_empty() { &self.waits } else { &joined };
-        self.device.submit(self.affinity, waits, &self.signals, QueueOp::Barrier { flags: 0 }).map(drop)
+        let last = |timeline: &Timeline| (timeline.semaphore.clone(), timeline.value);
+        let joined: Vec<_> = self.timelines.iter().map(last).collect();
+        let waits = timepoints(if joined.is_empty() { of_fence(self.waits) } else { &joined });
+        let signals = timepoints(of_fence(self.signals));
+        self.device.submit(self.affinity, &waits, &signals, QueueOp::Barrier { flags: 0 }).map(drop)
     }
 
     /// Takes the next place on the timeline with the fewest bytes; an unused one has none.
@@ -171,14 +167,26 @@ impl<'a> Batch<'a> {
         Ok(Step { timeline, after, reaches: chosen.value })
     }
 
-    fn submit(&self, step: Step, others: &[(usize, u64)], op: QueueOp<Live<'_>>) -> Result<Option<Buffer>> {
+    fn submit(&self, step: Step, others: &[Allocated], work: Work<'_>) -> Result<Option<Buffer>> {
         let at = |timeline: usize, value| Timepoint { semaphore: &self.timelines[timeline].semaphore, value };
         let mut waits = match step.after {
             Some(value) => vec![at(step.timeline, value)],
-            None => self.waits.clone(),
+            None => timepoints(of_fence(self.waits)),
         };
         waits.extend(others.iter().map(|(timeline, value)| at(*timeline, *value)));
-        self.device.submit(self.affinity, &waits, &[at(step.timeline, step.reaches)], op)
+        let signals = [at(step.timeline, step.reaches)];
+        let bindings: &[BufferRef<Live<'_>>] = &[];
+        let op = match work {
+            Work::Alloca { params, size } => QueueOp::Alloca { params, size, flags: 0, created: () },
+            Work::Read { file, file_offset, target } => {
+                QueueOp::Read { file, file_offset, target: range(target), flags: 0 }
+            }
+            Work::Write { source, file, file_offset } => {
+                QueueOp::Write { source: range(source), file, file_offset, flags: 0 }
+            }
+            Work::Execute { command_buffer } => QueueOp::Execute { command_buffer, bindings, flags: 0 },
+        };
+        self.device.submit(self.affinity, &waits, &signals, op)
     }
 }
 
@@ -195,37 +203,42 @@ impl Transfers {
     }
 }
 
-/// A range of a buffer, as commands name it.
-pub(super) fn range(buffer: &Buffer, offset: u64, length: u64) -> BufferRef<Live<'_>> {
-    BufferRef { binding: Binding::Direct(buffer), offset, length }
+/// The timepoints of a fence; none of none.
+fn of_fence(fence: Option<&Fence>) -> &[(Semaphore, u64)] {
+    fence.map_or(&[], Fence::timepoints)
+}
+
+fn timepoints(named: &[(Semaphore, u64)]) -> Vec<Timepoint<Live<'_>>> {
+    named.iter().map(|(semaphore, value)| Timepoint { semaphore, value: *value }).collect()
+}
+
+/// A range of a buffer, as operations name it.
+fn range(part: Part<'_>) -> BufferRef<Live<'_>> {
+    BufferRef { binding: Binding::Direct(part.buffer), offset: part.offset, length: part.length }
 }
 
 /// Repeats a pattern that is too wide for a fill: writes its start, and copies that behind itself,
 /// twice as much each time. (The reference fails here.)
-fn spread(
-    into: &CommandBuffer,
-    buffer: &Buffer,
-    offset: u64,
-    length: u64,
-    pattern: &[u8],
-) -> Result<()> {
+fn spread(into: &CommandBuffer, target: Part<'_>, pattern: &[u8]) -> Result<()> {
+    let Part { buffer, offset, length } = target;
+    let part = |offset, length| range(Part { buffer, offset, length });
     let start: Vec<u8> = pattern.iter().copied().cycle().take(length.min(UPDATE_BYTES) as usize).collect();
     let mut done = start.len() as u64;
-    into.record(&Command::Update { source: &start, target: range(buffer, offset, done), flags: 0 })?;
-    let written = [MemoryBarrier {
-        source_scope: AccessScope::TRANSFER_WRITE,
-        target_scope: AccessScope::TRANSFER_READ,
-    }];
+    into.record(&Command::Update { source: &start, target: part(offset, done), flags: 0 })?;
     while done < length {
+        let memory_barriers = &[MemoryBarrier {
+            source_scope: AccessScope::TRANSFER_WRITE,
+            target_scope: AccessScope::TRANSFER_READ,
+        }];
         into.record(&Command::ExecutionBarrier {
             source_stages: ExecutionStage::TRANSFER,
             target_stages: ExecutionStage::TRANSFER,
             flags: 0,
-            memory_barriers: &written,
+            memory_barriers,
             buffer_barriers: &[],
         })?;
         let next = done.min(length - done);
-        let (source, target) = (range(buffer, offset, next), range(buffer, offset + done, next));
+        let (source, target) = (part(offset, next), part(offset + done, next));
         into.record(&Command::Copy { source, target, flags: 0 })?;
         done += next;
     }

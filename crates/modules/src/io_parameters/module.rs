@@ -100,7 +100,7 @@ impl NativeModule for IoParameters {
 
 /// What all three functions start with.
 fn request<'c>(call: &'c Call<'_>, scope: &'c str) -> Result<Request<'c>> {
-    let fence = |index| Ok(call.optional::<Handle<Fence>>(index)?.map(|handle| &handle.0));
+    let fence = |index| -> Result<_> { Ok(call.optional::<Handle<Fence>>(index)?.map(|handle| &handle.0)) };
     Ok(Request {
         device: &call.object::<Handle<Device>>(0)?.0,
         affinity: any_if_none(call.u64(1)?),

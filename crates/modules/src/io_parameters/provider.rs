@@ -4,7 +4,7 @@ use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::{Buffer, BufferParams, Device, Fence, HostMemory, MemoryAccess, QueueAffinity};
 use rehal_params::{Contents, Entry, ParameterFile, Scopes, Storage};
 
-use super::batch::{Batch, Target, range};
+use super::batch::{Allocated, Batch, Part};
 use super::files::Files;
 
 /// Parameters that devices load, gather and scatter.
@@ -73,8 +73,7 @@ impl Provider {
         self.batch(request, |batch| {
             for span in spans {
                 let entry = self.resolve(request.scope, span, MemoryAccess::READ)?;
-                let target = Target { buffer: target, allocated: None };
-                self.fill(request, entry, span, &target, batch).context(|| of(request, span))?;
+                self.fill(request, entry, span, (target, None), batch).context(|| of(request, span))?;
             }
             Ok(())
         })
@@ -114,13 +113,12 @@ impl Provider {
         batch: &mut Batch<'_>,
     ) -> Result<Buffer> {
         let entry = self.resolve(request.scope, span, MemoryAccess::READ)?;
-        let load = || {
+        let mut load = || -> Result<Buffer> {
             if let Some(buffer) = self.import(request.device, params, entry, span)? {
                 return Ok(buffer);
             }
             let (buffer, allocated) = batch.alloca(params, span.length)?;
-            let target = Target { buffer: &buffer, allocated: Some(allocated) };
-            self.fill(request, entry, span, &target, batch)?;
+            self.fill(request, entry, span, (&buffer, Some(allocated)), batch)?;
             Ok(buffer)
         };
         load().context(|| of(request, span))
@@ -146,9 +144,10 @@ impl Provider {
         request: &Request<'_>,
         entry: &Entry,
         span: &Span,
-        target: &Target<'_>,
+        (buffer, allocated): (&Buffer, Option<Allocated>),
         batch: &mut Batch<'_>,
     ) -> Result<()> {
+        let target = Part { buffer, offset: span.buffer_offset, length: span.length };
         match &entry.storage {
             Storage::Splat(pattern) => {
                 if !span.parameter_offset.is_multiple_of(pattern.as_bytes().len() as u64) {
@@ -157,15 +156,11 @@ impl Provider {
                         span.parameter_offset
                     )));
                 }
-                batch.splat(target, span.buffer_offset, span.length, pattern)
+                batch.splat(target, allocated, pattern)
             }
             Storage::File { file, offset } => {
                 let place = self.place(request, MemoryAccess::READ, file, *offset, span)?;
-                batch.read(
-                    &place.file,
-                    place.offset,
-                    range(target.buffer, span.buffer_offset, span.length),
-                )
+                batch.read(&place.file, place.offset, target)
             }
         }
     }
@@ -183,7 +178,8 @@ impl Provider {
             Storage::Splat(_) => Err(refused(&span.name, MemoryAccess::READ, MemoryAccess::WRITE)),
             Storage::File { file, offset } => {
                 let place = self.place(request, MemoryAccess::WRITE, file, *offset, span)?;
-                batch.write(range(source, span.buffer_offset, span.length), &place.file, place.offset)
+                let part = Part { buffer: source, offset: span.buffer_offset, length: span.length };
+                batch.write(part, &place.file, place.offset)
             }
         }
     }
