@@ -73,6 +73,8 @@ pub enum Capability {
     DiskFiles,
     /// Files in memory that queues read and write.
     MemoryFiles,
+    /// Memory of the host as a buffer.
+    HostMemory,
     /// Functions of the host that a queue calls.
     HostCalls,
 }

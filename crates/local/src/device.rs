@@ -15,6 +15,9 @@ use crate::queue::{LiveNames, run_and_settle};
 /// The name of the driver, and of its one device.
 pub const LOCAL_SYNC: &str = "local-sync";
 
+/// Where buffers begin, at least: what compiled kernels assume.
+const BINDING_ALIGNMENT_BYTES: usize = 64;
+
 const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD);
 
 /// A CPU as a device whose work runs on whichever thread makes it ready: the one that submits, or
@@ -90,6 +93,13 @@ impl DeviceBackend for LocalSync {
     }
 
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
+        // Kernels assume it of every binding. The code is the reference's, by which programs go on to copy.
+        if !memory.as_ptr().addr().is_multiple_of(BINDING_ALIGNMENT_BYTES) {
+            return Err(Error::out_of_range(format!(
+                "imported memory begins at {:p}; the device needs it at a multiple of {BINDING_ALIGNMENT_BYTES} bytes",
+                memory.as_ptr()
+            )));
+        }
         Ok(Buffer::new(params, memory.length(), PlainBuffer::over(memory)))
     }
 
@@ -104,7 +114,7 @@ impl DeviceBackend for LocalSync {
         Ok(Executable::new(executable))
     }
 
-    fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File> {
+    fn import_file(&self, _affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
         file.into_file(access)
     }
 

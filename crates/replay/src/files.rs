@@ -63,7 +63,7 @@ impl FileRecord<'_> {
 pub(crate) fn open(record: &FileRecord<'_>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
     match record.source {
         FileSource::Ranges { .. } => Ok(None),
-        FileSource::Inline(bytes) => Ok(Some(HostFile::from_bytes(bytes.to_vec()))),
+        FileSource::Inline(bytes) => Ok(Some(HostFile::from_bytes(bytes)?)),
         FileSource::External { path, validation } => {
             let here = resolve_path(path, remaps);
             open_external(record, &here, validation)

@@ -11,6 +11,7 @@ mod executables;
 mod files;
 mod fills;
 mod host_calls;
+mod imports;
 mod indirect;
 mod mapping;
 mod native;
@@ -30,6 +31,7 @@ pub fn tests(formats: &[&'static str]) -> Vec<Test> {
     let mut list = List::default();
     device::add(&mut list, formats);
     allocator::add(&mut list);
+    imports::add(&mut list);
     mapping::add(&mut list);
     semaphores::add(&mut list);
     fills::add(&mut list);

@@ -75,6 +75,10 @@ impl DeviceBackend for MemoryDevice {
         Ok(Buffer::new(params, size, PlainBuffer::allocate_aligned(size, params.min_alignment)?))
     }
 
+    fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
+        Ok(Buffer::new(params, memory.length(), PlainBuffer::over(memory)))
+    }
+
     fn create_semaphore(&self, _: QueueAffinity, initial_value: u64, _: SemaphoreFlags) -> Result<Semaphore> {
         let timeline = Timeline::new(initial_value);
         Ok(match self.fault {
@@ -108,7 +112,7 @@ impl DeviceBackend for MemoryDevice {
         MemoryExecutable::prepare(data).map(Executable::new)
     }
 
-    fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File> {
+    fn import_file(&self, _affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
         file.into_file(access)
     }
 
