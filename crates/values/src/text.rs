@@ -74,9 +74,12 @@ pub fn format_elements(tensor_type: &TensorType, bytes: &[u8], max_elements: u64
         return Err(Error::resource_exhausted(format!("a tensor of {rank} dimensions is not printed")));
     }
     // Without elements there are no bytes that would bound the brackets.
-    let brackets =
-        tensor_type.shape.iter().rev().skip(1).fold(1u64, |count, size| count.saturating_mul(*size));
-    if needed == 0 && brackets > MAX_EMPTY_BRACKETS {
+    let outer = &tensor_type.shape[..rank.saturating_sub(1)];
+    let brackets = outer.iter().scan(1u64, |parts, size| {
+        *parts = parts.saturating_mul(*size);
+        Some(*parts)
+    });
+    if needed == 0 && brackets.fold(0, u64::saturating_add) > MAX_EMPTY_BRACKETS {
         return Err(Error::resource_exhausted(format!(
             "a tensor of type {tensor_type} has nothing but brackets to print"
         )));
@@ -93,7 +96,7 @@ pub fn format_elements(tensor_type: &TensorType, bytes: &[u8], max_elements: u64
 }
 
 /// A tensor without elements that has more parts than this is not printed.
-const MAX_EMPTY_BRACKETS: u64 = 1 << 20;
+const MAX_EMPTY_BRACKETS: u64 = 1 << 16;
 
 struct Printer<'a> {
     kind: Kind,
@@ -236,7 +239,9 @@ mod tests {
         assert_eq!(contents, Contents::Splat(vec![7]));
         let error = format_elements(&tensor_type, &[0; 16], 8).unwrap_err();
         assert!(error.message().contains("has 1152921504606846976 bytes, not 16"));
-        let (empty, _) = parse_tensor("1152921504606846976x0xi8").unwrap();
-        assert!(format_elements(&empty, &[], 8).unwrap_err().message().contains("nothing but brackets"));
+        for text in ["1152921504606846976x0xi8", "1152921504606846976x0x5xi8", "99999x99999x0x1xi8"] {
+            let (empty, _) = parse_tensor(text).unwrap();
+            assert!(format_elements(&empty, &[], 8).unwrap_err().message().contains("nothing but brackets"));
+        }
     }
 }

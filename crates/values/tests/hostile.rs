@@ -40,9 +40,48 @@ const SEEDS: &[&str] = &[
 ];
 
 const WORDS: &[&str] = &[
-    "x", "=", "[", "]", ",", " ", "-", "+", "0", "9", "0x", "p", "e", "f", "i", "u", "s", "b", "c", "*", "@", "&", "f32", "i4",
-    "i255", "f8E8M0FNU", "1152921504606846976", "18446744073709551615", "nan", "inf", "(", ")", "\"", "\u{1f}", "é", "\0",
-    "1e999999999", ".", "true", "xxxxxxxxxxxxxxxx", "0x0x", "010",
+    "x",
+    "=",
+    "[",
+    "]",
+    ",",
+    " ",
+    "-",
+    "+",
+    "0",
+    "9",
+    "0x",
+    "p",
+    "e",
+    "f",
+    "i",
+    "u",
+    "s",
+    "b",
+    "c",
+    "*",
+    "@",
+    "&",
+    "f32",
+    "i4",
+    "i255",
+    "f8E8M0FNU",
+    "1152921504606846976",
+    "18446744073709551615",
+    "nan",
+    "inf",
+    "(",
+    ")",
+    "\"",
+    "\u{1f}",
+    "é",
+    "\0",
+    "1e999999999",
+    ".",
+    "true",
+    "xxxxxxxxxxxxxxxx",
+    "0x0x",
+    "010",
 ];
 
 fn mutated_text(random: &mut Random) -> String {
@@ -109,7 +148,19 @@ fn mutated_arrays() {
                 2 => bytes.truncate(at + 1),
                 // Headers are text, so words of headers go further than bits do.
                 _ => {
-                    let word = random.pick(&["(", ")", "9999999999", "'", "{", "}", "'<f8'", ",", "True", "\x93NUMPY", "-1"]);
+                    let word = random.pick(&[
+                        "(",
+                        ")",
+                        "9999999999",
+                        "'",
+                        "{",
+                        "}",
+                        "'<f8'",
+                        ",",
+                        "True",
+                        "NUMPY",
+                        "-1",
+                    ]);
                     let end = (at + word.len()).min(bytes.len());
                     bytes.splice(at..end, word.bytes());
                 }
