@@ -3,4 +3,8 @@
 //! Used by the tools. It must never know a file format of its own, a flag, or whether it is being recorded.
 #![deny(unsafe_code)]
 
+pub mod check;
 pub mod hal;
+mod transfer;
+
+pub use transfer::to_host;
