@@ -88,28 +88,6 @@ impl ElementType {
     }
 }
 
-impl fmt::Display for ElementType {
-    /// As tools and messages name it: `f32`, `si8`, `i1`, `f8E4M3FN`; `*` and the bits where the meaning is unknown.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let prefix = match self.numerical() {
-            Numerical::BOOLEAN => return f.write_str("i1"),
-            Numerical::FLOAT_8_E5M2 => return f.write_str("f8E5M2"),
-            Numerical::FLOAT_8_E4M3FN => return f.write_str("f8E4M3FN"),
-            Numerical::FLOAT_8_E5M2_FNUZ => return f.write_str("f8E5M2FNUZ"),
-            Numerical::FLOAT_8_E4M3_FNUZ => return f.write_str("f8E4M3FNUZ"),
-            Numerical::FLOAT_8_E8M0_FNU => return f.write_str("f8E8M0FNU"),
-            Numerical::INTEGER => "i",
-            Numerical::SIGNED => "si",
-            Numerical::UNSIGNED => "ui",
-            Numerical::FLOAT_IEEE => "f",
-            Numerical::FLOAT_BRAIN => "bf",
-            Numerical::FLOAT_COMPLEX => "cf",
-            _ => "*",
-        };
-        write!(f, "{prefix}{}", self.bits())
-    }
-}
-
 impl fmt::Debug for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ElementType({:#010x})", self.0)

@@ -103,7 +103,9 @@ impl Equality {
     }
 }
 
-fn is_close(actual: f64, expected: f64, absolute: f64, relative: f64) -> bool {
+/// NumPy's `isclose`: equal, both not a number, or apart by at most `absolute + relative * |expected|`, where `expected`
+/// is finite.
+pub fn is_close(actual: f64, expected: f64, absolute: f64, relative: f64) -> bool {
     actual == expected
         || actual.is_nan() && expected.is_nan()
         || expected.is_finite() && (actual - expected).abs() <= absolute + relative * expected.abs()

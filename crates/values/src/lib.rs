@@ -12,6 +12,7 @@ pub mod check;
 mod compare;
 mod contents;
 mod element;
+mod float;
 mod input;
 mod kind;
 mod narrow_float;
@@ -22,8 +23,9 @@ mod scalar;
 mod tensor_type;
 mod text;
 
-pub use compare::Equality;
+pub use compare::{Equality, is_close};
 pub use contents::Contents;
+pub use float::Floats;
 pub use input::{Input, Source, Start, Take};
 pub use number::general_lower;
 pub use scalar::{Scalar, ScalarType};
