@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
 
+pub mod dump;
 pub mod module_file;
 
 pub use module_file::ModuleFile;
