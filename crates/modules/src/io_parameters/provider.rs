@@ -150,13 +150,7 @@ impl Provider {
         let target = Part { buffer, offset: span.buffer_offset, length: span.length };
         match &entry.storage {
             Storage::Splat(pattern) => {
-                if !span.parameter_offset.is_multiple_of(pattern.as_bytes().len() as u64) {
-                    return Err(Error::unimplemented(format!(
-                        "offset {} is within a repetition of the parameter's pattern",
-                        span.parameter_offset
-                    )));
-                }
-                batch.splat(target, allocated, pattern)
+                batch.splat(target, allocated, &pattern.rotated(span.parameter_offset))
             }
             Storage::File { file, offset } => {
                 let place = self.place(request, MemoryAccess::READ, file, *offset, span)?;
