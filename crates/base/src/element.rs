@@ -1,5 +1,7 @@
 use std::fmt;
 
+use crate::{Error, Result};
+
 /// What the bits of an element mean.
 ///
 /// The values are the upper byte of an element type (`iree/hal/buffer_view.h`).
@@ -72,27 +74,17 @@ impl ElementType {
         let bits = self.bits();
         if bits != 0 && bits.is_multiple_of(8) { Some((bits / 8) as u64) } else { None }
     }
-}
 
-impl fmt::Display for ElementType {
-    /// As tools and messages name it: `f32`, `si8`, `i1`, `f8E4M3FN`; `*` and the bits where the meaning is unknown.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let prefix = match self.numerical() {
-            Numerical::BOOLEAN => return f.write_str("i1"),
-            Numerical::FLOAT_8_E5M2 => return f.write_str("f8E5M2"),
-            Numerical::FLOAT_8_E4M3FN => return f.write_str("f8E4M3FN"),
-            Numerical::FLOAT_8_E5M2_FNUZ => return f.write_str("f8E5M2FNUZ"),
-            Numerical::FLOAT_8_E4M3_FNUZ => return f.write_str("f8E4M3FNUZ"),
-            Numerical::FLOAT_8_E8M0_FNU => return f.write_str("f8E8M0FNU"),
-            Numerical::INTEGER => "i",
-            Numerical::SIGNED => "si",
-            Numerical::UNSIGNED => "ui",
-            Numerical::FLOAT_IEEE => "f",
-            Numerical::FLOAT_BRAIN => "bf",
-            Numerical::FLOAT_COMPLEX => "cf",
-            _ => "*",
-        };
-        write!(f, "{prefix}{}", self.bits())
+    /// Bytes of a dense tensor; elements of less than a byte are packed and the last byte is filled up.
+    /// Fails where the number does not fit 64 bits.
+    pub fn dense_bytes(self, shape: &[u64]) -> Result<u64> {
+        let count = shape.iter().try_fold(1_u64, |count, size| count.checked_mul(*size));
+        count
+            .and_then(|count| count.checked_mul(u64::from(self.bits())))
+            .map(|bits| bits.div_ceil(8))
+            .ok_or_else(|| {
+                Error::out_of_range(format!("a shape of {shape:?} has more bytes than 64 bits count"))
+            })
     }
 }
 

@@ -3,5 +3,9 @@
 //! Used by the tools. It must never know a file format of its own, a flag, or whether it is being recorded.
 #![deny(unsafe_code)]
 
+pub mod check;
 pub mod hal;
 pub mod io_parameters;
+mod transfer;
+
+pub use transfer::to_host;
