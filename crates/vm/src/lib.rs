@@ -30,7 +30,6 @@ pub use invocation::{Invocation, Step};
 pub use list::{ElementKind, List};
 pub use module::{ExportedFunction, Module};
 pub use module_file::ModuleFile;
-pub use module_file::ModuleFile;
 pub use native::{Export, NativeModule, Signal, State};
 pub use object::{NamedObject, Object, Ref};
 pub use rehal_base::Result;

@@ -3,14 +3,19 @@
 mod benchmark_flags;
 mod benchmark_replay;
 mod dump_module;
+mod convert_parameters;
+mod create_parameters;
 mod dump_parameters;
 mod dump_replay;
 mod info;
+mod parameter_output;
 mod replay_flags;
 mod run_replay;
 
 pub use benchmark_replay::BENCHMARK_REPLAY;
 pub use dump_module::DUMP_MODULE;
+pub use convert_parameters::CONVERT_PARAMETERS;
+pub use create_parameters::CREATE_PARAMETERS;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
