@@ -288,6 +288,12 @@ impl Mapping<'_> {
         self.memory.write(range.offset, source)
     }
 
+    /// Lets `write` fill all bytes in place, as from a file; nobody else accesses them meanwhile.
+    pub fn with_bytes_mut<R>(&self, write: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        let range = self.part(MemoryAccess::WRITE, 0, self.length())?;
+        self.memory.with_bytes_mut(range.offset, range.length, write)
+    }
+
     /// Shows all bytes to `look`, without a copy; the caller has waited for their writers.
     pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
         let range = self.part(MemoryAccess::READ, 0, self.length())?;
