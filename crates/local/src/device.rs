@@ -15,6 +15,9 @@ use crate::queue::{LiveNames, run_and_settle};
 /// The name of the driver, and of its one device.
 pub const LOCAL_SYNC: &str = "local-sync";
 
+/// Alignment of memory that kernels are given, in bytes (source: `IREE_HAL_HEAP_BUFFER_ALIGNMENT`).
+const IMPORT_ALIGNMENT_BYTES: usize = 64;
+
 const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD);
 
 /// A CPU as a device whose work runs on whichever thread makes it ready: the one that submits, or
@@ -90,7 +93,13 @@ impl DeviceBackend for LocalSync {
         executable::infer_format(data)
     }
 
+    // Compiled kernels assume the alignment that allocations have.
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
+        if !memory.as_ptr().addr().is_multiple_of(IMPORT_ALIGNMENT_BYTES) {
+            return Err(Error::out_of_range(format!(
+                "imported memory must be aligned to {IMPORT_ALIGNMENT_BYTES} bytes"
+            )));
+        }
         Ok(Buffer::new(self.grant(params)?, memory.length(), PlainBuffer::over(memory)))
     }
 
