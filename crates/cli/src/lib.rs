@@ -8,6 +8,7 @@
 
 mod devices;
 pub mod flags;
+mod gtest;
 mod input;
 mod output;
 mod progress;

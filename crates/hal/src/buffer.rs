@@ -1,7 +1,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rehal_base::{Error, Range, Result};
 
@@ -98,68 +98,119 @@ pub trait BufferBackend: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Memory of a device: a cheap clone of a shared object.
+/// Memory of a device: a cheap clone of a shared object, or of a part of it.
 #[derive(Clone)]
-pub struct Buffer(Arc<Shared<dyn BufferBackend>>);
+pub struct Buffer {
+    allocation: Arc<Shared<dyn BufferBackend>>,
+    /// First byte of the part in the allocation.
+    offset: u64,
+    size: u64,
+}
 
 struct Shared<B: ?Sized> {
     params: BufferParams,
     size: u64,
+    /// Owners that programs count by [`Buffer::preserve`] and [`Buffer::discard`].
+    owners: AtomicU32,
     backend: B,
 }
 
 impl Buffer {
     /// A buffer of `size` bytes with what it has in `params`, for drivers.
     pub fn new(params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
-        Self(Arc::new(Shared { params, size, backend }))
+        let allocation = Arc::new(Shared { params, size, owners: AtomicU32::new(1), backend });
+        Self { allocation, offset: 0, size }
     }
 
-    /// Size in bytes.
+    /// Size in bytes, of the part where it is one.
     pub fn size(&self) -> u64 {
-        self.0.size
+        self.size
+    }
+
+    /// Where it begins in its allocation: 0 unless it is a part of a buffer.
+    pub fn allocation_offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Size in bytes of the allocation that it is all or a part of.
+    pub fn allocation_size(&self) -> u64 {
+        self.allocation.size
+    }
+
+    /// A part of this buffer: the same memory, without an allocation. `length` may be [`WHOLE_BUFFER`].
+    pub fn subspan(&self, offset: u64, length: u64) -> Result<Self> {
+        let range = self.resolve(offset, length)?;
+        Ok(Self { allocation: self.allocation.clone(), offset: range.offset, size: range.length })
+    }
+
+    /// All of the allocation that it is a part of.
+    pub fn whole_allocation(&self) -> Self {
+        Self { allocation: self.allocation.clone(), offset: 0, size: self.allocation.size }
+    }
+
+    /// Counts one more owner of the allocation; a new one has one owner.
+    pub fn preserve(&self) {
+        self.allocation.owners.fetch_add(1, Ordering::Acquire);
+    }
+
+    /// Counts one owner less; whether it was the last, so that the caller may deallocate.
+    pub fn discard(&self) -> bool {
+        self.allocation.owners.fetch_sub(1, Ordering::Release) == 1
+    }
+
+    /// Whether the allocation has one owner left.
+    pub fn has_one_owner(&self) -> bool {
+        self.allocation.owners.load(Ordering::Acquire) == 1
     }
 
     /// What it has: usage, access and memory type as granted.
     pub fn params(&self) -> &BufferParams {
-        &self.0.params
+        &self.allocation.params
     }
 
     /// The backend.
     pub fn backend(&self) -> &dyn BufferBackend {
-        &self.0.backend
+        &self.allocation.backend
     }
 
-    /// Whether both handles are of one buffer.
+    /// Whether both handles are of one buffer, or of the same part of it.
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        self.shares_allocation(other) && self.offset == other.offset && self.size == other.size
     }
 
-    /// `offset` and `length` (which may be [`WHOLE_BUFFER`]) as a range of this buffer.
+    /// Whether both are all or parts of one allocation.
+    pub fn shares_allocation(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.allocation, &other.allocation)
+    }
+
+    /// `offset` and `length` (which may be [`WHOLE_BUFFER`]) as a range of the allocation: where the backend's
+    /// memory has what this buffer has at `offset`. Fails where the range exceeds this buffer.
     pub fn resolve(&self, offset: u64, length: u64) -> Result<Range> {
-        let wanted = if length == WHOLE_BUFFER { self.0.size.checked_sub(offset) } else { Some(length) };
+        let wanted = if length == WHOLE_BUFFER { self.size.checked_sub(offset) } else { Some(length) };
         match wanted.and_then(|length| Range::new(offset, length)) {
-            Some(range) if range.fits(self.0.size) => Ok(range),
+            // A part lies within its allocation, so this sum does not overflow.
+            Some(range) if range.fits(self.size) => Ok(Range { offset: self.offset + offset, ..range }),
             _ if length == WHOLE_BUFFER => {
-                Err(Error::out_of_range(format!("offset {offset} exceeds a buffer of {} bytes", self.0.size)))
+                Err(Error::out_of_range(format!("offset {offset} exceeds a buffer of {} bytes", self.size)))
             }
             _ => Err(Error::out_of_range(format!(
                 "{length} bytes at offset {offset} exceed a buffer of {} bytes",
-                self.0.size
+                self.size
             ))),
         }
     }
 
     /// Fails unless the buffer may be used for all of `usage`.
     pub fn require_usage(&self, usage: BufferUsage) -> Result<()> {
-        if self.0.params.usage.contains(usage) {
+        if self.allocation.params.usage.contains(usage) {
             return Ok(());
         }
         Err(Error::new(
             rehal_base::StatusCode::PermissionDenied,
             format!(
                 "the buffer does not allow {:?}; it allows {:?}",
-                usage.difference(self.0.params.usage),
-                self.0.params.usage
+                usage.difference(self.allocation.params.usage),
+                self.allocation.params.usage
             ),
         ))
     }
@@ -184,7 +235,7 @@ impl Buffer {
         offset: u64,
         length: u64,
     ) -> Result<Mapping<'_>> {
-        let params = &self.0.params;
+        let params = &self.allocation.params;
         if !params.memory_type.contains(MemoryType::HOST_VISIBLE) {
             return Err(Error::failed_precondition(format!(
                 "the host cannot map memory of type {:?}",
@@ -203,7 +254,7 @@ impl Buffer {
         }
         let range = self.resolve(offset, length)?;
         let mapped = MappedRange { range, mode, access };
-        let backend = &self.0.backend;
+        let backend = &self.allocation.backend;
         Ok(Mapping { memory: backend.map(&mapped)?, mapped, backend })
     }
 
@@ -221,7 +272,7 @@ impl Buffer {
 
 impl fmt::Debug for Buffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Buffer({} bytes)", self.0.size)
+        write!(f, "Buffer({} bytes)", self.size)
     }
 }
 
@@ -337,5 +388,47 @@ impl BufferBackend for PlainBuffer {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_the_same_memory_seen_from_its_offset() {
+        let params = BufferParams {
+            usage: BufferUsage::MAPPING_SCOPED,
+            memory_type: MemoryType::HOST_LOCAL,
+            ..BufferParams::default()
+        };
+        let whole = Buffer::new(params, 16, PlainBuffer::allocate(16).unwrap());
+        let part = whole.subspan(4, 8).unwrap();
+        let inner = part.subspan(2, WHOLE_BUFFER).unwrap();
+        assert_eq!((part.size(), part.allocation_offset(), part.allocation_size()), (8, 4, 16));
+        assert_eq!((inner.size(), inner.allocation_offset()), (6, 6));
+        inner.write(1, &[9]).unwrap();
+        let mut byte = [0];
+        whole.read(7, &mut byte).unwrap();
+        assert_eq!(byte, [9]);
+        part.map(MemoryAccess::READ, 3, 1).unwrap().with_bytes(|bytes| assert_eq!(bytes, [9])).unwrap();
+        assert!(part.read(8, &mut byte).is_err());
+        assert!(part.subspan(4, 5).is_err());
+        assert!(part.subspan(9, WHOLE_BUFFER).is_err());
+        assert!(part.subspan(u64::MAX, 2).is_err());
+        assert!(part.shares_allocation(&whole) && !part.is_same(&whole));
+        assert!(part.whole_allocation().is_same(&whole));
+        assert!(whole.subspan(4, 8).unwrap().is_same(&part));
+    }
+
+    #[test]
+    fn owners_are_counted_per_allocation() {
+        let whole = Buffer::new(BufferParams::default(), 4, PlainBuffer::allocate(4).unwrap());
+        let part = whole.subspan(0, 2).unwrap();
+        assert!(whole.has_one_owner());
+        part.preserve();
+        assert!(!whole.has_one_owner());
+        assert!(!whole.discard());
+        assert!(part.discard());
     }
 }

@@ -215,7 +215,7 @@ impl CommandBuffer {
 pub(crate) fn check_copy(source: &BufferRef<Live<'_>>, target: &BufferRef<Live<'_>>) -> Result<()> {
     shape::check_copy(source.length, target.length)?;
     if let (Binding::Direct(from), Binding::Direct(to)) = (source.binding, target.binding)
-        && from.is_same(to)
+        && from.shares_allocation(to)
         && from.resolve(source.offset, source.length)?.overlaps(to.resolve(target.offset, target.length)?)
     {
         return Err(Error::invalid_argument("the source and the target of a copy overlap"));

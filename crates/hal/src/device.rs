@@ -7,9 +7,9 @@ use crate::command_buffer::{DISPATCH_STORAGE, check_copy};
 use crate::flags::*;
 use crate::shape::{check_fill, check_update};
 use crate::{
-    Binding, Buffer, BufferParams, BufferRef, Channel, CommandBuffer, CommandBufferParams, Event, Executable,
-    ExecutableParams, File, HostFile, HostMemory, Live, QueueOp, Semaphore, Submission, Timepoint,
-    WorkgroupCount,
+    Binding, Buffer, BufferParams, BufferRef, Channel, ChannelParams, CommandBuffer, CommandBufferParams,
+    Event, Executable, ExecutableParams, File, HostFile, HostMemory, Live, QueueOp, Semaphore, Submission,
+    Timepoint, WorkgroupCount,
 };
 
 /// What a device is, for people and for `--list_devices`.
@@ -57,8 +57,8 @@ pub trait DeviceBackend: Send + Sync {
     fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event>;
 
     /// A channel for collectives.
-    fn create_channel(&self, affinity: QueueAffinity) -> Result<Channel> {
-        let _ = affinity;
+    fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
+        let _ = (affinity, params);
         Err(Error::unimplemented(format!("device '{}' has no channels", self.info().name)))
     }
 
@@ -85,7 +85,7 @@ pub trait DeviceBackend: Send + Sync {
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable>;
 
     /// Makes a file of the host usable by the device's queues.
-    fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File>;
+    fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File>;
 
     /// Runs `submission` once its waits are reached and signals or fails its signals. Returns the
     /// buffer of an alloca, which may be named at once and used once the alloca has signalled.
@@ -182,8 +182,8 @@ impl Device {
     }
 
     /// See [`DeviceBackend::create_channel`].
-    pub fn create_channel(&self, affinity: QueueAffinity) -> Result<Channel> {
-        self.0.create_channel(affinity)
+    pub fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
+        self.0.create_channel(affinity, params)
     }
 
     /// See [`DeviceBackend::create_executable_cache`].
@@ -202,8 +202,8 @@ impl Device {
     }
 
     /// See [`DeviceBackend::import_file`].
-    pub fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File> {
-        self.0.import_file(access, file)
+    pub fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
+        self.0.import_file(affinity, access, file)
     }
 
     /// See [`DeviceBackend::flush`].

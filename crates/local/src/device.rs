@@ -15,8 +15,8 @@ use crate::queue::{LiveNames, run_and_settle};
 /// The name of the driver, and of its one device.
 pub const LOCAL_SYNC: &str = "local-sync";
 
-/// Alignment of memory that kernels are given, in bytes (source: `IREE_HAL_HEAP_BUFFER_ALIGNMENT`).
-const IMPORT_ALIGNMENT_BYTES: usize = 64;
+/// Where buffers begin, at least: what compiled kernels assume.
+const BINDING_ALIGNMENT_BYTES: usize = 64;
 
 const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD);
 
@@ -93,11 +93,12 @@ impl DeviceBackend for LocalSync {
         executable::infer_format(data)
     }
 
-    // Compiled kernels assume the alignment that allocations have.
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
-        if !memory.as_ptr().addr().is_multiple_of(IMPORT_ALIGNMENT_BYTES) {
+        // Kernels assume it of every binding. The code is the reference's, by which programs go on to copy.
+        if !memory.as_ptr().addr().is_multiple_of(BINDING_ALIGNMENT_BYTES) {
             return Err(Error::out_of_range(format!(
-                "imported memory must be aligned to {IMPORT_ALIGNMENT_BYTES} bytes"
+                "imported memory begins at {:p}; the device needs it at a multiple of {BINDING_ALIGNMENT_BYTES} bytes",
+                memory.as_ptr()
             )));
         }
         Ok(Buffer::new(self.grant(params)?, memory.length(), PlainBuffer::over(memory)))
@@ -114,7 +115,7 @@ impl DeviceBackend for LocalSync {
         Ok(Executable::new(executable))
     }
 
-    fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File> {
+    fn import_file(&self, _affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
         file.into_file(access)
     }
 

@@ -3,3 +3,34 @@
 //! Used by `local` for VMVX executables, by `modules` for what programs import, and by the tools. It must never know
 //! devices, captures or flags.
 #![forbid(unsafe_code)]
+#![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
+
+mod buffer;
+mod call;
+mod context;
+mod convention;
+mod invocation;
+mod list;
+mod module;
+pub mod module_file;
+mod native;
+mod object;
+mod value;
+mod wait;
+
+#[cfg(test)]
+mod tests_native;
+
+pub use buffer::Buffer;
+pub use call::{Call, Resumed, Span, Tuple};
+pub use context::{Context, Function};
+pub use convention::{Argument, Convention};
+pub use invocation::{Invocation, Step};
+pub use list::{ElementKind, List};
+pub use module::{ExportedFunction, Module};
+pub use module_file::ModuleFile;
+pub use native::{Export, NativeModule, Signal, State};
+pub use object::{NamedObject, Object, Ref};
+pub use rehal_base::Result;
+pub use value::{Value, ValueKind};
+pub use wait::{Flow, Wait, WaitSource};

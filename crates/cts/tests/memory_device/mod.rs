@@ -112,7 +112,7 @@ impl DeviceBackend for MemoryDevice {
         MemoryExecutable::prepare(data).map(Executable::new)
     }
 
-    fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File> {
+    fn import_file(&self, _affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
         file.into_file(access)
     }
 

@@ -22,6 +22,8 @@ pub mod plugin;
 pub mod plugin_abi;
 pub mod processor;
 
+mod vmvx;
+
 mod dispatch;
 mod image_cache;
 mod local_executable;

@@ -1,0 +1,23 @@
+//! VMVX: executables that are programs of the VM, and the microkernels that they call.
+//!
+//! ```text
+//! executable: bytecode module --imports--> vmvx module --> kernels
+//! ```
+//!
+//! `span` gets from what a program names (buffer, offset, strides) to bytes, with every check; the
+//! kernels (`elementwise`, `movement`, `mmt4d`, `tiles`) compute over slices and know nothing of the
+//! VM. Nothing in this folder is unsafe: whatever the bytecode holds, it reads and writes only the
+//! bindings and constants of its dispatch.
+
+#![deny(unsafe_code)]
+#![cfg_attr(not(test), expect(dead_code, reason = "the module and the executable follow"))]
+
+mod elementwise;
+mod mmt4d;
+mod movement;
+mod span;
+mod tile_sizes;
+mod tiles;
+
+#[cfg(test)]
+mod random;

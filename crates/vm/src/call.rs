@@ -1,0 +1,252 @@
+use rehal_base::{Error, Result};
+
+use crate::convention::Argument;
+use crate::{Convention, NamedObject, Ref, Value};
+
+/// A call of a native function: its arguments, and where its results go.
+///
+/// Arguments are named by their position in the convention, a span counting as one.
+pub struct Call<'a> {
+    convention: &'a Convention,
+    /// All values, spans flattened.
+    arguments: &'a mut [Value],
+    /// Where each argument starts among the values, and the end of the last.
+    starts: &'a [u32],
+    results: &'a mut Vec<Value>,
+    resumed: Option<Resumed>,
+}
+
+/// How the wait went that a function asked for.
+#[derive(Debug)]
+pub enum Resumed {
+    /// The function yielded, or what it waited for has happened.
+    Ready,
+    /// The deadline passed before.
+    DeadlineExceeded,
+    /// What it waited for failed.
+    Failed(Error),
+}
+
+/// Values of one kind out of the arguments: `name` reads it at a position of the convention.
+macro_rules! getters {
+    ($($(#[$doc:meta])* $name:ident: $variant:ident($type:ty);)*) => {$(
+        $(#[$doc])*
+        #[inline]
+        pub fn $name(&self, index: usize) -> Result<$type> {
+            match self.value(index)? {
+                Value::$variant(value) => Ok(*value),
+                other => Err(mismatch(index, stringify!($type), other)),
+            }
+        }
+    )*};
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(
+        convention: &'a Convention,
+        arguments: &'a mut [Value],
+        starts: &'a [u32],
+        results: &'a mut Vec<Value>,
+        resumed: Option<Resumed>,
+    ) -> Self {
+        Self { convention, arguments, starts, results, resumed }
+    }
+
+    getters! {
+        /// The integer of 32 bits at `index`.
+        i32: I32(i32);
+        /// The integer of 64 bits at `index`.
+        i64: I64(i64);
+        /// The binary32 at `index`.
+        f32: F32(f32);
+        /// The binary64 at `index`.
+        f64: F64(f64);
+    }
+
+    /// The integer of 32 bits at `index` as the program means it in sizes and flags: without a sign.
+    #[inline]
+    pub fn u32(&self, index: usize) -> Result<u32> {
+        Ok(self.i32(index)? as u32)
+    }
+
+    /// The integer of 64 bits at `index` as the program means it in sizes and offsets: without a sign.
+    #[inline]
+    pub fn u64(&self, index: usize) -> Result<u64> {
+        Ok(self.i64(index)? as u64)
+    }
+
+    /// The reference at `index`.
+    #[inline]
+    pub fn reference(&self, index: usize) -> Result<&Ref> {
+        match self.value(index)? {
+            Value::Ref(object) => Ok(object),
+            other => Err(mismatch(index, "ref", other)),
+        }
+    }
+
+    /// The object at `index`, which has to be a `T`.
+    #[inline]
+    pub fn object<T: NamedObject>(&self, index: usize) -> Result<&T> {
+        self.reference(index)?.object().map_err(|error| at(error, index))
+    }
+
+    /// The object at `index`, which has to be a `T` or null.
+    #[inline]
+    pub fn optional<T: NamedObject>(&self, index: usize) -> Result<Option<&T>> {
+        self.reference(index)?.optional().map_err(|error| at(error, index))
+    }
+
+    /// The tuples of the span at `index`.
+    #[inline]
+    pub fn span(&self, index: usize) -> Result<Span<'_>> {
+        let Some(Argument::Span(kinds)) = self.convention.arguments().get(index) else {
+            return Err(no_argument(index, "span"));
+        };
+        let range = self.starts[index] as usize..self.starts[index + 1] as usize;
+        Ok(Span { values: &self.arguments[range], width: kinds.len(), index })
+    }
+
+    /// All values, spans flattened.
+    pub fn values(&self) -> &[Value] {
+        self.arguments
+    }
+
+    /// Adds the next result.
+    #[inline]
+    pub fn push(&mut self, result: impl Into<Value>) {
+        self.results.push(result.into());
+    }
+
+    /// How the wait went, where the function returned [`Flow::Wait`](crate::Flow::Wait) or
+    /// [`Flow::Yield`](crate::Flow::Yield) before; nothing on the first call.
+    pub fn resumed(&mut self) -> Option<Resumed> {
+        self.resumed.take()
+    }
+
+    #[inline]
+    fn value(&self, index: usize) -> Result<&Value> {
+        match self.convention.arguments().get(index) {
+            Some(Argument::One(_)) => Ok(&self.arguments[self.starts[index] as usize]),
+            _ => Err(no_argument(index, "value")),
+        }
+    }
+}
+
+/// The tuples of a span.
+#[derive(Clone, Copy)]
+pub struct Span<'a> {
+    values: &'a [Value],
+    width: usize,
+    index: usize,
+}
+
+/// One tuple of a span.
+#[derive(Clone, Copy)]
+pub struct Tuple<'a> {
+    values: &'a [Value],
+    /// Which argument the span is, for errors.
+    index: usize,
+}
+
+impl<'a> Span<'a> {
+    /// Number of tuples.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.values.len() / self.width
+    }
+
+    /// Whether there is no tuple.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The tuples in order.
+    #[inline]
+    pub fn tuples(&self) -> impl ExactSizeIterator<Item = Tuple<'a>> + use<'a> {
+        let index = self.index;
+        self.values.chunks_exact(self.width).map(move |values| Tuple { values, index })
+    }
+
+    /// All values, the tuples flattened.
+    pub fn values(&self) -> &'a [Value] {
+        self.values
+    }
+}
+
+/// As for calls, by the position in the tuple.
+macro_rules! tuple_getters {
+    ($($(#[$doc:meta])* $name:ident: $variant:ident($type:ty);)*) => {$(
+        $(#[$doc])*
+        #[inline]
+        pub fn $name(&self, column: usize) -> Result<$type> {
+            match self.values.get(column) {
+                Some(Value::$variant(value)) => Ok(*value),
+                Some(other) => Err(mismatch(self.index, stringify!($type), other)),
+                None => Err(no_argument(self.index, "value in its tuples")),
+            }
+        }
+    )*};
+}
+
+impl<'a> Tuple<'a> {
+    tuple_getters! {
+        /// The integer of 32 bits at `column`.
+        i32: I32(i32);
+        /// The integer of 64 bits at `column`.
+        i64: I64(i64);
+        /// The binary32 at `column`.
+        f32: F32(f32);
+        /// The binary64 at `column`.
+        f64: F64(f64);
+    }
+
+    /// The integer of 32 bits at `column` without a sign.
+    #[inline]
+    pub fn u32(&self, column: usize) -> Result<u32> {
+        Ok(self.i32(column)? as u32)
+    }
+
+    /// The integer of 64 bits at `column` without a sign.
+    #[inline]
+    pub fn u64(&self, column: usize) -> Result<u64> {
+        Ok(self.i64(column)? as u64)
+    }
+
+    /// The reference at `column`.
+    #[inline]
+    pub fn reference(&self, column: usize) -> Result<&'a Ref> {
+        match self.values.get(column) {
+            Some(Value::Ref(object)) => Ok(object),
+            Some(other) => Err(mismatch(self.index, "ref", other)),
+            None => Err(no_argument(self.index, "reference in its tuples")),
+        }
+    }
+
+    /// The object at `column`, which has to be a `T`.
+    #[inline]
+    pub fn object<T: NamedObject>(&self, column: usize) -> Result<&'a T> {
+        self.reference(column)?.object().map_err(|error| at(error, self.index))
+    }
+
+    /// The object at `column`, which has to be a `T` or null.
+    #[inline]
+    pub fn optional<T: NamedObject>(&self, column: usize) -> Result<Option<&'a T>> {
+        self.reference(column)?.optional().map_err(|error| at(error, self.index))
+    }
+}
+
+#[cold]
+fn mismatch(index: usize, expected: &str, found: &Value) -> Error {
+    Error::invalid_argument(format!("argument {index} is a {}, not a {expected}", found.type_name()))
+}
+
+#[cold]
+fn no_argument(index: usize, what: &str) -> Error {
+    Error::invalid_argument(format!("the function has no {what} as argument {index}"))
+}
+
+#[cold]
+fn at(error: Error, index: usize) -> Error {
+    error.context(format!("argument {index}"))
+}

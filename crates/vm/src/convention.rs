@@ -1,0 +1,168 @@
+use std::fmt;
+
+use rehal_base::{Error, Result};
+
+use crate::ValueKind;
+
+/// How a function is called: the kinds of its arguments and results, read from text such as `0iCrID_r`.
+///
+/// The text starts with the version `0`, then has a letter for each argument ([`ValueKind`]) with spans of
+/// tuples between `C` and `D` that the caller repeats as often as it wants, then `_` and the results. `v`
+/// stands for no arguments, or for no results.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Convention {
+    text: Box<str>,
+    arguments: Box<[Argument]>,
+    results: Box<[ValueKind]>,
+    /// Where each argument starts among the flattened values, and the end; meaningless when variadic.
+    starts: Box<[u32]>,
+    is_variadic: bool,
+}
+
+/// One argument of a convention.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Argument {
+    /// One value.
+    One(ValueKind),
+    /// Any number of tuples of these kinds.
+    Span(Box<[ValueKind]>),
+}
+
+impl Convention {
+    /// Reads a convention. Fails on another version and on what is not one.
+    pub fn parse(text: &str) -> Result<Self> {
+        let wrong = |what: &str| {
+            Error::invalid_argument(format!("calling convention '{}' {what}", text.escape_debug()))
+        };
+        let rest = match text.as_bytes() {
+            [] => &[][..],
+            [b'0', rest @ ..] => rest,
+            _ => {
+                return Err(Error::new(
+                    rehal_base::StatusCode::Unimplemented,
+                    format!("calling convention '{}' is not of version 0", text.escape_debug()),
+                ));
+            }
+        };
+        let (arguments, results) = match rest.iter().position(|letter| *letter == b'_') {
+            Some(at) => (&rest[..at], &rest[at + 1..]),
+            None => (rest, &[][..]),
+        };
+        let arguments = arguments_of(arguments).ok_or_else(|| wrong("has arguments that are none"))?;
+        let results = match results {
+            b"v" => Some(Box::default()),
+            letters => letters.iter().map(|letter| ValueKind::from_letter(*letter)).collect::<Option<_>>(),
+        }
+        .ok_or_else(|| wrong("has results that are none"))?;
+        let is_variadic = arguments.iter().any(|argument| matches!(argument, Argument::Span(_)));
+        let starts = (0..=arguments.len() as u32).collect();
+        Ok(Self { text: text.into(), arguments, results, starts, is_variadic })
+    }
+
+    /// The text that it was read from.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The arguments, a span counting as one.
+    pub fn arguments(&self) -> &[Argument] {
+        &self.arguments
+    }
+
+    /// The results.
+    pub fn results(&self) -> &[ValueKind] {
+        &self.results
+    }
+
+    /// Whether it has a span.
+    pub fn is_variadic(&self) -> bool {
+        self.is_variadic
+    }
+
+    /// Whether values of both can be passed the same way, however each is written.
+    pub fn is_same_call(&self, other: &Self) -> bool {
+        self.arguments == other.arguments && self.results == other.results
+    }
+
+    pub(crate) fn fixed_starts(&self) -> &[u32] {
+        &self.starts
+    }
+}
+
+impl Default for Convention {
+    /// No arguments and no results.
+    fn default() -> Self {
+        let starts = Box::new([0]);
+        Self { text: "0v_v".into(), arguments: [].into(), results: [].into(), starts, is_variadic: false }
+    }
+}
+
+impl fmt::Debug for Convention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl fmt::Display for Convention {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// The arguments of a convention's first half; nothing where a letter is none, or a span is empty, nested or open.
+fn arguments_of(letters: &[u8]) -> Option<Box<[Argument]>> {
+    if letters == b"v" {
+        return Some(Box::default());
+    }
+    let mut arguments = Vec::new();
+    let mut letters = letters.iter();
+    while let Some(letter) = letters.next() {
+        if *letter != b'C' {
+            arguments.push(Argument::One(ValueKind::from_letter(*letter)?));
+            continue;
+        }
+        let mut kinds = Vec::new();
+        loop {
+            match letters.next()? {
+                b'D' => break,
+                letter => kinds.push(ValueKind::from_letter(*letter)?),
+            }
+        }
+        if kinds.is_empty() {
+            return None;
+        }
+        arguments.push(Argument::Span(kinds.into()));
+    }
+    Some(arguments.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ValueKind::{F32, F64, I32, I64, Ref};
+
+    #[test]
+    fn conventions_are_read() {
+        for text in ["", "0", "0v", "0_", "0v_v", "0_v"] {
+            let convention = Convention::parse(text).unwrap();
+            assert!(convention.arguments().is_empty() && convention.results().is_empty(), "{text}");
+        }
+        let convention = Convention::parse("0iICrFDf_rI").unwrap();
+        assert!(convention.is_variadic());
+        assert_eq!(
+            convention.arguments(),
+            [Argument::One(I32), Argument::One(I64), Argument::Span([Ref, F64].into()), Argument::One(F32)]
+        );
+        assert_eq!(convention.results(), [Ref, I64]);
+        assert!(Convention::parse("0v").unwrap().is_same_call(&Convention::default()));
+    }
+
+    #[test]
+    fn what_is_no_convention_is_refused() {
+        for text in ["1v", "v", "0x", "0CiCiDD", "0Ci", "0D", "0CD", "0i_CiD", "0_iv", "0iv", "0_i_i", "0é"]
+        {
+            assert!(Convention::parse(text).is_err(), "{text}");
+        }
+        assert!(Convention::parse("1v").unwrap_err().message().contains("version 0"));
+    }
+}

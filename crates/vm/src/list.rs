@@ -1,0 +1,473 @@
+use std::fmt;
+use std::ops::Range;
+
+use parking_lot::Mutex;
+use rehal_base::{Error, Result};
+
+use crate::{NamedObject, Object, Ref, Value, ValueKind};
+
+/// What the storage of one list may take in bytes: what a program asks for must not bring the machine down.
+const STORAGE_LIMIT_BYTES: usize = 1 << 30;
+
+/// What a list holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ElementKind {
+    /// Integers of 8 bits.
+    I8,
+    /// Integers of 16 bits.
+    I16,
+    /// Integers of 32 bits.
+    I32,
+    /// Integers of 64 bits.
+    I64,
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary64.
+    F64,
+    /// References to objects of the type so named.
+    Ref(Box<str>),
+    /// References to any objects.
+    AnyRef,
+    /// Values of any kind, each its own.
+    Variant,
+}
+
+/// A program's list (`!vm.list<T>`), which several parts may share and change.
+pub struct List {
+    element: ElementKind,
+    storage: Mutex<Storage>,
+}
+
+/// The elements, as narrow as their kind; floating-point numbers by their bits.
+enum Storage {
+    B8(Vec<u8>),
+    B16(Vec<u16>),
+    B32(Vec<u32>),
+    B64(Vec<u64>),
+    Refs(Vec<Ref>),
+    Variants(Vec<Value>),
+}
+
+/// Runs the body with the vector of whatever storage there is.
+macro_rules! each_storage {
+    ($storage:expr, $vector:ident => $body:expr) => {
+        match $storage {
+            Storage::B8($vector) => $body,
+            Storage::B16($vector) => $body,
+            Storage::B32($vector) => $body,
+            Storage::B64($vector) => $body,
+            Storage::Refs($vector) => $body,
+            Storage::Variants($vector) => $body,
+        }
+    };
+}
+
+impl List {
+    /// An empty list of `element`s with room for `capacity` of them.
+    pub fn new(element: ElementKind, capacity: usize) -> Result<Self> {
+        let storage = match &element {
+            ElementKind::I8 => Storage::B8(Vec::new()),
+            ElementKind::I16 => Storage::B16(Vec::new()),
+            ElementKind::I32 | ElementKind::F32 => Storage::B32(Vec::new()),
+            ElementKind::I64 | ElementKind::F64 => Storage::B64(Vec::new()),
+            ElementKind::Ref(_) | ElementKind::AnyRef => Storage::Refs(Vec::new()),
+            ElementKind::Variant => Storage::Variants(Vec::new()),
+        };
+        let list = Self { element, storage: Mutex::new(storage) };
+        list.reserve(capacity)?;
+        Ok(list)
+    }
+
+    /// A list of variants with these values.
+    pub fn of_variants(values: Vec<Value>) -> Self {
+        Self { element: ElementKind::Variant, storage: Mutex::new(Storage::Variants(values)) }
+    }
+
+    /// What it holds.
+    pub fn element(&self) -> &ElementKind {
+        &self.element
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        each_storage!(&*self.storage.lock(), vector => vector.len())
+    }
+
+    /// Whether it has no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes room for `capacity` elements in all.
+    pub fn reserve(&self, capacity: usize) -> Result<()> {
+        each_storage!(&mut *self.storage.lock(), vector => grow(vector, capacity))
+    }
+
+    /// Makes it `length` elements long; new ones are zero, or null.
+    pub fn resize(&self, length: usize) -> Result<()> {
+        // What is cut off may be the last share of an object, whose end must not run under the lock.
+        let mut cut = Vec::new();
+        let mut cut_variants = Vec::new();
+        let mut storage = self.storage.lock();
+        each_storage!(&mut *storage, vector => grow(vector, length))?;
+        match &mut *storage {
+            Storage::B8(vector) => vector.resize(length, 0),
+            Storage::B16(vector) => vector.resize(length, 0),
+            Storage::B32(vector) => vector.resize(length, 0),
+            Storage::B64(vector) => vector.resize(length, 0),
+            Storage::Refs(vector) => {
+                cut.extend(vector.drain(length.min(vector.len())..));
+                vector.resize(length, Ref::NULL);
+            }
+            Storage::Variants(vector) => {
+                cut_variants.extend(vector.drain(length.min(vector.len())..));
+                vector.resize(length, Value::NULL);
+            }
+        }
+        drop(storage);
+        Ok(())
+    }
+
+    /// The element at `index` as it is.
+    pub fn get(&self, index: usize) -> Result<Value> {
+        let storage = self.storage.lock();
+        check(index, each_storage!(&*storage, vector => vector.len()))?;
+        Ok(self.element_at(&storage, index))
+    }
+
+    /// All elements as they are.
+    pub fn to_vec(&self) -> Vec<Value> {
+        let storage = self.storage.lock();
+        let length = each_storage!(&*storage, vector => vector.len());
+        (0..length).map(|index| self.element_at(&storage, index)).collect()
+    }
+
+    /// The element at `index`, a number, as `kind`: integers are cut off or extended with their sign,
+    /// floating-point numbers rounded, and between the two there is only 0.
+    pub fn get_value(&self, index: usize, kind: ValueKind) -> Result<Value> {
+        match self.get(index)? {
+            Value::Ref(_) => Err(Error::failed_precondition(format!("list element {index} is not a number"))),
+            value => Ok(convert_to_kind(&value, kind)),
+        }
+    }
+
+    /// The reference at `index`.
+    pub fn get_ref(&self, index: usize) -> Result<Ref> {
+        self.ref_at(index, |object| object.clone())
+    }
+
+    /// Moves the reference at `index` out and leaves null.
+    pub fn take_ref(&self, index: usize) -> Result<Ref> {
+        self.ref_at(index, Ref::take)
+    }
+
+    /// Puts a value at `index`; a number becomes what the list holds as for [`List::get_value`], a
+    /// reference must be of the list's type.
+    pub fn set(&self, index: usize, value: Value) -> Result<()> {
+        let _old = {
+            let mut storage = self.storage.lock();
+            self.put(&mut storage, index, value)?
+        };
+        Ok(())
+    }
+
+    /// Adds a value at the end.
+    pub fn push(&self, value: Value) -> Result<()> {
+        let mut storage = self.storage.lock();
+        self.check_fits(&value)?;
+        let index = each_storage!(&*storage, vector => vector.len());
+        each_storage!(&mut *storage, vector => grow(vector, index + 1))?;
+        match &mut *storage {
+            Storage::B8(vector) => vector.push(0),
+            Storage::B16(vector) => vector.push(0),
+            Storage::B32(vector) => vector.push(0),
+            Storage::B64(vector) => vector.push(0),
+            Storage::Refs(vector) => vector.push(Ref::NULL),
+            Storage::Variants(vector) => vector.push(Value::NULL),
+        }
+        self.put(&mut storage, index, value).map(drop)
+    }
+
+    /// Copies `count` elements of `source` from `source_index` to `index`. Ranges of one list must not
+    /// overlap, and lists that are not of variants take only elements of their own type.
+    pub fn copy_from(&self, index: usize, source: &Self, source_index: usize, count: usize) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let from = checked_range("source", source_index, count, source.len())?;
+        let to = checked_range("target", index, count, self.len())?;
+        if std::ptr::eq(self, source) && from.start < to.end && to.start < from.end {
+            return Err(Error::invalid_argument(format!(
+                "elements {from:?} of a list cannot be copied over {to:?} of the same"
+            )));
+        }
+        let is_variant = |list: &Self| list.element == ElementKind::Variant;
+        if !is_variant(self) && !is_variant(source) && self.element != source.element {
+            return Err(Error::invalid_argument(format!(
+                "a list of {:?} cannot be copied to one of {:?}",
+                source.element, self.element
+            )));
+        }
+        // Out first, then in: two lists are never locked at once, so that no two threads wait for each other.
+        let values: Vec<Value> = {
+            let storage = source.storage.lock();
+            let length = each_storage!(&*storage, vector => vector.len());
+            checked_range("source", source_index, count, length)?;
+            from.map(|at| source.element_at(&storage, at)).collect()
+        };
+        if !is_variant(self) && is_variant(source) {
+            let odd = values.iter().position(|value| !self.is_of_element(value));
+            if let Some(odd) = odd {
+                return Err(Error::invalid_argument(format!(
+                    "list element {} is a {}, which a list of {:?} does not hold",
+                    source_index + odd,
+                    values[odd].type_name(),
+                    self.element
+                )));
+            }
+        }
+        let mut old = Vec::with_capacity(count);
+        let mut storage = self.storage.lock();
+        for (at, value) in to.zip(values) {
+            old.push(self.put(&mut storage, at, value)?);
+        }
+        drop(storage);
+        Ok(())
+    }
+
+    fn element_at(&self, storage: &Storage, index: usize) -> Value {
+        match storage {
+            Storage::B8(vector) => Value::I8(vector[index] as i8),
+            Storage::B16(vector) => Value::I16(vector[index] as i16),
+            Storage::B32(vector) if self.element == ElementKind::F32 => {
+                Value::F32(f32::from_bits(vector[index]))
+            }
+            Storage::B32(vector) => Value::I32(vector[index] as i32),
+            Storage::B64(vector) if self.element == ElementKind::F64 => {
+                Value::F64(f64::from_bits(vector[index]))
+            }
+            Storage::B64(vector) => Value::I64(vector[index] as i64),
+            Storage::Refs(vector) => Value::Ref(vector[index].clone()),
+            Storage::Variants(vector) => vector[index].clone(),
+        }
+    }
+
+    fn ref_at(&self, index: usize, get: impl FnOnce(&mut Ref) -> Ref) -> Result<Ref> {
+        let mut storage = self.storage.lock();
+        check(index, each_storage!(&*storage, vector => vector.len()))?;
+        match &mut *storage {
+            Storage::Refs(vector) => Ok(get(&mut vector[index])),
+            Storage::Variants(vector) => match &mut vector[index] {
+                Value::Ref(object) => Ok(get(object)),
+                _ => Err(Error::failed_precondition(format!("list element {index} is not a reference"))),
+            },
+            _ => Err(Error::failed_precondition("the list does not hold references")),
+        }
+    }
+
+    /// Puts a value in and gives what was there, which the caller drops without the lock.
+    fn put(&self, storage: &mut Storage, index: usize, value: Value) -> Result<Value> {
+        check(index, each_storage!(&*storage, vector => vector.len()))?;
+        self.check_fits(&value)?;
+        match storage {
+            Storage::B8(vector) => vector[index] = integer_of(&value) as u8,
+            Storage::B16(vector) => vector[index] = integer_of(&value) as u16,
+            Storage::B32(vector) if self.element == ElementKind::F32 => {
+                vector[index] = (float_of(&value).0).to_bits();
+            }
+            Storage::B32(vector) => vector[index] = integer_of(&value) as u32,
+            Storage::B64(vector) if self.element == ElementKind::F64 => {
+                vector[index] = (float_of(&value).1).to_bits();
+            }
+            Storage::B64(vector) => vector[index] = integer_of(&value) as u64,
+            Storage::Refs(vector) => {
+                let Value::Ref(object) = value else { return Ok(value) };
+                return Ok(Value::Ref(std::mem::replace(&mut vector[index], object)));
+            }
+            Storage::Variants(vector) => return Ok(std::mem::replace(&mut vector[index], value)),
+        }
+        Ok(Value::NULL)
+    }
+
+    /// Whether a value may be put in at all.
+    fn check_fits(&self, value: &Value) -> Result<()> {
+        match (&self.element, value) {
+            (ElementKind::Variant, _) | (ElementKind::AnyRef, Value::Ref(_)) => Ok(()),
+            (ElementKind::Ref(name), Value::Ref(object)) => match object.type_name() {
+                Some(found) if found != &**name => Err(Error::invalid_argument(format!(
+                    "a list of references to {name} does not hold one to {found}"
+                ))),
+                _ => Ok(()),
+            },
+            (ElementKind::Ref(_) | ElementKind::AnyRef, _) => {
+                Err(Error::failed_precondition("the list does not hold numbers"))
+            }
+            (_, Value::Ref(_)) => Err(Error::failed_precondition("the list does not hold references")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a value is of the list's own type, without a conversion.
+    fn is_of_element(&self, value: &Value) -> bool {
+        match (&self.element, value) {
+            (ElementKind::Variant, _)
+            | (ElementKind::I8, Value::I8(_))
+            | (ElementKind::I16, Value::I16(_))
+            | (ElementKind::I32, Value::I32(_))
+            | (ElementKind::I64, Value::I64(_))
+            | (ElementKind::F32, Value::F32(_))
+            | (ElementKind::F64, Value::F64(_)) => true,
+            (ElementKind::Ref(name), Value::Ref(object)) => object.type_name() == Some(name),
+            (ElementKind::AnyRef, Value::Ref(object)) => !object.is_null(),
+            _ => false,
+        }
+    }
+}
+
+impl Object for List {
+    fn type_name(&self) -> &'static str {
+        Self::TYPE_NAME
+    }
+}
+
+impl NamedObject for List {
+    const TYPE_NAME: &'static str = "vm.list";
+}
+
+impl fmt::Debug for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {:?}", self.len(), self.element)
+    }
+}
+
+/// Makes room for `capacity` elements in all, within the limit.
+fn grow<T>(vector: &mut Vec<T>, capacity: usize) -> Result<()> {
+    if capacity <= vector.capacity() {
+        return Ok(());
+    }
+    let exhausted =
+        || Error::resource_exhausted(format!("a list of {capacity} elements exceeds what one may hold"));
+    if capacity.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > STORAGE_LIMIT_BYTES) {
+        return Err(exhausted());
+    }
+    vector.try_reserve(capacity - vector.len()).map_err(|_| exhausted())
+}
+
+fn check(index: usize, length: usize) -> Result<()> {
+    if index < length {
+        return Ok(());
+    }
+    Err(Error::out_of_range(format!("index {index} is out of a list of {length} elements")))
+}
+
+fn checked_range(what: &str, index: usize, count: usize, length: usize) -> Result<Range<usize>> {
+    match index.checked_add(count) {
+        Some(end) if end <= length => Ok(index..end),
+        _ => Err(Error::out_of_range(format!(
+            "{count} elements at {index} exceed the {what} list of {length} elements"
+        ))),
+    }
+}
+
+fn convert_to_kind(value: &Value, kind: ValueKind) -> Value {
+    match kind {
+        ValueKind::I32 => Value::I32(integer_of(value) as i32),
+        ValueKind::I64 => Value::I64(integer_of(value)),
+        ValueKind::F32 => Value::F32(float_of(value).0),
+        ValueKind::F64 => Value::F64(float_of(value).1),
+        ValueKind::Ref => Value::NULL,
+    }
+}
+
+fn integer_of(value: &Value) -> i64 {
+    match value {
+        Value::I8(value) => (*value).into(),
+        Value::I16(value) => (*value).into(),
+        Value::I32(value) => (*value).into(),
+        Value::I64(value) => *value,
+        _ => 0,
+    }
+}
+
+/// As both widths, so that a number that is stored as it came keeps its bits.
+fn float_of(value: &Value) -> (f32, f64) {
+    match value {
+        Value::F32(value) => (*value, (*value).into()),
+        Value::F64(value) => (*value as f32, *value),
+        _ => (0.0, 0.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rehal_base::StatusCode;
+
+    use super::*;
+    use crate::Buffer;
+
+    fn i32_at(list: &List, index: usize) -> i32 {
+        match list.get_value(index, ValueKind::I32).unwrap() {
+            Value::I32(value) => value,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn numbers_are_converted_to_what_the_list_holds() {
+        let list = List::new(ElementKind::I8, 4).unwrap();
+        list.push(Value::I32(0x1ff)).unwrap();
+        list.push(Value::I64(127)).unwrap();
+        list.push(Value::F32(3.0)).unwrap();
+        assert_eq!((i32_at(&list, 0), i32_at(&list, 1), i32_at(&list, 2)), (-1, 127, 0));
+        assert_eq!(list.get(3).unwrap_err().code(), StatusCode::OutOfRange);
+        assert_eq!(list.get_ref(0).unwrap_err().code(), StatusCode::FailedPrecondition);
+        assert!(list.push(Value::NULL).is_err());
+        assert_eq!(list.len(), 3);
+        let floats = List::new(ElementKind::F32, 0).unwrap();
+        floats.push(Value::F64(1.5)).unwrap();
+        assert!(matches!(floats.get_value(0, ValueKind::F64).unwrap(), Value::F64(1.5)));
+        assert_eq!(i32_at(&floats, 0), 0);
+    }
+
+    #[test]
+    fn references_are_held_by_type() {
+        let list = List::new(ElementKind::Ref("vm.buffer".into()), 0).unwrap();
+        list.resize(1).unwrap();
+        assert!(list.get_ref(0).unwrap().is_null());
+        let buffer = Ref::new(Buffer::allocate(1, 0).unwrap());
+        list.set(0, buffer.clone().into()).unwrap();
+        assert!(list.set(0, Ref::new(List::of_variants(Vec::new())).into()).is_err());
+        assert!(list.get_ref(0).unwrap().is_same(&buffer));
+        assert!(list.take_ref(0).unwrap().is_same(&buffer) && list.get_ref(0).unwrap().is_null());
+        assert_eq!(list.set(1, Value::NULL).unwrap_err().code(), StatusCode::OutOfRange);
+    }
+
+    #[test]
+    fn copies_keep_types_apart() {
+        let bytes = List::new(ElementKind::I8, 0).unwrap();
+        for value in [1, -2] {
+            bytes.push(Value::I32(value)).unwrap();
+        }
+        let variants = List::of_variants(vec![Value::NULL; 3]);
+        variants.copy_from(1, &bytes, 0, 2).unwrap();
+        assert!(matches!(variants.get(2).unwrap(), Value::I8(-2)));
+        assert_eq!(i32_at(&variants, 2), -2);
+        bytes.copy_from(0, &variants, 2, 1).unwrap();
+        assert_eq!(i32_at(&bytes, 0), -2);
+        assert!(bytes.copy_from(0, &variants, 0, 1).unwrap_err().message().contains("null"));
+        assert_eq!(bytes.copy_from(1, &bytes, 0, 2).unwrap_err().code(), StatusCode::OutOfRange);
+        variants.copy_from(0, &variants, 2, 1).unwrap();
+        assert!(variants.copy_from(0, &variants, 1, 2).unwrap_err().message().contains("same"));
+        let wide = List::new(ElementKind::I32, 0).unwrap();
+        wide.resize(2).unwrap();
+        assert!(wide.copy_from(0, &bytes, 0, 1).is_err());
+    }
+
+    #[test]
+    fn a_list_cannot_take_all_memory() {
+        let list = List::new(ElementKind::Variant, 0).unwrap();
+        assert_eq!(list.resize(u32::MAX as usize).unwrap_err().code(), StatusCode::ResourceExhausted);
+        assert_eq!(list.reserve(usize::MAX).unwrap_err().code(), StatusCode::ResourceExhausted);
+        assert!(list.is_empty());
+    }
+}

@@ -1,0 +1,90 @@
+use std::sync::Arc;
+
+use rehal_base::{Context as _, Error, Result};
+
+use crate::{Convention, NativeModule};
+
+/// A module that is ready to be put into contexts: a program's bytecode, verified, or functions in Rust.
+///
+/// Cheap to clone; it holds nothing that a context can change.
+#[derive(Clone)]
+pub struct Module(Arc<Inner>);
+
+struct Inner {
+    name: Box<str>,
+    version: u32,
+    exports: Box<[ExportedFunction]>,
+    /// Ordinals of the exports, by name.
+    by_name: Box<[u32]>,
+    kind: Kind,
+}
+
+/// A function that a module exports.
+#[derive(Debug, Clone)]
+pub struct ExportedFunction {
+    /// The name without the module's.
+    pub name: Box<str>,
+    /// How it is called.
+    pub convention: Convention,
+}
+
+pub(crate) enum Kind {
+    Native(Box<dyn NativeModule>),
+}
+
+impl Module {
+    /// A module in Rust. Fails where one of its exports has a convention that is none, or two have one name.
+    pub fn native(module: impl NativeModule) -> Result<Self> {
+        let mut exports = Vec::with_capacity(module.exports().len());
+        for export in module.exports() {
+            let convention = Convention::parse(export.convention)
+                .context(|| format!("export '{}' of native module '{}'", export.name, module.name()))?;
+            exports.push(ExportedFunction { name: export.name.into(), convention });
+        }
+        Self::new(module.name().into(), module.version(), exports, Kind::Native(Box::new(module)))
+    }
+
+    fn new(name: Box<str>, version: u32, exports: Vec<ExportedFunction>, kind: Kind) -> Result<Self> {
+        let mut by_name: Box<[u32]> = (0..exports.len() as u32).collect();
+        by_name.sort_by_key(|ordinal| &exports[*ordinal as usize].name);
+        for pair in by_name.windows(2) {
+            let [a, b] = [&exports[pair[0] as usize].name, &exports[pair[1] as usize].name];
+            if a == b {
+                return Err(Error::invalid_argument(format!("module '{name}' exports '{a}' twice")));
+            }
+        }
+        Ok(Self(Arc::new(Inner { name, version, exports: exports.into(), by_name, kind })))
+    }
+
+    /// The name that other modules import it by.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Its version; importers name the least that they need.
+    pub fn version(&self) -> u32 {
+        self.0.version
+    }
+
+    /// The exported functions in order of their ordinals.
+    pub fn exports(&self) -> &[ExportedFunction] {
+        &self.0.exports
+    }
+
+    /// The ordinal of the export `name`.
+    pub fn export(&self, name: &str) -> Option<usize> {
+        let exports = self.exports();
+        let found = self.0.by_name.binary_search_by(|ordinal| (*exports[*ordinal as usize].name).cmp(name));
+        found.ok().map(|at| self.0.by_name[at] as usize)
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.0.kind
+    }
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "module {} version {}", self.name(), self.version())
+    }
+}

@@ -1,0 +1,105 @@
+use std::any::Any;
+
+use rehal_base::Result;
+
+use crate::{Call, Flow};
+
+/// A module whose functions are Rust: what programs import.
+///
+/// One module serves any number of contexts, each with a state of its own, from any threads. A method never
+/// waits for a device: it returns [`Flow::Wait`] and is called again (see [`Call::resumed`]).
+///
+/// ```
+/// use rehal_vm::{Call, Context, Export, Flow, Module, NativeModule, Result, State, Value};
+///
+/// struct Math;
+///
+/// impl NativeModule for Math {
+///     fn name(&self) -> &str {
+///         "math"
+///     }
+///     fn version(&self) -> u32 {
+///         0
+///     }
+///     fn exports(&self) -> &[Export] {
+///         const { &[Export::new("add", "0ii_i"), Export::new("sum", "0CID_I")] }
+///     }
+///     fn new_state(&self) -> Result<State> {
+///         Ok(Box::new(()))
+///     }
+///     fn call(&self, _state: &State, ordinal: usize, call: &mut Call<'_>) -> Result<Flow> {
+///         match ordinal {
+///             0 => call.push(call.i32(0)?.wrapping_add(call.i32(1)?)),
+///             _ => {
+///                 let mut sum = 0_i64;
+///                 for tuple in call.span(0)?.tuples() {
+///                     sum = sum.wrapping_add(tuple.i64(0)?);
+///                 }
+///                 call.push(sum);
+///             }
+///         }
+///         Ok(Flow::Return)
+///     }
+/// }
+///
+/// let context = Context::new(&[Module::native(Math)?])?;
+/// let results = context.function("math.add")?.call(&[Value::I32(2), Value::I32(3)])?;
+/// assert!(matches!(results[..], [Value::I32(5)]));
+/// # Ok::<(), rehal_base::Error>(())
+/// ```
+pub trait NativeModule: Send + Sync + 'static {
+    /// The name that programs import it by ("hal").
+    fn name(&self) -> &str;
+
+    /// Its version; a program names the least that it needs.
+    fn version(&self) -> u32;
+
+    /// The functions, in order of their ordinals.
+    fn exports(&self) -> &[Export];
+
+    /// What the module keeps for one context. Made before any function of the context runs, and dropped after.
+    fn new_state(&self) -> Result<State>;
+
+    /// Runs the function at `ordinal` of [`NativeModule::exports`].
+    ///
+    /// The arguments have the count and kinds of the function's convention; results are pushed in order
+    /// and checked against it. An error ends the invocation.
+    fn call(&self, state: &State, ordinal: usize, call: &mut Call<'_>) -> Result<Flow>;
+
+    /// The program is told to suspend, resume, save memory or that it was forked.
+    fn notify(&self, _state: &State, _signal: Signal) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What a native module keeps for a context: `state.downcast_ref::<T>()` gives it back.
+pub type State = Box<dyn Any + Send + Sync>;
+
+/// A function of a native module.
+#[derive(Debug, Clone, Copy)]
+pub struct Export {
+    /// The name without the module's.
+    pub name: &'static str,
+    /// The text of its [`Convention`](crate::Convention).
+    pub convention: &'static str,
+}
+
+impl Export {
+    /// A function `name` that is called by `convention`.
+    pub const fn new(name: &'static str, convention: &'static str) -> Self {
+        Self { name, convention }
+    }
+}
+
+/// What modules are told by the program that hosts them; numbers as `iree_vm_signal_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    /// The program resumes; modules may take memory again. In order of registration.
+    Resume = 0,
+    /// The program suspends; modules drop what they can make again. In reverse order.
+    Suspend = 1,
+    /// Memory is short; modules drop whatever they can, however dear. In reverse order.
+    LowMemory = 2,
+    /// The program was forked. In order of registration.
+    Fork = 3,
+}

@@ -1,0 +1,151 @@
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use rehal_base::{Error, Result};
+
+/// What a program can hold a reference to: a buffer view, a fence, a list.
+///
+/// Its type name is what modules and their type tables call it, without the `!` ("hal.buffer_view").
+pub trait Object: Any + Send + Sync {
+    /// The name of the object's type, the same for all objects of a Rust type.
+    fn type_name(&self) -> &'static str;
+}
+
+/// A Rust type of objects whose name is known without one, for errors that say what was expected.
+pub trait NamedObject: Object {
+    /// What [`Object::type_name`] returns.
+    const TYPE_NAME: &'static str;
+}
+
+/// A reference that a program holds: to an object, or null. Cloning shares the object.
+#[derive(Clone, Default)]
+pub struct Ref(Option<Arc<dyn Object>>);
+
+impl Ref {
+    /// The reference to nothing.
+    pub const NULL: Self = Self(None);
+
+    /// A reference to a new object.
+    pub fn new(object: impl Object) -> Self {
+        Self(Some(Arc::new(object)))
+    }
+
+    /// A reference to an object that others may share.
+    pub fn from_arc<T: Object>(object: Arc<T>) -> Self {
+        Self(Some(object))
+    }
+
+    /// Whether it refers to nothing.
+    #[inline]
+    pub fn is_null(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Moves the reference out and leaves null.
+    #[inline]
+    pub fn take(&mut self) -> Self {
+        Self(self.0.take())
+    }
+
+    /// The name of the object's type; nothing for null.
+    pub fn type_name(&self) -> Option<&'static str> {
+        self.0.as_deref().map(Object::type_name)
+    }
+
+    /// The object, where there is one and it is a `T`.
+    #[inline]
+    pub fn downcast_ref<T: Object>(&self) -> Option<&T> {
+        let object: &dyn Any = self.0.as_deref()?;
+        object.downcast_ref()
+    }
+
+    /// The object, which has to be a `T`; the error names what was expected and what is there.
+    #[inline]
+    pub fn object<T: NamedObject>(&self) -> Result<&T> {
+        self.downcast_ref().ok_or_else(|| self.mismatch(T::TYPE_NAME))
+    }
+
+    /// The object, which has to be a `T` unless the reference is null.
+    #[inline]
+    pub fn optional<T: NamedObject>(&self) -> Result<Option<&T>> {
+        if self.is_null() { Ok(None) } else { self.object().map(Some) }
+    }
+
+    /// A share of the object, which has to be a `T`.
+    pub fn share<T: NamedObject>(&self) -> Result<Arc<T>> {
+        let Some(object) = self.0.clone() else { return Err(self.mismatch(T::TYPE_NAME)) };
+        let any: Arc<dyn Any + Send + Sync> = object;
+        any.downcast().map_err(|_| self.mismatch(T::TYPE_NAME))
+    }
+
+    /// Whether both refer to the same object, or both to nothing.
+    #[inline]
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (None, None) => true,
+            // Only the addresses: one object may have several tables of functions.
+            (Some(a), Some(b)) => std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b)),
+            _ => false,
+        }
+    }
+
+    #[cold]
+    fn mismatch(&self, expected: &str) -> Error {
+        Error::invalid_argument(match self.type_name() {
+            Some(found) => format!("a reference to {expected} is needed, and this is one to {found}"),
+            None => format!("a reference to {expected} is needed, and this one is null"),
+        })
+    }
+}
+
+impl fmt::Debug for Ref {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(object) => write!(f, "{}@{:p}", object.type_name(), Arc::as_ptr(object)),
+            None => f.write_str("null"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fence;
+    impl Object for Fence {
+        fn type_name(&self) -> &'static str {
+            Self::TYPE_NAME
+        }
+    }
+    impl NamedObject for Fence {
+        const TYPE_NAME: &'static str = "hal.fence";
+    }
+    #[derive(Debug)]
+    struct Event;
+    impl Object for Event {
+        fn type_name(&self) -> &'static str {
+            Self::TYPE_NAME
+        }
+    }
+    impl NamedObject for Event {
+        const TYPE_NAME: &'static str = "hal.event";
+    }
+
+    #[test]
+    fn a_reference_knows_what_it_refers_to() {
+        let mut fence = Ref::new(Fence);
+        assert!(fence.object::<Fence>().is_ok() && fence.share::<Fence>().is_ok());
+        let error = fence.object::<Event>().unwrap_err();
+        assert_eq!(error.message(), "a reference to hal.event is needed, and this is one to hal.fence");
+        assert!(fence.is_same(&fence.clone()));
+        assert!(!fence.is_same(&Ref::new(Event)) && !fence.is_same(&Ref::NULL));
+        let moved = fence.take();
+        assert!(fence.is_null() && fence.optional::<Fence>().unwrap().is_none());
+        let error = fence.share::<Event>().unwrap_err();
+        assert_eq!(error.message(), "a reference to hal.event is needed, and this one is null");
+        assert_eq!(moved.type_name(), Some("hal.fence"));
+        // Objects without a size are told apart all the same.
+        assert!(moved.downcast_ref::<Event>().is_none());
+    }
+}

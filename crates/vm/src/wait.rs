@@ -1,0 +1,76 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use rehal_base::Result;
+
+/// What a function of a native module did.
+#[derive(Debug)]
+pub enum Flow {
+    /// It is done, and its results are pushed.
+    Return,
+    /// Others may run; the function is called again with the same arguments.
+    Yield,
+    /// It needs something that has not happened; the function is called again with the same arguments once
+    /// it has, and [`Call::resumed`](crate::Call::resumed) says how it went.
+    Wait(Wait),
+}
+
+/// What an invocation waits for, and for how long.
+#[derive(Clone)]
+pub struct Wait {
+    source: Arc<dyn WaitSource>,
+    deadline: Option<Instant>,
+}
+
+/// Something that happens, or fails to, outside of the program.
+pub trait WaitSource: Send + Sync {
+    /// Whether it happened or failed: whether [`WaitSource::block`] would return at once.
+    fn is_ready(&self) -> bool;
+
+    /// Blocks the calling thread until it happens (true) or `deadline` passes (false). Fails when it failed.
+    fn block(&self, deadline: Option<Instant>) -> Result<bool>;
+
+    /// Calls `wake` once, on any thread, when it happens or fails; at once when it has.
+    fn notify(&self, wake: Box<dyn FnOnce() + Send>);
+}
+
+impl Wait {
+    /// A wait for `source`, until `deadline` where there is one.
+    pub fn new(source: Arc<dyn WaitSource>, deadline: Option<Instant>) -> Self {
+        Self { source, deadline }
+    }
+
+    /// What is waited for.
+    pub fn source(&self) -> &Arc<dyn WaitSource> {
+        &self.source
+    }
+
+    /// When the program stops to wait.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Whether resuming would find it done: it happened, failed, or its time is over.
+    pub fn is_ready(&self) -> bool {
+        self.source.is_ready() || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// Blocks the calling thread until [`Wait::is_ready`].
+    pub fn block(&self) {
+        // How it went is the function's to say, which asks the source again when it is resumed.
+        let _ = self.source.block(self.deadline);
+    }
+
+    /// How it went: true when it happened, false when its time is over. Fails when it failed.
+    pub(crate) fn outcome(&self) -> Result<bool> {
+        // The deadline is not given on: what has not happened by now is late.
+        self.source.block(Some(Instant::now()))
+    }
+}
+
+impl fmt::Debug for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wait until {:?}", self.deadline)
+    }
+}
