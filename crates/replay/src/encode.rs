@@ -4,8 +4,7 @@
 use rehal_capture::payload::View;
 use rehal_capture::{OperationCode as Code, PayloadType, layout, payload};
 use rehal_hal::{
-    Binding, BufferParams, BufferRef, Command, Dispatch, HostOp, MappingMode, QueueOp, RangeOp, Submission,
-    WorkgroupCount,
+    Binding, BufferParams, BufferRef, Command, Dispatch, HostOp, QueueOp, RangeOp, Submission, WorkgroupCount,
 };
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -94,8 +93,7 @@ pub(crate) fn command(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) 
         Command::Dispatch(it) => {
             let header = dispatch(it, 0, 0, 0);
             let (constants, bindings) = (it.constants, it.bindings);
-            let view =
-                payload::Dispatch { header: &header, waits: &[], signals: &[], constants, bindings };
+            let view = payload::Dispatch { header: &header, waits: &[], signals: &[], constants, bindings };
             call(Code::COMMAND_BUFFER_DISPATCH).with(put, &view);
         }
         Command::BeginDebugGroup { .. } => call(Code::COMMAND_BUFFER_BEGIN_DEBUG_GROUP).bare(put),
@@ -105,7 +103,13 @@ pub(crate) fn command(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) 
 
 fn barrier(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) {
     match *command {
-        Command::ExecutionBarrier { source_stages, target_stages, flags, memory_barriers, buffer_barriers } => {
+        Command::ExecutionBarrier {
+            source_stages,
+            target_stages,
+            flags,
+            memory_barriers,
+            buffer_barriers,
+        } => {
             let header = layout::CommandBarrier {
                 source_stage_mask: U64::new(source_stages.bits()),
                 target_stage_mask: U64::new(target_stages.bits()),
@@ -195,8 +199,7 @@ fn read(it: &Submission<Ids<'_>>, captured_data: &[u8], put: &mut Put<'_>) {
         wait_semaphore_count: count(it.waits),
         signal_semaphore_count: count(it.signals),
     };
-    let view =
-        payload::QueueRead { header: &header, waits: it.waits, signals: it.signals, captured_data };
+    let view = payload::QueueRead { header: &header, waits: it.waits, signals: it.signals, captured_data };
     Call::new(Code::DEVICE_QUEUE_READ, it.device, id_of(target)).with(put, &view);
 }
 
@@ -384,7 +387,8 @@ pub(crate) fn executable(op: &HostOp<Ids<'_>>, metadata_bytes: &[u8], put: &mut 
         return;
     };
     // Constants are words; bytes that are left over are none.
-    let constants = <[U32] as zerocopy::FromBytes>::ref_from_prefix_with_elems(constants, constants.len() / 4);
+    let constants =
+        <[U32] as zerocopy::FromBytes>::ref_from_prefix_with_elems(constants, constants.len() / 4);
     let constants = constants.map_or(&[][..], |(words, _)| words);
     let header = layout::ExecutablePrepare {
         queue_affinity: U64::new(affinity),

@@ -187,7 +187,8 @@ impl Log {
         self.writer.set_status(offset, status);
     }
 
-    fn object_parts(
+    /// Adds the record of an object whose payload is `parts`.
+    pub fn object_parts(
         &mut self,
         device: u64,
         object_type: ObjectType,
