@@ -39,6 +39,19 @@ impl Default for BufferParams {
     }
 }
 
+impl BufferParams {
+    /// The same with what is left open filled in, as the reference's HAL fills it in for every driver.
+    pub fn canonical(self) -> Self {
+        Self {
+            usage: if self.usage.is_empty() { Self::default().usage } else { self.usage },
+            access: if self.access.is_empty() { Self::default().access } else { self.access },
+            memory_type: if self.memory_type.is_empty() { MemoryType::OPTIMAL } else { self.memory_type },
+            affinity: if self.affinity == 0 { QUEUE_AFFINITY_ANY } else { self.affinity },
+            min_alignment: self.min_alignment,
+        }
+    }
+}
+
 /// What the host maps, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedRange {
