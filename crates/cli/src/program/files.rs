@@ -45,13 +45,18 @@ impl InputFile {
     fn rewind(&mut self) -> Result<()> {
         match self.reader.seek(SeekFrom::Start(0)) {
             Ok(_) => Ok(()),
-            Err(error) => Err(Error::io(format_args!("reading '{}' from its beginning again", self.path), &error)),
+            Err(error) => {
+                Err(Error::io(format_args!("reading '{}' from its beginning again", self.path), &error))
+            }
         }
     }
 
     /// Whether nothing follows.
     pub(crate) fn is_at_end(&mut self) -> Result<bool> {
-        let rest = self.reader.fill_buf().map_err(|error| Error::io(format_args!("reading '{}'", self.path), &error))?;
+        let rest = self
+            .reader
+            .fill_buf()
+            .map_err(|error| Error::io(format_args!("reading '{}'", self.path), &error))?;
         Ok(rest.is_empty())
     }
 
@@ -69,7 +74,8 @@ impl InputFile {
     pub(crate) fn require(&mut self, size_bytes: u64) -> Result<()> {
         let Some(length) = self.length else { return Ok(()) };
         let position = self.reader.stream_position();
-        let position = position.map_err(|error| Error::io(format_args!("reading '{}'", self.path), &error))?;
+        let position =
+            position.map_err(|error| Error::io(format_args!("reading '{}'", self.path), &error))?;
         let left = length.saturating_sub(position);
         if size_bytes > left {
             return Err(Error::out_of_range(format!("{size_bytes} bytes are needed and {left} are left"))

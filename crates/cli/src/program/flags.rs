@@ -98,7 +98,12 @@ pub(crate) const RESULTS: Group = Group {
         Flag::text("expected_f32_threshold", "NUMBER", "0.0001", "How much an f32 may differ."),
         Flag::text("expected_f64_threshold", "NUMBER", "0.0001", "How much an f64 may differ."),
         Flag::text("expected_bf16_threshold", "NUMBER", "0.01", "How much a bf16 may differ."),
-        Flag::text("expected_rtol", "NUMBER", "1e-05", "How much floats may differ, relative to what is expected."),
+        Flag::text(
+            "expected_rtol",
+            "NUMBER",
+            "1e-05",
+            "How much floats may differ, relative to what is expected.",
+        ),
     ],
 };
 
@@ -126,7 +131,10 @@ fn tolerance(flags: &Flags, name: &'static str) -> Result<f64> {
     let text = flags.text(name);
     match text.parse() {
         Ok(number) if number >= 0.0 => Ok(number),
-        _ => Err(Error::invalid_argument(format!("--{name}={text} is no tolerance")).advise("a number, 0 or more")),
+        _ => {
+            Err(Error::invalid_argument(format!("--{name}={text} is no tolerance"))
+                .advise("a number, 0 or more"))
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use super::files::{InputFile, InputFiles};
 
 /// A value that was read; `T` is what a tensor is made into.
 pub(crate) enum Parsed<T> {
-    /// No object.
-    Null,
+    /// No object, or the number 0: what is of no interest.
+    Null(Option<Scalar>),
     /// A number.
     Scalar(Scalar),
     /// A tensor.
@@ -69,13 +69,15 @@ impl<T> Reader<'_, '_, T> {
             return Err(self.too_many()).context(|| format!("input '{spec}'"));
         }
         let value = match input {
-            Input::Null => kind.and_then(scalar_type).map_or(Parsed::Null, |kind| Parsed::Scalar(kind.zero())),
+            Input::Null => Parsed::Null(kind.and_then(scalar_type).map(ScalarType::zero)),
             Input::Scalar(scalar) => Parsed::Scalar(scalar),
             Input::Tensor { tensor_type, source, is_storage } => {
                 let tensor = self.tensor(&tensor_type, &source).context(|| format!("input '{spec}'"))?;
                 if is_storage { Parsed::Storage(tensor) } else { Parsed::Tensor(tensor) }
             }
-            Input::Npy { path, take } => return self.arrays(path, take).context(|| format!("input '{spec}'")),
+            Input::Npy { path, take } => {
+                return self.arrays(path, take).context(|| format!("input '{spec}'"));
+            }
         };
         self.values.push(value);
         Ok(())
@@ -110,7 +112,9 @@ impl<T> Reader<'_, '_, T> {
                 Some(ValueKind::Ref) => {}
                 Some(kind) => {
                     let name = kind.name();
-                    return Err(Error::invalid_argument(format!("the function takes an {name} there, no tensor")));
+                    return Err(Error::invalid_argument(format!(
+                        "the function takes an {name} there, no tensor"
+                    )));
                 }
                 None => return Err(self.too_many()),
             }

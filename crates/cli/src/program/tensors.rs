@@ -2,7 +2,8 @@
 
 use rehal_base::{HostMemory, Range, Result};
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, BufferView, Device, Encoding, MemoryAccess, MemoryType, PlainBuffer, WHOLE_BUFFER,
+    Buffer, BufferParams, BufferUsage, BufferView, Device, Encoding, MemoryAccess, MemoryType, PlainBuffer,
+    WHOLE_BUFFER,
 };
 use rehal_values::TensorType;
 
@@ -12,7 +13,11 @@ use super::inputs::TensorBytes;
 pub(crate) const MAPPING: BufferUsage = BufferUsage::MAPPING_SCOPED.union(BufferUsage::MAPPING_ACCESS_RANDOM);
 
 /// A tensor that a program can take, filled through a mapping.
-pub(crate) fn upload(device: Option<&Device>, tensor_type: &TensorType, mut bytes: TensorBytes<'_>) -> Result<BufferView> {
+pub(crate) fn upload(
+    device: Option<&Device>,
+    tensor_type: &TensorType,
+    mut bytes: TensorBytes<'_>,
+) -> Result<BufferView> {
     let size = tensor_type.size_bytes()?;
     let wanted = BufferParams {
         usage: BufferParams::default().usage | MAPPING,

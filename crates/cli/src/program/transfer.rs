@@ -1,7 +1,8 @@
 use rehal_base::Result;
 use rehal_hal::{
-    Binding, Buffer, BufferParams, BufferRef, BufferUsage, BufferView, Command, CommandBufferMode, CommandBufferParams,
-    CommandCategories, Device, Fence, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY, QueueOp, SemaphoreFlags,
+    Binding, Buffer, BufferParams, BufferRef, BufferUsage, BufferView, Command, CommandBufferMode,
+    CommandBufferParams, CommandCategories, Device, Fence, Live, MemoryAccess, MemoryType,
+    QUEUE_AFFINITY_ANY, QueueOp, SemaphoreFlags,
 };
 use rehal_modules::hal::Handle;
 use rehal_vm::Value;
@@ -44,7 +45,8 @@ pub(crate) fn to_host(values: &mut [Value], device: &Device) -> Result<()> {
     commands.end()?;
     let done = new_fence(device)?;
     let signals: Vec<_> = done.live_timepoints().collect();
-    let execute = QueueOp::Execute { command_buffer: &commands, bindings: &[], flags: 0 };
+    let bindings: &[BufferRef<Live<'_>>] = &[];
+    let execute = QueueOp::Execute { command_buffer: &commands, bindings, flags: 0 };
     device.submit(QUEUE_AFFINITY_ANY, &[], &signals, execute)?;
     done.wait(None)
 }
