@@ -10,6 +10,7 @@ mod dump_replay;
 mod info;
 mod parameter_output;
 mod replay_flags;
+mod run_module;
 mod run_replay;
 
 pub use benchmark_replay::BENCHMARK_REPLAY;
@@ -19,6 +20,7 @@ pub use create_parameters::CREATE_PARAMETERS;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
+pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 
 /// Every tool, in the order in which `rehal` lists its verbs.
