@@ -40,7 +40,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 use rehal_hal::{BufferView, Device, DeviceGroup};
-use rehal_vm::{Call, Export, Flow, NativeModule, Ref, State};
+use rehal_vm::{Call, Export, Flow, NativeModule, Ref, Signal, State};
 
 pub use handle::{Allocator, Handle, Kind};
 
@@ -123,6 +123,13 @@ impl NativeModule for HalModule {
             retains_profile_metadata: self.retains_profile_metadata,
             trace: self.trace.clone(),
         }))
+    }
+
+    fn notify(&self, _state: &State, signal: Signal) -> Result<()> {
+        match signal {
+            Signal::Suspend | Signal::LowMemory => self.devices.devices().iter().try_for_each(Device::trim),
+            Signal::Resume | Signal::Fork => Ok(()),
+        }
     }
 
     fn call(&self, state: &State, ordinal: usize, call: &mut Call<'_>) -> Result<Flow> {
