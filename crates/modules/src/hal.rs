@@ -35,6 +35,7 @@ mod file;
 mod handle;
 mod queue;
 mod scratch;
+mod trace;
 
 use std::sync::Arc;
 
@@ -43,6 +44,7 @@ use rehal_hal::{BufferView, Device, DeviceGroup};
 use rehal_vm::{Call, Export, Flow, NativeModule, Ref, Signal, State};
 
 pub use handle::{Allocator, Handle, Kind};
+pub use trace::trace_text;
 
 /// What `hal.buffer_view.trace` gives a program's values to: the key that the program names them by, and the values.
 pub type TraceSink = Arc<dyn Fn(&str, &[&BufferView]) -> Result<()> + Send + Sync>;
