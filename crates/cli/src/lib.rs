@@ -11,6 +11,7 @@ pub mod flags;
 mod gtest;
 mod input;
 mod output;
+mod parameters;
 mod progress;
 mod tool;
 pub mod tools;

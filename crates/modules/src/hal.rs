@@ -16,7 +16,7 @@
 //! let context = Context::new(&[hal])?;
 //! let results = context.function("hal.devices.count")?.call(&[])?;
 //! assert!(matches!(results[..], [Value::I32(1)]));
-//! # rehal_vm::Result::Ok(())
+//! # Ok::<(), rehal_base::Error>(())
 //! ```
 
 mod allocator;

@@ -5,6 +5,7 @@
 
 pub mod check;
 pub mod hal;
+pub mod io_parameters;
 mod transfer;
 
 pub use transfer::to_host;

@@ -22,6 +22,8 @@ pub enum FileMode {
 pub struct ParameterFile {
     path: PathBuf,
     mode: FileMode,
+    external: bool,
+    writable: bool,
     contents: OnceLock<Contents>,
 }
 
@@ -41,7 +43,27 @@ pub enum Contents {
 impl ParameterFile {
     /// The file at `path`, not opened yet.
     pub fn new(path: PathBuf, mode: FileMode) -> Self {
-        Self { path, mode, contents: OnceLock::new() }
+        Self { path, mode, external: false, writable: false, contents: OnceLock::new() }
+    }
+
+    /// The file at `path`, which an archive names as the place of its data.
+    pub fn external(path: PathBuf, mode: FileMode) -> Self {
+        Self { external: true, ..Self::new(path, mode) }
+    }
+
+    /// The file at `path`, into which programs may also write.
+    pub fn writable(path: PathBuf) -> Self {
+        Self { writable: true, ..Self::new(path, FileMode::File) }
+    }
+
+    /// Whether programs may write into it.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Whether it was named by an archive, and not by the user.
+    pub fn is_external(&self) -> bool {
+        self.external
     }
 
     /// Where it is.
@@ -59,7 +81,7 @@ impl ParameterFile {
         if let Some(contents) = self.contents.get() {
             return Ok(contents);
         }
-        let contents = Contents::open(&self.path, self.mode)?;
+        let contents = Contents::open(&self.path, self.mode, self.writable)?;
         // Whoever was first wins; the other's handle is closed.
         Ok(self.contents.get_or_init(|| contents))
     }
@@ -92,11 +114,14 @@ impl ParameterFile {
 }
 
 impl Contents {
-    fn open(path: &Path, mode: FileMode) -> Result<Self> {
+    fn open(path: &Path, mode: FileMode, writable: bool) -> Result<Self> {
         // It says what is wrong with a directory or a pipe, which opening would not, or wait for.
         let map = MappedFile::open(path)?;
         let length = map.bytes().len() as u64;
-        let disk = || File::open(path).map_err(|error| opening(path, &error));
+        let disk = || {
+            let opened = File::options().read(true).write(writable).open(path);
+            opened.map_err(|error| opening(path, &error))
+        };
         Ok(match mode {
             FileMode::File => Self::Disk { file: disk()?, length },
             FileMode::Mmap => {

@@ -2,12 +2,14 @@
 
 mod benchmark_flags;
 mod benchmark_replay;
+mod dump_parameters;
 mod dump_replay;
 mod info;
 mod replay_flags;
 mod run_replay;
 
 pub use benchmark_replay::BENCHMARK_REPLAY;
+pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
 pub use run_replay::RUN_REPLAY;

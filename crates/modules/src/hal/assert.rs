@@ -66,8 +66,8 @@ fn check_buffer(
             StatusCode::PermissionDenied,
             format!(
                 "buffer memory type is not compatible; buffer has {}, operation requires {}",
-                names_of(has.memory_type),
-                names_of(memory_type)
+                memory_type_text(has.memory_type),
+                memory_type_text(memory_type)
             ),
         ));
     }
@@ -76,8 +76,8 @@ fn check_buffer(
             StatusCode::PermissionDenied,
             format!(
                 "requested usage was not specified when the buffer was allocated; buffer allows {}, operation requires {}",
-                names_of(has.usage),
-                names_of(usage)
+                usage_text(has.usage),
+                usage_text(usage)
             ),
         ));
     }
@@ -143,12 +143,56 @@ fn shape_text(shape: &[u64]) -> String {
     join(shape.iter().map(|dim| *dim as i64), "x")
 }
 
-/// The names of a bit field's flags, as the reference joins them.
-fn names_of<F: bitflags::Flags>(flags: F) -> String
-where
-    F::Bits: Display,
-{
-    join(flags.iter_names().map(|(name, _)| name), "|")
+/// Memory types as the reference names them: what contains others first.
+const MEMORY_TYPES: &[(MemoryType, &str)] = &[
+    (MemoryType::HOST_LOCAL, "HOST_LOCAL"),
+    (MemoryType::DEVICE_LOCAL, "DEVICE_LOCAL"),
+    (MemoryType::OPTIMAL, "OPTIMAL"),
+    (MemoryType::HOST_VISIBLE, "HOST_VISIBLE"),
+    (MemoryType::HOST_COHERENT, "HOST_COHERENT"),
+    (MemoryType::HOST_CACHED, "HOST_CACHED"),
+    (MemoryType::DEVICE_VISIBLE, "DEVICE_VISIBLE"),
+];
+
+const STORAGE: BufferUsage = BufferUsage::DISPATCH_STORAGE_READ.union(BufferUsage::DISPATCH_STORAGE_WRITE);
+const IMAGE: BufferUsage = BufferUsage::DISPATCH_IMAGE_READ.union(BufferUsage::DISPATCH_IMAGE_WRITE);
+const PARAMETERS: BufferUsage =
+    BufferUsage::DISPATCH_INDIRECT_PARAMETERS.union(BufferUsage::DISPATCH_UNIFORM_READ);
+
+/// Usages as the reference names them: what contains others first.
+const USAGES: &[(BufferUsage, &str)] = &[
+    (BufferUsage::TRANSFER_SOURCE.union(BufferUsage::TRANSFER_TARGET), "TRANSFER"),
+    (PARAMETERS.union(STORAGE).union(IMAGE), "DISPATCH"),
+    (STORAGE, "DISPATCH_STORAGE"),
+    (IMAGE, "DISPATCH_IMAGE"),
+    (BufferUsage::MAPPING_SCOPED.union(BufferUsage::MAPPING_ACCESS_RANDOM), "MAPPING"),
+];
+
+fn memory_type_text(flags: MemoryType) -> String {
+    let names = named(flags.bits(), MEMORY_TYPES.iter().map(|(flags, name)| (flags.bits(), *name)));
+    join(names.into_iter(), "|")
+}
+
+fn usage_text(flags: BufferUsage) -> String {
+    let single = BufferUsage::all().iter_names().map(|(name, flag)| (flag.bits(), name));
+    let names = USAGES.iter().map(|(flags, name)| (flags.bits(), *name)).chain(single);
+    join(named(flags.bits(), names).into_iter(), "|")
+}
+
+/// The names whose bits are all set, each bit named once; what has no name as a number.
+fn named<'n>(bits: u32, names: impl Iterator<Item = (u32, &'n str)>) -> Vec<String> {
+    let mut rest = bits;
+    let mut found = Vec::new();
+    for (bits, name) in names {
+        if rest & bits == bits {
+            found.push(name.to_string());
+            rest &= !bits;
+        }
+    }
+    if rest != 0 {
+        found.push(format!("{rest:X}h"));
+    }
+    found
 }
 
 fn join(parts: impl Iterator<Item = impl Display>, separator: &str) -> String {

@@ -10,10 +10,10 @@
 //! bindings and constants of its dispatch.
 
 #![deny(unsafe_code)]
-#![cfg_attr(not(test), expect(dead_code, reason = "the module and the executable follow"))]
 
 mod elementwise;
 mod mmt4d;
+mod module;
 mod movement;
 mod span;
 mod tile_sizes;
