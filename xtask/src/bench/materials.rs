@@ -85,7 +85,6 @@ impl Workplace {
             self.tool("iree-create-parameters", arguments)?;
             fs::rename(&unfinished, &archive)?;
         }
-        // The reference calls its other mode by another name; both are given the one that maps, or reads, the file.
         Ok(vec![
             format!("--module={}", module.display()),
             "--function=first".into(),
