@@ -6,12 +6,14 @@ mod dump_parameters;
 mod dump_replay;
 mod info;
 mod replay_flags;
+mod run_module;
 mod run_replay;
 
 pub use benchmark_replay::BENCHMARK_REPLAY;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
+pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 
 /// Whether `typed` may have been meant to be `name`.
