@@ -2,9 +2,9 @@
 
 mod benchmark_flags;
 mod benchmark_replay;
-mod dump_module;
 mod convert_parameters;
 mod create_parameters;
+mod dump_module;
 mod dump_parameters;
 mod dump_replay;
 mod info;
@@ -14,9 +14,9 @@ mod run_module;
 mod run_replay;
 
 pub use benchmark_replay::BENCHMARK_REPLAY;
-pub use dump_module::DUMP_MODULE;
 pub use convert_parameters::CONVERT_PARAMETERS;
 pub use create_parameters::CREATE_PARAMETERS;
+pub use dump_module::DUMP_MODULE;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
@@ -24,8 +24,18 @@ pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 
 /// Every tool, in the order in which `rehal` lists its verbs.
-pub const ALL: &[&crate::Tool] =
-    &[&RUN_REPLAY, &DUMP_REPLAY, &BENCHMARK_REPLAY, &INFO, &DUMP_MODULE, &DUMP_PARAMETERS];
+#[rustfmt::skip]
+pub const ALL: &[&crate::Tool] = &[
+    &RUN_REPLAY,
+    &DUMP_REPLAY,
+    &BENCHMARK_REPLAY,
+    &INFO,
+    &RUN_MODULE,
+    &DUMP_MODULE,
+    &DUMP_PARAMETERS,
+    &CREATE_PARAMETERS,
+    &CONVERT_PARAMETERS,
+];
 
 /// Whether `typed` may have been meant to be `name`.
 pub(crate) fn is_alike(name: &str, typed: &str) -> bool {
