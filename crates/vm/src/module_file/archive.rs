@@ -1,0 +1,95 @@
+use std::ops::Range;
+
+use rehal_base::{Cursor, Fault, FormatError};
+
+use super::FORMAT;
+
+/// Bytes of the length that stands before the flatbuffer.
+pub const PREFIX_BYTES: usize = 4;
+
+const ZIP_SIGNATURE: u32 = 0x0403_4b50;
+/// A ZIP local file header up to the lengths of its name and extra field.
+const ZIP_HEADER_BYTES: usize = 30;
+const ZIP_LENGTHS_OFFSET: usize = 26;
+/// What comes behind the flatbuffer starts at a multiple of this, counted from the archive's first byte.
+const SEGMENT_ALIGNMENT: usize = 64;
+/// What the flatbuffer's own alignment counts from must be aligned itself.
+const PREFIX_ALIGNMENT: usize = 8;
+
+/// Where the parts of a `.vmfb` lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The flatbuffer, without its length prefix.
+    pub flatbuffer: Range<usize>,
+    /// Where offsets of external rodata count from. May lie behind the last byte where there is none.
+    pub rodata_start: usize,
+}
+
+impl Layout {
+    /// Finds the flatbuffer in `bytes`, which are a module as the compiler writes it: its length and itself, where
+    /// asked for with a ZIP header before them (and a directory behind all), so that common tools can list it.
+    ///
+    /// Source of the fact: `archive.c` of release 3.13.0.
+    pub fn read(bytes: &[u8]) -> Result<Self, FormatError> {
+        let prefix_at = zip_header_bytes(bytes)?;
+        let error = |fault, expected: &str, found: String| {
+            FormatError::new(FORMAT, fault, prefix_at as u64, "flatbuffer length", expected, found)
+        };
+        let mut cursor = Cursor::new(&bytes[prefix_at..]);
+        let Some(length) = cursor.u32() else {
+            let found = format!("{} bytes", bytes.len() - prefix_at);
+            return Err(error(Fault::Truncated, "the length of a flatbuffer", found));
+        };
+        if cursor.remaining() < 12 || (length as usize) > cursor.remaining() {
+            return Err(not_whole(bytes, prefix_at, length, cursor.remaining()));
+        }
+        if !prefix_at.is_multiple_of(PREFIX_ALIGNMENT) {
+            return Err(error(
+                Fault::Corrupt,
+                "a start at a multiple of 8 bytes",
+                format!("byte {prefix_at}"),
+            ));
+        }
+        let start = prefix_at + PREFIX_BYTES;
+        let end = start + length as usize;
+        Ok(Self { flatbuffer: start..end, rodata_start: end.next_multiple_of(SEGMENT_ALIGNMENT) })
+    }
+}
+
+/// Bytes before the flatbuffer's length.
+fn zip_header_bytes(bytes: &[u8]) -> Result<usize, FormatError> {
+    if Cursor::new(bytes).u32() != Some(ZIP_SIGNATURE) {
+        return Ok(0);
+    }
+    let truncated = |expected: String| {
+        let found = format!("{} bytes", bytes.len());
+        FormatError::new(FORMAT, Fault::Truncated, 0, "ZIP header", expected, found)
+    };
+    let lengths = bytes.get(ZIP_LENGTHS_OFFSET..ZIP_HEADER_BYTES);
+    let mut cursor = Cursor::new(lengths.ok_or_else(|| truncated(format!("{ZIP_HEADER_BYTES} bytes")))?);
+    let name = usize::from(cursor.u16().unwrap_or(0));
+    let extra = usize::from(cursor.u16().unwrap_or(0));
+    let header = ZIP_HEADER_BYTES + name + extra;
+    if header > bytes.len() {
+        return Err(truncated(format!("{header} bytes")));
+    }
+    Ok(header)
+}
+
+/// A file that is cut, or that is no module at all: the identifier tells which.
+fn not_whole(bytes: &[u8], prefix_at: usize, length: u32, remaining: usize) -> FormatError {
+    let looks_like_one = bytes.get(prefix_at + 8..prefix_at + 12).is_some_and(|id| id == b"IREE");
+    let (expected, found) = (format!("{length} bytes behind it"), format!("{remaining}"));
+    if looks_like_one || remaining < 12 {
+        return FormatError::new(
+            FORMAT,
+            Fault::Truncated,
+            prefix_at as u64,
+            "flatbuffer length",
+            expected,
+            found,
+        );
+    }
+    FormatError::new(FORMAT, Fault::Corrupt, prefix_at as u64, "flatbuffer length", expected, found)
+        .advise("is it a .vmfb that iree-compile wrote with its default output format?")
+}

@@ -1,0 +1,166 @@
+use super::schema::id;
+use super::table::{Table, Tables, Vector};
+
+/// Where a module's bytecode came from.
+#[derive(Clone, Copy, Debug)]
+pub struct DebugDatabase<'a> {
+    tags: Option<Vector<'a>>,
+    locations: Option<Vector<'a>>,
+    functions: Tables<'a>,
+}
+
+/// A place in the source. Numbers are indices into the database's locations.
+#[derive(Clone, Copy, Debug)]
+pub enum Location<'a> {
+    /// Nothing is known.
+    Unknown,
+    /// `callee` was inlined at `caller`.
+    CallSite {
+        /// What was inlined.
+        callee: usize,
+        /// Where.
+        caller: usize,
+    },
+    /// A place in a file.
+    FileLineColumn {
+        /// The file's name.
+        filename: &'a str,
+        /// Line, from 1.
+        line: i32,
+        /// Column, from 1.
+        column: i32,
+    },
+    /// Several places made one instruction.
+    Fused {
+        /// What the compiler notes about it.
+        metadata: Option<&'a str>,
+        /// The places.
+        locations: FusedLocations<'a>,
+    },
+    /// A place with a name.
+    Named {
+        /// The name.
+        name: &'a str,
+        /// The place, where it is known.
+        child: Option<usize>,
+    },
+}
+
+/// The places that a fused location is made of, as indices.
+#[derive(Clone, Copy, Debug)]
+pub struct FusedLocations<'a>(Option<Vector<'a>>);
+
+impl<'a> FusedLocations<'a> {
+    /// All of them.
+    pub fn iter(self) -> impl ExactSizeIterator<Item = usize> + Clone + use<'a> {
+        let length = self.0.map_or(0, |vector| vector.len());
+        (0..length).map(move |index| {
+            let bytes = self.0.and_then(|vector| vector.element::<4>(index)).unwrap_or_default();
+            u32::from_le_bytes(bytes) as usize
+        })
+    }
+}
+
+impl<'a> DebugDatabase<'a> {
+    pub(super) fn read(table: Table<'a>) -> Self {
+        Self {
+            tags: table.vector(id::DEBUG_LOCATION_TAGS),
+            locations: table.vector(id::DEBUG_LOCATIONS),
+            functions: table.tables(id::DEBUG_FUNCTIONS),
+        }
+    }
+
+    /// Number of locations.
+    pub fn location_count(&self) -> usize {
+        self.locations.map_or(0, |vector| vector.len())
+    }
+
+    /// The location of that index. Locations refer to others; a hostile file may let them refer in circles, so who
+    /// follows them must count.
+    pub fn location(&self, index: usize) -> Option<Location<'a>> {
+        let (tags, locations) = (self.tags?, self.locations?);
+        let [tag] = tags.element::<1>(index)?;
+        if tag == 0 {
+            return Some(Location::Unknown);
+        }
+        let table = locations.table(index)?;
+        let text = |id| table.text(id).unwrap_or_default();
+        let index = |id| table.u32(id, 0) as usize;
+        Some(match tag {
+            1 => Location::CallSite {
+                callee: index(id::CALL_SITE_CALLEE),
+                caller: index(id::CALL_SITE_CALLER),
+            },
+            2 => Location::FileLineColumn {
+                filename: text(id::FILE_NAME),
+                line: table.i32(id::FILE_LINE),
+                column: table.i32(id::FILE_COLUMN),
+            },
+            3 => Location::Fused {
+                metadata: table.text(id::FUSED_METADATA),
+                locations: FusedLocations(table.vector(id::FUSED_LOCATIONS)),
+            },
+            4 => Location::Named {
+                name: text(id::NAMED_NAME),
+                child: table.field(id::NAMED_CHILD).map(|_| index(id::NAMED_CHILD)),
+            },
+            _ => Location::Unknown,
+        })
+    }
+
+    /// Number of functions with a source map. Release 3.13.0 writes fewer than there are functions.
+    pub fn function_count(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// The source map of the function of that ordinal.
+    pub fn function(&self, ordinal: usize) -> Option<FunctionSourceMap<'a>> {
+        let table = self.functions.get(ordinal)?;
+        Some(FunctionSourceMap {
+            local_name: table.text(id::SOURCE_MAP_NAME).unwrap_or_default(),
+            entries: table.vector(id::SOURCE_MAP_LOCATIONS),
+        })
+    }
+}
+
+/// Where the instructions of one function came from.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionSourceMap<'a> {
+    /// The function's name in the source, which need not be that of its export; may be empty.
+    pub local_name: &'a str,
+    entries: Option<Vector<'a>>,
+}
+
+impl FunctionSourceMap<'_> {
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.entries.map_or(0, |vector| vector.len())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entry `index`: the offset in the function's bytecode from which on it holds, and the index of the location.
+    /// Entries are in ascending order of their offsets.
+    pub fn entry(&self, index: usize) -> Option<(usize, usize)> {
+        let bytes = self.entries?.element::<8>(index)?;
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Some((word(0) as usize, word(4) as usize))
+    }
+
+    /// Index of the location of the instruction at `bytecode_offset` of the function.
+    pub fn location_at(&self, bytecode_offset: usize) -> Option<usize> {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.entry(middle)?.0 <= bytecode_offset {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Some(self.entry(low.checked_sub(1)?)?.1)
+    }
+}

@@ -1,0 +1,298 @@
+//! The layout of a module's tables, once: verification, reading and the JSON of the dump tool all follow it.
+//!
+//! Source of the facts: IREE's `bytecode_module_def.fbs` (release 3.13.0). The ids of fields are their positions here;
+//! a union takes two, its tag first.
+
+/// A table: what may stand in each of its fields.
+#[derive(Debug)]
+pub struct TableSchema {
+    /// Its name in the schema.
+    pub name: &'static str,
+    /// Its fields in the order of their ids.
+    pub fields: &'static [Field],
+}
+
+/// One field of a table.
+#[derive(Debug)]
+pub struct Field {
+    /// Its name in the schema.
+    pub name: &'static str,
+    /// The table's name and its own, for errors.
+    pub path: &'static str,
+    /// What stands in it.
+    pub kind: Kind,
+    /// A module without it is not one.
+    pub required: bool,
+}
+
+/// What a field holds.
+#[derive(Debug)]
+pub enum Kind {
+    /// A 32-bit integer, shown as signed.
+    I32,
+    /// A 32-bit integer and what its schema says is meant where it is absent.
+    U32(u32),
+    /// 32 bits that have names, and what is meant where they are absent.
+    Flags(&'static FlagNames, u32),
+    /// A 64-bit integer, 0 where it is absent.
+    U64,
+    /// UTF-8 text.
+    Text,
+    /// A vector of bytes.
+    Bytes,
+    /// A vector of 32-bit integers.
+    I32s,
+    /// A vector of structs.
+    Structs(&'static StructSchema),
+    /// A table.
+    Table(&'static TableSchema),
+    /// A vector of tables.
+    Tables(&'static TableSchema),
+    /// The tag of the union in the next field.
+    Tag,
+    /// A table of the kind that the tag before it names; tag 0 is nothing.
+    Union(&'static UnionSchema),
+    /// The tags of the unions in the next field.
+    Tags,
+    /// A vector of unions.
+    Unions(&'static UnionSchema),
+}
+
+/// The tables that a union may hold, in the order of their tags, from tag 1.
+#[derive(Debug)]
+pub struct UnionSchema(pub &'static [&'static TableSchema]);
+
+/// Names of bits, lowest bit first.
+#[derive(Debug)]
+pub struct FlagNames {
+    /// The enum's name in the schema.
+    pub name: &'static str,
+    /// Names of bit 0, 1, ...
+    pub bits: &'static [&'static str],
+}
+
+/// A struct: scalars without gaps.
+#[derive(Debug)]
+pub struct StructSchema {
+    /// Name and width in bytes (2 or 4) of each member; [`FlagNames`] where its bits have names.
+    pub members: &'static [(&'static str, usize, Option<&'static FlagNames>)],
+}
+
+impl StructSchema {
+    /// Bytes of one struct.
+    pub const fn size_bytes(&self) -> usize {
+        let (mut sum, mut i) = (0, 0);
+        while i < self.members.len() {
+            sum += self.members[i].1;
+            i += 1;
+        }
+        sum
+    }
+}
+
+macro_rules! tables {
+    ($($(#[$doc:meta])* $id:ident = $table:literal { $($field:literal: $kind:expr $(; $required:ident)?,)* })*) => {$(
+        $(#[$doc])*
+        pub static $id: TableSchema = TableSchema {
+            name: $table,
+            fields: &[$(Field {
+                name: $field,
+                path: concat!($table, ".", $field),
+                kind: $kind,
+                required: tables!(@required $($required)?),
+            },)*],
+        };
+    )*};
+    (@required) => { false };
+    (@required required) => { true };
+}
+
+/// What a module or a function needs of the machine that runs it.
+pub static FEATURES: FlagNames =
+    FlagNames { name: "FeatureBits", bits: &["EXT_F32", "EXT_F64", "YIELD", "UNWIND"] };
+/// Whether a module's dependency must be there.
+pub static DEPENDENCY_FLAGS: FlagNames =
+    FlagNames { name: "ModuleDependencyFlagBits", bits: &["REQUIRED", "OPTIONAL"] };
+/// Whether an import must be there.
+pub static IMPORT_FLAGS: FlagNames = FlagNames { name: "ImportFlagBits", bits: &["REQUIRED", "OPTIONAL"] };
+
+/// Where a function's bytecode lies and what it needs.
+pub static FUNCTION_DESCRIPTOR: StructSchema = StructSchema {
+    members: &[
+        ("bytecode_offset", 4, None),
+        ("bytecode_length", 4, None),
+        ("requirements", 4, Some(&FEATURES)),
+        ("reserved", 2, None),
+        ("block_count", 2, None),
+        ("i32_register_count", 2, None),
+        ("ref_register_count", 2, None),
+    ],
+};
+/// From where in a function on a location holds.
+pub static BYTECODE_LOCATION: StructSchema =
+    StructSchema { members: &[("bytecode_offset", 4, None), ("location", 4, None)] };
+
+/// Tables that a rodata segment's compression may be.
+pub static COMPRESSION: UnionSchema = UnionSchema(&[&UNCOMPRESSED]);
+/// Tables that a source location may be.
+pub static LOCATION: UnionSchema = UnionSchema(&[&CALL_SITE, &FILE_LINE_COLUMN, &FUSED, &NAMED]);
+
+tables! {
+    /// A key and a value.
+    ATTRIBUTE = "AttrDef" {
+        "key": Kind::Text,
+        "value": Kind::Text,
+    }
+    /// A type of the type table.
+    TYPE = "TypeDef" {
+        "full_name": Kind::Text,
+    }
+    /// A function's calling convention and attributes.
+    SIGNATURE = "FunctionSignatureDef" {
+        "calling_convention": Kind::Text,
+        "attrs": Kind::Tables(&ATTRIBUTE),
+    }
+    /// A module that this one needs.
+    DEPENDENCY = "ModuleDependencyDef" {
+        "name": Kind::Text,
+        "minimum_version": Kind::U32(0),
+        "flags": Kind::Flags(&DEPENDENCY_FLAGS, 1),
+    }
+    /// A function of another module.
+    IMPORT = "ImportFunctionDef" {
+        "full_name": Kind::Text,
+        "signature": Kind::Table(&SIGNATURE),
+        "flags": Kind::Flags(&IMPORT_FLAGS, 1),
+    }
+    /// A function that others may call.
+    EXPORT = "ExportFunctionDef" {
+        "local_name": Kind::Text,
+        "internal_ordinal": Kind::I32,
+    }
+    /// The only compression there is: none.
+    UNCOMPRESSED = "UncompressedDataDef" {}
+    /// Read-only bytes, here or behind the flatbuffer.
+    RODATA = "RodataSegmentDef" {
+        "compression_type_type": Kind::Tag,
+        "compression_type": Kind::Union(&COMPRESSION),
+        "embedded_data": Kind::Bytes,
+        "external_data_offset": Kind::U64,
+        "external_data_length": Kind::U64,
+    }
+    /// Bytes that are reserved for writing.
+    RWDATA = "RwdataSegmentDef" {
+        "byte_size": Kind::I32,
+    }
+    /// How much each context keeps for a module.
+    STATE = "ModuleStateDef" {
+        "global_bytes_capacity": Kind::I32,
+        "global_ref_count": Kind::I32,
+    }
+    /// A location inlined at another.
+    CALL_SITE = "CallSiteLocDef" {
+        "callee": Kind::I32,
+        "caller": Kind::I32,
+    }
+    /// A place in a file.
+    FILE_LINE_COLUMN = "FileLineColLocDef" {
+        "filename": Kind::Text,
+        "line": Kind::I32,
+        "column": Kind::I32,
+    }
+    /// Several locations in one.
+    FUSED = "FusedLocDef" {
+        "metadata": Kind::Text,
+        "locations": Kind::I32s,
+    }
+    /// A location with a name.
+    NAMED = "NameLocDef" {
+        "name": Kind::Text,
+        "child_location": Kind::I32,
+    }
+    /// The locations of one function.
+    SOURCE_MAP = "FunctionSourceMapDef" {
+        "local_name": Kind::Text,
+        "locations": Kind::Structs(&BYTECODE_LOCATION),
+    }
+    /// Where bytecode came from.
+    DEBUG_DATABASE = "DebugDatabaseDef" {
+        "location_table_type": Kind::Tags,
+        "location_table": Kind::Unions(&LOCATION),
+        "functions": Kind::Tables(&SOURCE_MAP),
+    }
+    /// A module.
+    MODULE = "BytecodeModuleDef" {
+        "name": Kind::Text; required,
+        "version": Kind::U32(0),
+        "requirements": Kind::Flags(&FEATURES, 0),
+        "attrs": Kind::Tables(&ATTRIBUTE),
+        "types": Kind::Tables(&TYPE),
+        "dependencies": Kind::Tables(&DEPENDENCY),
+        "imported_functions": Kind::Tables(&IMPORT),
+        "exported_functions": Kind::Tables(&EXPORT),
+        "function_signatures": Kind::Tables(&SIGNATURE),
+        "rodata_segments": Kind::Tables(&RODATA),
+        "rwdata_segments": Kind::Tables(&RWDATA),
+        "module_state": Kind::Table(&STATE),
+        "function_descriptors": Kind::Structs(&FUNCTION_DESCRIPTOR),
+        "bytecode_version": Kind::U32(0),
+        "bytecode_data": Kind::Bytes,
+        "debug_database": Kind::Table(&DEBUG_DATABASE),
+    }
+}
+
+/// Ids of the fields that code asks for by name.
+pub mod id {
+    #![allow(missing_docs, reason = "each is a position in the table of the same name above")]
+
+    pub const ATTRIBUTE_KEY: usize = 0;
+    pub const ATTRIBUTE_VALUE: usize = 1;
+    pub const TYPE_FULL_NAME: usize = 0;
+    pub const SIGNATURE_CALLING_CONVENTION: usize = 0;
+    pub const SIGNATURE_ATTRS: usize = 1;
+    pub const DEPENDENCY_NAME: usize = 0;
+    pub const DEPENDENCY_MINIMUM_VERSION: usize = 1;
+    pub const DEPENDENCY_FLAGS: usize = 2;
+    pub const IMPORT_FULL_NAME: usize = 0;
+    pub const IMPORT_SIGNATURE: usize = 1;
+    pub const IMPORT_FLAGS: usize = 2;
+    pub const EXPORT_LOCAL_NAME: usize = 0;
+    pub const EXPORT_INTERNAL_ORDINAL: usize = 1;
+    pub const RODATA_COMPRESSION_TAG: usize = 0;
+    pub const RODATA_EMBEDDED: usize = 2;
+    pub const RODATA_EXTERNAL_OFFSET: usize = 3;
+    pub const RODATA_EXTERNAL_LENGTH: usize = 4;
+    pub const RWDATA_BYTE_SIZE: usize = 0;
+    pub const STATE_GLOBAL_BYTES: usize = 0;
+    pub const STATE_GLOBAL_REFS: usize = 1;
+    pub const CALL_SITE_CALLEE: usize = 0;
+    pub const CALL_SITE_CALLER: usize = 1;
+    pub const FILE_NAME: usize = 0;
+    pub const FILE_LINE: usize = 1;
+    pub const FILE_COLUMN: usize = 2;
+    pub const FUSED_METADATA: usize = 0;
+    pub const FUSED_LOCATIONS: usize = 1;
+    pub const NAMED_NAME: usize = 0;
+    pub const NAMED_CHILD: usize = 1;
+    pub const SOURCE_MAP_NAME: usize = 0;
+    pub const SOURCE_MAP_LOCATIONS: usize = 1;
+    pub const DEBUG_LOCATION_TAGS: usize = 0;
+    pub const DEBUG_LOCATIONS: usize = 1;
+    pub const DEBUG_FUNCTIONS: usize = 2;
+    pub const MODULE_NAME: usize = 0;
+    pub const MODULE_VERSION: usize = 1;
+    pub const MODULE_REQUIREMENTS: usize = 2;
+    pub const MODULE_ATTRS: usize = 3;
+    pub const MODULE_TYPES: usize = 4;
+    pub const MODULE_DEPENDENCIES: usize = 5;
+    pub const MODULE_IMPORTS: usize = 6;
+    pub const MODULE_EXPORTS: usize = 7;
+    pub const MODULE_SIGNATURES: usize = 8;
+    pub const MODULE_RODATA: usize = 9;
+    pub const MODULE_RWDATA: usize = 10;
+    pub const MODULE_STATE: usize = 11;
+    pub const MODULE_FUNCTIONS: usize = 12;
+    pub const MODULE_BYTECODE_VERSION: usize = 13;
+    pub const MODULE_BYTECODE: usize = 14;
+    pub const MODULE_DEBUG: usize = 15;
+}

@@ -1,0 +1,376 @@
+use std::collections::HashSet;
+
+use rehal_base::{Fault, FormatError};
+
+use super::schema::{Field, Kind, TableSchema, UnionSchema};
+use super::{FORMAT, archive::PREFIX_BYTES};
+
+/// What stands at bytes 4..8 of every module's flatbuffer.
+const FILE_IDENTIFIER: &[u8; 4] = b"IREE";
+/// The root offset and the identifier.
+const HEADER_BYTES: usize = 8;
+/// How much of the flatbuffer verification may read, in multiples of its size. Builders share vtables, texts (which are
+/// read once here) and now and then a table; a file that unfolds to more was made to cost time.
+const MAX_UNFOLDING: usize = 4;
+
+/// Checks that everything `schema` reaches from the root of `buffer` lies in it, is aligned, and is of the right form:
+/// vtables, tables, vectors, texts, unions.
+///
+/// Offsets in errors count from the first byte of the archive, where the buffer lies at `base`. Takes time linear in
+/// the size of the buffer; allocates a set of the places of texts. The depth of recursion is the schema's.
+pub fn verify(buffer: &[u8], base: usize, schema: &'static TableSchema) -> Result<(), FormatError> {
+    let mut verifier = Verifier {
+        buffer,
+        base,
+        texts: HashSet::new(),
+        budget: buffer.len().saturating_mul(MAX_UNFOLDING),
+        index: None,
+    };
+    if buffer.len() < HEADER_BYTES {
+        let found = format!("{} bytes", buffer.len());
+        return Err(verifier.error(Fault::Truncated, 0, "flatbuffer", "at least 8 bytes", found));
+    }
+    if &buffer[4..8] != FILE_IDENTIFIER {
+        let found = format!("'{}'", buffer[4..8].escape_ascii());
+        return Err(verifier.error(Fault::Corrupt, 4, "file identifier", "'IREE'", found));
+    }
+    let root = verifier.follow(0, "root table")?;
+    verifier.table(root, schema, "root table")
+}
+
+struct Verifier<'a> {
+    buffer: &'a [u8],
+    base: usize,
+    /// Where texts have been found good.
+    texts: HashSet<usize>,
+    /// Bytes that may still be read.
+    budget: usize,
+    /// Index in the vector of the root table that is being read, for errors.
+    index: Option<u64>,
+}
+
+/// A table whose place and vtable are checked.
+#[derive(Clone, Copy)]
+struct Checked {
+    at: usize,
+    size: usize,
+    vtable: usize,
+    vtable_size: usize,
+}
+
+impl Verifier<'_> {
+    fn error(
+        &self,
+        fault: Fault,
+        at: usize,
+        field: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> FormatError {
+        let error =
+            FormatError::new(FORMAT, fault, self.base.saturating_add(at) as u64, field, expected, found);
+        match self.index {
+            Some(index) => error.in_record(index),
+            None => error,
+        }
+    }
+
+    /// `at..at + length` must lie in the buffer and start aligned. Builders align relative to the size prefix.
+    fn range(&self, at: usize, length: usize, align: usize, field: &'static str) -> Result<(), FormatError> {
+        let size = self.buffer.len();
+        if at.checked_add(length).is_none_or(|end| end > size) {
+            let expected = format!("{length} bytes within the flatbuffer's {size}");
+            return Err(self.error(Fault::Corrupt, at, field, expected, format!("a start at its byte {at}")));
+        }
+        if !(at + PREFIX_BYTES).is_multiple_of(align) {
+            let expected = format!("a multiple of {align}");
+            return Err(self.error(
+                Fault::Corrupt,
+                at,
+                field,
+                expected,
+                format!("byte {at} of the flatbuffer"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn spend(&mut self, bytes: usize, at: usize, field: &'static str) -> Result<(), FormatError> {
+        match self.budget.checked_sub(bytes) {
+            Some(left) => {
+                self.budget = left;
+                Ok(())
+            }
+            None => {
+                let expected = format!("a module that unfolds to at most {MAX_UNFOLDING} times its size");
+                Err(self.error(Fault::Corrupt, at, field, expected, "parts that share parts to hold more"))
+            }
+        }
+    }
+
+    fn u16(&self, at: usize) -> usize {
+        self.buffer.get(at..at + 2).map_or(0, |b| usize::from(u16::from_le_bytes([b[0], b[1]])))
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        self.buffer.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+    }
+
+    /// Where the offset at `at` (known to lie in the buffer) points to.
+    fn follow(&self, at: usize, field: &'static str) -> Result<usize, FormatError> {
+        let offset = self.u32(at);
+        if offset == 0 {
+            return Err(self.error(Fault::Corrupt, at, field, "an offset", "0"));
+        }
+        at.checked_add(offset as usize).filter(|&target| target < self.buffer.len()).ok_or_else(|| {
+            self.error(Fault::Corrupt, at, field, "an offset within the flatbuffer", offset.to_string())
+        })
+    }
+
+    fn table(
+        &mut self,
+        at: usize,
+        schema: &'static TableSchema,
+        field: &'static str,
+    ) -> Result<(), FormatError> {
+        let table = self.table_header(at, field)?;
+        self.spend(table.size, at, field)?;
+        let top = self.index.is_none();
+        for (id, field) in schema.fields.iter().enumerate() {
+            match self.locate(table, id, field)? {
+                Some(at) => self.value(table, id, at, field)?,
+                None if field.required => {
+                    return Err(self.error(Fault::Corrupt, at, field.path, "a value", "none"));
+                }
+                None => self.absent(table, id, field)?,
+            }
+            if top {
+                self.index = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn table_header(&self, at: usize, field: &'static str) -> Result<Checked, FormatError> {
+        self.range(at, 4, 4, field)?;
+        let back = i64::from(self.u32(at) as i32);
+        let vtable = usize::try_from(at as i64 - back).map_err(|_| {
+            self.error(
+                Fault::Corrupt,
+                at,
+                field,
+                "a vtable within the flatbuffer",
+                format!("one {back} bytes before"),
+            )
+        })?;
+        self.range(vtable, 4, 2, field)?;
+        let (vtable_size, size) = (self.u16(vtable), self.u16(vtable + 2));
+        if vtable_size < 4 || !vtable_size.is_multiple_of(2) {
+            return Err(self.error(
+                Fault::Corrupt,
+                vtable,
+                field,
+                "a vtable of an even size from 4",
+                vtable_size.to_string(),
+            ));
+        }
+        if size < 4 {
+            return Err(self.error(
+                Fault::Corrupt,
+                vtable + 2,
+                field,
+                "a table of at least 4 bytes",
+                size.to_string(),
+            ));
+        }
+        self.range(vtable, vtable_size, 2, field)?;
+        self.range(at, size, 4, field)?;
+        Ok(Checked { at, size, vtable, vtable_size })
+    }
+
+    /// Where the field's value lies, checked to lie in the table.
+    fn locate(&self, table: Checked, id: usize, field: &Field) -> Result<Option<usize>, FormatError> {
+        let slot = 4 + 2 * id;
+        if slot + 2 > table.vtable_size {
+            return Ok(None);
+        }
+        let offset = self.u16(table.vtable + slot);
+        if offset == 0 {
+            return Ok(None);
+        }
+        let size = match field.kind {
+            Kind::Tag => 1,
+            Kind::U64 => 8,
+            _ => 4,
+        };
+        if offset < 4 || offset + size > table.size {
+            let expected = format!("{size} bytes within the table's {}", table.size);
+            let found = format!("a start at its byte {offset}");
+            return Err(self.error(Fault::Corrupt, table.vtable + slot, field.path, expected, found));
+        }
+        self.range(table.at + offset, size, size, field.path)?;
+        Ok(Some(table.at + offset))
+    }
+
+    fn value(
+        &mut self,
+        table: Checked,
+        id: usize,
+        at: usize,
+        field: &'static Field,
+    ) -> Result<(), FormatError> {
+        match field.kind {
+            Kind::I32 | Kind::U32(_) | Kind::Flags(..) | Kind::U64 => Ok(()),
+            Kind::Text => self.text(at, field.path),
+            Kind::Bytes | Kind::Tags => self.vector(at, 1, 1, field.path).map(drop),
+            Kind::I32s => self.vector(at, 4, 4, field.path).map(drop),
+            Kind::Structs(schema) => self.vector(at, schema.size_bytes(), 4, field.path).map(drop),
+            Kind::Table(schema) => {
+                let target = self.follow(at, field.path)?;
+                self.table(target, schema, field.path)
+            }
+            Kind::Tables(schema) => {
+                let top = self.index.is_none();
+                let (start, length) = self.vector(at, 4, 4, field.path)?;
+                for index in 0..length {
+                    if top {
+                        self.index = Some(index as u64);
+                    }
+                    let target = self.follow(start + 4 * index, field.path)?;
+                    self.table(target, schema, field.path)?;
+                }
+                Ok(())
+            }
+            Kind::Tag if self.buffer[at] == 0 => Ok(()),
+            Kind::Tag => {
+                // Its value is checked with the union; a tag without one names nothing.
+                match self.present(table, id + 1) {
+                    true => Ok(()),
+                    false => Err(self.error(Fault::Corrupt, at, field.path, "a value for the tag", "none")),
+                }
+            }
+            Kind::Union(schema) => {
+                let tag = if self.present(table, id - 1) {
+                    self.buffer[table.at + self.u16(table.vtable + 4 + 2 * (id - 1))]
+                } else {
+                    0
+                };
+                let target = self.follow(at, field.path)?;
+                self.member(target, tag, schema, field.path)
+            }
+            Kind::Unions(schema) => self.unions(table, id, at, schema, field.path),
+        }
+    }
+
+    /// Tags without values are as wrong as values without tags.
+    fn absent(&self, table: Checked, id: usize, field: &Field) -> Result<(), FormatError> {
+        let lonely = matches!(field.kind, Kind::Unions(_)) && self.present(table, id - 1);
+        if lonely {
+            return Err(self.error(Fault::Corrupt, table.at, field.path, "a value for each tag", "none"));
+        }
+        Ok(())
+    }
+
+    fn present(&self, table: Checked, id: usize) -> bool {
+        let slot = 4 + 2 * id;
+        slot + 2 <= table.vtable_size && self.u16(table.vtable + slot) != 0
+    }
+
+    /// One more than the schema's last tag is a kind of table that a newer release knows.
+    fn member(
+        &mut self,
+        target: usize,
+        tag: u8,
+        schema: &'static UnionSchema,
+        field: &'static str,
+    ) -> Result<(), FormatError> {
+        match usize::from(tag).checked_sub(1).map(|index| schema.0.get(index)) {
+            Some(Some(member)) => self.table(target, member, field),
+            Some(None) => {
+                let expected = format!("a tag up to {}", schema.0.len());
+                Err(self.error(Fault::Unsupported, target, field, expected, tag.to_string()))
+            }
+            None => Err(self.error(Fault::Corrupt, target, field, "a tag for the value", "0")),
+        }
+    }
+
+    fn unions(
+        &mut self,
+        table: Checked,
+        id: usize,
+        at: usize,
+        schema: &'static UnionSchema,
+        field: &'static str,
+    ) -> Result<(), FormatError> {
+        let (start, length) = self.vector(at, 4, 4, field)?;
+        if !self.present(table, id - 1) {
+            return Err(self.error(Fault::Corrupt, at, field, "a tag for each value", "none"));
+        }
+        // The tags were checked as the field before.
+        let tags_at = table.at + self.u16(table.vtable + 4 + 2 * (id - 1));
+        let tags = self.follow(tags_at, field)?;
+        let tag_count = self.u32(tags) as usize;
+        if tag_count != length {
+            let found = format!("{tag_count} for {length}");
+            return Err(self.error(Fault::Corrupt, at, field, "a tag for each value", found));
+        }
+        for index in 0..length {
+            let tag = self.buffer[tags + 4 + index];
+            let place = start + 4 * index;
+            if tag == 0 && self.u32(place) == 0 {
+                continue;
+            }
+            let target = self.follow(place, field)?;
+            self.member(target, tag, schema, field)?;
+        }
+        Ok(())
+    }
+
+    /// Start and number of the elements of the vector that the offset at `at` points to.
+    fn vector(
+        &mut self,
+        at: usize,
+        element_bytes: usize,
+        align: usize,
+        field: &'static str,
+    ) -> Result<(usize, usize), FormatError> {
+        let target = self.follow(at, field)?;
+        self.range(target, 4, 4, field)?;
+        let length = self.u32(target) as usize;
+        let bytes = length.saturating_mul(element_bytes);
+        self.range(target + 4, bytes, align, field)?;
+        self.spend(4 + bytes, target, field)?;
+        Ok((target + 4, length))
+    }
+
+    fn text(&mut self, at: usize, field: &'static str) -> Result<(), FormatError> {
+        let target = self.follow(at, field)?;
+        if self.texts.contains(&target) {
+            return Ok(());
+        }
+        let (start, length) = self.vector(at, 1, 1, field)?;
+        match self.buffer.get(start + length) {
+            Some(0) => {}
+            Some(byte) => {
+                return Err(self.error(
+                    Fault::Corrupt,
+                    start + length,
+                    field,
+                    "a NUL after the text",
+                    byte.to_string(),
+                ));
+            }
+            None => {
+                let found = "the end of the flatbuffer";
+                return Err(self.error(Fault::Corrupt, start + length, field, "a NUL after the text", found));
+            }
+        }
+        if let Err(error) = std::str::from_utf8(&self.buffer[start..start + length]) {
+            let place = start + error.valid_up_to();
+            let found = format!("byte {:#04x}", self.buffer[place]);
+            return Err(self.error(Fault::Corrupt, place, field, "UTF-8", found));
+        }
+        self.texts.insert(target);
+        Ok(())
+    }
+}

@@ -1,0 +1,288 @@
+use std::fmt;
+use std::ops::{BitOr, Range};
+
+use super::archive::Layout;
+use super::schema::{FEATURES, FUNCTION_DESCRIPTOR, id};
+use super::table::Table;
+
+/// Bytes of a function descriptor.
+const DESCRIPTOR_BYTES: usize = FUNCTION_DESCRIPTOR.size_bytes();
+/// Bit of an import's or dependency's flags.
+const FLAG_OPTIONAL: u32 = 1 << 1;
+
+/// A key and a value, in words of whoever wrote the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attribute<'a> {
+    /// Its key.
+    pub key: &'a str,
+    /// Its value.
+    pub value: &'a str,
+}
+
+impl<'a> Attribute<'a> {
+    pub(super) fn read(table: Table<'a>) -> Self {
+        let text = |id| table.text(id).unwrap_or_default();
+        Self { key: text(id::ATTRIBUTE_KEY), value: text(id::ATTRIBUTE_VALUE) }
+    }
+}
+
+/// How a function is called.
+#[derive(Clone, Copy, Debug)]
+pub struct Signature<'a> {
+    /// The calling convention, such as `0ri_r`, where the module says it. Not checked here.
+    pub calling_convention: Option<&'a str>,
+    table: Option<Table<'a>>,
+}
+
+impl<'a> Signature<'a> {
+    pub(super) fn read(table: Table<'a>) -> Self {
+        Self { calling_convention: table.text(id::SIGNATURE_CALLING_CONVENTION), table: Some(table) }
+    }
+
+    /// What the module says about the function: `iree.abi.declaration` and the like.
+    pub fn attributes(self) -> impl Iterator<Item = Attribute<'a>> + Clone {
+        let tables = self.table.map(|table| table.tables(id::SIGNATURE_ATTRS));
+        tables.into_iter().flat_map(|tables| tables.iter()).map(Attribute::read)
+    }
+
+    /// The value of the first attribute with that key.
+    pub fn attribute(self, key: &str) -> Option<&'a str> {
+        self.attributes().find(|attribute| attribute.key == key).map(|attribute| attribute.value)
+    }
+}
+
+/// A module that another needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dependency<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The least version of it that will do.
+    pub minimum_version: u32,
+    /// Whether the module can do without it.
+    pub optional: bool,
+}
+
+impl<'a> Dependency<'a> {
+    pub(super) fn read(table: Table<'a>) -> Self {
+        Self {
+            name: table.text(id::DEPENDENCY_NAME).unwrap_or_default(),
+            minimum_version: table.u32(id::DEPENDENCY_MINIMUM_VERSION, 0),
+            optional: table.u32(id::DEPENDENCY_FLAGS, 1) & FLAG_OPTIONAL != 0,
+        }
+    }
+}
+
+/// A function that a module takes from another.
+#[derive(Clone, Copy, Debug)]
+pub struct Import<'a> {
+    /// Its name with that of its module: `hal.buffer.assert`.
+    pub full_name: &'a str,
+    /// How the module calls it.
+    pub signature: Signature<'a>,
+    /// Whether the module can do without it.
+    pub optional: bool,
+}
+
+impl<'a> Import<'a> {
+    pub(super) fn read(table: Table<'a>) -> Self {
+        let none = Signature { calling_convention: None, table: None };
+        Self {
+            full_name: table.text(id::IMPORT_FULL_NAME).unwrap_or_default(),
+            signature: table.table(id::IMPORT_SIGNATURE).map_or(none, Signature::read),
+            optional: table.u32(id::IMPORT_FLAGS, 1) & FLAG_OPTIONAL != 0,
+        }
+    }
+}
+
+/// A function that others can call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Export<'a> {
+    /// Its name, without that of the module.
+    pub local_name: &'a str,
+    /// Ordinal of the function that it is.
+    pub function: usize,
+}
+
+impl<'a> Export<'a> {
+    pub(super) fn read(table: Table<'a>) -> Self {
+        Self {
+            local_name: table.text(id::EXPORT_LOCAL_NAME).unwrap_or_default(),
+            function: table.i32(id::EXPORT_INTERNAL_ORDINAL).max(0) as usize,
+        }
+    }
+}
+
+/// Where a function's instructions lie, and what they need.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionDescriptor {
+    /// Bytes of the module's bytecode.
+    pub bytecode: Range<usize>,
+    /// Features that it uses.
+    pub requirements: Features,
+    /// Number of blocks, at least 1.
+    pub block_count: usize,
+    /// Number of 32-bit registers.
+    pub i32_register_count: usize,
+    /// Number of ref registers.
+    pub ref_register_count: usize,
+}
+
+/// What a function descriptor holds, unchecked.
+pub(super) struct RawDescriptor {
+    pub bytecode_offset: i32,
+    pub bytecode_length: i32,
+    pub requirements: u32,
+    pub reserved: i16,
+    pub block_count: i16,
+    pub i32_register_count: i16,
+    pub ref_register_count: i16,
+}
+
+impl RawDescriptor {
+    pub(super) fn read(bytes: [u8; DESCRIPTOR_BYTES]) -> Self {
+        let word = |at: usize| i32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let half = |at: usize| i16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        Self {
+            bytecode_offset: word(0),
+            bytecode_length: word(4),
+            requirements: word(8) as u32,
+            reserved: half(12),
+            block_count: half(14),
+            i32_register_count: half(16),
+            ref_register_count: half(18),
+        }
+    }
+}
+
+impl FunctionDescriptor {
+    /// `None` where something is negative that counts.
+    pub(super) fn read(bytes: [u8; DESCRIPTOR_BYTES]) -> Option<Self> {
+        let raw = RawDescriptor::read(bytes);
+        let start = usize::try_from(raw.bytecode_offset).ok()?;
+        let length = usize::try_from(raw.bytecode_length).ok()?;
+        let count = |value: i16| usize::try_from(value).ok();
+        Some(Self {
+            bytecode: start..start.checked_add(length)?,
+            requirements: Features(raw.requirements),
+            block_count: count(raw.block_count)?,
+            i32_register_count: count(raw.i32_register_count)?,
+            ref_register_count: count(raw.ref_register_count)?,
+        })
+    }
+}
+
+/// Read-only bytes of a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RodataSegment {
+    /// Where they lie in the file.
+    pub range: Range<usize>,
+    /// Whether they lie behind the flatbuffer instead of in it. External segments start at the alignment that the
+    /// compiler gave them, counted from the first byte of the file; embedded ones at any multiple of 4 or less.
+    pub external: bool,
+    /// Whether the file says that they are not compressed, which is all that it can say.
+    pub uncompressed_tag: bool,
+}
+
+impl RodataSegment {
+    pub(super) fn read(table: Table<'_>, layout: &Layout) -> Self {
+        let uncompressed_tag = table.u8(id::RODATA_COMPRESSION_TAG) != 0;
+        if let Some(data) = table.vector(id::RODATA_EMBEDDED) {
+            let start = layout.flatbuffer.start + data.at();
+            return Self { range: start..start + data.len(), external: false, uncompressed_tag };
+        }
+        let (offset, length) = external_range(table);
+        let start = layout.rodata_start.saturating_add(usize::try_from(offset).unwrap_or(usize::MAX));
+        let end = start.saturating_add(usize::try_from(length).unwrap_or(usize::MAX));
+        Self { range: start..end, external: true, uncompressed_tag }
+    }
+}
+
+/// Offset from where external rodata starts, and length, of a segment that is not embedded.
+pub(super) fn external_range(table: Table<'_>) -> (u64, u64) {
+    (table.u64(id::RODATA_EXTERNAL_OFFSET), table.u64(id::RODATA_EXTERNAL_LENGTH))
+}
+
+/// What modules and functions need of the machine that runs them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Features(pub u32);
+
+impl Features {
+    /// 32-bit floating point instructions.
+    pub const EXT_F32: Self = Self(1 << 0);
+    /// 64-bit floating point instructions.
+    pub const EXT_F64: Self = Self(1 << 1);
+    /// The function or one that it calls may yield.
+    pub const YIELD: Self = Self(1 << 2);
+    /// The function or one that it calls must let go of refs when it fails.
+    pub const UNWIND: Self = Self(1 << 3);
+    /// All that this VM has.
+    pub const SUPPORTED: Self = Self(0xF);
+
+    /// Whether all of `other` is in it.
+    pub fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// What is in it and not in `other`.
+    pub fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl BitOr for Features {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl fmt::Display for Features {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("none");
+        }
+        let mut separator = "";
+        let mut left = self.0;
+        for (bit, name) in FEATURES.bits.iter().enumerate() {
+            if left & (1 << bit) != 0 {
+                left &= !(1 << bit);
+                write!(f, "{separator}{name}")?;
+                separator = " | ";
+            }
+        }
+        match left {
+            0 => Ok(()),
+            left => write!(f, "{separator}{left:#010x}"),
+        }
+    }
+}
+
+/// Version of the instruction set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BytecodeVersion {
+    /// Modules of another major version cannot run.
+    pub major: u16,
+    /// Modules of a later minor version cannot run.
+    pub minor: u16,
+}
+
+impl BytecodeVersion {
+    /// The one that this VM runs: that of release 3.13.0.
+    pub const SUPPORTED: Self = Self { major: 17, minor: 0 };
+
+    pub(super) fn from_bits(bits: u32) -> Self {
+        Self { major: (bits >> 16) as u16, minor: bits as u16 }
+    }
+
+    /// Whether this VM runs it.
+    pub fn is_supported(self) -> bool {
+        (0..=Self::SUPPORTED.minor).contains(&self.minor) && self.major == Self::SUPPORTED.major
+    }
+}
+
+impl fmt::Display for BytecodeVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}

@@ -1,0 +1,105 @@
+//! Module files as the compiler writes them: what is read of fixture modules, and that every prefix of one is refused.
+
+#![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rehal_base::{Fault, FormatError, HostMemory, MappedFile};
+use rehal_vm::ModuleFile;
+use rehal_vm::module_file::{BytecodeVersion, Features, Location};
+
+fn modules() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/modules")
+}
+
+fn read(name: &str) -> ModuleFile {
+    let file = MappedFile::open(&modules().join(name)).unwrap();
+    ModuleFile::map(Arc::new(file)).unwrap()
+}
+
+fn read_bytes(bytes: &[u8]) -> Result<ModuleFile, FormatError> {
+    ModuleFile::read(Arc::new(HostMemory::constant(bytes).unwrap()))
+}
+
+#[test]
+fn reads_what_a_module_says() {
+    let file = read("simple_abs.vmfb");
+    assert_eq!((file.name(), file.version()), ("module", 0));
+    assert_eq!(file.bytecode_version(), BytecodeVersion { major: 17, minor: 0 });
+    assert!(file.requirements().contains(Features::UNWIND));
+    assert!(file.types().any(|name| name == "!hal.buffer_view"));
+    let dependency = file.dependencies().next().unwrap();
+    assert_eq!((dependency.name, dependency.optional), ("hal", false));
+    let import = file.imports().find(|import| import.full_name == "hal.fence.await").unwrap();
+    assert_eq!((import.signature.calling_convention, import.optional), (Some("0iICrD_i"), false));
+
+    let export = file.exports().find(|export| export.local_name == "abs").unwrap();
+    let signature = file.signature(export.function).unwrap();
+    assert_eq!(signature.calling_convention, Some("0r_r"));
+    assert!(signature.attribute("iree.abi.declaration").unwrap().starts_with("sync func @abs("));
+    let function = file.function(export.function).unwrap();
+    assert_eq!(file.function_bytecode(export.function).unwrap().len(), function.bytecode.len());
+    assert!(function.block_count >= 1 && function.ref_register_count >= 1);
+    assert!(file.global_ref_count() > 0);
+}
+
+#[test]
+fn rodata_lies_in_the_file() {
+    let file = read("simple_abs.vmfb");
+    let bytes = file.bytes();
+    let segments: Vec<_> = file.rodata_segments().collect();
+    assert!(segments.iter().any(|s| &bytes[s.range.clone()] == b"embedded-elf-x86_64" && !s.external));
+    let executable = segments.iter().find(|s| s.external).unwrap();
+    assert_eq!(executable.range.start % 16, 0);
+    assert!(executable.range.start >= file.flatbuffer_range().end);
+    assert!(executable.range.end <= bytes.len());
+}
+
+#[test]
+fn knows_where_bytecode_came_from() {
+    let file = read("control.vmfb");
+    let database = file.debug_database().unwrap();
+    let map = database.function(0).unwrap();
+    let (offset, location) = map.entry(map.len() - 1).unwrap();
+    assert_eq!(map.location_at(offset), Some(location));
+    assert_eq!(map.location_at(offset + 1000), Some(location));
+    let named_file = (0..database.location_count()).any(|index| {
+        matches!(database.location(index), Some(Location::FileLineColumn { filename, line, .. })
+            if filename.ends_with(".mlir") && line > 0)
+    });
+    assert!(named_file);
+}
+
+#[test]
+fn every_prefix_is_refused_as_truncated_or_corrupt() {
+    let whole = std::fs::read(modules().join("simple_abs.vmfb")).unwrap();
+    let external_end = read_bytes(&whole).unwrap();
+    let external_end = external_end.rodata_segments().map(|s| s.range.end).max().unwrap();
+    for length in 0..external_end {
+        let error = read_bytes(&whole[..length]).unwrap_err();
+        assert!(matches!(error.fault, Fault::Truncated | Fault::Corrupt), "{length}: {error}");
+    }
+    for length in external_end..whole.len() {
+        // Only the ZIP directory is missing, which nobody reads.
+        assert!(read_bytes(&whole[..length]).is_ok());
+    }
+}
+
+#[test]
+fn another_bytecode_version_names_both() {
+    let mut bytes = std::fs::read(modules().join("simple_abs.vmfb")).unwrap();
+    let version = (17u32 << 16).to_le_bytes();
+    let at = bytes.windows(4).position(|window| window == version).unwrap();
+    bytes[at + 2] = 18;
+    let error = read_bytes(&bytes).unwrap_err();
+    assert_eq!(error.fault, Fault::Unsupported);
+    assert!(error.to_string().contains("17.0") && error.to_string().contains("18.0"), "{error}");
+}
+
+#[test]
+fn what_is_no_module_is_refused() {
+    for bytes in [&b""[..], b"\x7fELF and more than sixteen bytes", &[0; 64], &[0xff; 64], b"PK\x03\x04"] {
+        assert!(read_bytes(bytes).is_err());
+    }
+}
