@@ -39,6 +39,19 @@ impl Default for BufferParams {
     }
 }
 
+impl BufferParams {
+    /// The same with what is left open filled in, as the reference's HAL fills it in for every driver.
+    pub fn canonical(self) -> Self {
+        Self {
+            usage: if self.usage.is_empty() { Self::default().usage } else { self.usage },
+            access: if self.access.is_empty() { Self::default().access } else { self.access },
+            memory_type: if self.memory_type.is_empty() { MemoryType::OPTIMAL } else { self.memory_type },
+            affinity: if self.affinity == 0 { QUEUE_AFFINITY_ANY } else { self.affinity },
+            min_alignment: self.min_alignment,
+        }
+    }
+}
+
 /// What the host maps, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedRange {
@@ -286,6 +299,12 @@ impl Mapping<'_> {
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
         let range = self.part(MemoryAccess::WRITE, offset, source.len() as u64)?;
         self.memory.write(range.offset, source)
+    }
+
+    /// Lets `write` fill all bytes in place, as from a file; nobody else accesses them meanwhile.
+    pub fn with_bytes_mut<R>(&self, write: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        let range = self.part(MemoryAccess::WRITE, 0, self.length())?;
+        self.memory.with_bytes_mut(range.offset, range.length, write)
     }
 
     /// Shows all bytes to `look`, without a copy; the caller has waited for their writers.

@@ -32,10 +32,11 @@ pub trait DeviceBackend: Send + Sync {
     /// What a buffer asked for with `params` would get: usage, access and memory type as granted.
     fn grant(&self, params: BufferParams) -> Result<BufferParams>;
 
-    /// A buffer of `size` bytes, whose `params` are granted already.
+    /// A buffer of `size` bytes with what [`DeviceBackend::grant`] makes of `params`, which leave nothing open.
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer>;
 
-    /// A buffer over `memory` of the host, which it shares and keeps; `params` are granted already.
+    /// A buffer over `memory` of the host, which it shares and keeps, with what [`DeviceBackend::grant`] makes
+    /// of `params`, which leave nothing open.
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
         let _ = (params, memory);
         Err(Error::unimplemented(format!("device '{}' cannot use memory of the host", self.info().name)))
@@ -135,7 +136,7 @@ impl Device {
     /// A buffer of `size` bytes. Fails where the device cannot grant `params` or the memory.
     pub fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
-        self.0.allocate_buffer(self.0.grant(params)?, size)
+        self.0.allocate_buffer(params.canonical(), size)
     }
 
     /// A buffer over a range of host memory, which it shares and keeps. Fails where the range exceeds the
@@ -147,6 +148,7 @@ impl Device {
         range: Range,
     ) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
+        let params = params.canonical();
         if params.access.intersects(MemoryAccess::WRITE | MemoryAccess::ANY) && !memory.is_writable() {
             return Err(Error::new(
                 rehal_base::StatusCode::PermissionDenied,
@@ -161,7 +163,7 @@ impl Device {
                 params.min_alignment
             )));
         }
-        self.0.import_buffer(self.0.grant(params)?, memory)
+        self.0.import_buffer(params, memory)
     }
 
     /// See [`DeviceBackend::create_semaphore`].

@@ -68,7 +68,8 @@ impl DeviceBackend for LocalSync {
     }
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        Ok(Buffer::new(params, size, PlainBuffer::allocate_aligned(size, params.min_alignment)?))
+        let granted = self.grant(params)?;
+        Ok(Buffer::new(granted, size, PlainBuffer::allocate_aligned(size, params.min_alignment)?))
     }
 
     fn create_semaphore(
@@ -100,7 +101,7 @@ impl DeviceBackend for LocalSync {
                 memory.as_ptr()
             )));
         }
-        Ok(Buffer::new(params, memory.length(), PlainBuffer::over(memory)))
+        Ok(Buffer::new(self.grant(params)?, memory.length(), PlainBuffer::over(memory)))
     }
 
     fn can_prepare_executable(&self, format: &str) -> bool {
@@ -120,7 +121,7 @@ impl DeviceBackend for LocalSync {
 
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let created = match &submission.op {
-            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(self.grant(*params)?, *size)?),
+            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(*params, *size)?),
             QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
                 if LocalCommands::of(command_buffer)?.is_inline() {
                     return Err(Error::invalid_argument(

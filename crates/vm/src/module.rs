@@ -44,6 +44,11 @@ impl Module {
         Self::new(module.name().into(), module.version(), exports, Kind::Native(Box::new(module)))
     }
 
+    /// TEMP
+    pub fn bytecode(file: crate::ModuleFile) -> Result<Self> {
+        Err(Error::unimplemented(format!("{file:?}")))
+    }
+
     fn new(name: Box<str>, version: u32, exports: Vec<ExportedFunction>, kind: Kind) -> Result<Self> {
         let mut by_name: Box<[u32]> = (0..exports.len() as u32).collect();
         by_name.sort_by_key(|ordinal| &exports[*ordinal as usize].name);
