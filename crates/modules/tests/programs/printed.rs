@@ -9,6 +9,8 @@ pub struct Printed {
     pub function: String,
     pub inputs: Vec<String>,
     pub has_parameters: bool,
+    /// Whether it ended without a status.
+    pub crashed: bool,
     /// The lines with results, from `result[0]` on.
     pub results: Vec<String>,
     /// The message of the failure, where it failed.
@@ -25,13 +27,16 @@ impl Printed {
             };
             match flag {
                 "device" => printed.devices.push(value.to_string()),
-                "module" => printed.module = folder.join("modules").join(Path::new(value).file_name().unwrap()),
+                "module" => {
+                    printed.module = folder.join("modules").join(Path::new(value).file_name().unwrap())
+                }
                 "function" => printed.function = value.to_string(),
                 "input" => printed.inputs.push(in_folder(value, folder)),
                 "parameters" => printed.has_parameters = true,
                 _ => {}
             }
         }
+        printed.crashed = !text.contains("\n[status ") && !text.contains("\n[rc=");
         for line in lines {
             if line.starts_with("EXEC @") || line.starts_with('[') {
                 continue;
@@ -54,14 +59,16 @@ fn in_folder(input: &str, folder: &Path) -> String {
     match input.split_once('@') {
         Some((before, path)) => {
             let name = Path::new(path).file_name().unwrap().to_str().unwrap();
-            let path = folder.join(if folder.join("inputs").join(name).exists() { "inputs" } else { "models" });
+            let path =
+                folder.join(if folder.join("inputs").join(name).exists() { "inputs" } else { "models" });
             format!("{before}@{}", path.join(name).display())
         }
         None => input.to_string(),
     }
 }
 
-/// The words of a command as a shell splits them, with single quotes and double ones.
+/// The words of a command as a shell splits them, with quotes; where they were left out, a word that is no flag goes
+/// on with the one before.
 fn words(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
@@ -73,5 +80,12 @@ fn words(command: &str) -> Vec<String> {
             _ => words.last_mut().unwrap().push(char),
         }
     }
-    words
+    let mut joined: Vec<String> = Vec::new();
+    for word in words {
+        match joined.last_mut() {
+            Some(last) if last.starts_with("--") && !word.starts_with("--") => *last += &format!(" {word}"),
+            _ => joined.push(word),
+        }
+    }
+    joined
 }

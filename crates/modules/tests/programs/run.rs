@@ -1,6 +1,8 @@
 //! Runs a program as a command did.
 
-use rehal_base::{Error, HostMemory, MappedFile, Range, Result};
+use std::sync::Arc;
+
+use rehal_base::{Error, MappedFile, Result};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, BufferView, Device, DeviceGroup, Encoding, Fence, MemoryType,
     QUEUE_AFFINITY_ANY, SemaphoreFlags,
@@ -28,7 +30,8 @@ pub fn check(printed: &Printed) -> Result<(), String> {
 }
 
 fn run(printed: &Printed) -> Result<Vec<String>> {
-    let devices: Vec<Device> = printed.devices.iter().map(|_| LocalSync::create(Default::default())).collect();
+    let devices: Vec<Device> =
+        printed.devices.iter().map(|_| LocalSync::create(Default::default())).collect();
     let device = devices[0].clone();
     let hal = Module::native(HalModule::new(DeviceGroup::new(devices)?))?;
     let context = Context::new(&[hal, load(printed)?])?;
@@ -59,12 +62,6 @@ fn run(printed: &Printed) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-fn load(printed: &Printed) -> Result<Module> {
-    let file = std::sync::Arc::new(MappedFile::open(&printed.module)?);
-    let length = file.bytes().len() as u64;
-    Module::bytecode(std::sync::Arc::new(HostMemory::over_file(file, Range { offset: 0, length })?))
-}
-
 fn kinds_of(convention: &Convention) -> Vec<ValueKind> {
     let one = |argument: &Argument| match argument {
         Argument::One(kind) => *kind,
@@ -87,7 +84,8 @@ fn input(device: &Device, text: &str, kind: ValueKind) -> Result<Value> {
         Input::Scalar(Scalar::F32(value)) => Ok(Value::F32(value)),
         Input::Scalar(Scalar::F64(value)) => Ok(Value::F64(value)),
         Input::Tensor { tensor_type, source: Source::Text(contents), .. } => {
-            let bytes = contents.to_bytes(tensor_type.size_bytes()?);
+            let mut bytes = vec![0; tensor_type.size_bytes()? as usize];
+            contents.fill(&mut bytes);
             view(device, &tensor_type, &bytes)
         }
         Input::Npy { path, .. } => {
@@ -133,4 +131,8 @@ fn show(_device: &Device, index: usize, result: &Value, lines: &mut Vec<String>)
     let tensor_type = TensorType { shape: view.shape().to_vec(), element_type: view.element_type() };
     lines.push(format_tensor(&tensor_type, &bytes, MAX_ELEMENTS)?);
     Ok(())
+}
+
+fn load(printed: &Printed) -> Result<Module> {
+    Module::map(Arc::new(MappedFile::open(&printed.module)?))
 }
