@@ -2,9 +2,9 @@
 
 mod benchmark_flags;
 mod benchmark_replay;
-mod dump_module;
 mod convert_parameters;
 mod create_parameters;
+mod dump_module;
 mod dump_parameters;
 mod dump_replay;
 mod info;
@@ -14,9 +14,9 @@ mod run_module;
 mod run_replay;
 
 pub use benchmark_replay::BENCHMARK_REPLAY;
-pub use dump_module::DUMP_MODULE;
 pub use convert_parameters::CONVERT_PARAMETERS;
 pub use create_parameters::CREATE_PARAMETERS;
+pub use dump_module::DUMP_MODULE;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;

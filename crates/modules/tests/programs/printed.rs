@@ -2,15 +2,23 @@
 
 use std::path::{Path, PathBuf};
 
+/// The name of what the corpus leaves out.
+const LACKING: &str = "lacking";
+
 #[derive(Debug, Default)]
 pub struct Printed {
     pub devices: Vec<String>,
     pub module: PathBuf,
     pub function: String,
     pub inputs: Vec<String>,
-    pub has_parameters: bool,
+    /// `SCOPE=PATH`
+    pub parameters: Vec<String>,
+    /// Whether results were compared rather than printed.
+    pub compared: bool,
     /// Whether it ended without a status.
     pub crashed: bool,
+    /// Whether it needs files that were left out of the corpus, large parameters.
+    pub lacks_files: bool,
     /// The lines with results, from `result[0]` on.
     pub results: Vec<String>,
     /// The message of the failure, where it failed.
@@ -27,12 +35,11 @@ impl Printed {
             };
             match flag {
                 "device" => printed.devices.push(value.to_string()),
-                "module" => {
-                    printed.module = folder.join("modules").join(Path::new(value).file_name().unwrap())
-                }
+                "module" => printed.module = find(value, folder),
                 "function" => printed.function = value.to_string(),
-                "input" => printed.inputs.push(in_folder(value, folder)),
-                "parameters" => printed.has_parameters = true,
+                "input" => printed.inputs.push(in_folder(value, folder, '@')),
+                "parameters" => printed.parameters.push(in_folder(value, folder, '=')),
+                "expected_output" => printed.compared = true,
                 _ => {}
             }
         }
@@ -50,21 +57,27 @@ impl Printed {
                 _ => printed.results.push(line.to_string()),
             }
         }
+        printed.lacks_files = printed.parameters.iter().any(|scope| scope.ends_with(LACKING));
         printed
     }
 }
 
-/// Files of inputs lie in `inputs/`, wherever they were when the program ran.
-fn in_folder(input: &str, folder: &Path) -> String {
-    match input.split_once('@') {
-        Some((before, path)) => {
-            let name = Path::new(path).file_name().unwrap().to_str().unwrap();
-            let path =
-                folder.join(if folder.join("inputs").join(name).exists() { "inputs" } else { "models" });
-            format!("{before}@{}", path.join(name).display())
-        }
-        None => input.to_string(),
+/// A value with the path after `mark` as it is here.
+fn in_folder(value: &str, folder: &Path, mark: char) -> String {
+    match value.split_once(mark) {
+        Some((before, path)) => format!("{before}{mark}{}", find(path, folder).display()),
+        None => value.to_string(),
     }
+}
+
+/// Where a file of a command is, wherever it was when the program ran.
+fn find(path: &str, folder: &Path) -> PathBuf {
+    let name = Path::new(path).file_name().unwrap();
+    let model = Path::new(path).parent().and_then(Path::file_name).unwrap_or_default();
+    let mut places = ["modules", "inputs", "params"].map(|place| folder.join(place)).to_vec();
+    places.push(folder.join("models").join(model));
+    let mut found = places.into_iter().map(|place| place.join(name)).filter(|path| path.exists());
+    found.next().unwrap_or_else(|| folder.join(LACKING))
 }
 
 /// The words of a command as a shell splits them, with quotes; where they were left out, a word that is no flag goes

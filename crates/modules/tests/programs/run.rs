@@ -9,6 +9,8 @@ use rehal_hal::{
 };
 use rehal_local::LocalSync;
 use rehal_modules::hal::{HalModule, Handle};
+use rehal_modules::io_parameters::IoParameters;
+use rehal_params::{FileMode, Scopes};
 use rehal_values::{Input, Scalar, ScalarType, Source, TensorType, format_tensor, npy};
 use rehal_vm::{Argument, Context, Convention, Module, Value, ValueKind};
 
@@ -18,6 +20,10 @@ use crate::printed::Printed;
 const MAX_ELEMENTS: u64 = 1024;
 
 pub fn check(printed: &Printed) -> Result<(), String> {
+    let is_vmvx = printed.module.to_string_lossy().contains("vmvx");
+    if is_vmvx && !LocalSync::create(Default::default()).can_prepare_executable("vmvx-bytecode-fb") {
+        return Ok(());
+    }
     match (run(printed), &printed.failure) {
         (Ok(lines), None) if lines == printed.results => Ok(()),
         (Ok(lines), None) => {
@@ -29,12 +35,45 @@ pub fn check(printed: &Printed) -> Result<(), String> {
     }
 }
 
+/// Whether the results are the arrays in these `.npy` files, bit for bit.
+pub fn check_bytes(printed: &Printed, expected: &[String]) -> Result<(), String> {
+    let results = results(printed).map_err(|error| error.report())?;
+    if results.len() != expected.len() {
+        return Err(format!("{} results, not {}", results.len(), expected.len()));
+    }
+    for (result, path) in results.iter().zip(expected) {
+        let Value::Ref(reference) = result else { return Err(format!("{result:?} is no array")) };
+        let array = read_npy(path).and_then(|array| Ok((array, read_view(Handle::of(reference)?)?)));
+        let (expected, found) = array.map_err(|error| error.report())?;
+        if expected != found {
+            return Err(format!("differs from {path}"));
+        }
+    }
+    Ok(())
+}
+
 fn run(printed: &Printed) -> Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for (index, result) in results(printed)?.iter().enumerate() {
+        show(index, result, &mut lines)?;
+    }
+    Ok(lines)
+}
+
+fn results(printed: &Printed) -> Result<Vec<Value>> {
     let devices: Vec<Device> =
         printed.devices.iter().map(|_| LocalSync::create(Default::default())).collect();
     let device = devices[0].clone();
-    let hal = Module::native(HalModule::new(DeviceGroup::new(devices)?))?;
-    let context = Context::new(&[hal, load(printed)?])?;
+    let mut modules = vec![Module::native(HalModule::new(DeviceGroup::new(devices)?))?];
+    if !printed.parameters.is_empty() {
+        let mut scopes = Scopes::new();
+        for scope in &printed.parameters {
+            scopes.add(scope, FileMode::Mmap)?;
+        }
+        modules.push(Module::native(IoParameters::new(scopes))?);
+    }
+    modules.push(Module::map(Arc::new(MappedFile::open(&printed.module)?))?);
+    let context = Context::new(&modules)?;
     let function = context.function(&format!("module.{}", printed.function))?;
     let kinds = kinds_of(function.convention());
     let mut arguments = Vec::new();
@@ -55,11 +94,7 @@ fn run(printed: &Printed) -> Result<Vec<String>> {
     if let Some(done) = done {
         done.wait(None)?;
     }
-    let mut lines = Vec::new();
-    for (index, result) in results.iter().enumerate() {
-        show(&device, index, result, &mut lines)?;
-    }
-    Ok(lines)
+    Ok(results)
 }
 
 fn kinds_of(convention: &Convention) -> Vec<ValueKind> {
@@ -89,10 +124,7 @@ fn input(device: &Device, text: &str, kind: ValueKind) -> Result<Value> {
             view(device, &tensor_type, &bytes)
         }
         Input::Npy { path, .. } => {
-            let mut file = std::fs::File::open(path).map_err(|error| Error::io(path, &error))?;
-            let tensor_type = npy::read_header(&mut file)?;
-            let mut bytes = Vec::new();
-            std::io::Read::read_to_end(&mut file, &mut bytes).map_err(|error| Error::io(path, &error))?;
+            let (tensor_type, bytes) = read_npy(path)?;
             view(device, &tensor_type, &bytes)
         }
         other => panic!("{other:?} is no input of these programs"),
@@ -112,7 +144,22 @@ fn view(device: &Device, tensor_type: &TensorType, bytes: &[u8]) -> Result<Value
     Ok(Handle::reference(view).into())
 }
 
-fn show(_device: &Device, index: usize, result: &Value, lines: &mut Vec<String>) -> Result<()> {
+fn read_npy(path: &str) -> Result<(TensorType, Vec<u8>)> {
+    let mut file = std::fs::File::open(path).map_err(|error| Error::io(path, &error))?;
+    let tensor_type = npy::read_header(&mut file)?;
+    let mut bytes = vec![0; tensor_type.size_bytes()? as usize];
+    std::io::Read::read_exact(&mut file, &mut bytes).map_err(|error| Error::io(path, &error))?;
+    Ok((tensor_type, bytes))
+}
+
+fn read_view(view: &BufferView) -> Result<(TensorType, Vec<u8>)> {
+    let tensor_type = TensorType { shape: view.shape().to_vec(), element_type: view.element_type() };
+    let mut bytes = vec![0; tensor_type.size_bytes()? as usize];
+    view.buffer().read(0, &mut bytes)?;
+    Ok((tensor_type, bytes))
+}
+
+fn show(index: usize, result: &Value, lines: &mut Vec<String>) -> Result<()> {
     let Value::Ref(reference) = result else {
         let text = match result {
             Value::I32(value) => format!("i32={value}"),
@@ -125,14 +172,7 @@ fn show(_device: &Device, index: usize, result: &Value, lines: &mut Vec<String>)
         return Ok(());
     };
     lines.push(format!("result[{index}]: {}", reference.type_name().unwrap_or("null")));
-    let view: &BufferView = Handle::of(reference)?;
-    let mut bytes = vec![0; view.buffer().size() as usize];
-    view.buffer().read(0, &mut bytes)?;
-    let tensor_type = TensorType { shape: view.shape().to_vec(), element_type: view.element_type() };
+    let (tensor_type, bytes) = read_view(Handle::of(reference)?)?;
     lines.push(format_tensor(&tensor_type, &bytes, MAX_ELEMENTS)?);
     Ok(())
-}
-
-fn load(printed: &Printed) -> Result<Module> {
-    Module::map(Arc::new(MappedFile::open(&printed.module)?))
 }
