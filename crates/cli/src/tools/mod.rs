@@ -24,8 +24,18 @@ pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 
 /// Every tool, in the order in which `rehal` lists its verbs.
-pub const ALL: &[&crate::Tool] =
-    &[&RUN_REPLAY, &DUMP_REPLAY, &BENCHMARK_REPLAY, &INFO, &DUMP_MODULE, &DUMP_PARAMETERS];
+#[rustfmt::skip]
+pub const ALL: &[&crate::Tool] = &[
+    &RUN_REPLAY,
+    &DUMP_REPLAY,
+    &BENCHMARK_REPLAY,
+    &INFO,
+    &RUN_MODULE,
+    &DUMP_MODULE,
+    &DUMP_PARAMETERS,
+    &CREATE_PARAMETERS,
+    &CONVERT_PARAMETERS,
+];
 
 /// Whether `typed` may have been meant to be `name`.
 pub(crate) fn is_alike(name: &str, typed: &str) -> bool {
