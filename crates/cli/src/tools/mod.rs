@@ -1,7 +1,9 @@
 //! One file per tool.
 
 mod benchmark_flags;
+mod benchmark_module;
 mod benchmark_replay;
+mod check_module;
 mod dump_parameters;
 mod dump_replay;
 mod info;
@@ -9,7 +11,9 @@ mod replay_flags;
 mod run_module;
 mod run_replay;
 
+pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
+pub use check_module::CHECK_MODULE;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
