@@ -91,6 +91,11 @@ pub trait DeviceBackend: Send + Sync {
     /// buffer of an alloca, which may be named at once and used once the alloca has signalled.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>>;
 
+    /// Lets go of memory that is kept only to be faster the next time.
+    fn trim(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes sure that what was submitted will run without another call.
     fn flush(&self, affinity: QueueAffinity) -> Result<()>;
 
@@ -204,6 +209,11 @@ impl Device {
     /// See [`DeviceBackend::import_file`].
     pub fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
         self.0.import_file(affinity, access, file)
+    }
+
+    /// See [`DeviceBackend::trim`].
+    pub fn trim(&self) -> Result<()> {
+        self.0.trim()
     }
 
     /// See [`DeviceBackend::flush`].

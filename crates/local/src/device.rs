@@ -154,6 +154,12 @@ impl DeviceBackend for LocalSync {
         }
     }
 
+    fn trim(&self) -> Result<()> {
+        executable::drop_kept_images();
+        LocalCommands::drop_spare();
+        Ok(())
+    }
+
     fn flush(&self, _affinity: QueueAffinity) -> Result<()> {
         Ok(())
     }

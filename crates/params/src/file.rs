@@ -36,8 +36,33 @@ pub enum Contents {
         /// Bytes that it had when it was opened.
         length: u64,
     },
+    /// An open file, all of which is mapped as well.
+    Mapped {
+        /// The open file.
+        file: File,
+        /// Its bytes.
+        memory: Arc<HostMemory>,
+    },
     /// All of its bytes in memory.
     Memory(Arc<HostMemory>),
+}
+
+impl Contents {
+    /// The open file, for who reads at a position; nothing where only memory is left.
+    pub fn disk(&self) -> Option<&File> {
+        match self {
+            Self::Disk { file, .. } | Self::Mapped { file, .. } => Some(file),
+            Self::Memory(_) => None,
+        }
+    }
+
+    /// All bytes in memory, for who uses them where they are.
+    pub fn memory(&self) -> Option<&Arc<HostMemory>> {
+        match self {
+            Self::Disk { .. } => None,
+            Self::Mapped { memory, .. } | Self::Memory(memory) => Some(memory),
+        }
+    }
 }
 
 impl ParameterFile {
@@ -90,14 +115,15 @@ impl ParameterFile {
     pub fn length(&self) -> Result<u64> {
         Ok(match self.contents()? {
             Contents::Disk { length, .. } => *length,
-            Contents::Memory(memory) => memory.length(),
+            Contents::Mapped { memory, .. } | Contents::Memory(memory) => memory.length(),
         })
     }
 
     /// Fills `target` from `offset` on; fails where the file ends before.
     pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
         match self.contents()? {
-            Contents::Disk { file, .. } => {
+            // Pages of a map that were read would stay with the process.
+            Contents::Disk { file, .. } | Contents::Mapped { file, .. } => {
                 file.read_exact_at(target, offset).map_err(|error| reading(&self.path, &error))
             }
             Contents::Memory(memory) => memory.read(offset, target),
@@ -108,7 +134,9 @@ impl ParameterFile {
     pub(crate) fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
         match self.contents()? {
             Contents::Disk { .. } => Ok(look(MappedFile::open(&self.path)?.bytes())),
-            Contents::Memory(memory) => memory.with_bytes(0, memory.length(), look),
+            Contents::Mapped { memory, .. } | Contents::Memory(memory) => {
+                memory.with_bytes(0, memory.length(), look)
+            }
         }
     }
 }
@@ -126,7 +154,8 @@ impl Contents {
             FileMode::File => Self::Disk { file: disk()?, length },
             FileMode::Mmap => {
                 let all = Range { offset: 0, length };
-                Self::Memory(Arc::new(HostMemory::over_file(Arc::new(map), all)?))
+                let memory = Arc::new(HostMemory::over_file(Arc::new(map), all)?);
+                Self::Mapped { file: disk()?, memory }
             }
             FileMode::Preload => Self::Memory(Arc::new(preload(&disk()?, path, length)?)),
         })
@@ -158,6 +187,7 @@ impl std::fmt::Debug for Contents {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Disk { length, .. } => write!(f, "Disk({length} bytes)"),
+            Self::Mapped { memory, .. } => write!(f, "Mapped({} bytes)", memory.length()),
             Self::Memory(memory) => write!(f, "Memory({} bytes)", memory.length()),
         }
     }

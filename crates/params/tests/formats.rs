@@ -1,12 +1,10 @@
 //! What is written is read again, and what other programs write is read as they mean it.
 
-mod common;
-
 use std::path::Path;
 
-use common::{GgufTensor, Value, gguf, safetensors};
 use rehal_base::{Fault, FormatError};
 use rehal_params::irpa::Archive;
+use rehal_params::sample::{self, GgufTensor, Value, gguf, safetensors};
 use rehal_params::{FileMode, Format, Index, Parsed, Pattern, Place, Scopes};
 
 fn names(parsed: &[Parsed]) -> Vec<&str> {
@@ -26,9 +24,28 @@ fn refusal(format: Format, bytes: &[u8]) -> FormatError {
     format.parse(bytes).expect_err("must be refused")
 }
 
+/// The files in `tests/data`, which fuzzing starts from and which pin what is written.
+#[test]
+fn samples_are_the_files_that_they_were() {
+    let samples = [
+        ("archive.irpa", sample::archive_sample()),
+        ("linked.irpa", sample::linked_sample()),
+        ("sample.gguf", sample::gguf_sample()),
+        ("sample.safetensors", sample::safetensors_sample()),
+    ];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    for (name, bytes) in samples {
+        let path = folder.join(name);
+        if std::env::var_os("REHAL_WRITE_SAMPLES").is_some() {
+            std::fs::write(&path, &bytes).unwrap();
+        }
+        assert!(std::fs::read(&path).unwrap() == bytes, "{name}: REHAL_WRITE_SAMPLES=1 writes it anew");
+    }
+}
+
 #[test]
 fn an_archive_is_read_as_it_was_written() {
-    let bytes = common::archive_sample();
+    let bytes = sample::archive_sample();
     assert_eq!(bytes.len(), 4096);
     let parsed = Format::Irpa.parse(&bytes).unwrap();
     assert_eq!(names(&parsed), ["splat", "w", "far", "b", "empty"]);
@@ -42,7 +59,7 @@ fn an_archive_is_read_as_it_was_written() {
 
 #[test]
 fn linked_archives_are_one() {
-    let bytes = common::linked_sample();
+    let bytes = sample::linked_sample();
     let parsed = Format::Irpa.parse(&bytes).unwrap();
     assert_eq!(names(&parsed), ["splat", "w", "far", "b", "empty", "second"]);
     assert_eq!(contents(&parsed, &bytes)[3], ("second", [0xcc; 3].as_slice()));
@@ -50,7 +67,7 @@ fn linked_archives_are_one() {
 
 #[test]
 fn erased_entries_are_not_there() {
-    let mut bytes = common::archive_sample();
+    let mut bytes = sample::archive_sample();
     bytes[96 + 8] = 0;
     assert_eq!(names(&Format::Irpa.parse(&bytes).unwrap()), ["w", "far", "b", "empty"]);
 }
@@ -80,13 +97,13 @@ fn what_no_archive_can_hold_is_refused_before_it_is_written() {
 #[test]
 fn archives_of_other_versions_are_refused_by_name() {
     for (at, found) in [(4, "1.0"), (6, "0.1")] {
-        let mut bytes = common::archive_sample();
+        let mut bytes = sample::archive_sample();
         bytes[at] = 1;
         let error = refusal(Format::Irpa, &bytes);
         assert_eq!(error.fault, Fault::Unsupported);
         assert_eq!((error.field, error.expected.as_str(), error.found.as_str()), ("version", "0.0", found));
     }
-    let mut bytes = common::archive_sample();
+    let mut bytes = sample::archive_sample();
     bytes[96 + 8] = 9;
     assert_eq!(refusal(Format::Irpa, &bytes).fault, Fault::Unsupported);
 }
@@ -94,7 +111,7 @@ fn archives_of_other_versions_are_refused_by_name() {
 #[test]
 fn overlapping_archives_cannot_make_more_than_the_file_explains() {
     // One entry, which says that it is there a million times.
-    let mut bytes = common::archive_sample();
+    let mut bytes = sample::archive_sample();
     bytes[32..40].copy_from_slice(&1_000_000u64.to_le_bytes());
     assert_eq!(refusal(Format::Irpa, &bytes).field, "entry_count");
     // Sixty entries with the same long name, in a file that is not much longer than the name.
@@ -115,7 +132,7 @@ fn overlapping_archives_cannot_make_more_than_the_file_explains() {
 
 #[test]
 fn a_gguf_file_is_read_with_its_own_alignment() {
-    let bytes = common::gguf_sample();
+    let bytes = sample::gguf_sample();
     let parsed = Format::Gguf.parse(&bytes).unwrap();
     let expected: [(&str, &[u8]); 3] = [("w", &[7; 24]), ("q", &[9; 36]), ("scalar", &[3])];
     assert_eq!(contents(&parsed, &bytes), expected);
@@ -204,7 +221,7 @@ fn other_versions_of_gguf_are_refused_by_name() {
 
 #[test]
 fn a_safetensors_file_is_read_in_its_order() {
-    let bytes = common::safetensors_sample();
+    let bytes = sample::safetensors_sample();
     let parsed = Format::Safetensors.parse(&bytes).unwrap();
     let data: Vec<u8> = (0..29).collect();
     let expected = [("b", &data[..24]), ("a\"é", &data[24..27]), ("scalar", &data[27..29])];
@@ -241,7 +258,7 @@ fn types_of_later_safetensors_are_taken_at_their_word() {
 fn an_index_finds_names_and_reads_their_bytes_in_every_mode() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.irpa");
-    std::fs::write(&path, common::archive_sample()).unwrap();
+    std::fs::write(&path, sample::archive_sample()).unwrap();
     let other: Vec<u8> = (0..64).collect();
     std::fs::write(folder.path().join("other.bin"), &other).unwrap();
     for mode in [FileMode::File, FileMode::Mmap, FileMode::Preload] {
@@ -267,7 +284,7 @@ fn an_index_finds_names_and_reads_their_bytes_in_every_mode() {
 fn a_file_that_an_archive_names_need_not_be_there_until_it_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.irpa");
-    std::fs::write(&path, common::archive_sample()).unwrap();
+    std::fs::write(&path, sample::archive_sample()).unwrap();
     let mut index = Index::new();
     index.add_file(&path, FileMode::File).unwrap();
     let error = index.lookup("far").unwrap().read(0, &mut [0; 4]).unwrap_err();
@@ -281,7 +298,7 @@ fn a_file_that_an_archive_names_need_not_be_there_until_it_is_read() {
 fn missing_keys_and_scopes_name_the_nearest() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.irpa");
-    std::fs::write(&path, common::archive_sample()).unwrap();
+    std::fs::write(&path, sample::archive_sample()).unwrap();
     let mut scopes = Scopes::new();
     let flag = format!("model={}", path.display());
     scopes.add(&flag, FileMode::File).unwrap();

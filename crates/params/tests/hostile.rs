@@ -1,9 +1,7 @@
 //! Bytes that nobody meant to be parameters: an error or fewer of them, never a panic or a hang.
 
-mod common;
-
-use rehal_params::Format;
 use rehal_params::check::exercise;
+use rehal_params::{Format, sample};
 
 /// Marsaglia's xorshift64: the same mutations in every run.
 struct Random(u64);
@@ -23,10 +21,10 @@ impl Random {
 
 fn samples() -> [(Format, Vec<u8>); 4] {
     [
-        (Format::Irpa, common::archive_sample()),
-        (Format::Irpa, common::linked_sample()),
-        (Format::Gguf, common::gguf_sample()),
-        (Format::Safetensors, common::safetensors_sample()),
+        (Format::Irpa, sample::archive_sample()),
+        (Format::Irpa, sample::linked_sample()),
+        (Format::Gguf, sample::gguf_sample()),
+        (Format::Safetensors, sample::safetensors_sample()),
     ]
 }
 
@@ -97,7 +95,7 @@ fn mutated_files_are_read_or_refused() {
 fn an_archive_of_links_to_itself_takes_no_time() {
     // A header every 16 bytes, each of which claims the whole file as its table.
     let mut bytes = vec![0; 1 << 20];
-    let header = &common::archive_sample()[..88];
+    let header = &sample::archive_sample()[..88];
     for at in (0..bytes.len() - 96).step_by(96) {
         bytes[at..at + 88].copy_from_slice(header);
         bytes[at + 16..at + 24].copy_from_slice(&96u64.to_le_bytes());

@@ -505,3 +505,6 @@ fn id_of(it: &BufferRef<Ids<'_>>) -> u64 {
 fn count(list: &[layout::SemaphoreTimepoint]) -> U64 {
     U64::new(list.len() as u64)
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ mod buffer;
 mod call;
 mod context;
 mod convention;
+pub mod dump;
 mod invocation;
 mod list;
 mod module;

@@ -31,6 +31,7 @@ mod query;
 
 pub use dispatch::{Dispatch, MemorySpan};
 pub use format::{infer as infer_format, is_supported};
+pub(crate) use image_cache::clear as drop_kept_images;
 pub use imports::{ImportProvider, ImportRequest};
 pub use library::{Library, LoadOptions};
 pub(crate) use local_executable::{DispatchArguments, LocalExecutable};

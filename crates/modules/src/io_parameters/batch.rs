@@ -115,11 +115,11 @@ impl<'a> Batch<'a> {
         transfers.allocated.extend(allocated);
         let pattern = pattern.shortest();
         let buffer = &transfers.command_buffer;
-        match pattern.as_bytes() {
-            bytes if bytes.len() <= 4 => {
-                buffer.record(&Command::Fill { target: range(target), pattern: bytes, flags: 0 })
-            }
-            bytes => spread(buffer, target, bytes),
+        let pattern = pattern.as_bytes();
+        if pattern.len() <= 4 && shape::check_fill(target.offset, target.length, pattern).is_ok() {
+            buffer.record(&Command::Fill { target: range(target), pattern, flags: 0 })
+        } else {
+            spread(buffer, target, pattern)
         }
     }
 
@@ -217,8 +217,8 @@ fn range(part: Part<'_>) -> BufferRef<Live<'_>> {
     BufferRef { binding: Binding::Direct(part.buffer), offset: part.offset, length: part.length }
 }
 
-/// Repeats a pattern that is too wide for a fill: writes its start, and copies that behind itself,
-/// twice as much each time. (The reference fails here.)
+/// Repeats a pattern that no fill can, being wide or not aligned: writes its start, and copies that
+/// behind itself, twice as much each time. (The reference fails here.)
 fn spread(into: &CommandBuffer, target: Part<'_>, pattern: &[u8]) -> Result<()> {
     let Part { buffer, offset, length } = target;
     let part = |offset, length| range(Part { buffer, offset, length });

@@ -40,7 +40,7 @@ impl Files {
         range: Range,
     ) -> Result<Place> {
         match source.contents()? {
-            Contents::Disk { file, .. } => {
+            Contents::Disk { file, .. } | Contents::Mapped { file, .. } => {
                 let file = self.imported(device, affinity, access, source, file)?;
                 Ok(Place { file, offset: range.offset })
             }

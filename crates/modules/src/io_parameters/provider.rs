@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::{Buffer, BufferParams, Device, Fence, HostMemory, MemoryAccess, QueueAffinity};
-use rehal_params::{Contents, Entry, ParameterFile, Scopes, Storage};
+use rehal_params::{Entry, ParameterFile, Scopes, Storage};
 
 use super::batch::{Allocated, Batch, Part};
 use super::files::Files;
@@ -150,13 +150,7 @@ impl Provider {
         let target = Part { buffer, offset: span.buffer_offset, length: span.length };
         match &entry.storage {
             Storage::Splat(pattern) => {
-                if !span.parameter_offset.is_multiple_of(pattern.as_bytes().len() as u64) {
-                    return Err(Error::unimplemented(format!(
-                        "offset {} is within a repetition of the parameter's pattern",
-                        span.parameter_offset
-                    )));
-                }
-                batch.splat(target, allocated, pattern)
+                batch.splat(target, allocated, &pattern.rotated(span.parameter_offset))
             }
             Storage::File { file, offset } => {
                 let place = self.place(request, MemoryAccess::READ, file, *offset, span)?;
@@ -226,7 +220,7 @@ impl Provider {
 /// Where the span's bytes are in memory, if its file is there as a whole.
 fn in_memory<'e>(entry: &'e Entry, span: &Span) -> Result<Option<(&'e Arc<HostMemory>, Range)>> {
     let Storage::File { file, offset } = &entry.storage else { return Ok(None) };
-    let Contents::Memory(memory) = file.contents()? else { return Ok(None) };
+    let Some(memory) = file.contents()?.memory() else { return Ok(None) };
     // A buffer of which only a part is asked for is not one that lies over the file.
     if span.buffer_offset != 0 {
         return Ok(None);
