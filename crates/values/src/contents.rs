@@ -1,3 +1,5 @@
+use rehal_base::Result;
+
 /// The bytes of a tensor that was written down, which may be far fewer than it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
@@ -9,7 +11,36 @@ pub enum Contents {
     Bytes(Vec<u8>),
 }
 
+/// What is given to a writer at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
 impl Contents {
+    /// Gives all `size_bytes` of the tensor to `write`, in order, in pieces: an offset and bytes. Memory for
+    /// all of them is never taken.
+    pub fn write_to(&self, size_bytes: u64, mut write: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let pattern = match self {
+            Self::Bytes(bytes) => return write(0, bytes),
+            Self::Zeros => &[0][..],
+            Self::Splat(pattern) => pattern,
+        };
+        let copies = (CHUNK_BYTES / pattern.len()).max(1);
+        let chunk = pattern.repeat(copies.min(usize::try_from(size_bytes).unwrap_or(usize::MAX)));
+        let mut offset = 0;
+        while offset < size_bytes {
+            let length = (size_bytes - offset).min(chunk.len() as u64);
+            write(offset, &chunk[..length as usize])?;
+            offset += length;
+        }
+        Ok(())
+    }
+
+    /// All `size_bytes` of the tensor, for those that know them to be few.
+    pub fn to_bytes(&self, size_bytes: u64) -> Vec<u8> {
+        let mut bytes = vec![0; size_bytes as usize];
+        self.fill(&mut bytes);
+        bytes
+    }
+
     /// Fills `target`, which is as long as the tensor.
     pub fn fill(&self, target: &mut [u8]) {
         match self {
