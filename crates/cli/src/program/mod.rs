@@ -15,7 +15,7 @@ mod transfer;
 use std::sync::Arc;
 
 use rehal_base::{Context as _, Error, Result};
-use rehal_hal::{BufferView, Device, DeviceGroup, Fence};
+use rehal_hal::{BufferView, Device, DeviceGroup, Fence, HeapStatistics};
 use rehal_local::executable::guard;
 use rehal_modules::hal::{HalModule, Handle};
 use rehal_modules::io_parameters::IoParameters;
@@ -174,17 +174,18 @@ impl Program {
     }
 
     /// Ends the program: its globals go, then the capture is closed. Values of it must be gone before. Gives
-    /// `outcome`, or else what went wrong here. What ends is in the scope `deinit` of the capture.
-    pub(crate) fn close(self, outcome: Result<()>) -> Result<()> {
-        self.end(outcome, true)
+    /// `outcome`, or else what went wrong here. What ends is in the scope `deinit` of the capture. With
+    /// `print_statistics`, what its devices allocated goes to standard error.
+    pub(crate) fn close(self, outcome: Result<()>, print_statistics: bool) -> Result<()> {
+        self.end(outcome, print_statistics, true)
     }
 
     /// As [`Program::close`], without a scope, as the reference's tools that measure and test do it.
-    pub(crate) fn close_unscoped(self, outcome: Result<()>) -> Result<()> {
-        self.end(outcome, false)
+    pub(crate) fn close_unscoped(self, outcome: Result<()>, print_statistics: bool) -> Result<()> {
+        self.end(outcome, print_statistics, false)
     }
 
-    fn end(self, outcome: Result<()>, scoped: bool) -> Result<()> {
+    fn end(self, outcome: Result<()>, print_statistics: bool, scoped: bool) -> Result<()> {
         let Self { modules, context, devices, recorder } = self;
         let deinit =
             recorder.as_ref().filter(|_| scoped).map(|recorder| recorder.scope("deinit")).transpose();
@@ -192,9 +193,28 @@ impl Program {
         drop(modules);
         let outcome = outcome.and(deinit.map(drop));
         let outcome = closed(outcome, recorder);
-        drop(devices);
+        if print_statistics && let Some(devices) = &devices {
+            devices.devices().iter().for_each(print_memory);
+        }
         outcome
     }
+}
+
+/// Prints what a device has allocated, in the reference's form.
+fn print_memory(device: &Device) {
+    let mut text = format!("Device: {}\n", device.info().name);
+    if let Some(statistics) = device.memory_statistics() {
+        text.push_str("[[ iree_hal_allocator_t memory statistics ]]\n");
+        for (name, heap) in [("HOST_LOCAL", statistics.host), ("DEVICE_LOCAL", statistics.device)] {
+            let HeapStatistics { peak_bytes, allocated_bytes, freed_bytes } = heap;
+            let live_bytes = allocated_bytes.saturating_sub(freed_bytes);
+            text.push_str(&format!(
+                "{name:>12}: {peak_bytes:12}B peak / {allocated_bytes:12}B allocated / \
+                 {freed_bytes:12}B freed / {live_bytes:12}B live\n"
+            ));
+        }
+    }
+    output::note(&text);
 }
 
 /// Closes the capture, however the program ended.

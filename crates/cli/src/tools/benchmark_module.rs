@@ -108,7 +108,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let unit = time_unit(flags)?;
     let program = Program::load(flags, &mut |_| Ok(None))?;
     let outcome = measure(invocation, &program, batch, unit, options);
-    program.close_unscoped(outcome)
+    program.close_unscoped(outcome, flags.switch("print_statistics"))
 }
 
 fn measure(

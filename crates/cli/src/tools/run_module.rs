@@ -102,7 +102,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             None => outcome,
         }
     });
-    program.close(outcome)
+    program.close(outcome, flags.switch("print_statistics"))
 }
 
 fn call(invocation: &Invocation, program: &Program, entry: &Entry) -> Result<()> {
