@@ -27,7 +27,7 @@ use crate::flags::Flags;
 use crate::{Invocation, devices, output, parameters};
 
 pub(crate) use inputs::Parsed;
-pub(crate) use modules::UserModule;
+pub(crate) use modules::{UserModule, from_flags as load_modules};
 pub(crate) use results::{compare_all, print_all, write_all};
 
 /// A program that is loaded: its modules' initialisers have run.
@@ -53,7 +53,15 @@ impl Program {
     ///
     /// `offer` gives further modules that programs may need, by name; `None` for one that it does not know.
     pub(crate) fn load(flags: &Flags, offer: &mut dyn FnMut(&str) -> Result<Option<Module>>) -> Result<Self> {
-        let modules = modules::from_flags(flags)?;
+        Self::with_modules(flags, modules::from_flags(flags)?, offer)
+    }
+
+    /// As [`Program::load`], of modules that are read already.
+    pub(crate) fn with_modules(
+        flags: &Flags,
+        modules: Vec<UserModule>,
+        offer: &mut dyn FnMut(&str) -> Result<Option<Module>>,
+    ) -> Result<Self> {
         let mut loader = Loader { flags, loaded: Vec::new(), devices: None, recorder: None };
         let context = loader.resolve(&modules, offer).and_then(|()| Context::new(&loader.loaded));
         let Loader { devices, recorder, .. } = loader;
@@ -87,7 +95,7 @@ impl Program {
         })?;
         Ok(Entry {
             function,
-            is_async: module.attribute(name, "iree.abi.model") == Some("coarse-fences"),
+            is_async: module.is_async(name),
             declaration: module.attribute(name, "iree.abi.declaration").map(str::to_string),
         })
     }
@@ -166,11 +174,21 @@ impl Program {
     }
 
     /// Ends the program: its globals go, then the capture is closed. Values of it must be gone before. Gives
-    /// `outcome`, or else what went wrong here. With `print_statistics`, what its devices allocated goes to
-    /// standard error.
+    /// `outcome`, or else what went wrong here. What ends is in the scope `deinit` of the capture. With
+    /// `print_statistics`, what its devices allocated goes to standard error.
     pub(crate) fn close(self, outcome: Result<()>, print_statistics: bool) -> Result<()> {
+        self.end(outcome, print_statistics, true)
+    }
+
+    /// As [`Program::close`], without a scope, as the reference's tools that measure and test do it.
+    pub(crate) fn close_unscoped(self, outcome: Result<()>, print_statistics: bool) -> Result<()> {
+        self.end(outcome, print_statistics, false)
+    }
+
+    fn end(self, outcome: Result<()>, print_statistics: bool, scoped: bool) -> Result<()> {
         let Self { modules, context, devices, recorder } = self;
-        let deinit = recorder.as_ref().map(|recorder| recorder.scope("deinit")).transpose();
+        let deinit =
+            recorder.as_ref().filter(|_| scoped).map(|recorder| recorder.scope("deinit")).transpose();
         drop(context);
         drop(modules);
         let outcome = outcome.and(deinit.map(drop));
@@ -215,6 +233,11 @@ impl Entry {
     /// The function.
     pub(crate) fn function(&self) -> &Function {
         &self.function
+    }
+
+    /// Whether it takes two fences behind its inputs.
+    pub(crate) fn is_async(&self) -> bool {
+        self.is_async
     }
 
     /// What the module says of the function.
