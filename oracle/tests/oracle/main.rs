@@ -7,6 +7,8 @@ mod benchmarks;
 mod dumps;
 mod files;
 mod flags;
+mod modules;
+mod programs;
 mod replays;
 mod rewriting;
 mod substitution;
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
     benchmarks::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
+    modules::add(&mut trials);
+    programs::add(&mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()

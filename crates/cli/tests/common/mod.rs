@@ -22,6 +22,7 @@ pub fn command(tool: &str) -> Command {
         "iree-run-replay" => env!("CARGO_BIN_EXE_iree-run-replay"),
         "iree-dump-replay" => env!("CARGO_BIN_EXE_iree-dump-replay"),
         "iree-benchmark-replay" => env!("CARGO_BIN_EXE_iree-benchmark-replay"),
+        "iree-dump-module" => env!("CARGO_BIN_EXE_iree-dump-module"),
         "rehal" => env!("CARGO_BIN_EXE_rehal"),
         other => panic!("no tool {other}"),
     };
