@@ -25,6 +25,7 @@ pub fn command(tool: &str) -> Command {
         "iree-dump-parameters" => env!("CARGO_BIN_EXE_iree-dump-parameters"),
         "iree-create-parameters" => env!("CARGO_BIN_EXE_iree-create-parameters"),
         "iree-convert-parameters" => env!("CARGO_BIN_EXE_iree-convert-parameters"),
+        "iree-dump-module" => env!("CARGO_BIN_EXE_iree-dump-module"),
         "rehal" => env!("CARGO_BIN_EXE_rehal"),
         other => panic!("no tool {other}"),
     };
