@@ -12,6 +12,7 @@ mod gtest;
 mod input;
 mod output;
 mod parameters;
+mod program;
 mod progress;
 mod tool;
 pub mod tools;

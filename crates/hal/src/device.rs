@@ -8,8 +8,8 @@ use crate::flags::*;
 use crate::shape::{check_fill, check_update};
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, Channel, ChannelParams, CommandBuffer, CommandBufferParams,
-    Event, Executable, ExecutableParams, File, HostFile, HostMemory, Live, QueueOp, Semaphore, Submission,
-    Timepoint, WorkgroupCount,
+    Event, Executable, ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, QueueOp,
+    Semaphore, Submission, Timepoint, WorkgroupCount,
 };
 
 /// What a device is, for people and for `--list_devices`.
@@ -32,10 +32,11 @@ pub trait DeviceBackend: Send + Sync {
     /// What a buffer asked for with `params` would get: usage, access and memory type as granted.
     fn grant(&self, params: BufferParams) -> Result<BufferParams>;
 
-    /// A buffer of `size` bytes, whose `params` are granted already.
+    /// A buffer of `size` bytes with what [`DeviceBackend::grant`] makes of `params`, which leave nothing open.
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer>;
 
-    /// A buffer over `memory` of the host, which it shares and keeps; `params` are granted already.
+    /// A buffer over `memory` of the host, which it shares and keeps, with what [`DeviceBackend::grant`] makes
+    /// of `params`, which leave nothing open.
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
         let _ = (params, memory);
         Err(Error::unimplemented(format!("device '{}' cannot use memory of the host", self.info().name)))
@@ -90,8 +91,18 @@ pub trait DeviceBackend: Send + Sync {
     /// buffer of an alloca, which may be named at once and used once the alloca has signalled.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>>;
 
+    /// Lets go of memory that is kept only to be faster the next time.
+    fn trim(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes sure that what was submitted will run without another call.
     fn flush(&self, affinity: QueueAffinity) -> Result<()>;
+
+    /// What it has allocated, where it counts that.
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        None
+    }
 
     /// The backend itself, for the driver that made it.
     fn as_any(&self) -> &dyn Any;
@@ -130,7 +141,7 @@ impl Device {
     /// A buffer of `size` bytes. Fails where the device cannot grant `params` or the memory.
     pub fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
-        self.0.allocate_buffer(self.0.grant(params)?, size)
+        self.0.allocate_buffer(params.canonical(), size)
     }
 
     /// A buffer over a range of host memory, which it shares and keeps. Fails where the range exceeds the
@@ -142,6 +153,7 @@ impl Device {
         range: Range,
     ) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
+        let params = params.canonical();
         if params.access.intersects(MemoryAccess::WRITE | MemoryAccess::ANY) && !memory.is_writable() {
             return Err(Error::new(
                 rehal_base::StatusCode::PermissionDenied,
@@ -156,7 +168,7 @@ impl Device {
                 params.min_alignment
             )));
         }
-        self.0.import_buffer(self.0.grant(params)?, memory)
+        self.0.import_buffer(params, memory)
     }
 
     /// See [`DeviceBackend::create_semaphore`].
@@ -202,6 +214,16 @@ impl Device {
     /// See [`DeviceBackend::import_file`].
     pub fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
         self.0.import_file(affinity, access, file)
+    }
+
+    /// See [`DeviceBackend::trim`].
+    pub fn trim(&self) -> Result<()> {
+        self.0.trim()
+    }
+
+    /// See [`DeviceBackend::memory_statistics`].
+    pub fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        self.0.memory_statistics()
     }
 
     /// See [`DeviceBackend::flush`].

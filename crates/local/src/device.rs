@@ -1,10 +1,12 @@
 use std::any::Any;
+use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferParams, Device, DeviceBackend, DeviceInfo,
     Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory, Live, MemoryAccess,
-    MemoryType, PlainBuffer, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline,
+    MemoryCounters, MemoryStatistics, MemoryType, PlainBuffer, QueueAffinity, QueueOp, Semaphore,
+    SemaphoreFlags, Submission, Timeline,
 };
 
 use crate::command::LocalCommands;
@@ -25,13 +27,14 @@ const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).u
 pub struct LocalSync {
     info: DeviceInfo,
     plugins: Plugins,
+    memory: Arc<MemoryCounters>,
 }
 
 impl LocalSync {
     /// The device; executables resolve their imports from `plugins`.
     pub fn create(plugins: Plugins) -> Device {
         let info = DeviceInfo { driver: LOCAL_SYNC.into(), name: LOCAL_SYNC.into() };
-        Device::new(Self { info, plugins })
+        Device::new(Self { info, plugins, memory: Arc::default() })
     }
 }
 
@@ -68,7 +71,9 @@ impl DeviceBackend for LocalSync {
     }
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        Ok(Buffer::new(params, size, PlainBuffer::allocate_aligned(size, params.min_alignment)?))
+        let granted = self.grant(params)?;
+        let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
+        Ok(Buffer::new(granted, size, buffer.counted(&self.memory, granted.memory_type)))
     }
 
     fn create_semaphore(
@@ -100,7 +105,7 @@ impl DeviceBackend for LocalSync {
                 memory.as_ptr()
             )));
         }
-        Ok(Buffer::new(params, memory.length(), PlainBuffer::over(memory)))
+        Ok(Buffer::new(self.grant(params)?, memory.length(), PlainBuffer::over(memory)))
     }
 
     fn can_prepare_executable(&self, format: &str) -> bool {
@@ -120,7 +125,7 @@ impl DeviceBackend for LocalSync {
 
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let created = match &submission.op {
-            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(self.grant(*params)?, *size)?),
+            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(*params, *size)?),
             QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
                 if LocalCommands::of(command_buffer)?.is_inline() {
                     return Err(Error::invalid_argument(
@@ -153,8 +158,18 @@ impl DeviceBackend for LocalSync {
         }
     }
 
+    fn trim(&self) -> Result<()> {
+        executable::drop_kept_images();
+        LocalCommands::drop_spare();
+        Ok(())
+    }
+
     fn flush(&self, _affinity: QueueAffinity) -> Result<()> {
         Ok(())
+    }
+
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        Some(self.memory.statistics())
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -35,14 +35,16 @@ mod file;
 mod handle;
 mod queue;
 mod scratch;
+mod trace;
 
 use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 use rehal_hal::{BufferView, Device, DeviceGroup};
-use rehal_vm::{Call, Export, Flow, NativeModule, Ref, State};
+use rehal_vm::{Call, Export, Flow, NativeModule, Ref, Signal, State};
 
 pub use handle::{Allocator, Handle, Kind};
+pub use trace::trace_text;
 
 /// What `hal.buffer_view.trace` gives a program's values to: the key that the program names them by, and the values.
 pub type TraceSink = Arc<dyn Fn(&str, &[&BufferView]) -> Result<()> + Send + Sync>;
@@ -123,6 +125,13 @@ impl NativeModule for HalModule {
             retains_profile_metadata: self.retains_profile_metadata,
             trace: self.trace.clone(),
         }))
+    }
+
+    fn notify(&self, _state: &State, signal: Signal) -> Result<()> {
+        match signal {
+            Signal::Suspend | Signal::LowMemory => self.devices.devices().iter().try_for_each(Device::trim),
+            Signal::Resume | Signal::Fork => Ok(()),
+        }
     }
 
     fn call(&self, state: &State, ordinal: usize, call: &mut Call<'_>) -> Result<Flow> {

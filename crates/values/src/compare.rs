@@ -144,8 +144,9 @@ mod tests {
     fn mismatch(equality: Equality, expected: &str, actual: &str) -> Option<String> {
         let tensor = |text| {
             let (tensor_type, contents) = parse_tensor(text).unwrap();
-            let size_bytes = tensor_type.size_bytes().unwrap();
-            (tensor_type, contents.to_bytes(size_bytes))
+            let mut bytes = vec![0; tensor_type.size_bytes().unwrap() as usize];
+            contents.fill(&mut bytes);
+            (tensor_type, bytes)
         };
         let (expected, actual) = (tensor(expected), tensor(actual));
         equality.mismatch((&expected.0, &expected.1), (&actual.0, &actual.1))

@@ -34,15 +34,30 @@ impl Contents {
         Ok(())
     }
 
-    /// All `size_bytes` of the tensor.
+    /// All `size_bytes` of the tensor, for those that know them to be few.
     pub fn to_bytes(&self, size_bytes: u64) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let collected = self.write_to(size_bytes, |_, part| {
-            bytes.extend_from_slice(part);
-            Ok(())
-        });
-        collected.expect("collecting does not fail");
+        let mut bytes = vec![0; size_bytes as usize];
+        self.fill(&mut bytes);
         bytes
+    }
+
+    /// Fills `target`, which is as long as the tensor.
+    pub fn fill(&self, target: &mut [u8]) {
+        match self {
+            Self::Zeros => target.fill(0),
+            Self::Bytes(bytes) => target.copy_from_slice(bytes),
+            Self::Splat(pattern) => {
+                let first = pattern.len().min(target.len());
+                target[..first].copy_from_slice(&pattern[..first]);
+                // What is filled doubles with each copy, and stays whole patterns until the end.
+                let mut filled = first;
+                while filled < target.len() {
+                    let length = filled.min(target.len() - filled);
+                    target.copy_within(..length, filled);
+                    filled += length;
+                }
+            }
+        }
     }
 }
 
@@ -50,12 +65,20 @@ impl Contents {
 mod tests {
     use super::*;
 
+    fn filled(contents: &Contents, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0xee; length];
+        contents.fill(&mut bytes);
+        bytes
+    }
+
     #[test]
     fn patterns_fill_all_bytes() {
-        assert_eq!(Contents::Zeros.to_bytes(3), [0; 3]);
-        assert_eq!(Contents::Splat(vec![1, 2, 3]).to_bytes(7), [1, 2, 3, 1, 2, 3, 1]);
-        assert_eq!(Contents::Splat(vec![1, 2]).to_bytes(0), []);
-        let long = Contents::Splat(vec![1, 2, 3]).to_bytes(200_001);
-        assert!(long.len() == 200_001 && long.chunks(3).all(|part| part == [1, 2, 3]));
+        assert_eq!(filled(&Contents::Zeros, 3), [0; 3]);
+        assert_eq!(filled(&Contents::Bytes(vec![4, 5]), 2), [4, 5]);
+        let splat = Contents::Splat(vec![1, 2, 3]);
+        assert_eq!(filled(&splat, 7), [1, 2, 3, 1, 2, 3, 1]);
+        assert_eq!(filled(&splat, 2), [1, 2]);
+        assert_eq!(filled(&splat, 0), []);
+        assert!(filled(&splat, 200_001).chunks(3).all(|part| part == [1, 2, 3]));
     }
 }

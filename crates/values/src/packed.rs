@@ -104,7 +104,9 @@ mod tests {
     fn bytes(kind: Kind, text: &str, element_count: u64) -> Result<Vec<u8>> {
         let size_bytes = (element_count * u64::from(bits(kind))).div_ceil(8);
         let tokens: Vec<_> = text.split(' ').collect();
-        Ok(parse(kind, &tokens, element_count, size_bytes)?.to_bytes(size_bytes))
+        let mut bytes = vec![0; size_bytes as usize];
+        parse(kind, &tokens, element_count, size_bytes)?.fill(&mut bytes);
+        Ok(bytes)
     }
 
     #[test]

@@ -103,6 +103,15 @@ impl Scalar {
             Self::F64(value) => general_lower(value),
         }
     }
+
+    /// Whether both are the same number of the same type; what is not a number is the same as another.
+    pub fn is_same(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::F32(a), Self::F32(b)) => a == b || a.is_nan() && b.is_nan(),
+            (Self::F64(a), Self::F64(b)) => a == b || a.is_nan() && b.is_nan(),
+            (a, b) => a == b,
+        }
+    }
 }
 
 /// As results show: `i32=7`.

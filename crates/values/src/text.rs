@@ -162,7 +162,9 @@ mod tests {
 
     fn bytes(text: &str) -> Result<Vec<u8>> {
         let (tensor_type, contents) = parse_tensor(text)?;
-        Ok(contents.to_bytes(tensor_type.size_bytes()?))
+        let mut bytes = vec![0; tensor_type.size_bytes()? as usize];
+        contents.fill(&mut bytes);
+        Ok(bytes)
     }
 
     fn printed(text: &str, max_elements: u64) -> String {

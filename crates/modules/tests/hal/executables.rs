@@ -2,8 +2,8 @@
 
 use rehal_base::StatusCode;
 use rehal_hal::DeviceGroup;
-use rehal_vm::Value;
 use rehal_vm::Value::{I32, I64};
+use rehal_vm::{Signal, Value};
 
 use crate::commands::{create, run};
 use crate::program::{ANY_QUEUE, Program, bytes, devices, i64_of, value, words_of};
@@ -97,6 +97,23 @@ fn dispatches_that_cannot_be_are_refused() {
     assert_eq!(record(1 << 32, &[1, 2], 2).unwrap_err().code(), StatusCode::OutOfRange);
     let many = record(0, &[1, 2], 33).unwrap_err();
     assert_eq!(many.message(), "binding count 33 > 32");
+}
+
+/// What a device keeps to be faster is let go, and what is in use stays.
+#[test]
+fn executables_outlive_a_lack_of_memory() {
+    let program = Program::new();
+    let affine = executable(&program, "affine");
+    for signal in [Signal::Suspend, Signal::Resume, Signal::LowMemory] {
+        program.notify(signal);
+    }
+    let function = function(&program, &affine, "affine");
+    let (input, output) = (program.words(&[2; 16]), program.buffer(64));
+    let commands = create(&program, 0);
+    let head = [commands.clone(), affine, function, I32(1), I32(1), I32(1), I64(0)];
+    dispatch(&program, head, &[5, 1], &[binding(&input, 0), binding(&output, 0)]).unwrap();
+    run(&program, &commands, &[]);
+    assert_eq!(words_of(&output), [11; 16]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use rehal_base::{Error, Result};
 use rehal_hal::{Buffer, DeviceGroup, Fence};
 use rehal_local::LocalSync;
 use rehal_modules::hal::{HalModule, Handle, Kind};
-use rehal_vm::{Context, Module, Ref, Value};
+use rehal_vm::{Context, Module, Ref, Signal, Value};
 
 /// Device-local memory, as compiled programs ask for it.
 pub const DEVICE_LOCAL: i32 = 0x30;
@@ -31,6 +31,10 @@ impl Program {
         let device = program.one("devices.get", &[Value::I32(0)]);
         let allocator = program.one("device.allocator", std::slice::from_ref(&device));
         Self { device, allocator, ..program }
+    }
+
+    pub fn notify(&self, signal: Signal) {
+        self.context.notify(signal).unwrap();
     }
 
     pub fn call(&self, name: &str, arguments: &[Value]) -> Result<Vec<Value>> {

@@ -12,12 +12,15 @@
 #![deny(unsafe_code)]
 
 mod elementwise;
+mod executable;
 mod mmt4d;
 mod module;
 mod movement;
 mod span;
 mod tile_sizes;
 mod tiles;
+
+pub(crate) use executable::VmvxExecutable;
 
 #[cfg(test)]
 mod random;
