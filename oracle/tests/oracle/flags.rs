@@ -14,6 +14,7 @@ pub fn add(trials: &mut Vec<Trial>) {
         "iree-run-replay",
         "iree-dump-replay",
         "iree-benchmark-replay",
+        "iree-run-module",
         "iree-dump-parameters",
         "iree-create-parameters",
         "iree-convert-parameters",

@@ -8,6 +8,7 @@ mod dumps;
 mod files;
 mod flags;
 mod parameters;
+mod programs;
 mod replays;
 mod rewriting;
 mod substitution;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
+    programs::add(&captures, &mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()
