@@ -46,6 +46,7 @@ fn main() -> ExitCode {
     parameters::add(&mut trials);
     modules::add(&mut trials);
     programs::add(&mut trials);
+    programs::add(&captures, &mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()
