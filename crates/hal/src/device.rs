@@ -8,8 +8,8 @@ use crate::flags::*;
 use crate::shape::{check_fill, check_update};
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, Channel, ChannelParams, CommandBuffer, CommandBufferParams,
-    Event, Executable, ExecutableParams, File, HostFile, HostMemory, Live, QueueOp, Semaphore, Submission,
-    Timepoint, WorkgroupCount,
+    Event, Executable, ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, QueueOp,
+    Semaphore, Submission, Timepoint, WorkgroupCount,
 };
 
 /// What a device is, for people and for `--list_devices`.
@@ -98,6 +98,11 @@ pub trait DeviceBackend: Send + Sync {
 
     /// Makes sure that what was submitted will run without another call.
     fn flush(&self, affinity: QueueAffinity) -> Result<()>;
+
+    /// What it has allocated, where it counts that.
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        None
+    }
 
     /// The backend itself, for the driver that made it.
     fn as_any(&self) -> &dyn Any;
@@ -214,6 +219,11 @@ impl Device {
     /// See [`DeviceBackend::trim`].
     pub fn trim(&self) -> Result<()> {
         self.0.trim()
+    }
+
+    /// See [`DeviceBackend::memory_statistics`].
+    pub fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        self.0.memory_statistics()
     }
 
     /// See [`DeviceBackend::flush`].

@@ -34,6 +34,13 @@ impl Contents {
         Ok(())
     }
 
+    /// All `size_bytes` of the tensor, for those that know them to be few.
+    pub fn to_bytes(&self, size_bytes: u64) -> Vec<u8> {
+        let mut bytes = vec![0; size_bytes as usize];
+        self.fill(&mut bytes);
+        bytes
+    }
+
     /// Fills `target`, which is as long as the tensor.
     pub fn fill(&self, target: &mut [u8]) {
         match self {

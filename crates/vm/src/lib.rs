@@ -8,6 +8,7 @@
 mod arithmetic;
 mod buffer;
 mod call;
+pub mod check;
 mod code;
 mod context;
 mod convention;

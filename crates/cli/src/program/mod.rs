@@ -15,7 +15,7 @@ mod transfer;
 use std::sync::Arc;
 
 use rehal_base::{Context as _, Error, Result};
-use rehal_hal::{BufferView, Device, DeviceGroup, Fence};
+use rehal_hal::{BufferView, Device, DeviceGroup, Fence, HeapStatistics};
 use rehal_local::executable::guard;
 use rehal_modules::hal::{HalModule, Handle};
 use rehal_modules::io_parameters::IoParameters;
@@ -27,7 +27,7 @@ use crate::flags::Flags;
 use crate::{Invocation, devices, output, parameters};
 
 pub(crate) use inputs::Parsed;
-pub(crate) use modules::UserModule;
+pub(crate) use modules::{UserModule, from_flags as load_modules};
 pub(crate) use results::{compare_all, print_all, write_all};
 
 /// A program that is loaded: its modules' initialisers have run.
@@ -53,7 +53,15 @@ impl Program {
     ///
     /// `offer` gives further modules that programs may need, by name; `None` for one that it does not know.
     pub(crate) fn load(flags: &Flags, offer: &mut dyn FnMut(&str) -> Result<Option<Module>>) -> Result<Self> {
-        let modules = modules::from_flags(flags)?;
+        Self::with_modules(flags, modules::from_flags(flags)?, offer)
+    }
+
+    /// As [`Program::load`], of modules that are read already.
+    pub(crate) fn with_modules(
+        flags: &Flags,
+        modules: Vec<UserModule>,
+        offer: &mut dyn FnMut(&str) -> Result<Option<Module>>,
+    ) -> Result<Self> {
         let mut loader = Loader { flags, loaded: Vec::new(), devices: None, recorder: None };
         let context = loader.resolve(&modules, offer).and_then(|()| Context::new(&loader.loaded));
         let Loader { devices, recorder, .. } = loader;
@@ -87,7 +95,7 @@ impl Program {
         })?;
         Ok(Entry {
             function,
-            is_async: module.attribute(name, "iree.abi.model") == Some("coarse-fences"),
+            is_async: module.is_async(name),
             declaration: module.attribute(name, "iree.abi.declaration").map(str::to_string),
         })
     }
@@ -166,17 +174,47 @@ impl Program {
     }
 
     /// Ends the program: its globals go, then the capture is closed. Values of it must be gone before. Gives
-    /// `outcome`, or else what went wrong here.
-    pub(crate) fn close(self, outcome: Result<()>) -> Result<()> {
+    /// `outcome`, or else what went wrong here. What ends is in the scope `deinit` of the capture. With
+    /// `print_statistics`, what its devices allocated goes to standard error.
+    pub(crate) fn close(self, outcome: Result<()>, print_statistics: bool) -> Result<()> {
+        self.end(outcome, print_statistics, true)
+    }
+
+    /// As [`Program::close`], without a scope, as the reference's tools that measure and test do it.
+    pub(crate) fn close_unscoped(self, outcome: Result<()>, print_statistics: bool) -> Result<()> {
+        self.end(outcome, print_statistics, false)
+    }
+
+    fn end(self, outcome: Result<()>, print_statistics: bool, scoped: bool) -> Result<()> {
         let Self { modules, context, devices, recorder } = self;
-        let deinit = recorder.as_ref().map(|recorder| recorder.scope("deinit")).transpose();
+        let deinit =
+            recorder.as_ref().filter(|_| scoped).map(|recorder| recorder.scope("deinit")).transpose();
         drop(context);
         drop(modules);
         let outcome = outcome.and(deinit.map(drop));
         let outcome = closed(outcome, recorder);
-        drop(devices);
+        if print_statistics && let Some(devices) = &devices {
+            devices.devices().iter().for_each(print_memory);
+        }
         outcome
     }
+}
+
+/// Prints what a device has allocated, in the reference's form.
+fn print_memory(device: &Device) {
+    let mut text = format!("Device: {}\n", device.info().name);
+    if let Some(statistics) = device.memory_statistics() {
+        text.push_str("[[ iree_hal_allocator_t memory statistics ]]\n");
+        for (name, heap) in [("HOST_LOCAL", statistics.host), ("DEVICE_LOCAL", statistics.device)] {
+            let HeapStatistics { peak_bytes, allocated_bytes, freed_bytes } = heap;
+            let live_bytes = allocated_bytes.saturating_sub(freed_bytes);
+            text.push_str(&format!(
+                "{name:>12}: {peak_bytes:12}B peak / {allocated_bytes:12}B allocated / \
+                 {freed_bytes:12}B freed / {live_bytes:12}B live\n"
+            ));
+        }
+    }
+    output::note(&text);
 }
 
 /// Closes the capture, however the program ended.
@@ -195,6 +233,11 @@ impl Entry {
     /// The function.
     pub(crate) fn function(&self) -> &Function {
         &self.function
+    }
+
+    /// Whether it takes two fences behind its inputs.
+    pub(crate) fn is_async(&self) -> bool {
+        self.is_async
     }
 
     /// What the module says of the function.

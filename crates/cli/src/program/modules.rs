@@ -10,6 +10,7 @@ use rehal_vm::{Module, ModuleFile};
 use crate::flags::Flags;
 
 /// A module that the user named.
+#[derive(Clone)]
 pub(crate) struct UserModule {
     /// Its file, which says what it needs and what its functions are about.
     pub file: ModuleFile,
@@ -82,6 +83,11 @@ impl UserModule {
             .exports()
             .map(|export| export.local_name)
             .filter(|name| !name.starts_with("__") && !name.contains('$'))
+    }
+
+    /// Whether a function takes two fences behind its inputs: one that it waits for, one that it signals.
+    pub(crate) fn is_async(&self, function: &str) -> bool {
+        self.attribute(function, "iree.abi.model") == Some("coarse-fences")
     }
 
     /// What the module says about one of its functions under `key`, such as `iree.abi.declaration`.

@@ -10,10 +10,11 @@ use rehal_bench::{Benchmark, Reporters, Runner, State, TimeUnit};
 use rehal_vm::Value;
 
 use super::benchmark_flags::{self, BENCHMARK};
+use super::run_module::{self, INPUT, PRINT_STATISTICS};
 use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, PROFILING, Support, TASK};
 use crate::parameters::PARAMETERS;
-use crate::program::flags::{INPUT, MODULES, PRINT_STATISTICS, RECORDING, RESULTS, equality};
-use crate::program::{Entry, Program, finish_results, refuse_operands};
+use crate::program::flags::{MODULES, RECORDING, RESULTS, equality};
+use crate::program::{Program, refuse_operands};
 use crate::{Invocation, Tool, devices};
 use calls::{Batch, Calls};
 
@@ -106,18 +107,18 @@ fn run(invocation: &Invocation) -> Result<()> {
     let batch = Batch::new(flags.integer("batch_size"), flags.integer("batch_concurrency"))?;
     let unit = time_unit(flags)?;
     let program = Program::load(flags, &mut |_| Ok(None))?;
-    let outcome = measure(flags, &program, batch, unit, options);
-    program.print_statistics(flags);
-    program.close_quietly(outcome)
+    let outcome = measure(invocation, &program, batch, unit, options);
+    program.close_unscoped(outcome, flags.switch("print_statistics"))
 }
 
 fn measure(
-    flags: &Flags,
+    invocation: &Invocation,
     program: &Program,
     batch: Batch,
     unit: Option<TimeUnit>,
     options: rehal_bench::Options,
 ) -> Result<()> {
+    let flags = &invocation.flags;
     let kept: Option<Kept> = flags.switch("enable_output_processing").then(Kept::default);
     let chosen = match flags.given_text("function") {
         Some(name) => {
@@ -150,7 +151,7 @@ fn measure(
         ([calls], Some(kept)) if flags.is_given("function") => {
             let mut results = kept.take();
             program.to_host(&mut results)?;
-            finish_results(flags, calls.entry(), &results)
+            run_module::finish(invocation, calls.entry(), &results)
         }
         _ => Ok(()),
     }

@@ -136,5 +136,5 @@ fn test(invocation: &Invocation, modules: &[UserModule], name: &str, failures: &
         .and_then(|entry| program.call(&entry, Vec::new()))
         .map(drop)
         .context(|| format!("test '{name}'"));
-    program.close_quietly(outcome)
+    program.close_unscoped(outcome, false)
 }

@@ -72,13 +72,17 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut archive = Archive::new();
     // What has no room comes first, as it is no part of the order in which data is read.
     for flag in flags.list("splat") {
-        splat(&mut archive, flag).context(|| format!("--splat={flag}"))?;
+        splat(&mut archive, flag).context(|| format!("--splat={flag}")).advise(how)?;
     }
-    let alignment = u64::try_from(flags.integer("alignment"))
-        .map_err(|_| Error::invalid_argument("--alignment is negative"))?;
+    let alignment = flags.integer("alignment");
+    let alignment = u64::try_from(alignment).ok().filter(|it| it.is_power_of_two()).ok_or_else(|| {
+        Error::invalid_argument(format!("--alignment={alignment} is not a power of two"))
+            .advise("leave it out for the 64 bytes that programs want")
+    })?;
     let mut all = Vec::new();
     for flag in flags.list("data") {
-        all.push(data(&mut archive, flag, alignment).context(|| format!("--data={flag}"))?);
+        let declared = data(&mut archive, flag, alignment).context(|| format!("--data={flag}"));
+        all.push(declared.advise(how)?);
     }
     parameter_output::write(flags, path, &archive, |output| {
         for Data { slot, size_bytes, contents } in &all {
@@ -91,6 +95,10 @@ fn run(invocation: &Invocation) -> Result<()> {
         }
         Ok(())
     })
+}
+
+fn how() -> String {
+    "declare each name once: NAME=SHAPExTYPE or NAME=SHAPExTYPE=VALUE, such as w0=4x8xf32=2.5".into()
 }
 
 /// A parameter that has room in the file.
@@ -132,8 +140,7 @@ fn splat(archive: &mut Archive, flag: &str) -> Result<()> {
 /// The name, the type and what the parameter holds.
 fn parse(flag: &str) -> Result<(&str, TensorType, Contents)> {
     let Some((name, tensor)) = flag.split_once('=') else {
-        return Err(Error::invalid_argument("shape and type are missing")
-            .advise("NAME=SHAPExTYPE or NAME=SHAPExTYPE=VALUE, such as w0=4x8xf32=2.5"));
+        return Err(Error::invalid_argument("shape and type are missing"));
     };
     let (tensor_type, contents) = parse_tensor(tensor)?;
     Ok((name, tensor_type, contents))

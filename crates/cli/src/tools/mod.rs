@@ -1,7 +1,9 @@
 //! One file per tool.
 
 mod benchmark_flags;
+mod benchmark_module;
 mod benchmark_replay;
+mod check_module;
 mod convert_parameters;
 mod create_parameters;
 mod dump_module;
@@ -13,7 +15,9 @@ mod replay_flags;
 mod run_module;
 mod run_replay;
 
+pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
+pub use check_module::CHECK_MODULE;
 pub use convert_parameters::CONVERT_PARAMETERS;
 pub use create_parameters::CREATE_PARAMETERS;
 pub use dump_module::DUMP_MODULE;
@@ -31,6 +35,8 @@ pub const ALL: &[&crate::Tool] = &[
     &BENCHMARK_REPLAY,
     &INFO,
     &RUN_MODULE,
+    &BENCHMARK_MODULE,
+    &CHECK_MODULE,
     &DUMP_MODULE,
     &DUMP_PARAMETERS,
     &CREATE_PARAMETERS,

@@ -61,23 +61,30 @@ const RUN: Group = Group {
             "",
             "The function to call; it may be left out where the last module has only one.",
         ),
-        Flag::list(
-            "input",
-            "VALUE",
-            "An input, once for each in order.\n\
-             \x20  3.14                     a number\n\
-             \x20  2x2xi32=1 2 3 4          a tensor: shape and type, then elements\n\
-             \x20  2x2xi32=[[1 2][3 4]]     brackets and commas are blanks\n\
-             \x20  2x2xf32=1                one element for all; none for 0\n\
-             \x20  4xi1=true false 1 0      truth values\n\
-             \x20  2x2xf32=@file            the bytes of a file; +file goes on where it was left\n\
-             \x20  @file.npy                an array of a file; +file.npy the next, *file.npy all that follow\n\
-             \x20  &2x2xf32                 storage alone, for results that are written in place\n\
-             \x20  (null)                   no object",
-        ),
-        Flag::switch("print_statistics", false, "Prints on standard error what the devices allocated."),
+        INPUT,
+        PRINT_STATISTICS,
     ],
 };
+
+/// The values that a function is called with.
+pub(super) const INPUT: Flag = Flag::list(
+    "input",
+    "VALUE",
+    "An input, once for each in order.\n\
+     \x20  3.14                     a number\n\
+     \x20  2x2xi32=1 2 3 4          a tensor: shape and type, then elements\n\
+     \x20  2x2xi32=[[1 2][3 4]]     brackets and commas are blanks\n\
+     \x20  2x2xf32=1                one element for all; none for 0\n\
+     \x20  4xi1=true false 1 0      truth values\n\
+     \x20  2x2xf32=@file            the bytes of a file; +file goes on where it was left\n\
+     \x20  @file.npy                an array of a file; +file.npy the next, *file.npy all that follow\n\
+     \x20  &2x2xf32                 storage alone, for results that are written in place\n\
+     \x20  (null)                   no object",
+);
+
+/// What devices allocated, in the end.
+pub(super) const PRINT_STATISTICS: Flag =
+    Flag::switch("print_statistics", false, "Prints on standard error what the devices allocated.");
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
@@ -95,7 +102,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             None => outcome,
         }
     });
-    program.close(outcome)
+    program.close(outcome, flags.switch("print_statistics"))
 }
 
 fn call(invocation: &Invocation, program: &Program, entry: &Entry) -> Result<()> {
@@ -108,7 +115,7 @@ fn call(invocation: &Invocation, program: &Program, entry: &Entry) -> Result<()>
 }
 
 /// Prints the results, or does what the flags say with them.
-fn finish(invocation: &Invocation, entry: &Entry, results: &[Value]) -> Result<()> {
+pub(super) fn finish(invocation: &Invocation, entry: &Entry, results: &[Value]) -> Result<()> {
     let flags = &invocation.flags;
     let outputs: Vec<_> = flags.list("output").collect();
     if flags.list("expected_output").next().is_some() {

@@ -3,9 +3,12 @@
 use std::io::Write;
 
 use super::convention::{halves, type_name};
+use super::instruction::{InstructionText, source_name};
 use super::{Error, shown};
-use crate::ModuleFile;
+use crate::instruction::Instruction;
 use crate::module_file::Signature;
+use crate::operation::Op;
+use crate::{Module, ModuleFile};
 
 /// What to print of the instructions, and how.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,7 +22,9 @@ pub struct AssemblyOptions<'a> {
 /// Writes a module's types, imports, rodata and functions as assembly. The module may be one of
 /// [`ModuleFile::inspect`]: it is checked here.
 pub fn assembly(file: &ModuleFile, options: AssemblyOptions<'_>, out: &mut impl Write) -> Result<(), Error> {
-    ModuleFile::read(file.memory().clone()).map_err(|error| Error::Module(error.into()))?;
+    // Instructions that the interpreter would refuse have no text.
+    let checked = ModuleFile::read(file.memory().clone()).map_err(|error| Error::Module(error.into()))?;
+    Module::bytecode(checked).map_err(Error::Module)?;
     writeln!(out, "vm.module @{} version {}", shown(file.name()), file.version())?;
     let directives = directives(file, out)?;
     if directives {
@@ -77,10 +82,7 @@ fn function_name(file: &ModuleFile, ordinal: usize) -> String {
     if let Some(export) = exported {
         return shown(export.local_name).into();
     }
-    match file.debug_database().and_then(|database| database.function(ordinal)) {
-        Some(map) if !map.local_name.is_empty() => map.local_name.into(),
-        _ => format!("fn{ordinal}"),
-    }
+    source_name(file, ordinal).map_or_else(|| format!("fn{ordinal}"), String::from)
 }
 
 /// Numbers are ordinals, in the forms that C reads: decimal, octal after `0`, hexadecimal after `0x`.
@@ -116,8 +118,38 @@ fn function(
     write!(out, "vm.func @{name}")?;
     signature(file.signature(ordinal), out)?;
     writeln!(out, " {{")?;
-    let _ = options;
+    instructions(file, ordinal, options, out)?;
     Ok(writeln!(out, "}}")?)
+}
+
+fn instructions(
+    file: &ModuleFile,
+    ordinal: usize,
+    options: AssemblyOptions<'_>,
+    out: &mut impl Write,
+) -> Result<(), Error> {
+    let bytecode = file.function_bytecode(ordinal).unwrap_or(&[]);
+    let mut blocks = Vec::new();
+    let mut offset = 0;
+    while offset < bytecode.len() {
+        let instruction = Instruction::read(bytecode, offset).map_err(Error::Module)?;
+        if instruction.operation.op == Op::Block {
+            blocks.push(offset as u32);
+        }
+        offset = instruction.end;
+    }
+    let mut offset = 0;
+    while offset < bytecode.len() {
+        let instruction = Instruction::read(bytecode, offset).map_err(Error::Module)?;
+        if options.bytecode_offsets {
+            write!(out, "[{offset:08X}]")?;
+        }
+        let indent = if instruction.operation.op == Op::Block { "" } else { "  " };
+        let text = InstructionText { file, blocks: Some(&blocks), instruction: &instruction };
+        writeln!(out, "{indent}{text}")?;
+        offset = instruction.end;
+    }
+    Ok(())
 }
 
 /// `(%i0: i32, %i2:3: i64, %r0: !vm.ref<?>) -> (i32)`.

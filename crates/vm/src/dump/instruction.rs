@@ -1,6 +1,6 @@
 //! Instructions as text: what the assembler of the release reads, and what its disassembler writes.
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display as _};
 
 use super::general::General;
 use super::shown;
@@ -17,16 +17,16 @@ const MOVE_BIT: u16 = 0x4000;
 const IMPORT_BIT: u32 = 0x8000_0000;
 
 /// An instruction of a module, as text without a line end.
-pub(crate) struct InstructionText<'a> {
+pub(crate) struct InstructionText<'a, 'b> {
     /// The module, for names.
     pub(crate) file: &'a ModuleFile,
     /// Where the function's blocks start, ascending; blocks are numbered by it, or named by their offsets without it.
     pub(crate) blocks: Option<&'a [u32]>,
     /// The instruction.
-    pub(crate) instruction: &'a Instruction<'a>,
+    pub(crate) instruction: &'a Instruction<'b>,
 }
 
-impl fmt::Display for InstructionText<'_> {
+impl fmt::Display for InstructionText<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let instruction = self.instruction;
         if instruction.operation.op == Op::Block {
@@ -63,7 +63,7 @@ impl fmt::Display for InstructionText<'_> {
     }
 }
 
-impl<'a> InstructionText<'a> {
+impl InstructionText<'_, '_> {
     /// `%i0, %r1 = `, unless nothing is written or it is written on resumption.
     fn results(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operation = self.instruction.operation;
@@ -72,47 +72,50 @@ impl<'a> InstructionText<'a> {
         }
         match operation.fields.last() {
             Some(Field::Results) if self.instruction.list(operation.fields.len() - 1).len() == 0 => Ok(()),
-            Some(Field::Write(_) | Field::Results) => write!(f, "{} = ", self.field(operation.fields.len() - 1)),
+            Some(Field::Write(_) | Field::Results) => {
+                write!(f, "{} = ", self.field(operation.fields.len() - 1))
+            }
             _ => Ok(()),
         }
     }
 
-    /// What is read, one after another; globals stand last where they are stored to, and types behind a colon.
+    /// What is read, one after another, and the type behind a colon.
     fn plain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = self.instruction.operation.fields;
-        let is_global = self.instruction.operation.mnemonic.starts_with("global.");
-        let (mut separator, mut kind) = (" ", None);
-        let stores = is_global && !matches!(fields.last(), Some(Field::Write(_)));
-        let order: Vec<usize> = if stores { (0..fields.len()).rev().collect() } else { (0..fields.len()).collect() };
-        for index in order {
-            match fields[index] {
-                Field::Write(_) => continue,
-                Field::TypeId => {
-                    kind = Some(index);
-                    continue;
-                }
-                // The list of what nothing is returned of leaves no blank behind.
-                Field::Operands if self.instruction.operation.op == Op::Return => {
-                    if self.instruction.list(index).len() == 0 {
-                        continue;
-                    }
-                }
-                _ => {}
+        let mut separator = " ";
+        for index in self.order() {
+            // What returns nothing leaves no blank behind.
+            let absent =
+                self.instruction.operation.op == Op::Return && self.instruction.list(index).len() == 0;
+            if absent || matches!(fields[index], Field::Write(_) | Field::TypeId) {
+                continue;
             }
             f.write_str(separator)?;
             separator = ", ";
-            match fields[index] {
-                Field::Read(I32) if is_global && index == 0 => {
-                    let table = if kind.is_some() || fields.contains(&Field::TypeId) { "refs" } else { "rwdata" };
-                    write!(f, ".{table}[{}]", self.field(index))?;
-                }
-                _ => write!(f, "{}", self.field(index))?,
+            match self.is_global() && index == 0 && fields[0] == Field::Read(I32) {
+                true if fields.contains(&Field::TypeId) => write!(f, ".refs[{}]", self.field(index))?,
+                true => write!(f, ".rwdata[{}]", self.field(index))?,
+                false => write!(f, "{}", self.field(index))?,
             }
         }
-        match kind {
+        match fields.iter().position(|field| *field == Field::TypeId) {
             Some(index) => write!(f, " : {}", self.field(index)),
             None => Ok(()),
         }
+    }
+
+    /// The order in which fields are shown: what is stored comes before where it goes to.
+    fn order(&self) -> impl Iterator<Item = usize> {
+        let operation = self.instruction.operation;
+        let stores = operation.mnemonic.starts_with("buffer.store.")
+            || self.is_global() && !matches!(operation.fields.last(), Some(Field::Write(_)));
+        let last = operation.fields.len().saturating_sub(1);
+        let first = stores.then_some(last).into_iter();
+        first.chain(0..operation.fields.len() - usize::from(stores))
+    }
+
+    fn is_global(&self) -> bool {
+        self.instruction.operation.mnemonic.starts_with("global.")
     }
 
     fn call(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -157,10 +160,17 @@ impl<'a> InstructionText<'a> {
         fmt::from_fn(move |f| {
             let kind = self.instruction.operation.fields[index];
             match (&self.instruction.values[index], kind) {
+                // What is only looked at is not given up, whatever the bit says; nor is a null.
+                (FieldValue::Register(register), Field::Read(Ref)) => {
+                    write_register(f, register & !MOVE_BIT, Ref)
+                }
+                (FieldValue::Register(register), Field::Write(Ref))
+                    if self.instruction.operation.op == Op::ConstRefZero =>
+                {
+                    write_register(f, register & !MOVE_BIT, Ref)
+                }
                 (FieldValue::Register(register), Field::Read(kind) | Field::Write(kind)) => {
-                    let looked_at = matches!(self.instruction.operation.op, Op::ConstRefZero)
-                        || matches!((self.instruction.operation.fields[index], kind), (Field::Read(_), Ref));
-                    write_register(f, *register & if looked_at { !MOVE_BIT } else { !0 }, kind)
+                    write_register(f, *register, kind)
                 }
                 (FieldValue::Register(register), _) => write_register(f, *register, Ref),
                 (FieldValue::Bits(bits), Field::Const(kind)) => write_number(f, *bits, kind),
@@ -169,7 +179,9 @@ impl<'a> InstructionText<'a> {
                     // The release prints what is there; so does this, but for what is no text.
                     write!(f, "\"{}\"", String::from_utf8_lossy(text))
                 }
-                (FieldValue::List(list), Field::Segments) => separated(f, list.iter(), |f, size| write!(f, "{size}")),
+                (FieldValue::List(list), Field::Segments) => {
+                    separated(f, list.iter(), |f, size| write!(f, "{size}"))
+                }
                 (FieldValue::List(list), _) => separated(f, list.iter(), write_any_register),
                 (FieldValue::Moves(list), _) => Moves(*list).fmt(f),
                 _ => Ok(()),
@@ -185,7 +197,7 @@ impl<'a> InstructionText<'a> {
                 let bytes = self.file.rodata(ordinal as usize).map_or(0, |segment| segment.range.len());
                 write!(f, "{ordinal}  // {bytes}b")
             }
-            Field::TypeId => f.write_str(self.file.types().nth(ordinal as usize).map_or("*", shown)),
+            Field::TypeId => f.write_str(self.file.type_name(ordinal as usize).map_or("*", shown)),
             Field::Import => {
                 f.write_str("@")?;
                 self.function_name(f, ordinal)
@@ -198,13 +210,13 @@ impl<'a> InstructionText<'a> {
         if ordinal & IMPORT_BIT != 0 {
             let import = (ordinal & !IMPORT_BIT) as usize;
             return match self.file.import(import) {
-                Some(import) => f.write_str(import.full_name),
+                Some(import) => f.write_str(shown(import.full_name)),
                 None => write!(f, "import:{import}"),
             };
         }
         match source_name(self.file, ordinal as usize) {
-            Some(name) => write!(f, "{}.{name}", self.file.name()),
-            None => write!(f, "{}:{ordinal}", self.file.name()),
+            Some(name) => write!(f, "{}.{}", shown(self.file.name()), shown(name)),
+            None => write!(f, "{}:{ordinal}", shown(self.file.name())),
         }
     }
 }

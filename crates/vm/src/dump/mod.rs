@@ -5,6 +5,8 @@
 
 mod assembly;
 mod convention;
+mod general;
+mod instruction;
 mod json;
 mod metadata;
 
@@ -44,4 +46,12 @@ impl From<io::Error> for Error {
 /// Text up to its first NUL: the reference prints texts as C does.
 fn shown(text: &str) -> &str {
     text.split('\0').next().unwrap_or_default()
+}
+
+/// Names of all instructions, without the leading `vm.`.
+pub fn mnemonics() -> impl Iterator<Item = &'static str> {
+    let instructions = crate::operation::OPERATIONS.iter();
+    instructions
+        .filter(|operation| operation.op != crate::operation::Op::Block)
+        .map(|operation| operation.mnemonic)
 }

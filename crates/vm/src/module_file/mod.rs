@@ -155,6 +155,11 @@ impl ModuleFile {
         self.root().tables(id::MODULE_TYPES).iter().map(|t| t.text(id::TYPE_FULL_NAME).unwrap_or_default())
     }
 
+    /// Full name of the type of that id.
+    pub fn type_name(&self, id: usize) -> Option<&str> {
+        self.root().tables(id::MODULE_TYPES).get(id)?.text(id::TYPE_FULL_NAME)
+    }
+
     /// Modules that it needs, in the order in which they are looked for.
     pub fn dependencies(&self) -> impl ExactSizeIterator<Item = Dependency<'_>> + Clone {
         self.root().tables(id::MODULE_DEPENDENCIES).iter().map(Dependency::read)
@@ -163,6 +168,11 @@ impl ModuleFile {
     /// Functions that it takes from others.
     pub fn imports(&self) -> impl ExactSizeIterator<Item = Import<'_>> + Clone {
         self.root().tables(id::MODULE_IMPORTS).iter().map(Import::read)
+    }
+
+    /// The import of that ordinal.
+    pub fn import(&self, ordinal: usize) -> Option<Import<'_>> {
+        self.root().tables(id::MODULE_IMPORTS).get(ordinal).map(Import::read)
     }
 
     /// Functions that others can call, in the order of their ordinals.
