@@ -11,6 +11,8 @@ pub mod flags;
 mod gtest;
 mod input;
 mod output;
+mod parameters;
+mod program;
 mod progress;
 mod tool;
 pub mod tools;

@@ -7,6 +7,7 @@ use rehal_base::{Error, Range, Result};
 
 use crate::HostMemory;
 use crate::flags::*;
+use crate::statistics::{Counted, MemoryCounters};
 
 /// What is asked of a buffer, or what one has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,6 +302,12 @@ impl Mapping<'_> {
         self.memory.write(range.offset, source)
     }
 
+    /// Lets `write` fill all bytes in place, as from a file; nobody else accesses them meanwhile.
+    pub fn with_bytes_mut<R>(&self, write: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        let range = self.part(MemoryAccess::WRITE, 0, self.length())?;
+        self.memory.with_bytes_mut(range.offset, range.length, write)
+    }
+
     /// Shows all bytes to `look`, without a copy; the caller has waited for their writers.
     pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
         let range = self.part(MemoryAccess::READ, 0, self.length())?;
@@ -349,6 +356,7 @@ impl Drop for Mapping<'_> {
 pub struct PlainBuffer {
     memory: Arc<HostMemory>,
     deallocated: AtomicBool,
+    _counted: Option<Counted>,
 }
 
 impl PlainBuffer {
@@ -365,7 +373,13 @@ impl PlainBuffer {
 
     /// A buffer over memory that exists.
     pub fn over(memory: HostMemory) -> Self {
-        Self { memory: Arc::new(memory), deallocated: AtomicBool::new(false) }
+        Self { memory: Arc::new(memory), deallocated: AtomicBool::new(false), _counted: None }
+    }
+
+    /// The same buffer, counted as memory of this type until it is gone.
+    pub fn counted(mut self, counters: &Arc<MemoryCounters>, memory_type: MemoryType) -> Self {
+        self._counted = Some(counters.count(memory_type, self.memory.length()));
+        self
     }
 }
 

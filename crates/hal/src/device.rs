@@ -8,8 +8,8 @@ use crate::flags::*;
 use crate::shape::{check_fill, check_update};
 use crate::{
     Binding, Buffer, BufferParams, BufferRef, Channel, ChannelParams, CommandBuffer, CommandBufferParams,
-    Event, Executable, ExecutableParams, File, HostFile, HostMemory, Live, QueueOp, Semaphore, Submission,
-    Timepoint, WorkgroupCount,
+    Event, Executable, ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, QueueOp,
+    Semaphore, Submission, Timepoint, WorkgroupCount,
 };
 
 /// What a device is, for people and for `--list_devices`.
@@ -91,8 +91,18 @@ pub trait DeviceBackend: Send + Sync {
     /// buffer of an alloca, which may be named at once and used once the alloca has signalled.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>>;
 
+    /// Lets go of memory that is kept only to be faster the next time.
+    fn trim(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes sure that what was submitted will run without another call.
     fn flush(&self, affinity: QueueAffinity) -> Result<()>;
+
+    /// What it has allocated, where it counts that.
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        None
+    }
 
     /// The backend itself, for the driver that made it.
     fn as_any(&self) -> &dyn Any;
@@ -204,6 +214,16 @@ impl Device {
     /// See [`DeviceBackend::import_file`].
     pub fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
         self.0.import_file(affinity, access, file)
+    }
+
+    /// See [`DeviceBackend::trim`].
+    pub fn trim(&self) -> Result<()> {
+        self.0.trim()
+    }
+
+    /// See [`DeviceBackend::memory_statistics`].
+    pub fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        self.0.memory_statistics()
     }
 
     /// See [`DeviceBackend::flush`].

@@ -63,14 +63,13 @@ impl Fence {
         self.timepoints.iter().map(|(semaphore, value)| Timepoint { semaphore, value: *value })
     }
 
-    /// Whether it is reached; the failure where a semaphore before the first pending one failed.
+    /// Whether it is reached; the failure where one of its semaphores failed, as then it never will be.
     pub fn query(&self) -> Result<bool> {
+        let mut is_reached = true;
         for (semaphore, value) in &self.timepoints {
-            if semaphore.query()? < *value {
-                return Ok(false);
-            }
+            is_reached &= semaphore.query()? >= *value;
         }
-        Ok(true)
+        Ok(is_reached)
     }
 
     /// Signals every timepoint, in order, up to the first that cannot be.
@@ -198,7 +197,7 @@ mod tests {
         });
         Fence::at(b, 1).fail(&Error::data_loss("gone"));
         assert_eq!(sleeper.join().unwrap().unwrap_err().message(), "gone");
-        assert!(!fence.query().unwrap());
+        assert_eq!(fence.query().unwrap_err().message(), "gone");
         a.signal(1).unwrap();
         assert_eq!(fence.query().unwrap_err().message(), "gone");
         assert_eq!(fence.wait(None).unwrap_err().message(), "gone");

@@ -36,6 +36,7 @@ mod names;
 mod op;
 mod semaphore;
 pub mod shape;
+mod statistics;
 mod store;
 mod timeline;
 
@@ -57,5 +58,6 @@ pub use op::{
 };
 pub use rehal_base::HostMemory;
 pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback, wait_all, wait_any};
+pub use statistics::{HeapStatistics, MemoryCounters, MemoryStatistics};
 pub use store::{Indexed, Span, Store, StoredLists};
 pub use timeline::Timeline;

@@ -1,10 +1,12 @@
 use std::any::Any;
+use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferParams, Device, DeviceBackend, DeviceInfo,
     Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory, Live, MemoryAccess,
-    MemoryType, PlainBuffer, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline,
+    MemoryCounters, MemoryStatistics, MemoryType, PlainBuffer, QueueAffinity, QueueOp, Semaphore,
+    SemaphoreFlags, Submission, Timeline,
 };
 
 use crate::command::LocalCommands;
@@ -25,13 +27,14 @@ const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).u
 pub struct LocalSync {
     info: DeviceInfo,
     plugins: Plugins,
+    memory: Arc<MemoryCounters>,
 }
 
 impl LocalSync {
     /// The device; executables resolve their imports from `plugins`.
     pub fn create(plugins: Plugins) -> Device {
         let info = DeviceInfo { driver: LOCAL_SYNC.into(), name: LOCAL_SYNC.into() };
-        Device::new(Self { info, plugins })
+        Device::new(Self { info, plugins, memory: Arc::default() })
     }
 }
 
@@ -69,7 +72,8 @@ impl DeviceBackend for LocalSync {
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         let granted = self.grant(params)?;
-        Ok(Buffer::new(granted, size, PlainBuffer::allocate_aligned(size, params.min_alignment)?))
+        let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
+        Ok(Buffer::new(granted, size, buffer.counted(&self.memory, granted.memory_type)))
     }
 
     fn create_semaphore(
@@ -154,8 +158,18 @@ impl DeviceBackend for LocalSync {
         }
     }
 
+    fn trim(&self) -> Result<()> {
+        executable::drop_kept_images();
+        LocalCommands::drop_spare();
+        Ok(())
+    }
+
     fn flush(&self, _affinity: QueueAffinity) -> Result<()> {
         Ok(())
+    }
+
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        Some(self.memory.statistics())
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -27,8 +27,18 @@ impl Index {
     ///
     /// Files that an archive names are opened when their bytes are first wanted.
     pub fn add_file(&mut self, path: &Path, mode: FileMode) -> Result<()> {
+        self.add_opened(ParameterFile::new(path.to_path_buf(), mode))
+    }
+
+    /// As [`Index::add_file`], of a file into which programs may also write. Files that it names are only read.
+    pub fn add_writable_file(&mut self, path: &Path) -> Result<()> {
+        self.add_opened(ParameterFile::writable(path.to_path_buf()))
+    }
+
+    fn add_opened(&mut self, file: ParameterFile) -> Result<()> {
+        let file = Arc::new(file);
+        let path = file.path();
         let format = Format::of_path(path)?;
-        let file = Arc::new(ParameterFile::new(path.to_path_buf(), mode));
         let place = || format!("'{}'", path.display());
         let parsed = file.with_bytes(|bytes| format.parse(bytes))?;
         let parsed = parsed.map_err(|error| Error::from(error).context(place()))?;
@@ -81,7 +91,7 @@ fn attach(
         Place::Here(offset) => Storage::File { file: file.clone(), offset },
         Place::External { path, offset } => {
             let path = file.path().parent().unwrap_or(Path::new("")).join(path);
-            let open = || Arc::new(ParameterFile::new(path.clone(), file.mode()));
+            let open = || Arc::new(ParameterFile::external(path.clone(), file.mode()));
             let file = external.entry(path.clone()).or_insert_with(open).clone();
             Storage::File { file, offset }
         }

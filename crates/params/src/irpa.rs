@@ -7,5 +7,5 @@ mod archive;
 mod layout;
 mod reader;
 
-pub use archive::{Archive, DATA_ALIGNMENT, FILE_ALIGNMENT};
+pub use archive::{Archive, DATA_ALIGNMENT, FILE_ALIGNMENT, Slot};
 pub(crate) use reader::parse;

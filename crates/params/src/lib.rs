@@ -18,6 +18,7 @@ pub mod irpa;
 mod nearest;
 mod pattern;
 mod safetensors;
+pub mod sample;
 mod scopes;
 
 pub use entry::{Entry, Storage};

@@ -48,6 +48,13 @@ impl Pattern {
         shortest
     }
 
+    /// The pattern as it repeats from `offset` on.
+    pub fn rotated(&self, offset: u64) -> Self {
+        let mut rotated = *self;
+        self.read(offset, &mut rotated.bytes[..usize::from(self.length)]);
+        rotated
+    }
+
     /// Puts what stands at `offset` of the repetition into `target`.
     pub fn read(&self, offset: u64, target: &mut [u8]) {
         let skip = (offset % u64::from(self.length)) as usize;

@@ -1,65 +1,56 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rehal_base::{Context as _, Error, Result};
+use rehal_base::{Error, Result};
 
-use crate::invocation::Machine;
-use crate::module::Kind;
+use crate::interpret::{Machine, ModuleView, Modules, Target};
+use crate::invocation::block;
+use crate::link::{self, Linked};
 use crate::{Convention, Invocation, Module, Signal, State, Value};
 
 /// Modules that run together, each with the state that it has here.
 ///
 /// Cheap to clone, and usable from any number of threads. Invocations of one context run side by side: each
-/// single access to a global, a list or a buffer is indivisible where it is of at most 8 bytes, and nothing
-/// else is ordered between invocations. A program that keeps state over calls and wants its calls one after
-/// another gets that from its caller, who finishes one invocation before it starts the next.
+/// single access to a global, a list or a buffer is indivisible where it is of at most 8 aligned bytes, and
+/// nothing else is ordered between invocations. A program that keeps state over calls and wants its calls one
+/// after another gets that from its caller, who finishes one invocation before it starts the next.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
 struct Inner {
-    instances: Vec<Instance>,
+    modules: Vec<Linked>,
     /// Machines of ended invocations, for the next ones.
     machines: Mutex<Vec<Machine>>,
-}
-
-/// A module in a context.
-pub(crate) struct Instance {
-    pub(crate) module: Module,
-    pub(crate) state: State,
 }
 
 /// A function of a context that can be called.
 #[derive(Clone)]
 pub struct Function {
     context: Context,
-    instance: usize,
+    module: usize,
     export: usize,
 }
 
 impl Context {
-    /// Loads `modules` in this order, each after those that it imports from, and runs their initialisers.
+    /// Loads `modules` in this order, each after those that it imports from, and runs their initialisers, which
+    /// may block the calling thread. Where several have one name, the last before an importer is meant.
+    ///
+    /// Fails where a module needs another that is not there or too old, imports a function that is not there
+    /// or is called another way, or fails to initialise; modules before it are deinitialised then.
     pub fn new(modules: &[Module]) -> Result<Self> {
-        let mut instances: Vec<Instance> = Vec::with_capacity(modules.len());
+        let mut inner = Inner { modules: Vec::with_capacity(modules.len()), machines: Mutex::default() };
         for module in modules {
-            if instances.iter().any(|instance| instance.module.name() == module.name()) {
-                return Err(Error::invalid_argument(format!(
-                    "two modules of the context have the name '{}'",
-                    module.name()
-                )));
-            }
-            let state = match module.kind() {
-                Kind::Native(native) => {
-                    native.new_state().context(|| format!("loading module '{}'", module.name()))?
-                }
-            };
-            instances.push(Instance { module: module.clone(), state });
+            let linked = link::link(&inner.modules, module)?;
+            inner.modules.push(linked);
+            // Where this fails, dropping `inner` deinitialises those before and this one, as the reference does.
+            inner.run_if_exported(inner.modules.len() - 1, "__init", &[])?;
         }
-        Ok(Self(Arc::new(Inner { instances, machines: Mutex::default() })))
+        Ok(Self(Arc::new(inner)))
     }
 
     /// The modules in order.
     pub fn modules(&self) -> impl ExactSizeIterator<Item = &Module> {
-        self.0.instances.iter().map(|instance| &instance.module)
+        self.0.modules.iter().map(Linked::module)
     }
 
     /// The exported function "module.name".
@@ -68,36 +59,45 @@ impl Context {
         let (module, function) = name
             .split_once('.')
             .ok_or_else(|| Error::invalid_argument(format!("'{name}' is not of the form module.function")))?;
-        let instance = self.0.instances.iter().position(|instance| instance.module.name() == module);
-        let Some(instance) = instance else {
+        let found = self.0.modules.iter().rposition(|linked| linked.module().name() == module);
+        let Some(index) = found else {
             return Err(Error::not_found(format!("the context has no module '{module}' for '{name}'")));
         };
-        let export = self.0.instances[instance]
-            .module
-            .export(function)
-            .ok_or_else(|| Error::not_found(format!("module '{module}' exports no function '{function}'")))?;
-        Ok(Function { context: self.clone(), instance, export })
+        self.export(index, function)
+    }
+
+    /// The function `name` that the module at `index` exports.
+    pub fn export(&self, index: usize, name: &str) -> Result<Function> {
+        let module = self.0.modules.get(index).map(Linked::module);
+        let module =
+            module.ok_or_else(|| Error::out_of_range(format!("the context has no module {index}")))?;
+        let export = module.export(name).ok_or_else(|| {
+            Error::not_found(format!("module '{}' exports no function '{name}'", module.name()))
+        })?;
+        Ok(Function { context: self.clone(), module: index, export })
     }
 
     /// The state that the native module `name` has here.
     pub fn native_state(&self, name: &str) -> Option<&State> {
-        let instance = self.0.instances.iter().find(|instance| instance.module.name() == name)?;
-        Some(&instance.state)
+        self.0.modules.iter().rev().find(|linked| linked.module().name() == name)?.native_state()
     }
 
-    /// Tells every module, in the order that the signal has.
+    /// Tells every module, in the order that the signal has, which may block the calling thread. Programs are
+    /// told by their export `__notify`, native modules by [`NativeModule::notify`](crate::NativeModule::notify).
     pub fn notify(&self, signal: Signal) -> Result<()> {
-        let notify = |instance: &Instance| match instance.module.kind() {
-            Kind::Native(native) => native.notify(&instance.state, signal),
+        let notify = |index: usize| {
+            self.0.modules[index].notify(signal)?;
+            self.0.run_if_exported(index, "__notify", &[Value::I32(signal as i32)])
         };
+        let count = self.0.modules.len();
         match signal {
-            Signal::Resume | Signal::Fork => self.0.instances.iter().try_for_each(notify),
-            Signal::Suspend | Signal::LowMemory => self.0.instances.iter().rev().try_for_each(notify),
+            Signal::Resume | Signal::Fork => (0..count).try_for_each(notify),
+            Signal::Suspend | Signal::LowMemory => (0..count).rev().try_for_each(notify),
         }
     }
 
-    pub(crate) fn instance(&self, index: usize) -> &Instance {
-        &self.0.instances[index]
+    pub(crate) fn inner(&self) -> &impl Modules {
+        &*self.0
     }
 
     pub(crate) fn take_machine(&self) -> Machine {
@@ -109,20 +109,63 @@ impl Context {
     }
 }
 
+impl Inner {
+    /// Calls the export `name` of a module to its end, where there is one that takes these arguments.
+    fn run_if_exported(&self, index: usize, name: &str, arguments: &[Value]) -> Result<()> {
+        let module = self.modules[index].module();
+        let Some(export) = module.export(name) else { return Ok(()) };
+        let convention = &module.exports()[export].convention;
+        let mut starts = Vec::new();
+        crate::invocation::check_arguments(convention, arguments, &[], &mut starts)
+            .map_err(|error| error.context(format!("calling {}.{name}", module.name())))?;
+        let target = self.modules[index].target(index, export);
+        let mut machine = self.machines.lock().pop().unwrap_or_default();
+        let outcome = machine.begin(self, target, arguments.iter().cloned(), starts);
+        let result = block(self, &mut machine, outcome);
+        machine.reset();
+        machine.results.clear();
+        self.machines.lock().push(machine);
+        result
+    }
+}
+
+impl Modules for Inner {
+    #[inline]
+    fn module(&self, index: u32) -> ModuleView<'_> {
+        self.modules[index as usize].view()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        for index in (0..self.modules.len()).rev() {
+            // Nobody is left whom an error could be told.
+            let _ = self.run_if_exported(index, "__deinit", &[]);
+        }
+        // States go in reverse order as well, after all deinitialisers.
+        while self.modules.pop().is_some() {}
+    }
+}
+
 impl Function {
-    /// The module's name.
-    pub fn module_name(&self) -> &str {
-        self.context.instance(self.instance).module.name()
+    /// The module that exports it.
+    pub fn module(&self) -> &Module {
+        self.context.0.modules[self.module].module()
+    }
+
+    /// Which of the module's exports it is.
+    pub fn ordinal(&self) -> usize {
+        self.export
     }
 
     /// The name without the module's.
     pub fn name(&self) -> &str {
-        &self.context.instance(self.instance).module.exports()[self.export].name
+        &self.module().exports()[self.export].name
     }
 
     /// How it is called.
     pub fn convention(&self) -> &Convention {
-        &self.context.instance(self.instance).module.exports()[self.export].convention
+        &self.module().exports()[self.export].convention
     }
 
     /// The context that it is of.
@@ -143,17 +186,13 @@ impl Function {
         Ok(invocation.take_results())
     }
 
-    pub(crate) fn instance(&self) -> &Instance {
-        self.context.instance(self.instance)
-    }
-
-    pub(crate) fn ordinal(&self) -> usize {
-        self.export
+    pub(crate) fn target(&self) -> Target {
+        self.context.0.modules[self.module].target(self.module, self.export)
     }
 }
 
 impl std::fmt::Debug for Function {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}({})", self.module_name(), self.name(), self.convention())
+        write!(f, "{}.{}({})", self.module().name(), self.name(), self.convention())
     }
 }

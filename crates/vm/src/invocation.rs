@@ -1,8 +1,8 @@
 use rehal_base::{Context as _, Error, Result};
 
 use crate::convention::Argument;
-use crate::module::Kind;
-use crate::{Call, Convention, Flow, Function, Resumed, Value, Wait};
+use crate::interpret::{Machine, Modules, Outcome};
+use crate::{Convention, Function, Resumed, Value, ValueKind, Wait};
 
 /// One call of a function from outside, which may stop in the middle and go on later, on any thread.
 ///
@@ -11,6 +11,9 @@ pub struct Invocation {
     function: Function,
     machine: Machine,
     state: InvocationState,
+    /// Where each argument starts, kept so that it is not allocated each time.
+    starts: Vec<u32>,
+    arguments: Vec<Value>,
 }
 
 /// What came of running an invocation.
@@ -31,21 +34,17 @@ enum InvocationState {
     Waiting(Wait),
 }
 
-/// What a run of a program needs, kept from one invocation to the next.
-#[derive(Default)]
-pub(crate) struct Machine {
-    /// Arguments of the native function that is called, spans flattened.
-    arguments: Vec<Value>,
-    /// Where each of its arguments starts.
-    starts: Vec<u32>,
-    results: Vec<Value>,
-}
-
 impl Invocation {
     /// An invocation of `function` that is not started.
     pub fn new(function: &Function) -> Self {
         let machine = function.context().take_machine();
-        Self { function: function.clone(), machine, state: InvocationState::Idle }
+        Self {
+            function: function.clone(),
+            machine,
+            state: InvocationState::Idle,
+            starts: Vec::new(),
+            arguments: Vec::new(),
+        }
     }
 
     /// The function that it calls.
@@ -71,13 +70,16 @@ impl Invocation {
                 "the invocation is suspended and cannot be started again",
             ));
         }
-        self.machine.results.clear();
-        self.machine.arguments.clear();
-        self.machine.arguments.extend(arguments);
+        self.arguments.clear();
+        self.arguments.extend(arguments);
         let convention = self.function.convention();
-        check_arguments(convention, &self.machine.arguments, tuples, &mut self.machine.starts)
+        check_arguments(convention, &self.arguments, tuples, &mut self.starts)
             .context(|| format!("calling {:?}", self.function))?;
-        self.run(None)
+        let modules = self.function.context().inner();
+        let target = self.function.target();
+        let starts = self.starts.iter().copied();
+        let outcome = self.machine.begin(modules, target, self.arguments.drain(..), starts);
+        self.step(outcome)
     }
 
     /// Goes on after [`Step::Yielded`] or [`Step::Waiting`]. What is waited for and not ready is given again.
@@ -88,14 +90,10 @@ impl Invocation {
             }
             InvocationState::Yielded => Resumed::Ready,
             InvocationState::Waiting(wait) if !wait.is_ready() => return Ok(Step::Waiting(wait.clone())),
-            InvocationState::Waiting(wait) => match wait.outcome() {
-                Ok(true) => Resumed::Ready,
-                Ok(false) => Resumed::DeadlineExceeded,
-                Err(error) => Resumed::Failed(error),
-            },
+            InvocationState::Waiting(wait) => resumed(wait),
         };
-        self.state = InvocationState::Idle;
-        self.run(Some(resumed))
+        let outcome = self.machine.resume(self.function.context().inner(), resumed);
+        self.step(outcome)
     }
 
     /// Calls the function and blocks the calling thread until it is done.
@@ -117,46 +115,26 @@ impl Invocation {
         }
     }
 
-    fn run(&mut self, resumed: Option<Resumed>) -> Result<Step> {
-        let instance = self.function.instance();
-        let ordinal = self.function.ordinal();
-        let export = &instance.module.exports()[ordinal];
-        let Machine { arguments, starts, results } = &mut self.machine;
-        let starts =
-            if export.convention.is_variadic() { &**starts } else { export.convention.fixed_starts() };
-        let mut call = Call::new(&export.convention, arguments, starts, results, resumed);
-        let flow = match instance.module.kind() {
-            Kind::Native(native) => native.call(&instance.state, ordinal, &mut call),
-        };
-        let flow = flow.context(|| format!("native function {:?}", self.function));
-        match flow {
-            Ok(Flow::Return) => {
-                self.machine.arguments.clear();
-                check_results(&export.convention, &self.machine.results)
-                    .context(|| format!("{:?}", self.function))?;
-                Ok(Step::Done)
-            }
-            Ok(Flow::Yield) => {
+    fn step(&mut self, outcome: Result<Outcome>) -> Result<Step> {
+        self.state = InvocationState::Idle;
+        Ok(match outcome? {
+            Outcome::Done => Step::Done,
+            Outcome::Yielded => {
                 self.state = InvocationState::Yielded;
-                Ok(Step::Yielded)
+                Step::Yielded
             }
-            Ok(Flow::Wait(wait)) => {
+            Outcome::Waiting(wait) => {
                 self.state = InvocationState::Waiting(wait.clone());
-                Ok(Step::Waiting(wait))
+                Step::Waiting(wait)
             }
-            Err(error) => {
-                self.machine.arguments.clear();
-                self.machine.results.clear();
-                Err(error)
-            }
-        }
+        })
     }
 }
 
 impl Drop for Invocation {
     fn drop(&mut self) {
         let mut machine = std::mem::take(&mut self.machine);
-        machine.arguments.clear();
+        machine.reset();
         machine.results.clear();
         self.function.context().give_machine(machine);
     }
@@ -176,18 +154,45 @@ impl Step {
     }
 }
 
+/// Waits and resumes what runs in a machine until it is done.
+pub(crate) fn block<M: Modules>(
+    modules: &M,
+    machine: &mut Machine,
+    mut outcome: Result<Outcome>,
+) -> Result<()> {
+    loop {
+        let resumed = match outcome? {
+            Outcome::Done => return Ok(()),
+            Outcome::Yielded => Resumed::Ready,
+            Outcome::Waiting(wait) => {
+                wait.block();
+                resumed(&wait)
+            }
+        };
+        outcome = machine.resume(modules, resumed);
+    }
+}
+
+fn resumed(wait: &Wait) -> Resumed {
+    match wait.outcome() {
+        Ok(true) => Resumed::Ready,
+        Ok(false) => Resumed::DeadlineExceeded,
+        Err(error) => Resumed::Failed(error),
+    }
+}
+
 /// Checks that `values` are what the convention takes, and finds where each argument starts.
-fn check_arguments(
+pub(crate) fn check_arguments(
     convention: &Convention,
     values: &[Value],
     tuples: &[usize],
     starts: &mut Vec<u32>,
 ) -> Result<()> {
     starts.clear();
-    starts.push(0);
     let mut rest = values;
     let mut tuples = tuples.iter();
-    let mut check = |kinds: &[crate::ValueKind], index: usize| -> Result<()> {
+    let mut end = 0_u32;
+    let mut check = |kinds: &[ValueKind], index: usize| -> Result<()> {
         for kind in kinds {
             let Some((value, others)) = rest.split_first() else {
                 return Err(Error::invalid_argument(format!("argument {index} is missing")));
@@ -203,11 +208,13 @@ fn check_arguments(
         }
         Ok(())
     };
-    let mut end = 0;
+    if convention.is_variadic() {
+        starts.push(0);
+    }
     for (index, argument) in convention.arguments().iter().enumerate() {
         match argument {
             Argument::One(kind) => {
-                check(&[*kind], index)?;
+                check(std::slice::from_ref(kind), index)?;
                 end += 1;
             }
             Argument::Span(kinds) => {
@@ -216,11 +223,13 @@ fn check_arguments(
                 })?;
                 for _ in 0..count {
                     check(kinds, index)?;
-                    end += kinds.len();
+                    end += kinds.len() as u32;
                 }
             }
         }
-        starts.push(end as u32);
+        if convention.is_variadic() {
+            starts.push(end);
+        }
     }
     if !rest.is_empty() || tuples.next().is_some() {
         return Err(Error::invalid_argument(format!(
@@ -230,18 +239,4 @@ fn check_arguments(
         )));
     }
     Ok(())
-}
-
-/// Checks that `results` are what the convention returns.
-fn check_results(convention: &Convention, results: &[Value]) -> Result<()> {
-    let kinds = convention.results();
-    if results.len() == kinds.len()
-        && results.iter().zip(kinds).all(|(value, kind)| value.kind() == Some(*kind))
-    {
-        return Ok(());
-    }
-    Err(Error::new(
-        rehal_base::StatusCode::Internal,
-        format!("the native function returned {results:?}, which its convention {convention} does not say"),
-    ))
 }

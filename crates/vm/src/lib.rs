@@ -5,17 +5,31 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
 
+mod arithmetic;
 mod buffer;
 mod call;
+pub mod check;
+mod code;
 mod context;
 mod convention;
+pub mod dump;
+mod globals;
+mod instruction;
+mod interpret;
 mod invocation;
+mod link;
 mod list;
+mod lower;
 mod module;
 pub mod module_file;
 mod native;
 mod object;
+mod operation;
+mod program;
+mod registers;
+mod tables;
 mod value;
+mod verify;
 mod wait;
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
-use rehal_base::{Context as _, Error, Result};
+use rehal_base::{Context as _, Error, MappedFile, Result};
 
-use crate::{Convention, NativeModule};
+use crate::program::Program;
+use crate::{Convention, ModuleFile, NativeModule};
 
 /// A module that is ready to be put into contexts: a program's bytecode, verified, or functions in Rust.
 ///
@@ -30,6 +31,11 @@ pub struct ExportedFunction {
 
 pub(crate) enum Kind {
     Native(Box<dyn NativeModule>),
+    Bytecode {
+        program: Box<Program>,
+        /// The function that each export is.
+        functions: Box<[u32]>,
+    },
 }
 
 impl Module {
@@ -42,6 +48,26 @@ impl Module {
             exports.push(ExportedFunction { name: export.name.into(), convention });
         }
         Self::new(module.name().into(), module.version(), exports, Kind::Native(Box::new(module)))
+    }
+
+    /// A program. Verifies all of its bytecode and decodes it; the file's constant data is used where it lies.
+    pub fn bytecode(file: ModuleFile) -> Result<Self> {
+        let (name, version) = (file.name().into(), file.version());
+        let program = Program::load(file)?;
+        let (exports, functions): (Vec<_>, Vec<_>) =
+            program.tables.exports(&program.file).into_iter().unzip();
+        Self::new(
+            name,
+            version,
+            exports,
+            Kind::Bytecode { program: Box::new(program), functions: functions.into() },
+        )
+    }
+
+    /// A program in a mapped file (`.vmfb`).
+    pub fn map(file: Arc<MappedFile>) -> Result<Self> {
+        let path = file.path().display().to_string();
+        Self::bytecode(ModuleFile::map(file)?).context(|| format!("'{path}'"))
     }
 
     fn new(name: Box<str>, version: u32, exports: Vec<ExportedFunction>, kind: Kind) -> Result<Self> {
@@ -76,6 +102,24 @@ impl Module {
         let exports = self.exports();
         let found = self.0.by_name.binary_search_by(|ordinal| (*exports[*ordinal as usize].name).cmp(name));
         found.ok().map(|at| self.0.by_name[at] as usize)
+    }
+
+    /// The file of a program; nothing for a module in Rust.
+    pub fn file(&self) -> Option<&ModuleFile> {
+        match &self.0.kind {
+            Kind::Native(_) => None,
+            Kind::Bytecode { program, .. } => Some(&program.file),
+        }
+    }
+
+    /// What a program says of one of its exports under `key` ("iree.abi.declaration").
+    pub fn export_attribute(&self, ordinal: usize, key: &str) -> Option<&str> {
+        match &self.0.kind {
+            Kind::Native(_) => None,
+            Kind::Bytecode { program, functions } => {
+                program.file.signature(*functions.get(ordinal)? as usize)?.attribute(key)
+            }
+        }
     }
 
     pub(crate) fn kind(&self) -> &Kind {

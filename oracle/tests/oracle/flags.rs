@@ -10,7 +10,14 @@ use std::collections::BTreeSet;
 const NOT_OURS: [&str; 8] = ["cuda_", "hip_", "vulkan_", "amdgpu_", "task_", "metal_", "webgpu_", "remote_"];
 
 pub fn add(trials: &mut Vec<Trial>) {
-    for tool in ["iree-run-replay", "iree-dump-replay", "iree-benchmark-replay"] {
+    for tool in [
+        "iree-run-replay",
+        "iree-dump-replay",
+        "iree-benchmark-replay",
+        "iree-dump-parameters",
+        "iree-create-parameters",
+        "iree-convert-parameters",
+    ] {
         trials.push(Trial::test(format!("flags::{tool}"), move || all_are_ours(tool)));
     }
 }

@@ -7,6 +7,7 @@ mod benchmarks;
 mod dumps;
 mod files;
 mod flags;
+mod parameters;
 mod replays;
 mod rewriting;
 mod substitution;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     benchmarks::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
+    parameters::add(&mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -46,7 +46,7 @@ impl Iteration {
     }
 }
 
-/// Runs the tests that `options` choose, and says whether all of them passed.
+/// Runs the tests that `options` choose, and gives how many did not pass.
 ///
 /// `body` returns what failed in a test; an empty list says that it passed. An error is one of writing.
 pub(crate) fn run<T>(
@@ -54,14 +54,14 @@ pub(crate) fn run<T>(
     options: &Options,
     out: &mut dyn Write,
     mut body: impl FnMut(&T) -> Vec<String>,
-) -> Result<bool> {
+) -> Result<usize> {
     let disabled = |test: &Test<T>| test.name.starts_with("DISABLED_") && !options.also_run_disabled;
     let matching: Vec<usize> =
         (0..suite.tests.len()).filter(|&index| options.filter.matches(&suite.full_name(index))).collect();
     let (off, mut on): (Vec<_>, Vec<_>) = matching.iter().partition(|&&index| disabled(&suite.tests[index]));
     if options.list_tests {
         let matching = matching.iter().map(|&index| &suite.tests[index]);
-        return written(list(suite, matching, out)).map(|()| true);
+        return written(list(suite, matching, out)).map(|()| 0);
     }
     if let Some((total, index)) = options.shard {
         let mut number = 0;
@@ -72,7 +72,7 @@ pub(crate) fn run<T>(
         });
     }
     let mut console = Console::new(out, options, suite.tests.len(), off.len());
-    let mut passed = true;
+    let mut failed = 0;
     let mut seed = options.seed;
     let mut iteration = 0;
     while options.repeat.is_none_or(|repeat| iteration < repeat) {
@@ -85,19 +85,19 @@ pub(crate) fn run<T>(
         written(console.iteration_starts(iteration, seed, order.len(), first))?;
         let ran = once(suite, options, &order, &mut console, &mut body)?;
         written(console.iteration_ends(suite, &ran, last))?;
-        passed &= ran.failed() == 0;
+        failed += ran.failed();
         if let Some((format, path)) = &options.output {
             file::write(*format, path, suite, &off, &ran)?;
         }
         seed = next_seed(seed);
         iteration += 1;
-        if options.fail_fast && !passed {
+        if options.fail_fast && failed > 0 {
             break;
         }
     }
     let none = (options.fail_if_none_selected && on.is_empty())
         || (options.fail_if_none_linked && suite.tests.is_empty());
-    Ok(passed && !none)
+    Ok(failed + usize::from(none))
 }
 
 fn once<T>(

@@ -7,7 +7,7 @@ use rehal_capture::{ObjectType, OperationCode, layout, payload};
 use rehal_hal::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device, DeviceBackend,
     DeviceInfo, Event, Executable, ExecutableParams, File, HostFile, HostOp, Live, MemoryAccess,
-    QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
+    MemoryStatistics, QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
@@ -304,6 +304,10 @@ impl DeviceBackend for RecordedDevice {
         let status = status_of(&outcome);
         self.stream.record(|log| log.calls(self.id, status, |put| encode::host_op(&op, put)));
         outcome
+    }
+
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        self.base.memory_statistics()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -24,7 +24,7 @@ fn report(names: &[&'static str], flags: &[&str]) -> (bool, String) {
         true => vec!["check.expect_true: Failure\nExpected 0 to be nonzero.\n".to_string()],
         false => Vec::new(),
     };
-    let passed = run(&suite(names), &options(flags), &mut out, fails).unwrap();
+    let passed = run(&suite(names), &options(flags), &mut out, fails).unwrap() == 0;
     (passed, String::from_utf8(out).unwrap())
 }
 

@@ -106,57 +106,67 @@ impl Shape {
     }
 }
 
-/// What is multiplied, and what it is summed in.
+/// What is multiplied, by the type of its elements.
 trait Number: Copy {
     /// An element in memory.
     type Bytes: Copy;
-    /// A sum.
-    type Sum: Copy + Default;
+    /// What elements are multiplied and summed in.
+    type Wide: Copy + Default;
 
-    fn sum_from_bytes(bytes: [u8; 4]) -> Self::Sum;
-    fn sum_to_bytes(sum: Self::Sum) -> [u8; 4];
+    fn widen(element: Self::Bytes) -> Self::Wide;
+    fn from_bytes(sum: [u8; 4]) -> Self::Wide;
+    fn to_bytes(sum: Self::Wide) -> [u8; 4];
     /// `sum + lhs * rhs`, rounded once if `fused`.
-    fn add_product(sum: Self::Sum, lhs: Self::Bytes, rhs: Self::Bytes, fused: bool) -> Self::Sum;
+    fn add_product(sum: Self::Wide, lhs: Self::Wide, rhs: Self::Wide, fused: bool) -> Self::Wide;
 }
 
 impl Number for f32 {
     type Bytes = [u8; 4];
-    type Sum = f32;
+    type Wide = f32;
 
     #[inline(always)]
-    fn sum_from_bytes(bytes: [u8; 4]) -> f32 {
-        f32::from_ne_bytes(bytes)
+    fn widen(element: [u8; 4]) -> f32 {
+        f32::from_ne_bytes(element)
     }
 
     #[inline(always)]
-    fn sum_to_bytes(sum: f32) -> [u8; 4] {
+    fn from_bytes(sum: [u8; 4]) -> f32 {
+        f32::from_ne_bytes(sum)
+    }
+
+    #[inline(always)]
+    fn to_bytes(sum: f32) -> [u8; 4] {
         sum.to_ne_bytes()
     }
 
     #[inline(always)]
-    fn add_product(sum: f32, lhs: [u8; 4], rhs: [u8; 4], fused: bool) -> f32 {
-        let (lhs, rhs) = (f32::from_ne_bytes(lhs), f32::from_ne_bytes(rhs));
+    fn add_product(sum: f32, lhs: f32, rhs: f32, fused: bool) -> f32 {
         if fused { lhs.mul_add(rhs, sum) } else { sum + lhs * rhs }
     }
 }
 
 impl Number for i8 {
     type Bytes = [u8; 1];
-    type Sum = i32;
+    type Wide = i32;
 
     #[inline(always)]
-    fn sum_from_bytes(bytes: [u8; 4]) -> i32 {
-        i32::from_ne_bytes(bytes)
+    fn widen([element]: [u8; 1]) -> i32 {
+        (element as i8).into()
     }
 
     #[inline(always)]
-    fn sum_to_bytes(sum: i32) -> [u8; 4] {
+    fn from_bytes(sum: [u8; 4]) -> i32 {
+        i32::from_ne_bytes(sum)
+    }
+
+    #[inline(always)]
+    fn to_bytes(sum: i32) -> [u8; 4] {
         sum.to_ne_bytes()
     }
 
     #[inline(always)]
-    fn add_product(sum: i32, [lhs]: [u8; 1], [rhs]: [u8; 1], _fused: bool) -> i32 {
-        sum.wrapping_add(i32::from(lhs as i8) * i32::from(rhs as i8))
+    fn add_product(sum: i32, lhs: i32, rhs: i32, _fused: bool) -> i32 {
+        sum.wrapping_add(lhs.wrapping_mul(rhs))
     }
 }
 
@@ -213,31 +223,34 @@ struct Panels<'a, T: Number> {
 }
 
 impl<T: Number> Panels<'_, T> {
-    /// A tile of known size: its sums stay in registers.
+    /// A tile of known size, four rows at a time: their sums stay in registers.
     #[inline(always)]
     fn fixed<const M0: usize, const N0: usize, const K0: usize, const FUSED: bool>(
         &self,
         out: &mut [[u8; 4]],
     ) {
-        let mut sums = [[T::Sum::default(); N0]; M0];
-        if self.accumulates {
-            for (sums, out) in sums.iter_mut().zip(out.chunks_exact(N0)) {
-                sums.iter_mut().zip(out).for_each(|(sum, out)| *sum = T::sum_from_bytes(*out));
-            }
-        }
-        for (lhs, rhs) in self.lhs.chunks_exact(M0 * K0).zip(self.rhs.chunks_exact(N0 * K0)) {
-            for k0 in 0..K0 {
-                for i0 in 0..M0 {
-                    let left = lhs[i0 * K0 + k0];
-                    for j0 in 0..N0 {
-                        sums[i0][j0] = T::add_product(sums[i0][j0], left, rhs[j0 * K0 + k0], FUSED);
-                    }
+        let lhs = self.lhs.as_chunks::<K0>().0.as_chunks::<M0>().0;
+        let rhs = self.rhs.as_chunks::<K0>().0.as_chunks::<N0>().0;
+        for (rows, out) in out.as_chunks_mut::<N0>().0.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            let [mut sums0, mut sums1, mut sums2, mut sums3] = out.map(|row| self.start(row));
+            for (lhs, rhs) in lhs.iter().zip(rhs) {
+                let [left0, left1, left2, left3] = lhs.as_chunks::<4>().0[rows];
+                for k0 in 0..K0 {
+                    let right: [T::Wide; N0] = std::array::from_fn(|j0| T::widen(rhs[j0][k0]));
+                    // Written out: over a loop of rows the compiler would spread vectors over rows.
+                    add_products::<T, N0, FUSED>(&mut sums0, left0[k0], &right);
+                    add_products::<T, N0, FUSED>(&mut sums1, left1[k0], &right);
+                    add_products::<T, N0, FUSED>(&mut sums2, left2[k0], &right);
+                    add_products::<T, N0, FUSED>(&mut sums3, left3[k0], &right);
                 }
             }
+            *out = [sums0, sums1, sums2, sums3].map(|sums| sums.map(T::to_bytes));
         }
-        for (sums, out) in sums.iter().zip(out.chunks_exact_mut(N0)) {
-            out.iter_mut().zip(sums).for_each(|(out, sum)| *out = T::sum_to_bytes(*sum));
-        }
+    }
+
+    #[inline(always)]
+    fn start<const N0: usize>(&self, out: [[u8; 4]; N0]) -> [T::Wide; N0] {
+        if self.accumulates { out.map(T::from_bytes) } else { [T::Wide::default(); N0] }
     }
 
     /// A tile of any size, one sum after another.
@@ -247,19 +260,31 @@ impl<T: Number> Panels<'_, T> {
         for i0 in 0..m0 {
             for j0 in 0..n0 {
                 let out = &mut out[i0 * n0 + j0];
-                let mut sum = if self.accumulates { T::sum_from_bytes(*out) } else { T::Sum::default() };
+                let [mut sum] = self.start([*out]);
                 if k0 > 0 {
                     let panels = self.lhs.chunks_exact(m0 * k0).zip(self.rhs.chunks_exact(n0 * k0));
                     for (lhs, rhs) in panels {
                         let (lhs, rhs) = (&lhs[i0 * k0..][..k0], &rhs[j0 * k0..][..k0]);
                         for (left, right) in lhs.iter().zip(rhs) {
-                            sum = T::add_product(sum, *left, *right, fused);
+                            sum = T::add_product(sum, T::widen(*left), T::widen(*right), fused);
                         }
                     }
                 }
-                *out = T::sum_to_bytes(sum);
+                *out = T::to_bytes(sum);
             }
         }
+    }
+}
+
+/// Adds the products of one element of the left side with a row of the right one.
+#[inline(always)]
+fn add_products<T: Number, const N0: usize, const FUSED: bool>(
+    sums: &mut [T::Wide; N0],
+    left: T::Bytes,
+    right: &[T::Wide; N0],
+) {
+    for (sum, right) in sums.iter_mut().zip(right) {
+        *sum = T::add_product(*sum, T::widen(left), *right, FUSED);
     }
 }
 

@@ -10,14 +10,17 @@
 //! bindings and constants of its dispatch.
 
 #![deny(unsafe_code)]
-#![cfg_attr(not(test), expect(dead_code, reason = "the module and the executable follow"))]
 
 mod elementwise;
+mod executable;
 mod mmt4d;
+mod module;
 mod movement;
 mod span;
 mod tile_sizes;
 mod tiles;
+
+pub(crate) use executable::VmvxExecutable;
 
 #[cfg(test)]
 mod random;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rehal_hal::HostMemory;
 
-use super::span::{Operand, Span};
+use super::span::Operand;
 
 /// A generator that gives the same numbers in every run (SplitMix64).
 pub(super) struct Random(u64);
@@ -104,8 +104,8 @@ impl Memory {
     }
 
     pub(super) fn operand(&self, name: &'static str) -> Operand<'_> {
-        let span = Span { memory: &self.memory, offset: 0, length: self.memory.length(), is_mutable: true };
-        Operand { name, span, offset: self.offset as i64, strides: self.strides.map(|stride| stride as i64) }
+        let strides = self.strides.map(|stride| stride as i64);
+        Operand { name, memory: &self.memory, is_mutable: true, offset: self.offset as i64, strides }
     }
 
     /// The place of an element, in elements.

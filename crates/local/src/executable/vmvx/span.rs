@@ -3,24 +3,14 @@
 use rehal_base::{Error, Range, Result};
 use rehal_hal::HostMemory;
 
-/// Bytes that a program may name: a range of host memory.
-#[derive(Clone, Copy)]
-pub(super) struct Span<'a> {
-    pub(super) memory: &'a HostMemory,
-    /// Where it begins in the memory, in bytes.
-    pub(super) offset: u64,
-    /// Its length in bytes.
-    pub(super) length: u64,
-    /// Whether a program may write to it.
-    pub(super) is_mutable: bool,
-}
-
 /// An operand as a program gives it; offset and strides are in elements, and unchecked.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<'a> {
     /// What messages call it.
     pub(super) name: &'static str,
-    pub(super) span: Span<'a>,
+    pub(super) memory: &'a HostMemory,
+    /// Whether the program may write to the memory.
+    pub(super) is_mutable: bool,
     pub(super) offset: i64,
     pub(super) strides: [i64; 2],
 }
@@ -46,6 +36,22 @@ pub(super) struct Region<'a> {
 #[derive(Default)]
 pub(super) struct Scratch([Vec<u8>; 2]);
 
+/// More than this is given back after a call.
+const KEPT_SCRATCH_BYTES: usize = 1 << 20;
+
+impl Scratch {
+    /// None yet.
+    pub(super) const NEW: Self = Self([Vec::new(), Vec::new()]);
+
+    /// Gives back what is too much to be kept.
+    pub(super) fn shrink(&mut self) {
+        self.0.iter_mut().for_each(|copy| {
+            copy.clear();
+            copy.shrink_to(KEPT_SCRATCH_BYTES);
+        });
+    }
+}
+
 impl<'a> Operand<'a> {
     /// The elements that are read: `sizes` of `element_bytes` each. Fails with `InvalidArgument`
     /// where a number is negative or overflows, with `OutOfRange` where they exceed the buffer.
@@ -59,18 +65,18 @@ impl<'a> Operand<'a> {
         let strides = [unsigned("stride", self.strides[0])?, unsigned("stride", self.strides[1])?];
         let sizes = [unsigned("size", sizes[0])?, unsigned("size", sizes[1])?];
         if sizes.contains(&0) {
-            let region = Region { memory: self.span.memory, range: Range::default() };
+            let region = Region { memory: self.memory, range: Range::default() };
             return Ok(Grid { region, strides, sizes });
         }
         let range = self.range(element_bytes, offset, strides, sizes)?;
-        let region = Region { memory: self.span.memory, range };
+        let region = Region { memory: self.memory, range };
         Ok(Grid { region, strides, sizes })
     }
 
     /// The elements that are written. Beyond what [`Operand::input`] checks, the buffer may be
     /// written to and no element comes twice: so a call does no more work than there is memory.
     pub(super) fn output(self, element_bytes: usize, sizes: [i64; 2]) -> Result<Grid<'a>> {
-        if !self.span.is_mutable {
+        if !self.is_mutable {
             return Err(Error::new(
                 rehal_base::StatusCode::PermissionDenied,
                 format!("operand '{}' is read-only", self.name),
@@ -114,14 +120,16 @@ impl<'a> Operand<'a> {
                 self.name, sizes[0], sizes[1], strides[0], strides[1]
             )));
         };
-        if !range.fits(self.span.length) {
+        if !range.fits(self.memory.length()) {
             return Err(Error::out_of_range(format!(
                 "operand '{}' needs {} bytes at offset {} of a buffer of {} bytes",
-                self.name, range.length, range.offset, self.span.length
+                self.name,
+                range.length,
+                range.offset,
+                self.memory.length()
             )));
         }
-        // The span is a range of its memory, so this cannot overflow.
-        Ok(Range { offset: self.span.offset + range.offset, length: range.length })
+        Ok(range)
     }
 }
 
@@ -190,18 +198,19 @@ fn chosen<'a>(copy: &'a [u8], bytes: &'a [u8]) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn operand(memory: &HostMemory, offset: i64, strides: [i64; 2]) -> Operand<'_> {
-        let span = Span { memory, offset: 8, length: 64, is_mutable: true };
-        Operand { name: "out", span, offset, strides }
+        Operand { name: "out", memory, is_mutable: true, offset, strides }
     }
 
     #[test]
-    fn ranges_are_of_the_span_and_whole() -> Result<()> {
-        let memory = HostMemory::allocate(80)?;
+    fn ranges_are_of_the_buffer_and_whole() -> Result<()> {
+        let memory = HostMemory::allocate(64)?;
         let grid = operand(&memory, 2, [4, 1]).input(4, [3, 4])?;
-        assert_eq!(grid.region.range, Range { offset: 16, length: 48 });
+        assert_eq!(grid.region.range, Range { offset: 8, length: 48 });
         // The last row needs not be whole.
         operand(&memory, 0, [7, 1]).input(4, [3, 2])?;
         let refusal = |offset, strides, sizes| {
@@ -245,7 +254,7 @@ mod tests {
     fn read_only_bytes_are_not_written() {
         let memory = HostMemory::allocate(80).unwrap();
         let mut constant = operand(&memory, 0, [1, 1]);
-        constant.span.is_mutable = false;
+        constant.is_mutable = false;
         let error = constant.output(1, [1, 1]).err().unwrap();
         assert_eq!(error.code(), rehal_base::StatusCode::PermissionDenied);
         assert!(constant.input(1, [1, 1]).is_ok());
@@ -253,16 +262,15 @@ mod tests {
 
     #[test]
     fn inputs_that_share_bytes_with_the_output_keep_what_they_were() -> Result<()> {
-        let memory = HostMemory::allocate(80)?;
+        let memory = Arc::new(HostMemory::allocate(80)?);
         memory.fill(0, 80, &[7])?;
+        let part = HostMemory::part(&memory, Range { offset: 8, length: 72 })?;
         let other = HostMemory::allocate(80)?;
-        let span = |memory, offset| Span { memory, offset, length: 16, is_mutable: true };
         let region = |memory, offset| {
-            let operand = Operand { name: "x", span: span(memory, offset), offset: 0, strides: [16, 1] };
-            operand.input(1, [1, 16]).map(|grid| grid.region)
+            operand(memory, offset, [16, 1]).input(1, [1, 16]).map(|grid: Grid<'_>| grid.region)
         };
         let mut scratch = Scratch::default();
-        let (shared, apart, output) = (region(&memory, 8)?, region(&other, 0)?, region(&memory, 16)?);
+        let (shared, apart, output) = (region(&memory, 8)?, region(&other, 0)?, region(&part, 8)?);
         with_bytes([shared, apart], output, &mut scratch, |[first, second], out| {
             out.fill(9);
             assert!(first.iter().all(|byte| *byte == 7) && second.iter().all(|byte| *byte == 0));

@@ -1,0 +1,149 @@
+use crate::ValueKind;
+use crate::arithmetic::Compute;
+use crate::operation::Op;
+
+/// A function in the form that the interpreter runs: verified, decoded, its branches resolved.
+pub(crate) struct Code {
+    /// The instructions; the last is [`Insn::End`].
+    pub(crate) insns: Box<[Insn]>,
+    /// Offset in the bytecode of the instruction that each came from.
+    pub(crate) offsets: Box<[u32]>,
+    /// 32-bit registers of a frame, an even number.
+    pub(crate) words: u16,
+    /// Reference registers of a frame.
+    pub(crate) refs: u16,
+    /// The calls.
+    pub(crate) sites: Box<[Site]>,
+    /// Lists of registers that instructions name by a [`Slice`].
+    pub(crate) registers: Box<[u16]>,
+    /// Targets of tables, that of the default last in each.
+    pub(crate) tables: Box<[Box<[u32]>]>,
+    /// What failures say.
+    pub(crate) texts: Box<[Box<str>]>,
+}
+
+/// A part of [`Code::registers`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slice {
+    pub(crate) start: u32,
+    pub(crate) length: u32,
+}
+
+/// One instruction. Registers of references carry the bit that gives them up, where it means something.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Insn {
+    /// Reads and writes numbers only.
+    Compute(Compute),
+    /// A number of 4 bytes.
+    Const32 { result: u16, value: u32 },
+    /// A number of 8 bytes.
+    Const64 { result: u16, value: u64 },
+    /// Copies one register.
+    Move32 { source: u16, target: u16 },
+    /// Copies a pair of registers.
+    Move64 { source: u16, target: u16 },
+    /// Copies a reference, or moves it.
+    MoveRef { source: u16, target: u16 },
+    /// Goes on elsewhere.
+    Jump { target: u32 },
+    /// Goes on at `yes` where the condition is not 0, else at `no`.
+    If { condition: u16, yes: u32, no: u32 },
+    /// Goes on where the table says.
+    JumpTable { index: u16, table: u32 },
+    /// Divides integers.
+    Divide { op: Division, registers: [u16; 3] },
+    /// Calls the function of a site.
+    Call { site: u32 },
+    /// Returns the values of a list.
+    Return { values: Slice },
+    /// Lets others run, then goes on at `target`.
+    Yield { target: u32 },
+    /// Ends the program where the status is not 0.
+    Fail { status: u16, text: u32 },
+    /// Reads a global of 4 bytes.
+    GlobalLoad32 { offset: u32, result: u16 },
+    /// Writes a global of 4 bytes.
+    GlobalStore32 { offset: u32, value: u16 },
+    /// Reads a global of 8 bytes.
+    GlobalLoad64 { offset: u32, result: u16 },
+    /// Writes a global of 8 bytes.
+    GlobalStore64 { offset: u32, value: u16 },
+    /// Reads a reference, or moves it out.
+    GlobalLoadRef { global: u32, type_id: u16, result: u16 },
+    /// Writes a reference.
+    GlobalStoreRef { global: u32, type_id: u16, value: u16 },
+    /// A segment of constant data.
+    Rodata { segment: u32, result: u16 },
+    /// Whether an import is there.
+    ImportResolved { import: u32, result: u16 },
+    /// Lets go of references.
+    Discard { registers: Slice },
+    /// Chooses by an index: the list has the default, the result, then the values.
+    Switch { kind: ValueKind, index: u16, registers: Slice },
+    /// As `Switch`, for references of a type.
+    SwitchRef { type_id: u16, index: u16, registers: Slice },
+    /// Reads a number from a buffer: buffer, offset in elements, result.
+    Load { width: Width, registers: [u16; 3] },
+    /// Writes a number to a buffer: buffer, offset in elements, value.
+    Store { width: Width, registers: [u16; 3] },
+    /// Anything else, with its registers and types in their order.
+    Other { op: Op, operands: [u16; 6] },
+    /// The end of the function, which no instruction may run into.
+    End,
+}
+
+const _: () = assert!(size_of::<Insn>() == 16, "instructions are read one after another and should be small");
+
+/// What is divided, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Division {
+    DivI32S,
+    DivI32U,
+    RemI32S,
+    RemI32U,
+    DivI64S,
+    DivI64U,
+    RemI64S,
+    RemI64U,
+}
+
+/// How a number lies in a buffer, and how it becomes one of a register.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Width {
+    U8,
+    I8,
+    U16,
+    I16,
+    B32,
+    B64,
+}
+
+/// A call in a function.
+pub(crate) struct Site {
+    pub(crate) callee: Callee,
+    /// The values in the order of the callee's arguments, spans flattened.
+    pub(crate) arguments: Box<[Argument]>,
+    /// Where each argument starts among them, and the end, where the callee takes spans.
+    pub(crate) starts: Option<Box<[u32]>>,
+    /// Where the results go.
+    pub(crate) results: Box<[(ValueKind, u16)]>,
+}
+
+/// What a call calls.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Callee {
+    /// A function of the module.
+    Function(u32),
+    /// An import of the module.
+    Import(u32),
+}
+
+/// A value that a call passes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Argument {
+    pub(crate) kind: ValueKind,
+    /// The caller's register.
+    pub(crate) source: u16,
+    /// Which of the callee's registers it becomes, where the callee is bytecode.
+    pub(crate) target: u16,
+}

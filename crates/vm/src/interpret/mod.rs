@@ -1,0 +1,435 @@
+//! Running programs: frames, calls, and the loop over a frame's instructions.
+
+mod buffers;
+mod lists;
+mod native;
+mod other;
+mod refs;
+mod run;
+mod stack;
+
+use rehal_base::{Error, Result};
+
+use crate::code::{Callee, Code, Site, Slice};
+use crate::globals::Globals;
+use crate::list::ElementKind;
+use crate::program::Program;
+use crate::registers::{Number, WINDOW_BYTES, Window};
+use crate::verify::MOVE_BIT;
+use crate::{Ref, Resumed, Value, ValueKind, Wait};
+
+use refs::{check, put, take};
+
+/// Frames that an invocation may have at once.
+const FRAME_LIMIT: usize = 1 << 16;
+/// 32-bit registers that all frames of an invocation may have together.
+const WORD_LIMIT: usize = 1 << 22;
+/// Reference registers that all frames of an invocation may have together.
+const REF_LIMIT: usize = 1 << 20;
+
+/// What a bytecode module has in one context.
+pub(crate) struct Instance {
+    pub(crate) globals: Globals,
+    /// Where each import leads; nothing for an optional one that nobody has.
+    pub(crate) imports: Box<[Option<Target>]>,
+}
+
+/// A function in a context.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target {
+    /// Which module of the context.
+    pub(crate) module: u32,
+    /// An export's ordinal of a native module, a function's of bytecode.
+    pub(crate) ordinal: u32,
+}
+
+/// What the interpreter needs to know of a context.
+pub(crate) trait Modules {
+    /// The module of that index, which a [`Target`] names.
+    fn module(&self, index: u32) -> ModuleView<'_>;
+}
+
+/// A module as it runs.
+#[derive(Clone, Copy)]
+pub(crate) enum ModuleView<'a> {
+    Native { module: &'a crate::Module, native: &'a dyn crate::NativeModule, state: &'a crate::State },
+    Bytecode { program: &'a Program, instance: &'a Instance },
+}
+
+/// What came of a run.
+pub(crate) enum Outcome {
+    /// The results are in the machine.
+    Done,
+    Yielded,
+    Waiting(Wait),
+}
+
+/// The state of one invocation, kept from one to the next so that none allocates.
+#[derive(Default)]
+pub(crate) struct Machine {
+    /// The registers of all frames, and a window's more.
+    words: Vec<u8>,
+    /// The reference registers of all frames; null beyond the last.
+    refs: Vec<Ref>,
+    frames: Vec<Frame>,
+    /// The native function that is to be called again.
+    pending: Option<Pending>,
+    /// Arguments of the native function that is called, spans flattened.
+    arguments: Vec<Value>,
+    /// Where each of its arguments starts, where it takes spans.
+    starts: Vec<u32>,
+    /// What the function called from outside returned.
+    pub(crate) results: Vec<Value>,
+}
+
+/// A call of a bytecode function that has not returned.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    target: Target,
+    /// The next instruction.
+    pc: u32,
+    /// The call that it waits for, where it does.
+    site: u32,
+    /// Its first registers among those of all frames.
+    words: u32,
+    refs: u32,
+}
+
+/// A native function that was called and is not done.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    target: Target,
+}
+
+/// Why the loop over a frame's instructions stopped.
+enum Exit {
+    Call(u32),
+    Return(Slice),
+    Yield,
+}
+
+impl Machine {
+    /// Starts a call of `target` with `arguments`, which are what it takes, flattened; `starts` says where each
+    /// begins.
+    pub(crate) fn begin<M: Modules>(
+        &mut self,
+        modules: &M,
+        target: Target,
+        arguments: impl IntoIterator<Item = Value>,
+        starts: impl IntoIterator<Item = u32>,
+    ) -> Result<Outcome> {
+        self.reset();
+        self.results.clear();
+        match modules.module(target.module) {
+            ModuleView::Native { .. } => {
+                self.arguments.extend(arguments);
+                self.starts.extend(starts);
+                self.pending = Some(Pending { target });
+            }
+            ModuleView::Bytecode { program, .. } => {
+                let code = &program.codes[target.ordinal as usize];
+                self.push_frame(target, code, 0, 0)?;
+                let window = window_at(&mut self.words, 0)?;
+                let convention = &program.tables.functions[target.ordinal as usize].convention;
+                let places = crate::verify::argument_registers(convention);
+                for ((_, register), value) in places.zip(arguments) {
+                    place(window, &mut self.refs, register, value);
+                }
+            }
+        }
+        self.run(modules, None)
+    }
+
+    /// Goes on after a yield or a wait.
+    pub(crate) fn resume<M: Modules>(&mut self, modules: &M, resumed: Resumed) -> Result<Outcome> {
+        self.run(modules, Some(resumed))
+    }
+
+    /// Ends whatever runs and lets go of all that it held.
+    pub(crate) fn reset(&mut self) {
+        if let Some(frame) = self.frames.last() {
+            // References beyond the last frame are null already.
+            let end = (frame.refs as usize + usize::from(u16::MAX)).min(self.refs.len());
+            self.refs[..end].fill(Ref::NULL);
+            self.frames.clear();
+        }
+        self.pending = None;
+        self.arguments.clear();
+        self.starts.clear();
+    }
+
+    fn run<M: Modules>(&mut self, modules: &M, resumed: Option<Resumed>) -> Result<Outcome> {
+        let outcome = self.advance(modules, resumed);
+        match outcome {
+            Err(error) => {
+                let error = self.with_stack(modules, error);
+                self.reset();
+                self.results.clear();
+                Err(error)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn advance<M: Modules>(&mut self, modules: &M, mut resumed: Option<Resumed>) -> Result<Outcome> {
+        loop {
+            if let Some(pending) = self.pending {
+                match self.call_native(modules, pending.target, resumed.take())? {
+                    Some(outcome) => return Ok(outcome),
+                    None if self.frames.is_empty() => return Ok(Outcome::Done),
+                    None => {}
+                }
+            }
+            let Some(frame) = self.frames.last().copied() else { return Ok(Outcome::Done) };
+            let ModuleView::Bytecode { program, instance } = modules.module(frame.target.module) else {
+                return Err(broken("a frame of a native module"));
+            };
+            let code = &program.codes[frame.target.ordinal as usize];
+            let window = window_at(&mut self.words, frame.words)?;
+            let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
+            let mut pc = frame.pc;
+            let exit = run::run(code, program, instance, window, refs, &mut pc);
+            if let Some(frame) = self.frames.last_mut() {
+                frame.pc = pc;
+            }
+            match exit? {
+                Exit::Call(site) => self.call(modules, program, instance, code, site)?,
+                Exit::Return(values) => {
+                    if self.leave(modules, code, values)? {
+                        return Ok(Outcome::Done);
+                    }
+                }
+                Exit::Yield => return Ok(Outcome::Yielded),
+            }
+        }
+    }
+
+    /// Enters the function that a site calls, or makes it the pending one where it is native.
+    fn call<M: Modules>(
+        &mut self,
+        modules: &M,
+        program: &Program,
+        instance: &Instance,
+        code: &Code,
+        site_index: u32,
+    ) -> Result<()> {
+        let site = &code.sites[site_index as usize];
+        let Some(frame) = self.frames.last_mut() else { return Err(broken("a call without a frame")) };
+        frame.site = site_index;
+        let frame = *frame;
+        let target = match site.callee {
+            Callee::Function(ordinal) => Target { module: frame.target.module, ordinal },
+            Callee::Import(import) => instance.imports[import as usize].ok_or_else(|| {
+                let name = &program.tables.imports[import as usize].full_name;
+                Error::not_found(format!("the optional import '{name}' is called, and no module has it"))
+            })?,
+        };
+        match modules.module(target.module) {
+            ModuleView::Native { .. } => self.pass_to_native(frame, site, target),
+            ModuleView::Bytecode { program, .. } => {
+                let callee = &program.codes[target.ordinal as usize];
+                self.enter(frame, code, site, target, callee)
+            }
+        }
+    }
+
+    /// Pushes a frame for `callee` and gives it its arguments.
+    #[inline]
+    fn enter(
+        &mut self,
+        caller: Frame,
+        code: &Code,
+        site: &Site,
+        target: Target,
+        callee: &Code,
+    ) -> Result<()> {
+        let words = caller.words + u32::from(code.words);
+        let refs = caller.refs + u32::from(code.refs);
+        self.push_frame(target, callee, words, refs)?;
+        // The callee's registers follow the caller's, in the same window.
+        let window = window_at(&mut self.words, caller.words)?;
+        let all_refs = self.refs.get_mut(caller.refs as usize..).unwrap_or_default();
+        for argument in &site.arguments {
+            let target = code.words.wrapping_add(argument.target);
+            match argument.kind {
+                ValueKind::I32 | ValueKind::F32 => u32::get(window, argument.source).put(window, target),
+                ValueKind::I64 | ValueKind::F64 => u64::get(window, argument.source).put(window, target),
+                ValueKind::Ref => {
+                    let object = take(all_refs, argument.source);
+                    if let Some(slot) =
+                        all_refs.get_mut(usize::from(code.refs) + usize::from(argument.target))
+                    {
+                        *slot = object;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Pushes a frame of zeros and nulls.
+    #[inline]
+    fn push_frame(&mut self, target: Target, code: &Code, words: u32, refs: u32) -> Result<()> {
+        let words_end = words as usize + usize::from(code.words);
+        let refs_end = refs as usize + usize::from(code.refs);
+        if self.frames.len() >= FRAME_LIMIT || words_end > WORD_LIMIT || refs_end > REF_LIMIT {
+            return Err(self.exhausted());
+        }
+        if words as usize * 4 + WINDOW_BYTES > self.words.len() {
+            // At once what many frames need; the system gives memory where it is touched.
+            let length = (words as usize * 8 + WINDOW_BYTES).next_power_of_two();
+            self.words.resize(length, 0);
+        }
+        if refs_end > self.refs.len() {
+            self.refs.resize((refs_end * 2).max(16), Ref::NULL);
+        }
+        if let Some(registers) = self.words.get_mut(words as usize * 4..words_end * 4) {
+            registers.fill(0);
+        }
+        self.frames.push(Frame { target, pc: 0, site: 0, words, refs });
+        Ok(())
+    }
+
+    #[cold]
+    fn exhausted(&self) -> Error {
+        Error::resource_exhausted(format!(
+            "the program calls too deeply: {} calls have not returned",
+            self.frames.len()
+        ))
+    }
+
+    /// Pops the frame, whose function returns `values`, and gives them to who called it. True where that is
+    /// outside.
+    #[inline]
+    fn leave<M: Modules>(&mut self, modules: &M, code: &Code, values: Slice) -> Result<bool> {
+        let Some(frame) = self.frames.pop() else { return Err(broken("a return without a frame")) };
+        let values = &code.registers[values.start as usize..][..values.length as usize];
+        let Some(caller) = self.frames.last() else {
+            self.leave_outside(modules, frame, code, values)?;
+            return Ok(true);
+        };
+        let ModuleView::Bytecode { program, .. } = modules.module(caller.target.module) else {
+            return Err(broken("a frame of a native module"));
+        };
+        let site = &program.codes[caller.target.ordinal as usize].sites[caller.site as usize];
+        let window = window_at(&mut self.words, caller.words)?;
+        let above = (frame.words - caller.words) as u16;
+        for ((kind, target), source) in site.results.iter().zip(values) {
+            match kind {
+                ValueKind::I32 | ValueKind::F32 => {
+                    u32::get(window, above.wrapping_add(*source)).put(window, *target);
+                }
+                ValueKind::I64 | ValueKind::F64 => {
+                    u64::get(window, above.wrapping_add(*source)).put(window, *target);
+                }
+                ValueKind::Ref => {
+                    let object = take(self.refs.get_mut(frame.refs as usize..).unwrap_or_default(), *source);
+                    put(self.refs.get_mut(caller.refs as usize..).unwrap_or_default(), *target, object);
+                }
+            }
+        }
+        self.release(frame, code);
+        Ok(false)
+    }
+
+    fn leave_outside<M: Modules>(
+        &mut self,
+        modules: &M,
+        frame: Frame,
+        code: &Code,
+        values: &[u16],
+    ) -> Result<()> {
+        let ModuleView::Bytecode { program, .. } = modules.module(frame.target.module) else {
+            return Err(broken("a frame of a native module"));
+        };
+        let convention = &program.tables.functions[frame.target.ordinal as usize].convention;
+        let window = window_at(&mut self.words, frame.words)?;
+        let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
+        for (kind, source) in convention.results().iter().zip(values) {
+            self.results.push(value_of(window, refs, *kind, *source));
+        }
+        self.release(frame, code);
+        Ok(())
+    }
+
+    /// Lets go of the references that a frame still has.
+    #[inline]
+    fn release(&mut self, frame: Frame, code: &Code) {
+        if code.refs != 0
+            && let Some(refs) = self.refs.get_mut(frame.refs as usize..)
+        {
+            for object in refs.iter_mut().take(code.refs.into()) {
+                *object = Ref::NULL;
+            }
+        }
+    }
+}
+
+/// The registers from `start` on.
+#[inline]
+fn window_at(words: &mut [u8], start: u32) -> Result<&mut Window> {
+    let window = words.get_mut(start as usize * 4..).and_then(|words| words.first_chunk_mut());
+    window.ok_or_else(|| broken("registers that are not there"))
+}
+
+/// Puts an argument from outside into the registers of the first frame.
+fn place(window: &mut Window, refs: &mut [Ref], register: u16, value: Value) {
+    match value {
+        Value::I32(value) => value.put(window, register),
+        Value::I64(value) => value.put(window, register),
+        Value::F32(value) => value.put(window, register),
+        Value::F64(value) => value.put(window, register),
+        Value::Ref(object) => put(refs, register, object),
+        // No function takes them, and the arguments have been checked.
+        Value::I8(_) | Value::I16(_) => {}
+    }
+}
+
+/// The value in a register; a reference is given up where the register says so.
+#[inline]
+fn value_of(window: &Window, refs: &mut [Ref], kind: ValueKind, register: u16) -> Value {
+    match kind {
+        ValueKind::I32 => Value::I32(i32::get(window, register)),
+        ValueKind::I64 => Value::I64(i64::get(window, register)),
+        ValueKind::F32 => Value::F32(f32::get(window, register)),
+        ValueKind::F64 => Value::F64(f64::get(window, register)),
+        ValueKind::Ref => Value::Ref(take(refs, register)),
+    }
+}
+
+/// Reads a global reference into a register.
+fn load_global_ref(
+    instance: &Instance,
+    global: u32,
+    kind: &ElementKind,
+    result: u16,
+    refs: &mut [Ref],
+) -> Result<()> {
+    let object = {
+        let mut global = instance.globals.reference(global)?.lock();
+        check(&global, kind)?;
+        if result & MOVE_BIT == 0 { global.clone() } else { global.take() }
+    };
+    put(refs, result, object);
+    Ok(())
+}
+
+/// Writes a global reference from a register.
+fn store_global_ref(
+    instance: &Instance,
+    global: u32,
+    kind: &ElementKind,
+    value: u16,
+    refs: &mut [Ref],
+) -> Result<()> {
+    check(refs::look(refs, value), kind)?;
+    let object = take(refs, value);
+    // What was there may end with this, which must not happen under the lock.
+    let _old = std::mem::replace(&mut *instance.globals.reference(global)?.lock(), object);
+    Ok(())
+}
+
+#[cold]
+fn broken(what: &str) -> Error {
+    Error::new(rehal_base::StatusCode::Internal, format!("the interpreter found {what}"))
+}

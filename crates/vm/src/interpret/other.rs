@@ -1,0 +1,132 @@
+use rehal_base::{Error, Result, StatusCode};
+
+use crate::Ref;
+use crate::code::Division;
+use crate::list::ElementKind;
+use crate::operation::Op;
+use crate::program::Program;
+use crate::registers::{Number, Window};
+
+use super::Instance;
+use super::refs::{check, look, put, take};
+use super::{buffers, lists};
+
+/// Runs an instruction that is not worth a place in the loop.
+pub(super) fn run(
+    op: Op,
+    operands: [u16; 6],
+    program: &Program,
+    instance: &Instance,
+    window: &mut Window,
+    refs: &mut [Ref],
+) -> Result<()> {
+    let [a, b, c, d, e, f] = operands;
+    let globals = &instance.globals;
+    let kind = |type_id: u16| {
+        let kind = program.tables.types.get(usize::from(type_id));
+        kind.unwrap_or(&ElementKind::AnyRef)
+    };
+    match op {
+        Op::GlobalLoadIndirectI32 | Op::GlobalLoadIndirectF32 => {
+            globals.load_32(u32::get(window, a))?.put(window, b);
+        }
+        Op::GlobalStoreIndirectI32 | Op::GlobalStoreIndirectF32 => {
+            globals.store_32(u32::get(window, a), u32::get(window, b))?;
+        }
+        Op::GlobalLoadIndirectI64 | Op::GlobalLoadIndirectF64 => {
+            globals.load_64(u32::get(window, a))?.put(window, b);
+        }
+        Op::GlobalStoreIndirectI64 | Op::GlobalStoreIndirectF64 => {
+            globals.store_64(u32::get(window, a), u64::get(window, b))?;
+        }
+        Op::GlobalLoadIndirectRef => {
+            super::load_global_ref(instance, u32::get(window, a), kind(b), c, refs)?;
+        }
+        Op::GlobalStoreIndirectRef => {
+            super::store_global_ref(instance, u32::get(window, a), kind(b), c, refs)?;
+        }
+        Op::ConstRefZero => put(refs, a, Ref::NULL),
+        Op::CastAnyRef => {
+            check(look(refs, a), kind(b))?;
+            let object = take(refs, a);
+            put(refs, c, object);
+        }
+        Op::SelectRef => {
+            let (chosen, other) = if i32::get(window, a) != 0 { (c, d) } else { (d, c) };
+            check(look(refs, chosen), kind(b))?;
+            let object = take(refs, chosen);
+            // The other is given up as well, where it is said to be.
+            if other & crate::verify::MOVE_BIT != 0 {
+                drop(take(refs, other));
+            }
+            put(refs, e, object);
+        }
+        Op::CmpEQRef => i32::from(look(refs, a).is_same(look(refs, b))).put(window, c),
+        Op::CmpNERef => i32::from(!look(refs, a).is_same(look(refs, b))).put(window, c),
+        Op::CmpNZRef => i32::from(!look(refs, a).is_null()).put(window, b),
+        Op::BufferAlloc => put(refs, c, buffers::allocate(operands, window)?),
+        Op::BufferClone => {
+            let copy = buffers::clone(operands, window, refs)?;
+            put(refs, e, copy);
+        }
+        Op::BufferLength => buffers::buffer(refs, a)?.length().put(window, b),
+        Op::BufferCopy => buffers::copy(operands, window, refs)?,
+        Op::BufferCompare => i32::from(buffers::compare(operands, window, refs)?).put(window, f),
+        Op::BufferFillI8 => {
+            buffers::fill(operands, (u32::get(window, d) as u8).to_le_bytes(), window, refs)?;
+        }
+        Op::BufferFillI16 => {
+            buffers::fill(operands, (u32::get(window, d) as u16).to_le_bytes(), window, refs)?;
+        }
+        Op::BufferFillI32 | Op::BufferFillF32 => {
+            buffers::fill(operands, u32::get(window, d).to_le_bytes(), window, refs)?;
+        }
+        Op::BufferFillI64 | Op::BufferFillF64 => {
+            buffers::fill(operands, u64::get(window, d).to_le_bytes(), window, refs)?;
+        }
+        Op::BufferHash => {
+            let [offset, length] = [b, c].map(|register| u64::get(window, register));
+            buffers::buffer(refs, a)?.hash(offset, length)?.put(window, d);
+        }
+        _ => lists::run(op, operands, &program.tables, window, refs)?,
+    }
+    Ok(())
+}
+
+/// Divides integers. Fails on a divisor of 0; the quotient that does not fit wraps.
+#[inline]
+pub(super) fn divide(op: Division, registers: [u16; 3], window: &mut Window) -> Result<()> {
+    let [left, right, result] = registers;
+    macro_rules! divide {
+        ($type:ty, $method:ident) => {{
+            let divisor = <$type>::get(window, right);
+            if divisor == 0 {
+                return Err(by_zero());
+            }
+            <$type>::get(window, left).$method(divisor).put(window, result);
+        }};
+    }
+    match op {
+        Division::DivI32S => divide!(i32, wrapping_div),
+        Division::DivI32U => divide!(u32, wrapping_div),
+        Division::RemI32S => divide!(i32, wrapping_rem),
+        Division::RemI32U => divide!(u32, wrapping_rem),
+        Division::DivI64S => divide!(i64, wrapping_div),
+        Division::DivI64U => divide!(u64, wrapping_div),
+        Division::RemI64S => divide!(i64, wrapping_rem),
+        Division::RemI64U => divide!(u64, wrapping_rem),
+    }
+    Ok(())
+}
+
+#[cold]
+fn by_zero() -> Error {
+    Error::invalid_argument("an integer is divided by 0")
+}
+
+/// The error of a program that fails with a status of its own.
+#[cold]
+pub(super) fn failure(status: u32, text: &str) -> Error {
+    let code = StatusCode::from_u32(status).unwrap_or(StatusCode::Unknown);
+    Error::new(if code == StatusCode::Ok { StatusCode::Unknown } else { code }, text)
+}

@@ -1,0 +1,91 @@
+use rehal_base::Error;
+
+use crate::module_file::{DebugDatabase, Location};
+use crate::program::{Program, function_name};
+
+use super::{Machine, ModuleView, Modules};
+
+/// How many parts of a location are written: files can let them refer in circles.
+const LOCATION_PARTS: usize = 16;
+/// How many of the frames an error shows, half of them innermost.
+const SHOWN_FRAMES: usize = 64;
+
+impl Machine {
+    /// Adds to an error where the program was: each function that has not returned, innermost first, with the
+    /// offset of its instruction in bytes and the place in the source, where the module has it.
+    #[cold]
+    pub(super) fn with_stack<M: Modules>(&self, modules: &M, error: Error) -> Error {
+        let mut error = error;
+        if let Some(pending) = self.pending
+            && let ModuleView::Native { module, .. } = modules.module(pending.target.module)
+        {
+            let name = &module.exports()[pending.target.ordinal as usize].name;
+            error = error.context(format!("{}.{name}", module.name()));
+        }
+        let count = self.frames.len();
+        for (index, frame) in self.frames.iter().rev().enumerate() {
+            if count > SHOWN_FRAMES && index == SHOWN_FRAMES / 2 {
+                error = error.context(format!("{} calls more", count - SHOWN_FRAMES));
+            }
+            if count > SHOWN_FRAMES && (SHOWN_FRAMES / 2..count - SHOWN_FRAMES / 2).contains(&index) {
+                continue;
+            }
+            if let ModuleView::Bytecode { program, .. } = modules.module(frame.target.module) {
+                let code = &program.codes[frame.target.ordinal as usize];
+                // The next instruction is known; the one before failed, or called.
+                let offset = code.offsets.get((frame.pc as usize).saturating_sub(1)).copied().unwrap_or(0);
+                error = error.context(place(program, frame.target.ordinal as usize, offset));
+            }
+        }
+        error
+    }
+}
+
+/// Where an instruction is: function, offset in bytes, and source.
+pub(crate) fn place(program: &Program, function: usize, offset: u32) -> String {
+    let name = function_name(&program.file, function);
+    let mut text = format!("{}.{name}+{offset:08X}", program.file.name());
+    if let Some(database) = program.file.debug_database()
+        && let Some(map) = database.function(function)
+        && let Some(location) = map.location_at(offset as usize)
+    {
+        text.push_str(" (");
+        let mut parts = LOCATION_PARTS;
+        write_location(&database, location, &mut parts, &mut text);
+        text.push(')');
+    }
+    text
+}
+
+/// Writes a location and those that it is made of, no more than `parts`.
+fn write_location(database: &DebugDatabase<'_>, index: usize, parts: &mut usize, text: &mut String) {
+    let Some(left) = parts.checked_sub(1) else { return text.push_str("...") };
+    *parts = left;
+    match database.location(index) {
+        None | Some(Location::Unknown) => text.push_str("unknown"),
+        Some(Location::FileLineColumn { filename, line, column }) => {
+            text.push_str(&format!("{filename}:{line}:{column}"));
+        }
+        Some(Location::CallSite { callee, caller }) => {
+            write_location(database, callee, parts, text);
+            text.push_str(" inlined at ");
+            write_location(database, caller, parts, text);
+        }
+        Some(Location::Named { name, child }) => {
+            text.push_str(&format!("\"{name}\""));
+            if let Some(child) = child {
+                text.push_str(" at ");
+                write_location(database, child, parts, text);
+            }
+        }
+        Some(Location::Fused { locations, .. }) => {
+            // Many may be fused; a few say where it was.
+            for (index, location) in locations.iter().take(4).enumerate() {
+                if index != 0 {
+                    text.push_str(" and ");
+                }
+                write_location(database, location, parts, text);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+use rehal_base::{Context as _, Error, Result, StatusCode};
+
+use crate::globals::Globals;
+use crate::interpret::{Instance, ModuleView, Target};
+use crate::module::Kind;
+use crate::operation::Op;
+use crate::program::Program;
+use crate::tables::Import;
+use crate::{Module, ModuleFile, Signal, State};
+
+/// A module in a context: with its state, and its imports bound to modules before it.
+pub(crate) struct Linked {
+    module: Module,
+    state: ModuleState,
+}
+
+enum ModuleState {
+    Native(State),
+    Bytecode(Instance),
+}
+
+/// Gives a module the state of a new context and binds its imports to the modules in `before`.
+pub(crate) fn link(before: &[Linked], module: &Module) -> Result<Linked> {
+    let state = match module.kind() {
+        Kind::Native(native) => {
+            ModuleState::Native(native.new_state().context(|| format!("loading module '{}'", module.name()))?)
+        }
+        Kind::Bytecode { program, .. } => ModuleState::Bytecode(
+            instance(before, program)
+                .context(|| format!("resolving what module '{}' imports", module.name()))?,
+        ),
+    };
+    Ok(Linked { module: module.clone(), state })
+}
+
+impl Linked {
+    pub(crate) fn module(&self) -> &Module {
+        &self.module
+    }
+
+    pub(crate) fn native_state(&self) -> Option<&State> {
+        match &self.state {
+            ModuleState::Native(state) => Some(state),
+            ModuleState::Bytecode(_) => None,
+        }
+    }
+
+    pub(crate) fn notify(&self, signal: Signal) -> Result<()> {
+        match self.view() {
+            ModuleView::Native { native, state, .. } => native.notify(state, signal),
+            ModuleView::Bytecode { .. } => Ok(()),
+        }
+    }
+
+    /// The export as the interpreter names it; `index` is where this module is in its context.
+    pub(crate) fn target(&self, index: usize, export: usize) -> Target {
+        let ordinal = match self.module.kind() {
+            Kind::Native(_) => export as u32,
+            Kind::Bytecode { functions, .. } => functions[export],
+        };
+        Target { module: index as u32, ordinal }
+    }
+
+    #[inline]
+    pub(crate) fn view(&self) -> ModuleView<'_> {
+        match (self.module.kind(), &self.state) {
+            (Kind::Native(native), ModuleState::Native(state)) => {
+                ModuleView::Native { module: &self.module, native: &**native, state }
+            }
+            (Kind::Bytecode { program, .. }, ModuleState::Bytecode(instance)) => {
+                ModuleView::Bytecode { program, instance }
+            }
+            _ => unreachable!("`link` gives each module the state of its kind"),
+        }
+    }
+}
+
+fn instance(before: &[Linked], program: &Program) -> Result<Instance> {
+    check_dependencies(before, &program.file)?;
+    let imports = program.tables.imports.iter().map(|import| resolve(before, import));
+    let imports = imports.collect::<Result<_>>()?;
+    let tables = &program.tables;
+    let globals = Globals::new(tables.global_bytes, tables.global_refs, uses_wide_globals(program));
+    Ok(Instance { globals, imports })
+}
+
+/// Whether any instruction reads or writes 8 bytes of globals at once.
+fn uses_wide_globals(program: &Program) -> bool {
+    use crate::code::Insn;
+    program.codes.iter().flat_map(|code| &code.insns).any(|insn| {
+        matches!(
+            insn,
+            Insn::GlobalLoad64 { .. }
+                | Insn::GlobalStore64 { .. }
+                | Insn::Other {
+                    op: Op::GlobalLoadIndirectI64
+                        | Op::GlobalLoadIndirectF64
+                        | Op::GlobalStoreIndirectI64
+                        | Op::GlobalStoreIndirectF64,
+                    ..
+                }
+        )
+    })
+}
+
+/// Modules that are needed are there, as new as needed: that says more than the functions that they lack.
+fn check_dependencies(before: &[Linked], file: &ModuleFile) -> Result<()> {
+    for dependency in file.dependencies() {
+        let (name, minimum) = (dependency.name, dependency.minimum_version);
+        match before.iter().rev().find(|linked| linked.module.name() == name) {
+            None if dependency.optional => {}
+            None => {
+                return Err(Error::not_found(format!(
+                    "the module needs module '{name}', version {minimum} or later, and the context has none"
+                )));
+            }
+            Some(found) if !dependency.optional && found.module.version() < minimum => {
+                return Err(Error::new(
+                    StatusCode::NotFound,
+                    format!(
+                        "the module needs version {minimum} or later of module '{name}', and the context has \
+                         version {}",
+                        found.module.version()
+                    ),
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where an import leads; nothing where it is optional and nobody has it.
+fn resolve(before: &[Linked], import: &Import) -> Result<Option<Target>> {
+    let full_name = &*import.full_name;
+    let Some((module, function)) = full_name.split_once('.') else {
+        return Err(Error::invalid_argument(format!(
+            "import '{full_name}' is not of the form module.function"
+        )));
+    };
+    let found = before.iter().rposition(|linked| linked.module.name() == module);
+    let export = found.and_then(|index| Some((index, before[index].module.export(function)?)));
+    let Some((index, export)) = export else {
+        if import.is_optional {
+            return Ok(None);
+        }
+        let why = match found {
+            Some(index) => {
+                format!("module '{module}' version {} has no such function", before[index].module.version())
+            }
+            None => format!("there is no module '{module}'"),
+        };
+        return Err(Error::not_found(format!(
+            "the required import '{full_name}' with calling convention {} cannot be resolved: {why}",
+            import.convention
+        )));
+    };
+    let provider = &before[index];
+    let convention = &provider.module.exports()[export].convention;
+    if !convention.is_same_call(&import.convention) {
+        return Err(Error::new(
+            StatusCode::Internal,
+            format!(
+                "the import '{full_name}' has calling convention {}, and module '{module}' version {} has {}: \
+                 they are of different releases",
+                import.convention,
+                provider.module.version(),
+                convention
+            ),
+        ));
+    }
+    Ok(Some(provider.target(index, export)))
+}

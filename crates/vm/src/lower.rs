@@ -1,0 +1,350 @@
+use crate::arithmetic::Compute;
+use crate::code::{Argument, Callee, Code, Division, Insn, Site, Slice, Width};
+use crate::convention::Argument as Declared;
+use crate::instruction::{FieldValue, Instruction, List};
+use crate::operation::{Field, Op};
+use crate::tables::Tables;
+use crate::verify::{Frame, IMPORT_BIT, REF_BIT, argument_registers};
+use crate::{Convention, Result, ValueKind};
+
+/// Makes of a verified function, which uses the registers of `frame`, what the interpreter runs.
+///
+/// Where an instruction branches with moves, the moves become instructions of their own on the way.
+pub(crate) fn lower(tables: &Tables, frame: Frame, bytecode: &[u8]) -> Result<Code> {
+    let mut lowering = Lowering::new(tables);
+    let mut offset = 0;
+    while offset + 1 < bytecode.len() {
+        let instruction = Instruction::read(bytecode, offset)?;
+        lowering.offset = offset as u32;
+        lowering.next = instruction.end as u32;
+        lowering.instruction(&instruction);
+        offset = instruction.end;
+    }
+    lowering.push(Insn::End);
+    lowering.resolve();
+    Ok(Code {
+        insns: lowering.insns.into(),
+        offsets: lowering.offsets.into(),
+        words: frame.words,
+        refs: frame.refs,
+        sites: lowering.sites.into(),
+        registers: lowering.registers.into(),
+        tables: lowering.jump_tables.into_iter().map(Into::into).collect(),
+        texts: lowering.texts.into(),
+    })
+}
+
+struct Lowering<'a> {
+    tables: &'a Tables,
+    /// Offset of the instruction that is lowered, and of the next one.
+    offset: u32,
+    next: u32,
+    insns: Vec<Insn>,
+    offsets: Vec<u32>,
+    /// Offset of each block's marker and the instruction it became, ascending.
+    blocks: Vec<(u32, u32)>,
+    sites: Vec<Site>,
+    registers: Vec<u16>,
+    jump_tables: Vec<Vec<u32>>,
+    texts: Vec<Box<str>>,
+}
+
+/// Until all blocks are known, targets are offsets of blocks, or instructions with this bit.
+const RESOLVED: u32 = 1 << 31;
+
+impl<'a> Lowering<'a> {
+    fn new(tables: &'a Tables) -> Self {
+        Self {
+            tables,
+            offset: 0,
+            next: 0,
+            insns: Vec::new(),
+            offsets: Vec::new(),
+            blocks: Vec::new(),
+            sites: Vec::new(),
+            registers: Vec::new(),
+            jump_tables: Vec::new(),
+            texts: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, insn: Insn) {
+        self.insns.push(insn);
+        self.offsets.push(self.offset);
+    }
+
+    fn instruction(&mut self, from: &Instruction<'_>) {
+        let register = |index| from.register(index);
+        let op = from.operation.op;
+        if let Some(compute) = Compute::new(op, register) {
+            return self.push(Insn::Compute(compute));
+        }
+        if let Some(insn) = simple(from) {
+            return self.push(insn);
+        }
+        match op {
+            Op::Block => self.blocks.push((self.offset, self.insns.len() as u32)),
+            Op::Branch | Op::Break => self.branch(from.ordinal(0), from.list(1)),
+            Op::CondBreak => self.branch(from.ordinal(1), from.list(2)),
+            Op::CondBranch => self.conditional(from),
+            Op::BranchTable => self.branch_table(from),
+            Op::Yield => {
+                self.moves(from.list(1));
+                self.push(Insn::Yield { target: from.ordinal(0) });
+            }
+            Op::Call => self.call(from.ordinal(0), None, from.list(1), from.list(2)),
+            Op::CallVariadic => {
+                self.call(from.ordinal(0), Some(from.list(1)), from.list(2), from.list(3));
+            }
+            Op::CallYieldable => {
+                self.call(from.ordinal(0), None, from.list(1), from.list(3));
+                self.jump(from.ordinal(2));
+            }
+            Op::CallVariadicYieldable => {
+                self.call(from.ordinal(0), Some(from.list(1)), from.list(2), from.list(4));
+                self.jump(from.ordinal(3));
+            }
+            Op::Return => {
+                let values = self.slice(from.list(0).iter());
+                self.push(Insn::Return { values });
+            }
+            Op::Fail => {
+                let text = self.texts.len() as u32;
+                self.texts.push(String::from_utf8_lossy(from.text(1)).into());
+                self.push(Insn::Fail { status: from.register(0), text });
+            }
+            // Nothing is traced or printed, as in the reference; what is passed is given up.
+            Op::Trace | Op::Print => {
+                let given_up = from.list(1).iter().filter(|register| register & 0xC000 == 0xC000);
+                let registers = self.slice(given_up);
+                self.push(Insn::Discard { registers });
+            }
+            Op::DiscardRefs => {
+                let registers = self.slice(from.list(0).iter());
+                self.push(Insn::Discard { registers });
+            }
+            Op::SwitchI32 => self.switch(from, ValueKind::I32),
+            Op::SwitchF32 => self.switch(from, ValueKind::F32),
+            Op::SwitchI64 => self.switch(from, ValueKind::I64),
+            Op::SwitchF64 => self.switch(from, ValueKind::F64),
+            Op::SwitchRef => {
+                let [default, result] = [from.register(2), from.register(4)];
+                let registers = self.slice([default, result].into_iter().chain(from.list(3).iter()));
+                self.push(Insn::SwitchRef {
+                    type_id: from.ordinal(1) as u16,
+                    index: from.register(0),
+                    registers,
+                });
+            }
+            _ => self.push(other(from)),
+        }
+    }
+
+    fn switch(&mut self, from: &Instruction<'_>, kind: ValueKind) {
+        let [index, default, result] = [0, 1, 3].map(|field| from.register(field));
+        let registers = self.slice([default, result].into_iter().chain(from.list(2).iter()));
+        self.push(Insn::Switch { kind, index, registers });
+    }
+
+    fn slice(&mut self, registers: impl Iterator<Item = u16>) -> Slice {
+        let start = self.registers.len();
+        self.registers.extend(registers);
+        Slice { start: start as u32, length: (self.registers.len() - start) as u32 }
+    }
+
+    fn moves(&mut self, moves: List<'_>) {
+        let mut moves = moves.pairs().peekable();
+        while let Some((source, target)) = moves.next() {
+            if source & REF_BIT != 0 {
+                self.push(Insn::MoveRef { source, target });
+            } else if source % 2 == 0
+                && target % 2 == 0
+                && moves.next_if_eq(&(source + 1, target + 1)).is_some()
+            {
+                // Both halves at once; aligned pairs are the same or apart.
+                self.push(Insn::Move64 { source, target });
+            } else {
+                self.push(Insn::Move32 { source, target });
+            }
+        }
+    }
+
+    /// Goes to a block, unless that is what comes next anyway.
+    fn jump(&mut self, target: u32) {
+        if target != self.next {
+            self.push(Insn::Jump { target });
+        }
+    }
+
+    fn branch(&mut self, target: u32, moves: List<'_>) {
+        self.moves(moves);
+        self.jump(target);
+    }
+
+    /// Where to go for a branch with moves: the block itself without any, else instructions added here.
+    fn edge(&mut self, target: u32, moves: List<'_>) -> u32 {
+        if moves.len() == 0 {
+            return target;
+        }
+        let start = self.insns.len() as u32;
+        self.moves(moves);
+        self.push(Insn::Jump { target });
+        start | RESOLVED
+    }
+
+    fn conditional(&mut self, from: &Instruction<'_>) {
+        let at = self.insns.len();
+        self.push(Insn::End);
+        let yes = self.edge(from.ordinal(1), from.list(2));
+        let no = self.edge(from.ordinal(3), from.list(4));
+        self.insns[at] = Insn::If { condition: from.register(0), yes, no };
+    }
+
+    fn branch_table(&mut self, from: &Instruction<'_>) {
+        let table = self.jump_tables.len() as u32;
+        self.push(Insn::JumpTable { index: from.register(0), table });
+        let mut targets = Vec::new();
+        for (target, moves) in from.cases(3) {
+            targets.push(self.edge(*target, *moves));
+        }
+        targets.push(self.edge(from.ordinal(1), from.list(2)));
+        self.jump_tables.push(targets);
+    }
+
+    fn call(&mut self, callee: u32, segments: Option<List<'_>>, operands: List<'_>, results: List<'_>) {
+        let (callee, convention) = if callee & IMPORT_BIT == 0 {
+            (Callee::Function(callee), &self.tables.functions[callee as usize].convention)
+        } else {
+            let import = callee & !IMPORT_BIT;
+            (Callee::Import(import), &self.tables.imports[import as usize].convention)
+        };
+        let (arguments, starts) = match segments {
+            Some(segments) => {
+                let (arguments, starts) = variadic_arguments(convention, segments, operands);
+                (arguments, Some(starts))
+            }
+            None => {
+                let places = argument_registers(convention).zip(operands.iter());
+                let argument = |((kind, target), source)| Argument { kind, source, target };
+                (places.map(argument).collect(), None)
+            }
+        };
+        let results = convention.results().iter().copied().zip(results.iter()).collect();
+        let site = self.sites.len() as u32;
+        self.sites.push(Site { callee, arguments, starts, results });
+        self.push(Insn::Call { site });
+    }
+
+    /// Turns the offsets of blocks into instructions.
+    fn resolve(&mut self) {
+        let blocks = &self.blocks;
+        let resolve = |target: &mut u32| {
+            if *target & RESOLVED != 0 {
+                *target &= !RESOLVED;
+            } else if let Ok(at) = blocks.binary_search_by_key(target, |(offset, _)| *offset) {
+                *target = blocks[at].1;
+            }
+        };
+        for insn in &mut self.insns {
+            match insn {
+                Insn::Jump { target } | Insn::Yield { target } => resolve(target),
+                Insn::If { yes, no, .. } => {
+                    resolve(yes);
+                    resolve(no);
+                }
+                _ => {}
+            }
+        }
+        self.jump_tables.iter_mut().flatten().for_each(resolve);
+    }
+}
+
+/// The arguments of a call with spans, and where each of the convention's starts.
+fn variadic_arguments(
+    convention: &Convention,
+    segments: List<'_>,
+    operands: List<'_>,
+) -> (Box<[Argument]>, Box<[u32]>) {
+    let mut starts = vec![0];
+    let mut arguments = Vec::new();
+    let mut sources = operands.iter();
+    for (argument, count) in convention.arguments().iter().zip(segments.iter()) {
+        let (kinds, count) = match argument {
+            Declared::One(kind) => (std::slice::from_ref(kind), 1),
+            Declared::Span(kinds) => (&**kinds, count),
+        };
+        // Verified: there is an operand for each.
+        let values = std::iter::repeat_n(kinds, count.into()).flatten().zip(sources.by_ref());
+        arguments.extend(values.map(|(kind, source)| Argument { kind: *kind, source, target: 0 }));
+        starts.push(arguments.len() as u32);
+    }
+    (arguments.into(), starts.into())
+}
+
+/// Instructions that become one by their fields alone.
+fn simple(from: &Instruction<'_>) -> Option<Insn> {
+    let divide = |op| Insn::Divide { op, registers: std::array::from_fn(|index| from.register(index)) };
+    let load = |width| Insn::Load { width, registers: std::array::from_fn(|index| from.register(index)) };
+    let store = |width| Insn::Store { width, registers: std::array::from_fn(|index| from.register(index)) };
+    let (ordinal, last) = (from.ordinal(0), from.register(1));
+    Some(match from.operation.op {
+        Op::ConstI32Zero | Op::ConstF32Zero => Insn::Const32 { result: from.register(0), value: 0 },
+        Op::ConstI64Zero | Op::ConstF64Zero => Insn::Const64 { result: from.register(0), value: 0 },
+        Op::ConstI32 | Op::ConstF32 => Insn::Const32 { result: last, value: from.bits(0) as u32 },
+        Op::ConstI64 | Op::ConstF64 => Insn::Const64 { result: last, value: from.bits(0) },
+        Op::DivI32S => divide(Division::DivI32S),
+        Op::DivI32U => divide(Division::DivI32U),
+        Op::RemI32S => divide(Division::RemI32S),
+        Op::RemI32U => divide(Division::RemI32U),
+        Op::DivI64S => divide(Division::DivI64S),
+        Op::DivI64U => divide(Division::DivI64U),
+        Op::RemI64S => divide(Division::RemI64S),
+        Op::RemI64U => divide(Division::RemI64U),
+        Op::GlobalLoadI32 | Op::GlobalLoadF32 => Insn::GlobalLoad32 { offset: ordinal, result: last },
+        Op::GlobalStoreI32 | Op::GlobalStoreF32 => Insn::GlobalStore32 { offset: ordinal, value: last },
+        Op::GlobalLoadI64 | Op::GlobalLoadF64 => Insn::GlobalLoad64 { offset: ordinal, result: last },
+        Op::GlobalStoreI64 | Op::GlobalStoreF64 => Insn::GlobalStore64 { offset: ordinal, value: last },
+        Op::GlobalLoadRef => {
+            Insn::GlobalLoadRef { global: ordinal, type_id: from.ordinal(1) as u16, result: from.register(2) }
+        }
+        Op::GlobalStoreRef => {
+            Insn::GlobalStoreRef { global: ordinal, type_id: from.ordinal(1) as u16, value: from.register(2) }
+        }
+        Op::ConstRefRodata => Insn::Rodata { segment: ordinal, result: last },
+        Op::ImportResolved => Insn::ImportResolved { import: ordinal & !IMPORT_BIT, result: last },
+        Op::AssignRef => Insn::MoveRef { source: from.register(0), target: last },
+        Op::BufferLoadI8U => load(Width::U8),
+        Op::BufferLoadI8S => load(Width::I8),
+        Op::BufferLoadI16U => load(Width::U16),
+        Op::BufferLoadI16S => load(Width::I16),
+        Op::BufferLoadI32 | Op::BufferLoadF32 => load(Width::B32),
+        Op::BufferLoadI64 | Op::BufferLoadF64 => load(Width::B64),
+        Op::BufferStoreI8 => store(Width::U8),
+        Op::BufferStoreI16 => store(Width::U16),
+        Op::BufferStoreI32 | Op::BufferStoreF32 => store(Width::B32),
+        Op::BufferStoreI64 | Op::BufferStoreF64 => store(Width::B64),
+        _ => return None,
+    })
+}
+
+/// Any instruction of registers and types, in their order.
+fn other(from: &Instruction<'_>) -> Insn {
+    debug_assert!(
+        from.operation
+            .fields
+            .iter()
+            .all(|field| matches!(field, Field::Read(_) | Field::Write(_) | Field::Take | Field::TypeId)),
+        "{:?} has to be lowered by name",
+        from.operation.op
+    );
+    let mut operands = [0; 6];
+    for (operand, value) in operands.iter_mut().zip(&from.values) {
+        *operand = match value {
+            FieldValue::Register(register) => *register,
+            // A module has at most 65536 types.
+            FieldValue::Ordinal(ordinal) => *ordinal as u16,
+            _ => 0,
+        };
+    }
+    Insn::Other { op: from.operation.op, operands }
+}
