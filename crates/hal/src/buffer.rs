@@ -275,9 +275,9 @@ impl Buffer {
         self.map(MemoryAccess::READ, offset, target.len() as u64)?.read(0, target)
     }
 
-    /// Copies bytes in through a mapping, which discards what was there.
+    /// Copies bytes in through a mapping, which discards what was there if the buffer allows that.
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
-        let access = MemoryAccess::WRITE | MemoryAccess::DISCARD;
+        let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & self.params().access);
         self.map(access, offset, source.len() as u64)?.write(0, source)
     }
 }
