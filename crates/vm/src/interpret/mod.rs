@@ -10,6 +10,7 @@ mod stack;
 
 use rehal_base::{Error, Result};
 
+use crate::budget::{Budget, Meter, Unlimited};
 use crate::code::{Callee, Code, Site, Slice};
 use crate::globals::Globals;
 use crate::list::ElementKind;
@@ -80,6 +81,10 @@ pub(crate) struct Machine {
     starts: Vec<u32>,
     /// What the function called from outside returned.
     pub(crate) results: Vec<Value>,
+    /// What each invocation may use, where that is limited.
+    budget: Option<Budget>,
+    /// What is left of it.
+    left: Option<Budget>,
 }
 
 /// A call of a bytecode function that has not returned.
@@ -109,6 +114,11 @@ enum Exit {
 }
 
 impl Machine {
+    /// A machine at rest, whose invocations may use so much each.
+    pub(crate) fn new(budget: Option<Budget>) -> Self {
+        Self { budget, ..Self::default() }
+    }
+
     /// Starts a call of `target` with `arguments`, which are what it takes, flattened; `starts` says where each
     /// begins.
     pub(crate) fn begin<M: Modules>(
@@ -120,6 +130,7 @@ impl Machine {
     ) -> Result<Outcome> {
         self.reset();
         self.results.clear();
+        self.left = self.budget;
         match modules.module(target.module) {
             ModuleView::Native { .. } => {
                 self.arguments.extend(arguments);
@@ -188,7 +199,10 @@ impl Machine {
             let window = window_at(&mut self.words, frame.words)?;
             let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
             let mut pc = frame.pc;
-            let exit = run::run(code, program, instance, window, refs, &mut pc);
+            let exit = match &mut self.left {
+                None => run::run(code, program, instance, window, refs, &mut pc, &mut Unlimited),
+                Some(left) => run::run(code, program, instance, window, refs, &mut pc, left),
+            };
             if let Some(frame) = self.frames.last_mut() {
                 frame.pc = pc;
             }
@@ -274,6 +288,9 @@ impl Machine {
         let refs_end = refs as usize + usize::from(code.refs);
         if self.frames.len() >= FRAME_LIMIT || words_end > WORD_LIMIT || refs_end > REF_LIMIT {
             return Err(self.exhausted());
+        }
+        if let Some(left) = &mut self.left {
+            left.take_bytes(4 * u64::from(code.words) + 8 * u64::from(code.refs))?;
         }
         if words as usize * 4 + WINDOW_BYTES > self.words.len() {
             // At once what many frames need; the system gives memory where it is touched.

@@ -1,5 +1,6 @@
 use rehal_base::{Error, Result, StatusCode};
 
+use crate::budget::Meter;
 use crate::code::{Code, Insn, Slice};
 use crate::list::ElementKind;
 use crate::program::Program;
@@ -11,19 +12,25 @@ use super::{Exit, Instance, broken, buffers, load_global_ref, other, store_globa
 
 /// Runs instructions of a frame from `pc` on until one leaves it. `pc` is then the next one; where one fails, it is
 /// the one after that.
-pub(super) fn run(
+pub(super) fn run<M: Meter>(
     code: &Code,
     program: &Program,
     instance: &Instance,
     window: &mut Window,
     refs: &mut [Ref],
     pc: &mut u32,
+    meter: &mut M,
 ) -> Result<Exit> {
     let insns = &*code.insns;
     let mut at = *pc as usize;
     let exit = loop {
         let Some(insn) = insns.get(at) else { break Err(broken("no instruction")) };
         at += 1;
+        if M::LIMITED
+            && let Err(error) = meter.step()
+        {
+            break Err(error);
+        }
         match *insn {
             Insn::Compute(compute) => compute.run(window),
             Insn::Const32 { result, value } => value.put(window, result),
@@ -70,6 +77,11 @@ pub(super) fn run(
                 }
             }
             insn => {
+                if M::LIMITED
+                    && let Err(error) = meter.take_bytes(bulk_bytes(&insn, window))
+                {
+                    break Err(error);
+                }
                 if let Err(error) = rare(insn, code, program, instance, window, refs) {
                     break Err(error);
                 }
@@ -78,6 +90,14 @@ pub(super) fn run(
     };
     *pc = at as u32;
     exit
+}
+
+/// Bytes that an instruction allocates, or reads or writes in bulk.
+fn bulk_bytes(insn: &Insn, window: &Window) -> u64 {
+    match *insn {
+        Insn::Other { op, operands } => other::bulk_bytes(op, operands, window),
+        _ => 0,
+    }
 }
 
 /// Instructions that take longer than getting here.
