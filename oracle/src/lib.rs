@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod captures;
+pub mod e2e;
 pub mod printed;
 pub mod reads;
 pub mod reference;

@@ -17,7 +17,7 @@ struct Target {
     max_len_bytes: usize,
 }
 
-const TARGETS: [Target; 3] = [
+const TARGETS: [Target; 6] = [
     Target {
         name: "capture",
         seeds: "fixtures/captures",
@@ -26,7 +26,14 @@ const TARGETS: [Target; 3] = [
     },
     Target { name: "plan", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
     Target { name: "executable", seeds: "fixtures/cts", endings: &[".elf", ".so"], max_len_bytes: 32 << 10 },
+    parameters("irpa", &[".irpa"]),
+    parameters("gguf", &[".gguf"]),
+    parameters("safetensors", &[".safetensors"]),
 ];
+
+const fn parameters(name: &'static str, endings: &'static [&'static str]) -> Target {
+    Target { name, seeds: "crates/params/tests/data", endings, max_len_bytes: 16 << 10 }
+}
 
 /// An input that runs longer than this is a hang.
 const TIMEOUT_S: u32 = 10;

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod e2e;
 mod fixtures;
 mod fuzz;
 mod run;
@@ -26,6 +27,7 @@ cargo xtask VERB
   tidy        checks the rules of the house: layers, unsafe, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
   bench       measures our tools beside the reference's [--only NAME] [--rounds N] [--json PATH] [--tools FOLDER]
+  e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
   fixtures    makes every fixture from fixtures/recipe.toml with the reference release
 ";
 
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
     let outcome = match verb {
         "fixtures" => fixtures::main(rest),
         "bench" => bench::main(rest),
+        "e2e" => e2e::main(rest),
         "fuzz" => fuzz::main(rest),
         "setup" => setup::main(rest),
         "test" => test::main(rest),

@@ -1,5 +1,7 @@
 use std::fmt;
 
+use crate::{Error, Result};
+
 /// What the bits of an element mean.
 ///
 /// The values are the upper byte of an element type (`iree/hal/buffer_view.h`).
@@ -71,6 +73,18 @@ impl ElementType {
     pub const fn whole_bytes(self) -> Option<u64> {
         let bits = self.bits();
         if bits != 0 && bits.is_multiple_of(8) { Some((bits / 8) as u64) } else { None }
+    }
+
+    /// Bytes of a dense tensor; elements of less than a byte are packed and the last byte is filled up.
+    /// Fails where the number does not fit 64 bits.
+    pub fn dense_bytes(self, shape: &[u64]) -> Result<u64> {
+        let count = shape.iter().try_fold(1_u64, |count, size| count.checked_mul(*size));
+        count
+            .and_then(|count| count.checked_mul(u64::from(self.bits())))
+            .map(|bits| bits.div_ceil(8))
+            .ok_or_else(|| {
+                Error::out_of_range(format!("a shape of {shape:?} has more bytes than 64 bits count"))
+            })
     }
 }
 

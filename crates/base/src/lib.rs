@@ -7,6 +7,7 @@
 
 mod cursor;
 mod element;
+mod element_name;
 mod error;
 
 pub mod fnv;

@@ -7,6 +7,8 @@ use crate::{
 pub struct State<'a> {
     // What every iteration touches comes first.
     remaining: u64,
+    /// How many iterations more than asked for the last batch had.
+    excess: u64,
     phase: Phase,
     max_iterations: u64,
     pub(crate) timer: Timer<'a>,
@@ -26,6 +28,7 @@ impl<'a> State<'a> {
     pub(crate) fn new(max_iterations: u64, clock: &'a dyn Clock, process_time: bool) -> Self {
         Self {
             remaining: max_iterations,
+            excess: 0,
             phase: Phase::Before,
             max_iterations,
             timer: Timer::new(clock, process_time),
@@ -44,6 +47,21 @@ impl<'a> State<'a> {
             return true;
         }
         self.start_or_finish()
+    }
+
+    /// As [`Self::keep_running`], for a loop that does `batch` iterations at once (one at least): the last batch may go
+    /// beyond what was asked for, and counts in full.
+    #[inline]
+    pub fn keep_running_batch(&mut self, batch: u64) -> bool {
+        let batch = batch.max(1);
+        if !self.keep_running() {
+            return false;
+        }
+        // One of the batch is counted.
+        let rest = batch - 1;
+        self.excess = rest.saturating_sub(self.remaining);
+        self.remaining = self.remaining.saturating_sub(rest);
+        true
     }
 
     #[cold]
@@ -89,7 +107,7 @@ impl<'a> State<'a> {
 
     /// How many iterations were begun; all of them after the loop. Zero once skipped.
     pub fn iterations(&self) -> u64 {
-        if self.skip.is_some() { 0 } else { self.max_iterations - self.remaining }
+        if self.skip.is_some() { 0 } else { self.max_iterations - self.remaining + self.excess }
     }
 
     /// Reports `items_per_second` from how many items all iterations together processed.
@@ -161,6 +179,22 @@ mod tests {
         assert_eq!((count, state.iterations()), (3, 3));
         assert_eq!((state.timer.real_ns, state.timer.cpu_ns, state.timer.manual_ns), (30, 15, 12));
         assert!(state.ran_to_end());
+    }
+
+    #[test]
+    fn batches_count_in_full() {
+        for (asked, batch, calls, iterations) in [(7, 5, 2, 10), (20, 4, 5, 20), (1, 6, 1, 6), (3, 0, 3, 3)] {
+            let clock = Rc::new(FakeClock::default());
+            let mut state = State::new(asked, &clock, false);
+            let mut count = 0;
+            while state.keep_running_batch(batch) {
+                count += 1;
+                clock.advance_ns(10);
+            }
+            assert_eq!((count, state.iterations()), (calls, iterations));
+            assert_eq!(state.timer.real_ns, calls * 10);
+            assert!(state.ran_to_end());
+        }
     }
 
     #[test]

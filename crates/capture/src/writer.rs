@@ -19,7 +19,8 @@ const BUFFER_AGE: Duration = Duration::from_millis(100);
 ///
 /// It holds at most 256 KiB and no payload longer than the call that brought it. What a killed
 /// program leaves is readable with `recover`: records reach the sink when 256 KiB or 100 ms of them
-/// have come together (the age is looked at by each append and by [`Writer::flush_if_due`]).
+/// have come together (the age is looked at by each append and by [`Writer::flush_if_due`], unless
+/// [`Writer::leave_age_to_owner`] says that somebody else minds it).
 ///
 /// The first error of the sink sticks: later calls repeat it and [`Writer::close`] reports it.
 /// A writer that is dropped writes what it holds and leaves the capture unclosed.
@@ -27,6 +28,7 @@ pub struct Writer<W: Write> {
     sink: W,
     buffer: Vec<u8>,
     oldest_byte: Option<Instant>,
+    minds_age: bool,
     length_bytes: u64,
     record_count: u64,
     failure: Option<Error>,
@@ -64,6 +66,7 @@ impl<W: Write> Writer<W> {
             sink,
             buffer: Vec::with_capacity(BUFFER_BYTES),
             oldest_byte: None,
+            minds_age: true,
             length_bytes: 0,
             record_count: 0,
             failure: None,
@@ -71,6 +74,12 @@ impl<W: Write> Writer<W> {
         this.put(file_header(0).as_bytes());
         this.flush()?;
         Ok(this)
+    }
+
+    /// Stops looking at the clock: the owner calls [`Writer::flush`] at least every 100 ms.
+    pub fn leave_age_to_owner(&mut self) {
+        self.minds_age = false;
+        self.oldest_byte = None;
     }
 
     /// Adds a record whose payload is the bytes of `parts`, one after another.
@@ -85,11 +94,17 @@ impl<W: Write> Writer<W> {
         }
         let payload_length: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let header = record_header(fields, self.record_count, payload_length);
-        self.put(header.as_bytes());
-        for part in parts {
-            self.put(part);
-        }
         self.record_count += 1;
+        let record_bytes = header.record_length.get();
+        if record_bytes <= (BUFFER_BYTES - self.buffer.len()) as u64 {
+            self.length_bytes += record_bytes;
+            self.note_age();
+            self.buffer.extend_from_slice(header.as_bytes());
+            parts.iter().for_each(|part| self.buffer.extend_from_slice(part));
+        } else {
+            self.put(header.as_bytes());
+            parts.iter().for_each(|part| self.put(part));
+        }
         self.flush_if_due();
         self.check_failure()
     }
@@ -153,8 +168,14 @@ impl<W: Write> Writer<W> {
         if bytes.len() > BUFFER_BYTES {
             self.send(bytes);
         } else if !bytes.is_empty() {
-            self.oldest_byte.get_or_insert_with(Instant::now);
+            self.note_age();
             self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    fn note_age(&mut self) {
+        if self.minds_age {
+            self.oldest_byte.get_or_insert_with(Instant::now);
         }
     }
 
@@ -188,6 +209,27 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write + Seek> Writer<W> {
+    /// Changes the status of the record that starts at `record_offset`, which is what
+    /// [`Writer::length_bytes`] was before it was appended.
+    pub fn set_status(&mut self, record_offset: u64, status_code: u32) {
+        let status = U32::new(status_code);
+        let offset = record_offset + core::mem::offset_of!(RecordHeader, status_code) as u64;
+        let written_bytes = self.length_bytes - self.buffer.len() as u64;
+        // A header is put in one piece, so its field is on one side as a whole.
+        if let Some(waiting) = offset.checked_sub(written_bytes) {
+            self.buffer[waiting as usize..][..size_of::<U32>()].copy_from_slice(status.as_bytes());
+        } else if self.failure.is_none() {
+            let mut change = || {
+                self.sink.seek(SeekFrom::Start(offset))?;
+                self.sink.write_all(status.as_bytes())?;
+                self.sink.seek(SeekFrom::Start(written_bytes)).map(drop)
+            };
+            if let Err(error) = change() {
+                self.fail(&error);
+            }
+        }
+    }
+
     /// Ends the capture: writes what waits, then the length into the file header. Reports the first
     /// error that any call met.
     pub fn close(mut self) -> Result<()> {
@@ -357,6 +399,25 @@ mod tests {
         }
         writer.flush().unwrap();
         assert_eq!(shared.get(), writer.length_bytes());
+    }
+
+    #[test]
+    fn a_status_is_changed_wherever_the_record_is() {
+        let mut bytes = io::Cursor::new(Vec::new());
+        let mut writer = Writer::new(&mut bytes).unwrap();
+        let first = writer.length_bytes();
+        writer.append(&SESSION, &[]).unwrap();
+        writer.flush().unwrap();
+        let second = writer.length_bytes();
+        writer.append(&SESSION, &[b"payload"]).unwrap();
+        writer.set_status(second, 9);
+        writer.set_status(first, 5);
+        writer.append(&SESSION, &[]).unwrap();
+        writer.close().unwrap();
+        let capture = Capture::open(bytes.get_ref(), OpenOptions::default()).unwrap();
+        let statuses: Vec<_> =
+            capture.records().map(|record| record.unwrap().header.status_code.get()).collect();
+        assert_eq!(statuses, [5, 9, 0]);
     }
 
     #[test]

@@ -8,8 +8,11 @@
 
 mod devices;
 pub mod flags;
+mod gtest;
 mod input;
 mod output;
+mod parameters;
+mod program;
 mod progress;
 mod tool;
 pub mod tools;

@@ -101,7 +101,10 @@ fn files_from_outside() {
 #[test]
 fn what_stands_in_the_way_is_said() {
     for (name, expected) in [
-        ("simple_abs.vmvx.local-sync", "executable 4 is 'vmvx-bytecode-fb', which local-sync cannot run"),
+        (
+            "simple_abs.aarch64.local-sync",
+            "executable 4 is 'embedded-elf-arm_64', which local-sync cannot run",
+        ),
         ("torn.gather.local-sync", "the capture is torn at offset 8116"),
     ] {
         let report = print(&["rehal", "info", &capture(name)]);

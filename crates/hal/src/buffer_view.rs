@@ -64,12 +64,7 @@ impl BufferView {
     }
 }
 
-/// Bytes of a dense tensor; elements of less than a byte are packed and the last byte is filled up. Fails where the
-/// number does not fit 64 bits.
+/// Bytes of a dense tensor, as [`ElementType::dense_bytes`].
 pub fn dense_size(shape: &[u64], element_type: ElementType) -> Result<u64> {
-    let count = shape.iter().try_fold(1_u64, |count, size| count.checked_mul(*size));
-    count
-        .and_then(|count| count.checked_mul(u64::from(element_type.bits())))
-        .map(|bits| bits.div_ceil(8))
-        .ok_or_else(|| Error::out_of_range(format!("a shape of {shape:?} has more bytes than 64 bits count")))
+    element_type.dense_bytes(shape)
 }

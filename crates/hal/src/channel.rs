@@ -1,8 +1,36 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use rehal_base::{Error, Result};
+
+/// Which group of devices a channel is for, and which of its participants this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelParams<'a> {
+    /// Flags (source: `iree_hal_channel_flags_t`).
+    pub flags: u64,
+    /// What all participants were given to find each other by; empty for the driver's default.
+    pub id: &'a [u8],
+    /// The name of the group, or empty.
+    pub group: &'a [u8],
+    /// This participant's rank, or -1 for the driver's default.
+    pub rank: i32,
+    /// How many participants there are, or -1 for the driver's default.
+    pub count: i32,
+}
+
 /// What a driver does for a channel.
 pub trait ChannelBackend: Send + Sync {
+    /// A channel of those participants that name the same `color`, in the order of their keys.
+    fn split(&self, color: i32, key: i32, flags: u64) -> Result<Channel> {
+        let _ = (color, key, flags);
+        Err(Error::unimplemented("the device cannot split channels"))
+    }
+
+    /// The rank of this participant and how many there are.
+    fn rank_and_count(&self) -> (i32, i32) {
+        (0, 1)
+    }
+
     /// The backend itself, for the driver that made it.
     fn as_any(&self) -> &dyn Any;
 }

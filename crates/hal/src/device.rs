@@ -7,9 +7,9 @@ use crate::command_buffer::{DISPATCH_STORAGE, check_copy};
 use crate::flags::*;
 use crate::shape::{check_fill, check_update};
 use crate::{
-    Binding, Buffer, BufferParams, BufferRef, Channel, CommandBuffer, CommandBufferParams, Event, Executable,
-    ExecutableParams, File, HostFile, HostMemory, Live, QueueOp, Semaphore, Submission, Timepoint,
-    WorkgroupCount,
+    Binding, Buffer, BufferParams, BufferRef, Channel, ChannelParams, CommandBuffer, CommandBufferParams,
+    Event, Executable, ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, QueueOp,
+    Semaphore, Submission, Timepoint, WorkgroupCount,
 };
 
 /// What a device is, for people and for `--list_devices`.
@@ -32,10 +32,11 @@ pub trait DeviceBackend: Send + Sync {
     /// What a buffer asked for with `params` would get: usage, access and memory type as granted.
     fn grant(&self, params: BufferParams) -> Result<BufferParams>;
 
-    /// A buffer of `size` bytes, whose `params` are granted already.
+    /// A buffer of `size` bytes with what [`DeviceBackend::grant`] makes of `params`, which leave nothing open.
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer>;
 
-    /// A buffer over `memory` of the host, which it shares and keeps; `params` are granted already.
+    /// A buffer over `memory` of the host, which it shares and keeps, with what [`DeviceBackend::grant`] makes
+    /// of `params`, which leave nothing open.
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
         let _ = (params, memory);
         Err(Error::unimplemented(format!("device '{}' cannot use memory of the host", self.info().name)))
@@ -56,9 +57,16 @@ pub trait DeviceBackend: Send + Sync {
     fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event>;
 
     /// A channel for collectives.
-    fn create_channel(&self, affinity: QueueAffinity) -> Result<Channel> {
-        let _ = affinity;
+    fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
+        let _ = (affinity, params);
         Err(Error::unimplemented(format!("device '{}' has no channels", self.info().name)))
+    }
+
+    /// Notes that the program is about to prepare executables and calls the place where they are kept
+    /// `identifier`. Devices keep none; a recorder records it, since captures have caches.
+    fn create_executable_cache(&self, identifier: &str) -> Result<()> {
+        let _ = identifier;
+        Ok(())
     }
 
     /// The format of executable `data`, where the device knows it.
@@ -77,14 +85,24 @@ pub trait DeviceBackend: Send + Sync {
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable>;
 
     /// Makes a file of the host usable by the device's queues.
-    fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File>;
+    fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File>;
 
     /// Runs `submission` once its waits are reached and signals or fails its signals. Returns the
     /// buffer of an alloca, which may be named at once and used once the alloca has signalled.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>>;
 
+    /// Lets go of memory that is kept only to be faster the next time.
+    fn trim(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Makes sure that what was submitted will run without another call.
     fn flush(&self, affinity: QueueAffinity) -> Result<()>;
+
+    /// What it has allocated, where it counts that.
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        None
+    }
 
     /// The backend itself, for the driver that made it.
     fn as_any(&self) -> &dyn Any;
@@ -123,7 +141,7 @@ impl Device {
     /// A buffer of `size` bytes. Fails where the device cannot grant `params` or the memory.
     pub fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
-        self.0.allocate_buffer(self.0.grant(params)?, size)
+        self.0.allocate_buffer(params.canonical(), size)
     }
 
     /// A buffer over a range of host memory, which it shares and keeps. Fails where the range exceeds the
@@ -135,6 +153,7 @@ impl Device {
         range: Range,
     ) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
+        let params = params.canonical();
         if params.access.intersects(MemoryAccess::WRITE | MemoryAccess::ANY) && !memory.is_writable() {
             return Err(Error::new(
                 rehal_base::StatusCode::PermissionDenied,
@@ -149,7 +168,7 @@ impl Device {
                 params.min_alignment
             )));
         }
-        self.0.import_buffer(self.0.grant(params)?, memory)
+        self.0.import_buffer(params, memory)
     }
 
     /// See [`DeviceBackend::create_semaphore`].
@@ -173,8 +192,13 @@ impl Device {
     }
 
     /// See [`DeviceBackend::create_channel`].
-    pub fn create_channel(&self, affinity: QueueAffinity) -> Result<Channel> {
-        self.0.create_channel(affinity)
+    pub fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
+        self.0.create_channel(affinity, params)
+    }
+
+    /// See [`DeviceBackend::create_executable_cache`].
+    pub fn create_executable_cache(&self, identifier: &str) -> Result<()> {
+        self.0.create_executable_cache(identifier)
     }
 
     /// See [`DeviceBackend::infer_executable_format`].
@@ -188,8 +212,18 @@ impl Device {
     }
 
     /// See [`DeviceBackend::import_file`].
-    pub fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File> {
-        self.0.import_file(access, file)
+    pub fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
+        self.0.import_file(affinity, access, file)
+    }
+
+    /// See [`DeviceBackend::trim`].
+    pub fn trim(&self) -> Result<()> {
+        self.0.trim()
+    }
+
+    /// See [`DeviceBackend::memory_statistics`].
+    pub fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        self.0.memory_statistics()
     }
 
     /// See [`DeviceBackend::flush`].

@@ -65,6 +65,11 @@ pub trait ExecutableBackend: Send + Sync {
     /// Its functions, by ordinal.
     fn functions(&self) -> &[FunctionInfo];
 
+    /// The ordinal of the function with this name.
+    fn lookup(&self, name: &str) -> Option<u32> {
+        self.functions().iter().position(|function| function.name == name).map(|ordinal| ordinal as u32)
+    }
+
     /// The backend itself, for the driver that made it.
     fn as_any(&self) -> &dyn Any;
 }
@@ -107,16 +112,9 @@ impl Executable {
 
     /// The ordinal of the function with this name, or an error that lists the names there are.
     pub fn lookup(&self, name: &str) -> Result<u32> {
-        let functions = self.0.functions();
-        match functions.iter().position(|function| function.name == name) {
-            Some(ordinal) => Ok(ordinal as u32),
-            None => {
-                let names: Vec<_> = functions.iter().map(|function| function.name.as_str()).collect();
-                Err(Error::not_found(format!(
-                    "the executable has no function '{name}'; it has: {}",
-                    names.join(", ")
-                )))
-            }
-        }
+        self.0.lookup(name).ok_or_else(|| {
+            let names: Vec<_> = self.functions().iter().map(|function| function.name.as_str()).collect();
+            Error::not_found(format!("the executable has no function '{name}'; it has: {}", names.join(", ")))
+        })
     }
 }

@@ -2,8 +2,7 @@ use std::any::Any;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use parking_lot::RwLock;
-use rehal_base::{Error, Range, Result};
+use rehal_base::{Error, HostMemory, Range, Result};
 
 use crate::flags::MemoryAccess;
 
@@ -73,22 +72,34 @@ impl File {
     }
 }
 
-/// A file of the host: an open file, or bytes in memory.
+/// A file of the host: an open file, or memory.
 pub enum HostFile {
     /// An open file, read and written by position.
     Disk(std::fs::File),
-    /// Bytes in memory.
-    Memory(RwLock<Vec<u8>>),
+    /// Memory of the host, which the file shares; as long as it is.
+    Memory(HostMemory),
 }
 
 impl HostFile {
-    /// Bytes in memory as a file.
-    pub fn from_bytes(bytes: Vec<u8>) -> Self {
-        Self::Memory(RwLock::new(bytes))
+    /// A copy of `bytes` in memory as a file. Fails when the machine has not that much memory.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let memory = HostMemory::allocate(bytes.len() as u64)?;
+        memory.write(0, bytes)?;
+        Ok(Self::Memory(memory))
     }
 
-    /// The file as one that queues can use, for drivers that read and write it by position.
+    /// The file as one that queues can use, for drivers that read and write it by position. Fails where
+    /// constant memory is to be written.
     pub fn into_file(self, access: MemoryAccess) -> Result<File> {
+        if let Self::Memory(memory) = &self
+            && access.contains(MemoryAccess::WRITE)
+            && !memory.is_writable()
+        {
+            return Err(Error::new(
+                rehal_base::StatusCode::PermissionDenied,
+                "constant memory is imported as a file to write",
+            ));
+        }
         Ok(File::new(access, self.length()?, self))
     }
 
@@ -99,7 +110,7 @@ impl HostFile {
                 Ok(metadata) => Ok(metadata.len()),
                 Err(error) => Err(Error::io("reading the length of a file", &error)),
             },
-            Self::Memory(bytes) => Ok(bytes.read().len() as u64),
+            Self::Memory(memory) => Ok(memory.length()),
         }
     }
 }
@@ -108,12 +119,7 @@ impl FileBackend for HostFile {
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<()> {
         match self {
             Self::Disk(file) => read_disk(file, offset, target),
-            Self::Memory(bytes) => {
-                let bytes = bytes.read();
-                let source = slice_range(offset, target.len(), bytes.len())?;
-                target.copy_from_slice(&bytes[source]);
-                Ok(())
-            }
+            Self::Memory(memory) => memory.read(offset, target),
         }
     }
 
@@ -122,12 +128,7 @@ impl FileBackend for HostFile {
             Self::Disk(file) => {
                 file.write_all_at(source, offset).map_err(|error| Error::io("writing a file", &error))
             }
-            Self::Memory(bytes) => {
-                let mut bytes = bytes.write();
-                let target = slice_range(offset, source.len(), bytes.len())?;
-                bytes[target].copy_from_slice(source);
-                Ok(())
-            }
+            Self::Memory(memory) => memory.write(offset, source),
         }
     }
 
@@ -164,15 +165,6 @@ fn join(reader: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
     match reader.join() {
         Ok(outcome) => outcome,
         Err(panic) => std::panic::resume_unwind(panic),
-    }
-}
-
-fn slice_range(offset: u64, length: usize, size: usize) -> Result<std::ops::Range<usize>> {
-    match Range::new(offset, length as u64) {
-        Some(range) if range.fits(size as u64) => Ok(offset as usize..offset as usize + length),
-        _ => Err(Error::out_of_range(format!(
-            "{length} bytes at offset {offset} exceed a file of {size} bytes"
-        ))),
     }
 }
 

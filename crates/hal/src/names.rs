@@ -3,8 +3,8 @@ use std::marker::PhantomData;
 use rehal_base::Result;
 
 use crate::{
-    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File, HostCall,
-    MemoryBarrier, Semaphore, Timepoint,
+    Binding, Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File,
+    HostCall, MemoryBarrier, Semaphore, Timepoint,
 };
 
 /// How operations name the objects that they work on, and how they hold their lists and bytes.
@@ -62,6 +62,14 @@ impl<'a> Names for Live<'a> {
 pub trait Rename<F: Names, T: Names> {
     fn device(&mut self, name: F::Device) -> Result<T::Device>;
     fn buffer(&mut self, name: F::Buffer) -> Result<T::Buffer>;
+    /// A range of a buffer, or of what is in a slot; where buffers are parts of others, offsets differ.
+    fn buffer_ref(&mut self, reference: BufferRef<F>) -> Result<BufferRef<T>> {
+        let binding = match reference.binding {
+            Binding::Direct(buffer) => Binding::Direct(self.buffer(buffer)?),
+            Binding::Slot(slot) => Binding::Slot(slot),
+        };
+        Ok(BufferRef { binding, offset: reference.offset, length: reference.length })
+    }
     fn semaphore(&mut self, name: F::Semaphore) -> Result<T::Semaphore>;
     /// An executable together with one of its functions, whose ordinals may differ on both sides.
     fn function(&mut self, executable: F::Executable, ordinal: u32) -> Result<(T::Executable, u32)>;

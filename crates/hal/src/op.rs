@@ -335,11 +335,7 @@ impl<N: Names> BufferRef<N> {
 
     /// The same range under other names.
     pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<BufferRef<T>> {
-        let binding = match self.binding {
-            Binding::Direct(buffer) => Binding::Direct(names.buffer(buffer)?),
-            Binding::Slot(slot) => Binding::Slot(slot),
-        };
-        Ok(BufferRef { binding, offset: self.offset, length: self.length })
+        names.buffer_ref(self)
     }
 }
 

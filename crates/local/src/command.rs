@@ -71,6 +71,11 @@ impl LocalCommands {
         })
     }
 
+    /// Frees what this thread keeps for the next recordings.
+    pub(crate) fn drop_spare() {
+        SPARE.with_borrow_mut(Vec::clear);
+    }
+
     /// Whether the commands ran when they were recorded, so that waits come too late.
     pub(crate) fn is_inline(&self) -> bool {
         self.inline

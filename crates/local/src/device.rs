@@ -1,10 +1,12 @@
 use std::any::Any;
+use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferParams, Device, DeviceBackend, DeviceInfo,
     Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory, Live, MemoryAccess,
-    MemoryType, PlainBuffer, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline,
+    MemoryCounters, MemoryStatistics, MemoryType, PlainBuffer, QueueAffinity, QueueOp, Semaphore,
+    SemaphoreFlags, Submission, Timeline,
 };
 
 use crate::command::LocalCommands;
@@ -15,6 +17,9 @@ use crate::queue::{LiveNames, run_and_settle};
 /// The name of the driver, and of its one device.
 pub const LOCAL_SYNC: &str = "local-sync";
 
+/// Where buffers begin, at least: what compiled kernels assume.
+const BINDING_ALIGNMENT_BYTES: usize = 64;
+
 const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD);
 
 /// A CPU as a device whose work runs on whichever thread makes it ready: the one that submits, or
@@ -22,13 +27,14 @@ const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).u
 pub struct LocalSync {
     info: DeviceInfo,
     plugins: Plugins,
+    memory: Arc<MemoryCounters>,
 }
 
 impl LocalSync {
     /// The device; executables resolve their imports from `plugins`.
     pub fn create(plugins: Plugins) -> Device {
         let info = DeviceInfo { driver: LOCAL_SYNC.into(), name: LOCAL_SYNC.into() };
-        Device::new(Self { info, plugins })
+        Device::new(Self { info, plugins, memory: Arc::default() })
     }
 }
 
@@ -65,7 +71,9 @@ impl DeviceBackend for LocalSync {
     }
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        Ok(Buffer::new(params, size, PlainBuffer::allocate_aligned(size, params.min_alignment)?))
+        let granted = self.grant(params)?;
+        let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
+        Ok(Buffer::new(granted, size, buffer.counted(&self.memory, granted.memory_type)))
     }
 
     fn create_semaphore(
@@ -90,7 +98,22 @@ impl DeviceBackend for LocalSync {
     }
 
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
-        Ok(Buffer::new(params, memory.length(), PlainBuffer::over(memory)))
+        // Kernels assume it of every binding. The code is the reference's, by which programs go on to copy.
+        if !memory.as_ptr().addr().is_multiple_of(BINDING_ALIGNMENT_BYTES) {
+            return Err(Error::out_of_range(format!(
+                "imported memory begins at {:p}; the device needs it at a multiple of {BINDING_ALIGNMENT_BYTES} bytes",
+                memory.as_ptr()
+            )));
+        }
+        // Programs promise not to write their constants, and some have kernels sort them where they are. What nobody
+        // may write is not what a kernel gets, unless it cannot be bound to one that writes.
+        let writes = BufferUsage::DISPATCH_STORAGE_WRITE | BufferUsage::TRANSFER_TARGET;
+        let memory = if memory.is_writable() || !params.usage.intersects(writes) {
+            memory
+        } else {
+            memory.private()?
+        };
+        Ok(Buffer::new(self.grant(params)?, memory.length(), PlainBuffer::over(memory)))
     }
 
     fn can_prepare_executable(&self, format: &str) -> bool {
@@ -104,13 +127,13 @@ impl DeviceBackend for LocalSync {
         Ok(Executable::new(executable))
     }
 
-    fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File> {
+    fn import_file(&self, _affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
         file.into_file(access)
     }
 
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let created = match &submission.op {
-            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(self.grant(*params)?, *size)?),
+            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(*params, *size)?),
             QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
                 if LocalCommands::of(command_buffer)?.is_inline() {
                     return Err(Error::invalid_argument(
@@ -143,8 +166,18 @@ impl DeviceBackend for LocalSync {
         }
     }
 
+    fn trim(&self) -> Result<()> {
+        executable::drop_kept_images();
+        LocalCommands::drop_spare();
+        Ok(())
+    }
+
     fn flush(&self, _affinity: QueueAffinity) -> Result<()> {
         Ok(())
+    }
+
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        Some(self.memory.statistics())
     }
 
     fn as_any(&self) -> &dyn Any {

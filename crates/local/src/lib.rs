@@ -1,4 +1,4 @@
-//! The CPU as a device: the `local-sync` driver, and native executables.
+//! The CPU as a device: the `local-sync` driver, and executables: native code, and programs of the VM.
 //!
 //! It must never know captures, plans or tools. The tools create its device; the conformance suite
 //! tests it. What depends on the platform sits in `platform`, one module each.

@@ -4,6 +4,8 @@
 //! that had to wait, and the commands of a command buffer); [`Resolve`] looks both up, so each
 //! operation is written once.
 
+use std::sync::Arc;
+
 use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::{
     Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
@@ -18,7 +20,7 @@ use crate::pending::in_operation;
 /// A range of host memory that an operation works on.
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
-    memory: &'a HostMemory,
+    memory: &'a Arc<HostMemory>,
     offset: u64,
     length: u64,
 }
@@ -50,7 +52,7 @@ pub(crate) trait Resolve<'r, N: Names + 'r> {
                 })
             }
             Binding::Slot(slot) => match self.slots().get(slot as usize) {
-                Some(Some(place)) => place.part(reference.offset, reference.length),
+                Some(Some(place)) => place.subrange(reference.offset, reference.length),
                 _ => Err(Error::invalid_argument(format!("the binding table has no buffer in slot {slot}"))),
             },
         }
@@ -58,7 +60,7 @@ pub(crate) trait Resolve<'r, N: Names + 'r> {
 }
 
 impl<'a> Place<'a> {
-    fn part(self, offset: u64, length: u64) -> Result<Self> {
+    fn subrange(self, offset: u64, length: u64) -> Result<Self> {
         let length = if length == WHOLE_BUFFER { self.length.saturating_sub(offset) } else { length };
         match Range::new(offset, length) {
             Some(range) if range.fits(self.length) => {
@@ -84,7 +86,7 @@ impl<'a> Place<'a> {
 
     fn copy(self, source: Place<'_>) -> Result<()> {
         shape::check_copy(source.length, self.length)?;
-        if std::ptr::eq(self.memory, source.memory) && self.range().overlaps(source.range()) {
+        if Arc::ptr_eq(self.memory, source.memory) && self.range().overlaps(source.range()) {
             return Err(Error::invalid_argument("the source and the target of a copy overlap"));
         }
         self.memory.copy_from(self.offset, source.memory, source.offset, self.length)
@@ -94,7 +96,13 @@ impl<'a> Place<'a> {
         Range { offset: self.offset, length: self.length }
     }
 
-    fn span(self) -> MemorySpan {
+    /// The range as memory of its own, which shares the bytes.
+    pub(crate) fn part(self) -> Result<HostMemory> {
+        HostMemory::part(self.memory, self.range())
+    }
+
+    /// Where the bytes are, for code that takes addresses.
+    pub(crate) fn span(self) -> MemorySpan {
         // `offset` is within the memory: the place was made from a checked range.
         MemorySpan {
             pointer: self.memory.as_ptr().wrapping_add(self.offset as usize),
@@ -284,10 +292,9 @@ fn run_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(dispatch: &Dispatch<N>, na
     for word in names.bytes(dispatch.constants).chunks_exact(4) {
         constants.push(u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
     }
-    let mut bindings = SmallVec::<[MemorySpan; 8]>::new();
+    let mut bindings = SmallVec::<[Place<'_>; 8]>::new();
     for (ordinal, binding) in names.refs(dispatch.bindings).iter().enumerate() {
-        let place = names.place(binding).context(|| format!("binding {ordinal}"))?;
-        bindings.push(place.span());
+        bindings.push(names.place(binding).context(|| format!("binding {ordinal}"))?);
     }
     let workgroup_count = match &dispatch.workgroup_count {
         WorkgroupCount::Static(count) => *count,
@@ -298,8 +305,9 @@ fn run_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(dispatch: &Dispatch<N>, na
         workgroup_size: dispatch.workgroup_size,
         constants: &constants,
         bindings: &bindings,
+        dynamic_local_memory: dispatch.dynamic_local_memory,
     };
-    executable.run(dispatch.function, &arguments, dispatch.dynamic_local_memory)
+    executable.run(dispatch.function, &arguments)
 }
 
 fn read_workgroup_count(place: Place<'_>) -> Result<[u32; 3]> {

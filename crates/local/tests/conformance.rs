@@ -13,6 +13,7 @@ use rehal_local::executable::Plugins;
 
 const EMBEDDED: &str = "embedded-elf-x86_64";
 const SYSTEM: &str = "system-elf-x86_64";
+const VMVX: &str = "vmvx-bytecode-fb";
 
 struct Local;
 
@@ -23,9 +24,11 @@ impl Subject for Local {
 
     fn kernel(&self, kernel: Kernel, format: &str) -> Result<Vec<u8>> {
         let name = match (kernel, format) {
-            (Kernel::Native, _) => "native.so".to_string(),
+            (Kernel::Native, EMBEDDED | SYSTEM) => "native.so".to_string(),
             (_, EMBEDDED) => format!("{}.embedded.elf", kernel.name()),
             (_, SYSTEM) => format!("{}.system.so", kernel.name()),
+            (Kernel::Native, _) => return Err(Error::not_found(format!("kernels in C are not of {format}"))),
+            (_, VMVX) => format!("{}.vmvx.vmfb", kernel.name()),
             _ => return Err(Error::not_found(format!("no kernel '{}' for {format}", kernel.name()))),
         };
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cts").join(name);
@@ -40,7 +43,7 @@ impl Subject for Local {
     }
 
     fn expected(&self) -> &[Expected] {
-        &[]
+        &[Expected::Fails("native/vmvx-bytecode-fb/*", "kernels in C are machine code")]
     }
 }
 
@@ -51,6 +54,6 @@ fn main() -> ExitCode {
         let name = test.name().to_string();
         Trial::test(name, move || test.judge(&*subject).map_err(Into::into))
     };
-    let trials = rehal_cts::tests(&[EMBEDDED, SYSTEM]).into_iter().map(trial).collect();
+    let trials = rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(trial).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

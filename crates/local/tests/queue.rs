@@ -151,8 +151,9 @@ fn a_buffer_is_named_before_its_alloca_runs_and_not_after_its_dealloca() {
 #[test]
 fn files_are_read_and_written_by_position() {
     let device = device();
-    let file = HostFile::from_bytes((0..32).collect());
-    let file = device.import_file(MemoryAccess::READ | MemoryAccess::WRITE, file).unwrap();
+    let file = HostFile::from_bytes(&(0..32).collect::<Vec<_>>()).unwrap();
+    let file =
+        device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ | MemoryAccess::WRITE, file).unwrap();
     let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
     let target = BufferRef::range(&buffer, 2, 4);
     let read = QueueOp::Read { file: &file, file_offset: 28, target, flags: 0 };

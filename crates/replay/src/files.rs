@@ -63,7 +63,7 @@ impl FileRecord<'_> {
 pub(crate) fn open(record: &FileRecord<'_>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
     match record.source {
         FileSource::Ranges { .. } => Ok(None),
-        FileSource::Inline(bytes) => Ok(Some(HostFile::from_bytes(bytes.to_vec()))),
+        FileSource::Inline(bytes) => Ok(Some(HostFile::from_bytes(bytes)?)),
         FileSource::External { path, validation } => {
             let here = resolve_path(path, remaps);
             open_external(record, &here, validation)
@@ -134,7 +134,7 @@ fn require_regular(path: &std::path::Path, metadata: &std::fs::Metadata) -> Resu
 }
 
 /// The digest of the first `length` bytes of `file`.
-fn digest(file: &std::fs::File, length: u64) -> Result<u64> {
+pub(crate) fn digest(file: &std::fs::File, length: u64) -> Result<u64> {
     use std::os::unix::fs::FileExt;
     // Large, since the digest is fast only over many bytes at once, yet small enough that they are
     // still in the second-level cache when it reads them.

@@ -3,8 +3,8 @@ use rehal_base::{Error, Result, StatusCode};
 use rehal_capture::Capture;
 use rehal_hal::{
     Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, DeviceGroup, Event, Executable, File,
-    HostCall, HostFile, HostOp, Indexed, Live, MemoryAccess, MemoryBarrier, RangeOp, Rename, Semaphore, Span,
-    Submission, Timepoint, wait_all,
+    HostCall, HostFile, HostOp, Indexed, Live, MemoryAccess, MemoryBarrier, QueueAffinity, RangeOp, Rename,
+    Semaphore, Span, Submission, Timepoint, wait_all,
 };
 
 use crate::files::{self, FileRemap};
@@ -87,14 +87,14 @@ impl<'p, 'a> Replay<'p, 'a> {
     fn open_files(&mut self, remaps: &[FileRemap]) -> Result<()> {
         let devices = self.devices.devices();
         for op in &self.plan.host_ops {
-            let HostOp::ImportFile { device, created, .. } = op else { continue };
+            let HostOp::ImportFile { device, affinity, created, .. } = op else { continue };
             let record = &self.plan.files[*created as usize];
             let shared = match record.source {
                 // What one run writes into an inline file must not be there for the next.
                 FileSource::Inline(_) if record.access.contains(MemoryAccess::WRITE) => None,
                 _ => files::open(record, remaps)
                     .and_then(|file| {
-                        file.map(|file| devices[*device as usize].import_file(record.access, file))
+                        file.map(|file| devices[*device as usize].import_file(*affinity, record.access, file))
                             .transpose()
                     })
                     .map_err(|error| self.plan.locate(error, record.place))?,
@@ -279,7 +279,9 @@ impl<'p> Run<'_, '_, 'p, '_> {
                 self.observers.iter_mut().try_for_each(|it| it.executable(record, &prepared.executable))?;
                 self.objects.executables[created as usize] = Some(prepared);
             }
-            HostOp::ImportFile { device, created, .. } => self.import_file(device, created)?,
+            HostOp::ImportFile { device, affinity, created, .. } => {
+                self.import_file(device, affinity, created)?;
+            }
             HostOp::AllocateBuffer { device, params, size, created } => {
                 let buffer = self.device(device).allocate_buffer(params, size)?;
                 self.objects.buffers[created as usize] = Some(buffer);
@@ -322,13 +324,15 @@ impl<'p> Run<'_, '_, 'p, '_> {
         Ok(())
     }
 
-    fn import_file(&mut self, device: u32, created: u32) -> Result<()> {
+    fn import_file(&mut self, device: u32, affinity: QueueAffinity, created: u32) -> Result<()> {
         let record = &self.plan.files[created as usize];
         let file = match (&self.replay.files[created as usize], record.source) {
             (Some(shared), _) => Some(shared.clone()),
-            (None, FileSource::Inline(bytes)) => {
-                Some(self.device(device).import_file(record.access, HostFile::from_bytes(bytes.to_vec()))?)
-            }
+            (None, FileSource::Inline(bytes)) => Some(self.device(device).import_file(
+                affinity,
+                record.access,
+                HostFile::from_bytes(bytes)?,
+            )?),
             // Its reads are updates in the plan, so nothing asks for it.
             (None, _) => None,
         };

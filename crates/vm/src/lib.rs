@@ -9,9 +9,11 @@ mod arithmetic;
 mod budget;
 mod buffer;
 mod call;
+pub mod check;
 mod code;
 mod context;
 mod convention;
+pub mod dump;
 mod globals;
 mod instruction;
 mod interpret;
@@ -34,6 +36,7 @@ mod wait;
 #[cfg(test)]
 mod tests_native;
 
+pub use budget::Budget;
 pub use buffer::Buffer;
 pub use call::{Call, Resumed, Span, Tuple};
 pub use context::{Context, Function};

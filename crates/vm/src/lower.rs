@@ -14,7 +14,7 @@ use crate::{Convention, Result, ValueKind};
 pub(crate) fn lower(tables: &Tables, frame: Frame, bytecode: &[u8], keeps_apart: bool) -> Result<Code> {
     let mut lowering = Lowering::new(tables, keeps_apart);
     let mut offset = 0;
-    while offset + 1 < bytecode.len() {
+    while offset < bytecode.len() {
         let instruction = Instruction::read(bytecode, offset)?;
         lowering.offset = offset as u32;
         lowering.next = instruction.end as u32;

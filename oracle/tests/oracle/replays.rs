@@ -7,14 +7,9 @@ use oracle::printed::{self, Printed};
 use oracle::reads::{self, HostRead};
 use oracle::tool::{self, Ended};
 
-/// Executable formats that the reference runs and rehal does not yet; a replay says so and stops.
-const NOT_YET: [&str; 1] = ["vmvx"];
-
 pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
     let short = capture.short_name();
-    if NOT_YET.iter().any(|format| short.split('.').any(|part| part == *format)) {
-        per_capture(trials, "replay_refused", capture, refused);
-    } else if short.starts_with("crash.") && !short.contains("-ok.") {
+    if short.starts_with("crash.") && !short.contains("-ok.") {
         per_capture(trials, "replay_crash", capture, crashes);
     } else {
         per_capture(trials, "replay", capture, replays);
@@ -90,14 +85,6 @@ pub fn refuses_well(ours: &Ended) -> Outcome {
     ensure(!ours.stderr.is_empty(), || "ours says nothing of why it failed".to_owned())?;
     let said = String::from_utf8_lossy(&ours.stderr);
     ensure(!said.contains("panicked"), || format!("ours panics: {said}"))
-}
-
-fn refused(capture: &Capture) -> Outcome {
-    let pair = Pair::find("iree-run-replay")?;
-    let ours = tool::run(&pair.ours, &arguments(capture), &capture.folder)?;
-    refuses_well(&ours)?;
-    let said = String::from_utf8_lossy(&ours.stderr).into_owned();
-    ensure(said.contains("vmvx"), || format!("the format is not named: {said}"))
 }
 
 /// The reference dies of the kernel's signal; ours says where and ends with a status of its own.

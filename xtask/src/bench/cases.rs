@@ -2,6 +2,7 @@
 
 use super::measure::{Invocation, Metric, Output};
 use super::prepare::Workplace;
+use super::programs::{self, Program};
 use super::report::Target;
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -28,12 +29,16 @@ enum Kind {
     Parameters(&'static str),
     /// A tool on the smallest capture.
     Start(&'static str),
+    /// A program, not a capture.
+    Program(Program),
 }
 
 /// A case made ready.
 pub struct Plan {
     pub theirs: Invocation,
     pub ours: Invocation,
+    /// The same without what the figure is about, theirs (where it has such) and ours: figures are the differences.
+    pub without: Option<(Option<Invocation>, Invocation)>,
     pub output: Output,
     /// How often each program runs per round: short ones more often.
     pub runs_per_round: u32,
@@ -79,6 +84,11 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     for (name, tool) in [("run", "iree-run-replay"), ("dump", "iree-dump-replay")] {
         cases.push(Case { name: format!("start.{name}"), kind: Kind::Start(tool) });
     }
+    cases.extend(
+        programs::all(!workplace.models().is_empty())
+            .into_iter()
+            .map(|(name, program)| Case { name, kind: Kind::Program(program) }),
+    );
     Ok(cases)
 }
 
@@ -142,6 +152,7 @@ impl Case {
                 let time = figure("", Metric::Wall, Target::Ratio(1.0));
                 Plan { runs_per_round: 20, ..process(workplace, tool, device, &path, vec![time]) }
             }
+            Kind::Program(program) => program.prepare(&self.name, workplace)?,
         })
     }
 }
@@ -159,6 +170,7 @@ fn process(workplace: &Workplace, tool: &str, flags: &[&str], capture: &Path, fi
     Plan {
         theirs: Invocation { program: theirs, arguments: arguments.clone() },
         ours: Invocation { program: ours, arguments },
+        without: None,
         output: Output::Discard,
         runs_per_round: 1,
         figures,

@@ -1,13 +1,15 @@
 //! `cargo xtask bench`: our tools and the reference's on the same captures, in turns, each claim of speed as a row.
 
 mod cases;
+mod materials;
 mod measure;
 mod prepare;
+mod programs;
 mod report;
 
 use crate::{Outcome, root};
 use cases::Case;
-use measure::Measured;
+use measure::{Invocation, Measured, Metric, Output};
 use oracle::reference::Reference;
 use prepare::Workplace;
 use report::Row;
@@ -100,28 +102,56 @@ fn build(root: &std::path::Path) -> Result<PathBuf, Box<dyn std::error::Error>> 
 /// Runs both programs of a case in turns: A B, then B A, so that drift of the machine falls on both alike.
 fn run(case: &Case, rounds: u32, workplace: &Workplace) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
     let plan = case.prepare(workplace)?;
-    let (mut theirs, mut ours): (Vec<Measured>, Vec<Measured>) = (Vec::new(), Vec::new());
+    let (mut theirs, mut ours): (Vec<Sample>, Vec<Sample>) = (Vec::new(), Vec::new());
+    let (their_base, our_base) = match &plan.without {
+        Some((theirs, ours)) => (theirs.as_ref(), Some(ours)),
+        None => (None, None),
+    };
+    let run_theirs = || Sample::take(&plan.theirs, their_base, plan.output);
+    let run_ours = || Sample::take(&plan.ours, our_base, plan.output);
     // The first run of each warms the file cache and is not counted.
-    measure::run(&plan.theirs, plan.output)?;
-    measure::run(&plan.ours, plan.output)?;
+    run_theirs()?;
+    run_ours()?;
     for round in 0..rounds * plan.runs_per_round {
         if round % 2 == 0 {
-            theirs.push(measure::run(&plan.theirs, plan.output)?);
-            ours.push(measure::run(&plan.ours, plan.output)?);
+            theirs.push(run_theirs()?);
+            ours.push(run_ours()?);
         } else {
-            ours.push(measure::run(&plan.ours, plan.output)?);
-            theirs.push(measure::run(&plan.theirs, plan.output)?);
+            ours.push(run_ours()?);
+            theirs.push(run_theirs()?);
         }
     }
     plan.figures
         .iter()
         .map(|figure| {
-            let values = |runs: &[Measured]| {
-                runs.iter().map(|run| figure.metric.of(run)).collect::<Result<Vec<_>, _>>()
+            let values = |samples: &[Sample]| {
+                samples.iter().map(|sample| sample.figure(&figure.metric)).collect::<Result<Vec<_>, _>>()
             };
             Ok(Row::new(&figure.name, figure.metric.unit(), figure.target, values(&theirs)?, values(&ours)?))
         })
         .collect()
+}
+
+/// A run, and one of the same without what is measured, where the figure is the difference.
+struct Sample {
+    with: Measured,
+    without: Option<Measured>,
+}
+
+impl Sample {
+    fn take(
+        program: &Invocation,
+        without: Option<&Invocation>,
+        output: Output,
+    ) -> Result<Self, Box<dyn std::error::Error>> {
+        let without = without.map(|without| measure::run(without, output)).transpose()?;
+        Ok(Self { with: measure::run(program, output)?, without })
+    }
+
+    fn figure(&self, metric: &Metric) -> Result<f64, String> {
+        let without = self.without.as_ref().map_or(Ok(0.0), |run| metric.of(run))?;
+        Ok(metric.of(&self.with)? - without)
+    }
 }
 
 #[cfg(test)]

@@ -30,7 +30,8 @@ func.func @row(%i: tensor<1x16384xf32>) -> tensor<1x16384xf32> {
 /// Calls in the long capture; nine records each make 1.8 million.
 const LONG_CALLS: u32 = 200_000;
 
-type Made = Result<PathBuf, Box<dyn Error>>;
+/// What making a file gives.
+pub type Made = Result<PathBuf, Box<dyn Error>>;
 
 impl Workplace {
     /// Uses `target/bench` under `root` for what is made.
@@ -94,17 +95,24 @@ impl Workplace {
     /// Captures a model here, so that the identity of its parameter file holds.
     pub fn model_capture(&self, name: &str, function: &str) -> Made {
         let path = self.scratch.join(format!("model.{name}.ireereplay"));
+        let mut arguments = vec!["--device=local-sync".to_owned(), format!("--function={function}")];
+        arguments.extend(self.model_base_arguments(name)?);
+        self.record("iree-run-module", arguments, &path)?;
+        Ok(path)
+    }
+
+    /// Module, parameters and inputs of a real model, as arguments.
+    pub fn model_base_arguments(&self, name: &str) -> Result<Vec<String>, Box<dyn Error>> {
         let corpus = self.corpus.as_ref().ok_or("real models are in the corpus, and it is not here")?;
         let info: serde_json::Value =
             serde_json::from_slice(&fs::read(corpus.join(format!("models/{name}/info.json")))?)?;
         let base = info["base"].as_array().ok_or("info.json has no base arguments")?;
         let models = format!("{}/", corpus.join("models").display());
-        let mut arguments = vec!["--device=local-sync".to_owned(), format!("--function={function}")];
-        arguments.extend(
-            base.iter().filter_map(|value| value.as_str()).map(|value| value.replace("onnx/", &models)),
-        );
-        self.record("iree-run-module", arguments, &path)?;
-        Ok(path)
+        Ok(base
+            .iter()
+            .filter_map(|value| value.as_str())
+            .map(|value| value.replace("onnx/", &models))
+            .collect())
     }
 
     /// The capture of 1.8 million records.
@@ -126,18 +134,9 @@ impl Workplace {
 
     /// A capture that reads 1 GiB of parameters by reference, validated by `validation`.
     pub fn parameter_capture(&self, validation: &str) -> Made {
-        let (source, module) = (self.scratch.join("big.mlir"), self.scratch.join("big.vmfb"));
+        let module = self.compile("big", BIG_PARAMETER)?;
         let parameters = self.scratch.join("big.irpa");
         if !parameters.is_file() {
-            fs::write(&source, BIG_PARAMETER)?;
-            let flags = [
-                "--iree-hal-target-device=local",
-                "--iree-hal-local-target-device-backends=llvm-cpu",
-                "--iree-llvmcpu-target-triple=x86_64-unknown-linux-gnu",
-                "--iree-llvmcpu-target-cpu=x86-64",
-            ];
-            let files = [source.display().to_string(), "-o".to_owned(), module.display().to_string()];
-            self.tool("iree-compile", flags.map(ToOwned::to_owned).into_iter().chain(files).collect())?;
             // Under another name until it is whole, so that a run that was stopped leaves nothing half made behind.
             let unfinished = self.scratch.join("big.irpa.unfinished");
             let output = format!("--output={}", unfinished.display());
@@ -158,12 +157,44 @@ impl Workplace {
         Ok(path)
     }
 
+    /// Compiles a program for every x86-64 processor; one that was compiled from the same text is found.
+    pub fn compile(&self, name: &str, text: &str) -> Made {
+        let (source, module) =
+            (self.scratch.join(format!("{name}.mlir")), self.scratch.join(format!("{name}.vmfb")));
+        if module.is_file() && fs::read_to_string(&source).is_ok_and(|there| there == text) {
+            return Ok(module);
+        }
+        let unfinished = self.scratch.join(format!("{name}.vmfb.unfinished"));
+        fs::write(&source, text)?;
+        let flags = [
+            "--iree-hal-target-device=local",
+            "--iree-hal-local-target-device-backends=llvm-cpu",
+            "--iree-llvmcpu-target-triple=x86_64-unknown-linux-gnu",
+            "--iree-llvmcpu-target-cpu=x86-64",
+        ];
+        let files = [source.display().to_string(), "-o".to_owned(), unfinished.display().to_string()];
+        self.tool("iree-compile", flags.map(ToOwned::to_owned).into_iter().chain(files).collect())?;
+        fs::rename(&unfinished, &module)?;
+        Ok(module)
+    }
+
+    /// A file of the fixtures.
+    pub fn fixture(&self, path: &str) -> PathBuf {
+        self.fixtures.join(path)
+    }
+
+    /// The folder of what is made.
+    pub fn made_folder(&self) -> &Path {
+        &self.scratch
+    }
+
     fn record(&self, tool: &str, mut arguments: Vec<String>, path: &Path) -> Result<(), Box<dyn Error>> {
         arguments.push(format!("--device_replay_output={}", path.display()));
         self.tool(tool, arguments)
     }
 
-    fn tool(&self, name: &str, arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
+    /// Runs a tool of the reference, which has to succeed.
+    pub fn tool(&self, name: &str, arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
         let ended = run::collect(&self.reference.tool(name), &arguments, &self.scratch)?;
         if ended.how == "status 0" {
             return Ok(());

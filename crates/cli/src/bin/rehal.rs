@@ -1,9 +1,7 @@
-//! All tools as verbs of one.
+//! All tools as verbs of one program: `rehal run`, `rehal dump`, `rehal benchmark`, `rehal info`, and so on.
 
 #![forbid(unsafe_code)]
 
-use rehal_cli::tools::{BENCHMARK_REPLAY, DUMP_REPLAY, INFO, RUN_REPLAY};
-
 fn main() -> std::process::ExitCode {
-    rehal_cli::main_of_verbs("rehal", &[&RUN_REPLAY, &DUMP_REPLAY, &BENCHMARK_REPLAY, &INFO])
+    rehal_cli::main_of_verbs("rehal", rehal_cli::tools::ALL)
 }

@@ -31,6 +31,8 @@ pub enum Kind {
     List {
         /// Such as `PATH`.
         form: &'static str,
+        /// Whether an empty text is one too.
+        may_be_empty: bool,
     },
     /// Asks the tool to print something and end; the value, where there is one, may be left out.
     Query {
@@ -94,7 +96,12 @@ impl Flag {
 
     /// Text that may be given several times.
     pub const fn list(name: &'static str, form: &'static str, help: &'static str) -> Self {
-        Self::new(name, Kind::List { form }, help)
+        Self::new(name, Kind::List { form, may_be_empty: false }, help)
+    }
+
+    /// Text that may be given several times, and may be empty.
+    pub const fn list_of_any(name: &'static str, form: &'static str, help: &'static str) -> Self {
+        Self::new(name, Kind::List { form, may_be_empty: true }, help)
     }
 
     /// Prints something and ends.

@@ -56,7 +56,7 @@ fn line(flag: &Flag) -> String {
         Kind::Integer(default) => format!("--{name}={default}"),
         Kind::Text { default: "", form } => format!("# --{name}={form}\n--{name}=\"\""),
         Kind::Text { default, .. } => format!("--{name}=\"{default}\""),
-        Kind::List { form } => format!("# --{name}={form}"),
+        Kind::List { form, .. } => format!("# --{name}={form}"),
         Kind::Query { form: "" } => format!("# --{name}"),
         Kind::Query { form } => format!("# --{name}[={form}]"),
     }

@@ -127,6 +127,9 @@ fn arg(flag: &Flag) -> Arg {
             arg.num_args(1).default_value(default.to_string()).value_parser(clap::value_parser!(i64))
         }
         Kind::Text { default, .. } => arg.num_args(1).default_value(default).value_parser(text()),
+        Kind::List { may_be_empty: true, .. } => {
+            arg.num_args(1).action(ArgAction::Append).value_parser(text())
+        }
         Kind::List { .. } => arg.num_args(1).action(ArgAction::Append).value_parser(parse_item),
         Kind::Query { .. } => arg.num_args(0..=1).default_missing_value("").value_parser(text()),
     }
@@ -224,6 +227,7 @@ mod tests {
             Flag::integer("count", 3, ""),
             Flag::text("format", "NAME", "text", ""),
             Flag::list("path", "PATH", ""),
+            Flag::list_of_any("output", "SPEC", ""),
             Flag::list("device", "URI", ""),
             Flag::query("show", "WHAT", ""),
             Flag::query("tell", "", ""),
@@ -274,6 +278,9 @@ mod tests {
         let flags = parse(&["--count=1", "--path=a", "--count=-2", "--path=b=c"]).unwrap();
         assert_eq!(flags.integer("count"), -2);
         assert_eq!(flags.list("path").collect::<Vec<_>>(), ["a", "b=c"]);
+        let flags = parse(&["--output=", "--output=-"]).unwrap();
+        assert_eq!(flags.list("output").collect::<Vec<_>>(), ["", "-"]);
+        assert!(error(&["--output"]).contains("needs a value"));
     }
 
     #[test]

@@ -1,16 +1,47 @@
 //! One file per tool.
 
 mod benchmark_flags;
+mod benchmark_module;
 mod benchmark_replay;
+mod check_module;
+mod convert_parameters;
+mod create_parameters;
+mod dump_module;
+mod dump_parameters;
 mod dump_replay;
 mod info;
+mod parameter_output;
 mod replay_flags;
+mod run_module;
 mod run_replay;
 
+pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
+pub use check_module::CHECK_MODULE;
+pub use convert_parameters::CONVERT_PARAMETERS;
+pub use create_parameters::CREATE_PARAMETERS;
+pub use dump_module::DUMP_MODULE;
+pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
+pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
+
+/// Every tool, in the order in which `rehal` lists its verbs.
+#[rustfmt::skip]
+pub const ALL: &[&crate::Tool] = &[
+    &RUN_REPLAY,
+    &DUMP_REPLAY,
+    &BENCHMARK_REPLAY,
+    &INFO,
+    &RUN_MODULE,
+    &BENCHMARK_MODULE,
+    &CHECK_MODULE,
+    &DUMP_MODULE,
+    &DUMP_PARAMETERS,
+    &CREATE_PARAMETERS,
+    &CONVERT_PARAMETERS,
+];
 
 /// Whether `typed` may have been meant to be `name`.
 pub(crate) fn is_alike(name: &str, typed: &str) -> bool {

@@ -59,10 +59,10 @@ fn on_disk(bytes: &[u8]) -> Result<DiskFile> {
 
 fn import(harness: &Harness<'_>, place: Place, access: MemoryAccess, bytes: &[u8]) -> Result<File> {
     let file = match place {
-        Place::Memory => HostFile::from_bytes(bytes.to_vec()),
+        Place::Memory => HostFile::from_bytes(bytes)?,
         Place::Disk => HostFile::Disk(on_disk(bytes)?),
     };
-    harness.device.import_file(access, file)
+    harness.device.import_file(QUEUE_AFFINITY_ANY, access, file)
 }
 
 fn read(harness: &Harness<'_>, file: &File, offset: u64, length: u64) -> Result<Vec<u8>> {
@@ -258,7 +258,7 @@ fn device_local_buffers(harness: &Harness<'_>, place: Place) -> Result<()> {
 fn writes_reach_the_disk(harness: &Harness<'_>) -> Result<()> {
     let disk = on_disk(&[0; 32])?;
     let same = disk.try_clone().map_err(io)?;
-    let file = harness.device.import_file(BOTH, HostFile::Disk(disk))?;
+    let file = harness.device.import_file(QUEUE_AFFINITY_ANY, BOTH, HostFile::Disk(disk))?;
     let buffer = harness.buffer(&noise(16, 8))?;
     run!(harness, QueueOp::Write { source: (&buffer).into(), file: &file, file_offset: 8, flags: 0 })?;
     let mut found = [0; 32];
@@ -270,15 +270,16 @@ fn opened_for_reading_only(harness: &Harness<'_>) -> Result<()> {
     let mut named = tempfile::NamedTempFile::new().map_err(io)?;
     named.write_all(&[5; 16]).map_err(io)?;
     let disk = DiskFile::open(named.path()).map_err(io)?;
-    let file = harness.device.import_file(MemoryAccess::READ, HostFile::Disk(disk))?;
+    let file = harness.device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, HostFile::Disk(disk))?;
     same_bytes("the bytes", &read(harness, &file, 0, 16)?, &[5; 16])?;
     // Imported for more than the system allows: refused at import, or when it is tried.
     let disk = DiskFile::open(named.path()).map_err(io)?;
     let buffer = harness.buffer(&[6; 16])?;
-    let outcome = harness.device.import_file(BOTH, HostFile::Disk(disk)).and_then(|file| {
-        let source = BufferRef::whole(&buffer);
-        run!(harness, QueueOp::Write { source, file: &file, file_offset: 0, flags: 0 })
-    });
+    let outcome =
+        harness.device.import_file(QUEUE_AFFINITY_ANY, BOTH, HostFile::Disk(disk)).and_then(|file| {
+            let source = BufferRef::whole(&buffer);
+            run!(harness, QueueOp::Write { source, file: &file, file_offset: 0, flags: 0 })
+        });
     holds("a write that the system refuses fails", outcome.is_err())?;
     same_bytes("on disk", &std::fs::read(named.path()).map_err(io)?, &[5; 16])
 }
@@ -286,7 +287,7 @@ fn opened_for_reading_only(harness: &Harness<'_>) -> Result<()> {
 fn cut_short_after_import_fails(harness: &Harness<'_>) -> Result<()> {
     let disk = on_disk(&[5; 64])?;
     let same = disk.try_clone().map_err(io)?;
-    let file = harness.device.import_file(MemoryAccess::READ, HostFile::Disk(disk))?;
+    let file = harness.device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, HostFile::Disk(disk))?;
     same.set_len(10).map_err(io)?;
     let codes = &[StatusCode::DataLoss, StatusCode::OutOfRange, StatusCode::Unavailable];
     refused("a read beyond the end", read(harness, &file, 0, 64), codes)?;

@@ -109,7 +109,7 @@ impl Probe {
         };
         let memory_file = |bytes: [u8; 16]| {
             let access = MemoryAccess::READ | MemoryAccess::WRITE;
-            harness.device.import_file(access, HostFile::from_bytes(bytes.to_vec()))
+            harness.device.import_file(QUEUE_AFFINITY_ANY, access, HostFile::from_bytes(&bytes)?)
         };
         match kind {
             Kind::Copy => this.source = Some(harness.buffer(&AFTER)?),

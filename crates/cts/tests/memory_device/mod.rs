@@ -72,11 +72,11 @@ impl DeviceBackend for MemoryDevice {
     }
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        Ok(Buffer::new(params, size, PlainBuffer::allocate_aligned(size, params.min_alignment)?))
+        Ok(Buffer::new(self.grant(params)?, size, PlainBuffer::allocate_aligned(size, params.min_alignment)?))
     }
 
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
-        Ok(Buffer::new(params, memory.length(), PlainBuffer::over(memory)))
+        Ok(Buffer::new(self.grant(params)?, memory.length(), PlainBuffer::over(memory)))
     }
 
     fn create_semaphore(&self, _: QueueAffinity, initial_value: u64, _: SemaphoreFlags) -> Result<Semaphore> {
@@ -112,13 +112,13 @@ impl DeviceBackend for MemoryDevice {
         MemoryExecutable::prepare(data).map(Executable::new)
     }
 
-    fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File> {
+    fn import_file(&self, _affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
         file.into_file(access)
     }
 
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let created = match &submission.op {
-            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(self.grant(*params)?, *size)?),
+            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(*params, *size)?),
             _ => None,
         };
         let keep = |timepoints: &[Timepoint<Live<'_>>]| {

@@ -192,7 +192,7 @@ impl Step {
     }
 
     fn copy(&self, source: &Place, target: &Place) -> Result<()> {
-        if source.buffer.is_same(&target.buffer) && source.range.overlaps(target.range) {
+        if source.buffer.shares_allocation(&target.buffer) && source.range.overlaps(target.range) {
             return Err(Error::invalid_argument("a copy onto itself"));
         }
         if source.range.length != target.range.length {

@@ -177,24 +177,34 @@ impl Library {
     }
 }
 
-/// Checks what the ABI cannot express or what the kernel relies on.
+/// Checks what the kernel relies on of its local memory and its arguments.
 fn check(function: &FunctionInfo, local_memory_bytes: u32, dispatch: &Dispatch<'_>) -> Result<()> {
-    let counts = [
-        ("constants", usize::from(function.constant_count), dispatch.constants.len()),
-        ("bindings", usize::from(function.binding_count), dispatch.bindings.len()),
-    ];
-    for (what, expected, found) in counts {
-        if expected != found {
-            return Err(mismatch(function, what, expected, found));
-        }
-    }
+    let counts = (dispatch.constants.len(), dispatch.bindings.len());
+    check_arguments(function, counts, dispatch.workgroup_count, dispatch.workgroup_size)?;
     if (local_memory_bytes as usize) > dispatch.local_memory.len() {
         let (expected, found) = (local_memory_bytes as usize, dispatch.local_memory.len());
         return Err(mismatch(function, "bytes of local memory", expected, found));
     }
+    Ok(())
+}
+
+/// Checks the numbers of constants and bindings against the function's, and that workgroups fit the
+/// ABI, which has 16 bits for z.
+pub(super) fn check_arguments(
+    function: &FunctionInfo,
+    (constants, bindings): (usize, usize),
+    workgroup_count: [u32; 3],
+    workgroup_size: [u32; 3],
+) -> Result<()> {
+    if constants != usize::from(function.constant_count) {
+        return Err(mismatch(function, "constants", function.constant_count.into(), constants));
+    }
+    if bindings != usize::from(function.binding_count) {
+        return Err(mismatch(function, "bindings", function.binding_count.into(), bindings));
+    }
     let limit = u32::from(u16::MAX);
-    if dispatch.workgroup_count[2] > limit || dispatch.workgroup_size[2] > limit {
-        return Err(too_deep(function, dispatch));
+    if workgroup_count[2] > limit || workgroup_size[2] > limit {
+        return Err(too_deep(function, workgroup_count, workgroup_size));
     }
     Ok(())
 }
@@ -206,10 +216,10 @@ fn mismatch(function: &FunctionInfo, what: &str, expected: usize, found: usize) 
 }
 
 #[cold]
-fn too_deep(function: &FunctionInfo, dispatch: &Dispatch<'_>) -> Error {
+fn too_deep(function: &FunctionInfo, count: [u32; 3], size: [u32; 3]) -> Error {
+    let name = &function.name;
     Error::out_of_range(format!(
-        "dispatch of '{}': workgroup count {:?} of size {:?} exceeds 65535 in z",
-        function.name, dispatch.workgroup_count, dispatch.workgroup_size
+        "dispatch of '{name}': workgroup count {count:?} of size {size:?} exceeds 65535 in z"
     ))
 }
 

@@ -9,7 +9,7 @@ use crate::platform;
 const EMBEDDED: &str = "embedded-elf-";
 /// The name of system libraries for this machine's architecture begins with this.
 const SYSTEM: &str = "system-elf-";
-/// Programs of the VM's own kernels.
+/// Programs of the VM.
 const VMVX: &str = "vmvx-bytecode-fb";
 /// A library linked into the process.
 const STATIC: &str = "static";
@@ -19,6 +19,7 @@ const STATIC: &str = "static";
 pub(super) enum Format {
     EmbeddedElf,
     SystemElf,
+    Vmvx,
 }
 
 /// Whether executables of the format named `format` can be loaded here.
@@ -49,18 +50,12 @@ impl Format {
             .advise(format!("compile the program for {here}")));
         }
         match name {
-            VMVX => Err(Error::unimplemented(format!(
-                "executable format '{VMVX}' (VMVX) is recognised but not supported yet"
-            ))
-            .advise(
-                "compile the program for native code: --iree-hal-target-backends=llvm-cpu; a program's module \
-                 (.vmfb) is no executable itself: --iree-hal-dump-executable-binaries-to=DIR writes those in it",
-            )),
+            VMVX => Ok(Self::Vmvx),
             STATIC => Err(Error::unimplemented(format!(
                 "executable format '{STATIC}' names libraries linked into the program that captured it"
             ))),
             _ => Err(Error::not_found(format!(
-                "no CPU loader for executable format '{name}'; there are: {EMBEDDED}{here}, {SYSTEM}{here}"
+                "no CPU loader for executable format '{name}'; there are: {EMBEDDED}{here}, {SYSTEM}{here}, {VMVX}"
             ))),
         }
     }
@@ -108,7 +103,8 @@ mod tests {
         assert!(is_supported(&format!("embedded-elf-{here}")));
         assert!(is_supported(&format!("embedded-elf-{here}-anything")));
         assert!(is_supported(&format!("system-elf-{here}")));
-        for format in ["embedded-elf-arm_32", "vmvx-bytecode-fb", "static", "", "cuda-nvptx-fb", "elf"] {
+        assert!(is_supported("vmvx-bytecode-fb"));
+        for format in ["embedded-elf-arm_32", "vmvx-bytecode-fb-2", "static", "", "cuda-nvptx-fb", "elf"] {
             assert!(!is_supported(format), "{format}");
         }
     }
@@ -122,9 +118,6 @@ mod tests {
             why(&format!("embedded-elf-{theirs}"))
                 .contains(&format!("is for {theirs}, this machine is {here}"))
         );
-        assert!(why("vmvx-bytecode-fb").contains("not supported yet"));
-        let report = Format::of("vmvx-bytecode-fb").unwrap_err().report().to_string();
-        assert!(report.contains("--iree-hal-dump-executable-binaries-to=DIR"), "{report}");
         assert!(why("rocm-hsaco-fb").contains("no CPU loader for executable format 'rocm-hsaco-fb'"));
     }
 }

@@ -56,6 +56,11 @@ pub(super) unsafe fn load(bytes: &[u8]) -> Result<LoadedImage> {
     Ok(loaded)
 }
 
+/// Drops all images that are kept; those in use stay mapped until they are done.
+pub(crate) fn clear() {
+    CACHE.lock().clear();
+}
+
 fn find(bytes: &[u8]) -> Option<LoadedImage> {
     let mut cache = CACHE.lock();
     let index = cache.iter().rposition(|kept| *kept.bytes == *bytes)?;

@@ -58,7 +58,7 @@ unsafe impl Send for Library {}
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Loads an executable of a format that [`format::is_supported`] knows.
+    /// Loads an executable of machine code, of a format that [`format::is_supported`] knows.
     ///
     /// # Safety
     /// Runs the executable's code (initializers and its query function): the caller trusts `bytes`
@@ -74,6 +74,11 @@ impl Library {
                 // SAFETY: the caller trusts the bytes.
                 let dylib = unsafe { Dylib::from_bytes(bytes) }?;
                 (dylib.symbol(abi::QUERY_SYMBOL)?, Code::System(dylib))
+            }
+            Format::Vmvx => {
+                return Err(Error::unimplemented(format!(
+                    "executables of format '{format}' are programs of the VM, not libraries of machine code"
+                )));
             }
         };
         // SAFETY: the address is of the query symbol of code that the caller trusts.

@@ -3,14 +3,21 @@ use std::cell::Cell;
 
 use rehal_base::{Context, Error, Result};
 use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo, HostMemory};
+use smallvec::SmallVec;
 
 use super::dispatch::{Dispatch, MemorySpan};
+use super::format::Format;
 use super::library::{Library, LoadOptions};
 use super::plugin::Plugins;
+use super::vmvx::VmvxExecutable;
+use crate::queue::Place;
 
 /// A loaded executable as the CPU drivers have it.
-pub(crate) struct LocalExecutable {
-    library: Library,
+pub(crate) enum LocalExecutable {
+    /// Machine code.
+    Native(Library),
+    /// A program of the VM.
+    Vmvx(VmvxExecutable),
 }
 
 /// What a driver runs a function with.
@@ -18,22 +25,27 @@ pub(crate) struct DispatchArguments<'a> {
     pub(crate) workgroup_count: [u32; 3],
     pub(crate) workgroup_size: [u32; 3],
     pub(crate) constants: &'a [u32],
-    pub(crate) bindings: &'a [MemorySpan],
+    pub(crate) bindings: &'a [Place<'a>],
+    /// Bytes of local memory beyond what the function asks for.
+    pub(crate) dynamic_local_memory: u32,
 }
 
 impl LocalExecutable {
-    /// Loads the executable; it asks `plugins` for what it imports.
+    /// Loads the executable; native code asks `plugins` for what it imports.
     ///
     /// # Safety
-    /// Runs the executable's code now and in [`LocalExecutable::run`]: the caller trusts it as it
-    /// trusts its own, for whatever it will be dispatched with.
+    /// Runs the executable's code now and in [`LocalExecutable::run`]. Where it is native, the caller
+    /// trusts it as it trusts its own, for whatever it will be dispatched with.
     pub(crate) unsafe fn prepare(params: &ExecutableParams<'_>, plugins: &Plugins) -> Result<Self> {
+        let in_format = || format!("executable of format '{}'", params.format);
+        if let Format::Vmvx = Format::of(params.format).context(in_format)? {
+            return VmvxExecutable::load(params).map(Self::Vmvx).context(in_format);
+        }
         let options =
             LoadOptions { label: params.label, constants: params.constants, providers: plugins.providers() };
         // SAFETY: the caller trusts the executable.
-        let library = unsafe { Library::load(params.format, params.data, &options) }
-            .context(|| format!("executable of format '{}'", params.format))?;
-        Ok(Self { library })
+        let library = unsafe { Library::load(params.format, params.data, &options) }.context(in_format)?;
+        Ok(Self::Native(library))
     }
 
     /// The backend of an executable that this driver made.
@@ -42,37 +54,46 @@ impl LocalExecutable {
         backend.ok_or_else(|| Error::invalid_argument("the executable belongs to a device of another driver"))
     }
 
-    /// Runs a function, with `dynamic_local_memory` bytes of local memory beyond what it asks for.
-    pub(crate) fn run(
-        &self,
-        ordinal: u32,
-        arguments: &DispatchArguments<'_>,
-        dynamic_local_memory: u32,
-    ) -> Result<()> {
-        let static_bytes = u64::from(self.library.local_memory_bytes(ordinal)?);
-        with_local_memory(static_bytes + u64::from(dynamic_local_memory), |local_memory| {
-            let dispatch = Dispatch {
-                workgroup_count: arguments.workgroup_count,
-                workgroup_size: arguments.workgroup_size,
-                constants: arguments.constants,
-                bindings: arguments.bindings,
-                local_memory,
-                flush_denormals: true,
-            };
-            // SAFETY: whoever prepared the executable vouched for its code; the driver resolved the
-            // bindings to ranges of live buffers, ordered by timepoints as the program demands.
-            unsafe { self.library.dispatch(ordinal, dispatch) }
-        })
+    /// Runs a function over all of its workgroups.
+    pub(crate) fn run(&self, ordinal: u32, arguments: &DispatchArguments<'_>) -> Result<()> {
+        match self {
+            Self::Native(library) => run_native(library, ordinal, arguments),
+            Self::Vmvx(executable) => executable.run(ordinal, arguments),
+        }
     }
+}
+
+fn run_native(library: &Library, ordinal: u32, arguments: &DispatchArguments<'_>) -> Result<()> {
+    let bindings: SmallVec<[MemorySpan; 8]> = arguments.bindings.iter().map(|place| place.span()).collect();
+    let static_bytes = u64::from(library.local_memory_bytes(ordinal)?);
+    with_local_memory(static_bytes + u64::from(arguments.dynamic_local_memory), |local_memory| {
+        let dispatch = Dispatch {
+            workgroup_count: arguments.workgroup_count,
+            workgroup_size: arguments.workgroup_size,
+            constants: arguments.constants,
+            bindings: &bindings,
+            local_memory,
+            flush_denormals: true,
+        };
+        // SAFETY: whoever prepared the executable vouched for its code; the driver resolved the
+        // bindings to ranges of live buffers, ordered by timepoints as the program demands.
+        unsafe { library.dispatch(ordinal, dispatch) }
+    })
 }
 
 impl ExecutableBackend for LocalExecutable {
     fn name(&self) -> &str {
-        self.library.name()
+        match self {
+            Self::Native(library) => library.name(),
+            Self::Vmvx(executable) => executable.name(),
+        }
     }
 
     fn functions(&self) -> &[FunctionInfo] {
-        self.library.functions()
+        match self {
+            Self::Native(library) => library.functions(),
+            Self::Vmvx(executable) => executable.functions(),
+        }
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -1,7 +1,8 @@
-//! Executables: what a capture or a module holds as machine code, loaded and callable.
+//! Executables: what a capture or a module holds as code, loaded and callable.
 //!
 //! ```text
 //! bytes --format--> elf | dylib --query--> library --imports from plugins--> dispatch
+//!                   vmvx: a program of the VM, which needs no trust
 //! ```
 //!
 //! [`Library`] is the way in; `local_executable` is what the driver makes of it. Reading bytes
@@ -22,6 +23,8 @@ pub mod plugin;
 pub mod plugin_abi;
 pub mod processor;
 
+mod vmvx;
+
 mod dispatch;
 mod image_cache;
 mod local_executable;
@@ -29,6 +32,7 @@ mod query;
 
 pub use dispatch::{Dispatch, MemorySpan};
 pub use format::{infer as infer_format, is_supported};
+pub(crate) use image_cache::clear as drop_kept_images;
 pub use imports::{ImportProvider, ImportRequest};
 pub use library::{Library, LoadOptions};
 pub(crate) use local_executable::{DispatchArguments, LocalExecutable};

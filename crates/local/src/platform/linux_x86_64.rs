@@ -5,12 +5,14 @@ mod fault;
 mod library_file;
 mod memory;
 mod open_library;
+mod vectors;
 
 pub(crate) use cpu::{FlushDenormals, processor_data, processor_id};
 pub(crate) use fault::{arm_thread, exit_now, install_fault_handler, write_stderr};
 pub(crate) use library_file::LibraryFile;
 pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};
 pub(crate) use open_library::open_library;
+pub(crate) use vectors::{has_fused_vectors, with_vectors};
 
 /// The name of this machine's architecture, as executable formats spell it.
 pub(crate) const ARCHITECTURE: &str = "x86_64";

@@ -39,3 +39,13 @@ pub(crate) struct Fault<'a> {
     /// Bytes of the instruction, where they can be read safely; at most 15.
     pub(crate) code: &'a [u8],
 }
+
+/// A loop over numbers that is worth compiling for wide vectors.
+pub(crate) trait VectorWork {
+    /// What it gives.
+    type Output;
+
+    /// Does the work. Implementations are `#[inline(always)]`, so that they take on the vectors of
+    /// their caller. `fuses` says that [`f32::mul_add`] is one instruction here.
+    fn run(self, fuses: bool) -> Self::Output;
+}

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::platform::{Fault, Protection};
+use crate::platform::{Fault, Protection, VectorWork};
 
 /// The name of this machine's architecture, as executable formats spell it.
 pub(crate) const ARCHITECTURE: &str = match std::env::consts::ARCH.as_bytes() {
@@ -24,6 +24,14 @@ fn unsupported(what: &str) -> io::Error {
         io::ErrorKind::Unsupported,
         format!("{what} is supported on Linux on x86-64 only, this is {os} on {architecture}"),
     )
+}
+
+pub(crate) fn has_fused_vectors(_lanes: usize) -> bool {
+    false
+}
+
+pub(crate) fn with_vectors<W: VectorWork>(work: W) -> W::Output {
+    work.run(false)
 }
 
 pub(crate) enum WritableMapping {}

@@ -265,7 +265,7 @@ impl DeviceBackend for TestDevice {
         Ok(Executable::new(code))
     }
 
-    fn import_file(&self, access: MemoryAccess, file: HostFile) -> Result<File> {
+    fn import_file(&self, _affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
         file.into_file(access)
     }
 

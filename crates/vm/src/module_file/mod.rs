@@ -18,6 +18,7 @@ use std::sync::Arc;
 use rehal_base::{Fault, FormatError, HostMemory, MappedFile, Result};
 
 pub use debug::{DebugDatabase, FunctionSourceMap, Location};
+pub(crate) use views::RawDescriptor;
 pub use views::{
     Attribute, BytecodeVersion, Dependency, Export, Features, FunctionDescriptor, Import, RodataSegment,
     Signature,
@@ -56,6 +57,14 @@ impl ModuleFile {
     /// and moreover that texts are UTF-8, that nothing is negative that counts, that reserved fields are 0, and that
     /// locations of the debug database exist. Takes time and memory linear in the size of the flatbuffer.
     pub fn read(memory: Arc<HostMemory>) -> std::result::Result<Self, FormatError> {
+        let this = Self::inspect(memory)?;
+        check::check(&this)?;
+        Ok(this)
+    }
+
+    /// Reads a module's tables as [`ModuleFile::read`] does, and leaves out what they say: the module may be of another
+    /// version, or name what is not there. For showing it, never for running it.
+    pub fn inspect(memory: Arc<HostMemory>) -> std::result::Result<Self, FormatError> {
         let Some(bytes) = memory.constant_bytes() else {
             let expected = "memory that nothing can write";
             return Err(FormatError::new(
@@ -69,9 +78,7 @@ impl ModuleFile {
         };
         let layout = Layout::read(bytes)?;
         verify::verify(&bytes[layout.flatbuffer.clone()], layout.flatbuffer.start, &schema::MODULE)?;
-        let this = Self { memory, layout };
-        check::check(&this)?;
-        Ok(this)
+        Ok(Self { memory, layout })
     }
 
     /// Reads the module that is the whole of a mapped file. Fails as [`ModuleFile::read`], and says which file.
@@ -148,6 +155,11 @@ impl ModuleFile {
         self.root().tables(id::MODULE_TYPES).iter().map(|t| t.text(id::TYPE_FULL_NAME).unwrap_or_default())
     }
 
+    /// Full name of the type of that id.
+    pub fn type_name(&self, id: usize) -> Option<&str> {
+        self.root().tables(id::MODULE_TYPES).get(id)?.text(id::TYPE_FULL_NAME)
+    }
+
     /// Modules that it needs, in the order in which they are looked for.
     pub fn dependencies(&self) -> impl ExactSizeIterator<Item = Dependency<'_>> + Clone {
         self.root().tables(id::MODULE_DEPENDENCIES).iter().map(Dependency::read)
@@ -156,6 +168,11 @@ impl ModuleFile {
     /// Functions that it takes from others.
     pub fn imports(&self) -> impl ExactSizeIterator<Item = Import<'_>> + Clone {
         self.root().tables(id::MODULE_IMPORTS).iter().map(Import::read)
+    }
+
+    /// The import of that ordinal.
+    pub fn import(&self, ordinal: usize) -> Option<Import<'_>> {
+        self.root().tables(id::MODULE_IMPORTS).get(ordinal).map(Import::read)
     }
 
     /// Functions that others can call, in the order of their ordinals.

@@ -108,6 +108,13 @@ impl<'a> Vector<'a> {
         load(self.buffer, self.place(index, N)?)
     }
 
+    /// `length` bytes at `offset` from the first element, which need not be whole elements; none where they lie beyond
+    /// the buffer.
+    pub fn part(&self, offset: usize, length: usize) -> &'a [u8] {
+        let start = self.at.saturating_add(offset);
+        self.buffer.get(start..start.saturating_add(length)).unwrap_or(&[])
+    }
+
     /// The table that element `index` points to.
     pub fn table(&self, index: usize) -> Option<Table<'a>> {
         Some(Table { buffer: self.buffer, at: follow(self.buffer, self.place(index, 4)?)? })

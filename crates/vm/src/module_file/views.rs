@@ -104,7 +104,7 @@ pub struct Export<'a> {
 }
 
 impl<'a> Export<'a> {
-    pub(super) fn read(table: Table<'a>) -> Self {
+    pub(crate) fn read(table: Table<'a>) -> Self {
         Self {
             local_name: table.text(id::EXPORT_LOCAL_NAME).unwrap_or_default(),
             function: table.i32(id::EXPORT_INTERNAL_ORDINAL).max(0) as usize,
@@ -128,7 +128,7 @@ pub struct FunctionDescriptor {
 }
 
 /// What a function descriptor holds, unchecked.
-pub(super) struct RawDescriptor {
+pub(crate) struct RawDescriptor {
     pub bytecode_offset: i32,
     pub bytecode_length: i32,
     pub requirements: u32,
@@ -139,7 +139,7 @@ pub(super) struct RawDescriptor {
 }
 
 impl RawDescriptor {
-    pub(super) fn read(bytes: [u8; DESCRIPTOR_BYTES]) -> Self {
+    pub(crate) fn read(bytes: [u8; DESCRIPTOR_BYTES]) -> Self {
         let word = |at: usize| i32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let half = |at: usize| i16::from_le_bytes([bytes[at], bytes[at + 1]]);
         Self {

@@ -1,0 +1,112 @@
+//! The names of element types: `f32`, `i1`, `si8`, `bf16`, `f8E4M3FN`, `cf64`, `*16`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::{ElementType, Error, Numerical};
+
+/// Types whose names are more than what they mean and how many bits they have.
+const SPECIAL: [(&str, ElementType); 6] = [
+    ("i1", ElementType::of(Numerical::BOOLEAN, 8)),
+    ("f8E5M2", ElementType::of(Numerical::FLOAT_8_E5M2, 8)),
+    ("f8E4M3FN", ElementType::of(Numerical::FLOAT_8_E4M3FN, 8)),
+    ("f8E5M2FNUZ", ElementType::of(Numerical::FLOAT_8_E5M2_FNUZ, 8)),
+    ("f8E4M3FNUZ", ElementType::of(Numerical::FLOAT_8_E4M3_FNUZ, 8)),
+    ("f8E8M0FNU", ElementType::of(Numerical::FLOAT_8_E8M0_FNU, 8)),
+];
+
+/// What stands before the number of bits.
+const PREFIXES: [(&str, Numerical); 7] = [
+    ("si", Numerical::SIGNED),
+    ("ui", Numerical::UNSIGNED),
+    ("i", Numerical::INTEGER),
+    ("bf", Numerical::FLOAT_BRAIN),
+    ("cf", Numerical::FLOAT_COMPLEX),
+    ("f", Numerical::FLOAT_IEEE),
+    ("*", Numerical::OPAQUE),
+];
+
+/// The name that the reference's tools print and take; what has none is `*` and its bits.
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((name, _)) = SPECIAL.iter().find(|(_, special)| special == self) {
+            return f.write_str(name);
+        }
+        if self.numerical() == Numerical::BOOLEAN {
+            return f.write_str("i1");
+        }
+        let prefix = PREFIXES.iter().find(|(_, numerical)| *numerical == self.numerical());
+        write!(f, "{}{}", prefix.map_or("*", |(prefix, _)| prefix), self.bits())
+    }
+}
+
+/// The type of a name, of 1 to 255 bits.
+impl FromStr for ElementType {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        if let Some((_, special)) = SPECIAL.iter().find(|(special, _)| *special == name) {
+            return Ok(*special);
+        }
+        let parts =
+            PREFIXES.iter().find_map(|(prefix, numerical)| Some((name.strip_prefix(prefix)?, numerical)));
+        let unknown = || {
+            Error::invalid_argument(format!("'{name}' is no element type"))
+                .advise("such as f32, f64, f16, bf16, f8E4M3FN, i1, i4, i8, i32, i64, si32, ui8, cf64, *8")
+        };
+        let (bits, numerical) = parts.ok_or_else(unknown)?;
+        if bits.is_empty() || !bits.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(unknown());
+        }
+        match bits.parse::<u8>() {
+            Ok(bits @ 1..) => Ok(Self::of(*numerical, bits)),
+            _ => Err(Error::out_of_range(format!(
+                "element type '{name}' has a number of bits outside of 1 to 255"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for (name, value) in [
+            ("i1", 0x1300_0008),
+            ("i4", 0x1000_0004),
+            ("i8", 0x1000_0008),
+            ("si8", 0x1100_0008),
+            ("ui64", 0x1200_0040),
+            ("f16", 0x2100_0010),
+            ("f64", 0x2100_0040),
+            ("bf16", 0x2200_0010),
+            ("cf64", 0x2300_0040),
+            ("cf128", 0x2300_0080),
+            ("f8E5M2", 0x2400_0008),
+            ("f8E4M3FN", 0x2500_0008),
+            ("f8E5M2FNUZ", 0x2600_0008),
+            ("f8E4M3FNUZ", 0x2700_0008),
+            ("f8E8M0FNU", 0x2800_0008),
+            ("*8", 8),
+            ("*64", 64),
+        ] {
+            assert_eq!(name.parse::<ElementType>().unwrap(), ElementType(value), "{name}");
+            assert_eq!(ElementType(value).to_string(), name);
+        }
+        assert_eq!(ElementType(0x7f00_0011).to_string(), "*17");
+        assert_eq!(ElementType(0x1300_0001).to_string(), "i1");
+    }
+
+    #[test]
+    fn what_is_no_name() {
+        for name in ["", "i", "f", "32", "f-1", "f+8", "i32x", "F32", "f8E4M3", "x8", "i 8", "tensor"] {
+            let error = name.parse::<ElementType>().unwrap_err();
+            assert!(error.message().contains("no element type") && error.advice().is_some(), "{name}");
+        }
+        for name in ["i0", "i256", "f99999999999999999999"] {
+            assert!(name.parse::<ElementType>().unwrap_err().message().contains("1 to 255"), "{name}");
+        }
+    }
+}

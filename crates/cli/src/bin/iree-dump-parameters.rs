@@ -1,0 +1,7 @@
+//! Prints what parameter files hold.
+
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    rehal_cli::main(&rehal_cli::tools::DUMP_PARAMETERS)
+}

@@ -1,0 +1,181 @@
+//! What a person sees.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use super::options::Options;
+use super::run::{Iteration, Outcome, Suite};
+
+/// The console's report, line by line as GoogleTest prints it.
+pub(crate) struct Console<'a> {
+    out: &'a mut dyn Write,
+    options: &'a Options,
+    tests: usize,
+    disabled: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Color {
+    Red,
+    Green,
+    Yellow,
+}
+
+impl<'a> Console<'a> {
+    /// For a suite of `tests` tests, of which `disabled` would match and do not run.
+    pub fn new(out: &'a mut dyn Write, options: &'a Options, tests: usize, disabled: usize) -> Self {
+        Self { out, options, tests, disabled }
+    }
+
+    pub fn iteration_starts(
+        &mut self,
+        iteration: u32,
+        seed: u32,
+        chosen: usize,
+        first: bool,
+    ) -> io::Result<()> {
+        if self.options.brief {
+            return Ok(());
+        }
+        if self.options.repeat != Some(1) {
+            writeln!(self.out, "\nRepeating all tests (iteration {}) . . .\n", iteration + 1)?;
+        }
+        if !self.options.filter.is_universal() {
+            let note = format!("Note: Google Test filter = {}\n", self.options.filter.text());
+            self.colored(Color::Yellow, &note)?;
+        }
+        if let Some((total, index)) = self.options.shard {
+            let note = format!("Note: This is test shard {} of {total}.\n", index + 1);
+            self.colored(Color::Yellow, &note)?;
+        }
+        if self.options.shuffle {
+            let note = format!("Note: Randomizing tests' orders with a seed of {seed} .\n");
+            self.colored(Color::Yellow, &note)?;
+        }
+        self.colored(Color::Green, "[==========] ")?;
+        let suites = suites(usize::from(chosen > 0));
+        writeln!(self.out, "Running {} from {suites}.", tests(chosen))?;
+        if first && self.tests > 0 {
+            self.colored(Color::Green, "[----------] ")?;
+            writeln!(self.out, "Global test environment set-up.")?;
+        }
+        self.out.flush()
+    }
+
+    pub fn suite_starts(&mut self, name: &str, chosen: usize) -> io::Result<()> {
+        if self.options.brief {
+            return Ok(());
+        }
+        self.colored(Color::Green, "[----------] ")?;
+        writeln!(self.out, "{} from {name}", tests(chosen))
+    }
+
+    pub fn test_starts<T>(&mut self, suite: &Suite<T>, index: usize) -> io::Result<()> {
+        if self.options.brief {
+            return Ok(());
+        }
+        self.colored(Color::Green, "[ RUN      ] ")?;
+        writeln!(self.out, "{}", suite.full_name(index))?;
+        // What runs may end the process; its name must have been seen.
+        self.out.flush()
+    }
+
+    pub fn test_ends<T>(&mut self, suite: &Suite<T>, index: usize, outcome: &Outcome) -> io::Result<()> {
+        for failure in &outcome.failures {
+            writeln!(self.out, "{}\n", failure.trim_end())?;
+        }
+        if outcome.failures.is_empty() {
+            if self.options.brief {
+                return Ok(());
+            }
+            self.colored(Color::Green, "[       OK ] ")?;
+            write!(self.out, "{}", suite.full_name(index))?;
+        } else {
+            self.colored(Color::Red, "[  FAILED  ] ")?;
+            write!(self.out, "{}", failed_name(suite, index))?;
+        }
+        if self.options.print_time {
+            write!(self.out, " ({} ms)", outcome.duration.as_millis())?;
+        }
+        writeln!(self.out)?;
+        self.out.flush()
+    }
+
+    pub fn suite_ends(&mut self, name: &str, chosen: usize, duration: Duration) -> io::Result<()> {
+        if self.options.brief || !self.options.print_time {
+            return Ok(());
+        }
+        self.colored(Color::Green, "[----------] ")?;
+        writeln!(self.out, "{} from {name} ({} ms total)\n", tests(chosen), duration.as_millis())
+    }
+
+    pub fn iteration_ends<T>(&mut self, suite: &Suite<T>, ran: &Iteration, last: bool) -> io::Result<()> {
+        if !self.options.brief && last && self.tests > 0 {
+            self.colored(Color::Green, "[----------] ")?;
+            writeln!(self.out, "Global test environment tear-down")?;
+        }
+        let count = ran.outcomes.len();
+        self.colored(Color::Green, "[==========] ")?;
+        write!(self.out, "{} from {} ran.", tests(count), suites(usize::from(count > 0)))?;
+        if self.options.print_time {
+            write!(self.out, " ({} ms total)", ran.duration.as_millis())?;
+        }
+        writeln!(self.out)?;
+        self.colored(Color::Green, "[  PASSED  ] ")?;
+        writeln!(self.out, "{}.", tests(count - ran.failed()))?;
+        if ran.failed() > 0 {
+            self.failed_tests(suite, ran)?;
+        }
+        if self.disabled > 0 {
+            if ran.failed() == 0 {
+                writeln!(self.out)?;
+            }
+            let plural = if self.disabled == 1 { "" } else { "S" };
+            let note = format!("  YOU HAVE {} DISABLED TEST{plural}\n\n", self.disabled);
+            self.colored(Color::Yellow, &note)?;
+        }
+        self.out.flush()
+    }
+
+    fn failed_tests<T>(&mut self, suite: &Suite<T>, ran: &Iteration) -> io::Result<()> {
+        let count = ran.failed();
+        self.colored(Color::Red, "[  FAILED  ] ")?;
+        writeln!(self.out, "{}, listed below:", tests(count))?;
+        let mut failed: Vec<_> = ran
+            .outcomes
+            .iter()
+            .filter(|(_, outcome)| !outcome.failures.is_empty())
+            .map(|(i, _)| *i)
+            .collect();
+        failed.sort_unstable();
+        for index in failed {
+            self.colored(Color::Red, "[  FAILED  ] ")?;
+            writeln!(self.out, "{}", failed_name(suite, index))?;
+        }
+        writeln!(self.out, "\n{count:>2} FAILED {}", if count == 1 { "TEST" } else { "TESTS" })
+    }
+
+    fn colored(&mut self, color: Color, text: &str) -> io::Result<()> {
+        if !self.options.colored {
+            return self.out.write_all(text.as_bytes());
+        }
+        let code = match color {
+            Color::Red => 1,
+            Color::Green => 2,
+            Color::Yellow => 3,
+        };
+        write!(self.out, "\x1b[0;3{code}m{text}\x1b[m")
+    }
+}
+
+fn failed_name<T>(suite: &Suite<T>, index: usize) -> String {
+    format!("{}, where GetParam() = {}", suite.full_name(index), suite.tests[index].parameter)
+}
+
+fn tests(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "test" } else { "tests" })
+}
+
+fn suites(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "test suite" } else { "test suites" })
+}

@@ -1,0 +1,94 @@
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+
+use rehal_base::{Context, Error, Result};
+use rehal_values::Start;
+
+/// The files that inputs are read from, each open until all inputs are read: an input can go on where the
+/// one before it ended.
+#[derive(Default)]
+pub(crate) struct InputFiles(BTreeMap<String, InputFile>);
+
+/// A file that inputs are read from.
+pub(crate) struct InputFile {
+    path: String,
+    reader: BufReader<File>,
+    /// Bytes of a regular file; what else there is ends when it ends.
+    length: Option<u64>,
+}
+
+impl InputFiles {
+    /// The file at `path`, at its beginning or where it was left.
+    pub(crate) fn open(&mut self, path: &str, start: Start) -> Result<&mut InputFile> {
+        if !self.0.contains_key(path) {
+            self.0.insert(path.to_string(), InputFile::open(path)?);
+        } else if start == Start::Beginning {
+            self.0.get_mut(path).map_or(Ok(()), InputFile::rewind)?;
+        }
+        self.0.get_mut(path).ok_or_else(|| Error::not_found(format!("'{path}'")))
+    }
+}
+
+impl InputFile {
+    fn open(path: &str) -> Result<Self> {
+        let failed = |error| Error::io(format_args!("opening '{path}'"), &error);
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.is_dir() {
+            return Err(Error::invalid_argument(format!("'{path}' is a directory")));
+        }
+        let length = metadata.is_file().then_some(metadata.len());
+        Ok(Self { path: path.to_string(), reader: BufReader::new(file), length })
+    }
+
+    fn rewind(&mut self) -> Result<()> {
+        match self.reader.seek(SeekFrom::Start(0)) {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                Err(Error::io(format_args!("reading '{}' from its beginning again", self.path), &error))
+            }
+        }
+    }
+
+    /// Whether nothing follows.
+    pub(crate) fn is_at_end(&mut self) -> Result<bool> {
+        let rest = self
+            .reader
+            .fill_buf()
+            .map_err(|error| Error::io(format_args!("reading '{}'", self.path), &error))?;
+        Ok(rest.is_empty())
+    }
+
+    /// Where headers are read from.
+    pub(crate) fn reader(&mut self) -> &mut impl Read {
+        &mut self.reader
+    }
+
+    /// The path, as errors name it.
+    pub(crate) fn place(&self) -> String {
+        format!("'{}'", self.path)
+    }
+
+    /// Fails where fewer than `size_bytes` follow: before anything is allocated for them.
+    pub(crate) fn require(&mut self, size_bytes: u64) -> Result<()> {
+        let Some(length) = self.length else { return Ok(()) };
+        let position = self.reader.stream_position();
+        let position =
+            position.map_err(|error| Error::io(format_args!("reading '{}'", self.path), &error))?;
+        let left = length.saturating_sub(position);
+        if size_bytes > left {
+            return Err(Error::out_of_range(format!("{size_bytes} bytes are needed and {left} are left"))
+                .context(format!("offset {position}"))
+                .context(self.place()));
+        }
+        Ok(())
+    }
+
+    /// Fills `target` with the bytes that follow.
+    pub(crate) fn fill(&mut self, target: &mut [u8]) -> Result<()> {
+        let read = self.reader.read_exact(target);
+        read.map_err(|error| Error::io(format_args!("reading {} bytes", target.len()), &error))
+            .context(|| self.place())
+    }
+}

@@ -1,0 +1,146 @@
+//! From `--input` and `--expected_output` to values.
+
+use rehal_base::{Context, Error, Result};
+use rehal_values::{Contents, Input, Scalar, ScalarType, Source, Start, Take, TensorType, npy};
+use rehal_vm::ValueKind;
+
+use super::files::{InputFile, InputFiles};
+
+/// A value that was read; `T` is what a tensor is made into.
+pub(crate) enum Parsed<T> {
+    /// No object, or the number 0: what is of no interest.
+    Null(Option<Scalar>),
+    /// A number.
+    Scalar(Scalar),
+    /// A tensor.
+    Tensor(T),
+    /// The storage of a tensor alone.
+    Storage(T),
+}
+
+/// Where the bytes of a tensor come from.
+pub(crate) enum TensorBytes<'a> {
+    Contents(&'a Contents),
+    File(&'a mut InputFile),
+}
+
+impl TensorBytes<'_> {
+    /// Fills `target`, which is as long as the tensor.
+    pub(crate) fn fill(&mut self, target: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Contents(contents) => {
+                contents.fill(target);
+                Ok(())
+            }
+            Self::File(file) => file.fill(target),
+        }
+    }
+}
+
+/// Reads values for arguments (or results) of these kinds, in order. `make` makes a tensor of a type and lets
+/// the bytes be filled in; they are there: a file that is too short is refused before.
+///
+/// Fails where there are more values than `kinds`; fewer are the caller's to judge.
+pub(crate) fn parse<'s, T>(
+    specs: impl Iterator<Item = &'s str>,
+    kinds: &[ValueKind],
+    make: &mut dyn FnMut(&TensorType, TensorBytes<'_>) -> Result<T>,
+) -> Result<Vec<Parsed<T>>> {
+    let mut reader = Reader { files: InputFiles::default(), kinds, make, values: Vec::new() };
+    for spec in specs {
+        reader.read(spec)?;
+    }
+    Ok(reader.values)
+}
+
+struct Reader<'k, 'm, T> {
+    files: InputFiles,
+    kinds: &'k [ValueKind],
+    make: &'m mut dyn FnMut(&TensorType, TensorBytes<'_>) -> Result<T>,
+    values: Vec<Parsed<T>>,
+}
+
+impl<T> Reader<'_, '_, T> {
+    fn read(&mut self, spec: &str) -> Result<()> {
+        // All arrays of a file may be none, so such a value does not need an argument.
+        let kind = self.kinds.get(self.values.len()).copied();
+        let input = Input::parse(spec, kind.and_then(scalar_type))?;
+        if kind.is_none() && !matches!(input, Input::Npy { take: Take::Rest, .. }) {
+            return Err(self.too_many()).context(|| format!("input '{spec}'"));
+        }
+        let value = match input {
+            Input::Null => Parsed::Null(kind.and_then(scalar_type).map(ScalarType::zero)),
+            Input::Scalar(scalar) => Parsed::Scalar(scalar),
+            Input::Tensor { tensor_type, source, is_storage } => {
+                let tensor = self.tensor(&tensor_type, &source).context(|| format!("input '{spec}'"))?;
+                if is_storage { Parsed::Storage(tensor) } else { Parsed::Tensor(tensor) }
+            }
+            Input::Npy { path, take } => {
+                return self.arrays(path, take).context(|| format!("input '{spec}'"));
+            }
+        };
+        self.values.push(value);
+        Ok(())
+    }
+
+    fn tensor(&mut self, tensor_type: &TensorType, source: &Source<'_>) -> Result<T> {
+        match source {
+            Source::Text(contents) => (self.make)(tensor_type, TensorBytes::Contents(contents)),
+            Source::File { path, start } => {
+                let file = self.files.open(path, *start)?;
+                file.require(tensor_type.size_bytes()?)?;
+                (self.make)(tensor_type, TensorBytes::File(file))
+            }
+        }
+    }
+
+    fn arrays(&mut self, path: &str, take: Take) -> Result<()> {
+        let start = match take {
+            Take::One(start) => start,
+            Take::Rest => Start::Continue,
+        };
+        loop {
+            let file = self.files.open(path, start)?;
+            match (file.is_at_end()?, take) {
+                (true, Take::Rest) => return Ok(()),
+                (true, Take::One(_)) => {
+                    return Err(Error::out_of_range("no array is left in the file").context(file.place()));
+                }
+                (false, _) => {}
+            }
+            match self.kinds.get(self.values.len()) {
+                Some(ValueKind::Ref) => {}
+                Some(kind) => {
+                    let name = kind.name();
+                    return Err(Error::invalid_argument(format!(
+                        "the function takes an {name} there, no tensor"
+                    )));
+                }
+                None => return Err(self.too_many()),
+            }
+            let place = file.place();
+            let tensor_type = npy::read_header(file.reader()).context(|| place.clone())?;
+            file.require(tensor_type.size_bytes()?)?;
+            let tensor = (self.make)(&tensor_type, TensorBytes::File(file))?;
+            self.values.push(Parsed::Tensor(tensor));
+            if take != Take::Rest {
+                return Ok(());
+            }
+        }
+    }
+
+    fn too_many(&self) -> Error {
+        Error::invalid_argument(format!("the function takes {} and more are given", self.kinds.len()))
+    }
+}
+
+/// The number that an argument of this kind is.
+fn scalar_type(kind: ValueKind) -> Option<ScalarType> {
+    match kind {
+        ValueKind::I32 => Some(ScalarType::I32),
+        ValueKind::I64 => Some(ScalarType::I64),
+        ValueKind::F32 => Some(ScalarType::F32),
+        ValueKind::F64 => Some(ScalarType::F64),
+        ValueKind::Ref => None,
+    }
+}

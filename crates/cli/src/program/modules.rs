@@ -1,0 +1,98 @@
+//! The modules that a program consists of.
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+use rehal_base::{Context, Error, HostMemory, MappedFile, Result};
+use rehal_vm::{Module, ModuleFile};
+
+use crate::flags::Flags;
+
+/// A module that the user named.
+#[derive(Clone)]
+pub(crate) struct UserModule {
+    /// Its file, which says what it needs and what its functions are about.
+    pub file: ModuleFile,
+    /// What runs.
+    pub module: Module,
+}
+
+/// The modules that the flags name, in order.
+pub(crate) fn from_flags(flags: &Flags) -> Result<Vec<UserModule>> {
+    let is_mapped = match flags.text("module_mode") {
+        "mmap" => true,
+        "preload" => false,
+        other => {
+            let error = Error::invalid_argument(format!("--module_mode={other} is no way to read modules"));
+            return Err(error.advise("preload or mmap"));
+        }
+    };
+    let modules: Vec<_> = flags
+        .list("module")
+        .map(|path| load(path, is_mapped).context(|| format!("--module={path}")))
+        .collect::<Result<_>>()?;
+    if modules.is_empty() {
+        let error = Error::invalid_argument("no module is given");
+        return Err(error.advise("name one: --module=FILE.vmfb, or --module=- for one on standard input"));
+    }
+    Ok(modules)
+}
+
+fn load(path: &str, is_mapped: bool) -> Result<UserModule> {
+    let advice = || "name a module, as iree-compile writes it".to_string();
+    let memory = match path {
+        "-" => read_standard_input()?,
+        path if is_system_library(path) => {
+            let error = Error::unimplemented("modules in system libraries are not supported");
+            return Err(error.advise(advice()));
+        }
+        path => {
+            let file = Arc::new(MappedFile::open(Path::new(path)).advise(advice)?);
+            match is_mapped {
+                true => {
+                    let whole = rehal_base::Range { offset: 0, length: file.bytes().len() as u64 };
+                    HostMemory::over_file(file, whole)?
+                }
+                false => HostMemory::constant(file.bytes())?,
+            }
+        }
+    };
+    let file = ModuleFile::read(Arc::new(memory)).map_err(Error::from).advise(advice)?;
+    let module = Module::bytecode(file.clone())?;
+    Ok(UserModule { file, module })
+}
+
+/// The reference takes what ends so for a module in native code.
+fn is_system_library(path: &str) -> bool {
+    let path = path.split('@').next().unwrap_or(path);
+    [".so", ".dylib", ".dll"].iter().any(|ending| path.ends_with(ending))
+}
+
+fn read_standard_input() -> Result<HostMemory> {
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().read_to_end(&mut bytes);
+    read.map_err(|error| Error::io("reading a module from standard input", &error))?;
+    HostMemory::constant(&bytes)
+}
+
+impl UserModule {
+    /// The functions that may be called by name, in order: not those that the compiler made for itself.
+    pub(crate) fn runnable_functions(&self) -> impl Iterator<Item = &str> {
+        self.file
+            .exports()
+            .map(|export| export.local_name)
+            .filter(|name| !name.starts_with("__") && !name.contains('$'))
+    }
+
+    /// Whether a function takes two fences behind its inputs: one that it waits for, one that it signals.
+    pub(crate) fn is_async(&self, function: &str) -> bool {
+        self.attribute(function, "iree.abi.model") == Some("coarse-fences")
+    }
+
+    /// What the module says about one of its functions under `key`, such as `iree.abi.declaration`.
+    pub(crate) fn attribute(&self, function: &str, key: &str) -> Option<&str> {
+        let export = self.file.exports().find(|export| export.local_name == function)?;
+        self.file.signature(export.function)?.attribute(key)
+    }
+}

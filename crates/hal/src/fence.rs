@@ -1,0 +1,215 @@
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rehal_base::{Error, Result, StatusCode};
+use smallvec::SmallVec;
+
+use crate::{Live, Semaphore, Timepoint, WaitCallback};
+
+/// How many semaphores one fence can hold (source: the 16-bit count of `iree_hal_fence_t`).
+const CAPACITY: usize = u16::MAX as usize - 1;
+
+/// A point in time: reached when all of its timepoints are. An empty fence is reached from the start.
+///
+/// A semaphore is named once, with the latest of the values that it was inserted with.
+#[derive(Clone, Default)]
+pub struct Fence {
+    timepoints: SmallVec<[(Semaphore, u64); 1]>,
+}
+
+impl Fence {
+    /// A fence that is reached with `value` of one semaphore.
+    pub fn at(semaphore: Semaphore, value: u64) -> Self {
+        Self { timepoints: SmallVec::from_buf([(semaphore, value)]) }
+    }
+
+    /// A fence that is reached when all of `fences` are; `None` where they have no timepoint at all.
+    /// Fails where they have more semaphores than a fence can hold.
+    pub fn join<'a>(fences: impl IntoIterator<Item = &'a Self>) -> Result<Option<Self>> {
+        let mut joined = Self::default();
+        for fence in fences {
+            joined.extend(fence)?;
+        }
+        Ok(if joined.timepoints.is_empty() { None } else { Some(joined) })
+    }
+
+    /// Adds a timepoint, or moves that of the same semaphore to the later value. Fails where the fence is full.
+    pub fn insert(&mut self, semaphore: &Semaphore, value: u64) -> Result<()> {
+        if let Some((_, existing)) = self.timepoints.iter_mut().find(|(known, _)| known.is_same(semaphore)) {
+            *existing = value.max(*existing);
+            return Ok(());
+        }
+        if self.timepoints.len() == CAPACITY {
+            return Err(Error::resource_exhausted(format!("a fence holds {CAPACITY} semaphores at most")));
+        }
+        self.timepoints.push((semaphore.clone(), value));
+        Ok(())
+    }
+
+    /// Adds all timepoints of another fence.
+    pub fn extend(&mut self, other: &Self) -> Result<()> {
+        other.timepoints.iter().try_for_each(|(semaphore, value)| self.insert(semaphore, *value))
+    }
+
+    /// The semaphores, each with the value that it has to reach.
+    pub fn timepoints(&self) -> &[(Semaphore, u64)] {
+        &self.timepoints
+    }
+
+    /// The timepoints as submissions name them.
+    pub fn live_timepoints(&self) -> impl ExactSizeIterator<Item = Timepoint<Live<'_>>> {
+        self.timepoints.iter().map(|(semaphore, value)| Timepoint { semaphore, value: *value })
+    }
+
+    /// Whether it is reached; the failure where one of its semaphores failed, as then it never will be.
+    pub fn query(&self) -> Result<bool> {
+        let mut is_reached = true;
+        for (semaphore, value) in &self.timepoints {
+            is_reached &= semaphore.query()? >= *value;
+        }
+        Ok(is_reached)
+    }
+
+    /// Signals every timepoint, in order, up to the first that cannot be.
+    pub fn signal(&self) -> Result<()> {
+        self.timepoints.iter().try_for_each(|(semaphore, value)| semaphore.signal(*value))
+    }
+
+    /// Fails every semaphore.
+    pub fn fail(&self, error: &Error) {
+        for (semaphore, _) in &self.timepoints {
+            semaphore.fail(error.clone());
+        }
+    }
+
+    /// Runs `callback` once, when all timepoints are reached (at once where they are) or the first of them
+    /// fails, on whichever thread brings that about.
+    pub fn on_reached(&self, callback: WaitCallback) {
+        if let [(semaphore, value)] = &*self.timepoints {
+            return semaphore.backend().on_reached(*value, callback);
+        }
+        if self.timepoints.is_empty() {
+            return callback(Ok(()));
+        }
+        let pending = Arc::new(Mutex::new((self.timepoints.len(), Some(callback))));
+        for (semaphore, value) in &self.timepoints {
+            let pending = pending.clone();
+            let arrive = move |outcome: Result<()>| {
+                let mut state = pending.lock();
+                state.0 -= 1;
+                if state.0 > 0 && outcome.is_ok() {
+                    return;
+                }
+                let callback = state.1.take();
+                drop(state);
+                if let Some(callback) = callback {
+                    callback(outcome);
+                }
+            };
+            semaphore.backend().on_reached(*value, Box::new(arrive));
+        }
+    }
+
+    /// Blocks until it is reached; `None` waits without end. `DEADLINE_EXCEEDED` when the time is up, the
+    /// failure of the first semaphore that fails.
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
+        if let [(semaphore, value)] = &*self.timepoints {
+            return semaphore.wait(*value, timeout);
+        }
+        if self.query()? {
+            return Ok(());
+        }
+        let (sender, receiver) = mpsc::channel();
+        // Nobody listens any more when the time is up.
+        self.on_reached(Box::new(move |outcome| drop(sender.send(outcome))));
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let told = match deadline {
+            Some(deadline) => receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            None => receiver.recv().map_err(RecvTimeoutError::from),
+        };
+        told.unwrap_or_else(|_| {
+            let count = self.timepoints.len();
+            let message = format!("waited for a fence of {count} semaphores; it was not reached");
+            Err(Error::new(StatusCode::DeadlineExceeded, message))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::Timeline;
+
+    fn semaphores<const N: usize>() -> [Semaphore; N] {
+        std::array::from_fn(|_| Semaphore::new(Timeline::new(0)))
+    }
+
+    #[test]
+    fn a_semaphore_is_named_once_with_its_latest_value() {
+        let [a, b] = semaphores();
+        let mut fence = Fence::at(a.clone(), 3);
+        fence.insert(&b, 1).unwrap();
+        fence.insert(&a, 2).unwrap();
+        let joined = Fence::join([&fence, &Fence::at(a, 7), &Fence::default()]).unwrap().unwrap();
+        let values: Vec<_> = joined.timepoints().iter().map(|(_, value)| *value).collect();
+        assert_eq!(values, [7, 1]);
+        assert!(Fence::join([&Fence::default()]).unwrap().is_none());
+        assert!(Fence::join([]).unwrap().is_none());
+        assert_eq!(joined.live_timepoints().len(), 2);
+    }
+
+    #[test]
+    fn is_reached_when_all_of_it_is() {
+        let [a, b] = semaphores();
+        let fence = Fence::join([&Fence::at(a.clone(), 1), &Fence::at(b.clone(), 2)]).unwrap().unwrap();
+        let seen = Arc::new(AtomicUsize::new(0));
+        let counter = seen.clone();
+        fence.on_reached(Box::new(move |outcome| {
+            outcome.unwrap();
+            counter.fetch_add(1, Ordering::Relaxed);
+        }));
+        assert!(!fence.query().unwrap());
+        b.signal(2).unwrap();
+        let late = fence.wait(Some(Duration::from_millis(1))).unwrap_err();
+        assert_eq!(late.code(), StatusCode::DeadlineExceeded);
+        assert_eq!(seen.load(Ordering::Relaxed), 0);
+        a.signal(1).unwrap();
+        assert!(fence.query().unwrap());
+        fence.wait(None).unwrap();
+        assert_eq!(seen.load(Ordering::Relaxed), 1);
+        assert_eq!(fence.signal().unwrap_err().code(), StatusCode::OutOfRange);
+        assert!(Fence::default().query().unwrap());
+        Fence::default().wait(None).unwrap();
+        Fence::default().on_reached(Box::new(|outcome| outcome.unwrap()));
+    }
+
+    #[test]
+    fn one_failure_fails_it_while_others_are_pending() {
+        let [a, b] = semaphores();
+        let fence = Fence::join([&Fence::at(a.clone(), 1), &Fence::at(b.clone(), 1)]).unwrap().unwrap();
+        let sleeper = std::thread::spawn({
+            let fence = fence.clone();
+            move || fence.wait(None)
+        });
+        Fence::at(b, 1).fail(&Error::data_loss("gone"));
+        assert_eq!(sleeper.join().unwrap().unwrap_err().message(), "gone");
+        assert_eq!(fence.query().unwrap_err().message(), "gone");
+        a.signal(1).unwrap();
+        assert_eq!(fence.query().unwrap_err().message(), "gone");
+        assert_eq!(fence.wait(None).unwrap_err().message(), "gone");
+    }
+
+    #[test]
+    fn signals_and_fails_every_semaphore() {
+        let [a, b] = semaphores();
+        let fence = Fence::join([&Fence::at(a.clone(), 4), &Fence::at(b.clone(), 5)]).unwrap().unwrap();
+        fence.signal().unwrap();
+        assert_eq!((a.query().unwrap(), b.query().unwrap()), (4, 5));
+        fence.fail(&Error::not_found("lost"));
+        assert!(a.query().is_err() && b.query().is_err());
+    }
+}

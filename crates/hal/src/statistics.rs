@@ -1,0 +1,102 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::MemoryType;
+
+/// What a device has allocated since it was made, by where it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStatistics {
+    /// Memory local to the host.
+    pub host: HeapStatistics,
+    /// All other memory.
+    pub device: HeapStatistics,
+}
+
+/// Bytes of one kind of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapStatistics {
+    /// The most that was allocated at a time.
+    pub peak_bytes: u64,
+    /// All that was allocated.
+    pub allocated_bytes: u64,
+    /// What of it was freed.
+    pub freed_bytes: u64,
+}
+
+/// Counts what a device allocates, for [`MemoryStatistics`]. Usable from any thread; peaks are exact where
+/// no two threads allocate at once.
+#[derive(Default)]
+pub struct MemoryCounters {
+    host: HeapCounters,
+    device: HeapCounters,
+}
+
+#[derive(Default)]
+struct HeapCounters {
+    peak: AtomicU64,
+    allocated: AtomicU64,
+    freed: AtomicU64,
+}
+
+/// An allocation that is counted, and counted as freed when this is dropped.
+pub(crate) struct Counted {
+    counters: Arc<MemoryCounters>,
+    is_host: bool,
+    size: u64,
+}
+
+impl MemoryCounters {
+    /// What is counted so far.
+    pub fn statistics(&self) -> MemoryStatistics {
+        MemoryStatistics { host: self.host.statistics(), device: self.device.statistics() }
+    }
+
+    pub(crate) fn count(self: &Arc<Self>, memory_type: MemoryType, size: u64) -> Counted {
+        let is_host = memory_type.contains(MemoryType::HOST_LOCAL);
+        let heap = self.heap(is_host);
+        let allocated = heap.allocated.fetch_add(size, Ordering::Relaxed) + size;
+        heap.peak.fetch_max(allocated.saturating_sub(heap.freed.load(Ordering::Relaxed)), Ordering::Relaxed);
+        Counted { counters: self.clone(), is_host, size }
+    }
+
+    fn heap(&self, is_host: bool) -> &HeapCounters {
+        if is_host { &self.host } else { &self.device }
+    }
+}
+
+impl HeapCounters {
+    fn statistics(&self) -> HeapStatistics {
+        HeapStatistics {
+            peak_bytes: self.peak.load(Ordering::Relaxed),
+            allocated_bytes: self.allocated.load(Ordering::Relaxed),
+            freed_bytes: self.freed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.counters.heap(self.is_host).freed.fetch_add(self.size, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocations_are_counted_where_they_are() {
+        let counters = Arc::new(MemoryCounters::default());
+        let first = counters.count(MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE, 100);
+        drop(counters.count(MemoryType::DEVICE_LOCAL, 50));
+        let _host = counters.count(MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE, 7);
+        drop(first);
+        drop(counters.count(MemoryType::DEVICE_LOCAL, 20));
+        let statistics = counters.statistics();
+        assert_eq!(
+            statistics.device,
+            HeapStatistics { peak_bytes: 150, allocated_bytes: 170, freed_bytes: 170 }
+        );
+        assert_eq!(statistics.host, HeapStatistics { peak_bytes: 7, allocated_bytes: 7, freed_bytes: 0 });
+    }
+}

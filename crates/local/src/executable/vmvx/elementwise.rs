@@ -1,0 +1,376 @@
+//! Operations on 32-bit elements, one by one, in two dimensions.
+
+use rehal_base::{Error, Result};
+
+use super::span::{Operand, Scratch, with_bytes};
+use crate::platform::{self, VectorWork};
+
+/// Operations on one element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unary {
+    AbsF32,
+    CeilF32,
+    CountLeadingZerosI32,
+    ExpF32,
+    FloorF32,
+    LogF32,
+    NegF32,
+    RsqrtF32,
+}
+
+/// Operations on two elements. Integers wrap around; a shift is by the count modulo 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Binary {
+    AddF32,
+    AddI32,
+    AndI32,
+    DivF32,
+    DivSignedI32,
+    DivUnsignedI32,
+    MulF32,
+    MulI32,
+    OrI32,
+    ShlI32,
+    ShrSignedI32,
+    ShrUnsignedI32,
+    SubF32,
+    SubI32,
+    XorI32,
+}
+
+/// Computes `out[i][j] = op(input[i][j])` for all `sizes` elements.
+pub(super) fn unary(
+    op: Unary,
+    input: Operand<'_>,
+    out: Operand<'_>,
+    sizes: [i64; 2],
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let (input, out) = (input.input(4, sizes)?, out.output(4, sizes)?);
+    if out.is_empty() {
+        return Ok(());
+    }
+    let strides = [input.strides, [0; 2], out.strides];
+    with_bytes([input.region, out.region.empty()], out.region, scratch, |[input, _], out_bytes| {
+        let mut map = Map::new([input, &[0; 4]], out_bytes, strides, out.sizes);
+        match op {
+            Unary::AbsF32 => map.f32(|value, _| value.abs()),
+            Unary::CeilF32 => map.f32(|value, _| value.ceil()),
+            Unary::CountLeadingZerosI32 => map.u32(|value, _| value.leading_zeros()),
+            Unary::ExpF32 => map.f32(|value, _| value.exp()),
+            Unary::FloorF32 => map.f32(|value, _| value.floor()),
+            Unary::LogF32 => map.f32(|value, _| value.ln()),
+            Unary::NegF32 => map.f32(|value, _| -value),
+            Unary::RsqrtF32 => map.f32(|value, _| 1.0 / value.sqrt()),
+        }
+        Ok(())
+    })
+}
+
+/// Computes `out[i][j] = op(lhs[i][j], rhs[i][j])` for all `sizes` elements. Fails, with elements of
+/// the result unspecified, where an integer is divided by zero or the quotient overflows.
+pub(super) fn binary(
+    op: Binary,
+    lhs: Operand<'_>,
+    rhs: Operand<'_>,
+    out: Operand<'_>,
+    sizes: [i64; 2],
+    scratch: &mut Scratch,
+) -> Result<()> {
+    let (lhs, rhs, out) = (lhs.input(4, sizes)?, rhs.input(4, sizes)?, out.output(4, sizes)?);
+    if out.is_empty() {
+        return Ok(());
+    }
+    let strides = [lhs.strides, rhs.strides, out.strides];
+    with_bytes([lhs.region, rhs.region], out.region, scratch, |inputs, out_bytes| {
+        let mut map = Map::new(inputs, out_bytes, strides, out.sizes);
+        let mut undefined = false;
+        match op {
+            Binary::AddF32 => map.f32(|l, r| l + r),
+            Binary::AddI32 => map.u32(u32::wrapping_add),
+            Binary::AndI32 => map.u32(|l, r| l & r),
+            Binary::DivF32 => map.f32(|l, r| l / r),
+            Binary::DivSignedI32 => map.u32(|l, r| match (l as i32).checked_div(r as i32) {
+                Some(quotient) => quotient as u32,
+                None => {
+                    undefined = true;
+                    0
+                }
+            }),
+            Binary::DivUnsignedI32 => map.u32(|l, r| {
+                undefined |= r == 0;
+                l.checked_div(r).unwrap_or_default()
+            }),
+            Binary::MulF32 => map.f32(|l, r| l * r),
+            Binary::MulI32 => map.u32(u32::wrapping_mul),
+            Binary::OrI32 => map.u32(|l, r| l | r),
+            Binary::ShlI32 => map.u32(u32::wrapping_shl),
+            Binary::ShrSignedI32 => map.u32(|l, r| (l as i32).wrapping_shr(r) as u32),
+            Binary::ShrUnsignedI32 => map.u32(u32::wrapping_shr),
+            Binary::SubF32 => map.f32(|l, r| l - r),
+            Binary::SubI32 => map.u32(u32::wrapping_sub),
+            Binary::XorI32 => map.u32(|l, r| l ^ r),
+        }
+        if undefined {
+            return Err(Error::invalid_argument(
+                "an integer division by zero, or one whose quotient overflows",
+            ));
+        }
+        Ok(())
+    })
+}
+
+/// The elements of a call: two inputs and the output, none empty, as far as the strides reach.
+struct Map<'a> {
+    inputs: [&'a [[u8; 4]]; 2],
+    out: &'a mut [[u8; 4]],
+    /// Of the inputs and of the output, in elements.
+    strides: [[usize; 2]; 3],
+    sizes: [usize; 2],
+}
+
+impl<'a> Map<'a> {
+    fn new(inputs: [&'a [u8]; 2], out: &'a mut [u8], strides: [[usize; 2]; 3], sizes: [usize; 2]) -> Self {
+        let mut map = Self {
+            inputs: inputs.map(|bytes| bytes.as_chunks().0),
+            out: out.as_chunks_mut().0,
+            strides,
+            sizes,
+        };
+        // Long inner loops are the fast ones, and those over neighbours.
+        let [rows, columns] = map.sizes;
+        if columns == 1 || (rows > 1 && map.strides[2][0] == 1 && map.strides[2][1] != 1) {
+            map.sizes = [columns, rows];
+            map.strides = map.strides.map(|[outer, inner]| [inner, outer]);
+        }
+        map
+    }
+
+    fn f32(&mut self, op: impl FnMut(f32, f32) -> f32) {
+        let mut op = op;
+        self.each(|l, r| op(f32::from_ne_bytes(l), f32::from_ne_bytes(r)).to_ne_bytes());
+    }
+
+    fn u32(&mut self, op: impl FnMut(u32, u32) -> u32) {
+        let mut op = op;
+        self.each(|l, r| op(u32::from_ne_bytes(l), u32::from_ne_bytes(r)).to_ne_bytes());
+    }
+
+    fn each(&mut self, op: impl FnMut([u8; 4], [u8; 4]) -> [u8; 4]) {
+        platform::with_vectors(Each { map: self, op });
+    }
+}
+
+struct Each<'a, 'b, F> {
+    map: &'b mut Map<'a>,
+    op: F,
+}
+
+impl<F: FnMut([u8; 4], [u8; 4]) -> [u8; 4]> VectorWork for Each<'_, '_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, _fuses: bool) {
+        let Self { map: Map { inputs: [lhs, rhs], out, strides, sizes }, mut op } = self;
+        let [rows, columns] = *sizes;
+        let [l_step, r_step, o_step] = strides.map(|[_, inner]| inner);
+        for row in 0..rows {
+            let [l_at, r_at, o_at] = strides.map(|[outer, _]| row * outer);
+            let (lhs, rhs, out) = (&lhs[l_at..], &rhs[r_at..], &mut out[o_at..]);
+            match (l_step, r_step, o_step) {
+                (1, 1, 1) => {
+                    let pairs = lhs[..columns].iter().zip(&rhs[..columns]);
+                    out[..columns].iter_mut().zip(pairs).for_each(|(out, (l, r))| *out = op(*l, *r));
+                }
+                (1, 0, 1) => {
+                    let right = rhs[0];
+                    out[..columns].iter_mut().zip(&lhs[..columns]).for_each(|(out, l)| *out = op(*l, right));
+                }
+                (0, 1, 1) => {
+                    let left = lhs[0];
+                    out[..columns].iter_mut().zip(&rhs[..columns]).for_each(|(out, r)| *out = op(left, *r));
+                }
+                _ => {
+                    for column in 0..columns {
+                        out[column * o_step] = op(lhs[column * l_step], rhs[column * r_step]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::{Memory, Random};
+    use super::*;
+
+    /// What an operation is, in the plainest words, on 64-bit numbers where that can be.
+    fn expected_unary(op: Unary, bits: u32) -> u32 {
+        let wide = f64::from(f32::from_bits(bits));
+        let rounded = match op {
+            Unary::CountLeadingZerosI32 => {
+                return (0..32).find(|bit| bits >> (31 - bit) & 1 == 1).unwrap_or(32);
+            }
+            Unary::NegF32 => return bits ^ 0x8000_0000,
+            Unary::AbsF32 => return bits & 0x7FFF_FFFF,
+            Unary::CeilF32 => wide.ceil(),
+            Unary::FloorF32 => wide.floor(),
+            Unary::ExpF32 => wide.exp(),
+            Unary::LogF32 => wide.ln(),
+            Unary::RsqrtF32 => 1.0 / wide.sqrt(),
+        };
+        (rounded as f32).to_bits()
+    }
+
+    /// `None` where there is no result.
+    fn expected_binary(op: Binary, l: u32, r: u32) -> Option<u32> {
+        let (lf, rf) = (f64::from(f32::from_bits(l)), f64::from(f32::from_bits(r)));
+        let (ls, rs) = (i64::from(l as i32), i64::from(r as i32));
+        Some(match op {
+            // Sums, products and quotients of two 24-bit numbers rounded twice are rounded right.
+            Binary::AddF32 => ((lf + rf) as f32).to_bits(),
+            Binary::SubF32 => ((lf - rf) as f32).to_bits(),
+            Binary::MulF32 => ((lf * rf) as f32).to_bits(),
+            Binary::DivF32 => ((lf / rf) as f32).to_bits(),
+            Binary::AddI32 => (ls + rs) as u32,
+            Binary::SubI32 => (ls - rs) as u32,
+            Binary::MulI32 => (ls * rs) as u32,
+            Binary::AndI32 => l & r,
+            Binary::OrI32 => l | r,
+            Binary::XorI32 => (l | r) & !(l & r),
+            Binary::ShlI32 => (u64::from(l) * (1 << (r % 32))) as u32,
+            Binary::ShrUnsignedI32 => (u64::from(l) / (1 << (r % 32))) as u32,
+            Binary::ShrSignedI32 => (ls.div_euclid(1 << (r % 32))) as u32,
+            Binary::DivSignedI32 => i32::try_from(ls.checked_div(rs)?).ok()? as u32,
+            Binary::DivUnsignedI32 => (u64::from(l).checked_div(u64::from(r)))? as u32,
+        })
+    }
+
+    const UNARY: [Unary; 8] = [
+        Unary::AbsF32,
+        Unary::CeilF32,
+        Unary::CountLeadingZerosI32,
+        Unary::ExpF32,
+        Unary::FloorF32,
+        Unary::LogF32,
+        Unary::NegF32,
+        Unary::RsqrtF32,
+    ];
+
+    const BINARY: [Binary; 15] = [
+        Binary::AddF32,
+        Binary::AddI32,
+        Binary::AndI32,
+        Binary::DivF32,
+        Binary::DivSignedI32,
+        Binary::DivUnsignedI32,
+        Binary::MulF32,
+        Binary::MulI32,
+        Binary::OrI32,
+        Binary::ShlI32,
+        Binary::ShrSignedI32,
+        Binary::ShrUnsignedI32,
+        Binary::SubF32,
+        Binary::SubI32,
+        Binary::XorI32,
+    ];
+
+    /// Whether the two are the same number; functions that are not exact may be one step off.
+    fn same(op: Unary, found: u32, expected: u32) -> bool {
+        let exact = !matches!(op, Unary::ExpF32 | Unary::LogF32 | Unary::RsqrtF32);
+        let nan = f32::from_bits(found).is_nan() && f32::from_bits(expected).is_nan();
+        found == expected || (nan && op != Unary::NegF32) || (!exact && found.abs_diff(expected) <= 1)
+    }
+
+    #[test]
+    fn unary_operations_are_their_definition_on_any_shape() {
+        let mut random = Random::new(1);
+        let mut scratch = Scratch::default();
+        for op in UNARY {
+            for _ in 0..60 {
+                let sizes = random.sizes();
+                let memory = [random.memory(4, sizes, true), random.memory(4, sizes, false)];
+                let before = memory[1].elements();
+                unary(op, memory[0].operand("in"), memory[1].operand("out"), sizes, &mut scratch).unwrap();
+                let mut written = before.clone();
+                memory[0].for_each(sizes, |at, index| {
+                    let out = memory[1].index(at);
+                    let (found, expected) = (memory[1].u32(out), expected_unary(op, memory[0].u32(index)));
+                    assert!(same(op, found, expected), "{op:?}: {found:#x}, not {expected:#x}");
+                    written[out] = found;
+                });
+                assert_eq!(memory[1].elements(), written, "nothing else is written");
+            }
+        }
+    }
+
+    #[test]
+    fn binary_operations_are_their_definition_on_any_shape() {
+        let mut random = Random::new(2);
+        let mut scratch = Scratch::default();
+        for op in BINARY {
+            for _ in 0..60 {
+                let sizes = random.sizes();
+                let memory = [
+                    random.memory(4, sizes, true),
+                    random.memory(4, sizes, true),
+                    random.memory(4, sizes, false),
+                ];
+                let operands = [memory[0].operand("lhs"), memory[1].operand("rhs"), memory[2].operand("out")];
+                let done = binary(op, operands[0], operands[1], operands[2], sizes, &mut scratch);
+                let mut all = true;
+                memory[0].for_each(sizes, |at, l| {
+                    let (r, out) = (memory[1].index(at), memory[2].index(at));
+                    let (l, r) = (memory[0].u32(l), memory[1].u32(r));
+                    let Some(expected) = expected_binary(op, l, r) else {
+                        all = false;
+                        return;
+                    };
+                    let found = memory[2].u32(out);
+                    let nan = f32::from_bits(found).is_nan() && f32::from_bits(expected).is_nan();
+                    assert!(done.is_err() || found == expected || nan, "{op:?} {l:#x} {r:#x}: {found:#x}");
+                });
+                assert_eq!(done.is_ok(), all, "{op:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn results_may_take_the_place_of_an_operand() {
+        let memory = Memory::of_u32(&[1, 2, 3, 4, 5, 6], [3, 1], 0);
+        let shifted = Memory { offset: 1, ..memory.clone() };
+        let mut scratch = Scratch::default();
+        binary(
+            Binary::AddI32,
+            memory.operand("lhs"),
+            shifted.operand("rhs"),
+            memory.operand("out"),
+            [1, 5],
+            &mut scratch,
+        )
+        .unwrap();
+        assert_eq!(memory.elements(), [3, 5, 7, 9, 11, 6]);
+        // Read before written, wherever the operands overlap.
+        let (input, out) = (memory.operand("in"), shifted.operand("out"));
+        unary(Unary::CountLeadingZerosI32, input, out, [1, 5], &mut scratch).unwrap();
+        assert_eq!(memory.elements(), [3, 30, 29, 29, 28, 28]);
+    }
+
+    #[test]
+    fn divisions_without_a_result_are_errors() {
+        let mut scratch = Scratch::default();
+        for (op, l, r) in [
+            (Binary::DivSignedI32, 1, 0),
+            (Binary::DivSignedI32, i32::MIN as u32, u32::MAX),
+            (Binary::DivUnsignedI32, 7, 0),
+        ] {
+            let memory = Memory::of_u32(&[l, r, 0], [1, 1], 0);
+            let at = |offset| Memory { offset, ..memory.clone() };
+            let (lhs, rhs, out) = (at(0), at(1), at(2));
+            let operands = [lhs.operand("lhs"), rhs.operand("rhs"), out.operand("out")];
+            let error = binary(op, operands[0], operands[1], operands[2], [1, 1], &mut scratch).unwrap_err();
+            assert!(error.to_string().contains("division by zero"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! Matrix multiplication of tiled operands, the right one transposed.
+
+use rehal_base::{Error, Result};
+
+use super::span::{Operand, Scratch, with_bytes};
+use crate::platform::{self, VectorWork};
+
+/// What the flags say (source: `iree/builtins/ukernel/exported_bits.h`).
+const TYPE_MASK: u32 = 0xFF;
+const TYPE_F32: u32 = 1;
+const TYPE_I8: u32 = 2;
+const ACCUMULATE: u32 = 0x100;
+/// Two more are allowed and change nothing: any tile is computed here, with or without code for it
+/// alone (0x200), and no type rounds in between (0x400).
+const KNOWN_FLAGS: u32 = TYPE_MASK | ACCUMULATE | 0x200 | 0x400;
+
+/// A multiplication as a program asks for it; nothing is checked yet.
+///
+/// Left side `[m][k][m0][k0]`, right side `[n][k][n0][k0]`, result `[m][n][m0][n0]`. The strides of the
+/// operands are of the outermost dimension, in elements; the others are contiguous.
+pub(super) struct Mmt4d<'a> {
+    pub(super) lhs: Operand<'a>,
+    pub(super) rhs: Operand<'a>,
+    pub(super) out: Operand<'a>,
+    /// Numbers of tiles: m, n, k.
+    pub(super) tiles: [i64; 3],
+    /// Size of a tile: m0, n0, k0.
+    pub(super) tile: [i32; 3],
+    pub(super) flags: u32,
+}
+
+impl Mmt4d<'_> {
+    /// `out = lhs * transposed rhs`, or `+=` with the flag for it: `f32` all through, or bytes whose
+    /// products are summed in 32-bit integers that wrap around.
+    ///
+    /// Sums go along k, as in the reference: with one rounding per step where the reference's own
+    /// kernels for this processor and tile do so, else with two.
+    pub(super) fn run(self, scratch: &mut Scratch) -> Result<()> {
+        let Self { lhs, rhs, out, tiles, tile, flags } = self;
+        let is_f32 = match flags & TYPE_MASK {
+            TYPE_F32 => true,
+            TYPE_I8 => false,
+            _ => return Err(unknown_flags(flags)),
+        };
+        if flags & !KNOWN_FLAGS != 0 {
+            return Err(unknown_flags(flags));
+        }
+        let [m, n, k] = counts(tiles.map(|count| u64::try_from(count).ok()), u64::from(u32::MAX >> 1))?;
+        let [m0, n0, k0] = counts(tile.map(|size| u64::try_from(size).ok()), 0x7FFF)?;
+        // Below 2^31 * 2^30.
+        let row = |tiles: u64, tile: u64| [0, (tiles * tile) as i64];
+        let rows = |count: u64, [_, columns]: [i64; 2]| [count as i64, columns];
+        let element_bytes = if is_f32 { 4 } else { 1 };
+        let lhs = lhs.input(element_bytes, rows(m, row(k, m0 * k0)))?;
+        let rhs = rhs.input(element_bytes, rows(n, row(k, n0 * k0)))?;
+        let out = out.output(4, rows(m, row(n, m0 * n0)))?;
+        if out.is_empty() {
+            return Ok(());
+        }
+        let shape = Shape {
+            tiles: [m, n, k].map(|count| count as usize),
+            tile: [m0, n0, k0].map(|size| size as usize),
+            strides: [lhs.strides[0], rhs.strides[0], out.strides[0]],
+            accumulates: flags & ACCUMULATE != 0,
+        };
+        with_bytes([lhs.region, rhs.region], out.region, scratch, |[lhs, rhs], out| {
+            match is_f32 {
+                true => shape.multiply::<f32>(lhs.as_chunks().0, rhs.as_chunks().0, out),
+                false => shape.multiply::<i8>(lhs.as_chunks().0, rhs.as_chunks().0, out),
+            }
+            Ok(())
+        })
+    }
+}
+
+fn unknown_flags(flags: u32) -> Error {
+    Error::invalid_argument(format!("a multiplication of unknown kind (flags 0x{flags:x})"))
+}
+
+fn counts(counts: [Option<u64>; 3], limit: u64) -> Result<[u64; 3]> {
+    match counts {
+        [Some(m), Some(n), Some(k)] if m <= limit && n <= limit && k <= limit => Ok([m, n, k]),
+        _ => Err(Error::invalid_argument(format!("a size of a multiplication is negative or above {limit}"))),
+    }
+}
+
+/// A checked multiplication.
+struct Shape {
+    tiles: [usize; 3],
+    tile: [usize; 3],
+    strides: [usize; 3],
+    accumulates: bool,
+}
+
+impl Shape {
+    fn multiply<T: Number>(&self, lhs: &[T::Bytes], rhs: &[T::Bytes], out: &mut [u8]) {
+        let work = Multiply::<T> { shape: self, lhs, rhs, out: out.as_chunks_mut().0 };
+        platform::with_vectors(work);
+    }
+
+    /// Whether the reference has a kernel for this tile of `f32` that rounds once per step.
+    fn is_fused(&self) -> bool {
+        let [m0, n0, k0] = self.tile;
+        let rows = m0.is_power_of_two() && m0 <= n0;
+        k0 == 1 && rows && (n0 == 8 || n0 == 16) && platform::has_fused_vectors(n0)
+    }
+}
+
+/// What is multiplied, by the type of its elements.
+trait Number: Copy {
+    /// An element in memory.
+    type Bytes: Copy;
+    /// What elements are multiplied and summed in.
+    type Wide: Copy + Default;
+
+    fn widen(element: Self::Bytes) -> Self::Wide;
+    fn from_bytes(sum: [u8; 4]) -> Self::Wide;
+    fn to_bytes(sum: Self::Wide) -> [u8; 4];
+    /// `sum + lhs * rhs`, rounded once if `fused`.
+    fn add_product(sum: Self::Wide, lhs: Self::Wide, rhs: Self::Wide, fused: bool) -> Self::Wide;
+}
+
+impl Number for f32 {
+    type Bytes = [u8; 4];
+    type Wide = f32;
+
+    #[inline(always)]
+    fn widen(element: [u8; 4]) -> f32 {
+        f32::from_ne_bytes(element)
+    }
+
+    #[inline(always)]
+    fn from_bytes(sum: [u8; 4]) -> f32 {
+        f32::from_ne_bytes(sum)
+    }
+
+    #[inline(always)]
+    fn to_bytes(sum: f32) -> [u8; 4] {
+        sum.to_ne_bytes()
+    }
+
+    #[inline(always)]
+    fn add_product(sum: f32, lhs: f32, rhs: f32, fused: bool) -> f32 {
+        if fused { lhs.mul_add(rhs, sum) } else { sum + lhs * rhs }
+    }
+}
+
+impl Number for i8 {
+    type Bytes = [u8; 1];
+    type Wide = i32;
+
+    #[inline(always)]
+    fn widen([element]: [u8; 1]) -> i32 {
+        (element as i8).into()
+    }
+
+    #[inline(always)]
+    fn from_bytes(sum: [u8; 4]) -> i32 {
+        i32::from_ne_bytes(sum)
+    }
+
+    #[inline(always)]
+    fn to_bytes(sum: i32) -> [u8; 4] {
+        sum.to_ne_bytes()
+    }
+
+    #[inline(always)]
+    fn add_product(sum: i32, lhs: i32, rhs: i32, _fused: bool) -> i32 {
+        sum.wrapping_add(lhs.wrapping_mul(rhs))
+    }
+}
+
+struct Multiply<'a, T: Number> {
+    shape: &'a Shape,
+    lhs: &'a [T::Bytes],
+    rhs: &'a [T::Bytes],
+    out: &'a mut [[u8; 4]],
+}
+
+impl<T: Number> VectorWork for Multiply<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, fuses: bool) {
+        let Self { shape, lhs, rhs, out } = self;
+        let [m, n, k] = shape.tiles;
+        let [m0, n0, k0] = shape.tile;
+        let (lhs_panel, rhs_panel, out_tile) = (k * m0 * k0, k * n0 * k0, m0 * n0);
+        let fused = fuses && shape.is_fused();
+        for i in 0..m {
+            let lhs = &lhs[(i * shape.strides[0]).min(lhs.len())..];
+            let out = &mut out[i * shape.strides[2]..][..n * out_tile];
+            for (j, out) in out.chunks_exact_mut(out_tile).enumerate() {
+                let rhs = &rhs[(j * shape.strides[1]).min(rhs.len())..];
+                let panels = Panels::<T> {
+                    lhs: &lhs[..lhs_panel],
+                    rhs: &rhs[..rhs_panel],
+                    tile: shape.tile,
+                    accumulates: shape.accumulates,
+                };
+                // The tiles that `tile_sizes` names, with sizes that the compiler knows.
+                match (m0, n0, k0, fused) {
+                    (16, 16, 1, true) => panels.fixed::<16, 16, 1, true>(out),
+                    (8, 8, 1, true) => panels.fixed::<8, 8, 1, true>(out),
+                    (8, 4, 1, _) => panels.fixed::<8, 4, 1, false>(out),
+                    (16, 16, 2, _) => panels.fixed::<16, 16, 2, false>(out),
+                    (8, 8, 2, _) => panels.fixed::<8, 8, 2, false>(out),
+                    (8, 4, 2, _) => panels.fixed::<8, 4, 2, false>(out),
+                    (8, 8, 4, _) => panels.fixed::<8, 8, 4, false>(out),
+                    _ => panels.any(out, fused),
+                }
+            }
+        }
+    }
+}
+
+/// What one tile of the result is computed from: `[k][m0][k0]` and `[k][n0][k0]`.
+struct Panels<'a, T: Number> {
+    lhs: &'a [T::Bytes],
+    rhs: &'a [T::Bytes],
+    tile: [usize; 3],
+    accumulates: bool,
+}
+
+impl<T: Number> Panels<'_, T> {
+    /// A tile of known size, four rows at a time: their sums stay in registers.
+    #[inline(always)]
+    fn fixed<const M0: usize, const N0: usize, const K0: usize, const FUSED: bool>(
+        &self,
+        out: &mut [[u8; 4]],
+    ) {
+        let lhs = self.lhs.as_chunks::<K0>().0.as_chunks::<M0>().0;
+        let rhs = self.rhs.as_chunks::<K0>().0.as_chunks::<N0>().0;
+        for (rows, out) in out.as_chunks_mut::<N0>().0.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+            let [mut sums0, mut sums1, mut sums2, mut sums3] = out.map(|row| self.start(row));
+            for (lhs, rhs) in lhs.iter().zip(rhs) {
+                let [left0, left1, left2, left3] = lhs.as_chunks::<4>().0[rows];
+                for k0 in 0..K0 {
+                    let right: [T::Wide; N0] = std::array::from_fn(|j0| T::widen(rhs[j0][k0]));
+                    // Written out: over a loop of rows the compiler would spread vectors over rows.
+                    add_products::<T, N0, FUSED>(&mut sums0, left0[k0], &right);
+                    add_products::<T, N0, FUSED>(&mut sums1, left1[k0], &right);
+                    add_products::<T, N0, FUSED>(&mut sums2, left2[k0], &right);
+                    add_products::<T, N0, FUSED>(&mut sums3, left3[k0], &right);
+                }
+            }
+            *out = [sums0, sums1, sums2, sums3].map(|sums| sums.map(T::to_bytes));
+        }
+    }
+
+    #[inline(always)]
+    fn start<const N0: usize>(&self, out: [[u8; 4]; N0]) -> [T::Wide; N0] {
+        if self.accumulates { out.map(T::from_bytes) } else { [T::Wide::default(); N0] }
+    }
+
+    /// A tile of any size, one sum after another.
+    #[inline(always)]
+    fn any(&self, out: &mut [[u8; 4]], fused: bool) {
+        let [m0, n0, k0] = self.tile;
+        for i0 in 0..m0 {
+            for j0 in 0..n0 {
+                let out = &mut out[i0 * n0 + j0];
+                let [mut sum] = self.start([*out]);
+                if k0 > 0 {
+                    let panels = self.lhs.chunks_exact(m0 * k0).zip(self.rhs.chunks_exact(n0 * k0));
+                    for (lhs, rhs) in panels {
+                        let (lhs, rhs) = (&lhs[i0 * k0..][..k0], &rhs[j0 * k0..][..k0]);
+                        for (left, right) in lhs.iter().zip(rhs) {
+                            sum = T::add_product(sum, T::widen(*left), T::widen(*right), fused);
+                        }
+                    }
+                }
+                *out = T::to_bytes(sum);
+            }
+        }
+    }
+}
+
+/// Adds the products of one element of the left side with a row of the right one.
+#[inline(always)]
+fn add_products<T: Number, const N0: usize, const FUSED: bool>(
+    sums: &mut [T::Wide; N0],
+    left: T::Bytes,
+    right: &[T::Wide; N0],
+) {
+    for (sum, right) in sums.iter_mut().zip(right) {
+        *sum = T::add_product(*sum, T::widen(left), *right, FUSED);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::random::{Memory, Random};
+    use super::*;
+
+    struct Case {
+        tiles: [usize; 3],
+        tile: [usize; 3],
+        /// Between the rows of the operands, beyond what they need.
+        gaps: [usize; 3],
+        flags: u32,
+    }
+
+    impl Case {
+        fn random(random: &mut Random, kind: u32) -> Self {
+            const TILES: [[usize; 3]; 10] = [
+                [16, 16, 1],
+                [8, 8, 1],
+                [8, 4, 1],
+                [16, 16, 2],
+                [8, 8, 2],
+                [8, 4, 2],
+                [8, 8, 4],
+                [1, 16, 1],
+                [3, 5, 7],
+                [4, 8, 1],
+            ];
+            let accumulate = if random.below(2) == 0 { 0 } else { ACCUMULATE };
+            Self {
+                tiles: [random.below(4), random.below(4), random.below(6)],
+                tile: TILES[random.below(TILES.len())],
+                gaps: [random.below(3), random.below(3), random.below(3)],
+                flags: kind | accumulate | 0x600,
+            }
+        }
+
+        fn strides(&self) -> [usize; 3] {
+            let ([_, n, k], [m0, n0, k0]) = (self.tiles, self.tile);
+            let rows = [k * m0 * k0, k * n0 * k0, n * m0 * n0];
+            [0, 1, 2].map(|at| rows[at] + self.gaps[at])
+        }
+
+        fn run(&self, memory: &[Memory; 3]) -> Result<()> {
+            let [lhs, rhs, out] =
+                [memory[0].operand("lhs"), memory[1].operand("rhs"), memory[2].operand("out")];
+            Mmt4d {
+                lhs,
+                rhs,
+                out,
+                tiles: self.tiles.map(|count| count as i64),
+                tile: self.tile.map(|size| size as i32),
+                flags: self.flags,
+            }
+            .run(&mut Scratch::default())
+        }
+
+        /// The places of the operands of every product, in the order of the sums.
+        fn each_sum(&self, mut each: impl FnMut(usize, &[(usize, usize)])) {
+            let ([m, n, k], [m0, n0, k0], [ls, rs, os]) = (self.tiles, self.tile, self.strides());
+            let mut products = Vec::new();
+            for (i, j, i0, j0) in
+                (0..m * n * m0 * n0).map(|at| (at / (n * m0 * n0), at / (m0 * n0) % n, at / n0 % m0, at % n0))
+            {
+                products.clear();
+                for (d, d0) in (0..k * k0).map(|at| (at / k0, at % k0)) {
+                    let left = i * ls + (d * m0 + i0) * k0 + d0;
+                    products.push((left, j * rs + (d * n0 + j0) * k0 + d0));
+                }
+                each(i * os + (j * m0 + i0) * n0 + j0, &products);
+            }
+        }
+
+        fn memory(&self, contents: &mut impl FnMut(usize) -> Vec<u8>) -> [Memory; 3] {
+            let counts = [self.tiles[0], self.tiles[1], self.tiles[0]];
+            let strides = self.strides();
+            [0, 1, 2].map(|at| Memory::of_bytes(&contents(counts[at] * strides[at] + 4), [strides[at], 1], 0))
+        }
+    }
+
+    #[test]
+    fn products_of_f32_are_their_definition() {
+        let mut random = Random::new(5);
+        for _ in 0..150 {
+            let case = Case::random(&mut random, TYPE_F32);
+            let mut values = |count: usize| {
+                (0..count).flat_map(|_| (random.below(2000) as f32 / 7.0 - 140.0).to_ne_bytes()).collect()
+            };
+            let memory = case.memory(&mut values);
+            let before = memory[2].elements();
+            let (lhs, rhs) = (memory[0].elements(), memory[1].elements());
+            let mut expected = before.clone();
+            let [m0, n0, k0] = case.tile;
+            let has_kernel = k0 == 1 && [1, 2, 4, 8, 16].contains(&m0) && m0 <= n0 && [8, 16].contains(&n0);
+            let fused = has_kernel && platform::has_fused_vectors(n0);
+            case.each_sum(|out, products| {
+                let mut sum = if case.flags & ACCUMULATE != 0 { f32::from_bits(before[out]) } else { 0.0 };
+                for (left, right) in products {
+                    let (left, right) = (f32::from_bits(lhs[*left]), f32::from_bits(rhs[*right]));
+                    sum = if fused { left.mul_add(right, sum) } else { left * right + sum };
+                }
+                expected[out] = sum.to_bits();
+            });
+            case.run(&memory).unwrap();
+            assert_eq!(memory[2].elements(), expected, "{:?} {:?}", case.tiles, case.tile);
+        }
+    }
+
+    #[test]
+    fn products_of_bytes_are_their_definition() {
+        let mut random = Random::new(6);
+        for _ in 0..150 {
+            let case = Case::random(&mut random, TYPE_I8);
+            let mut bytes = |count: usize| (0..4 * count).map(|_| random.next() as u8).collect::<Vec<_>>();
+            let memory = case.memory(&mut bytes);
+            let (lhs, rhs, before) = (memory[0].bytes(), memory[1].bytes(), memory[2].elements());
+            let mut expected = before.clone();
+            case.each_sum(|out, products| {
+                let start = if case.flags & ACCUMULATE != 0 { i64::from(before[out]) } else { 0 };
+                let product = |(l, r): &(usize, usize)| i64::from(lhs[*l] as i8) * i64::from(rhs[*r] as i8);
+                expected[out] = (start + products.iter().map(product).sum::<i64>()) as u32;
+            });
+            case.run(&memory).unwrap();
+            assert_eq!(memory[2].elements(), expected, "{:?} {:?}", case.tiles, case.tile);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let mut random = Random::new(7);
+        let case = |tiles, tile, flags| Case { tiles, tile, gaps: [0; 3], flags };
+        let good = case([2, 2, 2], [8, 8, 1], TYPE_F32);
+        let mut values = |count: usize| (0..4 * count).map(|_| random.next() as u8).collect();
+        let memory = good.memory(&mut values);
+        assert!(good.run(&memory).is_ok());
+        for (bad, why) in [
+            (case([2, 2, 2], [8, 8, 1], 0), "unknown kind"),
+            (case([2, 2, 2], [8, 8, 1], 3), "unknown kind"),
+            (case([2, 2, 2], [8, 8, 1], TYPE_F32 | 0x800), "unknown kind"),
+            (case([2, 2, 3], [8, 8, 1], TYPE_F32), "operand 'lhs' needs"),
+            (case([2, 3, 2], [8, 8, 1], TYPE_F32), "operand 'rhs' needs"),
+            (case([2, 2, 0], [8, 18, 1], TYPE_F32), "operand 'out' needs"),
+            (case([2, 2, 2], [8, 8, 0x8000], TYPE_F32), "above 32767"),
+            (case([1 << 31, 2, 2], [0, 8, 1], TYPE_F32), "above 2147483647"),
+            (case([usize::MAX, 0, 0], [8, 8, 1], TYPE_F32), "negative"),
+        ] {
+            let error = bad.run(&memory).err().map(|error| error.to_string()).unwrap_or_default();
+            assert!(error.contains(why), "{error:?} says nothing of {why:?}");
+        }
+        // Nothing to multiply: zeros, or what was there.
+        case([2, 2, 0], [8, 8, 1], TYPE_F32 | ACCUMULATE).run(&memory).unwrap();
+        case([2, 2, 0], [8, 8, 1], TYPE_F32).run(&memory).unwrap();
+        assert!(memory[2].elements()[..256].iter().all(|element| *element == 0));
+    }
+}

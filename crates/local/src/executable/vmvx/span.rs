@@ -1,0 +1,282 @@
+//! From what a program names to bytes: checked ranges of buffers, and slices of elements over them.
+
+use rehal_base::{Error, Range, Result};
+use rehal_hal::HostMemory;
+
+/// An operand as a program gives it; offset and strides are in elements, and unchecked.
+#[derive(Clone, Copy)]
+pub(super) struct Operand<'a> {
+    /// What messages call it.
+    pub(super) name: &'static str,
+    pub(super) memory: &'a HostMemory,
+    /// Whether the program may write to the memory.
+    pub(super) is_mutable: bool,
+    pub(super) offset: i64,
+    pub(super) strides: [i64; 2],
+}
+
+/// A checked operand: `sizes` elements in two dimensions, all within the bytes of `region`.
+#[derive(Clone, Copy)]
+pub(super) struct Grid<'a> {
+    /// From the first element to the last.
+    pub(super) region: Region<'a>,
+    pub(super) strides: [usize; 2],
+    pub(super) sizes: [usize; 2],
+}
+
+/// A checked range of host memory.
+#[derive(Clone, Copy)]
+pub(super) struct Region<'a> {
+    memory: &'a HostMemory,
+    range: Range,
+}
+
+/// The bytes of operands that share memory with the result, copied before it is written. Kept by
+/// who calls kernels, so that calls do not allocate.
+#[derive(Default)]
+pub(super) struct Scratch([Vec<u8>; 2]);
+
+/// More than this is given back after a call.
+const KEPT_SCRATCH_BYTES: usize = 1 << 20;
+
+impl Scratch {
+    /// None yet.
+    pub(super) const NEW: Self = Self([Vec::new(), Vec::new()]);
+
+    /// Gives back what is too much to be kept.
+    pub(super) fn shrink(&mut self) {
+        self.0.iter_mut().for_each(|copy| {
+            copy.clear();
+            copy.shrink_to(KEPT_SCRATCH_BYTES);
+        });
+    }
+}
+
+impl<'a> Operand<'a> {
+    /// The elements that are read: `sizes` of `element_bytes` each. Fails with `InvalidArgument`
+    /// where a number is negative or overflows, with `OutOfRange` where they exceed the buffer.
+    pub(super) fn input(self, element_bytes: usize, sizes: [i64; 2]) -> Result<Grid<'a>> {
+        let unsigned = |what: &str, value: i64| {
+            usize::try_from(value).map_err(|_| {
+                Error::invalid_argument(format!("{what} {value} of operand '{}' is negative", self.name))
+            })
+        };
+        let offset = unsigned("offset", self.offset)?;
+        let strides = [unsigned("stride", self.strides[0])?, unsigned("stride", self.strides[1])?];
+        let sizes = [unsigned("size", sizes[0])?, unsigned("size", sizes[1])?];
+        if sizes.contains(&0) {
+            let region = Region { memory: self.memory, range: Range::default() };
+            return Ok(Grid { region, strides, sizes });
+        }
+        let range = self.range(element_bytes, offset, strides, sizes)?;
+        let region = Region { memory: self.memory, range };
+        Ok(Grid { region, strides, sizes })
+    }
+
+    /// The elements that are written. Beyond what [`Operand::input`] checks, the buffer may be
+    /// written to and no element comes twice: so a call does no more work than there is memory.
+    pub(super) fn output(self, element_bytes: usize, sizes: [i64; 2]) -> Result<Grid<'a>> {
+        if !self.is_mutable {
+            return Err(Error::new(
+                rehal_base::StatusCode::PermissionDenied,
+                format!("operand '{}' is read-only", self.name),
+            ));
+        }
+        let grid = self.input(element_bytes, sizes)?;
+        if grid.is_empty() {
+            return Ok(grid);
+        }
+        let ([size0, size1], [stride0, stride1]) = (grid.sizes, grid.strides);
+        // Rows apart from each other, or columns. The products were checked with the range.
+        let by_rows = (size1 < 2 || stride1 > 0) && stride0 > (size1 - 1) * stride1;
+        let by_columns = (size0 < 2 || stride0 > 0) && stride1 > (size0 - 1) * stride0;
+        let single = (size0 < 2 && (size1 < 2 || stride1 > 0)) || (size1 < 2 && (size0 < 2 || stride0 > 0));
+        if single || by_rows || by_columns {
+            return Ok(grid);
+        }
+        Err(Error::invalid_argument(format!(
+            "elements of operand '{}' overlap: strides {stride0} and {stride1} for {size0} by {size1} elements",
+            self.name
+        )))
+    }
+
+    fn range(
+        &self,
+        element_bytes: usize,
+        offset: usize,
+        strides: [usize; 2],
+        sizes: [usize; 2],
+    ) -> Result<Range> {
+        let of_elements = || {
+            let rows = (sizes[0] - 1).checked_mul(strides[0])?;
+            let columns = (sizes[1] - 1).checked_mul(strides[1])?;
+            let elements = rows.checked_add(columns)?.checked_add(1)?;
+            let start = offset.checked_mul(element_bytes)?;
+            Range::new(start as u64, elements.checked_mul(element_bytes)? as u64)
+        };
+        let Some(range) = of_elements() else {
+            return Err(Error::invalid_argument(format!(
+                "operand '{}' overflows: {} by {} elements with strides {} and {} from element {offset}",
+                self.name, sizes[0], sizes[1], strides[0], strides[1]
+            )));
+        };
+        if !range.fits(self.memory.length()) {
+            return Err(Error::out_of_range(format!(
+                "operand '{}' needs {} bytes at offset {} of a buffer of {} bytes",
+                self.name,
+                range.length,
+                range.offset,
+                self.memory.length()
+            )));
+        }
+        Ok(range)
+    }
+}
+
+impl Grid<'_> {
+    /// Whether there is nothing in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sizes.contains(&0)
+    }
+}
+
+impl Region<'_> {
+    /// Nothing, where an operation has one operand less.
+    pub(super) fn empty(self) -> Self {
+        Self { range: Range { length: 0, ..self.range }, ..self }
+    }
+
+    /// Whether the two share a byte, whichever memory they were named through.
+    fn overlaps(&self, other: &Self) -> bool {
+        let place = |region: &Self| {
+            let start = region.memory.as_ptr().addr() as u64 + region.range.offset;
+            Range { offset: start, length: region.range.length }
+        };
+        place(self).overlaps(place(other))
+    }
+
+    fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> Result<R>) -> Result<R> {
+        self.memory.with_bytes(self.range.offset, self.range.length, look)?
+    }
+}
+
+/// Gives `compute` the bytes of the inputs and of the output. Inputs that share bytes with the output
+/// are what they were before the call.
+pub(super) fn with_bytes<R>(
+    inputs: [Region<'_>; 2],
+    output: Region<'_>,
+    scratch: &mut Scratch,
+    compute: impl FnOnce([&[u8]; 2], &mut [u8]) -> Result<R>,
+) -> Result<R> {
+    for (input, copy) in inputs.iter().zip(&mut scratch.0) {
+        copy.clear();
+        if input.overlaps(&output) {
+            input.with_bytes(|bytes| {
+                copy.extend_from_slice(bytes);
+                Ok(())
+            })?;
+        }
+    }
+    // What was copied is not looked at again: no slice of it may exist beside the output's.
+    let [first_copy, second_copy] = &scratch.0;
+    direct(inputs[0], first_copy).with_bytes(|first| {
+        direct(inputs[1], second_copy).with_bytes(|second| {
+            let inputs = [chosen(first_copy, first), chosen(second_copy, second)];
+            let Range { offset, length } = output.range;
+            output.memory.with_bytes_mut(offset, length, |bytes| compute(inputs, bytes))?
+        })
+    })
+}
+
+fn direct<'a>(input: Region<'a>, copy: &[u8]) -> Region<'a> {
+    if copy.is_empty() { input } else { input.empty() }
+}
+
+fn chosen<'a>(copy: &'a [u8], bytes: &'a [u8]) -> &'a [u8] {
+    if copy.is_empty() { bytes } else { copy }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn operand(memory: &HostMemory, offset: i64, strides: [i64; 2]) -> Operand<'_> {
+        Operand { name: "out", memory, is_mutable: true, offset, strides }
+    }
+
+    #[test]
+    fn ranges_are_of_the_buffer_and_whole() -> Result<()> {
+        let memory = HostMemory::allocate(64)?;
+        let grid = operand(&memory, 2, [4, 1]).input(4, [3, 4])?;
+        assert_eq!(grid.region.range, Range { offset: 8, length: 48 });
+        // The last row needs not be whole.
+        operand(&memory, 0, [7, 1]).input(4, [3, 2])?;
+        let refusal = |offset, strides, sizes| {
+            let refused = operand(&memory, offset, strides).input(4, sizes);
+            refused.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert!(refusal(0, [7, 1], [3, 3]).contains("needs 68 bytes at offset 0 of a buffer of 64 bytes"));
+        assert!(refusal(16, [1, 1], [1, 1]).contains("needs 4 bytes at offset 64"));
+        assert!(refusal(-1, [1, 1], [1, 1]).contains("offset -1 of operand 'out' is negative"));
+        assert!(refusal(0, [-1, 1], [1, 1]).contains("stride -1"));
+        assert!(refusal(0, [1, 1], [1, i64::MIN]).contains("size"));
+        assert!(refusal(i64::MAX, [1, 1], [1, 1]).contains("overflows"));
+        assert!(refusal(0, [i64::MAX, i64::MAX], [i64::MAX, i64::MAX]).contains("overflows"));
+        assert!(refusal(0, [1, 1], [1 << 62, 1]).contains("overflows"));
+        // Nothing at all fits anywhere.
+        assert!(operand(&memory, i64::MAX, [i64::MAX, 1]).output(4, [0, i64::MAX])?.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn results_do_not_overlap_themselves() {
+        let memory = HostMemory::allocate(80).unwrap();
+        let overlaps = |strides, sizes| {
+            let refused = operand(&memory, 0, strides).output(1, sizes).err();
+            refused.is_some_and(|error| error.to_string().contains("overlap"))
+        };
+        for (strides, sizes) in [([4, 1], [3, 4]), ([1, 4], [4, 3]), ([8, 2], [2, 4]), ([0, 0], [1, 1])] {
+            assert!(!overlaps(strides, sizes), "{strides:?} {sizes:?}");
+        }
+        for (strides, sizes) in [([0, 1], [1, 9]), ([1, 0], [9, 1]), ([0, 0], [0, 5])] {
+            assert!(!overlaps(strides, sizes), "{strides:?} {sizes:?}");
+        }
+        for (strides, sizes) in [([0, 1], [2, 4]), ([1, 0], [2, 2]), ([0, 0], [1, 2]), ([3, 1], [3, 4])] {
+            assert!(overlaps(strides, sizes), "{strides:?} {sizes:?}");
+        }
+        // Any number of writes to one byte would be an endless call.
+        assert!(overlaps([0, 0], [i64::MAX, i64::MAX]));
+    }
+
+    #[test]
+    fn read_only_bytes_are_not_written() {
+        let memory = HostMemory::allocate(80).unwrap();
+        let mut constant = operand(&memory, 0, [1, 1]);
+        constant.is_mutable = false;
+        let error = constant.output(1, [1, 1]).err().unwrap();
+        assert_eq!(error.code(), rehal_base::StatusCode::PermissionDenied);
+        assert!(constant.input(1, [1, 1]).is_ok());
+    }
+
+    #[test]
+    fn inputs_that_share_bytes_with_the_output_keep_what_they_were() -> Result<()> {
+        let memory = Arc::new(HostMemory::allocate(80)?);
+        memory.fill(0, 80, &[7])?;
+        let part = HostMemory::part(&memory, Range { offset: 8, length: 72 })?;
+        let other = HostMemory::allocate(80)?;
+        let region = |memory, offset| {
+            operand(memory, offset, [16, 1]).input(1, [1, 16]).map(|grid: Grid<'_>| grid.region)
+        };
+        let mut scratch = Scratch::default();
+        let (shared, apart, output) = (region(&memory, 8)?, region(&other, 0)?, region(&part, 8)?);
+        with_bytes([shared, apart], output, &mut scratch, |[first, second], out| {
+            out.fill(9);
+            assert!(first.iter().all(|byte| *byte == 7) && second.iter().all(|byte| *byte == 0));
+            Ok(())
+        })?;
+        assert_eq!((scratch.0[0].len(), scratch.0[1].len()), (16, 0));
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Running loops with the widest vectors that the processor has.
+
+use crate::platform::VectorWork;
+
+/// Whether the processor multiplies and adds in one step with one rounding, in vectors of `lanes`
+/// 32-bit numbers: 8 or 16. The reference's microkernels ask for these features.
+pub(crate) fn has_fused_vectors(lanes: usize) -> bool {
+    match lanes {
+        8 => is_x86_feature_detected!("avx2") && has_fma(),
+        16 => has_avx512() && has_fma(),
+        _ => false,
+    }
+}
+
+/// Runs `work` compiled for the widest vectors of this machine; its results do not depend on them.
+pub(crate) fn with_vectors<W: VectorWork>(work: W) -> W::Output {
+    if has_fused_vectors(16) {
+        // SAFETY: the processor and the system have each feature that the function names.
+        return unsafe { with_avx512(work) };
+    }
+    if has_fused_vectors(8) {
+        // SAFETY: as above.
+        return unsafe { with_avx2(work) };
+    }
+    work.run(false)
+}
+
+fn has_fma() -> bool {
+    is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+}
+
+fn has_avx512() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512cd")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512vl")
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,f16c")]
+fn with_avx512<W: VectorWork>(work: W) -> W::Output {
+    work.run(true)
+}
+
+#[target_feature(enable = "avx2,fma,f16c")]
+fn with_avx2<W: VectorWork>(work: W) -> W::Output {
+    work.run(true)
+}

@@ -1,0 +1,242 @@
+//! Executables that are programs of the VM: what they are told, what they may do, how they fail.
+
+#![allow(unsafe_code, reason = "prepares fixtures; programs of the VM need no trust")]
+
+use std::path::PathBuf;
+
+use rehal_base::{Result, StatusCode};
+use rehal_hal::{
+    Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Executable,
+    ExecutableParams, QUEUE_AFFINITY_ANY, QueueOp, WorkgroupCount,
+};
+use rehal_local::LocalSync;
+use rehal_vm::ModuleFile;
+
+const FORMAT: &str = "vmvx-bytecode-fb";
+
+fn fixture(path: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path);
+    std::fs::read(&path).unwrap_or_else(|error| panic!("'{}': {error}", path.display()))
+}
+
+fn prepare(device: &Device, data: &[u8], constants: &[u32]) -> Result<Executable> {
+    let params = ExecutableParams {
+        label: "",
+        affinity: QUEUE_AFFINITY_ANY,
+        caching_mode: CachingMode::ALLOW_OPTIMIZATION,
+        format: FORMAT,
+        data,
+        constants,
+    };
+    // SAFETY: programs of the VM reach nothing but what they are given.
+    unsafe { device.backend().prepare_executable(&params) }
+}
+
+/// One call: counts and sizes of workgroups, local memory beyond what the function asks for.
+struct Call<'a> {
+    function: &'a str,
+    count: [u32; 3],
+    size: [u32; 3],
+    local_memory: u32,
+    constants: &'a [u32],
+    bindings: &'a [&'a Buffer],
+}
+
+impl Call<'_> {
+    fn of(function: &str) -> Call<'_> {
+        Call { function, count: [1; 3], size: [0; 3], local_memory: 0, constants: &[], bindings: &[] }
+    }
+
+    fn run(&self, device: &Device, executable: &Executable) -> Result<()> {
+        let constants: Vec<u8> = self.constants.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let bindings: Vec<_> = self.bindings.iter().map(|buffer| BufferRef::whole(*buffer)).collect();
+        let dispatch = Dispatch {
+            executable,
+            function: executable.lookup(self.function)?,
+            workgroup_size: self.size,
+            workgroup_count: WorkgroupCount::Static(self.count),
+            dynamic_local_memory: self.local_memory,
+            constants: &constants[..],
+            bindings: &bindings[..],
+            flags: DispatchFlags::empty(),
+        };
+        device.submit(QUEUE_AFFINITY_ANY, &[], &[], QueueOp::Dispatch(dispatch)).map(drop)
+    }
+}
+
+fn assembled(device: &Device) -> Executable {
+    prepare(device, &fixture("cts/assembled.vmfb"), &[71, 72]).unwrap()
+}
+
+fn report(error: &rehal_base::Error) -> String {
+    error.report().to_string()
+}
+
+#[test]
+fn workgroups_are_told_where_they_are() {
+    let device = LocalSync::create(Default::default());
+    let executable = assembled(&device);
+    let call = Call { count: [2, 3, 1], size: [4, 2, 1], local_memory: 100, ..Call::of("surroundings") };
+    call.run(&device, &executable).unwrap();
+    // It looks at each: one that is wrong is found.
+    for wrong in [
+        Call { count: [2, 2, 1], ..call },
+        Call { size: [4, 2, 2], ..call },
+        Call { size: [4, 0, 1], ..call },
+        Call { local_memory: 99, ..call },
+    ] {
+        assert!(wrong.run(&device, &executable).is_err());
+    }
+    let other = prepare(&device, &fixture("cts/assembled.vmfb"), &[71, 73]).unwrap();
+    let error = call.run(&device, &other).unwrap_err();
+    assert!(report(&error).contains("executable constant 1"), "{}", report(&error));
+}
+
+#[test]
+fn local_memory_is_as_large_as_asked_and_a_workgroups_own() {
+    let device = LocalSync::create(Default::default());
+    let executable = assembled(&device);
+    for local_memory in [0, 4, 1000, 1 << 20] {
+        Call { count: [5, 1, 1], local_memory, ..Call::of("local_memory") }
+            .run(&device, &executable)
+            .unwrap();
+    }
+}
+
+#[test]
+fn failures_name_executable_function_and_workgroup() {
+    let device = LocalSync::create(Default::default());
+    let executable = assembled(&device);
+    Call { count: [3, 1, 1], ..Call::of("fails") }.run(&device, &executable).unwrap();
+    let error = Call { count: [5, 2, 1], ..Call::of("fails") }.run(&device, &executable).unwrap_err();
+    let said = report(&error);
+    for part in ["three is too many", "function 'fails' of executable 'assembled' in workgroup [3, 0, 0]"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let error = Call::of("yields").run(&device, &executable).unwrap_err();
+    assert!(report(&error).contains("runs to its end"), "{}", report(&error));
+    // What came of one call is nothing to the next.
+    Call { count: [3, 1, 1], ..Call::of("fails") }.run(&device, &executable).unwrap();
+}
+
+#[test]
+fn what_a_program_keeps_outlives_the_call_and_stays_valid() {
+    let device = LocalSync::create(Default::default());
+    let executable = assembled(&device);
+    let keeps = Call { count: [3, 1, 1], local_memory: 64, ..Call::of("keeps") };
+    keeps.run(&device, &executable).unwrap();
+    keeps.run(&device, &executable).unwrap();
+    Call { count: [4, 1, 1], local_memory: 64, ..Call::of("local_memory") }
+        .run(&device, &executable)
+        .unwrap();
+}
+
+#[test]
+fn accesses_outside_of_a_binding_are_errors() {
+    let device = LocalSync::create(Default::default());
+    let executable = prepare(&device, &fixture("cts/crash.vmvx.vmfb"), &[]).unwrap();
+    let buffer = device.allocate_buffer(BufferParams::default(), 64).unwrap();
+    let write = |low: u32, high: u32| {
+        let call = Call { constants: &[low, high], bindings: &[&buffer], ..Call::of("write_at") };
+        call.run(&device, &executable)
+    };
+    write(15, 0).unwrap();
+    for (low, high) in [(16, 0), (1 << 20, 0), (u32::MAX, 0), (0, 1 << 30), (15, 0xC000_0000), (0, u32::MAX)]
+    {
+        let error = write(low, high).unwrap_err();
+        assert_eq!(error.code(), StatusCode::OutOfRange, "{}", report(&error));
+        assert!(report(&error).contains("function 'write_at' of executable"), "{}", report(&error));
+    }
+    let divide = |by: u32| {
+        let call = Call { constants: &[84, by], bindings: &[&buffer], ..Call::of("divide") };
+        call.run(&device, &executable)
+    };
+    divide(2).unwrap();
+    assert!(divide(0).is_err());
+}
+
+#[test]
+fn arguments_that_do_not_fit_the_function_are_refused() {
+    let device = LocalSync::create(Default::default());
+    let executable = prepare(&device, &fixture("cts/affine.vmvx.vmfb"), &[]).unwrap();
+    let buffer = device.allocate_buffer(BufferParams::default(), 64).unwrap();
+    let call = Call { constants: &[1, 2], bindings: &[&buffer, &buffer], ..Call::of("affine") };
+    call.run(&device, &executable).unwrap();
+    for wrong in [
+        Call { constants: &[1], ..call },
+        Call { bindings: &[&buffer], ..call },
+        Call { count: [1, 1, 1 << 16], ..call },
+    ] {
+        assert!(wrong.run(&device, &executable).is_err());
+    }
+    // A zero in x would leave 2^48 workgroups in y and z to a plain loop.
+    Call { count: [0, u32::MAX, 0xFFFF], ..call }.run(&device, &executable).unwrap();
+}
+
+#[test]
+fn executable_constants_have_to_be_wanted() {
+    let device = LocalSync::create(Default::default());
+    for (path, constants, why) in [
+        ("cts/affine.vmvx.vmfb", &[1][..], "takes no constants"),
+        ("cts/assembled.vmfb", &[], "requires constants"),
+        ("cts/assembled.vmfb", &[1], "constants of executable"),
+    ] {
+        let error = prepare(&device, &fixture(path), constants).err().unwrap();
+        assert!(report(&error).contains(why), "{}", report(&error));
+    }
+}
+
+#[test]
+fn a_programs_module_is_no_executable() {
+    let device = LocalSync::create(Default::default());
+    let error = prepare(&device, &fixture("modules/simple_abs.vmfb"), &[]).err().unwrap();
+    let said = report(&error);
+    for part in [
+        "function 'abs'",
+        "entry points of executables are called as",
+        "--iree-hal-dump-executable-binaries-to",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+/// Executables of a compiled program, as they lie in its constants.
+fn executables_of(path: &str) -> Vec<Vec<u8>> {
+    let file = ModuleFile::copy(&fixture(path)).unwrap();
+    let segments = file.rodata_segments().map(|segment| file.bytes()[segment.range].to_vec());
+    segments.filter(|bytes| rehal_local::executable::infer_format(bytes) == Some(FORMAT)).collect()
+}
+
+#[test]
+fn microkernels_are_called_from_bytecode() {
+    let device = LocalSync::create(Default::default());
+    let executables = executables_of("modules/microkernels.vmvx.vmfb");
+    assert!(!executables.is_empty());
+    for executable in &executables {
+        let executable = prepare(&device, executable, &[]).unwrap();
+        let name = executable.functions().iter().find(|function| function.name.starts_with("numbers"));
+        let Some(function) = name else { continue };
+        // Two inputs, three results.
+        assert_eq!(function.binding_count, 5);
+        let buffers = [6.0_f32, 2.0, 0.0, 0.0, 0.0].map(|value| {
+            let buffer = device.allocate_buffer(BufferParams::default(), 512).unwrap();
+            let values: Vec<u8> = (0..128).flat_map(|_| value.to_le_bytes()).collect();
+            buffer.write(0, &values).unwrap();
+            buffer
+        });
+        let bindings = buffers.each_ref();
+        Call { bindings: &bindings, ..Call::of(&function.name) }.run(&device, &executable).unwrap();
+        let is_somewhere = |value: f32| {
+            buffers.iter().any(|buffer| {
+                let mut out = [0; 512];
+                buffer.read(0, &mut out).unwrap();
+                let words = out.as_chunks().0;
+                words.iter().filter(|bytes| **bytes == value.to_le_bytes()).count() == 24
+            })
+        };
+        // 8 * 4 / 2 is 16: up from -16, down from 16, and the difference.
+        assert_eq!([-16.0, 16.0, 4.0].map(is_somewhere), [true; 3]);
+        return;
+    }
+    panic!("the program has no elementwise function");
+}

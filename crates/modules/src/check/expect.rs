@@ -1,0 +1,337 @@
+//! The expectations, on bytes. What they say begins with the reference's words, which scripts look for; what differs
+//! follows, element by element.
+
+use std::fmt::Write;
+
+use rehal_base::{Error, Numerical, Result};
+use rehal_values::{Floats, TensorType, format_tensor, general_lower, is_close};
+
+/// A tensor on the host.
+#[derive(Clone, Copy)]
+pub(super) struct Tensor<'a> {
+    pub tensor_type: &'a TensorType,
+    /// As many as the type says.
+    pub bytes: &'a [u8],
+}
+
+/// How far floats may be apart: by `absolute + relative * |rhs|`.
+#[derive(Clone, Copy)]
+pub(super) struct Tolerance {
+    pub absolute: f32,
+    pub relative: f32,
+}
+
+/// Elements that a message shows of a tensor.
+const SHOWN_ELEMENTS: u64 = 1024;
+
+/// Differing elements that a message lists.
+const LISTED: usize = 8;
+
+/// What is wrong with a number that has to be other than 0.
+pub(super) fn is_true(operand: i32) -> Option<String> {
+    (operand == 0).then(|| format!("Expected {operand} to be nonzero."))
+}
+
+/// What is wrong with a number that has to be 0.
+pub(super) fn is_false(operand: i32) -> Option<String> {
+    (operand != 0).then(|| format!("Expected {operand} to be zero."))
+}
+
+/// What is wrong with a tensor of which no element may be 0.
+pub(super) fn all_true(tensor: Tensor<'_>) -> Result<Option<String>> {
+    let element_type = tensor.tensor_type.element_type;
+    let numerical = element_type.numerical();
+    let Some(size) = element_type.whole_bytes().filter(|_| numerical != Numerical::OPAQUE) else {
+        return Err(unsupported(tensor));
+    };
+    let floats = Floats::of(element_type);
+    let is_zero = |index: &usize| match floats {
+        // A negative zero is one too.
+        Some(floats) => floats.at(tensor.bytes, *index) == Some(0.0),
+        None => tensor.bytes[*index * size as usize..][..size as usize].iter().all(|byte| *byte == 0),
+    };
+    let zeros: Vec<usize> = (0..tensor.bytes.len() / size as usize).filter(is_zero).collect();
+    if zeros.is_empty() {
+        return Ok(None);
+    }
+    let mut text = String::from("Expected all elements to be nonzero.");
+    let (found, all) = (zeros.len(), counted(count(tensor), "element"));
+    let _ = write!(text, "\n  0 at {found} of {all}: {}", places(tensor.tensor_type, &zeros));
+    show(&mut text, "operand", tensor)?;
+    Ok(Some(text))
+}
+
+/// What is wrong with tensors that have to be the same, bit for bit.
+pub(super) fn equal(lhs: Tensor<'_>, rhs: Tensor<'_>) -> Result<Option<String>> {
+    if lhs.tensor_type == rhs.tensor_type && lhs.bytes == rhs.bytes {
+        return Ok(None);
+    }
+    let mut text = String::from("Expected equality of these values.");
+    let comparable = types(&mut text, lhs, rhs);
+    if lhs.bytes != rhs.bytes {
+        text.push_str(" Contents does not match.");
+    }
+    if comparable {
+        let differs = |index: usize| element(lhs, index) != element(rhs, index);
+        list_differences(&mut text, lhs, rhs, differs)?;
+    }
+    show(&mut text, "lhs", lhs)?;
+    show(&mut text, "rhs", rhs)?;
+    Ok(Some(text))
+}
+
+/// What is wrong with tensors of floats that have to be close.
+pub(super) fn almost_equal(lhs: Tensor<'_>, rhs: Tensor<'_>, tolerance: Tolerance) -> Result<Option<String>> {
+    let Tolerance { absolute, relative } = tolerance;
+    let mut text = String::from("Expected near equality of these values.");
+    if types(&mut text, lhs, rhs) {
+        let floats = Floats::of(lhs.tensor_type.element_type).ok_or_else(|| unsupported(lhs))?;
+        let values = |index: usize| Some((floats.at(lhs.bytes, index)?, floats.at(rhs.bytes, index)?));
+        let differs = |index: usize| {
+            values(index).is_some_and(|(l, r)| !is_close(l, r, absolute.into(), relative.into()))
+        };
+        let Some(first) = (0..count(lhs)).find(|index| differs(*index)) else { return Ok(None) };
+        let (l, r) = values(first).unwrap_or_default();
+        let _ = write!(
+            text,
+            " Contents does not match to tolerance parameters atol={}, rtol={}. The first failure occurs at \
+             index {first} as the lhs value {} differs from the rhs value {} by {}.",
+            general_lower(absolute.into()),
+            general_lower(relative.into()),
+            general_lower(l),
+            general_lower(r),
+            scientific(r - l)
+        );
+        list_differences(&mut text, lhs, rhs, differs)?;
+    }
+    show(&mut text, "lhs", lhs)?;
+    show(&mut text, "rhs", rhs)?;
+    Ok(Some(text))
+}
+
+/// Says whether element types and shapes differ; whether neither does.
+fn types(text: &mut String, lhs: Tensor<'_>, rhs: Tensor<'_>) -> bool {
+    let same_elements = lhs.tensor_type.element_type == rhs.tensor_type.element_type;
+    let same_shape = lhs.tensor_type.shape == rhs.tensor_type.shape;
+    if !same_elements {
+        text.push_str(" Element types do not match.");
+    }
+    if !same_shape {
+        text.push_str(" Shapes do not match.");
+    }
+    same_elements && same_shape
+}
+
+/// Lists the first elements that differ: where, and both values.
+fn list_differences(
+    text: &mut String,
+    lhs: Tensor<'_>,
+    rhs: Tensor<'_>,
+    differs: impl Fn(usize) -> bool,
+) -> Result<()> {
+    let total = count(lhs);
+    let (mut differing, mut listed) = (0, String::new());
+    for index in (0..total).filter(|index| differs(*index)) {
+        differing += 1;
+        if differing <= LISTED {
+            let place = place(lhs.tensor_type, index);
+            let _ = write!(listed, "\n    {place} lhs {} rhs {}", one(lhs, index)?, one(rhs, index)?);
+        }
+    }
+    if differing > LISTED {
+        listed.push_str("\n    ...");
+    }
+    if differing > 0 {
+        let _ = write!(text, "\n  {differing} of {} differ:{listed}", counted(total, "element"));
+    }
+    Ok(())
+}
+
+/// The bits of an element; packed ones fill bytes from the low end.
+fn element(tensor: Tensor<'_>, index: usize) -> u128 {
+    let bits = tensor.tensor_type.element_type.bits() as usize;
+    let (from, to) = (index * bits, (index + 1) * bits);
+    let bytes = tensor.bytes.get(from / 8..to.div_ceil(8).min(tensor.bytes.len())).unwrap_or_default();
+    let mut word = [0; 16];
+    let length = bytes.len().min(word.len());
+    word[..length].copy_from_slice(&bytes[..length]);
+    let shifted = u128::from_le_bytes(word) >> (from % 8);
+    if bits < 128 { shifted & ((1 << bits) - 1) } else { shifted }
+}
+
+/// The text of one element.
+fn one(tensor: Tensor<'_>, index: usize) -> Result<String> {
+    let element_type = tensor.tensor_type.element_type;
+    let scalar = TensorType { shape: Vec::new(), element_type };
+    let size = scalar.size_bytes()? as usize;
+    let word = element(tensor, index).to_le_bytes();
+    let bytes = match element_type.whole_bytes() {
+        // Elements may be larger than any number.
+        Some(_) => &tensor.bytes[index * size..][..size],
+        None => &word[..size.min(word.len())],
+    };
+    rehal_values::format_elements(&scalar, bytes, 1)
+}
+
+/// Number of elements, as far as there are bytes.
+fn count(tensor: Tensor<'_>) -> usize {
+    tensor.tensor_type.element_count().map_or(0, |count| count as usize)
+}
+
+/// The index of an element in each dimension.
+fn place(tensor_type: &TensorType, mut index: usize) -> String {
+    let mut places = vec![0; tensor_type.shape.len()];
+    for (place, size) in places.iter_mut().zip(&tensor_type.shape).rev() {
+        let size = (*size as usize).max(1);
+        *place = index % size;
+        index /= size;
+    }
+    format!("{places:?}")
+}
+
+fn places(tensor_type: &TensorType, indices: &[usize]) -> String {
+    let listed: Vec<_> = indices.iter().take(LISTED).map(|index| place(tensor_type, *index)).collect();
+    listed.join(", ") + if indices.len() > LISTED { ", ..." } else { "" }
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Appends a tensor under its name, as the reference does.
+fn show(text: &mut String, name: &str, tensor: Tensor<'_>) -> Result<()> {
+    let shown = format_tensor(tensor.tensor_type, tensor.bytes, SHOWN_ELEMENTS)?;
+    let _ = write!(text, "\n  {name}:\n    {shown}");
+    Ok(())
+}
+
+/// As `%.3e` prints it.
+fn scientific(value: f64) -> String {
+    if !value.is_finite() {
+        return general_lower(value);
+    }
+    let text = format!("{value:.3e}");
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |digits| ('-', digits));
+    format!("{mantissa}e{sign}{digits:0>2}")
+}
+
+fn unsupported(tensor: Tensor<'_>) -> Error {
+    Error::invalid_argument(format!("unsupported element type {}", tensor.tensor_type.element_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rehal_values::parse_tensor;
+
+    fn with<R>(text: &str, look: impl FnOnce(Tensor<'_>) -> R) -> R {
+        let (tensor_type, contents) = parse_tensor(text).unwrap();
+        let bytes = contents.to_bytes(tensor_type.size_bytes().unwrap());
+        look(Tensor { tensor_type: &tensor_type, bytes: &bytes })
+    }
+
+    fn eq(lhs: &str, rhs: &str) -> Option<String> {
+        with(lhs, |lhs| with(rhs, |rhs| equal(lhs, rhs).unwrap()))
+    }
+
+    fn close(lhs: &str, rhs: &str, absolute: f32, relative: f32) -> Result<Option<String>> {
+        with(lhs, |lhs| with(rhs, |rhs| almost_equal(lhs, rhs, Tolerance { absolute, relative })))
+    }
+
+    #[test]
+    fn equal_is_bit_for_bit() {
+        for text in ["4xi32=1 2 3 4", "f32=nan", "0xf32=", "3xi4=1 2 3", "5xi1=1 0 1 0 1"] {
+            assert_eq!(eq(text, text), None, "{text}");
+        }
+        assert!(eq("f32=0", "f32=-0").is_some());
+    }
+
+    #[test]
+    fn differences_are_listed_with_places_and_values() {
+        assert_eq!(
+            eq("2x3xi32=1 2 3 4 50 6", "2x3xi32=1 2 3 4 5 6").unwrap(),
+            "Expected equality of these values. Contents does not match.\n  \
+             1 of 6 elements differ:\n    [1, 1] lhs 50 rhs 5\n  \
+             lhs:\n    2x3xi32=[1 2 3][4 50 6]\n  rhs:\n    2x3xi32=[1 2 3][4 5 6]"
+        );
+        let packed = eq("4xi4=1 2 -3 4", "4xi4=1 2 3 4").unwrap();
+        assert!(packed.contains("\n    [2] lhs -3 rhs 3\n"), "{packed}");
+        let types = eq("2xi32=1", "2x1xf32=1").unwrap();
+        assert!(types.starts_with(
+            "Expected equality of these values. Element types do not match. Shapes do not match. Contents"
+        ));
+        let many = eq("100xi8=1", "100xi8=2").unwrap();
+        assert!(many.contains("100 of 100 elements differ:") && many.contains("    ...\n  lhs:"), "{many}");
+    }
+
+    #[test]
+    fn near_is_what_the_reference_calls_near() {
+        for (lhs, rhs, absolute, relative, expected) in [
+            (
+                "5xf32=1 2 3 4 5",
+                "5xf32=0.999 2 3 4 5",
+                0.0001,
+                0.0,
+                "Contents does not match to tolerance parameters atol=0.0001, rtol=0. The first failure occurs \
+                 at index 0 as the lhs value 1 differs from the rhs value 0.999 by -1.000e-03.",
+            ),
+            (
+                "2xf16=0 100",
+                "2xf16=0.011 99",
+                0.01,
+                0.01,
+                "atol=0.01, rtol=0.01. The first failure occurs at index 0 as the lhs value 0 differs from the \
+                 rhs value 0.0110016 by 1.100e-02.",
+            ),
+            (
+                "2xbf16=0 100",
+                "2xbf16=0.009 98",
+                0.01,
+                0.01,
+                "index 1 as the lhs value 100 differs from the rhs value 98 by -2.000e+00.",
+            ),
+            (
+                "2xf8E5M2=0 100",
+                "2xf8E5M2=0.25 75",
+                0.1,
+                0.1,
+                "index 0 as the lhs value 0 differs from the rhs value 0.25 by 2.500e-01.",
+            ),
+            ("f64=1", "f64=nan", 1.0, 0.0, "the rhs value nan by nan."),
+        ] {
+            let text = close(lhs, rhs, absolute, relative).unwrap().unwrap();
+            assert!(text.starts_with("Expected near equality of these values. Contents"), "{text}");
+            assert!(text.contains(expected), "{text}");
+        }
+        for (lhs, rhs) in [("f32=nan", "f32=nan"), ("f32=inf", "f32=inf"), ("2xf32=1 2", "2xf32=1.00005 2")] {
+            assert_eq!(close(lhs, rhs, 0.0001, 0.0).unwrap(), None);
+        }
+        assert!(
+            close("i32=1", "i32=1", 0.1, 0.0).unwrap_err().message().contains("unsupported element type i32")
+        );
+        assert!(close("2xf32=1", "3xf32=1", 0.1, 0.0).unwrap().unwrap().contains("Shapes do not match."));
+    }
+
+    #[test]
+    fn zeros_are_found() {
+        assert_eq!(with("4xi16=1 -1 256 7", |it| all_true(it).unwrap()), None);
+        let text = with("2x2xi16=1 0 256 0", |it| all_true(it).unwrap()).unwrap();
+        assert!(text.contains("0 at 2 of 4 elements: [0, 1], [1, 1]\n"), "{text}");
+        let text = with("2xf32=1 -0", |it| all_true(it).unwrap()).unwrap();
+        assert!(text.contains("0 at 1 of 2 elements: [1]\n"), "{text}");
+        assert!(with("4xi4=1", |it| all_true(it).is_err()));
+        assert!(
+            is_true(0).is_some() && is_true(-1).is_none() && is_false(3).is_some() && is_false(0).is_none()
+        );
+    }
+
+    #[test]
+    fn differences_are_printed_as_c_does() {
+        for (value, text) in
+            [(-0.001, "-1.000e-03"), (2.0, "2.000e+00"), (1e100, "1.000e+100"), (f64::NAN, "nan")]
+        {
+            assert_eq!(scientific(value), text);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The `check` module: what test programs expect of their values.
+//!
+//! An expectation that does not hold is no error of the program, which goes on: it is kept in [`Failures`], which whoever
+//! runs the tests reads after each (source: `iree/modules/check/module.cc` and the compiler's `check.imports.mlir` of
+//! release 3.13.0; programs import all of it optionally).
+
+mod expect;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rehal_base::{Context as _, Error, Result};
+use rehal_hal::{Buffer, BufferView, Device, MemoryAccess};
+use rehal_values::TensorType;
+use rehal_vm::{Call, Export, Flow, NativeModule, State};
+
+use crate::hal::Handle;
+use expect::{Tensor, Tolerance};
+
+/// The `check` module. Every context that it is in reports to the same [`Failures`].
+#[derive(Default)]
+pub struct CheckModule {
+    failures: Failures,
+}
+
+/// What did not hold: text for people, one for each expectation. Clones share it.
+#[derive(Clone, Default)]
+pub struct Failures(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    texts: Vec<String>,
+    more: u64,
+}
+
+/// More failures than this in one test are counted, not kept: a loop must not fill memory.
+const KEPT_LIMIT: usize = 100;
+
+impl Failures {
+    /// What failed since the last call, in order.
+    pub fn take(&self) -> Vec<String> {
+        let Kept { mut texts, more } = std::mem::take(&mut *self.0.lock());
+        if more > 0 {
+            texts.push(format!("{more} more expectations did not hold."));
+        }
+        texts
+    }
+
+    fn add(&self, text: String) {
+        let mut kept = self.0.lock();
+        if kept.texts.len() < KEPT_LIMIT { kept.texts.push(text) } else { kept.more += 1 }
+    }
+}
+
+impl CheckModule {
+    /// A module that reports to `failures`.
+    pub fn new(failures: Failures) -> Self {
+        Self { failures }
+    }
+
+    /// Where it reports to.
+    pub fn failures(&self) -> &Failures {
+        &self.failures
+    }
+}
+
+impl NativeModule for CheckModule {
+    fn name(&self) -> &str {
+        "check"
+    }
+
+    fn version(&self) -> u32 {
+        0
+    }
+
+    fn exports(&self) -> &[Export] {
+        const {
+            &[
+                Export::new("expect_true", "0i_v"),
+                Export::new("expect_false", "0i_v"),
+                Export::new("expect_all_true", "0rr_v"),
+                Export::new("expect_eq", "0rrr_v"),
+                Export::new("expect_almost_eq", "0rrrff_v"),
+            ]
+        }
+    }
+
+    fn new_state(&self) -> Result<State> {
+        Ok(Box::new(()))
+    }
+
+    fn call(&self, _state: &State, ordinal: usize, call: &mut Call<'_>) -> Result<Flow> {
+        let failure = match ordinal {
+            0 => expect::is_true(call.i32(0)?),
+            1 => expect::is_false(call.i32(0)?),
+            2 => {
+                let [operand] = operands(call, [1])?;
+                operand.look(expect::all_true)??
+            }
+            3 => both(call, expect::equal)?,
+            4 => {
+                let tolerance = Tolerance { absolute: call.f32(3)?, relative: call.f32(4)? };
+                both(call, |lhs, rhs| expect::almost_equal(lhs, rhs, tolerance))?
+            }
+            other => return Err(Error::not_found(format!("the check module has no function {other}"))),
+        };
+        if let Some(what) = failure {
+            let name = self.exports()[ordinal].name;
+            self.failures.add(format!("check.{name}: Failure\n{what}"));
+        }
+        Ok(Flow::Return)
+    }
+}
+
+/// Shows the tensors of both operands of a comparison to `look`.
+fn both(
+    call: &Call<'_>,
+    look: impl FnOnce(Tensor<'_>, Tensor<'_>) -> Result<Option<String>>,
+) -> Result<Option<String>> {
+    let [lhs, rhs] = operands(call, [1, 2])?;
+    lhs.look(|lhs| rhs.look(|rhs| look(lhs, rhs)))??
+}
+
+/// A buffer view that was given, and a buffer with its bytes that the host can map.
+struct Operand<'c> {
+    view: &'c BufferView,
+    buffer: Buffer,
+}
+
+/// The operands at `indices`; what the host cannot map is copied by the device at argument 0.
+fn operands<'c, const N: usize>(call: &'c Call<'_>, indices: [usize; N]) -> Result<[Operand<'c>; N]> {
+    let mut views = Vec::with_capacity(N);
+    for index in indices {
+        views.push(Handle::<BufferView>::of(call.reference(index)?).context(|| format!("argument {index}"))?);
+    }
+    let device: &Device = Handle::of(call.reference(0)?).context(|| "argument 0".into())?;
+    let buffers: Vec<Buffer> = views.iter().map(|view| view.buffer().clone()).collect();
+    let buffers = crate::to_host(device, &buffers)?;
+    Ok(std::array::from_fn(|index| Operand { view: views[index], buffer: buffers[index].clone() }))
+}
+
+impl Operand<'_> {
+    /// Shows its tensor to `look`.
+    fn look<R>(&self, look: impl FnOnce(Tensor<'_>) -> R) -> Result<R> {
+        let tensor_type =
+            TensorType { shape: self.view.shape().to_vec(), element_type: self.view.element_type() };
+        let size_bytes = tensor_type.size_bytes()?;
+        let mapping = self.buffer.map(MemoryAccess::READ, 0, size_bytes)?;
+        mapping.with_bytes(|bytes| look(Tensor { tensor_type: &tensor_type, bytes }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

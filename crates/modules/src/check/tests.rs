@@ -1,0 +1,97 @@
+use super::*;
+use rehal_base::ElementType;
+use rehal_hal::{BufferParams, BufferUsage, Encoding, MemoryType, QUEUE_AFFINITY_ANY};
+use rehal_local::LocalSync;
+use rehal_values::parse_tensor;
+use rehal_vm::{Context, Module, Ref, Value};
+
+/// A context of the check module, its failures, and a device for its operands.
+struct Bench {
+    context: Context,
+    failures: Failures,
+    device: Device,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let failures = Failures::default();
+        let module = Module::native(CheckModule::new(failures.clone())).unwrap();
+        let device = LocalSync::create(rehal_local::executable::Plugins::default());
+        Self { context: Context::new(&[module]).unwrap(), failures, device }
+    }
+
+    fn view(&self, text: &str) -> Value {
+        let (tensor_type, contents) = parse_tensor(text).unwrap();
+        let size_bytes = tensor_type.size_bytes().unwrap();
+        let params = BufferParams {
+            usage: BufferUsage::MAPPING_SCOPED | BufferUsage::TRANSFER_SOURCE,
+            access: MemoryAccess::ANY,
+            memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+            affinity: QUEUE_AFFINITY_ANY,
+            min_alignment: 0,
+        };
+        let buffer = self.device.allocate_buffer(params, size_bytes).unwrap();
+        buffer.write(0, &contents.to_bytes(size_bytes)).unwrap();
+        let ElementType(_) = tensor_type.element_type;
+        let view =
+            BufferView::new(buffer, &tensor_type.shape, tensor_type.element_type, Encoding::DENSE_ROW_MAJOR);
+        Value::Ref(Handle::reference(view.unwrap()))
+    }
+
+    fn device(&self) -> Value {
+        Value::Ref(Handle::reference(self.device.clone()))
+    }
+
+    fn call(&self, name: &str, arguments: &[Value]) -> Result<Vec<String>> {
+        self.context.function(name)?.call(arguments)?;
+        Ok(self.failures.take())
+    }
+}
+
+#[test]
+fn what_holds_says_nothing() {
+    let bench = Bench::new();
+    let (device, four) = (bench.device(), bench.view("2x2xf32=1 2 3 4"));
+    assert_eq!(bench.call("check.expect_true", &[Value::I32(-1)]).unwrap(), [""; 0]);
+    assert_eq!(bench.call("check.expect_false", &[Value::I32(0)]).unwrap(), [""; 0]);
+    assert_eq!(bench.call("check.expect_all_true", &[device.clone(), four.clone()]).unwrap(), [""; 0]);
+    let same = [device.clone(), four.clone(), bench.view("2x2xf32=1 2 3 4")];
+    assert_eq!(bench.call("check.expect_eq", &same).unwrap(), [""; 0]);
+    let close = [device, four, bench.view("2x2xf32=1 2 3 4.01"), Value::F32(0.0), Value::F32(0.01)];
+    assert_eq!(bench.call("check.expect_almost_eq", &close).unwrap(), [""; 0]);
+}
+
+#[test]
+fn what_does_not_hold_is_kept_and_the_program_goes_on() {
+    let bench = Bench::new();
+    let failures = bench.call("check.expect_true", &[Value::I32(0)]).unwrap();
+    assert_eq!(failures, ["check.expect_true: Failure\nExpected 0 to be nonzero."]);
+    let operands = [bench.device(), bench.view("3xi8=1 2 3"), bench.view("3xi8=1 2 4")];
+    let failures = bench.call("check.expect_eq", &operands).unwrap();
+    assert!(failures[0].starts_with("check.expect_eq: Failure\nExpected equality of these values."));
+    assert!(failures[0].contains("[2] lhs 3 rhs 4"));
+}
+
+#[test]
+fn failures_without_end_are_counted() {
+    let bench = Bench::new();
+    let function = bench.context.function("check.expect_false").unwrap();
+    for _ in 0..1000 {
+        function.call(&[Value::I32(1)]).unwrap();
+    }
+    let failures = bench.failures.take();
+    assert_eq!(failures.len(), KEPT_LIMIT + 1);
+    assert_eq!(failures[KEPT_LIMIT], "900 more expectations did not hold.");
+    assert!(bench.failures.take().is_empty());
+}
+
+#[test]
+fn wrong_operands_are_errors() {
+    let bench = Bench::new();
+    let null = Value::Ref(Ref::NULL);
+    let error = bench.call("check.expect_all_true", &[bench.device(), null.clone()]).unwrap_err();
+    assert!(error.message().contains("hal.buffer_view"), "{error}");
+    let view = bench.view("i8=1");
+    let error = bench.call("check.expect_eq", &[null, view.clone(), view]).unwrap_err();
+    assert!(error.message().contains("hal.device"), "{error}");
+}

@@ -1,0 +1,58 @@
+//! What the exports read from a call.
+
+use std::borrow::Cow;
+
+use rehal_base::{Error, Result};
+use rehal_vm::{Call, Tuple};
+
+use super::handle::{Handle, Kind};
+
+/// The handle at `index`.
+#[inline]
+pub(super) fn handle<'c, T: Kind>(call: &'c Call<'_>, index: usize) -> Result<&'c T> {
+    Ok(&call.object::<Handle<T>>(index)?.0)
+}
+
+/// The handle at `index`, or nothing where the program passes null.
+#[inline]
+pub(super) fn optional_handle<'c, T: Kind>(call: &'c Call<'_>, index: usize) -> Result<Option<&'c T>> {
+    Ok(call.optional::<Handle<T>>(index)?.map(|handle| &handle.0))
+}
+
+/// The handle in `column` of a tuple.
+#[inline]
+pub(super) fn tuple_handle<'c, T: Kind>(tuple: Tuple<'c>, column: usize) -> Result<&'c T> {
+    Ok(&tuple.object::<Handle<T>>(column)?.0)
+}
+
+/// The handle in `column` of a tuple, or nothing where the program passes null.
+#[inline]
+pub(super) fn optional_tuple_handle<'c, T: Kind>(tuple: Tuple<'c>, column: usize) -> Result<Option<&'c T>> {
+    Ok(tuple.optional::<Handle<T>>(column)?.map(|handle| &handle.0))
+}
+
+/// All bytes of the byte buffer at `index`: where they are if they are constant, copied if not.
+pub(super) fn bytes<'c>(call: &'c Call<'_>, index: usize) -> Result<Cow<'c, [u8]>> {
+    Ok(bytes_of(call.object(index)?))
+}
+
+/// As [`bytes`]; empty where the program passes null.
+pub(super) fn optional_bytes<'c>(call: &'c Call<'_>, index: usize) -> Result<Cow<'c, [u8]>> {
+    Ok(call.optional(index)?.map_or(Cow::Borrowed(&[]), bytes_of))
+}
+
+/// The text in the byte buffer at `index`.
+pub(super) fn text<'c>(call: &'c Call<'_>, index: usize) -> Result<Cow<'c, str>> {
+    let wrong = || Error::invalid_argument(format!("the text of argument {index} is not UTF-8"));
+    match bytes(call, index)? {
+        Cow::Borrowed(bytes) => std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| wrong()),
+        Cow::Owned(bytes) => String::from_utf8(bytes).map(Cow::Owned).map_err(|_| wrong()),
+    }
+}
+
+fn bytes_of(buffer: &rehal_vm::Buffer) -> Cow<'_, [u8]> {
+    match buffer.memory().constant_bytes() {
+        Some(bytes) => Cow::Borrowed(bytes),
+        None => Cow::Owned(buffer.to_vec()),
+    }
+}

@@ -1,0 +1,132 @@
+use rehal_base::{Error, Result};
+use rehal_hal::{
+    AccessScope, Buffer, BufferRef, Channel, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
+    CommandCategories, Device, ExecutionStage, Live, MemoryBarrier, WHOLE_BUFFER,
+};
+use rehal_vm::Call;
+
+use super::HalState;
+use super::arguments::{bytes, handle, optional_handle};
+use super::handle::Handle;
+
+/// `(device, mode, categories, affinity, binding capacity) -> command buffer`, which is being recorded.
+pub(super) fn create(state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let device: &Device = handle(call, 0)?;
+    let mut mode = CommandBufferMode::from_bits_retain(call.u32(1)?);
+    if state.retains_profile_metadata {
+        mode |= CommandBufferMode::RETAIN_PROFILE_METADATA;
+    }
+    let command_buffer = device.create_command_buffer(CommandBufferParams {
+        mode,
+        categories: CommandCategories::from_bits_retain(call.u32(2)?),
+        affinity: call.u64(3)?,
+        binding_capacity: call.u32(4)?.into(),
+    })?;
+    command_buffer.begin()?;
+    call.push(Handle::reference(command_buffer));
+    Ok(())
+}
+
+/// `(command buffer)`: ends the recording.
+pub(super) fn finalize(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    handle::<CommandBuffer>(call, 0)?.end()
+}
+
+/// `(command buffer, label)`
+pub(super) fn begin_debug_group(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let label = bytes(call, 1)?;
+    record(call, &Command::BeginDebugGroup { label: &label, color: 0 })
+}
+
+/// `(command buffer)`
+pub(super) fn end_debug_group(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    record(call, &Command::EndDebugGroup)
+}
+
+/// `(command buffer, source stages, target stages, flags)`: one memory barrier, which programs do not name, makes
+/// what dispatches wrote visible to dispatches.
+pub(super) fn execution_barrier(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    const DISPATCHES: &[MemoryBarrier] = &[MemoryBarrier {
+        source_scope: AccessScope::DISPATCH_WRITE,
+        target_scope: AccessScope::DISPATCH_READ,
+    }];
+    let command = Command::<Live<'_>>::ExecutionBarrier {
+        source_stages: ExecutionStage::from_bits_retain(call.u32(1)?.into()),
+        target_stages: ExecutionStage::from_bits_retain(call.u32(2)?.into()),
+        flags: call.u64(3)?,
+        memory_barriers: DISPATCHES,
+        buffer_barriers: &[],
+    };
+    record(call, &command)
+}
+
+/// `(command buffer, buffer, flags, argument, argument, slot)`
+pub(super) fn advise_buffer(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let buffer = buffer_ref(optional_handle(call, 1)?, call.u32(5)?, 0, WHOLE_BUFFER);
+    let arguments = [call.u64(3)?, call.u64(4)?];
+    record(call, &Command::Advise { buffer, flags: call.u64(2)?, arguments })
+}
+
+/// `(command buffer, target, offset, length, slot, pattern, pattern length, flags)`
+pub(super) fn fill_buffer(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let target = buffer_ref(optional_handle(call, 1)?, call.u32(4)?, call.u64(2)?, call.u64(3)?);
+    let pattern = call.u64(5)?.to_le_bytes();
+    let pattern = pattern_of(&pattern, call.u32(6)?)?;
+    record(call, &Command::Fill { target, pattern, flags: call.u64(7)? })
+}
+
+/// `(command buffer, bytes, source offset, target, target offset, length, slot, flags)`
+pub(super) fn update_buffer(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let bytes: &rehal_vm::Buffer = call.object(1)?;
+    let length = call.u64(5)?;
+    bytes.memory().with_bytes(call.u64(2)?, length, |source| {
+        let target = buffer_ref(optional_handle(call, 3)?, call.u32(6)?, call.u64(4)?, length);
+        record(call, &Command::Update { source, target, flags: call.u64(7)? })
+    })?
+}
+
+/// `(command buffer, source slot, target slot, source, source offset, target, target offset, length, flags)`
+pub(super) fn copy_buffer(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let length = call.u64(7)?;
+    let source = buffer_ref(optional_handle(call, 3)?, call.u32(1)?, call.u64(4)?, length);
+    let target = buffer_ref(optional_handle(call, 5)?, call.u32(2)?, call.u64(6)?, length);
+    record(call, &Command::Copy { source, target, flags: call.u64(8)? })
+}
+
+/// `(command buffer, channel, operation, param, send slot, recv slot, send, recv, send offset, send length, recv
+/// offset, recv length, element count)`
+pub(super) fn collective(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let command = Command::Collective {
+        channel: handle::<Channel>(call, 1)?,
+        operation: call.u32(2)?,
+        param: call.u32(3)?,
+        send: buffer_ref(optional_handle(call, 6)?, call.u32(4)?, call.u64(8)?, call.u64(9)?),
+        recv: buffer_ref(optional_handle(call, 7)?, call.u32(5)?, call.u64(10)?, call.u64(11)?),
+        element_count: call.u64(12)?,
+    };
+    record(call, &command)
+}
+
+/// A range of a buffer or, where the program passes none, of what the binding table holds in `slot`.
+pub(super) fn buffer_ref<'a>(
+    buffer: Option<&'a Buffer>,
+    slot: u32,
+    offset: u64,
+    length: u64,
+) -> BufferRef<Live<'a>> {
+    match buffer {
+        Some(buffer) => BufferRef::range(buffer, offset, length),
+        None => BufferRef::slot(slot, offset, length),
+    }
+}
+
+/// The first `length` bytes of a pattern that programs pass as one integer.
+pub(super) fn pattern_of(pattern: &[u8; 8], length: u32) -> Result<&[u8]> {
+    pattern
+        .get(..length as usize)
+        .ok_or_else(|| Error::invalid_argument(format!("a fill pattern has 1, 2 or 4 bytes, not {length}")))
+}
+
+fn record<'a>(call: &'a Call<'_>, command: &Command<Live<'a>>) -> Result<()> {
+    handle::<CommandBuffer>(call, 0)?.record(command)
+}

@@ -1,0 +1,88 @@
+use rehal_base::{Error, Result};
+use rehal_hal::{
+    Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, Live, WorkgroupCount,
+};
+use rehal_vm::{Call, Span};
+use smallvec::SmallVec;
+
+use super::HalState;
+use super::arguments::{handle, optional_handle, optional_tuple_handle};
+use super::command_buffer::buffer_ref;
+use super::scratch::Scratch;
+
+/// How many bindings a dispatch may have (source: `iree/modules/hal/module.c`).
+const BINDING_LIMIT: usize = 32;
+
+/// Bytes of the three `u32` of an indirect workgroup count.
+const WORKGROUP_COUNT_BYTES: u64 = 12;
+
+/// How many workgroups: known, or in a buffer or a slot of the binding table.
+enum Count<'a> {
+    Static([u32; 3]),
+    Indirect { buffer: Option<&'a Buffer>, slot: u32, offset: u64 },
+}
+
+type Bindings<'a> = Scratch<BufferRef<Live<'a>>, 8>;
+
+/// `(command buffer, executable, function, x, y, z, flags, [constant], [reserved, slot, buffer, offset, length])`
+pub(super) fn dispatch(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let count = Count::Static([call.u32(3)?, call.u32(4)?, call.u32(5)?]);
+    record(call, count, DispatchFlags::from_bits_retain(call.u64(6)?))
+}
+
+/// `(command buffer, executable, function, slot, workgroups buffer, offset, flags, [constant], [reserved, slot, buffer,
+/// offset, length])`: the workgroup count is read when the command runs unless the flags say that it is constant.
+pub(super) fn dispatch_indirect(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let count =
+        Count::Indirect { buffer: optional_handle(call, 4)?, slot: call.u32(3)?, offset: call.u64(5)? };
+    let mut flags = DispatchFlags::from_bits_retain(call.u64(6)?);
+    if !flags.contains(DispatchFlags::STATIC_INDIRECT_PARAMETERS) {
+        flags |= DispatchFlags::DYNAMIC_INDIRECT_PARAMETERS;
+    }
+    record(call, count, flags)
+}
+
+/// What both forms have at the same places: the function, the constants and the bindings.
+fn record(call: &Call<'_>, count: Count<'_>, flags: DispatchFlags) -> Result<()> {
+    let command_buffer: &CommandBuffer = handle(call, 0)?;
+    let executable: &Executable = handle(call, 1)?;
+    let constants = constants(call.span(7)?)?;
+    let bindings = bindings(call.span(8)?)?;
+    command_buffer.record(&Command::Dispatch(Dispatch {
+        executable,
+        function: function_of(call.i64(2)?)?,
+        workgroup_size: [0; 3],
+        workgroup_count: match count {
+            Count::Static(count) => WorkgroupCount::Static(count),
+            Count::Indirect { buffer, slot, offset } => {
+                WorkgroupCount::Indirect(buffer_ref(buffer, slot, offset, WORKGROUP_COUNT_BYTES))
+            }
+        },
+        dynamic_local_memory: 0,
+        constants: &constants,
+        bindings: &bindings,
+        flags,
+    }))
+}
+
+/// The number that programs know a function by is its ordinal.
+fn function_of(id: i64) -> Result<u32> {
+    u32::try_from(id).map_err(|_| Error::out_of_range(format!("no executable has a function {id}")))
+}
+
+fn constants(span: Span<'_>) -> Result<SmallVec<[u8; 64]>> {
+    let mut constants = SmallVec::new();
+    for tuple in span.tuples() {
+        constants.extend_from_slice(&tuple.u32(0)?.to_le_bytes());
+    }
+    Ok(constants)
+}
+
+fn bindings(span: Span<'_>) -> Result<Bindings<'_>> {
+    if span.len() > BINDING_LIMIT {
+        return Err(Error::out_of_range(format!("binding count {} > {BINDING_LIMIT}", span.len())));
+    }
+    Bindings::collect(span.tuples().map(|tuple| {
+        Ok(buffer_ref(optional_tuple_handle(tuple, 2)?, tuple.u32(1)?, tuple.u64(3)?, tuple.u64(4)?))
+    }))
+}

@@ -1,0 +1,65 @@
+use rehal_base::{Error, Result};
+use rehal_hal::{CachingMode, Device, Executable, ExecutableParams};
+use rehal_vm::Call;
+
+use super::HalState;
+use super::arguments::{bytes, handle, optional_bytes, text};
+use super::handle::Handle;
+
+/// `(device, affinity, format, data, constants) -> executable`
+pub(super) fn create(state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let device: &Device = handle(call, 0)?;
+    let constants = constants(&optional_bytes(call, 4)?)?;
+    if state.entry(device).is_none() {
+        return Err(Error::not_found(
+            "no executable cache for the given device found; possibly a device not registered with the HAL module",
+        ));
+    }
+    let mut caching_mode = CachingMode::ALLOW_PERSISTENT_CACHING | CachingMode::ALLOW_OPTIMIZATION;
+    if !call.object::<rehal_vm::Buffer>(3)?.is_mutable() {
+        // What a module was compiled with stays as long as the program.
+        caching_mode |= CachingMode::ALIAS_PROVIDED_DATA;
+    }
+    let executable = prepare(
+        device,
+        &ExecutableParams {
+            label: "",
+            affinity: call.u64(1)?,
+            caching_mode,
+            format: &text(call, 2)?,
+            data: &bytes(call, 3)?,
+            constants: &constants,
+        },
+    )?;
+    call.push(Handle::reference(executable));
+    Ok(())
+}
+
+/// `(executable, name) -> function`
+pub(super) fn lookup_function(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let function = handle::<Executable>(call, 0)?.lookup(&text(call, 1)?)?;
+    call.push(i64::from(function));
+    Ok(())
+}
+
+/// Prepares the code of the program that is running.
+#[allow(
+    unsafe_code,
+    reason = "a module's executables are native code; docs/unsafe.md says what running one means"
+)]
+fn prepare(device: &Device, params: &ExecutableParams<'_>) -> Result<Executable> {
+    // SAFETY: the code is a part of the module that the user asked to run, which is the trust that running it
+    // needs: a module is a program, and its executables have the rights of whoever runs it.
+    unsafe { device.backend().prepare_executable(params) }
+}
+
+fn constants(bytes: &[u8]) -> Result<Vec<u32>> {
+    let (words, rest) = bytes.as_chunks::<4>();
+    if !rest.is_empty() {
+        return Err(Error::invalid_argument(format!(
+            "constant buffer data must contain 4-byte elements but data length is {}",
+            bytes.len()
+        )));
+    }
+    Ok(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
+}

@@ -1,0 +1,121 @@
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{Device, Fence, QUEUE_AFFINITY_ANY, SemaphoreFlags};
+use rehal_vm::{Call, Flow, Ref, Resumed, Wait, WaitSource};
+
+use super::HalState;
+use super::arguments::{handle, optional_tuple_handle};
+use super::handle::Handle;
+
+/// A timeout that never passes, in milliseconds.
+const NO_TIMEOUT: u32 = u32::MAX;
+
+/// The bits of a status that are its code.
+const STATUS_CODE_MASK: u32 = 0x1f;
+
+/// `(device, flags) -> fence`: a fence with a semaphore of its own, reached at 1.
+pub(super) fn create(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let device: &Device = handle(call, 0)?;
+    // The reference's default: hosts wait for it, and its timepoints may be exported.
+    let flags = SemaphoreFlags::HOST_INTERRUPT | SemaphoreFlags::EXPORTABLE_TIMEPOINTS;
+    let semaphore = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, flags)?;
+    call.push(Handle::reference(Fence::at(semaphore, 1)));
+    Ok(())
+}
+
+/// `(flags, [fence]) -> fence`: null where there is nothing to wait for.
+pub(super) fn join(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let mut joined = Fence::default();
+    for tuple in call.span(1)?.tuples() {
+        if let Some(fence) = optional_tuple_handle(tuple, 0)? {
+            joined.extend(fence)?;
+        }
+    }
+    let reference = if joined.timepoints().is_empty() { Ref::NULL } else { Handle::reference(joined) };
+    call.push(reference);
+    Ok(())
+}
+
+/// `(fence) -> status`: OK when reached, DEFERRED before, the code of the failure.
+pub(super) fn query(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let status = match handle::<Fence>(call, 0)?.query() {
+        Ok(true) => StatusCode::Ok,
+        Ok(false) => StatusCode::Deferred,
+        Err(error) => error.code(),
+    };
+    call.push(status as i32);
+    Ok(())
+}
+
+/// `(fence)`
+pub(super) fn signal(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    handle::<Fence>(call, 0)?.signal()
+}
+
+/// `(fence, status)`: fails it; what the program calls a failure is one, even where its code says OK.
+pub(super) fn fail(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let code = match StatusCode::from_u32(call.u32(1)? & STATUS_CODE_MASK) {
+        None | Some(StatusCode::Ok) => StatusCode::Unknown,
+        Some(code) => code,
+    };
+    handle::<Fence>(call, 0)?.fail(&Error::new(code, "the program failed the fence"));
+    Ok(())
+}
+
+/// `(timeout in milliseconds, flags, [fence]) -> status`: OK when all are reached, DEADLINE_EXCEEDED when the time is
+/// up before; a failure of one ends the program. The program is suspended meanwhile.
+pub(super) fn await_all(_state: &HalState, call: &mut Call<'_>) -> Result<Flow> {
+    match call.resumed() {
+        None => {}
+        Some(Resumed::Ready) => return done(call, StatusCode::Ok),
+        Some(Resumed::DeadlineExceeded) => return done(call, StatusCode::DeadlineExceeded),
+        Some(Resumed::Failed(error)) => return Err(error),
+    }
+    let mut pending = Fence::default();
+    for tuple in call.span(2)?.tuples() {
+        if let Some(fence) = optional_tuple_handle::<Fence>(tuple, 0)?
+            && !fence.query()?
+        {
+            pending.extend(fence)?;
+        }
+    }
+    if pending.timepoints().is_empty() {
+        return done(call, StatusCode::Ok);
+    }
+    let deadline = match call.u32(0)? {
+        0 => return done(call, StatusCode::DeadlineExceeded),
+        NO_TIMEOUT => None,
+        timeout_ms => Instant::now().checked_add(Duration::from_millis(timeout_ms.into())),
+    };
+    Ok(Flow::Wait(Wait::new(Arc::new(FenceWait(pending)), deadline)))
+}
+
+fn done(call: &mut Call<'_>, status: StatusCode) -> Result<Flow> {
+    call.push(status as i32);
+    Ok(Flow::Return)
+}
+
+/// What an invocation waits for until a fence is reached.
+struct FenceWait(Fence);
+
+impl WaitSource for FenceWait {
+    fn is_ready(&self) -> bool {
+        !matches!(self.0.query(), Ok(false))
+    }
+
+    fn block(&self, deadline: Option<Instant>) -> Result<bool> {
+        let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        match self.0.wait(timeout) {
+            Ok(()) => Ok(true),
+            // A semaphore may have failed with the same code: then it is not merely late.
+            Err(error) if error.code() == StatusCode::DeadlineExceeded => self.0.query(),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn notify(&self, wake: Box<dyn FnOnce() + Send>) {
+        self.0.on_reached(Box::new(move |_| wake()));
+    }
+}

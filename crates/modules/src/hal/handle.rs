@@ -1,0 +1,62 @@
+use rehal_base::Result;
+use rehal_hal::{
+    Buffer, BufferView, Channel, CommandBuffer, Device, Event, Executable, Fence, File, Semaphore,
+};
+use rehal_vm::{NamedObject, Object, Ref};
+
+/// A handle of the HAL as an object that programs hold references to.
+pub struct Handle<T>(pub T);
+
+/// A kind of handle that programs know.
+pub trait Kind: Send + Sync + 'static {
+    /// Its name in programs, without the `!`.
+    const NAME: &'static str;
+}
+
+/// The allocator of a device: the device itself, under the name by which programs allocate from it.
+#[derive(Clone)]
+pub struct Allocator(pub Device);
+
+macro_rules! kinds {
+    ($($type:ty: $name:literal;)*) => {$(
+        impl Kind for $type {
+            const NAME: &'static str = $name;
+        }
+    )*};
+}
+
+kinds! {
+    Allocator: "hal.allocator";
+    Buffer: "hal.buffer";
+    BufferView: "hal.buffer_view";
+    Channel: "hal.channel";
+    CommandBuffer: "hal.command_buffer";
+    Device: "hal.device";
+    Event: "hal.event";
+    Executable: "hal.executable";
+    Fence: "hal.fence";
+    File: "hal.file";
+    Semaphore: "hal.semaphore";
+}
+
+impl<T: Kind> Object for Handle<T> {
+    fn type_name(&self) -> &'static str {
+        T::NAME
+    }
+}
+
+impl<T: Kind> NamedObject for Handle<T> {
+    const TYPE_NAME: &'static str = T::NAME;
+}
+
+impl<T: Kind> Handle<T> {
+    /// A new reference to a handle.
+    pub fn reference(handle: T) -> Ref {
+        Ref::new(Self(handle))
+    }
+
+    /// The handle behind a reference, which has to be of this kind.
+    pub fn of(reference: &Ref) -> Result<&T> {
+        Ok(&reference.object::<Self>()?.0)
+    }
+}

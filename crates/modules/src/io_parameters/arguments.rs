@@ -1,0 +1,57 @@
+use rehal_base::{Error, Result};
+use rehal_vm::{Buffer, Call};
+
+use super::Span;
+
+/// Bytes of an entry of the key table: offset and length in the key data, 32 bits each.
+const KEY_BYTES: u64 = 8;
+
+/// Bytes of a span: offset in the parameter, offset in the buffer and length, 64 bits each.
+const SPAN_BYTES: u64 = 24;
+
+/// The spans in the three byte buffers from argument `first` on: key table, key data, spans.
+pub(super) fn spans(call: &Call<'_>, first: usize) -> Result<Vec<Span>> {
+    let (table, data) = (call.object::<Buffer>(first)?, call.object::<Buffer>(first + 1)?);
+    let spans = call.object::<Buffer>(first + 2)?;
+    if !spans.length().is_multiple_of(SPAN_BYTES) {
+        return Err(Error::invalid_argument(format!(
+            "spans of {SPAN_BYTES} bytes each cannot take {} bytes",
+            spans.length()
+        )));
+    }
+    let count = spans.length() / SPAN_BYTES;
+    // It cannot overflow: the spans are three times as long.
+    if table.length() < count * KEY_BYTES {
+        return Err(Error::invalid_argument(format!(
+            "a key table of {} bytes names no {count} spans",
+            table.length()
+        )));
+    }
+    (0..count).map(|index| span(table, data, spans, index)).collect()
+}
+
+fn span(table: &Buffer, data: &Buffer, spans: &Buffer, index: u64) -> Result<Span> {
+    let word = |at: u64| spans.memory().load(index * SPAN_BYTES + at).map(u64::from_le_bytes);
+    let half = |at: u64| table.memory().load(index * KEY_BYTES + at).map(u32::from_le_bytes);
+    Ok(Span {
+        name: text(data, half(0)?.into(), half(4)?.into())?,
+        parameter_offset: word(0)?,
+        buffer_offset: word(8)?,
+        length: word(16)?,
+    })
+}
+
+/// The scope in the byte buffer at `index`; null is the one without a name.
+pub(super) fn scope(call: &Call<'_>, index: usize) -> Result<String> {
+    match call.optional::<Buffer>(index)? {
+        Some(buffer) => text(buffer, 0, buffer.length()),
+        None => Ok(String::new()),
+    }
+}
+
+fn text(buffer: &Buffer, offset: u64, length: u64) -> Result<String> {
+    buffer.memory().with_bytes(offset, length, |bytes| match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text.to_string()),
+        Err(_) => Err(Error::invalid_argument("the key of a parameter, or its scope, is not UTF-8")),
+    })?
+}

@@ -1,0 +1,86 @@
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rehal_base::{Error, Range, Result};
+use rehal_hal::{Device, File, HostFile, HostMemory, MemoryAccess, QueueAffinity};
+use rehal_params::{Contents, ParameterFile};
+
+/// The files that devices read parameters from, each made known to a device once.
+#[derive(Default)]
+pub(super) struct Files(Mutex<Vec<Imported>>);
+
+/// A file as one device knows it.
+struct Imported {
+    device: Device,
+    affinity: QueueAffinity,
+    access: MemoryAccess,
+    source: Arc<ParameterFile>,
+    file: File,
+}
+
+/// Bytes of a file that a queue of the device can read or write.
+pub(super) struct Place {
+    /// The file.
+    pub file: File,
+    /// Where in it the bytes start.
+    pub offset: u64,
+}
+
+impl Files {
+    /// Makes `range` of a parameter file usable by queues of `device`.
+    ///
+    /// A file on disk is known to the device as a whole. Of one in memory only the range is: what a
+    /// program does not see, nobody who listens in shall take for its data.
+    pub(super) fn place(
+        &self,
+        device: &Device,
+        affinity: QueueAffinity,
+        access: MemoryAccess,
+        source: &Arc<ParameterFile>,
+        range: Range,
+    ) -> Result<Place> {
+        match source.contents()? {
+            Contents::Disk { file, .. } | Contents::Mapped { file, .. } => {
+                let file = self.imported(device, affinity, access, source, file)?;
+                Ok(Place { file, offset: range.offset })
+            }
+            Contents::Memory(memory) => {
+                let part = HostMemory::part(memory, range)?;
+                let file = device.import_file(affinity, access, HostFile::Memory(part))?;
+                Ok(Place { file, offset: 0 })
+            }
+        }
+    }
+
+    /// Lets go of all files; they are made known again when they are needed.
+    pub(super) fn forget(&self) {
+        self.0.lock().clear();
+    }
+
+    fn imported(
+        &self,
+        device: &Device,
+        affinity: QueueAffinity,
+        access: MemoryAccess,
+        source: &Arc<ParameterFile>,
+        opened: &std::fs::File,
+    ) -> Result<File> {
+        let mut known = self.0.lock();
+        let found = known.iter().find(|it| {
+            it.device.is_same(device)
+                && it.affinity & affinity == affinity
+                && it.access.contains(access)
+                && Arc::ptr_eq(&it.source, source)
+        });
+        if let Some(found) = found {
+            return Ok(found.file.clone());
+        }
+        let share = opened.try_clone().map_err(|error| {
+            Error::io(format_args!("sharing the open file '{}'", source.path().display()), &error)
+        })?;
+        let file = device.import_file(affinity, access, HostFile::Disk(share))?;
+        let (device, source) = (device.clone(), source.clone());
+        known.push(Imported { device, affinity, access, source, file: file.clone() });
+        Ok(file)
+    }
+}

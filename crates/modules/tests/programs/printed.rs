@@ -1,0 +1,104 @@
+//! A `.run.txt`: the command, what it printed, and how it ended.
+
+use std::path::{Path, PathBuf};
+
+/// The name of what the corpus leaves out.
+const LACKING: &str = "lacking";
+
+#[derive(Debug, Default)]
+pub struct Printed {
+    pub devices: Vec<String>,
+    pub module: PathBuf,
+    pub function: String,
+    pub inputs: Vec<String>,
+    /// `SCOPE=PATH`
+    pub parameters: Vec<String>,
+    /// Whether results were compared rather than printed.
+    pub compared: bool,
+    /// Whether it ended without a status.
+    pub crashed: bool,
+    /// Whether it needs files that were left out of the corpus, large parameters.
+    pub lacks_files: bool,
+    /// The lines with results, from `result[0]` on.
+    pub results: Vec<String>,
+    /// The message of the failure, where it failed.
+    pub failure: Option<String>,
+}
+
+impl Printed {
+    pub fn read(text: &str, folder: &Path) -> Self {
+        let mut printed = Self::default();
+        let mut lines = text.lines();
+        for word in words(lines.next().unwrap()) {
+            let Some((flag, value)) = word.strip_prefix("--").and_then(|word| word.split_once('=')) else {
+                continue;
+            };
+            match flag {
+                "device" => printed.devices.push(value.to_string()),
+                "module" => printed.module = find(value, folder),
+                "function" => printed.function = value.to_string(),
+                "input" => printed.inputs.push(in_folder(value, folder, '@')),
+                "parameters" => printed.parameters.push(in_folder(value, folder, '=')),
+                "expected_output" => printed.compared = true,
+                _ => {}
+            }
+        }
+        printed.crashed = !text.contains("\n[status ") && !text.contains("\n[rc=");
+        for line in lines {
+            if line.starts_with("EXEC @") || line.starts_with('[') {
+                continue;
+            }
+            match line.split_once("; ") {
+                // `FILE:LINE: CODE; MESSAGE; ...`
+                Some((place, rest)) if place.contains(": ") && !line.starts_with("result[") => {
+                    let message = rest.split("; while").next().unwrap().split("; ;").next().unwrap();
+                    printed.failure.get_or_insert_with(|| message.to_string());
+                }
+                _ => printed.results.push(line.to_string()),
+            }
+        }
+        printed.lacks_files = printed.parameters.iter().any(|scope| scope.ends_with(LACKING));
+        printed
+    }
+}
+
+/// A value with the path after `mark` as it is here.
+fn in_folder(value: &str, folder: &Path, mark: char) -> String {
+    match value.split_once(mark) {
+        Some((before, path)) => format!("{before}{mark}{}", find(path, folder).display()),
+        None => value.to_string(),
+    }
+}
+
+/// Where a file of a command is, wherever it was when the program ran.
+fn find(path: &str, folder: &Path) -> PathBuf {
+    let name = Path::new(path).file_name().unwrap();
+    let model = Path::new(path).parent().and_then(Path::file_name).unwrap_or_default();
+    let mut places = ["modules", "inputs", "params"].map(|place| folder.join(place)).to_vec();
+    places.push(folder.join("models").join(model));
+    let mut found = places.into_iter().map(|place| place.join(name)).filter(|path| path.exists());
+    found.next().unwrap_or_else(|| folder.join(LACKING))
+}
+
+/// The words of a command as a shell splits them, with quotes; where they were left out, a word that is no flag goes
+/// on with the one before.
+fn words(command: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quote = None;
+    for char in command.chars() {
+        match (quote, char) {
+            (Some(open), _) if open == char => quote = None,
+            (None, '\'' | '"') => quote = Some(char),
+            (None, ' ') => words.push(String::new()),
+            _ => words.last_mut().unwrap().push(char),
+        }
+    }
+    let mut joined: Vec<String> = Vec::new();
+    for word in words {
+        match joined.last_mut() {
+            Some(last) if last.starts_with("--") && !word.starts_with("--") => *last += &format!(" {word}"),
+            _ => joined.push(word),
+        }
+    }
+    joined
+}

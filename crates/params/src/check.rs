@@ -1,0 +1,26 @@
+//! What fuzzing runs: everything that a reader of parameter files can be asked, on any bytes.
+
+use rehal_base::{FormatError, Range};
+
+use crate::{Format, Place};
+
+/// Reads `bytes` as a file of `format` and checks what every reader promises.
+///
+/// Returns how many parameters there are, or why it is no such file; the point is that it returns.
+pub fn exercise(format: Format, bytes: &[u8]) -> Result<usize, FormatError> {
+    let parameters = format.parse(bytes)?;
+    for parameter in &parameters {
+        let length = parameter.length;
+        match &parameter.place {
+            Place::Splat(pattern) => assert!(pattern.divides(length), "patterns fill parameters"),
+            Place::Here(offset) => {
+                let range = Range::new(*offset, length);
+                assert!(range.is_some_and(|it| it.fits(bytes.len() as u64)), "data is in the file");
+            }
+            Place::External { path, offset } => {
+                assert!(!path.is_empty() && Range::new(*offset, length).is_some(), "other files have ranges");
+            }
+        }
+    }
+    Ok(parameters.len())
+}

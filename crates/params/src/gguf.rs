@@ -1,0 +1,212 @@
+//! GGUF, versions 2 and 3 (source: the format's description in the ggml project, `docs/gguf.md`).
+
+use rehal_base::{Cursor, Fault, FormatError, Range};
+
+use crate::{Parsed, Place};
+
+mod types;
+
+const FORMAT: &str = "GGUF file";
+
+/// `GGUF` read as a little-endian number.
+const MAGIC: u32 = 0x4655_4747;
+
+/// Of the data and of each tensor in it, in bytes, where `general.alignment` says nothing.
+const DEFAULT_ALIGNMENT: u32 = 32;
+
+/// Arrays of arrays end here; nobody writes any.
+const MAX_ARRAY_DEPTH: u32 = 8;
+
+/// The tensors of a file.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
+    let mut reader = Reader { cursor: Cursor::new(bytes) };
+    reader.magic_and_version()?;
+    let tensor_count = reader.u64("tensor_count")?;
+    let metadata_count = reader.u64("metadata_kv_count")?;
+    // Not more than in the reference: without tensors nothing else matters.
+    if tensor_count == 0 {
+        return Ok(Vec::new());
+    }
+    let alignment = reader.metadata(metadata_count)?;
+    let mut tensors = Vec::new();
+    for _ in 0..tensor_count {
+        tensors.push(reader.tensor(alignment)?);
+    }
+    let data_offset = (reader.cursor.position() as u64).next_multiple_of(u64::from(alignment));
+    let data_bytes = (bytes.len() as u64).saturating_sub(data_offset);
+    // Tensors without bytes need no data, so the file may end before the data would start.
+    let data_offset = data_offset.min(bytes.len() as u64);
+    tensors.into_iter().map(|tensor| tensor.place(data_offset, data_bytes)).collect()
+}
+
+struct Reader<'a> {
+    cursor: Cursor<'a>,
+}
+
+/// A tensor, whose range counts from the start of the data.
+struct Tensor<'a> {
+    at: u64,
+    name: &'a str,
+    range: Range,
+}
+
+impl Tensor<'_> {
+    fn place(self, data_offset: u64, data_bytes: u64) -> Result<Parsed, FormatError> {
+        let Range { offset, length } = self.range;
+        if !self.range.fits(data_bytes) {
+            let expected = format!("bytes within the {data_bytes} of data in the file");
+            let found = format!("{length} bytes at {offset}");
+            return Err(FormatError::new(FORMAT, Fault::Truncated, self.at, "offset", expected, found));
+        }
+        Ok(Parsed {
+            name: self.name.to_string(),
+            metadata: Vec::new(),
+            length,
+            minimum_alignment: 0,
+            place: Place::Here(data_offset + offset),
+        })
+    }
+}
+
+impl<'a> Reader<'a> {
+    fn magic_and_version(&mut self) -> Result<(), FormatError> {
+        let magic = self.u32("magic")?;
+        if magic != MAGIC {
+            return Err(corrupt(0, "magic", format!("{MAGIC:08X} (GGUF)"), format!("{magic:08X}")));
+        }
+        let version = self.u32("version")?;
+        if (2..=3).contains(&version) {
+            return Ok(());
+        }
+        let found = match version.swap_bytes() {
+            swapped @ 1..=0xffff => format!("{swapped}, with the bytes of a big-endian machine"),
+            _ => version.to_string(),
+        };
+        Err(FormatError::new(FORMAT, Fault::Unsupported, 4, "version", "2 or 3", found))
+    }
+
+    /// Goes over all metadata and gives the alignment that it asks for.
+    fn metadata(&mut self, count: u64) -> Result<u32, FormatError> {
+        let mut alignment = DEFAULT_ALIGNMENT;
+        for _ in 0..count {
+            let at = self.at();
+            let key = self.text("metadata key")?;
+            let kind = self.u32("metadata value_type")?;
+            if key != "general.alignment" {
+                self.skip_value(kind, 0)?;
+                continue;
+            }
+            if kind != types::VALUE_UINT32 {
+                return Err(corrupt(at, "general.alignment", "a uint32", format!("a value of type {kind}")));
+            }
+            alignment = self.u32("general.alignment")?;
+            if !alignment.is_power_of_two() {
+                let found = alignment.to_string();
+                return Err(corrupt(at, "general.alignment", "a power of two", found));
+            }
+        }
+        Ok(alignment)
+    }
+
+    fn skip_value(&mut self, kind: u32, depth: u32) -> Result<(), FormatError> {
+        let at = self.at();
+        match kind {
+            types::VALUE_STRING => self.text("metadata value").map(drop),
+            types::VALUE_ARRAY if depth == MAX_ARRAY_DEPTH => {
+                let expected = format!("at most {MAX_ARRAY_DEPTH} arrays in each other");
+                Err(corrupt(at, "metadata value", expected, "another array"))
+            }
+            types::VALUE_ARRAY => {
+                let element = self.u32("array type")?;
+                let count = self.u64("array length")?;
+                if let Some(element_bytes) = types::value_bytes(element) {
+                    return self.take(count.checked_mul(element_bytes), "array").map(drop);
+                }
+                // Each of these takes bytes of the file, so the count ends with it.
+                for _ in 0..count {
+                    self.skip_value(element, depth + 1)?;
+                }
+                Ok(())
+            }
+            scalar => match types::value_bytes(scalar) {
+                Some(bytes) => self.take(Some(bytes), "metadata value").map(drop),
+                None => {
+                    let found = scalar.to_string();
+                    Err(FormatError::new(FORMAT, Fault::Unsupported, at, "value_type", "0 to 12", found))
+                }
+            },
+        }
+    }
+
+    fn tensor(&mut self, alignment: u32) -> Result<Tensor<'a>, FormatError> {
+        let at = self.at();
+        let name = self.text("tensor name")?;
+        let dimension_count = self.u32("n_dimensions")?;
+        let mut dimensions = Cursor::new(self.take(Some(u64::from(dimension_count) * 8), "dimensions")?);
+        let first = dimensions.u64().unwrap_or(1);
+        let mut count = Some(first);
+        while let Some(dimension) = dimensions.u64() {
+            count = count.and_then(|count| count.checked_mul(dimension));
+        }
+        let kind = self.u32("tensor type")?;
+        let Some(block) = types::block(kind) else {
+            let expected = "a tensor type of ggml";
+            let found = format!("{kind}, of tensor '{name}'");
+            return Err(FormatError::new(FORMAT, Fault::Unsupported, at, "type", expected, found));
+        };
+        if !first.is_multiple_of(block.elements) {
+            let expected = format!("rows of whole blocks of {} elements", block.elements);
+            return Err(corrupt(at, "dimensions", expected, format!("{first}, of tensor '{name}'")));
+        }
+        let length = count.and_then(|count| (count / block.elements).checked_mul(block.bytes));
+        let offset = self.u64("tensor offset")?;
+        if !offset.is_multiple_of(u64::from(alignment)) {
+            let expected = format!("a multiple of {alignment}");
+            return Err(corrupt(at, "offset", expected, format!("{offset}, of tensor '{name}'")));
+        }
+        let range = length.and_then(|length| Range::new(offset, length)).ok_or_else(|| {
+            corrupt(at, "dimensions", "a size in 64 bits", format!("more, of tensor '{name}'"))
+        })?;
+        Ok(Tensor { at, name, range })
+    }
+
+    fn text(&mut self, field: &'static str) -> Result<&'a str, FormatError> {
+        let at = self.at();
+        let length = self.u64(field)?;
+        let bytes = self.take(Some(length), field)?;
+        std::str::from_utf8(bytes).map_err(|error| corrupt(at, field, "text in UTF-8", error.to_string()))
+    }
+
+    fn u32(&mut self, field: &'static str) -> Result<u32, FormatError> {
+        self.cursor.u32().ok_or_else(|| self.truncated(field, 4))
+    }
+
+    fn u64(&mut self, field: &'static str) -> Result<u64, FormatError> {
+        self.cursor.u64().ok_or_else(|| self.truncated(field, 8))
+    }
+
+    /// The next `length` bytes; `None` for more than any file has.
+    fn take(&mut self, length: Option<u64>, field: &'static str) -> Result<&'a [u8], FormatError> {
+        let length = length.unwrap_or(u64::MAX);
+        let bytes = usize::try_from(length).ok().and_then(|length| self.cursor.take(length));
+        bytes.ok_or_else(|| self.truncated(field, length))
+    }
+
+    fn at(&self) -> u64 {
+        self.cursor.position() as u64
+    }
+
+    fn truncated(&self, field: &'static str, bytes: u64) -> FormatError {
+        let (expected, found) = (format!("{bytes} bytes"), format!("{}", self.cursor.remaining()));
+        FormatError::new(FORMAT, Fault::Truncated, self.at(), field, expected, found)
+    }
+}
+
+fn corrupt(
+    offset: u64,
+    field: &'static str,
+    expected: impl Into<String>,
+    found: impl Into<String>,
+) -> FormatError {
+    FormatError::new(FORMAT, Fault::Corrupt, offset, field, expected, found)
+}

@@ -1,0 +1,116 @@
+use std::collections::HashMap;
+use std::collections::hash_map::Entry as Slot;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rehal_base::{Error, Result};
+
+use crate::nearest::nearest;
+use crate::{Entry, FileMode, Format, ParameterFile, Parsed, Place, Storage};
+
+/// The parameters of one or several files, in their order, and by name.
+///
+/// Where a name is there twice, the first one counts, as in the reference.
+#[derive(Clone, Debug, Default)]
+pub struct Index {
+    entries: Vec<Entry>,
+    by_name: HashMap<Arc<str>, usize>,
+}
+
+impl Index {
+    /// An index of nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds the parameters of the file at `path`, whose ending tells its format.
+    ///
+    /// Files that an archive names are opened when their bytes are first wanted.
+    pub fn add_file(&mut self, path: &Path, mode: FileMode) -> Result<()> {
+        self.add_opened(ParameterFile::new(path.to_path_buf(), mode))
+    }
+
+    /// As [`Index::add_file`], of a file into which programs may also write. Files that it names are only read.
+    pub fn add_writable_file(&mut self, path: &Path) -> Result<()> {
+        self.add_opened(ParameterFile::writable(path.to_path_buf()))
+    }
+
+    fn add_opened(&mut self, file: ParameterFile) -> Result<()> {
+        let file = Arc::new(file);
+        let path = file.path();
+        let format = Format::of_path(path)?;
+        let place = || format!("'{}'", path.display());
+        let parsed = file.with_bytes(|bytes| format.parse(bytes))?;
+        let parsed = parsed.map_err(|error| Error::from(error).context(place()))?;
+        let mut external = HashMap::new();
+        for parsed in parsed {
+            self.add(attach(parsed, &file, &mut external));
+        }
+        Ok(())
+    }
+
+    /// Adds a parameter behind all others.
+    pub fn add(&mut self, entry: Entry) {
+        if let Slot::Vacant(slot) = self.by_name.entry(entry.name.clone()) {
+            slot.insert(self.entries.len());
+        }
+        self.entries.push(entry);
+    }
+
+    /// All parameters, in the order that they were added.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The parameter of this name, if there is one.
+    pub fn get(&self, name: &str) -> Option<&Entry> {
+        self.by_name.get(name).map(|index| &self.entries[*index])
+    }
+
+    /// The parameter of this name. The error names those that are called most alike.
+    pub fn lookup(&self, name: &str) -> Result<&Entry> {
+        self.get(name).ok_or_else(|| {
+            let error = Error::not_found(format!("no parameter found in index with key '{name}'"));
+            let names = self.entries.iter().map(|entry| &*entry.name);
+            error.advise(match nearest(name, names).as_slice() {
+                [] => "there are no parameters at all: name a file that has some".to_string(),
+                alike => format!("the nearest keys of {} are {}", self.entries.len(), quoted(alike)),
+            })
+        })
+    }
+}
+
+/// What the file said, with the file that its bytes are in.
+fn attach(
+    parsed: Parsed,
+    file: &Arc<ParameterFile>,
+    external: &mut HashMap<PathBuf, Arc<ParameterFile>>,
+) -> Entry {
+    let storage = match parsed.place {
+        Place::Splat(pattern) => Storage::Splat(pattern),
+        Place::Here(offset) => Storage::File { file: file.clone(), offset },
+        Place::External { path, offset } => {
+            let path = file.path().parent().unwrap_or(Path::new("")).join(path);
+            let open = || Arc::new(ParameterFile::external(path.clone(), file.mode()));
+            let file = external.entry(path.clone()).or_insert_with(open).clone();
+            Storage::File { file, offset }
+        }
+    };
+    Entry {
+        name: parsed.name.into(),
+        metadata: parsed.metadata.into(),
+        length: parsed.length,
+        minimum_alignment: parsed.minimum_alignment,
+        storage,
+    }
+}
+
+/// `'a', 'b'`, cut where names are long.
+pub(crate) fn quoted(names: &[&str]) -> String {
+    const MAX_CHARS: usize = 80;
+    let quote = |name: &&str| match name.char_indices().nth(MAX_CHARS) {
+        Some((end, _)) => format!("'{}…'", &name[..end]),
+        None => format!("'{name}'"),
+    };
+    names.iter().map(quote).collect::<Vec<_>>().join(", ")
+}

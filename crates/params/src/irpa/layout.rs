@@ -1,0 +1,132 @@
+//! The structures of an archive, byte for byte (source: IREE's `schemas/parameter_archive.h`, 0.0).
+//!
+//! Packed and little-endian. The number before a field is its offset and the number after a name is
+//! the size, both in bytes and both checked when this compiles.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+macro_rules! layouts {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $size:literal {
+            $( $(#[$field_doc:meta])* $offset:literal $field:ident: $type:ty, )*
+        }
+    )*) => {
+        $(
+            $(#[$doc])*
+            #[derive(
+                Clone, Copy, Debug, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+            )]
+            #[repr(C)]
+            pub(super) struct $name {
+                $( $(#[$field_doc])* pub $field: $type, )*
+            }
+            const _: () = {
+                assert!(size_of::<$name>() == $size);
+                $( assert!(core::mem::offset_of!($name, $field) == $offset); )*
+            };
+        )*
+    };
+}
+
+/// The first four bytes of every archive, `IRPA` read as a little-endian number.
+pub(super) const MAGIC: u32 = 0x4150_5249;
+
+/// Headers and entries of the table start at multiples of this, in bytes.
+pub(super) const ENTRY_ALIGNMENT: u64 = 16;
+
+/// An entry that was erased.
+pub(super) const ENTRY_SKIP: u32 = 0;
+/// A [`SplatEntry`].
+pub(super) const ENTRY_SPLAT: u32 = 1;
+/// A [`DataEntry`].
+pub(super) const ENTRY_DATA: u32 = 2;
+/// An [`ExternalEntry`].
+pub(super) const ENTRY_EXTERNAL: u32 = 3;
+
+layouts! {
+    /// What archives of all versions start with.
+    HeaderPrefix = 32 {
+        /// [`MAGIC`].
+        0 magic: U32,
+        /// 0.
+        4 version_major: U16,
+        /// 0.
+        6 version_minor: U16,
+        /// Bytes of the whole header.
+        8 header_size: U64,
+        /// Bytes from this header to the next archive's, or 0.
+        16 next_header_offset: U64,
+        /// Reserved.
+        24 flags: U64,
+    }
+
+    /// Bytes of something, from where the field's own description says.
+    Span = 16 {
+        /// First byte.
+        0 offset: U64,
+        /// Number of bytes.
+        8 length: U64,
+    }
+
+    /// The header of version 0. Segments count from its first byte.
+    Header = 88 {
+        /// What all versions have.
+        0 prefix: HeaderPrefix,
+        /// Entries in the table.
+        32 entry_count: U64,
+        /// The table.
+        40 entry_segment: Span,
+        /// Names, metadata and paths.
+        56 metadata_segment: Span,
+        /// The data.
+        72 storage_segment: Span,
+    }
+
+    /// What all entries start with.
+    EntryHeader = 60 {
+        /// Bytes of the entry, without what aligns the next one.
+        0 entry_size: U64,
+        /// What it is.
+        8 kind: U32,
+        /// Reserved.
+        12 flags: U64,
+        /// The name, in the metadata segment.
+        20 name: Span,
+        /// The metadata, in the metadata segment.
+        36 metadata: Span,
+        /// Alignment of the data in bytes, or 0.
+        52 minimum_alignment: U64,
+    }
+
+    /// A pattern that repeats.
+    SplatEntry = 85 {
+        /// What all entries have.
+        0 header: EntryHeader,
+        /// Length in bytes, in repetitions that are whole.
+        60 length: U64,
+        /// The pattern, of which `pattern_length` bytes count.
+        68 pattern: [u8; 16],
+        /// 1, 2, 4, 8 or 16.
+        84 pattern_length: u8,
+    }
+
+    /// Bytes of this archive.
+    DataEntry = 76 {
+        /// What all entries have.
+        0 header: EntryHeader,
+        /// The bytes, in the storage segment.
+        60 storage: Span,
+    }
+
+    /// Bytes of another file.
+    ExternalEntry = 92 {
+        /// What all entries have.
+        0 header: EntryHeader,
+        /// The file's path, in the metadata segment.
+        60 path: Span,
+        /// The bytes in that file.
+        76 range: Span,
+    }
+}

@@ -1,0 +1,116 @@
+//! Bytes that nobody meant to be parameters: an error or fewer of them, never a panic or a hang.
+
+use rehal_params::check::exercise;
+use rehal_params::sample::{GgufTensor, gguf};
+use rehal_params::{Format, sample};
+
+/// Marsaglia's xorshift64: the same mutations in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
+
+fn samples() -> [(Format, Vec<u8>); 4] {
+    [
+        (Format::Irpa, sample::archive_sample()),
+        (Format::Irpa, sample::linked_sample()),
+        (Format::Gguf, sample::gguf_sample()),
+        (Format::Safetensors, sample::safetensors_sample()),
+    ]
+}
+
+/// Bytes of a sample that are looked at: data and padding are not.
+fn table_bytes(format: Format, bytes: &[u8]) -> usize {
+    let data = format.parse(bytes).unwrap().into_iter().filter_map(|it| match it.place {
+        rehal_params::Place::Here(offset) if it.length > 0 => Some(offset as usize),
+        _ => None,
+    });
+    data.min().unwrap()
+}
+
+#[test]
+fn files_cut_anywhere_are_refused() {
+    for (format, bytes) in samples() {
+        for length in 0..bytes.len() {
+            // What lies behind the last byte of data may be missing.
+            match exercise(format, &bytes[..length]) {
+                Ok(_) => assert!(length >= table_bytes(format, &bytes), "{format:?} cut at {length}"),
+                Err(error) => {
+                    assert!(error.offset <= bytes.len() as u64, "{format:?} cut at {length}: {error:?}")
+                }
+            }
+        }
+    }
+}
+
+/// Changes a few bytes: bits, whole values that overflow, or runs copied from elsewhere.
+fn mutate(bytes: &mut [u8], random: &mut Random) {
+    const EXTREMES: [u64; 8] =
+        [0, 1, u64::MAX, u64::MAX - 63, u64::MAX / 16 + 1, 1 << 32, u64::MAX >> 1, 4096];
+    for _ in 0..=random.below(3) {
+        let at = random.below(bytes.len());
+        match random.below(4) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.next() as u8,
+            2 => {
+                let value = EXTREMES[random.below(EXTREMES.len())].to_le_bytes();
+                let length = value.len().min(bytes.len() - at);
+                bytes[at..at + length].copy_from_slice(&value[..length]);
+            }
+            _ => {
+                let length = random.below(24.min(bytes.len() - at)) + 1;
+                let from = random.below(bytes.len() - length + 1);
+                bytes.copy_within(from..from + length, at);
+            }
+        }
+    }
+}
+
+#[test]
+fn mutated_files_are_read_or_refused() {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut outcomes = [0; 2];
+    for (format, bytes) in samples() {
+        let tables = table_bytes(format, &bytes);
+        for _ in 0..4000 {
+            let mut mutated = bytes.clone();
+            mutate(&mut mutated[..tables], &mut random);
+            outcomes[usize::from(exercise(format, &mutated).is_ok())] += 1;
+        }
+    }
+    // Otherwise the mutations would test nothing.
+    assert!(outcomes.iter().all(|count| *count > 1000), "{outcomes:?}");
+}
+
+#[test]
+fn an_archive_of_links_to_itself_takes_no_time() {
+    // A header every 16 bytes, each of which claims the whole file as its table.
+    let mut bytes = vec![0; 1 << 20];
+    let header = &sample::archive_sample()[..88];
+    for at in (0..bytes.len() - 96).step_by(96) {
+        bytes[at..at + 88].copy_from_slice(header);
+        bytes[at + 16..at + 24].copy_from_slice(&96u64.to_le_bytes());
+        bytes[at + 32..at + 40].copy_from_slice(&1000u64.to_le_bytes());
+        bytes[at + 48..at + 56].copy_from_slice(&100_000u64.to_le_bytes());
+    }
+    assert!(exercise(Format::Irpa, &bytes).is_err());
+}
+
+/// What fuzzing found: the data would start behind the end of the file.
+#[test]
+fn a_tensor_without_bytes_lies_in_the_file_all_the_same() {
+    let tensor = GgufTensor { name: "", dimensions: vec![0], kind: 0, data: vec![] };
+    let mut bytes = gguf(3, &[], &[tensor], 32);
+    bytes.truncate(24 + 8 + 4 + 8 + 4 + 8);
+    assert_eq!(exercise(Format::Gguf, &bytes).unwrap(), 1);
+}

@@ -1,0 +1,133 @@
+use std::any::Any;
+use std::sync::Arc;
+
+use rehal_base::{Error, HostMemory, Range, Result};
+use rehal_capture::{layout, payload};
+use rehal_hal::{Buffer, BufferBackend, HostOp, MappedRange, MappingMode, MemoryAccess, RangeOp};
+use zerocopy::little_endian::{U16, U32, U64};
+
+use super::names::Recorded;
+use super::stream::{Log, Stream, status_of};
+use crate::encode;
+use crate::ids::Ids;
+
+/// A buffer whose accesses by the host are recorded.
+pub(super) struct RecordedBuffer {
+    pub base: Buffer,
+    pub id: u64,
+    device: u64,
+    stream: Arc<Stream>,
+}
+
+impl RecordedBuffer {
+    /// The handle of buffer `id`, which the device made as `base`.
+    pub fn wrap(base: Buffer, id: u64, device: u64, stream: &Arc<Stream>) -> Buffer {
+        let (params, size) = (*base.params(), base.size());
+        Buffer::new(params, size, Self { base, id, device, stream: stream.clone() })
+    }
+
+    fn range<'a>(&self, range: Range, mode: MappingMode, access: MemoryAccess) -> RangeOp<Ids<'a>> {
+        RangeOp { buffer: self.id, offset: range.offset, length: range.length, mode, access }
+    }
+
+    fn record(&self, status: u32, op: &HostOp<Ids<'_>>) {
+        self.stream.record(|log| log.calls(self.device, status, |put| encode::host_op(op, put)));
+    }
+
+    /// Shows `record` the bytes of a range that the host may have written, where they are.
+    fn with_written(&self, range: Range, mut record: impl FnMut(Option<&[u8]>)) {
+        let memory = self.base.backend().host_memory();
+        let look = |bytes: &[u8]| record(Some(bytes));
+        if memory.and_then(|memory| memory.with_bytes(range.offset, range.length, look)).is_err() {
+            record(None);
+        }
+    }
+}
+
+impl BufferBackend for RecordedBuffer {
+    fn host_memory(&self) -> Result<&Arc<HostMemory>> {
+        self.base.backend().host_memory()
+    }
+
+    fn is_queue_ordered(&self) -> bool {
+        self.base.is_queue_ordered()
+    }
+
+    fn map(&self, mapped: &MappedRange) -> Result<&Arc<HostMemory>> {
+        let unseen =
+            mapped.mode.contains(MappingMode::PERSISTENT) && mapped.access.contains(MemoryAccess::WRITE);
+        let outcome = match unseen {
+            false => self.base.backend().map(mapped),
+            true => Err(Error::unimplemented(
+                "a recorder cannot see when a range that stays mapped is written; map it for each write",
+            )),
+        };
+        let range = self.range(mapped.range, mapped.mode, mapped.access);
+        self.record(status_of(&outcome), &HostOp::Map(range));
+        outcome
+    }
+
+    fn unmap(&self, mapped: &MappedRange) {
+        let record = |bytes: Option<&[u8]>| {
+            let range = self.range(mapped.range, MappingMode::empty(), mapped.access);
+            self.record(0, &HostOp::Unmap(range, bytes));
+        };
+        if mapped.access.contains(MemoryAccess::WRITE) {
+            // Before the device is told: then the host may not look any more.
+            self.with_written(mapped.range, record);
+        } else {
+            record(None);
+        }
+        self.base.backend().unmap(mapped);
+    }
+
+    fn flush(&self, mapped: &MappedRange, range: Range) -> Result<()> {
+        let outcome = self.base.backend().flush(mapped, range);
+        let status = status_of(&outcome);
+        self.with_written(range, |bytes| {
+            let flushed = self.range(range, MappingMode::empty(), mapped.access);
+            self.record(status, &HostOp::Flush(flushed, bytes));
+        });
+        outcome
+    }
+
+    fn invalidate(&self, mapped: &MappedRange, range: Range) -> Result<()> {
+        let outcome = self.base.backend().invalidate(mapped, range);
+        let invalidated = self.range(range, MappingMode::empty(), MemoryAccess::empty());
+        self.record(status_of(&outcome), &HostOp::Invalidate(invalidated));
+        outcome
+    }
+
+    fn deallocate(&self) -> Result<()> {
+        self.base.backend().deallocate()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Recorded for RecordedBuffer {
+    const NAME: &'static str = "a buffer";
+
+    fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+}
+
+/// What the record of a buffer says. Its bytes begin with its allocation, and where the allocation is placed
+/// is the device's secret: the reference writes 0 for buffers of a CPU, and all queues for imported ones.
+pub(super) fn record_object(log: &mut Log, device: u64, id: u64, buffer: &Buffer, queue_affinity: u64) {
+    let params = buffer.params();
+    let header = layout::BufferObject {
+        allocation_size: U64::new(buffer.allocation_size()),
+        byte_offset: U64::new(buffer.allocation_offset()),
+        byte_length: U64::new(buffer.size()),
+        queue_affinity: U64::new(queue_affinity),
+        memory_type: U32::new(params.memory_type.bits()),
+        allowed_usage: U32::new(params.usage.bits()),
+        allowed_access: U16::new(params.access.bits()),
+        ..Default::default()
+    };
+    log.object(device, rehal_capture::ObjectType::BUFFER, id, &payload::BufferObject { header: &header });
+}

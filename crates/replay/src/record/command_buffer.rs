@@ -1,0 +1,68 @@
+use std::any::Any;
+use std::sync::Arc;
+
+use rehal_base::Result;
+use rehal_hal::{Command, CommandBuffer, CommandBufferBackend, HostOp, Live};
+
+use super::names::{BaseNames, IdNames, Recorded, with_scratch};
+use super::stream::{Stream, status_of};
+use crate::encode;
+
+/// A command buffer whose commands are recorded.
+pub(super) struct RecordedCommandBuffer {
+    pub base: CommandBuffer,
+    pub id: u64,
+    device: u64,
+    stream: Arc<Stream>,
+}
+
+impl RecordedCommandBuffer {
+    /// The handle of command buffer `id`, which the device made as `base`.
+    pub fn wrap(base: CommandBuffer, id: u64, device: u64, stream: &Arc<Stream>) -> CommandBuffer {
+        let params = *base.params();
+        CommandBuffer::new(params, Self { base, id, device, stream: stream.clone() })
+    }
+
+    fn record_host_op(&self, outcome: &Result<()>, op: &HostOp<crate::Ids<'_>>) {
+        let status = status_of(outcome);
+        self.stream.record(|log| log.calls(self.device, status, |put| encode::host_op(op, put)));
+    }
+}
+
+// The handle has checked the state and the commands, so the device's own handle is passed by.
+impl CommandBufferBackend for RecordedCommandBuffer {
+    fn begin(&self) -> Result<()> {
+        let outcome = self.base.backend().begin();
+        self.record_host_op(&outcome, &HostOp::BeginCommandBuffer { command_buffer: self.id });
+        outcome
+    }
+
+    fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
+        with_scratch(|scratch| {
+            let stream = &self.stream;
+            let ids = command.rename(&mut IdNames { stream, scratch })?;
+            let outcome = self.base.backend().record(&command.rename(&mut BaseNames { stream, scratch })?);
+            let status = status_of(&outcome);
+            stream.record(|log| log.calls(self.device, status, |put| encode::command(self.id, &ids, put)));
+            outcome
+        })
+    }
+
+    fn end(&self) -> Result<()> {
+        let outcome = self.base.backend().end();
+        self.record_host_op(&outcome, &HostOp::EndCommandBuffer { command_buffer: self.id });
+        outcome
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Recorded for RecordedCommandBuffer {
+    const NAME: &'static str = "a command buffer";
+
+    fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+}

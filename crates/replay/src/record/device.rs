@@ -1,0 +1,324 @@
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rehal_base::{HostMemory, Result};
+use rehal_capture::{ObjectType, OperationCode, layout, payload};
+use rehal_hal::{
+    Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device, DeviceBackend,
+    DeviceInfo, Event, Executable, ExecutableParams, File, HostFile, HostOp, Live, MemoryAccess,
+    MemoryStatistics, QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
+};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U32, U64};
+
+use super::buffer::{self, RecordedBuffer};
+use super::command_buffer::RecordedCommandBuffer;
+use super::event::RecordedEvent;
+use super::executable::{self, RecordedExecutable};
+use super::file::{RecordedFile, Source};
+use super::names::{BaseNames, IdNames, Recorded, recorded_file, recorded_semaphore, with_scratch};
+use super::semaphore::RecordedSemaphore;
+use super::stream::{Stream, status_of};
+use crate::encode::{self, Call, Rest};
+use crate::ids::Ids;
+
+/// Where the reference's CPU drivers say that allocated buffers are placed.
+const PLACED_NOWHERE: QueueAffinity = 0;
+
+/// A device whose calls are recorded.
+pub(super) struct RecordedDevice {
+    pub base: Device,
+    pub id: u64,
+    /// The device's allocator, which is an object of its own in captures.
+    allocator: u64,
+    /// The executable cache that was created last, or 0 before the first.
+    cache: AtomicU64,
+    stream: Arc<Stream>,
+}
+
+impl RecordedDevice {
+    /// Puts `base` and its allocator on the record.
+    pub fn wrap(base: Device, stream: &Arc<Stream>) -> Device {
+        let (id, allocator) = (stream.next_id(), stream.next_id());
+        stream.record(|log| {
+            log.bare_object(0, ObjectType::DEVICE, id);
+            log.bare_object(id, ObjectType::ALLOCATOR, allocator);
+        });
+        Device::new(Self { base, id, allocator, cache: AtomicU64::new(0), stream: stream.clone() })
+    }
+
+    /// Records a call on the device that no operation of a queue or of the host stands for.
+    pub fn record_call(&self, operation: OperationCode, status: u32) {
+        let call = Call::new(operation, self.id, 0);
+        self.stream.record(|log| log.calls(self.id, status, |put| call.bare(put)));
+    }
+
+    fn record_unsupported(&self, operation: OperationCode, status: u32) {
+        let call = Call { unsupported: true, ..Call::new(operation, self.id, 0) };
+        self.stream.record(|log| log.calls(self.id, status, |put| call.bare(put)));
+    }
+
+    /// Records the call that made an object of type `made`, and the object.
+    fn record_creation<T>(&self, outcome: &Result<T>, made: ObjectType, op: &HostOp<Ids<'_>>) {
+        let status = status_of(outcome);
+        self.stream.record(|log| log.creation(self.id, status, made, |put| encode::host_op(op, put)));
+    }
+
+    /// Records the call that made buffer `id`, and the buffer.
+    fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, placed: QueueAffinity, op: &HostOp<Ids<'_>>) {
+        self.stream.record(|log| {
+            log.calls(self.id, status_of(outcome), |put| encode::host_op(op, put));
+            if let Ok(made) = outcome {
+                buffer::record_object(log, self.id, id, made, placed);
+            }
+        });
+    }
+
+    fn wrap_buffer(&self, base: Buffer, id: u64) -> Buffer {
+        RecordedBuffer::wrap(base, id, self.id, &self.stream)
+    }
+
+    /// The cache that executables are prepared on: captures need one.
+    fn cache(&self) -> Result<u64> {
+        if self.cache.load(Ordering::Acquire) == 0 {
+            self.create_executable_cache("")?;
+        }
+        Ok(self.cache.load(Ordering::Acquire))
+    }
+
+    /// What the record of a submission says besides.
+    fn rest<'a>(&self, submission: &Submission<Live<'a>>) -> Result<Rest<'a>> {
+        Ok(match submission.op {
+            QueueOp::Read { file, file_offset, target, .. } => {
+                let length = match target.binding {
+                    rehal_hal::Binding::Direct(buffer) => {
+                        buffer.resolve(target.offset, target.length)?.length
+                    }
+                    rehal_hal::Binding::Slot(_) => 0,
+                };
+                let range = rehal_base::Range { offset: file_offset, length };
+                Rest { captured_data: recorded_file(&self.stream, file)?.captured(range)?, ..Rest::default() }
+            }
+            QueueOp::Dealloca { buffer, .. } => {
+                Rest { deallocated_bytes: buffer.allocation_size(), ..Rest::default() }
+            }
+            _ => Rest::default(),
+        })
+    }
+}
+
+impl DeviceBackend for RecordedDevice {
+    fn info(&self) -> &DeviceInfo {
+        self.base.info()
+    }
+
+    fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
+        let outcome = self.base.query_i64(category, key);
+        self.record_call(OperationCode::DEVICE_QUERY_I64, status_of(&outcome));
+        outcome
+    }
+
+    fn grant(&self, params: BufferParams) -> Result<BufferParams> {
+        self.base.backend().grant(params)
+    }
+
+    fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
+        let created = self.stream.next_id();
+        let outcome = self.base.backend().allocate_buffer(params, size);
+        let op = HostOp::AllocateBuffer { device: self.allocator, params, size, created };
+        self.record_buffer(&outcome, created, PLACED_NOWHERE, &op);
+        outcome.map(|base| self.wrap_buffer(base, created))
+    }
+
+    fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
+        let created = self.stream.next_id();
+        let memory = Arc::new(memory);
+        let size = memory.length();
+        let whole = rehal_base::Range { offset: 0, length: size };
+        let outcome = self.base.backend().import_buffer(params, HostMemory::part(&memory, whole)?);
+        // A program that is refused and goes on by copying brings the bytes again; nobody would read these.
+        let recorded_bytes = if outcome.is_ok() { size } else { 0 };
+        memory.with_bytes(0, recorded_bytes, |data| {
+            let op = HostOp::ImportBuffer { device: self.allocator, params, size, data, created };
+            self.record_buffer(&outcome, created, QUEUE_AFFINITY_ANY, &op);
+        })?;
+        outcome.map(|base| self.wrap_buffer(base, created))
+    }
+
+    fn create_semaphore(
+        &self,
+        affinity: QueueAffinity,
+        initial_value: u64,
+        flags: SemaphoreFlags,
+    ) -> Result<Semaphore> {
+        let created = self.stream.next_id();
+        let outcome = self.base.backend().create_semaphore(affinity, initial_value, flags);
+        let op = HostOp::CreateSemaphore { device: self.id, affinity, initial_value, flags, created };
+        self.record_creation(&outcome, ObjectType::SEMAPHORE, &op);
+        outcome.map(|base| RecordedSemaphore::wrap(base, created, self.id, &self.stream, initial_value))
+    }
+
+    fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
+        let created = self.stream.next_id();
+        let outcome = self.base.backend().create_command_buffer(params);
+        let op = HostOp::CreateCommandBuffer { device: self.id, params, created };
+        self.record_creation(&outcome, ObjectType::COMMAND_BUFFER, &op);
+        outcome.map(|base| RecordedCommandBuffer::wrap(base, created, self.id, &self.stream))
+    }
+
+    fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event> {
+        let created = self.stream.next_id();
+        let outcome = self.base.backend().create_event(affinity, flags);
+        let op = HostOp::CreateEvent { device: self.id, affinity, flags, created };
+        self.record_creation(&outcome, ObjectType::EVENT, &op);
+        outcome.map(|base| RecordedEvent::wrap(base, created, &self.stream))
+    }
+
+    fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
+        let outcome = self.base.backend().create_channel(affinity, params);
+        self.record_unsupported(OperationCode::DEVICE_CREATE_CHANNEL, status_of(&outcome));
+        outcome
+    }
+
+    fn create_executable_cache(&self, identifier: &str) -> Result<()> {
+        let created = self.stream.next_id();
+        let outcome = self.base.backend().create_executable_cache(identifier);
+        let status = status_of(&outcome);
+        let header = layout::ExecutableCacheObject {
+            identifier_length: U64::new(identifier.len() as u64),
+            ..Default::default()
+        };
+        let view = payload::ExecutableCacheObject { header: &header, identifier: identifier.as_bytes() };
+        let call = Call::new(OperationCode::DEVICE_CREATE_EXECUTABLE_CACHE, self.id, created);
+        self.stream.record(|log| {
+            log.creation(self.id, status, ObjectType::EXECUTABLE_CACHE, |put| call.with(put, &view));
+        });
+        if outcome.is_ok() {
+            self.cache.store(created, Ordering::Release);
+        }
+        outcome
+    }
+
+    // Not on the record: captures hold the format that is then prepared.
+    fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
+        self.base.backend().infer_executable_format(data)
+    }
+
+    fn can_prepare_executable(&self, format: &str) -> bool {
+        self.base.backend().can_prepare_executable(format)
+    }
+
+    #[allow(unsafe_code, reason = "forwards the trust boundary of native code; see DeviceBackend")]
+    unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
+        let cache = self.cache()?;
+        let created = self.stream.next_id();
+        // SAFETY: the caller vouches for the code, as this function demands; the code goes on as it came.
+        let prepared = unsafe { self.base.backend().prepare_executable(params) };
+        let outcome = prepared.and_then(|base| Ok((executable::metadata(base.functions())?, base)));
+        let constants: Vec<U32> = params.constants.iter().copied().map(U32::new).collect();
+        let op = HostOp::PrepareExecutable {
+            device: cache,
+            affinity: params.affinity,
+            caching_mode: params.caching_mode,
+            format: params.format.as_bytes(),
+            data: params.data,
+            constants: constants.as_bytes(),
+            created,
+        };
+        let metadata = outcome.as_ref().map_or(&[][..], |(metadata, _)| metadata);
+        self.stream.record(|log| {
+            log.calls(self.id, status_of(&outcome), |put| encode::executable(&op, metadata, put));
+            if outcome.is_ok() {
+                log.bare_object(self.id, ObjectType::EXECUTABLE, created);
+            }
+        });
+        outcome.map(|(_, base)| RecordedExecutable::wrap(base, created, self.id, &self.stream))
+    }
+
+    fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
+        let created = self.stream.next_id();
+        let (source, file) = Source::of(file)?;
+        let imported = self.base.backend().import_file(affinity, access, file);
+        let length = imported.as_ref().map_or(0, File::length);
+        let (description, described) = source.describe(length, &self.stream.options);
+        let outcome = imported.and_then(|base| described.map(|()| base));
+        let op = HostOp::ImportFile { device: self.id, affinity, access, length, created };
+        let header = &description.header;
+        description.reference.with_bytes(|reference| {
+            self.stream.record(|log| {
+                log.calls(self.id, status_of(&outcome), |put| encode::file(&op, header, reference, put));
+                if outcome.is_ok() {
+                    // The operation holds the bytes; here they would be there twice.
+                    let again = if description.reference.is_inline() { &[] } else { reference };
+                    encode::file(&op, header, again, &mut |_, payload_type, parts| {
+                        log.object_parts(self.id, ObjectType::FILE, created, payload_type, parts);
+                    });
+                }
+            });
+        })?;
+        outcome.map(|base| RecordedFile::wrap(base, created, description, &self.stream))
+    }
+
+    // Recorded before it is given to the device: what it signals may set off calls that are recorded before
+    // this one comes back, and in the capture they have to follow it. Its status is filled in afterwards.
+    fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
+        let stream = &self.stream;
+        with_scratch(|scratch| {
+            let mut created = 0;
+            let ids = submission.rename(&mut IdNames { stream, scratch }, |()| {
+                created = stream.next_id();
+                Ok(created)
+            })?;
+            let base = submission.rename(&mut BaseNames { stream, scratch }, Ok)?;
+            let rest = self.rest(submission)?;
+            for wait in submission.waits {
+                recorded_semaphore(stream, wait.semaphore)?.will_wait(wait.value);
+            }
+            for signal in submission.signals {
+                recorded_semaphore(stream, signal.semaphore)?.will_signal(signal.value);
+            }
+            let mut offset = None;
+            stream.record(|log| {
+                encode::submission(&ids, &rest, &mut |call, payload_type, parts| {
+                    offset = Some(log.operation(self.id, 0, call, payload_type, parts));
+                });
+            });
+            let outcome = base.device.backend().submit(&base);
+            match (&outcome, offset) {
+                (Ok(None), _) | (_, None) => {}
+                (Ok(Some(made)), _) => {
+                    stream.record(|log| buffer::record_object(log, self.id, created, made, PLACED_NOWHERE));
+                }
+                (Err(_), Some(offset)) => {
+                    stream.record(|log| log.set_status(offset, status_of(&outcome)));
+                }
+            }
+            Ok(outcome?.map(|made| self.wrap_buffer(made, created)))
+        })
+    }
+
+    fn flush(&self, affinity: QueueAffinity) -> Result<()> {
+        let outcome = self.base.backend().flush(affinity);
+        let op = HostOp::FlushQueue { device: self.id };
+        let status = status_of(&outcome);
+        self.stream.record(|log| log.calls(self.id, status, |put| encode::host_op(&op, put)));
+        outcome
+    }
+
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        self.base.memory_statistics()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Recorded for RecordedDevice {
+    const NAME: &'static str = "a device";
+
+    fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+}

@@ -1,0 +1,35 @@
+use std::any::Any;
+use std::sync::Arc;
+
+use rehal_hal::{Event, EventBackend};
+
+use super::names::Recorded;
+use super::stream::Stream;
+
+/// An event that commands of recorded command buffers name.
+pub(super) struct RecordedEvent {
+    pub base: Event,
+    pub id: u64,
+    stream: Arc<Stream>,
+}
+
+impl RecordedEvent {
+    /// The handle of event `id`, which the device made as `base`.
+    pub fn wrap(base: Event, id: u64, stream: &Arc<Stream>) -> Event {
+        Event::new(Self { base, id, stream: stream.clone() })
+    }
+}
+
+impl EventBackend for RecordedEvent {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Recorded for RecordedEvent {
+    const NAME: &'static str = "an event";
+
+    fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+}

@@ -1,0 +1,114 @@
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rehal_base::{Error, Result};
+use rehal_capture::{OperationCode, layout};
+use rehal_hal::{Executable, ExecutableBackend, FunctionInfo};
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U16, U32, U64};
+
+use super::names::Recorded;
+use super::stream::Stream;
+use crate::encode::Call;
+
+/// An executable whose functions are looked up on the record.
+pub(super) struct RecordedExecutable {
+    pub base: Executable,
+    pub id: u64,
+    device: u64,
+    stream: Arc<Stream>,
+}
+
+impl RecordedExecutable {
+    /// The handle of executable `id`, which the device made as `base`.
+    pub fn wrap(base: Executable, id: u64, device: u64, stream: &Arc<Stream>) -> Executable {
+        Executable::new(Self { base, id, device, stream: stream.clone() })
+    }
+}
+
+impl ExecutableBackend for RecordedExecutable {
+    fn name(&self) -> &str {
+        self.base.backend().name()
+    }
+
+    fn functions(&self) -> &[FunctionInfo] {
+        self.base.functions()
+    }
+
+    fn lookup(&self, name: &str) -> Option<u32> {
+        let found = self.base.backend().lookup(name);
+        let status = match found {
+            Some(_) => rehal_base::StatusCode::Ok,
+            None => rehal_base::StatusCode::NotFound,
+        };
+        let call = Call::new(OperationCode::EXECUTABLE_LOOKUP_FUNCTION_BY_NAME, self.id, 0);
+        self.stream.record(|log| log.calls(self.device, status as u32, |put| call.bare(put)));
+        found
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Recorded for RecordedExecutable {
+    const NAME: &'static str = "an executable";
+
+    fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+}
+
+/// What captures hold of an executable's functions. Fails, as the reference's recorder does, where a replay
+/// could not find them again: it looks for them by name.
+pub(super) fn metadata(functions: &[FunctionInfo]) -> Result<Vec<u8>> {
+    let mut names = BTreeSet::new();
+    for (ordinal, function) in functions.iter().enumerate() {
+        let name = &function.name;
+        if name.is_empty() || name.len() > usize::from(u16::MAX) {
+            return Err(Error::failed_precondition(format!(
+                "recording needs a name of 1 to 65535 bytes for function {ordinal} of the executable; it has {}",
+                name.len()
+            )));
+        }
+        if !names.insert(name) {
+            return Err(Error::failed_precondition(format!(
+                "recording needs another name for each function of the executable; two are '{name}'"
+            )));
+        }
+    }
+    let parameters = functions.iter().flat_map(|function| &function.parameters);
+    let header = layout::ExecutableMetadataHeader {
+        function_count: U64::new(functions.len() as u64),
+        parameter_count: U64::new(parameters.clone().count() as u64),
+        function_name_storage_length: U64::new(names.iter().map(|name| name.len() as u64).sum()),
+        ..Default::default()
+    };
+    let mut bytes = header.as_bytes().to_vec();
+    for function in functions {
+        let record = layout::FunctionMetadata {
+            flags: U64::new(function.flags),
+            workgroup_size: function.workgroup_size.map(U32::new),
+            constant_count: U16::new(function.constant_count),
+            binding_count: U16::new(function.binding_count),
+            // Those that it describes; the loader's count is of those that it announces.
+            parameter_count: U16::new(function.parameters.len() as u16),
+            name_length: U16::new(function.name.len() as u16),
+            ..Default::default()
+        };
+        bytes.extend_from_slice(record.as_bytes());
+    }
+    for parameter in parameters {
+        let record = layout::ParameterMetadata {
+            offset: U16::new(parameter.offset),
+            flags: U16::new(parameter.flags),
+            parameter_type: parameter.kind,
+            size: parameter.size,
+            ..Default::default()
+        };
+        bytes.extend_from_slice(record.as_bytes());
+    }
+    functions.iter().for_each(|function| bytes.extend_from_slice(function.name.as_bytes()));
+    Ok(bytes)
+}

@@ -1,0 +1,182 @@
+//! The recorder: a decorator over a device group that puts every call on record and forwards it unchanged.
+//!
+//! Each object of the base devices gets a handle of the recorder's over it, with an id; each call is renamed
+//! twice, to the handles of the base device and to ids, and the ids become a record by `encode.rs`. All devices
+//! of a group write to one stream.
+
+mod buffer;
+mod command_buffer;
+mod device;
+mod event;
+mod executable;
+mod file;
+mod names;
+mod semaphore;
+mod stream;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rehal_base::{Error, Result};
+use rehal_capture::OperationCode;
+use rehal_hal::{Device, DeviceGroup, HostOp};
+
+use self::device::RecordedDevice;
+use self::names::recorded_device;
+use self::stream::Stream;
+use crate::encode;
+
+pub use self::stream::CaptureSink;
+
+/// What a capture holds of files that a program imports from disk. Files over memory are always held whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilePolicy {
+    /// Where the file is and how to tell that it is the same one.
+    #[default]
+    Reference,
+    /// The bytes that queues read from it.
+    CaptureRanges,
+    /// All of its bytes.
+    CaptureAll,
+    /// Nothing: importing a file fails with `FAILED_PRECONDITION`.
+    Fail,
+}
+
+/// How a replay tells that a file held by reference is the one that was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileValidation {
+    /// By device, inode and time of modification.
+    #[default]
+    Identity,
+    /// By a digest of its contents, which are read for it when the file is imported.
+    Digest,
+}
+
+/// How a recorder records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordOptions {
+    /// What the capture holds of files on disk.
+    pub file_policy: FilePolicy,
+    /// How files held by reference are told.
+    pub file_validation: FileValidation,
+}
+
+/// Records what a program does with devices into a capture.
+///
+/// The program gets devices from [`Recorder::wrap`] and uses them as any others. Each call goes to the base device
+/// first and is then recorded with the status that it returned (a submission is recorded when it is issued, since
+/// its effects may be recorded before the call returns; its status is filled in then). A write error does not
+/// disturb the program: the first one stays, and [`Recorder::close`] reports it. What is recorded reaches the file
+/// within 100 ms, so the capture of a program that is killed can be read up to there; closing seals it.
+///
+/// Host writes are recorded when a mapping ends or is flushed. A range that is mapped persistently for writing is
+/// refused with `UNIMPLEMENTED`: nobody sees when it is written.
+///
+/// ```
+/// use rehal_capture::{Capture, OpenOptions};
+/// use rehal_hal::{BufferParams, BufferRef, BufferUsage, DeviceGroup, MemoryType, QueueOp, QUEUE_AFFINITY_ANY};
+/// use rehal_local::{LocalSync, executable::Plugins};
+/// use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
+///
+/// # fn main() -> rehal_base::Result<()> {
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("program.ireereplay");
+/// // Wrap the devices, give the wrapped ones to the program, and name what it is doing.
+/// let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())])?;
+/// let recorder = Recorder::create(&path, RecordOptions::default())?;
+/// let recorded = recorder.wrap(&devices)?;
+/// {
+///     let _execute = recorder.scope("execute")?;
+///     let device = &recorded.devices()[0];
+///     let params = BufferParams {
+///         usage: BufferUsage::TRANSFER_TARGET | BufferUsage::MAPPING_SCOPED,
+///         memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+///         ..BufferParams::default()
+///     };
+///     let buffer = device.allocate_buffer(params, 16)?;
+///     let fill = QueueOp::Fill { target: BufferRef::whole(&buffer), pattern: &[7], flags: 0 };
+///     device.submit(QUEUE_AFFINITY_ANY, &[], &[], fill)?;
+/// }
+/// recorder.close()?;
+///
+/// // The capture replays on any device that can do the same.
+/// let bytes = std::fs::read(&path).unwrap();
+/// let capture = Capture::open(&bytes, OpenOptions::default())?;
+/// let plan = Plan::compile(&capture, &bytes, PlanOptions::default())?;
+/// assert_eq!(plan.scopes().collect::<Vec<_>>(), [(&b"execute"[..], 1)]);
+/// Replay::new(&plan, &devices, &ReplayOptions::default())?.run(&mut [])?;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Recorder {
+    stream: Arc<Stream>,
+}
+
+impl Recorder {
+    /// Starts a capture in a new file at `path`, or over what was there.
+    pub fn create(path: &Path, options: RecordOptions) -> Result<Self> {
+        let file = std::fs::File::create(path)
+            .map_err(|error| Error::io(format_args!("creating the capture '{}'", path.display()), &error))?;
+        Self::to(file, options)
+    }
+
+    /// Starts a capture in `sink`.
+    pub fn to(sink: impl CaptureSink + 'static, options: RecordOptions) -> Result<Self> {
+        Ok(Self { stream: Stream::start(Box::new(sink), options)? })
+    }
+
+    /// The devices of `group`, in its order, with all that is done with them on record.
+    pub fn wrap(&self, group: &DeviceGroup) -> Result<DeviceGroup> {
+        let devices: Vec<Device> =
+            group.devices().iter().map(|base| RecordedDevice::wrap(base.clone(), &self.stream)).collect();
+        for device in &devices {
+            let device = recorded_device(&self.stream, device)?;
+            device.record_call(OperationCode::DEVICE_ASSIGN_TOPOLOGY_INFO, 0);
+        }
+        DeviceGroup::new(devices)
+    }
+
+    /// Marks the beginning of what the program calls `name`, which may not be empty. Scopes may nest, and the same
+    /// name may come again.
+    pub fn scope_begin(&self, name: &str) -> Result<()> {
+        self.record_scope(name, &HostOp::ScopeBegin { name: name.as_bytes() })
+    }
+
+    /// Marks the end of the scope `name`.
+    pub fn scope_end(&self, name: &str) -> Result<()> {
+        self.record_scope(name, &HostOp::ScopeEnd { name: name.as_bytes() })
+    }
+
+    /// Begins a scope that ends when what is returned is dropped.
+    pub fn scope<'r>(&'r self, name: &'r str) -> Result<OpenScope<'r>> {
+        self.scope_begin(name)?;
+        Ok(OpenScope { recorder: self, name })
+    }
+
+    /// Ends the capture: writes what waits and seals the file. Reports the first error that recording met; what is
+    /// done with the devices from now on is forwarded and not recorded. Closing again does nothing.
+    pub fn close(&self) -> Result<()> {
+        self.stream.close()
+    }
+
+    fn record_scope(&self, name: &str, op: &HostOp<crate::Ids<'_>>) -> Result<()> {
+        if name.is_empty() {
+            return Err(Error::invalid_argument("a scope needs a name"));
+        }
+        self.stream.record(|log| log.calls(0, 0, |put| encode::host_op(op, put)));
+        Ok(())
+    }
+}
+
+/// A scope of a capture that is open.
+pub struct OpenScope<'r> {
+    recorder: &'r Recorder,
+    name: &'r str,
+}
+
+impl Drop for OpenScope<'_> {
+    fn drop(&mut self) {
+        // The name is not empty, or the scope would not have begun.
+        let _ = self.recorder.scope_end(self.name);
+    }
+}

@@ -1,0 +1,137 @@
+use std::any::Any;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rehal_base::{Error, Result};
+use rehal_capture::layout::SemaphoreTimepoint;
+use rehal_hal::{QUEUE_AFFINITY_ANY, QueueOp, Semaphore, SemaphoreBackend, Submission, WaitCallback};
+use zerocopy::little_endian::U64;
+
+use super::names::Recorded;
+use super::stream::{Log, Stream, status_of};
+use crate::encode::{self, Rest};
+
+/// A semaphore that recorded submissions wait for and signal.
+///
+/// What the host does with semaphores is not recorded (nor does the reference record it), with one exception:
+/// where a submission waits for what only the host signals, nobody would signal it in a replay. There the
+/// capture gets a queue barrier that signals it.
+pub(super) struct RecordedSemaphore {
+    pub base: Semaphore,
+    pub id: u64,
+    device: u64,
+    stream: Arc<Stream>,
+    /// The highest value that a record signals, or the initial value.
+    recorded: AtomicU64,
+    beyond: Mutex<Beyond>,
+}
+
+/// What is beyond the recorded signals.
+struct Beyond {
+    /// The highest value that the host has signalled.
+    host: u64,
+    /// The highest value that a record waits for and none signals yet.
+    awaited: u64,
+}
+
+impl RecordedSemaphore {
+    /// The handle of semaphore `id`, which the device made as `base`.
+    pub fn wrap(
+        base: Semaphore,
+        id: u64,
+        device: u64,
+        stream: &Arc<Stream>,
+        initial_value: u64,
+    ) -> Semaphore {
+        let beyond = Mutex::new(Beyond { host: initial_value, awaited: initial_value });
+        let recorded = AtomicU64::new(initial_value);
+        Semaphore::new(Self { base, id, device, stream: stream.clone(), recorded, beyond })
+    }
+
+    /// A submission that waits for `value` is about to be recorded: makes sure that a record signals what the
+    /// host has signalled already.
+    pub fn will_wait(&self, value: u64) {
+        if self.recorded.load(Ordering::Acquire) >= value {
+            return;
+        }
+        let mut beyond = self.beyond.lock();
+        beyond.awaited = beyond.awaited.max(value);
+        if beyond.host >= value {
+            self.will_signal(beyond.host);
+            self.stream.record(|log| {
+                self.record_signal(log, beyond.host, 0);
+            });
+        }
+    }
+
+    /// A submission that signals `value` is about to be recorded.
+    pub fn will_signal(&self, value: u64) {
+        self.recorded.fetch_max(value, Ordering::AcqRel);
+    }
+
+    fn record_signal(&self, log: &mut Log, value: u64, status: u32) -> u64 {
+        let signals = [SemaphoreTimepoint { semaphore_id: U64::new(self.id), value: U64::new(value) }];
+        let barrier = Submission::<crate::Ids<'_>> {
+            device: self.device,
+            affinity: QUEUE_AFFINITY_ANY,
+            waits: &[],
+            signals: &signals,
+            op: QueueOp::Barrier { flags: 0 },
+        };
+        let mut offset = 0;
+        encode::submission(&barrier, &Rest::default(), &mut |call, payload_type, parts| {
+            offset = log.operation(self.device, status, call, payload_type, parts);
+        });
+        offset
+    }
+}
+
+impl SemaphoreBackend for RecordedSemaphore {
+    fn query(&self) -> Result<u64> {
+        self.base.query()
+    }
+
+    // Recorded first: what the signal sets off may be recorded before the call comes back.
+    fn signal(&self, value: u64) -> Result<()> {
+        let mut recorded_at = None;
+        let mut beyond = self.beyond.lock();
+        beyond.host = beyond.host.max(value);
+        let recorded = self.recorded.load(Ordering::Acquire);
+        if recorded < value && recorded < beyond.awaited {
+            self.will_signal(value);
+            self.stream.record(|log| recorded_at = Some(self.record_signal(log, value, 0)));
+        }
+        drop(beyond);
+        let outcome = self.base.signal(value);
+        if let (Err(_), Some(offset)) = (&outcome, recorded_at) {
+            self.stream.record(|log| log.set_status(offset, status_of(&outcome)));
+        }
+        outcome
+    }
+
+    fn fail(&self, error: Error) {
+        self.base.fail(error);
+    }
+
+    fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
+        self.base.wait(value, timeout)
+    }
+
+    fn on_reached(&self, value: u64, callback: WaitCallback) {
+        self.base.backend().on_reached(value, callback);
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Recorded for RecordedSemaphore {
+    const NAME: &'static str = "a semaphore";
+
+    fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+}

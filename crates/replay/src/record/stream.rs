@@ -1,0 +1,235 @@
+use std::io::{Seek, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use rehal_base::{Error, Result};
+use rehal_capture::payload::View;
+use rehal_capture::{ObjectType, PayloadType, RecordFields, RecordType, Writer};
+
+use super::RecordOptions;
+use crate::encode::{Call, Put};
+
+/// Where a capture goes: a file, or memory.
+pub trait CaptureSink: Write + Seek + Send {}
+
+impl<T: Write + Seek + Send> CaptureSink for T {}
+
+/// How often what waits in memory is written: a record reaches the file within 100 ms of its call even if
+/// the machine is busy.
+const FLUSH_INTERVAL: Duration = Duration::from_millis(40);
+
+/// The records of all devices of a program, in one order.
+pub(super) struct Stream {
+    pub options: RecordOptions,
+    next_id: AtomicU64,
+    log: Mutex<Option<Log>>,
+    ending: Arc<Ending>,
+    flusher: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Tells the flusher that nothing will come any more.
+#[derive(Default)]
+struct Ending {
+    ended: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// The capture, while records are added to it.
+///
+/// The writer keeps the first error that its sink met. A program is not to be disturbed by it, so adding a
+/// record says nothing; [`Stream::close`] does.
+pub(super) struct Log {
+    writer: Writer<Box<dyn CaptureSink>>,
+}
+
+impl Stream {
+    /// Starts a capture and the thread that keeps the file up to date.
+    pub fn start(sink: Box<dyn CaptureSink>, options: RecordOptions) -> Result<Arc<Self>> {
+        let mut writer = Writer::new(sink)?;
+        writer.leave_age_to_owner();
+        writer.append(&RecordFields { record_type: RecordType::SESSION, ..Default::default() }, &[])?;
+        let ending = Arc::new(Ending::default());
+        let this = Arc::new(Self {
+            options,
+            next_id: AtomicU64::new(1),
+            log: Mutex::new(Some(Log { writer })),
+            ending: ending.clone(),
+            flusher: Mutex::new(None),
+        });
+        let stream = Arc::downgrade(&this);
+        let flusher = std::thread::Builder::new()
+            .name("rehal-recorder".into())
+            .spawn(move || {
+                while !ending.wait(FLUSH_INTERVAL) {
+                    let Some(stream) = stream.upgrade() else { return };
+                    stream.record(|log| drop(log.writer.flush()));
+                }
+            })
+            .map_err(|error| Error::io("starting the thread that writes the capture", &error))?;
+        *this.flusher.lock() = Some(flusher);
+        Ok(this)
+    }
+
+    /// An id for an object that nobody has yet.
+    pub fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Adds records; those of one call stay together. Once the capture is closed, nothing is added.
+    #[inline]
+    pub fn record(&self, add: impl FnOnce(&mut Log)) {
+        if let Some(log) = &mut *self.log.lock() {
+            add(log);
+        }
+    }
+
+    /// Ends the capture and reports the first error that writing it met. A second close does nothing.
+    pub fn close(&self) -> Result<()> {
+        let Some(log) = self.log.lock().take() else { return Ok(()) };
+        let outcome = log.writer.close();
+        self.ending.end();
+        let flusher = self.flusher.lock().take();
+        // It ends because it is told to; what it could have met, the writer has kept.
+        flusher.map(JoinHandle::join);
+        outcome
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // Not joined: the flusher may be the one that drops the last handle.
+        self.ending.end();
+    }
+}
+
+impl Ending {
+    fn end(&self) {
+        *self.ended.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end, or so long; whether it is the end.
+    fn wait(&self, time: Duration) -> bool {
+        let mut ended = self.ended.lock();
+        if !*ended {
+            self.changed.wait_for(&mut ended, time);
+        }
+        *ended
+    }
+}
+
+impl Log {
+    /// Adds the record of a call on `device` that ended with `status`; gives where it starts.
+    pub fn operation(
+        &mut self,
+        device: u64,
+        status: u32,
+        call: Call,
+        payload_type: PayloadType,
+        parts: &[&[u8]],
+    ) -> u64 {
+        let offset = self.writer.length_bytes();
+        let fields = RecordFields {
+            record_type: if call.unsupported { RecordType::UNSUPPORTED } else { RecordType::OPERATION },
+            thread_id: thread_id(),
+            device_id: device,
+            object_id: call.object,
+            related_object_id: call.related,
+            payload_type,
+            object_type: call.operation.object_type().unwrap_or_default(),
+            operation: call.operation,
+            status_code: status,
+            ..Default::default()
+        };
+        self.append(&fields, parts);
+        offset
+    }
+
+    /// Adds the record of an object that was made.
+    pub fn object(&mut self, device: u64, object_type: ObjectType, id: u64, view: &impl View) {
+        view.with_parts(|parts| self.object_parts(device, object_type, id, payload_type(view), parts));
+    }
+
+    /// Adds the record of an object of which nothing more is said.
+    pub fn bare_object(&mut self, device: u64, object_type: ObjectType, id: u64) {
+        self.object_parts(device, object_type, id, PayloadType::NONE, &[]);
+    }
+
+    /// Adds what `encode` puts, as calls on `device` that ended with `status`.
+    pub fn calls(&mut self, device: u64, status: u32, encode: impl FnOnce(&mut Put<'_>)) {
+        encode(&mut |call, payload_type, parts| {
+            self.operation(device, status, call, payload_type, parts);
+        });
+    }
+
+    /// Adds the call that `encode` puts and, where it succeeded, the object of type `made` that it made, which
+    /// has the same payload.
+    pub fn creation(
+        &mut self,
+        device: u64,
+        status: u32,
+        made: ObjectType,
+        encode: impl FnOnce(&mut Put<'_>),
+    ) {
+        encode(&mut |call, payload_type, parts| {
+            self.operation(device, status, call, payload_type, parts);
+            if status == 0 {
+                self.object_parts(device, made, call.related, payload_type, parts);
+            }
+        });
+    }
+
+    /// Changes the status of the record at `offset`: the call has only now failed.
+    pub fn set_status(&mut self, offset: u64, status: u32) {
+        self.writer.set_status(offset, status);
+    }
+
+    /// Adds the record of an object whose payload is `parts`.
+    pub fn object_parts(
+        &mut self,
+        device: u64,
+        object_type: ObjectType,
+        id: u64,
+        payload_type: PayloadType,
+        parts: &[&[u8]],
+    ) {
+        let fields = RecordFields {
+            record_type: RecordType::OBJECT,
+            thread_id: thread_id(),
+            device_id: device,
+            object_id: id,
+            payload_type,
+            object_type,
+            ..Default::default()
+        };
+        self.append(&fields, parts);
+    }
+
+    fn append(&mut self, fields: &RecordFields, parts: &[&[u8]]) {
+        // The writer keeps a failure until it is closed.
+        let _ = self.writer.append(fields, parts);
+    }
+}
+
+fn payload_type<V: View>(_: &V) -> PayloadType {
+    V::TYPE
+}
+
+/// What the system calls this thread.
+fn thread_id() -> u64 {
+    thread_local! {
+        static ID: u64 = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs().into();
+    }
+    ID.with(|id| *id)
+}
+
+/// The status code of an outcome, as captures store it.
+pub(super) fn status_of<T>(outcome: &Result<T>) -> u32 {
+    match outcome {
+        Ok(_) => 0,
+        Err(error) => error.code() as u32,
+    }
+}

@@ -1,0 +1,132 @@
+//! Captures of the reference, replayed on recorded devices: what is recorded then is what it had recorded.
+
+use std::path::{Path, PathBuf};
+
+use rehal_base::Result;
+use rehal_capture::{Capture, OpenOptions};
+use rehal_hal::DeviceGroup;
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{
+    FileRemap, FileValidation, HostRead, Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay,
+    ReplayOptions, Scope,
+};
+
+use crate::memory::Memory;
+use crate::said::{Apart, lines};
+
+/// Opens the scopes of the capture in the recorder, and reads what the program read.
+struct Program<'r>(&'r Recorder);
+
+impl Observer for Program<'_> {
+    fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {
+        self.0.scope_begin(str::from_utf8(scope.name).unwrap())
+    }
+
+    fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
+        self.0.scope_end(str::from_utf8(scope.name).unwrap())
+    }
+
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn host_read(&mut self, _: &HostRead<'_>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Replays a capture on recorded devices and gives the capture of that.
+fn record_again(bytes: &[u8], remaps: Vec<FileRemap>, options: RecordOptions) -> Result<Vec<u8>> {
+    let capture = Capture::open(bytes, OpenOptions::default())?;
+    let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
+    let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
+    let memory = Memory::default();
+    let recorder = Recorder::to(memory.clone(), options)?;
+    let group = recorder.wrap(&DeviceGroup::new(devices)?)?;
+    let options = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
+    Replay::new(&plan, &group, &options)?.run(&mut [&mut Program(&recorder)])?;
+    recorder.close()?;
+    Ok(memory.bytes())
+}
+
+/// Captures that are not recorded again, by a part of their name, and why.
+const LEFT_OUT: [(&str, &str); 3] = [
+    ("vmvx", "the executable format is not built yet"),
+    ("crash.", "its kernels end the process"),
+    ("torn.", "it was never closed"),
+];
+
+#[test]
+fn captures_come_back_as_they_were() {
+    let (mut compared, mut refused) = (0, 0);
+    for (path, remaps) in captures() {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if LEFT_OUT.iter().any(|(part, _)| name.contains(part)) {
+            continue;
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        let file_validation = match name.contains(".digest.") {
+            true => FileValidation::Digest,
+            false => FileValidation::Identity,
+        };
+        let options = RecordOptions { file_validation, ..RecordOptions::default() };
+        match record_again(&bytes, remaps, options) {
+            Ok(again) => {
+                let apart = Apart {
+                    replayed: true,
+                    task: name.contains(".local-task") || name.contains("two_devices"),
+                };
+                assert_alike(name, &lines(&bytes, apart), &lines(&again, apart));
+                compared += 1;
+            }
+            // The file is here as a copy.
+            Err(error) => {
+                assert!(
+                    error.message().contains("not the file that was captured"),
+                    "{name}: {}",
+                    error.report()
+                );
+                refused += 1;
+            }
+        }
+    }
+    assert!(compared > 50 && refused > 0, "{compared} captures compared, {refused} refused");
+}
+
+fn assert_alike(name: &str, was: &[String], is: &[String]) {
+    let Some(at) = was.iter().zip(is).position(|(was, is)| was != is) else {
+        return assert_eq!(was.len(), is.len(), "{name}");
+    };
+    // A replay allocates, maps, writes and unmaps what the program imported; each other line is as it was.
+    let imported =
+        was[at].contains("allocator.import_buffer") && is[at].contains("allocator.allocate_buffer");
+    assert!(imported, "{name}, line {at}:\n{}\n{}", was[at], is[at]);
+    assert_eq!(was[at + 2..], is[at + 4..], "{name}");
+}
+
+/// The captures of the fixtures and of the corpus, where it is, with where the files are that they name.
+fn captures() -> Vec<(PathBuf, Vec<FileRemap>)> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let corpus = match std::env::var_os("REHAL_CORPUS") {
+        Some(path) => PathBuf::from(path),
+        None => repository.join("../shared/corpus"),
+    };
+    let fixtures = repository.join("fixtures");
+    let mut captures = Vec::new();
+    for (folder, places) in [
+        (&fixtures, &[("/tmp/rehal-fixtures/", "")][..]),
+        (&corpus, &[("/models/data/", "params/"), ("/models/onnx/", "models/")]),
+    ] {
+        let remap = |(captured, here): &(&str, &str)| FileRemap {
+            captured: (*captured).into(),
+            here: folder.join(here).display().to_string(),
+        };
+        let Ok(entries) = std::fs::read_dir(folder.join("captures")) else { continue };
+        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "ireereplay"));
+        paths.sort();
+        captures.extend(paths.into_iter().map(|path| (path, places.iter().map(remap).collect())));
+    }
+    captures
+}

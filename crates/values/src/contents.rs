@@ -1,0 +1,84 @@
+use rehal_base::Result;
+
+/// The bytes of a tensor that was written down, which may be far fewer than it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// All are zero.
+    Zeros,
+    /// These over and over; at the end as many as fit. There is one at least.
+    Splat(Vec<u8>),
+    /// These.
+    Bytes(Vec<u8>),
+}
+
+/// What is given to a writer at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+impl Contents {
+    /// Gives all `size_bytes` of the tensor to `write`, in order, in pieces: an offset and bytes. Memory for
+    /// all of them is never taken.
+    pub fn write_to(&self, size_bytes: u64, mut write: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let pattern = match self {
+            Self::Bytes(bytes) => return write(0, bytes),
+            Self::Zeros => &[0][..],
+            Self::Splat(pattern) => pattern,
+        };
+        let copies = (CHUNK_BYTES / pattern.len()).max(1);
+        let chunk = pattern.repeat(copies.min(usize::try_from(size_bytes).unwrap_or(usize::MAX)));
+        let mut offset = 0;
+        while offset < size_bytes {
+            let length = (size_bytes - offset).min(chunk.len() as u64);
+            write(offset, &chunk[..length as usize])?;
+            offset += length;
+        }
+        Ok(())
+    }
+
+    /// All `size_bytes` of the tensor, for those that know them to be few.
+    pub fn to_bytes(&self, size_bytes: u64) -> Vec<u8> {
+        let mut bytes = vec![0; size_bytes as usize];
+        self.fill(&mut bytes);
+        bytes
+    }
+
+    /// Fills `target`, which is as long as the tensor.
+    pub fn fill(&self, target: &mut [u8]) {
+        match self {
+            Self::Zeros => target.fill(0),
+            Self::Bytes(bytes) => target.copy_from_slice(bytes),
+            Self::Splat(pattern) => {
+                let first = pattern.len().min(target.len());
+                target[..first].copy_from_slice(&pattern[..first]);
+                // What is filled doubles with each copy, and stays whole patterns until the end.
+                let mut filled = first;
+                while filled < target.len() {
+                    let length = filled.min(target.len() - filled);
+                    target.copy_within(..length, filled);
+                    filled += length;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(contents: &Contents, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0xee; length];
+        contents.fill(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn patterns_fill_all_bytes() {
+        assert_eq!(filled(&Contents::Zeros, 3), [0; 3]);
+        assert_eq!(filled(&Contents::Bytes(vec![4, 5]), 2), [4, 5]);
+        let splat = Contents::Splat(vec![1, 2, 3]);
+        assert_eq!(filled(&splat, 7), [1, 2, 3, 1, 2, 3, 1]);
+        assert_eq!(filled(&splat, 2), [1, 2]);
+        assert_eq!(filled(&splat, 0), []);
+        assert!(filled(&splat, 200_001).chunks(3).all(|part| part == [1, 2, 3]));
+    }
+}

@@ -1,0 +1,63 @@
+use rehal_base::ElementType;
+
+use crate::kind::Kind;
+use crate::narrow_float::f8_e8m0_fnu_to_f32;
+
+/// Reads elements of a floating-point type as `f64`, which holds every value of all of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Floats(Kind);
+
+impl Floats {
+    /// For a type of one real number per element; `None` for others.
+    pub fn of(element_type: ElementType) -> Option<Self> {
+        match Kind::of(element_type) {
+            kind @ (Kind::Narrow { .. } | Kind::PowerOfTwo | Kind::F32 | Kind::F64) => Some(Self(kind)),
+            _ => None,
+        }
+    }
+
+    /// The number at `index` of dense `bytes`; `None` behind their end.
+    pub fn at(self, bytes: &[u8], index: usize) -> Option<f64> {
+        fn part<const N: usize>(bytes: &[u8], index: usize) -> Option<[u8; N]> {
+            bytes.get(index.checked_mul(N)?..)?.first_chunk().copied()
+        }
+        Some(match self.0 {
+            Kind::Narrow { format, bytes: 2 } => {
+                format.to_f32(u16::from_le_bytes(part(bytes, index)?).into()).into()
+            }
+            Kind::Narrow { format, .. } => format.to_f32((*bytes.get(index)?).into()).into(),
+            Kind::PowerOfTwo => f8_e8m0_fnu_to_f32(*bytes.get(index)?).into(),
+            Kind::F32 => f32::from_le_bytes(part(bytes, index)?).into(),
+            _ => f64::from_le_bytes(part(bytes, index)?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse_tensor;
+
+    #[test]
+    fn every_float_is_read() {
+        for (text, expected) in [
+            ("2xf16=1.5 -0.25", [1.5, -0.25]),
+            ("2xbf16=1.5 -0.25", [1.5, -0.25]),
+            ("2xf32=1.5 1e-40", [1.5, f64::from(1e-40_f32)]),
+            ("2xf64=1.5 1e-300", [1.5, 1e-300]),
+            ("2xf8E5M2=1.5 -0.25", [1.5, -0.25]),
+            ("2xf8E4M3FN=1.5 -0.25", [1.5, -0.25]),
+            ("2xf8E4M3FNUZ=1.5 -0.25", [1.5, -0.25]),
+            ("2xf8E8M0FNU=2 0.25", [2.0, 0.25]),
+        ] {
+            let (tensor_type, contents) = parse_tensor(text).unwrap();
+            let bytes = contents.to_bytes(tensor_type.size_bytes().unwrap());
+            let floats = Floats::of(tensor_type.element_type).unwrap();
+            assert_eq!([0, 1].map(|index| floats.at(&bytes, index).unwrap()), expected, "{text}");
+            assert_eq!((floats.at(&bytes, 2), floats.at(&bytes, usize::MAX)), (None, None));
+        }
+        for text in ["i8", "i1", "i4"] {
+            assert!(Floats::of(text.parse().unwrap()).is_none());
+        }
+    }
+}

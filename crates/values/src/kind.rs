@@ -1,0 +1,67 @@
+use rehal_base::{ElementType, Numerical};
+
+use crate::narrow_float::{BF16, F8_E4M3_FN, F8_E4M3_FNUZ, F8_E5M2, F8_E5M2_FNUZ, F16, NarrowFloat};
+
+/// How elements of a type are written and held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A whole number of 8, 16, 32 or 64 bits.
+    Integer { bits: u32, signs: Signs },
+    /// A whole number that does not fill bytes, of 63 bits at most; such numbers are packed.
+    PackedInteger { bits: u32, signs: Signs },
+    /// A truth value in a byte.
+    Boolean,
+    /// A float of 8 or 16 bits.
+    Narrow { format: NarrowFloat, bytes: usize },
+    /// A power of two in a byte.
+    PowerOfTwo,
+    /// IEEE 754 binary32.
+    F32,
+    /// IEEE 754 binary64.
+    F64,
+    /// Two numbers of half as many bytes.
+    Complex { bytes: usize },
+    /// Bytes that are written in hexadecimal, whatever they mean.
+    Raw { bytes: usize },
+    /// Bits that do not fill bytes, packed and written in hexadecimal.
+    PackedRaw { bits: u32 },
+}
+
+/// What may stand before a whole number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signs {
+    /// Numbers are printed with a sign; positive ones may use all bits.
+    Signless,
+    Signed,
+    Unsigned,
+}
+
+impl Kind {
+    pub(crate) fn of(element_type: ElementType) -> Self {
+        let bits = element_type.bits();
+        let whole = element_type.whole_bytes().map(|bytes| bytes as usize);
+        let signs = match element_type.numerical() {
+            Numerical::INTEGER => Some(Signs::Signless),
+            Numerical::SIGNED => Some(Signs::Signed),
+            Numerical::UNSIGNED => Some(Signs::Unsigned),
+            _ => None,
+        };
+        match (element_type.numerical(), signs, whole) {
+            (_, Some(signs), Some(1 | 2 | 4 | 8)) => Self::Integer { bits, signs },
+            (_, Some(signs), None) if (1..64).contains(&bits) => Self::PackedInteger { bits, signs },
+            (Numerical::BOOLEAN, _, Some(1)) => Self::Boolean,
+            (Numerical::FLOAT_IEEE, _, Some(2)) => Self::Narrow { format: F16, bytes: 2 },
+            (Numerical::FLOAT_IEEE, _, Some(4)) => Self::F32,
+            (Numerical::FLOAT_IEEE, _, Some(8)) => Self::F64,
+            (Numerical::FLOAT_BRAIN, _, Some(2)) => Self::Narrow { format: BF16, bytes: 2 },
+            (Numerical::FLOAT_COMPLEX, _, Some(bytes @ (8 | 16))) => Self::Complex { bytes },
+            (Numerical::FLOAT_8_E5M2, _, Some(1)) => Self::Narrow { format: F8_E5M2, bytes: 1 },
+            (Numerical::FLOAT_8_E4M3FN, _, Some(1)) => Self::Narrow { format: F8_E4M3_FN, bytes: 1 },
+            (Numerical::FLOAT_8_E5M2_FNUZ, _, Some(1)) => Self::Narrow { format: F8_E5M2_FNUZ, bytes: 1 },
+            (Numerical::FLOAT_8_E4M3_FNUZ, _, Some(1)) => Self::Narrow { format: F8_E4M3_FNUZ, bytes: 1 },
+            (Numerical::FLOAT_8_E8M0_FNU, _, Some(1)) => Self::PowerOfTwo,
+            (_, _, Some(bytes)) => Self::Raw { bytes },
+            (_, _, None) => Self::PackedRaw { bits },
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Floating-point formats of fewer than 32 bits, to and from `f32`.
+
+/// How a format spends its bits, beside the sign: exponent, then mantissa.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NarrowFloat {
+    exponent_bits: u32,
+    mantissa_bits: u32,
+    bias: i32,
+    specials: Specials,
+}
+
+/// Which codes are not finite numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Specials {
+    /// The largest exponent: infinity with mantissa 0, else not a number.
+    Ieee,
+    /// All bits of exponent and mantissa set is not a number; there is no infinity (`FN`).
+    OneNan,
+    /// Negative zero is not a number; there is neither infinity nor negative zero (`FNUZ`).
+    NegativeZero,
+}
+
+/// IEEE 754 binary16.
+pub(crate) const F16: NarrowFloat = ieee(5, 10);
+/// The upper half of an `f32`.
+pub(crate) const BF16: NarrowFloat = ieee(8, 7);
+/// `f8E5M2` of arXiv 2209.05433.
+pub(crate) const F8_E5M2: NarrowFloat = ieee(5, 2);
+/// `f8E4M3FN` of arXiv 2209.05433.
+pub(crate) const F8_E4M3_FN: NarrowFloat =
+    NarrowFloat { exponent_bits: 4, mantissa_bits: 3, bias: 7, specials: Specials::OneNan };
+/// `f8E5M2FNUZ` of arXiv 2206.02915.
+pub(crate) const F8_E5M2_FNUZ: NarrowFloat =
+    NarrowFloat { exponent_bits: 5, mantissa_bits: 2, bias: 16, specials: Specials::NegativeZero };
+/// `f8E4M3FNUZ` of arXiv 2206.02915.
+pub(crate) const F8_E4M3_FNUZ: NarrowFloat =
+    NarrowFloat { exponent_bits: 4, mantissa_bits: 3, bias: 8, specials: Specials::NegativeZero };
+
+const fn ieee(exponent_bits: u32, mantissa_bits: u32) -> NarrowFloat {
+    let bias = (1 << (exponent_bits - 1)) - 1;
+    NarrowFloat { exponent_bits, mantissa_bits, bias, specials: Specials::Ieee }
+}
+
+impl NarrowFloat {
+    /// The value of a code, which stands in the low bits.
+    pub(crate) fn to_f32(self, code: u32) -> f32 {
+        let magnitude = code & (self.sign() - 1);
+        let negative = code & self.sign() != 0;
+        let exponent = (magnitude >> self.mantissa_bits) as i32;
+        let mantissa = magnitude & self.mantissa_mask();
+        let special = match self.specials {
+            Specials::Ieee if magnitude >> self.mantissa_bits == self.exponent_mask() => {
+                Some(if mantissa == 0 { f32::INFINITY } else { f32::NAN })
+            }
+            Specials::OneNan if magnitude == self.sign() - 1 => Some(f32::NAN),
+            Specials::NegativeZero if negative && magnitude == 0 => Some(f32::NAN),
+            _ => None,
+        };
+        let value = special.unwrap_or_else(|| {
+            // A subnormal has the exponent 1 and no implied leading bit. All formats here fit into
+            // f64 with room to spare, and its product with a power of two is exact.
+            let (exponent, mantissa) = match exponent {
+                0 => (1, mantissa),
+                _ => (exponent, mantissa | 1 << self.mantissa_bits),
+            };
+            (f64::from(mantissa) * 2f64.powi(exponent - self.bias - self.mantissa_bits as i32)) as f32
+        });
+        if negative && !value.is_nan() { -value } else { value }
+    }
+
+    /// The code of the nearest value, to even where two are as near. What is too large is infinity, or
+    /// not a number where the format has none.
+    pub(crate) fn code_of(self, value: f32) -> u32 {
+        let sign = if value.is_sign_negative() { self.sign() } else { 0 };
+        if value.is_nan() {
+            return self.nan(sign);
+        }
+        if value.is_infinite() {
+            return self.overflow(sign);
+        }
+        let magnitude = self.round(f64::from(value.abs()));
+        let largest = match self.specials {
+            Specials::Ieee => (self.exponent_mask() << self.mantissa_bits) - 1,
+            Specials::OneNan => self.sign() - 2,
+            Specials::NegativeZero => self.sign() - 1,
+        };
+        match magnitude {
+            _ if magnitude > largest => self.overflow(sign),
+            0 if self.specials == Specials::NegativeZero => 0,
+            _ => sign | magnitude,
+        }
+    }
+
+    /// The code of a magnitude as if exponents had no end. Codes count through subnormals, normals and
+    /// from one exponent to the next, so rounding up into the next one is adding one.
+    fn round(self, magnitude: f64) -> u32 {
+        if magnitude == 0.0 {
+            return 0;
+        }
+        let bits = magnitude.to_bits();
+        // Each f32, subnormal or not, is a normal f64.
+        let exponent = (bits >> 52) as i32 - 1023;
+        let exponent = exponent.max(1 - self.bias);
+        let units = magnitude * 2f64.powi(self.mantissa_bits as i32 - exponent);
+        let base = ((exponent + self.bias - 1) as u32) << self.mantissa_bits;
+        base + units.round_ties_even() as u32
+    }
+
+    fn nan(self, sign: u32) -> u32 {
+        match self.specials {
+            Specials::NegativeZero => self.sign(),
+            _ => sign | (self.sign() - 1),
+        }
+    }
+
+    fn overflow(self, sign: u32) -> u32 {
+        match self.specials {
+            Specials::Ieee => sign | self.exponent_mask() << self.mantissa_bits,
+            _ => self.nan(sign),
+        }
+    }
+
+    fn sign(self) -> u32 {
+        1 << (self.exponent_bits + self.mantissa_bits)
+    }
+
+    fn exponent_mask(self) -> u32 {
+        (1 << self.exponent_bits) - 1
+    }
+
+    fn mantissa_mask(self) -> u32 {
+        (1 << self.mantissa_bits) - 1
+    }
+}
+
+/// The value of an `f8E8M0FNU`: a power of two; 255 is not a number.
+pub(crate) fn f8_e8m0_fnu_to_f32(code: u8) -> f32 {
+    if code == 0xff { f32::NAN } else { 2f64.powi(i32::from(code) - 127) as f32 }
+}
+
+/// The nearest `f8E8M0FNU`. What is not positive is the smallest, what is not finite or too large is
+/// not a number.
+pub(crate) fn f8_e8m0_fnu_from_f32(value: f32) -> u8 {
+    if !value.is_finite() {
+        return 0xff;
+    }
+    if value <= 0.0 {
+        return 0;
+    }
+    let bits = f64::from(value).to_bits();
+    let exponent = (bits >> 52) as i32 - 1023;
+    // From one and a half times a power of two on, the next one is as near or nearer.
+    let rounds_up = bits >> 51 & 1;
+    (exponent + 127 + rounds_up as i32).clamp(0, 0xff) as u8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [(NarrowFloat, u32); 6] =
+        [(F16, 16), (BF16, 16), (F8_E5M2, 8), (F8_E4M3_FN, 8), (F8_E5M2_FNUZ, 8), (F8_E4M3_FNUZ, 8)];
+
+    #[test]
+    fn every_code_comes_back() {
+        for (format, bits) in ALL {
+            for code in 0..1u32 << bits {
+                let value = format.to_f32(code);
+                if value.is_nan() {
+                    assert!(format.to_f32(format.code_of(value)).is_nan(), "{format:?} {code:#x}");
+                } else {
+                    assert_eq!(format.code_of(value), code, "{format:?} {value}");
+                }
+            }
+        }
+        for code in 0..=255u8 {
+            assert_eq!(f8_e8m0_fnu_from_f32(f8_e8m0_fnu_to_f32(code)), code);
+        }
+    }
+
+    /// Halfway between neighbours goes to the even code, and a little more or less to the nearer one.
+    #[test]
+    fn rounding_is_to_nearest_even() {
+        for (format, bits) in ALL {
+            for code in 0..(1u32 << (bits - 1)) - 1 {
+                let (low, high) = (format.to_f32(code), format.to_f32(code + 1));
+                if !(low.is_finite() && high.is_finite()) {
+                    continue;
+                }
+                let middle = ((f64::from(low) + f64::from(high)) / 2.0) as f32;
+                let even = code + (code & 1);
+                assert_eq!(format.code_of(middle), even, "{format:?} between {low} and {high}");
+                assert_eq!(format.code_of(middle.next_down()), code, "{format:?} {low}");
+                assert_eq!(format.code_of(middle.next_up()), code + 1, "{format:?} {high}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_large() {
+        assert_eq!(F16.code_of(65504.0), 0x7bff);
+        assert_eq!(F16.code_of(65519.9), 0x7bff);
+        assert_eq!(F16.code_of(65520.0), 0x7c00);
+        assert_eq!(F16.code_of(-1e30), 0xfc00);
+        assert_eq!(F8_E4M3_FN.code_of(448.0), 0x7e);
+        assert_eq!(F8_E4M3_FN.code_of(464.0), 0x7e);
+        assert_eq!(F8_E4M3_FN.code_of(465.0), 0x7f);
+        assert_eq!(F8_E4M3_FN.code_of(f32::NEG_INFINITY), 0xff);
+        assert_eq!(F8_E5M2.code_of(f32::INFINITY), 0x7c);
+        assert_eq!(F8_E4M3_FNUZ.code_of(240.0), 0x7f);
+        assert_eq!(F8_E4M3_FNUZ.code_of(-260.0), 0x80);
+        assert_eq!(F8_E5M2_FNUZ.code_of(-0.0), 0);
+        assert_eq!(f8_e8m0_fnu_from_f32(f32::MAX), 0xff);
+        assert_eq!(f8_e8m0_fnu_from_f32(-1.0), 0);
+        assert_eq!((f8_e8m0_fnu_from_f32(1.49), f8_e8m0_fnu_from_f32(1.5)), (127, 128));
+    }
+}

@@ -1,0 +1,232 @@
+use std::io::Read;
+
+use rehal_base::{Error, Result};
+
+use super::dtype;
+use super::literal::{Literal, parse_dictionary};
+use crate::{MAX_RANK, TensorType};
+
+const MAGIC: [u8; 6] = *b"\x93NUMPY";
+
+/// The longest header that is read. A header says shape and type, which takes some hundred bytes.
+pub const MAX_HEADER_BYTES: u32 = 1 << 16;
+
+/// Headers are padded so that elements begin at a multiple of this.
+const ALIGNMENT_BYTES: usize = 64;
+
+/// Reads the header of the array that begins here; its elements follow.
+pub fn read_header(reader: &mut impl Read) -> Result<TensorType> {
+    let mut prefix = [0; 8];
+    fill(reader, &mut prefix, "its first bytes")?;
+    let [magic @ .., major, minor] = prefix;
+    if magic != MAGIC {
+        return Err(Error::invalid_argument("not an .npy file: it does not begin with \\x93NUMPY"));
+    }
+    let length = match major {
+        1 => {
+            let mut length = [0; 2];
+            fill(reader, &mut length, "the length of its header")?;
+            u32::from(u16::from_le_bytes(length))
+        }
+        2 | 3 => {
+            let mut length = [0; 4];
+            fill(reader, &mut length, "the length of its header")?;
+            u32::from_le_bytes(length)
+        }
+        _ => {
+            return Err(Error::unimplemented(format!(
+                ".npy version {major}.{minor}; versions 1, 2 and 3 are read"
+            )));
+        }
+    };
+    if length > MAX_HEADER_BYTES {
+        return Err(Error::resource_exhausted(format!(
+            "an .npy header of {length} bytes; at most {MAX_HEADER_BYTES} are read"
+        )));
+    }
+    let mut text = vec![0; length as usize];
+    fill(reader, &mut text, "its header")?;
+    // Versions 1 and 2 are Latin-1; beyond ASCII only names of record fields could be, which are refused.
+    let text = std::str::from_utf8(&text)
+        .map_err(|_| Error::invalid_argument("the .npy header is damaged: it is no text"))?;
+    parse(text)
+}
+
+fn fill(reader: &mut impl Read, target: &mut [u8], what: &str) -> Result<()> {
+    reader
+        .read_exact(target)
+        .map_err(|error| Error::io(format_args!("the .npy file ends within {what}"), &error))
+}
+
+fn parse(text: &str) -> Result<TensorType> {
+    let (mut element_type, mut shape, mut is_row_major) = (None, None, None);
+    for (key, value) in parse_dictionary(text)? {
+        match (key, value) {
+            ("descr", Literal::Text(descr)) => element_type = Some(dtype::parse(descr)?),
+            ("descr", Literal::Sequence(_)) => {
+                return Err(Error::unimplemented("arrays of records are not supported"));
+            }
+            ("fortran_order", Literal::False) => is_row_major = Some(true),
+            ("fortran_order", Literal::True) => is_row_major = Some(false),
+            ("shape", Literal::Sequence(sizes)) => shape = Some(parse_shape(&sizes)?),
+            ("descr" | "fortran_order" | "shape", _) => {
+                return Err(Error::invalid_argument(format!(
+                    "the .npy header is damaged: '{key}' is of the wrong kind"
+                )));
+            }
+            // Later writers may say more.
+            _ => {}
+        }
+    }
+    let missing = |key| Error::invalid_argument(format!("the .npy header is damaged: '{key}' is missing"));
+    let tensor_type = TensorType {
+        shape: shape.ok_or_else(|| missing("shape"))?,
+        element_type: element_type.ok_or_else(|| missing("descr"))?,
+    };
+    // The order of what has one dimension at most is the same either way, and NumPy then says False.
+    if !is_row_major.ok_or_else(|| missing("fortran_order"))? {
+        return Err(Error::unimplemented("arrays in Fortran order are not supported")
+            .advise("save it with numpy.ascontiguousarray"));
+    }
+    tensor_type.size_bytes()?;
+    Ok(tensor_type)
+}
+
+fn parse_shape(sizes: &[Literal<'_>]) -> Result<Vec<u64>> {
+    if sizes.len() > MAX_RANK {
+        let rank = sizes.len();
+        return Err(Error::resource_exhausted(format!(
+            "an array of {rank} dimensions; at most {MAX_RANK} are read"
+        )));
+    }
+    let size = |literal: &Literal<'_>| match literal {
+        Literal::Number(size) => Ok(*size),
+        _ => Err(Error::invalid_argument("the .npy header is damaged: a dimension is no number")),
+    };
+    sizes.iter().map(size).collect()
+}
+
+/// What stands before the elements of an array of this type, as NumPy writes it. Fails for types that NumPy
+/// has none for.
+pub fn header(tensor_type: &TensorType) -> Result<Vec<u8>> {
+    let descr = dtype::name(tensor_type.element_type)?;
+    let sizes: Vec<String> = tensor_type.shape.iter().map(u64::to_string).collect();
+    let comma = if sizes.len() == 1 { "," } else { "" };
+    let shape = sizes.join(", ");
+    let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
+    let fixed = MAGIC.len() + 2 + 2;
+    let padded = (fixed + text.len() + 1).next_multiple_of(ALIGNMENT_BYTES);
+    let blanks = padded - fixed - text.len() - 1;
+    text.extend(std::iter::repeat_n(' ', blanks));
+    text.push('\n');
+    let length = u16::try_from(text.len())
+        .map_err(|_| Error::resource_exhausted("a shape too long for an .npy header"))?;
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend_from_slice(&[1, 0]);
+    bytes.extend_from_slice(&length.to_le_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(major: u8, text: &str) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&[major, 0]);
+        match major {
+            1 => bytes.extend_from_slice(&(text.len() as u16).to_le_bytes()),
+            _ => bytes.extend_from_slice(&(text.len() as u32).to_le_bytes()),
+        }
+        bytes.extend_from_slice(text.as_bytes());
+        bytes
+    }
+
+    fn read(major: u8, text: &str) -> Result<String> {
+        read_header(&mut &with(major, text)[..]).map(|tensor_type| tensor_type.to_string())
+    }
+
+    #[test]
+    fn headers_of_all_versions() {
+        for (text, expected) in [
+            ("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }    \n", "2x3xf32"),
+            ("{'shape': (5,), 'fortran_order': False, 'descr': '|b1'}", "5xi1"),
+            ("{\"descr\":\"<i8\",'fortran_order':False,'shape':()}", "si64"),
+            (
+                "{'descr': 'u2', 'fortran_order': False, 'shape': [0, 7L], 'more': (1, ['x', None])}",
+                "0x7xui16",
+            ),
+            ("{'descr': '=c16', 'fortran_order': False, 'shape': (1, 1)}", "1x1xcf128"),
+            ("{'descr': '|V2', 'fortran_order': False, 'shape': (4,)}", "4x*16"),
+            ("{'descr': '<f2', 'fortran_order': False, 'shape': (4,)}", "4xf16"),
+            ("{'descr': '>u1', 'fortran_order': False, 'shape': (4,)}", "4xui8"),
+        ] {
+            for major in 1..=3 {
+                assert_eq!(read(major, text).unwrap(), expected, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_refused() {
+        let of = |descr: &str, order: &str, shape: &str| {
+            format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}}}")
+        };
+        for (text, expected) in [
+            (of("'>f4'", "False", "(2,)"), "big-endian"),
+            (of("'<f4'", "True", "(2, 2)"), "Fortran order"),
+            (of("'|O'", "False", "(2,)"), "Python objects"),
+            (of("'<U4'", "False", "(2,)"), "text"),
+            (of("'<M8[ns]'", "False", "(2,)"), "dates"),
+            (of("'|V99'", "False", "(2,)"), "1 to 31 bytes"),
+            (of("'<f'", "False", "(2,)"), "1 to 31 bytes"),
+            (of("''", "False", "(2,)"), "unknown"),
+            (of("[('a', '<f4')]", "False", "(2,)"), "records"),
+            (of("'<f4'", "False", "(-1,)"), "expected a value"),
+            (of("'<f4'", "False", "('2',)"), "no number"),
+            (of("'<f4'", "False", "2"), "'shape' is of the wrong kind"),
+            (of("'<f4'", "False", "(1152921504606846976, 64)"), "64 bits"),
+            ("{'descr': '<f4', 'shape': (1,)}".into(), "'fortran_order' is missing"),
+            ("{'descr': '<f4".into(), "closing quote"),
+            ("[]".into(), "expected '{', found '[]'"),
+            ("".into(), "expected '{', found ''"),
+            (of("'<f4'", "False", "((((((((((1,),),),),),),),),),)"), "brackets within brackets"),
+            (of("'<f4'", "False", "(1,)") + "x", "the end of the header"),
+        ] {
+            let error = read(1, &text).unwrap_err();
+            assert!(error.message().contains(expected), "{text}: {error}");
+        }
+        assert!(read(4, "").unwrap_err().message().contains("version 4.0"));
+        let long = [&MAGIC[..], &[2, 0], &u32::MAX.to_le_bytes()].concat();
+        assert!(read_header(&mut &long[..]).unwrap_err().message().contains("4294967295 bytes"));
+        assert!(read_header(&mut &b"not an array"[..]).unwrap_err().message().contains("not an .npy file"));
+        let whole = with(1, &of("'<f4'", "False", "(1,)"));
+        for length in 0..whole.len() {
+            assert!(read_header(&mut &whole[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn headers_that_are_written() {
+        for (text, dictionary) in [
+            ("2x3xf32", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"),
+            ("5xi1", "{'descr': '|b1', 'fortran_order': False, 'shape': (5,), }"),
+            ("i64", "{'descr': '<i8', 'fortran_order': False, 'shape': (), }"),
+            ("1xui8", "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }"),
+            ("1xcf64", "{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }"),
+        ] {
+            let bytes = header(&TensorType::parse(text).unwrap()).unwrap();
+            assert_eq!(bytes.len() % ALIGNMENT_BYTES, 0);
+            assert_eq!(bytes[..8], *b"\x93NUMPY\x01\x00");
+            assert_eq!(usize::from(u16::from_le_bytes([bytes[8], bytes[9]])), bytes.len() - 10);
+            let written = std::str::from_utf8(&bytes[10..]).unwrap();
+            assert_eq!(written.trim_end(), dictionary);
+            assert!(written.ends_with('\n'));
+        }
+        for text in ["4xbf16", "4xf8E4M3FN", "4xi4"] {
+            let error = header(&TensorType::parse(text).unwrap()).unwrap_err();
+            assert!(error.message().contains("no type for") && error.advice().is_some());
+        }
+    }
+}

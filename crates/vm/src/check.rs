@@ -1,0 +1,187 @@
+//! Programs that test: modules whose exports say by their names how they must end. And what every input must survive.
+//!
+//! Used by the tests of this crate, by the fuzz targets and by the comparison with the reference.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rehal_base::{Error, HostMemory, Result};
+
+use crate::dump::{self, AssemblyOptions};
+use crate::{
+    Argument, Budget, Call, Context, Export, Flow, Function, Invocation, List, Module, ModuleFile,
+    NativeModule, Ref, Resumed, State, Step, Value, ValueKind,
+};
+
+/// What each call of a program of unknown origin may use.
+const BUDGET: Budget = Budget { instructions: 20_000, bytes: 64 << 20 };
+/// How often a program that suspends is resumed.
+const RESUMPTIONS: usize = 100;
+/// How many of a program's exports are called.
+const CALLS: usize = 64;
+
+/// How one export of a test module ended.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The export: `test_*` must succeed, `fail_*` must fail.
+    pub name: String,
+    /// How it ended.
+    pub result: Result<()>,
+}
+
+impl Outcome {
+    /// Whether it ended as its name says.
+    pub fn is_expected(&self) -> bool {
+        self.result.is_ok() != self.name.starts_with("fail_")
+    }
+}
+
+/// Runs each export of `file` that is a test, in a context of its own, with the native module `yieldable_test` beside
+/// it. Fails where the module cannot be loaded.
+pub fn run_tests(file: ModuleFile) -> Result<Vec<Outcome>> {
+    let module = Module::bytecode(file)?;
+    let names = module.exports().iter().map(|export| export.name.to_string());
+    let tests = names.filter(|name| name.starts_with("test_") || name.starts_with("fail_"));
+    tests.map(|name| Ok(Outcome { result: run_test(&module, &name), name })).collect()
+}
+
+fn run_test(module: &Module, name: &str) -> Result<()> {
+    let context = Context::new(&[Module::native(YieldableTest)?, module.clone()])?;
+    let function = context.function(&format!("{}.{name}", module.name()))?;
+    Invocation::new(&function).call([])
+}
+
+/// The native module that tests of yields import: its functions come back after so many yields.
+pub struct YieldableTest;
+
+/// What is left to do of the call that yielded last.
+#[derive(Default)]
+struct Pending {
+    yields: i32,
+}
+
+impl NativeModule for YieldableTest {
+    fn name(&self) -> &str {
+        "yieldable_test"
+    }
+
+    fn version(&self) -> u32 {
+        0
+    }
+
+    fn exports(&self) -> &[Export] {
+        const { &[Export::new("yield_n", "0ii_i"), Export::new("yield_variadic_sum", "0CiDi_i")] }
+    }
+
+    fn new_state(&self) -> Result<State> {
+        Ok(Box::new(Mutex::new(Pending::default())))
+    }
+
+    /// Both give their sum plus the number of yields that was asked for.
+    fn call(&self, state: &State, ordinal: usize, call: &mut Call<'_>) -> Result<Flow> {
+        let Some(pending) = state.downcast_ref::<Mutex<Pending>>() else {
+            return Err(Error::failed_precondition("the state is that of another module"));
+        };
+        let count = call.i32(1)?;
+        let mut pending = pending.lock();
+        pending.yields = match call.resumed() {
+            None => count,
+            Some(Resumed::Ready) => pending.yields - 1,
+            Some(Resumed::DeadlineExceeded) => {
+                return Err(Error::failed_precondition("a yield has no deadline"));
+            }
+            Some(Resumed::Failed(error)) => return Err(error),
+        };
+        if pending.yields > 0 {
+            return Ok(Flow::Yield);
+        }
+        let mut sum = count;
+        if ordinal == 0 {
+            sum = sum.wrapping_add(call.i32(0)?);
+        } else {
+            for tuple in call.span(0)?.tuples() {
+                sum = sum.wrapping_add(tuple.i32(0)?);
+            }
+        }
+        call.push(sum);
+        Ok(Flow::Return)
+    }
+}
+
+/// How far [`exercise`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reached {
+    /// The bytes are no module whose tables can be read.
+    Nothing,
+    /// Its tables can be read and shown.
+    Tables,
+    /// They say nothing that is wrong by itself.
+    File,
+    /// All of its instructions are verified.
+    Verified,
+    /// It was loaded, and so many of its functions returned, the others failed.
+    Run {
+        /// Functions that returned.
+        returned: usize,
+    },
+}
+
+/// Reads, shows, verifies and runs `bytes` as a module, as far as they are one. The point is that it returns: without a
+/// panic, soon, and with memory that the size explains. No native code is loaded.
+pub fn exercise(bytes: &[u8]) -> Reached {
+    let Ok(memory) = HostMemory::constant(bytes) else { return Reached::Nothing };
+    let memory = Arc::new(memory);
+    let Ok(tables) = ModuleFile::inspect(memory.clone()) else { return Reached::Nothing };
+    let mut nowhere = std::io::sink();
+    // What cannot be shown is said; that is all that is asked of it here.
+    let _ = dump::metadata(&tables, &mut nowhere);
+    let _ = dump::json(&tables, false, &mut nowhere);
+    let Ok(file) = ModuleFile::read(memory) else { return Reached::Tables };
+    let Ok(module) = Module::bytecode(file.clone()) else { return Reached::File };
+    let shown = dump::assembly(&file, AssemblyOptions::default(), &mut nowhere);
+    assert!(shown.is_ok(), "what is verified can be shown: {shown:?}");
+    let Ok(beside) = Module::native(YieldableTest) else { return Reached::Verified };
+    let Ok(context) = Context::limited(&[beside, module.clone()], BUDGET) else { return Reached::Verified };
+    let mut returned = 0;
+    for export in module.exports().iter().take(CALLS) {
+        let Ok(function) = context.export(1, &export.name) else { continue };
+        returned += usize::from(call(&function).is_ok());
+    }
+    Reached::Run { returned }
+}
+
+/// Calls a function with values of the kinds that it takes.
+fn call(function: &Function) -> Result<()> {
+    let mut arguments = Vec::new();
+    let mut tuples = Vec::new();
+    for argument in function.convention().arguments() {
+        match argument {
+            Argument::One(kind) => arguments.push(value(*kind)?),
+            Argument::Span(kinds) => {
+                tuples.push(2);
+                for kind in kinds.iter().chain(kinds.iter()) {
+                    arguments.push(value(*kind)?);
+                }
+            }
+        }
+    }
+    let mut invocation = Invocation::new(function);
+    let mut step = invocation.start_with_spans(arguments, &tuples)?;
+    for _ in 0..RESUMPTIONS {
+        match step {
+            Step::Done => return Ok(()),
+            Step::Yielded | Step::Waiting(_) => step = invocation.resume()?,
+        }
+    }
+    Err(Error::resource_exhausted("the program is suspended again and again"))
+}
+
+fn value(kind: ValueKind) -> Result<Value> {
+    Ok(match kind {
+        ValueKind::I32 => Value::I32(3),
+        ValueKind::I64 => Value::I64(5),
+        ValueKind::F32 => Value::F32(1.5),
+        ValueKind::F64 => Value::F64(-2.5),
+        ValueKind::Ref => Value::Ref(Ref::new(List::of_variants(vec![Value::I32(1), Value::NULL]))),
+    })
+}

@@ -1,0 +1,57 @@
+//! Module files as text: what `iree-dump-module` prints, byte for byte as release 3.13.0 prints it.
+//!
+//! All of it streams: nothing here keeps text longer than a line. Errors are those of the writer and, where a module
+//! says something that cannot be shown, [`Error::Module`].
+
+mod assembly;
+mod convention;
+mod general;
+mod instruction;
+mod json;
+mod metadata;
+
+use std::fmt;
+use std::io;
+
+pub use assembly::{AssemblyOptions, assembly};
+pub use json::json;
+pub use metadata::metadata;
+
+/// Why a dump ended early.
+#[derive(Debug)]
+pub enum Error {
+    /// The text could not be written.
+    Write(io::Error),
+    /// The module says something that has no text.
+    Module(rehal_base::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Write(error) => error.fmt(f),
+            Self::Module(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+/// Text up to its first NUL: the reference prints texts as C does.
+fn shown(text: &str) -> &str {
+    text.split('\0').next().unwrap_or_default()
+}
+
+/// Names of all instructions, without the leading `vm.`.
+pub fn mnemonics() -> impl Iterator<Item = &'static str> {
+    let instructions = crate::operation::OPERATIONS.iter();
+    instructions
+        .filter(|operation| operation.op != crate::operation::Op::Block)
+        .map(|operation| operation.mnemonic)
+}

@@ -1,0 +1,8 @@
+//! Any bytes as a .gguf file: every parameter and where its bytes are.
+#![no_main]
+
+use rehal_params::{Format, check};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    let _ = check::exercise(Format::Gguf, bytes);
+});

@@ -1,0 +1,6 @@
+//! Any bytes as arrays of an .npy file: read, printed and written again.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    rehal_values::check::exercise_npy(bytes);
+});

@@ -1,0 +1,104 @@
+//! Programs that check themselves: which there are, how the reference release compiles each, and what our
+//! `iree-check-module` says of it.
+//!
+//! Ours are in `fixtures/e2e`. The reference's are read from a checkout of its source that `REHAL_IREE_SOURCE` names;
+//! they are not part of this repository. The pinned release has no `iree-check-module`, so what these programs expect
+//! is what they are held to.
+
+mod ours;
+mod suites;
+
+pub use ours::{FAILURES, ours};
+pub use suites::{SOURCE_VARIABLE, reference_programs};
+
+use crate::reference::{Reference, VERSION};
+use crate::tool::{self, Ended};
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A program and one way of compiling it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Unique: set, suite with its target, and program.
+    pub name: String,
+    /// The source.
+    pub source: PathBuf,
+    /// What the compiler is told beside the source.
+    pub flags: Vec<String>,
+}
+
+/// What the compiler made of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compiled {
+    /// A module.
+    Module(PathBuf),
+    /// It does not compile with the pinned release; this is what the release said.
+    Refused(String),
+}
+
+impl Program {
+    /// Compiles it with the pinned release, or finds what was compiled before in `cache`.
+    pub fn compile(&self, reference: &Reference, cache: &Path) -> io::Result<Compiled> {
+        let mut hasher = DefaultHasher::new();
+        (VERSION, &self.flags, fs::read(&self.source)?).hash(&mut hasher);
+        let stem = cache.join(format!("{}.{:016x}", self.name, hasher.finish()));
+        let (module, refusal) = (with_end(&stem, "vmfb"), with_end(&stem, "refused"));
+        if module.is_file() {
+            return Ok(Compiled::Module(module));
+        }
+        if refusal.is_file() {
+            return Ok(Compiled::Refused(fs::read_to_string(refusal)?));
+        }
+        let folder = stem.parent().unwrap_or(cache);
+        fs::create_dir_all(folder)?;
+        // Under another name until it is whole: others may look for it, and this may be stopped.
+        let unfinished = with_end(&stem, &format!("{}.unfinished", std::process::id()));
+        let mut arguments =
+            vec![self.source.display().to_string(), "-o".into(), unfinished.display().to_string()];
+        arguments.extend(self.flags.iter().cloned());
+        let ended = tool::run(&reference.tool("iree-compile"), &arguments, folder)?;
+        if ended.succeeded() {
+            fs::rename(&unfinished, &module)?;
+            return Ok(Compiled::Module(module));
+        }
+        let _ = fs::remove_file(&unfinished);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        fs::write(refusal, &said)?;
+        Ok(Compiled::Refused(said))
+    }
+}
+
+/// Runs our `iree-check-module` on a module, with more flags than the module where there are some.
+pub fn check(module: &Path, flags: &[&str]) -> io::Result<Ended> {
+    let program = tool::ours("iree-check-module").map_err(io::Error::other)?;
+    let mut arguments = vec!["--device=local-sync".to_owned(), format!("--module={}", module.display())];
+    arguments.extend(flags.iter().map(ToString::to_string));
+    tool::run(&program, &arguments, module.parent().unwrap_or(Path::new(".")))
+}
+
+/// What stands between the tests of a report that failed, for a message; all of it where no test did.
+pub fn failures(ended: &Ended) -> String {
+    let text = String::from_utf8_lossy(&ended.stdout);
+    let mut kept: Vec<&str> = Vec::new();
+    let mut open: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        if line.starts_with("[ RUN ") || line.starts_with("[       OK ]") {
+            open.clear();
+        }
+        open.push(line);
+        if line.starts_with("[  FAILED  ]") {
+            kept.append(&mut open);
+        }
+    }
+    let said = if kept.is_empty() { text.into_owned() } else { kept.join("\n") };
+    said.chars().take(4000).collect::<String>() + &ended.summary()
+}
+
+fn with_end(stem: &Path, end: &str) -> PathBuf {
+    let mut path = stem.as_os_str().to_owned();
+    path.push(".");
+    path.push(end);
+    path.into()
+}

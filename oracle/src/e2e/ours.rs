@@ -1,0 +1,72 @@
+use super::Program;
+use std::io;
+use std::path::Path;
+
+/// The program whose tests fail, one way each.
+pub const FAILURES: &str = "failures";
+
+/// A target that our programs are compiled for: its name, whether a program has to ask for it, and its flags.
+const TARGETS: [(&str, &str, &[&str]); 5] = [
+    ("llvm-cpu.x86_64", "llvm-cpu", &["--iree-llvmcpu-target-cpu=x86-64"]),
+    ("llvm-cpu.x86_64_v3", "llvm-cpu", &["--iree-llvmcpu-target-cpu=x86-64-v3", "--iree-opt-data-tiling"]),
+    (
+        "llvm-cpu.system",
+        "llvm-cpu",
+        &["--iree-llvmcpu-target-cpu=x86-64", "--iree-llvmcpu-link-embedded=false", "--iree-opt-level=O2"],
+    ),
+    ("vmvx", "vmvx", &[]),
+    ("vmvx.microkernels", "vmvx", &["--iree-vmvx-enable-microkernels"]),
+];
+
+/// Our programs in `folder`, each for every target that it can be compiled for: a line `// targets: NAME...` says so
+/// where that is not all of them.
+pub fn ours(folder: &Path) -> io::Result<Vec<Program>> {
+    let mut sources: Vec<_> = std::fs::read_dir(folder)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .filter(|path| path.as_ref().is_ok_and(|path| path.extension().is_some_and(|end| end == "mlir")))
+        .collect::<io::Result<_>>()?;
+    sources.sort();
+    let mut programs = Vec::new();
+    for source in sources {
+        let text = std::fs::read_to_string(&source)?;
+        let only = text.lines().find_map(|line| line.strip_prefix("// targets: "));
+        let name = source.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        for (target, backend, flags) in TARGETS {
+            if only.is_some_and(|only| !only.split(' ').any(|wanted| wanted == backend)) {
+                continue;
+            }
+            let shared = [
+                "--iree-hal-target-device=local".to_owned(),
+                format!("--iree-hal-local-target-device-backends={backend}"),
+                "--iree-input-demote-f64-to-f32=false".to_owned(),
+            ];
+            let triple = "--iree-llvmcpu-target-triple=x86_64-unknown-linux-gnu".to_owned();
+            let triple = (backend == "llvm-cpu").then_some(triple);
+            programs.push(Program {
+                name: format!("ours/{target}/{name}"),
+                source: source.clone(),
+                flags: shared
+                    .into_iter()
+                    .chain(triple)
+                    .chain(flags.iter().map(ToString::to_string))
+                    .collect(),
+            });
+        }
+    }
+    Ok(programs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_compiled_for_what_they_name() {
+        let folder = crate::captures::repository().join("fixtures/e2e");
+        let programs = ours(&folder).unwrap();
+        let targets =
+            |name: &str| programs.iter().filter(|it| it.name.ends_with(&format!("/{name}"))).count();
+        assert_eq!((targets("matmul"), targets("float_types"), targets(FAILURES)), (5, 3, 5));
+        assert!(programs.iter().all(|program| program.flags.len() >= 3));
+    }
+}

@@ -1,0 +1,169 @@
+//! The reference's end-to-end programs, from its build files.
+
+use super::Program;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names the folder of a checkout of the reference's source.
+pub const SOURCE_VARIABLE: &str = "REHAL_IREE_SOURCE";
+
+/// What a suite is declared with.
+const SUITE: &str = "iree_check_single_backend_test_suite(";
+
+/// The targets that are compiled for; suites for others are for devices of their own.
+const BACKENDS: [&str; 2] = ["llvm-cpu", "vmvx"];
+
+/// What most suites compile for, and what they are compiled for here too.
+const GENERIC: &str = "--iree-llvmcpu-target-cpu=generic";
+const MODERN: &str = "--iree-llvmcpu-target-cpu=x86-64-v3";
+
+/// Every program of the suites below `tests/e2e` in `source` that run on a CPU, with the suites' flags. What suites
+/// compile for the generic CPU is compiled for x86-64-v3 as well. Sources that are generated are put into `generated`.
+pub fn reference_programs(source: &Path, generated: &Path) -> io::Result<Vec<Program>> {
+    let top = source.join("tests/e2e");
+    let mut files = Vec::new();
+    build_files(&top, &mut files)?;
+    let mut programs = Vec::new();
+    for file in files {
+        let folder = file.parent().unwrap_or(&top);
+        let below = folder.strip_prefix(&top).unwrap_or(folder).display().to_string();
+        for suite in suites(&fs::read_to_string(&file)?) {
+            let Some(backend) = suite.one("TARGET_BACKEND").filter(|it| BACKENDS.contains(it)) else {
+                continue;
+            };
+            // What is only to be compiled has no driver to run on.
+            if suite.one("DRIVER").is_none() {
+                continue;
+            }
+            let name = suite.one("NAME").unwrap_or("unnamed");
+            let own: Vec<String> = suite.all("COMPILER_FLAGS").map(unescape).collect();
+            for entry in suite.all("SRCS") {
+                let path = match entry.strip_prefix("${PROJECT_BINARY_DIR}/") {
+                    Some(made) => generate(folder, Path::new(made), generated)?,
+                    None => folder.join(entry),
+                };
+                let program = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
+                let target = format!("--iree-hal-target-backends={backend}");
+                let flags: Vec<String> = std::iter::once(target).chain(own.iter().cloned()).collect();
+                if flags.iter().any(|flag| flag == GENERIC) {
+                    let modern =
+                        flags.iter().map(|flag| if flag == GENERIC { MODERN.into() } else { flag.clone() });
+                    programs.push(Program {
+                        name: format!("reference/{below}/{name}.x86-64-v3/{program}"),
+                        source: path.clone(),
+                        flags: modern.collect(),
+                    });
+                }
+                programs.push(Program {
+                    name: format!("reference/{below}/{name}/{program}"),
+                    source: path,
+                    flags,
+                });
+            }
+        }
+    }
+    programs.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(programs)
+}
+
+fn build_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            build_files(&entry.path(), found)?;
+        } else if entry.file_name() == "CMakeLists.txt" {
+            found.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// The arguments of one declaration, by the keyword before them.
+#[derive(Default)]
+struct Suite(BTreeMap<String, Vec<String>>);
+
+impl Suite {
+    fn one(&self, keyword: &str) -> Option<&str> {
+        self.all(keyword).next()
+    }
+
+    fn all(&self, keyword: &str) -> impl Iterator<Item = &str> {
+        self.0.get(keyword).into_iter().flatten().map(String::as_str)
+    }
+}
+
+/// The suites that a build file declares.
+fn suites(text: &str) -> Vec<Suite> {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+    let text = lines.join("\n");
+    let mut suites = Vec::new();
+    for part in text.split(SUITE).skip(1) {
+        let mut suite = Suite::default();
+        let mut keyword = String::new();
+        // A declaration ends with a line that is its closing parenthesis.
+        for line in part.lines().take_while(|line| *line != ")") {
+            let line = line.trim();
+            match line.strip_prefix('"').and_then(|line| line.strip_suffix('"')) {
+                Some(value) => suite.0.entry(keyword.clone()).or_default().push(value.to_owned()),
+                None if line.is_empty() => {}
+                // Keywords are in capitals; other words are values.
+                None if line.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_') => {
+                    line.clone_into(&mut keyword);
+                }
+                None => suite.0.entry(keyword.clone()).or_default().push(line.to_owned()),
+            }
+        }
+        suites.push(suite);
+    }
+    suites
+}
+
+/// What the build system makes of a quoted argument: a backslash takes the meaning from what follows it.
+fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        plain.extend(if character == '\\' { characters.next() } else { Some(character) });
+    }
+    plain
+}
+
+/// Makes a program as the build does it: the folder's `generate.py` with the cases of the same name.
+fn generate(folder: &Path, made: &Path, generated: &Path) -> io::Result<PathBuf> {
+    let name = made.file_name().unwrap_or_default();
+    let cases = folder.join(name).with_extension("json");
+    let output = Command::new("python3")
+        .arg(folder.join("generate.py"))
+        .arg(format!("--testcases={}", cases.display()))
+        .output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(format!("generating {}: {}", made.display(), output.status)));
+    }
+    fs::create_dir_all(generated)?;
+    let path = generated.join(name);
+    fs::write(&path, output.stdout)?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn declarations_are_read() {
+        let text = "iree_add_all_subdirs()\n\n\
+            iree_check_single_backend_test_suite(\n  NAME\n    suite_a\n  SRCS\n    # keep sorted\n    \"a.mlir\"\n    \
+            \"b.mlir\"\n  TARGET_BACKEND\n    \"llvm-cpu\"\n  COMPILER_FLAGS\n    \
+            \"--pipeline=module\\(func\\(x\\)\\)\"\n)\n\n\
+            iree_check_single_backend_test_suite(\n  NAME\n    suite_b\n  TARGET_BACKEND\n    \"cuda\"\n)\n";
+        let suites = suites(text);
+        assert_eq!(suites.len(), 2);
+        assert_eq!(suites[0].all("SRCS").collect::<Vec<_>>(), ["a.mlir", "b.mlir"]);
+        assert_eq!(suites[0].one("TARGET_BACKEND"), Some("llvm-cpu"));
+        assert_eq!(unescape(suites[0].one("COMPILER_FLAGS").unwrap()), "--pipeline=module(func(x))");
+        assert_eq!((suites[1].one("NAME"), suites[1].all("SRCS").count()), (Some("suite_b"), 0));
+    }
+}

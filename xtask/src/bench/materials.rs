@@ -1,0 +1,115 @@
+//! What the cases about programs need: modules, inputs and parameters, made or found.
+
+use super::prepare::{Made, Workplace};
+use super::programs::{INPUT_BYTES, USED_PARAMETER_BYTES};
+use std::error::Error;
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+
+/// A program that uses 64 MiB of its parameters: what it needs is in the middle of a much larger file.
+const PART_OF_PARAMETERS: &str = r#"
+util.global private @w = #flow.parameter.named<"big"::"used"> : tensor<16777216xf32>
+func.func @first() -> tensor<4xf32> {
+  %w = util.global.load @w : tensor<16777216xf32>
+  %first = tensor.extract_slice %w[77] [4] [1] : tensor<16777216xf32> to tensor<4xf32>
+  return %first : tensor<4xf32>
+}
+"#;
+
+/// A program that takes 1 GiB and returns four numbers of it.
+const LARGE_INPUT: &str = r#"
+func.func @first(%x: tensor<268435456xf32>) -> tensor<4xf32> {
+  %first = tensor.extract_slice %x[1234567] [4] [1] : tensor<268435456xf32> to tensor<4xf32>
+  return %first : tensor<4xf32>
+}
+"#;
+
+impl Workplace {
+    /// A file of this name among what is made.
+    pub fn scratch(&self, name: &str) -> PathBuf {
+        self.made_folder().join(name)
+    }
+
+    /// A program of the fixtures, compiled for every x86-64 processor.
+    pub fn program(&self, name: &str) -> Made {
+        let source = fs::read_to_string(self.fixture(&format!("programs/{name}.mlir")))?;
+        self.compile(name, &source)
+    }
+
+    /// The arguments of a call of a fixture's function; inputs that start with `@` are files of the fixtures.
+    pub fn call(&self, module: &str, function: &str, inputs: &[&str]) -> Vec<String> {
+        let mut arguments = vec![
+            format!("--module={}", self.fixture(&format!("modules/{module}.vmfb")).display()),
+            format!("--function={function}"),
+        ];
+        arguments.extend(inputs.iter().map(|input| match input.strip_prefix('@') {
+            Some(file) => format!("--input=@{}", self.fixture(&format!("inputs/{file}")).display()),
+            None => format!("--input={input}"),
+        }));
+        arguments
+    }
+
+    /// The function of a real model.
+    pub fn model_function(&self, name: &str) -> &'static str {
+        self.models().into_iter().find(|(model, _)| *model == name).map_or("main", |(_, function)| function)
+    }
+
+    /// Module, parameters and inputs of a real model; `external` takes the module whose weights are all in a file.
+    pub fn model_arguments(&self, name: &str, external: bool) -> Result<Vec<String>, Box<dyn Error>> {
+        let arguments = self.model_base_arguments(name)?;
+        if !external {
+            return Ok(arguments);
+        }
+        let swapped = arguments
+            .into_iter()
+            .map(|argument| argument.replace("/m.vmfb", "/ext.vmfb").replace("/m.irpa", "/ext.irpa"));
+        Ok(swapped.collect())
+    }
+
+    /// The arguments of a program that uses 64 MiB of a parameter file of 2 GiB.
+    pub fn large_parameters(&self, mode: &str) -> Result<Vec<String>, Box<dyn Error>> {
+        let module = self.compile("part", PART_OF_PARAMETERS)?;
+        let archive = self.scratch("part.irpa");
+        if !archive.is_file() {
+            let unfinished = self.scratch("part.irpa.unfinished");
+            let used = USED_PARAMETER_BYTES / 4;
+            let rest = ((2_u64 << 30) - USED_PARAMETER_BYTES) / 8;
+            // What nobody reads stays a hole, so that this takes no room on the disk.
+            let arguments = vec![
+                format!("--data=before={rest}xf32"),
+                format!("--data=used={used}xf32"),
+                format!("--data=later={rest}xf32"),
+                format!("--output={}", unfinished.display()),
+            ];
+            self.tool("iree-create-parameters", arguments)?;
+            fs::rename(&unfinished, &archive)?;
+        }
+        Ok(vec![
+            format!("--module={}", module.display()),
+            "--function=first".into(),
+            format!("--parameters=big={}", archive.display()),
+            format!("--parameter_mode={mode}"),
+        ])
+    }
+
+    /// The arguments of a program that takes 1 GiB from a file.
+    pub fn large_input(&self) -> Result<Vec<String>, Box<dyn Error>> {
+        let module = self.compile("large_input", LARGE_INPUT)?;
+        let input = self.scratch("large_input.bin");
+        if !input.is_file() {
+            let unfinished = self.scratch("large_input.bin.unfinished");
+            let mut file = fs::File::create(&unfinished)?;
+            let block: Vec<u8> = (0..1_u32 << 18).flat_map(|n| (n as f32).to_le_bytes()).collect();
+            for _ in 0..INPUT_BYTES / block.len() as u64 {
+                file.write_all(&block)?;
+            }
+            fs::rename(&unfinished, &input)?;
+        }
+        Ok(vec![
+            format!("--module={}", module.display()),
+            "--function=first".into(),
+            format!("--input={}xf32=@{}", INPUT_BYTES / 4, input.display()),
+        ])
+    }
+}

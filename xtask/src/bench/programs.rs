@@ -1,0 +1,185 @@
+//! The claims about programs: calls, models, starts, memory with large parameters, and what recording adds.
+
+use super::cases::{Figure, Plan};
+use super::measure::{Invocation, Metric, Output};
+use super::prepare::Workplace;
+use super::report::Target;
+use std::error::Error;
+use std::path::Path;
+
+/// What one of these cases runs.
+pub enum Program {
+    /// A function of `host_speed`, which gives a device nothing to do.
+    Host { function: &'static str, target: f64 },
+    /// A call of a small program: module, function and inputs.
+    Call { module: &'static str, function: &'static str, inputs: &'static [&'static str] },
+    /// A call of a real model.
+    Model { name: &'static str },
+    /// Start of the run tool to the result: a fixture's module.
+    StartSmall,
+    /// The same for the largest models: with weights in the module, and with weights in a file.
+    StartModel { name: &'static str, external: bool },
+    /// What running a program with a parameter file of 2 GiB takes beside the program's own 64 MiB.
+    ParameterMemory { mode: &'static str },
+    /// What recording adds to a call.
+    RecordedCall,
+    /// What recording inputs of 1 GiB adds to a run, over writing as many bytes.
+    RecordedInputs,
+}
+
+/// Inputs of the `mlp` fixture.
+const MLP: &[&str] = &["@mlp_x.npy", "@mlp_w0.npy", "@mlp_w1.npy", "@mlp_w2.npy"];
+
+/// Every one of these cases: its name and what it runs. Models are in the corpus.
+pub fn all(has_corpus: bool) -> Vec<(String, Program)> {
+    let mut cases: Vec<(String, Program)> = Vec::new();
+    for (function, target) in [("nothing", 0.7), ("fib", 0.8), ("sum", 0.8), ("floats", 0.8), ("calls", 0.6)]
+    {
+        cases.push((format!("host.{function}"), Program::Host { function, target }));
+    }
+    cases.push((
+        "call.simple_abs".into(),
+        Program::Call { module: "simple_abs", function: "abs", inputs: &["f32=-7.25"] },
+    ));
+    cases.push(("call.mlp".into(), Program::Call { module: "mlp", function: "mlp", inputs: MLP }));
+    if has_corpus {
+        for name in ["basic_pitch", "magika", "ppocr_cls", "silero_vad"] {
+            cases.push((format!("call.{name}"), Program::Model { name }));
+        }
+    }
+    cases.push(("first.simple_abs".into(), Program::StartSmall));
+    if has_corpus {
+        cases.push(("first.magika".into(), Program::StartModel { name: "magika", external: false }));
+        cases.push(("first.silero_vad".into(), Program::StartModel { name: "silero_vad", external: true }));
+    }
+    for mode in ["file", "mmap"] {
+        cases.push((format!("memory.parameters.{mode}"), Program::ParameterMemory { mode }));
+    }
+    cases.push(("record.call".into(), Program::RecordedCall));
+    cases.push(("record.inputs".into(), Program::RecordedInputs));
+    cases
+}
+
+/// Bytes of the parameter that the program with the large file uses.
+pub const USED_PARAMETER_BYTES: u64 = 64 << 20;
+
+/// Bytes of the inputs whose recording is measured.
+pub const INPUT_BYTES: u64 = 1 << 30;
+
+impl Program {
+    /// Finds or makes what it needs.
+    pub fn prepare(&self, name: &str, workplace: &Workplace) -> Result<Plan, Box<dyn Error>> {
+        let figure = |metric, target| vec![Figure { name: name.to_owned(), metric, target }];
+        let row = |function: &str| Metric::Benchmark(format!("BM_{function}/process_time/real_time"));
+        Ok(match self {
+            Self::Host { function, target } => {
+                let module = workplace.program("host_speed")?;
+                let arguments =
+                    vec![format!("--module={}", module.display()), format!("--function={function}")];
+                benchmark(workplace, arguments, figure(row(function), Target::Ratio(*target)))
+            }
+            Self::Call { module, function, inputs } => {
+                let arguments = workplace.call(module, function, inputs);
+                benchmark(workplace, arguments, figure(row(function), Target::Ratio(0.8)))
+            }
+            Self::Model { name } => {
+                let function = workplace.model_function(name);
+                let mut arguments = workplace.model_arguments(name, false)?;
+                arguments.push(format!("--function={function}"));
+                benchmark(workplace, arguments, figure(row(function), Target::Ratio(1.0)))
+            }
+            Self::StartSmall => {
+                let arguments = workplace.call("simple_abs", "abs", &["f32=-7.25"]);
+                let plan = run(workplace, arguments, figure(Metric::Wall, Target::Ratio(1.0)));
+                Plan { runs_per_round: 20, ..plan }
+            }
+            Self::StartModel { name, external } => {
+                let mut arguments = workplace.model_arguments(name, *external)?;
+                arguments.push(format!("--function={}", workplace.model_function(name)));
+                let plan = run(workplace, arguments, figure(Metric::Wall, Target::Ratio(1.0)));
+                Plan { runs_per_round: 10, ..plan }
+            }
+            Self::ParameterMemory { mode } => {
+                let beyond = figure(Metric::PeakBeyond(USED_PARAMETER_BYTES), Target::Bytes(32 << 20));
+                let theirs = run(workplace, workplace.large_parameters("file")?, Vec::new()).theirs;
+                // The pinned release does not map parameters; it is run as it reads them.
+                Plan { theirs, ..run(workplace, workplace.large_parameters(mode)?, beyond) }
+            }
+            Self::RecordedCall => recorded_call(workplace, figure(row("abs"), Target::Ratio(0.5))),
+            Self::RecordedInputs => recorded_inputs(workplace, figure(Metric::Wall, Target::Ratio(1.2)))?,
+        })
+    }
+}
+
+/// Both benchmark tools with the same arguments.
+fn benchmark(workplace: &Workplace, arguments: Vec<String>, figures: Vec<Figure>) -> Plan {
+    let shared = ["--device=local-sync", "--benchmark_min_time=0.2s", "--benchmark_format=json"];
+    let arguments = shared.iter().map(ToString::to_string).chain(arguments).collect();
+    Plan { output: Output::Json, ..both(workplace, "iree-benchmark-module", arguments, figures) }
+}
+
+/// Both run tools with the same arguments.
+fn run(workplace: &Workplace, mut arguments: Vec<String>, figures: Vec<Figure>) -> Plan {
+    arguments.insert(0, "--device=local-sync".into());
+    both(workplace, "iree-run-module", arguments, figures)
+}
+
+fn both(workplace: &Workplace, tool: &str, arguments: Vec<String>, figures: Vec<Figure>) -> Plan {
+    let (theirs, ours) = workplace.pair(tool);
+    Plan {
+        theirs: Invocation { program: theirs, arguments: arguments.clone() },
+        ours: Invocation { program: ours, arguments },
+        without: None,
+        output: Output::Discard,
+        runs_per_round: 1,
+        figures,
+    }
+}
+
+/// As many calls as give a capture of some hundred megabytes at most, with and without recording them.
+fn recorded_call(workplace: &Workplace, figures: Vec<Figure>) -> Plan {
+    let mut arguments = workplace.call("simple_abs", "abs", &["f32=-7.25"]);
+    arguments.extend(
+        ["--device=local-sync", "--benchmark_min_time=100000x", "--benchmark_format=json"]
+            .map(ToOwned::to_owned),
+    );
+    let plain = both(workplace, "iree-benchmark-module", arguments, figures);
+    let recorded = |invocation: &Invocation, whose: &str| {
+        let mut invocation = invocation.clone();
+        let path = workplace.scratch(&format!("recorded.{whose}.ireereplay"));
+        invocation.arguments.push(format!("--device_replay_output={}", path.display()));
+        invocation
+    };
+    Plan {
+        theirs: recorded(&plain.theirs, "theirs"),
+        ours: recorded(&plain.ours, "ours"),
+        without: Some((Some(plain.theirs), plain.ours)),
+        output: Output::Json,
+        ..Plan { figures: plain.figures, ..both(workplace, "iree-benchmark-module", Vec::new(), Vec::new()) }
+    }
+}
+
+/// Ours with and without recording, beside a program that writes as many bytes.
+fn recorded_inputs(workplace: &Workplace, figures: Vec<Figure>) -> Result<Plan, Box<dyn Error>> {
+    let arguments = workplace.large_input()?;
+    let plain = run(workplace, arguments, figures);
+    let mut recorded = plain.ours.clone();
+    let capture = workplace.scratch("recorded.inputs.ireereplay");
+    recorded.arguments.push(format!("--device_replay_output={}", capture.display()));
+    let written = workplace.scratch("written.bin");
+    let write = Invocation {
+        program: Path::new("dd").to_path_buf(),
+        arguments: vec![
+            "if=/dev/zero".into(),
+            format!("of={}", written.display()),
+            "bs=1M".into(),
+            format!("count={}", INPUT_BYTES >> 20),
+        ],
+    };
+    Ok(Plan {
+        theirs: write,
+        ours: recorded,
+        without: Some((None, plain.ours)),
+        ..run(workplace, Vec::new(), plain.figures)
+    })
+}
