@@ -11,8 +11,8 @@ mod flags;
 mod modules;
 mod parameters;
 mod replays;
-mod run_module;
 mod rewriting;
+mod run_module;
 mod substitution;
 mod wrong_input;
 
