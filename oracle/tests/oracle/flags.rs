@@ -9,11 +9,25 @@ use std::collections::BTreeSet;
 /// Flags of drivers and tracing back ends that rehal does not have: they configure what is not there.
 const NOT_OURS: [&str; 8] = ["cuda_", "hip_", "vulkan_", "amdgpu_", "task_", "metal_", "webgpu_", "remote_"];
 
+/// The tools that carry the reference's names.
+#[rustfmt::skip]
+const TOOLS: &[&str] = &[
+    "iree-run-replay",
+    "iree-dump-replay",
+    "iree-benchmark-replay",
+    "iree-dump-module",
+    "iree-dump-parameters",
+    "iree-create-parameters",
+    "iree-convert-parameters",
+];
+
 pub fn add(trials: &mut Vec<Trial>) {
+    for tool in TOOLS {
     for tool in [
         "iree-run-replay",
         "iree-dump-replay",
         "iree-benchmark-replay",
+        "iree-run-module",
         "iree-dump-parameters",
         "iree-create-parameters",
         "iree-convert-parameters",

@@ -7,7 +7,9 @@ mod benchmarks;
 mod dumps;
 mod files;
 mod flags;
+mod modules;
 mod parameters;
+mod programs;
 mod replays;
 mod rewriting;
 mod substitution;
@@ -42,6 +44,9 @@ fn main() -> ExitCode {
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
+    modules::add(&mut trials);
+    programs::add(&mut trials);
+    programs::add(&captures, &mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()
