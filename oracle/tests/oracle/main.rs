@@ -9,6 +9,7 @@ mod files;
 mod flags;
 mod modules;
 mod parameters;
+mod recorded_parameters;
 mod programs;
 mod replays;
 mod rewriting;
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
+    recorded_parameters::add(&mut trials);
     modules::add(&mut trials);
     programs::add(&mut trials);
     programs::add(&captures, &mut trials);
