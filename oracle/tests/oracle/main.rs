@@ -3,14 +3,15 @@
 //! Nothing here is skipped: where the reference release or our tools are missing, every test fails and says what to run.
 #![forbid(unsafe_code)]
 
+mod assembly;
 mod benchmarks;
 mod dumps;
 mod files;
 mod flags;
 mod modules;
 mod parameters;
-mod programs;
 mod replays;
+mod run_module;
 mod rewriting;
 mod substitution;
 mod wrong_input;
@@ -40,13 +41,13 @@ fn main() -> ExitCode {
         replays::add(capture, &mut trials);
         rewriting::add(capture, &mut trials);
     }
+    assembly::add(&mut trials);
     benchmarks::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
     modules::add(&mut trials);
-    programs::add(&mut trials);
-    programs::add(&captures, &mut trials);
+    run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()
