@@ -6,6 +6,7 @@
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
 
 mod arithmetic;
+mod budget;
 mod buffer;
 mod call;
 pub mod check;
