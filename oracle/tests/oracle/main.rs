@@ -5,6 +5,7 @@
 
 mod benchmarks;
 mod dumps;
+mod e2e;
 mod files;
 mod flags;
 mod parameters;
@@ -37,6 +38,10 @@ fn main() -> ExitCode {
         dumps::add(capture, &mut trials);
         replays::add(capture, &mut trials);
         rewriting::add(capture, &mut trials);
+    }
+    if let Err(error) = e2e::add(&mut trials) {
+        eprintln!("the end-to-end programs cannot be listed: {error}");
+        return ExitCode::FAILURE;
     }
     benchmarks::add(&mut trials);
     files::add(&mut trials);
