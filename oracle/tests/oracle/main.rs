@@ -3,13 +3,16 @@
 //! Nothing here is skipped: where the reference release or our tools are missing, every test fails and says what to run.
 #![forbid(unsafe_code)]
 
+mod assembly;
 mod benchmarks;
 mod dumps;
 mod e2e;
 mod files;
 mod flags;
+mod modules;
 mod parameters;
 mod replays;
+mod run_module;
 mod rewriting;
 mod substitution;
 mod wrong_input;
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         replays::add(capture, &mut trials);
         rewriting::add(capture, &mut trials);
     }
+    assembly::add(&mut trials);
     if let Err(error) = e2e::add(&mut trials) {
         eprintln!("the end-to-end programs cannot be listed: {error}");
         return ExitCode::FAILURE;
@@ -47,6 +51,8 @@ fn main() -> ExitCode {
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
+    modules::add(&mut trials);
+    run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -49,6 +49,10 @@ impl BufferBackend for RecordedBuffer {
         self.base.backend().host_memory()
     }
 
+    fn is_queue_ordered(&self) -> bool {
+        self.base.is_queue_ordered()
+    }
+
     fn map(&self, mapped: &MappedRange) -> Result<&Arc<HostMemory>> {
         let unseen =
             mapped.mode.contains(MappingMode::PERSISTENT) && mapped.access.contains(MemoryAccess::WRITE);
