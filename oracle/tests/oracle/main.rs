@@ -6,10 +6,12 @@
 mod assembly;
 mod benchmarks;
 mod dumps;
+mod e2e;
 mod files;
 mod flags;
 mod modules;
 mod parameters;
+mod recorded_parameters;
 mod replays;
 mod rewriting;
 mod run_module;
@@ -42,10 +44,15 @@ fn main() -> ExitCode {
         rewriting::add(capture, &mut trials);
     }
     assembly::add(&mut trials);
+    if let Err(error) = e2e::add(&mut trials) {
+        eprintln!("the end-to-end programs cannot be listed: {error}");
+        return ExitCode::FAILURE;
+    }
     benchmarks::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
+    recorded_parameters::add(&mut trials);
     modules::add(&mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
