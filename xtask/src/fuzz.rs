@@ -17,7 +17,7 @@ struct Target {
     max_len_bytes: usize,
 }
 
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 8] = [
     Target {
         name: "capture",
         seeds: "fixtures/captures",
@@ -29,6 +29,10 @@ const TARGETS: [Target; 6] = [
     parameters("irpa", &[".irpa"]),
     parameters("gguf", &[".gguf"]),
     parameters("safetensors", &[".safetensors"]),
+    Target { name: "module", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 16 << 10 },
+    Target { name: "interpreter", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 8 << 10 },
+    Target { name: "input", seeds: "crates/values/tests/data", endings: &[".input"], max_len_bytes: 4 << 10 },
+    Target { name: "npy", seeds: "fixtures/inputs", endings: &[".npy"], max_len_bytes: 16 << 10 },
 ];
 
 const fn parameters(name: &'static str, endings: &'static [&'static str]) -> Target {

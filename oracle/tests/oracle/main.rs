@@ -6,6 +6,7 @@
 mod assembly;
 mod benchmarks;
 mod dumps;
+mod e2e;
 mod files;
 mod flags;
 mod modules;
@@ -43,6 +44,10 @@ fn main() -> ExitCode {
         rewriting::add(capture, &mut trials);
     }
     assembly::add(&mut trials);
+    if let Err(error) = e2e::add(&mut trials) {
+        eprintln!("the end-to-end programs cannot be listed: {error}");
+        return ExitCode::FAILURE;
+    }
     benchmarks::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
