@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::OnceLock;
 
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::{Mmap, MmapOptions, MmapRaw, UncheckedAdvice};
 
 use crate::{Error, Result};
 
@@ -13,6 +15,9 @@ use crate::{Error, Result};
 /// that streams needs no memory of its own for a file of any size.
 pub struct MappedFile {
     map: Option<Mmap>,
+    file: File,
+    /// The file once more, where someone wanted bytes to write to.
+    private: OnceLock<MmapRaw>,
     path: PathBuf,
 }
 
@@ -32,14 +37,28 @@ impl MappedFile {
         let file = File::open(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?;
         let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
         if metadata.len() == 0 {
-            return Ok(Self { map: None, path: path.to_path_buf() });
+            return Ok(Self { map: None, file, private: OnceLock::new(), path: path.to_path_buf() });
         }
         // SAFETY: the map is private and read-only. Another process that writes to or truncates the
         // file while it is mapped can change bytes or raise SIGBUS; readers check each value after
         // reading it once, and docs/unsafe.md names what remains.
         let map =
             unsafe { Mmap::map(&file) }.map_err(|e| Error::io(format_args!("mapping '{shown}'"), &e))?;
-        Ok(Self { map: Some(map), path: path.to_path_buf() })
+        Ok(Self { map: Some(map), file, private: OnceLock::new(), path: path.to_path_buf() })
+    }
+
+    /// The first of the file's bytes in a map of its own that can be written: what is written there is seen there
+    /// alone, neither in [`MappedFile::bytes`] nor in the file. All callers share it, and it lives as long as `self`.
+    pub(crate) fn private(&self) -> Result<NonNull<u8>> {
+        if let Some(map) = self.private.get() {
+            return Ok(first(map));
+        }
+        // SAFETY: as for the map above; pages that are written to become this process's own.
+        let map =
+            unsafe { MmapOptions::new().len(self.bytes().len()).map_copy(&self.file) }.map_err(|error| {
+                Error::io(format_args!("mapping '{}' once more", self.path.display()), &error)
+            })?;
+        Ok(first(self.private.get_or_init(|| map.into())))
     }
 
     /// All bytes of the file.
@@ -65,6 +84,10 @@ impl MappedFile {
             let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
         }
     }
+}
+
+fn first(map: &MmapRaw) -> NonNull<u8> {
+    NonNull::new(map.as_mut_ptr()).expect("a map has an address")
 }
 
 #[cfg(test)]

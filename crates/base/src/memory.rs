@@ -26,10 +26,10 @@ pub struct HostMemory {
 enum Owner {
     /// This memory: what the allocator gave, which `data` may be moved up from. Of size 0, nothing.
     Allocation { base: NonNull<u8>, layout: Layout },
-    /// A file's map.
-    File { _file: Arc<MappedFile> },
+    /// A file's map: the one that is only read, or where this memory is writable, the private one.
+    File { file: Arc<MappedFile> },
     /// Memory that this is a part of.
-    Part { _whole: Arc<HostMemory> },
+    Part { whole: Arc<HostMemory> },
 }
 
 // SAFETY: the bytes are owned, or kept by an owner that is itself Send and Sync and never moves them; all
@@ -93,14 +93,42 @@ impl HostMemory {
         // In range: `fits` says so. A file that is empty has a slice of its own to point to.
         let part = &bytes[range.offset as usize..][..range.length as usize];
         let data = NonNull::from(part).cast();
-        Ok(Self { data, length: part.len(), writable: false, owner: Owner::File { _file: file } })
+        Ok(Self { data, length: part.len(), writable: false, owner: Owner::File { file } })
     }
 
     /// A range of `whole` as memory of its own: the same bytes, counted from 0. Fails where it exceeds `whole`.
     pub fn part(whole: &Arc<Self>, range: Range) -> Result<Self> {
         let data = NonNull::new(whole.at(range.offset, range.length)?).unwrap_or(whole.data);
-        let owner = Owner::Part { _whole: whole.clone() };
+        let owner = Owner::Part { whole: whole.clone() };
         Ok(Self { data, length: range.length as usize, writable: whole.writable, owner })
+    }
+
+    /// Memory that has the same bytes and can be written, which nobody else sees: a copy, or for a file, pages that
+    /// become copies when they are written to. Fails when the machine has not that much memory.
+    pub fn private(&self) -> Result<Self> {
+        let Some((file, offset)) = self.place_in_file() else {
+            let copy = Self::allocate(self.length as u64)?;
+            copy.copy_from(0, self, 0, self.length as u64)?;
+            return Ok(copy);
+        };
+        // SAFETY: both maps of the file have the same size, and this memory's range lies within it.
+        let data = unsafe { file.private()?.add(offset) };
+        Ok(Self { data, length: self.length, writable: true, owner: Owner::File { file: file.clone() } })
+    }
+
+    /// The file whose read-only map this lies in, and where.
+    fn place_in_file(&self) -> Option<(&Arc<MappedFile>, usize)> {
+        let from = |start: usize| self.data.as_ptr().addr().checked_sub(start);
+        match &self.owner {
+            Owner::File { file } if !self.writable && self.length > 0 => {
+                Some((file, from(file.bytes().as_ptr().addr())?))
+            }
+            Owner::Part { whole } if self.length > 0 => {
+                let (file, offset) = whole.place_in_file()?;
+                Some((file, offset + from(whole.data.as_ptr().addr())?))
+            }
+            _ => None,
+        }
     }
 
     /// Whether the bytes can be written; if not, nothing changes them.
@@ -294,6 +322,33 @@ mod tests {
         assert!(HostMemory::allocate(u64::MAX).is_err());
         assert_eq!(HostMemory::allocate(0).unwrap().length(), 0);
     }
+    #[test]
+    fn private_memory_is_written_and_nobody_else_sees_it() {
+        let path = std::env::temp_dir().join(format!("rehal-private-{}", std::process::id()));
+        std::fs::write(&path, [7; 10_000]).unwrap();
+        let file = Arc::new(MappedFile::open(&path).unwrap());
+        let all = Range::new(0, 10_000).unwrap();
+        let mapped = Arc::new(HostMemory::over_file(file, all).unwrap());
+        let inner = Arc::new(HostMemory::part(&mapped, Range::new(4000, 5000).unwrap()).unwrap());
+        let part = HostMemory::part(&inner, Range::new(96, 200).unwrap()).unwrap();
+        let (private, again) = (part.private().unwrap(), part.private().unwrap());
+        private.store(0, [1, 2]).unwrap();
+        assert_eq!(private.load::<4>(0).unwrap(), [1, 2, 7, 7]);
+        assert_eq!(private.as_ptr().addr() % 4096, part.as_ptr().addr() % 4096);
+        assert_eq!(again.load::<2>(0).unwrap(), [1, 2], "one private map for all");
+        assert_eq!((part.load::<2>(0).unwrap(), std::fs::read(&path).unwrap()[4096]), ([7, 7], 7));
+        assert!(private.store(199, [1, 2]).is_err());
+        // What is private already, or was never a file's, is copied.
+        let copy = private.private().unwrap();
+        copy.store(0, [9]).unwrap();
+        assert_eq!((private.load::<1>(0).unwrap(), copy.load::<2>(0).unwrap()), ([1], [9, 2]));
+        let constant = HostMemory::constant(&[5; 3]).unwrap();
+        constant.private().unwrap().store(0, [6]).unwrap();
+        assert_eq!(constant.load::<1>(0).unwrap(), [5]);
+        assert_eq!(HostMemory::allocate(0).unwrap().private().unwrap().length(), 0);
+        std::fs::remove_file(&path).unwrap();
+    }
+
     #[test]
     fn parts_share_bytes_and_constants_stay() {
         let whole = Arc::new(HostMemory::allocate(16).unwrap());

@@ -94,11 +94,17 @@ impl<W: Write> Writer<W> {
         }
         let payload_length: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let header = record_header(fields, self.record_count, payload_length);
-        self.put(header.as_bytes());
-        for part in parts {
-            self.put(part);
-        }
         self.record_count += 1;
+        let record_bytes = header.record_length.get();
+        if record_bytes <= (BUFFER_BYTES - self.buffer.len()) as u64 {
+            self.length_bytes += record_bytes;
+            self.note_age();
+            self.buffer.extend_from_slice(header.as_bytes());
+            parts.iter().for_each(|part| self.buffer.extend_from_slice(part));
+        } else {
+            self.put(header.as_bytes());
+            parts.iter().for_each(|part| self.put(part));
+        }
         self.flush_if_due();
         self.check_failure()
     }
@@ -162,10 +168,14 @@ impl<W: Write> Writer<W> {
         if bytes.len() > BUFFER_BYTES {
             self.send(bytes);
         } else if !bytes.is_empty() {
-            if self.minds_age {
-                self.oldest_byte.get_or_insert_with(Instant::now);
-            }
+            self.note_age();
             self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    fn note_age(&mut self) {
+        if self.minds_age {
+            self.oldest_byte.get_or_insert_with(Instant::now);
         }
     }
 

@@ -92,6 +92,12 @@ pub trait BufferBackend: Send + Sync {
         Ok(())
     }
 
+    /// Whether queues own the memory, so that a dealloca gives it back. Where they do not, as on a CPU that runs
+    /// work at once, programs order a dealloca as they order anything, and the memory lives as long as its handles.
+    fn is_queue_ordered(&self) -> bool {
+        false
+    }
+
     /// Marks the memory as given back to the queue; later use is an error.
     fn deallocate(&self) -> Result<()>;
 
@@ -147,6 +153,11 @@ impl Buffer {
     /// All of the allocation that it is a part of.
     pub fn whole_allocation(&self) -> Self {
         Self { allocation: self.allocation.clone(), offset: 0, size: self.allocation.size }
+    }
+
+    /// See [`BufferBackend::is_queue_ordered`].
+    pub fn is_queue_ordered(&self) -> bool {
+        self.allocation.backend.is_queue_ordered()
     }
 
     /// Counts one more owner of the allocation; a new one has one owner.
@@ -264,9 +275,9 @@ impl Buffer {
         self.map(MemoryAccess::READ, offset, target.len() as u64)?.read(0, target)
     }
 
-    /// Copies bytes in through a mapping, which discards what was there.
+    /// Copies bytes in through a mapping, which discards what was there if the buffer allows that.
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
-        let access = MemoryAccess::WRITE | MemoryAccess::DISCARD;
+        let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & self.params().access);
         self.map(access, offset, source.len() as u64)?.write(0, source)
     }
 }

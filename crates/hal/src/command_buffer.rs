@@ -1,7 +1,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
@@ -49,6 +49,8 @@ struct Shared<B: ?Sized> {
     /// What the commands do with slots, where not every buffer may be used for it: checked when a
     /// binding table says which buffers they are. A map, as slots come from captures and may be far apart.
     slot_usage: Mutex<BTreeMap<u32, BufferUsage>>,
+    /// The same once the recording has ended, by slot: it runs more often than it is recorded.
+    final_slot_usage: OnceLock<Box<[(u32, BufferUsage)]>>,
     backend: B,
 }
 
@@ -63,8 +65,13 @@ const READY: u8 = 2;
 impl CommandBuffer {
     /// A command buffer over a driver's backend.
     pub fn new(params: CommandBufferParams, backend: impl CommandBufferBackend + 'static) -> Self {
-        let slot_usage = Mutex::default();
-        Self(Arc::new(Shared { params, state: AtomicU8::new(INITIAL), slot_usage, backend }))
+        Self(Arc::new(Shared {
+            params,
+            state: AtomicU8::new(INITIAL),
+            slot_usage: Mutex::default(),
+            final_slot_usage: OnceLock::new(),
+            backend,
+        }))
     }
 
     /// What it was created with.
@@ -102,6 +109,9 @@ impl CommandBuffer {
     pub fn end(&self) -> Result<()> {
         self.require_state(RECORDING, "ended")?;
         self.0.backend.end()?;
+        let slot_usage = std::mem::take(&mut *self.0.slot_usage.lock());
+        // A command buffer is recorded once, so this is the first.
+        let _ = self.0.final_slot_usage.set(slot_usage.into_iter().collect());
         self.0.state.store(READY, Ordering::Release);
         Ok(())
     }
@@ -113,7 +123,7 @@ impl CommandBuffer {
 
     /// Fails unless each buffer of a binding table may be used as the commands use its slot.
     pub(crate) fn require_slot_usage(&self, bindings: &[BufferRef<Live<'_>>]) -> Result<()> {
-        for (slot, usage) in &*self.0.slot_usage.lock() {
+        for (slot, usage) in self.0.final_slot_usage.get().into_iter().flatten() {
             if let Some(BufferRef { binding: Binding::Direct(buffer), .. }) = bindings.get(*slot as usize) {
                 buffer.require_usage(*usage).context(|| format!("binding slot {slot}"))?;
             }

@@ -105,6 +105,14 @@ impl DeviceBackend for LocalSync {
                 memory.as_ptr()
             )));
         }
+        // Programs promise not to write their constants, and some have kernels sort them where they are. What nobody
+        // may write is not what a kernel gets, unless it cannot be bound to one that writes.
+        let writes = BufferUsage::DISPATCH_STORAGE_WRITE | BufferUsage::TRANSFER_TARGET;
+        let memory = if memory.is_writable() || !params.usage.intersects(writes) {
+            memory
+        } else {
+            memory.private()?
+        };
         Ok(Buffer::new(self.grant(params)?, memory.length(), PlainBuffer::over(memory)))
     }
 

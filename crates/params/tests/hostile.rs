@@ -1,6 +1,7 @@
 //! Bytes that nobody meant to be parameters: an error or fewer of them, never a panic or a hang.
 
 use rehal_params::check::exercise;
+use rehal_params::sample::{GgufTensor, gguf};
 use rehal_params::{Format, sample};
 
 /// Marsaglia's xorshift64: the same mutations in every run.
@@ -103,4 +104,13 @@ fn an_archive_of_links_to_itself_takes_no_time() {
         bytes[at + 48..at + 56].copy_from_slice(&100_000u64.to_le_bytes());
     }
     assert!(exercise(Format::Irpa, &bytes).is_err());
+}
+
+/// What fuzzing found: the data would start behind the end of the file.
+#[test]
+fn a_tensor_without_bytes_lies_in_the_file_all_the_same() {
+    let tensor = GgufTensor { name: "", dimensions: vec![0], kind: 0, data: vec![] };
+    let mut bytes = gguf(3, &[], &[tensor], 32);
+    bytes.truncate(24 + 8 + 4 + 8 + 4 + 8);
+    assert_eq!(exercise(Format::Gguf, &bytes).unwrap(), 1);
 }

@@ -64,10 +64,9 @@ fn parse_shape(text: &str) -> Result<Vec<u64>> {
             "a shape of {rank} dimensions; at most {MAX_RANK} are taken"
         )));
     }
-    let size = |text: &str| match parse_integer(text) {
-        Ok(size) => u64::try_from(size)
-            .map_err(|_| Error::invalid_argument(format!("dimension '{text}' is negative"))),
-        Err(error) => Err(error.context(format!("shape '{text}'"))),
+    let size = |text: &str| {
+        u64::try_from(parse_integer(text)?)
+            .map_err(|_| Error::invalid_argument(format!("dimension '{text}' is negative")))
     };
     text.split('x').map(size).collect::<Result<_>>().context(|| format!("shape '{text}'"))
 }

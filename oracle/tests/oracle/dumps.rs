@@ -23,7 +23,7 @@ fn same_dump(capture: &Capture, format: &str) -> Outcome {
 }
 
 /// Compares line by line, to name the first that differs.
-fn same_bytes(ours: &[u8], theirs: &[u8]) -> Outcome {
+pub fn same_bytes(ours: &[u8], theirs: &[u8]) -> Outcome {
     if ours == theirs {
         return Ok(());
     }

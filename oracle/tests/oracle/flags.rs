@@ -9,15 +9,21 @@ use std::collections::BTreeSet;
 /// Flags of drivers and tracing back ends that rehal does not have: they configure what is not there.
 const NOT_OURS: [&str; 8] = ["cuda_", "hip_", "vulkan_", "amdgpu_", "task_", "metal_", "webgpu_", "remote_"];
 
+/// The tools that carry the reference's names.
+#[rustfmt::skip]
+const TOOLS: &[&str] = &[
+    "iree-run-replay",
+    "iree-dump-replay",
+    "iree-benchmark-replay",
+    "iree-run-module",
+    "iree-dump-module",
+    "iree-dump-parameters",
+    "iree-create-parameters",
+    "iree-convert-parameters",
+];
+
 pub fn add(trials: &mut Vec<Trial>) {
-    for tool in [
-        "iree-run-replay",
-        "iree-dump-replay",
-        "iree-benchmark-replay",
-        "iree-dump-parameters",
-        "iree-create-parameters",
-        "iree-convert-parameters",
-    ] {
+    for tool in TOOLS {
         trials.push(Trial::test(format!("flags::{tool}"), move || all_are_ours(tool)));
     }
 }

@@ -3,13 +3,18 @@
 //! Nothing here is skipped: where the reference release or our tools are missing, every test fails and says what to run.
 #![forbid(unsafe_code)]
 
+mod assembly;
 mod benchmarks;
 mod dumps;
+mod e2e;
 mod files;
 mod flags;
+mod modules;
 mod parameters;
+mod recorded_parameters;
 mod replays;
 mod rewriting;
+mod run_module;
 mod substitution;
 mod wrong_input;
 
@@ -38,10 +43,18 @@ fn main() -> ExitCode {
         replays::add(capture, &mut trials);
         rewriting::add(capture, &mut trials);
     }
+    assembly::add(&mut trials);
+    if let Err(error) = e2e::add(&mut trials) {
+        eprintln!("the end-to-end programs cannot be listed: {error}");
+        return ExitCode::FAILURE;
+    }
     benchmarks::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
+    recorded_parameters::add(&mut trials);
+    modules::add(&mut trials);
+    run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()

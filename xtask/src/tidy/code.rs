@@ -19,11 +19,16 @@ const UNSAFE: [(&str, &str); 7] = [
 
 /// Files that call or implement `prepare_executable`, the one unsafe function of the HAL, and say why they trust the
 /// bytes; and what tests need.
-const PREPARES: [(&str, &str); 6] = [
+const PREPARES: [(&str, &str); 8] = [
     (
         "crates/modules/src/hal/executable.rs",
         "a program's executables are its code, and the user asked to run it",
     ),
+    (
+        "crates/replay/src/record/device.rs",
+        "forwards it for callers that promised, with the bytes as they came",
+    ),
+    ("crates/replay/tests/conformance.rs", "prepares the suite's kernels, which are fixtures of ours"),
     ("crates/replay/src/prepare.rs", "replaying a capture runs its code, and the user asked for that"),
     (
         "crates/replay/tests/common/device.rs",

@@ -129,6 +129,13 @@ impl Program {
     /// Calls a function and waits for it. Results may be buffers that only the device can read; see
     /// [`Program::to_host`].
     pub(crate) fn call(&self, entry: &Entry, mut inputs: Vec<Value>) -> Result<Vec<Value>> {
+        let (wanted, given) = (entry.argument_kinds().len(), inputs.len());
+        if wanted != given {
+            let error = Error::invalid_argument(format!("the function takes {wanted} and {given} are given"));
+            return Err(error
+                .context(format!("function '{}'", entry.name()))
+                .advise("give --input once for each"));
+        }
         let finished = self.append_fences(entry, &mut inputs)?;
         let results = entry.function.call(&inputs).context(|| format!("function '{}'", entry.name()))?;
         drop(inputs);

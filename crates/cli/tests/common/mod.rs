@@ -22,9 +22,11 @@ pub fn command(tool: &str) -> Command {
         "iree-run-replay" => env!("CARGO_BIN_EXE_iree-run-replay"),
         "iree-dump-replay" => env!("CARGO_BIN_EXE_iree-dump-replay"),
         "iree-benchmark-replay" => env!("CARGO_BIN_EXE_iree-benchmark-replay"),
+        "iree-run-module" => env!("CARGO_BIN_EXE_iree-run-module"),
         "iree-dump-parameters" => env!("CARGO_BIN_EXE_iree-dump-parameters"),
         "iree-create-parameters" => env!("CARGO_BIN_EXE_iree-create-parameters"),
         "iree-convert-parameters" => env!("CARGO_BIN_EXE_iree-convert-parameters"),
+        "iree-dump-module" => env!("CARGO_BIN_EXE_iree-dump-module"),
         "rehal" => env!("CARGO_BIN_EXE_rehal"),
         other => panic!("no tool {other}"),
     };

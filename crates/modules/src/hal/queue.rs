@@ -67,9 +67,13 @@ pub(super) fn alloca(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `(.., buffer, flags)`
+/// `(.., buffer, flags)`: what no queue owns is not given back to one; then only the order is kept.
 pub(super) fn dealloca(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
-    let op = QueueOp::Dealloca { buffer: handle(call, 4)?, flags: call.u64(5)? };
+    let buffer: &Buffer = handle(call, 4)?;
+    let op = match buffer.is_queue_ordered() {
+        true => QueueOp::Dealloca { buffer, flags: call.u64(5)? },
+        false => QueueOp::Barrier { flags: 0 },
+    };
     submit!(Queue::of(call)?, op).map(drop)
 }
 

@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Range, Result, StatusCode};
-use rehal_hal::{Buffer, BufferParams, Device, Fence, HostMemory, MemoryAccess, QueueAffinity};
-use rehal_params::{Entry, ParameterFile, Scopes, Storage};
+use rehal_hal::{Buffer, BufferParams, BufferUsage, Device, Fence, HostMemory, MemoryAccess, QueueAffinity};
+use rehal_params::{Entry, ParameterFile, Pattern, Scopes, Storage};
 
 use super::batch::{Allocated, Batch, Part};
-use super::files::Files;
+use super::files::{Files, Place};
 
 /// Parameters that devices load, gather and scatter.
 #[derive(Default)]
@@ -60,8 +60,8 @@ impl Provider {
 
     /// Makes a buffer of `params` for each span.
     ///
-    /// A buffer may lie over a file that is in memory already, where the device can use that; its bytes
-    /// are constant then. Otherwise it is allocated in the queue and read or filled there.
+    /// A buffer may lie over a file that is in memory already, where the device can use that and the
+    /// program wants constants (`SHARING_IMMUTABLE`, as compiled programs say). Otherwise it is allocated in the queue and read or filled there.
     pub fn load(&self, request: &Request<'_>, params: BufferParams, spans: &[Span]) -> Result<Vec<Buffer>> {
         self.batch(request, |batch| {
             spans.iter().map(|span| self.load_one(request, params, span, batch)).collect()
@@ -73,7 +73,9 @@ impl Provider {
         self.batch(request, |batch| {
             for span in spans {
                 let entry = self.resolve(request.scope, span, MemoryAccess::READ)?;
-                self.fill(request, entry, span, (target, None), batch).context(|| of(request, span))?;
+                let source = self.source(request, entry, span);
+                let filled = source.and_then(|source| source.fill(span, target, None, batch));
+                filled.context(|| of(request, span))?;
             }
             Ok(())
         })
@@ -117,8 +119,10 @@ impl Provider {
             if let Some(buffer) = self.import(request.device, params, entry, span)? {
                 return Ok(buffer);
             }
+            // The file is made known before what it is read into, as captures have it.
+            let source = self.source(request, entry, span)?;
             let (buffer, allocated) = batch.alloca(params, span.length)?;
-            self.fill(request, entry, span, (&buffer, Some(allocated)), batch)?;
+            source.fill(span, &buffer, Some(allocated), batch)?;
             Ok(buffer)
         };
         load().context(|| of(request, span))
@@ -132,6 +136,10 @@ impl Provider {
         entry: &Entry,
         span: &Span,
     ) -> Result<Option<Buffer>> {
+        // What the program writes to later must be its own.
+        if !params.usage.contains(BufferUsage::SHARING_IMMUTABLE) {
+            return Ok(None);
+        }
         let Some((memory, range)) = in_memory(entry, span)? else { return Ok(None) };
         // Exactly the span: the rest of the file is not the program's.
         let params = BufferParams { access: MemoryAccess::READ, ..params };
@@ -139,24 +147,14 @@ impl Provider {
         Ok(device.import_buffer(params, memory, range).ok())
     }
 
-    fn fill(
-        &self,
-        request: &Request<'_>,
-        entry: &Entry,
-        span: &Span,
-        (buffer, allocated): (&Buffer, Option<Allocated>),
-        batch: &mut Batch<'_>,
-    ) -> Result<()> {
-        let target = Part { buffer, offset: span.buffer_offset, length: span.length };
-        match &entry.storage {
-            Storage::Splat(pattern) => {
-                batch.splat(target, allocated, &pattern.rotated(span.parameter_offset))
-            }
+    /// Where a queue takes the span's bytes from.
+    fn source(&self, request: &Request<'_>, entry: &Entry, span: &Span) -> Result<Source> {
+        Ok(match &entry.storage {
+            Storage::Splat(pattern) => Source::Pattern(pattern.rotated(span.parameter_offset)),
             Storage::File { file, offset } => {
-                let place = self.place(request, MemoryAccess::READ, file, *offset, span)?;
-                batch.read(&place.file, place.offset, target)
+                Source::File(self.place(request, MemoryAccess::READ, file, *offset, span)?)
             }
-        }
+        })
     }
 
     fn drain(
@@ -185,7 +183,7 @@ impl Provider {
         file: &Arc<ParameterFile>,
         offset: u64,
         span: &Span,
-    ) -> Result<super::files::Place> {
+    ) -> Result<Place> {
         // Both are known to be in the file.
         let range = Range { offset: offset + span.parameter_offset, length: span.length };
         self.files.place(request.device, request.affinity, access, file, range)
@@ -214,6 +212,29 @@ impl Provider {
             .advise("the program was compiled for another version of these parameters"));
         }
         Ok(entry)
+    }
+}
+
+/// Where a queue takes bytes from.
+enum Source {
+    Pattern(Pattern),
+    File(Place),
+}
+
+impl Source {
+    /// Fills the span's range of `buffer`, which is there once `allocated` is.
+    fn fill(
+        &self,
+        span: &Span,
+        buffer: &Buffer,
+        allocated: Option<Allocated>,
+        batch: &mut Batch<'_>,
+    ) -> Result<()> {
+        let target = Part { buffer, offset: span.buffer_offset, length: span.length };
+        match self {
+            Self::Pattern(pattern) => batch.splat(target, allocated, pattern),
+            Self::File(place) => batch.read(&place.file, place.offset, target),
+        }
     }
 }
 

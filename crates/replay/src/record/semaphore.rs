@@ -1,5 +1,6 @@
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -22,16 +23,16 @@ pub(super) struct RecordedSemaphore {
     pub id: u64,
     device: u64,
     stream: Arc<Stream>,
-    progress: Mutex<Progress>,
+    /// The highest value that a record signals, or the initial value.
+    recorded: AtomicU64,
+    beyond: Mutex<Beyond>,
 }
 
-/// How far the timeline is, as the capture knows it.
-struct Progress {
-    /// The highest value that a record signals, or the initial value.
-    recorded: u64,
+/// What is beyond the recorded signals.
+struct Beyond {
     /// The highest value that the host has signalled.
     host: u64,
-    /// The highest value that a record waits for.
+    /// The highest value that a record waits for and none signals yet.
     awaited: u64,
 }
 
@@ -44,27 +45,30 @@ impl RecordedSemaphore {
         stream: &Arc<Stream>,
         initial_value: u64,
     ) -> Semaphore {
-        let progress = Progress { recorded: initial_value, host: initial_value, awaited: initial_value };
-        Semaphore::new(Self { base, id, device, stream: stream.clone(), progress: Mutex::new(progress) })
+        let beyond = Mutex::new(Beyond { host: initial_value, awaited: initial_value });
+        let recorded = AtomicU64::new(initial_value);
+        Semaphore::new(Self { base, id, device, stream: stream.clone(), recorded, beyond })
     }
 
     /// A submission that waits for `value` is about to be recorded: makes sure that a record signals what the
     /// host has signalled already.
     pub fn will_wait(&self, value: u64) {
-        let mut progress = self.progress.lock();
-        progress.awaited = progress.awaited.max(value);
-        if progress.recorded < value && progress.host >= value {
-            progress.recorded = progress.host;
+        if self.recorded.load(Ordering::Acquire) >= value {
+            return;
+        }
+        let mut beyond = self.beyond.lock();
+        beyond.awaited = beyond.awaited.max(value);
+        if beyond.host >= value {
+            self.will_signal(beyond.host);
             self.stream.record(|log| {
-                self.record_signal(log, progress.host, 0);
+                self.record_signal(log, beyond.host, 0);
             });
         }
     }
 
     /// A submission that signals `value` is about to be recorded.
     pub fn will_signal(&self, value: u64) {
-        let mut progress = self.progress.lock();
-        progress.recorded = progress.recorded.max(value);
+        self.recorded.fetch_max(value, Ordering::AcqRel);
     }
 
     fn record_signal(&self, log: &mut Log, value: u64, status: u32) -> u64 {
@@ -92,13 +96,14 @@ impl SemaphoreBackend for RecordedSemaphore {
     // Recorded first: what the signal sets off may be recorded before the call comes back.
     fn signal(&self, value: u64) -> Result<()> {
         let mut recorded_at = None;
-        let mut progress = self.progress.lock();
-        progress.host = progress.host.max(value);
-        if progress.recorded < value && progress.awaited > progress.recorded {
-            progress.recorded = value;
+        let mut beyond = self.beyond.lock();
+        beyond.host = beyond.host.max(value);
+        let recorded = self.recorded.load(Ordering::Acquire);
+        if recorded < value && recorded < beyond.awaited {
+            self.will_signal(value);
             self.stream.record(|log| recorded_at = Some(self.record_signal(log, value, 0)));
         }
-        drop(progress);
+        drop(beyond);
         let outcome = self.base.signal(value);
         if let (Err(_), Some(offset)) = (&outcome, recorded_at) {
             self.stream.record(|log| log.set_status(offset, status_of(&outcome)));
