@@ -60,3 +60,4 @@ fn as_named(program: &Path) -> Outcome {
         .collect();
     ensure(wrong.is_empty(), || wrong.join("\n"))?;
     modules::same_dumps(&module)
+}

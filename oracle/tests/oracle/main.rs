@@ -12,8 +12,8 @@ mod flags;
 mod modules;
 mod parameters;
 mod replays;
-mod run_module;
 mod rewriting;
+mod run_module;
 mod substitution;
 mod wrong_input;
 
@@ -74,6 +74,11 @@ impl Pair {
     fn find(name: &str) -> Result<Self, Failed> {
         let theirs = Reference::find(&captures::repository())?.tool(name);
         Ok(Self { ours: tool::ours(name)?, theirs })
+    }
+
+    /// Runs ours alone.
+    fn run_ours(&self, arguments: &[String], folder: &Path) -> Result<Ended, Failed> {
+        Ok(tool::run(&self.ours, arguments, folder)?)
     }
 
     /// Runs both on the same arguments in the same folder: ours first.
