@@ -11,6 +11,7 @@ mod files;
 mod flags;
 mod modules;
 mod parameters;
+mod recorded_parameters;
 mod replays;
 mod rewriting;
 mod run_module;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
+    recorded_parameters::add(&mut trials);
     modules::add(&mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);

@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_capture::{layout, payload};
-use rehal_hal::{Buffer, BufferBackend, HostOp, MappedRange, MappingMode, MemoryAccess, RangeOp};
+use rehal_hal::{
+    Buffer, BufferBackend, HostOp, MappedRange, MappingMode, MemoryAccess, QUEUE_AFFINITY_ANY, RangeOp,
+};
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::names::Recorded;
@@ -15,15 +17,40 @@ use crate::ids::Ids;
 pub(super) struct RecordedBuffer {
     pub base: Buffer,
     pub id: u64,
+    pub placement: Placement,
     device: u64,
     stream: Arc<Stream>,
 }
 
+/// Where captures say that a buffer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Placement {
+    /// Memory of the host that the program had: on all queues.
+    Imported,
+    /// Memory that was there at once: on no queue.
+    Allocated,
+    /// Memory that a queue allocates in its order.
+    InQueueOrder,
+}
+
+impl Placement {
+    /// The queues that captures name, and the HAL's placement flags.
+    fn on_record(self) -> (u64, u32) {
+        /// `IREE_HAL_BUFFER_PLACEMENT_FLAG_ASYNCHRONOUS`.
+        const ASYNCHRONOUS: u32 = 1;
+        match self {
+            Self::Imported => (QUEUE_AFFINITY_ANY, 0),
+            Self::Allocated => (0, 0),
+            Self::InQueueOrder => (1, ASYNCHRONOUS),
+        }
+    }
+}
+
 impl RecordedBuffer {
     /// The handle of buffer `id`, which the device made as `base`.
-    pub fn wrap(base: Buffer, id: u64, device: u64, stream: &Arc<Stream>) -> Buffer {
+    pub fn wrap(base: Buffer, id: u64, placement: Placement, device: u64, stream: &Arc<Stream>) -> Buffer {
         let (params, size) = (*base.params(), base.size());
-        Buffer::new(params, size, Self { base, id, device, stream: stream.clone() })
+        Buffer::new(params, size, Self { base, id, placement, device, stream: stream.clone() })
     }
 
     fn range<'a>(&self, range: Range, mode: MappingMode, access: MemoryAccess) -> RangeOp<Ids<'a>> {
@@ -115,15 +142,16 @@ impl Recorded for RecordedBuffer {
     }
 }
 
-/// What the record of a buffer says. Its bytes begin with its allocation, and where the allocation is placed
-/// is the device's secret: the reference writes 0 for buffers of a CPU, and all queues for imported ones.
-pub(super) fn record_object(log: &mut Log, device: u64, id: u64, buffer: &Buffer, queue_affinity: u64) {
+/// Records a buffer that was made.
+pub(super) fn record_object(log: &mut Log, device: u64, id: u64, buffer: &Buffer, placement: Placement) {
+    let (queue_affinity, placement_flags) = placement.on_record();
     let params = buffer.params();
     let header = layout::BufferObject {
         allocation_size: U64::new(buffer.allocation_size()),
         byte_offset: U64::new(buffer.allocation_offset()),
         byte_length: U64::new(buffer.size()),
         queue_affinity: U64::new(queue_affinity),
+        placement_flags: U32::new(placement_flags),
         memory_type: U32::new(params.memory_type.bits()),
         allowed_usage: U32::new(params.usage.bits()),
         allowed_access: U16::new(params.access.bits()),

@@ -10,6 +10,7 @@ mod stack;
 
 use rehal_base::{Error, Result};
 
+use crate::budget::{Budget, Meter, Unlimited};
 use crate::code::{Callee, Code, Site, Slice};
 use crate::globals::Globals;
 use crate::list::ElementKind;
@@ -19,6 +20,7 @@ use crate::verify::MOVE_BIT;
 use crate::{Ref, Resumed, Value, ValueKind, Wait};
 
 use refs::{check, put, take};
+use run::Environment;
 
 /// Frames that an invocation may have at once.
 const FRAME_LIMIT: usize = 1 << 16;
@@ -80,6 +82,10 @@ pub(crate) struct Machine {
     starts: Vec<u32>,
     /// What the function called from outside returned.
     pub(crate) results: Vec<Value>,
+    /// What each invocation may use, where that is limited.
+    budget: Option<Budget>,
+    /// What is left of it.
+    left: Option<Budget>,
 }
 
 /// A call of a bytecode function that has not returned.
@@ -108,7 +114,25 @@ enum Exit {
     Yield,
 }
 
+/// Why the frames of a module stopped.
+enum Stop {
+    /// The last frame calls an import.
+    Import {
+        site: u32,
+    },
+    /// The last frame is of another module now.
+    Elsewhere,
+    /// The function called from outside returned.
+    Done,
+    Yielded,
+}
+
 impl Machine {
+    /// A machine at rest, whose invocations may use so much each.
+    pub(crate) fn new(budget: Option<Budget>) -> Self {
+        Self { budget, ..Self::default() }
+    }
+
     /// Starts a call of `target` with `arguments`, which are what it takes, flattened; `starts` says where each
     /// begins.
     pub(crate) fn begin<M: Modules>(
@@ -120,6 +144,7 @@ impl Machine {
     ) -> Result<Outcome> {
         self.reset();
         self.results.clear();
+        self.left = self.budget;
         match modules.module(target.module) {
             ModuleView::Native { .. } => {
                 self.arguments.extend(arguments);
@@ -180,55 +205,106 @@ impl Machine {
                     None => {}
                 }
             }
-            let Some(frame) = self.frames.last().copied() else { return Ok(Outcome::Done) };
-            let ModuleView::Bytecode { program, instance } = modules.module(frame.target.module) else {
-                return Err(broken("a frame of a native module"));
-            };
-            let code = &program.codes[frame.target.ordinal as usize];
-            let window = window_at(&mut self.words, frame.words)?;
-            let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
-            let mut pc = frame.pc;
-            let exit = run::run(code, program, instance, window, refs, &mut pc);
-            if let Some(frame) = self.frames.last_mut() {
-                frame.pc = pc;
-            }
-            match exit? {
-                Exit::Call(site) => self.call(modules, program, instance, code, site)?,
-                Exit::Return(values) => {
-                    if self.leave(modules, code, values)? {
-                        return Ok(Outcome::Done);
-                    }
+            let exit = match self.left {
+                None => self.execute(modules, &mut Unlimited)?,
+                Some(mut left) => {
+                    let exit = self.execute(modules, &mut left);
+                    self.left = Some(left);
+                    exit?
                 }
-                Exit::Yield => return Ok(Outcome::Yielded),
+            };
+            match exit {
+                Stop::Import { site } => self.call_import(modules, site)?,
+                Stop::Elsewhere => {}
+                Stop::Done => return Ok(Outcome::Done),
+                Stop::Yielded => return Ok(Outcome::Yielded),
             }
         }
     }
 
-    /// Enters the function that a site calls, or makes it the pending one where it is native.
-    fn call<M: Modules>(
-        &mut self,
-        modules: &M,
-        program: &Program,
-        instance: &Instance,
-        code: &Code,
-        site_index: u32,
-    ) -> Result<()> {
-        let site = &code.sites[site_index as usize];
-        let Some(frame) = self.frames.last_mut() else { return Err(broken("a call without a frame")) };
-        frame.site = site_index;
-        let frame = *frame;
-        let target = match site.callee {
-            Callee::Function(ordinal) => Target { module: frame.target.module, ordinal },
-            Callee::Import(import) => instance.imports[import as usize].ok_or_else(|| {
-                let name = &program.tables.imports[import as usize].full_name;
-                Error::not_found(format!("the optional import '{name}' is called, and no module has it"))
-            })?,
+    /// Runs the last frame, and those that it calls in its module, until something else is to be done.
+    fn execute<M: Modules, T: Meter>(&mut self, modules: &M, meter: &mut T) -> Result<Stop> {
+        let Some(mut frame) = self.frames.last().copied() else { return Ok(Stop::Done) };
+        let ModuleView::Bytecode { program, instance } = modules.module(frame.target.module) else {
+            return Err(broken("a frame of a native module"));
         };
+        let codes = &*program.codes;
+        loop {
+            let code = &codes[frame.target.ordinal as usize];
+            let window = window_at(&mut self.words, frame.words)?;
+            let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
+            let exit = run::run(Environment { code, program, instance }, window, refs, &mut frame.pc, meter);
+            match exit {
+                Ok(Exit::Call(index)) => {
+                    let site = &code.sites[index as usize];
+                    self.suspend(frame.pc, index);
+                    let Callee::Function(ordinal) = site.callee else {
+                        return Ok(Stop::Import { site: index });
+                    };
+                    let target = Target { module: frame.target.module, ordinal };
+                    let callee = &codes[ordinal as usize];
+                    if T::LIMITED {
+                        meter.take_bytes(4 * u64::from(callee.words) + 8 * u64::from(callee.refs))?;
+                    }
+                    frame = self.enter(frame, code, site, target, callee)?;
+                }
+                Ok(Exit::Return(values)) => {
+                    let values = &code.registers[values.start as usize..][..values.length as usize];
+                    self.frames.pop();
+                    let Some(caller) = self.frames.last().copied() else {
+                        self.leave_outside(program, frame, code, values)?;
+                        return Ok(Stop::Done);
+                    };
+                    if caller.target.module != frame.target.module {
+                        self.leave_module(modules, caller, frame, code, values)?;
+                        return Ok(Stop::Elsewhere);
+                    }
+                    let site = &codes[caller.target.ordinal as usize].sites[caller.site as usize];
+                    self.leave(caller, site, frame, code, values)?;
+                    frame = caller;
+                }
+                Ok(Exit::Yield) => {
+                    self.suspend(frame.pc, 0);
+                    return Ok(Stop::Yielded);
+                }
+                Err(error) => {
+                    self.suspend(frame.pc, 0);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Notes where the last frame goes on, and what call it waits for.
+    #[inline]
+    fn suspend(&mut self, pc: u32, site: u32) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.pc = pc;
+            frame.site = site;
+        }
+    }
+
+    /// Enters the import that a site of the last frame calls, or makes it the pending one where it is native.
+    fn call_import<M: Modules>(&mut self, modules: &M, site: u32) -> Result<()> {
+        let Some(frame) = self.frames.last().copied() else { return Err(broken("a call without a frame")) };
+        let ModuleView::Bytecode { program, instance } = modules.module(frame.target.module) else {
+            return Err(broken("a frame of a native module"));
+        };
+        let code = &program.codes[frame.target.ordinal as usize];
+        let site = &code.sites[site as usize];
+        let Callee::Import(import) = site.callee else { return Err(broken("an import that is none")) };
+        let target = instance.imports[import as usize].ok_or_else(|| {
+            let name = &program.tables.imports[import as usize].full_name;
+            Error::not_found(format!("the optional import '{name}' is called, and no module has it"))
+        })?;
         match modules.module(target.module) {
             ModuleView::Native { .. } => self.pass_to_native(frame, site, target),
             ModuleView::Bytecode { program, .. } => {
                 let callee = &program.codes[target.ordinal as usize];
-                self.enter(frame, code, site, target, callee)
+                if let Some(left) = &mut self.left {
+                    left.take_bytes(4 * u64::from(callee.words) + 8 * u64::from(callee.refs))?;
+                }
+                self.enter(frame, code, site, target, callee).map(drop)
             }
         }
     }
@@ -242,10 +318,10 @@ impl Machine {
         site: &Site,
         target: Target,
         callee: &Code,
-    ) -> Result<()> {
+    ) -> Result<Frame> {
         let words = caller.words + u32::from(code.words);
         let refs = caller.refs + u32::from(code.refs);
-        self.push_frame(target, callee, words, refs)?;
+        let frame = self.push_frame(target, callee, words, refs)?;
         // The callee's registers follow the caller's, in the same window.
         let window = window_at(&mut self.words, caller.words)?;
         let all_refs = self.refs.get_mut(caller.refs as usize..).unwrap_or_default();
@@ -264,30 +340,44 @@ impl Machine {
                 }
             }
         }
-        Ok(())
+        Ok(frame)
     }
 
     /// Pushes a frame of zeros and nulls.
     #[inline]
-    fn push_frame(&mut self, target: Target, code: &Code, words: u32, refs: u32) -> Result<()> {
+    fn push_frame(&mut self, target: Target, code: &Code, words: u32, refs: u32) -> Result<Frame> {
         let words_end = words as usize + usize::from(code.words);
         let refs_end = refs as usize + usize::from(code.refs);
         if self.frames.len() >= FRAME_LIMIT || words_end > WORD_LIMIT || refs_end > REF_LIMIT {
             return Err(self.exhausted());
         }
         if words as usize * 4 + WINDOW_BYTES > self.words.len() {
-            // At once what many frames need; the system gives memory where it is touched.
-            let length = (words as usize * 8 + WINDOW_BYTES).next_power_of_two();
-            self.words.resize(length, 0);
+            self.grow(words);
         }
         if refs_end > self.refs.len() {
             self.refs.resize((refs_end * 2).max(16), Ref::NULL);
         }
-        if let Some(registers) = self.words.get_mut(words as usize * 4..words_end * 4) {
-            registers.fill(0);
+        let window = window_at(&mut self.words, words)?;
+        // Whole cache lines at once, which is quicker than exactly; what is beyond the frame is nobody's.
+        for line in window.chunks_exact_mut(64).take(usize::from(code.words).div_ceil(16)) {
+            line.fill(0);
         }
-        self.frames.push(Frame { target, pc: 0, site: 0, words, refs });
-        Ok(())
+        let frame = Frame { target, pc: 0, site: 0, words, refs };
+        self.frames.push(frame);
+        Ok(frame)
+    }
+
+    /// Makes room for registers from `words` on.
+    #[cold]
+    fn grow(&mut self, words: u32) {
+        let used = words as usize * 4;
+        // At once what many frames need. Fresh memory is zero without being touched, so that only frames that are
+        // reached cost any.
+        let mut grown = vec![0; (used * 2 + WINDOW_BYTES).next_power_of_two()];
+        if let (Some(target), Some(source)) = (grown.get_mut(..used), self.words.get(..used)) {
+            target.copy_from_slice(source);
+        }
+        self.words = grown;
     }
 
     #[cold]
@@ -298,20 +388,9 @@ impl Machine {
         ))
     }
 
-    /// Pops the frame, whose function returns `values`, and gives them to who called it. True where that is
-    /// outside.
+    /// Gives what a frame that was popped returned to the one that called it, in the same module or another.
     #[inline]
-    fn leave<M: Modules>(&mut self, modules: &M, code: &Code, values: Slice) -> Result<bool> {
-        let Some(frame) = self.frames.pop() else { return Err(broken("a return without a frame")) };
-        let values = &code.registers[values.start as usize..][..values.length as usize];
-        let Some(caller) = self.frames.last() else {
-            self.leave_outside(modules, frame, code, values)?;
-            return Ok(true);
-        };
-        let ModuleView::Bytecode { program, .. } = modules.module(caller.target.module) else {
-            return Err(broken("a frame of a native module"));
-        };
-        let site = &program.codes[caller.target.ordinal as usize].sites[caller.site as usize];
+    fn leave(&mut self, caller: Frame, site: &Site, frame: Frame, code: &Code, values: &[u16]) -> Result<()> {
         let window = window_at(&mut self.words, caller.words)?;
         let above = (frame.words - caller.words) as u16;
         for ((kind, target), source) in site.results.iter().zip(values) {
@@ -329,19 +408,27 @@ impl Machine {
             }
         }
         self.release(frame, code);
-        Ok(false)
+        Ok(())
     }
 
-    fn leave_outside<M: Modules>(
+    #[cold]
+    fn leave_module<M: Modules>(
         &mut self,
         modules: &M,
+        caller: Frame,
         frame: Frame,
         code: &Code,
         values: &[u16],
     ) -> Result<()> {
-        let ModuleView::Bytecode { program, .. } = modules.module(frame.target.module) else {
+        let ModuleView::Bytecode { program, .. } = modules.module(caller.target.module) else {
             return Err(broken("a frame of a native module"));
         };
+        let site = &program.codes[caller.target.ordinal as usize].sites[caller.site as usize];
+        self.leave(caller, site, frame, code, values)
+    }
+
+    /// Keeps what a frame that was popped returned for who called from outside.
+    fn leave_outside(&mut self, program: &Program, frame: Frame, code: &Code, values: &[u16]) -> Result<()> {
         let convention = &program.tables.functions[frame.target.ordinal as usize].convention;
         let window = window_at(&mut self.words, frame.words)?;
         let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
