@@ -10,6 +10,7 @@ mod files;
 mod flags;
 mod modules;
 mod parameters;
+mod recordings;
 mod replays;
 mod rewriting;
 mod run_module;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
     flags::add(&mut trials);
     parameters::add(&mut trials);
     modules::add(&mut trials);
+    recordings::add(&captures, &mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);
