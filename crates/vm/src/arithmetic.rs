@@ -7,17 +7,148 @@
 use crate::operation::Op;
 use crate::registers::{Number, Window};
 
-/// Makes [`Compute`], which is all instructions that only read and write numbers, with what they compute.
-macro_rules! computations {
+/// Gives `$callback` the instructions that are quick and only read and write numbers: the operands in the order of
+/// their registers, which that of the result follows, and what they compute.
+macro_rules! quick_computations {
+    ($callback:ident) => {
+        $callback! {
+            // Choosing.
+            SelectI32(c: i32, a: i32, b: i32) -> i32 { if c != 0 { a } else { b } }
+            SelectI64(c: i32, a: i64, b: i64) -> i64 { if c != 0 { a } else { b } }
+            SelectF32(c: i32, a: u32, b: u32) -> u32 { if c != 0 { a } else { b } }
+            SelectF64(c: i32, a: u64, b: u64) -> u64 { if c != 0 { a } else { b } }
+
+            // Integers of 32 bits.
+            AddI32(a: i32, b: i32) -> i32 { a.wrapping_add(b) }
+            SubI32(a: i32, b: i32) -> i32 { a.wrapping_sub(b) }
+            MulI32(a: i32, b: i32) -> i32 { a.wrapping_mul(b) }
+            FMAI32(a: i32, b: i32, c: i32) -> i32 { a.wrapping_mul(b).wrapping_add(c) }
+            AbsI32(a: i32) -> i32 { a.wrapping_abs() }
+            MinI32S(a: i32, b: i32) -> i32 { a.min(b) }
+            MinI32U(a: u32, b: u32) -> u32 { a.min(b) }
+            MaxI32S(a: i32, b: i32) -> i32 { a.max(b) }
+            MaxI32U(a: u32, b: u32) -> u32 { a.max(b) }
+            NotI32(a: i32) -> i32 { !a }
+            AndI32(a: i32, b: i32) -> i32 { a & b }
+            OrI32(a: i32, b: i32) -> i32 { a | b }
+            XorI32(a: i32, b: i32) -> i32 { a ^ b }
+            CtlzI32(a: u32) -> u32 { a.leading_zeros() }
+            ShlI32(a: i32, by: u32) -> i32 { a.wrapping_shl(by) }
+            ShrI32S(a: i32, by: u32) -> i32 { a.wrapping_shr(by) }
+            ShrI32U(a: u32, by: u32) -> u32 { a.wrapping_shr(by) }
+            CmpEQI32(a: i32, b: i32) -> i32 { (a == b).into() }
+            CmpNEI32(a: i32, b: i32) -> i32 { (a != b).into() }
+            CmpLTI32S(a: i32, b: i32) -> i32 { (a < b).into() }
+            CmpLTI32U(a: u32, b: u32) -> i32 { (a < b).into() }
+            CmpNZI32(a: i32) -> i32 { (a != 0).into() }
+
+            // Integers of 64 bits.
+            AddI64(a: i64, b: i64) -> i64 { a.wrapping_add(b) }
+            SubI64(a: i64, b: i64) -> i64 { a.wrapping_sub(b) }
+            MulI64(a: i64, b: i64) -> i64 { a.wrapping_mul(b) }
+            FMAI64(a: i64, b: i64, c: i64) -> i64 { a.wrapping_mul(b).wrapping_add(c) }
+            AbsI64(a: i64) -> i64 { a.wrapping_abs() }
+            MinI64S(a: i64, b: i64) -> i64 { a.min(b) }
+            MinI64U(a: u64, b: u64) -> u64 { a.min(b) }
+            MaxI64S(a: i64, b: i64) -> i64 { a.max(b) }
+            MaxI64U(a: u64, b: u64) -> u64 { a.max(b) }
+            NotI64(a: i64) -> i64 { !a }
+            AndI64(a: i64, b: i64) -> i64 { a & b }
+            OrI64(a: i64, b: i64) -> i64 { a | b }
+            XorI64(a: i64, b: i64) -> i64 { a ^ b }
+            CtlzI64(a: u64) -> i64 { a.leading_zeros().into() }
+            ShlI64(a: i64, by: u32) -> i64 { a.wrapping_shl(by) }
+            ShrI64S(a: i64, by: u32) -> i64 { a.wrapping_shr(by) }
+            ShrI64U(a: u64, by: u32) -> u64 { a.wrapping_shr(by) }
+            CmpEQI64(a: i64, b: i64) -> i32 { (a == b).into() }
+            CmpNEI64(a: i64, b: i64) -> i32 { (a != b).into() }
+            CmpLTI64S(a: i64, b: i64) -> i32 { (a < b).into() }
+            CmpLTI64U(a: u64, b: u64) -> i32 { (a < b).into() }
+            CmpNZI64(a: i64) -> i32 { (a != 0).into() }
+
+            // Widths of integers.
+            TruncI32I8(a: u32) -> u32 { (a as u8).into() }
+            TruncI32I16(a: u32) -> u32 { (a as u16).into() }
+            TruncI64I32(a: u64) -> u32 { a as u32 }
+            ExtI8I32S(a: i32) -> i32 { (a as i8).into() }
+            ExtI8I32U(a: u32) -> u32 { (a as u8).into() }
+            ExtI16I32S(a: i32) -> i32 { (a as i16).into() }
+            ExtI16I32U(a: u32) -> u32 { (a as u16).into() }
+            ExtI32I64S(a: i32) -> i64 { a.into() }
+            ExtI32I64U(a: u32) -> u64 { a.into() }
+
+            // Binary32.
+            AddF32(a: f32, b: f32) -> f32 { a + b }
+            SubF32(a: f32, b: f32) -> f32 { a - b }
+            MulF32(a: f32, b: f32) -> f32 { a * b }
+            DivF32(a: f32, b: f32) -> f32 { a / b }
+            AbsF32(a: f32) -> f32 { a.abs() }
+            NegF32(a: f32) -> f32 { -a }
+            MinF32(a: f32, b: f32) -> f32 { if b < a { b } else { a } }
+            MaxF32(a: f32, b: f32) -> f32 { if a < b { b } else { a } }
+            SqrtF32(a: f32) -> f32 { a.sqrt() }
+            CmpEQF32O(a: f32, b: f32) -> i32 { (a == b).into() }
+            CmpEQF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a == b).into() }
+            // True of what is not ordered, as in the reference.
+            CmpNEF32O(a: f32, b: f32) -> i32 { (a != b).into() }
+            CmpNEF32U(a: f32, b: f32) -> i32 { (a != b).into() }
+            CmpLTF32O(a: f32, b: f32) -> i32 { (a < b).into() }
+            CmpLTF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a < b).into() }
+            CmpLTEF32O(a: f32, b: f32) -> i32 { (a <= b).into() }
+            CmpLTEF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a <= b).into() }
+            CmpNaNF32(a: f32) -> i32 { a.is_nan().into() }
+            CastSI32F32(a: i32) -> f32 { a as f32 }
+            BitcastI32F32(a: u32) -> u32 { a }
+            BitcastF32I32(a: u32) -> u32 { a }
+
+            // Binary64.
+            AddF64(a: f64, b: f64) -> f64 { a + b }
+            SubF64(a: f64, b: f64) -> f64 { a - b }
+            MulF64(a: f64, b: f64) -> f64 { a * b }
+            DivF64(a: f64, b: f64) -> f64 { a / b }
+            AbsF64(a: f64) -> f64 { a.abs() }
+            NegF64(a: f64) -> f64 { -a }
+            MinF64(a: f64, b: f64) -> f64 { if b < a { b } else { a } }
+            MaxF64(a: f64, b: f64) -> f64 { if a < b { b } else { a } }
+            SqrtF64(a: f64) -> f64 { a.sqrt() }
+            CmpEQF64O(a: f64, b: f64) -> i32 { (a == b).into() }
+            CmpEQF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a == b).into() }
+            CmpNEF64O(a: f64, b: f64) -> i32 { (a != b).into() }
+            CmpNEF64U(a: f64, b: f64) -> i32 { (a != b).into() }
+            CmpLTF64O(a: f64, b: f64) -> i32 { (a < b).into() }
+            CmpLTF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a < b).into() }
+            CmpLTEF64O(a: f64, b: f64) -> i32 { (a <= b).into() }
+            CmpLTEF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a <= b).into() }
+            CmpNaNF64(a: f64) -> i32 { a.is_nan().into() }
+            TruncF64F32(a: f64) -> f32 { a as f32 }
+            ExtF32F64(a: f32) -> f64 { a.into() }
+            CastSI32F64(a: i32) -> f64 { a.into() }
+            CastSI64F64(a: i64) -> f64 { a as f64 }
+            BitcastI64F64(a: u64) -> u64 { a }
+            BitcastF64I64(a: u64) -> u64 { a }
+        }
+    };
+}
+pub(crate) use quick_computations;
+
+/// Counts identifiers.
+macro_rules! count {
+    ($($name:ident)*) => { 0 $(+ { let _ = stringify!($name); 1 })* };
+}
+pub(crate) use count;
+
+/// Makes [`Math`] of instructions as [`quick_computations`] has them.
+macro_rules! math {
     ($($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })*) => {
-        /// An instruction that only reads and writes numbers: its operands' registers in order, and that of its result.
+        /// An instruction that computes for a while, mostly by the mathematical library: its operands' registers in
+        /// order, and that of its result.
         #[derive(Debug, Clone, Copy)]
         #[allow(clippy::upper_case_acronyms, reason = "names of the instruction set")]
-        pub(crate) enum Compute {
-            $(#[allow(missing_docs)] $op([u16; count!($($argument)* result)]),)*
+        pub(crate) enum Math {
+            $($op([u16; count!($($argument)* result)]),)*
         }
 
-        impl Compute {
+        impl Math {
             /// The instruction with these registers, where it is one of these.
             pub(crate) fn new(op: Op, register: impl Fn(usize) -> u16) -> Option<Self> {
                 Some(match op {
@@ -27,7 +158,6 @@ macro_rules! computations {
             }
 
             /// Runs it.
-            #[inline(always)]
             pub(crate) fn run(self, window: &mut Window) {
                 match self {
                     $(Self::$op([$($argument,)* result]) => {
@@ -41,92 +171,15 @@ macro_rules! computations {
     };
 }
 
-macro_rules! count {
-    ($($name:ident)*) => { 0 $(+ { let _ = stringify!($name); 1 })* };
-}
-
-computations! {
-    // Choosing.
-    SelectI32(c: i32, a: i32, b: i32) -> i32 { if c != 0 { a } else { b } }
-    SelectI64(c: i32, a: i64, b: i64) -> i64 { if c != 0 { a } else { b } }
-    SelectF32(c: i32, a: u32, b: u32) -> u32 { if c != 0 { a } else { b } }
-    SelectF64(c: i32, a: u64, b: u64) -> u64 { if c != 0 { a } else { b } }
-
-    // Integers of 32 bits.
-    AddI32(a: i32, b: i32) -> i32 { a.wrapping_add(b) }
-    SubI32(a: i32, b: i32) -> i32 { a.wrapping_sub(b) }
-    MulI32(a: i32, b: i32) -> i32 { a.wrapping_mul(b) }
-    FMAI32(a: i32, b: i32, c: i32) -> i32 { a.wrapping_mul(b).wrapping_add(c) }
-    AbsI32(a: i32) -> i32 { a.wrapping_abs() }
-    MinI32S(a: i32, b: i32) -> i32 { a.min(b) }
-    MinI32U(a: u32, b: u32) -> u32 { a.min(b) }
-    MaxI32S(a: i32, b: i32) -> i32 { a.max(b) }
-    MaxI32U(a: u32, b: u32) -> u32 { a.max(b) }
-    NotI32(a: i32) -> i32 { !a }
-    AndI32(a: i32, b: i32) -> i32 { a & b }
-    OrI32(a: i32, b: i32) -> i32 { a | b }
-    XorI32(a: i32, b: i32) -> i32 { a ^ b }
-    CtlzI32(a: u32) -> u32 { a.leading_zeros() }
-    ShlI32(a: i32, by: u32) -> i32 { a.wrapping_shl(by) }
-    ShrI32S(a: i32, by: u32) -> i32 { a.wrapping_shr(by) }
-    ShrI32U(a: u32, by: u32) -> u32 { a.wrapping_shr(by) }
-    CmpEQI32(a: i32, b: i32) -> i32 { (a == b).into() }
-    CmpNEI32(a: i32, b: i32) -> i32 { (a != b).into() }
-    CmpLTI32S(a: i32, b: i32) -> i32 { (a < b).into() }
-    CmpLTI32U(a: u32, b: u32) -> i32 { (a < b).into() }
-    CmpNZI32(a: i32) -> i32 { (a != 0).into() }
-
-    // Integers of 64 bits.
-    AddI64(a: i64, b: i64) -> i64 { a.wrapping_add(b) }
-    SubI64(a: i64, b: i64) -> i64 { a.wrapping_sub(b) }
-    MulI64(a: i64, b: i64) -> i64 { a.wrapping_mul(b) }
-    FMAI64(a: i64, b: i64, c: i64) -> i64 { a.wrapping_mul(b).wrapping_add(c) }
-    AbsI64(a: i64) -> i64 { a.wrapping_abs() }
-    MinI64S(a: i64, b: i64) -> i64 { a.min(b) }
-    MinI64U(a: u64, b: u64) -> u64 { a.min(b) }
-    MaxI64S(a: i64, b: i64) -> i64 { a.max(b) }
-    MaxI64U(a: u64, b: u64) -> u64 { a.max(b) }
-    NotI64(a: i64) -> i64 { !a }
-    AndI64(a: i64, b: i64) -> i64 { a & b }
-    OrI64(a: i64, b: i64) -> i64 { a | b }
-    XorI64(a: i64, b: i64) -> i64 { a ^ b }
-    CtlzI64(a: u64) -> i64 { a.leading_zeros().into() }
-    ShlI64(a: i64, by: u32) -> i64 { a.wrapping_shl(by) }
-    ShrI64S(a: i64, by: u32) -> i64 { a.wrapping_shr(by) }
-    ShrI64U(a: u64, by: u32) -> u64 { a.wrapping_shr(by) }
-    CmpEQI64(a: i64, b: i64) -> i32 { (a == b).into() }
-    CmpNEI64(a: i64, b: i64) -> i32 { (a != b).into() }
-    CmpLTI64S(a: i64, b: i64) -> i32 { (a < b).into() }
-    CmpLTI64U(a: u64, b: u64) -> i32 { (a < b).into() }
-    CmpNZI64(a: i64) -> i32 { (a != 0).into() }
-
-    // Widths of integers.
-    TruncI32I8(a: u32) -> u32 { (a as u8).into() }
-    TruncI32I16(a: u32) -> u32 { (a as u16).into() }
-    TruncI64I32(a: u64) -> u32 { a as u32 }
-    ExtI8I32S(a: i32) -> i32 { (a as i8).into() }
-    ExtI8I32U(a: u32) -> u32 { (a as u8).into() }
-    ExtI16I32S(a: i32) -> i32 { (a as i16).into() }
-    ExtI16I32U(a: u32) -> u32 { (a as u16).into() }
-    ExtI32I64S(a: i32) -> i64 { a.into() }
-    ExtI32I64U(a: u32) -> u64 { a.into() }
-
+math! {
     // Binary32.
-    AddF32(a: f32, b: f32) -> f32 { a + b }
-    SubF32(a: f32, b: f32) -> f32 { a - b }
-    MulF32(a: f32, b: f32) -> f32 { a * b }
-    DivF32(a: f32, b: f32) -> f32 { a / b }
     RemF32(a: f32, b: f32) -> f32 { libm::remainderf(a, b) }
     // Rounded twice: the reference has no fused instruction on its baseline machine.
     FMAF32(a: f32, b: f32, c: f32) -> f32 { a * b + c }
-    AbsF32(a: f32) -> f32 { a.abs() }
-    NegF32(a: f32) -> f32 { -a }
     CeilF32(a: f32) -> f32 { a.ceil() }
     FloorF32(a: f32) -> f32 { a.floor() }
     RoundF32(a: f32) -> f32 { a.round() }
     RoundF32Even(a: f32) -> f32 { round_even_f32(a) }
-    MinF32(a: f32, b: f32) -> f32 { if b < a { b } else { a } }
-    MaxF32(a: f32, b: f32) -> f32 { if a < b { b } else { a } }
     AtanF32(a: f32) -> f32 { a.atan() }
     Atan2F32(a: f32, b: f32) -> f32 { a.atan2(b) }
     CosF32(a: f32) -> f32 { a.cos() }
@@ -140,20 +193,8 @@ computations! {
     Log2F32(a: f32) -> f32 { a.log2() }
     PowF32(a: f32, b: f32) -> f32 { a.powf(b) }
     RsqrtF32(a: f32) -> f32 { 1.0 / a.sqrt() }
-    SqrtF32(a: f32) -> f32 { a.sqrt() }
     TanhF32(a: f32) -> f32 { a.tanh() }
     ErfF32(a: f32) -> f32 { libm::erff(a) }
-    CmpEQF32O(a: f32, b: f32) -> i32 { (a == b).into() }
-    CmpEQF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a == b).into() }
-    // True of what is not ordered, as in the reference.
-    CmpNEF32O(a: f32, b: f32) -> i32 { (a != b).into() }
-    CmpNEF32U(a: f32, b: f32) -> i32 { (a != b).into() }
-    CmpLTF32O(a: f32, b: f32) -> i32 { (a < b).into() }
-    CmpLTF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a < b).into() }
-    CmpLTEF32O(a: f32, b: f32) -> i32 { (a <= b).into() }
-    CmpLTEF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a <= b).into() }
-    CmpNaNF32(a: f32) -> i32 { a.is_nan().into() }
-    CastSI32F32(a: i32) -> f32 { a as f32 }
     CastSI64F32(a: i64) -> f32 { a as f32 }
     CastUI32F32(a: u32) -> f32 { a as f32 }
     CastUI64F32(a: u64) -> f32 { a as f32 }
@@ -161,24 +202,14 @@ computations! {
     CastF32SI64(a: f32) -> i64 { round_to_i64(a.round().into()) }
     CastF32UI32(a: f32) -> i32 { round_to_i64(a.round().into()) as i32 }
     CastF32UI64(a: f32) -> i64 { rounded_f32_to_u64(a.round()) }
-    BitcastI32F32(a: u32) -> u32 { a }
-    BitcastF32I32(a: u32) -> u32 { a }
 
     // Binary64.
-    AddF64(a: f64, b: f64) -> f64 { a + b }
-    SubF64(a: f64, b: f64) -> f64 { a - b }
-    MulF64(a: f64, b: f64) -> f64 { a * b }
-    DivF64(a: f64, b: f64) -> f64 { a / b }
     RemF64(a: f64, b: f64) -> f64 { libm::remainder(a, b) }
     FMAF64(a: f64, b: f64, c: f64) -> f64 { a * b + c }
-    AbsF64(a: f64) -> f64 { a.abs() }
-    NegF64(a: f64) -> f64 { -a }
     CeilF64(a: f64) -> f64 { a.ceil() }
     FloorF64(a: f64) -> f64 { a.floor() }
     RoundF64(a: f64) -> f64 { a.round() }
     RoundF64Even(a: f64) -> f64 { round_even_f64(a) }
-    MinF64(a: f64, b: f64) -> f64 { if b < a { b } else { a } }
-    MaxF64(a: f64, b: f64) -> f64 { if a < b { b } else { a } }
     AtanF64(a: f64) -> f64 { a.atan() }
     Atan2F64(a: f64, b: f64) -> f64 { a.atan2(b) }
     CosF64(a: f64) -> f64 { a.cos() }
@@ -192,34 +223,19 @@ computations! {
     Log2F64(a: f64) -> f64 { a.log2() }
     PowF64(a: f64, b: f64) -> f64 { a.powf(b) }
     RsqrtF64(a: f64) -> f64 { 1.0 / a.sqrt() }
-    SqrtF64(a: f64) -> f64 { a.sqrt() }
     TanhF64(a: f64) -> f64 { a.tanh() }
     ErfF64(a: f64) -> f64 { libm::erf(a) }
-    CmpEQF64O(a: f64, b: f64) -> i32 { (a == b).into() }
-    CmpEQF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a == b).into() }
-    CmpNEF64O(a: f64, b: f64) -> i32 { (a != b).into() }
-    CmpNEF64U(a: f64, b: f64) -> i32 { (a != b).into() }
-    CmpLTF64O(a: f64, b: f64) -> i32 { (a < b).into() }
-    CmpLTF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a < b).into() }
-    CmpLTEF64O(a: f64, b: f64) -> i32 { (a <= b).into() }
-    CmpLTEF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a <= b).into() }
-    CmpNaNF64(a: f64) -> i32 { a.is_nan().into() }
-    TruncF64F32(a: f64) -> f32 { a as f32 }
-    ExtF32F64(a: f32) -> f64 { a.into() }
-    CastSI32F64(a: i32) -> f64 { a.into() }
     CastUI32F64(a: u32) -> f64 { a.into() }
-    CastSI64F64(a: i64) -> f64 { a as f64 }
     CastUI64F64(a: u64) -> f64 { a as f64 }
     // Through binary32, as the reference does.
     CastF64SI32(a: f64) -> i32 { round_to_i64((a as f32).round().into()) as i32 }
     CastF64UI32(a: f64) -> i32 { round_to_i64((a as f32).round().into()) as i32 }
     CastF64SI64(a: f64) -> i64 { round_to_i64(a.round()) }
     CastF64UI64(a: f64) -> i64 { round_to_i64(a.round()) }
-    BitcastI64F64(a: u64) -> u64 { a }
-    BitcastF64I64(a: u64) -> u64 { a }
 }
 
-fn is_unordered(a: f64, b: f64) -> bool {
+/// Whether two numbers have no order, one of them not being a number.
+pub(crate) fn is_unordered(a: f64, b: f64) -> bool {
     a.is_nan() || b.is_nan()
 }
 
@@ -263,16 +279,39 @@ mod tests {
     use super::*;
     use crate::registers::WINDOW_BYTES;
 
+    type Operand<'a> = &'a dyn Fn(&mut Window, u16);
+
     /// What an instruction makes of the numbers in registers 0, 2 and 4 (its operands in order), in register 6.
-    fn run<R: Number>(op: Op, operands: &[&dyn Fn(&mut Window, u16)]) -> R {
+    fn run<R: Number>(op: Op, operands: &[Operand<'_>]) -> R {
         let mut window: Box<Window> = vec![0; WINDOW_BYTES].into_boxed_slice().try_into().unwrap();
         for (index, put) in operands.iter().enumerate() {
             put(&mut window, index as u16 * 2);
         }
         let count = operands.len();
         let register = |index: usize| if index < count { index as u16 * 2 } else { 6 };
-        Compute::new(op, register).unwrap().run(&mut window);
+        match Math::new(op, register) {
+            Some(math) => math.run(&mut window),
+            None => quick(op, register, &mut window),
+        }
         R::get(&window, 6)
+    }
+
+    /// Runs an instruction that is quick, outside of the loop over instructions.
+    fn quick(op: Op, register: impl Fn(usize) -> u16, window: &mut Window) {
+        macro_rules! run {
+            ($($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })*) => {
+                match op {
+                    $(Op::$op => {
+                        let [$($argument,)* result] = std::array::from_fn(register);
+                        $(let $argument = <$type>::get(window, $argument);)*
+                        let value: $result = $value;
+                        value.put(window, result);
+                    })*
+                    _ => panic!("{op:?} is not quick"),
+                }
+            };
+        }
+        quick_computations!(run);
     }
 
     fn n<T: Number>(value: T) -> impl Fn(&mut Window, u16) {

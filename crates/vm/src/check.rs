@@ -2,10 +2,24 @@
 //!
 //! Used by the tests of this crate, by the fuzz targets and by the comparison with the reference.
 
-use parking_lot::Mutex;
-use rehal_base::{Error, Result};
+use std::sync::Arc;
 
-use crate::{Call, Context, Export, Flow, Invocation, Module, ModuleFile, NativeModule, Resumed, State};
+use parking_lot::Mutex;
+use rehal_base::{Error, HostMemory, Result};
+
+use crate::dump::{self, AssemblyOptions};
+use crate::module_file::schema::id;
+use crate::{
+    Argument, Budget, Call, Context, Export, Flow, Function, Invocation, List, Module, ModuleFile,
+    NativeModule, Ref, Resumed, State, Step, Value, ValueKind,
+};
+
+/// What each call of a program of unknown origin may use.
+const BUDGET: Budget = Budget { instructions: 20_000, bytes: 64 << 20 };
+/// How often a program that suspends is resumed.
+const RESUMPTIONS: usize = 100;
+/// How many of a program's exports are called.
+const CALLS: usize = 64;
 
 /// How one export of a test module ended.
 #[derive(Debug)]
@@ -93,4 +107,126 @@ impl NativeModule for YieldableTest {
         call.push(sum);
         Ok(Flow::Return)
     }
+}
+
+/// How far [`exercise`] came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reached {
+    /// The bytes are no module whose tables can be read.
+    Nothing,
+    /// Its tables can be read and shown.
+    Tables,
+    /// They say nothing that is wrong by itself.
+    File,
+    /// All of its instructions are verified.
+    Verified,
+    /// It was loaded, and so many of its functions returned, the others failed.
+    Run {
+        /// Functions that returned.
+        returned: usize,
+    },
+}
+
+/// Reads, shows, verifies and runs `bytes` as a module, as far as they are one. The point is that it returns: without a
+/// panic, soon, and with memory that the size explains. No native code is loaded.
+pub fn exercise(bytes: &[u8]) -> Reached {
+    let Ok(memory) = HostMemory::constant(bytes) else { return Reached::Nothing };
+    let memory = Arc::new(memory);
+    let Ok(tables) = ModuleFile::inspect(memory.clone()) else { return Reached::Nothing };
+    let mut nowhere = std::io::sink();
+    // What cannot be shown is said; that is all that is asked of it here.
+    let _ = dump::metadata(&tables, &mut nowhere);
+    let _ = dump::json(&tables, false, &mut nowhere);
+    let Ok(file) = ModuleFile::read(memory) else { return Reached::Tables };
+    let Ok(module) = Module::bytecode(file.clone()) else { return Reached::File };
+    let shown = dump::assembly(&file, AssemblyOptions::default(), &mut nowhere);
+    assert!(shown.is_ok(), "what is verified can be shown: {shown:?}");
+    let Ok(beside) = Module::native(YieldableTest) else { return Reached::Verified };
+    let Ok(context) = Context::limited(&[beside, module.clone()], BUDGET) else { return Reached::Verified };
+    let mut returned = 0;
+    for export in module.exports().iter().take(CALLS) {
+        let Ok(function) = context.export(1, &export.name) else { continue };
+        returned += usize::from(call(&function).is_ok());
+    }
+    Reached::Run { returned }
+}
+
+/// Bytes before the instructions that [`exercise_instructions`] takes.
+const HEADER_BYTES: usize = 4;
+
+/// Verifies and runs `input` as instructions, as far as they are some: a function of `template` holds them instead of its
+/// own. Their first four bytes say how many blocks, 32-bit and reference registers the function has (16 and more are
+/// taken modulo 16, and at least one block), and what it requires. What is a module by itself goes to [`exercise`].
+///
+/// The template is a module of ours whose first function is long enough (`fixtures/vm/template.vmfb`).
+pub fn exercise_instructions(template: &[u8], input: &[u8]) -> Reached {
+    let Some((header, instructions)) = input.split_at_checked(HEADER_BYTES) else { return Reached::Nothing };
+    match exercise(input) {
+        Reached::Nothing => {}
+        reached => return reached,
+    }
+    match with_instructions(template, header, instructions) {
+        Some(module) => exercise(&module),
+        None => Reached::Nothing,
+    }
+}
+
+/// The template with another first function.
+fn with_instructions(template: &[u8], header: &[u8], instructions: &[u8]) -> Option<Vec<u8>> {
+    let file = ModuleFile::copy(template).ok()?;
+    let bytecode = file.bytecode_range().start + file.function(0)?.bytecode.start;
+    let room = file.function(0)?.bytecode.len();
+    let instructions = &instructions[..instructions.len().min(room)];
+    let descriptor = file.flatbuffer_range().start + file.root().vector(id::MODULE_FUNCTIONS)?.at();
+    let mut module = template.to_vec();
+    module.get_mut(bytecode..bytecode + instructions.len())?.copy_from_slice(instructions);
+    let blocks = u16::from(header[0] % 16).max(1);
+    let (words, refs) = (u16::from(header[1] % 16), u16::from(header[2] % 16));
+    let mut store = |at: usize, value: &[u8]| -> Option<()> {
+        module.get_mut(descriptor + at..descriptor + at + value.len())?.copy_from_slice(value);
+        Some(())
+    };
+    // As `schema::FUNCTION_DESCRIPTOR` has them.
+    store(4, &(instructions.len() as u32).to_le_bytes())?;
+    store(8, &u32::from(header[3] % 16).to_le_bytes())?;
+    store(14, &blocks.to_le_bytes())?;
+    store(16, &words.to_le_bytes())?;
+    store(18, &refs.to_le_bytes())?;
+    Some(module)
+}
+
+/// Calls a function with values of the kinds that it takes.
+fn call(function: &Function) -> Result<()> {
+    let mut arguments = Vec::new();
+    let mut tuples = Vec::new();
+    for argument in function.convention().arguments() {
+        match argument {
+            Argument::One(kind) => arguments.push(value(*kind)?),
+            Argument::Span(kinds) => {
+                tuples.push(2);
+                for kind in kinds.iter().chain(kinds.iter()) {
+                    arguments.push(value(*kind)?);
+                }
+            }
+        }
+    }
+    let mut invocation = Invocation::new(function);
+    let mut step = invocation.start_with_spans(arguments, &tuples)?;
+    for _ in 0..RESUMPTIONS {
+        match step {
+            Step::Done => return Ok(()),
+            Step::Yielded | Step::Waiting(_) => step = invocation.resume()?,
+        }
+    }
+    Err(Error::resource_exhausted("the program is suspended again and again"))
+}
+
+fn value(kind: ValueKind) -> Result<Value> {
+    Ok(match kind {
+        ValueKind::I32 => Value::I32(3),
+        ValueKind::I64 => Value::I64(5),
+        ValueKind::F32 => Value::F32(1.5),
+        ValueKind::F64 => Value::F64(-2.5),
+        ValueKind::Ref => Value::Ref(Ref::new(List::of_variants(vec![Value::I32(1), Value::NULL]))),
+    })
 }

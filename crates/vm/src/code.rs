@@ -1,5 +1,5 @@
 use crate::ValueKind;
-use crate::arithmetic::Compute;
+use crate::arithmetic::{Math, count, quick_computations};
 use crate::operation::Op;
 
 /// A function in the form that the interpreter runs: verified, decoded, its branches resolved.
@@ -29,68 +29,121 @@ pub(crate) struct Slice {
     pub(crate) length: u32,
 }
 
-/// One instruction. Registers of references carry the bit that gives them up, where it means something.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Insn {
-    /// Reads and writes numbers only.
-    Compute(Compute),
-    /// A number of 4 bytes.
-    Const32 { result: u16, value: u32 },
-    /// A number of 8 bytes.
-    Const64 { result: u16, value: u64 },
-    /// Copies one register.
-    Move32 { source: u16, target: u16 },
-    /// Copies a pair of registers.
-    Move64 { source: u16, target: u16 },
-    /// Copies a reference, or moves it.
-    MoveRef { source: u16, target: u16 },
-    /// Goes on elsewhere.
-    Jump { target: u32 },
-    /// Goes on at `yes` where the condition is not 0, else at `no`.
-    If { condition: u16, yes: u32, no: u32 },
-    /// Goes on where the table says.
-    JumpTable { index: u16, table: u32 },
-    /// Divides integers.
-    Divide { op: Division, registers: [u16; 3] },
-    /// Calls the function of a site.
-    Call { site: u32 },
-    /// Returns the values of a list.
-    Return { values: Slice },
-    /// Lets others run, then goes on at `target`.
-    Yield { target: u32 },
-    /// Ends the program where the status is not 0.
-    Fail { status: u16, text: u32 },
-    /// Reads a global of 4 bytes.
-    GlobalLoad32 { offset: u32, result: u16 },
-    /// Writes a global of 4 bytes.
-    GlobalStore32 { offset: u32, value: u16 },
-    /// Reads a global of 8 bytes.
-    GlobalLoad64 { offset: u32, result: u16 },
-    /// Writes a global of 8 bytes.
-    GlobalStore64 { offset: u32, value: u16 },
-    /// Reads a reference, or moves it out.
-    GlobalLoadRef { global: u32, type_id: u16, result: u16 },
-    /// Writes a reference.
-    GlobalStoreRef { global: u32, type_id: u16, value: u16 },
-    /// A segment of constant data.
-    Rodata { segment: u32, result: u16 },
-    /// Whether an import is there.
-    ImportResolved { import: u32, result: u16 },
-    /// Lets go of references.
-    Discard { registers: Slice },
-    /// Chooses by an index: the list has the default, the result, then the values.
-    Switch { kind: ValueKind, index: u16, registers: Slice },
-    /// As `Switch`, for references of a type.
-    SwitchRef { type_id: u16, index: u16, registers: Slice },
-    /// Reads a number from a buffer: buffer, offset in elements, result.
-    Load { width: Width, registers: [u16; 3] },
-    /// Writes a number to a buffer: buffer, offset in elements, value.
-    Store { width: Width, registers: [u16; 3] },
-    /// Anything else, with its registers and types in their order.
-    Other { op: Op, operands: [u16; 6] },
-    /// The end of the function, which no instruction may run into.
-    End,
+/// Makes [`Insn`] of the quick computations and what is written here.
+macro_rules! insns {
+    ($($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })*) => {
+        /// One instruction. Registers of references carry the bit that gives them up, where it means something.
+        ///
+        /// Where one goes on elsewhere only if something holds, it goes on with the next one otherwise.
+        #[derive(Debug, Clone, Copy)]
+        #[allow(clippy::upper_case_acronyms, reason = "names of the instruction set")]
+        pub(crate) enum Insn {
+            $($op([u16; count!($($argument)* result)]),)*
+            /// A number of 4 bytes.
+            Const32 { result: u16, value: u32 },
+            /// A number of 8 bytes.
+            Const64 { result: u16, value: u64 },
+            /// Copies one register.
+            Move32 { source: u16, target: u16 },
+            /// Copies a pair of registers.
+            Move64 { source: u16, target: u16 },
+            /// Copies a register, then another: sources and targets in turn.
+            Moves32([u16; 4]),
+            /// Copies a pair of registers, then another: sources and targets in turn.
+            Moves64([u16; 4]),
+            /// As `Move32`, then goes on elsewhere.
+            Move32Jump { source: u16, target: u16, to: u32 },
+            /// As `Move64`, then goes on elsewhere.
+            Move64Jump { source: u16, target: u16, to: u32 },
+            /// As `Moves32`, then goes on elsewhere.
+            Moves32Jump { moves: [u16; 4], to: u32 },
+            /// As `Moves64`, then goes on elsewhere.
+            Moves64Jump { moves: [u16; 4], to: u32 },
+            /// Copies a reference, or moves it.
+            MoveRef { source: u16, target: u16 },
+            /// Goes on elsewhere.
+            Jump { to: u32 },
+            /// Goes on elsewhere where the condition is not 0.
+            If { condition: u16, to: u32 },
+            /// As the comparison (left, right, result), and goes on elsewhere where it holds.
+            IfEQI32 { registers: [u16; 3], to: u32 },
+            /// As above.
+            IfNEI32 { registers: [u16; 3], to: u32 },
+            /// As above.
+            IfLTI32S { registers: [u16; 3], to: u32 },
+            /// As above.
+            IfLTI32U { registers: [u16; 3], to: u32 },
+            /// As above.
+            IfEQI64 { registers: [u16; 3], to: u32 },
+            /// As above.
+            IfNEI64 { registers: [u16; 3], to: u32 },
+            /// As above.
+            IfLTI64S { registers: [u16; 3], to: u32 },
+            /// As above.
+            IfLTI64U { registers: [u16; 3], to: u32 },
+            /// Adds (left, right, sum), compares the sum (limit, result), and goes on elsewhere where it is less: what
+            /// loops end with.
+            AddI32IfLT { registers: [u16; 5], to: u32 },
+            /// As above.
+            AddI64IfLT { registers: [u16; 5], to: u32 },
+            /// Goes on where the table says.
+            JumpTable { index: u16, table: u32 },
+            /// Computes what takes a while.
+            Math(Math),
+            /// Divides integers.
+            Divide { op: Division, registers: [u16; 3] },
+            /// Calls the function of a site.
+            Call { site: u32 },
+            /// Returns the values of a list.
+            Return { values: Slice },
+            /// Lets others run, then goes on elsewhere.
+            Yield { to: u32 },
+            /// Ends the program where the status is not 0.
+            Fail { status: u16, text: u32 },
+            /// Reads a global of 4 bytes.
+            GlobalLoad32 { offset: u32, result: u16 },
+            /// Writes a global of 4 bytes.
+            GlobalStore32 { offset: u32, value: u16 },
+            /// Reads a global of 8 bytes.
+            GlobalLoad64 { offset: u32, result: u16 },
+            /// Writes a global of 8 bytes.
+            GlobalStore64 { offset: u32, value: u16 },
+            /// Reads a reference, or moves it out.
+            GlobalLoadRef { global: u32, type_id: u16, result: u16 },
+            /// Writes a reference.
+            GlobalStoreRef { global: u32, type_id: u16, value: u16 },
+            /// A segment of constant data.
+            Rodata { segment: u32, result: u16 },
+            /// Whether an import is there.
+            ImportResolved { import: u32, result: u16 },
+            /// Lets go of references.
+            Discard { registers: Slice },
+            /// Chooses by an index: the list has the default, the result, then the values.
+            Switch { kind: ValueKind, index: u16, registers: Slice },
+            /// As `Switch`, for references of a type.
+            SwitchRef { type_id: u16, index: u16, registers: Slice },
+            /// Reads a number from a buffer: buffer, offset in elements, result.
+            Load { width: Width, registers: [u16; 3] },
+            /// Writes a number to a buffer: buffer, offset in elements, value.
+            Store { width: Width, registers: [u16; 3] },
+            /// Anything else, with its registers and types in their order.
+            Other { op: Op, operands: [u16; 6] },
+            /// The end of the function, which no instruction may run into.
+            End,
+        }
+
+        impl Insn {
+            /// The quick computation with these registers, where it is one.
+            pub(crate) fn quick(op: Op, register: impl Fn(usize) -> u16) -> Option<Self> {
+                Some(match op {
+                    $(Op::$op => Self::$op(std::array::from_fn(register)),)*
+                    _ => return None,
+                })
+            }
+        }
+    };
 }
+quick_computations!(insns);
 
 const _: () = assert!(size_of::<Insn>() == 16, "instructions are read one after another and should be small");
 

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use rehal_base::{Error, Result};
 
+use crate::budget::Budget;
 use crate::interpret::{Machine, ModuleView, Modules, Target};
 use crate::invocation::block;
 use crate::link::{self, Linked};
@@ -21,6 +22,8 @@ struct Inner {
     modules: Vec<Linked>,
     /// Machines of ended invocations, for the next ones.
     machines: Mutex<Vec<Machine>>,
+    /// What each invocation may use.
+    budget: Option<Budget>,
 }
 
 /// A function of a context that can be called.
@@ -38,7 +41,18 @@ impl Context {
     /// Fails where a module needs another that is not there or too old, imports a function that is not there
     /// or is called another way, or fails to initialise; modules before it are deinitialised then.
     pub fn new(modules: &[Module]) -> Result<Self> {
-        let mut inner = Inner { modules: Vec::with_capacity(modules.len()), machines: Mutex::default() };
+        Self::with_budget(modules, None)
+    }
+
+    /// As [`Context::new`], for programs that nobody vouches for: each invocation, those of initialisers among them,
+    /// ends with an error once it has used up `budget`. The native modules among `modules` keep their own measure.
+    pub fn limited(modules: &[Module], budget: Budget) -> Result<Self> {
+        Self::with_budget(modules, Some(budget))
+    }
+
+    fn with_budget(modules: &[Module], budget: Option<Budget>) -> Result<Self> {
+        let mut inner =
+            Inner { modules: Vec::with_capacity(modules.len()), machines: Mutex::default(), budget };
         for module in modules {
             let linked = link::link(&inner.modules, module)?;
             inner.modules.push(linked);
@@ -101,7 +115,7 @@ impl Context {
     }
 
     pub(crate) fn take_machine(&self) -> Machine {
-        self.0.machines.lock().pop().unwrap_or_default()
+        self.0.take_machine()
     }
 
     pub(crate) fn give_machine(&self, machine: Machine) {
@@ -110,6 +124,11 @@ impl Context {
 }
 
 impl Inner {
+    fn take_machine(&self) -> Machine {
+        let machine = self.machines.lock().pop();
+        machine.unwrap_or_else(|| Machine::new(self.budget))
+    }
+
     /// Calls the export `name` of a module to its end, where there is one that takes these arguments.
     fn run_if_exported(&self, index: usize, name: &str, arguments: &[Value]) -> Result<()> {
         let module = self.modules[index].module();
@@ -119,7 +138,7 @@ impl Inner {
         crate::invocation::check_arguments(convention, arguments, &[], &mut starts)
             .map_err(|error| error.context(format!("calling {}.{name}", module.name())))?;
         let target = self.modules[index].target(index, export);
-        let mut machine = self.machines.lock().pop().unwrap_or_default();
+        let mut machine = self.take_machine();
         let outcome = machine.begin(self, target, arguments.iter().cloned(), starts);
         let result = block(self, &mut machine, outcome);
         machine.reset();

@@ -6,6 +6,7 @@
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
 
 mod arithmetic;
+mod budget;
 mod buffer;
 mod call;
 pub mod check;
@@ -35,6 +36,7 @@ mod wait;
 #[cfg(test)]
 mod tests_native;
 
+pub use budget::Budget;
 pub use buffer::Buffer;
 pub use call::{Call, Resumed, Span, Tuple};
 pub use context::{Context, Function};

@@ -1,4 +1,4 @@
-use crate::arithmetic::Compute;
+use crate::arithmetic::Math;
 use crate::code::{Argument, Callee, Code, Division, Insn, Site, Slice, Width};
 use crate::convention::Argument as Declared;
 use crate::instruction::{FieldValue, Instruction, List};
@@ -9,11 +9,12 @@ use crate::{Convention, Result, ValueKind};
 
 /// Makes of a verified function, which uses the registers of `frame`, what the interpreter runs.
 ///
-/// Where an instruction branches with moves, the moves become instructions of their own on the way.
-pub(crate) fn lower(tables: &Tables, frame: Frame, bytecode: &[u8]) -> Result<Code> {
-    let mut lowering = Lowering::new(tables);
+/// Instructions that often follow each other become one, unless `keeps_apart`, as tracing wants it. Where an instruction
+/// branches with moves, the moves become instructions of their own on the way.
+pub(crate) fn lower(tables: &Tables, frame: Frame, bytecode: &[u8], keeps_apart: bool) -> Result<Code> {
+    let mut lowering = Lowering::new(tables, keeps_apart);
     let mut offset = 0;
-    while offset + 1 < bytecode.len() {
+    while offset < bytecode.len() {
         let instruction = Instruction::read(bytecode, offset)?;
         lowering.offset = offset as u32;
         lowering.next = instruction.end as u32;
@@ -41,6 +42,10 @@ struct Lowering<'a> {
     next: u32,
     insns: Vec<Insn>,
     offsets: Vec<u32>,
+    /// From where on instructions may become one with those that follow.
+    fusible: usize,
+    /// Whether each instruction of the bytecode is to stay apart, so that it can be traced.
+    keeps_apart: bool,
     /// Offset of each block's marker and the instruction it became, ascending.
     blocks: Vec<(u32, u32)>,
     sites: Vec<Site>,
@@ -53,13 +58,15 @@ struct Lowering<'a> {
 const RESOLVED: u32 = 1 << 31;
 
 impl<'a> Lowering<'a> {
-    fn new(tables: &'a Tables) -> Self {
+    fn new(tables: &'a Tables, keeps_apart: bool) -> Self {
         Self {
             tables,
             offset: 0,
             next: 0,
             insns: Vec::new(),
             offsets: Vec::new(),
+            fusible: 0,
+            keeps_apart,
             blocks: Vec::new(),
             sites: Vec::new(),
             registers: Vec::new(),
@@ -76,21 +83,24 @@ impl<'a> Lowering<'a> {
     fn instruction(&mut self, from: &Instruction<'_>) {
         let register = |index| from.register(index);
         let op = from.operation.op;
-        if let Some(compute) = Compute::new(op, register) {
-            return self.push(Insn::Compute(compute));
+        if let Some(insn) = Insn::quick(op, register).or_else(|| Math::new(op, register).map(Insn::Math)) {
+            return self.push(insn);
         }
         if let Some(insn) = simple(from) {
             return self.push(insn);
         }
         match op {
-            Op::Block => self.blocks.push((self.offset, self.insns.len() as u32)),
+            Op::Block => {
+                self.blocks.push((self.offset, self.insns.len() as u32));
+                self.barrier();
+            }
             Op::Branch | Op::Break => self.branch(from.ordinal(0), from.list(1)),
             Op::CondBreak => self.branch(from.ordinal(1), from.list(2)),
             Op::CondBranch => self.conditional(from),
             Op::BranchTable => self.branch_table(from),
             Op::Yield => {
                 self.moves(from.list(1));
-                self.push(Insn::Yield { target: from.ordinal(0) });
+                self.push(Insn::Yield { to: from.ordinal(0) });
             }
             Op::Call => self.call(from.ordinal(0), None, from.list(1), from.list(2)),
             Op::CallVariadic => {
@@ -155,30 +165,46 @@ impl<'a> Lowering<'a> {
     fn moves(&mut self, moves: List<'_>) {
         let mut moves = moves.pairs().peekable();
         while let Some((source, target)) = moves.next() {
-            if source & REF_BIT != 0 {
-                self.push(Insn::MoveRef { source, target });
+            let insn = if source & REF_BIT != 0 {
+                Insn::MoveRef { source, target }
             } else if source % 2 == 0
                 && target % 2 == 0
                 && moves.next_if_eq(&(source + 1, target + 1)).is_some()
             {
                 // Both halves at once; aligned pairs are the same or apart.
-                self.push(Insn::Move64 { source, target });
+                Insn::Move64 { source, target }
             } else {
-                self.push(Insn::Move32 { source, target });
+                Insn::Move32 { source, target }
+            };
+            match self.last().and_then(|last| fuse_moves(last, insn)) {
+                Some(both) => self.replace_last(1, both),
+                None => self.push(insn),
             }
         }
     }
 
-    /// Goes to a block, unless that is what comes next anyway.
-    fn jump(&mut self, target: u32) {
-        if target != self.next {
-            self.push(Insn::Jump { target });
+    /// Goes to a block.
+    fn jump(&mut self, to: u32) {
+        let fused = self.last().and_then(|last| match last {
+            Insn::Move32 { source, target } => Some(Insn::Move32Jump { source, target, to }),
+            Insn::Move64 { source, target } => Some(Insn::Move64Jump { source, target, to }),
+            Insn::Moves32(moves) => Some(Insn::Moves32Jump { moves, to }),
+            Insn::Moves64(moves) => Some(Insn::Moves64Jump { moves, to }),
+            _ => None,
+        });
+        match fused {
+            Some(insn) => self.replace_last(1, insn),
+            None => self.push(Insn::Jump { to }),
         }
     }
 
+    /// Goes to a block with moves; no jump is needed to what comes next anyway.
     fn branch(&mut self, target: u32, moves: List<'_>) {
+        self.barrier();
         self.moves(moves);
-        self.jump(target);
+        if target != self.next {
+            self.jump(target);
+        }
     }
 
     /// Where to go for a branch with moves: the block itself without any, else instructions added here.
@@ -187,17 +213,80 @@ impl<'a> Lowering<'a> {
             return target;
         }
         let start = self.insns.len() as u32;
+        self.barrier();
         self.moves(moves);
-        self.push(Insn::Jump { target });
+        self.jump(target);
         start | RESOLVED
     }
 
     fn conditional(&mut self, from: &Instruction<'_>) {
-        let at = self.insns.len();
-        self.push(Insn::End);
-        let yes = self.edge(from.ordinal(1), from.list(2));
-        let no = self.edge(from.ordinal(3), from.list(4));
-        self.insns[at] = Insn::If { condition: from.register(0), yes, no };
+        let (yes, yes_moves) = (from.ordinal(1), from.list(2));
+        let at = self.conditional_jump(from.register(0));
+        if yes_moves.len() == 0 {
+            self.branch(from.ordinal(3), from.list(4));
+            return self.set_jump(at, yes);
+        }
+        self.barrier();
+        self.moves(from.list(4));
+        self.jump(from.ordinal(3));
+        let yes = self.edge(yes, yes_moves);
+        self.set_jump(at, yes);
+    }
+
+    /// Adds a jump that is taken where `condition` is not 0, as one with the comparison before it where it can be. Gives
+    /// where it stands; where it leads is set later.
+    fn conditional_jump(&mut self, condition: u16) -> usize {
+        let to = 0;
+        let compared = self.last().and_then(|last| {
+            let (registers, insn) = match last {
+                Insn::CmpEQI32(registers) => (registers, Insn::IfEQI32 { registers, to }),
+                Insn::CmpNEI32(registers) => (registers, Insn::IfNEI32 { registers, to }),
+                Insn::CmpLTI32S(registers) => (registers, Insn::IfLTI32S { registers, to }),
+                Insn::CmpLTI32U(registers) => (registers, Insn::IfLTI32U { registers, to }),
+                Insn::CmpEQI64(registers) => (registers, Insn::IfEQI64 { registers, to }),
+                Insn::CmpNEI64(registers) => (registers, Insn::IfNEI64 { registers, to }),
+                Insn::CmpLTI64S(registers) => (registers, Insn::IfLTI64S { registers, to }),
+                Insn::CmpLTI64U(registers) => (registers, Insn::IfLTI64U { registers, to }),
+                _ => return None,
+            };
+            (registers[2] == condition).then_some(insn)
+        });
+        match compared {
+            Some(insn) => {
+                self.replace_last(1, insn);
+                if let [.., before, insn] = self.insns[self.fusible..]
+                    && let Some(both) = fuse_add(before, insn)
+                {
+                    self.replace_last(2, both);
+                }
+            }
+            None => self.push(Insn::If { condition, to }),
+        }
+        self.insns.len() - 1
+    }
+
+    fn set_jump(&mut self, at: usize, target: u32) {
+        if let Some(to) = self.insns.get_mut(at).and_then(jump_target) {
+            *to = target;
+        }
+    }
+
+    /// The last instruction, where one that follows may become one with it.
+    fn last(&self) -> Option<Insn> {
+        self.insns.get(self.fusible..)?.last().copied()
+    }
+
+    /// Puts one instruction in the place of the last `count`.
+    fn replace_last(&mut self, count: usize, insn: Insn) {
+        let start = self.insns.len() - count;
+        self.insns.truncate(start);
+        self.offsets.truncate(start);
+        self.push(insn);
+    }
+
+    /// What comes next can be reached by a jump, or is not to become one with what is before.
+    fn barrier(&mut self) {
+        self.fusible = if self.keeps_apart { usize::MAX } else { self.insns.len() };
     }
 
     fn branch_table(&mut self, from: &Instruction<'_>) {
@@ -245,16 +334,7 @@ impl<'a> Lowering<'a> {
                 *target = blocks[at].1;
             }
         };
-        for insn in &mut self.insns {
-            match insn {
-                Insn::Jump { target } | Insn::Yield { target } => resolve(target),
-                Insn::If { yes, no, .. } => {
-                    resolve(yes);
-                    resolve(no);
-                }
-                _ => {}
-            }
-        }
+        self.insns.iter_mut().filter_map(jump_target).for_each(resolve);
         self.jump_tables.iter_mut().flatten().for_each(resolve);
     }
 }
@@ -279,6 +359,58 @@ fn variadic_arguments(
         starts.push(arguments.len() as u32);
     }
     (arguments.into(), starts.into())
+}
+
+/// Where an instruction goes on elsewhere.
+fn jump_target(insn: &mut Insn) -> Option<&mut u32> {
+    match insn {
+        Insn::Jump { to }
+        | Insn::Yield { to }
+        | Insn::If { to, .. }
+        | Insn::IfEQI32 { to, .. }
+        | Insn::IfNEI32 { to, .. }
+        | Insn::IfLTI32S { to, .. }
+        | Insn::IfLTI32U { to, .. }
+        | Insn::IfEQI64 { to, .. }
+        | Insn::IfNEI64 { to, .. }
+        | Insn::IfLTI64S { to, .. }
+        | Insn::IfLTI64U { to, .. }
+        | Insn::AddI32IfLT { to, .. }
+        | Insn::AddI64IfLT { to, .. }
+        | Insn::Move32Jump { to, .. }
+        | Insn::Move64Jump { to, .. }
+        | Insn::Moves32Jump { to, .. }
+        | Insn::Moves64Jump { to, .. } => Some(to),
+        _ => None,
+    }
+}
+
+/// Two moves as one instruction, which does them in order.
+fn fuse_moves(first: Insn, second: Insn) -> Option<Insn> {
+    match (first, second) {
+        (Insn::Move32 { source: a, target: b }, Insn::Move32 { source: c, target: d }) => {
+            Some(Insn::Moves32([a, b, c, d]))
+        }
+        (Insn::Move64 { source: a, target: b }, Insn::Move64 { source: c, target: d }) => {
+            Some(Insn::Moves64([a, b, c, d]))
+        }
+        _ => None,
+    }
+}
+
+/// An addition and a jump that compares the sum, as one instruction.
+fn fuse_add(add: Insn, jump: Insn) -> Option<Insn> {
+    let (added, compared, to, is_wide) = match (add, jump) {
+        (Insn::AddI32(added), Insn::IfLTI32S { registers, to }) => (added, registers, to, false),
+        (Insn::AddI64(added), Insn::IfLTI64S { registers, to }) => (added, registers, to, true),
+        _ => return None,
+    };
+    let ([left, right, sum], [compared, limit, result]) = (added, compared);
+    if sum != compared {
+        return None;
+    }
+    let registers = [left, right, sum, limit, result];
+    Some(if is_wide { Insn::AddI64IfLT { registers, to } } else { Insn::AddI32IfLT { registers, to } })
 }
 
 /// Instructions that become one by their fields alone.

@@ -46,8 +46,7 @@ pub(crate) fn verify(tables: &Tables, function: &Function, bytecode: &[u8]) -> R
     };
     verifier.check_arguments()?;
     let mut offset = 0;
-    // A single byte may be left over, which is no instruction.
-    while offset + 1 < bytecode.len() {
+    while offset < bytecode.len() {
         offset = verifier
             .instruction(bytecode, offset)
             .map_err(|error| error.context(format!("+{offset:08X}")))?;

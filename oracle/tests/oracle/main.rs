@@ -6,10 +6,12 @@
 mod assembly;
 mod benchmarks;
 mod dumps;
+mod e2e;
 mod files;
 mod flags;
 mod modules;
 mod parameters;
+mod recorded_parameters;
 mod recordings;
 mod replays;
 mod rewriting;
@@ -43,10 +45,15 @@ fn main() -> ExitCode {
         rewriting::add(capture, &mut trials);
     }
     assembly::add(&mut trials);
+    if let Err(error) = e2e::add(&mut trials) {
+        eprintln!("the end-to-end programs cannot be listed: {error}");
+        return ExitCode::FAILURE;
+    }
     benchmarks::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
+    recorded_parameters::add(&mut trials);
     modules::add(&mut trials);
     recordings::add(&captures, &mut trials);
     run_module::add(&captures, &mut trials);
@@ -71,6 +78,11 @@ impl Pair {
     fn find(name: &str) -> Result<Self, Failed> {
         let theirs = Reference::find(&captures::repository())?.tool(name);
         Ok(Self { ours: tool::ours(name)?, theirs })
+    }
+
+    /// Runs ours alone.
+    fn run_ours(&self, arguments: &[String], folder: &Path) -> Result<Ended, Failed> {
+        Ok(tool::run(&self.ours, arguments, folder)?)
     }
 
     /// Runs both on the same arguments in the same folder: ours first.

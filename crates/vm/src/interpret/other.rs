@@ -93,6 +93,24 @@ pub(super) fn run(
     Ok(())
 }
 
+/// Bytes that an instruction allocates, or reads or writes in bulk.
+pub(super) fn bulk_bytes(op: Op, operands: [u16; 6], window: &Window) -> u64 {
+    /// An element of a list of anything.
+    const ELEMENT_BYTES: u64 = 16;
+    let [a, b, c, _, e, _] = operands;
+    let elements = |register, size: u64| u64::get(window, register).saturating_mul(size);
+    match op {
+        Op::BufferAlloc => elements(a, 1),
+        Op::BufferClone | Op::BufferHash | Op::BufferFillI8 => elements(c, 1),
+        Op::BufferCopy | Op::BufferCompare => elements(e, 1),
+        Op::BufferFillI16 => elements(c, 2),
+        Op::BufferFillI32 | Op::BufferFillF32 => elements(c, 4),
+        Op::BufferFillI64 | Op::BufferFillF64 => elements(c, 8),
+        Op::ListAlloc | Op::ListReserve | Op::ListResize => u64::from(u32::get(window, b)) * ELEMENT_BYTES,
+        _ => 0,
+    }
+}
+
 /// Divides integers. Fails on a divisor of 0; the quotient that does not fit wraps.
 #[inline]
 pub(super) fn divide(op: Division, registers: [u16; 3], window: &mut Window) -> Result<()> {

@@ -1,5 +1,7 @@
 use rehal_base::{Error, Result, StatusCode};
 
+use crate::arithmetic::{is_unordered, quick_computations};
+use crate::budget::Meter;
 use crate::code::{Code, Insn, Slice};
 use crate::list::ElementKind;
 use crate::program::Program;
@@ -9,96 +11,204 @@ use crate::{Ref, ValueKind};
 use super::refs::{check, look, put, take};
 use super::{Exit, Instance, broken, buffers, load_global_ref, other, store_global_ref};
 
-/// Runs instructions of a frame from `pc` on until one leaves it. `pc` is then the next one; where one fails, it is
-/// the one after that.
-pub(super) fn run(
-    code: &Code,
-    program: &Program,
-    instance: &Instance,
-    window: &mut Window,
-    refs: &mut [Ref],
-    pc: &mut u32,
-) -> Result<Exit> {
-    let insns = &*code.insns;
-    let mut at = *pc as usize;
-    let exit = loop {
-        let Some(insn) = insns.get(at) else { break Err(broken("no instruction")) };
-        at += 1;
-        match *insn {
-            Insn::Compute(compute) => compute.run(window),
-            Insn::Const32 { result, value } => value.put(window, result),
-            Insn::Const64 { result, value } => value.put(window, result),
-            Insn::Move32 { source, target } => u32::get(window, source).put(window, target),
-            Insn::Move64 { source, target } => u64::get(window, source).put(window, target),
-            Insn::Jump { target } => at = target as usize,
-            Insn::If { condition, yes, no } => {
-                at = if u32::get(window, condition) != 0 { yes } else { no } as usize;
-            }
-            Insn::JumpTable { index, table } => {
-                let targets = &*code.tables[table as usize];
-                let index = u32::get(window, index) as usize;
-                // Negative ones are beyond any table, which has the default at its end.
-                at = targets[index.min(targets.len() - 1)] as usize;
-            }
-            Insn::Call { site } => break Ok(Exit::Call(site)),
-            Insn::Return { values } => break Ok(Exit::Return(values)),
-            Insn::Yield { target } => {
-                at = target as usize;
-                break Ok(Exit::Yield);
-            }
-            Insn::GlobalLoad32 { offset, result } => match instance.globals.load_32(offset) {
-                Ok(value) => value.put(window, result),
-                Err(error) => break Err(error),
-            },
-            Insn::GlobalLoad64 { offset, result } => match instance.globals.load_64(offset) {
-                Ok(value) => value.put(window, result),
-                Err(error) => break Err(error),
-            },
-            Insn::Load { width, registers } => {
-                if let Err(error) = buffers::load(width, registers, window, refs) {
+/// What the instructions of a frame refer to.
+#[derive(Clone, Copy)]
+pub(super) struct Environment<'a> {
+    pub(super) code: &'a Code,
+    pub(super) program: &'a Program,
+    pub(super) instance: &'a Instance,
+}
+
+/// A comparison whose result is kept and followed.
+macro_rules! branch {
+    ($type:ty, $operator:tt, $window:ident, $registers:ident, $to:ident, $at:ident) => {{
+        let [left, right, result] = $registers;
+        let holds = <$type>::get($window, left) $operator <$type>::get($window, right);
+        i32::from(holds).put($window, result);
+        if holds {
+            $at = $to as usize;
+        }
+    }};
+}
+
+/// Makes `run` of the quick computations and what is written here: all in one `match`, which becomes one jump.
+macro_rules! run {
+    ($($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })*) => {
+        /// Runs instructions of a frame from `pc` on until one leaves it. `pc` is then the next one; where one fails,
+        /// it is the one after that.
+        #[inline(always)]
+        pub(super) fn run<M: Meter>(
+            environment: Environment<'_>,
+            window: &mut Window,
+            refs: &mut [Ref],
+            pc: &mut u32,
+            meter: &mut M,
+        ) -> Result<Exit> {
+            let insns = &*environment.code.insns;
+            let mut at = *pc as usize;
+            let exit = loop {
+                let Some(insn) = insns.get(at) else { break Err(broken("no instruction")) };
+                at += 1;
+                if M::LIMITED
+                    && let Err(error) = meter.step()
+                {
                     break Err(error);
                 }
-            }
-            Insn::Store { width, registers } => {
-                if let Err(error) = buffers::store(width, registers, window, refs) {
-                    break Err(error);
+                match *insn {
+                    $(Insn::$op([$($argument,)* result]) => {
+                        $(let $argument = <$type>::get(window, $argument);)*
+                        let value: $result = $value;
+                        value.put(window, result);
+                    })*
+                    Insn::Const32 { result, value } => value.put(window, result),
+                    Insn::Const64 { result, value } => value.put(window, result),
+                    Insn::Move32 { source, target } => move_32(window, source, target),
+                    Insn::Move64 { source, target } => move_64(window, source, target),
+                    Insn::Moves32([a, b, c, d]) => {
+                        move_32(window, a, b);
+                        move_32(window, c, d);
+                    }
+                    Insn::Moves64([a, b, c, d]) => {
+                        move_64(window, a, b);
+                        move_64(window, c, d);
+                    }
+                    Insn::Move32Jump { source, target, to } => {
+                        move_32(window, source, target);
+                        at = to as usize;
+                    }
+                    Insn::Move64Jump { source, target, to } => {
+                        move_64(window, source, target);
+                        at = to as usize;
+                    }
+                    Insn::Moves32Jump { moves: [a, b, c, d], to } => {
+                        move_32(window, a, b);
+                        move_32(window, c, d);
+                        at = to as usize;
+                    }
+                    Insn::Moves64Jump { moves: [a, b, c, d], to } => {
+                        move_64(window, a, b);
+                        move_64(window, c, d);
+                        at = to as usize;
+                    }
+                    Insn::Jump { to } => at = to as usize,
+                    Insn::If { condition, to } => {
+                        if u32::get(window, condition) != 0 {
+                            at = to as usize;
+                        }
+                    }
+                    Insn::IfEQI32 { registers, to } => branch!(i32, ==, window, registers, to, at),
+                    Insn::IfNEI32 { registers, to } => branch!(i32, !=, window, registers, to, at),
+                    Insn::IfLTI32S { registers, to } => branch!(i32, <, window, registers, to, at),
+                    Insn::IfLTI32U { registers, to } => branch!(u32, <, window, registers, to, at),
+                    Insn::IfEQI64 { registers, to } => branch!(i64, ==, window, registers, to, at),
+                    Insn::IfNEI64 { registers, to } => branch!(i64, !=, window, registers, to, at),
+                    Insn::IfLTI64S { registers, to } => branch!(i64, <, window, registers, to, at),
+                    Insn::IfLTI64U { registers, to } => branch!(u64, <, window, registers, to, at),
+                    Insn::AddI32IfLT { registers: [left, right, sum, limit, result], to } => {
+                        let value = i32::get(window, left).wrapping_add(i32::get(window, right));
+                        value.put(window, sum);
+                        let holds = value < i32::get(window, limit);
+                        i32::from(holds).put(window, result);
+                        if holds {
+                            at = to as usize;
+                        }
+                    }
+                    Insn::AddI64IfLT { registers: [left, right, sum, limit, result], to } => {
+                        let value = i64::get(window, left).wrapping_add(i64::get(window, right));
+                        value.put(window, sum);
+                        let holds = value < i64::get(window, limit);
+                        i32::from(holds).put(window, result);
+                        if holds {
+                            at = to as usize;
+                        }
+                    }
+                    Insn::JumpTable { index, table } => {
+                        let targets = &*environment.code.tables[table as usize];
+                        let index = u32::get(window, index) as usize;
+                        // Negative ones are beyond any table, which has the default at its end.
+                        at = targets[index.min(targets.len() - 1)] as usize;
+                    }
+                    Insn::Call { site } => break Ok(Exit::Call(site)),
+                    Insn::Return { values } => break Ok(Exit::Return(values)),
+                    Insn::Yield { to } => {
+                        at = to as usize;
+                        break Ok(Exit::Yield);
+                    }
+                    Insn::GlobalLoad32 { offset, result } => {
+                        match environment.instance.globals.load_32(offset) {
+                            Ok(value) => value.put(window, result),
+                            Err(error) => break Err(error),
+                        }
+                    }
+                    Insn::GlobalLoad64 { offset, result } => {
+                        match environment.instance.globals.load_64(offset) {
+                            Ok(value) => value.put(window, result),
+                            Err(error) => break Err(error),
+                        }
+                    }
+                    Insn::Load { width, registers } => {
+                        if let Err(error) = buffers::load(width, registers, window, refs) {
+                            break Err(error);
+                        }
+                    }
+                    Insn::Store { width, registers } => {
+                        if let Err(error) = buffers::store(width, registers, window, refs) {
+                            break Err(error);
+                        }
+                    }
+                    _ => {
+                        if M::LIMITED
+                            && let Err(error) = meter.take_bytes(bulk_bytes(insn, window))
+                        {
+                            break Err(error);
+                        }
+                        if let Err(error) = rare(insn, environment, window, refs) {
+                            break Err(error);
+                        }
+                    }
                 }
-            }
-            Insn::Divide { op, registers } => {
-                if let Err(error) = other::divide(op, registers, window) {
-                    break Err(error);
-                }
-            }
-            insn => {
-                if let Err(error) = rare(insn, code, program, instance, window, refs) {
-                    break Err(error);
-                }
-            }
+            };
+            *pc = at as u32;
+            exit
         }
     };
-    *pc = at as u32;
-    exit
+}
+
+quick_computations!(run);
+
+#[inline(always)]
+fn move_32(window: &mut Window, source: u16, target: u16) {
+    u32::get(window, source).put(window, target);
+}
+
+#[inline(always)]
+fn move_64(window: &mut Window, source: u16, target: u16) {
+    u64::get(window, source).put(window, target);
+}
+
+/// Bytes that an instruction allocates, or reads or writes in bulk.
+fn bulk_bytes(insn: &Insn, window: &Window) -> u64 {
+    match *insn {
+        Insn::Other { op, operands } => other::bulk_bytes(op, operands, window),
+        _ => 0,
+    }
 }
 
 /// Instructions that take longer than getting here.
 #[inline(never)]
-fn rare(
-    insn: Insn,
-    code: &Code,
-    program: &Program,
-    instance: &Instance,
-    window: &mut Window,
-    refs: &mut [Ref],
-) -> Result<()> {
+fn rare(insn: &Insn, environment: Environment<'_>, window: &mut Window, refs: &mut [Ref]) -> Result<()> {
+    let Environment { code, program, instance } = environment;
     let kind = |type_id: u16| {
         let kind = program.tables.types.get(usize::from(type_id));
         kind.unwrap_or(&ElementKind::AnyRef)
     };
-    match insn {
+    match *insn {
         Insn::MoveRef { source, target } => {
             let object = take(refs, source);
             put(refs, target, object);
         }
+        Insn::Math(math) => math.run(window),
+        Insn::Divide { op, registers } => other::divide(op, registers, window)?,
         Insn::GlobalStore32 { offset, value } => {
             instance.globals.store_32(offset, u32::get(window, value))?;
         }
@@ -162,7 +272,7 @@ fn switch(code: &Code, kind: ValueKind, index: u16, registers: Slice, window: &m
     let source = chosen(registers, u32::get(window, index));
     match kind {
         ValueKind::I32 | ValueKind::F32 | ValueKind::Ref => {
-            u32::get(window, source).put(window, registers[1])
+            u32::get(window, source).put(window, registers[1]);
         }
         ValueKind::I64 | ValueKind::F64 => u64::get(window, source).put(window, registers[1]),
     }
