@@ -17,7 +17,7 @@ struct Target {
     max_len_bytes: usize,
 }
 
-const TARGETS: [Target; 8] = [
+const TARGETS: &[Target] = &[
     Target {
         name: "capture",
         seeds: "fixtures/captures",
@@ -66,7 +66,7 @@ fn parse(arguments: &[String]) -> Result<(u64, Vec<String>), String> {
         } else if TARGETS.iter().any(|target| target.name == argument) {
             wanted.push(argument.clone());
         } else {
-            let names = TARGETS.map(|target| target.name).join(", ");
+            let names = TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(", ");
             return Err(format!("no fuzz target {argument:?}; there are {names}"));
         }
     }

@@ -49,7 +49,7 @@ impl Machine {
         check_results(convention, &self.results)?;
         self.pending = None;
         self.arguments.clear();
-        if let Some(frame) = self.frames.last().copied() {
+        if let Some(frame) = self.frame {
             self.take_results(modules, frame)?;
         }
         Ok(None)
