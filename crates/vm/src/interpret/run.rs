@@ -50,7 +50,7 @@ macro_rules! run {
                 let Some(insn) = insns.get(at) else { break Err(broken("no instruction")) };
                 at += 1;
                 if M::LIMITED
-                    && let Err(error) = meter.step()
+                    && let Err(error) = meter.step(environment.code, environment.program, at - 1)
                 {
                     break Err(error);
                 }
