@@ -16,6 +16,7 @@ const TOOLS: &[&str] = &[
     "iree-dump-replay",
     "iree-benchmark-replay",
     "iree-run-module",
+    "iree-benchmark-module",
     "iree-dump-module",
     "iree-dump-parameters",
     "iree-create-parameters",

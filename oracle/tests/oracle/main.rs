@@ -78,6 +78,11 @@ impl Pair {
         Ok(Self { ours: tool::ours(name)?, theirs })
     }
 
+    /// Runs ours alone.
+    fn run_ours(&self, arguments: &[String], folder: &Path) -> Result<Ended, Failed> {
+        Ok(tool::run(&self.ours, arguments, folder)?)
+    }
+
     /// Runs both on the same arguments in the same folder: ours first.
     fn run(&self, arguments: &[String], folder: &Path) -> Result<(Ended, Ended), Failed> {
         Ok((tool::run(&self.ours, arguments, folder)?, tool::run(&self.theirs, arguments, folder)?))
