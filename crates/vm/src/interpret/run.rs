@@ -70,7 +70,7 @@ macro_rules! run {
             let exit = loop {
                 let Some(insn) = at.next() else { break Err(broken("no instruction")) };
                 if M::LIMITED
-                    && let Err(error) = meter.step(environment.code, environment.program, at - 1)
+                    && let Err(error) = meter.step(environment.code, environment.program, insns.len() - at.len() - 1)
                 {
                     break Err(error);
                 }
