@@ -32,12 +32,6 @@ pub trait DeviceBackend: Send + Sync {
     /// What a buffer asked for with `params` would get: usage, access and memory type as granted.
     fn grant(&self, params: BufferParams) -> Result<BufferParams>;
 
-    /// Whether an alloca takes its memory in queue order, so that a dealloca gives it back: if not, the memory is
-    /// there at once and goes with the last handle, and a dealloca only orders what comes after it.
-    fn allocates_in_queue_order(&self) -> bool {
-        false
-    }
-
     /// A buffer of `size` bytes with what [`DeviceBackend::grant`] makes of `params`, which leave nothing open.
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer>;
 

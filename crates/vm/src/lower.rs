@@ -3,7 +3,7 @@ use crate::code::{Argument, Callee, Code, Division, Insn, Site, Slice, Width};
 use crate::convention::Argument as Declared;
 use crate::instruction::{FieldValue, Instruction, List};
 use crate::operation::{Field, Op};
-use crate::tables::Tables;
+use crate::tables::{Function, Tables};
 use crate::verify::{Frame, IMPORT_BIT, REF_BIT, argument_registers};
 use crate::{Convention, Result, ValueKind};
 
@@ -11,8 +11,18 @@ use crate::{Convention, Result, ValueKind};
 ///
 /// Instructions that often follow each other become one, unless `keeps_apart`, as tracing wants it. Where an instruction
 /// branches with moves, the moves become instructions of their own on the way.
-pub(crate) fn lower(tables: &Tables, frame: Frame, bytecode: &[u8], keeps_apart: bool) -> Result<Code> {
+pub(crate) fn lower(
+    tables: &Tables,
+    function: &Function,
+    frame: Frame,
+    bytecode: &[u8],
+    keeps_apart: bool,
+) -> Result<Code> {
     let mut lowering = Lowering::new(tables, keeps_apart);
+    lowering.is_half = vec![false; frame.words.into()];
+    for (kind, register) in argument_registers(&function.convention) {
+        lowering.used(register, kind);
+    }
     let mut offset = 0;
     while offset < bytecode.len() {
         let instruction = Instruction::read(bytecode, offset)?;
@@ -42,6 +52,8 @@ struct Lowering<'a> {
     next: u32,
     insns: Vec<Insn>,
     offsets: Vec<u32>,
+    /// As what each 32-bit register was used last: whether as half of a pair.
+    is_half: Vec<bool>,
     /// From where on instructions may become one with those that follow.
     fusible: usize,
     /// Whether each instruction of the bytecode is to stay apart, so that it can be traced.
@@ -65,6 +77,7 @@ impl<'a> Lowering<'a> {
             next: 0,
             insns: Vec::new(),
             offsets: Vec::new(),
+            is_half: Vec::new(),
             fusible: 0,
             keeps_apart,
             blocks: Vec::new(),
@@ -81,6 +94,11 @@ impl<'a> Lowering<'a> {
     }
 
     fn instruction(&mut self, from: &Instruction<'_>) {
+        for (field, value) in from.operation.fields.iter().zip(&from.values) {
+            if let (Field::Read(kind) | Field::Write(kind), FieldValue::Register(register)) = (field, value) {
+                self.used(*register, *kind);
+            }
+        }
         let register = |index| from.register(index);
         let op = from.operation.op;
         if let Some(insn) = Insn::quick(op, register).or_else(|| Math::new(op, register).map(Insn::Math)) {
@@ -162,18 +180,39 @@ impl<'a> Lowering<'a> {
         Slice { start: start as u32, length: (self.registers.len() - start) as u32 }
     }
 
+    /// Notes as what a register is used.
+    fn used(&mut self, register: u16, kind: ValueKind) {
+        let (count, is_half) = match kind {
+            ValueKind::I32 | ValueKind::F32 => (1, false),
+            ValueKind::I64 | ValueKind::F64 => (2, true),
+            ValueKind::Ref => return,
+        };
+        if let Some(uses) = self.is_half.get_mut(register.into()..usize::from(register) + count) {
+            uses.fill(is_half);
+        }
+    }
+
+    /// Whether a move is of the first half of a pair, and `next` that of the second. Two registers that are no pair
+    /// can look like one; those are better moved as they were written, because a processor waits for what was written
+    /// in parts and is read as a whole.
+    fn is_pair(&self, (source, target): (u16, u16), next: (u16, u16)) -> bool {
+        source % 2 == 0
+            && target % 2 == 0
+            && next == (source + 1, target + 1)
+            && self.is_half.get(usize::from(source)) == Some(&true)
+    }
+
     fn moves(&mut self, moves: List<'_>) {
         let mut moves = moves.pairs().peekable();
         while let Some((source, target)) = moves.next() {
             let insn = if source & REF_BIT != 0 {
                 Insn::MoveRef { source, target }
-            } else if source % 2 == 0
-                && target % 2 == 0
-                && moves.next_if_eq(&(source + 1, target + 1)).is_some()
-            {
+            } else if moves.next_if(|next| self.is_pair((source, target), *next)).is_some() {
                 // Both halves at once; aligned pairs are the same or apart.
+                self.used(target, ValueKind::I64);
                 Insn::Move64 { source, target }
             } else {
+                self.used(target, ValueKind::I32);
                 Insn::Move32 { source, target }
             };
             match self.last().and_then(|last| fuse_moves(last, insn)) {
@@ -307,7 +346,7 @@ impl<'a> Lowering<'a> {
             let import = callee & !IMPORT_BIT;
             (Callee::Import(import), &self.tables.imports[import as usize].convention)
         };
-        let (arguments, starts) = match segments {
+        let (arguments, starts): (Box<[Argument]>, _) = match segments {
             Some(segments) => {
                 let (arguments, starts) = variadic_arguments(convention, segments, operands);
                 (arguments, Some(starts))
@@ -318,7 +357,13 @@ impl<'a> Lowering<'a> {
                 (places.map(argument).collect(), None)
             }
         };
-        let results = convention.results().iter().copied().zip(results.iter()).collect();
+        let results: Box<[_]> = convention.results().iter().copied().zip(results.iter()).collect();
+        for argument in &arguments {
+            self.used(argument.source, argument.kind);
+        }
+        for (kind, register) in &results {
+            self.used(*register, *kind);
+        }
         let site = self.sites.len() as u32;
         self.sites.push(Site { callee, arguments, starts, results });
         self.push(Insn::Call { site });

@@ -205,7 +205,7 @@ fn mutations_of_programs() {
     let (mut count, mut verified, mut returned) = (0, 0, 0);
     for (_, seed) in fixtures("vm", 10_000) {
         let instructions = Instructions::of(&seed);
-        for round in 0..640 {
+        for round in 0..560 {
             let mut bytes = seed.clone();
             match round % 8 {
                 0 => mutate(&mut bytes, &mut random),

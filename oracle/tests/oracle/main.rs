@@ -12,6 +12,7 @@ mod flags;
 mod modules;
 mod parameters;
 mod recorded_parameters;
+mod recordings;
 mod replays;
 mod rewriting;
 mod run_module;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
     parameters::add(&mut trials);
     recorded_parameters::add(&mut trials);
     modules::add(&mut trials);
+    recordings::add(&captures, &mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);

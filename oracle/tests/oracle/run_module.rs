@@ -34,7 +34,7 @@ pub fn add(captures: &[Capture], trials: &mut Vec<Trial>) {
 }
 
 /// The arguments of the command that made a capture, where it was `iree-run-module` on a device that we have.
-fn command(capture: &Capture) -> Option<Vec<String>> {
+pub fn command(capture: &Capture) -> Option<Vec<String>> {
     let printed = fs::read_to_string(capture.printed.as_ref()?).ok()?;
     let line = printed.lines().next()?.strip_prefix("$ iree-run-module --")?;
     let arguments: Vec<String> = line

@@ -7,6 +7,7 @@ const TEXT: [&str; 9] = [".rs", ".toml", ".md", ".mlir", ".c", ".h", ".txt", ".y
 /// What another program wrote is not ours to tidy.
 fn is_ours(path: &str) -> bool {
     !path.starts_with("fixtures/expected/")
+        && !(path.starts_with("fixtures/vm/") && path.contains(".dump."))
         && !path.contains("/tests/snapshots/")
         && !path.contains("/tests/golden/")
 }

@@ -17,40 +17,15 @@ use crate::ids::Ids;
 pub(super) struct RecordedBuffer {
     pub base: Buffer,
     pub id: u64,
-    pub placement: Placement,
     device: u64,
     stream: Arc<Stream>,
 }
 
-/// Where captures say that a buffer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placement {
-    /// Memory of the host that the program had: on all queues.
-    Imported,
-    /// Memory that was there at once: on no queue.
-    Allocated,
-    /// Memory that a queue allocates in its order.
-    InQueueOrder,
-}
-
-impl Placement {
-    /// The queues that captures name, and the HAL's placement flags.
-    fn on_record(self) -> (u64, u32) {
-        /// `IREE_HAL_BUFFER_PLACEMENT_FLAG_ASYNCHRONOUS`.
-        const ASYNCHRONOUS: u32 = 1;
-        match self {
-            Self::Imported => (QUEUE_AFFINITY_ANY, 0),
-            Self::Allocated => (0, 0),
-            Self::InQueueOrder => (1, ASYNCHRONOUS),
-        }
-    }
-}
-
 impl RecordedBuffer {
     /// The handle of buffer `id`, which the device made as `base`.
-    pub fn wrap(base: Buffer, id: u64, placement: Placement, device: u64, stream: &Arc<Stream>) -> Buffer {
+    pub fn wrap(base: Buffer, id: u64, device: u64, stream: &Arc<Stream>) -> Buffer {
         let (params, size) = (*base.params(), base.size());
-        Buffer::new(params, size, Self { base, id, placement, device, stream: stream.clone() })
+        Buffer::new(params, size, Self { base, id, device, stream: stream.clone() })
     }
 
     fn range<'a>(&self, range: Range, mode: MappingMode, access: MemoryAccess) -> RangeOp<Ids<'a>> {
@@ -142,9 +117,16 @@ impl Recorded for RecordedBuffer {
     }
 }
 
-/// Records a buffer that was made.
-pub(super) fn record_object(log: &mut Log, device: u64, id: u64, buffer: &Buffer, placement: Placement) {
-    let (queue_affinity, placement_flags) = placement.on_record();
+/// Records a buffer that was made. Where captures say that it is: on all queues if it is the program's own memory,
+/// on the first where a queue allocated it, and nowhere if it was there at once.
+pub(super) fn record_object(log: &mut Log, device: u64, id: u64, buffer: &Buffer, is_imported: bool) {
+    /// `IREE_HAL_BUFFER_PLACEMENT_FLAG_ASYNCHRONOUS`.
+    const ASYNCHRONOUS: u32 = 1;
+    let (queue_affinity, placement_flags) = match (is_imported, buffer.is_queue_ordered()) {
+        (true, _) => (QUEUE_AFFINITY_ANY, 0),
+        (false, true) => (1, ASYNCHRONOUS),
+        (false, false) => (0, 0),
+    };
     let params = buffer.params();
     let header = layout::BufferObject {
         allocation_size: U64::new(buffer.allocation_size()),

@@ -12,14 +12,12 @@ use rehal_hal::{
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
 
-use super::buffer::{self, Placement, RecordedBuffer};
+use super::buffer::{self, RecordedBuffer};
 use super::command_buffer::RecordedCommandBuffer;
 use super::event::RecordedEvent;
 use super::executable::{self, RecordedExecutable};
 use super::file::{RecordedFile, Source};
-use super::names::{
-    BaseNames, IdNames, Recorded, recorded_buffer, recorded_file, recorded_semaphore, with_scratch,
-};
+use super::names::{BaseNames, IdNames, Recorded, recorded_file, recorded_semaphore, with_scratch};
 use super::semaphore::RecordedSemaphore;
 use super::stream::{Stream, status_of};
 use crate::encode::{self, Call, Rest};
@@ -65,29 +63,17 @@ impl RecordedDevice {
     }
 
     /// Records the call that made buffer `id`, and the buffer.
-    fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, placed: Placement, op: &HostOp<Ids<'_>>) {
+    fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, is_imported: bool, op: &HostOp<Ids<'_>>) {
         self.stream.record(|log| {
             log.calls(self.id, status_of(outcome), |put| encode::host_op(op, put));
             if let Ok(made) = outcome {
-                buffer::record_object(log, self.id, id, made, placed);
+                buffer::record_object(log, self.id, id, made, is_imported);
             }
         });
     }
 
-    fn wrap_buffer(&self, base: Buffer, id: u64, placed: Placement) -> Buffer {
-        RecordedBuffer::wrap(base, id, placed, self.id, &self.stream)
-    }
-
-    /// What is recorded of `submission`. The dealloca of memory that no queue allocated is a barrier, as the
-    /// reference's HAL makes it one before its recorder sees it.
-    fn as_recorded<'a>(&self, submission: &Submission<Live<'a>>) -> Result<Submission<Live<'a>>> {
-        let mut recorded = *submission;
-        if let QueueOp::Dealloca { buffer, .. } = submission.op
-            && recorded_buffer(&self.stream, buffer)?.placement != Placement::InQueueOrder
-        {
-            recorded.op = QueueOp::Barrier { flags: 0 };
-        }
-        Ok(recorded)
+    fn wrap_buffer(&self, base: Buffer, id: u64) -> Buffer {
+        RecordedBuffer::wrap(base, id, self.id, &self.stream)
     }
 
     /// The cache that executables are prepared on: captures need one.
@@ -134,16 +120,12 @@ impl DeviceBackend for RecordedDevice {
         self.base.backend().grant(params)
     }
 
-    fn allocates_in_queue_order(&self) -> bool {
-        self.base.backend().allocates_in_queue_order()
-    }
-
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         let created = self.stream.next_id();
         let outcome = self.base.backend().allocate_buffer(params, size);
         let op = HostOp::AllocateBuffer { device: self.allocator, params, size, created };
-        self.record_buffer(&outcome, created, Placement::Allocated, &op);
-        outcome.map(|base| self.wrap_buffer(base, created, Placement::Allocated))
+        self.record_buffer(&outcome, created, false, &op);
+        outcome.map(|base| self.wrap_buffer(base, created))
     }
 
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
@@ -156,9 +138,9 @@ impl DeviceBackend for RecordedDevice {
         let recorded_bytes = if outcome.is_ok() { size } else { 0 };
         memory.with_bytes(0, recorded_bytes, |data| {
             let op = HostOp::ImportBuffer { device: self.allocator, params, size, data, created };
-            self.record_buffer(&outcome, created, Placement::Imported, &op);
+            self.record_buffer(&outcome, created, true, &op);
         })?;
-        outcome.map(|base| self.wrap_buffer(base, created, Placement::Imported))
+        outcome.map(|base| self.wrap_buffer(base, created))
     }
 
     fn create_semaphore(
@@ -281,7 +263,7 @@ impl DeviceBackend for RecordedDevice {
         let stream = &self.stream;
         with_scratch(|scratch| {
             let mut created = 0;
-            let ids = self.as_recorded(submission)?.rename(&mut IdNames { stream, scratch }, |()| {
+            let ids = submission.rename(&mut IdNames { stream, scratch }, |()| {
                 created = stream.next_id();
                 Ok(created)
             })?;
@@ -300,20 +282,16 @@ impl DeviceBackend for RecordedDevice {
                 });
             });
             let outcome = base.device.backend().submit(&base);
-            let placed = match self.base.backend().allocates_in_queue_order() {
-                true => Placement::InQueueOrder,
-                false => Placement::Allocated,
-            };
             match (&outcome, offset) {
                 (Ok(None), _) | (_, None) => {}
                 (Ok(Some(made)), _) => {
-                    stream.record(|log| buffer::record_object(log, self.id, created, made, placed));
+                    stream.record(|log| buffer::record_object(log, self.id, created, made, false));
                 }
                 (Err(_), Some(offset)) => {
                     stream.record(|log| log.set_status(offset, status_of(&outcome)));
                 }
             }
-            Ok(outcome?.map(|made| self.wrap_buffer(made, created, placed)))
+            Ok(outcome?.map(|made| self.wrap_buffer(made, created)))
         })
     }
 

@@ -94,7 +94,7 @@ pub struct RecordOptions {
 ///         ..BufferParams::default()
 ///     };
 ///     let buffer = device.allocate_buffer(params, 16)?;
-///     let fill = QueueOp::Fill { target: BufferRef::whole(&buffer), pattern: &[7], flags: 0 };
+///     let fill = QueueOp::Fill { target: BufferRef::whole(&buffer), pattern: &[7][..], flags: 0 };
 ///     device.submit(QUEUE_AFFINITY_ANY, &[], &[], fill)?;
 /// }
 /// recorder.close()?;

@@ -16,7 +16,8 @@ use crate::globals::Globals;
 use crate::list::ElementKind;
 use crate::program::Program;
 use crate::registers::{Number, WINDOW_BYTES, Window};
-use crate::verify::MOVE_BIT;
+use crate::trace::{TraceSink, Traced};
+use crate::verify::{MOVE_BIT, REF_MASK};
 use crate::{Ref, Resumed, Value, ValueKind, Wait};
 
 use refs::{check, put, take};
@@ -73,7 +74,10 @@ pub(crate) struct Machine {
     words: Vec<u8>,
     /// The reference registers of all frames; null beyond the last.
     refs: Vec<Ref>,
-    frames: Vec<Frame>,
+    /// The call of a bytecode function that has not returned and called no other, where there is one.
+    frame: Option<Frame>,
+    /// Those that called it, outermost first.
+    callers: Vec<Caller>,
     /// The native function that is to be called again.
     pending: Option<Pending>,
     /// Arguments of the native function that is called, spans flattened.
@@ -86,19 +90,55 @@ pub(crate) struct Machine {
     budget: Option<Budget>,
     /// What is left of it.
     left: Option<Budget>,
+    /// Where what is executed is told.
+    trace: Option<TraceSink>,
 }
 
-/// A call of a bytecode function that has not returned.
+/// A call of a bytecode function.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     target: Target,
     /// The next instruction.
     pc: u32,
-    /// The call that it waits for, where it does.
+    /// The call of a native function that it waits for, where it does.
     site: u32,
     /// Its first registers among those of all frames.
     words: u32,
     refs: u32,
+}
+
+/// A call of a bytecode function that waits for another, whose registers follow its own.
+///
+/// Two numbers rather than four: what is written as one and soon read as another waits in the processor.
+#[derive(Debug, Clone, Copy)]
+struct Caller {
+    /// Module, and ordinal in the lower half.
+    target: u64,
+    /// The next instruction, and the site of the call in the lower half.
+    at: u64,
+}
+
+impl Caller {
+    #[inline(always)]
+    fn new(target: Target, pc: u32, site: u32) -> Self {
+        let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        Self { target: pair(target.module, target.ordinal), at: pair(pc, site) }
+    }
+
+    #[inline(always)]
+    fn target(&self) -> Target {
+        Target { module: (self.target >> 32) as u32, ordinal: self.target as u32 }
+    }
+
+    #[inline(always)]
+    fn pc(&self) -> u32 {
+        (self.at >> 32) as u32
+    }
+
+    #[inline(always)]
+    fn site(&self) -> u32 {
+        self.at as u32
+    }
 }
 
 /// A native function that was called and is not done.
@@ -129,8 +169,8 @@ enum Stop {
 
 impl Machine {
     /// A machine at rest, whose invocations may use so much each.
-    pub(crate) fn new(budget: Option<Budget>) -> Self {
-        Self { budget, ..Self::default() }
+    pub(crate) fn new(budget: Option<Budget>, trace: Option<TraceSink>) -> Self {
+        Self { budget, trace, ..Self::default() }
     }
 
     /// Starts a call of `target` with `arguments`, which are what it takes, flattened; `starts` says where each
@@ -153,7 +193,8 @@ impl Machine {
             }
             ModuleView::Bytecode { program, .. } => {
                 let code = &program.codes[target.ordinal as usize];
-                self.push_frame(target, code, 0, 0)?;
+                self.make_room(code, 0, 0)?;
+                self.frame = Some(Frame { target, pc: 0, site: 0, words: 0, refs: 0 });
                 let window = window_at(&mut self.words, 0)?;
                 let convention = &program.tables.functions[target.ordinal as usize].convention;
                 let places = crate::verify::argument_registers(convention);
@@ -172,12 +213,12 @@ impl Machine {
 
     /// Ends whatever runs and lets go of all that it held.
     pub(crate) fn reset(&mut self) {
-        if let Some(frame) = self.frames.last() {
+        if let Some(frame) = self.frame.take() {
             // References beyond the last frame are null already.
-            let end = (frame.refs as usize + usize::from(u16::MAX)).min(self.refs.len());
+            let end = (frame.refs as usize + usize::from(REF_MASK) + 1).min(self.refs.len());
             self.refs[..end].fill(Ref::NULL);
-            self.frames.clear();
         }
+        self.callers.clear();
         self.pending = None;
         self.arguments.clear();
         self.starts.clear();
@@ -201,15 +242,21 @@ impl Machine {
             if let Some(pending) = self.pending {
                 match self.call_native(modules, pending.target, resumed.take())? {
                     Some(outcome) => return Ok(outcome),
-                    None if self.frames.is_empty() => return Ok(Outcome::Done),
+                    None if self.frame.is_none() => return Ok(Outcome::Done),
                     None => {}
                 }
             }
-            let exit = match self.left {
-                None => self.execute(modules, &mut Unlimited)?,
-                Some(mut left) => {
+            let exit = match (self.trace.clone(), self.left) {
+                (None, None) => self.execute(modules, &mut Unlimited)?,
+                (None, Some(mut left)) => {
                     let exit = self.execute(modules, &mut left);
                     self.left = Some(left);
+                    exit?
+                }
+                (Some(sink), mut left) => {
+                    let exit =
+                        self.execute(modules, &mut Traced { sink: &sink, left: &mut left, last: None });
+                    self.left = left;
                     exit?
                 }
             };
@@ -222,75 +269,78 @@ impl Machine {
         }
     }
 
-    /// Runs the last frame, and those that it calls in its module, until something else is to be done.
+    /// Runs the frame, and those that it calls in its module, until something else is to be done.
     fn execute<M: Modules, T: Meter>(&mut self, modules: &M, meter: &mut T) -> Result<Stop> {
-        let Some(mut frame) = self.frames.last().copied() else { return Ok(Stop::Done) };
-        let ModuleView::Bytecode { program, instance } = modules.module(frame.target.module) else {
+        let Some(Frame { target, mut pc, mut words, mut refs, .. }) = self.frame else {
+            return Ok(Stop::Done);
+        };
+        let Target { module, mut ordinal } = target;
+        let ModuleView::Bytecode { program, instance } = modules.module(module) else {
             return Err(broken("a frame of a native module"));
         };
         let codes = &*program.codes;
-        loop {
-            let code = &codes[frame.target.ordinal as usize];
-            let window = window_at(&mut self.words, frame.words)?;
-            let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
-            let exit = run::run(Environment { code, program, instance }, window, refs, &mut frame.pc, meter);
-            match exit {
+        let mut code = &codes[ordinal as usize];
+        let stop = loop {
+            let window = window_at(&mut self.words, words)?;
+            let registers = self.refs.get_mut(refs as usize..).unwrap_or_default();
+            match run::run(Environment { code, program, instance }, window, registers, &mut pc, meter) {
                 Ok(Exit::Call(index)) => {
                     let site = &code.sites[index as usize];
-                    self.suspend(frame.pc, index);
-                    let Callee::Function(ordinal) = site.callee else {
-                        return Ok(Stop::Import { site: index });
+                    let Callee::Function(callee_ordinal) = site.callee else {
+                        break Ok(Stop::Import { site: index });
                     };
-                    let target = Target { module: frame.target.module, ordinal };
-                    let callee = &codes[ordinal as usize];
-                    if T::LIMITED {
-                        meter.take_bytes(4 * u64::from(callee.words) + 8 * u64::from(callee.refs))?;
+                    let callee = &codes[callee_ordinal as usize];
+                    if T::LIMITED
+                        && let Err(error) = meter.take_bytes(frame_bytes(callee))
+                    {
+                        break Err(error);
                     }
-                    frame = self.enter(frame, code, site, target, callee)?;
+                    if let Err(error) = self.enter(words, refs, code, site, callee) {
+                        break Err(error);
+                    }
+                    self.callers.push(Caller::new(Target { module, ordinal }, pc, index));
+                    words += u32::from(code.words);
+                    refs += u32::from(code.refs);
+                    (ordinal, code, pc) = (callee_ordinal, callee, 0);
                 }
                 Ok(Exit::Return(values)) => {
                     let values = &code.registers[values.start as usize..][..values.length as usize];
-                    self.frames.pop();
-                    let Some(caller) = self.frames.last().copied() else {
-                        self.leave_outside(program, frame, code, values)?;
+                    let Some(caller) = self.callers.last() else {
+                        self.frame = None;
+                        self.leave_outside(program, ordinal, code, values)?;
                         return Ok(Stop::Done);
                     };
-                    if caller.target.module != frame.target.module {
-                        self.leave_module(modules, caller, frame, code, values)?;
+                    let target = caller.target();
+                    let (caller_pc, caller_site) = (caller.pc(), caller.site());
+                    self.callers.truncate(self.callers.len() - 1);
+                    if target.module != module {
+                        let frame = Frame { target, pc: caller_pc, site: caller_site, words, refs };
+                        self.leave_module(modules, frame, code, values)?;
                         return Ok(Stop::Elsewhere);
                     }
-                    let site = &codes[caller.target.ordinal as usize].sites[caller.site as usize];
-                    self.leave(caller, site, frame, code, values)?;
-                    frame = caller;
+                    let caller = &codes[target.ordinal as usize];
+                    words -= u32::from(caller.words);
+                    refs -= u32::from(caller.refs);
+                    self.leave(words, refs, caller, caller_site, code, values)?;
+                    (ordinal, code, pc) = (target.ordinal, caller, caller_pc);
                 }
-                Ok(Exit::Yield) => {
-                    self.suspend(frame.pc, 0);
-                    return Ok(Stop::Yielded);
-                }
-                Err(error) => {
-                    self.suspend(frame.pc, 0);
-                    return Err(error);
-                }
+                Ok(Exit::Yield) => break Ok(Stop::Yielded),
+                Err(error) => break Err(error),
             }
-        }
-    }
-
-    /// Notes where the last frame goes on, and what call it waits for.
-    #[inline]
-    fn suspend(&mut self, pc: u32, site: u32) {
-        if let Some(frame) = self.frames.last_mut() {
-            frame.pc = pc;
-            frame.site = site;
-        }
+        };
+        let site = if let Ok(Stop::Import { site }) = &stop { *site } else { 0 };
+        self.frame = Some(Frame { target: Target { module, ordinal }, pc, site, words, refs });
+        stop
     }
 
     /// Enters the import that a site of the last frame calls, or makes it the pending one where it is native.
     fn call_import<M: Modules>(&mut self, modules: &M, site: u32) -> Result<()> {
-        let Some(frame) = self.frames.last().copied() else { return Err(broken("a call without a frame")) };
+        let Some(frame) = self.frame else { return Err(broken("a call without a frame")) };
         let ModuleView::Bytecode { program, instance } = modules.module(frame.target.module) else {
             return Err(broken("a frame of a native module"));
         };
         let code = &program.codes[frame.target.ordinal as usize];
+        let site_index = site;
         let site = &code.sites[site as usize];
         let Callee::Import(import) = site.callee else { return Err(broken("an import that is none")) };
         let target = instance.imports[import as usize].ok_or_else(|| {
@@ -302,35 +352,32 @@ impl Machine {
             ModuleView::Bytecode { program, .. } => {
                 let callee = &program.codes[target.ordinal as usize];
                 if let Some(left) = &mut self.left {
-                    left.take_bytes(4 * u64::from(callee.words) + 8 * u64::from(callee.refs))?;
+                    left.take_bytes(frame_bytes(callee))?;
                 }
-                self.enter(frame, code, site, target, callee).map(drop)
+                self.enter(frame.words, frame.refs, code, site, callee)?;
+                self.callers.push(Caller::new(frame.target, frame.pc, site_index));
+                let words = frame.words + u32::from(code.words);
+                let refs = frame.refs + u32::from(code.refs);
+                self.frame = Some(Frame { target, pc: 0, site: 0, words, refs });
+                Ok(())
             }
         }
     }
 
-    /// Pushes a frame for `callee` and gives it its arguments.
-    #[inline]
-    fn enter(
-        &mut self,
-        caller: Frame,
-        code: &Code,
-        site: &Site,
-        target: Target,
-        callee: &Code,
-    ) -> Result<Frame> {
-        let words = caller.words + u32::from(code.words);
-        let refs = caller.refs + u32::from(code.refs);
-        let frame = self.push_frame(target, callee, words, refs)?;
+    /// Makes the registers of a frame for `callee` behind those of its caller, whose registers start at `words` and
+    /// `refs`, and gives it its arguments.
+    #[inline(always)]
+    fn enter(&mut self, words: u32, refs: u32, code: &Code, site: &Site, callee: &Code) -> Result<()> {
+        self.make_room(callee, words + u32::from(code.words), refs + u32::from(code.refs))?;
         // The callee's registers follow the caller's, in the same window.
-        let window = window_at(&mut self.words, caller.words)?;
-        let all_refs = self.refs.get_mut(caller.refs as usize..).unwrap_or_default();
+        let window = window_at(&mut self.words, words)?;
         for argument in &site.arguments {
             let target = code.words.wrapping_add(argument.target);
             match argument.kind {
                 ValueKind::I32 | ValueKind::F32 => u32::get(window, argument.source).put(window, target),
                 ValueKind::I64 | ValueKind::F64 => u64::get(window, argument.source).put(window, target),
                 ValueKind::Ref => {
+                    let all_refs = self.refs.get_mut(refs as usize..).unwrap_or_default();
                     let object = take(all_refs, argument.source);
                     if let Some(slot) =
                         all_refs.get_mut(usize::from(code.refs) + usize::from(argument.target))
@@ -340,36 +387,35 @@ impl Machine {
                 }
             }
         }
-        Ok(frame)
+        Ok(())
     }
 
-    /// Pushes a frame of zeros and nulls.
-    #[inline]
-    fn push_frame(&mut self, target: Target, code: &Code, words: u32, refs: u32) -> Result<Frame> {
+    /// Makes registers for `code` from `words` and `refs` on, zeros and nulls.
+    #[inline(always)]
+    fn make_room(&mut self, code: &Code, words: u32, refs: u32) -> Result<()> {
         let words_end = words as usize + usize::from(code.words);
         let refs_end = refs as usize + usize::from(code.refs);
-        if self.frames.len() >= FRAME_LIMIT || words_end > WORD_LIMIT || refs_end > REF_LIMIT {
+        if self.callers.len() >= FRAME_LIMIT || words_end > WORD_LIMIT || refs_end > REF_LIMIT {
             return Err(self.exhausted());
         }
-        if words as usize * 4 + WINDOW_BYTES > self.words.len() {
-            self.grow(words);
+        if words as usize * 4 + WINDOW_BYTES > self.words.len() || refs_end > self.refs.len() {
+            self.grow(words, refs_end);
         }
+        let window = window_at(&mut self.words, words)?;
+        // A whole cache line at once is quicker than exactly; what is beyond the frame is nobody's.
+        window[..64].fill(0);
+        if code.words > 16 {
+            window[64..usize::from(code.words) * 4].fill(0);
+        }
+        Ok(())
+    }
+
+    /// Makes room for registers from `words` on, and for so many of references.
+    #[cold]
+    fn grow(&mut self, words: u32, refs_end: usize) {
         if refs_end > self.refs.len() {
             self.refs.resize((refs_end * 2).max(16), Ref::NULL);
         }
-        let window = window_at(&mut self.words, words)?;
-        // Whole cache lines at once, which is quicker than exactly; what is beyond the frame is nobody's.
-        for line in window.chunks_exact_mut(64).take(usize::from(code.words).div_ceil(16)) {
-            line.fill(0);
-        }
-        let frame = Frame { target, pc: 0, site: 0, words, refs };
-        self.frames.push(frame);
-        Ok(frame)
-    }
-
-    /// Makes room for registers from `words` on.
-    #[cold]
-    fn grow(&mut self, words: u32) {
         let used = words as usize * 4;
         // At once what many frames need. Fresh memory is zero without being touched, so that only frames that are
         // reached cost any.
@@ -384,72 +430,83 @@ impl Machine {
     fn exhausted(&self) -> Error {
         Error::resource_exhausted(format!(
             "the program calls too deeply: {} calls have not returned",
-            self.frames.len()
+            self.callers.len() + 1
         ))
     }
 
-    /// Gives what a frame that was popped returned to the one that called it, in the same module or another.
-    #[inline]
-    fn leave(&mut self, caller: Frame, site: &Site, frame: Frame, code: &Code, values: &[u16]) -> Result<()> {
-        let window = window_at(&mut self.words, caller.words)?;
-        let above = (frame.words - caller.words) as u16;
-        for ((kind, target), source) in site.results.iter().zip(values) {
+    /// Gives what the function `code` returned to its caller, whose registers start at `words` and `refs`, and lets
+    /// go of what it still had.
+    #[inline(always)]
+    fn leave(
+        &mut self,
+        words: u32,
+        refs: u32,
+        caller: &Code,
+        site: u32,
+        code: &Code,
+        values: &[u16],
+    ) -> Result<()> {
+        let window = window_at(&mut self.words, words)?;
+        let all_refs = self.refs.get_mut(refs as usize..).unwrap_or_default();
+        for ((kind, target), source) in caller.sites[site as usize].results.iter().zip(values) {
+            let above = caller.words.wrapping_add(*source);
             match kind {
-                ValueKind::I32 | ValueKind::F32 => {
-                    u32::get(window, above.wrapping_add(*source)).put(window, *target);
-                }
-                ValueKind::I64 | ValueKind::F64 => {
-                    u64::get(window, above.wrapping_add(*source)).put(window, *target);
-                }
+                ValueKind::I32 | ValueKind::F32 => u32::get(window, above).put(window, *target),
+                ValueKind::I64 | ValueKind::F64 => u64::get(window, above).put(window, *target),
                 ValueKind::Ref => {
-                    let object = take(self.refs.get_mut(frame.refs as usize..).unwrap_or_default(), *source);
-                    put(self.refs.get_mut(caller.refs as usize..).unwrap_or_default(), *target, object);
+                    let object = take(all_refs.get_mut(caller.refs.into()..).unwrap_or_default(), *source);
+                    put(all_refs, *target, object);
                 }
             }
         }
-        self.release(frame, code);
+        if code.refs != 0 {
+            release(all_refs.get_mut(caller.refs.into()..).unwrap_or_default(), code);
+        }
         Ok(())
     }
 
+    /// As [`Machine::leave`], to a caller in another module: `frame` is the caller's but for its registers, which
+    /// are those of the function that returns.
     #[cold]
     fn leave_module<M: Modules>(
         &mut self,
         modules: &M,
-        caller: Frame,
-        frame: Frame,
+        mut frame: Frame,
         code: &Code,
         values: &[u16],
     ) -> Result<()> {
-        let ModuleView::Bytecode { program, .. } = modules.module(caller.target.module) else {
+        let ModuleView::Bytecode { program, .. } = modules.module(frame.target.module) else {
             return Err(broken("a frame of a native module"));
         };
-        let site = &program.codes[caller.target.ordinal as usize].sites[caller.site as usize];
-        self.leave(caller, site, frame, code, values)
+        let caller = &program.codes[frame.target.ordinal as usize];
+        frame.words -= u32::from(caller.words);
+        frame.refs -= u32::from(caller.refs);
+        self.frame = Some(frame);
+        self.leave(frame.words, frame.refs, caller, frame.site, code, values)
     }
 
-    /// Keeps what a frame that was popped returned for who called from outside.
-    fn leave_outside(&mut self, program: &Program, frame: Frame, code: &Code, values: &[u16]) -> Result<()> {
-        let convention = &program.tables.functions[frame.target.ordinal as usize].convention;
-        let window = window_at(&mut self.words, frame.words)?;
-        let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
+    /// Keeps what the outermost function returned for who called from outside.
+    fn leave_outside(&mut self, program: &Program, ordinal: u32, code: &Code, values: &[u16]) -> Result<()> {
+        let convention = &program.tables.functions[ordinal as usize].convention;
+        let window = window_at(&mut self.words, 0)?;
         for (kind, source) in convention.results().iter().zip(values) {
-            self.results.push(value_of(window, refs, *kind, *source));
+            self.results.push(value_of(window, &mut self.refs, *kind, *source));
         }
-        self.release(frame, code);
+        release(&mut self.refs, code);
         Ok(())
     }
+}
 
-    /// Lets go of the references that a frame still has.
-    #[inline]
-    fn release(&mut self, frame: Frame, code: &Code) {
-        if code.refs != 0
-            && let Some(refs) = self.refs.get_mut(frame.refs as usize..)
-        {
-            for object in refs.iter_mut().take(code.refs.into()) {
-                *object = Ref::NULL;
-            }
-        }
+/// Lets go of the references that a function still has in its registers, which are the first of `refs`.
+fn release(refs: &mut [Ref], code: &Code) {
+    for object in refs.iter_mut().take(code.refs.into()) {
+        *object = Ref::NULL;
     }
+}
+
+/// What a frame takes of a budget.
+fn frame_bytes(code: &Code) -> u64 {
+    4 * u64::from(code.words) + 8 * u64::from(code.refs)
 }
 
 /// The registers from `start` on.

@@ -19,15 +19,35 @@ pub(super) struct Environment<'a> {
     pub(super) instance: &'a Instance,
 }
 
+/// Goes on elsewhere.
+macro_rules! jump {
+    ($to:expr, $insns:ident, $at:ident) => {
+        match $insns.get($to as usize..) {
+            Some(rest) => $at = rest.iter(),
+            None => break Err(broken("a jump out of the function")),
+        }
+    };
+}
+
+/// Goes on elsewhere where something holds: by a branch, which the processor foresees, and not by computing where.
+macro_rules! jump_if {
+    ($holds:expr, $to:expr, $insns:ident, $at:ident) => {
+        if $holds {
+            jump!($to, $insns, $at);
+        } else {
+            // Keeps the compiler from choosing between the two without a branch.
+            std::hint::cold_path();
+        }
+    };
+}
+
 /// A comparison whose result is kept and followed.
 macro_rules! branch {
-    ($type:ty, $operator:tt, $window:ident, $registers:ident, $to:ident, $at:ident) => {{
+    ($type:ty, $operator:tt, $window:ident, $registers:ident, $to:ident, $insns:ident, $at:ident) => {{
         let [left, right, result] = $registers;
         let holds = <$type>::get($window, left) $operator <$type>::get($window, right);
         i32::from(holds).put($window, result);
-        if holds {
-            $at = $to as usize;
-        }
+        jump_if!(holds, $to, $insns, $at);
     }};
 }
 
@@ -45,12 +65,12 @@ macro_rules! run {
             meter: &mut M,
         ) -> Result<Exit> {
             let insns = &*environment.code.insns;
-            let mut at = *pc as usize;
+            let Some(rest) = insns.get(*pc as usize..) else { return Err(broken("no instruction")) };
+            let mut at = rest.iter();
             let exit = loop {
-                let Some(insn) = insns.get(at) else { break Err(broken("no instruction")) };
-                at += 1;
+                let Some(insn) = at.next() else { break Err(broken("no instruction")) };
                 if M::LIMITED
-                    && let Err(error) = meter.step()
+                    && let Err(error) = meter.step(environment.code, environment.program, at - 1)
                 {
                     break Err(error);
                 }
@@ -74,64 +94,56 @@ macro_rules! run {
                     }
                     Insn::Move32Jump { source, target, to } => {
                         move_32(window, source, target);
-                        at = to as usize;
+                        jump!(to, insns, at);
                     }
                     Insn::Move64Jump { source, target, to } => {
                         move_64(window, source, target);
-                        at = to as usize;
+                        jump!(to, insns, at);
                     }
                     Insn::Moves32Jump { moves: [a, b, c, d], to } => {
                         move_32(window, a, b);
                         move_32(window, c, d);
-                        at = to as usize;
+                        jump!(to, insns, at);
                     }
                     Insn::Moves64Jump { moves: [a, b, c, d], to } => {
                         move_64(window, a, b);
                         move_64(window, c, d);
-                        at = to as usize;
+                        jump!(to, insns, at);
                     }
-                    Insn::Jump { to } => at = to as usize,
-                    Insn::If { condition, to } => {
-                        if u32::get(window, condition) != 0 {
-                            at = to as usize;
-                        }
-                    }
-                    Insn::IfEQI32 { registers, to } => branch!(i32, ==, window, registers, to, at),
-                    Insn::IfNEI32 { registers, to } => branch!(i32, !=, window, registers, to, at),
-                    Insn::IfLTI32S { registers, to } => branch!(i32, <, window, registers, to, at),
-                    Insn::IfLTI32U { registers, to } => branch!(u32, <, window, registers, to, at),
-                    Insn::IfEQI64 { registers, to } => branch!(i64, ==, window, registers, to, at),
-                    Insn::IfNEI64 { registers, to } => branch!(i64, !=, window, registers, to, at),
-                    Insn::IfLTI64S { registers, to } => branch!(i64, <, window, registers, to, at),
-                    Insn::IfLTI64U { registers, to } => branch!(u64, <, window, registers, to, at),
+                    Insn::Jump { to } => jump!(to, insns, at),
+                    Insn::If { condition, to } => jump_if!(u32::get(window, condition) != 0, to, insns, at),
+                    Insn::IfEQI32 { registers, to } => branch!(i32, ==, window, registers, to, insns, at),
+                    Insn::IfNEI32 { registers, to } => branch!(i32, !=, window, registers, to, insns, at),
+                    Insn::IfLTI32S { registers, to } => branch!(i32, <, window, registers, to, insns, at),
+                    Insn::IfLTI32U { registers, to } => branch!(u32, <, window, registers, to, insns, at),
+                    Insn::IfEQI64 { registers, to } => branch!(i64, ==, window, registers, to, insns, at),
+                    Insn::IfNEI64 { registers, to } => branch!(i64, !=, window, registers, to, insns, at),
+                    Insn::IfLTI64S { registers, to } => branch!(i64, <, window, registers, to, insns, at),
+                    Insn::IfLTI64U { registers, to } => branch!(u64, <, window, registers, to, insns, at),
                     Insn::AddI32IfLT { registers: [left, right, sum, limit, result], to } => {
                         let value = i32::get(window, left).wrapping_add(i32::get(window, right));
                         value.put(window, sum);
                         let holds = value < i32::get(window, limit);
                         i32::from(holds).put(window, result);
-                        if holds {
-                            at = to as usize;
-                        }
+                        jump_if!(holds, to, insns, at);
                     }
                     Insn::AddI64IfLT { registers: [left, right, sum, limit, result], to } => {
                         let value = i64::get(window, left).wrapping_add(i64::get(window, right));
                         value.put(window, sum);
                         let holds = value < i64::get(window, limit);
                         i32::from(holds).put(window, result);
-                        if holds {
-                            at = to as usize;
-                        }
+                        jump_if!(holds, to, insns, at);
                     }
                     Insn::JumpTable { index, table } => {
                         let targets = &*environment.code.tables[table as usize];
                         let index = u32::get(window, index) as usize;
                         // Negative ones are beyond any table, which has the default at its end.
-                        at = targets[index.min(targets.len() - 1)] as usize;
+                        jump!(targets[index.min(targets.len() - 1)], insns, at);
                     }
                     Insn::Call { site } => break Ok(Exit::Call(site)),
                     Insn::Return { values } => break Ok(Exit::Return(values)),
                     Insn::Yield { to } => {
-                        at = to as usize;
+                        jump!(to, insns, at);
                         break Ok(Exit::Yield);
                     }
                     Insn::GlobalLoad32 { offset, result } => {
@@ -156,7 +168,21 @@ macro_rules! run {
                             break Err(error);
                         }
                     }
-                    _ => {
+                    Insn::MoveRef { .. }
+                    | Insn::Math(_)
+                    | Insn::Divide { .. }
+                    | Insn::Fail { .. }
+                    | Insn::GlobalStore32 { .. }
+                    | Insn::GlobalStore64 { .. }
+                    | Insn::GlobalLoadRef { .. }
+                    | Insn::GlobalStoreRef { .. }
+                    | Insn::Rodata { .. }
+                    | Insn::ImportResolved { .. }
+                    | Insn::Discard { .. }
+                    | Insn::Switch { .. }
+                    | Insn::SwitchRef { .. }
+                    | Insn::Other { .. }
+                    | Insn::End => {
                         if M::LIMITED
                             && let Err(error) = meter.take_bytes(bulk_bytes(insn, window))
                         {
@@ -168,7 +194,7 @@ macro_rules! run {
                     }
                 }
             };
-            *pc = at as u32;
+            *pc = (insns.len() - at.len()) as u32;
             exit
         }
     };

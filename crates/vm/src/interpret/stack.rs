@@ -22,19 +22,21 @@ impl Machine {
             let name = &module.exports()[pending.target.ordinal as usize].name;
             error = error.context(format!("{}.{name}", module.name()));
         }
-        let count = self.frames.len();
-        for (index, frame) in self.frames.iter().rev().enumerate() {
+        let frame = self.frame.iter().map(|frame| (frame.target, frame.pc));
+        let callers = self.callers.iter().rev().map(|caller| (caller.target(), caller.pc()));
+        let count = self.callers.len() + 1;
+        for (index, (target, pc)) in frame.chain(callers).enumerate() {
             if count > SHOWN_FRAMES && index == SHOWN_FRAMES / 2 {
                 error = error.context(format!("{} calls more", count - SHOWN_FRAMES));
             }
             if count > SHOWN_FRAMES && (SHOWN_FRAMES / 2..count - SHOWN_FRAMES / 2).contains(&index) {
                 continue;
             }
-            if let ModuleView::Bytecode { program, .. } = modules.module(frame.target.module) {
-                let code = &program.codes[frame.target.ordinal as usize];
+            if let ModuleView::Bytecode { program, .. } = modules.module(target.module) {
+                let code = &program.codes[target.ordinal as usize];
                 // The next instruction is known; the one before failed, or called.
-                let offset = code.offsets.get((frame.pc as usize).saturating_sub(1)).copied().unwrap_or(0);
-                error = error.context(place(program, frame.target.ordinal as usize, offset));
+                let offset = code.offsets.get((pc as usize).saturating_sub(1)).copied().unwrap_or(0);
+                error = error.context(place(program, target.ordinal as usize, offset));
             }
         }
         error
