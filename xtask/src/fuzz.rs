@@ -25,7 +25,12 @@ const TARGETS: &[Target] = &[
         max_len_bytes: 64 << 10,
     },
     Target { name: "plan", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
-    Target { name: "executable", seeds: "fixtures/cts", endings: &[".elf", ".so"], max_len_bytes: 32 << 10 },
+    Target {
+        name: "executable",
+        seeds: "fixtures/cts",
+        endings: &[".elf", ".so", ".vmfb"],
+        max_len_bytes: 32 << 10,
+    },
     parameters("irpa", &[".irpa"]),
     parameters("gguf", &[".gguf"]),
     parameters("safetensors", &[".safetensors"]),

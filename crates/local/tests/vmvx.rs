@@ -187,6 +187,13 @@ fn executable_constants_have_to_be_wanted() {
 }
 
 #[test]
+fn the_format_is_recognised_with_and_without_an_archive_around() {
+    for path in ["cts/assembled.vmfb", "cts/affine.vmvx.vmfb"] {
+        assert_eq!(rehal_local::executable::infer_format(&fixture(path)), Some(FORMAT), "{path}");
+    }
+}
+
+#[test]
 fn a_programs_module_is_no_executable() {
     let device = LocalSync::create(Default::default());
     let error = prepare(&device, &fixture("modules/simple_abs.vmfb"), &[]).err().unwrap();

@@ -1,9 +1,13 @@
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
 use crate::arithmetic::Math;
 use crate::code::{Argument, Callee, Code, Division, Insn, Site, Slice, Width};
 use crate::convention::Argument as Declared;
 use crate::instruction::{FieldValue, Instruction, List};
 use crate::operation::{Field, Op};
-use crate::tables::Tables;
+use crate::tables::{Function, Tables};
 use crate::verify::{Frame, IMPORT_BIT, REF_BIT, argument_registers};
 use crate::{Convention, Result, ValueKind};
 
@@ -11,8 +15,18 @@ use crate::{Convention, Result, ValueKind};
 ///
 /// Instructions that often follow each other become one, unless `keeps_apart`, as tracing wants it. Where an instruction
 /// branches with moves, the moves become instructions of their own on the way.
-pub(crate) fn lower(tables: &Tables, frame: Frame, bytecode: &[u8], keeps_apart: bool) -> Result<Code> {
+pub(crate) fn lower(
+    tables: &Tables,
+    function: &Function,
+    frame: Frame,
+    bytecode: &[u8],
+    keeps_apart: bool,
+) -> Result<Code> {
     let mut lowering = Lowering::new(tables, keeps_apart);
+    lowering.is_half = vec![false; frame.words.into()];
+    for (kind, register) in argument_registers(&function.convention) {
+        lowering.used(register, kind);
+    }
     let mut offset = 0;
     while offset < bytecode.len() {
         let instruction = Instruction::read(bytecode, offset)?;
@@ -42,6 +56,10 @@ struct Lowering<'a> {
     next: u32,
     insns: Vec<Insn>,
     offsets: Vec<u32>,
+    /// For each instruction that computes an integer, the register that it puts it into, and as what.
+    results: Vec<Option<(u16, ValueKind)>>,
+    /// As what each 32-bit register was used last: whether as half of a pair.
+    is_half: Vec<bool>,
     /// From where on instructions may become one with those that follow.
     fusible: usize,
     /// Whether each instruction of the bytecode is to stay apart, so that it can be traced.
@@ -65,6 +83,8 @@ impl<'a> Lowering<'a> {
             next: 0,
             insns: Vec::new(),
             offsets: Vec::new(),
+            results: Vec::new(),
+            is_half: Vec::new(),
             fusible: 0,
             keeps_apart,
             blocks: Vec::new(),
@@ -78,13 +98,31 @@ impl<'a> Lowering<'a> {
     fn push(&mut self, insn: Insn) {
         self.insns.push(insn);
         self.offsets.push(self.offset);
+        self.results.push(None);
     }
 
     fn instruction(&mut self, from: &Instruction<'_>) {
+        for (field, value) in from.operation.fields.iter().zip(&from.values) {
+            if let (Field::Read(kind) | Field::Write(kind), FieldValue::Register(register)) = (field, value) {
+                self.used(*register, *kind);
+            }
+        }
         let register = |index| from.register(index);
         let op = from.operation.op;
-        if let Some(insn) = Insn::quick(op, register).or_else(|| Math::new(op, register).map(Insn::Math)) {
-            return self.push(insn);
+        if let Some(insn) = Insn::quick(op, register) {
+            let result = integer_result(from);
+            let insn = match self.last_result() {
+                Some((last, kind)) => insn.chained(last, kind == ValueKind::I64).unwrap_or(insn),
+                None => insn,
+            };
+            self.push(insn);
+            if let (Some(slot), Some(result)) = (self.results.last_mut(), result) {
+                *slot = Some(result);
+            }
+            return;
+        }
+        if let Some(math) = Math::new(op, register) {
+            return self.push(Insn::Math(math));
         }
         if let Some(insn) = simple(from) {
             return self.push(insn);
@@ -162,18 +200,42 @@ impl<'a> Lowering<'a> {
         Slice { start: start as u32, length: (self.registers.len() - start) as u32 }
     }
 
+    /// Notes as what a register is used.
+    fn used(&mut self, register: u16, kind: ValueKind) {
+        let (count, is_half) = match kind {
+            ValueKind::I32 | ValueKind::F32 => (1, false),
+            ValueKind::I64 | ValueKind::F64 => (2, true),
+            ValueKind::Ref => return,
+        };
+        if let Some(uses) = self.is_half.get_mut(register.into()..usize::from(register) + count) {
+            uses.fill(is_half);
+        }
+    }
+
+    /// Whether a move is of the first half of a pair, and `next` that of the second. Two registers that are no pair
+    /// can look like one; those are better moved as they were written, because a processor waits for what was written
+    /// in parts and is read as a whole.
+    fn is_pair(&self, (source, target): (u16, u16), next: (u16, u16)) -> bool {
+        source % 2 == 0
+            && target % 2 == 0
+            && next == (source + 1, target + 1)
+            && self.is_half.get(usize::from(source)) == Some(&true)
+    }
+
     fn moves(&mut self, moves: List<'_>) {
-        let mut moves = moves.pairs().peekable();
+        let moves: SmallVec<[(u16, u16); 8]> = moves.pairs().collect();
+        let first = self.move_last(&moves);
+        let rest = moves.iter().enumerate().filter(|(at, _)| !first.contains(at)).map(|(_, pair)| *pair);
+        let mut moves = rest.peekable();
         while let Some((source, target)) = moves.next() {
             let insn = if source & REF_BIT != 0 {
                 Insn::MoveRef { source, target }
-            } else if source % 2 == 0
-                && target % 2 == 0
-                && moves.next_if_eq(&(source + 1, target + 1)).is_some()
-            {
+            } else if moves.next_if(|next| self.is_pair((source, target), *next)).is_some() {
                 // Both halves at once; aligned pairs are the same or apart.
+                self.used(target, ValueKind::I64);
                 Insn::Move64 { source, target }
             } else {
+                self.used(target, ValueKind::I32);
                 Insn::Move32 { source, target }
             };
             match self.last().and_then(|last| fuse_moves(last, insn)) {
@@ -181,6 +243,30 @@ impl<'a> Lowering<'a> {
                 None => self.push(insn),
             }
         }
+    }
+
+    /// Where what was computed last is moved, does that move before all others if none of them minds. Gives which moves
+    /// are done with that.
+    fn move_last(&mut self, moves: &[(u16, u16)]) -> Range<usize> {
+        let Some((last, kind)) = self.last_result() else { return 0..0 };
+        let Some(at) = moves.iter().position(|(source, _)| *source == last) else { return 0..0 };
+        let (source, target) = moves[at];
+        let is_wide = matches!(kind, ValueKind::I64 | ValueKind::F64);
+        let count = if is_wide { 2 } else { 1 };
+        if is_wide && moves.get(at + 1) != Some(&(source + 1, target + 1)) || is_wide && target % 2 != 0 {
+            return 0..0;
+        }
+        let (from, to) = (source..source + count, target..target + count);
+        let minds = |(other, other_target): &(u16, u16)| {
+            to.contains(other) || from.contains(other_target) || to.contains(other_target)
+        };
+        let done = at..at + usize::from(count);
+        if moves.iter().enumerate().any(|(index, pair)| !done.contains(&index) && minds(pair)) {
+            return 0..0;
+        }
+        self.used(target, kind);
+        self.push(if is_wide { Insn::MoveLast64 { target } } else { Insn::MoveLast32 { target } });
+        done
     }
 
     /// Goes to a block.
@@ -200,7 +286,6 @@ impl<'a> Lowering<'a> {
 
     /// Goes to a block with moves; no jump is needed to what comes next anyway.
     fn branch(&mut self, target: u32, moves: List<'_>) {
-        self.barrier();
         self.moves(moves);
         if target != self.next {
             self.jump(target);
@@ -258,6 +343,10 @@ impl<'a> Lowering<'a> {
                     && let Some(both) = fuse_add(before, insn)
                 {
                     self.replace_last(2, both);
+                } else if let [.., Some(last), _] = self.results[self.fusible..]
+                    && let Some(chained) = compare_last(last, insn)
+                {
+                    self.replace_last(1, chained);
                 }
             }
             None => self.push(Insn::If { condition, to }),
@@ -276,11 +365,17 @@ impl<'a> Lowering<'a> {
         self.insns.get(self.fusible..)?.last().copied()
     }
 
+    /// Where the integer is that the instruction before computes, if it does and the next one can only follow it.
+    fn last_result(&self) -> Option<(u16, ValueKind)> {
+        *self.results.get(self.fusible..)?.last()?
+    }
+
     /// Puts one instruction in the place of the last `count`.
     fn replace_last(&mut self, count: usize, insn: Insn) {
         let start = self.insns.len() - count;
         self.insns.truncate(start);
         self.offsets.truncate(start);
+        self.results.truncate(start);
         self.push(insn);
     }
 
@@ -307,7 +402,7 @@ impl<'a> Lowering<'a> {
             let import = callee & !IMPORT_BIT;
             (Callee::Import(import), &self.tables.imports[import as usize].convention)
         };
-        let (arguments, starts) = match segments {
+        let (arguments, starts): (Box<[Argument]>, _) = match segments {
             Some(segments) => {
                 let (arguments, starts) = variadic_arguments(convention, segments, operands);
                 (arguments, Some(starts))
@@ -318,7 +413,13 @@ impl<'a> Lowering<'a> {
                 (places.map(argument).collect(), None)
             }
         };
-        let results = convention.results().iter().copied().zip(results.iter()).collect();
+        let results: Box<[_]> = convention.results().iter().copied().zip(results.iter()).collect();
+        for argument in &arguments {
+            self.used(argument.source, argument.kind);
+        }
+        for (kind, register) in &results {
+            self.used(*register, *kind);
+        }
         let site = self.sites.len() as u32;
         self.sites.push(Site { callee, arguments, starts, results });
         self.push(Insn::Call { site });
@@ -375,6 +476,14 @@ fn jump_target(insn: &mut Insn) -> Option<&mut u32> {
         | Insn::IfNEI64 { to, .. }
         | Insn::IfLTI64S { to, .. }
         | Insn::IfLTI64U { to, .. }
+        | Insn::IfEQI32Last { to, .. }
+        | Insn::IfNEI32Last { to, .. }
+        | Insn::IfLTI32SLast { to, .. }
+        | Insn::IfLTI32ULast { to, .. }
+        | Insn::IfEQI64Last { to, .. }
+        | Insn::IfNEI64Last { to, .. }
+        | Insn::IfLTI64SLast { to, .. }
+        | Insn::IfLTI64ULast { to, .. }
         | Insn::AddI32IfLT { to, .. }
         | Insn::AddI64IfLT { to, .. }
         | Insn::Move32Jump { to, .. }
@@ -393,6 +502,42 @@ fn fuse_moves(first: Insn, second: Insn) -> Option<Insn> {
         }
         (Insn::Move64 { source: a, target: b }, Insn::Move64 { source: c, target: d }) => {
             Some(Insn::Moves64([a, b, c, d]))
+        }
+        _ => None,
+    }
+}
+
+/// A jump that compares what was computed just before, and is in the register `last`.
+fn compare_last((last, kind): (u16, ValueKind), jump: Insn) -> Option<Insn> {
+    macro_rules! chained {
+        ($($kind:ident $insn:ident $chained:ident)*) => {
+            match jump {
+                $(Insn::$insn { registers: [left, right, result], to }
+                    if left == last && kind == ValueKind::$kind =>
+                {
+                    Some(Insn::$chained { registers: [right, result], to })
+                })*
+                _ => None,
+            }
+        };
+    }
+    chained!(
+        I32 IfEQI32 IfEQI32Last
+        I32 IfNEI32 IfNEI32Last
+        I32 IfLTI32S IfLTI32SLast
+        I32 IfLTI32U IfLTI32ULast
+        I64 IfEQI64 IfEQI64Last
+        I64 IfNEI64 IfNEI64Last
+        I64 IfLTI64S IfLTI64SLast
+        I64 IfLTI64U IfLTI64ULast
+    )
+}
+
+/// The integer register that an instruction writes last, where it does.
+fn integer_result(from: &Instruction<'_>) -> Option<(u16, ValueKind)> {
+    match (from.operation.fields.last()?, from.values.last()?) {
+        (Field::Write(kind @ (ValueKind::I32 | ValueKind::I64)), FieldValue::Register(register)) => {
+            Some((*register, *kind))
         }
         _ => None,
     }

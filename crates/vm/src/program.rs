@@ -29,8 +29,8 @@ impl Program {
         let mut codes = Vec::with_capacity(tables.functions.len());
         for (ordinal, function) in tables.functions.iter().enumerate() {
             let bytecode = file.function_bytecode(ordinal).unwrap_or_default();
-            let code =
-                verify(&tables, function, bytecode).and_then(|frame| lower(&tables, frame, bytecode, false));
+            let code = verify(&tables, function, bytecode)
+                .and_then(|frame| lower(&tables, function, frame, bytecode, false));
             codes.push(code.context(|| format!("{}.{}", file.name(), function_name(&file, ordinal)))?);
         }
         let rodata = file.rodata_segments().map(|segment| {

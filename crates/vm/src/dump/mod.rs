@@ -15,6 +15,7 @@ use std::fmt;
 use std::io;
 
 pub use assembly::{AssemblyOptions, assembly};
+pub(crate) use instruction::InstructionText;
 pub use json::json;
 pub use metadata::metadata;
 

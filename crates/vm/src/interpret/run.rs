@@ -19,21 +19,55 @@ pub(super) struct Environment<'a> {
     pub(super) instance: &'a Instance,
 }
 
+/// Goes on elsewhere.
+macro_rules! jump {
+    ($to:expr, $insns:ident, $at:ident) => {
+        match $insns.get($to as usize..) {
+            Some(rest) => $at = rest.iter(),
+            None => break Err(broken("a jump out of the function")),
+        }
+    };
+}
+
+/// Goes on elsewhere where something holds: by a branch, which the processor foresees, and not by computing where.
+macro_rules! jump_if {
+    ($holds:expr, $to:expr, $insns:ident, $at:ident) => {
+        if $holds {
+            jump!($to, $insns, $at);
+        } else {
+            // Keeps the compiler from choosing between the two without a branch.
+            std::hint::cold_path();
+        }
+    };
+}
+
 /// A comparison whose result is kept and followed.
 macro_rules! branch {
-    ($type:ty, $operator:tt, $window:ident, $registers:ident, $to:ident, $at:ident) => {{
+    ($type:ty, $operator:tt, $window:ident, $registers:ident, $to:ident, $insns:ident, $at:ident) => {{
         let [left, right, result] = $registers;
         let holds = <$type>::get($window, left) $operator <$type>::get($window, right);
         i32::from(holds).put($window, result);
-        if holds {
-            $at = $to as usize;
-        }
+        jump_if!(holds, $to, $insns, $at);
+    }};
+}
+
+/// As `branch`, with what was computed last on the left.
+macro_rules! branch_last {
+    ($type:ty, $operator:tt, $last:ident, $window:ident, $registers:ident, $to:ident, $insns:ident, $at:ident) => {{
+        let [right, result] = $registers;
+        let holds = <$type>::from_bits($last) $operator <$type>::get($window, right);
+        i32::from(holds).put($window, result);
+        jump_if!(holds, $to, $insns, $at);
     }};
 }
 
 /// Makes `run` of the quick computations and what is written here: all in one `match`, which becomes one jump.
 macro_rules! run {
-    ($($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })*) => {
+    (
+        quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
+        chained { $($side:ident $chained:ident $last:ident
+            ($a:ident: $a_type:ty, $b:ident: $b_type:ty) -> $chained_result:ty { $chained_value:expr })* }
+    ) => {
         /// Runs instructions of a frame from `pc` on until one leaves it. `pc` is then the next one; where one fails,
         /// it is the one after that.
         #[inline(always)]
@@ -45,20 +79,33 @@ macro_rules! run {
             meter: &mut M,
         ) -> Result<Exit> {
             let insns = &*environment.code.insns;
-            let mut at = *pc as usize;
+            let Some(rest) = insns.get(*pc as usize..) else { return Err(broken("no instruction")) };
+            let mut at = rest.iter();
+            // The integer that was computed last; what is lowered uses it only right after.
+            let mut last = 0_u64;
             let exit = loop {
-                let Some(insn) = insns.get(at) else { break Err(broken("no instruction")) };
-                at += 1;
-                if M::LIMITED
-                    && let Err(error) = meter.step()
-                {
-                    break Err(error);
+                let Some(insn) = at.next() else { break Err(broken("no instruction")) };
+                if M::LIMITED {
+                    let index = insns.len() - at.len() - 1;
+                    if let Err(error) = meter.step(environment.code, environment.program, index) {
+                        break Err(error);
+                    }
                 }
                 match *insn {
                     $(Insn::$op([$($argument,)* result]) => {
                         $(let $argument = <$type>::get(window, $argument);)*
                         let value: $result = $value;
                         value.put(window, result);
+                        if <$result>::IS_INTEGER {
+                            last = value.bits();
+                        }
+                    })*
+                    $(Insn::$last([other, result]) => {
+                        let $a = <$a_type>::from_bits(last);
+                        let $b = <$b_type>::get(window, other);
+                        let value: $chained_result = $chained_value;
+                        value.put(window, result);
+                        last = value.bits();
                     })*
                     Insn::Const32 { result, value } => value.put(window, result),
                     Insn::Const64 { result, value } => value.put(window, result),
@@ -74,64 +121,66 @@ macro_rules! run {
                     }
                     Insn::Move32Jump { source, target, to } => {
                         move_32(window, source, target);
-                        at = to as usize;
+                        jump!(to, insns, at);
                     }
                     Insn::Move64Jump { source, target, to } => {
                         move_64(window, source, target);
-                        at = to as usize;
+                        jump!(to, insns, at);
                     }
                     Insn::Moves32Jump { moves: [a, b, c, d], to } => {
                         move_32(window, a, b);
                         move_32(window, c, d);
-                        at = to as usize;
+                        jump!(to, insns, at);
                     }
                     Insn::Moves64Jump { moves: [a, b, c, d], to } => {
                         move_64(window, a, b);
                         move_64(window, c, d);
-                        at = to as usize;
+                        jump!(to, insns, at);
                     }
-                    Insn::Jump { to } => at = to as usize,
-                    Insn::If { condition, to } => {
-                        if u32::get(window, condition) != 0 {
-                            at = to as usize;
-                        }
-                    }
-                    Insn::IfEQI32 { registers, to } => branch!(i32, ==, window, registers, to, at),
-                    Insn::IfNEI32 { registers, to } => branch!(i32, !=, window, registers, to, at),
-                    Insn::IfLTI32S { registers, to } => branch!(i32, <, window, registers, to, at),
-                    Insn::IfLTI32U { registers, to } => branch!(u32, <, window, registers, to, at),
-                    Insn::IfEQI64 { registers, to } => branch!(i64, ==, window, registers, to, at),
-                    Insn::IfNEI64 { registers, to } => branch!(i64, !=, window, registers, to, at),
-                    Insn::IfLTI64S { registers, to } => branch!(i64, <, window, registers, to, at),
-                    Insn::IfLTI64U { registers, to } => branch!(u64, <, window, registers, to, at),
+                    Insn::Jump { to } => jump!(to, insns, at),
+                    Insn::If { condition, to } => jump_if!(u32::get(window, condition) != 0, to, insns, at),
+                    Insn::IfEQI32 { registers, to } => branch!(i32, ==, window, registers, to, insns, at),
+                    Insn::IfNEI32 { registers, to } => branch!(i32, !=, window, registers, to, insns, at),
+                    Insn::IfLTI32S { registers, to } => branch!(i32, <, window, registers, to, insns, at),
+                    Insn::IfLTI32U { registers, to } => branch!(u32, <, window, registers, to, insns, at),
+                    Insn::IfEQI64 { registers, to } => branch!(i64, ==, window, registers, to, insns, at),
+                    Insn::IfNEI64 { registers, to } => branch!(i64, !=, window, registers, to, insns, at),
+                    Insn::IfLTI64S { registers, to } => branch!(i64, <, window, registers, to, insns, at),
+                    Insn::IfLTI64U { registers, to } => branch!(u64, <, window, registers, to, insns, at),
+                    Insn::IfEQI32Last { registers, to } => branch_last!(i32, ==, last, window, registers, to, insns, at),
+                    Insn::IfNEI32Last { registers, to } => branch_last!(i32, !=, last, window, registers, to, insns, at),
+                    Insn::IfLTI32SLast { registers, to } => branch_last!(i32, <, last, window, registers, to, insns, at),
+                    Insn::IfLTI32ULast { registers, to } => branch_last!(u32, <, last, window, registers, to, insns, at),
+                    Insn::IfEQI64Last { registers, to } => branch_last!(i64, ==, last, window, registers, to, insns, at),
+                    Insn::IfNEI64Last { registers, to } => branch_last!(i64, !=, last, window, registers, to, insns, at),
+                    Insn::IfLTI64SLast { registers, to } => branch_last!(i64, <, last, window, registers, to, insns, at),
+                    Insn::IfLTI64ULast { registers, to } => branch_last!(u64, <, last, window, registers, to, insns, at),
+                    Insn::MoveLast32 { target } => (last as u32).put(window, target),
+                    Insn::MoveLast64 { target } => last.put(window, target),
                     Insn::AddI32IfLT { registers: [left, right, sum, limit, result], to } => {
                         let value = i32::get(window, left).wrapping_add(i32::get(window, right));
                         value.put(window, sum);
                         let holds = value < i32::get(window, limit);
                         i32::from(holds).put(window, result);
-                        if holds {
-                            at = to as usize;
-                        }
+                        jump_if!(holds, to, insns, at);
                     }
                     Insn::AddI64IfLT { registers: [left, right, sum, limit, result], to } => {
                         let value = i64::get(window, left).wrapping_add(i64::get(window, right));
                         value.put(window, sum);
                         let holds = value < i64::get(window, limit);
                         i32::from(holds).put(window, result);
-                        if holds {
-                            at = to as usize;
-                        }
+                        jump_if!(holds, to, insns, at);
                     }
                     Insn::JumpTable { index, table } => {
                         let targets = &*environment.code.tables[table as usize];
                         let index = u32::get(window, index) as usize;
                         // Negative ones are beyond any table, which has the default at its end.
-                        at = targets[index.min(targets.len() - 1)] as usize;
+                        jump!(targets[index.min(targets.len() - 1)], insns, at);
                     }
                     Insn::Call { site } => break Ok(Exit::Call(site)),
                     Insn::Return { values } => break Ok(Exit::Return(values)),
                     Insn::Yield { to } => {
-                        at = to as usize;
+                        jump!(to, insns, at);
                         break Ok(Exit::Yield);
                     }
                     Insn::GlobalLoad32 { offset, result } => {
@@ -156,7 +205,21 @@ macro_rules! run {
                             break Err(error);
                         }
                     }
-                    _ => {
+                    Insn::MoveRef { .. }
+                    | Insn::Math(_)
+                    | Insn::Divide { .. }
+                    | Insn::Fail { .. }
+                    | Insn::GlobalStore32 { .. }
+                    | Insn::GlobalStore64 { .. }
+                    | Insn::GlobalLoadRef { .. }
+                    | Insn::GlobalStoreRef { .. }
+                    | Insn::Rodata { .. }
+                    | Insn::ImportResolved { .. }
+                    | Insn::Discard { .. }
+                    | Insn::Switch { .. }
+                    | Insn::SwitchRef { .. }
+                    | Insn::Other { .. }
+                    | Insn::End => {
                         if M::LIMITED
                             && let Err(error) = meter.take_bytes(bulk_bytes(insn, window))
                         {
@@ -168,7 +231,7 @@ macro_rules! run {
                     }
                 }
             };
-            *pc = at as u32;
+            *pc = (insns.len() - at.len()) as u32;
             exit
         }
     };
