@@ -12,146 +12,120 @@ use crate::registers::{Number, Window};
 macro_rules! quick_computations {
     ($callback:ident) => {
         $callback! {
-            quick {
-                // Choosing.
-                SelectI32(c: i32, a: i32, b: i32) -> i32 { if c != 0 { a } else { b } }
-                SelectI64(c: i32, a: i64, b: i64) -> i64 { if c != 0 { a } else { b } }
-                SelectF32(c: i32, a: u32, b: u32) -> u32 { if c != 0 { a } else { b } }
-                SelectF64(c: i32, a: u64, b: u64) -> u64 { if c != 0 { a } else { b } }
+            // Choosing.
+            SelectI32(c: i32, a: i32, b: i32) -> i32 { if c != 0 { a } else { b } }
+            SelectI64(c: i32, a: i64, b: i64) -> i64 { if c != 0 { a } else { b } }
+            SelectF32(c: i32, a: u32, b: u32) -> u32 { if c != 0 { a } else { b } }
+            SelectF64(c: i32, a: u64, b: u64) -> u64 { if c != 0 { a } else { b } }
 
-                // Integers of 32 bits.
-                AddI32(a: i32, b: i32) -> i32 { a.wrapping_add(b) }
-                SubI32(a: i32, b: i32) -> i32 { a.wrapping_sub(b) }
-                MulI32(a: i32, b: i32) -> i32 { a.wrapping_mul(b) }
-                FMAI32(a: i32, b: i32, c: i32) -> i32 { a.wrapping_mul(b).wrapping_add(c) }
-                AbsI32(a: i32) -> i32 { a.wrapping_abs() }
-                MinI32S(a: i32, b: i32) -> i32 { a.min(b) }
-                MinI32U(a: u32, b: u32) -> u32 { a.min(b) }
-                MaxI32S(a: i32, b: i32) -> i32 { a.max(b) }
-                MaxI32U(a: u32, b: u32) -> u32 { a.max(b) }
-                NotI32(a: i32) -> i32 { !a }
-                AndI32(a: i32, b: i32) -> i32 { a & b }
-                OrI32(a: i32, b: i32) -> i32 { a | b }
-                XorI32(a: i32, b: i32) -> i32 { a ^ b }
-                CtlzI32(a: u32) -> u32 { a.leading_zeros() }
-                ShlI32(a: i32, by: u32) -> i32 { a.wrapping_shl(by) }
-                ShrI32S(a: i32, by: u32) -> i32 { a.wrapping_shr(by) }
-                ShrI32U(a: u32, by: u32) -> u32 { a.wrapping_shr(by) }
-                CmpEQI32(a: i32, b: i32) -> i32 { (a == b).into() }
-                CmpNEI32(a: i32, b: i32) -> i32 { (a != b).into() }
-                CmpLTI32S(a: i32, b: i32) -> i32 { (a < b).into() }
-                CmpLTI32U(a: u32, b: u32) -> i32 { (a < b).into() }
-                CmpNZI32(a: i32) -> i32 { (a != 0).into() }
+            // Integers of 32 bits.
+            AddI32(a: i32, b: i32) -> i32 { a.wrapping_add(b) }
+            SubI32(a: i32, b: i32) -> i32 { a.wrapping_sub(b) }
+            MulI32(a: i32, b: i32) -> i32 { a.wrapping_mul(b) }
+            FMAI32(a: i32, b: i32, c: i32) -> i32 { a.wrapping_mul(b).wrapping_add(c) }
+            AbsI32(a: i32) -> i32 { a.wrapping_abs() }
+            MinI32S(a: i32, b: i32) -> i32 { a.min(b) }
+            MinI32U(a: u32, b: u32) -> u32 { a.min(b) }
+            MaxI32S(a: i32, b: i32) -> i32 { a.max(b) }
+            MaxI32U(a: u32, b: u32) -> u32 { a.max(b) }
+            NotI32(a: i32) -> i32 { !a }
+            AndI32(a: i32, b: i32) -> i32 { a & b }
+            OrI32(a: i32, b: i32) -> i32 { a | b }
+            XorI32(a: i32, b: i32) -> i32 { a ^ b }
+            CtlzI32(a: u32) -> u32 { a.leading_zeros() }
+            ShlI32(a: i32, by: u32) -> i32 { a.wrapping_shl(by) }
+            ShrI32S(a: i32, by: u32) -> i32 { a.wrapping_shr(by) }
+            ShrI32U(a: u32, by: u32) -> u32 { a.wrapping_shr(by) }
+            CmpEQI32(a: i32, b: i32) -> i32 { (a == b).into() }
+            CmpNEI32(a: i32, b: i32) -> i32 { (a != b).into() }
+            CmpLTI32S(a: i32, b: i32) -> i32 { (a < b).into() }
+            CmpLTI32U(a: u32, b: u32) -> i32 { (a < b).into() }
+            CmpNZI32(a: i32) -> i32 { (a != 0).into() }
 
-                // Integers of 64 bits.
-                AddI64(a: i64, b: i64) -> i64 { a.wrapping_add(b) }
-                SubI64(a: i64, b: i64) -> i64 { a.wrapping_sub(b) }
-                MulI64(a: i64, b: i64) -> i64 { a.wrapping_mul(b) }
-                FMAI64(a: i64, b: i64, c: i64) -> i64 { a.wrapping_mul(b).wrapping_add(c) }
-                AbsI64(a: i64) -> i64 { a.wrapping_abs() }
-                MinI64S(a: i64, b: i64) -> i64 { a.min(b) }
-                MinI64U(a: u64, b: u64) -> u64 { a.min(b) }
-                MaxI64S(a: i64, b: i64) -> i64 { a.max(b) }
-                MaxI64U(a: u64, b: u64) -> u64 { a.max(b) }
-                NotI64(a: i64) -> i64 { !a }
-                AndI64(a: i64, b: i64) -> i64 { a & b }
-                OrI64(a: i64, b: i64) -> i64 { a | b }
-                XorI64(a: i64, b: i64) -> i64 { a ^ b }
-                CtlzI64(a: u64) -> i64 { a.leading_zeros().into() }
-                ShlI64(a: i64, by: u32) -> i64 { a.wrapping_shl(by) }
-                ShrI64S(a: i64, by: u32) -> i64 { a.wrapping_shr(by) }
-                ShrI64U(a: u64, by: u32) -> u64 { a.wrapping_shr(by) }
-                CmpEQI64(a: i64, b: i64) -> i32 { (a == b).into() }
-                CmpNEI64(a: i64, b: i64) -> i32 { (a != b).into() }
-                CmpLTI64S(a: i64, b: i64) -> i32 { (a < b).into() }
-                CmpLTI64U(a: u64, b: u64) -> i32 { (a < b).into() }
-                CmpNZI64(a: i64) -> i32 { (a != 0).into() }
+            // Integers of 64 bits.
+            AddI64(a: i64, b: i64) -> i64 { a.wrapping_add(b) }
+            SubI64(a: i64, b: i64) -> i64 { a.wrapping_sub(b) }
+            MulI64(a: i64, b: i64) -> i64 { a.wrapping_mul(b) }
+            FMAI64(a: i64, b: i64, c: i64) -> i64 { a.wrapping_mul(b).wrapping_add(c) }
+            AbsI64(a: i64) -> i64 { a.wrapping_abs() }
+            MinI64S(a: i64, b: i64) -> i64 { a.min(b) }
+            MinI64U(a: u64, b: u64) -> u64 { a.min(b) }
+            MaxI64S(a: i64, b: i64) -> i64 { a.max(b) }
+            MaxI64U(a: u64, b: u64) -> u64 { a.max(b) }
+            NotI64(a: i64) -> i64 { !a }
+            AndI64(a: i64, b: i64) -> i64 { a & b }
+            OrI64(a: i64, b: i64) -> i64 { a | b }
+            XorI64(a: i64, b: i64) -> i64 { a ^ b }
+            CtlzI64(a: u64) -> i64 { a.leading_zeros().into() }
+            ShlI64(a: i64, by: u32) -> i64 { a.wrapping_shl(by) }
+            ShrI64S(a: i64, by: u32) -> i64 { a.wrapping_shr(by) }
+            ShrI64U(a: u64, by: u32) -> u64 { a.wrapping_shr(by) }
+            CmpEQI64(a: i64, b: i64) -> i32 { (a == b).into() }
+            CmpNEI64(a: i64, b: i64) -> i32 { (a != b).into() }
+            CmpLTI64S(a: i64, b: i64) -> i32 { (a < b).into() }
+            CmpLTI64U(a: u64, b: u64) -> i32 { (a < b).into() }
+            CmpNZI64(a: i64) -> i32 { (a != 0).into() }
 
-                // Widths of integers.
-                TruncI32I8(a: u32) -> u32 { (a as u8).into() }
-                TruncI32I16(a: u32) -> u32 { (a as u16).into() }
-                TruncI64I32(a: u64) -> u32 { a as u32 }
-                ExtI8I32S(a: i32) -> i32 { (a as i8).into() }
-                ExtI8I32U(a: u32) -> u32 { (a as u8).into() }
-                ExtI16I32S(a: i32) -> i32 { (a as i16).into() }
-                ExtI16I32U(a: u32) -> u32 { (a as u16).into() }
-                ExtI32I64S(a: i32) -> i64 { a.into() }
-                ExtI32I64U(a: u32) -> u64 { a.into() }
+            // Widths of integers.
+            TruncI32I8(a: u32) -> u32 { (a as u8).into() }
+            TruncI32I16(a: u32) -> u32 { (a as u16).into() }
+            TruncI64I32(a: u64) -> u32 { a as u32 }
+            ExtI8I32S(a: i32) -> i32 { (a as i8).into() }
+            ExtI8I32U(a: u32) -> u32 { (a as u8).into() }
+            ExtI16I32S(a: i32) -> i32 { (a as i16).into() }
+            ExtI16I32U(a: u32) -> u32 { (a as u16).into() }
+            ExtI32I64S(a: i32) -> i64 { a.into() }
+            ExtI32I64U(a: u32) -> u64 { a.into() }
 
-                // Binary32.
-                AddF32(a: f32, b: f32) -> f32 { a + b }
-                SubF32(a: f32, b: f32) -> f32 { a - b }
-                MulF32(a: f32, b: f32) -> f32 { a * b }
-                DivF32(a: f32, b: f32) -> f32 { a / b }
-                AbsF32(a: f32) -> f32 { a.abs() }
-                NegF32(a: f32) -> f32 { -a }
-                MinF32(a: f32, b: f32) -> f32 { if b < a { b } else { a } }
-                MaxF32(a: f32, b: f32) -> f32 { if a < b { b } else { a } }
-                SqrtF32(a: f32) -> f32 { a.sqrt() }
-                CmpEQF32O(a: f32, b: f32) -> i32 { (a == b).into() }
-                CmpEQF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a == b).into() }
-                // True of what is not ordered, as in the reference.
-                CmpNEF32O(a: f32, b: f32) -> i32 { (a != b).into() }
-                CmpNEF32U(a: f32, b: f32) -> i32 { (a != b).into() }
-                CmpLTF32O(a: f32, b: f32) -> i32 { (a < b).into() }
-                CmpLTF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a < b).into() }
-                CmpLTEF32O(a: f32, b: f32) -> i32 { (a <= b).into() }
-                CmpLTEF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a <= b).into() }
-                CmpNaNF32(a: f32) -> i32 { a.is_nan().into() }
-                CastSI32F32(a: i32) -> f32 { a as f32 }
-                BitcastI32F32(a: u32) -> u32 { a }
-                BitcastF32I32(a: u32) -> u32 { a }
+            // Binary32.
+            AddF32(a: f32, b: f32) -> f32 { a + b }
+            SubF32(a: f32, b: f32) -> f32 { a - b }
+            MulF32(a: f32, b: f32) -> f32 { a * b }
+            DivF32(a: f32, b: f32) -> f32 { a / b }
+            AbsF32(a: f32) -> f32 { a.abs() }
+            NegF32(a: f32) -> f32 { -a }
+            MinF32(a: f32, b: f32) -> f32 { if b < a { b } else { a } }
+            MaxF32(a: f32, b: f32) -> f32 { if a < b { b } else { a } }
+            SqrtF32(a: f32) -> f32 { a.sqrt() }
+            CmpEQF32O(a: f32, b: f32) -> i32 { (a == b).into() }
+            CmpEQF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a == b).into() }
+            // True of what is not ordered, as in the reference.
+            CmpNEF32O(a: f32, b: f32) -> i32 { (a != b).into() }
+            CmpNEF32U(a: f32, b: f32) -> i32 { (a != b).into() }
+            CmpLTF32O(a: f32, b: f32) -> i32 { (a < b).into() }
+            CmpLTF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a < b).into() }
+            CmpLTEF32O(a: f32, b: f32) -> i32 { (a <= b).into() }
+            CmpLTEF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a <= b).into() }
+            CmpNaNF32(a: f32) -> i32 { a.is_nan().into() }
+            CastSI32F32(a: i32) -> f32 { a as f32 }
+            BitcastI32F32(a: u32) -> u32 { a }
+            BitcastF32I32(a: u32) -> u32 { a }
 
-                // Binary64.
-                AddF64(a: f64, b: f64) -> f64 { a + b }
-                SubF64(a: f64, b: f64) -> f64 { a - b }
-                MulF64(a: f64, b: f64) -> f64 { a * b }
-                DivF64(a: f64, b: f64) -> f64 { a / b }
-                AbsF64(a: f64) -> f64 { a.abs() }
-                NegF64(a: f64) -> f64 { -a }
-                MinF64(a: f64, b: f64) -> f64 { if b < a { b } else { a } }
-                MaxF64(a: f64, b: f64) -> f64 { if a < b { b } else { a } }
-                SqrtF64(a: f64) -> f64 { a.sqrt() }
-                CmpEQF64O(a: f64, b: f64) -> i32 { (a == b).into() }
-                CmpEQF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a == b).into() }
-                CmpNEF64O(a: f64, b: f64) -> i32 { (a != b).into() }
-                CmpNEF64U(a: f64, b: f64) -> i32 { (a != b).into() }
-                CmpLTF64O(a: f64, b: f64) -> i32 { (a < b).into() }
-                CmpLTF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a < b).into() }
-                CmpLTEF64O(a: f64, b: f64) -> i32 { (a <= b).into() }
-                CmpLTEF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a <= b).into() }
-                CmpNaNF64(a: f64) -> i32 { a.is_nan().into() }
-                TruncF64F32(a: f64) -> f32 { a as f32 }
-                ExtF32F64(a: f32) -> f64 { a.into() }
-                CastSI32F64(a: i32) -> f64 { a.into() }
-                CastSI64F64(a: i64) -> f64 { a as f64 }
-                BitcastI64F64(a: u64) -> u64 { a }
-                BitcastF64I64(a: u64) -> u64 { a }
-            }
-
-            // Those that are there once more with the number that was computed last in the place of their first operand:
-            // what is in a register of the machine need not wait for memory. The word before says whether the second
-            // operand may stand for the first.
-            chained {
-                either AddI32 AddI32Last(a: i32, b: i32) -> i32 { a.wrapping_add(b) }
-                first SubI32 SubI32Last(a: i32, b: i32) -> i32 { a.wrapping_sub(b) }
-                either MulI32 MulI32Last(a: i32, b: i32) -> i32 { a.wrapping_mul(b) }
-                either AndI32 AndI32Last(a: i32, b: i32) -> i32 { a & b }
-                either OrI32 OrI32Last(a: i32, b: i32) -> i32 { a | b }
-                either XorI32 XorI32Last(a: i32, b: i32) -> i32 { a ^ b }
-                first ShlI32 ShlI32Last(a: i32, by: u32) -> i32 { a.wrapping_shl(by) }
-                first ShrI32S ShrI32SLast(a: i32, by: u32) -> i32 { a.wrapping_shr(by) }
-                first ShrI32U ShrI32ULast(a: u32, by: u32) -> u32 { a.wrapping_shr(by) }
-                either AddI64 AddI64Last(a: i64, b: i64) -> i64 { a.wrapping_add(b) }
-                first SubI64 SubI64Last(a: i64, b: i64) -> i64 { a.wrapping_sub(b) }
-                either MulI64 MulI64Last(a: i64, b: i64) -> i64 { a.wrapping_mul(b) }
-                either AndI64 AndI64Last(a: i64, b: i64) -> i64 { a & b }
-                either OrI64 OrI64Last(a: i64, b: i64) -> i64 { a | b }
-                either XorI64 XorI64Last(a: i64, b: i64) -> i64 { a ^ b }
-                first ShlI64 ShlI64Last(a: i64, by: u32) -> i64 { a.wrapping_shl(by) }
-                first ShrI64S ShrI64SLast(a: i64, by: u32) -> i64 { a.wrapping_shr(by) }
-                first ShrI64U ShrI64ULast(a: u64, by: u32) -> u64 { a.wrapping_shr(by) }
-            }
+            // Binary64.
+            AddF64(a: f64, b: f64) -> f64 { a + b }
+            SubF64(a: f64, b: f64) -> f64 { a - b }
+            MulF64(a: f64, b: f64) -> f64 { a * b }
+            DivF64(a: f64, b: f64) -> f64 { a / b }
+            AbsF64(a: f64) -> f64 { a.abs() }
+            NegF64(a: f64) -> f64 { -a }
+            MinF64(a: f64, b: f64) -> f64 { if b < a { b } else { a } }
+            MaxF64(a: f64, b: f64) -> f64 { if a < b { b } else { a } }
+            SqrtF64(a: f64) -> f64 { a.sqrt() }
+            CmpEQF64O(a: f64, b: f64) -> i32 { (a == b).into() }
+            CmpEQF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a == b).into() }
+            CmpNEF64O(a: f64, b: f64) -> i32 { (a != b).into() }
+            CmpNEF64U(a: f64, b: f64) -> i32 { (a != b).into() }
+            CmpLTF64O(a: f64, b: f64) -> i32 { (a < b).into() }
+            CmpLTF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a < b).into() }
+            CmpLTEF64O(a: f64, b: f64) -> i32 { (a <= b).into() }
+            CmpLTEF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a <= b).into() }
+            CmpNaNF64(a: f64) -> i32 { a.is_nan().into() }
+            TruncF64F32(a: f64) -> f32 { a as f32 }
+            ExtF32F64(a: f32) -> f64 { a.into() }
+            CastSI32F64(a: i32) -> f64 { a.into() }
+            CastSI64F64(a: i64) -> f64 { a as f64 }
+            BitcastI64F64(a: u64) -> u64 { a }
+            BitcastF64I64(a: u64) -> u64 { a }
         }
     };
 }
@@ -325,10 +299,7 @@ mod tests {
     /// Runs an instruction that is quick, outside of the loop over instructions.
     fn quick(op: Op, register: impl Fn(usize) -> u16, window: &mut Window) {
         macro_rules! run {
-            (
-                quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
-                chained { $($chained:tt)* }
-            ) => {
+            ($($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })*) => {
                 match op {
                     $(Op::$op => {
                         let [$($argument,)* result] = std::array::from_fn(register);

@@ -1,7 +1,3 @@
-use std::ops::Range;
-
-use smallvec::SmallVec;
-
 use crate::arithmetic::Math;
 use crate::code::{Argument, Callee, Code, Division, Insn, Site, Slice, Width};
 use crate::convention::Argument as Declared;
@@ -56,8 +52,6 @@ struct Lowering<'a> {
     next: u32,
     insns: Vec<Insn>,
     offsets: Vec<u32>,
-    /// For each instruction that computes an integer, the register that it puts it into, and as what.
-    results: Vec<Option<(u16, ValueKind)>>,
     /// As what each 32-bit register was used last: whether as half of a pair.
     is_half: Vec<bool>,
     /// From where on instructions may become one with those that follow.
@@ -83,7 +77,6 @@ impl<'a> Lowering<'a> {
             next: 0,
             insns: Vec::new(),
             offsets: Vec::new(),
-            results: Vec::new(),
             is_half: Vec::new(),
             fusible: 0,
             keeps_apart,
@@ -98,7 +91,6 @@ impl<'a> Lowering<'a> {
     fn push(&mut self, insn: Insn) {
         self.insns.push(insn);
         self.offsets.push(self.offset);
-        self.results.push(None);
     }
 
     fn instruction(&mut self, from: &Instruction<'_>) {
@@ -109,20 +101,8 @@ impl<'a> Lowering<'a> {
         }
         let register = |index| from.register(index);
         let op = from.operation.op;
-        if let Some(insn) = Insn::quick(op, register) {
-            let result = integer_result(from);
-            let insn = match self.last_result() {
-                Some((last, kind)) => insn.chained(last, kind == ValueKind::I64).unwrap_or(insn),
-                None => insn,
-            };
-            self.push(insn);
-            if let (Some(slot), Some(result)) = (self.results.last_mut(), result) {
-                *slot = Some(result);
-            }
-            return;
-        }
-        if let Some(math) = Math::new(op, register) {
-            return self.push(Insn::Math(math));
+        if let Some(insn) = Insn::quick(op, register).or_else(|| Math::new(op, register).map(Insn::Math)) {
+            return self.push(insn);
         }
         if let Some(insn) = simple(from) {
             return self.push(insn);
@@ -223,10 +203,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn moves(&mut self, moves: List<'_>) {
-        let moves: SmallVec<[(u16, u16); 8]> = moves.pairs().collect();
-        let first = self.move_last(&moves);
-        let rest = moves.iter().enumerate().filter(|(at, _)| !first.contains(at)).map(|(_, pair)| *pair);
-        let mut moves = rest.peekable();
+        let mut moves = moves.pairs().peekable();
         while let Some((source, target)) = moves.next() {
             let insn = if source & REF_BIT != 0 {
                 Insn::MoveRef { source, target }
@@ -243,30 +220,6 @@ impl<'a> Lowering<'a> {
                 None => self.push(insn),
             }
         }
-    }
-
-    /// Where what was computed last is moved, does that move before all others if none of them minds. Gives which moves
-    /// are done with that.
-    fn move_last(&mut self, moves: &[(u16, u16)]) -> Range<usize> {
-        let Some((last, kind)) = self.last_result() else { return 0..0 };
-        let Some(at) = moves.iter().position(|(source, _)| *source == last) else { return 0..0 };
-        let (source, target) = moves[at];
-        let is_wide = matches!(kind, ValueKind::I64 | ValueKind::F64);
-        let count = if is_wide { 2 } else { 1 };
-        if is_wide && moves.get(at + 1) != Some(&(source + 1, target + 1)) || is_wide && target % 2 != 0 {
-            return 0..0;
-        }
-        let (from, to) = (source..source + count, target..target + count);
-        let minds = |(other, other_target): &(u16, u16)| {
-            to.contains(other) || from.contains(other_target) || to.contains(other_target)
-        };
-        let done = at..at + usize::from(count);
-        if moves.iter().enumerate().any(|(index, pair)| !done.contains(&index) && minds(pair)) {
-            return 0..0;
-        }
-        self.used(target, kind);
-        self.push(if is_wide { Insn::MoveLast64 { target } } else { Insn::MoveLast32 { target } });
-        done
     }
 
     /// Goes to a block.
@@ -286,6 +239,7 @@ impl<'a> Lowering<'a> {
 
     /// Goes to a block with moves; no jump is needed to what comes next anyway.
     fn branch(&mut self, target: u32, moves: List<'_>) {
+        self.barrier();
         self.moves(moves);
         if target != self.next {
             self.jump(target);
@@ -343,10 +297,6 @@ impl<'a> Lowering<'a> {
                     && let Some(both) = fuse_add(before, insn)
                 {
                     self.replace_last(2, both);
-                } else if let [.., Some(last), _] = self.results[self.fusible..]
-                    && let Some(chained) = compare_last(last, insn)
-                {
-                    self.replace_last(1, chained);
                 }
             }
             None => self.push(Insn::If { condition, to }),
@@ -365,17 +315,11 @@ impl<'a> Lowering<'a> {
         self.insns.get(self.fusible..)?.last().copied()
     }
 
-    /// Where the integer is that the instruction before computes, if it does and the next one can only follow it.
-    fn last_result(&self) -> Option<(u16, ValueKind)> {
-        *self.results.get(self.fusible..)?.last()?
-    }
-
     /// Puts one instruction in the place of the last `count`.
     fn replace_last(&mut self, count: usize, insn: Insn) {
         let start = self.insns.len() - count;
         self.insns.truncate(start);
         self.offsets.truncate(start);
-        self.results.truncate(start);
         self.push(insn);
     }
 
@@ -476,14 +420,6 @@ fn jump_target(insn: &mut Insn) -> Option<&mut u32> {
         | Insn::IfNEI64 { to, .. }
         | Insn::IfLTI64S { to, .. }
         | Insn::IfLTI64U { to, .. }
-        | Insn::IfEQI32Last { to, .. }
-        | Insn::IfNEI32Last { to, .. }
-        | Insn::IfLTI32SLast { to, .. }
-        | Insn::IfLTI32ULast { to, .. }
-        | Insn::IfEQI64Last { to, .. }
-        | Insn::IfNEI64Last { to, .. }
-        | Insn::IfLTI64SLast { to, .. }
-        | Insn::IfLTI64ULast { to, .. }
         | Insn::AddI32IfLT { to, .. }
         | Insn::AddI64IfLT { to, .. }
         | Insn::Move32Jump { to, .. }
@@ -502,42 +438,6 @@ fn fuse_moves(first: Insn, second: Insn) -> Option<Insn> {
         }
         (Insn::Move64 { source: a, target: b }, Insn::Move64 { source: c, target: d }) => {
             Some(Insn::Moves64([a, b, c, d]))
-        }
-        _ => None,
-    }
-}
-
-/// A jump that compares what was computed just before, and is in the register `last`.
-fn compare_last((last, kind): (u16, ValueKind), jump: Insn) -> Option<Insn> {
-    macro_rules! chained {
-        ($($kind:ident $insn:ident $chained:ident)*) => {
-            match jump {
-                $(Insn::$insn { registers: [left, right, result], to }
-                    if left == last && kind == ValueKind::$kind =>
-                {
-                    Some(Insn::$chained { registers: [right, result], to })
-                })*
-                _ => None,
-            }
-        };
-    }
-    chained!(
-        I32 IfEQI32 IfEQI32Last
-        I32 IfNEI32 IfNEI32Last
-        I32 IfLTI32S IfLTI32SLast
-        I32 IfLTI32U IfLTI32ULast
-        I64 IfEQI64 IfEQI64Last
-        I64 IfNEI64 IfNEI64Last
-        I64 IfLTI64S IfLTI64SLast
-        I64 IfLTI64U IfLTI64ULast
-    )
-}
-
-/// The integer register that an instruction writes last, where it does.
-fn integer_result(from: &Instruction<'_>) -> Option<(u16, ValueKind)> {
-    match (from.operation.fields.last()?, from.values.last()?) {
-        (Field::Write(kind @ (ValueKind::I32 | ValueKind::I64)), FieldValue::Register(register)) => {
-            Some((*register, *kind))
         }
         _ => None,
     }

@@ -51,23 +51,9 @@ macro_rules! branch {
     }};
 }
 
-/// As `branch`, with what was computed last on the left.
-macro_rules! branch_last {
-    ($type:ty, $operator:tt, $last:ident, $window:ident, $registers:ident, $to:ident, $insns:ident, $at:ident) => {{
-        let [right, result] = $registers;
-        let holds = <$type>::from_bits($last) $operator <$type>::get($window, right);
-        i32::from(holds).put($window, result);
-        jump_if!(holds, $to, $insns, $at);
-    }};
-}
-
 /// Makes `run` of the quick computations and what is written here: all in one `match`, which becomes one jump.
 macro_rules! run {
-    (
-        quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
-        chained { $($side:ident $chained:ident $last:ident
-            ($a:ident: $a_type:ty, $b:ident: $b_type:ty) -> $chained_result:ty { $chained_value:expr })* }
-    ) => {
+    ($($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })*) => {
         /// Runs instructions of a frame from `pc` on until one leaves it. `pc` is then the next one; where one fails,
         /// it is the one after that.
         #[inline(always)]
@@ -81,8 +67,6 @@ macro_rules! run {
             let insns = &*environment.code.insns;
             let Some(rest) = insns.get(*pc as usize..) else { return Err(broken("no instruction")) };
             let mut at = rest.iter();
-            // The integer that was computed last; what is lowered uses it only right after.
-            let mut last = 0_u64;
             let exit = loop {
                 let Some(insn) = at.next() else { break Err(broken("no instruction")) };
                 if M::LIMITED {
@@ -96,16 +80,6 @@ macro_rules! run {
                         $(let $argument = <$type>::get(window, $argument);)*
                         let value: $result = $value;
                         value.put(window, result);
-                        if <$result>::IS_INTEGER {
-                            last = value.bits();
-                        }
-                    })*
-                    $(Insn::$last([other, result]) => {
-                        let $a = <$a_type>::from_bits(last);
-                        let $b = <$b_type>::get(window, other);
-                        let value: $chained_result = $chained_value;
-                        value.put(window, result);
-                        last = value.bits();
                     })*
                     Insn::Const32 { result, value } => value.put(window, result),
                     Insn::Const64 { result, value } => value.put(window, result),
@@ -147,16 +121,6 @@ macro_rules! run {
                     Insn::IfNEI64 { registers, to } => branch!(i64, !=, window, registers, to, insns, at),
                     Insn::IfLTI64S { registers, to } => branch!(i64, <, window, registers, to, insns, at),
                     Insn::IfLTI64U { registers, to } => branch!(u64, <, window, registers, to, insns, at),
-                    Insn::IfEQI32Last { registers, to } => branch_last!(i32, ==, last, window, registers, to, insns, at),
-                    Insn::IfNEI32Last { registers, to } => branch_last!(i32, !=, last, window, registers, to, insns, at),
-                    Insn::IfLTI32SLast { registers, to } => branch_last!(i32, <, last, window, registers, to, insns, at),
-                    Insn::IfLTI32ULast { registers, to } => branch_last!(u32, <, last, window, registers, to, insns, at),
-                    Insn::IfEQI64Last { registers, to } => branch_last!(i64, ==, last, window, registers, to, insns, at),
-                    Insn::IfNEI64Last { registers, to } => branch_last!(i64, !=, last, window, registers, to, insns, at),
-                    Insn::IfLTI64SLast { registers, to } => branch_last!(i64, <, last, window, registers, to, insns, at),
-                    Insn::IfLTI64ULast { registers, to } => branch_last!(u64, <, last, window, registers, to, insns, at),
-                    Insn::MoveLast32 { target } => (last as u32).put(window, target),
-                    Insn::MoveLast64 { target } => last.put(window, target),
                     Insn::AddI32IfLT { registers: [left, right, sum, limit, result], to } => {
                         let value = i32::get(window, left).wrapping_add(i32::get(window, right));
                         value.put(window, sum);
