@@ -16,8 +16,7 @@ const TRANSPOSE_OUTER: u32 = 0x200;
 ///
 /// The tiled side is `[outer0][outer1][tile0][tile1]`, with a stride for its first dimension and the
 /// others contiguous. Tile `(i, j)` covers rows `i * tile0..` and columns `j * tile1..` of the matrix;
-/// one flag exchanges the meaning of the two outer dimensions, another that of the inner ones. What the
-/// tiles do not cover of the matrix is left alone: programs name all of it and the tiles of one workgroup.
+/// one flag exchanges the meaning of the two outer dimensions, another that of the inner ones.
 pub(super) struct Tiling<'a> {
     /// With a stride for each dimension.
     pub(super) matrix: Operand<'a>,
@@ -62,7 +61,7 @@ impl Tiling<'_> {
         let (layout, tiled_sizes) = self.layout()?;
         let tiled = self.tiled.input(4, tiled_sizes)?;
         let matrix = self.matrix.output(4, self.sizes)?;
-        if matrix.is_empty() || tiled.is_empty() {
+        if matrix.is_empty() {
             return Ok(());
         }
         let strides = (matrix.strides, tiled.strides[0]);
@@ -73,7 +72,7 @@ impl Tiling<'_> {
     }
 
     /// The layout, and the sizes of the tiled side in two dimensions. Fails where a number is
-    /// negative or overflows.
+    /// negative or overflows, and where the tiles do not cover the matrix.
     fn layout(&self) -> Result<(Layout, [i64; 2])> {
         if self.flags & !(TYPE_MASK | TRANSPOSE_INNER | TRANSPOSE_OUTER) != 0 {
             return Err(unknown_flags(self.flags));
@@ -89,13 +88,19 @@ impl Tiling<'_> {
         let row = outer1.checked_mul(tile0).and_then(|row| row.checked_mul(tile1));
         let (outer, tile) = (layout.outer_of_matrix(), layout.tile_of_matrix());
         let covered = |at: usize| outer[at].checked_mul(tile[at]);
-        let (Some(row), Some(_), Some(_)) = (row, covered(0), covered(1)) else {
+        let (Some(row), Some(rows), Some(columns)) = (row, covered(0), covered(1)) else {
             return Err(Error::invalid_argument(format!("tiled sizes {:?} overflow", self.tiled_sizes)));
         };
         if self.sizes.iter().chain(&self.tiled_sizes).any(|size| *size < 0) {
             return Err(Error::invalid_argument(format!(
                 "a size is negative: {:?}, tiled {:?}",
                 self.sizes, self.tiled_sizes
+            )));
+        }
+        if rows < layout.sizes[0] || columns < layout.sizes[1] {
+            return Err(Error::invalid_argument(format!(
+                "tiles of {rows} by {columns} elements do not cover a matrix of {} by {}",
+                layout.sizes[0], layout.sizes[1]
             )));
         }
         Ok((layout, [outer0, row]))
@@ -225,7 +230,7 @@ mod tests {
     }
 
     impl Case {
-        /// Tiles for a matrix, with one too many or too few in each dimension now and then.
+        /// Tiles that cover a matrix, with up to one tile too many in each dimension.
         fn random(random: &mut Random, width: usize, flags: u32) -> Self {
             let sizes = random.sizes();
             let matrix = random.memory(width, sizes, false);
@@ -233,10 +238,7 @@ mod tests {
             let flags = flags | (random.below(4) as u32) << 8;
             let swap = |flag: u32, [a, b]: [usize; 2]| if flags & flag != 0 { [b, a] } else { [a, b] };
             let tile_of_matrix = swap(TRANSPOSE_INNER, tile);
-            let outer = [0, 1].map(|at| {
-                let all = (sizes[at] as usize).div_ceil(tile_of_matrix[at]);
-                (all + random.below(2)).saturating_sub(random.below(2))
-            });
+            let outer = [0, 1].map(|at| (sizes[at] as usize).div_ceil(tile_of_matrix[at]) + random.below(2));
             let outer = swap(TRANSPOSE_OUTER, outer);
             let stride = outer[1] * tile[0] * tile[1] + random.below(3);
             let bytes = 0..(outer[0] * stride * width).next_multiple_of(4) + 4;
@@ -336,13 +338,14 @@ mod tests {
         both(refusal([4, 4], [2, 2, 2, 2], 0), "unknown kind");
         both(refusal([4, 4], [2, 2, 2, 2], TYPE_F32 | 0x400), "unknown kind");
         assert!(refusal([4, 4], [1, 1, 4, 4], TYPE_I8).1.contains("unknown kind"), "no unpacking of bytes");
+        both(refusal([5, 4], [2, 2, 2, 2], TYPE_F32), "do not cover");
         both(refusal([4, -4], [2, 2, 2, 2], TYPE_F32), "negative");
         both(refusal([0, 0], [-1, 2, 2, 2], TYPE_F32), "negative");
         both(refusal([0, 0], [2, i64::MAX, 2, 2], TYPE_F32), "overflow");
         both(refusal([4, 4], [1 << 40, 1, 4, 4], TYPE_F32), "operand 'tiled' needs");
         both(refusal([40, 4], [1, 1, 40, 4], TYPE_F32), "needs 640 bytes");
-        // Tiles of no size hold nothing, however many there are.
-        assert_eq!(refusal([1, 1], [i64::MAX, 1, 0, 4], TYPE_F32), Default::default());
+        // Tiles of no size cover no matrix but an empty one.
+        both(refusal([1, 1], [i64::MAX, 1, 0, 4], TYPE_F32), "do not cover");
         assert_eq!(refusal([0, 4], [0, 1, 4, 4], TYPE_F32), Default::default());
     }
 }
