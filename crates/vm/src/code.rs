@@ -31,7 +31,10 @@ pub(crate) struct Slice {
 
 /// Makes [`Insn`] of the quick computations and what is written here.
 macro_rules! insns {
-    ($($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })*) => {
+    (
+        quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
+        pairs { $($pair_type:ident $first:ident: $($pair:ident($second:ident))*;)* }
+    ) => {
         /// One instruction. Registers of references carry the bit that gives them up, where it means something.
         ///
         /// Where one goes on elsewhere only if something holds, it goes on with the next one otherwise.
@@ -39,6 +42,8 @@ macro_rules! insns {
         #[allow(clippy::upper_case_acronyms, reason = "names of the instruction set")]
         pub(crate) enum Insn {
             $($op([u16; count!($($argument)* result)]),)*
+            // One computation and then another: the operands and the result of each.
+            $($($pair([u16; 6]),)*)*
             /// A number of 4 bytes.
             Const32 { result: u16, value: u32 },
             /// A number of 8 bytes.
@@ -139,6 +144,16 @@ macro_rules! insns {
                     $(Op::$op => Self::$op(std::array::from_fn(register)),)*
                     _ => return None,
                 })
+            }
+
+            /// This computation and then another as one instruction, where there is one.
+            pub(crate) fn pair(self, then: Self) -> Option<Self> {
+                match (self, then) {
+                    $($((Self::$first([a, b, c]), Self::$second([d, e, f])) => {
+                        Some(Self::$pair([a, b, c, d, e, f]))
+                    })*)*
+                    _ => None,
+                }
             }
         }
     };

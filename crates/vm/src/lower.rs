@@ -68,6 +68,8 @@ struct Lowering<'a> {
 
 /// Until all blocks are known, targets are offsets of blocks, or instructions with this bit.
 const RESOLVED: u32 = 1 << 31;
+/// No target at all: that of a condition which is being lowered.
+const UNKNOWN: u32 = u32::MAX;
 
 impl<'a> Lowering<'a> {
     fn new(tables: &'a Tables, keeps_apart: bool) -> Self {
@@ -101,8 +103,14 @@ impl<'a> Lowering<'a> {
         }
         let register = |index| from.register(index);
         let op = from.operation.op;
-        if let Some(insn) = Insn::quick(op, register).or_else(|| Math::new(op, register).map(Insn::Math)) {
-            return self.push(insn);
+        if let Some(insn) = Insn::quick(op, register) {
+            return match self.last().and_then(|last| last.pair(insn)) {
+                Some(both) => self.replace_last(1, both),
+                None => self.push(insn),
+            };
+        }
+        if let Some(math) = Math::new(op, register) {
+            return self.push(Insn::Math(math));
         }
         if let Some(insn) = simple(from) {
             return self.push(insn);
@@ -231,9 +239,41 @@ impl<'a> Lowering<'a> {
             Insn::Moves64(moves) => Some(Insn::Moves64Jump { moves, to }),
             _ => None,
         });
+        if fused.is_none()
+            && let Some((copy, other)) = self.condition_at(to)
+        {
+            self.push(copy);
+            return self.push(Insn::Jump { to: other | RESOLVED });
+        }
         match fused {
             Some(insn) => self.replace_last(1, insn),
             None => self.push(Insn::Jump { to }),
+        }
+    }
+
+    /// Where a block that is lowered already starts with a condition, as loops do: that, and the instruction that
+    /// follows it. At the end of a loop it can stand in the place of a jump to it.
+    fn condition_at(&self, block: u32) -> Option<(Insn, u32)> {
+        if self.keeps_apart {
+            return None;
+        }
+        let at = self.blocks.binary_search_by_key(&block, |(offset, _)| *offset).ok()?;
+        let index = self.blocks[at].1;
+        let mut insn = *self.insns.get(index as usize)?;
+        if jump_target(&mut insn).is_some_and(|to| *to == UNKNOWN) {
+            return None;
+        }
+        match insn {
+            Insn::If { .. }
+            | Insn::IfEQI32 { .. }
+            | Insn::IfNEI32 { .. }
+            | Insn::IfLTI32S { .. }
+            | Insn::IfLTI32U { .. }
+            | Insn::IfEQI64 { .. }
+            | Insn::IfNEI64 { .. }
+            | Insn::IfLTI64S { .. }
+            | Insn::IfLTI64U { .. } => Some((insn, index + 1)),
+            _ => None,
         }
     }
 
@@ -275,7 +315,7 @@ impl<'a> Lowering<'a> {
     /// Adds a jump that is taken where `condition` is not 0, as one with the comparison before it where it can be. Gives
     /// where it stands; where it leads is set later.
     fn conditional_jump(&mut self, condition: u16) -> usize {
-        let to = 0;
+        let to = UNKNOWN;
         let compared = self.last().and_then(|last| {
             let (registers, insn) = match last {
                 Insn::CmpEQI32(registers) => (registers, Insn::IfEQI32 { registers, to }),
