@@ -91,6 +91,26 @@ macro_rules! insns {
             AddI32IfLT { registers: [u16; 5], to: u32 },
             /// As above.
             AddI64IfLT { registers: [u16; 5], to: u32 },
+            /// Compares (left, right), and goes on elsewhere where it holds; nobody reads the result.
+            WhenEQI32 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenNEI32 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI32S { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI32U { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenEQI64 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenNEI64 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI64S { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI64U { registers: [u16; 2], to: u32 },
+            /// Adds (left, right, sum), compares the sum (limit), and goes on elsewhere where it is less.
+            AddI32WhenLT { registers: [u16; 4], to: u32 },
+            /// As above.
+            AddI64WhenLT { registers: [u16; 4], to: u32 },
             /// Goes on where the table says.
             JumpTable { index: u16, table: u32 },
             /// Computes what takes a while.

@@ -51,6 +51,15 @@ macro_rules! branch {
     }};
 }
 
+/// As `branch`, where nobody reads the result.
+macro_rules! when {
+    ($type:ty, $operator:tt, $window:ident, $registers:ident, $to:ident, $insns:ident, $at:ident) => {{
+        let [left, right] = $registers;
+        let holds = <$type>::get($window, left) $operator <$type>::get($window, right);
+        jump_if!(holds, $to, $insns, $at);
+    }};
+}
+
 /// Makes `run` of the quick computations and what is written here: all in one `match`, which becomes one jump.
 macro_rules! run {
     (
@@ -132,6 +141,24 @@ macro_rules! run {
                     Insn::IfNEI64 { registers, to } => branch!(i64, !=, window, registers, to, insns, at),
                     Insn::IfLTI64S { registers, to } => branch!(i64, <, window, registers, to, insns, at),
                     Insn::IfLTI64U { registers, to } => branch!(u64, <, window, registers, to, insns, at),
+                    Insn::WhenEQI32 { registers, to } => when!(i32, ==, window, registers, to, insns, at),
+                    Insn::WhenNEI32 { registers, to } => when!(i32, !=, window, registers, to, insns, at),
+                    Insn::WhenLTI32S { registers, to } => when!(i32, <, window, registers, to, insns, at),
+                    Insn::WhenLTI32U { registers, to } => when!(u32, <, window, registers, to, insns, at),
+                    Insn::WhenEQI64 { registers, to } => when!(i64, ==, window, registers, to, insns, at),
+                    Insn::WhenNEI64 { registers, to } => when!(i64, !=, window, registers, to, insns, at),
+                    Insn::WhenLTI64S { registers, to } => when!(i64, <, window, registers, to, insns, at),
+                    Insn::WhenLTI64U { registers, to } => when!(u64, <, window, registers, to, insns, at),
+                    Insn::AddI32WhenLT { registers: [left, right, sum, limit], to } => {
+                        let value = i32::get(window, left).wrapping_add(i32::get(window, right));
+                        value.put(window, sum);
+                        jump_if!(value < i32::get(window, limit), to, insns, at);
+                    }
+                    Insn::AddI64WhenLT { registers: [left, right, sum, limit], to } => {
+                        let value = i64::get(window, left).wrapping_add(i64::get(window, right));
+                        value.put(window, sum);
+                        jump_if!(value < i64::get(window, limit), to, insns, at);
+                    }
                     Insn::AddI32IfLT { registers: [left, right, sum, limit, result], to } => {
                         let value = i32::get(window, left).wrapping_add(i32::get(window, right));
                         value.put(window, sum);
