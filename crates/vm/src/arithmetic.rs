@@ -12,124 +12,184 @@ use crate::registers::{Number, Window};
 macro_rules! quick_computations {
     ($callback:ident) => {
         $callback! {
-            // Choosing.
-            SelectI32(c: i32, a: i32, b: i32) -> i32 { if c != 0 { a } else { b } }
-            SelectI64(c: i32, a: i64, b: i64) -> i64 { if c != 0 { a } else { b } }
-            SelectF32(c: i32, a: u32, b: u32) -> u32 { if c != 0 { a } else { b } }
-            SelectF64(c: i32, a: u64, b: u64) -> u64 { if c != 0 { a } else { b } }
+            quick {
+                // Choosing.
+                SelectI32(c: i32, a: i32, b: i32) -> i32 { if c != 0 { a } else { b } }
+                SelectI64(c: i32, a: i64, b: i64) -> i64 { if c != 0 { a } else { b } }
+                SelectF32(c: i32, a: u32, b: u32) -> u32 { if c != 0 { a } else { b } }
+                SelectF64(c: i32, a: u64, b: u64) -> u64 { if c != 0 { a } else { b } }
 
-            // Integers of 32 bits.
-            AddI32(a: i32, b: i32) -> i32 { a.wrapping_add(b) }
-            SubI32(a: i32, b: i32) -> i32 { a.wrapping_sub(b) }
-            MulI32(a: i32, b: i32) -> i32 { a.wrapping_mul(b) }
-            FMAI32(a: i32, b: i32, c: i32) -> i32 { a.wrapping_mul(b).wrapping_add(c) }
-            AbsI32(a: i32) -> i32 { a.wrapping_abs() }
-            MinI32S(a: i32, b: i32) -> i32 { a.min(b) }
-            MinI32U(a: u32, b: u32) -> u32 { a.min(b) }
-            MaxI32S(a: i32, b: i32) -> i32 { a.max(b) }
-            MaxI32U(a: u32, b: u32) -> u32 { a.max(b) }
-            NotI32(a: i32) -> i32 { !a }
-            AndI32(a: i32, b: i32) -> i32 { a & b }
-            OrI32(a: i32, b: i32) -> i32 { a | b }
-            XorI32(a: i32, b: i32) -> i32 { a ^ b }
-            CtlzI32(a: u32) -> u32 { a.leading_zeros() }
-            ShlI32(a: i32, by: u32) -> i32 { a.wrapping_shl(by) }
-            ShrI32S(a: i32, by: u32) -> i32 { a.wrapping_shr(by) }
-            ShrI32U(a: u32, by: u32) -> u32 { a.wrapping_shr(by) }
-            CmpEQI32(a: i32, b: i32) -> i32 { (a == b).into() }
-            CmpNEI32(a: i32, b: i32) -> i32 { (a != b).into() }
-            CmpLTI32S(a: i32, b: i32) -> i32 { (a < b).into() }
-            CmpLTI32U(a: u32, b: u32) -> i32 { (a < b).into() }
-            CmpNZI32(a: i32) -> i32 { (a != 0).into() }
+                // Integers of 32 bits.
+                AddI32(a: i32, b: i32) -> i32 { a.wrapping_add(b) }
+                SubI32(a: i32, b: i32) -> i32 { a.wrapping_sub(b) }
+                MulI32(a: i32, b: i32) -> i32 { a.wrapping_mul(b) }
+                FMAI32(a: i32, b: i32, c: i32) -> i32 { a.wrapping_mul(b).wrapping_add(c) }
+                AbsI32(a: i32) -> i32 { a.wrapping_abs() }
+                MinI32S(a: i32, b: i32) -> i32 { a.min(b) }
+                MinI32U(a: u32, b: u32) -> u32 { a.min(b) }
+                MaxI32S(a: i32, b: i32) -> i32 { a.max(b) }
+                MaxI32U(a: u32, b: u32) -> u32 { a.max(b) }
+                NotI32(a: i32) -> i32 { !a }
+                AndI32(a: i32, b: i32) -> i32 { a & b }
+                OrI32(a: i32, b: i32) -> i32 { a | b }
+                XorI32(a: i32, b: i32) -> i32 { a ^ b }
+                CtlzI32(a: u32) -> u32 { a.leading_zeros() }
+                ShlI32(a: i32, by: u32) -> i32 { a.wrapping_shl(by) }
+                ShrI32S(a: i32, by: u32) -> i32 { a.wrapping_shr(by) }
+                ShrI32U(a: u32, by: u32) -> u32 { a.wrapping_shr(by) }
+                CmpEQI32(a: i32, b: i32) -> i32 { (a == b).into() }
+                CmpNEI32(a: i32, b: i32) -> i32 { (a != b).into() }
+                CmpLTI32S(a: i32, b: i32) -> i32 { (a < b).into() }
+                CmpLTI32U(a: u32, b: u32) -> i32 { (a < b).into() }
+                CmpNZI32(a: i32) -> i32 { (a != 0).into() }
 
-            // Integers of 64 bits.
-            AddI64(a: i64, b: i64) -> i64 { a.wrapping_add(b) }
-            SubI64(a: i64, b: i64) -> i64 { a.wrapping_sub(b) }
-            MulI64(a: i64, b: i64) -> i64 { a.wrapping_mul(b) }
-            FMAI64(a: i64, b: i64, c: i64) -> i64 { a.wrapping_mul(b).wrapping_add(c) }
-            AbsI64(a: i64) -> i64 { a.wrapping_abs() }
-            MinI64S(a: i64, b: i64) -> i64 { a.min(b) }
-            MinI64U(a: u64, b: u64) -> u64 { a.min(b) }
-            MaxI64S(a: i64, b: i64) -> i64 { a.max(b) }
-            MaxI64U(a: u64, b: u64) -> u64 { a.max(b) }
-            NotI64(a: i64) -> i64 { !a }
-            AndI64(a: i64, b: i64) -> i64 { a & b }
-            OrI64(a: i64, b: i64) -> i64 { a | b }
-            XorI64(a: i64, b: i64) -> i64 { a ^ b }
-            CtlzI64(a: u64) -> i64 { a.leading_zeros().into() }
-            ShlI64(a: i64, by: u32) -> i64 { a.wrapping_shl(by) }
-            ShrI64S(a: i64, by: u32) -> i64 { a.wrapping_shr(by) }
-            ShrI64U(a: u64, by: u32) -> u64 { a.wrapping_shr(by) }
-            CmpEQI64(a: i64, b: i64) -> i32 { (a == b).into() }
-            CmpNEI64(a: i64, b: i64) -> i32 { (a != b).into() }
-            CmpLTI64S(a: i64, b: i64) -> i32 { (a < b).into() }
-            CmpLTI64U(a: u64, b: u64) -> i32 { (a < b).into() }
-            CmpNZI64(a: i64) -> i32 { (a != 0).into() }
+                // Integers of 64 bits.
+                AddI64(a: i64, b: i64) -> i64 { a.wrapping_add(b) }
+                SubI64(a: i64, b: i64) -> i64 { a.wrapping_sub(b) }
+                MulI64(a: i64, b: i64) -> i64 { a.wrapping_mul(b) }
+                FMAI64(a: i64, b: i64, c: i64) -> i64 { a.wrapping_mul(b).wrapping_add(c) }
+                AbsI64(a: i64) -> i64 { a.wrapping_abs() }
+                MinI64S(a: i64, b: i64) -> i64 { a.min(b) }
+                MinI64U(a: u64, b: u64) -> u64 { a.min(b) }
+                MaxI64S(a: i64, b: i64) -> i64 { a.max(b) }
+                MaxI64U(a: u64, b: u64) -> u64 { a.max(b) }
+                NotI64(a: i64) -> i64 { !a }
+                AndI64(a: i64, b: i64) -> i64 { a & b }
+                OrI64(a: i64, b: i64) -> i64 { a | b }
+                XorI64(a: i64, b: i64) -> i64 { a ^ b }
+                CtlzI64(a: u64) -> i64 { a.leading_zeros().into() }
+                ShlI64(a: i64, by: u32) -> i64 { a.wrapping_shl(by) }
+                ShrI64S(a: i64, by: u32) -> i64 { a.wrapping_shr(by) }
+                ShrI64U(a: u64, by: u32) -> u64 { a.wrapping_shr(by) }
+                CmpEQI64(a: i64, b: i64) -> i32 { (a == b).into() }
+                CmpNEI64(a: i64, b: i64) -> i32 { (a != b).into() }
+                CmpLTI64S(a: i64, b: i64) -> i32 { (a < b).into() }
+                CmpLTI64U(a: u64, b: u64) -> i32 { (a < b).into() }
+                CmpNZI64(a: i64) -> i32 { (a != 0).into() }
 
-            // Widths of integers.
-            TruncI32I8(a: u32) -> u32 { (a as u8).into() }
-            TruncI32I16(a: u32) -> u32 { (a as u16).into() }
-            TruncI64I32(a: u64) -> u32 { a as u32 }
-            ExtI8I32S(a: i32) -> i32 { (a as i8).into() }
-            ExtI8I32U(a: u32) -> u32 { (a as u8).into() }
-            ExtI16I32S(a: i32) -> i32 { (a as i16).into() }
-            ExtI16I32U(a: u32) -> u32 { (a as u16).into() }
-            ExtI32I64S(a: i32) -> i64 { a.into() }
-            ExtI32I64U(a: u32) -> u64 { a.into() }
+                // Widths of integers.
+                TruncI32I8(a: u32) -> u32 { (a as u8).into() }
+                TruncI32I16(a: u32) -> u32 { (a as u16).into() }
+                TruncI64I32(a: u64) -> u32 { a as u32 }
+                ExtI8I32S(a: i32) -> i32 { (a as i8).into() }
+                ExtI8I32U(a: u32) -> u32 { (a as u8).into() }
+                ExtI16I32S(a: i32) -> i32 { (a as i16).into() }
+                ExtI16I32U(a: u32) -> u32 { (a as u16).into() }
+                ExtI32I64S(a: i32) -> i64 { a.into() }
+                ExtI32I64U(a: u32) -> u64 { a.into() }
 
-            // Binary32.
-            AddF32(a: f32, b: f32) -> f32 { a + b }
-            SubF32(a: f32, b: f32) -> f32 { a - b }
-            MulF32(a: f32, b: f32) -> f32 { a * b }
-            DivF32(a: f32, b: f32) -> f32 { a / b }
-            AbsF32(a: f32) -> f32 { a.abs() }
-            NegF32(a: f32) -> f32 { -a }
-            MinF32(a: f32, b: f32) -> f32 { if b < a { b } else { a } }
-            MaxF32(a: f32, b: f32) -> f32 { if a < b { b } else { a } }
-            SqrtF32(a: f32) -> f32 { a.sqrt() }
-            CmpEQF32O(a: f32, b: f32) -> i32 { (a == b).into() }
-            CmpEQF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a == b).into() }
-            // True of what is not ordered, as in the reference.
-            CmpNEF32O(a: f32, b: f32) -> i32 { (a != b).into() }
-            CmpNEF32U(a: f32, b: f32) -> i32 { (a != b).into() }
-            CmpLTF32O(a: f32, b: f32) -> i32 { (a < b).into() }
-            CmpLTF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a < b).into() }
-            CmpLTEF32O(a: f32, b: f32) -> i32 { (a <= b).into() }
-            CmpLTEF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a <= b).into() }
-            CmpNaNF32(a: f32) -> i32 { a.is_nan().into() }
-            CastSI32F32(a: i32) -> f32 { a as f32 }
-            BitcastI32F32(a: u32) -> u32 { a }
-            BitcastF32I32(a: u32) -> u32 { a }
+                // Binary32.
+                AddF32(a: f32, b: f32) -> f32 { a + b }
+                SubF32(a: f32, b: f32) -> f32 { a - b }
+                MulF32(a: f32, b: f32) -> f32 { a * b }
+                DivF32(a: f32, b: f32) -> f32 { a / b }
+                AbsF32(a: f32) -> f32 { a.abs() }
+                NegF32(a: f32) -> f32 { -a }
+                MinF32(a: f32, b: f32) -> f32 { if b < a { b } else { a } }
+                MaxF32(a: f32, b: f32) -> f32 { if a < b { b } else { a } }
+                SqrtF32(a: f32) -> f32 { a.sqrt() }
+                CmpEQF32O(a: f32, b: f32) -> i32 { (a == b).into() }
+                CmpEQF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a == b).into() }
+                // True of what is not ordered, as in the reference.
+                CmpNEF32O(a: f32, b: f32) -> i32 { (a != b).into() }
+                CmpNEF32U(a: f32, b: f32) -> i32 { (a != b).into() }
+                CmpLTF32O(a: f32, b: f32) -> i32 { (a < b).into() }
+                CmpLTF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a < b).into() }
+                CmpLTEF32O(a: f32, b: f32) -> i32 { (a <= b).into() }
+                CmpLTEF32U(a: f32, b: f32) -> i32 { (is_unordered(a.into(), b.into()) || a <= b).into() }
+                CmpNaNF32(a: f32) -> i32 { a.is_nan().into() }
+                CastSI32F32(a: i32) -> f32 { a as f32 }
+                BitcastI32F32(a: u32) -> u32 { a }
+                BitcastF32I32(a: u32) -> u32 { a }
 
-            // Binary64.
-            AddF64(a: f64, b: f64) -> f64 { a + b }
-            SubF64(a: f64, b: f64) -> f64 { a - b }
-            MulF64(a: f64, b: f64) -> f64 { a * b }
-            DivF64(a: f64, b: f64) -> f64 { a / b }
-            AbsF64(a: f64) -> f64 { a.abs() }
-            NegF64(a: f64) -> f64 { -a }
-            MinF64(a: f64, b: f64) -> f64 { if b < a { b } else { a } }
-            MaxF64(a: f64, b: f64) -> f64 { if a < b { b } else { a } }
-            SqrtF64(a: f64) -> f64 { a.sqrt() }
-            CmpEQF64O(a: f64, b: f64) -> i32 { (a == b).into() }
-            CmpEQF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a == b).into() }
-            CmpNEF64O(a: f64, b: f64) -> i32 { (a != b).into() }
-            CmpNEF64U(a: f64, b: f64) -> i32 { (a != b).into() }
-            CmpLTF64O(a: f64, b: f64) -> i32 { (a < b).into() }
-            CmpLTF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a < b).into() }
-            CmpLTEF64O(a: f64, b: f64) -> i32 { (a <= b).into() }
-            CmpLTEF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a <= b).into() }
-            CmpNaNF64(a: f64) -> i32 { a.is_nan().into() }
-            TruncF64F32(a: f64) -> f32 { a as f32 }
-            ExtF32F64(a: f32) -> f64 { a.into() }
-            CastSI32F64(a: i32) -> f64 { a.into() }
-            CastSI64F64(a: i64) -> f64 { a as f64 }
-            BitcastI64F64(a: u64) -> u64 { a }
-            BitcastF64I64(a: u64) -> u64 { a }
+                // Binary64.
+                AddF64(a: f64, b: f64) -> f64 { a + b }
+                SubF64(a: f64, b: f64) -> f64 { a - b }
+                MulF64(a: f64, b: f64) -> f64 { a * b }
+                DivF64(a: f64, b: f64) -> f64 { a / b }
+                AbsF64(a: f64) -> f64 { a.abs() }
+                NegF64(a: f64) -> f64 { -a }
+                MinF64(a: f64, b: f64) -> f64 { if b < a { b } else { a } }
+                MaxF64(a: f64, b: f64) -> f64 { if a < b { b } else { a } }
+                SqrtF64(a: f64) -> f64 { a.sqrt() }
+                CmpEQF64O(a: f64, b: f64) -> i32 { (a == b).into() }
+                CmpEQF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a == b).into() }
+                CmpNEF64O(a: f64, b: f64) -> i32 { (a != b).into() }
+                CmpNEF64U(a: f64, b: f64) -> i32 { (a != b).into() }
+                CmpLTF64O(a: f64, b: f64) -> i32 { (a < b).into() }
+                CmpLTF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a < b).into() }
+                CmpLTEF64O(a: f64, b: f64) -> i32 { (a <= b).into() }
+                CmpLTEF64U(a: f64, b: f64) -> i32 { (is_unordered(a, b) || a <= b).into() }
+                CmpNaNF64(a: f64) -> i32 { a.is_nan().into() }
+                TruncF64F32(a: f64) -> f32 { a as f32 }
+                ExtF32F64(a: f32) -> f64 { a.into() }
+                CastSI32F64(a: i32) -> f64 { a.into() }
+                CastSI64F64(a: i64) -> f64 { a as f64 }
+                BitcastI64F64(a: u64) -> u64 { a }
+                BitcastF64I64(a: u64) -> u64 { a }
+            }
+
+            // Pairs that are one instruction where one follows the other, because finding out what comes next takes
+            // longer than computing it: what they compute, the first, and for each second what both are called.
+            pairs {
+                i32 AddI32: AddAddI32(AddI32) AddSubI32(SubI32) AddMulI32(MulI32) AddAndI32(AndI32) AddOrI32(OrI32) AddXorI32(XorI32);
+                i32 SubI32: SubAddI32(AddI32) SubSubI32(SubI32) SubMulI32(MulI32) SubAndI32(AndI32) SubOrI32(OrI32) SubXorI32(XorI32);
+                i32 MulI32: MulAddI32(AddI32) MulSubI32(SubI32) MulMulI32(MulI32) MulAndI32(AndI32) MulOrI32(OrI32) MulXorI32(XorI32);
+                i32 AndI32: AndAddI32(AddI32) AndSubI32(SubI32) AndMulI32(MulI32) AndAndI32(AndI32) AndOrI32(OrI32) AndXorI32(XorI32);
+                i32 OrI32: OrAddI32(AddI32) OrSubI32(SubI32) OrMulI32(MulI32) OrAndI32(AndI32) OrOrI32(OrI32) OrXorI32(XorI32);
+                i32 XorI32: XorAddI32(AddI32) XorSubI32(SubI32) XorMulI32(MulI32) XorAndI32(AndI32) XorOrI32(OrI32) XorXorI32(XorI32);
+                i64 AddI64: AddAddI64(AddI64) AddSubI64(SubI64) AddMulI64(MulI64) AddAndI64(AndI64) AddOrI64(OrI64) AddXorI64(XorI64);
+                i64 SubI64: SubAddI64(AddI64) SubSubI64(SubI64) SubMulI64(MulI64) SubAndI64(AndI64) SubOrI64(OrI64) SubXorI64(XorI64);
+                i64 MulI64: MulAddI64(AddI64) MulSubI64(SubI64) MulMulI64(MulI64) MulAndI64(AndI64) MulOrI64(OrI64) MulXorI64(XorI64);
+                i64 AndI64: AndAddI64(AddI64) AndSubI64(SubI64) AndMulI64(MulI64) AndAndI64(AndI64) AndOrI64(OrI64) AndXorI64(XorI64);
+                i64 OrI64: OrAddI64(AddI64) OrSubI64(SubI64) OrMulI64(MulI64) OrAndI64(AndI64) OrOrI64(OrI64) OrXorI64(XorI64);
+                i64 XorI64: XorAddI64(AddI64) XorSubI64(SubI64) XorMulI64(MulI64) XorAndI64(AndI64) XorOrI64(OrI64) XorXorI64(XorI64);
+            }
         }
     };
 }
 pub(crate) use quick_computations;
+
+/// What the instructions of pairs compute.
+macro_rules! operate {
+    (AddI32, $a:expr, $b:expr) => {
+        $a.wrapping_add($b)
+    };
+    (SubI32, $a:expr, $b:expr) => {
+        $a.wrapping_sub($b)
+    };
+    (MulI32, $a:expr, $b:expr) => {
+        $a.wrapping_mul($b)
+    };
+    (AndI32, $a:expr, $b:expr) => {
+        $a & $b
+    };
+    (OrI32, $a:expr, $b:expr) => {
+        $a | $b
+    };
+    (XorI32, $a:expr, $b:expr) => {
+        $a ^ $b
+    };
+    (AddI64, $a:expr, $b:expr) => {
+        $a.wrapping_add($b)
+    };
+    (SubI64, $a:expr, $b:expr) => {
+        $a.wrapping_sub($b)
+    };
+    (MulI64, $a:expr, $b:expr) => {
+        $a.wrapping_mul($b)
+    };
+    (AndI64, $a:expr, $b:expr) => {
+        $a & $b
+    };
+    (OrI64, $a:expr, $b:expr) => {
+        $a | $b
+    };
+    (XorI64, $a:expr, $b:expr) => {
+        $a ^ $b
+    };
+}
+pub(crate) use operate;
 
 /// Counts identifiers.
 macro_rules! count {
@@ -299,7 +359,10 @@ mod tests {
     /// Runs an instruction that is quick, outside of the loop over instructions.
     fn quick(op: Op, register: impl Fn(usize) -> u16, window: &mut Window) {
         macro_rules! run {
-            ($($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })*) => {
+            (
+                quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
+                pairs { $($pairs:tt)* }
+            ) => {
                 match op {
                     $(Op::$op => {
                         let [$($argument,)* result] = std::array::from_fn(register);

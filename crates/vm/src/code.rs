@@ -31,7 +31,10 @@ pub(crate) struct Slice {
 
 /// Makes [`Insn`] of the quick computations and what is written here.
 macro_rules! insns {
-    ($($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })*) => {
+    (
+        quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
+        pairs { $($pair_type:ident $first:ident: $($pair:ident($second:ident))*;)* }
+    ) => {
         /// One instruction. Registers of references carry the bit that gives them up, where it means something.
         ///
         /// Where one goes on elsewhere only if something holds, it goes on with the next one otherwise.
@@ -39,6 +42,8 @@ macro_rules! insns {
         #[allow(clippy::upper_case_acronyms, reason = "names of the instruction set")]
         pub(crate) enum Insn {
             $($op([u16; count!($($argument)* result)]),)*
+            // One computation and then another: the operands and the result of each.
+            $($($pair([u16; 6]),)*)*
             /// A number of 4 bytes.
             Const32 { result: u16, value: u32 },
             /// A number of 8 bytes.
@@ -86,6 +91,26 @@ macro_rules! insns {
             AddI32IfLT { registers: [u16; 5], to: u32 },
             /// As above.
             AddI64IfLT { registers: [u16; 5], to: u32 },
+            /// Compares (left, right), and goes on elsewhere where it holds; nobody reads the result.
+            WhenEQI32 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenNEI32 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI32S { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI32U { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenEQI64 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenNEI64 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI64S { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI64U { registers: [u16; 2], to: u32 },
+            /// Adds (left, right, sum), compares the sum (limit), and goes on elsewhere where it is less.
+            AddI32WhenLT { registers: [u16; 4], to: u32 },
+            /// As above.
+            AddI64WhenLT { registers: [u16; 4], to: u32 },
             /// Goes on where the table says.
             JumpTable { index: u16, table: u32 },
             /// Computes what takes a while.
@@ -139,6 +164,16 @@ macro_rules! insns {
                     $(Op::$op => Self::$op(std::array::from_fn(register)),)*
                     _ => return None,
                 })
+            }
+
+            /// This computation and then another as one instruction, where there is one.
+            pub(crate) fn pair(self, then: Self) -> Option<Self> {
+                match (self, then) {
+                    $($((Self::$first([a, b, c]), Self::$second([d, e, f])) => {
+                        Some(Self::$pair([a, b, c, d, e, f]))
+                    })*)*
+                    _ => None,
+                }
             }
         }
     };

@@ -2,6 +2,7 @@ use crate::arithmetic::Math;
 use crate::code::{Argument, Callee, Code, Division, Insn, Site, Slice, Width};
 use crate::convention::Argument as Declared;
 use crate::instruction::{FieldValue, Instruction, List};
+use crate::liveness::Liveness;
 use crate::operation::{Field, Op};
 use crate::tables::{Function, Tables};
 use crate::verify::{Frame, IMPORT_BIT, REF_BIT, argument_registers};
@@ -18,7 +19,8 @@ pub(crate) fn lower(
     bytecode: &[u8],
     keeps_apart: bool,
 ) -> Result<Code> {
-    let mut lowering = Lowering::new(tables, keeps_apart);
+    let liveness = Liveness::of(tables, function, frame.words, bytecode);
+    let mut lowering = Lowering::new(tables, liveness, keeps_apart);
     lowering.is_half = vec![false; frame.words.into()];
     for (kind, register) in argument_registers(&function.convention) {
         lowering.used(register, kind);
@@ -54,6 +56,8 @@ struct Lowering<'a> {
     offsets: Vec<u32>,
     /// As what each 32-bit register was used last: whether as half of a pair.
     is_half: Vec<bool>,
+    /// What is read where.
+    liveness: Liveness,
     /// From where on instructions may become one with those that follow.
     fusible: usize,
     /// Whether each instruction of the bytecode is to stay apart, so that it can be traced.
@@ -68,9 +72,11 @@ struct Lowering<'a> {
 
 /// Until all blocks are known, targets are offsets of blocks, or instructions with this bit.
 const RESOLVED: u32 = 1 << 31;
+/// No target at all: that of a condition which is being lowered.
+const UNKNOWN: u32 = u32::MAX;
 
 impl<'a> Lowering<'a> {
-    fn new(tables: &'a Tables, keeps_apart: bool) -> Self {
+    fn new(tables: &'a Tables, liveness: Liveness, keeps_apart: bool) -> Self {
         Self {
             tables,
             offset: 0,
@@ -78,6 +84,7 @@ impl<'a> Lowering<'a> {
             insns: Vec::new(),
             offsets: Vec::new(),
             is_half: Vec::new(),
+            liveness,
             fusible: 0,
             keeps_apart,
             blocks: Vec::new(),
@@ -101,8 +108,14 @@ impl<'a> Lowering<'a> {
         }
         let register = |index| from.register(index);
         let op = from.operation.op;
-        if let Some(insn) = Insn::quick(op, register).or_else(|| Math::new(op, register).map(Insn::Math)) {
-            return self.push(insn);
+        if let Some(insn) = Insn::quick(op, register) {
+            return match self.last().and_then(|last| last.pair(insn)) {
+                Some(both) => self.replace_last(1, both),
+                None => self.push(insn),
+            };
+        }
+        if let Some(math) = Math::new(op, register) {
+            return self.push(Insn::Math(math));
         }
         if let Some(insn) = simple(from) {
             return self.push(insn);
@@ -231,9 +244,49 @@ impl<'a> Lowering<'a> {
             Insn::Moves64(moves) => Some(Insn::Moves64Jump { moves, to }),
             _ => None,
         });
+        if fused.is_none()
+            && let Some((copy, other)) = self.condition_at(to)
+        {
+            self.push(copy);
+            return self.push(Insn::Jump { to: other | RESOLVED });
+        }
         match fused {
             Some(insn) => self.replace_last(1, insn),
             None => self.push(Insn::Jump { to }),
+        }
+    }
+
+    /// Where a block that is lowered already starts with a condition, as loops do: that, and the instruction that
+    /// follows it. At the end of a loop it can stand in the place of a jump to it.
+    fn condition_at(&self, block: u32) -> Option<(Insn, u32)> {
+        if self.keeps_apart {
+            return None;
+        }
+        let at = self.blocks.binary_search_by_key(&block, |(offset, _)| *offset).ok()?;
+        let index = self.blocks[at].1;
+        let mut insn = *self.insns.get(index as usize)?;
+        if jump_target(&mut insn).is_some_and(|to| *to == UNKNOWN) {
+            return None;
+        }
+        match insn {
+            Insn::If { .. }
+            | Insn::IfEQI32 { .. }
+            | Insn::IfNEI32 { .. }
+            | Insn::IfLTI32S { .. }
+            | Insn::IfLTI32U { .. }
+            | Insn::IfEQI64 { .. }
+            | Insn::IfNEI64 { .. }
+            | Insn::IfLTI64S { .. }
+            | Insn::WhenEQI32 { .. }
+            | Insn::WhenNEI32 { .. }
+            | Insn::WhenLTI32S { .. }
+            | Insn::WhenLTI32U { .. }
+            | Insn::WhenEQI64 { .. }
+            | Insn::WhenNEI64 { .. }
+            | Insn::WhenLTI64S { .. }
+            | Insn::WhenLTI64U { .. }
+            | Insn::IfLTI64U { .. } => Some((insn, index + 1)),
+            _ => None,
         }
     }
 
@@ -260,7 +313,13 @@ impl<'a> Lowering<'a> {
 
     fn conditional(&mut self, from: &Instruction<'_>) {
         let (yes, yes_moves) = (from.ordinal(1), from.list(2));
-        let at = self.conditional_jump(from.register(0));
+        let condition = from.register(0);
+        let reads = |moves: List<'_>| moves.pairs().any(|(source, _)| source == condition);
+        let is_read = reads(yes_moves)
+            || reads(from.list(4))
+            || self.liveness.is_live(yes, condition)
+            || self.liveness.is_live(from.ordinal(3), condition);
+        let at = self.conditional_jump(condition, is_read);
         if yes_moves.len() == 0 {
             self.branch(from.ordinal(3), from.list(4));
             return self.set_jump(at, yes);
@@ -274,8 +333,8 @@ impl<'a> Lowering<'a> {
 
     /// Adds a jump that is taken where `condition` is not 0, as one with the comparison before it where it can be. Gives
     /// where it stands; where it leads is set later.
-    fn conditional_jump(&mut self, condition: u16) -> usize {
-        let to = 0;
+    fn conditional_jump(&mut self, condition: u16, is_read: bool) -> usize {
+        let to = UNKNOWN;
         let compared = self.last().and_then(|last| {
             let (registers, insn) = match last {
                 Insn::CmpEQI32(registers) => (registers, Insn::IfEQI32 { registers, to }),
@@ -300,6 +359,9 @@ impl<'a> Lowering<'a> {
                 }
             }
             None => self.push(Insn::If { condition, to }),
+        }
+        if !is_read && let Some(insn) = self.last().and_then(without_result) {
+            self.replace_last(1, insn);
         }
         self.insns.len() - 1
     }
@@ -420,6 +482,16 @@ fn jump_target(insn: &mut Insn) -> Option<&mut u32> {
         | Insn::IfNEI64 { to, .. }
         | Insn::IfLTI64S { to, .. }
         | Insn::IfLTI64U { to, .. }
+        | Insn::WhenEQI32 { to, .. }
+        | Insn::WhenNEI32 { to, .. }
+        | Insn::WhenLTI32S { to, .. }
+        | Insn::WhenLTI32U { to, .. }
+        | Insn::WhenEQI64 { to, .. }
+        | Insn::WhenNEI64 { to, .. }
+        | Insn::WhenLTI64S { to, .. }
+        | Insn::WhenLTI64U { to, .. }
+        | Insn::AddI32WhenLT { to, .. }
+        | Insn::AddI64WhenLT { to, .. }
         | Insn::AddI32IfLT { to, .. }
         | Insn::AddI64IfLT { to, .. }
         | Insn::Move32Jump { to, .. }
@@ -456,6 +528,36 @@ fn fuse_add(add: Insn, jump: Insn) -> Option<Insn> {
     }
     let registers = [left, right, sum, limit, result];
     Some(if is_wide { Insn::AddI64IfLT { registers, to } } else { Insn::AddI32IfLT { registers, to } })
+}
+
+/// A condition that does not keep its result.
+fn without_result(insn: Insn) -> Option<Insn> {
+    macro_rules! without {
+        ($($insn:ident $short:ident)*) => {
+            match insn {
+                $(Insn::$insn { registers: [left, right, _], to } => {
+                    Some(Insn::$short { registers: [left, right], to })
+                })*
+                Insn::AddI32IfLT { registers: [left, right, sum, limit, _], to } => {
+                    Some(Insn::AddI32WhenLT { registers: [left, right, sum, limit], to })
+                }
+                Insn::AddI64IfLT { registers: [left, right, sum, limit, _], to } => {
+                    Some(Insn::AddI64WhenLT { registers: [left, right, sum, limit], to })
+                }
+                _ => None,
+            }
+        };
+    }
+    without!(
+        IfEQI32 WhenEQI32
+        IfNEI32 WhenNEI32
+        IfLTI32S WhenLTI32S
+        IfLTI32U WhenLTI32U
+        IfEQI64 WhenEQI64
+        IfNEI64 WhenNEI64
+        IfLTI64S WhenLTI64S
+        IfLTI64U WhenLTI64U
+    )
 }
 
 /// Instructions that become one by their fields alone.
