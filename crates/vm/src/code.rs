@@ -166,6 +166,16 @@ macro_rules! insns {
                 })
             }
 
+            /// The two instructions that this one is, where it is a pair.
+            pub(crate) fn unpair(self) -> Option<(Self, Self)> {
+                match self {
+                    $($(Self::$pair([a, b, c, d, e, f]) => {
+                        Some((Self::$first([a, b, c]), Self::$second([d, e, f])))
+                    })*)*
+                    _ => None,
+                }
+            }
+
             /// This computation and then another as one instruction, where there is one.
             pub(crate) fn pair(self, then: Self) -> Option<Self> {
                 match (self, then) {

@@ -352,10 +352,14 @@ impl<'a> Lowering<'a> {
         match compared {
             Some(insn) => {
                 self.replace_last(1, insn);
-                if let [.., before, insn] = self.insns[self.fusible..]
-                    && let Some(both) = fuse_add(before, insn)
-                {
-                    self.replace_last(2, both);
+                if let [.., before, insn] = self.insns[self.fusible..] {
+                    let (first, add) = before.unpair().map_or((None, before), |(a, b)| (Some(a), b));
+                    if let Some(both) = fuse_add(add, insn) {
+                        self.replace_last(2, first.unwrap_or(both));
+                        if first.is_some() {
+                            self.push(both);
+                        }
+                    }
                 }
             }
             None => self.push(Insn::If { condition, to }),

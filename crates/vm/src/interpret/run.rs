@@ -95,10 +95,9 @@ macro_rules! run {
                     $($(Insn::$pair([left, right, result, left_2, right_2, result_2]) => {
                         let left = <$pair_type>::get(window, left);
                         let right = <$pair_type>::get(window, right);
-                        let value = operate!($first, left, right);
-                        value.put(window, result);
-                        let left = get_after(window, left_2, result, value);
-                        let right = get_after(window, right_2, result, value);
+                        operate!($first, left, right).put(window, result);
+                        let left = <$pair_type>::get(window, left_2);
+                        let right = <$pair_type>::get(window, right_2);
                         operate!($second, left, right).put(window, result_2);
                     })*)*
                     Insn::Const32 { result, value } => value.put(window, result),
@@ -240,18 +239,6 @@ macro_rules! run {
 }
 
 quick_computations!(run);
-
-/// The number at `register` after `value` was put at `known`: that itself where they are the same, because what was
-/// just written takes time to be read.
-#[inline(always)]
-fn get_after<T: Number>(window: &Window, register: u16, known: u16, value: T) -> T {
-    if register == known {
-        return value;
-    }
-    // Keeps the compiler from reading in any case and choosing later.
-    std::hint::cold_path();
-    T::get(window, register)
-}
 
 #[inline(always)]
 fn move_32(window: &mut Window, source: u16, target: u16) {
