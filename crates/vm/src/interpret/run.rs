@@ -92,13 +92,13 @@ macro_rules! run {
                         let value: $result = $value;
                         value.put(window, result);
                     })*
-                    $($(Insn::$pair([left, right, result, left_2, right_2, result_2]) => {
+                    $($(Insn::$pair([left, right, result, other, result_2]) => {
                         let left = <$pair_type>::get(window, left);
                         let right = <$pair_type>::get(window, right);
-                        operate!($first, left, right).put(window, result);
-                        let left = <$pair_type>::get(window, left_2);
-                        let right = <$pair_type>::get(window, right_2);
-                        operate!($second, left, right).put(window, result_2);
+                        let value = operate!($first, left, right);
+                        value.put(window, result);
+                        let other = <$pair_type>::get(window, other);
+                        operate!($second, value, other).put(window, result_2);
                     })*)*
                     Insn::Const32 { result, value } => value.put(window, result),
                     Insn::Const64 { result, value } => value.put(window, result),
