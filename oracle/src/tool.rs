@@ -44,6 +44,16 @@ impl Ended {
 
 /// Runs `program` in `folder`; an error if it does not start or does not end in time.
 pub fn run<S: AsRef<OsStr>>(program: &Path, arguments: &[S], folder: &Path) -> io::Result<Ended> {
+    run_within(LIMIT, program, arguments, folder)
+}
+
+/// As [`run`], with a limit of its own: a compiler on a busy machine takes longer than any tool.
+pub fn run_within<S: AsRef<OsStr>>(
+    limit: Duration,
+    program: &Path,
+    arguments: &[S],
+    folder: &Path,
+) -> io::Result<Ended> {
     let mut child = Command::new(program)
         .args(arguments)
         .current_dir(folder)
@@ -54,7 +64,7 @@ pub fn run<S: AsRef<OsStr>>(program: &Path, arguments: &[S], folder: &Path) -> i
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
     let stdout = drain(child.stdout.take());
     let stderr = drain(child.stderr.take());
-    let status = wait(&mut child)
+    let status = wait(&mut child, limit)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
     Ok(Ended {
         code: status.code(),
@@ -75,18 +85,18 @@ fn drain<R: io::Read + Send + 'static>(pipe: Option<R>) -> thread::JoinHandle<Ve
     })
 }
 
-fn wait(child: &mut Child) -> io::Result<std::process::ExitStatus> {
+fn wait(child: &mut Child, limit: Duration) -> io::Result<std::process::ExitStatus> {
     let start = Instant::now();
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if start.elapsed() > LIMIT {
+        if start.elapsed() > limit {
             child.kill()?;
             child.wait()?;
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("did not end within {} s", LIMIT.as_secs()),
+                format!("did not end within {} s", limit.as_secs()),
             ));
         }
         thread::sleep(Duration::from_millis(2));

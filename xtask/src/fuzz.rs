@@ -17,7 +17,7 @@ struct Target {
     max_len_bytes: usize,
 }
 
-const TARGETS: [Target; 6] = [
+const TARGETS: &[Target] = &[
     Target {
         name: "capture",
         seeds: "fixtures/captures",
@@ -25,10 +25,19 @@ const TARGETS: [Target; 6] = [
         max_len_bytes: 64 << 10,
     },
     Target { name: "plan", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
-    Target { name: "executable", seeds: "fixtures/cts", endings: &[".elf", ".so"], max_len_bytes: 32 << 10 },
+    Target {
+        name: "executable",
+        seeds: "fixtures/cts",
+        endings: &[".elf", ".so", ".vmfb"],
+        max_len_bytes: 32 << 10,
+    },
     parameters("irpa", &[".irpa"]),
     parameters("gguf", &[".gguf"]),
     parameters("safetensors", &[".safetensors"]),
+    Target { name: "module", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 16 << 10 },
+    Target { name: "interpreter", seeds: "fixtures/vm", endings: &[".vmfb"], max_len_bytes: 8 << 10 },
+    Target { name: "input", seeds: "crates/values/tests/data", endings: &[".input"], max_len_bytes: 4 << 10 },
+    Target { name: "npy", seeds: "fixtures/inputs", endings: &[".npy"], max_len_bytes: 16 << 10 },
 ];
 
 const fn parameters(name: &'static str, endings: &'static [&'static str]) -> Target {
@@ -62,7 +71,7 @@ fn parse(arguments: &[String]) -> Result<(u64, Vec<String>), String> {
         } else if TARGETS.iter().any(|target| target.name == argument) {
             wanted.push(argument.clone());
         } else {
-            let names = TARGETS.map(|target| target.name).join(", ");
+            let names = TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(", ");
             return Err(format!("no fuzz target {argument:?}; there are {names}"));
         }
     }

@@ -77,10 +77,15 @@ impl HostMemory {
 
     /// A copy of `bytes` that stays as it is. Fails when the machine has not that much memory.
     pub fn constant(bytes: &[u8]) -> Result<Self> {
-        let mut memory = Self::allocate(bytes.len() as u64)?;
+        let memory = Self::allocate(bytes.len() as u64)?;
         memory.write(0, bytes)?;
-        memory.writable = false;
-        Ok(memory)
+        Ok(memory.into_constant())
+    }
+
+    /// The same bytes, which stay as they are from now on.
+    pub fn into_constant(mut self) -> Self {
+        self.writable = false;
+        self
     }
 
     /// The bytes of `range` of a mapped file, not copied; they cannot be written. Fails where the range

@@ -121,16 +121,20 @@ fn verbs(tools: &[&Tool]) -> String {
 }
 
 fn verbs_help(program: &str, tools: &[&Tool]) -> String {
-    let mut text = format!("{program} replays, dumps and measures captures of HAL work.\n\n");
-    text.push_str(&format!("Usage: {program} VERB [flags] CAPTURE.ireereplay\n\nVerbs\n"));
+    let mut text =
+        format!("{program} runs compiled programs, and records, replays, dumps and measures them.\n\n");
+    text.push_str(&format!("Usage: {program} VERB [flags] [FILE]\n\nVerbs\n"));
+    let width = tools.iter().map(|tool| tool.verb.len()).max().unwrap_or_default();
+    let mut line = |verb: &str, what: &str| text.push_str(&format!("  {verb:<width$}  {what}\n"));
     for tool in tools {
         let twin =
             if tool.name.starts_with(program) { String::new() } else { format!(" (as {})", tool.name) };
-        text.push_str(&format!("  {:<10} {}{twin}\n", tool.verb, tool.summary));
+        line(tool.verb, &format!("{}{twin}", tool.summary));
     }
+    line("help", "prints this");
+    line("version", "prints the version");
     text.push_str(&format!(
-        "  help       prints this\n  version    prints the version\n\n\
-         {program} VERB --help prints the flags of a verb, {program} VERB --agents_md a guide for agents.\n"
+        "\n{program} VERB --help prints the flags of a verb, {program} VERB --agents_md a guide for agents.\n"
     ));
     text
 }

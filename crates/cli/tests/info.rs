@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Scratch, capture, fixture, print};
+use common::{Scratch, capture, fixture, patched, print};
 use serde_json::Value;
 
 fn json(words: &[&str]) -> Value {
@@ -100,14 +100,14 @@ fn files_from_outside() {
 
 #[test]
 fn what_stands_in_the_way_is_said() {
-    for (name, expected) in [
-        (
-            "simple_abs.aarch64.local-sync",
-            "executable 4 is 'embedded-elf-arm_64', which local-sync cannot run",
-        ),
-        ("torn.gather.local-sync", "the capture is torn at offset 8116"),
+    let scratch = Scratch::new();
+    let abs = std::fs::read(capture("simple_abs.abs.local-sync")).unwrap();
+    let arm = scratch.file("arm", patched(&abs, b"embedded-elf-x86_64", b"embedded-elf-arm_64"));
+    for (path, expected) in [
+        (arm, "executable 4 is 'embedded-elf-arm_64', which local-sync cannot run"),
+        (capture("torn.gather.local-sync"), "the capture is torn at offset 8116"),
     ] {
-        let report = print(&["rehal", "info", &capture(name)]);
+        let report = print(&["rehal", "info", &path]);
         assert!(
             report.contains("Replay here: no, not on local-sync\n") && report.contains(expected),
             "{report}"

@@ -287,6 +287,18 @@ fn what_is_recorded_replays() {
 }
 
 #[test]
+fn what_is_executed_goes_to_standard_error() {
+    let ran = call("values", "fails", &["--input=3", "--trace_execution"]);
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(0), "EXEC @fails\nresult[0]: i32=3\n"));
+    let lines: Vec<_> = ran.stderr.lines().filter(|line| line.starts_with("[module.fails+")).collect();
+    assert!(
+        lines[0].contains("]    %i1 = vm.const.i32 1 ") && lines.last().unwrap().contains("vm.return %i0"),
+        "{lines:?}"
+    );
+    assert!(ran.stderr.contains("[module.__init+00000001]"), "{}", ran.stderr);
+}
+
+#[test]
 fn statistics_go_to_standard_error() {
     let ran = call("add4", "add", &["--input=4xf32=1", "--input=4xf32=2", "--print_statistics"]);
     assert_eq!(

@@ -212,18 +212,35 @@ impl Buffer {
         }
     }
 
-    /// Fails unless the buffer may be used for all of `usage`.
+    /// Fails unless the buffer may be used for all of `usage`, and its memory accessed as transfers among it do.
+    /// (Whether a dispatch writes, only its kernel knows.)
     pub fn require_usage(&self, usage: BufferUsage) -> Result<()> {
-        if self.allocation.params.usage.contains(usage) {
+        let params = &self.allocation.params;
+        if !params.usage.contains(usage) {
+            return Err(Error::new(
+                rehal_base::StatusCode::PermissionDenied,
+                format!(
+                    "the buffer does not allow {:?}; it allows {:?}",
+                    usage.difference(params.usage),
+                    params.usage
+                ),
+            ));
+        }
+        let mut access = MemoryAccess::empty();
+        access.set(MemoryAccess::READ, usage.contains(BufferUsage::TRANSFER_SOURCE));
+        access.set(MemoryAccess::WRITE, usage.contains(BufferUsage::TRANSFER_TARGET));
+        self.require_access(access)
+    }
+
+    fn require_access(&self, access: MemoryAccess) -> Result<()> {
+        let allowed = self.allocation.params.access;
+        let wanted = access & (MemoryAccess::READ | MemoryAccess::WRITE);
+        if allowed.intersects(MemoryAccess::ANY) || allowed.contains(wanted) {
             return Ok(());
         }
         Err(Error::new(
             rehal_base::StatusCode::PermissionDenied,
-            format!(
-                "the buffer does not allow {:?}; it allows {:?}",
-                usage.difference(self.allocation.params.usage),
-                self.allocation.params.usage
-            ),
+            format!("the buffer does not allow {access:?}; it allows {allowed:?}"),
         ))
     }
 
@@ -257,13 +274,7 @@ impl Buffer {
         if !params.usage.intersects(BufferUsage::MAPPING_SCOPED | BufferUsage::MAPPING_PERSISTENT) {
             self.require_usage(BufferUsage::MAPPING_SCOPED)?;
         }
-        let wanted = access & (MemoryAccess::READ | MemoryAccess::WRITE);
-        if !params.access.intersects(MemoryAccess::ANY) && !params.access.contains(wanted) {
-            return Err(Error::new(
-                rehal_base::StatusCode::PermissionDenied,
-                format!("the buffer does not allow {access:?}; it allows {:?}", params.access),
-            ));
-        }
+        self.require_access(access)?;
         let range = self.resolve(offset, length)?;
         let mapped = MappedRange { range, mode, access };
         let backend = &self.allocation.backend;

@@ -96,6 +96,11 @@ impl<'a> Place<'a> {
         Range { offset: self.offset, length: self.length }
     }
 
+    /// All of `memory`.
+    pub(crate) fn whole(memory: &'a Arc<HostMemory>) -> Self {
+        Self { memory, offset: 0, length: memory.length() }
+    }
+
     /// The range as memory of its own, which shares the bytes.
     pub(crate) fn part(self) -> Result<HostMemory> {
         HostMemory::part(self.memory, self.range())

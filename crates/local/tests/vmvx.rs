@@ -96,7 +96,7 @@ fn workgroups_are_told_where_they_are() {
 fn local_memory_is_as_large_as_asked_and_a_workgroups_own() {
     let device = LocalSync::create(Default::default());
     let executable = assembled(&device);
-    for local_memory in [0, 4, 1000, 1 << 20] {
+    for local_memory in [0, 4, 1000, 1 << 16] {
         Call { count: [5, 1, 1], local_memory, ..Call::of("local_memory") }
             .run(&device, &executable)
             .unwrap();
@@ -183,6 +183,13 @@ fn executable_constants_have_to_be_wanted() {
     ] {
         let error = prepare(&device, &fixture(path), constants).err().unwrap();
         assert!(report(&error).contains(why), "{}", report(&error));
+    }
+}
+
+#[test]
+fn the_format_is_recognised_with_and_without_an_archive_around() {
+    for path in ["cts/assembled.vmfb", "cts/affine.vmvx.vmfb"] {
+        assert_eq!(rehal_local::executable::infer_format(&fixture(path)), Some(FORMAT), "{path}");
     }
 }
 

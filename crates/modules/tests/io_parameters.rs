@@ -122,6 +122,11 @@ fn loads_give_each_parameter_a_buffer_of_its_bytes() {
         for (name, buffer) in NAMES.iter().zip(&buffers) {
             assert!(contents(buffer) == expected(name), "{name} in {mode:?}");
         }
+        let constants =
+            provider.load(&Request { signals: None, ..request(&device, &done) }, constants(), &spans);
+        for (name, buffer) in NAMES.iter().zip(&constants.unwrap()) {
+            assert!(contents(buffer) == expected(name), "constant {name} in {mode:?}");
+        }
         // Parts of them, and nothing at all.
         let done = fence(&device);
         let spans = [span("a", 64, 0, 100), span("splat4", 4, 0, 8), span("a", 0, 0, 0), span("b", 3, 0, 70)];
@@ -249,6 +254,30 @@ fn a_file_that_became_shorter_fails_the_fence() {
     assert!([StatusCode::DataLoss, StatusCode::OutOfRange].contains(&error.code()), "{error:?}");
 }
 
+fn constants() -> BufferParams {
+    let params = params();
+    BufferParams { usage: params.usage | BufferUsage::SHARING_IMMUTABLE, ..params }
+}
+
+#[test]
+fn what_programs_write_to_is_their_own() {
+    let sample = Sample::new();
+    for mode in [FileMode::Mmap, FileMode::Preload] {
+        let (device, provider) = (device(), sample.provider(mode));
+        let done = fence(&device);
+        let load = || provider.load(&request(&device, &done), params(), &[span("a", 0, 0, 1000)]).unwrap();
+        let first = load();
+        first[0].write(0, &[0; 1000]).unwrap();
+        let second = Provider::load(
+            &provider,
+            &Request { signals: None, ..request(&device, &done) },
+            constants(),
+            &[span("a", 0, 0, 1000)],
+        );
+        assert_eq!(contents(&second.unwrap()[0]), expected("a"), "{mode:?}");
+    }
+}
+
 #[test]
 fn memory_is_used_where_it_is_and_nothing_else_of_the_file_is() {
     let sample = Sample::new();
@@ -256,7 +285,7 @@ fn memory_is_used_where_it_is_and_nothing_else_of_the_file_is() {
         let (device, provider) = (device(), sample.provider(mode));
         let done = fence(&device);
         let spans = [span("a", 0, 0, 1000), span("b", 1, 0, 9)];
-        let buffers = provider.load(&request(&device, &done), params(), &spans).unwrap();
+        let buffers = provider.load(&request(&device, &done), constants(), &spans).unwrap();
         assert_eq!(buffers[0].allocation_size(), 1000, "{mode:?}");
         assert_eq!(buffers[0].params().access, MemoryAccess::READ);
         assert!(buffers[0].write(0, &[1]).is_err(), "nothing writes into a parameter file");

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rehal_base::{Error, Result};
 use rehal_capture::{Capture, OpenOptions};
-use rehal_cts::{Kernel, Subject};
+use rehal_cts::{Expected, Kernel, Subject};
 use rehal_hal::{Device, DeviceGroup, Executable, ExecutableParams};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
@@ -17,6 +17,7 @@ use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder};
 
 const EMBEDDED: &str = "embedded-elf-x86_64";
 const SYSTEM: &str = "system-elf-x86_64";
+const VMVX: &str = "vmvx-bytecode-fb";
 
 /// Memory that a capture is written to, and that can be looked at afterwards.
 #[derive(Clone, Default)]
@@ -53,9 +54,11 @@ impl Subject for Recorded {
 
     fn kernel(&self, kernel: Kernel, format: &str) -> Result<Vec<u8>> {
         let name = match (kernel, format) {
-            (Kernel::Native, _) => "native.so".to_string(),
+            (Kernel::Native, EMBEDDED | SYSTEM) => "native.so".to_string(),
             (_, EMBEDDED) => format!("{}.embedded.elf", kernel.name()),
             (_, SYSTEM) => format!("{}.system.so", kernel.name()),
+            (Kernel::Native, _) => return Err(Error::not_found(format!("kernels in C are not of {format}"))),
+            (_, VMVX) => format!("{}.vmvx.vmfb", kernel.name()),
             _ => return Err(Error::not_found(format!("no kernel '{}' for {format}", kernel.name()))),
         };
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/cts").join(name);
@@ -67,6 +70,10 @@ impl Subject for Recorded {
         // SAFETY: the suite hands over kernels of `fixtures/cts`, which this repository holds and
         // which touch nothing but their bindings, and damaged copies that must be refused.
         unsafe { device.backend().prepare_executable(params) }
+    }
+
+    fn expected(&self) -> &[Expected] {
+        &[Expected::Fails("native/vmvx-bytecode-fb/*", "kernels in C are machine code")]
     }
 }
 
@@ -108,6 +115,6 @@ fn main() -> ExitCode {
             subject.check_captures().map_err(Failed::from)
         })
     };
-    let trials = rehal_cts::tests(&[EMBEDDED, SYSTEM]).into_iter().map(trial).collect();
+    let trials = rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(trial).collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

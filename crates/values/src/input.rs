@@ -63,7 +63,12 @@ pub enum Take {
 impl<'a> Input<'a> {
     /// Reads the text of an input for an argument that is a number of this type, or else an object.
     pub fn parse(text: &'a str, scalar: Option<ScalarType>) -> Result<Self> {
-        Self::parse_trimmed(trim(text), scalar).context(|| format!("input '{}'", shortened(trim(text))))
+        Self::parse_trimmed(trim(text), scalar).context(|| Self::place(text))
+    }
+
+    /// How errors call an input: by enough of its text to know it again.
+    pub fn place(text: &str) -> String {
+        format!("input '{}'", shortened(trim(text)))
     }
 
     fn parse_trimmed(text: &'a str, scalar: Option<ScalarType>) -> Result<Self> {

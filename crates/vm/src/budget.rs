@@ -1,5 +1,8 @@
 use rehal_base::{Error, Result};
 
+use crate::code::Code;
+use crate::program::Program;
+
 /// What one invocation may use: for programs that nobody vouches for. See [`Context::limited`](crate::Context::limited).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
@@ -14,8 +17,8 @@ pub(crate) trait Meter {
     /// Whether there is anything to count.
     const LIMITED: bool;
 
-    /// Before each instruction.
-    fn step(&mut self) -> Result<()>;
+    /// Before each instruction, of a function of the program.
+    fn step(&mut self, code: &Code, program: &Program, at: usize) -> Result<()>;
 
     /// Before bytes are allocated, read or written in bulk.
     fn take_bytes(&mut self, bytes: u64) -> Result<()>;
@@ -28,7 +31,7 @@ impl Meter for Unlimited {
     const LIMITED: bool = false;
 
     #[inline]
-    fn step(&mut self) -> Result<()> {
+    fn step(&mut self, _code: &Code, _program: &Program, _at: usize) -> Result<()> {
         Ok(())
     }
 
@@ -41,13 +44,20 @@ impl Meter for Unlimited {
 impl Meter for Budget {
     const LIMITED: bool = true;
 
-    fn step(&mut self) -> Result<()> {
-        self.instructions = self.instructions.checked_sub(1).ok_or_else(|| exhausted("instructions"))?;
-        Ok(())
+    fn step(&mut self, _code: &Code, _program: &Program, _at: usize) -> Result<()> {
+        self.take_instruction()
     }
 
     fn take_bytes(&mut self, bytes: u64) -> Result<()> {
         self.bytes = self.bytes.checked_sub(bytes).ok_or_else(|| exhausted("bytes"))?;
+        Ok(())
+    }
+}
+
+impl Budget {
+    /// Before an instruction, or a call that counts as one.
+    pub(crate) fn take_instruction(&mut self) -> Result<()> {
+        self.instructions = self.instructions.checked_sub(1).ok_or_else(|| exhausted("instructions"))?;
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rehal_base::{Error, HostMemory, Result};
 
 use crate::dump::{self, AssemblyOptions};
+use crate::module_file::schema::id;
 use crate::{
     Argument, Budget, Call, Context, Export, Flow, Function, Invocation, List, Module, ModuleFile,
     NativeModule, Ref, Resumed, State, Step, Value, ValueKind,
@@ -148,6 +149,50 @@ pub fn exercise(bytes: &[u8]) -> Reached {
         returned += usize::from(call(&function).is_ok());
     }
     Reached::Run { returned }
+}
+
+/// Bytes before the instructions that [`exercise_instructions`] takes.
+const HEADER_BYTES: usize = 4;
+
+/// Verifies and runs `input` as instructions, as far as they are some: a function of `template` holds them instead of its
+/// own. Their first four bytes say how many blocks, 32-bit and reference registers the function has (16 and more are
+/// taken modulo 16, and at least one block), and what it requires. What is a module by itself goes to [`exercise`].
+///
+/// The template is a module of ours whose first function is long enough (`fixtures/vm/template.vmfb`).
+pub fn exercise_instructions(template: &[u8], input: &[u8]) -> Reached {
+    let Some((header, instructions)) = input.split_at_checked(HEADER_BYTES) else { return Reached::Nothing };
+    match exercise(input) {
+        Reached::Nothing => {}
+        reached => return reached,
+    }
+    match with_instructions(template, header, instructions) {
+        Some(module) => exercise(&module),
+        None => Reached::Nothing,
+    }
+}
+
+/// The template with another first function.
+fn with_instructions(template: &[u8], header: &[u8], instructions: &[u8]) -> Option<Vec<u8>> {
+    let file = ModuleFile::copy(template).ok()?;
+    let bytecode = file.bytecode_range().start + file.function(0)?.bytecode.start;
+    let room = file.function(0)?.bytecode.len();
+    let instructions = &instructions[..instructions.len().min(room)];
+    let descriptor = file.flatbuffer_range().start + file.root().vector(id::MODULE_FUNCTIONS)?.at();
+    let mut module = template.to_vec();
+    module.get_mut(bytecode..bytecode + instructions.len())?.copy_from_slice(instructions);
+    let blocks = u16::from(header[0] % 16).max(1);
+    let (words, refs) = (u16::from(header[1] % 16), u16::from(header[2] % 16));
+    let mut store = |at: usize, value: &[u8]| -> Option<()> {
+        module.get_mut(descriptor + at..descriptor + at + value.len())?.copy_from_slice(value);
+        Some(())
+    };
+    // As `schema::FUNCTION_DESCRIPTOR` has them.
+    store(4, &(instructions.len() as u32).to_le_bytes())?;
+    store(8, &u32::from(header[3] % 16).to_le_bytes())?;
+    store(14, &blocks.to_le_bytes())?;
+    store(16, &words.to_le_bytes())?;
+    store(18, &refs.to_le_bytes())?;
+    Some(module)
 }
 
 /// Calls a function with values of the kinds that it takes.

@@ -7,7 +7,7 @@ use crate::budget::Budget;
 use crate::interpret::{Machine, ModuleView, Modules, Target};
 use crate::invocation::block;
 use crate::link::{self, Linked};
-use crate::{Convention, Invocation, Module, Signal, State, Value};
+use crate::{Convention, Invocation, Module, Signal, State, TraceSink, Value};
 
 /// Modules that run together, each with the state that it has here.
 ///
@@ -24,6 +24,8 @@ struct Inner {
     machines: Mutex<Vec<Machine>>,
     /// What each invocation may use.
     budget: Option<Budget>,
+    /// Where what invocations execute is told.
+    trace: Option<TraceSink>,
 }
 
 /// A function of a context that can be called.
@@ -41,18 +43,23 @@ impl Context {
     /// Fails where a module needs another that is not there or too old, imports a function that is not there
     /// or is called another way, or fails to initialise; modules before it are deinitialised then.
     pub fn new(modules: &[Module]) -> Result<Self> {
-        Self::with_budget(modules, None)
+        Self::with(modules, None, None)
+    }
+
+    /// As [`Context::new`], and tells `sink` of each instruction before it is executed, by invocations and initialisers.
+    pub fn traced(modules: &[Module], sink: TraceSink) -> Result<Self> {
+        Self::with(modules, None, Some(sink))
     }
 
     /// As [`Context::new`], for programs that nobody vouches for: each invocation, those of initialisers among them,
     /// ends with an error once it has used up `budget`. The native modules among `modules` keep their own measure.
     pub fn limited(modules: &[Module], budget: Budget) -> Result<Self> {
-        Self::with_budget(modules, Some(budget))
+        Self::with(modules, Some(budget), None)
     }
 
-    fn with_budget(modules: &[Module], budget: Option<Budget>) -> Result<Self> {
+    fn with(modules: &[Module], budget: Option<Budget>, trace: Option<TraceSink>) -> Result<Self> {
         let mut inner =
-            Inner { modules: Vec::with_capacity(modules.len()), machines: Mutex::default(), budget };
+            Inner { modules: Vec::with_capacity(modules.len()), machines: Mutex::default(), budget, trace };
         for module in modules {
             let linked = link::link(&inner.modules, module)?;
             inner.modules.push(linked);
@@ -126,7 +133,7 @@ impl Context {
 impl Inner {
     fn take_machine(&self) -> Machine {
         let machine = self.machines.lock().pop();
-        machine.unwrap_or_else(|| Machine::new(self.budget))
+        machine.unwrap_or_else(|| Machine::new(self.budget, self.trace.clone()))
     }
 
     /// Calls the export `name` of a module to its end, where there is one that takes these arguments.

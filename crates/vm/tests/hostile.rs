@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::HostMemory;
 use rehal_vm::ModuleFile;
-use rehal_vm::check::{Reached, exercise};
+use rehal_vm::check::{Reached, exercise, exercise_instructions};
 use rehal_vm::dump::{AssemblyOptions, assembly};
 
 /// Marsaglia's xorshift64: the same mutations in every run.
@@ -205,7 +205,7 @@ fn mutations_of_programs() {
     let (mut count, mut verified, mut returned) = (0, 0, 0);
     for (_, seed) in fixtures("vm", 10_000) {
         let instructions = Instructions::of(&seed);
-        for round in 0..640 {
+        for round in 0..560 {
             let mut bytes = seed.clone();
             match round % 8 {
                 0 => mutate(&mut bytes, &mut random),
@@ -222,4 +222,25 @@ fn mutations_of_programs() {
     assert!(count >= 5_000, "{count}");
     assert!(verified > count / 4 && verified < count, "{verified} of {count} were verified");
     assert!(returned > 5 * verified, "{returned} functions of {verified} programs returned");
+}
+
+#[test]
+fn instructions_out_of_nowhere() {
+    let template =
+        fixtures("vm", 10_000).into_iter().find(|(path, _)| path.ends_with("template.vmfb")).unwrap().1;
+    let instructions = Instructions::of(&template);
+    let first = &instructions.functions[0];
+    // What the template holds itself, as input: it is verified and runs.
+    let mut input = vec![1, 8, 0, 0];
+    input.extend(&template[first.start..first.start + first.offsets.last().unwrap()]);
+    assert!(matches!(exercise_instructions(&template, &input), Reached::Run { returned } if returned > 0));
+    let mut random = Random(7);
+    for _ in 0..2_000 {
+        let length = 8 + random.below(120);
+        let mut input: Vec<u8> = (0..length).map(|_| random.below(12) as u8).collect();
+        input[3] = 15;
+        input[4] = 0x79;
+        input[5] = random.below(0x8A) as u8;
+        exercise_instructions(&template, &input);
+    }
 }

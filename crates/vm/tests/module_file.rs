@@ -103,3 +103,35 @@ fn what_is_no_module_is_refused() {
         assert!(read_bytes(bytes).is_err());
     }
 }
+
+/// A module that is nothing but `types` types, all of them one table with one name of `name_bytes`.
+fn types_that_share_a_name(types: u32, name_bytes: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut halves = |values: &[u16]| values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
+    // The root's offset and the identifier; its vtable, with fields 0 and 4; padding.
+    halves(&[24, 0, u16::from_le_bytes(*b"IR"), u16::from_le_bytes(*b"EE"), 14, 12, 4, 0, 0, 0, 8, 0]);
+    let table = 40 + 4 * types;
+    let text = table + 16;
+    // The root: its vtable is 16 bytes before it, the name and the vector of types behind it.
+    for word in
+        [16, text - 28, 4, types].into_iter().chain((0..types).map(|index| table + 8 - (40 + 4 * index)))
+    {
+        bytes.extend(word.to_le_bytes());
+    }
+    // A type's vtable, with field 0, and the type.
+    bytes.extend([6, 0, 8, 0, 4, 0, 0, 0, 8, 0, 0, 0, 4, 0, 0, 0]);
+    bytes.extend(name_bytes.to_le_bytes());
+    bytes.extend(std::iter::repeat_n(b'x', name_bytes as usize).chain([0]));
+    [&(bytes.len() as u32).to_le_bytes()[..], &bytes].concat()
+}
+
+#[test]
+fn parts_that_share_parts_cannot_hold_much_more_than_the_file() {
+    // Read to its end: that it has no bytecode version is all that is wrong.
+    let error = read_bytes(&types_that_share_a_name(3, 10)).unwrap_err();
+    assert_eq!((error.fault, error.field), (Fault::Unsupported, "BytecodeModuleDef.bytecode_version"));
+    // 400 MB of names in a file of 0.2 MB.
+    let error = read_bytes(&types_that_share_a_name(4_000, 100_000)).unwrap_err();
+    assert_eq!((error.fault, error.field), (Fault::Corrupt, "TypeDef.full_name"));
+    assert!(error.expected.contains("unfolds"), "{error}");
+}

@@ -17,6 +17,10 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long one program may take to compile.
+const COMPILER_LIMIT: Duration = Duration::from_secs(900);
 
 /// A program and one way of compiling it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +62,7 @@ impl Program {
         let mut arguments =
             vec![self.source.display().to_string(), "-o".into(), unfinished.display().to_string()];
         arguments.extend(self.flags.iter().cloned());
-        let ended = tool::run(&reference.tool("iree-compile"), &arguments, folder)?;
+        let ended = tool::run_within(COMPILER_LIMIT, &reference.tool("iree-compile"), &arguments, folder)?;
         if ended.succeeded() {
             fs::rename(&unfinished, &module)?;
             return Ok(Compiled::Module(module));

@@ -15,6 +15,8 @@ const TOOLS: &[&str] = &[
     "iree-run-replay",
     "iree-dump-replay",
     "iree-benchmark-replay",
+    "iree-run-module",
+    "iree-benchmark-module",
     "iree-dump-module",
     "iree-dump-parameters",
     "iree-create-parameters",
@@ -23,15 +25,6 @@ const TOOLS: &[&str] = &[
 
 pub fn add(trials: &mut Vec<Trial>) {
     for tool in TOOLS {
-    for tool in [
-        "iree-run-replay",
-        "iree-dump-replay",
-        "iree-benchmark-replay",
-        "iree-run-module",
-        "iree-dump-parameters",
-        "iree-create-parameters",
-        "iree-convert-parameters",
-    ] {
         trials.push(Trial::test(format!("flags::{tool}"), move || all_are_ours(tool)));
     }
 }

@@ -3,15 +3,19 @@
 //! Nothing here is skipped: where the reference release or our tools are missing, every test fails and says what to run.
 #![forbid(unsafe_code)]
 
+mod assembly;
 mod benchmarks;
 mod dumps;
+mod e2e;
 mod files;
 mod flags;
 mod modules;
 mod parameters;
-mod programs;
+mod recorded_parameters;
+mod recordings;
 mod replays;
 mod rewriting;
+mod run_module;
 mod substitution;
 mod wrong_input;
 
@@ -40,13 +44,19 @@ fn main() -> ExitCode {
         replays::add(capture, &mut trials);
         rewriting::add(capture, &mut trials);
     }
+    assembly::add(&mut trials);
+    if let Err(error) = e2e::add(&mut trials) {
+        eprintln!("the end-to-end programs cannot be listed: {error}");
+        return ExitCode::FAILURE;
+    }
     benchmarks::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
+    recorded_parameters::add(&mut trials);
     modules::add(&mut trials);
-    programs::add(&mut trials);
-    programs::add(&captures, &mut trials);
+    recordings::add(&captures, &mut trials);
+    run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -68,6 +78,11 @@ impl Pair {
     fn find(name: &str) -> Result<Self, Failed> {
         let theirs = Reference::find(&captures::repository())?.tool(name);
         Ok(Self { ours: tool::ours(name)?, theirs })
+    }
+
+    /// Runs ours alone.
+    fn run_ours(&self, arguments: &[String], folder: &Path) -> Result<Ended, Failed> {
+        Ok(tool::run(&self.ours, arguments, folder)?)
     }
 
     /// Runs both on the same arguments in the same folder: ours first.

@@ -58,7 +58,8 @@ impl Summary {
         values.sort_by(f64::total_cmp);
         let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
         let median = at(0.5);
-        Self { median, spread: (at(0.75) - at(0.25)) / 2.0 / median }
+        let distance = (at(0.75) - at(0.25)) / 2.0;
+        Self { median, spread: if distance == 0.0 { 0.0 } else { distance / median } }
     }
 }
 

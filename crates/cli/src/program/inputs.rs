@@ -66,17 +66,17 @@ impl<T> Reader<'_, '_, T> {
         let kind = self.kinds.get(self.values.len()).copied();
         let input = Input::parse(spec, kind.and_then(scalar_type))?;
         if kind.is_none() && !matches!(input, Input::Npy { take: Take::Rest, .. }) {
-            return Err(self.too_many()).context(|| format!("input '{spec}'"));
+            return Err(self.too_many()).context(|| Input::place(spec));
         }
         let value = match input {
             Input::Null => Parsed::Null(kind.and_then(scalar_type).map(ScalarType::zero)),
             Input::Scalar(scalar) => Parsed::Scalar(scalar),
             Input::Tensor { tensor_type, source, is_storage } => {
-                let tensor = self.tensor(&tensor_type, &source).context(|| format!("input '{spec}'"))?;
+                let tensor = self.tensor(&tensor_type, &source).context(|| Input::place(spec))?;
                 if is_storage { Parsed::Storage(tensor) } else { Parsed::Tensor(tensor) }
             }
             Input::Npy { path, take } => {
-                return self.arrays(path, take).context(|| format!("input '{spec}'"));
+                return self.arrays(path, take).context(|| Input::place(spec));
             }
         };
         self.values.push(value);

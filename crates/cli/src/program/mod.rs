@@ -63,7 +63,7 @@ impl Program {
         offer: &mut dyn FnMut(&str) -> Result<Option<Module>>,
     ) -> Result<Self> {
         let mut loader = Loader { flags, loaded: Vec::new(), devices: None, recorder: None };
-        let context = loader.resolve(&modules, offer).and_then(|()| Context::new(&loader.loaded));
+        let context = loader.resolve(&modules, offer).and_then(|()| new_context(flags, &loader.loaded));
         let Loader { devices, recorder, .. } = loader;
         match context {
             Ok(context) => Ok(Self { modules, context, devices, recorder }),
@@ -222,6 +222,14 @@ fn print_memory(device: &Device) {
         }
     }
     output::note(&text);
+}
+
+/// The modules in a context, traced where that is asked for. Runs their initialisers.
+fn new_context(flags: &Flags, modules: &[Module]) -> Result<Context> {
+    match flags.switch("trace_execution") {
+        true => Context::traced(modules, Arc::new(output::note)),
+        false => Context::new(modules),
+    }
 }
 
 /// Closes the capture, however the program ended.

@@ -1,5 +1,6 @@
 //! The modules that a program consists of.
 
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,16 +48,12 @@ fn load(path: &str, is_mapped: bool) -> Result<UserModule> {
             let error = Error::unimplemented("modules in system libraries are not supported");
             return Err(error.advise(advice()));
         }
-        path => {
+        path if is_mapped => {
             let file = Arc::new(MappedFile::open(Path::new(path)).advise(advice)?);
-            match is_mapped {
-                true => {
-                    let whole = rehal_base::Range { offset: 0, length: file.bytes().len() as u64 };
-                    HostMemory::over_file(file, whole)?
-                }
-                false => HostMemory::constant(file.bytes())?,
-            }
+            let whole = rehal_base::Range { offset: 0, length: file.bytes().len() as u64 };
+            HostMemory::over_file(file, whole)?
         }
+        path => read_file(Path::new(path)).advise(advice)?,
     };
     let file = ModuleFile::read(Arc::new(memory)).map_err(Error::from).advise(advice)?;
     let module = Module::bytecode(file.clone())?;
@@ -67,6 +64,28 @@ fn load(path: &str, is_mapped: bool) -> Result<UserModule> {
 fn is_system_library(path: &str) -> bool {
     let path = path.split('@').next().unwrap_or(path);
     [".so", ".dylib", ".dll"].iter().any(|ending| path.ends_with(ending))
+}
+
+/// All of a file, as memory that stays as it is whatever becomes of the file.
+fn read_file(path: &Path) -> Result<HostMemory> {
+    let shown = path.display();
+    let failed = |error| Error::io(format_args!("opening '{shown}'"), &error);
+    let mut file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(Error::invalid_argument(format!("'{shown}' is a directory")));
+    }
+    if !metadata.is_file() {
+        // A pipe, whose length nobody knows.
+        let mut bytes = Vec::new();
+        let read = file.read_to_end(&mut bytes);
+        read.map_err(|error| Error::io(format_args!("reading '{shown}'"), &error))?;
+        return HostMemory::constant(&bytes);
+    }
+    let memory = HostMemory::allocate(metadata.len())?;
+    let read = memory.with_bytes_mut(0, metadata.len(), |target| file.read_exact(target))?;
+    read.map_err(|error| Error::io(format_args!("reading '{shown}'"), &error))?;
+    Ok(memory.into_constant())
 }
 
 fn read_standard_input() -> Result<HostMemory> {

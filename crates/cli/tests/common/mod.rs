@@ -22,6 +22,8 @@ pub fn command(tool: &str) -> Command {
         "iree-run-replay" => env!("CARGO_BIN_EXE_iree-run-replay"),
         "iree-dump-replay" => env!("CARGO_BIN_EXE_iree-dump-replay"),
         "iree-benchmark-replay" => env!("CARGO_BIN_EXE_iree-benchmark-replay"),
+        "iree-benchmark-module" => env!("CARGO_BIN_EXE_iree-benchmark-module"),
+        "iree-check-module" => env!("CARGO_BIN_EXE_iree-check-module"),
         "iree-run-module" => env!("CARGO_BIN_EXE_iree-run-module"),
         "iree-dump-parameters" => env!("CARGO_BIN_EXE_iree-dump-parameters"),
         "iree-create-parameters" => env!("CARGO_BIN_EXE_iree-create-parameters"),
@@ -31,7 +33,9 @@ pub fn command(tool: &str) -> Command {
         other => panic!("no tool {other}"),
     };
     let mut command = Command::new(path);
-    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BENCHMARK_")) {
+    for (name, _) in
+        std::env::vars().filter(|(name, _)| name.starts_with("BENCHMARK_") || name.starts_with("GTEST_"))
+    {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());

@@ -73,9 +73,10 @@ pub fn infer(bytes: &[u8]) -> Option<&'static str> {
         let (embedded, system) = elf_names(&elf::architecture(bytes))?;
         return Some(if elf::needs_system_loader(bytes) { system } else { embedded });
     }
-    // A zip archive, as the compiler writes modules, or the bare flatbuffer with its identifier.
+    // A zip archive, as the compiler writes modules, or the bare flatbuffer behind its length, with its
+    // identifier.
     let is_archive = bytes.starts_with(b"PK\x03\x04");
-    let is_flatbuffer = bytes.get(4..8) == Some(b"IREE".as_slice());
+    let is_flatbuffer = bytes.get(8..12) == Some(b"IREE".as_slice());
     (is_archive || is_flatbuffer).then_some(VMVX)
 }
 

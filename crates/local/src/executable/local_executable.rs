@@ -39,7 +39,7 @@ impl LocalExecutable {
     pub(crate) unsafe fn prepare(params: &ExecutableParams<'_>, plugins: &Plugins) -> Result<Self> {
         let in_format = || format!("executable of format '{}'", params.format);
         if let Format::Vmvx = Format::of(params.format).context(in_format)? {
-            return VmvxExecutable::load(params).map(Self::Vmvx).context(in_format);
+            return VmvxExecutable::load(params, None).map(Self::Vmvx).context(in_format);
         }
         let options =
             LoadOptions { label: params.label, constants: params.constants, providers: plugins.providers() };

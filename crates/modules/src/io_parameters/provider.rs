@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Range, Result, StatusCode};
-use rehal_hal::{Buffer, BufferParams, Device, Fence, HostMemory, MemoryAccess, QueueAffinity};
+use rehal_hal::{Buffer, BufferParams, BufferUsage, Device, Fence, HostMemory, MemoryAccess, QueueAffinity};
 use rehal_params::{Entry, ParameterFile, Pattern, Scopes, Storage};
 
 use super::batch::{Allocated, Batch, Part};
@@ -60,8 +60,8 @@ impl Provider {
 
     /// Makes a buffer of `params` for each span.
     ///
-    /// A buffer may lie over a file that is in memory already, where the device can use that; its bytes
-    /// are constant then. Otherwise it is allocated in the queue and read or filled there.
+    /// A buffer may lie over a file that is in memory already, where the device can use that and the
+    /// program wants constants (`SHARING_IMMUTABLE`, as compiled programs say). Otherwise it is allocated in the queue and read or filled there.
     pub fn load(&self, request: &Request<'_>, params: BufferParams, spans: &[Span]) -> Result<Vec<Buffer>> {
         self.batch(request, |batch| {
             spans.iter().map(|span| self.load_one(request, params, span, batch)).collect()
@@ -136,6 +136,10 @@ impl Provider {
         entry: &Entry,
         span: &Span,
     ) -> Result<Option<Buffer>> {
+        // What the program writes to later must be its own.
+        if !params.usage.contains(BufferUsage::SHARING_IMMUTABLE) {
+            return Ok(None);
+        }
         let Some((memory, range)) = in_memory(entry, span)? else { return Ok(None) };
         // Exactly the span: the rest of the file is not the program's.
         let params = BufferParams { access: MemoryAccess::READ, ..params };

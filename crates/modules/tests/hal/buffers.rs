@@ -7,8 +7,10 @@ use crate::program::{
     ANY_QUEUE, ANY_USAGE, DEVICE_LOCAL, Program, bytes, devices, handle, i32_of, i64_of, words_of,
 };
 
-/// Usage of what is never written: dispatches, transfers, immutable.
+/// Usage of what is never written, as compiled programs ask for it: dispatches, transfers, immutable.
 const CONSTANT_USAGE: i32 = 0x0008_0c03;
+/// Usage of what nothing can write: read by dispatches and transfers, immutable.
+const READ_ONLY_USAGE: i32 = 0x0008_0401;
 
 #[test]
 fn devices_are_counted_and_given_by_number() {
@@ -156,7 +158,7 @@ impl Import<'_> {
 fn constants_are_imported_without_a_copy() {
     let program = Program::new();
     let source = bytes([7; 256]);
-    let import = Import { program: &program, source, is_try: 0, usage: CONSTANT_USAGE };
+    let import = Import { program: &program, source, is_try: 0, usage: READ_ONLY_USAGE };
     let imported = import.of(64, 128).unwrap();
     let buffer: &Buffer = handle(&imported);
     assert_eq!((buffer.size(), buffer.params().access), (128, MemoryAccess::READ));
@@ -166,6 +168,9 @@ fn constants_are_imported_without_a_copy() {
     assert_eq!(memory.as_ptr().addr(), source.memory().as_ptr().addr() + 64);
     assert_eq!(handle::<Buffer>(&import.of(0, -1).unwrap()).size(), 256);
     assert!(program.call("buffer.store", &[I32(0), imported, I64(0), I32(4)]).is_err());
+
+    let import = Import { usage: CONSTANT_USAGE, ..import };
+    assert_eq!(handle::<Buffer>(&import.of(64, 64).unwrap()).params().access, MemoryAccess::READ);
 
     // What is aligned too little for kernels is refused, or null where the program only tries.
     assert_eq!(import.of(4, 8).unwrap_err().code(), StatusCode::OutOfRange);

@@ -3,7 +3,9 @@ use std::sync::Arc;
 
 use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_capture::{layout, payload};
-use rehal_hal::{Buffer, BufferBackend, HostOp, MappedRange, MappingMode, MemoryAccess, RangeOp};
+use rehal_hal::{
+    Buffer, BufferBackend, HostOp, MappedRange, MappingMode, MemoryAccess, QUEUE_AFFINITY_ANY, RangeOp,
+};
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::names::Recorded;
@@ -115,15 +117,23 @@ impl Recorded for RecordedBuffer {
     }
 }
 
-/// What the record of a buffer says. Its bytes begin with its allocation, and where the allocation is placed
-/// is the device's secret: the reference writes 0 for buffers of a CPU, and all queues for imported ones.
-pub(super) fn record_object(log: &mut Log, device: u64, id: u64, buffer: &Buffer, queue_affinity: u64) {
+/// Records a buffer that was made. Where captures say that it is: on all queues if it is the program's own memory,
+/// on the first where a queue allocated it, and nowhere if it was there at once.
+pub(super) fn record_object(log: &mut Log, device: u64, id: u64, buffer: &Buffer, is_imported: bool) {
+    /// `IREE_HAL_BUFFER_PLACEMENT_FLAG_ASYNCHRONOUS`.
+    const ASYNCHRONOUS: u32 = 1;
+    let (queue_affinity, placement_flags) = match (is_imported, buffer.is_queue_ordered()) {
+        (true, _) => (QUEUE_AFFINITY_ANY, 0),
+        (false, true) => (1, ASYNCHRONOUS),
+        (false, false) => (0, 0),
+    };
     let params = buffer.params();
     let header = layout::BufferObject {
         allocation_size: U64::new(buffer.allocation_size()),
         byte_offset: U64::new(buffer.allocation_offset()),
         byte_length: U64::new(buffer.size()),
         queue_affinity: U64::new(queue_affinity),
+        placement_flags: U32::new(placement_flags),
         memory_type: U32::new(params.memory_type.bits()),
         allowed_usage: U32::new(params.usage.bits()),
         allowed_access: U16::new(params.access.bits()),

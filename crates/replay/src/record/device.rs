@@ -7,7 +7,7 @@ use rehal_capture::{ObjectType, OperationCode, layout, payload};
 use rehal_hal::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device, DeviceBackend,
     DeviceInfo, Event, Executable, ExecutableParams, File, HostFile, HostOp, Live, MemoryAccess,
-    MemoryStatistics, QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
+    MemoryStatistics, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
@@ -22,9 +22,6 @@ use super::semaphore::RecordedSemaphore;
 use super::stream::{Stream, status_of};
 use crate::encode::{self, Call, Rest};
 use crate::ids::Ids;
-
-/// Where the reference's CPU drivers say that allocated buffers are placed.
-const PLACED_NOWHERE: QueueAffinity = 0;
 
 /// A device whose calls are recorded.
 pub(super) struct RecordedDevice {
@@ -66,11 +63,11 @@ impl RecordedDevice {
     }
 
     /// Records the call that made buffer `id`, and the buffer.
-    fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, placed: QueueAffinity, op: &HostOp<Ids<'_>>) {
+    fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, is_imported: bool, op: &HostOp<Ids<'_>>) {
         self.stream.record(|log| {
             log.calls(self.id, status_of(outcome), |put| encode::host_op(op, put));
             if let Ok(made) = outcome {
-                buffer::record_object(log, self.id, id, made, placed);
+                buffer::record_object(log, self.id, id, made, is_imported);
             }
         });
     }
@@ -127,7 +124,7 @@ impl DeviceBackend for RecordedDevice {
         let created = self.stream.next_id();
         let outcome = self.base.backend().allocate_buffer(params, size);
         let op = HostOp::AllocateBuffer { device: self.allocator, params, size, created };
-        self.record_buffer(&outcome, created, PLACED_NOWHERE, &op);
+        self.record_buffer(&outcome, created, false, &op);
         outcome.map(|base| self.wrap_buffer(base, created))
     }
 
@@ -141,7 +138,7 @@ impl DeviceBackend for RecordedDevice {
         let recorded_bytes = if outcome.is_ok() { size } else { 0 };
         memory.with_bytes(0, recorded_bytes, |data| {
             let op = HostOp::ImportBuffer { device: self.allocator, params, size, data, created };
-            self.record_buffer(&outcome, created, QUEUE_AFFINITY_ANY, &op);
+            self.record_buffer(&outcome, created, true, &op);
         })?;
         outcome.map(|base| self.wrap_buffer(base, created))
     }
@@ -288,7 +285,7 @@ impl DeviceBackend for RecordedDevice {
             match (&outcome, offset) {
                 (Ok(None), _) | (_, None) => {}
                 (Ok(Some(made)), _) => {
-                    stream.record(|log| buffer::record_object(log, self.id, created, made, PLACED_NOWHERE));
+                    stream.record(|log| buffer::record_object(log, self.id, created, made, false));
                 }
                 (Err(_), Some(offset)) => {
                     stream.record(|log| log.set_status(offset, status_of(&outcome)));

@@ -4,6 +4,7 @@
 //! twice, to the handles of the base device and to ids, and the ids become a record by `encode.rs`. All devices
 //! of a group write to one stream.
 
+mod behind;
 mod buffer;
 mod command_buffer;
 mod device;
@@ -94,7 +95,7 @@ pub struct RecordOptions {
 ///         ..BufferParams::default()
 ///     };
 ///     let buffer = device.allocate_buffer(params, 16)?;
-///     let fill = QueueOp::Fill { target: BufferRef::whole(&buffer), pattern: &[7], flags: 0 };
+///     let fill = QueueOp::Fill { target: BufferRef::whole(&buffer), pattern: &[7][..], flags: 0 };
 ///     device.submit(QUEUE_AFFINITY_ANY, &[], &[], fill)?;
 /// }
 /// recorder.close()?;

@@ -51,18 +51,17 @@ fn record_again(bytes: &[u8], remaps: Vec<FileRemap>, options: RecordOptions) ->
 }
 
 /// Captures that are not recorded again, by a part of their name, and why.
-const LEFT_OUT: [(&str, &str); 3] = [
-    ("vmvx", "the executable format is not built yet"),
-    ("crash.", "its kernels end the process"),
-    ("torn.", "it was never closed"),
-];
+const LEFT_OUT: [(&str, &str); 2] =
+    [("crash.", "its kernels end the process"), ("torn.", "it was never closed")];
 
 #[test]
 fn captures_come_back_as_they_were() {
     let (mut compared, mut refused) = (0, 0);
     for (path, remaps) in captures() {
         let name = path.file_stem().unwrap().to_str().unwrap();
-        if LEFT_OUT.iter().any(|(part, _)| name.contains(part)) {
+        // Matrices take an interpreter of an unoptimised build a minute.
+        let is_slow = name.starts_with("matmul") && name.contains(".vmvx.");
+        if is_slow || LEFT_OUT.iter().any(|(part, _)| name.contains(part)) {
             continue;
         }
         let bytes = std::fs::read(&path).unwrap();

@@ -1,5 +1,10 @@
-//! What a recorder writes: captures recorded again, file policies, mappings, order, and what goes wrong.
+//! What a recorder writes: captures recorded again, files, mappings, order, and what goes wrong.
 
 mod again;
+mod files;
+mod mappings;
 mod memory;
+mod order;
+mod program;
 mod said;
+mod trouble;

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use super::aliases::Aliases;
 use super::convention::{halves, type_name};
 use super::instruction::{InstructionText, source_name};
 use super::{Error, shown};
@@ -31,13 +32,20 @@ pub fn assembly(file: &ModuleFile, options: AssemblyOptions<'_>, out: &mut impl 
         writeln!(out)?;
     }
     let mut blank = directives;
+    let aliases = Aliases::of(file);
     for ordinal in 0..file.function_count() {
-        let name = function_name(file, ordinal);
+        let name = function_name(file, &aliases, ordinal);
         if options.function.is_some_and(|wanted| !is_wanted(wanted, ordinal, &name)) {
             continue;
         }
         if !std::mem::replace(&mut blank, false) {
             writeln!(out)?;
+        }
+        for alias in aliases.names(ordinal) {
+            match shown(alias) {
+                local if local == name => writeln!(out, "vm.export @{local}")?,
+                local => writeln!(out, "vm.export @{local} = @{name}")?,
+            }
         }
         function(file, ordinal, &name, options, out)?;
     }
@@ -77,10 +85,9 @@ fn hexadecimal(out: &mut impl Write, bytes: &[u8]) -> Result<(), Error> {
 }
 
 /// The name of the first export, else that of the source, else one made of the ordinal.
-fn function_name(file: &ModuleFile, ordinal: usize) -> String {
-    let exported = file.exports().find(|export| export.function == ordinal);
-    if let Some(export) = exported {
-        return shown(export.local_name).into();
+fn function_name(file: &ModuleFile, aliases: &Aliases<'_>, ordinal: usize) -> String {
+    if let Some(name) = aliases.names(ordinal).next() {
+        return shown(name).into();
     }
     source_name(file, ordinal).map_or_else(|| format!("fn{ordinal}"), String::from)
 }
@@ -109,12 +116,6 @@ fn function(
     options: AssemblyOptions<'_>,
     out: &mut impl Write,
 ) -> Result<(), Error> {
-    for export in file.exports().filter(|export| export.function == ordinal) {
-        match shown(export.local_name) {
-            local if local == name => writeln!(out, "vm.export @{local}")?,
-            local => writeln!(out, "vm.export @{local} = @{name}")?,
-        }
-    }
     write!(out, "vm.func @{name}")?;
     signature(file.signature(ordinal), out)?;
     writeln!(out, " {{")?;

@@ -2,12 +2,13 @@
 
 use std::io::Write;
 
+use super::aliases::Aliases;
 use super::convention::write_types;
 use super::{Error, shown};
 use crate::ModuleFile;
 use crate::module_file::schema::id;
-use crate::module_file::table::{Table, Tables};
-use crate::module_file::{Attribute, Export, Features, Signature};
+use crate::module_file::table::Table;
+use crate::module_file::{Attribute, Features, Signature};
 
 /// Ours only in the release's words: what a line of `/` and `=` looks like there.
 const RULE: &str = "//===--------------------------------------------------------------------------------------------------------------===//";
@@ -177,10 +178,7 @@ fn functions(file: &ModuleFile, out: &mut impl Write) -> Result<(), Error> {
         "----+----------+----------+--------+-------+-------+--------------+-----------------------------------------------------"
     )?;
     let Some(descriptors) = file.root().vector(id::MODULE_FUNCTIONS) else { return Ok(()) };
-    let mut aliases: Vec<(usize, usize)> =
-        file.exports().enumerate().map(|(index, export)| (export.function, index)).collect();
-    aliases.sort_unstable();
-    let exports: Tables<'_> = file.root().tables(id::MODULE_EXPORTS);
+    let aliases = Aliases::of(file);
     for ordinal in 0..descriptors.len() {
         let raw = crate::module_file::RawDescriptor::read(descriptors.element(ordinal).unwrap_or_default());
         write!(
@@ -194,10 +192,8 @@ fn functions(file: &ModuleFile, out: &mut impl Write) -> Result<(), Error> {
         )?;
         let (text, width) = features(Features(raw.requirements));
         write!(out, "{text}{:pad$} | ", "", pad = REQUIREMENTS_WIDTH.saturating_sub(width))?;
-        let first = aliases.partition_point(|(function, _)| *function < ordinal);
         let mut separator = "";
-        for (_, index) in aliases[first..].iter().take_while(|(function, _)| *function == ordinal) {
-            let name = exports.get(*index).map(Export::read).map_or("", |export| export.local_name);
+        for name in aliases.names(ordinal) {
             write!(out, "{separator}{}", shown(name))?;
             separator = ", ";
         }

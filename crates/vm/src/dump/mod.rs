@@ -3,6 +3,7 @@
 //! All of it streams: nothing here keeps text longer than a line. Errors are those of the writer and, where a module
 //! says something that cannot be shown, [`Error::Module`].
 
+mod aliases;
 mod assembly;
 mod convention;
 mod general;
@@ -14,6 +15,7 @@ use std::fmt;
 use std::io;
 
 pub use assembly::{AssemblyOptions, assembly};
+pub(crate) use instruction::InstructionText;
 pub use json::json;
 pub use metadata::metadata;
 

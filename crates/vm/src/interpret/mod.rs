@@ -16,6 +16,7 @@ use crate::globals::Globals;
 use crate::list::ElementKind;
 use crate::program::Program;
 use crate::registers::{Number, WINDOW_BYTES, Window};
+use crate::trace::{TraceSink, Traced};
 use crate::verify::{MOVE_BIT, REF_MASK};
 use crate::{Ref, Resumed, Value, ValueKind, Wait};
 
@@ -89,6 +90,8 @@ pub(crate) struct Machine {
     budget: Option<Budget>,
     /// What is left of it.
     left: Option<Budget>,
+    /// Where what is executed is told.
+    trace: Option<TraceSink>,
 }
 
 /// A call of a bytecode function.
@@ -166,8 +169,8 @@ enum Stop {
 
 impl Machine {
     /// A machine at rest, whose invocations may use so much each.
-    pub(crate) fn new(budget: Option<Budget>) -> Self {
-        Self { budget, ..Self::default() }
+    pub(crate) fn new(budget: Option<Budget>, trace: Option<TraceSink>) -> Self {
+        Self { budget, trace, ..Self::default() }
     }
 
     /// Starts a call of `target` with `arguments`, which are what it takes, flattened; `starts` says where each
@@ -243,11 +246,17 @@ impl Machine {
                     None => {}
                 }
             }
-            let exit = match self.left {
-                None => self.execute(modules, &mut Unlimited)?,
-                Some(mut left) => {
+            let exit = match (self.trace.clone(), self.left) {
+                (None, None) => self.execute(modules, &mut Unlimited)?,
+                (None, Some(mut left)) => {
                     let exit = self.execute(modules, &mut left);
                     self.left = Some(left);
+                    exit?
+                }
+                (Some(sink), mut left) => {
+                    let exit =
+                        self.execute(modules, &mut Traced { sink: &sink, left: &mut left, last: None });
+                    self.left = left;
                     exit?
                 }
             };

@@ -1,6 +1,5 @@
 use rehal_base::{Error, Result, StatusCode};
 
-use crate::budget::Meter;
 use crate::code::Site;
 use crate::registers::Number;
 use crate::{Call, Convention, Flow, Resumed, Value, ValueKind};
@@ -38,7 +37,7 @@ impl Machine {
         let starts = if convention.is_variadic() { &*self.starts } else { convention.fixed_starts() };
         self.results.clear();
         if let Some(left) = &mut self.left {
-            left.step()?;
+            left.take_instruction()?;
         }
         let mut call = Call::new(convention, &mut self.arguments, starts, &mut self.results, resumed);
         match native.call(state, target.ordinal as usize, &mut call)? {

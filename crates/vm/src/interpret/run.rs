@@ -81,10 +81,11 @@ macro_rules! run {
             let mut at = rest.iter();
             let exit = loop {
                 let Some(insn) = at.next() else { break Err(broken("no instruction")) };
-                if M::LIMITED
-                    && let Err(error) = meter.step()
-                {
-                    break Err(error);
+                if M::LIMITED {
+                    let index = insns.len() - at.len() - 1;
+                    if let Err(error) = meter.step(environment.code, environment.program, index) {
+                        break Err(error);
+                    }
                 }
                 match *insn {
                     $(Insn::$op([$($argument,)* result]) => {

@@ -12,6 +12,8 @@ const HEADER_BYTES: usize = 8;
 /// How much of the flatbuffer verification may read, in multiples of its size. Builders share vtables, texts (which are
 /// read once here) and now and then a table; a file that unfolds to more was made to cost time.
 const MAX_UNFOLDING: usize = 4;
+/// The same for texts, which names of files are shared as by every location: whoever asks for all names reads so much.
+const MAX_TEXT_UNFOLDING: usize = 64;
 
 /// Checks that everything `schema` reaches from the root of `buffer` lies in it, is aligned, and is of the right form:
 /// vtables, tables, vectors, texts, unions.
@@ -24,6 +26,7 @@ pub fn verify(buffer: &[u8], base: usize, schema: &'static TableSchema) -> Resul
         base,
         texts: HashSet::new(),
         budget: buffer.len().saturating_mul(MAX_UNFOLDING),
+        text_budget: buffer.len().saturating_mul(MAX_TEXT_UNFOLDING),
         index: None,
     };
     if buffer.len() < HEADER_BYTES {
@@ -45,6 +48,8 @@ struct Verifier<'a> {
     texts: HashSet<usize>,
     /// Bytes that may still be read.
     budget: usize,
+    /// Bytes of texts that may still be referred to.
+    text_budget: usize,
     /// Index in the vector of the root table that is being read, for errors.
     index: Option<u64>,
 }
@@ -96,16 +101,20 @@ impl Verifier<'_> {
     }
 
     fn spend(&mut self, bytes: usize, at: usize, field: &'static str) -> Result<(), FormatError> {
-        match self.budget.checked_sub(bytes) {
-            Some(left) => {
-                self.budget = left;
-                Ok(())
-            }
-            None => {
-                let expected = format!("a module that unfolds to at most {MAX_UNFOLDING} times its size");
-                Err(self.error(Fault::Corrupt, at, field, expected, "parts that share parts to hold more"))
-            }
-        }
+        let left = self.budget.checked_sub(bytes);
+        self.budget = left.ok_or_else(|| self.unfolds(MAX_UNFOLDING, at, field))?;
+        Ok(())
+    }
+
+    fn spend_text(&mut self, bytes: usize, at: usize, field: &'static str) -> Result<(), FormatError> {
+        let left = self.text_budget.checked_sub(bytes);
+        self.text_budget = left.ok_or_else(|| self.unfolds(MAX_TEXT_UNFOLDING, at, field))?;
+        Ok(())
+    }
+
+    fn unfolds(&self, limit: usize, at: usize, field: &'static str) -> FormatError {
+        let expected = format!("a module that unfolds to at most {limit} times its size");
+        self.error(Fault::Corrupt, at, field, expected, "parts that share parts to hold more")
     }
 
     fn u16(&self, at: usize) -> usize {
@@ -346,7 +355,7 @@ impl Verifier<'_> {
     fn text(&mut self, at: usize, field: &'static str) -> Result<(), FormatError> {
         let target = self.follow(at, field)?;
         if self.texts.contains(&target) {
-            return Ok(());
+            return self.spend_text(self.u32(target) as usize, target, field);
         }
         let (start, length) = self.vector(at, 1, 1, field)?;
         match self.buffer.get(start + length) {
@@ -371,6 +380,6 @@ impl Verifier<'_> {
             return Err(self.error(Fault::Corrupt, place, field, "UTF-8", found));
         }
         self.texts.insert(target);
-        Ok(())
+        self.spend_text(length, target, field)
     }
 }

@@ -4,7 +4,7 @@ use rehal_base::{Context as _, Error, Result, StatusCode};
 use rehal_hal::{ExecutableParams, FunctionInfo};
 use rehal_vm::module_file::{ModuleFile, Signature};
 use rehal_vm::{
-    Buffer, Context, ElementKind, Function, Invocation, List, Module, NamedObject, Ref, Step, Value,
+    Budget, Buffer, Context, ElementKind, Function, Invocation, List, Module, NamedObject, Ref, Step, Value,
 };
 
 use super::module::VmvxModule;
@@ -32,6 +32,9 @@ struct Entry {
 /// count in x, y and z (source: `hal/local/loaders/vmvx_module_loader.c`).
 const ENTRY_CONVENTION: &str = "0rrriiiiiiiii_v";
 
+/// Which module of the context the program is: the one behind `vmvx`.
+const PROGRAM: usize = 1;
+
 /// The export that takes the executable's constants, where there are any.
 const SET_CONSTANTS: &str = "__set_constants";
 /// Exports that are not entry points.
@@ -40,8 +43,8 @@ const NO_ENTRIES: [&str; 3] = ["__init", "__deinit", SET_CONSTANTS];
 impl VmvxExecutable {
     /// Verifies the module, which is copied, and runs its initialisers. Fails where it is no module, is
     /// of another version, imports what nobody has, exports a function that is no entry point, or
-    /// takes other constants than `params` has.
-    pub(crate) fn load(params: &ExecutableParams<'_>) -> Result<Self> {
+    /// takes other constants than `params` has. A workgroup that uses up its `budget` fails.
+    pub(crate) fn load(params: &ExecutableParams<'_>, budget: Option<Budget>) -> Result<Self> {
         let file = ModuleFile::copy(params.data)?;
         let name = file.name().to_owned();
         let mut functions = Vec::new();
@@ -50,10 +53,14 @@ impl VmvxExecutable {
                 .context(|| format!("function '{}' of executable '{name}'", export.local_name))?;
             functions.push((export.local_name.to_owned(), function));
         }
-        let context = Context::new(&[Module::native(VmvxModule)?, Module::bytecode(file)?])?;
+        let modules = [Module::native(VmvxModule)?, Module::bytecode(file)?];
+        let context = match budget {
+            None => Context::new(&modules)?,
+            Some(budget) => Context::limited(&modules, budget)?,
+        };
         set_constants(&context, &name, params.constants)?;
         let entries = functions.iter().map(|(function, reflection)| {
-            let function = context.function(&format!("{name}.{function}"))?;
+            let function = context.export(PROGRAM, function)?;
             Ok(Entry { function, local_memory_bytes: reflection.local_memory_bytes })
         });
         let entries = entries.collect::<Result<_>>()?;
@@ -155,7 +162,7 @@ impl EntryCall {
 
 /// Gives the executable its constants, where it has a function that takes them.
 fn set_constants(context: &Context, module: &str, constants: &[u32]) -> Result<()> {
-    let Ok(function) = context.function(&format!("{module}.{SET_CONSTANTS}")) else {
+    let Ok(function) = context.export(PROGRAM, SET_CONSTANTS) else {
         return match constants.len() {
             0 => Ok(()),
             count => Err(Error::invalid_argument(format!(

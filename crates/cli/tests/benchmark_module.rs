@@ -1,0 +1,137 @@
+//! `iree-benchmark-module` as a user runs it.
+
+mod common;
+
+use common::{Scratch, fail, fixture, print, run};
+
+fn module(name: &str) -> String {
+    format!("--module={}", fixture(&format!("modules/{name}.vmfb")))
+}
+
+/// The rows of a report, by name.
+fn rows(words: &[&str]) -> Vec<serde_json::Value> {
+    let flags = ["--device=local-sync", "--benchmark_format=json", "--benchmark_min_time=4x"];
+    let text = print(&[&["iree-benchmark-module"], words, &flags].concat());
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    report["benchmarks"].as_array().unwrap().clone()
+}
+
+#[test]
+fn functions_without_inputs_are_measured() {
+    let rows = rows(&[&module("multi")]);
+    assert_eq!(rows.len(), 1, "only one of them takes nothing");
+    assert_eq!(rows[0]["name"], "BM_nothing/process_time/real_time");
+    assert_eq!((&rows[0]["iterations"], &rows[0]["time_unit"]), (&4.into(), &"ms".into()));
+    assert!(rows[0]["items_per_second"].is_number());
+}
+
+#[test]
+fn batches_count_as_iterations() {
+    let rows = rows(&[&module("multi"), "--function=nothing", "--batch_size=3", "--time_unit=us"]);
+    assert_eq!((&rows[0]["iterations"], &rows[0]["time_unit"]), (&6.into(), &"us".into()));
+}
+
+#[test]
+fn asynchronous_functions_are_called_side_by_side() {
+    let inputs = ["mlp_x", "mlp_w0", "mlp_w1", "mlp_w2"]
+        .map(|name| format!("--input=@{}", fixture(&format!("inputs/{name}.npy"))));
+    let module = module("mlp.async");
+    let mut words = vec![module.as_str(), "--function=mlp", "--batch_size=5", "--batch_concurrency=2"];
+    words.extend(inputs.iter().map(String::as_str));
+    assert_eq!(rows(&words)[0]["iterations"], 6);
+}
+
+#[test]
+fn results_can_be_looked_at() {
+    let words = |expected: &str| {
+        run(&[
+            "iree-benchmark-module",
+            &module("simple_abs"),
+            "--function=abs",
+            "--input=f32=-2",
+            "--benchmark_min_time=3x",
+            "--enable_output_processing",
+            &format!("--expected_output={expected}"),
+        ])
+    };
+    let right = words("f32=2");
+    assert_eq!(right.status, Some(0), "{right:?}");
+    assert!(right.stdout.ends_with("[SUCCESS] all function outputs matched their expected values.\n"));
+    let wrong = words("f32=3");
+    assert_eq!(wrong.status, Some(1));
+    assert!(wrong.stdout.contains("[FAILED] result[0]: element at index 0 (2)"), "{}", wrong.stdout);
+}
+
+#[test]
+fn recorded_calls_are_scopes() {
+    let scratch = Scratch::new();
+    let capture = scratch.path("abs.ireereplay").display().to_string();
+    print(&[
+        "iree-benchmark-module",
+        &module("simple_abs"),
+        "--function=abs",
+        "--input=f32=-2",
+        "--benchmark_min_time=3x",
+        &format!("--device_replay_output={capture}"),
+    ]);
+    let info = print(&["rehal", "info", &capture]);
+    assert!(info.contains("execute"), "{info}");
+    let report =
+        print(&["iree-benchmark-replay", "--replay_scope=execute", "--benchmark_min_time=2x", &capture]);
+    assert!(report.contains("BM_replay/scope:execute/process_time/manual_time"));
+}
+
+#[test]
+fn what_fails_is_a_row_and_ends_the_run() {
+    let ran =
+        run(&["iree-benchmark-module", &module("simple_abs"), "--function=abs", "--benchmark_min_time=1x"]);
+    assert_eq!(ran.status, Some(1));
+    assert!(
+        ran.stdout.contains("BM_abs/process_time/real_time ERROR OCCURRED: 'INVALID_ARGUMENT; "),
+        "{ran:?}"
+    );
+    assert!(ran.stderr.contains("benchmark BM_abs"), "{}", ran.stderr);
+}
+
+#[test]
+fn wrong_flags_say_what_to_do() {
+    let module = module("simple_abs");
+    for (flag, words) in [
+        ("--function=zzz", "the module has: abs"),
+        ("--time_unit=s", "ns, us or ms"),
+        ("--batch_size=0", "must be positive"),
+        ("--batch_concurrency=-1", "must be positive"),
+        ("--dispatch_statistics", "not built yet"),
+        ("--benchmark_min_time=x", "benchmark_min_time"),
+        ("operand", "'operand'"),
+    ] {
+        let stderr = fail(&["iree-benchmark-module", &module, flag]);
+        assert!(stderr.contains(words), "{flag}: {stderr}");
+    }
+}
+
+/// The pinned release's flags, as data: name and default.
+#[test]
+fn every_flag_of_the_reference_is_taken_at_its_default() {
+    let list = format!("{}/tests/data/iree-benchmark-module.flags", env!("CARGO_MANIFEST_DIR"));
+    let flags = std::fs::read_to_string(&list).unwrap();
+    let flagfile = format!("--flagfile={list}");
+    print(&["iree-benchmark-module", &flagfile, &module("multi"), "--benchmark_min_time=1x"]);
+    let help = print(&["iree-benchmark-module", "--help"]);
+    for line in flags.lines().skip(1) {
+        let flag = line.trim_start_matches("# ");
+        let name = flag.split('=').next().unwrap();
+        let shown = help.lines().any(|line| {
+            let line = line.trim_start_matches("# ");
+            line.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', '[']))
+        });
+        assert!(shown, "--help does not show {name}");
+        if !line.starts_with('#') {
+            // Numbers with a point are text to us.
+            let plain = |line: &str| line.replace('"', "");
+            assert!(help.lines().any(|it| plain(it) == plain(flag)), "--help has another default for {flag}");
+        }
+    }
+    let guide = print(&["iree-benchmark-module", "--agents_md"]);
+    assert!(guide.len() > 1500 && guide.contains("jq") && guide.contains("Exit status"));
+}

@@ -1,0 +1,108 @@
+//! Damaged executables that are programs of the VM: refused, or run to an error or an end. Unlike damaged machine
+//! code they are run, because what is verified reaches nothing but what it is given.
+
+#[path = "../../replay/tests/memory/mod.rs"]
+mod memory;
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use memory::peak_bytes;
+use rehal_local::executable::check::{Reached, exercise_program};
+use rehal_local::executable::infer_format;
+use rehal_vm::ModuleFile;
+use support::Random;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
+}
+
+/// Executables of ours: of the conformance suite, in assembly, and with every microkernel that the compiler calls.
+fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for name in ["affine", "constants", "crash", "entry_points", "indirect", "workgroups"] {
+        seeds.push(std::fs::read(fixtures().join(format!("cts/{name}.vmvx.vmfb"))).unwrap());
+    }
+    seeds.push(std::fs::read(fixtures().join("cts/assembled.vmfb")).unwrap());
+    let program = std::fs::read(fixtures().join("modules/microkernels.vmvx.vmfb")).unwrap();
+    let program = ModuleFile::copy(&program).unwrap();
+    let segments = program.rodata_segments().map(|segment| program.bytes()[segment.range].to_vec());
+    let executables = segments.filter(|bytes| infer_format(bytes) == Some("vmvx-bytecode-fb"));
+    let count = seeds.len();
+    seeds.extend(executables);
+    assert!(seeds.len() > count, "the program has executables");
+    seeds
+}
+
+/// What any input may hold at its peak: its copy, what is decoded from it, and what its budget and bindings allow.
+fn exercise_within_bounds(bytes: &[u8]) -> Reached {
+    let (reached, peak) = peak_bytes(|| exercise_program(bytes));
+    assert!(peak < (4 << 20) + 200 * bytes.len(), "{peak} bytes held for an input of {}", bytes.len());
+    reached
+}
+
+#[test]
+fn undamaged_ones_are_loaded_and_run() {
+    for seed in seeds() {
+        let Reached::Loaded { completed } = exercise_within_bounds(&seed) else {
+            panic!("a seed is refused")
+        };
+        assert!(completed > 0);
+    }
+}
+
+#[test]
+fn truncated_ones_are_refused_at_every_byte() {
+    let seed = &seeds()[0];
+    for length in 0..seed.len() {
+        // Behind the flatbuffer there may be a directory that nobody reads.
+        let reached = exercise_within_bounds(&seed[..length]);
+        assert!(reached == Reached::Nothing || length + 200 > seed.len(), "{length} of {} bytes", seed.len());
+    }
+}
+
+/// Changes a few places: a bit, a byte, a field to an extreme or near to what it was, a run from elsewhere.
+fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
+    const EXTREMES: [u32; 8] = [0, 1, 0x7F, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, u32::MAX - 1, u32::MAX];
+    let mut bytes = seed.to_vec();
+    for _ in 0..=random.below(3) {
+        let at = random.below(bytes.len());
+        match random.below(5) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.next() as u8,
+            2 => bytes[at] = bytes[at].wrapping_add(if random.below(2) == 0 { 1 } else { 255 }),
+            3 => {
+                let width = [1, 2, 4][random.below(3)];
+                let value = EXTREMES[random.below(EXTREMES.len())].to_le_bytes();
+                let end = (at + width).min(bytes.len());
+                bytes[at..end].copy_from_slice(&value[..end - at]);
+            }
+            _ => {
+                let length = 1 + random.below(16);
+                let from = random.below(bytes.len());
+                let length = length.min(bytes.len() - at).min(bytes.len() - from);
+                bytes.copy_within(from..from + length, at);
+            }
+        }
+    }
+    bytes
+}
+
+#[test]
+fn mutated_ones_are_refused_or_run() {
+    let seeds = seeds();
+    let mut random = Random(0x5EED);
+    let (mut refused, mut loaded, mut completed_all) = (0, 0, 0);
+    for round in 0..6000 {
+        let seed = &seeds[round % seeds.len()];
+        match exercise_within_bounds(&mutate(seed, &mut random)) {
+            Reached::Nothing => refused += 1,
+            Reached::Loaded { completed } => {
+                loaded += 1;
+                completed_all += completed;
+            }
+        }
+    }
+    // Where all were refused, or none, the mutations would be of no use.
+    assert!(refused > 500 && loaded > 500 && completed_all > 500, "{refused} {loaded} {completed_all}");
+}

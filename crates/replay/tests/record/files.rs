@@ -1,0 +1,156 @@
+//! What captures hold of files: each policy, each way to tell a file, and memory.
+
+use std::io::Write;
+
+use rehal_base::{Result, StatusCode, fnv};
+use rehal_capture::{OperationCode as Code, Payload, RecordType};
+use rehal_hal::{BufferRef, File, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY};
+use rehal_replay::{FilePolicy, FileValidation, RecordOptions};
+use tempfile::NamedTempFile;
+
+use crate::program::{Program, Reads, Work, each_operation, replay};
+
+/// 1000 bytes in a file.
+fn on_disk() -> NamedTempFile {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(&contents()).unwrap();
+    file
+}
+
+fn contents() -> Vec<u8> {
+    (0..1000_u32).map(|index| (index * 7) as u8).collect()
+}
+
+/// A program that reads 100 bytes from byte 50 of a file and looks at them.
+fn read(program: &Program, file: HostFile) -> Result<()> {
+    let file: File = program.device().import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file)?;
+    let buffer = program.buffer(&[0; 100]);
+    let target = BufferRef::whole(&buffer);
+    let read = Work::Read { file: &file, file_offset: 50, target, flags: 0 };
+    program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], read)?;
+    let mut bytes = [0; 100];
+    buffer.read(0, &mut bytes)?;
+    assert_eq!(bytes, contents()[50..150]);
+    Ok(())
+}
+
+/// What a capture holds of a file: its reference and validation type, what is stored with it in the operation and in
+/// the object, and what the read stored.
+#[derive(Debug, PartialEq)]
+struct Held {
+    reference: u32,
+    validation: u32,
+    stored: Vec<u8>,
+    stored_again: Vec<u8>,
+    read: Vec<u8>,
+}
+
+fn held(capture: &[u8]) -> Held {
+    let mut held = Held { reference: 9, validation: 9, stored: vec![], stored_again: vec![], read: vec![] };
+    let opened = rehal_capture::Capture::open(capture, rehal_capture::OpenOptions::default()).unwrap();
+    for record in opened.records().map(|record| record.unwrap()) {
+        match record.payload().unwrap() {
+            Payload::FileObject(it) if record.record_type() == RecordType::OPERATION => {
+                (held.reference, held.validation) = (it.reference_type.get(), it.validation_type.get());
+                held.stored = it.reference.to_vec();
+            }
+            Payload::FileObject(it) => held.stored_again = it.reference.to_vec(),
+            Payload::QueueRead(it) => held.read = it.captured_data.to_vec(),
+            _ => {}
+        }
+    }
+    held
+}
+
+fn with(file_policy: FilePolicy, file_validation: FileValidation) -> (Held, Vec<u8>, NamedTempFile) {
+    let program = Program::new(RecordOptions { file_policy, file_validation });
+    let file = on_disk();
+    read(&program, HostFile::Disk(file.reopen().unwrap())).unwrap();
+    let capture = program.capture();
+    (held(&capture), capture, file)
+}
+
+/// A replay reads what the program read.
+fn reads_again(capture: &[u8]) {
+    let mut reads = Reads::default();
+    replay(capture, &mut reads).unwrap();
+    assert_eq!(reads.0.last().unwrap(), &contents()[50..150]);
+}
+
+#[test]
+fn by_reference_the_capture_says_where_the_file_is() {
+    for (file_validation, validation) in [(FileValidation::Identity, 1), (FileValidation::Digest, 2)] {
+        let (held, capture, file) = with(FilePolicy::Reference, file_validation);
+        let path = file.path().as_os_str().as_encoded_bytes().to_vec();
+        assert_eq!(
+            held,
+            Held { reference: 1, validation, stored: path.clone(), stored_again: path, read: vec![] }
+        );
+        reads_again(&capture);
+        // Other contents are another file, by either way.
+        std::fs::write(file.path(), [1; 1000]).unwrap();
+        assert!(replay(&capture, &mut Reads::default()).is_err());
+    }
+    let (_, capture, _file) = with(FilePolicy::Reference, FileValidation::Digest);
+    let digest = fnv::fnv1a64(&contents()).to_le_bytes();
+    assert!(capture.windows(8).any(|bytes| bytes == digest));
+}
+
+#[test]
+fn with_ranges_the_capture_holds_what_is_read() {
+    let (held, capture, file) = with(FilePolicy::CaptureRanges, FileValidation::Digest);
+    let path = file.path().as_os_str().as_encoded_bytes().to_vec();
+    let read = contents()[50..150].to_vec();
+    assert_eq!(held, Held { reference: 3, validation: 0, stored: path.clone(), stored_again: path, read });
+    file.close().unwrap();
+    reads_again(&capture);
+}
+
+#[test]
+fn in_full_the_capture_holds_the_file_once() {
+    let (held, capture, file) = with(FilePolicy::CaptureAll, FileValidation::Identity);
+    let stored = contents();
+    assert_eq!(held, Held { reference: 2, validation: 0, stored, stored_again: vec![], read: vec![] });
+    file.close().unwrap();
+    reads_again(&capture);
+}
+
+#[test]
+fn a_policy_that_forbids_files_refuses_them_on_record() {
+    let options = RecordOptions { file_policy: FilePolicy::Fail, ..RecordOptions::default() };
+    let program = Program::new(options);
+    let refused = read(&program, HostFile::Disk(on_disk().reopen().unwrap())).unwrap_err();
+    assert_eq!(refused.code(), StatusCode::FailedPrecondition);
+    // Memory has no identity to refer to, so it is never outside of the capture.
+    read(&program, HostFile::from_bytes(&contents()).unwrap()).unwrap();
+    let capture = program.capture();
+    let mut imports = Vec::new();
+    each_operation(&capture, |record| {
+        if let (Code::DEVICE_IMPORT_FILE, Payload::FileObject(it)) =
+            (record.operation(), record.payload().unwrap())
+        {
+            imports.push((record.header.status_code.get(), it.reference_type.get(), it.reference.len()));
+        }
+    });
+    assert_eq!(imports, [(StatusCode::FailedPrecondition as u32, 0, 0), (0, 2, 1000)]);
+    reads_again(&capture);
+}
+
+#[test]
+fn what_the_file_has_not_got_is_refused_before_it_is_recorded() {
+    for file_policy in [FilePolicy::Reference, FilePolicy::CaptureRanges] {
+        let program = Program::new(RecordOptions { file_policy, ..RecordOptions::default() });
+        let file = HostFile::Disk(on_disk().reopen().unwrap());
+        let file = program.device().import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file).unwrap();
+        let buffer = program.buffer(&[0; 100]);
+        let target = BufferRef::whole(&buffer);
+        let read = Work::Read { file: &file, file_offset: 950, target, flags: 0 };
+        let refused = program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], read).map(drop).unwrap_err();
+        assert_eq!(refused.code(), StatusCode::OutOfRange);
+        let mut reads = 0;
+        each_operation(&program.capture(), |record| {
+            reads += u32::from(record.operation() == Code::DEVICE_QUEUE_READ);
+        });
+        assert_eq!(reads, 0);
+    }
+}

@@ -1,0 +1,160 @@
+//! One stream for all devices and threads: what is caused comes after what causes it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rehal_capture::{Capture, OpenOptions, OperationCode as Code, Payload};
+use rehal_hal::{BufferRef, HostCallFlags, MemoryAccess, QUEUE_AFFINITY_ANY, SemaphoreFlags, Timepoint};
+use rehal_replay::RecordOptions;
+
+use crate::program::{Program, Reads, Work, each_operation, host_call, local_sync, operations, replay};
+
+/// Work that runs where it is submitted signals before the call is back; what that sets off is recorded after it.
+#[test]
+fn what_a_submission_sets_off_is_recorded_after_it() {
+    let program = Program::new(RecordOptions::default());
+    let buffer = program.buffer(&[0; 4]);
+    let done = program.semaphore();
+    let seen = Arc::new(AtomicU32::new(0));
+    let read = {
+        let (buffer, seen) = (buffer.clone(), seen.clone());
+        move |outcome: rehal_base::Result<()>| {
+            outcome.unwrap();
+            let mut bytes = [0; 4];
+            buffer.read(0, &mut bytes).unwrap();
+            seen.store(u32::from_le_bytes(bytes), Ordering::Relaxed);
+        }
+    };
+    done.backend().on_reached(1, Box::new(read));
+    let fill = Work::Fill { target: BufferRef::whole(&buffer), pattern: &[5], flags: 0 };
+    let signals = [Timepoint { semaphore: &done, value: 1 }];
+    program.device().submit(QUEUE_AFFINITY_ANY, &[], &signals, fill).unwrap();
+    assert_eq!(seen.load(Ordering::Relaxed), 0x0505_0505);
+
+    let capture = program.capture();
+    let codes: Vec<_> = operations(&capture).iter().map(|(code, _)| *code).collect();
+    let fill = codes.iter().position(|code| *code == Code::DEVICE_QUEUE_FILL).unwrap();
+    assert_eq!(codes[fill + 1..], [Code::BUFFER_MAP_RANGE, Code::BUFFER_UNMAP_RANGE]);
+    let mut reads = Reads::default();
+    replay(&capture, &mut reads).unwrap();
+    assert_eq!(reads.0, [[5; 4]]);
+}
+
+#[test]
+fn a_submission_that_fails_is_recorded_with_its_status() {
+    let program = Program::new(RecordOptions::default());
+    let fail = host_call(|| Err(rehal_base::Error::data_loss("gone")));
+    let call = Work::HostCall { call: &fail, arguments: [0; 4], flags: HostCallFlags::empty() };
+    // Nobody else hears of it, so the call does.
+    let failed = program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], call).map(drop).unwrap_err();
+    assert_eq!(failed.message(), "gone");
+    let capture = program.capture();
+    assert_eq!(operations(&capture), [(Code::DEVICE_QUEUE_HOST_CALL, failed.code() as u32)]);
+    // What failed made nothing, so a replay leaves it out, whatever it was.
+    replay(&capture, &mut Reads::default()).unwrap();
+}
+
+#[test]
+fn devices_of_a_group_write_one_stream() {
+    let program = Program::on(vec![local_sync(), local_sync()], RecordOptions::default());
+    let shared = program.semaphore();
+    for (value, device) in program.devices.iter().enumerate() {
+        let (waits, signals) = (
+            [Timepoint { semaphore: &shared, value: value as u64 }],
+            [Timepoint { semaphore: &shared, value: value as u64 + 1 }],
+        );
+        device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, Work::Barrier { flags: 0 }).unwrap();
+    }
+    let capture = program.capture();
+    let mut submitted = Vec::new();
+    each_operation(&capture, |record| {
+        if record.operation() == Code::DEVICE_QUEUE_EXECUTE {
+            submitted.push((record.header.device_id.get(), record.header.object_id.get()));
+        }
+    });
+    // Each device is followed by its allocator.
+    assert_eq!(submitted, [(1, 1), (3, 3)]);
+    replay(&capture, &mut Reads::default()).unwrap();
+}
+
+/// Only the host signals what a submission waits for: nobody would in a replay, so the capture has a barrier for it.
+#[test]
+fn signals_of_the_host_that_work_waits_for_are_recorded() {
+    let program = Program::new(RecordOptions::default());
+    let (gate, unused) = (program.semaphore(), program.semaphore());
+    unused.signal(1).unwrap();
+    gate.signal(3).unwrap();
+    let waits = [Timepoint { semaphore: &gate, value: 2 }];
+    program.device().submit(QUEUE_AFFINITY_ANY, &waits, &[], Work::Barrier { flags: 0 }).unwrap();
+    gate.signal(4).unwrap();
+    let waits = [Timepoint { semaphore: &gate, value: 3 }];
+    program.device().submit(QUEUE_AFFINITY_ANY, &waits, &[], Work::Barrier { flags: 0 }).unwrap();
+    let capture = program.capture();
+    let mut barriers = Vec::new();
+    each_operation(&capture, |record| {
+        if let Payload::QueueExecute(it) = record.payload().unwrap() {
+            let values = |list: &[rehal_capture::layout::SemaphoreTimepoint]| {
+                list.iter().map(|it| it.value.get()).collect::<Vec<_>>()
+            };
+            barriers.push((values(it.waits), values(it.signals)));
+        }
+    });
+    assert_eq!(barriers, [(vec![], vec![3]), (vec![2], vec![]), (vec![3], vec![])]);
+    replay(&capture, &mut Reads::default()).unwrap();
+}
+
+#[test]
+fn a_signal_that_comes_after_the_work_is_recorded_after_it() {
+    let program = Program::new(RecordOptions::default());
+    let gate = program.semaphore();
+    let waits = [Timepoint { semaphore: &gate, value: 1 }];
+    program.device().submit(QUEUE_AFFINITY_ANY, &waits, &[], Work::Barrier { flags: 0 }).unwrap();
+    gate.signal(1).unwrap();
+    let mut lists = Vec::new();
+    each_operation(&program.capture(), |record| {
+        if let Payload::QueueExecute(it) = record.payload().unwrap() {
+            lists.push((it.waits.len(), it.signals.len()));
+        }
+    });
+    assert_eq!(lists, [(1, 0), (0, 1)]);
+}
+
+/// Threads of one program: every record is whole, ordinals have no gaps, and each thread's calls keep their order.
+#[test]
+fn threads_write_one_stream() {
+    const THREADS: u8 = 4;
+    const ROUNDS: u8 = 50;
+    let program = Program::new(RecordOptions::default());
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let device = program.device();
+            let buffer = program.buffer(&[0; 8]);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let done =
+                        device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap();
+                    let signals = [Timepoint { semaphore: &done, value: 1 }];
+                    let pattern = [thread * ROUNDS + round];
+                    let target = BufferRef::whole(&buffer);
+                    let fill = Work::Fill { target, pattern: &pattern, flags: 0 };
+                    device.submit(QUEUE_AFFINITY_ANY, &[], &signals, fill).unwrap();
+                    let mapping = buffer.map(MemoryAccess::READ, 0, 8).unwrap();
+                    mapping.with_bytes(|bytes| assert_eq!(bytes, [pattern[0]; 8])).unwrap();
+                }
+            });
+        }
+    });
+    let capture = program.capture();
+    let opened = Capture::open(&capture, OpenOptions::default()).unwrap();
+    let mut fills = std::collections::HashMap::<u64, Vec<u8>>::new();
+    for record in opened.records().map(|record| record.unwrap()) {
+        if let Payload::QueueFill(it) = record.payload().unwrap() {
+            fills.entry(record.header.thread_id.get()).or_default().push(it.pattern[0]);
+        }
+    }
+    assert_eq!(fills.len(), usize::from(THREADS), "threads are told apart");
+    for fills in fills.values() {
+        assert!(fills.len() == usize::from(ROUNDS) && fills.is_sorted());
+    }
+    replay(&capture, &mut Reads::default()).unwrap();
+}

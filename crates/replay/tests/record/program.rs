@@ -1,0 +1,115 @@
+//! What the tests' programs are made of: a recorder over memory, one or more recorded devices, and small buffers.
+
+use rehal_base::Result;
+use rehal_capture::{Capture, OpenOptions, OperationCode, Record, RecordType};
+use rehal_hal::{
+    Buffer, BufferParams, BufferUsage, Device, DeviceGroup, HostCallFn, MemoryType, QUEUE_AFFINITY_ANY,
+    Semaphore, SemaphoreFlags,
+};
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
+
+use crate::memory::Memory;
+
+pub fn local_sync() -> Device {
+    LocalSync::create(Plugins::default())
+}
+
+/// A program on record.
+pub struct Program {
+    pub recorder: Recorder,
+    pub devices: Vec<Device>,
+    memory: Memory,
+}
+
+impl Program {
+    pub fn new(options: RecordOptions) -> Self {
+        Self::on(vec![local_sync()], options)
+    }
+
+    pub fn on(devices: Vec<Device>, options: RecordOptions) -> Self {
+        let memory = Memory::default();
+        let recorder = Recorder::to(memory.clone(), options).unwrap();
+        let group = recorder.wrap(&DeviceGroup::new(devices).unwrap()).unwrap();
+        Self { recorder, devices: group.devices().to_vec(), memory }
+    }
+
+    pub fn device(&self) -> &Device {
+        &self.devices[0]
+    }
+
+    pub fn buffer(&self, bytes: &[u8]) -> Buffer {
+        let buffer = self.device().allocate_buffer(mappable(), bytes.len() as u64).unwrap();
+        buffer.write(0, bytes).unwrap();
+        buffer
+    }
+
+    pub fn semaphore(&self) -> Semaphore {
+        self.device().create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
+    }
+
+    /// Closes the recorder and gives the capture.
+    pub fn capture(&self) -> Vec<u8> {
+        self.recorder.close().unwrap();
+        self.memory.bytes()
+    }
+}
+
+pub fn mappable() -> BufferParams {
+    BufferParams {
+        usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED | BufferUsage::MAPPING_PERSISTENT,
+        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+        ..BufferParams::default()
+    }
+}
+
+/// A function of the host for a queue to call.
+pub fn host_call(call: impl Fn() -> Result<()> + Send + Sync + 'static) -> rehal_hal::HostCall {
+    let call: std::sync::Arc<HostCallFn> = std::sync::Arc::new(move |_| call());
+    rehal_hal::HostCall(call)
+}
+
+/// Calls `look` with each operation of a capture, those that could not be captured included.
+pub fn each_operation(bytes: &[u8], mut look: impl FnMut(&Record<'_>)) {
+    let capture = Capture::open(bytes, OpenOptions::default()).unwrap();
+    for record in capture.records().map(|record| record.unwrap()) {
+        if matches!(record.record_type(), RecordType::OPERATION | RecordType::UNSUPPORTED) {
+            look(&record);
+        }
+    }
+}
+
+/// The operations of a capture with their status, without what every capture begins with.
+pub fn operations(bytes: &[u8]) -> Vec<(OperationCode, u32)> {
+    let mut operations = Vec::new();
+    each_operation(bytes, |record| operations.push((record.operation(), record.header.status_code.get())));
+    operations.retain(|(operation, _)| *operation != OperationCode::DEVICE_ASSIGN_TOPOLOGY_INFO);
+    operations
+}
+
+/// Replays a capture on bare devices.
+pub fn replay(bytes: &[u8], observer: &mut dyn Observer) -> Result<()> {
+    let capture = Capture::open(bytes, OpenOptions::default())?;
+    let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
+    let devices = DeviceGroup::new((0..plan.device_count()).map(|_| local_sync()).collect())?;
+    Replay::new(&plan, &devices, &ReplayOptions::default())?.run(&mut [observer])
+}
+
+/// What a replay reads back.
+#[derive(Default)]
+pub struct Reads(pub Vec<Vec<u8>>);
+
+impl Observer for Reads {
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn host_read(&mut self, read: &rehal_replay::HostRead<'_>) -> Result<()> {
+        self.0.push(read.bytes.to_vec());
+        Ok(())
+    }
+}
+
+/// Work for a queue of a running program.
+pub type Work<'a> = rehal_hal::QueueOp<rehal_hal::Live<'a>>;

@@ -1,0 +1,136 @@
+//! What goes wrong: sinks that are full, programs that die, objects from elsewhere, and calls after the end.
+
+use std::io::{self, Seek, SeekFrom, Write};
+use std::time::{Duration, Instant};
+
+use rehal_base::StatusCode;
+use rehal_capture::{Capture, OpenOptions, OperationCode as Code};
+use rehal_hal::{BufferRef, DeviceGroup, QUEUE_AFFINITY_ANY};
+use rehal_replay::{RecordOptions, Recorder};
+
+use crate::program::{Program, Reads, Work, local_sync, mappable, operations, replay};
+
+/// A sink that takes so many bytes and then is full.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Full {
+    fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
+#[test]
+fn a_full_disk_does_not_disturb_the_program_and_closing_reports_it() {
+    let recorder = Recorder::to(Full(1000), RecordOptions::default()).unwrap();
+    let group = recorder.wrap(&DeviceGroup::new(vec![local_sync()]).unwrap()).unwrap();
+    let device = &group.devices()[0];
+    let buffer = device.allocate_buffer(mappable(), 1 << 20).unwrap();
+    for round in 0..4 {
+        buffer.write(0, &vec![round; 1 << 20]).unwrap();
+    }
+    let mut last = [0; 4];
+    buffer.read(0, &mut last).unwrap();
+    assert_eq!(last, [3; 4]);
+    let error = recorder.close().unwrap_err();
+    assert_eq!(error.code(), StatusCode::ResourceExhausted);
+    assert!(error.to_string().contains("writing the capture"), "{error}");
+}
+
+/// The file of a program that is killed holds what it had done: it need not do anything more for that.
+#[test]
+fn what_is_recorded_reaches_the_file_of_a_program_that_waits() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let recorder = Recorder::create(file.path(), RecordOptions::default()).unwrap();
+    let group = recorder.wrap(&DeviceGroup::new(vec![local_sync()]).unwrap()).unwrap();
+    let device = &group.devices()[0];
+    let buffer = device.allocate_buffer(mappable(), 4).unwrap();
+    buffer.write(0, &[1, 2, 3, 4]).unwrap();
+    recorder.scope_begin("quiet").unwrap();
+    // Within 100 ms on a machine that has nothing else to do; the test only holds that it comes at all.
+    let patience = Instant::now() + Duration::from_secs(30);
+    loop {
+        let bytes = std::fs::read(file.path()).unwrap();
+        let capture = Capture::open(&bytes, OpenOptions { recover: true }).unwrap();
+        if capture.records().any(|record| record.unwrap().operation() == Code::REPLAY_SCOPE_BEGIN) {
+            assert!(!capture.is_closed());
+            break;
+        }
+        assert!(Instant::now() < patience, "nothing has reached the file");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    recorder.close().unwrap();
+    let bytes = std::fs::read(file.path()).unwrap();
+    assert!(Capture::open(&bytes, OpenOptions::default()).unwrap().is_closed());
+}
+
+#[test]
+fn after_the_end_calls_are_forwarded_and_not_recorded() {
+    let program = Program::new(RecordOptions::default());
+    let buffer = program.buffer(&[1; 4]);
+    let before = program.capture();
+    buffer.write(0, &[2; 4]).unwrap();
+    let another = program.buffer(&[3; 4]);
+    let copy = Work::Copy { source: (&another).into(), target: BufferRef::whole(&buffer), flags: 0 };
+    program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], copy).unwrap();
+    let mut bytes = [0; 4];
+    buffer.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [3; 4]);
+    assert_eq!(program.capture(), before, "closing twice does nothing");
+}
+
+#[test]
+fn objects_that_were_not_made_on_record_are_refused() {
+    let program = Program::new(RecordOptions::default());
+    let others = [
+        local_sync().allocate_buffer(mappable(), 4).unwrap(),
+        Program::new(RecordOptions::default()).buffer(&[0; 4]),
+    ];
+    for other in &others {
+        let fill = Work::Fill { target: BufferRef::whole(other), pattern: &[1], flags: 0 };
+        let refused = program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], fill).map(drop).unwrap_err();
+        assert_eq!(refused.code(), StatusCode::FailedPrecondition);
+        assert!(refused.message().starts_with("a buffer that this recorder did not see made"), "{refused}");
+    }
+    assert_eq!(operations(&program.capture()), []);
+}
+
+#[test]
+fn scopes_have_names_and_end_with_what_opened_them() {
+    let program = Program::new(RecordOptions::default());
+    assert_eq!(program.recorder.scope_begin("").unwrap_err().code(), StatusCode::InvalidArgument);
+    {
+        let _outer = program.recorder.scope("outer").unwrap();
+        let _inner = program.recorder.scope("inner").unwrap();
+    }
+    let capture = program.capture();
+    let codes: Vec<_> = operations(&capture).into_iter().map(|(code, _)| code).collect();
+    let (begin, end) = (Code::REPLAY_SCOPE_BEGIN, Code::REPLAY_SCOPE_END);
+    assert_eq!(codes, [begin, begin, end, end]);
+    replay(&capture, &mut Reads::default()).unwrap();
+}
+
+/// A recorder records what it is given, another recorder included: both captures hold the same.
+#[test]
+fn a_recorded_device_can_be_recorded() {
+    let inner = Program::new(RecordOptions::default());
+    let outer = Program::on(inner.devices.clone(), RecordOptions::default());
+    let buffer = outer.buffer(&[1, 2, 3, 4]);
+    let fill = Work::Fill { target: BufferRef::range(&buffer, 0, 2), pattern: &[9], flags: 0 };
+    outer.device().submit(QUEUE_AFFINITY_ANY, &[], &[], fill).unwrap();
+    let mut bytes = [0; 4];
+    buffer.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [9, 9, 3, 4]);
+    assert_eq!(operations(&inner.capture()), operations(&outer.capture()));
+}

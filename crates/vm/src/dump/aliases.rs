@@ -1,0 +1,26 @@
+use crate::module_file::schema::id;
+use crate::module_file::table::Tables;
+use crate::module_file::{Export, ModuleFile};
+
+/// The exports of a module by the function that they are, so that a dump takes time linear in its size.
+pub(super) struct Aliases<'a> {
+    exports: Tables<'a>,
+    /// Ordinals of functions with those of their exports, ascending.
+    by_function: Vec<(usize, usize)>,
+}
+
+impl<'a> Aliases<'a> {
+    pub(super) fn of(file: &'a ModuleFile) -> Self {
+        let mut by_function: Vec<(usize, usize)> =
+            file.exports().enumerate().map(|(index, export)| (export.function, index)).collect();
+        by_function.sort_unstable();
+        Self { exports: file.root().tables(id::MODULE_EXPORTS), by_function }
+    }
+
+    /// Names that the function of that ordinal is exported by, in the order of the exports.
+    pub(super) fn names(&self, function: usize) -> impl Iterator<Item = &'a str> {
+        let first = self.by_function.partition_point(|(of, _)| *of < function);
+        let own = self.by_function[first..].iter().take_while(move |(of, _)| *of == function);
+        own.filter_map(|(_, index)| Some(Export::read(self.exports.get(*index)?).local_name))
+    }
+}

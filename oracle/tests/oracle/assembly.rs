@@ -1,0 +1,63 @@
+//! Programs in VM assembly, assembled by the reference: our VM ends each test as its name says, and the dump of each is
+//! the same. Ours are in `fixtures/vm`; those of the reference's own tests are used where `REHAL_IREE_SOURCE` names its
+//! source tree.
+
+use crate::{Outcome, ensure, modules};
+use libtest_mimic::{Failed, Trial};
+use oracle::captures::repository;
+use oracle::reference::Reference;
+use oracle::tool;
+use rehal_base::MappedFile;
+use rehal_vm::{ModuleFile, check};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub fn add(trials: &mut Vec<Trial>) {
+    let mut sets = vec![("fixtures", repository().join("fixtures/vm"))];
+    if let Some(source) = std::env::var_os("REHAL_IREE_SOURCE").filter(|source| !source.is_empty()) {
+        let folder = PathBuf::from(source).join("runtime/src/iree/vm/test");
+        let found = !programs(&folder).is_empty();
+        trials.push(Trial::test("assembly::source", move || {
+            ensure(found, || "REHAL_IREE_SOURCE names no source tree with VM tests".to_owned())
+        }));
+        sets.push(("reference", folder));
+    }
+    for (set, folder) in sets {
+        for path in programs(&folder) {
+            let name = path.file_stem().unwrap_or_default().display().to_string();
+            trials.push(Trial::test(format!("assembly::{set}/{name}"), move || as_named(&path)));
+        }
+    }
+}
+
+fn programs(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "vmasm"))
+        .collect();
+    found.sort();
+    found
+}
+
+fn as_named(program: &Path) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let module = scratch.path().join("program.vmfb");
+    let assembler = Reference::find(&repository())?.tool("iree-as-module");
+    let arguments = [format!("--output={}", module.display()), program.display().to_string()];
+    let assembled = tool::run(&assembler, &arguments, &repository())?;
+    ensure(assembled.succeeded(), || format!("iree-as-module ends with {}", assembled.summary()))?;
+
+    let failed = |error: rehal_base::Error| Failed::from(error.report());
+    let file = Arc::new(MappedFile::open(&module).map_err(failed)?);
+    let outcomes = check::run_tests(ModuleFile::map(file).map_err(failed)?).map_err(failed)?;
+    ensure(!outcomes.is_empty(), || "the program has no tests".to_owned())?;
+    let wrong: Vec<String> = outcomes
+        .into_iter()
+        .filter(|outcome| !outcome.is_expected())
+        .map(|outcome| format!("{}: {:?}", outcome.name, outcome.result.map_err(|error| error.report())))
+        .collect();
+    ensure(wrong.is_empty(), || wrong.join("\n"))?;
+    modules::same_dumps(&module)
+}
