@@ -129,8 +129,9 @@ macro_rules! quick_computations {
                 BitcastF64I64(a: u64) -> u64 { a }
             }
 
-            // Pairs that are one instruction where one follows the other, because finding out what comes next takes
-            // longer than computing it: what they compute, the first, and for each second what both are called.
+            // Pairs that are one instruction where the second computes with the result of the first: what is in a
+            // register of the machine need not wait for memory. What they compute, the first, and for each second
+            // what both are called.
             pairs {
                 i32 AddI32: AddAddI32(AddI32) AddSubI32(SubI32) AddMulI32(MulI32) AddAndI32(AndI32) AddOrI32(OrI32) AddXorI32(XorI32);
                 i32 SubI32: SubAddI32(AddI32) SubSubI32(SubI32) SubMulI32(MulI32) SubAndI32(AndI32) SubOrI32(OrI32) SubXorI32(XorI32);

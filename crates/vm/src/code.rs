@@ -29,6 +29,19 @@ pub(crate) struct Slice {
     pub(crate) length: u32,
 }
 
+/// Whether the operands of a computation may change places.
+macro_rules! may_swap {
+    (SubI32) => {
+        false
+    };
+    (SubI64) => {
+        false
+    };
+    ($other:ident) => {
+        true
+    };
+}
+
 /// Makes [`Insn`] of the quick computations and what is written here.
 macro_rules! insns {
     (
@@ -42,8 +55,9 @@ macro_rules! insns {
         #[allow(clippy::upper_case_acronyms, reason = "names of the instruction set")]
         pub(crate) enum Insn {
             $($op([u16; count!($($argument)* result)]),)*
-            // One computation and then another: the operands and the result of each.
-            $($($pair([u16; 6]),)*)*
+            // A computation and another of its result: operands and result of the first, the other operand and the
+            // result of the second.
+            $($($pair([u16; 5]),)*)*
             /// A number of 4 bytes.
             Const32 { result: u16, value: u32 },
             /// A number of 8 bytes.
@@ -111,6 +125,10 @@ macro_rules! insns {
             AddI32WhenLT { registers: [u16; 4], to: u32 },
             /// As above.
             AddI64WhenLT { registers: [u16; 4], to: u32 },
+            /// A loop of nothing but its end: adds (sum, step) until the sum is not less than the limit.
+            CountI32 { sum: u16, step: u16, limit: u16 },
+            /// As above.
+            CountI64 { sum: u16, step: u16, limit: u16 },
             /// Goes on where the table says.
             JumpTable { index: u16, table: u32 },
             /// Computes what takes a while.
@@ -166,11 +184,24 @@ macro_rules! insns {
                 })
             }
 
-            /// This computation and then another as one instruction, where there is one.
+            /// The two instructions that this one is, where it is a pair.
+            pub(crate) fn unpair(self) -> Option<(Self, Self)> {
+                match self {
+                    $($(Self::$pair([a, b, c, d, e]) => {
+                        Some((Self::$first([a, b, c]), Self::$second([c, d, e])))
+                    })*)*
+                    _ => None,
+                }
+            }
+
+            /// This computation and then another of its result as one instruction, where there is one.
             pub(crate) fn pair(self, then: Self) -> Option<Self> {
                 match (self, then) {
-                    $($((Self::$first([a, b, c]), Self::$second([d, e, f])) => {
-                        Some(Self::$pair([a, b, c, d, e, f]))
+                    $($((Self::$first([a, b, c]), Self::$second([d, e, f])) if d == c => {
+                        Some(Self::$pair([a, b, c, e, f]))
+                    }
+                    (Self::$first([a, b, c]), Self::$second([d, e, f])) if e == c && may_swap!($second) => {
+                        Some(Self::$pair([a, b, c, d, f]))
                     })*)*
                     _ => None,
                 }

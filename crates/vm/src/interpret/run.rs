@@ -93,14 +93,13 @@ macro_rules! run {
                         let value: $result = $value;
                         value.put(window, result);
                     })*
-                    $($(Insn::$pair([left, right, result, left_2, right_2, result_2]) => {
+                    $($(Insn::$pair([left, right, result, other, result_2]) => {
                         let left = <$pair_type>::get(window, left);
                         let right = <$pair_type>::get(window, right);
                         let value = operate!($first, left, right);
                         value.put(window, result);
-                        let left = get_after(window, left_2, result, value);
-                        let right = get_after(window, right_2, result, value);
-                        operate!($second, left, right).put(window, result_2);
+                        let other = <$pair_type>::get(window, other);
+                        operate!($second, value, other).put(window, result_2);
                     })*)*
                     Insn::Const32 { result, value } => value.put(window, result),
                     Insn::Const64 { result, value } => value.put(window, result),
@@ -174,6 +173,16 @@ macro_rules! run {
                         i32::from(holds).put(window, result);
                         jump_if!(holds, to, insns, at);
                     }
+                    Insn::CountI32 { sum, step, limit } => {
+                        if let Err(error) = count::<i32, M>(window, [sum, step, limit], i32::wrapping_add, meter) {
+                            break Err(error);
+                        }
+                    }
+                    Insn::CountI64 { sum, step, limit } => {
+                        if let Err(error) = count::<i64, M>(window, [sum, step, limit], i64::wrapping_add, meter) {
+                            break Err(error);
+                        }
+                    }
                     Insn::JumpTable { index, table } => {
                         let targets = &*environment.code.tables[table as usize];
                         let index = u32::get(window, index) as usize;
@@ -242,16 +251,24 @@ macro_rules! run {
 
 quick_computations!(run);
 
-/// The number at `register` after `value` was put at `known`: that itself where they are the same, because what was
-/// just written takes time to be read.
+/// Adds a step to a sum until that is not less than a limit, at least once.
 #[inline(always)]
-fn get_after<T: Number>(window: &Window, register: u16, known: u16, value: T) -> T {
-    if register == known {
-        return value;
+fn count<T: Number + PartialOrd, M: Meter>(
+    window: &mut Window,
+    [sum, step, limit]: [u16; 3],
+    add: fn(T, T) -> T,
+    meter: &mut M,
+) -> Result<()> {
+    let (step, limit) = (T::get(window, step), T::get(window, limit));
+    let mut value = add(T::get(window, sum), step);
+    while value < limit {
+        if M::LIMITED {
+            meter.step()?;
+        }
+        value = add(value, step);
     }
-    // Keeps the compiler from reading in any case and choosing later.
-    std::hint::cold_path();
-    T::get(window, register)
+    value.put(window, sum);
+    Ok(())
 }
 
 #[inline(always)]
