@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Result, StatusCode};
 use smallvec::SmallVec;
 
-use crate::{Live, Semaphore, Timepoint, WaitCallback};
+use crate::{Device, Live, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timepoint, WaitCallback};
 
 /// How many semaphores one fence can hold (source: the 16-bit count of `iree_hal_fence_t`).
 const CAPACITY: usize = u16::MAX as usize - 1;
@@ -20,6 +20,13 @@ pub struct Fence {
 }
 
 impl Fence {
+    /// A fence with a semaphore of its own on `device`, reached at 1: for what hosts and programs wait for.
+    pub fn create(device: &Device) -> Result<Self> {
+        // The reference's default: hosts wait for it, and its timepoints may be exported.
+        let flags = SemaphoreFlags::HOST_INTERRUPT | SemaphoreFlags::EXPORTABLE_TIMEPOINTS;
+        Ok(Self::at(device.create_semaphore(QUEUE_AFFINITY_ANY, 0, flags)?, 1))
+    }
+
     /// A fence that is reached with `value` of one semaphore.
     pub fn at(semaphore: Semaphore, value: u64) -> Self {
         Self { timepoints: SmallVec::from_buf([(semaphore, value)]) }

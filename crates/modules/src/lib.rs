@@ -8,4 +8,4 @@ pub mod hal;
 pub mod io_parameters;
 mod transfer;
 
-pub use transfer::to_host;
+pub use transfer::{READABLE, to_host};

@@ -1,26 +1,27 @@
 use rehal_base::Result;
 use rehal_hal::{
     Binding, Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams,
-    CommandCategories, Device, Live, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY, QueueOp, SemaphoreFlags,
-    Timepoint,
+    CommandCategories, Device, Fence, Live, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY, QueueOp,
 };
 
-/// Buffers with the same bytes that the host can map: those of `buffers` that it can map already, and copies of the
-/// others, which one command buffer of `device` makes. Blocks the calling thread until they are made.
-pub fn to_host(device: &Device, buffers: &[Buffer]) -> Result<Vec<Buffer>> {
-    if buffers.iter().all(is_mappable) {
+/// What the host needs of a buffer to look at it.
+pub const READABLE: BufferParams = BufferParams {
+    usage: BufferUsage::TRANSFER_SOURCE
+        .union(BufferUsage::TRANSFER_TARGET)
+        .union(BufferUsage::MAPPING_SCOPED),
+    access: MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD),
+    memory_type: MemoryType::HOST_LOCAL.union(MemoryType::DEVICE_VISIBLE),
+    affinity: QUEUE_AFFINITY_ANY,
+    min_alignment: 0,
+};
+
+/// Buffers with the same bytes that have the memory type and the usage of `wanted`: those of `buffers` that have them
+/// already, and copies of the others, which one command buffer of `device` makes. Blocks the calling thread until they
+/// are made.
+pub fn to_host(device: &Device, buffers: &[Buffer], wanted: &BufferParams) -> Result<Vec<Buffer>> {
+    if buffers.iter().all(|buffer| suffices(buffer, wanted)) {
         return Ok(buffers.to_vec());
     }
-    let params = BufferParams {
-        usage: BufferUsage::TRANSFER_SOURCE
-            | BufferUsage::TRANSFER_TARGET
-            | BufferUsage::MAPPING_SCOPED
-            | BufferUsage::MAPPING_ACCESS_RANDOM,
-        access: MemoryAccess::READ | MemoryAccess::WRITE | MemoryAccess::DISCARD | MemoryAccess::ANY,
-        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
-        affinity: QUEUE_AFFINITY_ANY,
-        min_alignment: 0,
-    };
     let commands = device.create_command_buffer(CommandBufferParams {
         mode: CommandBufferMode::ONE_SHOT | CommandBufferMode::ALLOW_INLINE_EXECUTION,
         categories: CommandCategories::TRANSFER,
@@ -30,34 +31,32 @@ pub fn to_host(device: &Device, buffers: &[Buffer]) -> Result<Vec<Buffer>> {
     commands.begin()?;
     let mut copies = Vec::with_capacity(buffers.len());
     for source in buffers {
-        if is_mappable(source) {
+        if suffices(source, wanted) {
             copies.push(source.clone());
             continue;
         }
-        let target = device.allocate_buffer(params, source.size())?;
+        let target = device.allocate_buffer(*wanted, source.allocation_size())?;
         let part = |buffer| BufferRef { binding: Binding::Direct(buffer), offset: 0, length: source.size() };
         commands.record(&Command::Copy { source: part(source), target: part(&target), flags: 0 })?;
         copies.push(target);
     }
     commands.end()?;
-    let semaphore = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())?;
-    let done = [Timepoint::<Live<'_>> { semaphore: &semaphore, value: 1 }];
+    let done = Fence::create(device)?;
+    let signals: Vec<_> = done.live_timepoints().collect();
     let execute = QueueOp::<Live<'_>>::Execute { command_buffer: &commands, bindings: &[], flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &[], &done, execute)?;
-    semaphore.wait(1, None)?;
+    device.submit(QUEUE_AFFINITY_ANY, &[], &signals, execute)?;
+    done.wait(None)?;
     Ok(copies)
 }
 
-/// Whether the host can map it and read it.
-fn is_mappable(buffer: &Buffer) -> bool {
-    let params = buffer.params();
-    params.memory_type.contains(MemoryType::HOST_VISIBLE)
-        && params.usage.contains(BufferUsage::MAPPING_SCOPED)
+fn suffices(buffer: &Buffer, wanted: &BufferParams) -> bool {
+    buffer.params().memory_type.contains(wanted.memory_type) && buffer.params().usage.contains(wanted.usage)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rehal_hal::{SemaphoreFlags, Timepoint};
     use rehal_local::LocalSync;
 
     #[test]
@@ -78,10 +77,10 @@ mod tests {
         let done = [Timepoint { semaphore: &semaphore, value: 1 }];
         device.submit(QUEUE_AFFINITY_ANY, &[], &done, fill).unwrap();
         semaphore.wait(1, None).unwrap();
-        let copies = to_host(&device, &[hidden]).unwrap();
+        let copies = to_host(&device, &[hidden], &READABLE).unwrap();
         let mut bytes = [0; 4];
         copies[0].read(0, &mut bytes).unwrap();
         assert_eq!(bytes, [7, 0, 9, 0]);
-        assert!(to_host(&device, &copies).unwrap()[0].is_same(&copies[0]));
+        assert!(to_host(&device, &copies, &READABLE).unwrap()[0].is_same(&copies[0]));
     }
 }

@@ -129,33 +129,67 @@ macro_rules! quick_computations {
                 BitcastF64I64(a: u64) -> u64 { a }
             }
 
-            // Those that are there once more with the number that was computed last in the place of their first operand:
-            // what is in a register of the machine need not wait for memory. The word before says whether the second
-            // operand may stand for the first.
-            chained {
-                either AddI32 AddI32Last(a: i32, b: i32) -> i32 { a.wrapping_add(b) }
-                first SubI32 SubI32Last(a: i32, b: i32) -> i32 { a.wrapping_sub(b) }
-                either MulI32 MulI32Last(a: i32, b: i32) -> i32 { a.wrapping_mul(b) }
-                either AndI32 AndI32Last(a: i32, b: i32) -> i32 { a & b }
-                either OrI32 OrI32Last(a: i32, b: i32) -> i32 { a | b }
-                either XorI32 XorI32Last(a: i32, b: i32) -> i32 { a ^ b }
-                first ShlI32 ShlI32Last(a: i32, by: u32) -> i32 { a.wrapping_shl(by) }
-                first ShrI32S ShrI32SLast(a: i32, by: u32) -> i32 { a.wrapping_shr(by) }
-                first ShrI32U ShrI32ULast(a: u32, by: u32) -> u32 { a.wrapping_shr(by) }
-                either AddI64 AddI64Last(a: i64, b: i64) -> i64 { a.wrapping_add(b) }
-                first SubI64 SubI64Last(a: i64, b: i64) -> i64 { a.wrapping_sub(b) }
-                either MulI64 MulI64Last(a: i64, b: i64) -> i64 { a.wrapping_mul(b) }
-                either AndI64 AndI64Last(a: i64, b: i64) -> i64 { a & b }
-                either OrI64 OrI64Last(a: i64, b: i64) -> i64 { a | b }
-                either XorI64 XorI64Last(a: i64, b: i64) -> i64 { a ^ b }
-                first ShlI64 ShlI64Last(a: i64, by: u32) -> i64 { a.wrapping_shl(by) }
-                first ShrI64S ShrI64SLast(a: i64, by: u32) -> i64 { a.wrapping_shr(by) }
-                first ShrI64U ShrI64ULast(a: u64, by: u32) -> u64 { a.wrapping_shr(by) }
+            // Pairs that are one instruction where one follows the other, because finding out what comes next takes
+            // longer than computing it: what they compute, the first, and for each second what both are called.
+            pairs {
+                i32 AddI32: AddAddI32(AddI32) AddSubI32(SubI32) AddMulI32(MulI32) AddAndI32(AndI32) AddOrI32(OrI32) AddXorI32(XorI32);
+                i32 SubI32: SubAddI32(AddI32) SubSubI32(SubI32) SubMulI32(MulI32) SubAndI32(AndI32) SubOrI32(OrI32) SubXorI32(XorI32);
+                i32 MulI32: MulAddI32(AddI32) MulSubI32(SubI32) MulMulI32(MulI32) MulAndI32(AndI32) MulOrI32(OrI32) MulXorI32(XorI32);
+                i32 AndI32: AndAddI32(AddI32) AndSubI32(SubI32) AndMulI32(MulI32) AndAndI32(AndI32) AndOrI32(OrI32) AndXorI32(XorI32);
+                i32 OrI32: OrAddI32(AddI32) OrSubI32(SubI32) OrMulI32(MulI32) OrAndI32(AndI32) OrOrI32(OrI32) OrXorI32(XorI32);
+                i32 XorI32: XorAddI32(AddI32) XorSubI32(SubI32) XorMulI32(MulI32) XorAndI32(AndI32) XorOrI32(OrI32) XorXorI32(XorI32);
+                i64 AddI64: AddAddI64(AddI64) AddSubI64(SubI64) AddMulI64(MulI64) AddAndI64(AndI64) AddOrI64(OrI64) AddXorI64(XorI64);
+                i64 SubI64: SubAddI64(AddI64) SubSubI64(SubI64) SubMulI64(MulI64) SubAndI64(AndI64) SubOrI64(OrI64) SubXorI64(XorI64);
+                i64 MulI64: MulAddI64(AddI64) MulSubI64(SubI64) MulMulI64(MulI64) MulAndI64(AndI64) MulOrI64(OrI64) MulXorI64(XorI64);
+                i64 AndI64: AndAddI64(AddI64) AndSubI64(SubI64) AndMulI64(MulI64) AndAndI64(AndI64) AndOrI64(OrI64) AndXorI64(XorI64);
+                i64 OrI64: OrAddI64(AddI64) OrSubI64(SubI64) OrMulI64(MulI64) OrAndI64(AndI64) OrOrI64(OrI64) OrXorI64(XorI64);
+                i64 XorI64: XorAddI64(AddI64) XorSubI64(SubI64) XorMulI64(MulI64) XorAndI64(AndI64) XorOrI64(OrI64) XorXorI64(XorI64);
             }
         }
     };
 }
 pub(crate) use quick_computations;
+
+/// What the instructions of pairs compute.
+macro_rules! operate {
+    (AddI32, $a:expr, $b:expr) => {
+        $a.wrapping_add($b)
+    };
+    (SubI32, $a:expr, $b:expr) => {
+        $a.wrapping_sub($b)
+    };
+    (MulI32, $a:expr, $b:expr) => {
+        $a.wrapping_mul($b)
+    };
+    (AndI32, $a:expr, $b:expr) => {
+        $a & $b
+    };
+    (OrI32, $a:expr, $b:expr) => {
+        $a | $b
+    };
+    (XorI32, $a:expr, $b:expr) => {
+        $a ^ $b
+    };
+    (AddI64, $a:expr, $b:expr) => {
+        $a.wrapping_add($b)
+    };
+    (SubI64, $a:expr, $b:expr) => {
+        $a.wrapping_sub($b)
+    };
+    (MulI64, $a:expr, $b:expr) => {
+        $a.wrapping_mul($b)
+    };
+    (AndI64, $a:expr, $b:expr) => {
+        $a & $b
+    };
+    (OrI64, $a:expr, $b:expr) => {
+        $a | $b
+    };
+    (XorI64, $a:expr, $b:expr) => {
+        $a ^ $b
+    };
+}
+pub(crate) use operate;
 
 /// Counts identifiers.
 macro_rules! count {
@@ -327,7 +361,7 @@ mod tests {
         macro_rules! run {
             (
                 quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
-                chained { $($chained:tt)* }
+                pairs { $($pairs:tt)* }
             ) => {
                 match op {
                     $(Op::$op => {

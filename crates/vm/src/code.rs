@@ -29,22 +29,11 @@ pub(crate) struct Slice {
     pub(crate) length: u32,
 }
 
-/// Whether operands may change places.
-macro_rules! is_either {
-    (either) => {
-        true
-    };
-    (first) => {
-        false
-    };
-}
-
 /// Makes [`Insn`] of the quick computations and what is written here.
 macro_rules! insns {
     (
         quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
-        chained { $($side:ident $chained:ident $last:ident
-            ($a:ident: $a_type:ty, $b:ident: $b_type:ty) -> $chained_result:ty { $chained_value:expr })* }
+        pairs { $($pair_type:ident $first:ident: $($pair:ident($second:ident))*;)* }
     ) => {
         /// One instruction. Registers of references carry the bit that gives them up, where it means something.
         ///
@@ -53,9 +42,8 @@ macro_rules! insns {
         #[allow(clippy::upper_case_acronyms, reason = "names of the instruction set")]
         pub(crate) enum Insn {
             $($op([u16; count!($($argument)* result)]),)*
-            // With the integer that was computed last, which the instruction before did: the other operand, and the
-            // result.
-            $($last([u16; 2]),)*
+            // One computation and then another: the operands and the result of each.
+            $($($pair([u16; 6]),)*)*
             /// A number of 4 bytes.
             Const32 { result: u16, value: u32 },
             /// A number of 8 bytes.
@@ -98,31 +86,31 @@ macro_rules! insns {
             IfLTI64S { registers: [u16; 3], to: u32 },
             /// As above.
             IfLTI64U { registers: [u16; 3], to: u32 },
-            /// As the comparison of what was computed last (right, result), and goes on elsewhere where it holds.
-            IfEQI32Last { registers: [u16; 2], to: u32 },
-            /// As above.
-            IfNEI32Last { registers: [u16; 2], to: u32 },
-            /// As above.
-            IfLTI32SLast { registers: [u16; 2], to: u32 },
-            /// As above.
-            IfLTI32ULast { registers: [u16; 2], to: u32 },
-            /// As above.
-            IfEQI64Last { registers: [u16; 2], to: u32 },
-            /// As above.
-            IfNEI64Last { registers: [u16; 2], to: u32 },
-            /// As above.
-            IfLTI64SLast { registers: [u16; 2], to: u32 },
-            /// As above.
-            IfLTI64ULast { registers: [u16; 2], to: u32 },
-            /// Puts what was computed last into one register more.
-            MoveLast32 { target: u16 },
-            /// Puts what was computed last into one pair of registers more.
-            MoveLast64 { target: u16 },
             /// Adds (left, right, sum), compares the sum (limit, result), and goes on elsewhere where it is less: what
             /// loops end with.
             AddI32IfLT { registers: [u16; 5], to: u32 },
             /// As above.
             AddI64IfLT { registers: [u16; 5], to: u32 },
+            /// Compares (left, right), and goes on elsewhere where it holds; nobody reads the result.
+            WhenEQI32 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenNEI32 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI32S { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI32U { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenEQI64 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenNEI64 { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI64S { registers: [u16; 2], to: u32 },
+            /// As above.
+            WhenLTI64U { registers: [u16; 2], to: u32 },
+            /// Adds (left, right, sum), compares the sum (limit), and goes on elsewhere where it is less.
+            AddI32WhenLT { registers: [u16; 4], to: u32 },
+            /// As above.
+            AddI64WhenLT { registers: [u16; 4], to: u32 },
             /// Goes on where the table says.
             JumpTable { index: u16, table: u32 },
             /// Computes what takes a while.
@@ -178,20 +166,12 @@ macro_rules! insns {
                 })
             }
 
-            /// The same computation where one of its operands is `last`, which was computed just before, if there is
-            /// one for it.
-            /// `is_wide` says whether it has 64 bits.
-            pub(crate) fn chained(self, last: u16, is_wide: bool) -> Option<Self> {
-                match self {
-                    $(Self::$chained([left, right, result]) if is_wide == (size_of::<$a_type>() == 8) => {
-                        if left == last {
-                            Some(Self::$last([right, result]))
-                        } else if right == last && is_either!($side) {
-                            Some(Self::$last([left, result]))
-                        } else {
-                            None
-                        }
-                    })*
+            /// This computation and then another as one instruction, where there is one.
+            pub(crate) fn pair(self, then: Self) -> Option<Self> {
+                match (self, then) {
+                    $($((Self::$first([a, b, c]), Self::$second([d, e, f])) => {
+                        Some(Self::$pair([a, b, c, d, e, f]))
+                    })*)*
                     _ => None,
                 }
             }

@@ -20,6 +20,7 @@ mod interpret;
 mod invocation;
 mod link;
 mod list;
+mod liveness;
 mod lower;
 mod module;
 pub mod module_file;

@@ -1,11 +1,8 @@
-use std::ops::Range;
-
-use smallvec::SmallVec;
-
 use crate::arithmetic::Math;
 use crate::code::{Argument, Callee, Code, Division, Insn, Site, Slice, Width};
 use crate::convention::Argument as Declared;
 use crate::instruction::{FieldValue, Instruction, List};
+use crate::liveness::Liveness;
 use crate::operation::{Field, Op};
 use crate::tables::{Function, Tables};
 use crate::verify::{Frame, IMPORT_BIT, REF_BIT, argument_registers};
@@ -22,7 +19,8 @@ pub(crate) fn lower(
     bytecode: &[u8],
     keeps_apart: bool,
 ) -> Result<Code> {
-    let mut lowering = Lowering::new(tables, keeps_apart);
+    let liveness = Liveness::of(tables, function, frame.words, bytecode);
+    let mut lowering = Lowering::new(tables, liveness, keeps_apart);
     lowering.is_half = vec![false; frame.words.into()];
     for (kind, register) in argument_registers(&function.convention) {
         lowering.used(register, kind);
@@ -56,10 +54,10 @@ struct Lowering<'a> {
     next: u32,
     insns: Vec<Insn>,
     offsets: Vec<u32>,
-    /// For each instruction that computes an integer, the register that it puts it into, and as what.
-    results: Vec<Option<(u16, ValueKind)>>,
     /// As what each 32-bit register was used last: whether as half of a pair.
     is_half: Vec<bool>,
+    /// What is read where.
+    liveness: Liveness,
     /// From where on instructions may become one with those that follow.
     fusible: usize,
     /// Whether each instruction of the bytecode is to stay apart, so that it can be traced.
@@ -74,17 +72,19 @@ struct Lowering<'a> {
 
 /// Until all blocks are known, targets are offsets of blocks, or instructions with this bit.
 const RESOLVED: u32 = 1 << 31;
+/// No target at all: that of a condition which is being lowered.
+const UNKNOWN: u32 = u32::MAX;
 
 impl<'a> Lowering<'a> {
-    fn new(tables: &'a Tables, keeps_apart: bool) -> Self {
+    fn new(tables: &'a Tables, liveness: Liveness, keeps_apart: bool) -> Self {
         Self {
             tables,
             offset: 0,
             next: 0,
             insns: Vec::new(),
             offsets: Vec::new(),
-            results: Vec::new(),
             is_half: Vec::new(),
+            liveness,
             fusible: 0,
             keeps_apart,
             blocks: Vec::new(),
@@ -98,7 +98,6 @@ impl<'a> Lowering<'a> {
     fn push(&mut self, insn: Insn) {
         self.insns.push(insn);
         self.offsets.push(self.offset);
-        self.results.push(None);
     }
 
     fn instruction(&mut self, from: &Instruction<'_>) {
@@ -110,16 +109,10 @@ impl<'a> Lowering<'a> {
         let register = |index| from.register(index);
         let op = from.operation.op;
         if let Some(insn) = Insn::quick(op, register) {
-            let result = integer_result(from);
-            let insn = match self.last_result() {
-                Some((last, kind)) => insn.chained(last, kind == ValueKind::I64).unwrap_or(insn),
-                None => insn,
+            return match self.last().and_then(|last| last.pair(insn)) {
+                Some(both) => self.replace_last(1, both),
+                None => self.push(insn),
             };
-            self.push(insn);
-            if let (Some(slot), Some(result)) = (self.results.last_mut(), result) {
-                *slot = Some(result);
-            }
-            return;
         }
         if let Some(math) = Math::new(op, register) {
             return self.push(Insn::Math(math));
@@ -223,10 +216,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn moves(&mut self, moves: List<'_>) {
-        let moves: SmallVec<[(u16, u16); 8]> = moves.pairs().collect();
-        let first = self.move_last(&moves);
-        let rest = moves.iter().enumerate().filter(|(at, _)| !first.contains(at)).map(|(_, pair)| *pair);
-        let mut moves = rest.peekable();
+        let mut moves = moves.pairs().peekable();
         while let Some((source, target)) = moves.next() {
             let insn = if source & REF_BIT != 0 {
                 Insn::MoveRef { source, target }
@@ -245,30 +235,6 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// Where what was computed last is moved, does that move before all others if none of them minds. Gives which moves
-    /// are done with that.
-    fn move_last(&mut self, moves: &[(u16, u16)]) -> Range<usize> {
-        let Some((last, kind)) = self.last_result() else { return 0..0 };
-        let Some(at) = moves.iter().position(|(source, _)| *source == last) else { return 0..0 };
-        let (source, target) = moves[at];
-        let is_wide = matches!(kind, ValueKind::I64 | ValueKind::F64);
-        let count = if is_wide { 2 } else { 1 };
-        if is_wide && moves.get(at + 1) != Some(&(source + 1, target + 1)) || is_wide && target % 2 != 0 {
-            return 0..0;
-        }
-        let (from, to) = (source..source + count, target..target + count);
-        let minds = |(other, other_target): &(u16, u16)| {
-            to.contains(other) || from.contains(other_target) || to.contains(other_target)
-        };
-        let done = at..at + usize::from(count);
-        if moves.iter().enumerate().any(|(index, pair)| !done.contains(&index) && minds(pair)) {
-            return 0..0;
-        }
-        self.used(target, kind);
-        self.push(if is_wide { Insn::MoveLast64 { target } } else { Insn::MoveLast32 { target } });
-        done
-    }
-
     /// Goes to a block.
     fn jump(&mut self, to: u32) {
         let fused = self.last().and_then(|last| match last {
@@ -278,14 +244,55 @@ impl<'a> Lowering<'a> {
             Insn::Moves64(moves) => Some(Insn::Moves64Jump { moves, to }),
             _ => None,
         });
+        if fused.is_none()
+            && let Some((copy, other)) = self.condition_at(to)
+        {
+            self.push(copy);
+            return self.push(Insn::Jump { to: other | RESOLVED });
+        }
         match fused {
             Some(insn) => self.replace_last(1, insn),
             None => self.push(Insn::Jump { to }),
         }
     }
 
+    /// Where a block that is lowered already starts with a condition, as loops do: that, and the instruction that
+    /// follows it. At the end of a loop it can stand in the place of a jump to it.
+    fn condition_at(&self, block: u32) -> Option<(Insn, u32)> {
+        if self.keeps_apart {
+            return None;
+        }
+        let at = self.blocks.binary_search_by_key(&block, |(offset, _)| *offset).ok()?;
+        let index = self.blocks[at].1;
+        let mut insn = *self.insns.get(index as usize)?;
+        if jump_target(&mut insn).is_some_and(|to| *to == UNKNOWN) {
+            return None;
+        }
+        match insn {
+            Insn::If { .. }
+            | Insn::IfEQI32 { .. }
+            | Insn::IfNEI32 { .. }
+            | Insn::IfLTI32S { .. }
+            | Insn::IfLTI32U { .. }
+            | Insn::IfEQI64 { .. }
+            | Insn::IfNEI64 { .. }
+            | Insn::IfLTI64S { .. }
+            | Insn::WhenEQI32 { .. }
+            | Insn::WhenNEI32 { .. }
+            | Insn::WhenLTI32S { .. }
+            | Insn::WhenLTI32U { .. }
+            | Insn::WhenEQI64 { .. }
+            | Insn::WhenNEI64 { .. }
+            | Insn::WhenLTI64S { .. }
+            | Insn::WhenLTI64U { .. }
+            | Insn::IfLTI64U { .. } => Some((insn, index + 1)),
+            _ => None,
+        }
+    }
+
     /// Goes to a block with moves; no jump is needed to what comes next anyway.
     fn branch(&mut self, target: u32, moves: List<'_>) {
+        self.barrier();
         self.moves(moves);
         if target != self.next {
             self.jump(target);
@@ -306,7 +313,13 @@ impl<'a> Lowering<'a> {
 
     fn conditional(&mut self, from: &Instruction<'_>) {
         let (yes, yes_moves) = (from.ordinal(1), from.list(2));
-        let at = self.conditional_jump(from.register(0));
+        let condition = from.register(0);
+        let reads = |moves: List<'_>| moves.pairs().any(|(source, _)| source == condition);
+        let is_read = reads(yes_moves)
+            || reads(from.list(4))
+            || self.liveness.is_live(yes, condition)
+            || self.liveness.is_live(from.ordinal(3), condition);
+        let at = self.conditional_jump(condition, is_read);
         if yes_moves.len() == 0 {
             self.branch(from.ordinal(3), from.list(4));
             return self.set_jump(at, yes);
@@ -320,8 +333,8 @@ impl<'a> Lowering<'a> {
 
     /// Adds a jump that is taken where `condition` is not 0, as one with the comparison before it where it can be. Gives
     /// where it stands; where it leads is set later.
-    fn conditional_jump(&mut self, condition: u16) -> usize {
-        let to = 0;
+    fn conditional_jump(&mut self, condition: u16, is_read: bool) -> usize {
+        let to = UNKNOWN;
         let compared = self.last().and_then(|last| {
             let (registers, insn) = match last {
                 Insn::CmpEQI32(registers) => (registers, Insn::IfEQI32 { registers, to }),
@@ -343,13 +356,12 @@ impl<'a> Lowering<'a> {
                     && let Some(both) = fuse_add(before, insn)
                 {
                     self.replace_last(2, both);
-                } else if let [.., Some(last), _] = self.results[self.fusible..]
-                    && let Some(chained) = compare_last(last, insn)
-                {
-                    self.replace_last(1, chained);
                 }
             }
             None => self.push(Insn::If { condition, to }),
+        }
+        if !is_read && let Some(insn) = self.last().and_then(without_result) {
+            self.replace_last(1, insn);
         }
         self.insns.len() - 1
     }
@@ -365,17 +377,11 @@ impl<'a> Lowering<'a> {
         self.insns.get(self.fusible..)?.last().copied()
     }
 
-    /// Where the integer is that the instruction before computes, if it does and the next one can only follow it.
-    fn last_result(&self) -> Option<(u16, ValueKind)> {
-        *self.results.get(self.fusible..)?.last()?
-    }
-
     /// Puts one instruction in the place of the last `count`.
     fn replace_last(&mut self, count: usize, insn: Insn) {
         let start = self.insns.len() - count;
         self.insns.truncate(start);
         self.offsets.truncate(start);
-        self.results.truncate(start);
         self.push(insn);
     }
 
@@ -476,14 +482,16 @@ fn jump_target(insn: &mut Insn) -> Option<&mut u32> {
         | Insn::IfNEI64 { to, .. }
         | Insn::IfLTI64S { to, .. }
         | Insn::IfLTI64U { to, .. }
-        | Insn::IfEQI32Last { to, .. }
-        | Insn::IfNEI32Last { to, .. }
-        | Insn::IfLTI32SLast { to, .. }
-        | Insn::IfLTI32ULast { to, .. }
-        | Insn::IfEQI64Last { to, .. }
-        | Insn::IfNEI64Last { to, .. }
-        | Insn::IfLTI64SLast { to, .. }
-        | Insn::IfLTI64ULast { to, .. }
+        | Insn::WhenEQI32 { to, .. }
+        | Insn::WhenNEI32 { to, .. }
+        | Insn::WhenLTI32S { to, .. }
+        | Insn::WhenLTI32U { to, .. }
+        | Insn::WhenEQI64 { to, .. }
+        | Insn::WhenNEI64 { to, .. }
+        | Insn::WhenLTI64S { to, .. }
+        | Insn::WhenLTI64U { to, .. }
+        | Insn::AddI32WhenLT { to, .. }
+        | Insn::AddI64WhenLT { to, .. }
         | Insn::AddI32IfLT { to, .. }
         | Insn::AddI64IfLT { to, .. }
         | Insn::Move32Jump { to, .. }
@@ -507,42 +515,6 @@ fn fuse_moves(first: Insn, second: Insn) -> Option<Insn> {
     }
 }
 
-/// A jump that compares what was computed just before, and is in the register `last`.
-fn compare_last((last, kind): (u16, ValueKind), jump: Insn) -> Option<Insn> {
-    macro_rules! chained {
-        ($($kind:ident $insn:ident $chained:ident)*) => {
-            match jump {
-                $(Insn::$insn { registers: [left, right, result], to }
-                    if left == last && kind == ValueKind::$kind =>
-                {
-                    Some(Insn::$chained { registers: [right, result], to })
-                })*
-                _ => None,
-            }
-        };
-    }
-    chained!(
-        I32 IfEQI32 IfEQI32Last
-        I32 IfNEI32 IfNEI32Last
-        I32 IfLTI32S IfLTI32SLast
-        I32 IfLTI32U IfLTI32ULast
-        I64 IfEQI64 IfEQI64Last
-        I64 IfNEI64 IfNEI64Last
-        I64 IfLTI64S IfLTI64SLast
-        I64 IfLTI64U IfLTI64ULast
-    )
-}
-
-/// The integer register that an instruction writes last, where it does.
-fn integer_result(from: &Instruction<'_>) -> Option<(u16, ValueKind)> {
-    match (from.operation.fields.last()?, from.values.last()?) {
-        (Field::Write(kind @ (ValueKind::I32 | ValueKind::I64)), FieldValue::Register(register)) => {
-            Some((*register, *kind))
-        }
-        _ => None,
-    }
-}
-
 /// An addition and a jump that compares the sum, as one instruction.
 fn fuse_add(add: Insn, jump: Insn) -> Option<Insn> {
     let (added, compared, to, is_wide) = match (add, jump) {
@@ -556,6 +528,36 @@ fn fuse_add(add: Insn, jump: Insn) -> Option<Insn> {
     }
     let registers = [left, right, sum, limit, result];
     Some(if is_wide { Insn::AddI64IfLT { registers, to } } else { Insn::AddI32IfLT { registers, to } })
+}
+
+/// A condition that does not keep its result.
+fn without_result(insn: Insn) -> Option<Insn> {
+    macro_rules! without {
+        ($($insn:ident $short:ident)*) => {
+            match insn {
+                $(Insn::$insn { registers: [left, right, _], to } => {
+                    Some(Insn::$short { registers: [left, right], to })
+                })*
+                Insn::AddI32IfLT { registers: [left, right, sum, limit, _], to } => {
+                    Some(Insn::AddI32WhenLT { registers: [left, right, sum, limit], to })
+                }
+                Insn::AddI64IfLT { registers: [left, right, sum, limit, _], to } => {
+                    Some(Insn::AddI64WhenLT { registers: [left, right, sum, limit], to })
+                }
+                _ => None,
+            }
+        };
+    }
+    without!(
+        IfEQI32 WhenEQI32
+        IfNEI32 WhenNEI32
+        IfLTI32S WhenLTI32S
+        IfLTI32U WhenLTI32U
+        IfEQI64 WhenEQI64
+        IfNEI64 WhenNEI64
+        IfLTI64S WhenLTI64S
+        IfLTI64U WhenLTI64U
+    )
 }
 
 /// Instructions that become one by their fields alone.

@@ -13,16 +13,10 @@ pub(crate) trait Number: Copy {
     fn get(window: &Window, register: u16) -> Self;
     /// Puts the number at `register`.
     fn put(self, window: &mut Window, register: u16);
-    /// Whether it is an integer.
-    const IS_INTEGER: bool;
-    /// The bits of an integer, from bit 0 on; nothing of other numbers.
-    fn bits(self) -> u64;
-    /// The number with these bits, as an integer; nothing for other numbers.
-    fn from_bits(bits: u64) -> Self;
 }
 
 macro_rules! number {
-    ($type:ty, $size:literal, $is_integer:literal, $value:ident => $bits:expr) => {
+    ($type:ty, $size:literal) => {
         impl Number for $type {
             #[inline(always)]
             fn get(window: &Window, register: u16) -> Self {
@@ -37,29 +31,16 @@ macro_rules! number {
                 let at = usize::from(register) * 4;
                 window[at..at + $size].copy_from_slice(&self.to_le_bytes());
             }
-
-            const IS_INTEGER: bool = $is_integer;
-
-            #[inline(always)]
-            fn bits(self) -> u64 {
-                let $value = self;
-                $bits
-            }
-
-            #[inline(always)]
-            fn from_bits(bits: u64) -> Self {
-                if Self::IS_INTEGER { bits as Self } else { Self::default() }
-            }
         }
     };
 }
 
-number!(i32, 4, true, value => value as u64);
-number!(u32, 4, true, value => value.into());
-number!(f32, 4, false, _value => 0);
-number!(i64, 8, true, value => value as u64);
-number!(u64, 8, true, value => value);
-number!(f64, 8, false, _value => 0);
+number!(i32, 4);
+number!(u32, 4);
+number!(f32, 4);
+number!(i64, 8);
+number!(u64, 8);
+number!(f64, 8);
 
 #[cfg(test)]
 mod tests {

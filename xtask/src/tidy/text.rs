@@ -6,10 +6,11 @@ const TEXT: [&str; 9] = [".rs", ".toml", ".md", ".mlir", ".c", ".h", ".txt", ".y
 
 /// What another program wrote is not ours to tidy.
 fn is_ours(path: &str) -> bool {
-    !path.starts_with("fixtures/expected/")
-        && !(path.starts_with("fixtures/vm/") && path.contains(".dump."))
-        && !path.contains("/tests/snapshots/")
-        && !path.contains("/tests/golden/")
+    let is_printed_by_a_tool = path.starts_with("fixtures/expected/")
+        || (path.starts_with("fixtures/vm/") && path.contains(".dump."))
+        || path.contains("/tests/snapshots/")
+        || path.contains("/tests/golden/");
+    !is_printed_by_a_tool
 }
 
 /// No tabs, no blanks at line ends, and notes for later carry an issue: a note is the word in capitals, then `(#N)`.

@@ -155,7 +155,7 @@ impl Program {
                 "the function takes fences, and its module uses no device to make them on",
             )
         })?;
-        let finished = transfer::new_fence(device)?;
+        let finished = Fence::create(device)?;
         inputs.push(Value::NULL);
         inputs.push(Handle::reference(finished.clone()).into());
         Ok(Some(finished))

@@ -1,58 +1,25 @@
 use rehal_base::Result;
-use rehal_hal::{
-    Binding, Buffer, BufferParams, BufferRef, BufferUsage, BufferView, Command, CommandBufferMode,
-    CommandBufferParams, CommandCategories, Device, Fence, Live, MemoryAccess, MemoryType,
-    QUEUE_AFFINITY_ANY, QueueOp, SemaphoreFlags,
-};
+use rehal_hal::{Buffer, BufferParams, BufferView, Device};
+use rehal_modules::READABLE;
 use rehal_modules::hal::Handle;
 use rehal_vm::Value;
 
 use super::tensors::MAPPING;
 
-/// A fence on a semaphore of its own that hosts wait for, reached at 1.
-pub(crate) fn new_fence(device: &Device) -> Result<Fence> {
-    let flags = SemaphoreFlags::HOST_INTERRUPT | SemaphoreFlags::EXPORTABLE_TIMEPOINTS;
-    Ok(Fence::at(device.create_semaphore(QUEUE_AFFINITY_ANY, 0, flags)?, 1))
-}
-
 /// Replaces the buffers among `values` that the host cannot read as they are by copies that it can, and waits
-/// for the copies. One command buffer copies all; where none needs it nothing happens.
+/// for the copies.
 pub(crate) fn to_host(values: &mut [Value], device: &Device) -> Result<()> {
-    let wanted = BufferParams {
-        usage: BufferUsage::TRANSFER_SOURCE | BufferUsage::TRANSFER_TARGET | MAPPING,
-        access: MemoryAccess::READ | MemoryAccess::WRITE | MemoryAccess::DISCARD,
-        memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
-        affinity: QUEUE_AFFINITY_ANY,
-        min_alignment: 0,
-    };
-    if !values.iter().any(|value| buffer_of(value).is_some_and(|buffer| !suffices(buffer, &wanted))) {
-        return Ok(());
-    }
-    let commands = device.create_command_buffer(CommandBufferParams {
-        mode: CommandBufferMode::ONE_SHOT | CommandBufferMode::ALLOW_INLINE_EXECUTION,
-        categories: CommandCategories::TRANSFER,
-        affinity: QUEUE_AFFINITY_ANY,
-        binding_capacity: 0,
-    })?;
-    commands.begin()?;
+    let wanted = BufferParams { usage: READABLE.usage | MAPPING, ..READABLE };
+    let buffers: Vec<Buffer> = values.iter().filter_map(buffer_of).cloned().collect();
+    let mut readable = rehal_modules::to_host(device, &buffers, &wanted)?.into_iter();
     for value in values {
-        let Some(source) = buffer_of(value).filter(|buffer| !suffices(buffer, &wanted)) else { continue };
-        let target = device.allocate_buffer(wanted, source.allocation_size())?;
-        let whole = |buffer| BufferRef { binding: Binding::Direct(buffer), offset: 0, length: source.size() };
-        commands.record(&Command::Copy { source: whole(source), target: whole(&target), flags: 0 })?;
-        *value = over(value, target)?;
+        let Some(source) = buffer_of(value) else { continue };
+        let Some(target) = readable.next() else { break };
+        if !target.is_same(source) {
+            *value = over(value, target)?;
+        }
     }
-    commands.end()?;
-    let done = new_fence(device)?;
-    let signals: Vec<_> = done.live_timepoints().collect();
-    let bindings: &[BufferRef<Live<'_>>] = &[];
-    let execute = QueueOp::Execute { command_buffer: &commands, bindings, flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &[], &signals, execute)?;
-    done.wait(None)
-}
-
-fn suffices(buffer: &Buffer, wanted: &BufferParams) -> bool {
-    buffer.params().memory_type.contains(wanted.memory_type) && buffer.params().usage.contains(wanted.usage)
+    Ok(())
 }
 
 /// The buffer that a value is, or is a view of.

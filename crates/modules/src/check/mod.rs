@@ -135,7 +135,7 @@ fn operands<'c, const N: usize>(call: &'c Call<'_>, indices: [usize; N]) -> Resu
     }
     let device: &Device = Handle::of(call.reference(0)?).context(|| "argument 0".into())?;
     let buffers: Vec<Buffer> = views.iter().map(|view| view.buffer().clone()).collect();
-    let buffers = crate::to_host(device, &buffers)?;
+    let buffers = crate::to_host(device, &buffers, &crate::READABLE)?;
     Ok(std::array::from_fn(|index| Operand { view: views[index], buffer: buffers[index].clone() }))
 }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{Device, Fence, QUEUE_AFFINITY_ANY, SemaphoreFlags};
+use rehal_hal::{Device, Fence};
 use rehal_vm::{Call, Flow, Ref, Resumed, Wait, WaitSource};
 
 use super::HalState;
@@ -17,11 +17,7 @@ const STATUS_CODE_MASK: u32 = 0x1f;
 
 /// `(device, flags) -> fence`: a fence with a semaphore of its own, reached at 1.
 pub(super) fn create(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
-    let device: &Device = handle(call, 0)?;
-    // The reference's default: hosts wait for it, and its timepoints may be exported.
-    let flags = SemaphoreFlags::HOST_INTERRUPT | SemaphoreFlags::EXPORTABLE_TIMEPOINTS;
-    let semaphore = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, flags)?;
-    call.push(Handle::reference(Fence::at(semaphore, 1)));
+    call.push(Handle::reference(Fence::create(handle::<Device>(call, 0)?)?));
     Ok(())
 }
 

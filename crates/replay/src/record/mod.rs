@@ -4,6 +4,7 @@
 //! twice, to the handles of the base device and to ids, and the ids become a record by `encode.rs`. All devices
 //! of a group write to one stream.
 
+mod behind;
 mod buffer;
 mod command_buffer;
 mod device;

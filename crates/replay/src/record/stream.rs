@@ -10,6 +10,7 @@ use rehal_capture::payload::View;
 use rehal_capture::{ObjectType, PayloadType, RecordFields, RecordType, Writer};
 
 use super::RecordOptions;
+use super::behind::Behind;
 use crate::encode::{Call, Put};
 
 /// Where a capture goes: a file, or memory.
@@ -42,13 +43,13 @@ struct Ending {
 /// The writer keeps the first error that its sink met. A program is not to be disturbed by it, so adding a
 /// record says nothing; [`Stream::close`] does.
 pub(super) struct Log {
-    writer: Writer<Box<dyn CaptureSink>>,
+    writer: Writer<Behind>,
 }
 
 impl Stream {
     /// Starts a capture and the thread that keeps the file up to date.
     pub fn start(sink: Box<dyn CaptureSink>, options: RecordOptions) -> Result<Arc<Self>> {
-        let mut writer = Writer::new(sink)?;
+        let mut writer = Writer::new(Behind::start(sink)?)?;
         writer.leave_age_to_owner();
         writer.append(&RecordFields { record_type: RecordType::SESSION, ..Default::default() }, &[])?;
         let ending = Arc::new(Ending::default());

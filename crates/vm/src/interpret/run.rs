@@ -1,6 +1,6 @@
 use rehal_base::{Error, Result, StatusCode};
 
-use crate::arithmetic::{is_unordered, quick_computations};
+use crate::arithmetic::{is_unordered, operate, quick_computations};
 use crate::budget::Meter;
 use crate::code::{Code, Insn, Slice};
 use crate::list::ElementKind;
@@ -51,12 +51,11 @@ macro_rules! branch {
     }};
 }
 
-/// As `branch`, with what was computed last on the left.
-macro_rules! branch_last {
-    ($type:ty, $operator:tt, $last:ident, $window:ident, $registers:ident, $to:ident, $insns:ident, $at:ident) => {{
-        let [right, result] = $registers;
-        let holds = <$type>::from_bits($last) $operator <$type>::get($window, right);
-        i32::from(holds).put($window, result);
+/// As `branch`, where nobody reads the result.
+macro_rules! when {
+    ($type:ty, $operator:tt, $window:ident, $registers:ident, $to:ident, $insns:ident, $at:ident) => {{
+        let [left, right] = $registers;
+        let holds = <$type>::get($window, left) $operator <$type>::get($window, right);
         jump_if!(holds, $to, $insns, $at);
     }};
 }
@@ -65,8 +64,7 @@ macro_rules! branch_last {
 macro_rules! run {
     (
         quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
-        chained { $($side:ident $chained:ident $last:ident
-            ($a:ident: $a_type:ty, $b:ident: $b_type:ty) -> $chained_result:ty { $chained_value:expr })* }
+        pairs { $($pair_type:ident $first:ident: $($pair:ident($second:ident))*;)* }
     ) => {
         /// Runs instructions of a frame from `pc` on until one leaves it. `pc` is then the next one; where one fails,
         /// it is the one after that.
@@ -81,8 +79,6 @@ macro_rules! run {
             let insns = &*environment.code.insns;
             let Some(rest) = insns.get(*pc as usize..) else { return Err(broken("no instruction")) };
             let mut at = rest.iter();
-            // The integer that was computed last; what is lowered uses it only right after.
-            let mut last = 0_u64;
             let exit = loop {
                 let Some(insn) = at.next() else { break Err(broken("no instruction")) };
                 if M::LIMITED {
@@ -96,17 +92,16 @@ macro_rules! run {
                         $(let $argument = <$type>::get(window, $argument);)*
                         let value: $result = $value;
                         value.put(window, result);
-                        if <$result>::IS_INTEGER {
-                            last = value.bits();
-                        }
                     })*
-                    $(Insn::$last([other, result]) => {
-                        let $a = <$a_type>::from_bits(last);
-                        let $b = <$b_type>::get(window, other);
-                        let value: $chained_result = $chained_value;
+                    $($(Insn::$pair([left, right, result, left_2, right_2, result_2]) => {
+                        let left = <$pair_type>::get(window, left);
+                        let right = <$pair_type>::get(window, right);
+                        let value = operate!($first, left, right);
                         value.put(window, result);
-                        last = value.bits();
-                    })*
+                        let left = get_after(window, left_2, result, value);
+                        let right = get_after(window, right_2, result, value);
+                        operate!($second, left, right).put(window, result_2);
+                    })*)*
                     Insn::Const32 { result, value } => value.put(window, result),
                     Insn::Const64 { result, value } => value.put(window, result),
                     Insn::Move32 { source, target } => move_32(window, source, target),
@@ -147,16 +142,24 @@ macro_rules! run {
                     Insn::IfNEI64 { registers, to } => branch!(i64, !=, window, registers, to, insns, at),
                     Insn::IfLTI64S { registers, to } => branch!(i64, <, window, registers, to, insns, at),
                     Insn::IfLTI64U { registers, to } => branch!(u64, <, window, registers, to, insns, at),
-                    Insn::IfEQI32Last { registers, to } => branch_last!(i32, ==, last, window, registers, to, insns, at),
-                    Insn::IfNEI32Last { registers, to } => branch_last!(i32, !=, last, window, registers, to, insns, at),
-                    Insn::IfLTI32SLast { registers, to } => branch_last!(i32, <, last, window, registers, to, insns, at),
-                    Insn::IfLTI32ULast { registers, to } => branch_last!(u32, <, last, window, registers, to, insns, at),
-                    Insn::IfEQI64Last { registers, to } => branch_last!(i64, ==, last, window, registers, to, insns, at),
-                    Insn::IfNEI64Last { registers, to } => branch_last!(i64, !=, last, window, registers, to, insns, at),
-                    Insn::IfLTI64SLast { registers, to } => branch_last!(i64, <, last, window, registers, to, insns, at),
-                    Insn::IfLTI64ULast { registers, to } => branch_last!(u64, <, last, window, registers, to, insns, at),
-                    Insn::MoveLast32 { target } => (last as u32).put(window, target),
-                    Insn::MoveLast64 { target } => last.put(window, target),
+                    Insn::WhenEQI32 { registers, to } => when!(i32, ==, window, registers, to, insns, at),
+                    Insn::WhenNEI32 { registers, to } => when!(i32, !=, window, registers, to, insns, at),
+                    Insn::WhenLTI32S { registers, to } => when!(i32, <, window, registers, to, insns, at),
+                    Insn::WhenLTI32U { registers, to } => when!(u32, <, window, registers, to, insns, at),
+                    Insn::WhenEQI64 { registers, to } => when!(i64, ==, window, registers, to, insns, at),
+                    Insn::WhenNEI64 { registers, to } => when!(i64, !=, window, registers, to, insns, at),
+                    Insn::WhenLTI64S { registers, to } => when!(i64, <, window, registers, to, insns, at),
+                    Insn::WhenLTI64U { registers, to } => when!(u64, <, window, registers, to, insns, at),
+                    Insn::AddI32WhenLT { registers: [left, right, sum, limit], to } => {
+                        let value = i32::get(window, left).wrapping_add(i32::get(window, right));
+                        value.put(window, sum);
+                        jump_if!(value < i32::get(window, limit), to, insns, at);
+                    }
+                    Insn::AddI64WhenLT { registers: [left, right, sum, limit], to } => {
+                        let value = i64::get(window, left).wrapping_add(i64::get(window, right));
+                        value.put(window, sum);
+                        jump_if!(value < i64::get(window, limit), to, insns, at);
+                    }
                     Insn::AddI32IfLT { registers: [left, right, sum, limit, result], to } => {
                         let value = i32::get(window, left).wrapping_add(i32::get(window, right));
                         value.put(window, sum);
@@ -238,6 +241,18 @@ macro_rules! run {
 }
 
 quick_computations!(run);
+
+/// The number at `register` after `value` was put at `known`: that itself where they are the same, because what was
+/// just written takes time to be read.
+#[inline(always)]
+fn get_after<T: Number>(window: &Window, register: u16, known: u16, value: T) -> T {
+    if register == known {
+        return value;
+    }
+    // Keeps the compiler from reading in any case and choosing later.
+    std::hint::cold_path();
+    T::get(window, register)
+}
 
 #[inline(always)]
 fn move_32(window: &mut Window, source: u16, target: u16) {

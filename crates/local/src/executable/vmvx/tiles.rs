@@ -61,7 +61,7 @@ impl Tiling<'_> {
         let (layout, tiled_sizes) = self.layout()?;
         let tiled = self.tiled.input(4, tiled_sizes)?;
         let matrix = self.matrix.output(4, self.sizes)?;
-        if matrix.is_empty() {
+        if matrix.is_empty() || tiled.is_empty() {
             return Ok(());
         }
         let strides = (matrix.strides, tiled.strides[0]);

@@ -1,0 +1,180 @@
+use crate::ValueKind;
+use crate::convention::Argument;
+use crate::instruction::{FieldValue, Instruction};
+use crate::operation::{Field, Op};
+use crate::tables::{Function, Tables};
+use crate::verify::{IMPORT_BIT, REF_BIT};
+
+/// Registers times blocks that are worth finding out about, so that a crafted function costs no memory.
+const SIZE_LIMIT: usize = 1 << 20;
+
+/// Passes over all blocks after which everything counts as read: compilers order blocks so that few do.
+const PASSES: usize = 16;
+
+/// Which 32-bit registers may be read after the start of each block of a function, before they are written.
+pub(crate) struct Liveness {
+    /// Where the blocks start, ascending.
+    starts: Vec<u32>,
+    /// Words of a block's set.
+    width: usize,
+    /// One set after another; empty where nothing was found out.
+    live: Vec<u64>,
+}
+
+/// What a block does.
+#[derive(Default)]
+struct Block {
+    successors: Vec<u32>,
+}
+
+impl Liveness {
+    /// Finds out about a verified function with so many registers.
+    pub(crate) fn of(tables: &Tables, function: &Function, words: u16, bytecode: &[u8]) -> Self {
+        let width = usize::from(words).div_ceil(64);
+        let count = function.descriptor.block_count;
+        if usize::from(words) * count > SIZE_LIMIT {
+            return Self { starts: Vec::new(), width, live: Vec::new() };
+        }
+        let mut this = Self { starts: Vec::with_capacity(count), width, live: vec![0; width * count] };
+        let mut killed = vec![0; width * count];
+        let mut blocks: Vec<Block> = Vec::with_capacity(count);
+        let mut offset = 0;
+        while offset < bytecode.len() {
+            let Ok(instruction) = Instruction::read(bytecode, offset) else { break };
+            offset = instruction.end;
+            if instruction.operation.op == Op::Block {
+                if blocks.len() == count {
+                    break;
+                }
+                this.starts.push(instruction.offset as u32);
+                blocks.push(Block::default());
+                continue;
+            }
+            let Some(block) = blocks.last_mut() else { break };
+            let at = (this.starts.len() - 1) * width;
+            let (read, killed) = (&mut this.live[at..at + width], &mut killed[at..at + width]);
+            collect(tables, function, &instruction, block, read, killed);
+        }
+        this.spread(&blocks, &killed);
+        this
+    }
+
+    /// Whether a register may be read after the block that starts at `start`.
+    pub(crate) fn is_live(&self, start: u32, register: u16) -> bool {
+        let Ok(block) = self.starts.binary_search(&start) else { return true };
+        let set = self.live.get(block * self.width..).unwrap_or_default();
+        set.get(usize::from(register) / 64).is_none_or(|bits| bits >> (register % 64) & 1 != 0)
+    }
+
+    /// What is read in a block's successors and not written in it is read after its start, until nothing changes.
+    fn spread(&mut self, blocks: &[Block], killed: &[u64]) {
+        for _ in 0..PASSES {
+            let mut changed = false;
+            for (index, block) in blocks.iter().enumerate().rev() {
+                for successor in &block.successors {
+                    let Ok(next) = self.starts.binary_search(successor) else { continue };
+                    for word in 0..self.width {
+                        let at = index * self.width + word;
+                        let more = self.live[next * self.width + word] & !killed[at] & !self.live[at];
+                        changed |= more != 0;
+                        self.live[at] |= more;
+                    }
+                }
+            }
+            if !changed {
+                return;
+            }
+        }
+        self.live.fill(u64::MAX);
+    }
+}
+
+/// Adds what an instruction reads and writes. What it reads is added before what it writes; what is not known
+/// exactly counts as read and not as written.
+fn collect(
+    tables: &Tables,
+    function: &Function,
+    instruction: &Instruction<'_>,
+    block: &mut Block,
+    read: &mut [u64],
+    killed: &mut [u64],
+) {
+    let op = instruction.operation.op;
+    let mut reads = |register: u16, count: u16| {
+        if register & REF_BIT != 0 {
+            return;
+        }
+        for register in register..register + count {
+            let (word, bit) = (usize::from(register) / 64, 1 << (register % 64));
+            if let (Some(read), Some(killed)) = (read.get_mut(word), killed.get(word)) {
+                *read |= bit & !killed;
+            }
+        }
+    };
+    let size = |kind: ValueKind| if matches!(kind, ValueKind::I64 | ValueKind::F64) { 2 } else { 1 };
+    for (field, value) in instruction.operation.fields.iter().zip(&instruction.values) {
+        match (field, value) {
+            (Field::Read(kind), FieldValue::Register(register)) => reads(*register, size(*kind)),
+            (Field::Many(kind), FieldValue::List(list)) => {
+                list.iter().for_each(|register| reads(register, size(*kind)));
+            }
+            (Field::Operands, FieldValue::List(list)) => {
+                let kinds = operand_kinds(tables, function, instruction);
+                for (index, register) in list.iter().enumerate() {
+                    // Where a kind is not at hand, as of spans, it may be a pair.
+                    reads(register, kinds.get(index).map_or(2, |kind| size(*kind)));
+                }
+            }
+            (Field::Moves, FieldValue::Moves(moves)) => {
+                moves.pairs().for_each(|(source, _)| reads(source, 1));
+            }
+            (Field::Target, FieldValue::Ordinal(target)) => block.successors.push(*target),
+            (Field::Cases, FieldValue::Cases(cases)) => {
+                for (target, moves) in cases {
+                    block.successors.push(*target);
+                    moves.pairs().for_each(|(source, _)| reads(source, 1));
+                }
+            }
+            _ => {}
+        }
+    }
+    if op == Op::Fail {
+        // With a status of 0 it goes on with the next block.
+        block.successors.push(instruction.end as u32);
+    }
+    for (field, value) in instruction.operation.fields.iter().zip(&instruction.values) {
+        if let (Field::Write(kind), FieldValue::Register(register)) = (field, value)
+            && register & REF_BIT == 0
+        {
+            for register in *register..*register + size(*kind) {
+                if let Some(word) = killed.get_mut(usize::from(register) / 64) {
+                    *word |= 1 << (register % 64);
+                }
+            }
+        }
+    }
+}
+
+/// The kinds of the values that a call or a return passes, where there are no spans among them.
+fn operand_kinds(tables: &Tables, function: &Function, instruction: &Instruction<'_>) -> Vec<ValueKind> {
+    match instruction.operation.op {
+        Op::Return => function.convention.results().to_vec(),
+        Op::Call | Op::CallYieldable => {
+            let callee = instruction.ordinal(0);
+            let convention = if callee & IMPORT_BIT == 0 {
+                tables.functions.get(callee as usize).map(|function| &function.convention)
+            } else {
+                tables.imports.get((callee & !IMPORT_BIT) as usize).map(|import| &import.convention)
+            };
+            let arguments = convention.map_or(&[][..], |convention| convention.arguments());
+            arguments
+                .iter()
+                .map_while(|argument| match argument {
+                    Argument::One(kind) => Some(*kind),
+                    Argument::Span(_) => None,
+                })
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}
