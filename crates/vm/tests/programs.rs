@@ -21,6 +21,21 @@ fn programs() -> Vec<(String, ModuleFile)> {
     paths.into_iter().map(read).collect()
 }
 
+/// The module has the source map of its last function only, and as the first.
+#[test]
+fn errors_name_the_source_of_the_function_that_failed() {
+    let (_, file) = programs().into_iter().find(|(name, _)| name == "located").unwrap();
+    let places: Vec<String> = check::run_tests(file)
+        .unwrap()
+        .into_iter()
+        .map(|outcome| outcome.result.unwrap_err().context_lines().join(", "))
+        .collect();
+    assert_eq!(places.len(), 2, "{places:?}");
+    assert!(places[0].contains("located.fail_first+00000008"), "{places:?}");
+    assert!(!places[0].contains(".mlir"), "{places:?}");
+    assert!(places[1].contains("located.fail_last+00000008 (vm/located.mlir:12:5)"), "{places:?}");
+}
+
 #[test]
 fn every_test_ends_as_its_name_says() {
     let mut count = 0;

@@ -48,7 +48,7 @@ pub(crate) fn place(program: &Program, function: usize, offset: u32) -> String {
     let name = function_name(&program.file, function);
     let mut text = format!("{}.{name}+{offset:08X}", program.file.name());
     if let Some(database) = program.file.debug_database()
-        && let Some(map) = database.function(function)
+        && let Some(map) = database.of_function(function, &name, program.file.function_count())
         && let Some(location) = map.location_at(offset as usize)
     {
         text.push_str(" (");

@@ -113,13 +113,29 @@ impl<'a> DebugDatabase<'a> {
         self.functions.len()
     }
 
-    /// The source map of the function of that ordinal.
-    pub fn function(&self, ordinal: usize) -> Option<FunctionSourceMap<'a>> {
-        let table = self.functions.get(ordinal)?;
+    /// The source map at that index: that of the function of this ordinal where each function has one, else
+    /// perhaps another's (see [`DebugDatabase::of_function`]).
+    pub fn function(&self, index: usize) -> Option<FunctionSourceMap<'a>> {
+        let table = self.functions.get(index)?;
         Some(FunctionSourceMap {
             local_name: table.text(id::SOURCE_MAP_NAME).unwrap_or_default(),
             entries: table.vector(id::SOURCE_MAP_LOCATIONS),
         })
+    }
+
+    /// The source map of a function of a module of `function_count`: at its ordinal where each function has one,
+    /// else the one with its name. Release 3.13.0 writes that of the last function only, as the first.
+    pub fn of_function(
+        &self,
+        ordinal: usize,
+        name: &str,
+        function_count: usize,
+    ) -> Option<FunctionSourceMap<'a>> {
+        if self.function_count() == function_count {
+            return self.function(ordinal);
+        }
+        let mut maps = (0..self.function_count()).filter_map(|index| self.function(index));
+        maps.find(|map| map.local_name == name)
     }
 }
 
