@@ -40,7 +40,8 @@ pub fn to_host(device: &Device, buffers: &[Buffer]) -> Result<Vec<Buffer>> {
         copies.push(target);
     }
     commands.end()?;
-    let semaphore = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())?;
+    let flags = SemaphoreFlags::HOST_INTERRUPT | SemaphoreFlags::EXPORTABLE_TIMEPOINTS;
+    let semaphore = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, flags)?;
     let done = [Timepoint::<Live<'_>> { semaphore: &semaphore, value: 1 }];
     let execute = QueueOp::<Live<'_>>::Execute { command_buffer: &commands, bindings: &[], flags: 0 };
     device.submit(QUEUE_AFFINITY_ANY, &[], &done, execute)?;
