@@ -81,6 +81,46 @@ fn recorded_calls_are_scopes() {
     assert!(report.contains("BM_replay/scope:execute/process_time/manual_time"));
 }
 
+/// A capture whose scopes do not end can be replayed by nobody.
+#[test]
+fn calls_that_fail_end_their_scope() {
+    let scratch = Scratch::new();
+    let capture = scratch.path("abs.ireereplay").display().to_string();
+    let ran = run(&[
+        "iree-benchmark-module",
+        &module("simple_abs"),
+        "--function=abs",
+        "--input=2xf32=-2",
+        "--benchmark_min_time=3x",
+        &format!("--device_replay_output={capture}"),
+    ]);
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let dump = print(&["iree-dump-replay", &capture]);
+    assert!(dump.contains("scopes: begin=2 end=2"), "{dump}");
+}
+
+#[test]
+fn fences_are_made_as_the_reference_makes_them() {
+    let scratch = Scratch::new();
+    let capture = scratch.path("mlp.ireereplay").display().to_string();
+    let mut words = vec![
+        "iree-benchmark-module".to_string(),
+        module("mlp.async"),
+        "--function=mlp".into(),
+        "--benchmark_min_time=1x".into(),
+        format!("--device_replay_output={capture}"),
+    ];
+    words.extend(
+        ["mlp_x", "mlp_w0", "mlp_w1", "mlp_w2"]
+            .map(|name| format!("--input=@{}", fixture(&format!("inputs/{name}.npy")))),
+    );
+    print(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    let dump = print(&["iree-dump-replay", &capture]);
+    let made: Vec<_> = dump.lines().filter(|line| line.contains("device.create_semaphore")).collect();
+    // Waited for by the host, and told to others: what the HAL makes by default.
+    assert!(made.len() > 2 && made.iter().all(|line| line.contains("flags=0x000000000000000a")), "{made:#?}");
+}
+
 #[test]
 fn what_fails_is_a_row_and_ends_the_run() {
     let ran =

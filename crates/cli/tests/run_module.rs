@@ -280,6 +280,9 @@ fn what_is_recorded_replays() {
     assert_eq!(scopes, ["init", "execute", "deinit"]);
     let reads = print(&["iree-run-replay", "--replay_host_reads=-", capture]);
     assert!(reads.contains("00003041000040410000504100006041"), "{reads}");
+    // Where there is nothing to call, there is no end of it either.
+    assert_eq!(call("add4", "zzz", &[&output]).status, Some(1));
+    assert!(print(&["iree-dump-replay", capture]).contains("scopes: begin=1 end=1"));
     // A program that fails leaves a capture that is whole.
     let ran = call("dtypes", "f32", &["--input=4xf64=1", &output]);
     assert_eq!(ran.status, Some(1));

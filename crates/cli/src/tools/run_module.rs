@@ -95,13 +95,16 @@ fn run(invocation: &Invocation) -> Result<()> {
         Some(name) => program.entry(name),
         None => program.single_entry(),
     };
-    let outcome = entry.and_then(|entry| {
-        let outcome = program.scope("execute", || call(invocation, &program, &entry));
-        match entry.declaration() {
-            Some(declaration) => outcome.context(|| format!("`{declaration}`")),
-            None => outcome,
-        }
-    });
+    let entry = match entry {
+        Ok(entry) => entry,
+        // Nothing was run, and the reference's captures have no scope for the end of it.
+        Err(error) => return program.close_unscoped(Err(error), false),
+    };
+    let outcome = program.scope("execute", || call(invocation, &program, &entry));
+    let outcome = match entry.declaration() {
+        Some(declaration) => outcome.context(|| format!("`{declaration}`")),
+        None => outcome,
+    };
     program.close(outcome, flags.switch("print_statistics"))
 }
 

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rehal_capture::{Capture, OpenOptions, OperationCode as Code, Payload};
-use rehal_hal::{BufferRef, HostCallFlags, MemoryAccess, QUEUE_AFFINITY_ANY, SemaphoreFlags, Timepoint};
+use rehal_hal::{
+    BufferRef, Command, CommandBufferMode, CommandBufferParams, CommandCategories, HostCallFlags,
+    MemoryAccess, QUEUE_AFFINITY_ANY, SemaphoreFlags, Timepoint,
+};
 use rehal_replay::RecordOptions;
 
 use crate::program::{Program, Reads, Work, each_operation, host_call, local_sync, operations, replay};
@@ -52,6 +55,30 @@ fn a_submission_that_fails_is_recorded_with_its_status() {
     assert_eq!(operations(&capture), [(Code::DEVICE_QUEUE_HOST_CALL, failed.code() as u32)]);
     // What failed made nothing, so a replay leaves it out, whatever it was.
     replay(&capture, &mut Reads::default()).unwrap();
+}
+
+/// Nor are they in the reference's captures.
+#[test]
+fn commands_that_transfer_nothing_are_not_recorded() {
+    let program = Program::new(RecordOptions::default());
+    let buffer = program.buffer(&[1; 4]);
+    let commands = program
+        .device()
+        .create_command_buffer(CommandBufferParams {
+            mode: CommandBufferMode::ONE_SHOT,
+            categories: CommandCategories::TRANSFER,
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 0,
+        })
+        .unwrap();
+    let nothing = BufferRef { length: 0, ..BufferRef::whole(&buffer) };
+    commands.begin().unwrap();
+    commands.record(&Command::Fill { target: nothing, pattern: &[7], flags: 0 }).unwrap();
+    commands.record(&Command::Copy { source: nothing, target: nothing, flags: 0 }).unwrap();
+    commands.record(&Command::Update { source: &[], target: nothing, flags: 0 }).unwrap();
+    commands.end().unwrap();
+    let codes: Vec<_> = operations(&program.capture()).iter().map(|(code, _)| *code).collect();
+    assert!(codes.ends_with(&[Code::COMMAND_BUFFER_BEGIN, Code::COMMAND_BUFFER_END]), "{codes:?}");
 }
 
 #[test]

@@ -160,8 +160,9 @@ struct Prepared {
 
 impl Prepared {
     fn new(device: &Device, batch: Batch) -> Result<Self> {
+        let flags = SemaphoreFlags::HOST_INTERRUPT | SemaphoreFlags::EXPORTABLE_TIMEPOINTS;
         let tracks: Vec<Semaphore> = (0..batch.concurrency)
-            .map(|_| device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()))
+            .map(|_| device.create_semaphore(QUEUE_AFFINITY_ANY, 0, flags))
             .collect::<Result<_>>()?;
         let rounds = batch.rounded() / batch.concurrency;
         let mut completion = Fence::default();
@@ -180,11 +181,11 @@ impl Prepared {
     }
 }
 
-/// Runs `body` in the scope of captures that says what is measured.
+/// Runs `body` in the scope of captures that says what is measured. The scope ends also when `body` fails, or the
+/// capture could not be replayed by scope.
 #[inline]
 fn scoped(recorder: Option<&Recorder>, body: impl FnOnce() -> Result<()>) -> Result<()> {
     let Some(recorder) = recorder else { return body() };
-    recorder.scope_begin("execute")?;
-    body()?;
-    recorder.scope_end("execute")
+    let _scope = recorder.scope("execute")?;
+    body()
 }
