@@ -125,10 +125,6 @@ macro_rules! insns {
             AddI32WhenLT { registers: [u16; 4], to: u32 },
             /// As above.
             AddI64WhenLT { registers: [u16; 4], to: u32 },
-            /// A loop of nothing but its end: adds (sum, step) until the sum is not less than the limit.
-            CountI32 { sum: u16, step: u16, limit: u16 },
-            /// As above.
-            CountI64 { sum: u16, step: u16, limit: u16 },
             /// Goes on where the table says.
             JumpTable { index: u16, table: u32 },
             /// Computes what takes a while.

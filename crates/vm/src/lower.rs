@@ -446,9 +446,6 @@ impl<'a> Lowering<'a> {
             }
         };
         self.insns.iter_mut().filter_map(jump_target).for_each(resolve);
-        for (index, insn) in self.insns.iter_mut().enumerate() {
-            count_loop(index as u32, insn);
-        }
         self.jump_tables.iter_mut().flatten().for_each(resolve);
     }
 }
@@ -535,24 +532,6 @@ fn fuse_add(add: Insn, jump: Insn) -> Option<Insn> {
     }
     let registers = [left, right, sum, limit, result];
     Some(if is_wide { Insn::AddI64IfLT { registers, to } } else { Insn::AddI32IfLT { registers, to } })
-}
-
-/// Makes of the end of a loop that is nothing else what runs all of the loop.
-fn count_loop(index: u32, insn: &mut Insn) {
-    match *insn {
-        Insn::AddI32WhenLT { registers: [left, step, sum, limit], to }
-            if to == index && left == sum && step != sum && limit != sum =>
-        {
-            *insn = Insn::CountI32 { sum, step, limit };
-        }
-        // Pairs of registers are the same or apart, so that telling their first ones apart is enough.
-        Insn::AddI64WhenLT { registers: [left, step, sum, limit], to }
-            if to == index && left == sum && step != sum && limit != sum =>
-        {
-            *insn = Insn::CountI64 { sum, step, limit };
-        }
-        _ => {}
-    }
 }
 
 /// A condition that does not keep its result.

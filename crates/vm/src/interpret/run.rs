@@ -173,16 +173,6 @@ macro_rules! run {
                         i32::from(holds).put(window, result);
                         jump_if!(holds, to, insns, at);
                     }
-                    Insn::CountI32 { sum, step, limit } => {
-                        if let Err(error) = count::<i32, M>(window, [sum, step, limit], i32::wrapping_add, meter) {
-                            break Err(error);
-                        }
-                    }
-                    Insn::CountI64 { sum, step, limit } => {
-                        if let Err(error) = count::<i64, M>(window, [sum, step, limit], i64::wrapping_add, meter) {
-                            break Err(error);
-                        }
-                    }
                     Insn::JumpTable { index, table } => {
                         let targets = &*environment.code.tables[table as usize];
                         let index = u32::get(window, index) as usize;
@@ -250,26 +240,6 @@ macro_rules! run {
 }
 
 quick_computations!(run);
-
-/// Adds a step to a sum until that is not less than a limit, at least once.
-#[inline(always)]
-fn count<T: Number + PartialOrd, M: Meter>(
-    window: &mut Window,
-    [sum, step, limit]: [u16; 3],
-    add: fn(T, T) -> T,
-    meter: &mut M,
-) -> Result<()> {
-    let (step, limit) = (T::get(window, step), T::get(window, limit));
-    let mut value = add(T::get(window, sum), step);
-    while value < limit {
-        if M::LIMITED {
-            meter.step()?;
-        }
-        value = add(value, step);
-    }
-    value.put(window, sum);
-    Ok(())
-}
 
 #[inline(always)]
 fn move_32(window: &mut Window, source: u16, target: u16) {
