@@ -174,12 +174,20 @@ macro_rules! run {
                         jump_if!(holds, to, insns, at);
                     }
                     Insn::CountI32 { sum, step, limit } => {
-                        if let Err(error) = count::<i32, M>(window, [sum, step, limit], i32::wrapping_add, meter) {
+                        let mut tick = || match M::LIMITED {
+                            true => meter.step(environment.code, environment.program, insns.len() - at.len() - 1),
+                            false => Ok(()),
+                        };
+                        if let Err(error) = count(window, [sum, step, limit], i32::wrapping_add, &mut tick) {
                             break Err(error);
                         }
                     }
                     Insn::CountI64 { sum, step, limit } => {
-                        if let Err(error) = count::<i64, M>(window, [sum, step, limit], i64::wrapping_add, meter) {
+                        let mut tick = || match M::LIMITED {
+                            true => meter.step(environment.code, environment.program, insns.len() - at.len() - 1),
+                            false => Ok(()),
+                        };
+                        if let Err(error) = count(window, [sum, step, limit], i64::wrapping_add, &mut tick) {
                             break Err(error);
                         }
                     }
@@ -251,20 +259,19 @@ macro_rules! run {
 
 quick_computations!(run);
 
-/// Adds a step to a sum until that is not less than a limit, at least once.
+/// Adds a step to a sum until that is not less than a limit, at least once. Before each time but the first, `tick` says
+/// whether there may be another.
 #[inline(always)]
-fn count<T: Number + PartialOrd, M: Meter>(
+fn count<T: Number + PartialOrd>(
     window: &mut Window,
     [sum, step, limit]: [u16; 3],
     add: fn(T, T) -> T,
-    meter: &mut M,
+    tick: &mut impl FnMut() -> Result<()>,
 ) -> Result<()> {
     let (step, limit) = (T::get(window, step), T::get(window, limit));
     let mut value = add(T::get(window, sum), step);
     while value < limit {
-        if M::LIMITED {
-            meter.step()?;
-        }
+        tick()?;
         value = add(value, step);
     }
     value.put(window, sum);
