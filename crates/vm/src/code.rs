@@ -4,6 +4,8 @@ use crate::operation::Op;
 
 /// A function in the form that the interpreter runs: verified, decoded, its branches resolved.
 pub(crate) struct Code {
+    /// Which function of its module it is.
+    pub(crate) ordinal: u32,
     /// The instructions; the last is [`Insn::End`].
     pub(crate) insns: Box<[Insn]>,
     /// Offset in the bytecode of the instruction that each came from.

@@ -61,7 +61,7 @@ impl Context {
         let mut inner =
             Inner { modules: Vec::with_capacity(modules.len()), machines: Mutex::default(), budget, trace };
         for module in modules {
-            let linked = link::link(&inner.modules, module)?;
+            let linked = link::link(&inner.modules, module, inner.trace.is_some())?;
             inner.modules.push(linked);
             // Where this fails, dropping `inner` deinitialises those before and this one, as the reference does.
             inner.run_if_exported(inner.modules.len() - 1, "__init", &[])?;

@@ -19,14 +19,15 @@ enum ModuleState {
     Bytecode(Instance),
 }
 
-/// Gives a module the state of a new context and binds its imports to the modules in `before`.
-pub(crate) fn link(before: &[Linked], module: &Module) -> Result<Linked> {
+/// Gives a module the state of a new context, where each of its instructions may be traced, and binds its imports to
+/// the modules in `before`.
+pub(crate) fn link(before: &[Linked], module: &Module, is_traced: bool) -> Result<Linked> {
     let state = match module.kind() {
         Kind::Native(native) => {
             ModuleState::Native(native.new_state().context(|| format!("loading module '{}'", module.name()))?)
         }
         Kind::Bytecode { program, .. } => ModuleState::Bytecode(
-            instance(before, program)
+            instance(before, program, is_traced)
                 .context(|| format!("resolving what module '{}' imports", module.name()))?,
         ),
     };
@@ -75,13 +76,14 @@ impl Linked {
     }
 }
 
-fn instance(before: &[Linked], program: &Program) -> Result<Instance> {
+fn instance(before: &[Linked], program: &Program, is_traced: bool) -> Result<Instance> {
     check_dependencies(before, &program.file)?;
     let imports = program.tables.imports.iter().map(|import| resolve(before, import));
     let imports = imports.collect::<Result<_>>()?;
     let tables = &program.tables;
     let globals = Globals::new(tables.global_bytes, tables.global_refs, uses_wide_globals(program));
-    Ok(Instance { globals, imports })
+    let codes = if is_traced { program.traceable()? } else { program.codes.clone() };
+    Ok(Instance { codes, globals, imports })
 }
 
 /// Whether any instruction reads or writes 8 bytes of globals at once.

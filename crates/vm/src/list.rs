@@ -324,6 +324,36 @@ impl List {
     }
 }
 
+impl Drop for List {
+    /// Lists that only this one still holds end one after another, not one within another: a program can nest them
+    /// deeper than the machine's stack.
+    fn drop(&mut self) {
+        let mut ending = Vec::new();
+        end_elements(self.storage.get_mut(), &mut ending);
+        while let Some(object) = ending.pop() {
+            if let Some(mut list) = object.into_only::<Self>() {
+                end_elements(list.storage.get_mut(), &mut ending);
+            }
+        }
+    }
+}
+
+/// Moves the lists out of a list, and lets go of its other elements.
+fn end_elements(storage: &mut Storage, ending: &mut Vec<Ref>) {
+    let is_list = |object: &Ref| object.downcast_ref::<List>().is_some();
+    match storage {
+        Storage::Refs(refs) => ending.extend(std::mem::take(refs).into_iter().filter(is_list)),
+        Storage::Variants(values) => {
+            let refs = std::mem::take(values).into_iter().filter_map(|value| match value {
+                Value::Ref(object) => Some(object),
+                _ => None,
+            });
+            ending.extend(refs.filter(is_list));
+        }
+        Storage::B8(_) | Storage::B16(_) | Storage::B32(_) | Storage::B64(_) => {}
+    }
+}
+
 impl Object for List {
     fn type_name(&self) -> &'static str {
         Self::TYPE_NAME
@@ -461,6 +491,20 @@ mod tests {
         let wide = List::new(ElementKind::I32, 0).unwrap();
         wide.resize(2).unwrap();
         assert!(wide.copy_from(0, &bytes, 0, 1).is_err());
+    }
+
+    #[test]
+    fn lists_in_lists_end_without_depth() {
+        let mut list = List::of_variants(Vec::new());
+        for _ in 0..200_000 {
+            list = List::of_variants(vec![Value::I32(1), Ref::new(list).into()]);
+        }
+        let shared = Ref::new(list);
+        let outer = List::new(ElementKind::AnyRef, 0).unwrap();
+        outer.push(shared.clone().into()).unwrap();
+        drop(outer);
+        // Someone else still holds it, so it is whole.
+        assert_eq!(shared.object::<List>().unwrap().len(), 2);
     }
 
     #[test]

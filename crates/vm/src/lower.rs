@@ -4,21 +4,22 @@ use crate::convention::Argument as Declared;
 use crate::instruction::{FieldValue, Instruction, List};
 use crate::liveness::Liveness;
 use crate::operation::{Field, Op};
-use crate::tables::{Function, Tables};
+use crate::tables::Tables;
 use crate::verify::{Frame, IMPORT_BIT, REF_BIT, argument_registers};
 use crate::{Convention, Result, ValueKind};
 
-/// Makes of a verified function, which uses the registers of `frame`, what the interpreter runs.
+/// Makes of the verified function `ordinal`, which uses the registers of `frame`, what the interpreter runs.
 ///
 /// Instructions that often follow each other become one, unless `keeps_apart`, as tracing wants it. Where an instruction
 /// branches with moves, the moves become instructions of their own on the way.
 pub(crate) fn lower(
     tables: &Tables,
-    function: &Function,
+    ordinal: u32,
     frame: Frame,
     bytecode: &[u8],
     keeps_apart: bool,
 ) -> Result<Code> {
+    let function = &tables.functions[ordinal as usize];
     let liveness = Liveness::of(tables, function, frame.words, bytecode);
     let mut lowering = Lowering::new(tables, liveness, keeps_apart);
     lowering.is_half = vec![false; frame.words.into()];
@@ -36,6 +37,7 @@ pub(crate) fn lower(
     lowering.push(Insn::End);
     lowering.resolve();
     Ok(Code {
+        ordinal,
         insns: lowering.insns.into(),
         offsets: lowering.offsets.into(),
         words: frame.words,

@@ -79,6 +79,12 @@ impl Ref {
         any.downcast().map_err(|_| self.mismatch(T::TYPE_NAME))
     }
 
+    /// The object itself, where it is a `T` and this is the only reference to it.
+    pub(crate) fn into_only<T: Object>(self) -> Option<T> {
+        let any: Arc<dyn Any + Send + Sync> = self.0?;
+        Arc::into_inner(any.downcast::<T>().ok()?)
+    }
+
     /// Whether both refer to the same object, or both to nothing.
     #[inline]
     pub fn is_same(&self, other: &Self) -> bool {

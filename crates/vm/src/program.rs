@@ -6,7 +6,7 @@ use crate::code::Code;
 use crate::lower::lower;
 use crate::module_file::ModuleFile;
 use crate::tables::Tables;
-use crate::verify::verify;
+use crate::verify::{Frame, verify};
 use crate::{Buffer, Ref};
 
 /// A bytecode module that has been verified and decoded.
@@ -14,7 +14,9 @@ pub(crate) struct Program {
     pub(crate) file: ModuleFile,
     pub(crate) tables: Tables,
     /// The functions in order of their ordinals.
-    pub(crate) codes: Box<[Code]>,
+    pub(crate) codes: Arc<[Code]>,
+    /// The registers that each of them uses.
+    frames: Box<[Frame]>,
     /// Buffers over the constant data, which is not copied.
     pub(crate) rodata: Box<[Ref]>,
 }
@@ -26,20 +28,34 @@ impl Program {
         if tables.types.len() > 1 << 16 {
             return Err(Error::resource_exhausted("a module may have 65536 types and no more"));
         }
-        let mut codes = Vec::with_capacity(tables.functions.len());
-        for (ordinal, function) in tables.functions.iter().enumerate() {
+        let frames = tables.functions.iter().enumerate().map(|(ordinal, function)| {
             let bytecode = file.function_bytecode(ordinal).unwrap_or_default();
-            let code = verify(&tables, function, bytecode)
-                .and_then(|frame| lower(&tables, function, frame, bytecode, false));
-            codes.push(code.context(|| format!("{}.{}", file.name(), function_name(&file, ordinal)))?);
-        }
+            verify(&tables, function, bytecode)
+                .context(|| format!("{}.{}", file.name(), function_name(&file, ordinal)))
+        });
+        let frames = frames.collect::<Result<Box<[Frame]>>>()?;
+        let codes = lower_all(&file, &tables, &frames, false)?;
         let rodata = file.rodata_segments().map(|segment| {
             let range = Range { offset: segment.range.start as u64, length: segment.range.len() as u64 };
             Ok(Ref::new(Buffer::constant(Arc::new(HostMemory::part(file.memory(), range)?))))
         });
         let rodata = rodata.collect::<Result<_>>()?;
-        Ok(Self { tables, codes: codes.into(), rodata, file })
+        Ok(Self { tables, codes, frames, rodata, file })
     }
+
+    /// The functions once more, each instruction of the bytecode apart, so that it can be traced.
+    pub(crate) fn traceable(&self) -> Result<Arc<[Code]>> {
+        lower_all(&self.file, &self.tables, &self.frames, true)
+    }
+}
+
+fn lower_all(file: &ModuleFile, tables: &Tables, frames: &[Frame], keeps_apart: bool) -> Result<Arc<[Code]>> {
+    let codes = frames.iter().enumerate().map(|(ordinal, frame)| {
+        let bytecode = file.function_bytecode(ordinal).unwrap_or_default();
+        lower(tables, ordinal as u32, *frame, bytecode, keeps_apart)
+            .context(|| format!("{}.{}", file.name(), function_name(file, ordinal)))
+    });
+    codes.collect()
 }
 
 /// What a function is called in errors: by an export, or by its ordinal.

@@ -6,7 +6,6 @@ use crate::budget::{Budget, Meter};
 use crate::code::Code;
 use crate::dump::InstructionText;
 use crate::instruction::Instruction;
-use crate::operation::Op;
 use crate::program::{Program, function_name};
 
 /// Where the text of what a program executes goes, a line for each instruction: where it is, and what.
@@ -16,8 +15,6 @@ pub type TraceSink = Arc<dyn Fn(&str) + Send + Sync>;
 pub(crate) struct Traced<'t> {
     pub(crate) sink: &'t TraceSink,
     pub(crate) left: &'t mut Option<Budget>,
-    /// The instruction that was told last, by the offset in its function.
-    pub(crate) last: Option<u32>,
 }
 
 impl Meter for Traced<'_> {
@@ -26,10 +23,12 @@ impl Meter for Traced<'_> {
     fn step(&mut self, code: &Code, program: &Program, at: usize) -> Result<()> {
         // The moves of a branch are decoded as instructions of their own, and are part of it all the same.
         let offset = code.offsets.get(at).copied();
-        if self.last != offset || at == 0 {
-            trace(self.sink, code, program, at);
+        let before = at.checked_sub(1).and_then(|before| code.offsets.get(before).copied());
+        if let Some(offset) = offset
+            && before != Some(offset)
+        {
+            trace(self.sink, code, program, offset as usize);
         }
-        self.last = offset;
         match self.left {
             Some(left) => left.take_instruction(),
             None => Ok(()),
@@ -44,21 +43,12 @@ impl Meter for Traced<'_> {
     }
 }
 
-/// Tells of the instructions that the decoded one at `at` came from.
-fn trace(sink: &TraceSink, code: &Code, program: &Program, at: usize) {
-    let Some(ordinal) = program.codes.iter().position(|other| std::ptr::eq(other, code)) else { return };
-    let bytecode = program.file.function_bytecode(ordinal).unwrap_or_default();
-    let name = function_name(&program.file, ordinal);
-    let offset = |at: usize| code.offsets.get(at).map(|offset| *offset as usize);
-    let Some(mut next) = offset(at) else { return };
-    // One may stand for several in a row; what comes before a branch's target is the branch's.
-    let end = offset(at + 1).filter(|end| *end > next).unwrap_or(next + 1);
-    while next < end {
-        let Ok(instruction) = Instruction::read(bytecode, next) else { return };
-        if instruction.operation.op != Op::Block {
-            let text = InstructionText { file: &program.file, blocks: None, instruction: &instruction };
-            sink(&format!("[{}.{name}+{next:08X}]    {text}", program.file.name()));
-        }
-        next = instruction.end;
+/// Tells of the instruction at `offset`.
+fn trace(sink: &TraceSink, code: &Code, program: &Program, offset: usize) {
+    let bytecode = program.file.function_bytecode(code.ordinal as usize).unwrap_or_default();
+    let name = function_name(&program.file, code.ordinal as usize);
+    if let Ok(instruction) = Instruction::read(bytecode, offset) {
+        let text = InstructionText { file: &program.file, blocks: None, instruction: &instruction };
+        sink(&format!("[{}.{name}+{offset:08X}]    {text}", program.file.name()));
     }
 }

@@ -49,6 +49,12 @@ const UNSAFE_DOC: &str = "docs/unsafe.md";
 const FILE_LINES: usize = 900;
 /// No function is longer than this; about 70 is what fits a screen.
 const FUNCTION_LINES: usize = 100;
+/// Functions that are longer: file, name, and why.
+const LONG_FUNCTIONS: [(&str, &str, &str); 1] = [(
+    "crates/vm/src/interpret/run.rs",
+    "run",
+    "one `match` over the instructions: the compiler makes one jump of it, which parts of it would not be",
+)];
 
 /// Crate roots start with a doc that says what the crate is for and what it must never know.
 pub fn crate_docs(tree: &Tree) -> Vec<Problem> {
@@ -153,7 +159,11 @@ pub fn lengths(tree: &Tree) -> Vec<Problem> {
                 format!("{lines} lines; a file holds one idea in at most {FILE_LINES}"),
             ));
         }
-        for function in functions(&code_only(&text)).iter().filter(|function| function.lines > FUNCTION_LINES)
+        let is_allowed =
+            |name: &str| LONG_FUNCTIONS.iter().any(|(file, function, _)| *file == path && *function == name);
+        for function in functions(&code_only(&text))
+            .iter()
+            .filter(|function| function.lines > FUNCTION_LINES && !is_allowed(&function.name))
         {
             let what = format!(
                 "{} has {} lines; a function fits on a screen (about 70, at most {FUNCTION_LINES})",

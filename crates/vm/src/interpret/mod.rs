@@ -8,6 +8,8 @@ mod refs;
 mod run;
 mod stack;
 
+use std::sync::Arc;
+
 use rehal_base::{Error, Result};
 
 use crate::budget::{Budget, Meter, Unlimited};
@@ -32,6 +34,8 @@ const REF_LIMIT: usize = 1 << 20;
 
 /// What a bytecode module has in one context.
 pub(crate) struct Instance {
+    /// The functions as they are run here.
+    pub(crate) codes: Arc<[Code]>,
     pub(crate) globals: Globals,
     /// Where each import leads; nothing for an optional one that nobody has.
     pub(crate) imports: Box<[Option<Target>]>,
@@ -191,8 +195,8 @@ impl Machine {
                 self.starts.extend(starts);
                 self.pending = Some(Pending { target });
             }
-            ModuleView::Bytecode { program, .. } => {
-                let code = &program.codes[target.ordinal as usize];
+            ModuleView::Bytecode { program, instance } => {
+                let code = &instance.codes[target.ordinal as usize];
                 self.make_room(code, 0, 0)?;
                 self.frame = Some(Frame { target, pc: 0, site: 0, words: 0, refs: 0 });
                 let window = window_at(&mut self.words, 0)?;
@@ -254,8 +258,7 @@ impl Machine {
                     exit?
                 }
                 (Some(sink), mut left) => {
-                    let exit =
-                        self.execute(modules, &mut Traced { sink: &sink, left: &mut left, last: None });
+                    let exit = self.execute(modules, &mut Traced { sink: &sink, left: &mut left });
                     self.left = left;
                     exit?
                 }
@@ -278,7 +281,7 @@ impl Machine {
         let ModuleView::Bytecode { program, instance } = modules.module(module) else {
             return Err(broken("a frame of a native module"));
         };
-        let codes = &*program.codes;
+        let codes = &*instance.codes;
         let mut code = &codes[ordinal as usize];
         let stop = loop {
             let window = window_at(&mut self.words, words)?;
@@ -339,7 +342,7 @@ impl Machine {
         let ModuleView::Bytecode { program, instance } = modules.module(frame.target.module) else {
             return Err(broken("a frame of a native module"));
         };
-        let code = &program.codes[frame.target.ordinal as usize];
+        let code = &instance.codes[frame.target.ordinal as usize];
         let site_index = site;
         let site = &code.sites[site as usize];
         let Callee::Import(import) = site.callee else { return Err(broken("an import that is none")) };
@@ -349,8 +352,8 @@ impl Machine {
         })?;
         match modules.module(target.module) {
             ModuleView::Native { .. } => self.pass_to_native(frame, site, target),
-            ModuleView::Bytecode { program, .. } => {
-                let callee = &program.codes[target.ordinal as usize];
+            ModuleView::Bytecode { instance, .. } => {
+                let callee = &instance.codes[target.ordinal as usize];
                 if let Some(left) = &mut self.left {
                     left.take_bytes(frame_bytes(callee))?;
                 }
@@ -475,10 +478,10 @@ impl Machine {
         code: &Code,
         values: &[u16],
     ) -> Result<()> {
-        let ModuleView::Bytecode { program, .. } = modules.module(frame.target.module) else {
+        let ModuleView::Bytecode { instance, .. } = modules.module(frame.target.module) else {
             return Err(broken("a frame of a native module"));
         };
-        let caller = &program.codes[frame.target.ordinal as usize];
+        let caller = &instance.codes[frame.target.ordinal as usize];
         frame.words -= u32::from(caller.words);
         frame.refs -= u32::from(caller.refs);
         self.frame = Some(frame);

@@ -56,10 +56,10 @@ impl Machine {
 
     /// Puts what a native function returned into the registers of the frame that called it.
     fn take_results<M: Modules>(&mut self, modules: &M, frame: Frame) -> Result<()> {
-        let ModuleView::Bytecode { program, .. } = modules.module(frame.target.module) else {
+        let ModuleView::Bytecode { instance, .. } = modules.module(frame.target.module) else {
             return Err(broken("a frame of a native module"));
         };
-        let site = &program.codes[frame.target.ordinal as usize].sites[frame.site as usize];
+        let site = &instance.codes[frame.target.ordinal as usize].sites[frame.site as usize];
         let window = window_at(&mut self.words, frame.words)?;
         let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
         for ((_, target), value) in site.results.iter().zip(self.results.drain(..)) {

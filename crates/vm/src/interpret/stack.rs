@@ -32,8 +32,8 @@ impl Machine {
             if count > SHOWN_FRAMES && (SHOWN_FRAMES / 2..count - SHOWN_FRAMES / 2).contains(&index) {
                 continue;
             }
-            if let ModuleView::Bytecode { program, .. } = modules.module(target.module) {
-                let code = &program.codes[target.ordinal as usize];
+            if let ModuleView::Bytecode { program, instance } = modules.module(target.module) {
+                let code = &instance.codes[target.ordinal as usize];
                 // The next instruction is known; the one before failed, or called.
                 let offset = code.offsets.get((pc as usize).saturating_sub(1)).copied().unwrap_or(0);
                 error = error.context(place(program, target.ordinal as usize, offset));
