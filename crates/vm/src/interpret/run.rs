@@ -173,27 +173,6 @@ macro_rules! run {
                         i32::from(holds).put(window, result);
                         jump_if!(holds, to, insns, at);
                     }
-<<<<<<< HEAD
-=======
-                    Insn::CountI32 { sum, step, limit } => {
-                        let mut tick = || match M::LIMITED {
-                            true => meter.step(environment.code, environment.program, insns.len() - at.len() - 1),
-                            false => Ok(()),
-                        };
-                        if let Err(error) = count(window, [sum, step, limit], i32::wrapping_add, &mut tick) {
-                            break Err(error);
-                        }
-                    }
-                    Insn::CountI64 { sum, step, limit } => {
-                        let mut tick = || match M::LIMITED {
-                            true => meter.step(environment.code, environment.program, insns.len() - at.len() - 1),
-                            false => Ok(()),
-                        };
-                        if let Err(error) = count(window, [sum, step, limit], i64::wrapping_add, &mut tick) {
-                            break Err(error);
-                        }
-                    }
->>>>>>> h-vm
                     Insn::JumpTable { index, table } => {
                         let targets = &*environment.code.tables[table as usize];
                         let index = u32::get(window, index) as usize;
@@ -262,28 +241,6 @@ macro_rules! run {
 
 quick_computations!(run);
 
-<<<<<<< HEAD
-=======
-/// Adds a step to a sum until that is not less than a limit, at least once. Before each time but the first, `tick` says
-/// whether there may be another.
-#[inline(always)]
-fn count<T: Number + PartialOrd>(
-    window: &mut Window,
-    [sum, step, limit]: [u16; 3],
-    add: fn(T, T) -> T,
-    tick: &mut impl FnMut() -> Result<()>,
-) -> Result<()> {
-    let (step, limit) = (T::get(window, step), T::get(window, limit));
-    let mut value = add(T::get(window, sum), step);
-    while value < limit {
-        tick()?;
-        value = add(value, step);
-    }
-    value.put(window, sum);
-    Ok(())
-}
-
->>>>>>> h-vm
 #[inline(always)]
 fn move_32(window: &mut Window, source: u16, target: u16) {
     u32::get(window, source).put(window, target);
