@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Stdio;
 
-use common::{Ran, Scratch, command, fixture, print, run};
+use common::{Ran, Scratch, command, fail, fixture, print, run};
 
 /// Calls a function of a fixture's module.
 fn call(module: &str, function: &str, words: &[&str]) -> Ran {
@@ -287,6 +287,29 @@ fn what_is_recorded_replays() {
     let ran = call("dtypes", "f32", &["--input=4xf64=1", &output]);
     assert_eq!(ran.status, Some(1));
     assert!(print(&["rehal", "info", capture]).contains("yes"));
+}
+
+/// Modules and parameters are mapped while they are used; a capture in their place would cut them.
+#[test]
+fn captures_are_not_written_over_what_is_read() {
+    let scratch = Scratch::new();
+    let bytes = std::fs::read(fixture("modules/params.vmfb")).unwrap();
+    let module = scratch.file("params.vmfb", &bytes);
+    let archive = std::fs::read(fixture("params/model.irpa")).unwrap();
+    let parameters = scratch.file("model.irpa", &archive);
+    for output in [&module, &parameters] {
+        let stderr = fail(&[
+            "iree-run-module",
+            "--device=local-sync",
+            &format!("--module={module}"),
+            &format!("--parameters=model={parameters}"),
+            "--function=forward",
+            &format!("--input=@{}", fixture("inputs/params_x.npy")),
+            &format!("--device_replay_output={output}"),
+        ]);
+        assert!(stderr.contains("which is read"), "{stderr}");
+    }
+    assert!(std::fs::read(&module).unwrap() == bytes && std::fs::read(&parameters).unwrap() == archive);
 }
 
 #[test]

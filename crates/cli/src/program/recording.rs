@@ -4,14 +4,23 @@ use rehal_base::{Context, Error, Result};
 use rehal_replay::{FilePolicy, FileValidation, RecordOptions, Recorder};
 
 use crate::flags::Flags;
+use crate::parameters;
 
 /// The recorder that the flags ask for.
 pub(crate) fn recorder(flags: &Flags) -> Result<Option<Recorder>> {
     let options =
         RecordOptions { file_policy: file_policy(flags)?, file_validation: file_validation(flags)? };
     let Some(path) = flags.given_text("device_replay_output") else { return Ok(None) };
+    // It would be cut under the maps of the module or the parameters.
+    parameters::check_output("device_replay_output", path, read_files(flags))?;
     let recorder = Recorder::create(Path::new(path), options);
     recorder.map(Some).context(|| format!("--device_replay_output={path}"))
+}
+
+/// The files that a program reads while it runs, as the flags name them.
+fn read_files(flags: &Flags) -> impl Iterator<Item = &Path> {
+    let parameters = flags.list("parameters").map(|flag| flag.split_once('=').map_or(flag, |(_, path)| path));
+    flags.list("module").chain(parameters).map(Path::new)
 }
 
 fn file_policy(flags: &Flags) -> Result<FilePolicy> {
