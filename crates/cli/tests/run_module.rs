@@ -464,6 +464,7 @@ fn wrong_inputs() {
     for (inputs, expected) in [
         (&[][..], "the function takes 1 and 0 are given"),
         (&["--input=1xf32=1", "--input=1xf32=1"][..], "takes 1 and more are given"),
+        (&["--input=1xf32=1", "--input=4"][..], "takes 1 and more are given"),
     ] {
         refused(&[&[&*module, "--function=echo_f32"], inputs].concat(), expected);
     }

@@ -64,10 +64,12 @@ impl<T> Reader<'_, '_, T> {
     fn read(&mut self, spec: &str) -> Result<()> {
         // All arrays of a file may be none, so such a value does not need an argument.
         let kind = self.kinds.get(self.values.len()).copied();
-        let input = Input::parse(spec, kind.and_then(scalar_type))?;
-        if kind.is_none() && !matches!(input, Input::Npy { take: Take::Rest, .. }) {
+        let input = Input::parse(spec, kind.and_then(scalar_type));
+        // Without an argument nothing says what the text should be, so what is wrong with it does not matter.
+        if kind.is_none() && !matches!(input, Ok(Input::Npy { take: Take::Rest, .. })) {
             return Err(self.too_many()).context(|| Input::place(spec));
         }
+        let input = input?;
         let value = match input {
             Input::Null => Parsed::Null(kind.and_then(scalar_type).map(ScalarType::zero)),
             Input::Scalar(scalar) => Parsed::Scalar(scalar),
