@@ -36,6 +36,8 @@ mod verify;
 mod wait;
 
 #[cfg(test)]
+mod tests_lowering;
+#[cfg(test)]
 mod tests_native;
 
 pub use budget::Budget;

@@ -43,6 +43,12 @@ impl Program {
         Ok(Self { tables, codes, frames, rodata, file })
     }
 
+    /// A program of one function, which is not that of the file.
+    #[cfg(test)]
+    pub(crate) fn of_parts(file: ModuleFile, tables: Tables, code: Code) -> Self {
+        Self { file, tables, codes: [code].into(), frames: [].into(), rodata: [].into() }
+    }
+
     /// The functions once more, each instruction of the bytecode apart, so that it can be traced.
     pub(crate) fn traceable(&self) -> Result<Arc<[Code]>> {
         lower_all(&self.file, &self.tables, &self.frames, true)
