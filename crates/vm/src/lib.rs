@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
 
+mod access;
 mod arithmetic;
 mod budget;
 mod buffer;
 mod call;
 pub mod check;
+mod coalesce;
 mod code;
 mod context;
 mod convention;

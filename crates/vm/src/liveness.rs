@@ -1,9 +1,8 @@
-use crate::ValueKind;
-use crate::convention::Argument;
+use crate::access::{Access, accesses};
 use crate::instruction::{FieldValue, Instruction};
 use crate::operation::{Field, Op};
 use crate::tables::{Function, Tables};
-use crate::verify::{IMPORT_BIT, REF_BIT};
+use crate::verify::REF_BIT;
 
 /// Registers times blocks that are worth finding out about, so that a crafted function costs no memory.
 const SIZE_LIMIT: usize = 1 << 20;
@@ -89,8 +88,7 @@ impl Liveness {
     }
 }
 
-/// Adds what an instruction reads and writes. What it reads is added before what it writes; what is not known
-/// exactly counts as read and not as written.
+/// Adds what an instruction reads and writes, and where it may lead.
 fn collect(
     tables: &Tables,
     function: &Function,
@@ -99,41 +97,32 @@ fn collect(
     read: &mut [u64],
     killed: &mut [u64],
 ) {
-    let op = instruction.operation.op;
-    let mut reads = |register: u16, count: u16| {
-        if register & REF_BIT != 0 {
-            return;
-        }
-        for register in register..register + count {
+    let mut access = |access, first: u16, count: u16| {
+        for register in first..first.saturating_add(count) {
             let (word, bit) = (usize::from(register) / 64, 1 << (register % 64));
-            if let (Some(read), Some(killed)) = (read.get_mut(word), killed.get(word)) {
-                *read |= bit & !killed;
+            if let (Some(read), Some(killed)) = (read.get_mut(word), killed.get_mut(word)) {
+                match access {
+                    Access::Read => *read |= bit & !*killed,
+                    Access::Write => *killed |= bit,
+                }
             }
         }
     };
-    let size = |kind: ValueKind| if matches!(kind, ValueKind::I64 | ValueKind::F64) { 2 } else { 1 };
+    let op = instruction.operation.op;
+    if op == Op::Branch {
+        // The only way on: moves write what they move to, one after another.
+        for (source, target) in instruction.list(1).pairs().filter(|(source, _)| source & REF_BIT == 0) {
+            access(Access::Read, source, 1);
+            access(Access::Write, target, 1);
+        }
+    } else {
+        accesses(tables, function, instruction, access);
+    }
     for (field, value) in instruction.operation.fields.iter().zip(&instruction.values) {
         match (field, value) {
-            (Field::Read(kind), FieldValue::Register(register)) => reads(*register, size(*kind)),
-            (Field::Many(kind), FieldValue::List(list)) => {
-                list.iter().for_each(|register| reads(register, size(*kind)));
-            }
-            (Field::Operands, FieldValue::List(list)) => {
-                let kinds = operand_kinds(tables, function, instruction);
-                for (index, register) in list.iter().enumerate() {
-                    // Where a kind is not at hand, as of spans, it may be a pair.
-                    reads(register, kinds.get(index).map_or(2, |kind| size(*kind)));
-                }
-            }
-            (Field::Moves, FieldValue::Moves(moves)) => {
-                moves.pairs().for_each(|(source, _)| reads(source, 1));
-            }
             (Field::Target, FieldValue::Ordinal(target)) => block.successors.push(*target),
             (Field::Cases, FieldValue::Cases(cases)) => {
-                for (target, moves) in cases {
-                    block.successors.push(*target);
-                    moves.pairs().for_each(|(source, _)| reads(source, 1));
-                }
+                block.successors.extend(cases.iter().map(|(target, _)| *target));
             }
             _ => {}
         }
@@ -141,40 +130,5 @@ fn collect(
     if op == Op::Fail {
         // With a status of 0 it goes on with the next block.
         block.successors.push(instruction.end as u32);
-    }
-    for (field, value) in instruction.operation.fields.iter().zip(&instruction.values) {
-        if let (Field::Write(kind), FieldValue::Register(register)) = (field, value)
-            && register & REF_BIT == 0
-        {
-            for register in *register..*register + size(*kind) {
-                if let Some(word) = killed.get_mut(usize::from(register) / 64) {
-                    *word |= 1 << (register % 64);
-                }
-            }
-        }
-    }
-}
-
-/// The kinds of the values that a call or a return passes, where there are no spans among them.
-fn operand_kinds(tables: &Tables, function: &Function, instruction: &Instruction<'_>) -> Vec<ValueKind> {
-    match instruction.operation.op {
-        Op::Return => function.convention.results().to_vec(),
-        Op::Call | Op::CallYieldable => {
-            let callee = instruction.ordinal(0);
-            let convention = if callee & IMPORT_BIT == 0 {
-                tables.functions.get(callee as usize).map(|function| &function.convention)
-            } else {
-                tables.imports.get((callee & !IMPORT_BIT) as usize).map(|import| &import.convention)
-            };
-            let arguments = convention.map_or(&[][..], |convention| convention.arguments());
-            arguments
-                .iter()
-                .map_while(|argument| match argument {
-                    Argument::One(kind) => Some(*kind),
-                    Argument::Span(_) => None,
-                })
-                .collect()
-        }
-        _ => Vec::new(),
     }
 }

@@ -1,11 +1,12 @@
 use crate::arithmetic::Math;
+use crate::coalesce::Coalesced;
 use crate::code::{Argument, Callee, Code, Division, Insn, Site, Slice, Width};
 use crate::convention::Argument as Declared;
 use crate::instruction::{FieldValue, Instruction, List};
 use crate::liveness::Liveness;
 use crate::operation::{Field, Op};
-use crate::tables::Tables;
-use crate::verify::{Frame, IMPORT_BIT, REF_BIT, argument_registers};
+use crate::tables::{Function, Tables};
+use crate::verify::{Frame, IMPORT_BIT, REF_BIT, argument_registers, ends_block};
 use crate::{Convention, Result, ValueKind};
 
 /// Makes of the verified function `ordinal`, which uses the registers of `frame`, what the interpreter runs.
@@ -27,12 +28,16 @@ pub(crate) fn lower(
         lowering.used(register, kind);
     }
     let mut offset = 0;
+    let mut block = Vec::new();
     while offset < bytecode.len() {
         let instruction = Instruction::read(bytecode, offset)?;
-        lowering.offset = offset as u32;
-        lowering.next = instruction.end as u32;
-        lowering.instruction(&instruction);
         offset = instruction.end;
+        let is_last = ends_block(instruction.operation.op);
+        block.push(instruction);
+        if is_last {
+            lowering.block(function, &mut block);
+            block.clear();
+        }
     }
     lowering.push(Insn::End);
     lowering.resolve();
@@ -60,6 +65,8 @@ struct Lowering<'a> {
     is_half: Vec<bool>,
     /// What is read where.
     liveness: Liveness,
+    /// Which moves at the end of the block need not be made.
+    coalesced: Coalesced,
     /// From where on instructions may become one with those that follow.
     fusible: usize,
     /// Whether each instruction of the bytecode is to stay apart, so that it can be traced.
@@ -87,6 +94,7 @@ impl<'a> Lowering<'a> {
             offsets: Vec::new(),
             is_half: Vec::new(),
             liveness,
+            coalesced: Coalesced::nothing(),
             fusible: 0,
             keeps_apart,
             blocks: Vec::new(),
@@ -94,6 +102,18 @@ impl<'a> Lowering<'a> {
             registers: Vec::new(),
             jump_tables: Vec::new(),
             texts: Vec::new(),
+        }
+    }
+
+    fn block(&mut self, function: &Function, block: &mut [Instruction<'_>]) {
+        self.coalesced = match self.keeps_apart {
+            true => Coalesced::nothing(),
+            false => Coalesced::of(self.tables, function, &self.liveness, block),
+        };
+        for instruction in block {
+            self.offset = instruction.offset as u32;
+            self.next = instruction.end as u32;
+            self.instruction(instruction);
         }
     }
 
@@ -127,12 +147,18 @@ impl<'a> Lowering<'a> {
                 self.blocks.push((self.offset, self.insns.len() as u32));
                 self.barrier();
             }
-            Op::Branch | Op::Break => self.branch(from.ordinal(0), from.list(1)),
-            Op::CondBreak => self.branch(from.ordinal(1), from.list(2)),
+            Op::Branch => {
+                let moves = from.list(1).pairs().enumerate();
+                let left: Vec<_> =
+                    moves.filter(|(index, _)| self.coalesced.is_left(*index)).map(|(_, pair)| pair).collect();
+                self.branch(from.ordinal(0), left);
+            }
+            Op::Break => self.branch(from.ordinal(0), from.list(1).pairs().collect()),
+            Op::CondBreak => self.branch(from.ordinal(1), from.list(2).pairs().collect()),
             Op::CondBranch => self.conditional(from),
             Op::BranchTable => self.branch_table(from),
             Op::Yield => {
-                self.moves(from.list(1));
+                self.moves(from.list(1).pairs());
                 self.push(Insn::Yield { to: from.ordinal(0) });
             }
             Op::Call => self.call(from.ordinal(0), None, from.list(1), from.list(2)),
@@ -217,8 +243,8 @@ impl<'a> Lowering<'a> {
             && self.is_half.get(usize::from(source)) == Some(&true)
     }
 
-    fn moves(&mut self, moves: List<'_>) {
-        let mut moves = moves.pairs().peekable();
+    fn moves(&mut self, moves: impl Iterator<Item = (u16, u16)>) {
+        let mut moves = moves.peekable();
         while let Some((source, target)) = moves.next() {
             let insn = if source & REF_BIT != 0 {
                 Insn::MoveRef { source, target }
@@ -249,7 +275,7 @@ impl<'a> Lowering<'a> {
         if fused.is_none()
             && let Some((copy, other)) = self.condition_at(to)
         {
-            self.push(copy);
+            self.push_condition(copy);
             return self.push(Insn::Jump { to: other | RESOLVED });
         }
         match fused {
@@ -293,12 +319,39 @@ impl<'a> Lowering<'a> {
     }
 
     /// Goes to a block with moves; no jump is needed to what comes next anyway.
-    fn branch(&mut self, target: u32, moves: List<'_>) {
-        self.barrier();
-        self.moves(moves);
+    fn branch(&mut self, target: u32, moves: Vec<(u16, u16)>) {
+        let add = self.take_counter(target, &moves);
+        self.moves(moves.into_iter());
+        if let Some(add) = add {
+            self.push(add);
+        }
         if target != self.next {
             self.jump(target);
         }
+    }
+
+    /// Takes off the last instruction where it is an addition that the condition at the start of `target` compares, as
+    /// that of a loop's counter, and the moves on the way do not care when it is made: it becomes one with the
+    /// condition.
+    fn take_counter(&mut self, target: u32, moves: &[(u16, u16)]) -> Option<Insn> {
+        let add = self.last()?;
+        let (condition, _) = self.condition_at(target)?;
+        fuse_add(add, condition)?;
+        let ([left, right, sum], count) = match add {
+            Insn::AddI32(registers) => (registers, 1),
+            Insn::AddI64(registers) => (registers, 2),
+            _ => return None,
+        };
+        let is = |register: u16, first: u16| (first..first + count).contains(&register);
+        let matters = |(source, target): &(u16, u16)| {
+            is(*source, sum) || [left, right, sum].iter().any(|first| is(*target, *first))
+        };
+        if moves.iter().any(matters) {
+            return None;
+        }
+        self.insns.pop();
+        self.offsets.pop();
+        Some(add)
     }
 
     /// Where to go for a branch with moves: the block itself without any, else instructions added here.
@@ -308,7 +361,7 @@ impl<'a> Lowering<'a> {
         }
         let start = self.insns.len() as u32;
         self.barrier();
-        self.moves(moves);
+        self.moves(moves.pairs());
         self.jump(target);
         start | RESOLVED
     }
@@ -322,12 +375,12 @@ impl<'a> Lowering<'a> {
             || self.liveness.is_live(yes, condition)
             || self.liveness.is_live(from.ordinal(3), condition);
         let at = self.conditional_jump(condition, is_read);
+        self.barrier();
         if yes_moves.len() == 0 {
-            self.branch(from.ordinal(3), from.list(4));
+            self.branch(from.ordinal(3), from.list(4).pairs().collect());
             return self.set_jump(at, yes);
         }
-        self.barrier();
-        self.moves(from.list(4));
+        self.moves(from.list(4).pairs());
         self.jump(from.ordinal(3));
         let yes = self.edge(yes, yes_moves);
         self.set_jump(at, yes);
@@ -353,16 +406,9 @@ impl<'a> Lowering<'a> {
         });
         match compared {
             Some(insn) => {
-                self.replace_last(1, insn);
-                if let [.., before, insn] = self.insns[self.fusible..] {
-                    let (first, add) = before.unpair().map_or((None, before), |(a, b)| (Some(a), b));
-                    if let Some(both) = fuse_add(add, insn) {
-                        self.replace_last(2, first.unwrap_or(both));
-                        if first.is_some() {
-                            self.push(both);
-                        }
-                    }
-                }
+                self.insns.pop();
+                self.offsets.pop();
+                self.push_condition(insn);
             }
             None => self.push(Insn::If { condition, to }),
         }
@@ -370,6 +416,17 @@ impl<'a> Lowering<'a> {
             self.replace_last(1, insn);
         }
         self.insns.len() - 1
+    }
+
+    /// Adds a condition, as one with the addition before it where it can be.
+    fn push_condition(&mut self, insn: Insn) {
+        let Some(before) = self.last() else { return self.push(insn) };
+        let (first, add) = before.unpair().map_or((None, before), |(first, add)| (Some(first), add));
+        let Some(both) = fuse_add(add, insn) else { return self.push(insn) };
+        self.replace_last(1, first.unwrap_or(both));
+        if first.is_some() {
+            self.push(both);
+        }
     }
 
     fn set_jump(&mut self, at: usize, target: u32) {
@@ -425,7 +482,8 @@ impl<'a> Lowering<'a> {
                 (places.map(argument).collect(), None)
             }
         };
-        let results: Box<[_]> = convention.results().iter().copied().zip(results.iter()).collect();
+        let results = results.iter().map(|register| self.coalesced.result(self.offset as usize, register));
+        let results: Box<[_]> = convention.results().iter().copied().zip(results).collect();
         for argument in &arguments {
             self.used(argument.source, argument.kind);
         }
@@ -523,17 +581,25 @@ fn fuse_moves(first: Insn, second: Insn) -> Option<Insn> {
 
 /// An addition and a jump that compares the sum, as one instruction.
 fn fuse_add(add: Insn, jump: Insn) -> Option<Insn> {
-    let (added, compared, to, is_wide) = match (add, jump) {
-        (Insn::AddI32(added), Insn::IfLTI32S { registers, to }) => (added, registers, to, false),
-        (Insn::AddI64(added), Insn::IfLTI64S { registers, to }) => (added, registers, to, true),
+    Some(match (add, jump) {
+        (Insn::AddI32([left, right, sum]), Insn::IfLTI32S { registers: [a, limit, result], to })
+            if a == sum =>
+        {
+            Insn::AddI32IfLT { registers: [left, right, sum, limit, result], to }
+        }
+        (Insn::AddI64([left, right, sum]), Insn::IfLTI64S { registers: [a, limit, result], to })
+            if a == sum =>
+        {
+            Insn::AddI64IfLT { registers: [left, right, sum, limit, result], to }
+        }
+        (Insn::AddI32([left, right, sum]), Insn::WhenLTI32S { registers: [a, limit], to }) if a == sum => {
+            Insn::AddI32WhenLT { registers: [left, right, sum, limit], to }
+        }
+        (Insn::AddI64([left, right, sum]), Insn::WhenLTI64S { registers: [a, limit], to }) if a == sum => {
+            Insn::AddI64WhenLT { registers: [left, right, sum, limit], to }
+        }
         _ => return None,
-    };
-    let ([left, right, sum], [compared, limit, result]) = (added, compared);
-    if sum != compared {
-        return None;
-    }
-    let registers = [left, right, sum, limit, result];
-    Some(if is_wide { Insn::AddI64IfLT { registers, to } } else { Insn::AddI32IfLT { registers, to } })
+    })
 }
 
 /// A condition that does not keep its result.
