@@ -83,6 +83,8 @@ macro_rules! quick_computations {
                 SubF32(a: f32, b: f32) -> f32 { a - b }
                 MulF32(a: f32, b: f32) -> f32 { a * b }
                 DivF32(a: f32, b: f32) -> f32 { a / b }
+                // Rounded twice: the reference has no fused instruction on its baseline machine.
+                FMAF32(a: f32, b: f32, c: f32) -> f32 { a * b + c }
                 AbsF32(a: f32) -> f32 { a.abs() }
                 NegF32(a: f32) -> f32 { -a }
                 MinF32(a: f32, b: f32) -> f32 { if b < a { b } else { a } }
@@ -107,6 +109,7 @@ macro_rules! quick_computations {
                 SubF64(a: f64, b: f64) -> f64 { a - b }
                 MulF64(a: f64, b: f64) -> f64 { a * b }
                 DivF64(a: f64, b: f64) -> f64 { a / b }
+                FMAF64(a: f64, b: f64, c: f64) -> f64 { a * b + c }
                 AbsF64(a: f64) -> f64 { a.abs() }
                 NegF64(a: f64) -> f64 { -a }
                 MinF64(a: f64, b: f64) -> f64 { if b < a { b } else { a } }
@@ -145,6 +148,15 @@ macro_rules! quick_computations {
                 i64 AndI64: AndAddI64(AddI64) AndSubI64(SubI64) AndMulI64(MulI64) AndAndI64(AndI64) AndOrI64(OrI64) AndXorI64(XorI64);
                 i64 OrI64: OrAddI64(AddI64) OrSubI64(SubI64) OrMulI64(MulI64) OrAndI64(AndI64) OrOrI64(OrI64) OrXorI64(XorI64);
                 i64 XorI64: XorAddI64(AddI64) XorSubI64(SubI64) XorMulI64(MulI64) XorAndI64(AndI64) XorOrI64(OrI64) XorXorI64(XorI64);
+            }
+
+            // What loops end with: a count, and going on elsewhere where that is not 0, is not another number, is less or
+            // is greater.
+            counts {
+                i32 AddI32: AddI32WhenNZ(NZ) AddI32WhenNE(NE) AddI32WhenLT(LT) AddI32WhenGT(GT);
+                i32 SubI32: SubI32WhenNZ(NZ) SubI32WhenNE(NE) SubI32WhenLT(LT) SubI32WhenGT(GT);
+                i64 AddI64: AddI64WhenNZ(NZ) AddI64WhenNE(NE) AddI64WhenLT(LT) AddI64WhenGT(GT);
+                i64 SubI64: SubI64WhenNZ(NZ) SubI64WhenNE(NE) SubI64WhenLT(LT) SubI64WhenGT(GT);
             }
         }
     };
@@ -192,6 +204,23 @@ macro_rules! operate {
 }
 pub(crate) use operate;
 
+/// How a count compares with another number.
+macro_rules! compares {
+    (NZ, $count:expr, $other:expr) => {
+        $count != 0
+    };
+    (NE, $count:expr, $other:expr) => {
+        $count != $other
+    };
+    (LT, $count:expr, $other:expr) => {
+        $count < $other
+    };
+    (GT, $count:expr, $other:expr) => {
+        $count > $other
+    };
+}
+pub(crate) use compares;
+
 /// Counts identifiers.
 macro_rules! count {
     ($($name:ident)*) => { 0 $(+ { let _ = stringify!($name); 1 })* };
@@ -235,8 +264,6 @@ macro_rules! math {
 math! {
     // Binary32.
     RemF32(a: f32, b: f32) -> f32 { libm::remainderf(a, b) }
-    // Rounded twice: the reference has no fused instruction on its baseline machine.
-    FMAF32(a: f32, b: f32, c: f32) -> f32 { a * b + c }
     CeilF32(a: f32) -> f32 { a.ceil() }
     FloorF32(a: f32) -> f32 { a.floor() }
     RoundF32(a: f32) -> f32 { a.round() }
@@ -266,7 +293,6 @@ math! {
 
     // Binary64.
     RemF64(a: f64, b: f64) -> f64 { libm::remainder(a, b) }
-    FMAF64(a: f64, b: f64, c: f64) -> f64 { a * b + c }
     CeilF64(a: f64) -> f64 { a.ceil() }
     FloorF64(a: f64) -> f64 { a.floor() }
     RoundF64(a: f64) -> f64 { a.round() }
@@ -363,6 +389,7 @@ mod tests {
             (
                 quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
                 pairs { $($pairs:tt)* }
+                counts { $($counts:tt)* }
             ) => {
                 match op {
                     $(Op::$op => {

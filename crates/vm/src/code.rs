@@ -44,11 +44,22 @@ macro_rules! may_swap {
     };
 }
 
+/// The kind of the numbers that are counted.
+macro_rules! kind {
+    (i32) => {
+        ValueKind::I32
+    };
+    (i64) => {
+        ValueKind::I64
+    };
+}
+
 /// Makes [`Insn`] of the quick computations and what is written here.
 macro_rules! insns {
     (
         quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
         pairs { $($pair_type:ident $first:ident: $($pair:ident($second:ident))*;)* }
+        counts { $($count_type:ident $add:ident: $($count:ident($comparison:ident))*;)* }
     ) => {
         /// One instruction. Registers of references carry the bit that gives them up, where it means something.
         ///
@@ -60,6 +71,8 @@ macro_rules! insns {
             // A computation and another of its result: operands and result of the first, the other operand and the
             // result of the second.
             $($($pair([u16; 5]),)*)*
+            // A count, which goes on elsewhere where it compares so: operands, result, and what it is compared with.
+            $($($count { registers: [u16; 4], to: u32 },)*)*
             /// A number of 4 bytes.
             Const32 { result: u16, value: u32 },
             /// A number of 8 bytes.
@@ -86,6 +99,8 @@ macro_rules! insns {
             Jump { to: u32 },
             /// Goes on elsewhere where the condition is not 0.
             If { condition: u16, to: u32 },
+            /// As `If`, with a condition of 8 bytes.
+            IfI64 { condition: u16, to: u32 },
             /// As the comparison (left, right, result), and goes on elsewhere where it holds.
             IfEQI32 { registers: [u16; 3], to: u32 },
             /// As above.
@@ -123,10 +138,6 @@ macro_rules! insns {
             WhenLTI64S { registers: [u16; 2], to: u32 },
             /// As above.
             WhenLTI64U { registers: [u16; 2], to: u32 },
-            /// Adds (left, right, sum), compares the sum (limit), and goes on elsewhere where it is less.
-            AddI32WhenLT { registers: [u16; 4], to: u32 },
-            /// As above.
-            AddI64WhenLT { registers: [u16; 4], to: u32 },
             /// Goes on where the table says.
             JumpTable { index: u16, table: u32 },
             /// Computes what takes a while.
@@ -192,6 +203,30 @@ macro_rules! insns {
                 }
             }
 
+            /// This count and then a condition as one instruction, where there is one; `None` where the condition keeps
+            /// its result, too.
+            pub(crate) fn count(self, condition: Self) -> Option<Self> {
+                let result = match self {
+                    $(Self::$add([_, _, result]) => result,)*
+                    _ => return None,
+                };
+                let (kind, comparison, other, to) = condition.compared(result)?;
+                match (self, comparison) {
+                    $($((Self::$add([a, b, c]), Comparison::$comparison) if kind == kind!($count_type) => {
+                        Some(Self::$count { registers: [a, b, c, other], to })
+                    })*)*
+                    _ => None,
+                }
+            }
+
+            /// Where a count goes on.
+            pub(crate) fn count_target(&mut self) -> Option<&mut u32> {
+                match self {
+                    $($(Self::$count { to, .. } => Some(to),)*)*
+                    _ => None,
+                }
+            }
+
             /// This computation and then another of its result as one instruction, where there is one.
             pub(crate) fn pair(self, then: Self) -> Option<Self> {
                 match (self, then) {
@@ -208,6 +243,33 @@ macro_rules! insns {
     };
 }
 quick_computations!(insns);
+
+/// How a number is compared with another.
+#[derive(Debug, Clone, Copy)]
+enum Comparison {
+    NZ,
+    NE,
+    LT,
+    GT,
+}
+
+impl Insn {
+    /// How a condition compares `result` with what, by which kind of number, and where it leads if so.
+    fn compared(self, result: u16) -> Option<(ValueKind, Comparison, u16, u32)> {
+        let other = |[left, right]: [u16; 2]| if left == result { right } else { left };
+        let ordered = |[left, _]: [u16; 2]| if left == result { Comparison::LT } else { Comparison::GT };
+        let (kind, comparison, registers, to) = match self {
+            Self::If { condition, to } => (ValueKind::I32, Comparison::NZ, [condition; 2], to),
+            Self::IfI64 { condition, to } => (ValueKind::I64, Comparison::NZ, [condition; 2], to),
+            Self::WhenNEI32 { registers, to } => (ValueKind::I32, Comparison::NE, registers, to),
+            Self::WhenNEI64 { registers, to } => (ValueKind::I64, Comparison::NE, registers, to),
+            Self::WhenLTI32S { registers, to } => (ValueKind::I32, ordered(registers), registers, to),
+            Self::WhenLTI64S { registers, to } => (ValueKind::I64, ordered(registers), registers, to),
+            _ => return None,
+        };
+        registers.contains(&result).then(|| (kind, comparison, other(registers), to))
+    }
+}
 
 const _: () = assert!(size_of::<Insn>() == 16, "instructions are read one after another and should be small");
 

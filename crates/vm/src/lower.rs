@@ -298,6 +298,7 @@ impl<'a> Lowering<'a> {
         }
         match insn {
             Insn::If { .. }
+            | Insn::IfI64 { .. }
             | Insn::IfEQI32 { .. }
             | Insn::IfNEI32 { .. }
             | Insn::IfLTI32S { .. }
@@ -320,38 +321,35 @@ impl<'a> Lowering<'a> {
 
     /// Goes to a block with moves; no jump is needed to what comes next anyway.
     fn branch(&mut self, target: u32, moves: Vec<(u16, u16)>) {
-        let add = self.take_counter(target, &moves);
+        let counter = self.take_counter(target, &moves);
         self.moves(moves.into_iter());
-        if let Some(add) = add {
-            self.push(add);
+        if let Some(counter) = counter {
+            self.push(counter);
         }
         if target != self.next {
             self.jump(target);
         }
     }
 
-    /// Takes off the last instruction where it is an addition that the condition at the start of `target` compares, as
-    /// that of a loop's counter, and the moves on the way do not care when it is made: it becomes one with the
-    /// condition.
+    /// Takes off the last instruction where it is a count that the condition at the start of `target` compares, and the
+    /// moves on the way do not care when it is made: it becomes one with the condition.
     fn take_counter(&mut self, target: u32, moves: &[(u16, u16)]) -> Option<Insn> {
-        let add = self.last()?;
+        let counter = self.last()?;
         let (condition, _) = self.condition_at(target)?;
-        fuse_add(add, condition)?;
-        let ([left, right, sum], count) = match add {
-            Insn::AddI32(registers) => (registers, 1),
-            Insn::AddI64(registers) => (registers, 2),
+        fuse_count(counter, condition)?;
+        let ([left, right, result], count) = match counter {
+            Insn::AddI32(registers) | Insn::SubI32(registers) => (registers, 1),
+            Insn::AddI64(registers) | Insn::SubI64(registers) => (registers, 2),
             _ => return None,
         };
         let is = |register: u16, first: u16| (first..first + count).contains(&register);
         let matters = |(source, target): &(u16, u16)| {
-            is(*source, sum) || [left, right, sum].iter().any(|first| is(*target, *first))
+            is(*source, result) || [left, right, result].iter().any(|first| is(*target, *first))
         };
         if moves.iter().any(matters) {
             return None;
         }
-        self.insns.pop();
-        self.offsets.pop();
-        Some(add)
+        self.take_last()
     }
 
     /// Where to go for a branch with moves: the block itself without any, else instructions added here.
@@ -390,6 +388,25 @@ impl<'a> Lowering<'a> {
     /// where it stands; where it leads is set later.
     fn conditional_jump(&mut self, condition: u16, is_read: bool) -> usize {
         let to = UNKNOWN;
+        // What is compared with 0 is the condition itself, even where the result lies in its place.
+        let nonzero = match self.last() {
+            Some(Insn::CmpNZI32([value, result])) if result == condition => {
+                Some(Insn::If { condition: value, to })
+            }
+            Some(Insn::CmpNZI64([value, result])) if result == condition => {
+                Some(Insn::IfI64 { condition: value, to })
+            }
+            _ => None,
+        };
+        if let Some(insn) = nonzero {
+            if is_read {
+                self.push(insn);
+            } else {
+                self.take_last();
+                self.push_condition(insn);
+            }
+            return self.insns.len() - 1;
+        }
         let compared = self.last().and_then(|last| {
             let (registers, insn) = match last {
                 Insn::CmpEQI32(registers) => (registers, Insn::IfEQI32 { registers, to }),
@@ -406,23 +423,19 @@ impl<'a> Lowering<'a> {
         });
         match compared {
             Some(insn) => {
-                self.insns.pop();
-                self.offsets.pop();
-                self.push_condition(insn);
+                self.take_last();
+                self.push_condition(if is_read { insn } else { without_result(insn) });
             }
-            None => self.push(Insn::If { condition, to }),
-        }
-        if !is_read && let Some(insn) = self.last().and_then(without_result) {
-            self.replace_last(1, insn);
+            None => self.push_condition(Insn::If { condition, to }),
         }
         self.insns.len() - 1
     }
 
-    /// Adds a condition, as one with the addition before it where it can be.
+    /// Adds a condition, as one with the count before it where it can be.
     fn push_condition(&mut self, insn: Insn) {
         let Some(before) = self.last() else { return self.push(insn) };
-        let (first, add) = before.unpair().map_or((None, before), |(first, add)| (Some(first), add));
-        let Some(both) = fuse_add(add, insn) else { return self.push(insn) };
+        let (first, count) = before.unpair().map_or((None, before), |(first, count)| (Some(first), count));
+        let Some(both) = fuse_count(count, insn) else { return self.push(insn) };
         self.replace_last(1, first.unwrap_or(both));
         if first.is_some() {
             self.push(both);
@@ -438,6 +451,11 @@ impl<'a> Lowering<'a> {
     /// The last instruction, where one that follows may become one with it.
     fn last(&self) -> Option<Insn> {
         self.insns.get(self.fusible..)?.last().copied()
+    }
+
+    fn take_last(&mut self) -> Option<Insn> {
+        self.offsets.pop();
+        self.insns.pop()
     }
 
     /// Puts one instruction in the place of the last `count`.
@@ -538,6 +556,7 @@ fn jump_target(insn: &mut Insn) -> Option<&mut u32> {
         Insn::Jump { to }
         | Insn::Yield { to }
         | Insn::If { to, .. }
+        | Insn::IfI64 { to, .. }
         | Insn::IfEQI32 { to, .. }
         | Insn::IfNEI32 { to, .. }
         | Insn::IfLTI32S { to, .. }
@@ -554,15 +573,13 @@ fn jump_target(insn: &mut Insn) -> Option<&mut u32> {
         | Insn::WhenNEI64 { to, .. }
         | Insn::WhenLTI64S { to, .. }
         | Insn::WhenLTI64U { to, .. }
-        | Insn::AddI32WhenLT { to, .. }
-        | Insn::AddI64WhenLT { to, .. }
         | Insn::AddI32IfLT { to, .. }
         | Insn::AddI64IfLT { to, .. }
         | Insn::Move32Jump { to, .. }
         | Insn::Move64Jump { to, .. }
         | Insn::Moves32Jump { to, .. }
         | Insn::Moves64Jump { to, .. } => Some(to),
-        _ => None,
+        count => count.count_target(),
     }
 }
 
@@ -579,44 +596,32 @@ fn fuse_moves(first: Insn, second: Insn) -> Option<Insn> {
     }
 }
 
-/// An addition and a jump that compares the sum, as one instruction.
-fn fuse_add(add: Insn, jump: Insn) -> Option<Insn> {
-    Some(match (add, jump) {
+/// A count and a condition that compares it, as one instruction.
+fn fuse_count(count: Insn, condition: Insn) -> Option<Insn> {
+    match (count, condition) {
         (Insn::AddI32([left, right, sum]), Insn::IfLTI32S { registers: [a, limit, result], to })
             if a == sum =>
         {
-            Insn::AddI32IfLT { registers: [left, right, sum, limit, result], to }
+            Some(Insn::AddI32IfLT { registers: [left, right, sum, limit, result], to })
         }
         (Insn::AddI64([left, right, sum]), Insn::IfLTI64S { registers: [a, limit, result], to })
             if a == sum =>
         {
-            Insn::AddI64IfLT { registers: [left, right, sum, limit, result], to }
+            Some(Insn::AddI64IfLT { registers: [left, right, sum, limit, result], to })
         }
-        (Insn::AddI32([left, right, sum]), Insn::WhenLTI32S { registers: [a, limit], to }) if a == sum => {
-            Insn::AddI32WhenLT { registers: [left, right, sum, limit], to }
-        }
-        (Insn::AddI64([left, right, sum]), Insn::WhenLTI64S { registers: [a, limit], to }) if a == sum => {
-            Insn::AddI64WhenLT { registers: [left, right, sum, limit], to }
-        }
-        _ => return None,
-    })
+        _ => count.count(condition),
+    }
 }
 
 /// A condition that does not keep its result.
-fn without_result(insn: Insn) -> Option<Insn> {
+fn without_result(insn: Insn) -> Insn {
     macro_rules! without {
         ($($insn:ident $short:ident)*) => {
             match insn {
                 $(Insn::$insn { registers: [left, right, _], to } => {
-                    Some(Insn::$short { registers: [left, right], to })
+                    Insn::$short { registers: [left, right], to }
                 })*
-                Insn::AddI32IfLT { registers: [left, right, sum, limit, _], to } => {
-                    Some(Insn::AddI32WhenLT { registers: [left, right, sum, limit], to })
-                }
-                Insn::AddI64IfLT { registers: [left, right, sum, limit, _], to } => {
-                    Some(Insn::AddI64WhenLT { registers: [left, right, sum, limit], to })
-                }
-                _ => None,
+                _ => insn,
             }
         };
     }

@@ -1,6 +1,6 @@
 use rehal_base::{Error, Result, StatusCode};
 
-use crate::arithmetic::{is_unordered, operate, quick_computations};
+use crate::arithmetic::{compares, is_unordered, operate, quick_computations};
 use crate::budget::Meter;
 use crate::code::{Code, Insn, Slice};
 use crate::list::ElementKind;
@@ -65,6 +65,7 @@ macro_rules! run {
     (
         quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
         pairs { $($pair_type:ident $first:ident: $($pair:ident($second:ident))*;)* }
+        counts { $($count_type:ident $add:ident: $($count:ident($comparison:ident))*;)* }
     ) => {
         /// Runs instructions of a frame from `pc` on until one leaves it. `pc` is then the next one; where one fails,
         /// it is the one after that.
@@ -101,6 +102,14 @@ macro_rules! run {
                         let other = <$pair_type>::get(window, other);
                         operate!($second, value, other).put(window, result_2);
                     })*)*
+                    $($(Insn::$count { registers: [left, right, result, other], to } => {
+                        let left = <$count_type>::get(window, left);
+                        let right = <$count_type>::get(window, right);
+                        let value = operate!($add, left, right);
+                        value.put(window, result);
+                        let _other = <$count_type>::get(window, other);
+                        jump_if!(compares!($comparison, value, _other), to, insns, at);
+                    })*)*
                     Insn::Const32 { result, value } => value.put(window, result),
                     Insn::Const64 { result, value } => value.put(window, result),
                     Insn::Move32 { source, target } => move_32(window, source, target),
@@ -133,6 +142,7 @@ macro_rules! run {
                     }
                     Insn::Jump { to } => jump!(to, insns, at),
                     Insn::If { condition, to } => jump_if!(u32::get(window, condition) != 0, to, insns, at),
+                    Insn::IfI64 { condition, to } => jump_if!(u64::get(window, condition) != 0, to, insns, at),
                     Insn::IfEQI32 { registers, to } => branch!(i32, ==, window, registers, to, insns, at),
                     Insn::IfNEI32 { registers, to } => branch!(i32, !=, window, registers, to, insns, at),
                     Insn::IfLTI32S { registers, to } => branch!(i32, <, window, registers, to, insns, at),
@@ -149,16 +159,6 @@ macro_rules! run {
                     Insn::WhenNEI64 { registers, to } => when!(i64, !=, window, registers, to, insns, at),
                     Insn::WhenLTI64S { registers, to } => when!(i64, <, window, registers, to, insns, at),
                     Insn::WhenLTI64U { registers, to } => when!(u64, <, window, registers, to, insns, at),
-                    Insn::AddI32WhenLT { registers: [left, right, sum, limit], to } => {
-                        let value = i32::get(window, left).wrapping_add(i32::get(window, right));
-                        value.put(window, sum);
-                        jump_if!(value < i32::get(window, limit), to, insns, at);
-                    }
-                    Insn::AddI64WhenLT { registers: [left, right, sum, limit], to } => {
-                        let value = i64::get(window, left).wrapping_add(i64::get(window, right));
-                        value.put(window, sum);
-                        jump_if!(value < i64::get(window, limit), to, insns, at);
-                    }
                     Insn::AddI32IfLT { registers: [left, right, sum, limit, result], to } => {
                         let value = i32::get(window, left).wrapping_add(i32::get(window, right));
                         value.put(window, sum);
@@ -197,6 +197,21 @@ macro_rules! run {
                             Err(error) => break Err(error),
                         }
                     }
+                    Insn::GlobalStore32 { offset, value } => {
+                        if let Err(error) = environment.instance.globals.store_32(offset, u32::get(window, value)) {
+                            break Err(error);
+                        }
+                    }
+                    Insn::GlobalStore64 { offset, value } => {
+                        if let Err(error) = environment.instance.globals.store_64(offset, u64::get(window, value)) {
+                            break Err(error);
+                        }
+                    }
+                    Insn::Divide { op, registers } => {
+                        if let Err(error) = other::divide(op, registers, window) {
+                            break Err(error);
+                        }
+                    }
                     Insn::Load { width, registers } => {
                         if let Err(error) = buffers::load(width, registers, window, refs) {
                             break Err(error);
@@ -209,10 +224,7 @@ macro_rules! run {
                     }
                     Insn::MoveRef { .. }
                     | Insn::Math(_)
-                    | Insn::Divide { .. }
                     | Insn::Fail { .. }
-                    | Insn::GlobalStore32 { .. }
-                    | Insn::GlobalStore64 { .. }
                     | Insn::GlobalLoadRef { .. }
                     | Insn::GlobalStoreRef { .. }
                     | Insn::Rodata { .. }
@@ -273,13 +285,6 @@ fn rare(insn: &Insn, environment: Environment<'_>, window: &mut Window, refs: &m
             put(refs, target, object);
         }
         Insn::Math(math) => math.run(window),
-        Insn::Divide { op, registers } => other::divide(op, registers, window)?,
-        Insn::GlobalStore32 { offset, value } => {
-            instance.globals.store_32(offset, u32::get(window, value))?;
-        }
-        Insn::GlobalStore64 { offset, value } => {
-            instance.globals.store_64(offset, u64::get(window, value))?;
-        }
         Insn::GlobalLoadRef { global, type_id, result } => {
             load_global_ref(instance, global, kind(type_id), result, refs)?;
         }
