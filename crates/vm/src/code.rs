@@ -325,4 +325,7 @@ pub(crate) struct Argument {
     pub(crate) source: u16,
     /// Which of the callee's registers it becomes, where the callee is bytecode.
     pub(crate) target: u16,
+    /// Whether it is a reference that the caller keeps, passed once: a native function gets it out of the register and
+    /// gives it back, which costs less than sharing it.
+    pub(crate) is_lent: bool,
 }

@@ -6,7 +6,7 @@ use crate::instruction::{FieldValue, Instruction, List};
 use crate::liveness::Liveness;
 use crate::operation::{Field, Op};
 use crate::tables::{Function, Tables};
-use crate::verify::{Frame, IMPORT_BIT, REF_BIT, argument_registers, ends_block};
+use crate::verify::{Frame, IMPORT_BIT, MOVE_BIT, REF_BIT, REF_MASK, argument_registers, ends_block};
 use crate::{Convention, Result, ValueKind};
 
 /// Makes of the verified function `ordinal`, which uses the registers of `frame`, what the interpreter runs.
@@ -489,17 +489,18 @@ impl<'a> Lowering<'a> {
             let import = callee & !IMPORT_BIT;
             (Callee::Import(import), &self.tables.imports[import as usize].convention)
         };
-        let (arguments, starts): (Box<[Argument]>, _) = match segments {
+        let (mut arguments, starts): (Box<[Argument]>, _) = match segments {
             Some(segments) => {
                 let (arguments, starts) = variadic_arguments(convention, segments, operands);
                 (arguments, Some(starts))
             }
             None => {
                 let places = argument_registers(convention).zip(operands.iter());
-                let argument = |((kind, target), source)| Argument { kind, source, target };
+                let argument = |((kind, target), source)| Argument { kind, source, target, is_lent: false };
                 (places.map(argument).collect(), None)
             }
         };
+        lend(&mut arguments);
         let results = results.iter().map(|register| self.coalesced.result(self.offset as usize, register));
         let results: Box<[_]> = convention.results().iter().copied().zip(results).collect();
         for argument in &arguments {
@@ -544,10 +545,29 @@ fn variadic_arguments(
         };
         // Verified: there is an operand for each.
         let values = std::iter::repeat_n(kinds, count.into()).flatten().zip(sources.by_ref());
-        arguments.extend(values.map(|(kind, source)| Argument { kind: *kind, source, target: 0 }));
+        arguments.extend(values.map(|(kind, source)| Argument {
+            kind: *kind,
+            source,
+            target: 0,
+            is_lent: false,
+        }));
         starts.push(arguments.len() as u32);
     }
     (arguments.into(), starts.into())
+}
+
+/// Finds the references that are passed once and kept.
+fn lend(arguments: &mut [Argument]) {
+    let references = || arguments.iter().filter(|argument| argument.kind == ValueKind::Ref);
+    let mut registers: Vec<u16> = references().map(|argument| argument.source & REF_MASK).collect();
+    registers.sort_unstable();
+    for argument in arguments.iter_mut().filter(|argument| argument.kind == ValueKind::Ref) {
+        let register = argument.source & REF_MASK;
+        let count = registers[registers.partition_point(|other| *other < register)..]
+            .iter()
+            .take_while(|other| **other == register);
+        argument.is_lent = argument.source & MOVE_BIT == 0 && count.take(2).count() == 1;
+    }
 }
 
 /// Where an instruction goes on elsewhere.

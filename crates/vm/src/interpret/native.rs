@@ -2,6 +2,7 @@ use rehal_base::{Error, Result, StatusCode};
 
 use crate::code::Site;
 use crate::registers::Number;
+use crate::verify::MOVE_BIT;
 use crate::{Call, Convention, Flow, Resumed, Value, ValueKind};
 
 use super::refs::put;
@@ -14,7 +15,10 @@ impl Machine {
         let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
         self.arguments.clear();
         let values = site.arguments.iter();
-        self.arguments.extend(values.map(|argument| value_of(window, refs, argument.kind, argument.source)));
+        self.arguments.extend(values.map(|argument| {
+            let source = if argument.is_lent { argument.source | MOVE_BIT } else { argument.source };
+            value_of(window, refs, argument.kind, source)
+        }));
         self.starts.clear();
         if let Some(starts) = &site.starts {
             self.starts.extend_from_slice(starts);
@@ -47,14 +51,15 @@ impl Machine {
         }
         check_results(convention, &self.results)?;
         self.pending = None;
-        self.arguments.clear();
         if let Some(frame) = self.frame {
             self.take_results(modules, frame)?;
         }
+        self.arguments.clear();
         Ok(None)
     }
 
-    /// Puts what a native function returned into the registers of the frame that called it.
+    /// Puts what was lent to a native function back into the registers of the frame that called it, and there what it
+    /// returned.
     fn take_results<M: Modules>(&mut self, modules: &M, frame: Frame) -> Result<()> {
         let ModuleView::Bytecode { instance, .. } = modules.module(frame.target.module) else {
             return Err(broken("a frame of a native module"));
@@ -62,6 +67,13 @@ impl Machine {
         let site = &instance.codes[frame.target.ordinal as usize].sites[frame.site as usize];
         let window = window_at(&mut self.words, frame.words)?;
         let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
+        for (argument, value) in site.arguments.iter().zip(&mut self.arguments) {
+            if argument.is_lent
+                && let Value::Ref(object) = value
+            {
+                put(refs, argument.source, object.take());
+            }
+        }
         for ((_, target), value) in site.results.iter().zip(self.results.drain(..)) {
             match value {
                 Value::I32(value) => value.put(window, *target),
