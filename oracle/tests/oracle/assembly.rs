@@ -25,7 +25,8 @@ pub fn add(trials: &mut Vec<Trial>) {
     for (set, folder) in sets {
         for path in programs(&folder) {
             let name = path.file_stem().unwrap_or_default().display().to_string();
-            trials.push(Trial::test(format!("assembly::{set}/{name}"), move || as_named(&path)));
+            let is_ours = set == "fixtures";
+            trials.push(Trial::test(format!("assembly::{set}/{name}"), move || as_named(&path, is_ours)));
         }
     }
 }
@@ -41,7 +42,7 @@ fn programs(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn as_named(program: &Path) -> Outcome {
+fn as_named(program: &Path, is_ours: bool) -> Outcome {
     let scratch = tempfile::tempdir()?;
     let module = scratch.path().join("program.vmfb");
     let assembler = Reference::find(&repository())?.tool("iree-as-module");
@@ -52,7 +53,8 @@ fn as_named(program: &Path) -> Outcome {
     let failed = |error: rehal_base::Error| Failed::from(error.report());
     let file = Arc::new(MappedFile::open(&module).map_err(failed)?);
     let outcomes = check::run_tests(ModuleFile::map(file).map_err(failed)?).map_err(failed)?;
-    ensure(!outcomes.is_empty(), || "the program has no tests".to_owned())?;
+    // Some of ours are called by the tests of the crate instead.
+    ensure(is_ours || !outcomes.is_empty(), || "the program has no tests".to_owned())?;
     let wrong: Vec<String> = outcomes
         .into_iter()
         .filter(|outcome| !outcome.is_expected())
