@@ -31,6 +31,8 @@ const FRAME_LIMIT: usize = 1 << 16;
 const WORD_LIMIT: usize = 1 << 22;
 /// Reference registers that all frames of an invocation may have together.
 const REF_LIMIT: usize = 1 << 20;
+/// Bytes of registers and frames above which a machine is not kept for other invocations.
+const KEPT_BYTES: usize = 1 << 20;
 
 /// What a bytecode module has in one context.
 pub(crate) struct Instance {
@@ -226,6 +228,12 @@ impl Machine {
         self.pending = None;
         self.arguments.clear();
         self.starts.clear();
+    }
+
+    /// Whether its registers and frames take much memory, which an invocation that called deeply has left.
+    pub(crate) fn is_large(&self) -> bool {
+        let callers = self.callers.capacity() * size_of::<Caller>();
+        self.words.capacity() + self.refs.capacity() * size_of::<Ref>() + callers > KEPT_BYTES
     }
 
     fn run<M: Modules>(&mut self, modules: &M, resumed: Option<Resumed>) -> Result<Outcome> {

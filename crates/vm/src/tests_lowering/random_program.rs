@@ -11,9 +11,9 @@ pub(super) const REGISTERS: usize = 22;
 
 /// Registers that the instructions of bodies use, of each width; some are halves of others.
 const NARROW: &[u16] = &[0, 1, 2, 10, 11, 14, 15];
-const WIDE: &[u16] = &[4, 6, 8, 12, 14, WIDE_COUNTER];
+const WIDE: &[u16] = &[0, 4, 6, 8, 10, 12, 14, WIDE_COUNTER];
 /// Registers of 32 bits that moves read and write, those that count among them.
-const MOVED: &[u16] = &[0, 1, 2, 10, 11, COUNTER, ONE];
+const MOVED: &[u16] = &[0, 1, 2, 4, 10, 11, COUNTER, ONE];
 /// What most loops end by: how many blocks were run, how many may be, and 1.
 const COUNTER: u16 = 16;
 const LIMIT: u16 = 17;
@@ -218,19 +218,27 @@ fn call(random: &mut Random, assembly: &mut Assembly, next: Option<usize>) {
     }
     // Often where nothing is read but by moves.
     let wide = if random.below(2) == 0 { 12 } else { random.wide() };
-    let [first, second] = if random.below(2) == 0 { [10, 11] } else { [random.narrow(), random.narrow()] };
+    let [first, second] = match random.below(4) {
+        0..2 => [10, 11],
+        2 => [10, 10],
+        _ => [random.narrow(), random.narrow()],
+    };
     assembly.list(&[wide, first, second]);
 }
 
 fn moves(random: &mut Random) -> Vec<u16> {
     let mut moves = Vec::new();
     for _ in 0..random.below(4) {
-        if random.below(2) == 0 {
-            moves.extend([random.of(MOVED), random.of(MOVED)]);
-        } else {
-            let (source, target) = (random.wide(), random.wide());
-            moves.extend([source, target, source + 1, target + 1]);
-        }
+        let (source, target) = match random.below(5) {
+            0..2 => {
+                moves.extend([random.of(MOVED), random.of(MOVED)]);
+                continue;
+            }
+            // Halves that are no pair where they go.
+            2 => (random.wide(), random.of(&[1, 5, 9])),
+            _ => (random.wide(), random.wide()),
+        };
+        moves.extend([source, target, source + 1, target + 1]);
     }
     moves
 }
@@ -243,8 +251,8 @@ fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: 
     let mut forward = || index + 1 + random.below(count - index - 1);
     let (one, other, third) = (forward(), forward(), forward());
     assembly.registers(Op::AddI32, &[COUNTER, ONE, COUNTER]);
-    match random.below(if index > 1 { 14 } else { 10 }) {
-        10.. => {
+    match random.below(if index > 1 { 15 } else { 11 }) {
+        11.. => {
             // As loops go on.
             if random.below(2) == 0 {
                 let step = random.of(&[Op::AddI32, Op::SubI32]);
@@ -283,8 +291,8 @@ fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: 
                 call(random, assembly, Some(one));
             }
         },
-        4 => table(random, assembly, &[one, other, third]),
-        5..8 => conditional(random, assembly, one, other),
+        4..6 => table(random, assembly, &[one, other, third]),
+        6..9 => conditional(random, assembly, one, other),
         _ => {
             let flag = random.narrow();
             assembly.registers(Op::CmpLTI32S, &[COUNTER, LIMIT, flag]);
