@@ -107,14 +107,13 @@ impl Machine {
     fn take_results(&mut self, frame: Frame, site: &Site) -> Result<()> {
         let window = window_at(&mut self.words, frame.words)?;
         let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
-        for (argument, value) in site.arguments.iter().zip(&mut self.arguments) {
-            if argument.is_lent
-                && let Value::Ref(object) = value
+        for (argument, value) in site.arguments.iter().zip(self.arguments.drain(..)) {
+            if let Value::Ref(object) = value
+                && argument.is_lent
             {
-                put(refs, argument.source, object.take());
+                put(refs, argument.source, object);
             }
         }
-        self.arguments.clear();
         for ((_, target), value) in site.results.iter().zip(self.results.drain(..)) {
             match value {
                 Value::I32(value) => value.put(window, *target),
