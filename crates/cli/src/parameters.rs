@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Context, Error, Result};
 use rehal_params::{Entry, FileMode, Index, Scopes, Storage};
 
-use crate::Invocation;
 use crate::flags::{Flag, Flags, Group};
+use crate::{Invocation, output};
 
 /// Which parameter files, and how they are read.
 pub(crate) const PARAMETERS: Group = Group {
@@ -63,12 +63,16 @@ pub(crate) fn refuse_operands(invocation: &Invocation) -> Result<()> {
     }
 }
 
-/// Refuses to write to a file that is read.
+/// Refuses to write to a file that is read, or that the tool prints to.
 pub(crate) fn check_output<'a>(
     flag: &str,
     path: &str,
     inputs: impl IntoIterator<Item = &'a Path>,
 ) -> Result<()> {
+    if output::is_printed_to(Path::new(path)) {
+        let error = Error::invalid_argument(format!("--{flag}={path} is what is printed to"));
+        return Err(error.advise("name another file to write to"));
+    }
     refuse_same(flag, path, inputs, "read")
 }
 

@@ -337,6 +337,14 @@ fn captures_go_to_files_of_their_own() {
     }
     // Standard output is a pipe here.
     assert!(record("/dev/stdout", &[]).contains("no way back"));
+    let printed = std::fs::File::create(scratch.path("printed")).unwrap();
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    let mut tool = command("iree-run-module");
+    tool.args([&module, "--function=add", "--input=4xf32=1", "--input=4xf32=2"])
+        .arg("--device_replay_output=/dev/stdout")
+        .stdout(printed);
+    let ran = common::ran(tool.output().unwrap());
+    assert!(ran.status == Some(1) && ran.stderr.contains("is what is printed to"), "{}", ran.stderr);
     let pipe = scratch.path("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     assert!(record(pipe.to_str().unwrap(), &[]).contains("no way back"));

@@ -5,7 +5,7 @@ use rehal_replay::{FilePolicy, FileValidation, RecordOptions, Recorder};
 use rehal_values::{Input, Source};
 
 use crate::flags::Flags;
-use crate::{output, parameters};
+use crate::parameters;
 
 /// The recorder that the flags ask for.
 pub(crate) fn recorder(flags: &Flags) -> Result<Option<Recorder>> {
@@ -15,10 +15,6 @@ pub(crate) fn recorder(flags: &Flags) -> Result<Option<Recorder>> {
     // It would be cut under the maps of the module or the parameters, and inputs are read only later.
     parameters::check_output("device_replay_output", path, read_files(flags))?;
     parameters::check_outputs("device_replay_output", path, written_files(flags))?;
-    if output::is_printed_to(Path::new(path)) {
-        let error = Error::invalid_argument(format!("--device_replay_output={path} is what is printed to"));
-        return Err(error.advise("name another file to write to"));
-    }
     let recorder = Recorder::create(Path::new(path), options);
     recorder.map(Some).context(|| format!("--device_replay_output={path}"))
 }
