@@ -1,8 +1,10 @@
 //! Standard output and error, where a reader that has seen enough is no error.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use rehal_base::{Error, Result};
 
@@ -16,6 +18,17 @@ pub(crate) fn stdout() -> Result<File> {
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Whether `path` is the file that standard output or standard error goes to.
+pub(crate) fn is_printed_to(path: &Path) -> bool {
+    let Ok(file) = fs::metadata(path) else { return false };
+    let is_it = |stream: BorrowedFd<'_>| {
+        let stream = stream.try_clone_to_owned().map(File::from).and_then(|it| it.metadata());
+        stream.is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()))
+    };
+    // Terminals and /dev/null stay what they are, whoever writes to them.
+    file.is_file() && (is_it(io::stdout().as_fd()) || is_it(io::stderr().as_fd()))
 }
 
 /// Turns what came of writing to standard output into a result; a closed pipe is no error.

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
 use rehal_params::{Entry, FileMode, Index, Scopes, Storage};
 
-use crate::Invocation;
 use crate::flags::{Flag, Flags, Group};
+use crate::{Invocation, output};
 
 /// Which parameter files, and how they are read.
 pub(crate) const PARAMETERS: Group = Group {
@@ -63,20 +63,64 @@ pub(crate) fn refuse_operands(invocation: &Invocation) -> Result<()> {
     }
 }
 
-/// Refuses to write to a file that is read.
+/// Refuses to write to a file that is read, or that the tool prints to.
 pub(crate) fn check_output<'a>(
     flag: &str,
     path: &str,
     inputs: impl IntoIterator<Item = &'a Path>,
 ) -> Result<()> {
-    let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
-    let output = identity(Path::new(path));
-    match inputs.into_iter().find(|input| output.is_some() && identity(input) == output) {
-        Some(input) => {
-            Err(Error::invalid_argument(format!("--{flag}={path} is '{}', which is read", input.display()))
+    if output::is_printed_to(Path::new(path)) {
+        let error = Error::invalid_argument(format!("--{flag}={path} is what is printed to"));
+        return Err(error.advise("name another file to write to"));
+    }
+    refuse_same(flag, path, inputs, "read")
+}
+
+/// Refuses to write to a file that something else is written to.
+pub(crate) fn check_outputs<'a>(
+    flag: &str,
+    path: &str,
+    outputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<()> {
+    refuse_same(flag, path, outputs, "written as well")
+}
+
+fn refuse_same<'a>(
+    flag: &str,
+    path: &str,
+    others: impl IntoIterator<Item = &'a Path>,
+    what: &str,
+) -> Result<()> {
+    let Some(output) = FilePlace::of(Path::new(path)) else { return Ok(()) };
+    match others.into_iter().find(|other| FilePlace::of(other).as_ref() == Some(&output)) {
+        Some(other) => {
+            Err(Error::invalid_argument(format!("--{flag}={path} is '{}', which is {what}", other.display()))
                 .advise("name another file to write to"))
         }
         None => Ok(()),
+    }
+}
+
+/// By what two paths are known to lead to one file.
+#[derive(PartialEq)]
+enum FilePlace {
+    /// Device and inode of a file that is there.
+    File(u64, u64),
+    /// Where one would be made.
+    New(PathBuf),
+}
+
+impl FilePlace {
+    /// `None` for devices and pipes, which several may write to, and where no file can be.
+    fn of(path: &Path) -> Option<Self> {
+        match fs::metadata(path) {
+            Ok(it) => it.is_file().then(|| Self::File(it.dev(), it.ino())),
+            Err(_) => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                let folder = fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?;
+                Some(Self::New(folder.join(path.file_name()?)))
+            }
+        }
     }
 }
 

@@ -289,7 +289,8 @@ fn what_is_recorded_replays() {
     assert!(print(&["rehal", "info", capture]).contains("yes"));
 }
 
-/// Modules and parameters are mapped while they are used; a capture in their place would cut them.
+/// Modules and parameters are mapped while they are used; a capture in their place would cut them. Inputs are
+/// read when it has begun.
 #[test]
 fn captures_are_not_written_over_what_is_read() {
     let scratch = Scratch::new();
@@ -297,19 +298,56 @@ fn captures_are_not_written_over_what_is_read() {
     let module = scratch.file("params.vmfb", &bytes);
     let archive = std::fs::read(fixture("params/model.irpa")).unwrap();
     let parameters = scratch.file("model.irpa", &archive);
-    for output in [&module, &parameters] {
+    let array = std::fs::read(fixture("inputs/params_x.npy")).unwrap();
+    let input = scratch.file("x.npy", &array);
+    let link = scratch.path("link.npy");
+    std::fs::hard_link(&input, &link).unwrap();
+    for output in [&module, &parameters, &input, link.to_str().unwrap()] {
         let stderr = fail(&[
             "iree-run-module",
             "--device=local-sync",
             &format!("--module={module}"),
             &format!("--parameters=model={parameters}"),
             "--function=forward",
-            &format!("--input=@{}", fixture("inputs/params_x.npy")),
+            &format!("--input=@{input}"),
             &format!("--device_replay_output={output}"),
         ]);
         assert!(stderr.contains("which is read"), "{stderr}");
     }
     assert!(std::fs::read(&module).unwrap() == bytes && std::fs::read(&parameters).unwrap() == archive);
+    assert!(std::fs::read(&input).unwrap() == array);
+}
+
+/// Results would be written over the capture, printed into it, or the capture would be nothing in the end.
+#[test]
+fn captures_go_to_files_of_their_own() {
+    let scratch = Scratch::new();
+    let record = |output: &str, more: &[&str]| {
+        let output = format!("--device_replay_output={output}");
+        let flags = [&["--input=4xf32=1", "--input=4xf32=2", &output], more].concat();
+        let ran = call("add4", "add", &flags);
+        assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{}", ran.stderr);
+        ran.stderr
+    };
+    let path = scratch.path("sum.npy");
+    let path = path.to_str().unwrap();
+    for other in [format!("--output=@{path}"), format!("--output=+{path}")] {
+        assert!(record(path, &[&other]).contains("which is written as well"));
+        assert!(!std::fs::exists(path).unwrap());
+    }
+    // Standard output is a pipe here.
+    assert!(record("/dev/stdout", &[]).contains("no way back"));
+    let printed = std::fs::File::create(scratch.path("printed")).unwrap();
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    let mut tool = command("iree-run-module");
+    tool.args([&module, "--function=add", "--input=4xf32=1", "--input=4xf32=2"])
+        .arg("--device_replay_output=/dev/stdout")
+        .stdout(printed);
+    let ran = common::ran(tool.output().unwrap());
+    assert!(ran.status == Some(1) && ran.stderr.contains("is what is printed to"), "{}", ran.stderr);
+    let pipe = scratch.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(record(pipe.to_str().unwrap(), &[]).contains("no way back"));
 }
 
 #[test]

@@ -70,6 +70,11 @@ impl Flags {
         self.matches.get_many::<String>(name).into_iter().flatten().map(String::as_str)
     }
 
+    /// Whether the tool has this flag.
+    pub fn has(&self, name: &str) -> bool {
+        self.matches.try_contains_id(name).is_ok()
+    }
+
     /// The query that was given first: it is answered, and the tool ends.
     pub fn first_query(&self) -> Option<&str> {
         self.first_query.as_deref()

@@ -1,6 +1,6 @@
 //! `iree-convert-parameters`: makes one archive of the parameters of several files.
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_params::irpa::{Archive, DATA_ALIGNMENT, Slot};
 use rehal_params::{Entry, Pattern, Scopes, Storage};
 use rehal_values::{Contents, TensorType, parse_elements};
@@ -70,9 +70,13 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut copies = Vec::new();
     for entry in entries().filter(|entry| !changes.excluded.contains(&&*entry.name)) {
         let declared = declare(&mut archive, entry, &changes);
-        let declared = declared.context(|| format!("parameter '{}'", entry.name)).advise(|| {
-            "give one of them another name with --rename=OLD=NEW, or leave it out with --exclude=NAME".into()
-        })?;
+        let declared = declared.map_err(|error| match error.code() {
+            StatusCode::AlreadyExists => error.advise(
+                "give one of them another name with --rename=OLD=NEW, or leave it out with --exclude=NAME",
+            ),
+            _ => error,
+        });
+        let declared = declared.context(|| format!("parameter '{}'", entry.name))?;
         copies.extend(declared.map(|slot| (entry, slot)));
     }
     parameter_output::write(flags, path, &archive, |output| {

@@ -15,6 +15,8 @@ mod names;
 mod semaphore;
 mod stream;
 
+use std::io::Seek;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -114,10 +116,18 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a capture in a new file at `path`, or over what was there.
+    /// Starts a capture in a new file at `path`, or over what was there. A pipe is refused: the length is written
+    /// at the beginning of a capture in the end.
     pub fn create(path: &Path, options: RecordOptions) -> Result<Self> {
-        let file = std::fs::File::create(path)
-            .map_err(|error| Error::io(format_args!("creating the capture '{}'", path.display()), &error))?;
+        let failed = |error| Error::io(format_args!("creating the capture '{}'", path.display()), &error);
+        // Asked first: a pipe opens when somebody reads it, which may be never.
+        if std::fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo()) {
+            return Err(no_way_back(path));
+        }
+        let mut file = std::fs::File::create(path).map_err(failed)?;
+        if file.stream_position().is_err() {
+            return Err(no_way_back(path));
+        }
         Self::to(file, options)
     }
 
@@ -167,6 +177,12 @@ impl Recorder {
         self.stream.record(|log| log.calls(0, 0, |put| encode::host_op(op, put)));
         Ok(())
     }
+}
+
+fn no_way_back(path: &Path) -> Error {
+    let reason = "its length is written at its beginning in the end, and there is no way back there";
+    Error::invalid_argument(format!("a capture cannot go to '{}': {reason}", path.display()))
+        .advise("name a file")
 }
 
 /// A scope of a capture that is open.
