@@ -1,8 +1,11 @@
-//! Programs that call deeper than they may.
+//! Programs that call deeper than they may, or run longer.
 
-use crate::host::Host;
+use std::sync::Arc;
+
+use crate::host::{Host, number};
+use parking_lot::Mutex;
 use rehal_base::{Error, StatusCode};
-use rehal_vm::{Context, Invocation, Result, Value};
+use rehal_vm::{Budget, Context, Invocation, Result, Step, Value};
 
 /// Deeper than any program may.
 const ENDLESS: i32 = i32::MAX;
@@ -76,4 +79,44 @@ fn an_invocation_that_was_stopped_can_be_started_again() {
         invocation.call([Value::I32(7)]).unwrap();
         assert!(matches!(invocation.results(), [Value::I32(7)]));
     }
+}
+
+/// It yields and calls native functions all the while, which gives it nothing.
+#[test]
+fn a_budget_is_for_all_of_an_invocation() {
+    let host = Host::default();
+    let budget = Budget { instructions: 20_000, bytes: 1 << 20 };
+    let context = Context::limited(&host.modules(&["shared"]), budget).unwrap();
+    let mut invocation = Invocation::new(&context.function("shared.work").unwrap());
+    for _ in 0..2 {
+        let mut step = invocation.start([Value::I32(0), Value::I32(ENDLESS)]);
+        let mut yields = 0;
+        while let Ok(Step::Yielded) = step {
+            yields += 1;
+            assert!(yields < 20_000);
+            step = invocation.resume();
+        }
+        assert_eq!(step.unwrap_err().code(), StatusCode::ResourceExhausted);
+        assert!(yields > 10, "{yields}");
+        // The next has a budget of its own.
+        invocation.call([Value::I32(0), Value::I32(5)]).unwrap();
+    }
+}
+
+/// Tracing takes another way through the interpreter, and says where it was in both modules.
+#[test]
+fn what_is_traced_does_the_same() {
+    let host = Host::default();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let sink = lines.clone();
+    let sink = Arc::new(move |line: &str| sink.lock().push(line.to_owned()));
+    let context = Context::traced(&host.modules(&["library", "client", "lent"]), sink).unwrap();
+    assert_eq!(call(&context, "client.descend_in_turns", &[20, 10]).unwrap(), 200);
+    let results = context.function("lent.slow_inside").unwrap().call(&[Value::I32(1)]).unwrap();
+    assert_eq!(results.iter().map(number).collect::<Vec<_>>(), [7, 7]);
+    let lines = lines.lock();
+    let count = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
+    // Of each call the condition and the return, and four instructions between them where it calls on.
+    assert_eq!(count("[library.descend+"), 20 * (2 + 10 * 6));
+    assert!(count("[lent.slow_inside+") == 5 && count("[client.__init+") > 0, "{lines:#?}");
 }

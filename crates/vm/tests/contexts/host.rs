@@ -41,11 +41,14 @@ struct HostState(Arc<AtomicUsize>);
 impl Host {
     /// A context of this module and the programs of these names in `fixtures/vm`.
     pub fn context(&self, programs: &[&str]) -> Result<Context> {
-        let mut modules = vec![Module::native(self.clone())?];
-        for name in programs {
-            modules.push(program(name));
-        }
-        Context::new(&modules)
+        Context::new(&self.modules(programs))
+    }
+
+    /// This module, and the programs of these names behind it.
+    pub fn modules(&self, programs: &[&str]) -> Vec<Module> {
+        let mut modules = vec![Module::native(self.clone()).unwrap()];
+        modules.extend(programs.iter().map(|name| program(name)));
+        modules
     }
 
     pub fn notes(&self) -> Vec<i32> {

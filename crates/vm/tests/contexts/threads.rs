@@ -55,6 +55,22 @@ fn threads_call_one_context_side_by_side() {
     });
 }
 
+/// A number of 8 bytes is read as somebody wrote it, and not in parts.
+#[test]
+fn numbers_are_written_at_once() {
+    let context = Host::default().context(&["shared"]).unwrap();
+    let function = context.function("shared.hammer").unwrap();
+    thread::scope(|scope| {
+        for index in 1..=THREADS as i32 {
+            let function = &function;
+            scope.spawn(move || {
+                let results = function.call(&[Value::I32(index * 0x0101), Value::I32(20_000)]).unwrap();
+                assert!(matches!(results[..], [Value::I32(value)] if value == index * 0x0101));
+            });
+        }
+    });
+}
+
 /// Each step of an invocation runs on whatever thread comes by.
 #[test]
 fn suspended_invocations_go_from_thread_to_thread() {
