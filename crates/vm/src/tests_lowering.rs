@@ -1,5 +1,6 @@
 //! Programs out of nowhere do the same whether their instructions are lowered one by one or as few as possible.
 
+mod assembly;
 mod random_program;
 
 use std::path::Path;
@@ -10,19 +11,20 @@ use rehal_base::{MappedFile, StatusCode};
 use crate::code::Code;
 use crate::globals::Globals;
 use crate::interpret::{Instance, Machine, ModuleView, Modules, Outcome, Target};
+use crate::liveness::Liveness;
 use crate::lower::lower;
 use crate::module_file::{Features, FunctionDescriptor};
+use crate::operation::Op;
 use crate::program::Program;
 use crate::tables::{Function, Tables};
 use crate::verify::verify;
 use crate::{Budget, Convention, ModuleFile, Resumed, Value};
 
-use random_program::{
-    Assembled, CALLEE_CONVENTION, CONVENTION, GLOBAL_BYTES, REGISTERS, Random, RandomProgram,
-};
+use assembly::{Assembled, Assembly};
+use random_program::{CALLEE_CONVENTION, CONVENTION, GLOBAL_BYTES, REGISTERS, Random, RandomProgram};
 
 /// Programs that are run.
-const PROGRAMS: usize = 2500;
+const PROGRAMS: usize = 4000;
 
 struct Alone {
     program: Program,
@@ -39,14 +41,7 @@ impl Alone {
     /// A program whose functions are lowered, one by one or not. Its names are those of `file`.
     fn new(file: &ModuleFile, program: &RandomProgram, keeps_apart: bool) -> Self {
         let parts = [(CONVENTION, &program.function), (CALLEE_CONVENTION, &program.callee)];
-        let tables = Tables {
-            types: [].into(),
-            imports: [].into(),
-            functions: parts.map(|(convention, assembled)| function(convention, assembled)).into(),
-            global_bytes: GLOBAL_BYTES,
-            global_refs: 0,
-            rodata_count: 0,
-        };
+        let tables = tables(parts);
         let codes = parts.iter().enumerate().map(|(ordinal, (_, Assembled { bytecode, .. }))| {
             let frame = verify(&tables, &tables.functions[ordinal], bytecode).unwrap();
             lower(&tables, ordinal as u32, frame, bytecode, keeps_apart).unwrap()
@@ -75,6 +70,18 @@ impl Alone {
         };
         let globals = [0, 8].map(|offset| self.instance.globals.load_64(offset).unwrap());
         Some(format!("{end} after {yields} yields, and leaves {globals:x?}"))
+    }
+}
+
+/// The tables of a module with these functions and no more.
+fn tables<const N: usize>(functions: [(&str, &Assembled); N]) -> Tables {
+    Tables {
+        types: [].into(),
+        imports: [].into(),
+        functions: functions.map(|(convention, assembled)| function(convention, assembled)).into(),
+        global_bytes: GLOBAL_BYTES,
+        global_refs: 0,
+        rodata_count: 0,
     }
 }
 
@@ -129,4 +136,66 @@ fn few_instructions_do_what_many_do() {
         ended > PROGRAMS && failed > 50,
         "{ended} programs came to an end, {failed} of them with an error"
     );
+}
+
+/// A register that only a block reads to which the first leads, however it does.
+#[test]
+fn what_is_read_further_on_is_live() {
+    const READ: u16 = 3;
+    const WRITTEN: u16 = 4;
+    type End = fn(&mut Assembly);
+    let ends: [(&str, End); 7] = [
+        ("branch", |assembly| {
+            assembly.op(Op::Branch);
+            assembly.edge(2, &[]);
+        }),
+        ("condition", |assembly| {
+            assembly.registers(Op::CondBranch, &[0]);
+            assembly.edge(1, &[]);
+            assembly.edge(2, &[]);
+        }),
+        ("default", |assembly| {
+            assembly.registers(Op::BranchTable, &[0]);
+            assembly.edge(2, &[]);
+            assembly.bytes.extend(0_u16.to_le_bytes());
+        }),
+        ("case", |assembly| {
+            assembly.registers(Op::BranchTable, &[0]);
+            assembly.edge(1, &[]);
+            assembly.bytes.extend(1_u16.to_le_bytes());
+            assembly.edge(2, &[]);
+        }),
+        ("yield", |assembly| {
+            assembly.op(Op::Yield);
+            assembly.edge(2, &[]);
+        }),
+        ("conditional break", |assembly| {
+            assembly.registers(Op::CondBreak, &[0]);
+            assembly.edge(2, &[]);
+        }),
+        ("moves of a case", |assembly| {
+            assembly.registers(Op::BranchTable, &[0]);
+            assembly.edge(1, &[]);
+            assembly.bytes.extend(1_u16.to_le_bytes());
+            assembly.edge(1, &[READ, 0]);
+        }),
+    ];
+    for (name, end) in ends {
+        let mut assembly = Assembly::default();
+        assembly.block();
+        end(&mut assembly);
+        for result in [0, READ] {
+            assembly.block();
+            assembly.constant(1, WRITTEN);
+            assembly.registers(Op::AddI32, &[result, WRITTEN, 0]);
+            assembly.op(Op::Return);
+            assembly.list(&[0]);
+        }
+        let assembled = assembly.finish();
+        let tables = tables([("0i_i", &assembled)]);
+        let frame = verify(&tables, &tables.functions[0], &assembled.bytecode).unwrap();
+        let liveness = Liveness::of(&tables, &tables.functions[0], frame.words, &assembled.bytecode);
+        assert!(liveness.is_live(0, READ), "{name}");
+        assert!(!liveness.is_live(0, WRITTEN), "{name}");
+    }
 }

@@ -1,4 +1,5 @@
-use crate::operation::{OPERATIONS, Op};
+use super::assembly::{Assembled, Assembly};
+use crate::operation::Op;
 
 /// Three numbers of each width in and out: in registers 0 to 2, and 4, 6 and 8.
 pub(super) const CONVENTION: &str = "0iiiIII_iiiIII";
@@ -31,12 +32,6 @@ pub(super) struct RandomProgram {
     pub(super) function: Assembled,
     /// The function that the first calls, if it does.
     pub(super) callee: Assembled,
-}
-
-/// Bytes of a function, and how many blocks they have.
-pub(super) struct Assembled {
-    pub(super) bytecode: Vec<u8>,
-    pub(super) block_count: usize,
 }
 
 impl RandomProgram {
@@ -196,7 +191,7 @@ fn switch(random: &mut Random, assembly: &mut Assembly) {
     let op = if is_narrow { random.of(&[Op::SwitchI32, Op::SwitchF32]) } else { Op::SwitchI64 };
     assembly.registers(op, &[index, random.of(choices)]);
     assembly.list(&values);
-    assembly.bytes.extend(random.of(choices).to_le_bytes());
+    assembly.register(random.of(choices));
 }
 
 fn global(random: &mut Random, assembly: &mut Assembly) {
@@ -217,7 +212,12 @@ fn call(random: &mut Random, assembly: &mut Assembly, next: Option<usize>) {
         assembly.target(next);
     }
     // Often where nothing is read but by moves.
-    let wide = if random.below(2) == 0 { 12 } else { random.wide() };
+    let wide = match random.below(4) {
+        0..2 => 12,
+        // Where the narrow ones are.
+        2 => 10,
+        _ => random.wide(),
+    };
     let [first, second] = match random.below(4) {
         0..2 => [10, 11],
         2 => [10, 10],
@@ -358,70 +358,5 @@ fn table(random: &mut Random, assembly: &mut Assembly, targets: &[usize]) {
     for target in &targets[..cases] {
         let moves = moves(random);
         assembly.edge(*target, &moves);
-    }
-}
-
-/// Bytes of a function, with the places where offsets of blocks belong.
-#[derive(Default)]
-struct Assembly {
-    bytes: Vec<u8>,
-    blocks: Vec<u32>,
-    targets: Vec<(usize, usize)>,
-}
-
-impl Assembly {
-    fn op(&mut self, op: Op) {
-        let operation = OPERATIONS.iter().find(|operation| operation.op == op).unwrap();
-        self.bytes.extend(operation.set.prefix());
-        self.bytes.push(operation.opcode);
-    }
-
-    fn registers(&mut self, op: Op, registers: &[u16]) {
-        self.op(op);
-        registers.iter().for_each(|register| self.bytes.extend(register.to_le_bytes()));
-    }
-
-    fn constant(&mut self, value: u32, register: u16) {
-        self.op(Op::ConstI32);
-        self.bytes.extend(value.to_le_bytes());
-        self.bytes.extend(register.to_le_bytes());
-    }
-
-    fn global(&mut self, op: Op, offset: u32, register: u16) {
-        self.op(op);
-        self.bytes.extend(offset.to_le_bytes());
-        self.bytes.extend(register.to_le_bytes());
-    }
-
-    fn block(&mut self) {
-        self.blocks.push(self.bytes.len() as u32);
-        self.op(Op::Block);
-    }
-
-    fn list(&mut self, registers: &[u16]) {
-        self.counted(registers.len(), registers);
-    }
-
-    fn counted(&mut self, count: usize, registers: &[u16]) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(2), 0);
-        self.bytes.extend((count as u16).to_le_bytes());
-        registers.iter().for_each(|register| self.bytes.extend(register.to_le_bytes()));
-    }
-
-    fn target(&mut self, block: usize) {
-        self.targets.push((self.bytes.len(), block));
-        self.bytes.extend([0; 4]);
-    }
-
-    fn edge(&mut self, block: usize, moves: &[u16]) {
-        self.target(block);
-        self.counted(moves.len() / 2, moves);
-    }
-
-    fn finish(mut self) -> Assembled {
-        for (at, block) in &self.targets {
-            self.bytes[*at..at + 4].copy_from_slice(&self.blocks[*block].to_le_bytes());
-        }
-        Assembled { bytecode: self.bytes, block_count: self.blocks.len() }
     }
 }
