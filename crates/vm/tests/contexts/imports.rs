@@ -1,11 +1,23 @@
 //! A program that imports from another, and both from Rust.
 
 use crate::host::{Host, program};
-use rehal_base::StatusCode;
+use rehal_base::{Error, StatusCode};
 use rehal_vm::{Call, Context, Export, Flow, Module, NativeModule, Result, State, Value};
 
-/// A module that has the library's name and one function of its own that is called another way.
-struct Impostor;
+/// A module that has the library's name and other functions, each of which fails.
+struct Impostor(&'static [Export]);
+
+/// One is called another way.
+const CALLED_ANOTHER_WAY: &[Export] = &[Export::new("count", "0_i"), Export::new("turn", "0CIrD_r")];
+/// What the client needs.
+const COMPLETE: &[Export] = &[
+    Export::new("count", "0_i"),
+    Export::new("turn", "0IrFirf_riFrfI"),
+    Export::new("multiply_add", "0IFF_IF"),
+    Export::new("end_with", "0i_v"),
+    Export::new("descend", "0i_i"),
+    Export::new("linger", "0ir_ri"),
+];
 
 impl NativeModule for Impostor {
     fn name(&self) -> &str {
@@ -17,7 +29,7 @@ impl NativeModule for Impostor {
     }
 
     fn exports(&self) -> &[Export] {
-        const { &[Export::new("count", "0_i"), Export::new("turn", "0CIrD_r")] }
+        self.0
     }
 
     fn new_state(&self) -> Result<State> {
@@ -25,7 +37,7 @@ impl NativeModule for Impostor {
     }
 
     fn call(&self, _state: &State, _ordinal: usize, _call: &mut Call<'_>) -> Result<Flow> {
-        Ok(Flow::Return)
+        Err(Error::new(StatusCode::Unavailable, "nothing works here"))
     }
 }
 
@@ -109,15 +121,27 @@ fn a_required_import_that_nobody_has_is_named() {
 #[test]
 fn an_import_that_is_called_another_way_names_both() {
     let host = Host::default();
-    let native = [Module::native(host.clone()).unwrap(), Module::native(Impostor).unwrap()];
-    let [host_module, impostor] = native;
-    let modules = [host_module, impostor.clone(), program("client")];
+    let mut modules = host.modules(&["client"]);
+    modules.insert(1, Module::native(Impostor(CALLED_ANOTHER_WAY)).unwrap());
     let error = Context::new(&modules).err().unwrap();
     for part in ["'library.turn'", "0IrFirf_riFrfI", "0CIrD_r", "version 7"] {
         assert!(error.message().contains(part), "{}", error.message());
     }
     // Of two with one name the last counts.
-    let modules = [modules[0].clone(), impostor, program("library"), program("client")];
+    modules.insert(2, program("library"));
     assert!(Context::new(&modules).is_ok());
     assert_eq!(host.states(), 0);
+}
+
+/// Those that were initialised are deinitialised, the one that failed to as well.
+#[test]
+fn an_initialiser_that_fails_ends_the_context() {
+    let host = Host::default();
+    let mut modules = host.modules(&["library", "client"]);
+    modules.insert(2, Module::native(Impostor(COMPLETE)).unwrap());
+    let error = Context::new(&modules).err().unwrap();
+    assert_eq!((error.code(), error.message()), (StatusCode::Unavailable, "nothing works here"));
+    let lines = error.context_lines().join("\n");
+    assert!(lines.contains("library.count") && lines.contains("client.__init+"), "{lines}");
+    assert_eq!((host.notes(), host.states()), (vec![10, 20, 19], 0));
 }
