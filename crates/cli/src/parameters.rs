@@ -73,6 +73,15 @@ pub(crate) fn check_output<'a>(
         let error = Error::invalid_argument(format!("--{flag}={path} is what is printed to"));
         return Err(error.advise("name another file to write to"));
     }
+    check_input(flag, path, inputs)
+}
+
+/// Refuses to write to a file that is read.
+pub(crate) fn check_input<'a>(
+    flag: &str,
+    path: &str,
+    inputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<()> {
     refuse_same(flag, path, inputs, "read")
 }
 

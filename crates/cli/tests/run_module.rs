@@ -318,6 +318,25 @@ fn captures_are_not_written_over_what_is_read() {
     assert!(std::fs::read(&input).unwrap() == array);
 }
 
+/// Nor are results and reports.
+#[test]
+fn results_are_not_written_over_modules() {
+    let scratch = Scratch::new();
+    let bytes = std::fs::read(fixture("modules/add4.vmfb")).unwrap();
+    let module = scratch.file("add4.vmfb", &bytes);
+    for (tool, output) in [
+        ("iree-run-module", format!("--output=@{module}")),
+        ("iree-run-module", format!("--output=+{module}")),
+        ("iree-benchmark-module", format!("--benchmark_out={module}")),
+    ] {
+        let flag = format!("--module={module}");
+        let words = [tool, &flag, "--function=add", "--input=4xf32=1", "--input=4xf32=2", &output];
+        let stderr = fail(&words);
+        assert!(stderr.contains("which is read"), "{stderr}");
+        assert!(std::fs::read(&module).unwrap() == bytes);
+    }
+}
+
 /// Results would be written over the capture, printed into it, or the capture would be nothing in the end.
 #[test]
 fn captures_go_to_files_of_their_own() {

@@ -7,6 +7,7 @@ mod files;
 pub(crate) mod flags;
 mod inputs;
 mod modules;
+mod paths;
 mod recording;
 mod results;
 mod tensors;
@@ -62,6 +63,7 @@ impl Program {
         modules: Vec<UserModule>,
         offer: &mut dyn FnMut(&str) -> Result<Option<Module>>,
     ) -> Result<Self> {
+        paths::check_written(flags)?;
         let mut loader = Loader { flags, loaded: Vec::new(), devices: None, recorder: None };
         let context = loader.resolve(&modules, offer).and_then(|()| new_context(flags, &loader.loaded));
         let Loader { devices, recorder, .. } = loader;

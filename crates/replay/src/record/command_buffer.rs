@@ -4,7 +4,7 @@ use std::sync::Arc;
 use rehal_base::Result;
 use rehal_hal::{Command, CommandBuffer, CommandBufferBackend, HostOp, Live};
 
-use super::names::{BaseNames, IdNames, Recorded, with_scratch};
+use super::names::{BaseNames, IdNames, Recorded, copy_sides, with_scratch};
 use super::stream::{Stream, status_of};
 use crate::encode;
 
@@ -38,6 +38,13 @@ impl CommandBufferBackend for RecordedCommandBuffer {
     }
 
     fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
+        let command = &match command {
+            Command::Copy { source, target, flags } => {
+                let (source, target) = copy_sides(source, target);
+                Command::Copy { source, target, flags: *flags }
+            }
+            other => *other,
+        };
         with_scratch(|scratch| {
             let stream = &self.stream;
             let ids = command.rename(&mut IdNames { stream, scratch })?;

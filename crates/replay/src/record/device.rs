@@ -17,7 +17,9 @@ use super::command_buffer::RecordedCommandBuffer;
 use super::event::RecordedEvent;
 use super::executable::{self, RecordedExecutable};
 use super::file::{RecordedFile, Source};
-use super::names::{BaseNames, IdNames, Recorded, recorded_file, recorded_semaphore, with_scratch};
+use super::names::{
+    BaseNames, IdNames, Recorded, copy_sides, recorded_file, recorded_semaphore, with_scratch,
+};
 use super::semaphore::RecordedSemaphore;
 use super::stream::{Stream, status_of};
 use crate::encode::{self, Call, Rest};
@@ -261,6 +263,10 @@ impl DeviceBackend for RecordedDevice {
     // this one comes back, and in the capture they have to follow it. Its status is filled in afterwards.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let stream = &self.stream;
+        let mut submission = *submission;
+        if let QueueOp::Copy { source, target, .. } = &mut submission.op {
+            (*source, *target) = copy_sides(source, target);
+        }
         with_scratch(|scratch| {
             let mut created = 0;
             let ids = submission.rename(&mut IdNames { stream, scratch }, |()| {
@@ -268,7 +274,7 @@ impl DeviceBackend for RecordedDevice {
                 Ok(created)
             })?;
             let base = submission.rename(&mut BaseNames { stream, scratch }, Ok)?;
-            let rest = self.rest(submission)?;
+            let rest = self.rest(&submission)?;
             for wait in submission.waits {
                 recorded_semaphore(stream, wait.semaphore)?.will_wait(wait.value);
             }

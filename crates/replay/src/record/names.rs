@@ -93,6 +93,31 @@ fn in_allocation<'a>(reference: &BufferRef<Live<'a>>, buffer: &'a Buffer) -> (u6
     }
 }
 
+/// The sides of a copy, which are compared by their lengths. Where one is a part of an allocation and gets a number from
+/// [`in_allocation`], the other gets one too.
+pub(super) fn copy_sides<'a>(
+    source: &BufferRef<Live<'a>>,
+    target: &BufferRef<Live<'a>>,
+) -> (BufferRef<Live<'a>>, BufferRef<Live<'a>>) {
+    let is_part = |side: &BufferRef<Live<'a>>| match side.binding {
+        Binding::Direct(buffer) => in_allocation(side, buffer).1 != WHOLE_BUFFER,
+        Binding::Slot(_) => false,
+    };
+    let unsaid = source.length == WHOLE_BUFFER && target.length == WHOLE_BUFFER;
+    if !unsaid || !(is_part(source) || is_part(target)) {
+        return (*source, *target);
+    }
+    let said = |side: &BufferRef<Live<'a>>, other: &BufferRef<Live<'a>>| {
+        let length = match (side.binding, other.binding) {
+            (Binding::Direct(buffer), _) => buffer.size().saturating_sub(side.offset),
+            (Binding::Slot(_), Binding::Direct(buffer)) => buffer.size().saturating_sub(other.offset),
+            (Binding::Slot(_), Binding::Slot(_)) => WHOLE_BUFFER,
+        };
+        BufferRef { length, ..*side }
+    };
+    (said(source, target), said(target, source))
+}
+
 /// Turns recorded handles into those of the device that is recorded.
 pub(super) struct BaseNames<'s> {
     pub stream: &'s Arc<Stream>,

@@ -81,6 +81,40 @@ fn commands_that_transfer_nothing_are_not_recorded() {
     assert!(codes.ends_with(&[Code::COMMAND_BUFFER_BEGIN, Code::COMMAND_BUFFER_END]), "{codes:?}");
 }
 
+/// A part of an allocation and a whole one, copied without a length: a replay compares what is recorded of the two.
+#[test]
+fn copies_of_parts_say_one_length_on_both_sides() {
+    let program = Program::new(RecordOptions::default());
+    let (source, target) = (program.buffer(&[1, 2, 3, 4, 5, 6, 7, 8]), program.buffer(&[0; 4]));
+    let part = source.subspan(2, 4).unwrap();
+    let (part, whole) = (BufferRef::whole(&part), BufferRef::whole(&target));
+    let device = program.device();
+    let copy = Work::Copy { source: part, target: whole, flags: 0 };
+    device.submit(QUEUE_AFFINITY_ANY, &[], &[], copy).unwrap();
+    let commands = device
+        .create_command_buffer(CommandBufferParams {
+            mode: CommandBufferMode::ONE_SHOT,
+            categories: CommandCategories::TRANSFER,
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 1,
+        })
+        .unwrap();
+    commands.begin().unwrap();
+    let slot = BufferRef::slot(0, 0, part.length);
+    commands.record(&Command::Copy { source: whole, target: part, flags: 0 }).unwrap();
+    commands.record(&Command::Copy { source: part, target: slot, flags: 0 }).unwrap();
+    commands.end().unwrap();
+    let execute = Work::Execute { command_buffer: &commands, bindings: &[whole], flags: 0 };
+    device.submit(QUEUE_AFFINITY_ANY, &[], &[], execute).unwrap();
+    let mut bytes = [0; 4];
+    target.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [3, 4, 5, 6]);
+
+    let mut reads = Reads::default();
+    replay(&program.capture(), &mut reads).unwrap();
+    assert_eq!(reads.0, [[3, 4, 5, 6]]);
+}
+
 #[test]
 fn devices_of_a_group_write_one_stream() {
     let program = Program::on(vec![local_sync(), local_sync()], RecordOptions::default());
