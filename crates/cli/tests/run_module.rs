@@ -402,6 +402,34 @@ fn several_modules_and_devices() {
     let devices = ["--device=local-sync", "--device=local-sync"];
     let text = print(&["iree-run-module", &two, devices[0], devices[1], "--input=32xf32=3"]);
     assert!(text.contains("32xf32="), "{text}");
+    let lead = "--device_lead_allocator=1";
+    assert_eq!(print(&["iree-run-module", &two, devices[0], devices[1], lead, "--input=32xf32=3"]), text);
+    let ran = run(&[
+        "iree-run-module",
+        &two,
+        devices[0],
+        devices[1],
+        "--device_lead_allocator=2",
+        "--input=32xf32=3",
+    ]);
+    assert!(ran.status == Some(1) && ran.stderr.contains("there are 2"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_a_program_measures_is_written() {
+    let folder = Scratch::new();
+    let path = folder.path("measured.bin").display().to_string();
+    let file = format!("--instrument_file={path}");
+    let ran = call("instruments", "main", &["--input=4xi32=1 2 3 4", &file]);
+    assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""));
+    assert!(ran.stdout.ends_with("4xi32=1 4 9 16\n"), "{}", ran.stdout);
+    let expected: Vec<u8> = [1, 2, 3, 4].iter().flat_map(|number: &i32| number.to_le_bytes()).collect();
+    assert_eq!(std::fs::read(&path).unwrap(), [b"MEASURED", &expected[..]].concat());
+    // A program that measures nothing leaves an empty file, not what was there.
+    values("matrix", &[&file]);
+    assert_eq!(std::fs::read(&path).unwrap(), b"");
+    let ran = call("instruments", "main", &["--input=4xi32=1 2 3 4", "--instrument_file=/nowhere/file"]);
+    assert!(ran.status == Some(1) && ran.stderr.contains("writing '/nowhere/file'"), "{}", ran.stderr);
 }
 
 /// Status 1, and on standard error what is wrong and what to do; on standard output nothing but, where the inputs were
@@ -444,7 +472,7 @@ fn wrong_modules_and_flags() {
         (&[&values, "--function=matrix", "--output_max_element_count=x"], "--output_max_element_count=x"),
         (&[&values, "--function=matrix", "--device=nope"], "driver 'nope' does not exist"),
         (&[&values, "--function=matrix", "--device_lead_allocator=1"], "--device_lead_allocator=1"),
-        (&[&values, "--function=matrix", "--instrument_file=x"], "--instrument_file=x"),
+        (&[&values, "--function=matrix", "--device_lead_allocator=-1"], "--device_lead_allocator=-1"),
         (
             &[&values, "--function=matrix", "--device_profiling_mode=counters"],
             "--device_profiling_mode=counters",

@@ -6,6 +6,7 @@
 mod files;
 pub(crate) mod flags;
 mod inputs;
+mod instruments;
 mod modules;
 mod paths;
 mod recording;
@@ -37,6 +38,8 @@ pub(crate) struct Program {
     modules: Vec<UserModule>,
     context: Context,
     devices: Option<DeviceGroup>,
+    /// Which of them leads.
+    lead: usize,
     recorder: Option<Recorder>,
 }
 
@@ -64,11 +67,11 @@ impl Program {
         offer: &mut dyn FnMut(&str) -> Result<Option<Module>>,
     ) -> Result<Self> {
         paths::check_written(flags)?;
-        let mut loader = Loader { flags, loaded: Vec::new(), devices: None, recorder: None };
+        let mut loader = Loader { flags, loaded: Vec::new(), devices: None, lead: 0, recorder: None };
         let context = loader.resolve(&modules, offer).and_then(|()| new_context(flags, &loader.loaded));
-        let Loader { devices, recorder, .. } = loader;
+        let Loader { devices, lead, recorder, .. } = loader;
         match context {
-            Ok(context) => Ok(Self { modules, context, devices, recorder }),
+            Ok(context) => Ok(Self { modules, context, devices, lead, recorder }),
             Err(error) => closed(Err(error), recorder),
         }
     }
@@ -80,7 +83,7 @@ impl Program {
 
     /// The device that inputs go to, where the program uses devices.
     pub(crate) fn device(&self) -> Option<&Device> {
-        self.devices.as_ref().and_then(|devices| devices.devices().first())
+        self.devices.as_ref().and_then(|devices| devices.devices().get(self.lead))
     }
 
     /// What records the program, where that is asked for.
@@ -195,7 +198,7 @@ impl Program {
     }
 
     fn end(self, outcome: Result<()>, print_statistics: bool, scoped: bool) -> Result<()> {
-        let Self { modules, context, devices, recorder } = self;
+        let Self { modules, context, devices, recorder, .. } = self;
         let deinit =
             recorder.as_ref().filter(|_| scoped).map(|recorder| recorder.scope("deinit")).transpose();
         drop(context);
@@ -314,6 +317,7 @@ struct Loader<'f> {
     /// In an order in which each stands behind those that it needs.
     loaded: Vec<Module>,
     devices: Option<DeviceGroup>,
+    lead: usize,
     recorder: Option<Recorder>,
 }
 
@@ -369,16 +373,32 @@ impl Loader<'_> {
         // From here on a kernel that crashes is reported.
         guard::install();
         let base = devices::from_flags(self.flags)?;
+        self.lead = lead(self.flags, base.devices().len())?;
         self.recorder = recording::recorder(self.flags)?;
         let init = self.recorder.as_ref().map(|recorder| recorder.scope("init")).transpose()?;
         let devices = match &self.recorder {
             Some(recorder) => recorder.wrap(&base)?,
             None => base,
         };
-        let module = Module::native(HalModule::new(devices.clone()).trace_to(Arc::new(trace)));
+        let module =
+            Module::native(HalModule::new(devices.clone()).lead(self.lead)?.trace_to(Arc::new(trace)));
         drop(init);
         self.devices = Some(devices);
         module
+    }
+}
+
+/// The number of the device that inputs go to and what devices share.
+fn lead(flags: &Flags, device_count: usize) -> Result<usize> {
+    let number = flags.integer("device_lead_allocator");
+    match usize::try_from(number) {
+        Ok(index) if index < device_count => Ok(index),
+        _ => {
+            let error = Error::out_of_range(format!(
+                "--device_lead_allocator={number} is not the number of a device: there are {device_count}"
+            ));
+            Err(error.advise("numbers begin with 0, in the order of --device="))
+        }
     }
 }
 

@@ -63,6 +63,13 @@ const RUN: Group = Group {
         ),
         INPUT,
         PRINT_STATISTICS,
+        Flag::text(
+            "instrument_file",
+            "PATH",
+            "",
+            "Writes what the program measured of itself, where it was compiled to \
+             (--iree-hal-instrument-dispatches=SIZE and the like). Empty where it measures nothing.",
+        ),
     ],
 };
 
@@ -113,6 +120,9 @@ fn call(invocation: &Invocation, program: &Program, entry: &Entry) -> Result<()>
     let inputs = program.inputs(entry, flags.list("input"))?;
     output::print(&format!("EXEC @{}\n", entry.name()))?;
     let mut results = program.call(entry, inputs)?;
+    if let Some(path) = flags.given_text("instrument_file") {
+        program.write_instruments(path)?;
+    }
     program.to_host(&mut results)?;
     finish(invocation, entry, &results)
 }
