@@ -52,6 +52,7 @@ pub type TraceSink = Arc<dyn Fn(&str, &[&BufferView]) -> Result<()> + Send + Syn
 /// The `hal` module over a group of devices.
 pub struct HalModule {
     devices: DeviceGroup,
+    lead: Option<Device>,
     retains_profile_metadata: bool,
     trace: Option<TraceSink>,
 }
@@ -62,6 +63,7 @@ const VERSION: u32 = 7;
 /// What the module keeps for one context.
 struct HalState {
     devices: Vec<StateDevice>,
+    lead: Option<Device>,
     retains_profile_metadata: bool,
     trace: Option<TraceSink>,
 }
@@ -76,7 +78,14 @@ struct StateDevice {
 impl HalModule {
     /// The module over these devices; programs number them in this order.
     pub fn new(devices: DeviceGroup) -> Self {
-        Self { devices, retains_profile_metadata: false, trace: None }
+        Self { devices, lead: None, retains_profile_metadata: false, trace: None }
+    }
+
+    /// Has memory that several devices use allocated on `device` wherever it is one of them; without this, and
+    /// elsewhere, it is on the first of them.
+    pub fn lead_allocator(mut self, device: Device) -> Self {
+        self.lead = Some(device);
+        self
     }
 
     /// Has command buffers keep what a profile needs to name their commands.
@@ -122,6 +131,7 @@ impl NativeModule for HalModule {
         }
         Ok(Box::new(HalState {
             devices,
+            lead: self.lead.clone(),
             retains_profile_metadata: self.retains_profile_metadata,
             trace: self.trace.clone(),
         }))

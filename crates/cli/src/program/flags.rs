@@ -26,9 +26,9 @@ pub(crate) const MODULES: Group = Group {
         Flag::integer(
             "device_lead_allocator",
             0,
-            "Number of the device that inputs and outputs are allocated on, where there are several.",
-        )
-        .support(Support::Missing("another lead device")),
+            "Number of the device, from 0, that inputs are allocated on, and what the program allocates for several \
+             devices of which this is one.",
+        ),
         Flag::switch("trace_execution", false, "Prints what the program executes on standard error."),
         Flag::text("instrument_file", "PATH", "", "Where to write what an instrumented program measured.")
             .support(Support::Missing("instrumented programs")),

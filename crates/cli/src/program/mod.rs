@@ -36,6 +36,8 @@ pub(crate) struct Program {
     modules: Vec<UserModule>,
     context: Context,
     devices: Option<DeviceGroup>,
+    /// Which of them inputs go to.
+    lead: usize,
     recorder: Option<Recorder>,
 }
 
@@ -62,11 +64,11 @@ impl Program {
         modules: Vec<UserModule>,
         offer: &mut dyn FnMut(&str) -> Result<Option<Module>>,
     ) -> Result<Self> {
-        let mut loader = Loader { flags, loaded: Vec::new(), devices: None, recorder: None };
+        let mut loader = Loader { flags, loaded: Vec::new(), devices: None, lead: 0, recorder: None };
         let context = loader.resolve(&modules, offer).and_then(|()| new_context(flags, &loader.loaded));
-        let Loader { devices, recorder, .. } = loader;
+        let Loader { devices, lead, recorder, .. } = loader;
         match context {
-            Ok(context) => Ok(Self { modules, context, devices, recorder }),
+            Ok(context) => Ok(Self { modules, context, devices, lead, recorder }),
             Err(error) => closed(Err(error), recorder),
         }
     }
@@ -78,7 +80,7 @@ impl Program {
 
     /// The device that inputs go to, where the program uses devices.
     pub(crate) fn device(&self) -> Option<&Device> {
-        self.devices.as_ref().and_then(|devices| devices.devices().first())
+        self.devices.as_ref().and_then(|devices| devices.devices().get(self.lead))
     }
 
     /// What records the program, where that is asked for.
@@ -193,7 +195,7 @@ impl Program {
     }
 
     fn end(self, outcome: Result<()>, print_statistics: bool, scoped: bool) -> Result<()> {
-        let Self { modules, context, devices, recorder } = self;
+        let Self { modules, context, devices, recorder, .. } = self;
         let deinit =
             recorder.as_ref().filter(|_| scoped).map(|recorder| recorder.scope("deinit")).transpose();
         drop(context);
@@ -312,6 +314,7 @@ struct Loader<'f> {
     /// In an order in which each stands behind those that it needs.
     loaded: Vec<Module>,
     devices: Option<DeviceGroup>,
+    lead: usize,
     recorder: Option<Recorder>,
 }
 
@@ -367,17 +370,29 @@ impl Loader<'_> {
         // From here on a kernel that crashes is reported.
         guard::install();
         let base = devices::from_flags(self.flags)?;
+        self.lead = lead_allocator(self.flags, base.devices().len())?;
         self.recorder = recording::recorder(self.flags)?;
         let init = self.recorder.as_ref().map(|recorder| recorder.scope("init")).transpose()?;
         let devices = match &self.recorder {
             Some(recorder) => recorder.wrap(&base)?,
             None => base,
         };
-        let module = Module::native(HalModule::new(devices.clone()).trace_to(Arc::new(trace)));
+        let lead = devices.devices()[self.lead].clone();
+        let module = HalModule::new(devices.clone()).lead_allocator(lead).trace_to(Arc::new(trace));
+        let module = Module::native(module);
         drop(init);
         self.devices = Some(devices);
         module
     }
+}
+
+/// Which of the devices `--device_lead_allocator` names.
+fn lead_allocator(flags: &Flags, device_count: usize) -> Result<usize> {
+    let given = flags.integer("device_lead_allocator");
+    usize::try_from(given).ok().filter(|lead| *lead < device_count).ok_or_else(|| {
+        Error::out_of_range(format!("--device_lead_allocator={given} names none of {device_count} device(s)"))
+            .advise("count from 0, in the order of --device")
+    })
 }
 
 /// What programs trace goes to standard error.

@@ -53,14 +53,21 @@ pub(super) fn import(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
 }
 
 /// `(memory types, usage, flags, [device, affinity]) -> device, affinity`: where to allocate what several devices
-/// use. Without a policy of the host's, on the first.
-pub(super) fn select(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
+/// use. On the host's lead device if it is among them, or else on the first.
+pub(super) fn select(state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let from = call.span(3)?;
     let Some(first) = from.tuples().next() else {
         return Err(Error::invalid_argument("at least one device/queue affinity pair must be provided"));
     };
-    tuple_handle::<Device>(first, 0)?;
-    let (device, affinity) = (first.reference(0)?.clone(), first.i64(1)?);
+    let mut chosen = None;
+    for pair in from.tuples() {
+        let device = tuple_handle::<Device>(pair, 0)?;
+        if chosen.is_none() && state.lead.as_ref().is_some_and(|lead| lead.is_same(device)) {
+            chosen = Some(pair);
+        }
+    }
+    let chosen = chosen.unwrap_or(first);
+    let (device, affinity) = (chosen.reference(0)?.clone(), chosen.i64(1)?);
     call.push(device);
     call.push(Value::I64(affinity));
     Ok(())

@@ -128,6 +128,25 @@ fn the_first_device_is_selected() {
     assert_eq!(error.message(), "at least one device/queue affinity pair must be provided");
 }
 
+#[test]
+fn the_lead_device_is_selected_where_it_is_one_of_them() {
+    let group = devices(3);
+    let lead = group.devices()[1].clone();
+    let program = Program::over(rehal_modules::hal::HalModule::new(group).lead_allocator(lead));
+    let device = |ordinal| program.one("devices.get", &[I32(ordinal)]);
+    let fixed = [I32(DEVICE_LOCAL), I32(ANY_USAGE), I64(0)];
+    for (from, expected) in [([0, 1], (1, 11)), ([1, 2], (1, 10)), ([2, 0], (2, 10))] {
+        let pairs = [device(from[0]), I64(10), device(from[1]), I64(11)];
+        let results =
+            program.call_with_spans("allocator.select", &[&fixed[..], &pairs[..]].concat(), &[2]).unwrap();
+        let (Value::Ref(chosen), Value::Ref(wanted)) = (&results[0], &device(expected.0)) else { panic!() };
+        assert!(chosen.is_same(wanted), "{from:?}");
+        assert_eq!(i64_of(&results[1]), expected.1, "{from:?}");
+    }
+    let pairs = [device(1), I64(10), Value::NULL, I64(11)];
+    program.call_with_spans("allocator.select", &[&fixed[..], &pairs[..]].concat(), &[2]).unwrap_err();
+}
+
 struct Import<'p> {
     program: &'p Program,
     source: Value,
