@@ -122,6 +122,9 @@ fn files_in_and_out() {
     let next = format!("--input=2xf32=+{bytes}");
     let difference = [&format!("--input=1xf32=@{bytes}")].map(|it| it.to_string());
     assert_eq!(echo("f32", &format!("4xf32=+{bytes}")), "4xf32=1 2 3 4");
+    let values = format!("--module={}", fixture("modules/values.vmfb"));
+    let number = run(&["iree-run-module", &values, "--function=echo_f32", "--input=2xf32=+7 8"]);
+    assert!(number.stderr.contains("opening '7 8'") && number.stderr.contains("without one"), "{number:?}");
     let ran = call("values", "echo_f32", &[&difference[0], &next]);
     assert!(ran.stderr.contains("the function takes 1 and more are given"), "{}", ran.stderr);
     let ran = call("values", "echo_f32", &[&format!("--input=*{arrays}")]);
