@@ -214,18 +214,16 @@ fn executables_of(path: &str) -> Vec<Vec<u8>> {
     segments.filter(|bytes| rehal_local::executable::infer_format(bytes) == Some(FORMAT)).collect()
 }
 
-#[test]
-fn microkernels_are_called_from_bytecode() {
+/// Runs the function of the program at `path` whose name starts with `name` on buffers of 128 numbers each, and
+/// says what they hold afterwards.
+fn run_on<const N: usize>(path: &str, name: &str, values: [f32; N]) -> [Vec<f32>; N] {
     let device = LocalSync::create(Default::default());
-    let executables = executables_of("modules/microkernels.vmvx.vmfb");
-    assert!(!executables.is_empty());
-    for executable in &executables {
-        let executable = prepare(&device, executable, &[]).unwrap();
-        let name = executable.functions().iter().find(|function| function.name.starts_with("numbers"));
-        let Some(function) = name else { continue };
-        // Two inputs, three results.
-        assert_eq!(function.binding_count, 5);
-        let buffers = [6.0_f32, 2.0, 0.0, 0.0, 0.0].map(|value| {
+    for executable in executables_of(path) {
+        let executable = prepare(&device, &executable, &[]).unwrap();
+        let function = executable.functions().iter().find(|function| function.name.starts_with(name));
+        let Some(function) = function else { continue };
+        assert_eq!(usize::from(function.binding_count), N);
+        let buffers = values.map(|value| {
             let buffer = device.allocate_buffer(BufferParams::default(), 512).unwrap();
             let values: Vec<u8> = (0..128).flat_map(|_| value.to_le_bytes()).collect();
             buffer.write(0, &values).unwrap();
@@ -233,17 +231,40 @@ fn microkernels_are_called_from_bytecode() {
         });
         let bindings = buffers.each_ref();
         Call { bindings: &bindings, ..Call::of(&function.name) }.run(&device, &executable).unwrap();
-        let is_somewhere = |value: f32| {
-            buffers.iter().any(|buffer| {
-                let mut out = [0; 512];
-                buffer.read(0, &mut out).unwrap();
-                let words = out.as_chunks().0;
-                words.iter().filter(|bytes| **bytes == value.to_le_bytes()).count() == 24
-            })
-        };
-        // 8 * 4 / 2 is 16: up from -16, down from 16, and the difference.
-        assert_eq!([-16.0, 16.0, 4.0].map(is_somewhere), [true; 3]);
-        return;
+        return buffers.map(|buffer| {
+            let mut out = [0; 512];
+            buffer.read(0, &mut out).unwrap();
+            out.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        });
     }
-    panic!("the program has no elementwise function");
+    panic!("'{path}' has no function '{name}'");
+}
+
+const MICROKERNELS: &str = "modules/microkernels.vmvx.vmfb";
+
+#[test]
+fn microkernels_are_called_from_bytecode() {
+    // Two inputs, three results of 24 numbers.
+    let buffers = run_on(MICROKERNELS, "numbers", [6.0, 2.0, 0.0, 0.0, 0.0]);
+    let is_somewhere = |value: f32| {
+        buffers.iter().any(|buffer| buffer.iter().filter(|found| **found == value).count() == 24)
+    };
+    // 8 * 4 / 2 is 16: up from -16, down from 16, and the difference.
+    assert_eq!([-16.0, 16.0, 4.0].map(is_somewhere), [true; 3]);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn numbers_too_small_to_be_normal_are_zero() {
+    // The instructions of the VM: the sum of two that are, where 1 + 2 is 3.
+    let sums = |a, b| run_on("modules/add4.vmvx.vmfb", "add", [a, b, 9.0])[2][..4].to_vec();
+    assert_eq!(sums(1.0, 2.0), [3.0; 4]);
+    assert_eq!(sums(6e-39, 6e-39), [0.0; 4]);
+    assert_eq!(sums(2e-38, -1.5e-38), [0.0; 4]);
+    // Microkernels: a difference that is becomes zero, and with it all results; rounding up and down too.
+    let buffers = run_on(MICROKERNELS, "numbers", [2e-38, 1.5e-38, 9.0, 9.0, 9.0]);
+    let zeros = |buffer: &Vec<f32>| buffer.iter().filter(|found| **found == 0.0).count();
+    assert_eq!(buffers.each_ref().map(zeros), [0, 0, 24, 24, 24]);
+    // Nothing of it stays with the thread.
+    assert!(std::hint::black_box(2e-38_f32) - std::hint::black_box(1.5e-38) > 0.0);
 }

@@ -52,6 +52,7 @@ pub type TraceSink = Arc<dyn Fn(&str, &[&BufferView]) -> Result<()> + Send + Syn
 /// The `hal` module over a group of devices.
 pub struct HalModule {
     devices: DeviceGroup,
+    lead: Option<usize>,
     retains_profile_metadata: bool,
     trace: Option<TraceSink>,
 }
@@ -62,6 +63,7 @@ const VERSION: u32 = 7;
 /// What the module keeps for one context.
 struct HalState {
     devices: Vec<StateDevice>,
+    lead: Option<usize>,
     retains_profile_metadata: bool,
     trace: Option<TraceSink>,
 }
@@ -76,7 +78,18 @@ struct StateDevice {
 impl HalModule {
     /// The module over these devices; programs number them in this order.
     pub fn new(devices: DeviceGroup) -> Self {
-        Self { devices, retains_profile_metadata: false, trace: None }
+        Self { devices, lead: None, retains_profile_metadata: false, trace: None }
+    }
+
+    /// Has the device of this number hold what several devices use, where it is one of those that the program lets
+    /// choose from; otherwise, or where none leads, the first of them does. Fails with `OutOfRange` where there is no such device.
+    pub fn lead(mut self, index: usize) -> Result<Self> {
+        let count = self.devices.devices().len();
+        if index >= count {
+            return Err(Error::out_of_range(format!("device {index} is to lead, and there are {count}")));
+        }
+        self.lead = Some(index);
+        Ok(self)
     }
 
     /// Has command buffers keep what a profile needs to name their commands.
@@ -122,6 +135,7 @@ impl NativeModule for HalModule {
         }
         Ok(Box::new(HalState {
             devices,
+            lead: self.lead,
             retains_profile_metadata: self.retains_profile_metadata,
             trace: self.trace.clone(),
         }))

@@ -118,9 +118,8 @@ impl<'a> Input<'a> {
         let file = |path, start| Source::File { path, start };
         let source = match elements.as_bytes() {
             [b'@', ..] => file(&elements[1..], Start::Beginning),
-            [b'+', ..] if !elements[1..].starts_with(|char: char| char.is_ascii_digit() || char == '.') => {
-                file(&elements[1..], Start::Continue)
-            }
+            // Never a number: names of files begin with digits and dots too.
+            [b'+', ..] => file(&elements[1..], Start::Continue),
             _ => Source::Text(parse_elements(elements, &tensor_type)?),
         };
         Ok(Self::Tensor { tensor_type, source, is_storage })
@@ -170,7 +169,9 @@ mod tests {
         let file = |path, start| Source::File { path, start };
         assert_eq!(tensor("4xf32=@a.bin").1, file("a.bin", Start::Beginning));
         assert_eq!(tensor("4xf32=+a.bin").1, file("a.bin", Start::Continue));
-        assert_eq!(tensor("2xi8=+7 +8").1, Source::Text(Contents::Bytes(vec![7, 8])));
+        assert_eq!(tensor("4xf32=+../1e5").1, file("../1e5", Start::Continue));
+        assert_eq!(tensor("4xf32=+7").1, file("7", Start::Continue));
+        assert_eq!(tensor("2xi8=7 +8").1, Source::Text(Contents::Bytes(vec![7, 8])));
         assert_eq!(tensor("&4xf32=@a=b.bin"), ("4xf32".into(), file("a=b.bin", Start::Beginning), true));
     }
 

@@ -6,6 +6,7 @@
 
 use crate::operation::Op;
 use crate::registers::{Number, Window};
+use crate::special;
 
 /// Gives `$callback` the instructions that are quick and only read and write numbers: the operands in the order of
 /// their registers, which that of the result follows, and what they compute.
@@ -263,9 +264,9 @@ macro_rules! math {
 
 math! {
     // Binary32.
-    RemF32(a: f32, b: f32) -> f32 { libm::remainderf(a, b) }
-    CeilF32(a: f32) -> f32 { a.ceil() }
-    FloorF32(a: f32) -> f32 { a.floor() }
+    RemF32(a: f32, b: f32) -> f32 { special::remainder_f32(a, b) }
+    CeilF32(a: f32) -> f32 { special::ceil_f32(a) }
+    FloorF32(a: f32) -> f32 { special::floor_f32(a) }
     RoundF32(a: f32) -> f32 { a.round() }
     RoundF32Even(a: f32) -> f32 { round_even_f32(a) }
     AtanF32(a: f32) -> f32 { a.atan() }
@@ -282,7 +283,7 @@ math! {
     PowF32(a: f32, b: f32) -> f32 { a.powf(b) }
     RsqrtF32(a: f32) -> f32 { 1.0 / a.sqrt() }
     TanhF32(a: f32) -> f32 { a.tanh() }
-    ErfF32(a: f32) -> f32 { libm::erff(a) }
+    ErfF32(a: f32) -> f32 { special::erf_f32(a) }
     CastSI64F32(a: i64) -> f32 { a as f32 }
     CastUI32F32(a: u32) -> f32 { a as f32 }
     CastUI64F32(a: u64) -> f32 { a as f32 }
@@ -292,9 +293,9 @@ math! {
     CastF32UI64(a: f32) -> i64 { rounded_f32_to_u64(a.round()) }
 
     // Binary64.
-    RemF64(a: f64, b: f64) -> f64 { libm::remainder(a, b) }
-    CeilF64(a: f64) -> f64 { a.ceil() }
-    FloorF64(a: f64) -> f64 { a.floor() }
+    RemF64(a: f64, b: f64) -> f64 { special::remainder_f64(a, b) }
+    CeilF64(a: f64) -> f64 { special::ceil_f64(a) }
+    FloorF64(a: f64) -> f64 { special::floor_f64(a) }
     RoundF64(a: f64) -> f64 { a.round() }
     RoundF64Even(a: f64) -> f64 { round_even_f64(a) }
     AtanF64(a: f64) -> f64 { a.atan() }
@@ -304,10 +305,10 @@ math! {
     ExpF64(a: f64) -> f64 { a.exp() }
     Exp2F64(a: f64) -> f64 { a.exp2() }
     ExpM1F64(a: f64) -> f64 { a.exp_m1() }
-    LogF64(a: f64) -> f64 { a.ln() }
+    LogF64(a: f64) -> f64 { special::ln_f64(a) }
     Log10F64(a: f64) -> f64 { a.log10() }
     Log1pF64(a: f64) -> f64 { a.ln_1p() }
-    Log2F64(a: f64) -> f64 { a.log2() }
+    Log2F64(a: f64) -> f64 { special::log2_f64(a) }
     PowF64(a: f64, b: f64) -> f64 { a.powf(b) }
     RsqrtF64(a: f64) -> f64 { 1.0 / a.sqrt() }
     TanhF64(a: f64) -> f64 { a.tanh() }

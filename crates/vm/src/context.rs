@@ -126,7 +126,7 @@ impl Context {
     }
 
     pub(crate) fn give_machine(&self, machine: Machine) {
-        self.0.machines.lock().push(machine);
+        self.0.give_machine(machine);
     }
 }
 
@@ -134,6 +134,13 @@ impl Inner {
     fn take_machine(&self) -> Machine {
         let machine = self.machines.lock().pop();
         machine.unwrap_or_else(|| Machine::new(self.budget, self.trace.clone()))
+    }
+
+    /// Keeps a machine for the next invocation, unless it has grown so much that most would not use it.
+    fn give_machine(&self, machine: Machine) {
+        if !machine.is_large() {
+            self.machines.lock().push(machine);
+        }
     }
 
     /// Calls the export `name` of a module to its end, where there is one that takes these arguments.
@@ -150,7 +157,7 @@ impl Inner {
         let result = block(self, &mut machine, outcome);
         machine.reset();
         machine.results.clear();
-        self.machines.lock().push(machine);
+        self.give_machine(machine);
         result
     }
 }
@@ -220,5 +227,28 @@ impl Function {
 impl std::fmt::Debug for Function {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}({})", self.module().name(), self.name(), self.convention())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn machines_are_kept_unless_they_are_large() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vm/calls.vmfb");
+        let file = rehal_base::MappedFile::open(&path).unwrap();
+        let context = Context::new(&[Module::map(Arc::new(file)).unwrap()]).unwrap();
+        let function = |name| context.function(&format!("calls.{name}")).unwrap();
+        let kept = || context.0.machines.lock().len();
+        let invocations: Vec<_> = (0..3).map(|_| Invocation::new(&function("test_every_kind"))).collect();
+        drop(invocations);
+        assert_eq!(kept(), 3);
+        function("test_every_kind").call(&[]).unwrap();
+        assert_eq!(kept(), 3);
+        // Calls until it may not.
+        assert!(function("fail_without_an_end").call(&[]).is_err());
+        assert_eq!(kept(), 2);
     }
 }

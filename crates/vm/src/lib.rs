@@ -31,6 +31,7 @@ mod object;
 mod operation;
 mod program;
 mod registers;
+mod special;
 mod tables;
 mod trace;
 mod value;

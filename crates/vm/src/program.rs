@@ -43,10 +43,10 @@ impl Program {
         Ok(Self { tables, codes, frames, rodata, file })
     }
 
-    /// A program of one function, which is not that of the file.
+    /// A program of functions that are not those of the file.
     #[cfg(test)]
-    pub(crate) fn of_parts(file: ModuleFile, tables: Tables, code: Code) -> Self {
-        Self { file, tables, codes: [code].into(), frames: [].into(), rodata: [].into() }
+    pub(crate) fn of_parts(file: ModuleFile, tables: Tables, codes: Arc<[Code]>) -> Self {
+        Self { file, tables, codes, frames: [].into(), rodata: [].into() }
     }
 
     /// The functions once more, each instruction of the bytecode apart, so that it can be traced.

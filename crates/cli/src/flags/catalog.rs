@@ -4,7 +4,7 @@ use super::flag::{Flag, Group, Support};
 
 const TASK_DRIVER: Support = Support::DefaultDriver;
 const OTHER: Support = Support::OtherDriver;
-const PROFILE: Support = Support::Missing("profiling of replays");
+const PROFILE: Support = Support::Missing("profiling");
 const CAPTURE_TOOL: Support = Support::Missing("capturing with another program's tools");
 
 /// What every tool has.
@@ -35,7 +35,7 @@ pub const DEVICES: Group = Group {
             "device",
             "URI",
             "The device to run on: a driver's name, or a URI that --list_devices prints. Repeat it once \
-             for each device of the capture, in the capture's order. Without it, local-sync is used.",
+             for each device of the program or capture, in their order there. Without it, local-sync is used.",
         ),
         Flag::query("list_drivers", "", "Prints the drivers, and ends."),
         Flag::query(

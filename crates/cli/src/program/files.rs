@@ -22,7 +22,13 @@ impl InputFiles {
     /// The file at `path`, at its beginning or where it was left.
     pub(crate) fn open(&mut self, path: &str, start: Start) -> Result<&mut InputFile> {
         if !self.0.contains_key(path) {
-            self.0.insert(path.to_string(), InputFile::open(path)?);
+            let is_like_number =
+                start == Start::Continue && path.starts_with(|char: char| char.is_ascii_digit());
+            let file = InputFile::open(path).map_err(|error| match is_like_number {
+                true => error.advise("a plus begins the name of a file; write the first number without one"),
+                false => error,
+            })?;
+            self.0.insert(path.to_string(), file);
         } else if start == Start::Beginning {
             self.0.get_mut(path).map_or(Ok(()), InputFile::rewind)?;
         }

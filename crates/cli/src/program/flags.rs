@@ -3,7 +3,7 @@
 use rehal_base::{Error, Result};
 use rehal_values::Equality;
 
-use crate::flags::{Flag, Flags, Group, Support};
+use crate::flags::{Flag, Flags, Group};
 
 /// Which modules, and how they are run.
 pub(crate) const MODULES: Group = Group {
@@ -26,12 +26,10 @@ pub(crate) const MODULES: Group = Group {
         Flag::integer(
             "device_lead_allocator",
             0,
-            "Number of the device that inputs and outputs are allocated on, where there are several.",
-        )
-        .support(Support::Missing("another lead device")),
+            "Number of the device, from 0 in the order of --device=, that inputs are allocated on and what several \
+             devices share where the program lets the host choose.",
+        ),
         Flag::switch("trace_execution", false, "Prints what the program executes on standard error."),
-        Flag::text("instrument_file", "PATH", "", "Where to write what an instrumented program measured.")
-            .support(Support::Missing("instrumented programs")),
     ],
 };
 

@@ -6,6 +6,7 @@
 mod files;
 pub(crate) mod flags;
 mod inputs;
+mod instruments;
 mod modules;
 mod paths;
 mod recording;
@@ -13,6 +14,7 @@ mod results;
 mod tensors;
 mod transfer;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rehal_base::{Context as _, Error, Result};
@@ -37,12 +39,16 @@ pub(crate) struct Program {
     modules: Vec<UserModule>,
     context: Context,
     devices: Option<DeviceGroup>,
+    /// Which of them leads.
+    lead: usize,
     recorder: Option<Recorder>,
 }
 
-/// A function of a program that can be called from outside.
-pub(crate) struct Entry {
+/// A function of a program that can be called from outside. It keeps the program's globals, so it has to be gone when
+/// the program is closed: that is what the borrow is for.
+pub(crate) struct Entry<'p> {
     function: Function,
+    program: PhantomData<&'p Program>,
     /// Whether it takes two fences behind its inputs: one that it waits for, one that it signals.
     is_async: bool,
     /// What the module says of it, such as `sync func @f(...)`.
@@ -64,11 +70,11 @@ impl Program {
         offer: &mut dyn FnMut(&str) -> Result<Option<Module>>,
     ) -> Result<Self> {
         paths::check_written(flags)?;
-        let mut loader = Loader { flags, loaded: Vec::new(), devices: None, recorder: None };
+        let mut loader = Loader { flags, loaded: Vec::new(), devices: None, lead: 0, recorder: None };
         let context = loader.resolve(&modules, offer).and_then(|()| new_context(flags, &loader.loaded));
-        let Loader { devices, recorder, .. } = loader;
+        let Loader { devices, lead, recorder, .. } = loader;
         match context {
-            Ok(context) => Ok(Self { modules, context, devices, recorder }),
+            Ok(context) => Ok(Self { modules, context, devices, lead, recorder }),
             Err(error) => closed(Err(error), recorder),
         }
     }
@@ -80,7 +86,7 @@ impl Program {
 
     /// The device that inputs go to, where the program uses devices.
     pub(crate) fn device(&self) -> Option<&Device> {
-        self.devices.as_ref().and_then(|devices| devices.devices().first())
+        self.devices.as_ref().and_then(|devices| devices.devices().get(self.lead))
     }
 
     /// What records the program, where that is asked for.
@@ -89,7 +95,7 @@ impl Program {
     }
 
     /// The function `name` of the main module.
-    pub(crate) fn entry(&self, name: &str) -> Result<Entry> {
+    pub(crate) fn entry(&self, name: &str) -> Result<Entry<'_>> {
         let module = self.main_module();
         let function = self.context.function(&format!("{}.{name}", module.file.name())).map_err(|error| {
             let names: Vec<_> = module.runnable_functions().collect();
@@ -97,13 +103,14 @@ impl Program {
         })?;
         Ok(Entry {
             function,
+            program: PhantomData,
             is_async: module.is_async(name),
             declaration: module.attribute(name, "iree.abi.declaration").map(str::to_string),
         })
     }
 
     /// The only function of the main module that can be called by name.
-    pub(crate) fn single_entry(&self) -> Result<Entry> {
+    pub(crate) fn single_entry(&self) -> Result<Entry<'_>> {
         let names: Vec<_> = self.main_module().runnable_functions().collect();
         match names[..] {
             [name] => self.entry(name),
@@ -118,7 +125,7 @@ impl Program {
     /// Reads the values of `--input` for a function, onto the program's device.
     pub(crate) fn inputs<'s>(
         &self,
-        entry: &Entry,
+        entry: &Entry<'_>,
         specs: impl Iterator<Item = &'s str>,
     ) -> Result<Vec<Value>> {
         let device = self.device();
@@ -130,7 +137,7 @@ impl Program {
 
     /// Calls a function and waits for it. Results may be buffers that only the device can read; see
     /// [`Program::to_host`].
-    pub(crate) fn call(&self, entry: &Entry, mut inputs: Vec<Value>) -> Result<Vec<Value>> {
+    pub(crate) fn call(&self, entry: &Entry<'_>, mut inputs: Vec<Value>) -> Result<Vec<Value>> {
         let (wanted, given) = (entry.argument_kinds().len(), inputs.len());
         if wanted != given {
             let error = Error::invalid_argument(format!("the function takes {wanted} and {given} are given"));
@@ -148,7 +155,7 @@ impl Program {
     }
 
     /// Adds the fences that an asynchronous function takes behind its inputs. Gives the one to wait for.
-    pub(crate) fn append_fences(&self, entry: &Entry, inputs: &mut Vec<Value>) -> Result<Option<Fence>> {
+    pub(crate) fn append_fences(&self, entry: &Entry<'_>, inputs: &mut Vec<Value>) -> Result<Option<Fence>> {
         if !entry.is_async {
             return Ok(None);
         }
@@ -195,7 +202,7 @@ impl Program {
     }
 
     fn end(self, outcome: Result<()>, print_statistics: bool, scoped: bool) -> Result<()> {
-        let Self { modules, context, devices, recorder } = self;
+        let Self { modules, context, devices, recorder, .. } = self;
         let deinit =
             recorder.as_ref().filter(|_| scoped).map(|recorder| recorder.scope("deinit")).transpose();
         drop(context);
@@ -241,7 +248,12 @@ fn closed<T>(outcome: Result<T>, recorder: Option<Recorder>) -> Result<T> {
     outcome.and_then(|value| closed.map(|()| value))
 }
 
-impl Entry {
+/// Nothing to do, but with this the compiler has entries go before their program is closed.
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {}
+}
+
+impl Entry<'_> {
     /// The name without that of the module.
     pub(crate) fn name(&self) -> &str {
         self.function.name()
@@ -314,6 +326,7 @@ struct Loader<'f> {
     /// In an order in which each stands behind those that it needs.
     loaded: Vec<Module>,
     devices: Option<DeviceGroup>,
+    lead: usize,
     recorder: Option<Recorder>,
 }
 
@@ -369,16 +382,32 @@ impl Loader<'_> {
         // From here on a kernel that crashes is reported.
         guard::install();
         let base = devices::from_flags(self.flags)?;
+        self.lead = lead(self.flags, base.devices().len())?;
         self.recorder = recording::recorder(self.flags)?;
         let init = self.recorder.as_ref().map(|recorder| recorder.scope("init")).transpose()?;
         let devices = match &self.recorder {
             Some(recorder) => recorder.wrap(&base)?,
             None => base,
         };
-        let module = Module::native(HalModule::new(devices.clone()).trace_to(Arc::new(trace)));
+        let module =
+            Module::native(HalModule::new(devices.clone()).lead(self.lead)?.trace_to(Arc::new(trace)));
         drop(init);
         self.devices = Some(devices);
         module
+    }
+}
+
+/// The number of the device that inputs go to and what devices share.
+fn lead(flags: &Flags, device_count: usize) -> Result<usize> {
+    let number = flags.integer("device_lead_allocator");
+    match usize::try_from(number) {
+        Ok(index) if index < device_count => Ok(index),
+        _ => {
+            let error = Error::out_of_range(format!(
+                "--device_lead_allocator={number} is not the number of a device: there are {device_count}"
+            ));
+            Err(error.advise("numbers begin with 0, in the order of --device="))
+        }
     }
 }
 

@@ -160,7 +160,7 @@ fn type_of_value(value: &Value) -> Result<TensorType> {
     })
 }
 
-fn with_value_bytes<R>(value: &Value, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
+pub(super) fn with_value_bytes<R>(value: &Value, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
     match value {
         Value::I8(value) => Ok(look(&value.to_le_bytes())),
         Value::I16(value) => Ok(look(&value.to_le_bytes())),

@@ -135,7 +135,8 @@ fn list_differences(
         differing += 1;
         if differing <= LISTED {
             let place = place(lhs.tensor_type, index);
-            let _ = write!(listed, "\n    {place} lhs {} rhs {}", one(lhs, index)?, one(rhs, index)?);
+            let (l, r) = told_apart(lhs, rhs, index)?;
+            let _ = write!(listed, "\n    {place} lhs {l} rhs {r}");
         }
     }
     if differing > LISTED {
@@ -171,6 +172,17 @@ fn one(tensor: Tensor<'_>, index: usize) -> Result<String> {
         None => &word[..size.min(word.len())],
     };
     rehal_values::format_elements(&scalar, bytes, 1)
+}
+
+/// The texts of both elements, with their bits where the digits that are printed do not tell them apart.
+fn told_apart(lhs: Tensor<'_>, rhs: Tensor<'_>, index: usize) -> Result<(String, String)> {
+    let (l, r) = (one(lhs, index)?, one(rhs, index)?);
+    if l != r {
+        return Ok((l, r));
+    }
+    let digits = lhs.tensor_type.element_type.bits().div_ceil(4) as usize;
+    let with_bits = |text, tensor| format!("{text} (0x{:0digits$X})", element(tensor, index));
+    Ok((with_bits(l, lhs), with_bits(r, rhs)))
 }
 
 /// Number of elements, as far as there are bytes.
@@ -257,6 +269,8 @@ mod tests {
         );
         let packed = eq("4xi4=1 2 -3 4", "4xi4=1 2 3 4").unwrap();
         assert!(packed.contains("\n    [2] lhs -3 rhs 3\n"), "{packed}");
+        let near = eq("2xf32=1 1.25", "2xf32=1 1.2500001").unwrap();
+        assert!(near.contains("\n    [1] lhs 1.25 (0x3FA00000) rhs 1.25 (0x3FA00001)\n"), "{near}");
         let types = eq("2xi32=1", "2x1xf32=1").unwrap();
         assert!(types.starts_with(
             "Expected equality of these values. Element types do not match. Shapes do not match. Contents"

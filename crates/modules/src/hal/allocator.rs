@@ -53,14 +53,23 @@ pub(super) fn import(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
 }
 
 /// `(memory types, usage, flags, [device, affinity]) -> device, affinity`: where to allocate what several devices
-/// use. Without a policy of the host's, on the first.
-pub(super) fn select(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
-    let from = call.span(3)?;
-    let Some(first) = from.tuples().next() else {
+/// use. On the lead device where it is one of them, else on the first.
+pub(super) fn select(state: &HalState, call: &mut Call<'_>) -> Result<()> {
+    let lead = state.lead.and_then(|index| state.devices.get(index));
+    let mut chosen = None;
+    let mut has_lead = false;
+    for pair in call.span(3)?.tuples() {
+        let device = tuple_handle::<Device>(pair, 0)?;
+        let is_lead = lead.is_some_and(|lead| lead.device.is_same(device));
+        if chosen.is_none() || (is_lead && !has_lead) {
+            chosen = Some(pair);
+        }
+        has_lead |= is_lead;
+    }
+    let Some(chosen) = chosen else {
         return Err(Error::invalid_argument("at least one device/queue affinity pair must be provided"));
     };
-    tuple_handle::<Device>(first, 0)?;
-    let (device, affinity) = (first.reference(0)?.clone(), first.i64(1)?);
+    let (device, affinity) = (chosen.reference(0)?.clone(), chosen.i64(1)?);
     call.push(device);
     call.push(Value::I64(affinity));
     Ok(())

@@ -1,5 +1,6 @@
 use rehal_base::StatusCode;
 use rehal_hal::{Buffer, MemoryAccess};
+use rehal_modules::hal::HalModule;
 use rehal_vm::Value::{I32, I64};
 use rehal_vm::{Ref, Value};
 
@@ -14,7 +15,7 @@ const READ_ONLY_USAGE: i32 = 0x0008_0401;
 
 #[test]
 fn devices_are_counted_and_given_by_number() {
-    let program = Program::over(rehal_modules::hal::HalModule::new(devices(2)));
+    let program = Program::over(HalModule::new(devices(2)));
     assert_eq!(i32_of(&program.one("devices.count", &[])), 2);
     let second = program.one("devices.get", &[I32(1)]);
     let (Value::Ref(first), Value::Ref(second)) = (&program.device, &second) else { panic!() };
@@ -114,8 +115,8 @@ fn allocations_get_what_they_ask_for() {
 }
 
 #[test]
-fn the_first_device_is_selected() {
-    let program = Program::over(rehal_modules::hal::HalModule::new(devices(2)));
+fn the_first_device_is_selected_or_the_lead() {
+    let program = Program::over(HalModule::new(devices(2)));
     let second = program.one("devices.get", &[I32(1)]);
     let fixed = [I32(DEVICE_LOCAL), I32(ANY_USAGE), I64(0)];
     let from = [second.clone(), I64(5), program.device.clone(), I64(7)];
@@ -126,6 +127,21 @@ fn the_first_device_is_selected() {
     assert_eq!(i64_of(&results[1]), 5);
     let error = program.call_with_spans("allocator.select", &fixed, &[0]).unwrap_err();
     assert_eq!(error.message(), "at least one device/queue affinity pair must be provided");
+
+    let affinity_with_lead = |lead: usize, ordinals: &[i32]| {
+        let program = Program::over(HalModule::new(devices(3)).lead(lead).unwrap());
+        let pairs = ordinals
+            .iter()
+            .enumerate()
+            .flat_map(|(at, ordinal)| [program.one("devices.get", &[I32(*ordinal)]), I64(10 + at as i64)]);
+        let arguments = fixed.iter().cloned().chain(pairs).collect::<Vec<_>>();
+        i64_of(&program.call_with_spans("allocator.select", &arguments, &[ordinals.len()]).unwrap()[1])
+    };
+    assert_eq!(affinity_with_lead(2, &[0, 1, 2, 2]), 12);
+    assert_eq!(affinity_with_lead(0, &[2, 1, 0]), 12);
+    assert_eq!(affinity_with_lead(1, &[2, 0]), 10, "the lead is not among them");
+    let error = HalModule::new(devices(2)).lead(2).err().unwrap();
+    assert_eq!(error.code(), StatusCode::OutOfRange);
 }
 
 struct Import<'p> {

@@ -69,14 +69,11 @@ pub(super) fn fill<const N: usize>(
 
 /// What a program says of where a buffer is to lie: 0, or a power of two.
 pub(super) fn alignment(value: i32) -> Result<u64> {
-    let alignment = u64::from(value as u32);
-    if alignment != 0 && !alignment.is_power_of_two() {
-        return Err(Error::invalid_argument(format!(
-            "an alignment of {alignment} bytes is not a power of two"
-        )));
+    match u64::try_from(value) {
+        // The machine's pages are as far as anyone needs, and what is more would be memory for nothing.
+        Ok(alignment) if alignment == 0 || alignment.is_power_of_two() => Ok(alignment.min(1 << 16)),
+        _ => Err(Error::invalid_argument(format!("an alignment of {value} bytes is not a power of two"))),
     }
-    // The machine's pages are as far as anyone needs, and what is more would be memory for nothing.
-    Ok(alignment.min(1 << 16))
 }
 
 /// `buffer.alloc`

@@ -22,6 +22,7 @@ use crate::trace::{TraceSink, Traced};
 use crate::verify::{MOVE_BIT, REF_MASK};
 use crate::{Ref, Resumed, Value, ValueKind, Wait};
 
+use native::NativeFunction;
 use refs::{check, put, take};
 use run::Environment;
 
@@ -31,6 +32,8 @@ const FRAME_LIMIT: usize = 1 << 16;
 const WORD_LIMIT: usize = 1 << 22;
 /// Reference registers that all frames of an invocation may have together.
 const REF_LIMIT: usize = 1 << 20;
+/// Bytes of registers and frames above which a machine is not kept for other invocations.
+const KEPT_BYTES: usize = 1 << 20;
 
 /// What a bytecode module has in one context.
 pub(crate) struct Instance {
@@ -82,7 +85,7 @@ pub(crate) struct Machine {
     frame: Option<Frame>,
     /// Those that called it, outermost first.
     callers: Vec<Caller>,
-    /// The native function that is to be called again.
+    /// The native function that is to be called, or called again, or that failed.
     pending: Option<Pending>,
     /// Arguments of the native function that is called, spans flattened.
     arguments: Vec<Value>,
@@ -158,17 +161,14 @@ enum Exit {
     Yield,
 }
 
-/// Why the frames of a module stopped.
-enum Stop {
-    /// The last frame calls an import.
-    Import {
-        site: u32,
-    },
-    /// The last frame is of another module now.
-    Elsewhere,
-    /// The function called from outside returned.
+/// What came of a call of an import.
+enum Called {
+    /// It returned.
     Done,
-    Yielded,
+    /// It is bytecode of another module, whose frame is the last now.
+    Elsewhere,
+    /// It is not done.
+    Stopped(Outcome),
 }
 
 impl Machine {
@@ -228,6 +228,12 @@ impl Machine {
         self.starts.clear();
     }
 
+    /// Whether its registers and frames take much memory, which an invocation that called deeply has left.
+    pub(crate) fn is_large(&self) -> bool {
+        let callers = self.callers.capacity() * size_of::<Caller>();
+        self.words.capacity() + self.refs.capacity() * size_of::<Ref>() + callers > KEPT_BYTES
+    }
+
     fn run<M: Modules>(&mut self, modules: &M, resumed: Option<Resumed>) -> Result<Outcome> {
         let outcome = self.advance(modules, resumed);
         match outcome {
@@ -242,40 +248,39 @@ impl Machine {
     }
 
     fn advance<M: Modules>(&mut self, modules: &M, mut resumed: Option<Resumed>) -> Result<Outcome> {
+        if let Some(pending) = self.pending
+            && let Some(outcome) = self.call_pending(modules, pending.target, resumed.take())?
+        {
+            return Ok(outcome);
+        }
         loop {
-            if let Some(pending) = self.pending {
-                match self.call_native(modules, pending.target, resumed.take())? {
-                    Some(outcome) => return Ok(outcome),
-                    None if self.frame.is_none() => return Ok(Outcome::Done),
-                    None => {}
-                }
+            if self.frame.is_none() {
+                return Ok(Outcome::Done);
             }
-            let exit = match (self.trace.clone(), self.left) {
+            let outcome = match (self.trace.clone(), self.left) {
                 (None, None) => self.execute(modules, &mut Unlimited)?,
                 (None, Some(mut left)) => {
-                    let exit = self.execute(modules, &mut left);
+                    let outcome = self.execute(modules, &mut left);
                     self.left = Some(left);
-                    exit?
+                    outcome?
                 }
                 (Some(sink), mut left) => {
-                    let exit = self.execute(modules, &mut Traced { sink: &sink, left: &mut left });
+                    let outcome = self.execute(modules, &mut Traced { sink: &sink, left: &mut left });
                     self.left = left;
-                    exit?
+                    outcome?
                 }
             };
-            match exit {
-                Stop::Import { site } => self.call_import(modules, site)?,
-                Stop::Elsewhere => {}
-                Stop::Done => return Ok(Outcome::Done),
-                Stop::Yielded => return Ok(Outcome::Yielded),
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
             }
         }
     }
 
-    /// Runs the frame, and those that it calls in its module, until something else is to be done.
-    fn execute<M: Modules, T: Meter>(&mut self, modules: &M, meter: &mut T) -> Result<Stop> {
+    /// Runs the frame, and those that it calls in its module, until something else is to be done; nothing where the last
+    /// frame is of another module now.
+    fn execute<M: Modules, T: Meter>(&mut self, modules: &M, meter: &mut T) -> Result<Option<Outcome>> {
         let Some(Frame { target, mut pc, mut words, mut refs, .. }) = self.frame else {
-            return Ok(Stop::Done);
+            return Ok(Some(Outcome::Done));
         };
         let Target { module, mut ordinal } = target;
         let ModuleView::Bytecode { program, instance } = modules.module(module) else {
@@ -283,14 +288,28 @@ impl Machine {
         };
         let codes = &*instance.codes;
         let mut code = &codes[ordinal as usize];
-        let stop = loop {
+        let mut waits_at = 0;
+        let outcome = loop {
             let window = window_at(&mut self.words, words)?;
             let registers = self.refs.get_mut(refs as usize..).unwrap_or_default();
             match run::run(Environment { code, program, instance }, window, registers, &mut pc, meter) {
                 Ok(Exit::Call(index)) => {
                     let site = &code.sites[index as usize];
-                    let Callee::Function(callee_ordinal) = site.callee else {
-                        break Ok(Stop::Import { site: index });
+                    let callee_ordinal = match site.callee {
+                        Callee::Function(ordinal) => ordinal,
+                        Callee::Import(import) => {
+                            let frame =
+                                Frame { target: Target { module, ordinal }, pc, site: index, words, refs };
+                            match self.call_import(modules, (program, instance), import, frame, meter) {
+                                Ok(Called::Done) => continue,
+                                Ok(Called::Elsewhere) => return Ok(None),
+                                Ok(Called::Stopped(outcome)) => {
+                                    waits_at = index;
+                                    break Ok(outcome);
+                                }
+                                Err(error) => break Err(error),
+                            }
+                        }
                     };
                     let callee = &codes[callee_ordinal as usize];
                     if T::LIMITED
@@ -311,7 +330,7 @@ impl Machine {
                     let Some(caller) = self.callers.last() else {
                         self.frame = None;
                         self.leave_outside(program, ordinal, code, values)?;
-                        return Ok(Stop::Done);
+                        return Ok(Some(Outcome::Done));
                     };
                     let target = caller.target();
                     let (caller_pc, caller_site) = (caller.pc(), caller.site());
@@ -319,7 +338,7 @@ impl Machine {
                     if target.module != module {
                         let frame = Frame { target, pc: caller_pc, site: caller_site, words, refs };
                         self.leave_module(modules, frame, code, values)?;
-                        return Ok(Stop::Elsewhere);
+                        return Ok(None);
                     }
                     let caller = &codes[target.ordinal as usize];
                     words -= u32::from(caller.words);
@@ -327,42 +346,43 @@ impl Machine {
                     self.leave(words, refs, caller, caller_site, code, values)?;
                     (ordinal, code, pc) = (target.ordinal, caller, caller_pc);
                 }
-                Ok(Exit::Yield) => break Ok(Stop::Yielded),
+                Ok(Exit::Yield) => break Ok(Outcome::Yielded),
                 Err(error) => break Err(error),
             }
         };
-        let site = if let Ok(Stop::Import { site }) = &stop { *site } else { 0 };
-        self.frame = Some(Frame { target: Target { module, ordinal }, pc, site, words, refs });
-        stop
+        self.frame = Some(Frame { target: Target { module, ordinal }, pc, site: waits_at, words, refs });
+        outcome.map(Some)
     }
 
-    /// Enters the import that a site of the last frame calls, or makes it the pending one where it is native.
-    fn call_import<M: Modules>(&mut self, modules: &M, site: u32) -> Result<()> {
-        let Some(frame) = self.frame else { return Err(broken("a call without a frame")) };
-        let ModuleView::Bytecode { program, instance } = modules.module(frame.target.module) else {
-            return Err(broken("a frame of a native module"));
-        };
+    /// Calls the import that the site of `frame` calls: a native function at once, and bytecode by making its frame the
+    /// last.
+    #[inline]
+    fn call_import<M: Modules, T: Meter>(
+        &mut self,
+        modules: &M,
+        (program, instance): (&Program, &Instance),
+        import: u32,
+        frame: Frame,
+        meter: &mut T,
+    ) -> Result<Called> {
+        let target = instance.imports[import as usize].ok_or_else(|| no_import(program, import))?;
         let code = &instance.codes[frame.target.ordinal as usize];
-        let site_index = site;
-        let site = &code.sites[site as usize];
-        let Callee::Import(import) = site.callee else { return Err(broken("an import that is none")) };
-        let target = instance.imports[import as usize].ok_or_else(|| {
-            let name = &program.tables.imports[import as usize].full_name;
-            Error::not_found(format!("the optional import '{name}' is called, and no module has it"))
-        })?;
+        let site = &code.sites[frame.site as usize];
         match modules.module(target.module) {
-            ModuleView::Native { .. } => self.pass_to_native(frame, site, target),
+            ModuleView::Native { module, native, state } => {
+                self.call_native(NativeFunction { module, native, state, target }, frame, site)
+            }
             ModuleView::Bytecode { instance, .. } => {
                 let callee = &instance.codes[target.ordinal as usize];
-                if let Some(left) = &mut self.left {
-                    left.take_bytes(frame_bytes(callee))?;
+                if T::LIMITED {
+                    meter.take_bytes(frame_bytes(callee))?;
                 }
                 self.enter(frame.words, frame.refs, code, site, callee)?;
-                self.callers.push(Caller::new(frame.target, frame.pc, site_index));
+                self.callers.push(Caller::new(frame.target, frame.pc, frame.site));
                 let words = frame.words + u32::from(code.words);
                 let refs = frame.refs + u32::from(code.refs);
                 self.frame = Some(Frame { target, pc: 0, site: 0, words, refs });
-                Ok(())
+                Ok(Called::Elsewhere)
             }
         }
     }
@@ -574,6 +594,12 @@ fn store_global_ref(
     // What was there may end with this, which must not happen under the lock.
     let _old = std::mem::replace(&mut *instance.globals.reference(global)?.lock(), object);
     Ok(())
+}
+
+#[cold]
+fn no_import(program: &Program, import: u32) -> Error {
+    let name = &program.tables.imports[import as usize].full_name;
+    Error::not_found(format!("the optional import '{name}' is called, and no module has it"))
 }
 
 #[cold]

@@ -3,14 +3,30 @@ use rehal_base::{Error, Result, StatusCode};
 use crate::code::Site;
 use crate::registers::Number;
 use crate::verify::MOVE_BIT;
-use crate::{Call, Convention, Flow, Resumed, Value, ValueKind};
+use crate::{Call, Convention, Flow, Module, NativeModule, Resumed, State, Value, ValueKind};
 
 use super::refs::put;
-use super::{Frame, Machine, ModuleView, Modules, Outcome, Pending, Target, broken, value_of, window_at};
+use super::{
+    Called, Frame, Machine, ModuleView, Modules, Outcome, Pending, Target, broken, value_of, window_at,
+};
+
+/// A native function of a context.
+pub(super) struct NativeFunction<'a> {
+    pub(super) module: &'a Module,
+    pub(super) native: &'a dyn NativeModule,
+    pub(super) state: &'a State,
+    pub(super) target: Target,
+}
 
 impl Machine {
-    /// Collects the arguments that a site passes to a native function and makes that the pending one.
-    pub(super) fn pass_to_native(&mut self, frame: Frame, site: &Site, target: Target) -> Result<()> {
+    /// Calls a native function with what a site of `frame` passes.
+    #[inline]
+    pub(super) fn call_native(
+        &mut self,
+        function: NativeFunction<'_>,
+        frame: Frame,
+        site: &Site,
+    ) -> Result<Called> {
         let window = window_at(&mut self.words, frame.words)?;
         let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
         self.arguments.clear();
@@ -23,12 +39,25 @@ impl Machine {
         if let Some(starts) = &site.starts {
             self.starts.extend_from_slice(starts);
         }
-        self.pending = Some(Pending { target });
-        Ok(())
+        match self.invoke(&function, None) {
+            Ok(None) => {
+                self.take_results(frame, site)?;
+                Ok(Called::Done)
+            }
+            Ok(Some(outcome)) => {
+                self.pending = Some(Pending { target: function.target });
+                Ok(Called::Stopped(outcome))
+            }
+            Err(error) => {
+                self.pending = Some(Pending { target: function.target });
+                Err(error)
+            }
+        }
     }
 
-    /// Calls the pending native function. Nothing where it is done; its results are where they belong then.
-    pub(super) fn call_native<M: Modules>(
+    /// Calls the pending native function, perhaps again. Nothing where it is done; its results are where they belong
+    /// then.
+    pub(super) fn call_pending<M: Modules>(
         &mut self,
         modules: &M,
         target: Target,
@@ -37,41 +66,52 @@ impl Machine {
         let ModuleView::Native { module, native, state } = modules.module(target.module) else {
             return Err(broken("a pending function that is not native"));
         };
-        let convention = &module.exports()[target.ordinal as usize].convention;
-        let starts = if convention.is_variadic() { &*self.starts } else { convention.fixed_starts() };
-        self.results.clear();
         if let Some(left) = &mut self.left {
             left.take_instruction()?;
         }
+        let outcome = self.invoke(&NativeFunction { module, native, state, target }, resumed)?;
+        if outcome.is_some() {
+            return Ok(outcome);
+        }
+        self.pending = None;
+        let Some(frame) = self.frame else {
+            self.arguments.clear();
+            return Ok(None);
+        };
+        let ModuleView::Bytecode { instance, .. } = modules.module(frame.target.module) else {
+            return Err(broken("a frame of a native module"));
+        };
+        let code = &instance.codes[frame.target.ordinal as usize];
+        self.take_results(frame, &code.sites[frame.site as usize])?;
+        Ok(None)
+    }
+
+    /// Calls a native function with the arguments that are there. Nothing where it is done.
+    #[inline]
+    fn invoke(&mut self, function: &NativeFunction<'_>, resumed: Option<Resumed>) -> Result<Option<Outcome>> {
+        let NativeFunction { module, native, state, target } = function;
+        let convention = &module.exports()[target.ordinal as usize].convention;
+        let starts = if convention.is_variadic() { &*self.starts } else { convention.fixed_starts() };
+        self.results.clear();
         let mut call = Call::new(convention, &mut self.arguments, starts, &mut self.results, resumed);
         match native.call(state, target.ordinal as usize, &mut call)? {
-            Flow::Yield => return Ok(Some(Outcome::Yielded)),
-            Flow::Wait(wait) => return Ok(Some(Outcome::Waiting(wait))),
-            Flow::Return => {}
+            Flow::Return => check_results(convention, &self.results).map(|()| None),
+            Flow::Yield => Ok(Some(Outcome::Yielded)),
+            Flow::Wait(wait) => Ok(Some(Outcome::Waiting(wait))),
         }
-        check_results(convention, &self.results)?;
-        self.pending = None;
-        if let Some(frame) = self.frame {
-            self.take_results(modules, frame)?;
-        }
-        self.arguments.clear();
-        Ok(None)
     }
 
     /// Puts what was lent to a native function back into the registers of the frame that called it, and there what it
     /// returned.
-    fn take_results<M: Modules>(&mut self, modules: &M, frame: Frame) -> Result<()> {
-        let ModuleView::Bytecode { instance, .. } = modules.module(frame.target.module) else {
-            return Err(broken("a frame of a native module"));
-        };
-        let site = &instance.codes[frame.target.ordinal as usize].sites[frame.site as usize];
+    #[inline]
+    fn take_results(&mut self, frame: Frame, site: &Site) -> Result<()> {
         let window = window_at(&mut self.words, frame.words)?;
         let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
-        for (argument, value) in site.arguments.iter().zip(&mut self.arguments) {
-            if argument.is_lent
-                && let Value::Ref(object) = value
+        for (argument, value) in site.arguments.iter().zip(self.arguments.drain(..)) {
+            if let Value::Ref(object) = value
+                && argument.is_lent
             {
-                put(refs, argument.source, object.take());
+                put(refs, argument.source, object);
             }
         }
         for ((_, target), value) in site.results.iter().zip(self.results.drain(..)) {

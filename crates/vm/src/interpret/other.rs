@@ -142,9 +142,32 @@ fn by_zero() -> Error {
     Error::invalid_argument("an integer is divided by 0")
 }
 
-/// The error of a program that fails with a status of its own.
+/// The error of a program that fails with a status of its own, which is not 0. As in the reference, its lower five bits
+/// count; where they name no failure, the text says what they were part of.
 #[cold]
 pub(super) fn failure(status: u32, text: &str) -> Error {
-    let code = StatusCode::from_u32(status).unwrap_or(StatusCode::Unknown);
-    Error::new(if code == StatusCode::Ok { StatusCode::Unknown } else { code }, text)
+    match StatusCode::from_u32(status & 0x1F) {
+        None | Some(StatusCode::Ok) => {
+            Error::new(StatusCode::Unknown, format!("{text} (status {})", status as i32))
+        }
+        Some(code) => Error::new(code, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_have_the_code_that_the_program_says() {
+        let code = |status: i32| failure(status as u32, "said so").code();
+        assert_eq!((code(1), code(18)), (StatusCode::Cancelled, StatusCode::Incompatible));
+        assert_eq!((code(33), code(-32 + 5)), (StatusCode::Cancelled, StatusCode::NotFound));
+        for status in [19, 31, 32, 64, -1, i32::MIN, i32::MAX] {
+            let error = failure(status as u32, "said so");
+            assert_eq!(error.code(), StatusCode::Unknown);
+            assert_eq!(error.message(), format!("said so (status {status})"));
+        }
+        assert_eq!(failure(9, "said so").message(), "said so");
+    }
 }

@@ -55,10 +55,12 @@ pub(super) fn unary(
         let mut map = Map::new([input, &[0; 4]], out_bytes, strides, out.sizes);
         match op {
             Unary::AbsF32 => map.f32(|value, _| value.abs()),
-            Unary::CeilF32 => map.f32(|value, _| value.ceil()),
+            // Added to zero, so that the mode takes small numbers as zero here as well: the compiler's
+            // own function looks at bits.
+            Unary::CeilF32 => map.f32(|value, _| (value + 0.0).ceil().copysign(value)),
             Unary::CountLeadingZerosI32 => map.u32(|value, _| value.leading_zeros()),
             Unary::ExpF32 => map.f32(|value, _| value.exp()),
-            Unary::FloorF32 => map.f32(|value, _| value.floor()),
+            Unary::FloorF32 => map.f32(|value, _| (value + 0.0).floor().copysign(value)),
             Unary::LogF32 => map.f32(|value, _| value.ln()),
             Unary::NegF32 => map.f32(|value, _| -value),
             Unary::RsqrtF32 => map.f32(|value, _| 1.0 / value.sqrt()),
@@ -214,6 +216,8 @@ mod tests {
             }
             Unary::NegF32 => return bits ^ 0x8000_0000,
             Unary::AbsF32 => return bits & 0x7FFF_FFFF,
+            // Added to zero, so that the mode takes small numbers as zero here as well: the compiler's
+            // own function looks at bits.
             Unary::CeilF32 => wide.ceil(),
             Unary::FloorF32 => wide.floor(),
             Unary::ExpF32 => wide.exp(),

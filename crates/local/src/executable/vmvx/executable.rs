@@ -11,6 +11,7 @@ use super::module::VmvxModule;
 use crate::executable::abi::{LOCAL_MEMORY_PAGE_BYTES, MAX_BINDING_COUNT, MAX_CONSTANT_COUNT};
 use crate::executable::dispatch::check_arguments;
 use crate::executable::local_executable::DispatchArguments;
+use crate::platform;
 
 /// An executable of format `vmvx-bytecode-fb`: a bytecode module whose exports are the functions.
 ///
@@ -81,7 +82,8 @@ impl VmvxExecutable {
     /// Runs function `ordinal` on the calling thread: workgroups one after another, x fastest, then y,
     /// then z. Stops at the first workgroup that fails.
     ///
-    /// Unlike native code it computes with denormal numbers as they are.
+    /// Like native code it takes numbers too small to be normal as zero, and makes them zero, where this
+    /// machine can (x86-64).
     pub(crate) fn run(&self, ordinal: u32, arguments: &DispatchArguments<'_>) -> Result<()> {
         let (Some(function), Some(entry)) =
             (self.functions.get(ordinal as usize), self.entries.get(ordinal as usize))
@@ -99,15 +101,11 @@ impl VmvxExecutable {
             return Ok(());
         }
         let mut call = EntryCall::new(entry, arguments)?;
-        let [count_x, count_y, count_z] = workgroup_count;
-        for z in 0..count_z {
-            for y in 0..count_y {
-                for x in 0..count_x {
-                    call.run([x, y, z]).map_err(|error| self.failure(function, error, [x, y, z]))?;
-                }
-            }
-        }
-        Ok(())
+        let mut result = Ok(());
+        platform::with_flushed_denormals(&mut || {
+            result = call.run_all(workgroup_count);
+        });
+        result.map_err(|(workgroup, error)| self.failure(function, error, workgroup))
     }
 
     #[cold]
@@ -145,6 +143,19 @@ impl EntryCall {
             refs: [Ref::new(local_memory), Ref::new(constants), Ref::new(bindings)],
             shape: [size_x, size_y, size_z, count_x, count_y, count_z],
         })
+    }
+
+    /// Runs all workgroups; the first that fails comes back with its error.
+    fn run_all(&mut self, [count_x, count_y, count_z]: [u32; 3]) -> Result<(), ([u32; 3], Error)> {
+        for z in 0..count_z {
+            for y in 0..count_y {
+                for x in 0..count_x {
+                    let workgroup = [x, y, z];
+                    self.run(workgroup).map_err(|error| (workgroup, error))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn run(&mut self, workgroup: [u32; 3]) -> Result<()> {

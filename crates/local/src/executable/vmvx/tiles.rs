@@ -17,6 +17,11 @@ const TRANSPOSE_OUTER: u32 = 0x200;
 /// The tiled side is `[outer0][outer1][tile0][tile1]`, with a stride for its first dimension and the
 /// others contiguous. Tile `(i, j)` covers rows `i * tile0..` and columns `j * tile1..` of the matrix;
 /// one flag exchanges the meaning of the two outer dimensions, another that of the inner ones.
+///
+/// Where a matrix has more whole tiles than the outer sizes say, those come as well, beyond the tiled
+/// form that was named, as far as the buffer goes. The reference does that without looking at the
+/// buffer's end (source: `iree/builtins/ukernel/pack.c`, `unpack.c`), and there are programs whose result
+/// depends on it: compiled ones that name the outer sizes in the wrong order.
 pub(super) struct Tiling<'a> {
     /// With a stride for each dimension.
     pub(super) matrix: Operand<'a>,
@@ -39,15 +44,26 @@ impl Tiling<'_> {
         };
         let (layout, tiled_sizes) = self.layout()?;
         let matrix = self.matrix.input(width, self.sizes)?;
-        let tiled = self.tiled.output(width, tiled_sizes)?;
+        let mut tiled = self.tiled.output(width, tiled_sizes)?;
         if tiled.is_empty() {
             return Ok(());
         }
-        let strides = (matrix.strides, tiled.strides[0]);
+        let places = Places { matrix: matrix.strides, tiles: layout.steps(tiled.strides[0]) };
+        if layout.goes_beyond() {
+            let reach = layout.reach(places.tiles)?;
+            tiled = self.beyond().output(width, [1, reach])?;
+            if layout.element_count().is_none_or(|count| count > reach as u64) {
+                // Tiles over each other: a call could do more work than there is memory.
+                return Err(Error::invalid_argument(format!(
+                    "a matrix of {} by {} elements has more tiles than {:?}, and there is no room for them",
+                    layout.sizes[0], layout.sizes[1], self.tiled_sizes
+                )));
+            }
+        }
         with_bytes([matrix.region, tiled.region.empty()], tiled.region, scratch, |[matrix, _], tiled| {
             match width {
-                4 => layout.pack::<4>(strides, matrix, tiled, padding),
-                _ => layout.pack::<1>(strides, matrix, tiled, padding),
+                4 => layout.pack::<4>(places, matrix, tiled, padding),
+                _ => layout.pack::<1>(places, matrix, tiled, padding),
             }
             Ok(())
         })
@@ -59,51 +75,53 @@ impl Tiling<'_> {
             return Err(unknown_flags(self.flags));
         }
         let (layout, tiled_sizes) = self.layout()?;
-        let tiled = self.tiled.input(4, tiled_sizes)?;
+        let mut tiled = self.tiled.input(4, tiled_sizes)?;
         let matrix = self.matrix.output(4, self.sizes)?;
-        if matrix.is_empty() || tiled.is_empty() {
+        if matrix.is_empty() {
             return Ok(());
         }
-        let strides = (matrix.strides, tiled.strides[0]);
+        if layout.tile.contains(&0) {
+            return Err(Error::invalid_argument("a matrix is unpacked from tiles without elements"));
+        }
+        let places = Places { matrix: matrix.strides, tiles: layout.steps(tiled.strides[0]) };
+        if layout.goes_beyond() {
+            tiled = self.beyond().input(4, [1, layout.reach(places.tiles)?])?;
+        }
         with_bytes([tiled.region, matrix.region.empty()], matrix.region, scratch, |[tiled, _], matrix| {
-            layout.unpack(strides, tiled, matrix);
+            layout.unpack(places, tiled, matrix);
             Ok(())
         })
     }
 
     /// The layout, and the sizes of the tiled side in two dimensions. Fails where a number is
-    /// negative or overflows, and where the tiles do not cover the matrix.
+    /// negative or overflows.
     fn layout(&self) -> Result<(Layout, [i64; 2])> {
         if self.flags & !(TYPE_MASK | TRANSPOSE_INNER | TRANSPOSE_OUTER) != 0 {
             return Err(unknown_flags(self.flags));
         }
-        let [outer0, outer1, tile0, tile1] = self.tiled_sizes;
-        let layout = Layout {
-            sizes: self.sizes.map(|size| usize::try_from(size).unwrap_or_default()),
-            outer: [outer0, outer1].map(|size| usize::try_from(size).unwrap_or_default()),
-            tile: [tile0, tile1].map(|size| usize::try_from(size).unwrap_or_default()),
-            transposes_inner: self.flags & TRANSPOSE_INNER != 0,
-            transposes_outer: self.flags & TRANSPOSE_OUTER != 0,
-        };
-        let row = outer1.checked_mul(tile0).and_then(|row| row.checked_mul(tile1));
-        let (outer, tile) = (layout.outer_of_matrix(), layout.tile_of_matrix());
-        let covered = |at: usize| outer[at].checked_mul(tile[at]);
-        let (Some(row), Some(rows), Some(columns)) = (row, covered(0), covered(1)) else {
-            return Err(Error::invalid_argument(format!("tiled sizes {:?} overflow", self.tiled_sizes)));
-        };
         if self.sizes.iter().chain(&self.tiled_sizes).any(|size| *size < 0) {
             return Err(Error::invalid_argument(format!(
                 "a size is negative: {:?}, tiled {:?}",
                 self.sizes, self.tiled_sizes
             )));
         }
-        if rows < layout.sizes[0] || columns < layout.sizes[1] {
-            return Err(Error::invalid_argument(format!(
-                "tiles of {rows} by {columns} elements do not cover a matrix of {} by {}",
-                layout.sizes[0], layout.sizes[1]
-            )));
-        }
+        let [outer0, outer1, tile0, tile1] = self.tiled_sizes;
+        let layout = Layout {
+            sizes: self.sizes.map(|size| size as usize),
+            outer: [outer0, outer1].map(|size| size as usize),
+            tile: [tile0, tile1].map(|size| size as usize),
+            transposes_inner: self.flags & TRANSPOSE_INNER != 0,
+            transposes_outer: self.flags & TRANSPOSE_OUTER != 0,
+        };
+        let row = tile0.checked_mul(tile1).and_then(|tile| tile.checked_mul(outer1));
+        let row = row
+            .ok_or_else(|| Error::invalid_argument(format!("tiled sizes {:?} overflow", self.tiled_sizes)))?;
         Ok((layout, [outer0, row]))
+    }
+
+    /// The tiled form as one row, where it is more than was named.
+    fn beyond(&self) -> Operand<'_> {
+        Operand { strides: [0, 1], ..self.tiled }
     }
 }
 
@@ -120,6 +138,15 @@ struct Layout {
     transposes_outer: bool,
 }
 
+/// How far neighbours are apart, in elements.
+#[derive(Clone, Copy)]
+struct Places {
+    /// Rows and columns of the matrix.
+    matrix: [usize; 2],
+    /// Tiles along rows and columns of the matrix, in the tiled form.
+    tiles: [usize; 2],
+}
+
 /// A line of a tile: `tile1` neighbours there, and where they are in the matrix.
 struct Line {
     /// Place of its first element in the tiled form.
@@ -131,53 +158,105 @@ struct Line {
 }
 
 impl Layout {
-    /// Numbers of tiles along rows and columns of the matrix.
-    fn outer_of_matrix(&self) -> [usize; 2] {
-        let [first, second] = self.outer;
-        if self.transposes_outer { [second, first] } else { [first, second] }
-    }
-
     /// Size of a tile along rows and columns of the matrix.
     fn tile_of_matrix(&self) -> [usize; 2] {
         let [first, second] = self.tile;
         if self.transposes_inner { [second, first] } else { [first, second] }
     }
 
-    fn pack<const N: usize>(
-        &self,
-        strides: ([usize; 2], usize),
-        matrix: &[u8],
-        tiled: &mut [u8],
-        padding: u64,
-    ) {
+    /// Numbers of tiles along rows and columns of the matrix, as they were named.
+    fn named(&self) -> [usize; 2] {
+        let [first, second] = self.outer;
+        if self.transposes_outer { [second, first] } else { [first, second] }
+    }
+
+    /// Numbers of whole tiles in the matrix. Along columns the reference counts tiles of the next
+    /// power of two.
+    fn whole(&self) -> [usize; 2] {
+        let [rows, columns] = self.tile_of_matrix();
+        let columns = columns.checked_next_power_of_two();
+        [self.sizes[0].checked_div(rows), columns.and_then(|columns| self.sizes[1].checked_div(columns))]
+            .map(Option::unwrap_or_default)
+    }
+
+    /// Whether there are more tiles than were named.
+    fn goes_beyond(&self) -> bool {
+        let (whole, named) = (self.whole(), self.named());
+        whole[0] > named[0] || (whole[0] > 0 && whole[1] > named[1])
+    }
+
+    /// Numbers of rows of tiles and of tiles in each: of the rows that are whole, then of the others.
+    fn counts(&self) -> [[usize; 2]; 2] {
+        let ([whole_rows, whole_columns], [rows, columns]) = (self.whole(), self.named());
+        [[whole_rows, columns.max(whole_columns)], [rows.saturating_sub(whole_rows), columns]]
+    }
+
+    /// How far tiles along rows and columns of the matrix are apart in the tiled form.
+    fn steps(&self, stride: usize) -> [usize; 2] {
+        let tile = self.tile[0] * self.tile[1];
+        if self.transposes_outer { [tile, stride] } else { [stride, tile] }
+    }
+
+    /// Number of elements from the first in the tiled form to the last. Fails where it overflows.
+    fn reach(&self, steps: [usize; 2]) -> Result<i64> {
+        let [[whole_rows, whole_columns], [other_rows, other_columns]] = self.counts();
+        let end = |rows: usize, columns: usize| {
+            let (Some(row), Some(column)) = (rows.checked_sub(1), columns.checked_sub(1)) else {
+                return Some(0);
+            };
+            let start = row.checked_mul(steps[0])?.checked_add(column.checked_mul(steps[1])?)?;
+            start.checked_add(self.tile[0] * self.tile[1])
+        };
+        let others = if other_rows == 0 { Some(0) } else { end(whole_rows + other_rows, other_columns) };
+        let ends = end(whole_rows, whole_columns).zip(others);
+        ends.and_then(|(whole, others)| i64::try_from(whole.max(others)).ok())
+            .ok_or_else(|| Error::invalid_argument("the places of tiles overflow"))
+    }
+
+    /// Number of elements of all tiles, `None` where it overflows.
+    fn element_count(&self) -> Option<u64> {
+        let tiles = self.counts().map(|[rows, columns]| rows.checked_mul(columns));
+        let tiles = tiles[0]?.checked_add(tiles[1]?)?;
+        Some(tiles.checked_mul(self.tile[0] * self.tile[1])? as u64)
+    }
+
+    fn pack<const N: usize>(&self, places: Places, matrix: &[u8], tiled: &mut [u8], padding: u64) {
         let (matrix, tiled) = (matrix.as_chunks::<N>().0, tiled.as_chunks_mut::<N>().0);
         let mut padding_bytes = [0; N];
         padding_bytes.copy_from_slice(&padding.to_le_bytes()[..N]);
-        let step = self.step(strides.0);
-        self.each_line(strides, |line| {
-            let (inside, outside) = tiled[line.tiled..][..self.tile[1]].split_at_mut(line.count);
-            outside.fill(padding_bytes);
-            match step {
-                1 if line.count > 0 => inside.copy_from_slice(&matrix[line.matrix..][..line.count]),
-                _ => inside
-                    .iter_mut()
-                    .enumerate()
-                    .for_each(|(at, element)| *element = matrix[line.matrix + at * step]),
+        let step = self.step(places.matrix);
+        self.each_tile([usize::MAX; 2], |tile| {
+            for line in (0..self.tile[0]).map(|line| self.line(places, tile, line)) {
+                let (inside, outside) = tiled[line.tiled..][..self.tile[1]].split_at_mut(line.count);
+                outside.fill(padding_bytes);
+                match step {
+                    1 if line.count > 0 => inside.copy_from_slice(&matrix[line.matrix..][..line.count]),
+                    _ => inside
+                        .iter_mut()
+                        .enumerate()
+                        .for_each(|(at, element)| *element = matrix[line.matrix + at * step]),
+                }
             }
         });
     }
 
-    fn unpack(&self, strides: ([usize; 2], usize), tiled: &[u8], matrix: &mut [u8]) {
+    fn unpack(&self, places: Places, tiled: &[u8], matrix: &mut [u8]) {
         let (tiled, matrix) = (tiled.as_chunks::<4>().0, matrix.as_chunks_mut::<4>().0);
-        let step = self.step(strides.0);
-        self.each_line(strides, |line| {
-            let inside = &tiled[line.tiled..][..line.count];
-            match step {
-                1 if line.count > 0 => matrix[line.matrix..][..line.count].copy_from_slice(inside),
-                _ => inside
-                    .iter()
-                    .enumerate()
-                    .for_each(|(at, element)| matrix[line.matrix + at * step] = *element),
+        let step = self.step(places.matrix);
+        let tile_of_matrix = self.tile_of_matrix();
+        let needed = [0, 1].map(|at| self.sizes[at].div_ceil(tile_of_matrix[at]));
+        self.each_tile(needed, |tile| {
+            // Lines that are outside follow those that are inside.
+            let lines = (0..self.tile[0]).map(|line| self.line(places, tile, line));
+            for line in lines.take_while(|line| line.count > 0) {
+                let inside = &tiled[line.tiled..][..line.count];
+                match step {
+                    1 => matrix[line.matrix..][..line.count].copy_from_slice(inside),
+                    _ => inside
+                        .iter()
+                        .enumerate()
+                        .for_each(|(at, element)| matrix[line.matrix + at * step] = *element),
+                }
             }
         });
     }
@@ -187,31 +266,32 @@ impl Layout {
         if self.transposes_inner { row } else { column }
     }
 
-    /// Calls `each` for every line of every tile.
-    fn each_line(&self, (matrix, tiled): ([usize; 2], usize), mut each: impl FnMut(Line)) {
-        let ([outer0, outer1], [tile0, tile1]) = (self.outer, self.tile);
+    /// Calls `each` for every tile of the first `limits` rows and columns of tiles, row by row.
+    fn each_tile(&self, limits: [usize; 2], mut each: impl FnMut([usize; 2])) {
+        let [[whole_rows, whole_columns], [other_rows, other_columns]] = self.counts();
+        for i in 0..(whole_rows + other_rows).min(limits[0]) {
+            let columns = if i < whole_rows { whole_columns } else { other_columns };
+            (0..columns.min(limits[1])).for_each(|j| each([i, j]));
+        }
+    }
+
+    fn line(&self, places: Places, [i, j]: [usize; 2], line: usize) -> Line {
         let [tile_rows, tile_columns] = self.tile_of_matrix();
-        for o0 in 0..outer0 {
-            for o1 in 0..outer1 {
-                let (i, j) = if self.transposes_outer { (o1, o0) } else { (o0, o1) };
-                for t0 in 0..tile0 {
-                    let [row, column] = match self.transposes_inner {
-                        true => [i * tile_rows, j * tile_columns + t0],
-                        false => [i * tile_rows + t0, j * tile_columns],
-                    };
-                    let is_inside = row < self.sizes[0] && column < self.sizes[1];
-                    let left = match self.transposes_inner {
-                        true => self.sizes[0].saturating_sub(row),
-                        false => self.sizes[1].saturating_sub(column),
-                    };
-                    each(Line {
-                        tiled: o0 * tiled + (o1 * tile0 + t0) * tile1,
-                        // Places outside of the matrix may overflow; nobody goes there.
-                        matrix: if is_inside { row * matrix[0] + column * matrix[1] } else { 0 },
-                        count: if is_inside { left.min(tile1) } else { 0 },
-                    });
-                }
-            }
+        // Places outside of the matrix may overflow; nobody goes there.
+        let (row, column) = (i.saturating_mul(tile_rows), j.saturating_mul(tile_columns));
+        let [row, column] = match self.transposes_inner {
+            true => [row, column.saturating_add(line)],
+            false => [row.saturating_add(line), column],
+        };
+        let is_inside = row < self.sizes[0] && column < self.sizes[1];
+        let left = match self.transposes_inner {
+            true => self.sizes[0].saturating_sub(row),
+            false => self.sizes[1].saturating_sub(column),
+        };
+        Line {
+            tiled: i * places.tiles[0] + j * places.tiles[1] + line * self.tile[1],
+            matrix: if is_inside { row * places.matrix[0] + column * places.matrix[1] } else { 0 },
+            count: if is_inside { left.min(self.tile[1]) } else { 0 },
         }
     }
 }
@@ -317,6 +397,110 @@ mod tests {
         }
     }
 
+    /// What the reference does with any outer sizes, in elements: row after row of tiles, each to its last
+    /// whole tile and on to the last that was named; `None` where that leaves the tiled form's buffer.
+    fn each_as_the_reference(case: &Case, mut each: impl FnMut(usize, [usize; 2])) -> Option<()> {
+        let [outer0, outer1, tile0, tile1] = case.tiled_sizes.map(|size| size as usize);
+        let (size, stride, tile) =
+            (case.sizes.map(|size| size as usize), case.tiled.strides[0], tile0 * tile1);
+        let is = |flag: u32| case.flags & flag != 0;
+        let (rows, columns) = if is(TRANSPOSE_OUTER) { (outer1, outer0) } else { (outer0, outer1) };
+        let (row_step, column_step) = if is(TRANSPOSE_OUTER) { (tile, stride) } else { (stride, tile) };
+        let (height, width) = if is(TRANSPOSE_INNER) { (tile1, tile0) } else { (tile0, tile1) };
+        let elements = case.tiled.bytes().len() / if case.flags & TYPE_MASK == TYPE_I8 { 1 } else { 4 };
+        let mut row = 0;
+        while row < rows || (row + 1) * height <= size[0] {
+            let is_whole = (row + 1) * height <= size[0];
+            let mut column = 0;
+            while column < columns || (is_whole && column < size[1] >> width.next_power_of_two().ilog2()) {
+                let start = case.tiled.offset + row * row_step + column * column_step;
+                if start + tile > elements {
+                    return None;
+                }
+                for (t0, t1) in (0..tile).map(|at| (at / tile1, at % tile1)) {
+                    let (r, c) = if is(TRANSPOSE_INNER) { (t1, t0) } else { (t0, t1) };
+                    each(start + t0 * tile1 + t1, [row * height + r, column * width + c]);
+                }
+                column += 1;
+            }
+            row += 1;
+        }
+        Some(())
+    }
+
+    /// Turns a case's outer sizes into others that its buffer has room for, if not for all tiles.
+    fn with_other_outer_sizes(mut case: Case, random: &mut Random) -> Case {
+        let swapped = random.below(3) == 0;
+        let [outer0, outer1, ..] = case.tiled_sizes;
+        let less = [0, 1].map(|_| random.below(2) as i64);
+        let outer = if swapped { [outer1, outer0] } else { [outer0 - less[0], outer1 - less[1]] };
+        case.tiled_sizes[..2].copy_from_slice(&outer.map(|size| size.max(1)));
+        case
+    }
+
+    #[test]
+    fn tiles_that_were_not_named_go_on_after_those_that_were() {
+        let mut random = Random::new(10);
+        let (mut done, mut refused) = (0, 0);
+        for (width, flags) in [(4, TYPE_F32), (1, TYPE_I8)] {
+            for _ in 0..400 {
+                let case = with_other_outer_sizes(Case::random(&mut random, width, flags), &mut random);
+                let (matrix, mut expected) = (case.matrix.bytes(), case.tiled.bytes());
+                let mut writes = 0;
+                let fits = each_as_the_reference(&case, |place, at| {
+                    let from = case.matrix.index(at) * width;
+                    let value =
+                        if case.is_inside(at) { &matrix[from..from + width] } else { &[7; 4][..width] };
+                    expected[place * width..][..width].copy_from_slice(value);
+                    writes += 1;
+                });
+                match case.tiling().pack(0x0707_0707, &mut Scratch::default()) {
+                    Ok(()) => {
+                        assert!(fits.is_some());
+                        assert_eq!(case.tiled.bytes(), expected);
+                        done += 1;
+                    }
+                    // Or it would have to write what it wrote already, or its sizes do not fit its stride.
+                    Err(error) => {
+                        let text = error.to_string();
+                        let why = ["needs", "no room for them", "overlap"];
+                        assert!(why.iter().any(|why| text.contains(why)), "{text}");
+                        assert!(fits.is_none() || !text.contains("needs"), "{text}");
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(done > 300 && refused > 50, "{done} done, {refused} refused");
+    }
+
+    #[test]
+    fn what_was_packed_beyond_is_unpacked_from_there() {
+        let mut random = Random::new(11);
+        let mut done = 0;
+        for _ in 0..400 {
+            let case = with_other_outer_sizes(Case::random(&mut random, 4, TYPE_F32), &mut random);
+            let (tiled, mut expected) = (case.tiled.elements(), case.matrix.elements());
+            let fits = each_as_the_reference(&case, |place, at| {
+                if case.is_inside(at) {
+                    expected[case.matrix.index(at)] = tiled[place];
+                }
+            });
+            if case.sizes.contains(&0) {
+                continue;
+            }
+            let unpacked = case.tiling().unpack(&mut Scratch::default());
+            if let Err(error) = unpacked {
+                assert!(fits.is_none() || error.to_string().contains("operand 'tiled' needs"), "{error}");
+            } else {
+                assert!(fits.is_some());
+                assert_eq!(case.matrix.elements(), expected);
+                done += 1;
+            }
+        }
+        assert!(done > 150, "{done} done");
+    }
+
     #[test]
     fn what_does_not_fit_is_refused() {
         let memory = Memory::of_bytes(&[0; 256], [4, 1], 0);
@@ -338,14 +522,17 @@ mod tests {
         both(refusal([4, 4], [2, 2, 2, 2], 0), "unknown kind");
         both(refusal([4, 4], [2, 2, 2, 2], TYPE_F32 | 0x400), "unknown kind");
         assert!(refusal([4, 4], [1, 1, 4, 4], TYPE_I8).1.contains("unknown kind"), "no unpacking of bytes");
-        both(refusal([5, 4], [2, 2, 2, 2], TYPE_F32), "do not cover");
+        // Three tiles more than are named, and no room for them; tiles over each other.
+        both(refusal([16, 4], [1, 1, 4, 5], TYPE_F32 | TRANSPOSE_OUTER), "operand 'tiled' needs 320 bytes");
+        assert!(refusal([16, 4], [1, 1, 2, 2], TYPE_F32).0.contains("no room for them"));
         both(refusal([4, -4], [2, 2, 2, 2], TYPE_F32), "negative");
         both(refusal([0, 0], [-1, 2, 2, 2], TYPE_F32), "negative");
         both(refusal([0, 0], [2, i64::MAX, 2, 2], TYPE_F32), "overflow");
         both(refusal([4, 4], [1 << 40, 1, 4, 4], TYPE_F32), "operand 'tiled' needs");
         both(refusal([40, 4], [1, 1, 40, 4], TYPE_F32), "needs 640 bytes");
-        // Tiles of no size cover no matrix but an empty one.
-        both(refusal([1, 1], [i64::MAX, 1, 0, 4], TYPE_F32), "do not cover");
+        // Of tiles of no size there is nothing to be written, nor anything to be read.
+        let (pack, unpack) = refusal([1, 1], [i64::MAX, 1, 0, 4], TYPE_F32);
+        assert!(pack.is_empty() && unpack.contains("without elements"), "{pack:?} {unpack:?}");
         assert_eq!(refusal([0, 4], [0, 1, 4, 4], TYPE_F32), Default::default());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::arch::asm;
 use std::arch::x86_64::{__cpuid_count, CpuidResult};
+use std::hint::black_box;
 use std::marker::PhantomData;
 
 /// Feature words as `iree/schemas/cpu_feature_bits.inl` numbers them; word 0 alone is in use.
@@ -69,7 +70,8 @@ pub(crate) fn processor_id() -> u32 {
 /// While it lives, the thread's SSE unit takes denormals as zero and flushes results to zero, which
 /// is how the reference runs kernels; without it results differ in the last bits.
 ///
-/// Only calls into kernels may happen meanwhile: Rust's own floating-point code assumes the default.
+/// Only calls into kernels may happen meanwhile: Rust's own floating-point code assumes the default. The
+/// one exception is [`with_flushed_denormals`].
 pub(crate) struct FlushDenormals {
     previous: u32,
     /// The mode is the thread's.
@@ -98,6 +100,18 @@ impl Drop for FlushDenormals {
     }
 }
 
+/// Runs `work`, which interprets a program's numbers, in that mode.
+///
+/// Rust promises nothing for floating-point code outside of the default mode, so this stands on what the
+/// compiler does: an operation on numbers that are known at run time only becomes an instruction of the
+/// SSE unit or a call of the mathematical library, both of which follow the mode as they do in the
+/// reference. What `work` computes is not seen from here, so that none of it is computed before or after
+/// the mode is set. Nothing but numbers depends on it: memory safety rests on no floating-point result.
+pub(crate) fn with_flushed_denormals(work: &mut dyn FnMut()) {
+    let _mode = FlushDenormals::enter();
+    black_box(work)();
+}
+
 fn load_mxcsr() -> u32 {
     let mut value = 0u32;
     // SAFETY: stores the control word to the four bytes of `value`.
@@ -107,7 +121,8 @@ fn load_mxcsr() -> u32 {
 
 fn store_mxcsr(value: u32) {
     // SAFETY: loads the control word from the four bytes of `value`. Only the two flush bits differ
-    // from what was there, and no Rust floating-point code runs before they are put back.
+    // from what was there. No Rust floating-point code runs before they are put back but that of
+    // `with_flushed_denormals`, which says what it stands on.
     unsafe {
         asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, readonly, preserves_flags));
     }
@@ -130,6 +145,15 @@ mod tests {
         assert_eq!(has(20), is_x86_feature_detected!("avx512f"));
         assert_eq!(has(28), is_x86_feature_detected!("avx512vnni"));
         assert_eq!(has(31), is_x86_feature_detected!("avx512bf16"));
+    }
+
+    #[test]
+    fn what_runs_in_the_mode_takes_small_numbers_as_zero() {
+        let small = black_box([f32::MIN_POSITIVE / 2.0, f32::MIN_POSITIVE]);
+        let mut results = [9.0; 3];
+        with_flushed_denormals(&mut || results = [small[0] * 4.0, small[1] * 0.5, small[1] * 2.0]);
+        assert_eq!(results, [0.0, 0.0, f32::MIN_POSITIVE * 2.0]);
+        assert_eq!(small[0] * 2.0, f32::MIN_POSITIVE, "and only there");
     }
 
     #[test]

@@ -1,0 +1,90 @@
+//! Calls: what is passed where.
+
+use crate::ValueKind;
+use crate::code::{Argument, Callee, Insn, Site};
+use crate::convention::{Argument as Declared, Convention};
+use crate::instruction::List;
+use crate::verify::{IMPORT_BIT, MOVE_BIT, REF_MASK, argument_registers};
+
+use super::Lowering;
+
+impl Lowering<'_> {
+    pub(super) fn call(
+        &mut self,
+        callee: u32,
+        segments: Option<List<'_>>,
+        operands: List<'_>,
+        results: List<'_>,
+    ) {
+        let (callee, convention) = if callee & IMPORT_BIT == 0 {
+            (Callee::Function(callee), &self.tables.functions[callee as usize].convention)
+        } else {
+            let import = callee & !IMPORT_BIT;
+            (Callee::Import(import), &self.tables.imports[import as usize].convention)
+        };
+        let (mut arguments, starts): (Box<[Argument]>, _) = match segments {
+            Some(segments) => {
+                let (arguments, starts) = variadic_arguments(convention, segments, operands);
+                (arguments, Some(starts))
+            }
+            None => {
+                let places = argument_registers(convention).zip(operands.iter());
+                let argument = |((kind, target), source)| Argument { kind, source, target, is_lent: false };
+                (places.map(argument).collect(), None)
+            }
+        };
+        lend(&mut arguments);
+        let results = results.iter().map(|register| self.coalesced.result(self.offset as usize, register));
+        let results: Box<[_]> = convention.results().iter().copied().zip(results).collect();
+        for argument in &arguments {
+            self.used(argument.source, argument.kind);
+        }
+        for (kind, register) in &results {
+            self.used(*register, *kind);
+        }
+        let site = self.sites.len() as u32;
+        self.sites.push(Site { callee, arguments, starts, results });
+        self.push(Insn::Call { site });
+    }
+}
+
+/// The arguments of a call with spans, and where each of the convention's starts.
+fn variadic_arguments(
+    convention: &Convention,
+    segments: List<'_>,
+    operands: List<'_>,
+) -> (Box<[Argument]>, Box<[u32]>) {
+    let mut starts = vec![0];
+    let mut arguments = Vec::new();
+    let mut sources = operands.iter();
+    for (argument, count) in convention.arguments().iter().zip(segments.iter()) {
+        let (kinds, count) = match argument {
+            Declared::One(kind) => (std::slice::from_ref(kind), 1),
+            Declared::Span(kinds) => (&**kinds, count),
+        };
+        // Verified: there is an operand for each.
+        let values = std::iter::repeat_n(kinds, count.into()).flatten().zip(sources.by_ref());
+        arguments.extend(values.map(|(kind, source)| Argument {
+            kind: *kind,
+            source,
+            target: 0,
+            is_lent: false,
+        }));
+        starts.push(arguments.len() as u32);
+    }
+    (arguments.into(), starts.into())
+}
+
+/// Finds the references that are passed once and kept.
+fn lend(arguments: &mut [Argument]) {
+    let references = || arguments.iter().filter(|argument| argument.kind == ValueKind::Ref);
+    let mut registers: Vec<u16> = references().map(|argument| argument.source & REF_MASK).collect();
+    registers.sort_unstable();
+    for argument in arguments.iter_mut().filter(|argument| argument.kind == ValueKind::Ref) {
+        let register = argument.source & REF_MASK;
+        let count = registers[registers.partition_point(|other| *other < register)..]
+            .iter()
+            .take_while(|other| **other == register);
+        argument.is_lent = argument.source & MOVE_BIT == 0 && count.take(2).count() == 1;
+    }
+}
