@@ -397,6 +397,29 @@ fn statistics_go_to_standard_error() {
 }
 
 #[test]
+fn what_a_program_does_when_it_ends_is_recorded_and_counted() {
+    let scratch = Scratch::new();
+    let capture = scratch.path("ends.ireereplay").display().to_string();
+    let record = format!("--device_replay_output={capture}");
+    let ran = call("ends", "nothing", &["--print_statistics", &record]);
+    let counted = "64B peak /           64B allocated /           64B freed /            0B live";
+    assert!(ran.status == Some(0) && ran.stderr.contains(counted), "{}", ran.stderr);
+    let dump = print(&["iree-dump-replay", &capture]);
+    let scopes = dump.lines().filter_map(|line| {
+        ["scope_begin", "scope_end", "allocate_buffer"].into_iter().find(|operation| line.contains(operation))
+    });
+    let (begin, end) = ("scope_begin", "scope_end");
+    assert_eq!(scopes.collect::<Vec<_>>(), [begin, end, begin, end, begin, "allocate_buffer", end], "{dump}");
+    // What it keeps when it ends is gone too.
+    let ran = call("globals", "step", &["--input=4xf32=1", "--print_statistics"]);
+    assert!(
+        ran.stderr.lines().all(|line| !line.contains("live") || line.contains(" 0B live")),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
 fn several_modules_and_devices() {
     let modules =
         ["values", "simple_abs"].map(|name| format!("--module={}", fixture(&format!("modules/{name}.vmfb"))));

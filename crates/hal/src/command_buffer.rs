@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 
 use crate::flags::*;
-use crate::{Binding, BufferRef, Command, Dispatch, Live, WorkgroupCount, shape};
+use crate::{Binding, BufferBarrier, BufferRef, Command, Dispatch, Live, WorkgroupCount, shape};
 
 /// What a command buffer is created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,20 +162,29 @@ impl CommandBuffer {
                 self.require_category(CommandCategories::DISPATCH)?;
                 self.check_dispatch(dispatch)
             }
-            Command::Advise { buffer, .. } => self.check_ref(buffer, BufferUsage::empty()),
-            Command::ExecutionBarrier { buffer_barriers, .. }
-            | Command::WaitEvents { buffer_barriers, .. } => {
-                buffer_barriers.iter().try_for_each(|it| self.check_ref(&it.buffer, BufferUsage::empty()))
+            Command::Advise { buffer, .. } => {
+                self.require_validated_category(CommandCategories::TRANSFER)?;
+                self.check_ref(buffer, BufferUsage::empty())
+            }
+            Command::ExecutionBarrier { buffer_barriers, .. } => self.check_barriers(buffer_barriers),
+            Command::WaitEvents { buffer_barriers, .. } => {
+                self.require_validated_category(CommandCategories::DISPATCH)?;
+                self.check_barriers(buffer_barriers)
             }
             Command::Collective { send, recv, .. } => {
+                self.require_validated_category(CommandCategories::DISPATCH)?;
                 self.check_ref(send, BufferUsage::empty())?;
                 self.check_ref(recv, BufferUsage::empty())
             }
-            Command::SignalEvent { .. }
-            | Command::ResetEvent { .. }
-            | Command::BeginDebugGroup { .. }
-            | Command::EndDebugGroup => Ok(()),
+            Command::SignalEvent { .. } | Command::ResetEvent { .. } => {
+                self.require_validated_category(CommandCategories::DISPATCH)
+            }
+            Command::BeginDebugGroup { .. } | Command::EndDebugGroup => Ok(()),
         }
+    }
+
+    fn check_barriers(&self, barriers: &[BufferBarrier<Live<'_>>]) -> Result<()> {
+        barriers.iter().try_for_each(|it| self.check_ref(&it.buffer, BufferUsage::empty()))
     }
 
     fn check_dispatch(&self, dispatch: &Dispatch<Live<'_>>) -> Result<()> {
@@ -208,6 +217,15 @@ impl CommandBuffer {
                 self.0.params.binding_capacity
             ))),
         }
+    }
+
+    /// Of events, collectives and hints the reference asks this only where it validates command buffers; what a
+    /// capture holds otherwise has run.
+    fn require_validated_category(&self, category: CommandCategories) -> Result<()> {
+        if self.0.params.mode.contains(CommandBufferMode::UNVALIDATED) {
+            return Ok(());
+        }
+        self.require_category(category)
     }
 
     fn require_category(&self, category: CommandCategories) -> Result<()> {

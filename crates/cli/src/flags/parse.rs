@@ -17,6 +17,8 @@ use super::flag::{Flag, Group, Kind, Support, parse_benchmark_switch, parse_swit
 #[derive(Debug)]
 pub struct Flags {
     matches: ArgMatches,
+    /// Of all flags that the tool has.
+    names: Vec<&'static str>,
     positionals: Vec<OsString>,
     first_query: Option<String>,
 }
@@ -42,7 +44,8 @@ impl Flags {
                 None => {}
             }
         }
-        Ok(Self { matches, positionals: expanded.positionals, first_query })
+        let names = all(groups).map(|flag| flag.name).collect();
+        Ok(Self { matches, names, positionals: expanded.positionals, first_query })
     }
 
     /// The value of a switch.
@@ -72,7 +75,8 @@ impl Flags {
 
     /// Whether the tool has this flag.
     pub fn has(&self, name: &str) -> bool {
-        self.matches.try_contains_id(name).is_ok()
+        // The matches tell unknown names only where debug assertions are on.
+        self.names.contains(&name)
     }
 
     /// The query that was given first: it is answered, and the tool ends.
@@ -259,6 +263,12 @@ mod tests {
         assert_eq!(flags.text("format"), "text");
         assert_eq!(flags.list("path").count(), 0);
         assert!(!flags.is_given("count"));
+    }
+
+    #[test]
+    fn flags_of_other_tools_are_known_to_be_absent() {
+        let flags = parse(&[]).unwrap();
+        assert!(flags.has("a_switch") && !flags.has("a_swit") && !flags.has("no_flag_of_this_tool"));
     }
 
     #[test]

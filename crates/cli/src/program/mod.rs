@@ -14,6 +14,7 @@ mod results;
 mod tensors;
 mod transfer;
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rehal_base::{Context as _, Error, Result};
@@ -43,9 +44,11 @@ pub(crate) struct Program {
     recorder: Option<Recorder>,
 }
 
-/// A function of a program that can be called from outside.
-pub(crate) struct Entry {
+/// A function of a program that can be called from outside. It keeps the program's globals, so it has to be gone when
+/// the program is closed: that is what the borrow is for.
+pub(crate) struct Entry<'p> {
     function: Function,
+    program: PhantomData<&'p Program>,
     /// Whether it takes two fences behind its inputs: one that it waits for, one that it signals.
     is_async: bool,
     /// What the module says of it, such as `sync func @f(...)`.
@@ -93,7 +96,7 @@ impl Program {
     }
 
     /// The function `name` of the main module.
-    pub(crate) fn entry(&self, name: &str) -> Result<Entry> {
+    pub(crate) fn entry(&self, name: &str) -> Result<Entry<'_>> {
         let module = self.main_module();
         let function = self.context.function(&format!("{}.{name}", module.file.name())).map_err(|error| {
             let names: Vec<_> = module.runnable_functions().collect();
@@ -101,13 +104,14 @@ impl Program {
         })?;
         Ok(Entry {
             function,
+            program: PhantomData,
             is_async: module.is_async(name),
             declaration: module.attribute(name, "iree.abi.declaration").map(str::to_string),
         })
     }
 
     /// The only function of the main module that can be called by name.
-    pub(crate) fn single_entry(&self) -> Result<Entry> {
+    pub(crate) fn single_entry(&self) -> Result<Entry<'_>> {
         let names: Vec<_> = self.main_module().runnable_functions().collect();
         match names[..] {
             [name] => self.entry(name),
@@ -122,7 +126,7 @@ impl Program {
     /// Reads the values of `--input` for a function, onto the program's device.
     pub(crate) fn inputs<'s>(
         &self,
-        entry: &Entry,
+        entry: &Entry<'_>,
         specs: impl Iterator<Item = &'s str>,
     ) -> Result<Vec<Value>> {
         let device = self.device();
@@ -134,7 +138,7 @@ impl Program {
 
     /// Calls a function and waits for it. Results may be buffers that only the device can read; see
     /// [`Program::to_host`].
-    pub(crate) fn call(&self, entry: &Entry, mut inputs: Vec<Value>) -> Result<Vec<Value>> {
+    pub(crate) fn call(&self, entry: &Entry<'_>, mut inputs: Vec<Value>) -> Result<Vec<Value>> {
         let (wanted, given) = (entry.argument_kinds().len(), inputs.len());
         if wanted != given {
             let error = Error::invalid_argument(format!("the function takes {wanted} and {given} are given"));
@@ -152,7 +156,7 @@ impl Program {
     }
 
     /// Adds the fences that an asynchronous function takes behind its inputs. Gives the one to wait for.
-    pub(crate) fn append_fences(&self, entry: &Entry, inputs: &mut Vec<Value>) -> Result<Option<Fence>> {
+    pub(crate) fn append_fences(&self, entry: &Entry<'_>, inputs: &mut Vec<Value>) -> Result<Option<Fence>> {
         if !entry.is_async {
             return Ok(None);
         }
@@ -245,7 +249,12 @@ fn closed<T>(outcome: Result<T>, recorder: Option<Recorder>) -> Result<T> {
     outcome.and_then(|value| closed.map(|()| value))
 }
 
-impl Entry {
+/// Nothing to do, but with this the compiler has entries go before their program is closed.
+impl Drop for Entry<'_> {
+    fn drop(&mut self) {}
+}
+
+impl Entry<'_> {
     /// The name without that of the module.
     pub(crate) fn name(&self) -> &str {
         self.function.name()

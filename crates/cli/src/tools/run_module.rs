@@ -102,20 +102,22 @@ fn run(invocation: &Invocation) -> Result<()> {
         Some(name) => program.entry(name),
         None => program.single_entry(),
     };
-    let entry = match entry {
-        Ok(entry) => entry,
+    let is_found = entry.is_ok();
+    let outcome = entry.and_then(|entry| {
+        let outcome = program.scope("execute", || call(invocation, &program, &entry));
+        match entry.declaration() {
+            Some(declaration) => outcome.context(|| format!("`{declaration}`")),
+            None => outcome,
+        }
+    });
+    match is_found {
+        true => program.close(outcome, flags.switch("print_statistics")),
         // Nothing was run, and the reference's captures have no scope for the end of it.
-        Err(error) => return program.close_unscoped(Err(error), false),
-    };
-    let outcome = program.scope("execute", || call(invocation, &program, &entry));
-    let outcome = match entry.declaration() {
-        Some(declaration) => outcome.context(|| format!("`{declaration}`")),
-        None => outcome,
-    };
-    program.close(outcome, flags.switch("print_statistics"))
+        false => program.close_unscoped(outcome, false),
+    }
 }
 
-fn call(invocation: &Invocation, program: &Program, entry: &Entry) -> Result<()> {
+fn call(invocation: &Invocation, program: &Program, entry: &Entry<'_>) -> Result<()> {
     let flags = &invocation.flags;
     let inputs = program.inputs(entry, flags.list("input"))?;
     output::print(&format!("EXEC @{}\n", entry.name()))?;
@@ -128,7 +130,7 @@ fn call(invocation: &Invocation, program: &Program, entry: &Entry) -> Result<()>
 }
 
 /// Prints the results, or does what the flags say with them.
-pub(super) fn finish(invocation: &Invocation, entry: &Entry, results: &[Value]) -> Result<()> {
+pub(super) fn finish(invocation: &Invocation, entry: &Entry<'_>, results: &[Value]) -> Result<()> {
     let flags = &invocation.flags;
     let outputs: Vec<_> = flags.list("output").collect();
     if flags.list("expected_output").next().is_some() {

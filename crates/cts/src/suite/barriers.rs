@@ -1,6 +1,6 @@
 //! What orders and describes commands: barriers, events, advice, debug groups.
 
-use rehal_base::Result;
+use rehal_base::{Result, StatusCode};
 use rehal_hal::{
     AccessScope, Buffer, BufferBarrier, BufferRef, CommandBuffer, CommandBufferMode, CommandCategories,
     Event, ExecutionStage, MemoryBarrier, QUEUE_AFFINITY_ANY,
@@ -24,6 +24,7 @@ pub(super) fn add(list: &mut List) {
     let events = &[Capability::Events];
     list.add("event/create", events, |it| create(it).map(drop));
     list.add("event/signal_and_reset", events, signal_and_reset);
+    list.add("event/for_dispatches", events, events_are_for_dispatches);
     list.add("event/wait_inside_of_one_command_buffer", events, wait_inside);
     list.add("event/across_command_buffers", events, across_command_buffers);
     list.add("event/several_at_once_with_barriers", events, several_at_once);
@@ -171,7 +172,8 @@ fn record_wait(commands: &CommandBuffer, events: &[&Event]) -> Result<()> {
 
 fn signal_and_reset(harness: &Harness<'_>) -> Result<()> {
     let event = create(harness)?;
-    for categories in [CommandCategories::TRANSFER, CommandCategories::DISPATCH] {
+    let both = CommandCategories::TRANSFER | CommandCategories::DISPATCH;
+    for categories in [both, CommandCategories::DISPATCH] {
         let commands = harness.unbegun(CommandBufferMode::ONE_SHOT, categories, 0)?;
         commands.begin()?;
         let source_stages = ExecutionStage::COMMAND_PROCESS;
@@ -181,6 +183,19 @@ fn signal_and_reset(harness: &Harness<'_>) -> Result<()> {
         harness.execute(&commands, &[])?;
     }
     Ok(())
+}
+
+/// Source: `iree_hal_command_buffer_signal_event_validation` and what is beside it.
+fn events_are_for_dispatches(harness: &Harness<'_>) -> Result<()> {
+    let event = create(harness)?;
+    let commands = harness.unbegun(CommandBufferMode::ONE_SHOT, CommandCategories::TRANSFER, 0)?;
+    commands.begin()?;
+    let wanted = &[StatusCode::FailedPrecondition];
+    let signal = Command::SignalEvent { event: &event, source_stages: RETIRE };
+    refused("a signal among transfers", commands.record(&signal), wanted)?;
+    refused("a wait among transfers", record_wait(&commands, &[&event]), wanted)?;
+    let reset = Command::ResetEvent { event: &event, source_stages: RETIRE };
+    refused("a reset among transfers", commands.record(&reset), wanted)
 }
 
 fn wait_inside(harness: &Harness<'_>) -> Result<()> {

@@ -257,8 +257,15 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
         Ok(bytes)
     }
 
+    // The reference's replay adds an offset to the length of an entry of a binding table, whatever it is.
     fn buffer_refs(&mut self, items: &'a [BufferRef<Live<'a>>]) -> Result<&'s [layout::BufferRef]> {
-        list(self.scratch, items, |item| Ok(buffer_ref(&self.buffer_ref(*item)?)))
+        list(self.scratch, items, |item| {
+            let mut item = *item;
+            if let (Binding::Direct(buffer), WHOLE_BUFFER) = (item.binding, item.length) {
+                item.length = buffer.size().saturating_sub(item.offset);
+            }
+            Ok(buffer_ref(&self.buffer_ref(item)?))
+        })
     }
 
     fn timepoints(&mut self, items: &'a [Timepoint<Live<'a>>]) -> Result<&'s [layout::SemaphoreTimepoint]> {

@@ -110,9 +110,17 @@ fn copies_of_parts_say_one_length_on_both_sides() {
     target.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [3, 4, 5, 6]);
 
+    let capture = program.capture();
     let mut reads = Reads::default();
-    replay(&program.capture(), &mut reads).unwrap();
+    replay(&capture, &mut reads).unwrap();
     assert_eq!(reads.0, [[3, 4, 5, 6]]);
+    let mut bindings = Vec::new();
+    each_operation(&capture, |record| {
+        if let Payload::QueueExecute(it) = record.payload().unwrap() {
+            bindings.extend(it.bindings.iter().map(|binding| binding.length.get()));
+        }
+    });
+    assert_eq!(bindings, [4], "the reference does not take other words for it in a binding table");
 }
 
 #[test]

@@ -110,11 +110,17 @@ fn what_is_traced_does_the_same() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
     let sink = Arc::new(move |line: &str| sink.lock().push(line.to_owned()));
-    let context = Context::traced(&host.modules(&["library", "client", "lent"]), sink).unwrap();
+    let context = Context::traced(&host.modules(&["library", "client", "lent", "shared"]), sink).unwrap();
     assert_eq!(call(&context, "client.descend_in_turns", &[20, 10]).unwrap(), 200);
     let results = context.function("lent.slow_inside").unwrap().call(&[Value::I32(1)]).unwrap();
     assert_eq!(results.iter().map(number).collect::<Vec<_>>(), [7, 7]);
+    context.function("shared.work").unwrap().call(&[Value::I32(0), Value::I32(3)]).unwrap();
     let lines = lines.lock();
+    // Both of what is one instruction where nothing is traced.
+    for name in ["vm.mul.i64", "vm.add.i64"] {
+        let is_it = |line: &&String| line.starts_with("[shared.work+") && line.contains(name);
+        assert_eq!(lines.iter().filter(is_it).count(), 3, "{name}");
+    }
     let count = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
     // Of each call the condition and the return, and four instructions between them where it calls on.
     assert_eq!(count("[library.descend+"), 20 * (2 + 10 * 6));

@@ -139,10 +139,11 @@ impl NativeModule for Host {
                 }
             }
             "slowly" => {
+                // What it gives before it yields counts for nothing.
+                call.push(call.reference(0)?.clone());
                 if let Some(flow) = yields(call, 1)? {
                     return Ok(flow);
                 }
-                call.push(call.reference(0)?.clone());
             }
             "wait" => match call.resumed() {
                 None => return Ok(Flow::Wait(Wait::new(self.event.clone(), None))),

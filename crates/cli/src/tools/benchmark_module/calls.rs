@@ -39,7 +39,7 @@ impl Batch {
 /// A function with what it is called with.
 pub(super) struct Calls<'p> {
     program: &'p Program,
-    entry: Entry,
+    entry: Entry<'p>,
     inputs: Vec<Value>,
     batch: Batch,
     kind: Kind<'p>,
@@ -60,7 +60,7 @@ impl<'p> Calls<'p> {
     /// Calls of a function with these inputs.
     pub fn of(
         program: &'p Program,
-        entry: Entry,
+        entry: Entry<'p>,
         inputs: Vec<Value>,
         batch: Batch,
         kept: Option<Kept>,
@@ -79,14 +79,14 @@ impl<'p> Calls<'p> {
     }
 
     /// Calls of a function that repeats its dispatches as often as it is told.
-    pub fn of_dispatch(program: &'p Program, entry: Entry, batch: Batch) -> Self {
+    pub fn of_dispatch(program: &'p Program, entry: Entry<'p>, batch: Batch) -> Self {
         let inputs = vec![Value::I32(batch.size as i32)];
         let invocation = RefCell::new(Invocation::new(entry.function()));
         Self { program, entry, inputs, batch, kind: Kind::Dispatch, kept: None, invocation }
     }
 
     /// The function.
-    pub fn entry(&self) -> &Entry {
+    pub fn entry(&self) -> &Entry<'p> {
         &self.entry
     }
 
