@@ -20,7 +20,8 @@ pub(crate) const PARAMETERS: Group = Group {
             "[SCOPE=]PATH",
             "A parameter file: .irpa, .gguf or .safetensors, by the ending of its name. Programs find its \
              parameters in SCOPE, or, where none is named, in the scope without a name. Repeat it for more \
-             files; those of one scope are one, and of two parameters of a name the first counts.",
+             files; those of one scope are one, and of two parameters of a name the first counts. Where a \
+             program takes no parameters the files are not looked at.",
         ),
         Flag::text(
             "parameter_mode",
@@ -43,7 +44,8 @@ pub(crate) fn from_flags(flags: &Flags) -> Result<Scopes> {
     Ok(scopes)
 }
 
-fn mode(flags: &Flags) -> Result<FileMode> {
+/// How parameters are reached, whether or not there are some.
+pub(crate) fn mode(flags: &Flags) -> Result<FileMode> {
     match flags.text("parameter_mode") {
         "file" => Ok(FileMode::File),
         "mmap" => Ok(FileMode::Mmap),

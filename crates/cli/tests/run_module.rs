@@ -330,6 +330,7 @@ fn results_are_not_written_over_modules() {
     for (tool, output) in [
         ("iree-run-module", format!("--output=@{module}")),
         ("iree-run-module", format!("--output=+{module}")),
+        ("iree-run-module", format!("--instrument_file={module}")),
         ("iree-benchmark-module", format!("--benchmark_out={module}")),
     ] {
         let flag = format!("--module={module}");
@@ -503,6 +504,7 @@ fn wrong_modules_and_flags() {
         (&[&values], "try: name one with --function="),
         (&[&values, "--function=nope"], "exports no function 'nope'"),
         (&[&values, "--function=matrix", "--module_mode=wired"], "--module_mode=wired"),
+        (&[&values, "--function=matrix", "--parameter_mode=wired"], "'wired'"),
         (&[&values, "--function=matrix", "--equality_mode=same"], "--equality_mode=same"),
         (
             &[&values, "--function=matrix", "--expected_rtol=x", "--expected_output=f32=1"],

@@ -70,6 +70,7 @@ impl Program {
         offer: &mut dyn FnMut(&str) -> Result<Option<Module>>,
     ) -> Result<Self> {
         paths::check_written(flags)?;
+        parameters::mode(flags)?;
         let mut loader = Loader { flags, loaded: Vec::new(), devices: None, lead: 0, recorder: None };
         let context = loader.resolve(&modules, offer).and_then(|()| new_context(flags, &loader.loaded));
         let Loader { devices, lead, recorder, .. } = loader;

@@ -24,9 +24,9 @@ pub(super) fn read(flags: &Flags) -> impl Iterator<Item = &Path> {
 pub(super) fn written(flags: &Flags) -> impl Iterator<Item = (&'static str, &str)> {
     let results = ["output"].into_iter().filter(|name| flags.has(name)).flat_map(|name| flags.list(name));
     let results = results.filter_map(|spec| spec.strip_prefix(['@', '+']));
-    let report = ["benchmark_out"].into_iter().filter(|name| flags.has(name));
-    let report = report.filter_map(|name| flags.given_text(name));
-    results.map(|path| ("output", path)).chain(report.map(|path| ("benchmark_out", path)))
+    let reports = ["benchmark_out", "instrument_file"].into_iter().filter(|name| flags.has(name));
+    let reports = reports.filter_map(|name| flags.given_text(name).map(|path| (name, path)));
+    results.map(|path| ("output", path)).chain(reports)
 }
 
 fn loaded(flags: &Flags) -> impl Iterator<Item = &Path> {
