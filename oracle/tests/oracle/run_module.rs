@@ -208,6 +208,8 @@ const FORMS: &[&[&str]] = &[
     &["echo_f32", "16xf32=@bytes.bin"],
     &["echo_f32", "17xf32=@bytes.bin"],
     &["echo_f32", "4xf32=+bytes.bin"],
+    &["echo_f32", "4xf32=+7"],
+    &["echo_f32", "4xf32=+../nothing.bin"],
     &["echo_f32", "4xf32=@nothing.bin"],
     &["echo_f32", "@bytes.bin"],
     &["echo_f32", "@nothing.npy"],
