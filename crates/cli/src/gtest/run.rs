@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
-use rehal_base::Result;
+use rehal_base::{Error, Result};
 
 use super::console::Console;
 use super::file;
@@ -97,7 +97,11 @@ pub(crate) fn run<T>(
     }
     let none = (options.fail_if_none_selected && on.is_empty())
         || (options.fail_if_none_linked && suite.tests.is_empty());
-    Ok(failed + usize::from(none))
+    if none {
+        let error = Error::failed_precondition("there is no test to run, where that is a failure");
+        return Err(error.advise("--gtest_list_tests lists the tests, --gtest_filter chooses among them"));
+    }
+    Ok(failed)
 }
 
 fn once<T>(
