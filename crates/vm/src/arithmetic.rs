@@ -159,12 +159,27 @@ macro_rules! quick_computations {
                 i64 AddI64: AddI64WhenNZ(NZ) AddI64WhenNE(NE) AddI64WhenLT(LT) AddI64WhenGT(GT);
                 i64 SubI64: SubI64WhenNZ(NZ) SubI64WhenNE(NE) SubI64WhenLT(LT) SubI64WhenGT(GT);
             }
+
+            // What loops carry on that keep the value of the turn before: a computation whose result replaces a value, which
+            // is copied elsewhere before that.
+            carries {
+                i32 AddI32: CarryAddI32;
+                i32 SubI32: CarrySubI32;
+                i32 MulI32: CarryMulI32;
+                i64 AddI64: CarryAddI64;
+                i64 SubI64: CarrySubI64;
+                i64 MulI64: CarryMulI64;
+                f32 AddF32: CarryAddF32;
+                f32 MulF32: CarryMulF32;
+                f64 AddF64: CarryAddF64;
+                f64 MulF64: CarryMulF64;
+            }
         }
     };
 }
 pub(crate) use quick_computations;
 
-/// What the instructions of pairs compute.
+/// What instructions compute that become one with others.
 macro_rules! operate {
     (AddI32, $a:expr, $b:expr) => {
         $a.wrapping_add($b)
@@ -201,6 +216,18 @@ macro_rules! operate {
     };
     (XorI64, $a:expr, $b:expr) => {
         $a ^ $b
+    };
+    (AddF32, $a:expr, $b:expr) => {
+        $a + $b
+    };
+    (MulF32, $a:expr, $b:expr) => {
+        $a * $b
+    };
+    (AddF64, $a:expr, $b:expr) => {
+        $a + $b
+    };
+    (MulF64, $a:expr, $b:expr) => {
+        $a * $b
     };
 }
 pub(crate) use operate;
@@ -391,6 +418,7 @@ mod tests {
                 quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
                 pairs { $($pairs:tt)* }
                 counts { $($counts:tt)* }
+                carries { $($carries:tt)* }
             ) => {
                 match op {
                     $(Op::$op => {

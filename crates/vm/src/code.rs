@@ -1,4 +1,5 @@
 use crate::ValueKind;
+use crate::access::words as words_of;
 use crate::arithmetic::{Math, count, quick_computations};
 use crate::operation::Op;
 
@@ -44,13 +45,19 @@ macro_rules! may_swap {
     };
 }
 
-/// The kind of the numbers that are counted.
+/// The kind of the numbers of a computation.
 macro_rules! kind {
     (i32) => {
         ValueKind::I32
     };
     (i64) => {
         ValueKind::I64
+    };
+    (f32) => {
+        ValueKind::F32
+    };
+    (f64) => {
+        ValueKind::F64
     };
 }
 
@@ -60,6 +67,7 @@ macro_rules! insns {
         quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
         pairs { $($pair_type:ident $first:ident: $($pair:ident($second:ident))*;)* }
         counts { $($count_type:ident $add:ident: $($count:ident($comparison:ident))*;)* }
+        carries { $($carry_type:ident $carried:ident: $carry:ident;)* }
     ) => {
         /// One instruction. Registers of references carry the bit that gives them up, where it means something.
         ///
@@ -73,6 +81,8 @@ macro_rules! insns {
             $($($pair([u16; 5]),)*)*
             // A count, which goes on elsewhere where it compares so: operands, result, and what it is compared with.
             $($($count { registers: [u16; 4], to: u32 },)*)*
+            // A computation, a copy, and the result put last: operands, source and target of the copy, and the result.
+            $($carry([u16; 5]),)*
             /// A number of 4 bytes.
             Const32 { result: u16, value: u32 },
             /// A number of 8 bytes.
@@ -215,6 +225,25 @@ macro_rules! insns {
                     $($((Self::$add([a, b, c]), Comparison::$comparison) if kind == kind!($count_type) => {
                         Some(Self::$count { registers: [a, b, c, other], to })
                     })*)*
+                    _ => None,
+                }
+            }
+
+            /// This computation and two moves as one instruction, where the last of them moves its result, which nobody
+            /// reads from now on, and which the first does not touch.
+            pub(crate) fn carry(self, moves: Self) -> Option<Self> {
+                match (self, moves) {
+                    $((Self::$carried([left, right, result]), moves) => {
+                        let (words, [a, b, c, d]) = match moves {
+                            Self::Moves32(registers) => (1, registers),
+                            Self::Moves64(registers) => (2, registers),
+                            _ => return None,
+                        };
+                        let is_apart = |register: u16| !(register..register + words).contains(&result)
+                            && !(result..result + words).contains(&register);
+                        (words == words_of(kind!($carry_type)) && c == result && is_apart(a) && is_apart(b))
+                            .then_some(Self::$carry([left, right, a, b, d]))
+                    })*
                     _ => None,
                 }
             }

@@ -66,6 +66,7 @@ macro_rules! run {
         quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
         pairs { $($pair_type:ident $first:ident: $($pair:ident($second:ident))*;)* }
         counts { $($count_type:ident $add:ident: $($count:ident($comparison:ident))*;)* }
+        carries { $($carry_type:ident $carried:ident: $carry:ident;)* }
     ) => {
         /// Runs instructions of a frame from `pc` on until one leaves it. `pc` is then the next one; where one fails,
         /// it is the one after that.
@@ -110,6 +111,13 @@ macro_rules! run {
                         let _other = <$count_type>::get(window, other);
                         jump_if!(compares!($comparison, value, _other), to, insns, at);
                     })*)*
+                    $(Insn::$carry([left, right, source, target, result]) => {
+                        let left = <$carry_type>::get(window, left);
+                        let right = <$carry_type>::get(window, right);
+                        let value = operate!($carried, left, right);
+                        <$carry_type>::get(window, source).put(window, target);
+                        value.put(window, result);
+                    })*
                     Insn::Const32 { result, value } => value.put(window, result),
                     Insn::Const64 { result, value } => value.put(window, result),
                     Insn::Move32 { source, target } => move_32(window, source, target),

@@ -295,11 +295,36 @@ impl<'a> Lowering<'a> {
     fn branch(&mut self, target: u32, moves: Vec<(u16, u16)>) {
         let counter = self.take_counter(target, &moves);
         self.moves(moves.into_iter());
+        self.carry(target, counter);
         if let Some(counter) = counter {
             self.push(counter);
         }
         if target != self.next {
             self.jump(target);
+        }
+    }
+
+    /// Lets a computation and the moves behind it become one, where neither `counter`, which comes next, nor `target`
+    /// reads the result where it was.
+    fn carry(&mut self, target: u32, counter: Option<Insn>) {
+        let Some([.., computation, moves]) = self.insns.get(self.fusible..) else { return };
+        let (Some(both), Insn::Moves32([.., result, _]) | Insn::Moves64([.., result, _])) =
+            (computation.carry(*moves), *moves)
+        else {
+            return;
+        };
+        let counted: &[u16] = match &counter {
+            Some(Insn::AddI32(registers) | Insn::SubI32(registers)) => registers,
+            Some(Insn::AddI64(registers) | Insn::SubI64(registers)) => registers,
+            _ => &[],
+        };
+        // Of 64 bits at most, each of them.
+        let is_read = |register: u16| {
+            self.liveness.is_live(target, register)
+                || counted.iter().any(|first| register.abs_diff(*first) < 2)
+        };
+        if !(is_read(result) || matches!(moves, Insn::Moves64(_)) && is_read(result + 1)) {
+            self.replace_last(2, both);
         }
     }
 

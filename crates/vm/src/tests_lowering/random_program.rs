@@ -251,8 +251,11 @@ fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: 
     let mut forward = || index + 1 + random.below(count - index - 1);
     let (one, other, third) = (forward(), forward(), forward());
     assembly.registers(Op::AddI32, &[COUNTER, ONE, COUNTER]);
-    match random.below(if index > 1 { 15 } else { 11 }) {
-        11.. => {
+    match random.below(if index > 1 { 18 } else { 12 }) {
+        11 => carry(random, assembly, one),
+        12 if index == 0 => carry(random, assembly, one),
+        12 | 13 => carry(random, assembly, 1),
+        14.. => {
             // As loops go on.
             if random.below(2) == 0 {
                 let step = random.of(&[Op::AddI32, Op::SubI32]);
@@ -303,6 +306,34 @@ fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: 
             assembly.edge(one, &no);
         }
     }
+}
+
+/// Goes on with a value that the block has computed and one of before, perhaps after a count.
+fn carry(random: &mut Random, assembly: &mut Assembly, target: usize) {
+    let is_wide = random.below(2) == 0;
+    let any = |random: &mut Random| if is_wide { random.wide() } else { random.narrow() };
+    let op = match is_wide {
+        true => random.of(&[Op::AddI64, Op::SubI64, Op::MulI64]),
+        false => random.of(&[Op::AddI32, Op::SubI32, Op::MulI32, Op::AddF32, Op::MulF32]),
+    };
+    let result = any(random);
+    assembly.registers(op, &[any(random), any(random), result]);
+    match random.below(6) {
+        0 => assembly.registers(Op::AddI32, &[random.narrow(), ONE, COUNTER]),
+        1 => assembly.registers(Op::SubI64, &[random.wide(), random.wide(), WIDE_COUNTER]),
+        2 if is_wide => assembly.registers(Op::SubI64, &[random.wide(), result, WIDE_COUNTER]),
+        2 => assembly.registers(Op::AddI32, &[result, ONE, COUNTER]),
+        _ => {}
+    }
+    let copies = [(any(random), any(random)), (result, any(random))];
+    let moves: Vec<u16> = match is_wide {
+        true => {
+            copies.iter().flat_map(|(source, target)| [*source, *target, source + 1, target + 1]).collect()
+        }
+        false => copies.iter().flat_map(|(source, target)| [*source, *target]).collect(),
+    };
+    assembly.op(Op::Branch);
+    assembly.edge(target, &moves);
 }
 
 /// As loops start: nothing but the condition.
