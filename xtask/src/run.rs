@@ -1,8 +1,10 @@
-//! Running another program and keeping what it said.
+//! Running another program and keeping what it said; building those of ours.
 
+use crate::root;
+use std::error::Error;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output};
 
 /// What a program that has ended left behind.
@@ -23,6 +25,18 @@ pub fn collect(program: &Path, arguments: &[String], folder: &Path) -> io::Resul
         .output()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
     Ok(Ended { how: ending(status), stdout, stderr })
+}
+
+/// Builds our tools as a user runs them, and gives the folder that they are in.
+pub fn build_tools() -> Result<PathBuf, Box<dyn Error>> {
+    let root = root();
+    let arguments = ["build", "--release", "--quiet", "--package", "rehal-cli", "--bins"];
+    let status = Command::new("cargo").args(arguments).current_dir(&root).status()?;
+    if !status.success() {
+        return Err("our tools do not build".into());
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("release"))
 }
 
 /// `status N` for an exit, `signal N` for a death.

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that CI runs, from set-up to fuzzing, as sections that each say how long they took.
 
-use crate::{Outcome, fuzz, root, setup, tidy};
+use crate::{Outcome, fuzz, root, run, setup, tidy};
+use std::ffi::OsStr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -40,9 +41,11 @@ pub fn main(arguments: &[String]) -> Outcome {
     section("tidy", &|| tidy::main(&[]));
     section("tests", &|| cargo(&tests(nextest, &["--workspace", "--exclude", "oracle"])));
     section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
-    // The oracle's tests run the tools as a user gets them: built, and as separate programs.
-    section("tools", &|| cargo(&["build", "--package", "rehal-cli", "--bins"]));
-    section("oracle", &|| cargo(&tests(nextest, &["--package", "oracle"])));
+    // The oracle's tests run the tools as a user gets them: built for release, and as separate programs.
+    section("oracle", &|| {
+        let tools = run::build_tools()?;
+        cargo_with(&tests(nextest, &["--package", "oracle"]), &[("REHAL_TOOLS", tools.as_os_str())])
+    });
     if fuzz_too {
         section("fuzz", &|| fuzz::main(&["--seconds".to_owned(), FUZZ_SECONDS.to_string()]));
     }
@@ -60,7 +63,12 @@ fn tests<'a>(nextest: bool, which: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn cargo(arguments: &[&str]) -> Outcome {
-    let status = Command::new("cargo").args(arguments).current_dir(root()).status()?;
+    cargo_with(arguments, &[])
+}
+
+fn cargo_with(arguments: &[&str], environment: &[(&str, &OsStr)]) -> Outcome {
+    let environment = environment.iter().copied();
+    let status = Command::new("cargo").args(arguments).envs(environment).current_dir(root()).status()?;
     if status.success() { Ok(()) } else { Err(format!("cargo {}: {status}", arguments.join(" ")).into()) }
 }
 

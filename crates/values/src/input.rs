@@ -164,6 +164,7 @@ mod tests {
         }
         let bytes = Source::Text(Contents::Bytes(vec![7, 8]));
         assert_eq!(tensor("2xi8=7 8"), ("2xi8".into(), bytes.clone(), false));
+        assert_eq!(tensor(" 2xi8 = 7 8"), ("2xi8".into(), bytes.clone(), false));
         assert_eq!(tensor("&2xi8=7 8"), ("2xi8".into(), bytes, true));
         assert_eq!(tensor("&2xi8"), ("2xi8".into(), Source::Text(Contents::Zeros), true));
         let file = |path, start| Source::File { path, start };

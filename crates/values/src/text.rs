@@ -27,7 +27,7 @@ pub(crate) fn split_tensor(text: &str) -> Result<(TensorType, &str)> {
         ));
     }
     let (tensor_type, elements) = text.split_once('=').unwrap_or((text, ""));
-    Ok((TensorType::parse(tensor_type)?, elements))
+    Ok((TensorType::parse(trim(tensor_type))?, elements))
 }
 
 /// Reads the elements of a tensor; see [`parse_tensor`].

@@ -14,7 +14,6 @@ use oracle::reference::Reference;
 use prepare::Workplace;
 use report::Row;
 use std::path::PathBuf;
-use std::process::Command;
 
 /// What the command line asks for.
 #[derive(Debug, PartialEq)]
@@ -34,7 +33,7 @@ pub fn main(arguments: &[String]) -> Outcome {
     let reference = Reference::find(&root)?;
     let tools = match &options.tools {
         Some(folder) => folder.clone(),
-        None => build(&root)?,
+        None => crate::run::build_tools()?,
     };
     let workplace = Workplace::new(&root, reference, tools)?;
     let mut rows = Vec::new();
@@ -86,17 +85,6 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         }
     }
     Ok(options)
-}
-
-/// Builds our tools as a user runs them.
-fn build(root: &std::path::Path) -> Result<PathBuf, Box<dyn std::error::Error>> {
-    let arguments = ["build", "--release", "--quiet", "--package", "rehal-cli", "--bins"];
-    let status = Command::new("cargo").args(arguments).current_dir(root).status()?;
-    if !status.success() {
-        return Err("our tools do not build".into());
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release"))
 }
 
 /// Runs both programs of a case in turns: A B, then B A, so that drift of the machine falls on both alike.
