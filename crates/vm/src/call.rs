@@ -10,8 +10,8 @@ pub struct Call<'a> {
     convention: &'a Convention,
     /// All values, spans flattened.
     arguments: &'a mut [Value],
-    /// Where each argument starts among the values, and the end of the last.
-    starts: &'a [u32],
+    /// Where each argument starts among the values, and the end of the last; nothing where none is a span.
+    starts: Option<&'a [u32]>,
     results: &'a mut Vec<Value>,
     resumed: Option<Resumed>,
 }
@@ -45,7 +45,7 @@ impl<'a> Call<'a> {
     pub(crate) fn new(
         convention: &'a Convention,
         arguments: &'a mut [Value],
-        starts: &'a [u32],
+        starts: Option<&'a [u32]>,
         results: &'a mut Vec<Value>,
         resumed: Option<Resumed>,
     ) -> Self {
@@ -99,10 +99,12 @@ impl<'a> Call<'a> {
     /// The tuples of the span at `index`.
     #[inline]
     pub fn span(&self, index: usize) -> Result<Span<'_>> {
-        let Some(Argument::Span(kinds)) = self.convention.arguments().get(index) else {
+        let (Some(Argument::Span(kinds)), Some(starts)) =
+            (self.convention.arguments().get(index), self.starts)
+        else {
             return Err(no_argument(index, "span"));
         };
-        let range = self.starts[index] as usize..self.starts[index + 1] as usize;
+        let range = starts[index] as usize..starts[index + 1] as usize;
         Ok(Span { values: &self.arguments[range], width: kinds.len(), index })
     }
 
@@ -123,12 +125,21 @@ impl<'a> Call<'a> {
         self.resumed.take()
     }
 
+    /// The value at `index`. The convention itself is not asked: what a call reads is seldom in the processor's cache.
     #[inline]
     fn value(&self, index: usize) -> Result<&Value> {
-        match self.convention.arguments().get(index) {
-            Some(Argument::One(_)) => Ok(&self.arguments[self.starts[index] as usize]),
-            _ => Err(no_argument(index, "value")),
-        }
+        let at = match self.starts {
+            None => Some(index),
+            Some(starts) => match starts.get(index..index + 2) {
+                Some([start, end]) if *end == start + 1 => Some(*start as usize),
+                _ => None,
+            },
+        };
+        debug_assert!(
+            at.is_none() || !matches!(self.convention.arguments().get(index), Some(Argument::Span(_)))
+        );
+        let value = at.and_then(|at| self.arguments.get(at));
+        value.ok_or_else(|| no_argument(index, "value"))
     }
 }
 

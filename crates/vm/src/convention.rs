@@ -14,8 +14,6 @@ pub struct Convention {
     text: Box<str>,
     arguments: Box<[Argument]>,
     results: Box<[ValueKind]>,
-    /// Where each argument starts among the flattened values, and the end; meaningless when variadic.
-    starts: Box<[u32]>,
     is_variadic: bool,
 }
 
@@ -55,8 +53,7 @@ impl Convention {
         }
         .ok_or_else(|| wrong("has results that are none"))?;
         let is_variadic = arguments.iter().any(|argument| matches!(argument, Argument::Span(_)));
-        let starts = (0..=arguments.len() as u32).collect();
-        Ok(Self { text: text.into(), arguments, results, starts, is_variadic })
+        Ok(Self { text: text.into(), arguments, results, is_variadic })
     }
 
     /// The text that it was read from.
@@ -83,17 +80,12 @@ impl Convention {
     pub fn is_same_call(&self, other: &Self) -> bool {
         self.arguments == other.arguments && self.results == other.results
     }
-
-    pub(crate) fn fixed_starts(&self) -> &[u32] {
-        &self.starts
-    }
 }
 
 impl Default for Convention {
     /// No arguments and no results.
     fn default() -> Self {
-        let starts = Box::new([0]);
-        Self { text: "0v_v".into(), arguments: [].into(), results: [].into(), starts, is_variadic: false }
+        Self { text: "0v_v".into(), arguments: [].into(), results: [].into(), is_variadic: false }
     }
 }
 

@@ -89,7 +89,7 @@ pub(crate) struct Machine {
     pending: Option<Pending>,
     /// Arguments of the native function that is called, spans flattened.
     arguments: Vec<Value>,
-    /// Where each of its arguments starts, where it takes spans.
+    /// Where each of them starts, where it takes spans and is called from outside.
     starts: Vec<u32>,
     /// What the function called from outside returned.
     pub(crate) results: Vec<Value>,

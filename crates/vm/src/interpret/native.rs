@@ -35,15 +35,14 @@ impl Machine {
             let source = if argument.is_lent { argument.source | MOVE_BIT } else { argument.source };
             value_of(window, refs, argument.kind, source)
         }));
-        self.starts.clear();
-        if let Some(starts) = &site.starts {
-            self.starts.extend_from_slice(starts);
-        }
-        match self.invoke(&function, None) {
-            Ok(None) => {
-                self.take_results(frame, site)?;
-                Ok(Called::Done)
-            }
+        match self.invoke(&function, site.starts.as_deref(), None) {
+            Ok(None) => match self.take_results(frame, site) {
+                Ok(()) => Ok(Called::Done),
+                Err(error) => {
+                    self.pending = Some(Pending { target: function.target });
+                    Err(error)
+                }
+            },
             Ok(Some(outcome)) => {
                 self.pending = Some(Pending { target: function.target });
                 Ok(Called::Stopped(outcome))
@@ -69,33 +68,46 @@ impl Machine {
         if let Some(left) = &mut self.left {
             left.take_instruction()?;
         }
-        let outcome = self.invoke(&NativeFunction { module, native, state, target }, resumed)?;
-        if outcome.is_some() {
-            return Ok(outcome);
-        }
-        self.pending = None;
+        let function = NativeFunction { module, native, state, target };
         let Some(frame) = self.frame else {
-            self.arguments.clear();
-            return Ok(None);
+            let convention = &module.exports()[target.ordinal as usize].convention;
+            let starts = std::mem::take(&mut self.starts);
+            let outcome = self.invoke(&function, convention.is_variadic().then_some(&*starts), resumed);
+            self.starts = starts;
+            if outcome.as_ref().is_ok_and(Option::is_none) {
+                check_results(convention, &self.results)?;
+                self.pending = None;
+                self.arguments.clear();
+            }
+            return outcome;
         };
         let ModuleView::Bytecode { instance, .. } = modules.module(frame.target.module) else {
             return Err(broken("a frame of a native module"));
         };
-        let code = &instance.codes[frame.target.ordinal as usize];
-        self.take_results(frame, &code.sites[frame.site as usize])?;
-        Ok(None)
+        let site = &instance.codes[frame.target.ordinal as usize].sites[frame.site as usize];
+        let outcome = self.invoke(&function, site.starts.as_deref(), resumed)?;
+        if outcome.is_none() {
+            self.take_results(frame, site)?;
+            self.pending = None;
+        }
+        Ok(outcome)
     }
 
-    /// Calls a native function with the arguments that are there. Nothing where it is done.
+    /// Calls a native function with the arguments that are there, which start at `starts` where there are spans among
+    /// them. Nothing where it is done; what it returned is yet to be checked.
     #[inline]
-    fn invoke(&mut self, function: &NativeFunction<'_>, resumed: Option<Resumed>) -> Result<Option<Outcome>> {
+    fn invoke(
+        &mut self,
+        function: &NativeFunction<'_>,
+        starts: Option<&[u32]>,
+        resumed: Option<Resumed>,
+    ) -> Result<Option<Outcome>> {
         let NativeFunction { module, native, state, target } = function;
         let convention = &module.exports()[target.ordinal as usize].convention;
-        let starts = if convention.is_variadic() { &*self.starts } else { convention.fixed_starts() };
         self.results.clear();
         let mut call = Call::new(convention, &mut self.arguments, starts, &mut self.results, resumed);
         match native.call(state, target.ordinal as usize, &mut call)? {
-            Flow::Return => check_results(convention, &self.results).map(|()| None),
+            Flow::Return => Ok(None),
             Flow::Yield => Ok(Some(Outcome::Yielded)),
             Flow::Wait(wait) => Ok(Some(Outcome::Waiting(wait))),
         }
@@ -114,6 +126,10 @@ impl Machine {
                 put(refs, argument.source, object);
             }
         }
+        let kinds = || site.results.iter().map(|(kind, _)| *kind);
+        if !kinds().map(Some).eq(self.results.iter().map(Value::kind)) {
+            return Err(wrong_results(&self.results, kinds()));
+        }
         for ((_, target), value) in site.results.iter().zip(self.results.drain(..)) {
             match value {
                 Value::I32(value) => value.put(window, *target),
@@ -131,14 +147,18 @@ impl Machine {
 
 /// Checks that `results` are what the convention returns.
 fn check_results(convention: &Convention, results: &[Value]) -> Result<()> {
-    let kinds: &[ValueKind] = convention.results();
-    if results.len() == kinds.len()
-        && results.iter().zip(kinds).all(|(value, kind)| value.kind() == Some(*kind))
-    {
+    let kinds = convention.results().iter().copied();
+    if kinds.clone().map(Some).eq(results.iter().map(Value::kind)) {
         return Ok(());
     }
-    Err(Error::new(
+    Err(wrong_results(results, kinds))
+}
+
+#[cold]
+fn wrong_results(results: &[Value], kinds: impl Iterator<Item = ValueKind>) -> Error {
+    let kinds: Vec<ValueKind> = kinds.collect();
+    Error::new(
         StatusCode::Internal,
-        format!("the native function returned {results:?}, which its convention {convention} does not say"),
-    ))
+        format!("the native function returned {results:?}, and its convention says {kinds:?}"),
+    )
 }
