@@ -1,10 +1,12 @@
 //! The ground that every other crate stands on: status codes, errors, checked ranges, a bounded
-//! cursor over bytes, memory maps of files, memory that several parties share, element types, and the digest that captures carry.
+//! cursor over bytes, memory maps of files, memory that several parties share, element types, the C library's
+//! functions of numbers, and the digest that captures carry.
 //!
 //! It must never know a file format, a device or a tool. Everything in the workspace uses it.
 
 #![deny(unsafe_code)]
 
+pub mod c_math;
 mod cursor;
 mod element;
 mod element_name;

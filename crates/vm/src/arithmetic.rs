@@ -4,6 +4,8 @@
 //! undefined in C there is defined here: integers wrap, and conversions out of range give what that machine's
 //! instructions give.
 
+use rehal_base::c_math;
+
 use crate::operation::Op;
 use crate::registers::{Number, Window};
 use crate::special;
@@ -179,58 +181,24 @@ macro_rules! quick_computations {
 }
 pub(crate) use quick_computations;
 
-/// What instructions compute that become one with others.
-macro_rules! operate {
-    (AddI32, $a:expr, $b:expr) => {
-        $a.wrapping_add($b)
-    };
-    (SubI32, $a:expr, $b:expr) => {
-        $a.wrapping_sub($b)
-    };
-    (MulI32, $a:expr, $b:expr) => {
-        $a.wrapping_mul($b)
-    };
-    (AndI32, $a:expr, $b:expr) => {
-        $a & $b
-    };
-    (OrI32, $a:expr, $b:expr) => {
-        $a | $b
-    };
-    (XorI32, $a:expr, $b:expr) => {
-        $a ^ $b
-    };
-    (AddI64, $a:expr, $b:expr) => {
-        $a.wrapping_add($b)
-    };
-    (SubI64, $a:expr, $b:expr) => {
-        $a.wrapping_sub($b)
-    };
-    (MulI64, $a:expr, $b:expr) => {
-        $a.wrapping_mul($b)
-    };
-    (AndI64, $a:expr, $b:expr) => {
-        $a & $b
-    };
-    (OrI64, $a:expr, $b:expr) => {
-        $a | $b
-    };
-    (XorI64, $a:expr, $b:expr) => {
-        $a ^ $b
-    };
-    (AddF32, $a:expr, $b:expr) => {
-        $a + $b
-    };
-    (MulF32, $a:expr, $b:expr) => {
-        $a * $b
-    };
-    (AddF64, $a:expr, $b:expr) => {
-        $a + $b
-    };
-    (MulF64, $a:expr, $b:expr) => {
-        $a * $b
-    };
+/// What each quick instruction computes, as a function of its name.
+#[allow(non_snake_case, reason = "names of the instruction set")]
+pub(crate) mod quick {
+    use super::is_unordered;
+
+    macro_rules! functions {
+        (
+            quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
+            $($rest:tt)*
+        ) => {
+            $(#[inline(always)]
+            pub(crate) fn $op($($argument: $type),*) -> $result {
+                $value
+            })*
+        };
+    }
+    quick_computations!(functions);
 }
-pub(crate) use operate;
 
 /// How a count compares with another number.
 macro_rules! compares {
@@ -291,7 +259,7 @@ macro_rules! math {
 
 math! {
     // Binary32.
-    RemF32(a: f32, b: f32) -> f32 { special::remainder_f32(a, b) }
+    RemF32(a: f32, b: f32) -> f32 { c_math::remainderf(a, b) }
     CeilF32(a: f32) -> f32 { special::ceil_f32(a) }
     FloorF32(a: f32) -> f32 { special::floor_f32(a) }
     RoundF32(a: f32) -> f32 { a.round() }
@@ -310,7 +278,7 @@ math! {
     PowF32(a: f32, b: f32) -> f32 { a.powf(b) }
     RsqrtF32(a: f32) -> f32 { 1.0 / a.sqrt() }
     TanhF32(a: f32) -> f32 { a.tanh() }
-    ErfF32(a: f32) -> f32 { special::erf_f32(a) }
+    ErfF32(a: f32) -> f32 { c_math::erff(a) }
     CastSI64F32(a: i64) -> f32 { a as f32 }
     CastUI32F32(a: u32) -> f32 { a as f32 }
     CastUI64F32(a: u64) -> f32 { a as f32 }
@@ -320,7 +288,7 @@ math! {
     CastF32UI64(a: f32) -> i64 { rounded_f32_to_u64(a.round()) }
 
     // Binary64.
-    RemF64(a: f64, b: f64) -> f64 { special::remainder_f64(a, b) }
+    RemF64(a: f64, b: f64) -> f64 { c_math::remainder(a, b) }
     CeilF64(a: f64) -> f64 { special::ceil_f64(a) }
     FloorF64(a: f64) -> f64 { special::floor_f64(a) }
     RoundF64(a: f64) -> f64 { a.round() }
@@ -339,7 +307,7 @@ math! {
     PowF64(a: f64, b: f64) -> f64 { a.powf(b) }
     RsqrtF64(a: f64) -> f64 { 1.0 / a.sqrt() }
     TanhF64(a: f64) -> f64 { a.tanh() }
-    ErfF64(a: f64) -> f64 { libm::erf(a) }
+    ErfF64(a: f64) -> f64 { c_math::erf(a) }
     CastUI32F64(a: u32) -> f64 { a.into() }
     CastUI64F64(a: u64) -> f64 { a as f64 }
     // Through binary32, as the reference does.
@@ -416,16 +384,12 @@ mod tests {
         macro_rules! run {
             (
                 quick { $($op:ident ($($argument:ident: $type:ty),*) -> $result:ty { $value:expr })* }
-                pairs { $($pairs:tt)* }
-                counts { $($counts:tt)* }
-                carries { $($carries:tt)* }
+                $($rest:tt)*
             ) => {
                 match op {
                     $(Op::$op => {
                         let [$($argument,)* result] = std::array::from_fn(register);
-                        $(let $argument = <$type>::get(window, $argument);)*
-                        let value: $result = $value;
-                        value.put(window, result);
+                        quick::$op($(<$type>::get(window, $argument)),*).put(window, result);
                     })*
                     _ => panic!("{op:?} is not quick"),
                 }

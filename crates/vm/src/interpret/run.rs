@@ -1,6 +1,6 @@
 use rehal_base::{Error, Result, StatusCode};
 
-use crate::arithmetic::{compares, is_unordered, operate, quick_computations};
+use crate::arithmetic::{compares, quick, quick_computations};
 use crate::budget::Meter;
 use crate::code::{Code, Insn, Slice};
 use crate::list::ElementKind;
@@ -91,22 +91,20 @@ macro_rules! run {
                 }
                 match *insn {
                     $(Insn::$op([$($argument,)* result]) => {
-                        $(let $argument = <$type>::get(window, $argument);)*
-                        let value: $result = $value;
-                        value.put(window, result);
+                        quick::$op($(<$type>::get(window, $argument)),*).put(window, result);
                     })*
                     $($(Insn::$pair([left, right, result, other, result_2]) => {
                         let left = <$pair_type>::get(window, left);
                         let right = <$pair_type>::get(window, right);
-                        let value = operate!($first, left, right);
+                        let value = quick::$first(left, right);
                         value.put(window, result);
                         let other = <$pair_type>::get(window, other);
-                        operate!($second, value, other).put(window, result_2);
+                        quick::$second(value, other).put(window, result_2);
                     })*)*
                     $($(Insn::$count { registers: [left, right, result, other], to } => {
                         let left = <$count_type>::get(window, left);
                         let right = <$count_type>::get(window, right);
-                        let value = operate!($add, left, right);
+                        let value = quick::$add(left, right);
                         value.put(window, result);
                         let _other = <$count_type>::get(window, other);
                         jump_if!(compares!($comparison, value, _other), to, insns, at);
@@ -114,7 +112,7 @@ macro_rules! run {
                     $(Insn::$carry([left, right, source, target, result]) => {
                         let left = <$carry_type>::get(window, left);
                         let right = <$carry_type>::get(window, right);
-                        let value = operate!($carried, left, right);
+                        let value = quick::$carried(left, right);
                         <$carry_type>::get(window, source).put(window, target);
                         value.put(window, result);
                     })*
