@@ -497,6 +497,7 @@ fn wrong_modules_and_flags() {
         (&[][..], "no module is given"),
         (&["--module=/nonexistent/x.vmfb"], "NOT_FOUND; opening '/nonexistent/x.vmfb'"),
         (&["--module=/"], "is a directory"),
+        (&["--module=/dev/zero"], "is a device of the system"),
         (&["--module=x.so"], "system libraries"),
         (&[&text], "corrupt module"),
         (&[&empty], "truncated module"),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -74,6 +75,10 @@ fn read_file(path: &Path) -> Result<HostMemory> {
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
         return Err(Error::invalid_argument(format!("'{shown}' is a directory")));
+    }
+    if metadata.file_type().is_char_device() || metadata.file_type().is_block_device() {
+        // Some never end.
+        return Err(Error::invalid_argument(format!("'{shown}' is a device of the system, no file")));
     }
     if !metadata.is_file() {
         // A pipe, whose length nobody knows.
