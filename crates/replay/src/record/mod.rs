@@ -76,10 +76,9 @@ pub struct RecordOptions {
 /// refused with `UNIMPLEMENTED`: nobody sees when it is written.
 ///
 /// ```
-/// use rehal_capture::{Capture, OpenOptions};
 /// use rehal_hal::{BufferParams, BufferRef, BufferUsage, DeviceGroup, MemoryType, QueueOp, QUEUE_AFFINITY_ANY};
 /// use rehal_local::{LocalSync, executable::Plugins};
-/// use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
+/// use rehal_replay::{CaptureBytes, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
 ///
 /// # fn main() -> rehal_base::Result<()> {
 /// # let folder = tempfile::tempdir().unwrap();
@@ -103,11 +102,9 @@ pub struct RecordOptions {
 /// recorder.close()?;
 ///
 /// // The capture replays on any device that can do the same.
-/// let bytes = std::fs::read(&path).unwrap();
-/// let capture = Capture::open(&bytes, OpenOptions::default())?;
-/// let plan = Plan::compile(&capture, &bytes, PlanOptions::default())?;
+/// let plan = Plan::compile(CaptureBytes::map(&path)?, PlanOptions::default())?;
 /// assert_eq!(plan.scopes().collect::<Vec<_>>(), [(&b"execute"[..], 1)]);
-/// Replay::new(&plan, &devices, &ReplayOptions::default())?.run(&mut [])?;
+/// Replay::new(plan, &devices, &ReplayOptions::default())?.run(&mut [])?;
 /// # Ok(())
 /// # }
 /// ```
