@@ -41,6 +41,11 @@ impl Progress {
         Self { what: "", watched: None }
     }
 
+    /// What a call of `rehal-session` that takes a while tells how far it is.
+    pub(crate) fn teller(mut self) -> impl FnMut(rehal_session::Progress) {
+        move |it| self.set(it.done_bytes, it.total_bytes)
+    }
+
     /// `done` of `total` is done.
     pub(crate) fn set(&mut self, done: u64, total: u64) {
         let Some(watched) = &mut self.watched else { return };

@@ -43,7 +43,13 @@ impl Replay {
     /// Fails where the group has another number of devices than the capture uses, a file is missing
     /// or is another one, or a replacement selects nothing.
     pub fn new(plan: impl Into<Arc<Plan>>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
-        Self::of(plan.into(), devices, options)
+        let plan = plan.into();
+        Self::of(plan.clone(), devices, options).map_err(|error| plan.in_file(error))
+    }
+
+    /// The plan that it runs.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
     }
 
     fn of(plan: Arc<Plan>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
@@ -76,7 +82,7 @@ impl Replay {
             observers,
             open_scopes: Vec::new(),
         };
-        run.all()
+        run.all().map_err(|error| self.plan.in_file(error))
     }
 
     /// Prepares each executable, or what replaces it, and lets it go again: what a run would refuse
@@ -88,7 +94,7 @@ impl Replay {
             let HostOp::PrepareExecutable { device, .. } = *op else { continue };
             let device = &self.devices.devices()[device as usize];
             prepare::prepare(&self.plan, op, device, &self.replacements, &self.own_names)
-                .map_err(|error| self.plan.locate(error, step.place))?;
+                .map_err(|error| self.plan.in_file(self.plan.locate(error, step.place)))?;
         }
         Ok(())
     }
@@ -116,6 +122,14 @@ impl Replay {
 }
 
 impl Plan {
+    /// Adds the capture's file to where an error happened.
+    fn in_file(&self, error: Error) -> Error {
+        match self.capture().path() {
+            Some(path) => error.context(format!("'{}'", path.display())),
+            None => error,
+        }
+    }
+
     /// Says in which record of the capture an error happened, on what.
     fn locate(&self, error: Error, place: Place) -> Error {
         let record = Capture::open(self.bytes(), rehal_capture::OpenOptions { recover: true })

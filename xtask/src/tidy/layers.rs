@@ -3,11 +3,12 @@
 use super::{Problem, tree::Tree};
 
 /// The layers from the ground up; a crate may depend on crates of lower layers.
-const LAYERS: [&[&str]; 5] = [
+const LAYERS: [&[&str]; 6] = [
     &["base"],
     &["hal", "vm", "capture", "profile", "params", "values", "bench"],
     &["local", "vulkan", "cuda", "cts"],
     &["replay", "modules"],
+    &["session"],
     &["cli"],
 ];
 

@@ -64,9 +64,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     if let Some(name) = scope {
         check_scope(&plan, name).context(|| input::place(&file))?;
     }
-    let replay = replay_flags::prepare(flags, &file, plan, &options)?;
+    let replay = replay_flags::prepare(flags, plan, &options)?;
     // What cannot run here shall be an error, not a report of a failed benchmark.
-    replay.check_executables().context(|| input::place(&file))?;
+    replay.check_executables()?;
     let benchmark = match scope {
         None => Benchmark::new("BM_replay", |state| whole(&replay, state)).use_real_time(),
         Some(name) => Benchmark::new(format!("BM_replay/scope:{name}"), |state| scoped(&replay, name, state))

@@ -1,21 +1,17 @@
 //! `rehal info`: one screen about a capture, for a person.
 
 mod json;
-mod survey;
 mod text;
-mod verdict;
 
 use std::path::Path;
 
 use rehal_base::{Error, Result};
-use rehal_capture::Capture;
+use rehal_session::{CaptureFile, CaptureOptions, Survey, Verdict};
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
-use crate::{Invocation, Tool, devices, input, output};
-
-use survey::Survey;
-use verdict::Verdict;
+use crate::progress::Progress;
+use crate::{Invocation, Tool, devices, output};
 
 /// See the [module](self).
 pub const INFO: Tool = Tool {
@@ -58,8 +54,8 @@ const REPORT: Group = Group {
 /// All that is known of a capture.
 struct Report<'a> {
     path: &'a Path,
-    capture: &'a Capture<'a>,
-    survey: Survey<'a>,
+    capture: &'a CaptureFile,
+    survey: Survey,
     verdict: Verdict,
 }
 
@@ -76,10 +72,11 @@ fn run(invocation: &Invocation) -> Result<()> {
         }
     };
     let options = replay_flags::remaps(flags)?;
-    let file = input::map(path)?;
-    let capture = input::open(&file, true)?;
-    let survey = Survey::of(&file, &capture).map_err(|error| input::explain(&file, error))?;
+    let mut recover = CaptureOptions::default();
+    recover.recover = true;
+    let capture = CaptureFile::open(path, &recover)?;
+    let survey = capture.survey_with(&mut Progress::new("reading").teller())?;
     let devices = devices::from_flags(flags)?;
-    let verdict = Verdict::of(&file, &capture, &devices, &options);
+    let verdict = capture.verdict_with(&devices, &options, &mut Progress::new("reading").teller());
     output::print(&show(&Report { path, capture: &capture, survey, verdict }))
 }

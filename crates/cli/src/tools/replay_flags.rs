@@ -64,18 +64,12 @@ pub(crate) fn options(flags: &Flags) -> Result<ReplayOptions> {
 }
 
 /// A plan on the devices that the flags name. From here on a kernel that crashes is reported.
-pub(crate) fn prepare(
-    flags: &Flags,
-    file: &MappedFile,
-    plan: Plan,
-    options: &ReplayOptions,
-) -> Result<Replay> {
+pub(crate) fn prepare(flags: &Flags, plan: Plan, options: &ReplayOptions) -> Result<Replay> {
     guard::install();
-    let replay = Replay::new(plan, &devices::from_flags(flags)?, options);
-    let replay = replay.context(|| input::place(file))?;
+    let replay = Replay::new(plan, &devices::from_flags(flags)?, options)?;
     if !options.substitutions.is_empty() {
         // A mismatch shall show before the first dispatch, also of executables that come late.
-        replay.check_executables().context(|| input::place(file))?;
+        replay.check_executables()?;
     }
     Ok(replay)
 }

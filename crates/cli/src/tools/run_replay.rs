@@ -78,7 +78,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let file = input::map(path)?;
     let plan = replay_flags::compile(&file, flags.switch("recover"))?;
     let step_count = plan.step_count();
-    let replay = replay_flags::prepare(flags, &file, plan, &options)?;
+    let replay = replay_flags::prepare(flags, plan, &options)?;
     let mut reads = flags
         .given_text("replay_host_reads")
         .map(|path| {
@@ -91,7 +91,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     if let Some(reads) = &mut reads {
         observers.push(reads);
     }
-    let outcome = replay.run(&mut observers).context(|| input::place(&file));
+    let outcome = replay.run(&mut observers);
     drop(steps);
     // What was read before a failure is worth having too.
     let written = reads.map_or(Ok(()), |reads| reads.finish().map(drop));

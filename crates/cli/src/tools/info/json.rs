@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Report;
-use super::survey::{ExecutableRow, ExternalFile};
+use rehal_session::{ExecutableSurvey, ExternalFile};
 
 /// The report for a program: sizes in bytes, names as text.
 pub(super) fn show(report: &Report<'_>) -> String {
@@ -33,7 +33,7 @@ pub(super) fn show(report: &Report<'_>) -> String {
             "dispatches": survey.dispatch_count,
         },
         "scopes": survey.scopes.iter()
-            .map(|scope| json!({ "name": text(scope.name), "count": scope.count }))
+            .map(|scope| json!({ "name": text(&scope.name), "count": scope.count }))
             .collect::<Vec<_>>(),
         "executables": survey.executables.iter().map(executable).collect::<Vec<_>>(),
         "bytes": bytes,
@@ -58,11 +58,11 @@ fn reason(error: &rehal_base::Error) -> Value {
     })
 }
 
-fn executable(it: &ExecutableRow<'_>) -> Value {
+fn executable(it: &ExecutableSurvey) -> Value {
     let functions = it.functions.iter().zip(0u32..).map(|(function, ordinal)| {
         json!({
             "ordinal": ordinal,
-            "name": text(function.name),
+            "name": text(&function.name),
             "constants": function.constant_count,
             "bindings": function.binding_count,
             "dispatches": function.dispatch_count,
@@ -70,17 +70,17 @@ fn executable(it: &ExecutableRow<'_>) -> Value {
     });
     json!({
         "id": it.id,
-        "format": text(it.format),
+        "format": text(&it.format),
         "size_bytes": it.code_bytes,
         "functions": functions.collect::<Vec<_>>(),
     })
 }
 
-fn external_file(report: &Report<'_>, file: &ExternalFile<'_>) -> Value {
-    let state = report.verdict.files.get(&file.id);
+fn external_file(report: &Report<'_>, file: &ExternalFile) -> Value {
+    let state = report.verdict.file(file.id);
     json!({
         "id": file.id,
-        "path": text(file.path),
+        "path": text(&file.path),
         "size_bytes": file.length_bytes,
         "validation": file.validation,
         "path_here": state.map(|state| state.path.to_string_lossy()),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Report;
-use super::survey::{ExecutableRow, ExternalFile};
+use rehal_session::{ExecutableSurvey, ExternalFile};
 
 /// Rows of a list that are shown; a screen is for an overview.
 const MAX_ROWS: usize = 24;
@@ -117,12 +117,12 @@ fn executables(text: &mut String, report: &Report<'_>) {
 }
 
 /// The most dispatched functions first; returns how many rows that took.
-fn functions(text: &mut String, executable: &ExecutableRow<'_>, limit: usize) -> usize {
+fn functions(text: &mut String, executable: &ExecutableSurvey, limit: usize) -> usize {
     let mut functions: Vec<_> = executable.functions.iter().zip(0..).collect();
     functions.sort_by_key(|(function, ordinal)| (u64::MAX - function.dispatch_count, *ordinal));
     functions.truncate(limit);
     let rows = functions.iter().map(|(function, ordinal)| {
-        let name = match function.name {
+        let name = match &function.name[..] {
             b"" => "(no name)".into(),
             name => name.escape_ascii().to_string(),
         };
@@ -173,8 +173,8 @@ fn outside(text: &mut String, report: &Report<'_>) {
     more(text, files.len());
 }
 
-fn file_state(report: &Report<'_>, file: &ExternalFile<'_>) -> String {
-    match report.verdict.files.get(&file.id) {
+fn file_state(report: &Report<'_>, file: &ExternalFile) -> String {
+    match report.verdict.file(file.id) {
         None => "not looked for".into(),
         Some(state) => {
             let moved = state.path.as_os_str().as_encoded_bytes() != file.path;

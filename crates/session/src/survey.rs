@@ -1,73 +1,99 @@
-//! What is in a capture, counted in one walk over its records.
-
 use std::collections::HashMap;
 
-use rehal_base::{MappedFile, Result};
+use rehal_base::Result;
 use rehal_capture::payload::{Dispatch, ExecutablePrepare, FileObject};
 use rehal_capture::{
-    Capture, FileReferenceType, FileValidationType, ObjectType, OperationCode, Payload, Record, RecordType,
+    Capture, CaptureBytes, FileReferenceType, FileValidationType, ObjectType, OperationCode, Payload, Record,
+    RecordType,
 };
+use rehal_replay::dump::Progress;
 
-use crate::progress::Progress;
-
-/// Numbers and names of what is in a capture.
-#[derive(Default)]
-pub(super) struct Survey<'a> {
+/// Numbers and names of what is in a capture, counted in one walk over its records.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Survey {
+    /// All records.
     pub record_count: u64,
+    /// Calls of the program that were captured.
     pub operation_count: u64,
+    /// Objects that the program made, its devices included.
     pub object_count: u64,
     /// Operations that had failed when they were captured, and are skipped.
     pub failed_count: u64,
     /// Records of what could not be captured.
     pub unsupported_count: u64,
+    /// Devices that the program used.
     pub device_count: u64,
+    /// Dispatches that a replay issues: directly, or by executing a command buffer.
     pub dispatch_count: u64,
     /// Executions of command buffers, and other operations given to queues.
     pub submission_count: u64,
-    pub scopes: Vec<ScopeRow<'a>>,
-    pub executables: Vec<ExecutableRow<'a>>,
-    pub external_files: Vec<ExternalFile<'a>>,
-    pub bytes: Bytes,
-    scope_index: HashMap<&'a [u8], usize>,
-    executable_index: HashMap<u64, usize>,
-    recorded: HashMap<u64, Recorded>,
+    /// The scopes by name, in order of first appearance.
+    pub scopes: Vec<ScopeSurvey>,
+    /// The executables, in the order in which they are prepared.
+    pub executables: Vec<ExecutableSurvey>,
+    /// Files that are not in the capture.
+    pub external_files: Vec<ExternalFile>,
+    /// Bytes of the file by what they are.
+    pub bytes: SurveyedBytes,
 }
 
 /// A scope, by name.
-pub(super) struct ScopeRow<'a> {
-    pub name: &'a [u8],
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ScopeSurvey {
+    /// Its name; UTF-8 by contract, which nothing enforces.
+    pub name: Vec<u8>,
     /// How often it is entered.
     pub count: u64,
 }
 
 /// An executable that was prepared.
-pub(super) struct ExecutableRow<'a> {
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ExecutableSurvey {
+    /// Its id in the capture.
     pub id: u64,
-    pub format: &'a [u8],
+    /// Its format, such as `embedded-elf-x86_64`.
+    pub format: Vec<u8>,
+    /// Size of its code in bytes.
     pub code_bytes: u64,
-    pub functions: Vec<FunctionRow<'a>>,
+    /// Its functions, by ordinal.
+    pub functions: Vec<FunctionSurvey>,
 }
 
 /// A function of an executable.
-pub(super) struct FunctionRow<'a> {
-    pub name: &'a [u8],
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FunctionSurvey {
+    /// Its name; empty in captures of version 1.0.
+    pub name: Vec<u8>,
+    /// 32-bit constants of a dispatch.
     pub constant_count: u16,
+    /// Buffers of a dispatch.
     pub binding_count: u16,
     /// How often it is dispatched: directly, or by each execution of a command buffer it is in.
     pub dispatch_count: u64,
 }
 
 /// A file outside of the capture.
-pub(super) struct ExternalFile<'a> {
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ExternalFile {
+    /// Its id in the capture.
     pub id: u64,
-    pub path: &'a [u8],
+    /// Its path, as the program named it.
+    pub path: Vec<u8>,
+    /// Its length in bytes.
     pub length_bytes: u64,
+    /// How a replay verifies it: `none` (by its length), `identity` or `digest`, as the format names them.
     pub validation: &'static str,
 }
 
 /// Bytes of the file by what they are.
-#[derive(Default)]
-pub(super) struct Bytes {
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct SurveyedBytes {
     /// Code.
     pub executables: u64,
     /// What the program wrote into mapped buffers.
@@ -84,7 +110,7 @@ pub(super) struct Bytes {
     pub captured_reads: u64,
 }
 
-impl Bytes {
+impl SurveyedBytes {
     /// The kinds that are data, with their names.
     pub fn rows(&self) -> [(&'static str, u64); 7] {
         [
@@ -119,47 +145,62 @@ const STEP_BYTES: u64 = 4 << 20;
 /// The bit of a command buffer's mode that lets it be executed once (`iree/hal/command_buffer.h`).
 const MODE_ONE_SHOT: u32 = 1;
 
-impl<'a> Survey<'a> {
-    /// Walks over the records of `capture`, which is in `file`. Fails at the first one that is damaged.
-    pub fn of(file: &MappedFile, capture: &Capture<'a>) -> Result<Self> {
-        let mut this = Self::default();
-        let mut progress = Progress::new("reading");
+/// A survey while it is taken.
+#[derive(Default)]
+struct Surveyor<'a> {
+    survey: Survey,
+    scope_index: HashMap<&'a [u8], usize>,
+    executable_index: HashMap<u64, usize>,
+    recorded: HashMap<u64, Recorded>,
+}
+
+impl Survey {
+    /// Walks over the records of `capture`, which is in `bytes`. Fails at the first one that is damaged.
+    pub(crate) fn of(
+        bytes: &CaptureBytes,
+        capture: &Capture<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Self> {
+        let mut this = Surveyor::default();
+        let total_bytes = capture.length_bytes();
         let mut behind = 0;
         for record in capture.records() {
             let record = record?;
             this.add(&record, &record.payload()?);
             if record.offset - behind >= STEP_BYTES {
-                file.forget(behind as usize, (record.offset - behind) as usize);
+                bytes.forget(behind, record.offset - behind);
                 behind = record.offset;
-                progress.set(behind, capture.length_bytes());
+                progress(Progress { done_bytes: behind, total_bytes });
             }
         }
         for (_, recorded) in std::mem::take(&mut this.recorded) {
             this.count(&recorded);
         }
-        Ok(this)
+        Ok(this.survey)
     }
+}
 
+impl<'a> Surveyor<'a> {
     fn add(&mut self, record: &Record<'a>, payload: &Payload<'a>) {
-        self.record_count += 1;
+        self.survey.record_count += 1;
         self.add_bytes(payload);
         match record.record_type() {
             RecordType::OBJECT => self.add_object(record, payload),
             RecordType::OPERATION => {
-                self.operation_count += 1;
+                self.survey.operation_count += 1;
                 match record.header.status_code.get() {
                     0 => self.add_operation(record, payload),
-                    _ => self.failed_count += 1,
+                    _ => self.survey.failed_count += 1,
                 }
             }
-            RecordType::UNSUPPORTED => self.unsupported_count += 1,
+            RecordType::UNSUPPORTED => self.survey.unsupported_count += 1,
             _ => {}
         }
     }
 
     fn add_object(&mut self, record: &Record<'a>, payload: &Payload<'a>) {
-        self.object_count += 1;
-        self.device_count += u64::from(record.object_type() == ObjectType::DEVICE);
+        self.survey.object_count += 1;
+        self.survey.device_count += u64::from(record.object_type() == ObjectType::DEVICE);
         let id = record.header.object_id.get();
         match payload {
             Payload::FileObject(file) => self.add_file(id, file),
@@ -173,9 +214,9 @@ impl<'a> Survey<'a> {
 
     fn add_file(&mut self, id: u64, file: &FileObject<'a>) {
         if FileReferenceType(file.reference_type.get()) == FileReferenceType::EXTERNAL_PATH {
-            self.external_files.push(ExternalFile {
+            self.survey.external_files.push(ExternalFile {
                 id,
-                path: file.reference,
+                path: file.reference.to_vec(),
                 length_bytes: file.file_length.get(),
                 validation: FileValidationType(file.validation_type.get()).name(),
             });
@@ -199,11 +240,11 @@ impl<'a> Survey<'a> {
                 self.recorded.entry(header.object_id.get()).or_default().add(it);
             }
             (OperationCode::DEVICE_QUEUE_DISPATCH, Payload::Dispatch(it)) => {
-                self.submission_count += 1;
+                self.survey.submission_count += 1;
                 self.dispatch(it.executable_id.get(), it.function_ordinal.get(), 1);
             }
             (OperationCode::DEVICE_QUEUE_EXECUTE, Payload::QueueExecute(it)) => {
-                self.submission_count += 1;
+                self.survey.submission_count += 1;
                 self.execute(it.command_buffer_id.get());
             }
             (
@@ -215,31 +256,31 @@ impl<'a> Survey<'a> {
                 | Payload::QueueCopy(_)
                 | Payload::QueueRead(_)
                 | Payload::QueueWrite(_),
-            ) => self.submission_count += 1,
+            ) => self.survey.submission_count += 1,
             _ => {}
         }
     }
 
     fn enter(&mut self, name: &'a [u8]) {
         let index = *self.scope_index.entry(name).or_insert_with(|| {
-            self.scopes.push(ScopeRow { name, count: 0 });
-            self.scopes.len() - 1
+            self.survey.scopes.push(ScopeSurvey { name: name.to_vec(), count: 0 });
+            self.survey.scopes.len() - 1
         });
-        self.scopes[index].count += 1;
+        self.survey.scopes[index].count += 1;
     }
 
     fn add_executable(&mut self, id: u64, it: &ExecutablePrepare<'a>) {
         let functions = it.metadata().into_iter().flat_map(|metadata| metadata.functions());
-        let functions = functions.map(|function| FunctionRow {
-            name: function.name,
+        let functions = functions.map(|function| FunctionSurvey {
+            name: function.name.to_vec(),
             constant_count: function.metadata.constant_count.get(),
             binding_count: function.metadata.binding_count.get(),
             dispatch_count: 0,
         });
-        self.executable_index.insert(id, self.executables.len());
-        self.executables.push(ExecutableRow {
+        self.executable_index.insert(id, self.survey.executables.len());
+        self.survey.executables.push(ExecutableSurvey {
             id,
-            format: it.format,
+            format: it.format.to_vec(),
             code_bytes: it.data.len() as u64,
             functions: functions.collect(),
         });
@@ -263,16 +304,17 @@ impl<'a> Survey<'a> {
     }
 
     fn dispatch(&mut self, executable: u64, function: u32, count: u64) {
-        self.dispatch_count = self.dispatch_count.saturating_add(count);
+        self.survey.dispatch_count = self.survey.dispatch_count.saturating_add(count);
         let index = self.executable_index.get(&executable);
-        let row = index.and_then(|index| self.executables[*index].functions.get_mut(function as usize));
+        let row =
+            index.and_then(|index| self.survey.executables[*index].functions.get_mut(function as usize));
         if let Some(row) = row {
             row.dispatch_count = row.dispatch_count.saturating_add(count);
         }
     }
 
     fn add_bytes(&mut self, payload: &Payload<'a>) {
-        let bytes = &mut self.bytes;
+        let bytes = &mut self.survey.bytes;
         let (kind, data) = match payload {
             Payload::ExecutablePrepare(it) => {
                 bytes.constants += size_of_val(it.constants) as u64;

@@ -1,0 +1,44 @@
+//! Replays a capture and looks at what the program read back: `cargo run --example host_reads -- CAPTURE.ireereplay`.
+
+use std::path::Path;
+
+use rehal_session::{
+    CaptureFile, CaptureOptions, DeviceOptions, Error, HostRead, Observer, Replay, ReplayOptions, Result,
+};
+
+/// Keeps the first bytes of each host read.
+#[derive(Default)]
+pub struct Reads(pub Vec<(String, Vec<u8>)>);
+
+impl Observer for Reads {
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
+        let scope = read.scope.map(|name| name.escape_ascii().to_string()).unwrap_or_default();
+        self.0.push((scope, read.bytes[..read.bytes.len().min(16)].to_vec()));
+        Ok(())
+    }
+}
+
+/// What the program in the capture read from its devices, when its work is done here.
+pub fn host_reads(path: &Path) -> Result<Reads> {
+    let plan = CaptureFile::open(path, &CaptureOptions::default())?.plan()?;
+    let mut devices = DeviceOptions::default();
+    // One for each device of the capture.
+    devices.uris = vec!["local-sync".into(); plan.device_count()];
+    let replay = Replay::new(plan, &devices.open()?, &ReplayOptions::default())?;
+    let mut reads = Reads::default();
+    replay.run(&mut [&mut reads])?;
+    Ok(reads)
+}
+
+#[allow(dead_code, reason = "the test of this example calls what it calls")]
+fn main() -> Result<()> {
+    let path = std::env::args_os().nth(1).ok_or_else(|| Error::invalid_argument("a capture is missing"))?;
+    for (scope, bytes) in host_reads(Path::new(&path))?.0 {
+        println!("{scope}: {bytes:02x?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,46 @@
+//! Keeps replays for later, in a value that owns all that they need: `cargo run --example keep -- CAPTURE.ireereplay`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use rehal_session::{
+    CaptureFile, CaptureOptions, DeviceOptions, Error, Replay, ReplayOptions, Result, ScopeTimer,
+};
+
+/// Replays by the path of their capture. It borrows nothing, so a server can keep it in a static or behind a handle
+/// that it hands to another language.
+#[derive(Default)]
+pub struct Replays(Mutex<BTreeMap<PathBuf, Replay>>);
+
+impl Replays {
+    /// The time that the program spent in `scope`, in nanoseconds. The capture is planned when it is first asked for.
+    pub fn time_scope(&self, path: &Path, scope: &str) -> Result<u64> {
+        // A panic of a replay leaves it as it was, so what a poisoned lock protects is good to use.
+        let mut replays = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if !replays.contains_key(path) {
+            replays.insert(path.to_path_buf(), open(path)?);
+        }
+        let mut timer = ScopeTimer::new(scope);
+        replays[path].run(&mut [&mut timer])?;
+        timer.finish()
+    }
+}
+
+/// Neither the open file nor the devices are needed once this has returned.
+fn open(path: &Path) -> Result<Replay> {
+    let plan = CaptureFile::open(path, &CaptureOptions::default())?.plan()?;
+    let mut devices = DeviceOptions::default();
+    devices.uris = vec!["local-sync".into(); plan.device_count()];
+    Replay::new(plan, &devices.open()?, &ReplayOptions::default())
+}
+
+#[allow(dead_code, reason = "the test of this example calls what it calls")]
+fn main() -> Result<()> {
+    let path = std::env::args_os().nth(1).ok_or_else(|| Error::invalid_argument("a capture is missing"))?;
+    let replays = Replays::default();
+    for _ in 0..3 {
+        println!("{} ns in scope 'execute'", replays.time_scope(Path::new(&path), "execute")?);
+    }
+    Ok(())
+}

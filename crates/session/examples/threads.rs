@@ -1,0 +1,38 @@
+//! Replays a capture on other threads, which share its plan: `cargo run --example threads -- CAPTURE.ireereplay`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rehal_session::{CaptureFile, CaptureOptions, DeviceOptions, Error, Plan, Replay, ReplayOptions, Result};
+
+/// How long a replay takes on each of `count` threads, each with devices of its own.
+pub fn replay_on_threads(path: &Path, count: usize) -> Result<Vec<Duration>> {
+    let plan = CaptureFile::open(path, &CaptureOptions::default())?.plan()?;
+    let threads: Vec<_> = (0..count)
+        .map(|_| {
+            // The plan is shared; the bytes of the capture are in memory once.
+            let plan = plan.clone();
+            thread::spawn(move || replay_once(plan))
+        })
+        .collect();
+    let ended = |_| Error::new(rehal_session::StatusCode::Internal, "a thread panicked");
+    threads.into_iter().map(|thread| thread.join().map_err(ended)?).collect()
+}
+
+fn replay_once(plan: Arc<Plan>) -> Result<Duration> {
+    let mut devices = DeviceOptions::default();
+    devices.uris = vec!["local-sync".into(); plan.device_count()];
+    let replay = Replay::new(plan, &devices.open()?, &ReplayOptions::default())?;
+    let start = Instant::now();
+    replay.run(&mut [])?;
+    Ok(start.elapsed())
+}
+
+#[allow(dead_code, reason = "the test of this example calls what it calls")]
+fn main() -> Result<()> {
+    let path = std::env::args_os().nth(1).ok_or_else(|| Error::invalid_argument("a capture is missing"))?;
+    println!("{:?}", replay_on_threads(Path::new(&path), 4)?);
+    Ok(())
+}

@@ -1,0 +1,199 @@
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_capture::{Capture, CaptureBytes, OpenOptions, Tear, Version};
+use rehal_hal::DeviceGroup;
+use rehal_replay::dump::{self, Progress};
+use rehal_replay::{FileRemap, Plan, PlanOptions};
+
+use crate::{Survey, Verdict};
+
+/// What to do about a file that is not a capture.
+const NO_CAPTURE: &str = "name a capture, as IREE's tools write it with --device_replay_output=PATH";
+
+/// What to do about a capture that contradicts itself.
+const DAMAGED: &str = "the file is damaged: copy it again from where it was made, or capture again";
+
+/// Fewer bytes cannot be a capture, damaged or not.
+const MIN_BYTES: usize = 24;
+
+/// A capture that is open: its envelope has been checked, its records have not been read.
+///
+/// It shares the bytes of the capture: a clone is cheap, and it can be kept and sent to other threads.
+///
+/// ```
+/// # fn main() -> rehal_session::Result<()> {
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/abs.local-sync.embedded.ireereplay");
+/// use rehal_session::{CaptureFile, CaptureOptions};
+///
+/// let capture = CaptureFile::open(path.as_ref(), &CaptureOptions::default())?;
+/// assert!(capture.is_closed() && capture.tear().is_none());
+/// let survey = capture.survey()?;
+/// println!("{} dispatches of {} executables", survey.dispatch_count, survey.executables.len());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct CaptureFile {
+    bytes: CaptureBytes,
+    recover: bool,
+    version: Version,
+    is_closed: bool,
+    length_bytes: u64,
+    tear: Option<Tear>,
+}
+
+/// How a capture is opened.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CaptureOptions {
+    /// Read what is whole of a capture that was never closed or was cut, instead of refusing it; see
+    /// [`CaptureFile::tear`]. Default: false.
+    pub recover: bool,
+}
+
+impl CaptureFile {
+    /// Maps the file at `path` and checks that it is a capture.
+    pub fn open(path: &Path, options: &CaptureOptions) -> Result<Self> {
+        Self::from_bytes(CaptureBytes::map(path).advise(|| NO_CAPTURE.into())?, options)
+    }
+
+    /// A capture in memory, or in a file that is mapped already.
+    pub fn from_bytes(bytes: impl Into<CaptureBytes>, options: &CaptureOptions) -> Result<Self> {
+        let bytes = bytes.into();
+        let recover = options.recover;
+        let opened = Capture::open(bytes.as_slice(), OpenOptions { recover });
+        let capture = opened.map_err(|error| explain(&bytes, error.into()))?;
+        let (version, tear) = (capture.version(), capture.tear());
+        let (is_closed, length_bytes) = (capture.is_closed(), capture.length_bytes());
+        Ok(Self { bytes, recover, version, is_closed, length_bytes, tear })
+    }
+
+    /// Where the file is; `None` for a capture in memory.
+    pub fn path(&self) -> Option<&Path> {
+        self.bytes.path()
+    }
+
+    /// All bytes of the file.
+    pub fn bytes(&self) -> &CaptureBytes {
+        &self.bytes
+    }
+
+    /// The version of the format.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Whether its writer closed it, so that it says how long it is.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Number of bytes that are read: up to the recorded length, or up to the tear.
+    pub fn length_bytes(&self) -> u64 {
+        self.length_bytes
+    }
+
+    /// Number of bytes of the file, including those that are not read.
+    pub fn total_bytes(&self) -> u64 {
+        self.bytes.as_slice().len() as u64
+    }
+
+    /// Where it ends before its writer meant it to; only ever set with [`CaptureOptions::recover`].
+    pub fn tear(&self) -> Option<Tear> {
+        self.tear
+    }
+
+    /// Compiles it for replays. Fails if a record is damaged or cannot be reproduced, and says which.
+    pub fn plan(&self) -> Result<Arc<Plan>> {
+        self.plan_with(&mut |_| {})
+    }
+
+    /// As [`CaptureFile::plan`], calling `progress` every few megabytes.
+    pub fn plan_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<Arc<Plan>> {
+        let mut tell = |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes });
+        let options = PlanOptions { recover: self.recover, progress: Some(&mut tell) };
+        let plan = Plan::compile(self.bytes.clone(), options);
+        plan.map(Arc::new).map_err(|error| self.explain(error))
+    }
+
+    /// Counts and names what it holds. Runs nothing.
+    pub fn survey(&self) -> Result<Survey> {
+        self.survey_with(&mut |_| {})
+    }
+
+    /// As [`CaptureFile::survey`], calling `progress` every few megabytes.
+    pub fn survey_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<Survey> {
+        self.capture()
+            .and_then(|capture| Survey::of(&self.bytes, &capture, progress))
+            .map_err(|error| self.explain(error))
+    }
+
+    /// Whether it can be replayed on `devices` with its files where `remaps` say, found without running anything of
+    /// it. Files that are known by a digest are read for it.
+    pub fn verdict(&self, devices: &DeviceGroup, remaps: &[FileRemap]) -> Verdict {
+        self.verdict_with(devices, remaps, &mut |_| {})
+    }
+
+    /// As [`CaptureFile::verdict`], calling `progress` every few megabytes of the capture.
+    pub fn verdict_with(
+        &self,
+        devices: &DeviceGroup,
+        remaps: &[FileRemap],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Verdict {
+        Verdict::of(self, devices, remaps, progress)
+    }
+
+    /// Prints it as text or as JSON lines, byte for byte as `iree-dump-replay` does. The whole capture is checked
+    /// before the first byte is written.
+    pub fn dump(
+        &self,
+        format: dump::Format,
+        writer: &mut dyn Write,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(), DumpError> {
+        let input = match self.bytes.file() {
+            Some(file) => dump::Input::from(file),
+            None => dump::Input::from(self.bytes.as_slice()),
+        };
+        let options = dump::Options { format, recover: self.recover };
+        match dump::dump(input, options, writer, progress) {
+            Ok(_) => Ok(()),
+            Err(dump::Error::Write(error)) => Err(DumpError::Write(error)),
+            Err(dump::Error::Format(error)) => Err(DumpError::Capture(self.explain(Error::from(*error)))),
+        }
+    }
+
+    pub(crate) fn capture(&self) -> Result<Capture<'_>> {
+        Ok(Capture::open(self.bytes.as_slice(), OpenOptions { recover: self.recover })?)
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        explain(&self.bytes, error)
+    }
+}
+
+/// Why a dump ended early.
+#[derive(Debug)]
+pub enum DumpError {
+    /// The capture is damaged. Nothing has been written.
+    Capture(Error),
+    /// The writer failed; `BrokenPipe` means that the reader has seen enough.
+    Write(std::io::Error),
+}
+
+/// Adds the file to an error about what is in it, and what to do unless the error knows better.
+fn explain(bytes: &CaptureBytes, error: Error) -> Error {
+    let error = match bytes.path() {
+        Some(path) => error.context(format!("'{}'", path.display())),
+        None => error,
+    };
+    match error.code() {
+        _ if bytes.as_slice().len() < MIN_BYTES => error.advise(NO_CAPTURE),
+        StatusCode::DataLoss => error.advise(DAMAGED),
+        _ => error,
+    }
+}

@@ -1,0 +1,37 @@
+use rehal_base::Result;
+use rehal_local::executable::guard;
+use rehal_replay::{Observer, Place};
+
+/// Reports of kernels that crash, for programs that own their process, such as tools.
+///
+/// From [`CrashReports::install`] on, a SIGSEGV, SIGILL, SIGFPE or SIGBUS of a kernel ends the process with a message
+/// that names the executable, the function, the workgroup and the address, and with
+/// [`CrashReports::EXIT_STATUS`]. A crash anywhere else goes to the handlers that were there before. As an
+/// [`Observer`] of a replay it adds the record to that message.
+///
+/// A library that is loaded into somebody else's process does not install it.
+#[derive(Clone, Copy, Debug)]
+pub struct CrashReports(());
+
+impl CrashReports {
+    /// Exit status of a process that a kernel has crashed.
+    pub const EXIT_STATUS: i32 = guard::EXIT_STATUS;
+
+    /// Installs the signal handlers for the process and gives the calling thread a stack for them. Later calls only
+    /// do the latter.
+    pub fn install() -> Self {
+        guard::install();
+        Self(())
+    }
+}
+
+impl Observer for CrashReports {
+    fn wants_steps(&self) -> bool {
+        true
+    }
+
+    fn step(&mut self, place: Place) -> Result<()> {
+        guard::set_context(place.ordinal.into(), place.offset);
+        Ok(())
+    }
+}

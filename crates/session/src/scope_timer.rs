@@ -1,0 +1,74 @@
+use std::time::Instant;
+
+use rehal_base::{Error, Result};
+use rehal_replay::{Observer, Plan, Scope};
+
+/// Adds up the time that a replay spends in scopes of one name: an [`Observer`] for one run.
+///
+/// A scope that is open in another one of the same name is part of it.
+pub struct ScopeTimer<'n> {
+    name: &'n str,
+    depth: u64,
+    since: Instant,
+    total_ns: u64,
+}
+
+impl<'n> ScopeTimer<'n> {
+    /// A timer of scopes called `name`; see [`find_scope`] for whether there are any.
+    pub fn new(name: &'n str) -> Self {
+        Self { name, depth: 0, since: Instant::now(), total_ns: 0 }
+    }
+
+    /// The time in nanoseconds. Fails if a scope did not end.
+    pub fn finish(self) -> Result<u64> {
+        match self.depth {
+            0 => Ok(self.total_ns),
+            _ => Err(Error::failed_precondition(format!("scope '{}' does not end", self.name))),
+        }
+    }
+}
+
+impl Observer for ScopeTimer<'_> {
+    fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {
+        if scope.name == self.name.as_bytes() {
+            self.depth += 1;
+            if self.depth == 1 {
+                self.since = Instant::now();
+            }
+        }
+        Ok(())
+    }
+
+    fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
+        // Read first: what follows is not the scope's.
+        let now = Instant::now();
+        if scope.name == self.name.as_bytes() {
+            let Some(depth) = self.depth.checked_sub(1) else {
+                return Err(Error::failed_precondition(format!(
+                    "scope '{}' ends before it begins",
+                    self.name
+                ))
+                .context(scope.place.to_string()));
+            };
+            self.depth = depth;
+            if depth == 0 {
+                self.total_ns += now.duration_since(self.since).as_nanos() as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fails unless the plan has a scope called `name`; the error names those that it has.
+pub fn find_scope(plan: &Plan, name: &str) -> Result<()> {
+    if plan.scopes().any(|(scope, _)| scope == name.as_bytes()) {
+        return Ok(());
+    }
+    let times = |count| if count == 1 { "time" } else { "times" };
+    let scopes: Vec<_> = plan
+        .scopes()
+        .map(|(scope, count)| format!("{} (entered {count} {})", scope.escape_ascii(), times(count)))
+        .collect();
+    let has = if scopes.is_empty() { "no scopes".into() } else { scopes.join(", ") };
+    Err(Error::not_found(format!("there is no scope '{name}' in the capture, which has: {has}")))
+}

@@ -1,0 +1,89 @@
+use std::path::PathBuf;
+
+use rehal_base::{Error, Result};
+use rehal_hal::{Device, DeviceGroup};
+use rehal_replay::dump::Progress;
+use rehal_replay::{ExecutableRecord, FileRemap, FileSource, Plan, resolve_path};
+
+use crate::CaptureFile;
+
+/// Whether a capture can be replayed on a device of this machine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// The device, by its driver's name.
+    pub device: String,
+    /// Everything that prevents a replay; empty if nothing does.
+    pub reasons: Vec<Error>,
+    /// The external files of the capture; none if the capture cannot be planned.
+    pub files: Vec<FileState>,
+}
+
+/// An external file as it is on this machine.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FileState {
+    /// Its id in the capture.
+    pub id: u64,
+    /// Where it is looked for.
+    pub path: PathBuf,
+    /// Why it cannot be used, unless it can.
+    pub problem: Option<Error>,
+}
+
+impl Verdict {
+    /// Whether nothing prevents a replay.
+    pub fn is_replayable(&self) -> bool {
+        self.reasons.is_empty()
+    }
+
+    /// What is known of the external file with this id.
+    pub fn file(&self, id: u64) -> Option<&FileState> {
+        self.files.iter().find(|file| file.id == id)
+    }
+
+    pub(crate) fn of(
+        capture: &CaptureFile,
+        devices: &DeviceGroup,
+        remaps: &[FileRemap],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Self {
+        let device = &devices.devices()[0];
+        let mut this = Self { device: device.info().driver.clone(), reasons: Vec::new(), files: Vec::new() };
+        if let Some(tear) = capture.tear() {
+            let torn = format!("the capture is torn at offset {}", tear.offset);
+            this.reasons.push(Error::data_loss(torn).advise("--recover replays the records before the tear"));
+        }
+        match capture.plan_with(progress) {
+            Ok(plan) => this.check(&plan, device, remaps),
+            Err(error) => this.reasons.push(error),
+        }
+        this
+    }
+
+    fn check(&mut self, plan: &Plan, device: &Device, remaps: &[FileRemap]) {
+        self.reasons.extend(plan.executables().filter_map(|it| check_format(&it, device).err()));
+        for record in plan.files() {
+            let FileSource::External { path, .. } = record.source else { continue };
+            let path = resolve_path(path, remaps);
+            let problem = record.check(remaps).err();
+            self.reasons.extend(problem.clone());
+            self.files.push(FileState { id: record.id, path, problem });
+        }
+    }
+}
+
+fn check_format(record: &ExecutableRecord<'_>, device: &Device) -> Result<()> {
+    let format = String::from_utf8_lossy(record.format);
+    if device.can_prepare_executable(&format) {
+        return Ok(());
+    }
+    let (id, driver) = (record.id, &device.info().driver);
+    Err(Error::incompatible(format!(
+        "executable {id} is '{format}', which {driver} cannot run on this machine"
+    ))
+    .context(record.place.to_string())
+    .advise(format!(
+        "compile it for this machine, and replay with --replay_executable_substitution={id}=PATH"
+    )))
+}

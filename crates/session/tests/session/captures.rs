@@ -1,0 +1,159 @@
+//! Captures: opened, surveyed, judged, planned and dumped, and what is said of those that cannot be.
+
+use std::io;
+
+use rehal_session::{
+    CaptureFile, CaptureOptions, DeviceOptions, DumpError, Format, Replay, ReplayOptions, StatusCode, Survey,
+    find_scope,
+};
+
+use crate::capture;
+
+fn strict() -> CaptureOptions {
+    CaptureOptions::default()
+}
+
+fn recovering() -> CaptureOptions {
+    let mut options = CaptureOptions::default();
+    options.recover = true;
+    options
+}
+
+const fn is_send_sync_and_static<T: Send + Sync + 'static>() {}
+
+const _: () = {
+    is_send_sync_and_static::<CaptureFile>();
+    is_send_sync_and_static::<Survey>();
+    is_send_sync_and_static::<rehal_session::Verdict>();
+    is_send_sync_and_static::<Replay>();
+    is_send_sync_and_static::<DeviceOptions>();
+};
+
+#[test]
+fn files_that_are_not_captures() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"hello").unwrap();
+    let error = CaptureFile::open(&path, &strict()).err().unwrap();
+    assert_eq!(error.context_lines().last(), Some(&format!("'{}'", path.display())));
+    assert!(error.advice().unwrap().contains(".ireereplay"), "{}", error.report());
+    for missing in [directory.path().join("missing"), directory.path().to_path_buf()] {
+        let error = CaptureFile::open(&missing, &recovering()).err().unwrap();
+        assert!(error.message().contains(&missing.display().to_string()), "{}", error.report());
+        assert!(error.advice().unwrap().starts_with("name a capture"));
+    }
+    // In memory there is no file to name.
+    let error = CaptureFile::from_bytes(b"hello".to_vec(), &strict()).err().unwrap();
+    assert!(error.context_lines().iter().all(|line| !line.contains('\'')), "{}", error.report());
+}
+
+#[test]
+fn a_capture_that_was_cut_is_refused_or_recovered() {
+    let mut bytes = std::fs::read(capture("add4.add.local-sync")).unwrap();
+    bytes.truncate(bytes.len() - 1);
+    let error = CaptureFile::from_bytes(bytes.clone(), &strict()).err().unwrap();
+    assert_eq!(error.code(), StatusCode::DataLoss);
+    let cut = CaptureFile::from_bytes(bytes.clone(), &recovering()).unwrap();
+    let tear = cut.tear().unwrap();
+    assert_eq!(cut.length_bytes(), tear.offset);
+    assert_eq!(cut.total_bytes(), bytes.len() as u64);
+    assert_eq!(cut.survey().unwrap().record_count, tear.record_count);
+    assert_eq!(cut.plan().unwrap().tear(), Some(tear));
+    let verdict = cut.verdict(&DeviceOptions::default().open().unwrap(), &[]);
+    assert!(!verdict.is_replayable());
+    assert!(verdict.reasons[0].message().contains("torn at offset"), "{:?}", verdict.reasons);
+}
+
+#[test]
+fn damage_is_found_by_each_way_to_read() {
+    let path = capture("add4.add.local-sync");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let last = bytes.len() - 96;
+    // The ordinal of some record in the second half.
+    let at = (last / 2..last).rev().find(|at| bytes[*at..].starts_with(b"\x60\0\0\0\0\0\0\0")).unwrap();
+    bytes[at + 16] ^= 0xff;
+    let damaged = CaptureFile::from_bytes(bytes, &strict()).unwrap();
+    let errors = [damaged.survey().err(), damaged.plan().err(), Some(dump_error(&damaged))];
+    for error in errors {
+        let error = error.unwrap();
+        assert_eq!(error.code(), StatusCode::DataLoss);
+        assert!(error.advice().unwrap().starts_with("the file is damaged"), "{}", error.report());
+    }
+    let verdict = damaged.verdict(&DeviceOptions::default().open().unwrap(), &[]);
+    assert_eq!((verdict.is_replayable(), verdict.files.len()), (false, 0));
+}
+
+fn dump_error(capture: &CaptureFile) -> rehal_session::Error {
+    let mut out = Vec::new();
+    match capture.dump(Format::Text, &mut out, &mut |_| {}) {
+        Err(DumpError::Capture(error)) if out.is_empty() => error,
+        other => panic!("{other:?}, {} bytes written", out.len()),
+    }
+}
+
+#[test]
+fn a_dump_ends_when_its_writer_does() {
+    struct Full;
+    impl io::Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let capture = CaptureFile::open(&capture("add4.add.local-sync"), &strict()).unwrap();
+    let outcome = capture.dump(Format::Jsonl, &mut Full, &mut |_| {});
+    assert!(matches!(&outcome, Err(DumpError::Write(error)) if error.kind() == io::ErrorKind::StorageFull));
+    // The same capture still does what it is asked.
+    let mut out = Vec::new();
+    capture.dump(Format::Text, &mut out, &mut |_| {}).unwrap();
+    assert!(out.len() > 1000);
+}
+
+#[test]
+fn a_survey_counts_what_a_plan_runs() {
+    for name in ["add4.add.local-sync", "mlp.mlp.local-sync", "two_devices.st", "bench.mlp.5.local-sync"] {
+        let Ok(capture) = CaptureFile::open(&capture(name), &strict()) else { panic!("{name}") };
+        let (survey, plan) = (capture.survey().unwrap(), capture.plan().unwrap());
+        assert_eq!(survey.device_count, plan.device_count() as u64, "{name}");
+        assert_eq!(survey.executables.len(), plan.executables().len(), "{name}");
+        let scopes: Vec<_> = survey.scopes.iter().map(|scope| (&scope.name[..], scope.count)).collect();
+        assert_eq!(scopes, plan.scopes().collect::<Vec<_>>(), "{name}");
+        for (surveyed, planned) in survey.executables.iter().zip(plan.executables()) {
+            assert_eq!((surveyed.id, &surveyed.format[..]), (planned.id, planned.format), "{name}");
+            let names: Vec<_> = surveyed.functions.iter().map(|function| &function.name[..]).collect();
+            assert_eq!(names, planned.function_names().collect::<Vec<_>>(), "{name}");
+        }
+        assert!(survey.bytes.total() < capture.length_bytes());
+    }
+}
+
+#[test]
+fn errors_of_a_replay_name_the_file() {
+    let path = capture("two_devices.st");
+    let plan = CaptureFile::open(&path, &strict()).unwrap().plan().unwrap();
+    let one = DeviceOptions::default().open().unwrap();
+    let error = Replay::new(plan, &one, &ReplayOptions::default()).err().unwrap();
+    assert_eq!(error.code(), StatusCode::FailedPrecondition);
+    assert_eq!(error.context_lines(), [format!("'{}'", path.display())]);
+}
+
+#[test]
+fn a_scope_that_is_missing_is_told_with_those_that_there_are() {
+    let plan = CaptureFile::open(&capture("add4.add.local-sync"), &strict()).unwrap().plan().unwrap();
+    find_scope(&plan, "execute").unwrap();
+    let error = find_scope(&plan, "other").unwrap_err();
+    assert!(error.message().contains("execute (entered 1 time)"), "{}", error.report());
+}
+
+#[test]
+fn a_device_that_does_not_exist_is_told() {
+    let mut options = DeviceOptions::default();
+    options.uris = vec!["local-sync".into(), "abacus".into()];
+    let error = options.open().err().unwrap();
+    assert_eq!(error.code(), StatusCode::NotFound);
+    assert!(error.report().contains("'abacus'"), "{}", error.report());
+    options.uris.truncate(1);
+    assert_eq!(options.open().unwrap().devices().len(), 1);
+}

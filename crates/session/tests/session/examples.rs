@@ -1,0 +1,44 @@
+//! The examples, run as they are.
+
+#[path = "../../examples/host_reads.rs"]
+mod host_reads;
+#[path = "../../examples/keep.rs"]
+mod keep;
+#[path = "../../examples/survey.rs"]
+mod survey;
+#[path = "../../examples/threads.rs"]
+mod threads;
+
+use crate::capture;
+
+#[test]
+fn a_capture_is_surveyed() {
+    let mut out = Vec::new();
+    survey::survey(&capture("add4.add.local-sync"), &mut out).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.contains(" dispatches\nexecutable "), "{text}");
+    assert!(text.ends_with("embedded-elf-x86_64, 2 functions\ncan be replayed on local-sync\n"), "{text}");
+}
+
+#[test]
+fn host_reads_are_what_the_program_read() {
+    let reads = host_reads::host_reads(&capture("add4.add.local-sync")).unwrap();
+    let bytes: Vec<u8> = [11.0_f32, 22.0, 33.0, 44.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    assert!(reads.0.contains(&("execute".to_string(), bytes)), "{:?}", reads.0);
+}
+
+#[test]
+fn threads_replay_a_capture_at_the_same_time() {
+    let times = threads::replay_on_threads(&capture("mlp.mlp.local-sync"), 4).unwrap();
+    assert_eq!(times.len(), 4);
+    assert!(times.iter().all(|time| !time.is_zero()));
+}
+
+#[test]
+fn replays_are_kept() {
+    let replays = keep::Replays::default();
+    for name in ["add4.add.local-sync", "mlp.mlp.local-sync", "add4.add.local-sync"] {
+        assert!(replays.time_scope(&capture(name), "execute").unwrap() > 0);
+    }
+    assert_eq!(replays.time_scope(&capture("mlp.mlp.local-sync"), "no such scope").unwrap(), 0);
+}

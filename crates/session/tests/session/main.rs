@@ -1,0 +1,16 @@
+//! The session as a program that embeds it sees it: its examples, its options and its errors.
+
+mod captures;
+mod examples;
+
+use std::path::{Path, PathBuf};
+
+/// A file of `fixtures/`.
+fn fixture(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path)
+}
+
+/// A capture of `fixtures/captures`.
+fn capture(name: &str) -> PathBuf {
+    fixture(&format!("captures/{name}.ireereplay"))
+}
