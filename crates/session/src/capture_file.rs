@@ -25,7 +25,7 @@ const MIN_BYTES: usize = 24;
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
-/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/abs.local-sync.embedded.ireereplay");
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
 /// use rehal_session::{CaptureFile, CaptureOptions};
 ///
 /// let capture = CaptureFile::open(path.as_ref(), &CaptureOptions::default())?;

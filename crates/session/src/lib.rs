@@ -1,4 +1,25 @@
-//! What a program that embeds rehal calls: open devices, record what is done with them, replay captures, survey them.
+//! What a program that embeds rehal calls: open devices, run programs on them, record, replay and survey captures.
+//!
+//! - [`CaptureFile`] opens a capture, to survey it, judge whether it can be replayed here, dump it, and plan it.
+//! - [`Replay`] runs a plan on devices, and tells [`Observer`]s what happens.
+//! - [`Program`] loads compiled modules, calls their functions, and records what they do.
+//! - [`Recorder`] records a program that drives devices itself.
+//!
+//! ```
+//! # fn main() -> rehal_session::Result<()> {
+//! # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
+//! use rehal_session::{CaptureFile, CaptureOptions, DeviceOptions, HostReadLog, Replay, ReplayOptions};
+//!
+//! // Plan once; the plan can be kept, and shared by threads.
+//! let plan = CaptureFile::open(path.as_ref(), &CaptureOptions::default())?.plan()?;
+//! let replay = Replay::new(plan, &DeviceOptions::default().open()?, &ReplayOptions::default())?;
+//! // Run as often as wanted, and look at what the program read back: a JSON object per line.
+//! let mut reads = HostReadLog::new(Vec::new(), 64);
+//! replay.run(&mut [&mut reads])?;
+//! assert!(reads.finish()?.starts_with(b"{"));
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! Options are plain structs with documented defaults; errors are [`Error`]s with a status code, a message, where it
 //! happened and what to do. This crate must never know a flag, print, or end the process. The tools and the bindings to
@@ -9,13 +30,21 @@
 mod capture_file;
 mod crash;
 mod devices;
+mod named_path;
+mod program;
 mod scope_timer;
 mod survey;
 mod verdict;
 
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
-pub use devices::DeviceOptions;
+pub use devices::{DeviceOptions, DriverInfo, drivers, find_driver};
+pub use named_path::NamedPath;
+pub use program::{
+    Batch, Calls, Expected, Function, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer, ParameterFile,
+    ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions, TestOutcome,
+    TextSink, ValueText, format_value, type_of_value, with_value_bytes,
+};
 pub use scope_timer::{ScopeTimer, find_scope};
 pub use survey::{ExecutableSurvey, ExternalFile, FunctionSurvey, ScopeSurvey, Survey, SurveyedBytes};
 pub use verdict::{FileState, Verdict};
@@ -23,6 +52,7 @@ pub use verdict::{FileState, Verdict};
 pub use rehal_base::{Error, Result, StatusCode};
 pub use rehal_capture::{CaptureBytes, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
+pub use rehal_params::FileMode;
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{
     CaptureSink, DEFAULT_BYTES_LIMIT, ExecutableRecord, FilePolicy, FileRecord, FileRemap, FileSource,
@@ -30,5 +60,11 @@ pub use rehal_replay::{
     ReplayOptions, Scope, Selector, Substitution, Validation,
 };
 
+pub use rehal_values::{Equality, TensorType};
+pub use rehal_vm::{Value, ValueKind};
+
 /// Buffers, queues and the other objects of devices, for programs that drive devices themselves.
 pub use rehal_hal as hal;
+
+/// Modules, values and invocations, for programs that bring modules of their own.
+pub use rehal_vm as vm;

@@ -70,5 +70,5 @@ pub fn find_scope(plan: &Plan, name: &str) -> Result<()> {
         .map(|(scope, count)| format!("{} (entered {count} {})", scope.escape_ascii(), times(count)))
         .collect();
     let has = if scopes.is_empty() { "no scopes".into() } else { scopes.join(", ") };
-    Err(Error::not_found(format!("there is no scope '{name}' in the capture, which has: {has}")))
+    Err(Error::not_found(format!("unknown scope '{name}': the capture has {has}")))
 }

@@ -13,7 +13,8 @@ const UNSAFE: [(&str, &str); 8] = [
         "declares that preparing native code is unsafe, and calls it for callers that promised",
     ),
     ("crates/local/", "loads and runs native code"),
-    ("crates/cli/src/devices.rs", "loads the plugins that the user names"),
+    ("crates/session/src/devices.rs", "loads the plugins that its callers vouch for"),
+    ("crates/cli/src/devices.rs", "vouches for the plugins that the user names"),
     ("crates/vulkan/", "calls the driver"),
     ("crates/cuda/", "calls the driver"),
 ];

@@ -12,6 +12,15 @@ const LAYERS: [&[&str]; 6] = [
     &["cli"],
 ];
 
+/// The crates that one may depend on besides `base`, where that is fewer than the layers below it: what else the thin
+/// layers on top need comes through `session`.
+const THIN: [(&str, &[&str], &str); 1] = [(
+    "cli",
+    &["session", "bench", "values", "params"],
+    "flags become options of the session, and what it returns is printed; the parameter tools and benchmarks are \
+     flags and printing over `params`, `values` and `bench`",
+)];
+
 /// Edges that the layers alone would refuse: from, section, to, why.
 const ALLOWED: [(&str, &str, &str, &str); 2] = [
     ("local", "dev-dependencies", "cts", "a driver's tests run the conformance suite over it"),
@@ -65,6 +74,12 @@ fn refuse(folder: &str, from: usize, section: &str, dependency: &str) -> Option<
     if ALLOWED.iter().any(|(a, b, c, _)| (*a, *b, *c) == (folder, section, target)) {
         return None;
     }
+    if let Some((_, allowed, why)) = THIN.iter().find(|(crate_name, ..)| *crate_name == folder)
+        && target != "base"
+        && !allowed.contains(&target)
+    {
+        return Some(format!("{folder} depends on {} and base alone, not on {target}: {why}", allowed.join(", ")));
+    }
     match layer(target) {
         Some(to) if to < from => None,
         Some(_) => Some(format!("{folder} may not depend on {target} ({section}): arrows point down only")),
@@ -105,6 +120,19 @@ mod tests {
         assert!(crate_with("local", "[dependencies]\nrehal-cts.workspace = true")[0].contains("point down"));
         assert!(crate_with("hal", "[dependencies]\noracle.workspace = true")[0].contains("oracle"));
         assert!(crate_with("extra", "")[0].contains("no layer"));
+    }
+
+    #[test]
+    fn thin_crates_go_through_the_session() {
+        let with = |target: &str| crate_with("cli", &format!("[dependencies]\nrehal-{target}.workspace = true"));
+        for target in ["base", "session", "bench", "values", "params"] {
+            assert!(with(target).is_empty(), "{target}");
+        }
+        for target in ["hal", "capture", "replay", "local", "vm", "modules"] {
+            assert!(with(target)[0].contains("depends on session, bench"), "{target}");
+        }
+        assert!(crate_with("session", "[dependencies]\nrehal-replay.workspace = true").is_empty());
+        assert!(crate_with("replay", "[dependencies]\nrehal-session.workspace = true")[0].contains("down"));
     }
 
     #[test]

@@ -1,132 +1,60 @@
 //! What becomes of results: printed, written to files, or compared.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
-use rehal_base::{Context, ElementType, Error, Numerical, Result};
-use rehal_hal::{Buffer, BufferView};
-use rehal_modules::hal::Handle;
-use rehal_values::{Equality, Scalar, TensorType, format_tensor, general_lower, npy};
-use rehal_vm::{List, Ref, Value, ValueKind};
+use rehal_base::{Context, Error, Result};
+use rehal_session::{Equality, Expected, Function, Value, ValueText, format_value, type_of_value, with_value_bytes};
+use rehal_values::npy;
 
-use super::inputs::{Parsed, parse};
-use super::tensors::{HostTensor, type_of, with_bytes};
+use super::options::OutputTarget;
 use crate::output;
 
 /// Prints all values, each with its number: `result[0]: i32=7`.
 pub(crate) fn print_all(values: &[Value], max_elements: u64) -> Result<()> {
     for (index, value) in values.iter().enumerate() {
-        let text = format(value, max_elements).context(|| format!("result {index}"))?;
+        let text = format_value(value, max_elements).context(|| format!("result {index}"))?;
         output::print(&format!("result[{index}]: {text}\n"))?;
     }
     Ok(())
 }
 
-/// The text of a value. Objects have their type and, behind a line break, what they hold.
-pub(crate) fn format(value: &Value, max_elements: u64) -> Result<String> {
-    let reference = match value {
-        Value::I8(value) => return Ok(format!("i8={value}")),
-        Value::I16(value) => return Ok(format!("i16={value}")),
-        Value::I32(value) => return Ok(Scalar::I32(*value).to_string()),
-        Value::I64(value) => return Ok(Scalar::I64(*value).to_string()),
-        Value::F32(value) => return Ok(format!("f32={}", general_lower((*value).into()))),
-        Value::F64(value) => return Ok(format!("f64={}", general_lower(*value))),
-        Value::Ref(reference) => reference,
-    };
-    let Some(type_name) = reference.type_name() else { return Ok("(null)".to_string()) };
-    let held = if let Some(list) = reference.downcast_ref::<List>() {
-        format_list(list, max_elements)?
-    } else if let Some(Handle(view)) = reference.downcast_ref::<Handle<BufferView>>() {
-        format_view(view, max_elements)?
-    } else {
-        "(no printer)".to_string()
-    };
-    Ok(format!("{type_name}\n{held}"))
-}
-
-fn format_list(list: &List, max_elements: u64) -> Result<String> {
-    // Lists can hold lists, and themselves.
-    const MAX_TEXT_BYTES: usize = 64 << 20;
-    const MAX_DEPTH: u32 = 64;
-    format_list_within(list, max_elements, MAX_DEPTH, MAX_TEXT_BYTES)
-}
-
-fn format_list_within(list: &List, max_elements: u64, depth: u32, max_bytes: usize) -> Result<String> {
-    if depth == 0 {
-        return Err(Error::resource_exhausted(
-            "lists within lists are too deep to print; they may hold themselves",
-        ));
-    }
-    let mut text = String::new();
-    for index in 0..list.len() {
-        let value = list.get(index)?;
-        let child = match &value {
-            Value::Ref(reference) => reference.downcast_ref::<List>(),
-            _ => None,
-        };
-        let child = match child {
-            Some(child) => {
-                let left = max_bytes.saturating_sub(text.len());
-                format!("vm.list\n{}", format_list_within(child, max_elements, depth - 1, left)?)
-            }
-            None => format(&value, max_elements)?,
-        };
-        let _ = writeln!(text, "child_list[{index}]: {child}");
-        if text.len() > max_bytes {
-            return Err(Error::resource_exhausted("a list is too long to print"));
-        }
-    }
-    Ok(text)
-}
-
-/// The text of a tensor, such as `2xf32=1 2`.
-pub(crate) fn format_view(view: &BufferView, max_elements: u64) -> Result<String> {
-    // The reference maps twice, once to see how long the text is. Captures of both are to be the same.
-    with_bytes(view.buffer(), |_| ())?;
-    with_bytes(view.buffer(), |bytes| format_tensor(&type_of(view), bytes, max_elements))?
-}
-
-/// Does with each value what its spec says; there are as many of both.
-pub(crate) fn write_all(values: &[Value], specs: &[&str], max_elements: u64) -> Result<()> {
-    if values.len() != specs.len() {
+/// Does with each value what its target says; there are as many of both.
+pub(crate) fn write_all(values: &[Value], targets: &[OutputTarget], max_elements: u64) -> Result<()> {
+    if values.len() != targets.len() {
         return Err(Error::out_of_range(format!(
             "{} outputs are specified and the function has {}",
-            specs.len(),
+            targets.len(),
             values.len()
         ))
-        .advise("give --output once for each result, --output= for what is of no interest"));
+        .advise("give --output once for each result, --output= to drop one"));
     }
-    for (value, spec) in values.iter().zip(specs) {
-        write(value, spec, max_elements).context(|| format!("--output={spec}"))?;
+    for (value, target) in values.iter().zip(targets) {
+        write(value, target, max_elements).context(|| "--output".into())?;
     }
     Ok(())
 }
 
-fn write(value: &Value, spec: &str, max_elements: u64) -> Result<()> {
+fn write(value: &Value, target: &OutputTarget, max_elements: u64) -> Result<()> {
     let mut options = File::options();
-    let path = match spec.as_bytes() {
-        [] => return Ok(()),
-        b"-" => return output::print(&format!("{}\n", format(value, max_elements)?)),
-        [b'@', ..] => {
+    let path = match target {
+        OutputTarget::Drop => return Ok(()),
+        OutputTarget::Print => return output::print(&format!("{}\n", format_value(value, max_elements)?)),
+        OutputTarget::Write(path) => {
             options.write(true).create(true).truncate(true);
-            &spec[1..]
+            path
         }
-        [b'+', ..] => {
+        OutputTarget::Append(path) => {
             options.append(true).create(true);
-            &spec[1..]
-        }
-        _ => {
-            let error = Error::unimplemented(format!("'{spec}' does not say how to write"));
-            return Err(
-                error.advise("@PATH writes a file, +PATH appends to one, - prints, nothing drops the result")
-            );
+            path
         }
     };
-    // Looked at before the file is opened: what cannot be written leaves a file as it is.
-    let header = if path.ends_with(".npy") { npy::header(&type_of_value(value)?)? } else { Vec::new() };
+    let is_npy = path.as_os_str().as_bytes().ends_with(b".npy");
+    // Checked before the file is opened: what cannot be written leaves a file as it is.
+    let header = if is_npy { npy::header(&type_of_value(value)?)? } else { Vec::new() };
     let size = type_of_value(value)?.size_bytes()?;
-    let failed = |error| Error::io(format_args!("writing '{path}'"), &error);
+    let failed = |error| Error::io(format_args!("writing '{}'", path.display()), &error);
     let mut file = options.open(path).map_err(failed)?;
     file.write_all(&header).map_err(failed)?;
     with_value_bytes(value, |bytes| {
@@ -136,90 +64,24 @@ fn write(value: &Value, spec: &str, max_elements: u64) -> Result<()> {
     .map_err(failed)
 }
 
-/// What a file of a value would hold: what has no shape is a row of bytes.
-fn type_of_value(value: &Value) -> Result<TensorType> {
-    let of = |shape: &[u64], numerical, bits| TensorType {
-        shape: shape.to_vec(),
-        element_type: ElementType::of(numerical, bits),
-    };
-    let row = |length| of(&[length], Numerical::INTEGER, 8);
-    Ok(match value {
-        Value::I8(_) => of(&[], Numerical::INTEGER, 8),
-        Value::I16(_) => of(&[], Numerical::INTEGER, 16),
-        Value::I32(_) => of(&[], Numerical::INTEGER, 32),
-        Value::I64(_) => of(&[], Numerical::INTEGER, 64),
-        Value::F32(_) => of(&[], Numerical::FLOAT_IEEE, 32),
-        Value::F64(_) => of(&[], Numerical::FLOAT_IEEE, 64),
-        Value::Ref(reference) => match object_of(reference)? {
-            // An empty array keeps the order of those in one file.
-            Object::Null => row(0),
-            Object::View(view) => type_of(view),
-            Object::Buffer(buffer) => row(buffer.size()),
-            Object::Bytes(bytes) => row(bytes.length()),
-        },
-    })
-}
-
-pub(super) fn with_value_bytes<R>(value: &Value, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
-    match value {
-        Value::I8(value) => Ok(look(&value.to_le_bytes())),
-        Value::I16(value) => Ok(look(&value.to_le_bytes())),
-        Value::I32(value) => Ok(look(&value.to_le_bytes())),
-        Value::I64(value) => Ok(look(&value.to_le_bytes())),
-        Value::F32(value) => Ok(look(&value.to_le_bytes())),
-        Value::F64(value) => Ok(look(&value.to_le_bytes())),
-        Value::Ref(reference) => match object_of(reference)? {
-            Object::Null => Ok(look(&[])),
-            Object::View(view) => with_bytes(view.buffer(), look),
-            Object::Buffer(buffer) => with_bytes(buffer, look),
-            Object::Bytes(bytes) => bytes.memory().with_bytes(0, bytes.length(), look),
-        },
-    }
-}
-
-/// An object that has bytes.
-enum Object<'a> {
-    Null,
-    View(&'a BufferView),
-    Buffer(&'a Buffer),
-    Bytes(&'a rehal_vm::Buffer),
-}
-
-fn object_of(reference: &Ref) -> Result<Object<'_>> {
-    if let Some(Handle(view)) = reference.downcast_ref::<Handle<BufferView>>() {
-        return Ok(Object::View(view));
-    }
-    if let Some(Handle(buffer)) = reference.downcast_ref::<Handle<Buffer>>() {
-        return Ok(Object::Buffer(buffer));
-    }
-    if let Some(bytes) = reference.downcast_ref::<rehal_vm::Buffer>() {
-        return Ok(Object::Bytes(bytes));
-    }
-    match reference.type_name() {
-        None => Ok(Object::Null),
-        Some(other) => Err(Error::invalid_argument(format!(
-            "a {other} cannot be written to a file; a hal.buffer_view, hal.buffer, vm.buffer or number can"
-        ))),
-    }
-}
-
-/// Compares all values with what is expected of them, and prints what differs, or that nothing does. Whether
-/// nothing does.
-pub(crate) fn compare_all<'s>(
+/// Compares all results of a function with what is expected of them, and prints what differs, or that nothing does.
+/// Returns whether nothing does.
+pub(crate) fn compare_all(
     values: &[Value],
-    kinds: &[ValueKind],
-    specs: impl Iterator<Item = &'s str>,
+    function: &Function<'_>,
+    expected: &[ValueText],
     equality: &Equality,
 ) -> Result<bool> {
-    let expected = parse(specs, kinds, &mut HostTensor::new).context(|| "--expected_output".into())?;
+    let expected =
+        Expected::parse(expected, function.result_kinds()).context(|| "--expected_output".into())?;
     if expected.len() != values.len() {
         let (expected, actual) = (expected.len(), values.len());
         output::print(&format!("[FAILED] expected {expected} list elements but {actual} provided\n"))?;
         return Ok(false);
     }
     let mut all_match = true;
-    for (index, (expected, actual)) in expected.iter().zip(values).enumerate() {
-        if let Some(difference) = compare(expected, actual, equality)? {
+    for (index, actual) in values.iter().enumerate() {
+        if let Some(difference) = expected.compare(index, actual, equality)? {
             output::print(&format!("[FAILED] result[{index}]: {difference}\n"))?;
             all_match = false;
         }
@@ -228,59 +90,4 @@ pub(crate) fn compare_all<'s>(
         output::print("[SUCCESS] all function outputs matched their expected values.\n")?;
     }
     Ok(all_match)
-}
-
-fn compare(expected: &Parsed<HostTensor>, actual: &Value, equality: &Equality) -> Result<Option<String>> {
-    let scalar = match actual {
-        Value::I32(value) => Some(Scalar::I32(*value)),
-        Value::I64(value) => Some(Scalar::I64(*value)),
-        Value::F32(value) => Some(Scalar::F32(*value)),
-        Value::F64(value) => Some(Scalar::F64(*value)),
-        _ => None,
-    };
-    let view = match actual {
-        Value::Ref(reference) => reference.downcast_ref::<Handle<BufferView>>(),
-        _ => None,
-    };
-    let actual_type = match actual {
-        Value::Ref(reference) if reference.is_null() => "empty",
-        other => other.type_name(),
-    };
-    let mismatch = |expected_type: &str| {
-        Ok(Some(format!("variant types mismatch; expected {expected_type} but got {actual_type}")))
-    };
-    match (expected, scalar, view) {
-        (Parsed::Null(_), ..) => Ok(None),
-        (Parsed::Scalar(expected), Some(actual), _) if expected.is_same(actual) => Ok(None),
-        (Parsed::Scalar(expected), Some(actual), _) => Ok(Some(format!(
-            "{} values differ\n  expected: {}\n  actual: {}",
-            expected.scalar_type(),
-            expected.number().to_uppercase(),
-            actual.number().to_uppercase()
-        ))),
-        (Parsed::Scalar(expected), None, _) => mismatch(&expected.scalar_type().to_string()),
-        (Parsed::Storage(_), ..) => mismatch("hal.buffer"),
-        (Parsed::Tensor(_), _, None) => mismatch("hal.buffer_view"),
-        (Parsed::Tensor(expected), _, Some(Handle(actual))) => compare_tensors(expected, actual, equality),
-    }
-}
-
-fn compare_tensors(
-    expected: &HostTensor,
-    actual: &BufferView,
-    equality: &Equality,
-) -> Result<Option<String>> {
-    /// How much of both is printed where they differ.
-    const MAX_ELEMENTS: u64 = 1024;
-    let actual_type = type_of(actual);
-    let mismatch = expected.with_bytes(|expected_bytes| {
-        with_bytes(actual.buffer(), |bytes| {
-            equality.mismatch((&expected.tensor_type, expected_bytes), (&actual_type, bytes))
-        })
-    })??;
-    let Some(mismatch) = mismatch else { return Ok(None) };
-    let expected =
-        expected.with_bytes(|bytes| format_tensor(&expected.tensor_type, bytes, MAX_ELEMENTS))??;
-    let actual = format_view(actual, MAX_ELEMENTS)?;
-    Ok(Some(format!("{mismatch}\n  expected:\n{expected}\n  actual:\n{actual}")))
 }

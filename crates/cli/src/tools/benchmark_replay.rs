@@ -1,37 +1,34 @@
-//! `iree-benchmark-replay`: replays a capture again and again, and reports how long it takes.
-
-use std::time::Instant;
+//! `iree-benchmark-replay`: replays a capture repeatedly and reports how long it takes.
 
 use rehal_base::{Context, Error, Result};
 use rehal_bench::{Benchmark, Reporters, Runner, State, TimeUnit};
-use rehal_local::executable::guard;
-use rehal_replay::{Observer, Place, Plan, Replay, Scope};
+use rehal_session::{CaptureFile, CrashReports, Replay, ScopeTimer, find_scope};
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
-use crate::{Invocation, Tool, devices, input};
+use crate::{Invocation, Operands, Tool, captures, devices};
 
 /// See the [module](self).
 pub const BENCHMARK_REPLAY: Tool = Tool {
     name: "iree-benchmark-replay",
     verb: "benchmark",
-    summary: "measures how long the replay of a capture takes",
+    summary: "measures how long a replay of a capture takes",
     about: "Plans the capture once, then replays all of it in each iteration and reports in Google \
-            Benchmark's shapes. BM_replay is the time of a whole replay; with --replay_scope=NAME only what \
-            lies in that scope is timed, though all of the capture runs.\n\n\
-            A capture holds machine code, and replaying it runs that code with your rights: replay what \
-            you would also execute.",
-    operands: "CAPTURE.ireereplay",
+            Benchmark's formats. BM_replay is the time of a whole replay; with --replay_scope=NAME only that \
+            scope is timed, although the whole capture runs.\n\n\
+            A capture contains machine code, and replaying it runs that code with your privileges: replay only \
+            what you would also execute.",
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: &[&REPLAY, &BENCHMARK, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS, &PROFILING],
     examples: &[
         ("Measure whole replays", "{tool} --device=local-sync --benchmark_min_time=20x model.ireereplay"),
         (
-            "Measure what the program did between set-up and clean-up",
+            "Measure only the scope execute, without setup and teardown",
             "{tool} --replay_scope=execute --benchmark_min_time=20x model.ireereplay",
         ),
         (
-            "Keep results for Google Benchmark's compare.py",
+            "Save results for Google Benchmark's compare.py",
             "{tool} --benchmark_repetitions=9 --benchmark_out=before.json model.ireereplay",
         ),
     ],
@@ -40,155 +37,72 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
     run,
 };
 
+const SCOPE: Flag<Option<String>> = Flag::text("replay_scope", "NAME", "Times only the scopes of this name.");
+
 const REPLAY: Group = Group {
     title: "Replay",
-    flags: &[
-        Flag::text("replay_scope", "NAME", "", "Times only what lies in scopes of this name."),
-        replay_flags::FILE_REMAP,
-        replay_flags::SUBSTITUTION,
-        replay_flags::RECOVER,
-    ],
+    flags: &[&SCOPE, &replay_flags::FILE_REMAP, &replay_flags::SUBSTITUTION, &replay_flags::RECOVER],
 };
 
+/// What to replay, and how to measure it.
+struct Options {
+    replay: replay_flags::Options,
+    scope: Option<String>,
+    bench: rehal_bench::Options,
+}
+
 fn run(invocation: &Invocation) -> Result<()> {
-    let flags = &invocation.flags;
-    let path = invocation.capture_path()?;
-    let bench_options = benchmark_flags::options(flags, &invocation.program)?;
-    let options = replay_flags::options(flags)?;
-    let file = input::map(path)?;
-    if let Some(out) = &bench_options.out {
-        input::check_output(&file, "benchmark_out", &out.to_string_lossy())?;
+    measure(Options {
+        replay: replay_flags::Options::of(invocation),
+        scope: invocation.flags.get(&SCOPE),
+        bench: benchmark_flags::options(&invocation.flags, &invocation.program)?,
+    })
+}
+
+fn measure(options: Options) -> Result<()> {
+    let capture = CaptureFile::open(&options.replay.path, &options.replay.capture)?;
+    if let Some(out) = &options.bench.out {
+        captures::check_output(&capture, "benchmark_out", out)?;
     }
-    let plan = replay_flags::compile(&file, flags.switch("recover"))?;
-    let scope = flags.given_text("replay_scope");
+    let plan = replay_flags::compile(&capture)?;
+    let scope = options.scope.as_deref();
     if let Some(name) = scope {
-        check_scope(&plan, name).context(|| input::place(&file))?;
+        find_scope(&plan, name).context(|| captures::place(&capture)).advise(|| {
+            "name one of them with --replay_scope=NAME, or omit the flag to time whole replays".into()
+        })?;
     }
-    let replay = replay_flags::prepare(flags, plan, &options)?;
-    // What cannot run here shall be an error, not a report of a failed benchmark.
+    let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
+    // What cannot run here is an error, not a report of a failed benchmark.
     replay.check_executables()?;
     let benchmark = match scope {
-        None => Benchmark::new("BM_replay", |state| whole(&replay, state)).use_real_time(),
-        Some(name) => Benchmark::new(format!("BM_replay/scope:{name}"), |state| scoped(&replay, name, state))
+        None => Benchmark::new("BM_replay", |state| whole(&replay, reports, state)).use_real_time(),
+        Some(name) => Benchmark::new(format!("BM_replay/scope:{name}"), |state| scoped(&replay, reports, name, state))
             .use_manual_time(),
     };
     let mut benchmarks = [benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond)];
-    let mut reporters = Reporters::from_options(&bench_options)?;
-    let outcome = Runner::new(bench_options).run(&mut benchmarks, &mut reporters);
-    let outcome = outcome.context(|| input::place(&file))?;
+    let mut reporters = Reporters::from_options(&options.bench)?;
+    let outcome = Runner::new(options.bench).run(&mut benchmarks, &mut reporters);
+    let outcome = outcome.context(|| captures::place(&capture))?;
     match outcome.failed {
         0 => Ok(()),
         count => Err(Error::new(rehal_base::StatusCode::Unknown, format!("{count} repetitions failed"))),
     }
 }
 
-fn check_scope(plan: &Plan, name: &str) -> Result<()> {
-    if plan.scopes().any(|(scope, _)| scope == name.as_bytes()) {
-        return Ok(());
-    }
-    let scopes: Vec<_> = plan
-        .scopes()
-        .map(|(scope, count)| {
-            format!(
-                "{} (entered {count} {})",
-                scope.escape_ascii(),
-                if count == 1 { "time" } else { "times" }
-            )
-        })
-        .collect();
-    let has = if scopes.is_empty() { "no scopes".into() } else { scopes.join(", ") };
-    Err(Error::not_found(format!("there is no scope '{name}' in the capture, which has: {has}"))
-        .advise("name one of them with --replay_scope=NAME, or leave it out to time whole replays"))
-}
-
-fn whole(replay: &Replay, state: &mut State<'_>) -> Result<()> {
+fn whole(replay: &Replay, mut reports: CrashReports, state: &mut State<'_>) -> Result<()> {
     while state.keep_running() {
-        replay.run(&mut [&mut Steps])?;
+        replay.run(&mut [&mut reports])?;
     }
     state.set_items_processed(state.iterations());
     Ok(())
 }
 
-fn scoped(replay: &Replay, name: &str, state: &mut State<'_>) -> Result<()> {
+fn scoped(replay: &Replay, mut reports: CrashReports, name: &str, state: &mut State<'_>) -> Result<()> {
     while state.keep_running() {
-        let mut watch = ScopeWatch::new(name);
-        replay.run(&mut [&mut watch])?;
-        state.set_iteration_time_ns(watch.finish()?);
+        let mut timer = ScopeTimer::new(name);
+        replay.run(&mut [&mut reports, &mut timer])?;
+        state.set_iteration_time_ns(timer.finish()?);
     }
     state.set_items_processed(state.iterations());
     Ok(())
-}
-
-/// Tells the crash guard which record runs.
-struct Steps;
-
-impl Observer for Steps {
-    fn wants_steps(&self) -> bool {
-        true
-    }
-
-    fn step(&mut self, place: Place) -> Result<()> {
-        guard::set_context(place.ordinal.into(), place.offset);
-        Ok(())
-    }
-}
-
-/// Adds up the time in scopes of one name; one that is open in another of the same name is part of it.
-struct ScopeWatch<'n> {
-    name: &'n str,
-    depth: u64,
-    since: Instant,
-    total_ns: u64,
-}
-
-impl<'n> ScopeWatch<'n> {
-    fn new(name: &'n str) -> Self {
-        Self { name, depth: 0, since: Instant::now(), total_ns: 0 }
-    }
-
-    fn finish(self) -> Result<u64> {
-        match self.depth {
-            0 => Ok(self.total_ns),
-            _ => Err(Error::failed_precondition(format!("scope '{}' does not end", self.name))),
-        }
-    }
-}
-
-impl Observer for ScopeWatch<'_> {
-    fn wants_steps(&self) -> bool {
-        true
-    }
-
-    fn step(&mut self, place: Place) -> Result<()> {
-        Steps.step(place)
-    }
-
-    fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {
-        if scope.name == self.name.as_bytes() {
-            self.depth += 1;
-            if self.depth == 1 {
-                self.since = Instant::now();
-            }
-        }
-        Ok(())
-    }
-
-    fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
-        // Read first: what follows is not the scope's.
-        let now = Instant::now();
-        if scope.name == self.name.as_bytes() {
-            let Some(depth) = self.depth.checked_sub(1) else {
-                return Err(Error::failed_precondition(format!(
-                    "scope '{}' ends before it begins",
-                    self.name
-                ))
-                .context(scope.place.to_string()));
-            };
-            self.depth = depth;
-            if depth == 0 {
-                self.total_ns += now.duration_since(self.since).as_nanos() as u64;
-            }
-        }
-        Ok(())
-    }
 }

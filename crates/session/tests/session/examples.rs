@@ -4,12 +4,14 @@
 mod host_reads;
 #[path = "../../examples/keep.rs"]
 mod keep;
+#[path = "../../examples/record.rs"]
+mod record;
 #[path = "../../examples/survey.rs"]
 mod survey;
 #[path = "../../examples/threads.rs"]
 mod threads;
 
-use crate::capture;
+use crate::{capture, fixture};
 
 #[test]
 fn a_capture_is_surveyed() {
@@ -41,4 +43,18 @@ fn replays_are_kept() {
         assert!(replays.time_scope(&capture(name), "execute").unwrap() > 0);
     }
     assert_eq!(replays.time_scope(&capture("mlp.mlp.local-sync"), "no such scope").unwrap(), 0);
+}
+
+#[test]
+fn a_program_is_recorded_and_its_capture_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("add4.ireereplay");
+    let inputs = ["4xf32=1 2 3 4", "4xf32=10 20 30 40"];
+    let results = record::record(&fixture("modules/add4.vmfb"), "add", &inputs, &path).unwrap();
+    assert_eq!(results, ["hal.buffer_view\n4xf32=11 22 33 44"]);
+    record::replay(&path).unwrap();
+    // What was read back is the result.
+    let reads = host_reads::host_reads(&path).unwrap();
+    let bytes: Vec<u8> = [11.0_f32, 22.0, 33.0, 44.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    assert!(reads.0.contains(&("execute".to_string(), bytes)), "{:?}", reads.0);
 }

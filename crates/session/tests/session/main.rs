@@ -2,6 +2,7 @@
 
 mod captures;
 mod examples;
+mod programs;
 
 use std::path::{Path, PathBuf};
 

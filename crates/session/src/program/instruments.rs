@@ -1,27 +1,21 @@
-//! What programs measured of themselves, as `--instrument_file=` has it written.
-
-use std::fs::File;
-use std::io::Write;
+//! What programs measured of themselves.
 
 use rehal_base::{Context as _, Error, Result};
 use rehal_vm::{ElementKind, List, Ref, Value};
 
 use super::Program;
-use super::results::with_value_bytes;
 
 /// The function by which a module hands out what it measured: it takes a list, and adds buffers to it.
 const QUERY: &str = "__query_instruments";
 
 impl Program {
-    /// Writes what all modules of the program measured to a file, one buffer after the other. Where none of them
-    /// measures anything the file is empty: what an earlier run left in it must not be taken for this one's.
-    pub(crate) fn write_instruments(&self, path: &str) -> Result<()> {
-        let failed = |error| Error::io(format_args!("writing '{path}'"), &error);
-        let mut file = File::create(path).map_err(failed)?;
+    /// What all modules of the program measured of themselves, if they were compiled for it
+    /// (`--iree-hal-instrument-dispatches=SIZE` and the like), as buffers that the host can read.
+    pub fn instruments(&self) -> Result<Vec<Value>> {
         let list = Ref::new(List::new(ElementKind::Variant, 0)?);
         for module in &self.modules {
-            if module.file.exports().any(|export| export.local_name == QUERY) {
-                let name = format!("{}.{QUERY}", module.file.name());
+            if module.file().exports().any(|export| export.local_name == QUERY) {
+                let name = format!("{}.{QUERY}", module.name());
                 let query = self.context.function(&name)?;
                 query.call(&[Value::Ref(list.clone())]).context(|| format!("function '{name}'"))?;
             }
@@ -33,9 +27,7 @@ impl Program {
                 let error = Error::invalid_argument("it is no buffer");
                 return Err(error.context(format!("value {index} of what the program measured")));
             }
-            let written = with_value_bytes(value, |bytes| file.write_all(bytes));
-            written.context(|| format!("value {index} of what the program measured"))?.map_err(failed)?;
         }
-        Ok(())
+        Ok(measured)
     }
 }

@@ -1,0 +1,47 @@
+//! The capture that a tool works on.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rehal_base::{Error, Result};
+use rehal_session::{CaptureFile, CaptureOptions};
+
+use crate::output;
+
+/// How a capture is opened: whether a truncated one is.
+pub(crate) fn options(recover: bool) -> CaptureOptions {
+    let mut options = CaptureOptions::default();
+    options.recover = recover;
+    options
+}
+
+/// Says on standard error where a capture is torn, if it is.
+pub(crate) fn note_tear(capture: &CaptureFile) {
+    if let Some(tear) = capture.tear() {
+        output::note(&format!(
+            "note: {} is torn at offset {}: the {} records before it are used, {} bytes are not",
+            place(capture),
+            tear.offset,
+            tear.record_count,
+            tear.lost_bytes
+        ));
+    }
+}
+
+/// Refuses to write to `path` if that is the capture itself.
+pub(crate) fn check_output(capture: &CaptureFile, flag: &str, path: &Path) -> Result<()> {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    match capture.path().and_then(identity) {
+        Some(read) if identity(path) == Some(read) => {
+            let error = Error::invalid_argument(format!("--{flag}={} is the capture itself", path.display()));
+            Err(error.advise("name another file to write to"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How errors call the capture.
+pub(crate) fn place(capture: &CaptureFile) -> String {
+    capture.path().map_or_else(String::new, |path| format!("'{}'", path.display()))
+}

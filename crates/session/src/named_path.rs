@@ -1,0 +1,38 @@
+use std::path::{Path, PathBuf};
+
+/// A path, and what errors call it: the flag, the keyword or the field by which a user named it.
+///
+/// ```
+/// use rehal_session::NamedPath;
+///
+/// let path = NamedPath::from("model.irpa").named("--parameters=model.irpa");
+/// assert_eq!((path.place().as_str(), NamedPath::from("a b").place().as_str()), ("--parameters=model.irpa", "'a b'"));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPath {
+    path: PathBuf,
+    name: Option<String>,
+}
+
+impl NamedPath {
+    /// The same path, called `name` in errors.
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// The path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What errors call it; without a name, the path in quotes.
+    pub fn place(&self) -> String {
+        self.name.clone().unwrap_or_else(|| format!("'{}'", self.path.display()))
+    }
+}
+
+impl<P: Into<PathBuf>> From<P> for NamedPath {
+    fn from(path: P) -> Self {
+        Self { path: path.into(), name: None }
+    }
+}

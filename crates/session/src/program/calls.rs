@@ -1,0 +1,223 @@
+use rehal_base::{Error, Result};
+use rehal_hal::{Device, Fence, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags};
+use rehal_modules::hal::Handle;
+use rehal_replay::Recorder;
+use rehal_vm::{Invocation, Value};
+
+use super::{Function, Program};
+
+/// How many calls a batch has, and how many of them run concurrently. Both are positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// How many calls.
+    pub size: u64,
+    /// How many of them may run concurrently; each further one waits for an earlier one.
+    pub concurrency: u64,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { size: 1, concurrency: 1 }
+    }
+}
+
+impl Batch {
+    /// The number of calls, as a multiple of those that run concurrently.
+    pub fn rounded(self) -> u64 {
+        self.size.next_multiple_of(self.concurrency.max(1))
+    }
+}
+
+/// A function with its inputs, to be called again and again: for measurements, a call costs the call.
+///
+/// Each batch of calls is in a scope `execute` of the capture, if the program is recorded.
+///
+/// ```
+/// # fn main() -> rehal_session::Result<()> {
+/// # let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/modules/simple_abs.vmfb");
+/// use rehal_session::{Batch, ModuleSource, Program, ProgramOptions, ValueText};
+///
+/// let mut options = ProgramOptions::default();
+/// options.modules.push(ModuleSource::File(path.into()));
+/// let program = Program::load(&options)?;
+/// let function = program.function("abs")?;
+/// let inputs = program.inputs(&function, &[ValueText::new("f32=-2")?])?;
+/// let mut calls = program.calls(function, inputs, Batch::default())?;
+/// let start = std::time::Instant::now();
+/// for _ in 0..10 {
+///     // What is prepared before a batch, and dropped after it, need not be measured.
+///     let mut batch = calls.prepare()?;
+///     calls.run(&mut batch)?;
+/// }
+/// println!("{:?} for 10 calls", start.elapsed());
+/// # drop(calls);
+/// program.close()
+/// # }
+/// ```
+pub struct Calls<'p> {
+    recorder: Option<&'p Recorder>,
+    function: Function<'p>,
+    inputs: Vec<Value>,
+    batch: Batch,
+    kind: Kind<'p>,
+    /// Kept between calls, so that a call allocates nothing.
+    invocation: Invocation,
+}
+
+enum Kind<'p> {
+    Synchronous,
+    /// Takes the number of repetitions, which is the size of the batch.
+    Repeating,
+    /// Takes two fences behind its inputs.
+    Asynchronous(&'p Device),
+}
+
+/// What the calls of one batch need, and what they return.
+#[derive(Default)]
+pub struct PreparedBatch {
+    /// For each call of an asynchronous function the fence that it waits for and the one that it signals.
+    fences: Vec<[Value; 2]>,
+    /// Reached when all calls are done.
+    completion: Fence,
+    results: Vec<Vec<Value>>,
+}
+
+impl<'p> Calls<'p> {
+    pub(super) fn new(
+        program: &'p Program,
+        function: Function<'p>,
+        inputs: Vec<Value>,
+        batch: Batch,
+    ) -> Result<Self> {
+        let kind = match (function.is_async(), program.device()) {
+            (false, _) => Kind::Synchronous,
+            (true, Some(device)) => Kind::Asynchronous(device),
+            (true, None) => return Err(no_device()),
+        };
+        let invocation = Invocation::new(function.vm());
+        Ok(Self { recorder: program.recorder(), function, inputs, batch, kind, invocation })
+    }
+
+    pub(super) fn repeating(program: &'p Program, function: Function<'p>, batch: Batch) -> Self {
+        let inputs = vec![Value::I32(batch.size as i32)];
+        let invocation = Invocation::new(function.vm());
+        Self { recorder: program.recorder(), function, inputs, batch, kind: Kind::Repeating, invocation }
+    }
+
+    /// The function.
+    pub fn function(&self) -> &Function<'p> {
+        &self.function
+    }
+
+    /// Whether the function repeats its dispatches itself, so that a batch is one call.
+    pub fn is_repeating(&self) -> bool {
+        matches!(self.kind, Kind::Repeating)
+    }
+
+    /// Whether batches need something prepared: if not, [`Calls::call`] is all that there is to measure.
+    pub fn needs_preparation(&self) -> bool {
+        matches!(self.kind, Kind::Asynchronous(_))
+    }
+
+    /// How many calls a batch counts as.
+    pub fn batch_size(&self) -> u64 {
+        match self.kind {
+            Kind::Synchronous | Kind::Repeating => self.batch.size,
+            Kind::Asynchronous(_) => self.batch.rounded(),
+        }
+    }
+
+    /// Calls a function that needs no preparation, once. The results stay until the next call.
+    #[inline]
+    pub fn call(&mut self) -> Result<()> {
+        let (invocation, inputs) = (&mut self.invocation, &self.inputs);
+        scoped(self.recorder, || invocation.call(inputs.iter().cloned()))
+    }
+
+    /// The results of the last [`Calls::call`].
+    pub fn take_results(&mut self) -> Vec<Value> {
+        self.invocation.take_results()
+    }
+
+    /// Prepares a batch: the fences of an asynchronous function, nothing for others.
+    pub fn prepare(&self) -> Result<PreparedBatch> {
+        match self.kind {
+            Kind::Synchronous | Kind::Repeating => Ok(PreparedBatch::default()),
+            Kind::Asynchronous(device) => PreparedBatch::new(device, self.batch),
+        }
+    }
+
+    /// Runs a batch and waits for it. Of asynchronous calls that follow one another on a track, each waits for the one
+    /// before it. A synchronous function is called once.
+    pub fn run(&mut self, prepared: &mut PreparedBatch) -> Result<()> {
+        if !self.needs_preparation() {
+            self.call()?;
+            prepared.results.push(self.invocation.take_results());
+            return Ok(());
+        }
+        let (invocation, inputs) = (&mut self.invocation, &self.inputs);
+        scoped(self.recorder, || {
+            for fences in &prepared.fences {
+                invocation.call(inputs.iter().chain(fences).cloned())?;
+                prepared.results.push(invocation.take_results());
+            }
+            prepared.completion.wait(None)
+        })
+    }
+}
+
+impl PreparedBatch {
+    /// The results of the last call.
+    pub fn take_last_results(&mut self) -> Option<Vec<Value>> {
+        self.results.pop()
+    }
+
+    fn new(device: &Device, batch: Batch) -> Result<Self> {
+        let flags = SemaphoreFlags::HOST_INTERRUPT | SemaphoreFlags::EXPORTABLE_TIMEPOINTS;
+        let concurrency = batch.concurrency.max(1);
+        let tracks: Vec<Semaphore> = (0..concurrency)
+            .map(|_| device.create_semaphore(QUEUE_AFFINITY_ANY, 0, flags))
+            .collect::<Result<_>>()?;
+        let rounds = batch.rounded() / concurrency;
+        let mut completion = Fence::default();
+        let mut before = vec![Value::NULL; tracks.len()];
+        let mut fences = Vec::new();
+        for round in 1..=rounds {
+            for (track, before) in tracks.iter().zip(&mut before) {
+                let signal: Value = Handle::reference(Fence::at(track.clone(), round)).into();
+                fences.push([std::mem::replace(before, signal.clone()), signal]);
+            }
+        }
+        for track in &tracks {
+            completion.insert(track, rounds)?;
+        }
+        let results = Vec::with_capacity(fences.len());
+        Ok(Self { fences, completion, results })
+    }
+}
+
+#[cold]
+pub(super) fn no_device() -> Error {
+    Error::failed_precondition("the function takes fences, and its module uses no device to make them on")
+}
+
+/// Runs `body` in the scope of captures that marks the calls. The scope ends also if `body` fails, or the capture could
+/// not be replayed by scope.
+#[inline]
+fn scoped(recorder: Option<&Recorder>, body: impl FnOnce() -> Result<()>) -> Result<()> {
+    let Some(recorder) = recorder else { return body() };
+    let _scope = recorder.scope("execute")?;
+    body()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_multiples_of_their_concurrency() {
+        for (size, concurrency, rounded) in [(5, 2, 6), (4, 2, 4), (1, 8, 8), (3, 0, 3)] {
+            assert_eq!(Batch { size, concurrency }.rounded(), rounded);
+        }
+    }
+}

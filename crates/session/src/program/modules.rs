@@ -1,0 +1,147 @@
+//! The modules that a program consists of.
+
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rehal_base::{Context, Error, HostMemory, MappedFile, Result};
+use rehal_vm::{Module, ModuleFile};
+
+use super::options::{ModuleMode, ModuleSource, ProgramOptions};
+
+/// What to do about a file that is not a module.
+const NO_MODULE: &str = "name a module, as iree-compile writes it";
+
+/// A module of a program: read and verified, not yet linked.
+#[derive(Clone)]
+pub struct ProgramModule {
+    /// Says what it needs and what its functions are about.
+    file: ModuleFile,
+    /// What runs.
+    module: Module,
+}
+
+/// Loads the modules that the options name, in order.
+pub(super) fn load(options: &ProgramOptions) -> Result<Vec<ProgramModule>> {
+    let load = |source: &ModuleSource| {
+        ProgramModule::read(source, options.module_mode).context(|| match source {
+            ModuleSource::StandardInput => "a module on standard input".into(),
+            ModuleSource::File(path) => format!("'{}'", path.display()),
+            ModuleSource::Bytes(_) => "a module in memory".into(),
+        })
+    };
+    options.modules.iter().map(load).collect()
+}
+
+#[cold]
+pub(super) fn no_module() -> Error {
+    Error::invalid_argument("no module is given").advise("name one, as iree-compile writes it")
+}
+
+/// The bytes of a module.
+fn read(source: &ModuleSource, mode: ModuleMode) -> Result<HostMemory> {
+    let advice = || NO_MODULE.to_string();
+    Ok(match source {
+        ModuleSource::StandardInput => read_standard_input()?,
+        ModuleSource::Bytes(bytes) => HostMemory::constant(bytes)?,
+        ModuleSource::File(path) if is_system_library(path) => {
+            let error = Error::unimplemented("modules in system libraries are not supported");
+            return Err(error.advise(NO_MODULE));
+        }
+        ModuleSource::File(path) => match mode {
+            ModuleMode::Mmap => {
+                let file = Arc::new(MappedFile::open(path).advise(advice)?);
+                let whole = rehal_base::Range { offset: 0, length: file.bytes().len() as u64 };
+                HostMemory::over_file(file, whole)?
+            }
+            ModuleMode::Preload => read_file(path).advise(advice)?,
+        },
+    })
+}
+
+/// The reference takes what ends so for a module in native code.
+fn is_system_library(path: &Path) -> bool {
+    let path = path.as_os_str().as_bytes();
+    let path = path.split(|&byte| byte == b'@').next().unwrap_or(path);
+    [".so", ".dylib", ".dll"].iter().any(|extension| path.ends_with(extension.as_bytes()))
+}
+
+/// All of a file, as memory that stays as it is whatever becomes of the file.
+fn read_file(path: &Path) -> Result<HostMemory> {
+    let shown = path.display();
+    let failed = |error| Error::io(format_args!("opening '{shown}'"), &error);
+    let mut file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    if metadata.is_dir() {
+        return Err(Error::invalid_argument(format!("'{shown}' is a directory")));
+    }
+    if metadata.file_type().is_char_device() || metadata.file_type().is_block_device() {
+        // Some never end.
+        return Err(Error::invalid_argument(format!("'{shown}' is a device of the system, no file")));
+    }
+    if !metadata.is_file() {
+        // A pipe, whose length nobody knows.
+        let mut bytes = Vec::new();
+        let read = file.read_to_end(&mut bytes);
+        read.map_err(|error| Error::io(format_args!("reading '{shown}'"), &error))?;
+        return HostMemory::constant(&bytes);
+    }
+    let memory = HostMemory::allocate(metadata.len())?;
+    let read = memory.with_bytes_mut(0, metadata.len(), |target| file.read_exact(target))?;
+    read.map_err(|error| Error::io(format_args!("reading '{shown}'"), &error))?;
+    Ok(memory.into_constant())
+}
+
+fn read_standard_input() -> Result<HostMemory> {
+    let mut bytes = Vec::new();
+    let read = std::io::stdin().lock().read_to_end(&mut bytes);
+    read.map_err(|error| Error::io("reading a module from standard input", &error))?;
+    HostMemory::constant(&bytes)
+}
+
+impl ProgramModule {
+    /// Reads and verifies a module.
+    pub fn read(source: &ModuleSource, mode: ModuleMode) -> Result<Self> {
+        let memory = Arc::new(read(source, mode)?);
+        let file = ModuleFile::read(memory).map_err(Error::from).advise(|| NO_MODULE.into())?;
+        let module = Module::bytecode(file.clone())?;
+        Ok(Self { file, module })
+    }
+
+    /// Its name, which qualifies the names of its functions.
+    pub fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    /// Its file: what it needs and offers.
+    pub fn file(&self) -> &ModuleFile {
+        &self.file
+    }
+
+    /// What runs.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// The functions that may be called by name, in order: not those that the compiler made for itself.
+    pub fn runnable_functions(&self) -> impl Iterator<Item = &str> {
+        self.file
+            .exports()
+            .map(|export| export.local_name)
+            .filter(|name| !name.starts_with("__") && !name.contains('$'))
+    }
+
+    /// Whether a function takes two fences behind its inputs: one that it waits for, one that it signals.
+    pub fn is_async(&self, function: &str) -> bool {
+        self.attribute(function, "iree.abi.model") == Some("coarse-fences")
+    }
+
+    /// What the module says about one of its functions under `key`, such as `iree.abi.declaration`.
+    pub fn attribute(&self, function: &str, key: &str) -> Option<&str> {
+        let export = self.file.exports().find(|export| export.local_name == function)?;
+        self.file.signature(export.function)?.attribute(key)
+    }
+}

@@ -1,0 +1,166 @@
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rehal_base::{Context, Error, Result};
+use rehal_params::{FileMode, Scopes};
+use rehal_replay::RecordOptions;
+use rehal_values::{Input, ScalarType, Source};
+
+use crate::{DeviceOptions, NamedPath};
+
+/// Is given text, such as what a program traces. It may be called from any thread that runs the program.
+pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How a program is loaded and run.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct ProgramOptions {
+    /// The modules, each after those that it imports from; functions are looked up in the last one. At least one.
+    /// What modules import of rehal itself (`hal`, `io_parameters`) is added without being named.
+    pub modules: Vec<ModuleSource>,
+    /// How modules are read. Default: into memory.
+    pub module_mode: ModuleMode,
+    /// The devices, which are opened only if the program uses devices.
+    pub devices: DeviceOptions,
+    /// Index of the device that allocates inputs and memory that devices share. Default: 0.
+    pub lead: usize,
+    /// The parameter files, which are opened only if the program imports parameters.
+    pub parameters: ParameterOptions,
+    /// The capture that the program is recorded to. Default: none.
+    pub recording: Option<RecordingOptions>,
+    /// Is given each instruction before it is executed. Default: nothing is traced.
+    pub trace_execution: Option<TextSink>,
+    /// Is given the values that the program traces (`flow.tensor.trace`). Default: they are dropped.
+    pub trace_values: Option<TextSink>,
+    /// Whether [`CrashReports`](crate::CrashReports) are installed before a kernel can run. Default: false.
+    pub report_crashes: bool,
+}
+
+/// Where a module is read from.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum ModuleSource {
+    /// Standard input.
+    StandardInput,
+    /// A file, or a pipe.
+    File(PathBuf),
+    /// Memory.
+    Bytes(Arc<[u8]>),
+}
+
+/// How the files of modules are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModuleMode {
+    /// Into memory at the start.
+    #[default]
+    Preload,
+    /// As mapped files, of which pages are read on demand.
+    Mmap,
+}
+
+/// The capture that a program is recorded to.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RecordingOptions {
+    /// The file, which is created or truncated.
+    pub path: NamedPath,
+    /// What the capture holds of files, and how a replay verifies them.
+    pub record: RecordOptions,
+}
+
+/// Which parameter files a program finds its parameters in, and how they are read.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ParameterOptions {
+    /// The files. Several of one scope are merged, and the first parameter of a name counts. Default: none.
+    pub files: Vec<ParameterFile>,
+    /// How the bytes are accessed. Default: read from the file on demand.
+    pub mode: FileMode,
+}
+
+/// A parameter file (.irpa, .gguf or .safetensors, by its extension) and the scope in which programs find its
+/// parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParameterFile {
+    /// The scope; may be empty.
+    pub scope: String,
+    /// The file.
+    pub path: NamedPath,
+}
+
+/// The text of an input or of an expected result, such as `2x2xf32=1 2 3 4`. Its syntax is valid for an argument of
+/// some type; the function's signature decides which type it is parsed as.
+#[derive(Clone, Debug)]
+pub struct ValueText(OsString);
+
+impl ModuleSource {
+    /// The file, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::StandardInput | Self::Bytes(_) => None,
+            Self::File(path) => Some(path),
+        }
+    }
+}
+
+impl RecordingOptions {
+    /// A capture at `path` with the default [`RecordOptions`].
+    pub fn new(path: impl Into<NamedPath>) -> Self {
+        Self { path: path.into(), record: RecordOptions::default() }
+    }
+}
+
+impl Default for ParameterOptions {
+    fn default() -> Self {
+        Self { files: Vec::new(), mode: FileMode::File }
+    }
+}
+
+impl ParameterOptions {
+    /// Opens the files and reads their tables.
+    pub fn open(&self) -> Result<Scopes> {
+        let mut scopes = Scopes::new();
+        for file in &self.files {
+            // The scope exists even if its file cannot be opened, as in the reference.
+            let added = scopes.scope_mut(&file.scope).add_file(file.path.path(), self.mode);
+            added.context(|| file.path.place())?;
+        }
+        Ok(scopes)
+    }
+}
+
+impl ParameterFile {
+    /// The file at `path` for a scope, which may be empty.
+    pub fn new(scope: impl Into<String>, path: impl Into<NamedPath>) -> Self {
+        Self { scope: scope.into(), path: path.into() }
+    }
+}
+
+impl ValueText {
+    /// Fails if the text is valid for no type of argument.
+    pub fn new(text: impl AsRef<OsStr>) -> Result<Self> {
+        const SCALARS: [ScalarType; 4] = [ScalarType::I32, ScalarType::I64, ScalarType::F32, ScalarType::F64];
+        let text = text.as_ref();
+        let checked = Input::parse(text, None).map(drop);
+        let checked = checked.or_else(|error: Error| {
+            let is_scalar = SCALARS.iter().any(|scalar| Input::parse(text, Some(*scalar)).is_ok());
+            if is_scalar { Ok(()) } else { Err(error) }
+        });
+        checked.map(|()| Self(text.to_os_string()))
+    }
+
+    /// The text.
+    pub fn text(&self) -> &OsStr {
+        &self.0
+    }
+
+    /// The file that the value is read from, if it is in one.
+    pub fn path(&self) -> Option<&Path> {
+        match Input::parse(&self.0, None).ok()? {
+            Input::Npy { path, .. } | Input::Tensor { source: Source::File { path, .. }, .. } => Some(path),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Values as text and as bytes, and how they differ from what is expected.
+
+use std::fmt::Write as _;
+
+use rehal_base::{ElementType, Error, Numerical, Result};
+use rehal_hal::{Buffer, BufferView};
+use rehal_modules::hal::Handle;
+use rehal_values::{Equality, Scalar, TensorType, format_tensor, general_lower};
+use rehal_vm::{List, Ref, Value, ValueKind};
+
+use super::inputs::{Parsed, parse};
+use super::options::ValueText;
+use super::tensors::{HostTensor, type_of, with_bytes};
+
+/// The text of a value. Objects have their type and, behind a line break, what they hold.
+pub fn format_value(value: &Value, max_elements: u64) -> Result<String> {
+    let reference = match value {
+        Value::I8(value) => return Ok(format!("i8={value}")),
+        Value::I16(value) => return Ok(format!("i16={value}")),
+        Value::I32(value) => return Ok(Scalar::I32(*value).to_string()),
+        Value::I64(value) => return Ok(Scalar::I64(*value).to_string()),
+        Value::F32(value) => return Ok(format!("f32={}", general_lower((*value).into()))),
+        Value::F64(value) => return Ok(format!("f64={}", general_lower(*value))),
+        Value::Ref(reference) => reference,
+    };
+    let Some(type_name) = reference.type_name() else { return Ok("(null)".to_string()) };
+    let held = if let Some(list) = reference.downcast_ref::<List>() {
+        format_list(list, max_elements)?
+    } else if let Some(Handle(view)) = reference.downcast_ref::<Handle<BufferView>>() {
+        format_view(view, max_elements)?
+    } else {
+        "(no printer)".to_string()
+    };
+    Ok(format!("{type_name}\n{held}"))
+}
+
+fn format_list(list: &List, max_elements: u64) -> Result<String> {
+    // Lists can hold lists, and themselves.
+    const MAX_TEXT_BYTES: usize = 64 << 20;
+    const MAX_DEPTH: u32 = 64;
+    format_list_within(list, max_elements, MAX_DEPTH, MAX_TEXT_BYTES)
+}
+
+fn format_list_within(list: &List, max_elements: u64, depth: u32, max_bytes: usize) -> Result<String> {
+    if depth == 0 {
+        return Err(Error::resource_exhausted(
+            "lists within lists are too deep to print; they may hold themselves",
+        ));
+    }
+    let mut text = String::new();
+    for index in 0..list.len() {
+        let value = list.get(index)?;
+        let child = match &value {
+            Value::Ref(reference) => reference.downcast_ref::<List>(),
+            _ => None,
+        };
+        let child = match child {
+            Some(child) => {
+                let left = max_bytes.saturating_sub(text.len());
+                format!("vm.list\n{}", format_list_within(child, max_elements, depth - 1, left)?)
+            }
+            None => format_value(&value, max_elements)?,
+        };
+        let _ = writeln!(text, "child_list[{index}]: {child}");
+        if text.len() > max_bytes {
+            return Err(Error::resource_exhausted("a list is too long to print"));
+        }
+    }
+    Ok(text)
+}
+
+/// The text of a tensor, such as `2xf32=1 2`.
+pub(crate) fn format_view(view: &BufferView, max_elements: u64) -> Result<String> {
+    // The reference maps twice, once to see how long the text is. Captures of both are to be the same.
+    with_bytes(view.buffer(), |_| ())?;
+    with_bytes(view.buffer(), |bytes| format_tensor(&type_of(view), bytes, max_elements))?
+}
+
+/// What a file of a value would hold: what has no shape is a row of bytes.
+pub fn type_of_value(value: &Value) -> Result<TensorType> {
+    let of = |shape: &[u64], numerical, bits| TensorType {
+        shape: shape.to_vec(),
+        element_type: ElementType::of(numerical, bits),
+    };
+    let row = |length| of(&[length], Numerical::INTEGER, 8);
+    Ok(match value {
+        Value::I8(_) => of(&[], Numerical::INTEGER, 8),
+        Value::I16(_) => of(&[], Numerical::INTEGER, 16),
+        Value::I32(_) => of(&[], Numerical::INTEGER, 32),
+        Value::I64(_) => of(&[], Numerical::INTEGER, 64),
+        Value::F32(_) => of(&[], Numerical::FLOAT_IEEE, 32),
+        Value::F64(_) => of(&[], Numerical::FLOAT_IEEE, 64),
+        Value::Ref(reference) => match object_of(reference)? {
+            // An empty array keeps the order of those in one file.
+            Object::Null => row(0),
+            Object::View(view) => type_of(view),
+            Object::Buffer(buffer) => row(buffer.size()),
+            Object::Bytes(bytes) => row(bytes.length()),
+        },
+    })
+}
+
+/// Shows `look` the bytes of a value that the host can read: a number, a tensor, a buffer; none for a null reference.
+pub fn with_value_bytes<R>(value: &Value, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
+    match value {
+        Value::I8(value) => Ok(look(&value.to_le_bytes())),
+        Value::I16(value) => Ok(look(&value.to_le_bytes())),
+        Value::I32(value) => Ok(look(&value.to_le_bytes())),
+        Value::I64(value) => Ok(look(&value.to_le_bytes())),
+        Value::F32(value) => Ok(look(&value.to_le_bytes())),
+        Value::F64(value) => Ok(look(&value.to_le_bytes())),
+        Value::Ref(reference) => match object_of(reference)? {
+            Object::Null => Ok(look(&[])),
+            Object::View(view) => with_bytes(view.buffer(), look),
+            Object::Buffer(buffer) => with_bytes(buffer, look),
+            Object::Bytes(bytes) => bytes.memory().with_bytes(0, bytes.length(), look),
+        },
+    }
+}
+
+/// An object that has bytes.
+enum Object<'a> {
+    Null,
+    View(&'a BufferView),
+    Buffer(&'a Buffer),
+    Bytes(&'a rehal_vm::Buffer),
+}
+
+fn object_of(reference: &Ref) -> Result<Object<'_>> {
+    if let Some(Handle(view)) = reference.downcast_ref::<Handle<BufferView>>() {
+        return Ok(Object::View(view));
+    }
+    if let Some(Handle(buffer)) = reference.downcast_ref::<Handle<Buffer>>() {
+        return Ok(Object::Buffer(buffer));
+    }
+    if let Some(bytes) = reference.downcast_ref::<rehal_vm::Buffer>() {
+        return Ok(Object::Bytes(bytes));
+    }
+    match reference.type_name() {
+        None => Ok(Object::Null),
+        Some(other) => Err(Error::invalid_argument(format!(
+            "a {other} cannot be written to a file; a hal.buffer_view, hal.buffer, vm.buffer or number can"
+        ))),
+    }
+}
+
+/// The values that results are expected to be.
+pub struct Expected(Vec<Parsed<HostTensor>>);
+
+impl Expected {
+    /// Reads the values that results of these kinds should be. Files are read.
+    pub fn parse(values: &[ValueText], kinds: &[ValueKind]) -> Result<Self> {
+        parse(values, kinds, &mut HostTensor::new).map(Self)
+    }
+
+    /// How many results are expected.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether no result is expected.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Compares the result at `index` with the expected value. Returns how they differ, as text, if they do; a result
+    /// behind the last expected value differs from nothing.
+    pub fn compare(&self, index: usize, actual: &Value, equality: &Equality) -> Result<Option<String>> {
+        match self.0.get(index) {
+            Some(expected) => compare(expected, actual, equality),
+            None => Ok(None),
+        }
+    }
+}
+
+fn compare(expected: &Parsed<HostTensor>, actual: &Value, equality: &Equality) -> Result<Option<String>> {
+    let scalar = match actual {
+        Value::I32(value) => Some(Scalar::I32(*value)),
+        Value::I64(value) => Some(Scalar::I64(*value)),
+        Value::F32(value) => Some(Scalar::F32(*value)),
+        Value::F64(value) => Some(Scalar::F64(*value)),
+        _ => None,
+    };
+    let view = match actual {
+        Value::Ref(reference) => reference.downcast_ref::<Handle<BufferView>>(),
+        _ => None,
+    };
+    let actual_type = match actual {
+        Value::Ref(reference) if reference.is_null() => "empty",
+        other => other.type_name(),
+    };
+    let mismatch = |expected_type: &str| {
+        Ok(Some(format!("variant types mismatch; expected {expected_type} but got {actual_type}")))
+    };
+    match (expected, scalar, view) {
+        (Parsed::Null(_), ..) => Ok(None),
+        (Parsed::Scalar(expected), Some(actual), _) if expected.is_same(actual) => Ok(None),
+        (Parsed::Scalar(expected), Some(actual), _) => Ok(Some(format!(
+            "{} values differ\n  expected: {}\n  actual: {}",
+            expected.scalar_type(),
+            expected.number().to_uppercase(),
+            actual.number().to_uppercase()
+        ))),
+        (Parsed::Scalar(expected), None, _) => mismatch(&expected.scalar_type().to_string()),
+        (Parsed::Storage(_), ..) => mismatch("hal.buffer"),
+        (Parsed::Tensor(_), _, None) => mismatch("hal.buffer_view"),
+        (Parsed::Tensor(expected), _, Some(Handle(actual))) => compare_tensors(expected, actual, equality),
+    }
+}
+
+fn compare_tensors(
+    expected: &HostTensor,
+    actual: &BufferView,
+    equality: &Equality,
+) -> Result<Option<String>> {
+    /// How much of both is printed where they differ.
+    const MAX_ELEMENTS: u64 = 1024;
+    let actual_type = type_of(actual);
+    let mismatch = expected.with_bytes(|expected_bytes| {
+        with_bytes(actual.buffer(), |bytes| {
+            equality.mismatch((&expected.tensor_type, expected_bytes), (&actual_type, bytes))
+        })
+    })??;
+    let Some(mismatch) = mismatch else { return Ok(None) };
+    let expected =
+        expected.with_bytes(|bytes| format_tensor(&expected.tensor_type, bytes, MAX_ELEMENTS))??;
+    let actual = format_view(actual, MAX_ELEMENTS)?;
+    Ok(Some(format!("{mismatch}\n  expected:\n{expected}\n  actual:\n{actual}")))
+}

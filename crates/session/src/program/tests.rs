@@ -1,0 +1,99 @@
+use rehal_base::{Context, Error, Result};
+use rehal_modules::check::{CheckModule, Failures};
+use rehal_vm::Module;
+
+use super::{Program, ProgramModule, ProgramOptions, modules};
+
+/// The tests that a module exports: its functions without inputs and results. Each runs in a program of its own, so
+/// that none sees what another left behind.
+pub struct ModuleTests {
+    options: ProgramOptions,
+    modules: Vec<ProgramModule>,
+    tests: Vec<ModuleTest>,
+    failures: Failures,
+}
+
+/// A test of a module.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ModuleTest {
+    /// The name of the function.
+    pub name: String,
+    /// Its index among the exports of the module.
+    pub ordinal: usize,
+}
+
+/// What came of a test.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct TestOutcome {
+    /// The expectations of the test that did not hold, as text.
+    pub failures: Vec<String>,
+    /// The error that ended the test, or closing its capture, if one did.
+    pub error: Option<Error>,
+}
+
+impl ModuleTests {
+    /// Reads the modules that the options name and finds the tests of the last one. Fails if it exports a function
+    /// that is not a test.
+    pub fn load(options: &ProgramOptions) -> Result<Self> {
+        Self::new(options, modules::load(options)?)
+    }
+
+    /// As [`ModuleTests::load`], of modules that are read already.
+    pub fn new(options: &ProgramOptions, modules: Vec<ProgramModule>) -> Result<Self> {
+        let tests = tests(modules.last().ok_or_else(modules::no_module)?)?;
+        Ok(Self { options: options.clone(), modules, tests, failures: Failures::default() })
+    }
+
+    /// The name of the module.
+    pub fn module_name(&self) -> &str {
+        self.modules.last().map_or("", |module| module.name())
+    }
+
+    /// The tests, in the order of the exports.
+    pub fn tests(&self) -> &[ModuleTest] {
+        &self.tests
+    }
+
+    /// Runs a test.
+    pub fn run(&self, name: &str) -> TestOutcome {
+        let error = self.run_in_program(name).err();
+        TestOutcome { failures: self.failures.take(), error }
+    }
+
+    fn run_in_program(&self, name: &str) -> Result<()> {
+        let mut offer = |wanted: &str| match wanted {
+            "check" => Module::native(CheckModule::new(self.failures.clone())).map(Some),
+            _ => Ok(None),
+        };
+        let program = Program::with_modules(&self.options, self.modules.clone(), &mut offer)?;
+        let outcome = program
+            .function(name)
+            .and_then(|function| program.call(&function, Vec::new()))
+            .map(drop)
+            .context(|| format!("test '{name}'"));
+        outcome.and(program.close_unscoped())
+    }
+}
+
+/// The tests of a module: all of its functions, none of which may take or return anything.
+fn tests(module: &ProgramModule) -> Result<Vec<ModuleTest>> {
+    let mut tests = Vec::new();
+    for (ordinal, export) in module.module().exports().iter().enumerate() {
+        let name = export.name.to_string();
+        if name.starts_with("__") || name.contains('$') {
+            continue;
+        }
+        let fences = if module.is_async(&name) { 2 } else { 0 };
+        let convention = &export.convention;
+        if convention.arguments().len() != fences || !convention.results().is_empty() {
+            return Err(Error::invalid_argument(format!(
+                "expected function with no inputs or outputs, but export '{name}' has signature '{convention}'"
+            ))
+            .advise("iree-run-module and iree-benchmark-module call functions with inputs"));
+        }
+        tests.push(ModuleTest { name, ordinal });
+    }
+    Ok(tests)
+}

@@ -1,0 +1,259 @@
+//! Programs: loaded, called, measured, tested and recorded, and what is said if that cannot be.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rehal_session::{
+    Batch, CaptureFile, CaptureOptions, DeviceOptions, Equality, Expected, ModuleMode, ModuleSource,
+    ModuleTests, NamedPath, ParameterFile, Program, ProgramOptions, RecordingOptions, Replay, ReplayOptions,
+    Result, StatusCode, TensorType, TextSink, Value, ValueText, format_value, type_of_value, with_value_bytes,
+};
+
+use crate::fixture;
+
+fn options(module: &str) -> ProgramOptions {
+    let mut options = ProgramOptions::default();
+    options.modules.push(ModuleSource::File(fixture(&format!("modules/{module}.vmfb"))));
+    options
+}
+
+fn texts(values: &[&str]) -> Vec<ValueText> {
+    values.iter().map(|text| ValueText::new(text).unwrap()).collect()
+}
+
+/// Calls a function and gives its results as text.
+fn call(program: &Program, function: &str, inputs: &[&str]) -> Result<Vec<String>> {
+    let function = program.function(function)?;
+    let mut results = program.call(&function, program.inputs(&function, &texts(inputs))?)?;
+    program.to_host(&mut results)?;
+    results.iter().map(|result| format_value(result, 1024)).collect()
+}
+
+const ADD: [&str; 2] = ["4xf32=1 2 3 4", "4xf32=10 20 30 40"];
+
+#[test]
+fn a_function_is_called_however_its_module_is_read() {
+    let bytes = std::fs::read(fixture("modules/add4.vmfb")).unwrap();
+    let mut mapped = options("add4");
+    mapped.module_mode = ModuleMode::Mmap;
+    let mut in_memory = ProgramOptions::default();
+    in_memory.modules.push(ModuleSource::Bytes(bytes.into()));
+    for options in [options("add4"), mapped, in_memory] {
+        let program = Program::load(&options).unwrap();
+        assert_eq!(call(&program, "add", &ADD).unwrap(), ["hal.buffer_view\n4xf32=11 22 33 44"]);
+        program.close().unwrap();
+    }
+}
+
+#[test]
+fn tensors_go_in_and_out_as_bytes() {
+    let program = Program::load(&options("add4")).unwrap();
+    let function = program.function("add").unwrap();
+    let view = program.inputs(&function, &texts(&ADD[..1])).unwrap().remove(0);
+    let tensor_type: TensorType = type_of_value(&view).unwrap();
+    let bytes: Vec<u8> = [1.0_f32, 2.0, 3.0, 4.0].into_iter().flat_map(f32::to_le_bytes).collect();
+    with_value_bytes(&view, |of_text| assert_eq!(of_text, bytes)).unwrap();
+    let tensor = program.tensor(&tensor_type, &bytes).unwrap();
+    let mut results = program.call(&function, vec![tensor.clone(), tensor]).unwrap();
+    program.to_host(&mut results).unwrap();
+    assert_eq!(format_value(&results[0], 1024).unwrap(), "hal.buffer_view\n4xf32=2 4 6 8");
+    let error = program.tensor(&tensor_type, &bytes[1..]).unwrap_err();
+    assert_eq!(error.code(), StatusCode::InvalidArgument);
+    drop((function, results, view));
+    program.close().unwrap();
+}
+
+#[test]
+fn results_are_compared_with_what_is_expected() {
+    let program = Program::load(&options("add4")).unwrap();
+    let function = program.function("add").unwrap();
+    let mut results = program.call(&function, program.inputs(&function, &texts(&ADD)).unwrap()).unwrap();
+    program.to_host(&mut results).unwrap();
+    let difference = |text: &str| {
+        let expected = Expected::parse(&texts(&[text]), function.result_kinds()).unwrap();
+        assert_eq!((expected.len(), expected.is_empty()), (1, false));
+        expected.compare(0, &results[0], &Equality::Exact).unwrap()
+    };
+    assert_eq!(difference("4xf32=11 22 33 44"), None);
+    assert_eq!(difference("(ignored)"), None);
+    let text = difference("4xf32=11 22 33 45").unwrap();
+    assert!(text.contains("4xf32=11 22 33 45") && text.contains("4xf32=11 22 33 44"), "{text}");
+    let error = Expected::parse(&texts(&["1", "2"]), function.result_kinds()).err().unwrap();
+    assert_eq!(error.code(), StatusCode::InvalidArgument);
+}
+
+#[test]
+fn calls_are_repeated_without_new_inputs() {
+    for (module, name, inputs, batch) in [
+        ("add4", "add", &ADD[..], Batch::default()),
+        (
+            "mlp.async",
+            "mlp",
+            &["8x32xf32=0.5", "32x48xf32=0.25", "48x48xf32=0.5", "48x10xf32=2"],
+            Batch { size: 5, concurrency: 2 },
+        ),
+    ] {
+        let program = Program::load(&options(module)).unwrap();
+        let function = program.function(name).unwrap();
+        let is_async = function.is_async();
+        assert_eq!(is_async, module == "mlp.async");
+        let inputs = program.inputs(&function, &texts(inputs)).unwrap();
+        let mut calls = program.calls(function, inputs, batch).unwrap();
+        assert_eq!((calls.needs_preparation(), calls.batch_size()), (is_async, if is_async { 6 } else { 1 }));
+        let mut texts = Vec::new();
+        for _ in 0..3 {
+            let mut prepared = calls.prepare().unwrap();
+            calls.run(&mut prepared).unwrap();
+            let mut results = prepared.take_last_results().unwrap();
+            program.to_host(&mut results).unwrap();
+            texts.push(format_value(&results[0], 1024).unwrap());
+        }
+        assert!(texts[0].contains("f32=") && texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+        drop(calls);
+        program.close().unwrap();
+    }
+}
+
+#[test]
+fn what_is_recorded_replays_and_has_the_scopes_of_the_program() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("add4.ireereplay");
+    let mut options = options("add4");
+    options.recording = Some(RecordingOptions::new(&path));
+    let program = Program::load(&options).unwrap();
+    program.scope("execute", || call(&program, "add", &ADD)).unwrap();
+    program.close().unwrap();
+    let capture = CaptureFile::open(&path, &CaptureOptions::default()).unwrap();
+    let plan = capture.plan().unwrap();
+    let scopes: Vec<_> = plan.scopes().map(|(name, count)| (name.to_vec(), count)).collect();
+    assert_eq!(scopes, [(b"init".to_vec(), 1), (b"execute".to_vec(), 1), (b"deinit".to_vec(), 1)]);
+    let devices = DeviceOptions::default().open().unwrap();
+    Replay::new(plan, &devices, &ReplayOptions::default()).unwrap().run(&mut []).unwrap();
+}
+
+#[test]
+fn a_capture_is_closed_by_a_program_that_ends_without_a_scope() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("add4.ireereplay");
+    let mut options = options("add4");
+    options.recording = Some(RecordingOptions::new(&path));
+    Program::load(&options).unwrap().close_unscoped().unwrap();
+    let plan = CaptureFile::open(&path, &CaptureOptions::default()).unwrap().plan().unwrap();
+    assert_eq!(plan.scopes().map(|(name, _)| name).collect::<Vec<_>>(), [b"init"]);
+}
+
+#[test]
+fn a_capture_does_not_overwrite_what_the_program_reads() {
+    let directory = tempfile::tempdir().unwrap();
+    let module = directory.path().join("module.vmfb");
+    std::fs::copy(fixture("modules/add4.vmfb"), &module).unwrap();
+    let before = std::fs::read(&module).unwrap();
+    let mut options = ProgramOptions::default();
+    options.modules.push(ModuleSource::File(module.clone()));
+    options.recording = Some(RecordingOptions::new(NamedPath::from(&module).named("the capture")));
+    let error = Program::load(&options).err().unwrap();
+    assert_eq!(error.code(), StatusCode::InvalidArgument);
+    assert!(error.context_lines().contains(&"the capture".to_string()), "{}", error.report());
+    assert_eq!(std::fs::read(&module).unwrap(), before);
+}
+
+#[test]
+fn parameters_are_found_in_their_scope() {
+    let mut with = options("params");
+    with.parameters.files = vec![ParameterFile::new("model", fixture("params/model.irpa"))];
+    let missing = {
+        let mut options = options("params");
+        let path = NamedPath::from("/no/such.irpa").named("weights");
+        options.parameters.files = vec![ParameterFile::new("model", path)];
+        options
+    };
+    let error = Program::load(&missing).err().unwrap();
+    assert_eq!(error.code(), StatusCode::NotFound);
+    assert!(error.context_lines().contains(&"weights".to_string()), "{}", error.report());
+    let program = Program::load(&with).unwrap();
+    let input = format!("@{}", fixture("inputs/params_x.npy").display());
+    assert!(call(&program, "forward", &[&input]).unwrap()[0].starts_with("hal.buffer_view\n"));
+    program.close().unwrap();
+}
+
+#[test]
+fn what_a_program_executes_is_traced() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let sink: TextSink = {
+        let lines = lines.clone();
+        Arc::new(move |line| lines.lock().unwrap().push(line.to_string()))
+    };
+    let mut options = options("control");
+    options.trace_execution = Some(sink);
+    let program = Program::load(&options).unwrap();
+    call(&program, "collatz", &["i32=27"]).unwrap();
+    program.close().unwrap();
+    assert!(lines.lock().unwrap().len() > 100);
+}
+
+#[test]
+fn programs_that_cannot_be_loaded_or_called() {
+    let error = Program::load(&ProgramOptions::default()).err().unwrap();
+    assert_eq!((error.code(), error.message()), (StatusCode::InvalidArgument, "no module is given"));
+
+    let mut missing = ProgramOptions::default();
+    missing.modules.push(ModuleSource::File("/no/such.vmfb".into()));
+    let error = Program::load(&missing).err().unwrap();
+    assert_eq!(error.code(), StatusCode::NotFound);
+    assert!(error.report().contains("'/no/such.vmfb'"), "{}", error.report());
+
+    let mut device = options("add4");
+    device.devices.uris = vec!["abacus".into()];
+    assert_eq!(Program::load(&device).err().unwrap().code(), StatusCode::NotFound);
+
+    let mut lead = options("add4");
+    lead.lead = 1;
+    assert!(Program::load(&lead).is_err());
+
+    let program = Program::load(&options("add4")).unwrap();
+    let error = program.function("nothing").err().unwrap();
+    assert!(error.advice().unwrap().starts_with("the module has: "), "{}", error.report());
+    let function = program.function("add").unwrap();
+    let error = program.call(&function, vec![Value::I32(1)]).err().unwrap();
+    assert_eq!(error.message(), "the function takes 2 and 1 are given");
+    assert_eq!(error.context_lines(), ["function 'add'"]);
+    // The program is still good.
+    drop(function);
+    assert_eq!(call(&program, "add", &ADD).unwrap().len(), 1);
+}
+
+#[test]
+fn tests_of_a_module_are_run_apart() {
+    let tests = ModuleTests::load(&options("checks")).unwrap();
+    assert!(tests.tests().len() > 2, "{:?}", tests.tests());
+    let outcomes: Vec<_> = tests.tests().iter().map(|test| tests.run(&test.name)).collect();
+    assert!(outcomes.iter().any(|outcome| outcome.failures.is_empty() && outcome.error.is_none()));
+    assert!(outcomes.iter().any(|outcome| !outcome.failures.is_empty() || outcome.error.is_some()));
+    // One that failed leaves nothing behind for its next run.
+    for (test, before) in tests.tests().iter().zip(&outcomes) {
+        assert_eq!(tests.run(&test.name).failures, before.failures, "{}", test.name);
+    }
+    let error = ModuleTests::load(&options("add4")).err().unwrap();
+    assert!(error.message().starts_with("expected function with no inputs"), "{}", error.report());
+}
+
+#[test]
+fn a_panic_in_a_callback_leaves_the_program_usable() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let mut options = options("control");
+    options.trace_execution = Some({
+        let panics = panics.clone();
+        Arc::new(move |_| assert!(!panics.load(Ordering::Relaxed), "the sink panics on purpose"))
+    });
+    let program = Program::load(&options).unwrap();
+    let collatz = || call(&program, "collatz", &["i32=27"]);
+    let before = collatz().unwrap();
+    for _ in 0..3 {
+        panics.store(true, Ordering::Relaxed);
+        assert!(std::panic::catch_unwind(AssertUnwindSafe(collatz)).is_err());
+        panics.store(false, Ordering::Relaxed);
+        assert_eq!(collatz().unwrap(), before);
+    }
+    program.close().unwrap();
+}
