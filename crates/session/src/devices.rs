@@ -77,8 +77,10 @@ impl DeviceOptions {
                 .advise(format!("name it as --device={name}")));
         }
         if !parameters.is_empty() {
-            return Err(Error::invalid_argument(format!("driver '{name}' takes no parameters: '{parameters}'"))
-                .advise(format!("name it as --device={name}")));
+            return Err(Error::invalid_argument(format!(
+                "driver '{name}' takes no parameters: '{parameters}'"
+            ))
+            .advise(format!("name it as --device={name}")));
         }
         Ok(())
     }

@@ -41,9 +41,9 @@ pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DriverInfo, drivers, find_driver};
 pub use named_path::NamedPath;
 pub use program::{
-    Batch, Calls, Expected, Function, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer, ParameterFile,
-    ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions, TestOutcome,
-    TextSink, ValueText, format_value, type_of_value, with_value_bytes,
+    Batch, Calls, Expected, Function, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer,
+    ParameterFile, ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions,
+    TestOutcome, TextSink, ValueText, format_value, type_of_value, with_value_bytes,
 };
 pub use scope_timer::{ScopeTimer, find_scope};
 pub use survey::{ExecutableSurvey, ExternalFile, FunctionSurvey, ScopeSurvey, Survey, SurveyedBytes};

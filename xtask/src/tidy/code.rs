@@ -4,7 +4,7 @@ use super::source::{code_only, functions, word_lines};
 use super::{Problem, tree::Tree};
 
 /// Where `unsafe` may stand, and why. A path that ends in `/` means everything below it.
-const UNSAFE: [(&str, &str); 8] = [
+const UNSAFE: [(&str, &str); 9] = [
     ("crates/base/src/c_math.rs", "declares functions of the C library"),
     ("crates/base/src/map.rs", "maps files"),
     ("crates/base/src/memory.rs", "owns host memory that several parties write"),

@@ -10,9 +10,7 @@ use std::io::Write;
 use std::path::Path;
 
 use rehal_base::{Context, Error, Result};
-use rehal_session::{
-    Device, Function, ModuleSource, Offer, Program, ProgramModule, Value, with_value_bytes,
-};
+use rehal_session::{Device, Function, ModuleSource, Offer, Program, ProgramModule, Value, with_value_bytes};
 
 use crate::output;
 

@@ -5,7 +5,9 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use rehal_base::{Context, Error, Result};
-use rehal_session::{Equality, Expected, Function, Value, ValueText, format_value, type_of_value, with_value_bytes};
+use rehal_session::{
+    Equality, Expected, Function, Value, ValueText, format_value, type_of_value, with_value_bytes,
+};
 use rehal_values::npy;
 
 use super::options::OutputTarget;

@@ -76,8 +76,10 @@ fn measure(options: Options) -> Result<()> {
     replay.check_executables()?;
     let benchmark = match scope {
         None => Benchmark::new("BM_replay", |state| whole(&replay, reports, state)).use_real_time(),
-        Some(name) => Benchmark::new(format!("BM_replay/scope:{name}"), |state| scoped(&replay, reports, name, state))
-            .use_manual_time(),
+        Some(name) => {
+            Benchmark::new(format!("BM_replay/scope:{name}"), |state| scoped(&replay, reports, name, state))
+                .use_manual_time()
+        }
     };
     let mut benchmarks = [benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond)];
     let mut reporters = Reporters::from_options(&options.bench)?;

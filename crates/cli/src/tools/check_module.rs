@@ -9,8 +9,8 @@ use rehal_session::{ModuleTest, ModuleTests};
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
 use crate::gtest::{self, GTEST, Suite, Test};
 use crate::parameters::PARAMETERS;
-use crate::program::flags::{MODULES, RECORDING};
 use crate::program;
+use crate::program::flags::{MODULES, RECORDING};
 use crate::{Invocation, Operands, Tool, devices, output};
 
 /// See the [module](self).

@@ -346,11 +346,7 @@ struct Loader<'o> {
 }
 
 impl Loader<'_> {
-    fn resolve(
-        &mut self,
-        modules: &[ProgramModule],
-        offer: Offer<'_>,
-    ) -> Result<()> {
+    fn resolve(&mut self, modules: &[ProgramModule], offer: Offer<'_>) -> Result<()> {
         for user in modules {
             for dependency in user.file().dependencies() {
                 let name = dependency.name;
@@ -363,27 +359,20 @@ impl Loader<'_> {
                     None if dependency.optional => {}
                     None => {
                         let error = Error::not_found(format!("module '{name}' is needed and not given"));
-                        return Err(error
-                            .context(place())
-                            .advise("load it before the one that needs it"));
+                        return Err(error.context(place()).advise("load it before the one that needs it"));
                     }
                 }
             }
             self.loaded.push(user.module().clone());
         }
         if self.recorder.is_none() && self.options.recording.is_some() {
-            let error =
-                Error::invalid_argument("a recording is of devices, and the program uses none");
+            let error = Error::invalid_argument("a recording is of devices, and the program uses none");
             return Err(error.advise("run it without a recording"));
         }
         Ok(())
     }
 
-    fn provide(
-        &mut self,
-        name: &str,
-        offer: Offer<'_>,
-    ) -> Result<Option<Module>> {
+    fn provide(&mut self, name: &str, offer: Offer<'_>) -> Result<Option<Module>> {
         match name {
             "hal" => self.hal().map(Some),
             "io_parameters" => Module::native(IoParameters::new(self.options.parameters.open()?)).map(Some),

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use rehal_session::{
     Batch, CaptureFile, CaptureOptions, DeviceOptions, Equality, Expected, ModuleMode, ModuleSource,
     ModuleTests, NamedPath, ParameterFile, Program, ProgramOptions, RecordingOptions, Replay, ReplayOptions,
-    Result, StatusCode, TensorType, TextSink, Value, ValueText, format_value, type_of_value, with_value_bytes,
+    Result, StatusCode, TensorType, TextSink, Value, ValueText, format_value, type_of_value,
+    with_value_bytes,
 };
 
 use crate::fixture;
