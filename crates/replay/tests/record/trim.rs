@@ -34,8 +34,7 @@ fn a_trim_that_fails_says_so_in_the_capture_and_is_not_replayed() {
     let bytes = std::fs::read(file.path()).unwrap();
     assert_eq!(operations(&bytes), [(Code::DEVICE_TRIM, failed.code() as u32)]);
     assert_eq!(calls.of("DeviceBackend::trim"), 1);
-    let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
-    let plan = Plan::compile(&capture, &bytes, PlanOptions::default()).unwrap();
-    Replay::new(&plan, &base, &ReplayOptions::default()).unwrap().run(&mut []).unwrap();
+    let plan = Plan::compile(bytes, PlanOptions::default()).unwrap();
+    Replay::new(plan, &base, &ReplayOptions::default()).unwrap().run(&mut []).unwrap();
     assert_eq!(calls.of("DeviceBackend::trim"), 1);
 }
