@@ -41,3 +41,30 @@ impl DriverBackend for LocalSyncDriver {
         Ok(LocalSync::create(options.get::<LocalSyncOptions>().plugins))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rehal_base::StatusCode;
+    use rehal_hal::{Driver, DriverRegistry};
+
+    use super::*;
+
+    #[test]
+    fn the_one_device_is_named_by_the_driver_or_by_its_index() {
+        let mut registry = DriverRegistry::default();
+        registry.register(Driver::new(LocalSyncDriver)).unwrap();
+        let driver = registry.find(LOCAL_SYNC).unwrap();
+        let uris: Vec<_> = driver.enumerate().unwrap().iter().map(|device| driver.uri(device)).collect();
+        assert_eq!(uris, ["local-sync://"]);
+        let options = OptionSet::default().with(LocalSyncOptions::default());
+        for which in ["", "0"] {
+            let device = registry.create_device(LOCAL_SYNC, which, &options).unwrap();
+            assert_eq!(
+                (device.info().driver.as_str(), device.info().name.as_str()),
+                (LOCAL_SYNC, LOCAL_SYNC)
+            );
+        }
+        let error = registry.create_device(LOCAL_SYNC, "1", &options).err().unwrap();
+        assert_eq!(error.code(), StatusCode::NotFound);
+    }
+}

@@ -525,8 +525,8 @@ fn a_trim_is_replayed_on_its_device_and_names_one() {
     capture.bare_call(Op::DEVICE_TRIM, capture.device);
     capture.bare_call(Op::ALLOCATOR_TRIM, capture.allocator);
     assert_eq!(run(&capture.finish()).unwrap().ran, [Ran::Trimmed, Ran::Trimmed]);
-    refused(DATA_LOSS, &["device.trim", "77"], |it| it.bare_call(Op::DEVICE_TRIM, 77));
-    refused(DATA_LOSS, &["allocator.trim"], |it| it.bare_call(Op::ALLOCATOR_TRIM, it.device));
+    refused(StatusCode::NotFound, &["device.trim", "77"], |it| it.bare_call(Op::DEVICE_TRIM, 77));
+    refused(PRECONDITION, &["allocator.trim"], |it| it.bare_call(Op::ALLOCATOR_TRIM, it.device));
 }
 
 #[test]
