@@ -58,6 +58,7 @@ fn choose<'a>(registry: &'a DriverRegistry, uri: &'a str) -> Result<Chosen<'a>> 
         let error = format!("driver '{}' takes no parameters: '{}'", driver.name(), given.join("&"));
         return Err(Error::invalid_argument(error).advise(format!("name it as --device={}", driver.name())));
     }
+    driver.resolve(path)?;
     Ok(Chosen { uri, driver, which: path })
 }
 

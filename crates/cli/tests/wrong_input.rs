@@ -118,7 +118,7 @@ fn a_wrong_device() {
             ),
             (
                 "local-sync://7",
-                "NOT_FOUND; driver 'local-sync' has no device '7'\n  at: device 'local-sync://7'\n  try: its devices: local-sync://",
+                "NOT_FOUND; driver 'local-sync' has no device '7'\n  try: its devices: local-sync://",
             ),
             ("local-sync://?x=1", "takes no parameters: 'x=1'"),
             ("a,b", "driver 'a,b' does not exist"),

@@ -98,19 +98,23 @@ impl Driver {
         format!("{}://{}", self.name(), device.path)
     }
 
-    /// The device that `which` names: by path, by identifier, or by index in [`Driver::enumerate`]; the first that
-    /// matches in this order. An empty `which` leaves the choice to the driver.
-    pub fn create_device(&self, which: &str, options: &OptionSet) -> Result<Device> {
+    /// The path of the device that `which` names: by path, by identifier, or by index in [`Driver::enumerate`]; the
+    /// first that matches in this order. An empty `which` leaves the choice to the driver, and is the path for that.
+    pub fn resolve(&self, which: &str) -> Result<String> {
         let devices = self.enumerate()?;
         if devices.is_empty() {
             let error = format!("driver '{}' finds no device on this machine", self.name());
             return Err(Error::new(StatusCode::Unavailable, error));
         }
-        let path = match which {
-            "" => "",
-            _ => &self.select(&devices, which)?.path,
-        };
-        self.0.create_device(path, options)
+        match which {
+            "" => Ok(String::new()),
+            _ => self.select(&devices, which).map(|device| device.path.clone()),
+        }
+    }
+
+    /// Creates the device that `which` names; see [`Driver::resolve`].
+    pub fn create_device(&self, which: &str, options: &OptionSet) -> Result<Device> {
+        self.0.create_device(&self.resolve(which)?, options)
     }
 
     fn select<'d>(&self, devices: &'d [DeviceDescription], which: &str) -> Result<&'d DeviceDescription> {
