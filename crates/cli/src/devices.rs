@@ -1,16 +1,19 @@
 //! The drivers that the tools have, the devices that flags name, and how both are listed.
 
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
 use rehal_base::{Context, Error, Result};
-use rehal_hal::{DeviceDescription, DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet};
+use rehal_hal::{DeviceDescription, DeviceGroup, Driver, DriverRegistry, OptionSet};
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSyncDriver, LocalSyncOptions};
 
-use crate::flags::Flags;
+use crate::flags::{self, DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal};
 
-/// The device that is used when none is named. The reference uses `local-task`.
-const DEFAULT_DEVICE: &str = "local-sync";
+/// The driver that is used when no device is named. The reference uses `local-task`.
+const DEFAULT_DRIVER: LocalSyncDriver = LocalSyncDriver;
 
-/// Every driver that the reference has, with those that are not built.
+/// Every driver that the reference has, including those that are not in this build.
 fn registry() -> DriverRegistry {
     let drivers = [
         Driver::missing("cuda", "NVIDIA GPUs, through the CUDA driver"),
@@ -26,64 +29,84 @@ fn registry() -> DriverRegistry {
     registry
 }
 
-/// The devices that the flags name, in order.
-pub(crate) fn from_flags(flags: &Flags) -> Result<DeviceGroup> {
-    let registry = registry();
-    let mut uris: Vec<_> = flags.list("device").collect();
-    if uris.is_empty() {
-        uris.push(DEFAULT_DEVICE);
+/// Which devices to create.
+#[derive(Clone)]
+pub(crate) struct DeviceOptions {
+    /// At least one, in the order of the program or capture.
+    pub uris: Vec<DeviceUri>,
+    /// Libraries that executables import from; later ones take precedence.
+    pub plugins: Vec<PathBuf>,
+}
+
+/// A device by its driver and its path there.
+#[derive(Clone)]
+pub(crate) struct DeviceUri {
+    text: String,
+    driver: Driver,
+    path: String,
+}
+
+impl DeviceOptions {
+    /// What the flags say.
+    pub(crate) fn from_flags(flags: &Flags) -> Self {
+        let mut uris = flags.list(&DEVICE);
+        if uris.is_empty() {
+            let driver = Driver::new(DEFAULT_DRIVER);
+            uris.push(DeviceUri { text: driver.name().into(), driver, path: String::new() });
+        }
+        Self { uris, plugins: flags.list(&EXECUTABLE_PLUGIN) }
     }
-    // No plugin is loaded for devices that cannot be created anyway.
-    let chosen: Vec<_> = uris.into_iter().map(|uri| choose(&registry, uri)).collect::<Result<_>>()?;
-    let options = options(flags)?;
-    let create = |Chosen { uri, driver, which }: Chosen<'_>| {
-        driver.create_device(which, &options).context(|| format!("device '{uri}'"))
-    };
-    DeviceGroup::new(chosen.into_iter().map(create).collect::<Result<_>>()?)
+
+    /// Creates the devices, in order.
+    pub(crate) fn create(&self) -> Result<DeviceGroup> {
+        let options = self.driver_options()?;
+        let create = |uri: &DeviceUri| {
+            uri.driver.create_device(&uri.path, &options).context(|| format!("device '{}'", uri.text))
+        };
+        DeviceGroup::new(self.uris.iter().map(create).collect::<Result<_>>()?)
+    }
+
+    /// What each driver creates its devices with.
+    fn driver_options(&self) -> Result<OptionSet> {
+        let mut plugins = Plugins::default();
+        for path in &self.plugins {
+            load_plugin(&mut plugins, path).context(|| format!("--executable_plugin={}", path.display()))?;
+        }
+        Ok(OptionSet::default().with(LocalSyncOptions { plugins }))
+    }
 }
 
-/// A device that a flag names: its driver, and which of the driver's devices it is.
-struct Chosen<'a> {
-    uri: &'a str,
-    driver: &'a Driver,
-    which: &'a str,
+/// Parses the URI of a device that can be created here.
+pub(crate) fn parse_uri(value: &OsStr) -> Result<DeviceUri, Refusal> {
+    let uri = value.to_str().ok_or(Refusal::Unexpected)?;
+    Ok(choose(&registry(), uri)?)
 }
 
-fn choose<'a>(registry: &'a DriverRegistry, uri: &'a str) -> Result<Chosen<'a>> {
-    let DeviceUri { driver, path, params } = DeviceUri::parse(uri).context(|| format!("device '{uri}'"))?;
-    let driver = find(registry, driver)?;
+fn choose(registry: &DriverRegistry, text: &str) -> Result<DeviceUri> {
+    let uri = rehal_hal::DeviceUri::parse(text)?;
+    let driver = find(registry, uri.driver)?;
     driver.availability().advise(|| registry.available())?;
-    if !params.is_empty() {
-        let given: Vec<_> = params.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    if !uri.params.is_empty() {
+        let given: Vec<_> = uri.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let error = format!("driver '{}' takes no parameters: '{}'", driver.name(), given.join("&"));
         return Err(Error::invalid_argument(error).advise(format!("name it as --device={}", driver.name())));
     }
-    driver.resolve(path)?;
-    Ok(Chosen { uri, driver, which: path })
+    Ok(DeviceUri { text: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)? })
 }
 
 fn find<'a>(registry: &'a DriverRegistry, name: &str) -> Result<&'a Driver> {
     registry.find(name).advise(|| {
-        let alike = registry.drivers().iter().find(|driver| crate::tools::is_alike(driver.name(), name));
-        let meant = alike.map(|driver| format!("did you mean '{}'? ", driver.name())).unwrap_or_default();
+        let meant = flags::nearest(name, registry.drivers().iter().map(Driver::name));
+        let meant = meant.map(|driver| format!("did you mean '{driver}'? ")).unwrap_or_default();
         format!("{meant}{}", registry.available())
     })
 }
 
-/// What devices are created with.
-fn options(flags: &Flags) -> Result<OptionSet> {
-    let mut plugins = Plugins::default();
-    for path in flags.list("executable_plugin") {
-        load_plugin(&mut plugins, path).context(|| format!("--executable_plugin={path}"))?;
-    }
-    Ok(OptionSet::default().with(LocalSyncOptions { plugins }))
-}
-
 #[allow(unsafe_code, reason = "the trust boundary of native code: the user names a library to run")]
-fn load_plugin(plugins: &mut Plugins, path: &str) -> Result<()> {
+fn load_plugin(plugins: &mut Plugins, path: &Path) -> Result<()> {
     // SAFETY: the user names this library on the command line so that its code is run in this
     // process, as docs/unsafe.md and the flag's help say; nothing else names libraries.
-    unsafe { plugins.load(path.as_ref()) }
+    unsafe { plugins.load(path.as_os_str()) }
 }
 
 /// Answers `--list_drivers`, `--list_devices` and `--dump_devices` in the reference's shape; `None`

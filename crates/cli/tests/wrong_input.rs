@@ -174,7 +174,7 @@ fn an_executable_for_another_architecture() {
 fn wrong_values_of_replay_flags() {
     let path = capture("add4.add.local-sync");
     for (flag, expected) in [
-        ("--replay_file_remap=nothing", "is not CAPTURED_PREFIX=PREFIX_HERE"),
+        ("--replay_file_remap=nothing", "(expected CAPTURED_PREFIX=PREFIX_HERE)"),
         ("--replay_executable_substitution=4", "has no '='"),
         ("--replay_executable_substitution=0=x", "names id 0"),
         ("--replay_executable_substitution=4=/nonexistent/x", "opening '/nonexistent/x'"),
@@ -234,7 +234,7 @@ fn a_tool_does_not_write_over_its_capture() {
 #[test]
 fn verbs() {
     assert!(fail(&["rehal"]).contains("no verb is given\n  try: the verbs are run, dump, benchmark, info"));
-    assert!(fail(&["rehal", "dmup"]).contains("there is no verb 'dmup'\n  try: did you mean 'dump'?"));
+    assert!(fail(&["rehal", "dmup"]).contains("unknown verb 'dmup'\n  try: did you mean 'dump'?"));
     assert!(fail(&["rehal", "iree-run-replay"]).contains("did you mean 'run'?"));
     for words in
         [&["rehal", "help"][..], &["rehal", "--help"], &["rehal", "version"], &["rehal", "--version"]]
