@@ -96,7 +96,8 @@ fn choose(registry: &DriverRegistry, text: &str) -> Result<DeviceUri> {
 
 fn find<'a>(registry: &'a DriverRegistry, name: &str) -> Result<&'a Driver> {
     registry.find(name).advise(|| {
-        let meant = flags::nearest(name, registry.drivers().iter().map(Driver::name));
+        let works = registry.drivers().iter().filter(|driver| driver.availability().is_ok());
+        let meant = flags::nearest(name, works.map(Driver::name));
         let meant = meant.map(|driver| format!("did you mean '{driver}'? ")).unwrap_or_default();
         format!("{meant}{}", registry.available())
     })
