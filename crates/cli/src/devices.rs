@@ -2,15 +2,19 @@
 
 use std::ffi::OsStr;
 
-use rehal_base::Result;
-use rehal_session::{DeviceOptions, DriverInfo, NamedPath, drivers, find_driver};
+use rehal_base::{Context, Result};
+use rehal_session::hal::{DeviceDescription, Driver, DriverRegistry};
+use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, drivers, find_driver};
 
 use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal};
 
 /// What the flags say.
 pub(crate) fn options(flags: &Flags) -> DeviceOptions {
     let mut options = DeviceOptions::default();
-    options.uris = flags.list(&DEVICE);
+    let devices = flags.list(&DEVICE);
+    if !devices.is_empty() {
+        options.devices = devices;
+    }
     for path in flags.list(&EXECUTABLE_PLUGIN) {
         let name = format!("--executable_plugin={}", path.display());
         add_plugin(&mut options, NamedPath::from(path).named(name));
@@ -25,48 +29,192 @@ fn add_plugin(options: &mut DeviceOptions, path: NamedPath) {
     unsafe { options.add_plugin(path) }
 }
 
-/// Parses `DRIVER` or `DRIVER://`, of a driver that can be used here.
-pub(crate) fn parse_uri(value: &OsStr) -> Result<String, Refusal> {
-    let uri = value.to_str().ok_or(Refusal::Unexpected)?;
-    DeviceOptions::check_uri(uri)?;
-    Ok(uri.to_string())
+/// Parses the URI of a device that can be opened here.
+pub(crate) fn parse_uri(value: &OsStr) -> Result<DeviceSpec, Refusal> {
+    Ok(DeviceSpec::find(value.to_str().ok_or(Refusal::Unexpected)?)?)
 }
 
 /// Answers `--list_drivers`, `--list_devices` and `--dump_devices` in the reference's shape; `None`
 /// for anything else.
 pub(crate) fn answer(query: &str, value: &str) -> Option<Result<String>> {
-    let answer = match query {
-        "list_drivers" => Ok(list_drivers()),
-        "list_devices" => of_drivers(value, |driver| format!("{}://\n", driver.name)),
-        "dump_devices" => of_drivers(value, dump_device),
+    let registry = drivers();
+    Some(match query {
+        "list_drivers" => Ok(list_drivers(&registry)),
+        "list_devices" => list_devices(&registry, value),
+        "dump_devices" => dump_devices(&registry, value),
         _ => return None,
-    };
-    Some(answer)
-}
-
-fn of_drivers(name: &str, text: impl Fn(&DriverInfo) -> String) -> Result<String> {
-    match name {
-        "" => Ok(drivers().iter().map(text).collect()),
-        name => find_driver(name).map(text),
-    }
+    })
 }
 
 const RULE: &str = "# ============================================================================";
 const LIGHT_RULE: &str = "# ===----------------------------------------------------------------------===";
 
-fn list_drivers() -> String {
+fn list_drivers(registry: &DriverRegistry) -> String {
     let mut text = format!("{RULE}\n# Available HAL drivers\n{RULE}\n");
     text.push_str("# Use --list_devices={driver name} to enumerate available devices.\n\n");
-    for driver in drivers() {
-        text.push_str(&format!("{:>16}: {}\n", driver.name, driver.description));
+    for driver in registry.drivers() {
+        text.push_str(&format!("{:>16}: {}", driver.name(), driver.description()));
+        if let Err(reason) = driver.availability() {
+            text.push_str(&format!(" (unavailable: {})", reason.message()));
+        }
+        text.push('\n');
     }
     text
 }
 
-fn dump_device(driver: &DriverInfo) -> String {
-    let name = driver.name;
-    format!(
-        "{RULE}\n# Enumerated devices for driver '{name}'\n{RULE}\n\n\
-         {LIGHT_RULE}\n# --device={name}://\n#   default\n{LIGHT_RULE}\n\n"
-    )
+/// The URIs of the devices of one driver; of all that work here, if none is named.
+fn list_devices(registry: &DriverRegistry, name: &str) -> Result<String> {
+    let list = |driver: &Driver, devices: Vec<DeviceDescription>| {
+        devices.iter().map(|device| format!("{}\n", driver.uri(device))).collect::<String>()
+    };
+    if name.is_empty() {
+        let lists =
+            registry.drivers().iter().filter_map(|driver| Some(list(driver, driver.enumerate().ok()?)));
+        return Ok(lists.collect());
+    }
+    let driver = find_driver(registry, name)?;
+    Ok(list(driver, driver.enumerate().advise(|| registry.available())?))
+}
+
+/// What is known of the devices of one driver; of all, if none is named.
+fn dump_devices(registry: &DriverRegistry, name: &str) -> Result<String> {
+    if name.is_empty() {
+        let dumps: Vec<_> =
+            registry.drivers().iter().map(|driver| dump_driver(driver, driver.enumerate())).collect();
+        return Ok(dumps.join("\n"));
+    }
+    let driver = find_driver(registry, name)?;
+    let devices = driver.enumerate().advise(|| registry.available())?;
+    Ok(dump_driver(driver, Ok(devices)))
+}
+
+fn dump_driver(driver: &Driver, devices: Result<Vec<DeviceDescription>>) -> String {
+    let head = format!("{RULE}\n# Enumerated devices for driver '{}'\n{RULE}\n\n", driver.name());
+    match devices {
+        Ok(devices) => devices.iter().fold(head, |text, device| text + &dump_device(driver, device)),
+        Err(reason) => format!("{head}# unavailable: {}\n", reason.message()),
+    }
+}
+
+fn dump_device(driver: &Driver, device: &DeviceDescription) -> String {
+    let mut text = format!("{LIGHT_RULE}\n# --device={}\n", driver.uri(device));
+    if let Some(identifier) = device.identifier.as_ref().filter(|identifier| **identifier != device.path) {
+        text.push_str(&format!("# --device={}://{identifier}\n", driver.name()));
+    }
+    text.push_str(&format!("#   {}\n{LIGHT_RULE}\n", device.name));
+    for section in &device.sections {
+        text.push('\n');
+        if !section.title.is_empty() {
+            text.push_str(&format!("{}:\n", section.title));
+        }
+        for (key, value) in &section.properties {
+            text.push_str(&format!("- {key}: {value}\n"));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use rehal_base::{Error, StatusCode};
+    use rehal_session::hal::{Device, DeviceSection, DriverBackend, OptionSet};
+
+    use super::*;
+
+    /// Two GPUs, or the reason why there are none.
+    struct Gpus(Result<()>);
+
+    impl DriverBackend for Gpus {
+        fn name(&self) -> &str {
+            "gpu"
+        }
+
+        fn description(&self) -> &str {
+            "GPUs"
+        }
+
+        fn availability(&self) -> Result<()> {
+            self.0.clone()
+        }
+
+        fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
+            let property = |key: &str, value: &str| (key.to_string(), value.to_string());
+            let limits = DeviceSection {
+                title: "limits".into(),
+                properties: vec![
+                    property("launch-max-block-dims", "(1024, 1024, 64)"),
+                    property("warp-size", "32"),
+                ],
+            };
+            let memory = DeviceSection { title: String::new(), properties: vec![property("heaps", "2")] };
+            let first = DeviceDescription {
+                path: "GPU-0a".into(),
+                name: "Alpha 9000".into(),
+                identifier: Some("GPU-0a".into()),
+                sections: vec![limits, memory],
+            };
+            let second = DeviceDescription {
+                path: "pci/1".into(),
+                name: "Beta".into(),
+                identifier: Some("GPU-0b".into()),
+                sections: Vec::new(),
+            };
+            Ok(vec![first, second])
+        }
+
+        fn create_device(&self, path: &str, _options: &OptionSet) -> Result<Device> {
+            Err(Error::new(StatusCode::Aborted, format!("'{path}' is not created in this test")))
+        }
+    }
+
+    fn with_gpus(outcome: Result<()>) -> DriverRegistry {
+        let mut registry = drivers();
+        registry.register(Driver::new(Gpus(outcome))).unwrap();
+        registry
+    }
+
+    fn no_library() -> DriverRegistry {
+        with_gpus(Err(Error::new(StatusCode::Unavailable, "libgpu.so.1 is not installed")))
+    }
+
+    #[test]
+    fn devices_are_dumped_with_all_that_is_known() {
+        let registry = with_gpus(Ok(()));
+        assert_eq!(list_devices(&registry, "").unwrap(), "gpu://GPU-0a\ngpu://pci/1\nlocal-sync://\n");
+        assert_eq!(list_devices(&registry, "gpu").unwrap(), "gpu://GPU-0a\ngpu://pci/1\n");
+        let expected = format!(
+            "{RULE}\n# Enumerated devices for driver 'gpu'\n{RULE}\n\n\
+             {LIGHT_RULE}\n# --device=gpu://GPU-0a\n#   Alpha 9000\n{LIGHT_RULE}\n\n\
+             limits:\n- launch-max-block-dims: (1024, 1024, 64)\n- warp-size: 32\n\n\
+             - heaps: 2\n\
+             {LIGHT_RULE}\n# --device=gpu://pci/1\n# --device=gpu://GPU-0b\n#   Beta\n{LIGHT_RULE}\n"
+        );
+        assert_eq!(dump_devices(&registry, "gpu").unwrap(), expected);
+        assert!(dump_devices(&registry, "").unwrap().contains(&expected));
+    }
+
+    #[test]
+    fn a_driver_that_cannot_work_here_says_why() {
+        let registry = no_library();
+        let listed = list_drivers(&registry);
+        assert!(
+            listed.contains("\n             gpu: GPUs (unavailable: libgpu.so.1 is not installed)\n"),
+            "{listed}"
+        );
+        assert_eq!(list_devices(&registry, "").unwrap(), "local-sync://\n");
+        let expected =
+            "UNAVAILABLE; libgpu.so.1 is not installed\n  try: the drivers that work here are: local-sync";
+        assert_eq!(list_devices(&registry, "gpu").unwrap_err().report(), expected);
+        assert_eq!(dump_devices(&registry, "gpu").unwrap_err().report(), expected);
+        assert_eq!(DeviceSpec::find_in(&registry, "gpu://0").err().unwrap().report(), expected);
+        let dump = dump_devices(&registry, "").unwrap();
+        assert!(
+            dump.contains(
+                "# Enumerated devices for driver 'gpu'\n\
+                 # ============================================================================\n\n\
+                 # unavailable: libgpu.so.1 is not installed\n\n"
+            ),
+            "{dump}"
+        );
+    }
 }

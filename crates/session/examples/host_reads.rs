@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use rehal_session::{
-    CaptureFile, CaptureOptions, DeviceOptions, Error, HostRead, Observer, Replay, ReplayOptions, Result,
+    CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, Error, HostRead, Observer, Replay, ReplayOptions,
+    Result,
 };
 
 /// Keeps the first bytes of each host read.
@@ -25,9 +26,7 @@ impl Observer for Reads {
 /// What the program in the capture read from its devices, when its work is done here.
 pub fn host_reads(path: &Path) -> Result<Reads> {
     let plan = CaptureFile::open(path, &CaptureOptions::default())?.plan()?;
-    let mut devices = DeviceOptions::default();
-    // One for each device of the capture.
-    devices.uris = vec!["local-sync".into(); plan.device_count()];
+    let devices = DeviceOptions::for_plan(&plan, DeviceSpec::find("local-sync")?);
     let replay = Replay::new(plan, &devices.open()?, &ReplayOptions::default())?;
     let mut reads = Reads::default();
     replay.run(&mut [&mut reads])?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use rehal_session::{
-    CaptureFile, CaptureOptions, DeviceOptions, Error, Replay, ReplayOptions, Result, ScopeTimer,
+    CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, Error, Replay, ReplayOptions, Result, ScopeTimer,
 };
 
 /// Replays by the path of their capture. It borrows nothing, so a server can keep it in a static or behind a handle
@@ -30,8 +30,7 @@ impl Replays {
 /// Neither the open file nor the devices are needed once this has returned.
 fn open(path: &Path) -> Result<Replay> {
     let plan = CaptureFile::open(path, &CaptureOptions::default())?.plan()?;
-    let mut devices = DeviceOptions::default();
-    devices.uris = vec!["local-sync".into(); plan.device_count()];
+    let devices = DeviceOptions::for_plan(&plan, DeviceSpec::find("local-sync")?);
     Replay::new(plan, &devices.open()?, &ReplayOptions::default())
 }
 

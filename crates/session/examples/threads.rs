@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rehal_session::{CaptureFile, CaptureOptions, DeviceOptions, Error, Plan, Replay, ReplayOptions, Result};
+use rehal_session::{
+    CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, Error, Plan, Replay, ReplayOptions, Result,
+};
 
 /// How long a replay takes on each of `count` threads, each with devices of its own.
 pub fn replay_on_threads(path: &Path, count: usize) -> Result<Vec<Duration>> {
@@ -22,8 +24,7 @@ pub fn replay_on_threads(path: &Path, count: usize) -> Result<Vec<Duration>> {
 }
 
 fn replay_once(plan: Arc<Plan>) -> Result<Duration> {
-    let mut devices = DeviceOptions::default();
-    devices.uris = vec!["local-sync".into(); plan.device_count()];
+    let devices = DeviceOptions::for_plan(&plan, DeviceSpec::find("local-sync")?);
     let replay = Replay::new(plan, &devices.open()?, &ReplayOptions::default())?;
     let start = Instant::now();
     replay.run(&mut [])?;

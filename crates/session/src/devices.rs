@@ -1,61 +1,122 @@
 use rehal_base::{Context, Error, Result};
-use rehal_hal::{Device, DeviceGroup};
-use rehal_local::LocalSync;
+use rehal_hal::{DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet};
 use rehal_local::executable::Plugins;
+use rehal_local::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};
 
-use crate::NamedPath;
+use crate::{NamedPath, Plan};
 
-/// A driver of this build: what opens devices.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct DriverInfo {
-    /// What URIs call it.
-    pub name: &'static str,
-    /// What it is, in a line.
-    pub description: &'static str,
-}
-
-/// Sorted by name, as listings are.
-const DRIVERS: &[DriverInfo] =
-    &[DriverInfo { name: "local-sync", description: "The CPU, on the thread that makes work ready" }];
-
-/// Drivers of the reference that are not in this build.
-const ABSENT: &[&str] = &["cuda", "hip", "local-task", "vulkan"];
-
-/// The drivers of this build, by name.
-pub fn drivers() -> &'static [DriverInfo] {
-    DRIVERS
-}
-
-/// The driver of this name.
-pub fn find_driver(name: &str) -> Result<&'static DriverInfo> {
-    if let Some(driver) = DRIVERS.iter().find(|driver| driver.name == name) {
-        return Ok(driver);
+/// Every driver that the reference has, including those that are not in this build.
+pub fn drivers() -> DriverRegistry {
+    let drivers = [
+        Driver::missing("cuda", "NVIDIA GPUs, through the CUDA driver"),
+        Driver::missing("hip", "AMD GPUs, through HIP"),
+        Driver::new(LocalSyncDriver),
+        Driver::missing("local-task", "The CPU, on a pool of threads"),
+        Driver::missing("vulkan", "GPUs, through Vulkan"),
+    ];
+    let mut registry = DriverRegistry::default();
+    for driver in drivers {
+        registry.register(driver).expect("each name is registered once");
     }
-    let what = if ABSENT.contains(&name) { "is not in this build" } else { "does not exist" };
-    let names: Vec<_> = DRIVERS.iter().map(|driver| driver.name).collect();
-    let meant = names.iter().find(|driver| strsim::jaro_winkler(driver, name) > SIMILAR);
-    let meant = meant.map(|driver| format!("did you mean '{driver}'? ")).unwrap_or_default();
-    Err(Error::not_found(format!("driver '{name}' {what}"))
-        .advise(format!("{meant}the drivers are: {}", names.join(", "))))
+    registry
 }
 
-/// From which similarity on a name may have been meant.
-const SIMILAR: f64 = 0.75;
+/// The driver of this name, which may not be available. If it does not exist, the error says which one was meant.
+pub fn find_driver<'r>(registry: &'r DriverRegistry, name: &str) -> Result<&'r Driver> {
+    registry.find(name).advise(|| {
+        let works = registry.drivers().iter().filter(|driver| driver.availability().is_ok());
+        let meant = nearest(name, works.map(Driver::name));
+        let meant = meant.map(|driver| format!("did you mean '{driver}'? ")).unwrap_or_default();
+        format!("{meant}{}", registry.available())
+    })
+}
+
+/// The name that was probably meant by `typed`, if one was.
+fn nearest<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    const SIMILAR: f64 = 0.75;
+    let typed = typed.to_ascii_lowercase();
+    let scored = names.map(|name| (strsim::jaro_winkler(name, &typed), name));
+    let best = scored.max_by(|(left, _), (right, _)| left.total_cmp(right));
+    best.filter(|(score, _)| *score > SIMILAR).map(|(_, name)| name)
+}
+
+/// A device that exists on this machine and is not open yet.
+#[derive(Clone)]
+pub struct DeviceSpec {
+    uri: String,
+    driver: Driver,
+    path: String,
+}
+
+impl DeviceSpec {
+    /// The device with this URI: `driver` for its default device, or `driver://which` with a path, an identifier or an
+    /// index.
+    ///
+    /// ```
+    /// use rehal_session::{DeviceSpec, StatusCode};
+    ///
+    /// assert_eq!(DeviceSpec::find("local-sync")?.uri(), "local-sync");
+    /// let error = DeviceSpec::find("vulkan").err().unwrap();
+    /// assert_eq!(error.code(), StatusCode::Unimplemented);
+    /// # Ok::<_, rehal_session::Error>(())
+    /// ```
+    pub fn find(uri: &str) -> Result<Self> {
+        Self::find_in(&drivers(), uri)
+    }
+
+    /// As [`DeviceSpec::find`], of a program's own drivers.
+    pub fn find_in(registry: &DriverRegistry, text: &str) -> Result<Self> {
+        let uri = DeviceUri::parse(text)?;
+        let driver = find_driver(registry, uri.driver)?;
+        driver.availability().advise(|| registry.available())?;
+        if !uri.params.is_empty() {
+            let given: Vec<_> = uri.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let error = format!("driver '{}' takes no parameters: '{}'", driver.name(), given.join("&"));
+            return Err(
+                Error::invalid_argument(error).advise(format!("name it as --device={}", driver.name()))
+            );
+        }
+        Ok(Self { uri: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)? })
+    }
+
+    /// The URI that it was found by.
+    pub fn uri(&self) -> &str {
+        &self.uri
+    }
+}
+
+/// The default device of `local-sync`. The reference opens `local-task`.
+impl Default for DeviceSpec {
+    fn default() -> Self {
+        Self { uri: LOCAL_SYNC.into(), driver: Driver::new(LocalSyncDriver), path: String::new() }
+    }
+}
 
 /// Which devices are opened.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct DeviceOptions {
-    /// The devices by URI, `driver` or `driver://device`, in the order of the program or capture. Default: none,
-    /// which stands for one of [`DeviceOptions::DEFAULT`].
-    pub uris: Vec<String>,
+    /// The devices, in the order of the program or capture. Default: one [`DeviceSpec::default`].
+    pub devices: Vec<DeviceSpec>,
     plugins: Vec<NamedPath>,
 }
 
+impl Default for DeviceOptions {
+    fn default() -> Self {
+        Self { devices: vec![DeviceSpec::default()], plugins: Vec::new() }
+    }
+}
+
 impl DeviceOptions {
-    /// The device that is opened if none is named. The reference opens `local-task`.
-    pub const DEFAULT: &str = "local-sync";
+    /// These devices.
+    pub fn of(devices: Vec<DeviceSpec>) -> Self {
+        Self { devices, ..Self::default() }
+    }
+
+    /// For a plan, as many devices like `device` as its capture uses.
+    pub fn for_plan(plan: &Plan, device: DeviceSpec) -> Self {
+        Self::of(vec![device; plan.device_count()])
+    }
 
     /// Adds a library that executables resolve imports from; a later one takes precedence.
     ///
@@ -67,39 +128,23 @@ impl DeviceOptions {
         self.plugins.push(path.into());
     }
 
-    /// Fails unless `uri` names a device that may be opened here. Opens nothing.
-    pub fn check_uri(uri: &str) -> Result<()> {
-        let (driver, path) = uri.split_once("://").unwrap_or((uri, ""));
-        let (path, parameters) = path.split_once('?').unwrap_or((path, ""));
-        let name = find_driver(driver)?.name;
-        if !path.is_empty() {
-            return Err(Error::not_found(format!("driver '{name}' has one device and no '{path}'"))
-                .advise(format!("name it as --device={name}")));
-        }
-        if !parameters.is_empty() {
-            return Err(Error::invalid_argument(format!(
-                "driver '{name}' takes no parameters: '{parameters}'"
-            ))
-            .advise(format!("name it as --device={name}")));
-        }
-        Ok(())
-    }
-
     /// Opens the devices.
     pub fn open(&self) -> Result<DeviceGroup> {
-        let default = [Self::DEFAULT.to_string()];
-        let uris = if self.uris.is_empty() { &default[..] } else { &self.uris };
-        uris.iter().try_for_each(|uri| Self::check_uri(uri))?;
-        let open = |uri: &String| self.open_local_sync().context(|| format!("device '{uri}'"));
-        DeviceGroup::new(uris.iter().map(open).collect::<Result<_>>()?)
+        let options = self.driver_options()?;
+        let open = |device: &DeviceSpec| {
+            let opened = device.driver.create_device(&device.path, &options);
+            opened.context(|| format!("device '{}'", device.uri))
+        };
+        DeviceGroup::new(self.devices.iter().map(open).collect::<Result<_>>()?)
     }
 
-    fn open_local_sync(&self) -> Result<Device> {
+    /// What each driver creates its devices with.
+    fn driver_options(&self) -> Result<OptionSet> {
         let mut plugins = Plugins::default();
         for path in &self.plugins {
             load_plugin(&mut plugins, path).context(|| path.place())?;
         }
-        Ok(LocalSync::create(plugins))
+        Ok(OptionSet::default().with(LocalSyncOptions { plugins }))
     }
 }
 

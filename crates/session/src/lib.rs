@@ -38,7 +38,7 @@ mod verdict;
 
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
-pub use devices::{DeviceOptions, DriverInfo, drivers, find_driver};
+pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
 pub use named_path::NamedPath;
 pub use program::{
     Batch, Calls, Expected, Function, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer,

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use rehal_session::DeviceSpec;
+
 use super::flag::{Effect, Flag, Group, List, Query};
 use crate::devices;
 
@@ -36,7 +38,7 @@ pub const GENERAL: Group = Group {
 };
 
 /// Which devices to run on.
-pub(crate) const DEVICE: List<String> = List::parsed(
+pub(crate) const DEVICE: List<DeviceSpec> = List::parsed(
     "device",
     "URI",
     "a driver or a device URI",

@@ -179,7 +179,7 @@ impl Options {
         }
         program.module_mode = flags.get(&MODULE_MODE);
         program.devices = devices::options(flags);
-        program.lead = lead(flags, program.devices.uris.len().max(1))?;
+        program.lead = lead(flags, program.devices.devices.len())?;
         program.parameters = parameters::options(flags);
         program.recording = flags.get(&REPLAY_OUTPUT).map(|path| {
             let name = format!("--{}={}", REPLAY_OUTPUT.name(), path.display());

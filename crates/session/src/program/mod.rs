@@ -354,7 +354,12 @@ impl Loader<'_> {
                     continue;
                 }
                 let place = || format!("module '{}'", user.name());
-                match self.provide(name, offer).context(place)? {
+                let provided = match name {
+                    // Devices are what the options name, whichever module needs them first.
+                    "hal" => self.hal().map(Some),
+                    _ => self.provide(name, offer).context(place),
+                };
+                match provided? {
                     Some(module) => self.loaded.push(module),
                     None if dependency.optional => {}
                     None => {
@@ -374,7 +379,6 @@ impl Loader<'_> {
 
     fn provide(&mut self, name: &str, offer: Offer<'_>) -> Result<Option<Module>> {
         match name {
-            "hal" => self.hal().map(Some),
             "io_parameters" => Module::native(IoParameters::new(self.options.parameters.open()?)).map(Some),
             other => offer(other),
         }

@@ -3,8 +3,8 @@
 use std::io;
 
 use rehal_session::{
-    CaptureFile, CaptureOptions, DeviceOptions, DumpError, Format, Replay, ReplayOptions, StatusCode, Survey,
-    find_scope,
+    CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, DumpError, Format, Replay, ReplayOptions,
+    StatusCode, Survey, find_scope,
 };
 
 use crate::capture;
@@ -149,11 +149,17 @@ fn a_scope_that_is_missing_is_told_with_those_that_there_are() {
 
 #[test]
 fn a_device_that_does_not_exist_is_told() {
-    let mut options = DeviceOptions::default();
-    options.uris = vec!["local-sync".into(), "abacus".into()];
-    let error = options.open().err().unwrap();
-    assert_eq!(error.code(), StatusCode::NotFound);
-    assert!(error.report().contains("'abacus'"), "{}", error.report());
-    options.uris.truncate(1);
-    assert_eq!(options.open().unwrap().devices().len(), 1);
+    for (uri, code, words) in [
+        ("abacus", StatusCode::NotFound, "'abacus'"),
+        ("local-snc", StatusCode::NotFound, "did you mean 'local-sync'?"),
+        ("vulkan", StatusCode::Unimplemented, "the drivers that work here are: local-sync"),
+        ("local-sync://7", StatusCode::NotFound, "local-sync"),
+        ("local-sync://?x=1", StatusCode::InvalidArgument, "takes no parameters"),
+    ] {
+        let error = DeviceSpec::find(uri).err().unwrap();
+        assert_eq!(error.code(), code, "{}", error.report());
+        assert!(error.report().contains(words), "{}", error.report());
+    }
+    assert_eq!(DeviceOptions::default().open().unwrap().devices().len(), 1);
+    assert_eq!(DeviceOptions::of(vec![DeviceSpec::default(); 3]).open().unwrap().devices().len(), 3);
 }
