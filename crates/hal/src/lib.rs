@@ -23,6 +23,7 @@
 
 mod buffer;
 mod buffer_view;
+mod callbacks;
 mod channel;
 mod command_buffer;
 mod device;
@@ -32,13 +33,23 @@ mod fence;
 mod file;
 mod flags;
 mod group;
+mod latch;
+#[cfg(test)]
+mod models;
 mod names;
 mod op;
+mod pending;
+mod promise;
+mod registration;
 mod semaphore;
 pub mod shape;
 mod statistics;
 mod store;
+mod stranded;
+mod sync;
 mod timeline;
+mod unwind;
+mod wait;
 
 pub use buffer::{Buffer, BufferBackend, BufferParams, MappedRange, Mapping, PlainBuffer};
 pub use buffer_view::{BufferView, Encoding, dense_size};
@@ -57,7 +68,11 @@ pub use op::{
     Query, QueueOp, RangeOp, Submission, Timepoint, WorkgroupCount,
 };
 pub use rehal_base::HostMemory;
-pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback, wait_all, wait_any};
+pub use pending::{KeptSubmission, PendingSubmissions};
+pub use promise::Promise;
+pub use registration::{CallbackRegistry, Registration};
+pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback};
 pub use statistics::{HeapStatistics, MemoryCounters, MemoryStatistics};
 pub use store::{Indexed, Span, Store, StoredLists};
 pub use timeline::Timeline;
+pub use wait::{wait_all, wait_any};

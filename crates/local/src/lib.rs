@@ -11,7 +11,6 @@
 mod command;
 mod device;
 pub mod executable;
-mod pending;
 mod platform;
 mod queue;
 

@@ -7,7 +7,7 @@ use parking_lot::{Condvar, Mutex};
 use rehal_base::{Error, MappedFile, StatusCode};
 use rehal_vm::{
     Call, Context, Export, Flow, Module, NamedObject, NativeModule, Object, Ref, Result, Resumed, State,
-    Value, Wait, WaitSource,
+    Notification, Value, Wait, WaitSource,
 };
 
 /// The native module `host` that the programs import, and what tests see of it.
@@ -240,7 +240,8 @@ impl WaitSource for Event {
         Ok(*has_happened)
     }
 
-    fn notify(&self, wake: Box<dyn FnOnce() + Send>) {
+    fn notify(&self, wake: Box<dyn FnOnce() + Send>) -> Notification {
         wake();
+        Notification::done()
     }
 }
