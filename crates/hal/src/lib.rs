@@ -67,10 +67,10 @@ pub use op::{
     Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, HostOp, MemoryBarrier, Op,
     Query, QueueOp, RangeOp, Submission, Timepoint, WorkgroupCount,
 };
-pub use rehal_base::HostMemory;
 pub use pending::{KeptSubmission, PendingSubmissions};
 pub use promise::Promise;
 pub use registration::{CallbackRegistry, Registration};
+pub use rehal_base::HostMemory;
 pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback};
 pub use statistics::{HeapStatistics, MemoryCounters, MemoryStatistics};
 pub use store::{Indexed, Span, Store, StoredLists};

@@ -249,7 +249,8 @@ impl Shared {
         let all: Vec<_> = registry.waiting.values().cloned().collect();
         // All at once: one that left between the counts would look like a handle of the program's, or like none.
         let mut states: Vec<_> = all.iter().map(|waiting| waiting.state.lock()).collect();
-        let found = stranded(&states.iter().map(|state| state.claim()).collect::<Vec<_>>(), &outside(&states));
+        let found =
+            stranded(&states.iter().map(|state| state.claim()).collect::<Vec<_>>(), &outside(&states));
         let taken = found.iter().filter_map(|index| states[*index].take()).collect();
         for index in &found {
             registry.waiting.remove(&all[*index].key);
@@ -329,9 +330,12 @@ struct Registering<'a>(&'a Waiting);
 
 impl Drop for Registering<'_> {
     fn drop(&mut self) {
-        self.0.arrive(None, match std::thread::panicking() {
-            false => Ok(()),
-            true => Err(Error::new(StatusCode::Internal, "the thread panicked while it submitted")),
-        });
+        self.0.arrive(
+            None,
+            match std::thread::panicking() {
+                false => Ok(()),
+                true => Err(Error::new(StatusCode::Internal, "the thread panicked while it submitted")),
+            },
+        );
     }
 }

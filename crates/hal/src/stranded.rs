@@ -51,7 +51,10 @@ mod tests {
     fn find(claims: &[(&str, &str)]) -> Vec<usize> {
         let claims: Vec<_> = claims
             .iter()
-            .map(|(waits, signals)| Claim { waits: waits.chars().collect(), signals: signals.chars().collect() })
+            .map(|(waits, signals)| Claim {
+                waits: waits.chars().collect(),
+                signals: signals.chars().collect(),
+            })
             .collect();
         stranded(&claims, &|name: char| name.is_uppercase())
     }
@@ -72,7 +75,8 @@ mod tests {
 
     #[test]
     fn is_linear_in_long_chains() {
-        let chain: Vec<_> = (0..20_000u32).map(|at| Claim { waits: vec![at], signals: vec![at + 1] }).collect();
+        let chain: Vec<_> =
+            (0..20_000u32).map(|at| Claim { waits: vec![at], signals: vec![at + 1] }).collect();
         assert_eq!(stranded(&chain, &|_| false).len(), chain.len());
         assert_eq!(stranded(&chain, &|at| at == 0), []);
         let reversed: Vec<_> = chain.into_iter().rev().collect();

@@ -187,7 +187,8 @@ impl Drop for Timeline {
         let due = self.state.lock().take_due(FAILED);
         if !due.is_empty() {
             let current = self.value.load(Ordering::Relaxed);
-            let message = format!("the semaphore was released at {current}, before the timepoint was reached");
+            let message =
+                format!("the semaphore was released at {current}, before the timepoint was reached");
             run_callbacks(due, &Err(Error::new(StatusCode::Aborted, message)));
         }
     }

@@ -145,10 +145,13 @@ fn a_callback_may_hold_its_own_registration_and_semaphore() {
     drop(outer);
     let semaphore = timeline();
     let own = Arc::new(Mutex::new(None));
-    let registration = semaphore.on_reached(1, Box::new({
-        let own = own.clone();
-        move |_| drop(own.lock().unwrap().take())
-    }));
+    let registration = semaphore.on_reached(
+        1,
+        Box::new({
+            let own = own.clone();
+            move |_| drop(own.lock().unwrap().take())
+        }),
+    );
     *own.lock().unwrap() = Some(registration);
     semaphore.signal(1).unwrap();
     assert!(own.lock().unwrap().is_none());

@@ -8,7 +8,7 @@
 
 mod sync {
     pub(super) use rehal_interleave::{
-        AtomicU64, Condvar, Mutex, MutexGuard, Ordering, explore, thread, thread_local,
+        AtomicU64, Condvar, Mutex, MutexGuard, Ordering, explore, explore_bounded, thread, thread_local,
     };
 }
 

@@ -1,7 +1,7 @@
 use rehal_base::{Error, Result, StatusCode};
 
 use super::pending::{KeptSubmission, PendingSubmissions};
-use super::sync::{explore, thread};
+use super::sync::{AtomicU64, Ordering, explore, explore_bounded, thread};
 use super::{Counter, at, registered, semaphore};
 use crate::{QUEUE_AFFINITY_ANY, QueueOp, Semaphore, Span, Store, Submission, Timepoint};
 
@@ -77,7 +77,8 @@ fn runs_once_when_it_is_reached_while_it_is_submitted() {
 /// One wait fails while the other is reached: it does not run, and the signals fail once.
 #[test]
 fn a_failing_wait_fails_the_signals() {
-    explore(|| {
+    // Without a bound it takes more than five minutes.
+    explore_bounded(2, || {
         let (a, b, done) = (semaphore(), semaphore(), semaphore());
         let (pending, ran) = device();
         let fail = thread::spawn({
@@ -143,7 +144,16 @@ fn what_nobody_can_signal_is_failed_once() {
         pending.keep_until(&[at(&a, 1)], work(&[&done, &b]));
         pending.keep_until(&[at(&b, 1)], work(&[&a]));
         drop(b);
-        let release = thread::spawn(move || drop(a));
+        // Handles are counted without a step of the model, so this makes one.
+        let step = std::sync::Arc::new(AtomicU64::new(0));
+        let release = thread::spawn({
+            let step = step.clone();
+            move || {
+                step.store(1, Ordering::SeqCst);
+                drop(a);
+            }
+        });
+        step.load(Ordering::SeqCst);
         let early = pending.fail_stranded();
         release.join().unwrap();
         let late = pending.fail_stranded();

@@ -42,7 +42,9 @@ fn a_waiter_is_woken() {
         });
         semaphore.signal(1).unwrap();
         semaphore.signal(2).unwrap();
-        waiters.map(|waiter| waiter.join().unwrap());
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
     });
 }
 
@@ -153,6 +155,7 @@ fn a_callback_that_was_taken_back_before_never_runs() {
         let semaphore = semaphore();
         let watched = Watched::default();
         let registration = semaphore.on_reached(1, watched.callback());
+        let other = Watched::default();
         let early = thread::spawn({
             let semaphore = semaphore.clone();
             move || {
@@ -160,9 +163,9 @@ fn a_callback_that_was_taken_back_before_never_runs() {
                 semaphore.signal(1).unwrap();
             }
         });
-        let _ = semaphore.query();
+        semaphore.on_reached(1, other.callback()).detach();
         early.join().unwrap();
-        assert_eq!(watched.counts(), (0, 0, 1));
+        assert_eq!((watched.counts(), other.counts()), ((0, 0, 1), (1, 0, 1)));
     });
 }
 
@@ -189,11 +192,16 @@ fn chains_of_signals_complete() {
         let chain = [semaphore(), semaphore(), semaphore()];
         for pair in chain.windows(2) {
             let next = pair[1].clone();
-            pair[0].on_reached(1, Box::new(move |outcome| {
-                outcome.unwrap();
-                // Refused if the other thread was first.
-                let _ = next.signal(1);
-            })).detach();
+            pair[0]
+                .on_reached(
+                    1,
+                    Box::new(move |outcome| {
+                        outcome.unwrap();
+                        // Refused if the other thread was first.
+                        let _ = next.signal(1);
+                    }),
+                )
+                .detach();
         }
         let other = thread::spawn({
             let middle = chain[1].clone();

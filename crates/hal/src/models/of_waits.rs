@@ -34,7 +34,9 @@ fn waiting_for_any_ends_with_the_first_and_leaves_nothing() {
         let first = wait_any(&[at(&a, 1), at(&b, 1)], None).unwrap();
         assert!([&a, &b][first].query().unwrap() == 1);
         assert_eq!((registered(&a), registered(&b)), (0, 0));
-        signals.map(|signal| signal.join().unwrap());
+        for signal in signals {
+            signal.join().unwrap();
+        }
     });
 }
 

@@ -105,9 +105,8 @@ impl Shared {
 /// Turns a panic of a sink into an error.
 fn caught<R>(work: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     // The writer makes no call after an error, so nothing sees what the sink left behind.
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        Err(io::Error::other(format!("the sink panicked: {}", said(&*panic))))
-    })
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(io::Error::other(format!("the sink panicked: {}", said(&*panic)))))
 }
 
 /// What a panic said.

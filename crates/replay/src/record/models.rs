@@ -12,7 +12,7 @@ mod stream;
 
 mod sync {
     pub(super) use rehal_interleave::{
-        AtomicU64, Condvar, Mutex, MutexGuard, Ordering, explore, thread,
+        AtomicU64, Condvar, Mutex, MutexGuard, Ordering, explore_bounded, thread,
     };
 }
 
@@ -23,8 +23,11 @@ use rehal_capture::{Capture, ObjectType, OpenOptions, RecordType};
 
 use self::behind::Behind;
 use self::stream::{CaptureSink, Stream};
-use self::sync::{explore, thread};
+use self::sync::{explore_bounded, thread};
 use super::RecordOptions;
+
+/// The interleavings of four threads are too many without a bound.
+const PREEMPTIONS: usize = 2;
 
 /// A file that tests can read, and that can be told to go wrong.
 #[derive(Clone, Default)]
@@ -119,7 +122,7 @@ fn ids(bytes: &[u8]) -> (Vec<u64>, bool) {
 
 #[test]
 fn every_piece_is_written_in_order() {
-    explore(|| {
+    explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
         let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
         behind.write_all(b"ab").unwrap();
@@ -137,7 +140,7 @@ fn every_piece_is_written_in_order() {
 #[test]
 fn an_error_of_the_thread_shows_in_the_next_call() {
     for fault in [Fault::Fails, Fault::Panics] {
-        explore(move || {
+        explore_bounded(PREEMPTIONS, move || {
             let sink = Sink::with_fault(2, fault);
             let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
             behind.write_all(b"ab").unwrap();
@@ -158,7 +161,7 @@ fn an_error_of_the_thread_shows_in_the_next_call() {
 /// Two threads record while the flusher works; closing writes all of it.
 #[test]
 fn every_record_is_written_once_and_in_order() {
-    explore(|| {
+    explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
         let stream = start(&sink);
         let other = thread::spawn({
@@ -181,7 +184,7 @@ fn every_record_is_written_once_and_in_order() {
 /// What is recorded while another thread closes is in the capture or is not, as a whole.
 #[test]
 fn a_close_takes_what_was_recorded_before_it() {
-    explore(|| {
+    explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
         let stream = start(&sink);
         record(&stream, 1);
@@ -203,7 +206,7 @@ fn a_close_takes_what_was_recorded_before_it() {
 
 #[test]
 fn whoever_closes_comes_back_to_a_closed_capture() {
-    explore(|| {
+    explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
         let stream = start(&sink);
         record(&stream, 1);
@@ -224,7 +227,7 @@ fn whoever_closes_comes_back_to_a_closed_capture() {
 /// records are in the file before the sink is dropped, and the file says that it was not closed.
 #[test]
 fn a_dropped_recorder_leaves_what_was_recorded() {
-    explore(|| {
+    explore_bounded(PREEMPTIONS, || {
         let at_drop = |bytes: &[u8]| {
             let (mut ids, is_closed) = ids(bytes);
             ids.sort_unstable();
@@ -245,8 +248,10 @@ fn a_dropped_recorder_leaves_what_was_recorded() {
 /// The flusher or a program's thread meets the error; the program is not disturbed, and closing reports it.
 #[test]
 fn the_first_error_sticks_and_closing_reports_it() {
-    for (fault, says) in [(Fault::Fails, "RESOURCE_EXHAUSTED"), (Fault::Panics, "the sink panicked: out of order")] {
-        explore(move || {
+    for (fault, says) in
+        [(Fault::Fails, "RESOURCE_EXHAUSTED"), (Fault::Panics, "the sink panicked: out of order")]
+    {
+        explore_bounded(PREEMPTIONS, move || {
             // The file's header is the first write.
             let sink = Sink::with_fault(2, fault);
             let stream = start(&sink);
