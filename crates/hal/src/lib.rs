@@ -18,6 +18,10 @@
 //! arguments. Work is ordered by timepoints of semaphores and by nothing else: two submissions
 //! without a timepoint between them may run in any order or at once. A submission that fails
 //! fails every semaphore it would have signalled, with the error that stopped it.
+//!
+//! What a device cannot wait for itself, it gives to its [`PendingSubmissions`], which say what becomes of a submission
+//! whose waits fail or are never reached. A [`Promise`] settles the signals of a submission also when what it runs
+//! panics: the panic goes on in the call that ran it, and no waiter hangs.
 
 #![deny(unsafe_code)]
 

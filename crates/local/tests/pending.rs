@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{
-    Device, HostCall, HostCallFlags, Live, QUEUE_AFFINITY_ANY, QueueOp, Semaphore, SemaphoreFlags, Timepoint,
+    Device, HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, QueueOp, Semaphore, SemaphoreFlags, Timepoint,
 };
 use rehal_local::LocalSync;
 
@@ -18,17 +18,19 @@ fn semaphore(device: &Device) -> Semaphore {
     device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
 }
 
-fn at(semaphore: &Semaphore, value: u64) -> Timepoint<Live<'_>> {
-    Timepoint { semaphore, value }
+/// A semaphore and a value of it.
+type At<'a> = (&'a Semaphore, u64);
+
+fn at(semaphore: &Semaphore, value: u64) -> At<'_> {
+    (semaphore, value)
 }
 
-fn submit(device: &Device, waits: &[Timepoint<Live<'_>>], signals: &[Timepoint<Live<'_>>], call: &HostCall) {
+fn submit<'a>(device: &'a Device, waits: &[At<'a>], signals: &[At<'a>], call: &'a HostCall) {
+    let timepoint = |(semaphore, value): &At<'a>| Timepoint { semaphore: *semaphore, value: *value };
+    let waits: Vec<_> = waits.iter().map(timepoint).collect();
+    let signals: Vec<_> = signals.iter().map(timepoint).collect();
     let op = QueueOp::HostCall { call, arguments: [0; 4], flags: HostCallFlags::empty() };
-    // The lifetimes of the lists are those of the call.
-    fn shorten<'a>(list: &[Timepoint<Live<'a>>]) -> Vec<Timepoint<Live<'a>>> {
-        list.to_vec()
-    }
-    device.submit(QUEUE_AFFINITY_ANY, &shorten(waits), &shorten(signals), op).unwrap();
+    device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op).unwrap();
 }
 
 /// A host call that counts its runs, and what is left of it.
@@ -219,7 +221,7 @@ fn a_host_call_that_does_not_block_may_panic_after_its_signals() {
     let done = semaphore(&device);
     let call = panicking("after the signals");
     let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::NON_BLOCKING };
-    let signals = [at(&done, 1)];
+    let signals = [Timepoint { semaphore: &done, value: 1 }];
     let unwound = panics(|| drop(device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)));
     assert_eq!((unwound, done.query().unwrap()), ("after the signals", 1));
     expect_failed_and_working(&device, &[]);
