@@ -18,14 +18,16 @@ const FAILED: u64 = u64::MAX;
 /// in the order in which they were registered. Those that are still registered when the timeline is dropped get
 /// `ABORTED`: nothing can signal it any more.
 pub struct Timeline {
+    /// What readers without the lock see of `State::value`.
     value: AtomicU64,
     changed: Condvar,
     /// Shared with registrations, which do not keep it alive.
     state: Arc<Mutex<State>>,
 }
 
-#[derive(Default)]
 struct State {
+    /// The payload, or [`FAILED`].
+    value: u64,
     failure: Option<Error>,
     /// By value and then by key.
     callbacks: BTreeMap<(u64, u64), WaitCallback>,
@@ -38,7 +40,18 @@ struct State {
 impl Timeline {
     /// A timeline at `initial_value`.
     pub fn new(initial_value: u64) -> Self {
-        Self { value: AtomicU64::new(initial_value), changed: Condvar::new(), state: Arc::default() }
+        let state = State {
+            value: initial_value,
+            failure: None,
+            callbacks: BTreeMap::new(),
+            next_key: 0,
+            sleepers: 0,
+        };
+        Self {
+            value: AtomicU64::new(initial_value),
+            changed: Condvar::new(),
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
     /// How many callbacks are registered: those that wait and were not taken back.
@@ -48,6 +61,7 @@ impl Timeline {
 
     /// Moves the value and wakes whoever waited for it.
     fn advance(&self, mut state: MutexGuard<'_, State>, value: u64) {
+        state.value = value;
         self.value.store(value, Ordering::Release);
         if state.sleepers != 0 {
             self.changed.notify_all();
@@ -93,7 +107,7 @@ impl SemaphoreBackend for Timeline {
 
     fn signal(&self, value: u64) -> Result<()> {
         let state = self.state.lock();
-        let current = self.value.load(Ordering::Relaxed);
+        let current = state.value;
         if current == FAILED {
             return Err(state.failure());
         }
@@ -127,7 +141,7 @@ impl SemaphoreBackend for Timeline {
         }
         let mut state = self.state.lock();
         loop {
-            match self.value.load(Ordering::Acquire) {
+            match state.value {
                 FAILED => return Err(state.failure()),
                 now if reached(now) => return Ok(()),
                 now => {
@@ -140,7 +154,7 @@ impl SemaphoreBackend for Timeline {
                         }
                     };
                     state.sleepers -= 1;
-                    if late && self.value.load(Ordering::Acquire) < value {
+                    if late && state.value < value {
                         return Err(Error::new(
                             StatusCode::DeadlineExceeded,
                             format!("timed out waiting for a semaphore to reach {value}: current {now}"),
@@ -153,7 +167,7 @@ impl SemaphoreBackend for Timeline {
 
     fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
         let mut state = self.state.lock();
-        let outcome = match self.value.load(Ordering::Acquire) {
+        let outcome = match state.value {
             FAILED => Err(state.failure()),
             now if now >= value => Ok(()),
             _ => {
@@ -184,9 +198,10 @@ impl CallbackRegistry for Mutex<State> {
 
 impl Drop for Timeline {
     fn drop(&mut self) {
-        let due = self.state.lock().take_due(FAILED);
+        let mut state = self.state.lock();
+        let (due, current) = (state.take_due(FAILED), state.value);
+        drop(state);
         if !due.is_empty() {
-            let current = self.value.load(Ordering::Relaxed);
             let message =
                 format!("the semaphore was released at {current}, before the timepoint was reached");
             run_callbacks(due, &Err(Error::new(StatusCode::Aborted, message)));
