@@ -145,7 +145,8 @@ fn panicking(message: &'static str) -> HostCall {
 }
 
 fn panics(work: impl FnOnce()) -> &'static str {
-    *catch_unwind(AssertUnwindSafe(work)).unwrap_err().downcast_ref::<&str>().unwrap()
+    let panic = catch_unwind(AssertUnwindSafe(work)).unwrap_err();
+    panic.downcast_ref::<&str>().copied().unwrap()
 }
 
 /// Its signals failed, and the thread and the device work as before.
