@@ -5,15 +5,14 @@ use rehal_base::{Error, Result};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
     DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
-    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, PlainBuffer, QueueAffinity, QueueOp,
-    Semaphore, SemaphoreFlags, Submission, Timeline, unsupported,
+    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, PendingSubmissions, PlainBuffer,
+    Promise, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline, unsupported,
 };
 
 use crate::command::LocalCommands;
 use crate::driver::LOCAL_SYNC;
 use crate::executable::{self, LocalExecutable, Plugins};
-use crate::pending::{Pending, settle};
-use crate::queue::{LiveNames, run_and_settle};
+use crate::queue::{LiveNames, run_and_settle, run_kept};
 
 /// Where buffers begin, at least: what compiled kernels assume.
 const BINDING_ALIGNMENT_BYTES: usize = 64;
@@ -26,13 +25,20 @@ pub struct LocalSync {
     info: DeviceInfo,
     plugins: Plugins,
     memory: Arc<MemoryCounters>,
+    /// Submissions whose waits are not reached.
+    pending: PendingSubmissions,
 }
 
 impl LocalSync {
     /// The device; executables resolve their imports from `plugins`.
     pub fn create(plugins: Plugins) -> Device {
         let info = DeviceInfo { driver: LOCAL_SYNC.into(), name: LOCAL_SYNC.into() };
-        Device::new(Self { info, plugins, memory: Arc::default() })
+        Device::new(Self {
+            info,
+            plugins,
+            memory: Arc::default(),
+            pending: PendingSubmissions::new(run_kept),
+        })
     }
 }
 
@@ -154,17 +160,16 @@ impl DeviceBackend for LocalSync {
             match wait.semaphore.query() {
                 Ok(value) if value >= wait.value => {}
                 Ok(_) => {
-                    Pending::start(submission)?;
+                    self.pending.keep(submission, |_| true)?;
                     return Ok(created);
                 }
                 Err(error) => {
-                    settle(submission.signals, &Err(error));
+                    Promise::new(submission.signals).settle(&Err(error));
                     return Ok(created);
                 }
             }
         }
-        let outcome =
-            run_and_settle(&submission.op, &LiveNames, |outcome| settle(submission.signals, outcome));
+        let outcome = run_and_settle(&submission.op, &LiveNames, Promise::new(submission.signals));
         // Nobody hears of a failure that no semaphore carries, so the caller does.
         match outcome {
             Err(error) if submission.signals.is_empty() => Err(error),
@@ -174,6 +179,7 @@ impl DeviceBackend for LocalSync {
 
     fn trim(&self) -> Result<()> {
         executable::drop_kept_images();
+        self.pending.fail_stranded();
         LocalCommands::drop_spare();
         Ok(())
     }

@@ -57,4 +57,4 @@ pub use object::{NamedObject, Object, Ref};
 pub use rehal_base::Result;
 pub use trace::TraceSink;
 pub use value::{Value, ValueKind};
-pub use wait::{Flow, Wait, WaitSource};
+pub use wait::{Flow, Notification, Wait, WaitSource};

@@ -7,8 +7,8 @@ use parking_lot::{Condvar, Mutex};
 use rehal_base::{Error, StatusCode};
 
 use crate::{
-    Call, Context, Export, Flow, Invocation, Module, NativeModule, Ref, Result, Resumed, State, Step, Value,
-    Wait, WaitSource,
+    Call, Context, Export, Flow, Invocation, Module, NativeModule, Notification, Ref, Result, Resumed, State,
+    Step, Value, Wait, WaitSource,
 };
 
 /// An event that a test sets or fails.
@@ -45,8 +45,9 @@ impl WaitSource for Event {
             }
         }
     }
-    fn notify(&self, wake: Box<dyn FnOnce() + Send>) {
+    fn notify(&self, wake: Box<dyn FnOnce() + Send>) -> Notification {
         wake();
+        Notification::done()
     }
 }
 

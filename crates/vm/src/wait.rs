@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,8 +32,27 @@ pub trait WaitSource: Send + Sync {
     /// Blocks the calling thread until it happens (true) or `deadline` passes (false). Fails when it failed.
     fn block(&self, deadline: Option<Instant>) -> Result<bool>;
 
-    /// Calls `wake` once, on any thread, when it happens or fails; at once when it has.
-    fn notify(&self, wake: Box<dyn FnOnce() + Send>);
+    /// Calls `wake` once, on any thread, when it happens or fails; at once when it has. Dropping what is returned
+    /// takes `wake` back.
+    fn notify(&self, wake: Box<dyn FnOnce() + Send>) -> Notification;
+}
+
+/// Keeps a notification wanted; dropping it takes it back, unless it is being given already.
+#[must_use = "dropping a notification takes it back"]
+pub struct Notification {
+    _keeper: Option<Box<dyn Any + Send>>,
+}
+
+impl Notification {
+    /// One that is wanted for as long as `keeper` lives.
+    pub fn new(keeper: impl Send + 'static) -> Self {
+        Self { _keeper: Some(Box::new(keeper)) }
+    }
+
+    /// One that has been given.
+    pub fn done() -> Self {
+        Self { _keeper: None }
+    }
 }
 
 impl Wait {

@@ -4,7 +4,7 @@ use super::{Problem, tree::Tree};
 
 /// The layers from the ground up; a crate may depend on crates of lower layers.
 const LAYERS: [&[&str]; 5] = [
-    &["base"],
+    &["base", "interleave"],
     &["hal", "vm", "capture", "profile", "params", "values", "bench"],
     &["local", "vulkan", "cuda", "cts"],
     &["replay", "modules"],

@@ -6,8 +6,8 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use rehal_base::{Error, MappedFile, StatusCode};
 use rehal_vm::{
-    Call, Context, Export, Flow, Module, NamedObject, NativeModule, Object, Ref, Result, Resumed, State,
-    Value, Wait, WaitSource,
+    Call, Context, Export, Flow, Module, NamedObject, NativeModule, Notification, Object, Ref, Result,
+    Resumed, State, Value, Wait, WaitSource,
 };
 
 /// The native module `host` that the programs import, and what tests see of it.
@@ -240,7 +240,8 @@ impl WaitSource for Event {
         Ok(*has_happened)
     }
 
-    fn notify(&self, wake: Box<dyn FnOnce() + Send>) {
+    fn notify(&self, wake: Box<dyn FnOnce() + Send>) -> Notification {
         wake();
+        Notification::done()
     }
 }
