@@ -6,13 +6,13 @@
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
 
 mod access;
-mod arithmetic;
 mod budget;
 mod buffer;
 mod call;
 pub mod check;
 mod coalesce;
 mod code;
+mod compute;
 mod context;
 mod convention;
 pub mod dump;
@@ -20,6 +20,7 @@ mod globals;
 mod instruction;
 mod interpret;
 mod invocation;
+mod isa;
 mod link;
 mod list;
 mod liveness;
@@ -32,6 +33,7 @@ mod operation;
 mod program;
 mod registers;
 mod special;
+mod superinstructions;
 mod tables;
 mod trace;
 mod value;

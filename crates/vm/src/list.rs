@@ -6,10 +6,10 @@ use rehal_base::{Error, Result};
 
 use crate::{NamedObject, Object, Ref, Value, ValueKind};
 
-/// What the storage of one list may take in bytes: what a program asks for must not bring the machine down.
+/// The limit in bytes on the storage of one list: a program must not exhaust the memory of the machine.
 const STORAGE_LIMIT_BYTES: usize = 1 << 30;
 
-/// What a list holds.
+/// The type of a list's elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElementKind {
     /// Integers of 8 bits.
@@ -20,9 +20,9 @@ pub enum ElementKind {
     I32,
     /// Integers of 64 bits.
     I64,
-    /// IEEE 754 binary32.
+    /// f32.
     F32,
-    /// IEEE 754 binary64.
+    /// f64.
     F64,
     /// References to objects of the type so named.
     Ref(Box<str>),
@@ -83,7 +83,7 @@ impl List {
         Self { element: ElementKind::Variant, storage: Mutex::new(Storage::Variants(values)) }
     }
 
-    /// What it holds.
+    /// The type of its elements.
     pub fn element(&self) -> &ElementKind {
         &self.element
     }
@@ -105,7 +105,7 @@ impl List {
 
     /// Makes it `length` elements long; new ones are zero, or null.
     pub fn resize(&self, length: usize) -> Result<()> {
-        // What is cut off may be the last share of an object, whose end must not run under the lock.
+        // Truncation may drop the last reference to an object, whose destructor must not run under the lock.
         let mut cut = Vec::new();
         let mut cut_variants = Vec::new();
         let mut storage = self.storage.lock();
@@ -128,7 +128,7 @@ impl List {
         Ok(())
     }
 
-    /// The element at `index` as it is.
+    /// The element at `index`, unconverted.
     pub fn get(&self, index: usize) -> Result<Value> {
         let storage = self.storage.lock();
         check(index, each_storage!(&*storage, vector => vector.len()))?;
@@ -161,7 +161,7 @@ impl List {
         self.ref_at(index, Ref::take)
     }
 
-    /// Puts a value at `index`; a number becomes what the list holds as for [`List::get_value`], a
+    /// Sets the element at `index`; a number is converted to the element type as by [`List::get_value`], a
     /// reference must be of the list's type.
     pub fn set(&self, index: usize, value: Value) -> Result<()> {
         let _old = {
@@ -265,7 +265,7 @@ impl List {
         }
     }
 
-    /// Puts a value in and gives what was there, which the caller drops without the lock.
+    /// Sets an element and returns the old one, which the caller drops without the lock.
     fn put(&self, storage: &mut Storage, index: usize, value: Value) -> Result<Value> {
         check(index, each_storage!(&*storage, vector => vector.len()))?;
         self.check_fits(&value)?;
@@ -338,7 +338,7 @@ impl Drop for List {
     }
 }
 
-/// Moves the lists out of a list, and lets go of its other elements.
+/// Moves the lists out of a list, and drops its other elements.
 fn end_elements(storage: &mut Storage, ending: &mut Vec<Ref>) {
     let is_list = |object: &Ref| object.downcast_ref::<List>().is_some();
     match storage {
@@ -376,7 +376,7 @@ fn grow<T>(vector: &mut Vec<T>, capacity: usize) -> Result<()> {
         return Ok(());
     }
     let exhausted =
-        || Error::resource_exhausted(format!("a list of {capacity} elements exceeds what one may hold"));
+        || Error::resource_exhausted(format!("a list of {capacity} elements exceeds the limit of one list"));
     if capacity.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > STORAGE_LIMIT_BYTES) {
         return Err(exhausted());
     }

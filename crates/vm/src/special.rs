@@ -1,8 +1,8 @@
-//! Functions of numbers that `std` has otherwise than the mathematical library that the
+//! Mathematical functions that differ between `std` and the mathematical library that the
 //! reference is linked with (glibc).
 //!
-//! VMVX executables run with denormals taken as zero. What here looks at bits first does an operation that the
-//! processor takes them as zero for.
+//! VMVX executables run with denormals-are-zero. Functions here that inspect bits first do an operation for which the
+//! processor flushes denormals.
 
 /// The integer at or above. Added to zero first, since the compiler's own function looks at bits.
 pub(crate) fn ceil_f32(value: f32) -> f32 {
@@ -49,7 +49,7 @@ fn logarithm(value: f64, of: impl Fn(f64) -> f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A few thousand numbers of all magnitudes, and what is special.
+    /// A few thousand numbers of all magnitudes, and the special values.
     fn numbers() -> Vec<f32> {
         let mut state = 1_u32;
         let mut numbers =

@@ -1,4 +1,4 @@
-//! Module files as the compiler writes them: what is read of fixture modules, and that every prefix of one is refused.
+//! Module files of the compiler: fixture modules are read, and every prefix of one is rejected.
 
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
 
@@ -81,7 +81,7 @@ fn every_prefix_is_refused_as_truncated_or_corrupt() {
         assert!(matches!(error.fault, Fault::Truncated | Fault::Corrupt), "{length}: {error}");
     }
     for length in external_end..whole.len() {
-        // Only the ZIP directory is missing, which nobody reads.
+        // Only the ZIP directory is missing, which is not read.
         assert!(read_bytes(&whole[..length]).is_ok());
     }
 }
@@ -104,7 +104,7 @@ fn what_is_no_module_is_refused() {
     }
 }
 
-/// A module that is nothing but `types` types, all of them one table with one name of `name_bytes`.
+/// A module with only `types` types, all of them one table with one name of `name_bytes`.
 fn types_that_share_a_name(types: u32, name_bytes: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut halves = |values: &[u16]| values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));

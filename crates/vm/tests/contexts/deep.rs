@@ -55,8 +55,8 @@ fn functions_that_call_each_other_without_end_are_stopped() {
     assert_eq!((even, odd), (LINES / 2, LINES / 2));
 }
 
-/// A module imports only from those before it, so no two can call each other in circles: the depth of one comes on top of
-/// that of the other.
+/// A module imports only from those before it, so no two can call each other in circles: the depth of one comes on
+/// top of that of the other.
 #[test]
 fn the_calls_of_all_modules_count_together() {
     let context = context();
@@ -81,7 +81,7 @@ fn an_invocation_that_was_stopped_can_be_started_again() {
     }
 }
 
-/// It yields and calls native functions all the while, which gives it nothing.
+/// Yields and native calls on the way do not refill its budget.
 #[test]
 fn a_budget_is_for_all_of_an_invocation() {
     let host = Host::default();
@@ -103,7 +103,7 @@ fn a_budget_is_for_all_of_an_invocation() {
     }
 }
 
-/// Tracing takes another way through the interpreter, and says where it was in both modules.
+/// Tracing instantiates the dispatch loop with another meter, and names the place in both modules.
 #[test]
 fn what_is_traced_does_the_same() {
     let host = Host::default();
@@ -116,13 +116,13 @@ fn what_is_traced_does_the_same() {
     assert_eq!(results.iter().map(number).collect::<Vec<_>>(), [7, 7]);
     context.function("shared.work").unwrap().call(&[Value::I32(0), Value::I32(3)]).unwrap();
     let lines = lines.lock();
-    // Both of what is one instruction where nothing is traced.
+    // Both parts of a superinstruction: fusion is disabled while tracing.
     for name in ["vm.mul.i64", "vm.add.i64"] {
         let is_it = |line: &&String| line.starts_with("[shared.work+") && line.contains(name);
         assert_eq!(lines.iter().filter(is_it).count(), 3, "{name}");
     }
     let count = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
-    // Of each call the condition and the return, and four instructions between them where it calls on.
+    // Of each call the condition and the return, and four instructions between them if it recurses.
     assert_eq!(count("[library.descend+"), 20 * (2 + 10 * 6));
     assert!(count("[lent.slow_inside+") == 5 && count("[client.__init+") > 0, "{lines:#?}");
 }

@@ -9,7 +9,7 @@ struct Impostor(&'static [Export]);
 
 /// One is called another way.
 const CALLED_ANOTHER_WAY: &[Export] = &[Export::new("count", "0_i"), Export::new("turn", "0CIrD_r")];
-/// What the client needs.
+/// The modules that the client imports from.
 const COMPLETE: &[Export] = &[
     Export::new("count", "0_i"),
     Export::new("turn", "0IrFirf_riFrfI"),
@@ -45,7 +45,7 @@ impl NativeModule for Impostor {
 fn initialisers_run_in_order_and_deinitialisers_in_reverse() {
     let host = Host::default();
     let context = host.context(&["library", "client"]).unwrap();
-    // The client's finds what the library's left: it is the first to count from 100.
+    // The client's runs after the library's, which counts from 100.
     assert_eq!(host.notes(), [10, 20, 101]);
     let results = context.function("client.count").unwrap().call(&[]).unwrap();
     assert!(matches!(results[..], [Value::I32(102)]));

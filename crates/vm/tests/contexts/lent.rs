@@ -5,8 +5,8 @@ use crate::host::{Host, number};
 use rehal_base::StatusCode;
 use rehal_vm::{Context, Invocation, Result, Step, Value};
 
-/// Calls a function of the program twice, the second time with what the first left in the machine, and gives the numbers of
-/// its results: those of tokens, and integers themselves. Nothing may be left of it.
+/// Calls a function of the program twice, the second time with the machine of the first, and returns the numbers of
+/// its results: those of tokens, and integers themselves. No token may leak.
 fn call(host: &Host, context: &Context, name: &str, arguments: &[i32]) -> Result<Vec<i32>> {
     let function = context.function(&format!("lent.{name}"))?;
     let mut both = Vec::new();
@@ -109,7 +109,7 @@ fn functions_that_fail_let_go_of_what_they_were_lent() {
     }
     let error = call(&host, &context, "wrong", &[]).unwrap_err();
     assert_eq!(error.code(), StatusCode::Internal);
-    // A token is needed, and there is none.
+    // A token is required, and the argument is null.
     let function = context.function("lent.spans").unwrap();
     assert_eq!(function.call(&[Value::NULL, Value::NULL]).unwrap_err().code(), StatusCode::InvalidArgument);
     assert_eq!(call(&host, &context, "kept", &[]).unwrap(), [1, 1, 5]);

@@ -11,7 +11,7 @@ use rehal_vm::{Function, Invocation, Step, Value};
 const THREADS: usize = 8;
 const ROUNDS: i32 = 25;
 
-/// What `shared.work` comes to, whatever else runs.
+/// The result of `shared.work`, whatever runs concurrently.
 fn expected(start: i32, rounds: i32) -> i64 {
     (0..rounds).fold(0_i64, |sum, round| sum.wrapping_mul(31).wrapping_add(i64::from(start + round)))
 }
@@ -97,7 +97,7 @@ fn suspended_invocations_go_from_thread_to_thread() {
                             check(&mut invocation, start);
                             done.lock().push(start);
                         }
-                        // Every seventh is given up in the middle of its work.
+                        // Every seventh is dropped while suspended.
                         Step::Yielded if start % 7 == 6 => drop(invocation),
                         _ => queue.lock().push_back((start, invocation)),
                     }
@@ -122,7 +122,7 @@ fn contexts_are_made_and_ended_side_by_side() {
                 for _ in 0..5 {
                     let context = host.context(&modules).unwrap();
                     let count = context.function("client.count").unwrap();
-                    // Nobody else counts in this one.
+                    // This one is not shared.
                     assert!(matches!(count.call(&[]).unwrap()[..], [Value::I32(102)]));
                 }
             });
