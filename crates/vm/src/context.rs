@@ -207,12 +207,12 @@ impl Function {
         &self.context
     }
 
-    /// Calls it and blocks the calling thread until it is done; gives its results.
+    /// Calls it and blocks the calling thread until it returns; returns its results.
     pub fn call(&self, arguments: &[Value]) -> Result<Vec<Value>> {
         self.call_with_spans(arguments, &[])
     }
 
-    /// As [`Function::call`], for conventions with spans: `tuples` says for each how many tuples of
+    /// As [`Function::call`], for conventions with spans: `tuples` has for each the number of tuples of
     /// `arguments`, which are flattened, it has.
     pub fn call_with_spans(&self, arguments: &[Value], tuples: &[usize]) -> Result<Vec<Value>> {
         let mut invocation = Invocation::new(self);
@@ -237,7 +237,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn machines_are_kept_unless_they_are_large() {
+    fn machines_return_to_the_pool_unless_large() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vm/calls.vmfb");
         let file = rehal_base::MappedFile::open(&path).unwrap();
         let context = Context::new(&[Module::map(Arc::new(file)).unwrap()]).unwrap();

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_convention_is_refused() {
+    fn malformed_conventions_are_rejected() {
         for text in ["1v", "v", "0x", "0CiCiDD", "0Ci", "0D", "0CD", "0i_CiD", "0_iv", "0iv", "0_i_i", "0é"]
         {
             assert!(Convention::parse(text).is_err(), "{text}");

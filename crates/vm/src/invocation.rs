@@ -58,7 +58,7 @@ impl Invocation {
         self.start_with_spans(arguments, &[])
     }
 
-    /// As [`Invocation::start`], for conventions with spans: `tuples` says for each how many tuples of
+    /// As [`Invocation::start`], for conventions with spans: `tuples` has for each the number of tuples of
     /// `arguments`, which are flattened, it has.
     pub fn start_with_spans(
         &mut self,

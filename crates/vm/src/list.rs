@@ -28,7 +28,7 @@ pub enum ElementKind {
     Ref(Box<str>),
     /// References to any objects.
     AnyRef,
-    /// Values of any kind, each its own.
+    /// Variants: values of any kind.
     Variant,
 }
 
@@ -48,7 +48,7 @@ enum Storage {
     Variants(Vec<Value>),
 }
 
-/// Runs the body with the vector of whatever storage there is.
+/// Runs the body with the vector of any storage.
 macro_rules! each_storage {
     ($storage:expr, $vector:ident => $body:expr) => {
         match $storage {
@@ -135,7 +135,7 @@ impl List {
         Ok(self.element_at(&storage, index))
     }
 
-    /// All elements as they are.
+    /// All elements, unconverted.
     pub fn to_vec(&self) -> Vec<Value> {
         let storage = self.storage.lock();
         let length = each_storage!(&*storage, vector => vector.len());
@@ -171,7 +171,7 @@ impl List {
         Ok(())
     }
 
-    /// Adds a value at the end.
+    /// Appends a value.
     pub fn push(&self, value: Value) -> Result<()> {
         let mut storage = self.storage.lock();
         self.check_fits(&value)?;
@@ -289,7 +289,7 @@ impl List {
         Ok(Value::NULL)
     }
 
-    /// Whether a value may be put in at all.
+    /// Whether a value is compatible with the element type.
     fn check_fits(&self, value: &Value) -> Result<()> {
         match (&self.element, value) {
             (ElementKind::Variant, _) | (ElementKind::AnyRef, Value::Ref(_)) => Ok(()),
@@ -325,7 +325,7 @@ impl List {
 }
 
 impl Drop for List {
-    /// Lists that only this one still holds end one after another, not one within another: a program can nest them
+    /// Lists that only this one still references are dropped iteratively, not recursively: a program can nest them
     /// deeper than the machine's stack.
     fn drop(&mut self) {
         let mut ending = Vec::new();
@@ -419,7 +419,7 @@ fn integer_of(value: &Value) -> i64 {
     }
 }
 
-/// As both widths, so that a number that is stored as it came keeps its bits.
+/// In both widths, so that a number that is stored unconverted keeps its bits.
 fn float_of(value: &Value) -> (f32, f64) {
     match value {
         Value::F32(value) => (*value, (*value).into()),
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_converted_to_what_the_list_holds() {
+    fn numbers_are_converted_to_the_element_type() {
         let list = List::new(ElementKind::I8, 4).unwrap();
         list.push(Value::I32(0x1ff)).unwrap();
         list.push(Value::I64(127)).unwrap();
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_in_lists_end_without_depth() {
+    fn nested_lists_are_dropped_without_recursion() {
         let mut list = List::of_variants(Vec::new());
         for _ in 0..200_000 {
             list = List::of_variants(vec![Value::I32(1), Ref::new(list).into()]);
@@ -503,12 +503,12 @@ mod tests {
         let outer = List::new(ElementKind::AnyRef, 0).unwrap();
         outer.push(shared.clone().into()).unwrap();
         drop(outer);
-        // Someone else still holds it, so it is whole.
+        // It is still referenced elsewhere.
         assert_eq!(shared.object::<List>().unwrap().len(), 2);
     }
 
     #[test]
-    fn a_list_cannot_take_all_memory() {
+    fn the_storage_of_a_list_is_limited() {
         let list = List::new(ElementKind::Variant, 0).unwrap();
         assert_eq!(list.resize(u32::MAX as usize).unwrap_err().code(), StatusCode::ResourceExhausted);
         assert_eq!(list.reserve(usize::MAX).unwrap_err().code(), StatusCode::ResourceExhausted);

@@ -5,7 +5,7 @@ use rehal_base::{Context as _, Error, MappedFile, Result};
 use crate::program::Program;
 use crate::{Convention, ModuleFile, NativeModule};
 
-/// A module that is ready to be put into contexts: a program's bytecode, verified, or functions in Rust.
+/// A module that contexts can instantiate: verified bytecode, or native functions.
 ///
 /// Cheap to clone, and immutable.
 #[derive(Clone)]

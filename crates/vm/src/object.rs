@@ -18,7 +18,7 @@ pub trait NamedObject: Object {
     const TYPE_NAME: &'static str;
 }
 
-/// A reference that a program holds: to an object, or null. Cloning shares the object.
+/// A counted reference of a program: to an object, or null. Cloning it shares the object.
 #[derive(Clone, Default)]
 pub struct Ref(Option<Arc<dyn Object>>);
 
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_knows_what_it_refers_to() {
+    fn references_are_downcast_by_type() {
         let mut fence = Ref::new(Fence);
         assert!(fence.object::<Fence>().is_ok() && fence.share::<Fence>().is_ok());
         let error = fence.object::<Event>().unwrap_err();

@@ -14,7 +14,7 @@ pub(crate) struct Tables {
     pub(crate) rodata_count: usize,
 }
 
-/// A function that the module takes from another.
+/// A function that the module imports.
 pub(crate) struct Import {
     /// With the module's name ("hal.buffer.assert").
     pub(crate) full_name: Box<str>,
@@ -70,7 +70,7 @@ impl Tables {
     }
 }
 
-/// A type by its full name. Objects' types belong to whoever makes the objects, so any name will do for them.
+/// A type by its full name. Types of objects are defined by native modules, so that any name is valid.
 fn type_of(name: &str) -> Result<ElementKind> {
     Ok(match name {
         "i8" => ElementKind::I8,

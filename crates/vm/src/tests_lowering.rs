@@ -127,7 +127,7 @@ fn inputs(random: &mut Random) -> Vec<Value> {
 }
 
 #[test]
-fn optimized_programs_do_what_unoptimized_ones_do() {
+fn optimized_programs_match_unoptimized_ones() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vm/calls.vmfb");
     let file = ModuleFile::map(Arc::new(MappedFile::open(&path).unwrap())).unwrap();
     let mut random = Random(fastrand::Rng::with_seed(0x9E37_79B9_7F4A_7C15));

@@ -11,7 +11,7 @@ pub enum Value {
     I8(i8),
     /// An integer of 16 bits, in lists only.
     I16(i16),
-    /// An integer of 32 bits, with or without a sign as the program uses it.
+    /// An i32, signed or unsigned as the program uses it.
     I32(i32),
     /// An integer of 64 bits.
     I64(i64),

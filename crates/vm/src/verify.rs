@@ -98,7 +98,7 @@ pub(crate) fn argument_registers(convention: &Convention) -> impl Iterator<Item 
                 refs - 1
             }
         };
-        // Arguments beyond every register are refused by `check_arguments`.
+        // `check_arguments` rejects arguments beyond the last register.
         Some((*kind, u16::try_from(at).unwrap_or(u16::MAX)))
     })
 }

@@ -25,7 +25,7 @@ pub struct Wait {
 
 /// Something that happens, or fails to, outside of the program.
 pub trait WaitSource: Send + Sync {
-    /// Whether it happened or failed: whether [`WaitSource::block`] would return at once.
+    /// Whether it is ready or has failed: whether [`WaitSource::block`] would return at once.
     fn is_ready(&self) -> bool;
 
     /// Blocks the calling thread until it happens (true) or `deadline` passes (false). Fails when it failed.
@@ -46,7 +46,7 @@ impl Wait {
         &self.source
     }
 
-    /// When the program stops to wait.
+    /// When the wait times out.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }

@@ -167,7 +167,7 @@ fn store(bytes: &mut [u8], at: usize, value: &[u8], end: usize) {
 }
 
 #[test]
-fn a_cut_anywhere_is_an_error() {
+fn truncation_anywhere_is_an_error() {
     let archives = fixtures("modules", 9_000);
     assert!(archives.len() > 2);
     for (path, bytes) in fixtures("vm", 3_000).into_iter().chain(archives) {
@@ -229,7 +229,7 @@ fn mutations_of_programs() {
 }
 
 #[test]
-fn instructions_out_of_nowhere() {
+fn random_instructions() {
     let template =
         fixtures("vm", 10_000).into_iter().find(|(path, _)| path.ends_with("template.vmfb")).unwrap().1;
     let instructions = Instructions::of(&template);

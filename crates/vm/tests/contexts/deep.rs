@@ -35,7 +35,7 @@ fn lines_of(error: &Error) -> Vec<String> {
 }
 
 #[test]
-fn a_function_that_calls_itself_without_end_is_stopped() {
+fn unbounded_recursion_fails() {
     let context = context();
     for _ in 0..3 {
         let lines = lines_of(&call(&context, "library.descend", &[ENDLESS]).unwrap_err());
@@ -46,7 +46,7 @@ fn a_function_that_calls_itself_without_end_is_stopped() {
 }
 
 #[test]
-fn functions_that_call_each_other_without_end_are_stopped() {
+fn unbounded_mutual_recursion_fails() {
     let context = context();
     assert_eq!(call(&context, "library.even", &[60_001]).unwrap(), 0);
     let lines = lines_of(&call(&context, "library.even", &[ENDLESS]).unwrap_err());
@@ -58,7 +58,7 @@ fn functions_that_call_each_other_without_end_are_stopped() {
 /// A module imports only from those before it, so no two can call each other in circles: the depth of one comes on
 /// top of that of the other.
 #[test]
-fn the_calls_of_all_modules_count_together() {
+fn call_depth_is_shared_by_modules() {
     let context = context();
     assert_eq!(call(&context, "client.descend", &[30_000, 30_000]).unwrap(), 60_000);
     let lines = lines_of(&call(&context, "client.descend", &[30_000, 40_000]).unwrap_err());
@@ -70,7 +70,7 @@ fn the_calls_of_all_modules_count_together() {
 }
 
 #[test]
-fn an_invocation_that_was_stopped_can_be_started_again() {
+fn an_interrupted_invocation_can_be_restarted() {
     let context = context();
     let mut invocation = Invocation::new(&context.function("library.descend").unwrap());
     for _ in 0..3 {
@@ -83,7 +83,7 @@ fn an_invocation_that_was_stopped_can_be_started_again() {
 
 /// Yields and native calls on the way do not refill its budget.
 #[test]
-fn a_budget_is_for_all_of_an_invocation() {
+fn a_budget_covers_a_whole_invocation() {
     let host = Host::default();
     let budget = Budget { instructions: 20_000, bytes: 1 << 20 };
     let context = Context::limited(&host.modules(&["shared"]), budget).unwrap();
@@ -105,7 +105,7 @@ fn a_budget_is_for_all_of_an_invocation() {
 
 /// Tracing instantiates the dispatch loop with another meter, and names the place in both modules.
 #[test]
-fn what_is_traced_does_the_same() {
+fn tracing_does_not_change_results() {
     let host = Host::default();
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();

@@ -12,7 +12,7 @@ const STOPS: &[(&str, &[i32], usize)] = &[
 ];
 
 #[test]
-fn what_an_invocation_holds_ends_with_it() {
+fn dropped_invocations_release_their_references() {
     let host = Host::default();
     let context = host.context(&["lent"]).unwrap();
     for _ in 0..3 {
@@ -33,7 +33,7 @@ fn what_an_invocation_holds_ends_with_it() {
 }
 
 #[test]
-fn yields_across_modules_end_with_their_invocation() {
+fn dropping_an_invocation_unwinds_both_modules() {
     let host = Host::default();
     let context = host.context(&["library", "client"]).unwrap();
     let linger = context.function("client.linger").unwrap();

@@ -47,7 +47,7 @@ fn context() -> (Host, Context) {
 }
 
 #[test]
-fn a_reference_that_is_passed_and_kept_is_not_shared_and_comes_back() {
+fn a_lent_reference_is_moved_and_returned() {
     let (host, context) = context();
     assert_eq!(call(&host, &context, "kept", &[]).unwrap(), [1, 1, 5]);
     assert_eq!(call(&host, &context, "given_up", &[]).unwrap(), [1, 0]);
@@ -61,7 +61,7 @@ fn one_register_can_be_passed_twice() {
 }
 
 #[test]
-fn results_take_the_places_of_arguments() {
+fn results_overwrite_argument_registers() {
     let (host, context) = context();
     assert_eq!(call(&host, &context, "replaced", &[1, 2]).unwrap(), [2, 2]);
     assert_eq!(call(&host, &context, "replaced_by_itself", &[1, 2]).unwrap(), [1, 2]);
@@ -71,7 +71,7 @@ fn results_take_the_places_of_arguments() {
 }
 
 #[test]
-fn functions_that_yield_keep_what_they_were_lent() {
+fn yielding_functions_keep_lent_references() {
     let (host, context) = context();
     for yields in [0, 1] {
         assert_eq!(call(&host, &context, "slow", &[yields]).unwrap(), [7, 7]);
@@ -80,7 +80,7 @@ fn functions_that_yield_keep_what_they_were_lent() {
 }
 
 #[test]
-fn functions_that_wait_keep_what_they_were_lent() {
+fn waiting_functions_keep_lent_references() {
     let (host, context) = context();
     let mut invocation = Invocation::new(&context.function("lent.waiting").unwrap());
     assert!(matches!(invocation.start([]).unwrap(), Step::Waiting(_)));
@@ -99,7 +99,7 @@ fn functions_that_wait_keep_what_they_were_lent() {
 }
 
 #[test]
-fn functions_that_fail_let_go_of_what_they_were_lent() {
+fn failing_functions_release_lent_references() {
     let (host, context) = context();
     for yields in [0, 1] {
         let error = call(&host, &context, "failing", &[yields]).unwrap_err();
