@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use rehal_base::{Context, Error, MappedFile, Result, StatusCode};
 use rehal_capture::{Capture, OpenOptions, Tear};
@@ -19,8 +20,8 @@ const DAMAGED: &str = "the file is damaged: copy it again from where it was made
 const MIN_BYTES: usize = 24;
 
 /// Maps the file at `path`.
-pub(crate) fn map(path: &Path) -> Result<MappedFile> {
-    MappedFile::open(path).advise(|| NO_CAPTURE.into())
+pub(crate) fn map(path: &Path) -> Result<Arc<MappedFile>> {
+    MappedFile::open(path).map(Arc::new).advise(|| NO_CAPTURE.into())
 }
 
 /// Opens the capture in `file`, or with `recover` what is whole of it.
@@ -50,11 +51,11 @@ pub(crate) fn note_tear(file: &MappedFile, tear: &Tear) {
 }
 
 /// Refuses to write to `path` if that is the mapped file itself.
-pub(crate) fn check_output(file: &MappedFile, flag: &str, path: &str) -> Result<()> {
+pub(crate) fn check_output(file: &MappedFile, flag: &str, path: &Path) -> Result<()> {
     let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
     match identity(file.path()) {
-        Some(capture) if identity(Path::new(path)) == Some(capture) => {
-            let error = Error::invalid_argument(format!("--{flag}={path} is the capture itself"));
+        Some(capture) if identity(path) == Some(capture) => {
+            let error = Error::invalid_argument(format!("--{flag}={} is the capture itself", path.display()));
             Err(error.advise("name another file to write to"))
         }
         _ => Ok(()),

@@ -1,5 +1,6 @@
 //! Files that a capture refers to: found, checked and opened.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -14,20 +15,23 @@ use crate::{FileRecord, FileSource, Validation};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRemap {
     /// Prefix of the path that the program named.
-    pub captured: String,
+    pub captured: OsString,
     /// What replaces the prefix.
-    pub here: String,
+    pub here: OsString,
 }
 
 impl FileRemap {
     /// Reads `CAPTURED=HERE`.
-    pub fn parse(text: &str) -> Result<Self> {
-        match text.split_once('=') {
-            Some((captured, here)) if !captured.is_empty() => {
-                Ok(Self { captured: captured.into(), here: here.into() })
-            }
+    pub fn parse(text: &(impl AsRef<OsStr> + ?Sized)) -> Result<Self> {
+        let text = text.as_ref().as_bytes();
+        match text.iter().position(|&byte| byte == b'=') {
+            Some(at) if at > 0 => Ok(Self {
+                captured: OsStr::from_bytes(&text[..at]).into(),
+                here: OsStr::from_bytes(&text[at + 1..]).into(),
+            }),
             _ => Err(Error::invalid_argument(format!(
-                "file remap '{text}' is not CAPTURED_PREFIX=PREFIX_HERE"
+                "file remap '{}' is not CAPTURED_PREFIX=PREFIX_HERE",
+                String::from_utf8_lossy(text)
             ))),
         }
     }
@@ -47,10 +51,10 @@ pub fn resolve_path(captured: &[u8], remaps: &[FileRemap]) -> PathBuf {
         }
         None => path.extend_from_slice(captured),
     }
-    PathBuf::from(std::ffi::OsStr::from_bytes(&path))
+    PathBuf::from(OsStr::from_bytes(&path))
 }
 
-impl FileRecord<'_> {
+impl FileRecord<&[u8]> {
     /// Whether the file can be used here: it is there, and it is the one that was captured. Reads all
     /// of it where it is known by its digest.
     pub fn check(&self, remaps: &[FileRemap]) -> Result<()> {
@@ -60,7 +64,7 @@ impl FileRecord<'_> {
 
 /// Opens the file of a record and makes sure that it is the one that was captured; `None` where the
 /// capture holds what is read of it.
-pub(crate) fn open(record: &FileRecord<'_>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
+pub(crate) fn open(record: &FileRecord<&[u8]>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
     match record.source {
         FileSource::Ranges { .. } => Ok(None),
         FileSource::Inline(bytes) => Ok(Some(HostFile::from_bytes(bytes)?)),
@@ -78,7 +82,7 @@ pub(crate) fn open(record: &FileRecord<'_>, remaps: &[FileRemap]) -> Result<Opti
 }
 
 fn open_external(
-    record: &FileRecord<'_>,
+    record: &FileRecord<&[u8]>,
     path: &std::path::Path,
     validation: Validation,
 ) -> Result<HostFile> {

@@ -1,6 +1,8 @@
 //! Executables of a capture that are replaced by others.
 
+use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, MappedFile, Result};
@@ -43,12 +45,16 @@ const FORMS: &str = "ID=PATH, ID@FORMAT=PATH, NAME=PATH, NAME@FORMAT=PATH, all=P
 
 impl Substitution {
     /// Reads `SELECTOR[@FORMAT]=PATH`, in which the selector is `all`, a number or a name.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub fn parse(text: &(impl AsRef<OsStr> + ?Sized)) -> Result<Self> {
+        let text = text.as_ref().as_bytes();
         let wrong = |what: &str| {
+            let text = String::from_utf8_lossy(text);
             Err(Error::invalid_argument(format!("executable substitution '{text}' {what}"))
                 .advise(format!("give {FORMS}")))
         };
-        let Some((selector, path)) = text.split_once('=') else { return wrong("has no '='") };
+        let Some(at) = text.iter().position(|&byte| byte == b'=') else { return wrong("has no '='") };
+        let path = OsStr::from_bytes(&text[at + 1..]);
+        let Ok(selector) = str::from_utf8(&text[..at]) else { return wrong("names no executable") };
         let (selector, format) = match selector.split_once('@') {
             Some((selector, format)) => (selector, Some(format)),
             None => (selector, None),
@@ -71,7 +77,7 @@ pub(crate) struct Replacements(Vec<(Substitution, MappedFile)>);
 
 impl Replacements {
     /// Opens the files. Fails when two selectors contradict each other or one selects nothing.
-    pub(crate) fn open(substitutions: &[Substitution], plan: &Plan<'_>) -> Result<Self> {
+    pub(crate) fn open(substitutions: &[Substitution], plan: &Plan) -> Result<Self> {
         for (index, substitution) in substitutions.iter().enumerate() {
             let others = &substitutions[..index];
             if substitution.selector == Selector::All && substitutions.len() > 1 {
@@ -85,7 +91,7 @@ impl Replacements {
                     substitution.selector.text()
                 )));
             }
-            if !plan.executables().iter().any(|record| substitution.selects_by_capture(record))
+            if !plan.executables().any(|record| substitution.selects_by_capture(&record))
                 && !matches!(substitution.selector, Selector::Name(_))
             {
                 return Err(nothing_selected(&substitution.selector, plan));
@@ -100,8 +106,8 @@ impl Replacements {
 
     /// Whether a name has to be compared with what executables call themselves, which is known
     /// only after they are prepared.
-    pub(crate) fn need_own_names(&self, plan: &Plan<'_>) -> bool {
-        self.0.iter().any(|(it, _)| !plan.executables().iter().any(|record| it.selects_by_capture(record)))
+    pub(crate) fn need_own_names(&self, plan: &Plan) -> bool {
+        self.0.iter().any(|(it, _)| !plan.executables().any(|record| it.selects_by_capture(&record)))
     }
 
     /// The replacement for an executable, where there is one: an id before a name before all.
@@ -123,9 +129,9 @@ impl Replacements {
     }
 
     /// Fails when a name turned out to select nothing, given what executables call themselves.
-    pub(crate) fn check_names(&self, plan: &Plan<'_>, own_names: &[String]) -> Result<()> {
+    pub(crate) fn check_names(&self, plan: &Plan, own_names: &[String]) -> Result<()> {
         for (it, _) in &self.0 {
-            let by_capture = plan.executables().iter().any(|record| it.selects_by_capture(record));
+            let by_capture = plan.executables().any(|record| it.selects_by_capture(&record));
             if !by_capture && !own_names.iter().any(|name| it.selects_by_own_name(name)) {
                 return Err(nothing_selected(&it.selector, plan)).advise(|| match own_names {
                     [] => "name a function or an id".into(),
@@ -169,10 +175,9 @@ impl Selector {
     }
 }
 
-fn nothing_selected(selector: &Selector, plan: &Plan<'_>) -> Error {
+fn nothing_selected(selector: &Selector, plan: &Plan) -> Error {
     let list: Vec<_> = plan
         .executables()
-        .iter()
         .map(|record| {
             let names: Vec<_> = record.function_names().map(|name| name.escape_ascii().to_string()).collect();
             format!("{} ({})", record.id, names.join(", "))
@@ -180,13 +185,6 @@ fn nothing_selected(selector: &Selector, plan: &Plan<'_>) -> Error {
         .collect();
     let has = if list.is_empty() { "no executables".to_string() } else { list.join("; ") };
     Error::not_found(format!("{} is not in the capture, which has: {has}", selector.text()))
-}
-
-impl<'a> ExecutableRecord<'a> {
-    /// The names of its functions, by ordinal; empty ones where the capture is of version 1.0.
-    pub fn function_names(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.payload.metadata().into_iter().flat_map(|metadata| metadata.functions().map(|it| it.name))
-    }
 }
 
 #[cfg(test)]
