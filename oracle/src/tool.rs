@@ -31,6 +31,18 @@ impl Ended {
         self.code == Some(0)
     }
 
+    /// The name of the status code that standard error begins with, e.g. `INVALID_ARGUMENT`: at the start of a line, or
+    /// after the place in the source that the reference's tools name first.
+    pub fn status_name(&self) -> Option<String> {
+        let said = String::from_utf8_lossy(&self.stderr);
+        said.lines().find_map(|line| {
+            let (before, _) = line.split_once("; ")?;
+            let name = before.rsplit_once(": ").map_or(before, |(_, name)| name);
+            let is_name = name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+            is_name.then(|| name.to_owned())
+        })
+    }
+
     /// How it ended and the start of what it said, for a message.
     pub fn summary(&self) -> String {
         let how = match (self.code, self.signal) {
