@@ -89,7 +89,10 @@ mod tests {
 
     #[test]
     fn prose_declares_nothing() {
-        assert!(parsed("# Run it as\n#     tool --flag=1\n\n# -- a line\n\n# ---- Run ----\n\n--no value\n").is_empty());
+        assert!(
+            parsed("# Run it as\n#     tool --flag=1\n\n# -- a line\n\n# ---- Run ----\n\n--no value\n")
+                .is_empty()
+        );
     }
 
     #[test]

@@ -38,7 +38,8 @@ impl Ended {
         said.lines().find_map(|line| {
             let (before, _) = line.split_once("; ")?;
             let name = before.rsplit_once(": ").map_or(before, |(_, name)| name);
-            let is_name = name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+            let is_name =
+                name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
             is_name.then(|| name.to_owned())
         })
     }

@@ -39,6 +39,7 @@ pub fn main(arguments: &[String]) -> Outcome {
         cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
     });
     section("tidy", &|| tidy::main(&[]));
+    section("unused dependencies", &|| cargo(&["machete", "--skip-target-dir"]));
     section("tests", &|| cargo(&tests(nextest, &["--workspace", "--exclude", "oracle"])));
     section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
     // The oracle's tests run the tools as a user gets them: built for release, and as separate programs.

@@ -172,6 +172,4 @@ fn every_flag_of_the_reference_is_taken_at_its_default() {
             assert!(help.lines().any(|it| plain(it) == plain(flag)), "--help has another default for {flag}");
         }
     }
-    let guide = print(&["iree-benchmark-module", "--agents_md"]);
-    assert!(guide.len() > 1500 && guide.contains("jq") && guide.contains("Exit status"));
 }

@@ -198,16 +198,23 @@ fn what_is_not_built_is_refused_by_name() {
 #[test]
 fn help_is_a_flag_file_that_changes_nothing() {
     let scratch = Scratch::new();
-    for (tool, expected) in
-        [(TOOLS[0], ""), (TOOLS[1], "IREE HAL replay v2.0\n"), (TOOLS[2], ""), (TOOLS[3], "")]
-    {
+    // Of a benchmark's rows, only the names are the same in each run.
+    let names = |printed: String| -> Vec<String> {
+        printed.lines().filter_map(|line| line.split(' ').next().map(ToOwned::to_owned)).collect()
+    };
+    for tool in TOOLS {
         let help = print(&[tool, &["--help"]].concat());
         let flag = format!("--flagfile={}", scratch.file("help", &help));
-        let printed = match tool {
-            ["iree-benchmark-replay"] => print(&[tool, &[&flag, "--benchmark_min_time=1x", &abs()]].concat()),
-            _ => print(&[tool, &[&flag, &abs()]].concat()),
-        };
-        assert!(printed.starts_with(expected), "{tool:?}: {printed}");
+        let is_benchmark = tool == ["iree-benchmark-replay"];
+        let fast: &[&str] = if is_benchmark { &["--benchmark_min_time=1x"] } else { &[] };
+        let plain = print(&[tool, fast, &[&abs()]].concat());
+        let printed = print(&[tool, &[flag.as_str()], fast, &[&abs()]].concat());
+        if is_benchmark {
+            assert!(plain.contains("BM_replay/process_time/real_time"), "{plain}");
+            assert_eq!(names(printed), names(plain));
+        } else {
+            assert_eq!(printed, plain, "{tool:?}");
+        }
     }
 }
 
@@ -231,8 +238,6 @@ fn help_is_grouped_and_ends_with_examples() {
 fn queries_need_no_capture() {
     for tool in TOOLS {
         assert!(print(&[tool, &["--version"]].concat()).contains(env!("CARGO_PKG_VERSION")));
-        let guide = print(&[tool, &["--agents_md"]].concat());
-        assert!(guide.len() > 1500 && guide.contains("jq") && guide.contains("Exit status"), "{tool:?}");
     }
     // The first one is answered.
     assert!(print(&["iree-run-replay", "--list_devices", "--help"]).starts_with("local-sync://"));

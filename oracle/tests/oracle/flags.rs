@@ -16,7 +16,8 @@ const GUIDE: Added = ("agents_md", "the reference's tool has no guide");
 const RECOVER: Added = ("recover", "the reference's tool refuses a capture that was never closed");
 const PERF_COUNTERS: Added =
     ("benchmark_perf_counters", "Google Benchmark's usage message names it in builds with libpfm only");
-const TIME_UNIT: Added = ("time_unit", "the reference's help sets it only if the flag was given before --help");
+const TIME_UNIT: Added =
+    ("time_unit", "the reference's help sets it only if the flag was given before --help");
 const HOST_READS: Added = ("replay_host_reads", "the reference's tool cannot write what a replay reads back");
 const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
 
@@ -93,5 +94,7 @@ fn differences(ours: &BTreeMap<String, Declared>, theirs: &BTreeMap<String, Decl
         None => format!("--{flag}: ours lacks it"),
     });
     let extra = ours.keys().filter(|flag| !theirs.contains_key(*flag));
-    missing.chain(extra.map(|flag| format!("--{flag}: theirs lacks it, and it is not a listed addition"))).collect()
+    missing
+        .chain(extra.map(|flag| format!("--{flag}: theirs lacks it, and it is not a listed addition")))
+        .collect()
 }

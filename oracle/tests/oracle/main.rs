@@ -1,10 +1,12 @@
 //! One test per capture and question, held against the reference release.
 //!
-//! Nothing here is skipped: where the reference release or our tools are missing, every test fails and says what to run.
+//! Nothing here is skipped: if the reference release or our tools are missing, every test fails and says what to run. If the
+//! corpus is missing, its tests are listed as ignored.
 #![forbid(unsafe_code)]
 
 mod assembly;
 mod benchmarks;
+mod corpus;
 mod dumps;
 mod e2e;
 mod files;
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
     wrong_input::add(&mut trials);
+    corpus::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -116,7 +116,9 @@ fn alike(ours: &Ended, theirs: &Ended, other: Option<(&str, &str)>) -> Outcome {
         // A comparison that fails is no error there: nothing is on standard error.
         None if !theirs.succeeded() && theirs.stderr.is_empty() => {
             let printed = String::from_utf8_lossy(&theirs.stdout);
-            ensure(printed.contains("[FAILED]"), || format!("theirs fails and does not say why\n{}", summaries()))?;
+            ensure(printed.contains("[FAILED]"), || {
+                format!("theirs fails and does not say why\n{}", summaries())
+            })?;
             Some("FAILED_PRECONDITION")
         }
         None => theirs_says.as_deref(),

@@ -1,10 +1,8 @@
-//! What a recorder writes: captures recorded again, files, mappings, order, and what goes wrong.
+//! What a recorder writes: files, mappings, order, and what goes wrong.
 
-mod again;
 mod files;
 mod mappings;
 mod memory;
 mod order;
 mod program;
-mod said;
 mod trouble;
