@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub use testing::{corpus, repository};
 
-/// The folder that the fixtures are made in: captures name files below it.
+/// The directory that the fixtures are made in: captures name files below it.
 pub const FIXTURES_MADE_IN: &str = "/tmp/rehal-fixtures";
 
 /// One capture file and what is known of it.
@@ -16,7 +16,7 @@ pub struct Capture {
     pub name: String,
     /// The capture.
     pub path: PathBuf,
-    /// The folder that its program ran in: relative paths inside the capture start here.
+    /// The directory that its program ran in: relative paths inside the capture start here.
     pub folder: PathBuf,
     /// What the program printed, where that was kept.
     pub printed: Option<PathBuf>,

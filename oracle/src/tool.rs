@@ -55,7 +55,7 @@ impl Ended {
     }
 }
 
-/// Runs `program` in `folder`; an error if it does not start or does not end in time.
+/// Runs `program` in `directory`; an error if it does not start or does not end in time.
 pub fn run<S: AsRef<OsStr>>(program: &Path, arguments: &[S], folder: &Path) -> io::Result<Ended> {
     run_within(LIMIT, program, arguments, folder)
 }
@@ -116,7 +116,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<std::process::ExitStat
     }
 }
 
-/// Our tool `name`, as `cargo build --package rehal-cli` leaves it; `REHAL_TOOLS` names another folder.
+/// Our tool `name`, as `cargo build --package rehal-cli` leaves it; `REHAL_TOOLS` names another directory.
 pub fn ours(name: &str) -> Result<PathBuf, String> {
     let folder = match std::env::var_os("REHAL_TOOLS") {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder),

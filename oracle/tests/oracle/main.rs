@@ -88,7 +88,7 @@ impl Pair {
         Ok(tool::run(&self.ours, arguments, folder)?)
     }
 
-    /// Runs both on the same arguments in the same folder: ours first.
+    /// Runs both on the same arguments in the same directory: ours first.
     fn run(&self, arguments: &[String], folder: &Path) -> Result<(Ended, Ended), Failed> {
         Ok((tool::run(&self.ours, arguments, folder)?, tool::run(&self.theirs, arguments, folder)?))
     }

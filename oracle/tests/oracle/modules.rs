@@ -58,7 +58,7 @@ fn sets() -> Vec<(&'static str, PathBuf)> {
     sets
 }
 
-/// The modules in a folder and the folders in it.
+/// The modules in a directory and the directories in it.
 fn modules(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut found = Vec::new();

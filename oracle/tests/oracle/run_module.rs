@@ -7,7 +7,7 @@ use oracle::tool::{self, Ended};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Commands that we can do and the reference refuses: truth values as words.
+/// Commands that we accept and the reference refuses: booleans as words.
 const WIDER: [&str; 1] = ["corpus/dtypes.i1.local-sync"];
 
 /// What ends our tool where a signal ends the reference's: a kernel crashed.
@@ -42,6 +42,11 @@ pub fn add(captures: &[Capture], trials: &mut Vec<Trial>) {
         let name = format!("run_module::forms::{index:03}_{}", words[0]);
         trials.push(Trial::test(name, move || form(words)));
     }
+    trials.push(Trial::test("run_module::listed_cases_exist", || {
+        let forms: Vec<_> = FORMS.iter().map(|words| words.join(" ")).collect();
+        let stale: Vec<_> = OTHER_STATUS.iter().filter(|(case, ..)| !forms.iter().any(|form| form == case)).collect();
+        ensure(stale.is_empty(), || format!("no such cases: {stale:?}"))
+    }));
     let models = captures::corpus().map(|corpus| corpus.join("models"));
     for model in models.iter().flat_map(fs::read_dir).flatten().flatten() {
         let name = model.file_name().to_string_lossy().into_owned();
@@ -132,7 +137,7 @@ fn alike(ours: &Ended, theirs: &Ended, other: Option<(&str, &str)>) -> Outcome {
     })
 }
 
-/// Runs a function of `values.vmfb` in a folder that has files to read: what it prints and writes is the same.
+/// Runs a function of `values.vmfb` in a directory that has files to read: what it prints and writes is the same.
 fn form(words: &[&str]) -> Outcome {
     let pair = Pair::find("iree-run-module")?;
     let module = format!("--module={}", fixture("modules/values.vmfb").display());
@@ -188,7 +193,7 @@ fn model_gives(folder: &Path) -> Outcome {
 
 /// A function of `values.vmfb`, and inputs, or flags where they begin with dashes.
 ///
-/// What is left out here is where ours is wider or stricter than the reference, which `docs/testing.md` lists.
+/// Cases in which ours accepts more or less than the reference are not here; `docs/testing.md` lists them.
 const FORMS: &[&[&str]] = &[
     &["echo_i1", "4xi1=01 00 01 00"],
     &["echo_i1", "4xi1"],

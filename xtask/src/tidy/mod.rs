@@ -10,7 +10,6 @@ mod fixtures;
 mod layers;
 mod source;
 mod text;
-mod third_party;
 mod tree;
 
 use crate::{Outcome, root};
@@ -45,7 +44,7 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 10] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
@@ -54,7 +53,6 @@ const CHECKS: [(&str, Check); 11] = [
     ("whitespace and notes", text::whitespace_and_notes),
     ("no addresses", text::addresses),
     ("pinned dependencies", dependencies::check),
-    ("third-party code", third_party::check),
     ("fixtures and their manifest", fixtures::check),
     ("documents", docs::check),
 ];
