@@ -58,7 +58,7 @@ pub fn main(arguments: &[String]) -> Outcome {
 fn dependencies() -> Outcome {
     cargo(&["machete", "--skip-target-dir"])?;
     for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
-        let deny = ["deny", "--locked", "--manifest-path", manifest, "check", "--config", "deny.toml"];
+        let deny = ["deny", "--locked", "--config", "deny.toml", "--manifest-path", manifest, "check"];
         cargo(&[&deny[..], &["bans", "licenses", "sources"]].concat())?;
     }
     Ok(())

@@ -113,7 +113,7 @@ impl Recorded {
                 for record in capture.records() {
                     record?.payload()?;
                 }
-                reads_of(&capture, &bytes)
+                reads_of(bytes)
             });
             replayed.extend(reads.map_err(|error| error.report())?);
         }
@@ -122,12 +122,12 @@ impl Recorded {
 }
 
 /// What a replay on a fresh device reads back.
-fn reads_of(capture: &Capture<'_>, bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let plan = Plan::compile(capture, bytes, PlanOptions::default())?;
+fn reads_of(bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+    let plan = Plan::compile(bytes, PlanOptions::default())?;
     let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
     let mut reads = Reads::default();
     let group = DeviceGroup::new(devices)?;
-    Replay::new(&plan, &group, &ReplayOptions::default())?.run(&mut [&mut reads])?;
+    Replay::new(plan, &group, &ReplayOptions::default())?.run(&mut [&mut reads])?;
     Ok(reads.0)
 }
 

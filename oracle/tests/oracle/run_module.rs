@@ -44,7 +44,8 @@ pub fn add(captures: &[Capture], trials: &mut Vec<Trial>) {
     }
     trials.push(Trial::test("run_module::listed_cases_exist", || {
         let forms: Vec<_> = FORMS.iter().map(|words| words.join(" ")).collect();
-        let stale: Vec<_> = OTHER_STATUS.iter().filter(|(case, ..)| !forms.iter().any(|form| form == case)).collect();
+        let stale: Vec<_> =
+            OTHER_STATUS.iter().filter(|(case, ..)| !forms.iter().any(|form| form == case)).collect();
         ensure(stale.is_empty(), || format!("no such cases: {stale:?}"))
     }));
     let models = captures::corpus().map(|corpus| corpus.join("models"));

@@ -3,15 +3,13 @@
 use std::path::Path;
 
 use rehal_base::Result;
-use rehal_capture::{Capture, OpenOptions};
 use rehal_replay::{Plan, PlanOptions};
 
 /// The captures that are no work to replay, by the start of their name, and why.
 const REFUSED: [(&str, &str); 1] = [("torn.", "truncated capture: file_length")];
 
 fn plan(bytes: &[u8], recover: bool) -> Result<(usize, usize)> {
-    let capture = Capture::open(bytes, OpenOptions { recover })?;
-    let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
+    let plan = Plan::compile(bytes.to_vec(), PlanOptions { recover, ..PlanOptions::default() })?;
     Ok((plan.device_count(), plan.step_count()))
 }
 

@@ -9,6 +9,7 @@ mod commands;
 mod files;
 mod host_memory;
 mod kernels;
+mod owned;
 mod queue;
 mod refusals;
 mod scopes;
