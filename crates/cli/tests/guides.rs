@@ -44,7 +44,7 @@ fn flags(text: &str) -> BTreeSet<String> {
 #[test]
 fn guides_name_only_flags_that_exist() {
     let helps: Vec<_> =
-        GUIDES.iter().map(|(tool, _)| flags(&print(&[*tool, &["--help"]].concat()))).collect();
+        GUIDES.iter().map(|(tool, _)| flags(&print(&[*tool, &["--help=all"]].concat()))).collect();
     for (index, (tool, guide)) in GUIDES.iter().enumerate() {
         let named = flags(guide);
         let unknown: Vec<_> =

@@ -3,7 +3,7 @@
 use crate::{Outcome, Pair, ensure};
 use libtest_mimic::{Failed, Trial};
 use oracle::captures::repository;
-use oracle::help::{self, Declared};
+use oracle::help::Declared;
 use oracle::tool;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -64,7 +64,8 @@ pub fn add(trials: &mut Vec<Trial>) {
 
 fn same_flags(tool: &str, added: &[Added]) -> Outcome {
     let pair = Pair::find(tool)?;
-    let (mut ours, mut theirs) = (flags_of(&pair.ours)?, flags_of(&pair.theirs)?);
+    // Our `--help` shows the flags that work here, the reference's all of them.
+    let (mut ours, mut theirs) = (flags_of(&pair.ours, "--help=all")?, flags_of(&pair.theirs, "--help")?);
     ensure(theirs.len() > 3, || format!("the reference's help has only {theirs:?}"))?;
     for (flag, declared) in &mut theirs {
         if *declared == Declared::Usage {
@@ -81,10 +82,10 @@ fn same_flags(tool: &str, added: &[Added]) -> Outcome {
     ensure(differ.is_empty(), || differ.join("\n"))
 }
 
-fn flags_of(program: &Path) -> Result<BTreeMap<String, Declared>, Failed> {
-    let ended = tool::run(program, &["--help"], &repository())?;
+fn flags_of(program: &Path, help: &str) -> Result<BTreeMap<String, Declared>, Failed> {
+    let ended = tool::run(program, &[help], &repository())?;
     ensure(ended.succeeded(), || ended.summary())?;
-    Ok(help::parse(&String::from_utf8_lossy(&ended.stdout))?)
+    Ok(oracle::help::parse(&String::from_utf8_lossy(&ended.stdout))?)
 }
 
 fn differences(ours: &BTreeMap<String, Declared>, theirs: &BTreeMap<String, Declared>) -> Vec<String> {
