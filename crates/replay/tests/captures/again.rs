@@ -105,6 +105,7 @@ fn assert_alike(name: &str, was: &[String], is: &[String]) {
 fn captures(set: &Path) -> impl Iterator<Item = (PathBuf, Vec<FileRemap>)> {
     const PLACES: [(&str, &str); 3] =
         [("/tmp/rehal-fixtures/", ""), ("/models/data/", "params/"), ("/models/onnx/", "models/")];
-    let remaps = PLACES.map(|(captured, here)| FileRemap { captured: captured.into(), here: set.join(here) });
+    let remaps =
+        PLACES.map(|(captured, here)| FileRemap { captured: captured.into(), here: set.join(here).into() });
     testing::captures(set).into_iter().map(move |path| (path, remaps.to_vec()))
 }
