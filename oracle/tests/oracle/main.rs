@@ -7,6 +7,7 @@
 mod assembly;
 mod benchmarks;
 mod corpus;
+mod devices;
 mod dumps;
 mod e2e;
 mod files;
@@ -19,6 +20,7 @@ mod replays;
 mod rewriting;
 mod run_module;
 mod substitution;
+mod trims;
 mod wrong_input;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     benchmarks::add(&mut trials);
+    devices::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
     recordings::add(&captures, &mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
+    trims::add(&mut trials);
     wrong_input::add(&mut trials);
     corpus::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()

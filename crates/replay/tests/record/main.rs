@@ -1,8 +1,11 @@
 //! What a recorder writes: files, mappings, order, and what goes wrong.
 
+mod counting;
 mod files;
+mod forwarding;
 mod mappings;
 mod memory;
 mod order;
 mod program;
+mod trim;
 mod trouble;
