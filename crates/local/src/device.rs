@@ -1,7 +1,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, glob};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
     DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
@@ -49,7 +49,7 @@ impl DeviceBackend for LocalSync {
 
     fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
         match (category, key) {
-            ("hal.device.id", pattern) => Ok(matches_pattern(&self.info.name, pattern).into()),
+            ("hal.device.id", pattern) => Ok(glob::matches(pattern, &self.info.name).into()),
             ("hal.executable.format", format) => Ok(executable::is_supported(format).into()),
             ("hal.device" | "hal.dispatch", "concurrency") => Ok(1),
             ("hal.cpu", feature) => executable::query_processor(feature),
@@ -203,53 +203,5 @@ struct LocalEvent;
 impl EventBackend for LocalEvent {
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-/// Whether `text` matches `pattern`, in which `*` stands for any run of characters and `?` for one.
-fn matches_pattern(text: &str, pattern: &str) -> bool {
-    let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
-    let (mut at, mut want) = (0, 0);
-    // Where to go on when the last star has to take one character more.
-    let mut retry = None;
-    while at < text.len() {
-        match pattern.get(want) {
-            Some(b'*') => {
-                retry = Some((at, want));
-                want += 1;
-            }
-            Some(b'?') => (at, want) = (at + 1, want + 1),
-            Some(byte) if *byte == text[at] => (at, want) = (at + 1, want + 1),
-            _ => match &mut retry {
-                Some((from, star)) => {
-                    *from += 1;
-                    (at, want) = (*from, *star + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[want..].iter().all(|byte| *byte == b'*')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_match_as_a_shell_would() {
-        for (pattern, matches) in [
-            ("local-sync", true),
-            ("local-*", true),
-            ("*", true),
-            ("*sync", true),
-            ("l?cal-*n?", true),
-            ("local", false),
-            ("local-sync?", false),
-            ("*task", false),
-            ("", false),
-        ] {
-            assert_eq!(matches_pattern(LOCAL_SYNC, pattern), matches, "{pattern}");
-        }
     }
 }
