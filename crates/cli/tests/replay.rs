@@ -17,9 +17,7 @@ fn reads(words: &[&str]) -> Vec<Value> {
 fn result(words: &[&str]) -> Vec<f32> {
     let reads = reads(words);
     let last = reads.iter().rfind(|read| read["scope"] == "execute").expect("a result is read");
-    let hex = last["bytes"].as_str().unwrap();
-    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
-    let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+    let bytes = hex::decode(last["bytes"].as_str().unwrap()).unwrap();
     bytes.as_chunks::<4>().0.iter().map(|word| f32::from_le_bytes(*word)).collect()
 }
 

@@ -20,11 +20,16 @@
 //! arguments. Work is ordered by timepoints of semaphores and by nothing else: two submissions
 //! without a timepoint between them may run in any order or at once. A submission that fails
 //! fails every semaphore it would have signalled, with the error that stopped it.
+//!
+//! What a device cannot wait for itself, it gives to its [`PendingSubmissions`], which say what becomes of a submission
+//! whose waits fail or are never reached. A [`Promise`] settles the signals of a submission also when what it runs
+//! panics: the panic goes on in the call that ran it, and no waiter hangs.
 
 #![deny(unsafe_code)]
 
 mod buffer;
 mod buffer_view;
+mod callbacks;
 mod channel;
 mod command_buffer;
 mod device;
@@ -36,15 +41,25 @@ mod fence;
 mod file;
 mod flags;
 mod group;
+mod latch;
+#[cfg(test)]
+mod models;
 mod names;
 mod op;
 mod options;
+mod pending;
+mod promise;
+mod registration;
 mod registry;
 mod semaphore;
 pub mod shape;
 mod statistics;
 mod store;
+mod stranded;
+mod sync;
 mod timeline;
+mod unwind;
+mod wait;
 
 pub use buffer::{Buffer, BufferBackend, BufferParams, MappedRange, Mapping, PlainBuffer};
 pub use buffer_view::{BufferView, Encoding, dense_size};
@@ -65,9 +80,13 @@ pub use op::{
     Query, QueueOp, RangeOp, Submission, Timepoint, WorkgroupCount,
 };
 pub use options::{DeviceOptions, OptionSet};
+pub use pending::{KeptSubmission, PendingSubmissions};
+pub use promise::Promise;
+pub use registration::{CallbackRegistry, Registration};
 pub use registry::DriverRegistry;
 pub use rehal_base::HostMemory;
-pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback, wait_all, wait_any};
+pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback};
 pub use statistics::{HeapStatistics, MemoryCounters, MemoryStatistics};
 pub use store::{Indexed, Span, Store, StoredLists};
 pub use timeline::Timeline;
+pub use wait::{wait_all, wait_any};

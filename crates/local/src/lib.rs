@@ -12,7 +12,6 @@ mod command;
 mod device;
 mod driver;
 pub mod executable;
-mod pending;
 mod platform;
 mod queue;
 

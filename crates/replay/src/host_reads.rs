@@ -44,17 +44,11 @@ impl<W: Write> Observer for HostReadLog<W> {
             "length": read.bytes.len(),
             "fnv1a64": format!("{:016x}", fnv::fnv1a64(read.bytes)),
             "blake3": blake3::hash(read.bytes).to_hex().as_str(),
-            "bytes": hex(shown),
+            "bytes": hex::encode(shown),
             "truncated": shown.len() < read.bytes.len(),
         });
         writeln!(self.sink, "{line}").map_err(|error| Error::io("writing host reads", &error))
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 #[cfg(test)]

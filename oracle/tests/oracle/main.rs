@@ -1,10 +1,12 @@
 //! One test per capture and question, held against the reference release.
 //!
-//! Nothing here is skipped: where the reference release or our tools are missing, every test fails and says what to run.
+//! Nothing here is skipped: if the reference release or our tools are missing, every test fails and says what to run. If the
+//! corpus is missing, its tests are listed as ignored.
 #![forbid(unsafe_code)]
 
 mod assembly;
 mod benchmarks;
+mod corpus;
 mod devices;
 mod dumps;
 mod e2e;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
     substitution::add(&mut trials);
     trims::add(&mut trials);
     wrong_input::add(&mut trials);
+    corpus::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -89,7 +92,7 @@ impl Pair {
         Ok(tool::run(&self.ours, arguments, folder)?)
     }
 
-    /// Runs both on the same arguments in the same folder: ours first.
+    /// Runs both on the same arguments in the same directory: ours first.
     fn run(&self, arguments: &[String], folder: &Path) -> Result<(Ended, Ended), Failed> {
         Ok((tool::run(&self.ours, arguments, folder)?, tool::run(&self.theirs, arguments, folder)?))
     }

@@ -57,7 +57,7 @@ const FILE_LINES: usize = 900;
 const FUNCTION_LINES: usize = 100;
 /// Functions that are longer: file, name, and why.
 const LONG_FUNCTIONS: [(&str, &str, &str); 1] = [(
-    "crates/vm/src/interpret/run.rs",
+    "crates/vm/src/interpret/dispatch.rs",
     "run",
     "one `match` over the instructions: the compiler makes one jump of it, which parts of it would not be",
 )];

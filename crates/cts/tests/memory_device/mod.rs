@@ -179,7 +179,7 @@ impl Job {
             Err(error) if self.fault != Fault::RunsAfterFailedWaits => self.settle(&Err(error)),
             _ => self.wait(),
         };
-        semaphore.backend().on_reached(value, Box::new(go_on));
+        semaphore.on_reached(value, Box::new(go_on)).detach();
     }
 
     fn run(self) {
@@ -273,8 +273,8 @@ impl SemaphoreBackend for Careless {
     fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
         self.0.wait(value, timeout)
     }
-    fn on_reached(&self, value: u64, callback: WaitCallback) {
-        self.0.on_reached(value, callback);
+    fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
+        self.0.on_reached(value, callback)
     }
     fn as_any(&self) -> &dyn Any {
         self

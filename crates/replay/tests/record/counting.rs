@@ -229,9 +229,9 @@ impl SemaphoreBackend for CountingSemaphore {
         self.timeline.wait(value, timeout)
     }
 
-    fn on_reached(&self, value: u64, callback: WaitCallback) {
+    fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
         self.calls.count("SemaphoreBackend::on_reached");
-        self.timeline.on_reached(value, callback);
+        self.timeline.on_reached(value, callback)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -135,7 +135,8 @@ fn on_semaphores(forwarding: &mut Forwarding, device: &Device) {
             reached.store(outcome.is_ok(), std::sync::atomic::Ordering::Relaxed);
         }
     };
-    forwarding.check("SemaphoreBackend::on_reached", || backend.on_reached(4, Box::new(tell)));
+    let on_reached = || backend.on_reached(4, Box::new(tell));
+    drop(forwarding.check("SemaphoreBackend::on_reached", on_reached));
     assert!(reached.load(std::sync::atomic::Ordering::Relaxed));
     forwarding.check("SemaphoreBackend::fail", || backend.fail(Error::data_loss("gone")));
     assert_eq!(backend.query().unwrap_err().message(), "gone");

@@ -1,6 +1,5 @@
-//! What a recorder writes: captures recorded again, files, mappings, order, and what goes wrong.
+//! What a recorder writes: files, mappings, order, and what goes wrong.
 
-mod again;
 mod counting;
 mod files;
 mod forwarding;
@@ -8,6 +7,5 @@ mod mappings;
 mod memory;
 mod order;
 mod program;
-mod said;
 mod trim;
 mod trouble;
