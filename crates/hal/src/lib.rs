@@ -34,6 +34,7 @@ mod flags;
 mod group;
 mod names;
 mod op;
+mod queue;
 mod semaphore;
 pub mod shape;
 mod statistics;
@@ -56,6 +57,7 @@ pub use op::{
     Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, HostOp, MemoryBarrier, Op,
     Query, QueueOp, RangeOp, Submission, Timepoint, WorkgroupCount,
 };
+pub use queue::Queue;
 pub use rehal_base::HostMemory;
 pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback, wait_all, wait_any};
 pub use statistics::{HeapStatistics, MemoryCounters, MemoryStatistics};

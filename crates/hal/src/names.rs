@@ -3,8 +3,8 @@ use std::marker::PhantomData;
 use rehal_base::Result;
 
 use crate::{
-    Binding, Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File,
-    HostCall, MemoryBarrier, Semaphore, Timepoint,
+    Binding, Buffer, BufferBarrier, BufferRef, Channel, Command, CommandBuffer, Device, Dispatch, Event,
+    Executable, File, HostCall, MemoryBarrier, QueueOp, Semaphore, Timepoint,
 };
 
 /// How operations name the objects that they work on, and how they hold their lists and bytes.
@@ -45,11 +45,11 @@ impl<'a> Names for Live<'a> {
     type Event = &'a Event;
     type Channel = &'a Channel;
     type HostCall = &'a HostCall;
-    type BufferRefs = &'a [BufferRef<Self>];
-    type Timepoints = &'a [Timepoint<Self>];
+    type BufferRefs = &'a [BufferRef<&'a Buffer>];
+    type Timepoints = &'a [Timepoint<&'a Semaphore>];
     type Events = &'a [&'a Event];
     type MemoryBarriers = &'a [MemoryBarrier];
-    type BufferBarriers = &'a [BufferBarrier<Self>];
+    type BufferBarriers = &'a [BufferBarrier<&'a Buffer>];
     type Bytes = &'a [u8];
     type Created<T: Copy> = ();
 }
@@ -63,14 +63,22 @@ pub trait Rename<F: Names, T: Names> {
     fn device(&mut self, name: F::Device) -> Result<T::Device>;
     fn buffer(&mut self, name: F::Buffer) -> Result<T::Buffer>;
     /// A range of a buffer, or of what is in a slot; where buffers are parts of others, offsets differ.
-    fn buffer_ref(&mut self, reference: BufferRef<F>) -> Result<BufferRef<T>> {
+    fn buffer_ref(&mut self, reference: BufferRef<F::Buffer>) -> Result<BufferRef<T::Buffer>> {
         let binding = match reference.binding {
             Binding::Direct(buffer) => Binding::Direct(self.buffer(buffer)?),
             Binding::Slot(slot) => Binding::Slot(slot),
         };
         Ok(BufferRef { binding, offset: reference.offset, length: reference.length })
     }
+    /// A barrier for a range of a buffer.
+    fn buffer_barrier(&mut self, it: BufferBarrier<F::Buffer>) -> Result<BufferBarrier<T::Buffer>> {
+        Ok(BufferBarrier { barrier: it.barrier, buffer: self.buffer_ref(it.buffer)? })
+    }
     fn semaphore(&mut self, name: F::Semaphore) -> Result<T::Semaphore>;
+    /// A value of a semaphore's timeline.
+    fn timepoint(&mut self, it: Timepoint<F::Semaphore>) -> Result<Timepoint<T::Semaphore>> {
+        Ok(Timepoint { semaphore: self.semaphore(it.semaphore)?, value: it.value })
+    }
     /// An executable together with one of its functions, whose ordinals may differ on both sides.
     fn function(&mut self, executable: F::Executable, ordinal: u32) -> Result<(T::Executable, u32)>;
     fn command_buffer(&mut self, name: F::CommandBuffer) -> Result<T::CommandBuffer>;
@@ -84,4 +92,89 @@ pub trait Rename<F: Names, T: Names> {
     fn events(&mut self, list: F::Events) -> Result<T::Events>;
     fn memory_barriers(&mut self, list: F::MemoryBarriers) -> Result<T::MemoryBarriers>;
     fn buffer_barriers(&mut self, list: F::BufferBarriers) -> Result<T::BufferBarriers>;
+}
+
+/// Live names under a shorter lifetime. An operation of live names is invariant in its lifetime, since its fields
+/// are named through [`Names`]; its parts are not, so each part becomes the shorter one by itself.
+struct Reborrow;
+
+impl<'a: 'b, 'b> Rename<Live<'a>, Live<'b>> for Reborrow {
+    fn device(&mut self, name: &'a Device) -> Result<&'b Device> {
+        Ok(name)
+    }
+    fn buffer(&mut self, name: &'a Buffer) -> Result<&'b Buffer> {
+        Ok(name)
+    }
+    fn semaphore(&mut self, name: &'a Semaphore) -> Result<&'b Semaphore> {
+        Ok(name)
+    }
+    fn function(&mut self, executable: &'a Executable, ordinal: u32) -> Result<(&'b Executable, u32)> {
+        Ok((executable, ordinal))
+    }
+    fn command_buffer(&mut self, name: &'a CommandBuffer) -> Result<&'b CommandBuffer> {
+        Ok(name)
+    }
+    fn file(&mut self, name: &'a File) -> Result<&'b File> {
+        Ok(name)
+    }
+    fn event(&mut self, name: &'a Event) -> Result<&'b Event> {
+        Ok(name)
+    }
+    fn channel(&mut self, name: &'a Channel) -> Result<&'b Channel> {
+        Ok(name)
+    }
+    fn host_call(&mut self, name: &'a HostCall) -> Result<&'b HostCall> {
+        Ok(name)
+    }
+    fn bytes(&mut self, bytes: &'a [u8]) -> Result<&'b [u8]> {
+        Ok(bytes)
+    }
+    fn buffer_refs(&mut self, list: &'a [BufferRef<&'a Buffer>]) -> Result<&'b [BufferRef<&'b Buffer>]> {
+        Ok(list)
+    }
+    fn timepoints(&mut self, list: &'a [Timepoint<&'a Semaphore>]) -> Result<&'b [Timepoint<&'b Semaphore>]> {
+        Ok(list)
+    }
+    fn events(&mut self, list: &'a [&'a Event]) -> Result<&'b [&'b Event]> {
+        Ok(list)
+    }
+    fn memory_barriers(&mut self, list: &'a [MemoryBarrier]) -> Result<&'b [MemoryBarrier]> {
+        Ok(list)
+    }
+    fn buffer_barriers(
+        &mut self,
+        list: &'a [BufferBarrier<&'a Buffer>],
+    ) -> Result<&'b [BufferBarrier<&'b Buffer>]> {
+        Ok(list)
+    }
+}
+
+impl<'a> Command<Live<'a>> {
+    /// The same command, borrowed for a shorter time.
+    pub fn reborrow<'b>(self) -> Result<Command<Live<'b>>>
+    where
+        'a: 'b,
+    {
+        self.rename(&mut Reborrow)
+    }
+}
+
+impl<'a> Dispatch<Live<'a>> {
+    /// The same dispatch, borrowed for a shorter time.
+    pub fn reborrow<'b>(self) -> Result<Dispatch<Live<'b>>>
+    where
+        'a: 'b,
+    {
+        self.rename(&mut Reborrow)
+    }
+}
+
+impl<'a> QueueOp<Live<'a>> {
+    /// The same operation, borrowed for a shorter time.
+    pub fn reborrow<'b>(self) -> Result<QueueOp<Live<'b>>>
+    where
+        'a: 'b,
+    {
+        self.rename(&mut Reborrow, Ok)
+    }
 }

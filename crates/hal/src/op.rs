@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 
 use rehal_base::Result;
@@ -21,10 +22,10 @@ pub enum Op<N: Names> {
 }
 
 /// A range of a buffer, or of whatever a binding table holds in a slot when the work is run.
-#[derive(Clone, Copy)]
-pub struct BufferRef<N: Names> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct BufferRef<B> {
     /// The buffer, or the slot.
-    pub binding: Binding<N>,
+    pub binding: Binding<B>,
     /// First byte, in the buffer or in the slot's range.
     pub offset: u64,
     /// Number of bytes, or [`WHOLE_BUFFER`].
@@ -32,19 +33,19 @@ pub struct BufferRef<N: Names> {
 }
 
 /// What a [`BufferRef`] refers to.
-#[derive(Clone, Copy)]
-pub enum Binding<N: Names> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Binding<B> {
     /// A buffer.
-    Direct(N::Buffer),
+    Direct(B),
     /// An entry of the binding table that comes with the submission.
     Slot(u32),
 }
 
 /// A semaphore and a value of its timeline.
-#[derive(Clone, Copy)]
-pub struct Timepoint<N: Names> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timepoint<S> {
     /// The semaphore.
-    pub semaphore: N::Semaphore,
+    pub semaphore: S,
     /// The value that is waited for or signalled.
     pub value: u64,
 }
@@ -59,22 +60,22 @@ pub struct MemoryBarrier {
 }
 
 /// A [`MemoryBarrier`] for a range of a buffer.
-#[derive(Clone, Copy)]
-pub struct BufferBarrier<N: Names> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct BufferBarrier<B> {
     /// The scopes.
     pub barrier: MemoryBarrier,
     /// The range.
-    pub buffer: BufferRef<N>,
+    pub buffer: BufferRef<B>,
 }
 
 /// How many workgroups a dispatch runs, in x, y and z.
-#[derive(Clone, Copy)]
-pub enum WorkgroupCount<N: Names> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum WorkgroupCount<B> {
     /// These many.
     Static([u32; 3]),
     /// Three `u32` in a buffer, read when the dispatch runs (or, where the flags say so, when the
     /// submission is issued).
-    Indirect(BufferRef<N>),
+    Indirect(BufferRef<B>),
 }
 
 /// A kernel with its arguments.
@@ -87,7 +88,7 @@ pub struct Dispatch<N: Names> {
     /// Workgroup size in x, y and z; a zero leaves it to the driver (a CPU passes 1, as the reference does).
     pub workgroup_size: [u32; 3],
     /// Number of workgroups.
-    pub workgroup_count: WorkgroupCount<N>,
+    pub workgroup_count: WorkgroupCount<N::Buffer>,
     /// Bytes of workgroup-local memory on top of what the function asks for.
     pub dynamic_local_memory: u32,
     /// 32-bit constants, little-endian.
@@ -125,24 +126,24 @@ pub enum Command<N: Names> {
         buffer_barriers: N::BufferBarriers,
     },
     Advise {
-        buffer: BufferRef<N>,
+        buffer: BufferRef<N::Buffer>,
         flags: u64,
         arguments: [u64; 2],
     },
     Fill {
-        target: BufferRef<N>,
+        target: BufferRef<N::Buffer>,
         /// 1, 2 or 4 bytes.
         pattern: N::Bytes,
         flags: u64,
     },
     Update {
         source: N::Bytes,
-        target: BufferRef<N>,
+        target: BufferRef<N::Buffer>,
         flags: u64,
     },
     Copy {
-        source: BufferRef<N>,
-        target: BufferRef<N>,
+        source: BufferRef<N::Buffer>,
+        target: BufferRef<N::Buffer>,
         flags: u64,
     },
     Collective {
@@ -150,8 +151,8 @@ pub enum Command<N: Names> {
         /// Kind, reduction and element type, packed as the HAL packs them.
         operation: u32,
         param: u32,
-        send: BufferRef<N>,
-        recv: BufferRef<N>,
+        send: BufferRef<N::Buffer>,
+        recv: BufferRef<N::Buffer>,
         element_count: u64,
     },
     Dispatch(Dispatch<N>),
@@ -168,11 +169,11 @@ pub enum Command<N: Names> {
 pub enum QueueOp<N: Names> {
     Alloca { params: BufferParams, size: u64, flags: u64, created: N::Created<N::Buffer> },
     Dealloca { buffer: N::Buffer, flags: u64 },
-    Fill { target: BufferRef<N>, pattern: N::Bytes, flags: u64 },
-    Update { source: N::Bytes, target: BufferRef<N>, flags: u64 },
-    Copy { source: BufferRef<N>, target: BufferRef<N>, flags: u64 },
-    Read { file: N::File, file_offset: u64, target: BufferRef<N>, flags: u64 },
-    Write { source: BufferRef<N>, file: N::File, file_offset: u64, flags: u64 },
+    Fill { target: BufferRef<N::Buffer>, pattern: N::Bytes, flags: u64 },
+    Update { source: N::Bytes, target: BufferRef<N::Buffer>, flags: u64 },
+    Copy { source: BufferRef<N::Buffer>, target: BufferRef<N::Buffer>, flags: u64 },
+    Read { file: N::File, file_offset: u64, target: BufferRef<N::Buffer>, flags: u64 },
+    Write { source: BufferRef<N::Buffer>, file: N::File, file_offset: u64, flags: u64 },
     Dispatch(Dispatch<N>),
     Execute { command_buffer: N::CommandBuffer, bindings: N::BufferRefs, flags: u64 },
     Barrier { flags: u64 },
@@ -317,14 +318,14 @@ pub enum Query {
     ExecutableLookupFunction,
 }
 
-impl<N: Names> BufferRef<N> {
+impl<B> BufferRef<B> {
     /// All of `buffer`.
-    pub fn whole(buffer: N::Buffer) -> Self {
+    pub fn whole(buffer: B) -> Self {
         Self { binding: Binding::Direct(buffer), offset: 0, length: WHOLE_BUFFER }
     }
 
     /// `length` bytes of `buffer` from `offset`.
-    pub fn range(buffer: N::Buffer, offset: u64, length: u64) -> Self {
+    pub fn range(buffer: B, offset: u64, length: u64) -> Self {
         Self { binding: Binding::Direct(buffer), offset, length }
     }
 
@@ -332,30 +333,11 @@ impl<N: Names> BufferRef<N> {
     pub fn slot(slot: u32, offset: u64, length: u64) -> Self {
         Self { binding: Binding::Slot(slot), offset, length }
     }
-
-    /// The same range under other names.
-    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<BufferRef<T>> {
-        names.buffer_ref(self)
-    }
 }
 
-impl<'a> From<&'a Buffer> for BufferRef<crate::Live<'a>> {
+impl<'a> From<&'a Buffer> for BufferRef<&'a Buffer> {
     fn from(buffer: &'a Buffer) -> Self {
         Self::whole(buffer)
-    }
-}
-
-impl<N: Names> Timepoint<N> {
-    /// The same timepoint under another name.
-    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<Timepoint<T>> {
-        Ok(Timepoint { semaphore: names.semaphore(self.semaphore)?, value: self.value })
-    }
-}
-
-impl<N: Names> BufferBarrier<N> {
-    /// The same barrier under other names.
-    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<BufferBarrier<T>> {
-        Ok(BufferBarrier { barrier: self.barrier, buffer: self.buffer.rename(names)? })
     }
 }
 
@@ -369,7 +351,7 @@ impl<N: Names> Dispatch<N> {
             workgroup_size: self.workgroup_size,
             workgroup_count: match self.workgroup_count {
                 WorkgroupCount::Static(count) => WorkgroupCount::Static(count),
-                WorkgroupCount::Indirect(buffer) => WorkgroupCount::Indirect(buffer.rename(names)?),
+                WorkgroupCount::Indirect(buffer) => WorkgroupCount::Indirect(names.buffer_ref(buffer)?),
             },
             dynamic_local_memory: self.dynamic_local_memory,
             constants: names.bytes(self.constants)?,
@@ -412,24 +394,24 @@ impl<N: Names> Command<N> {
                 }
             }
             Self::Advise { buffer, flags, arguments } => {
-                Command::Advise { buffer: buffer.rename(names)?, flags, arguments }
+                Command::Advise { buffer: names.buffer_ref(buffer)?, flags, arguments }
             }
             Self::Fill { target, pattern, flags } => {
-                Command::Fill { target: target.rename(names)?, pattern: names.bytes(pattern)?, flags }
+                Command::Fill { target: names.buffer_ref(target)?, pattern: names.bytes(pattern)?, flags }
             }
             Self::Update { source, target, flags } => {
-                Command::Update { source: names.bytes(source)?, target: target.rename(names)?, flags }
+                Command::Update { source: names.bytes(source)?, target: names.buffer_ref(target)?, flags }
             }
             Self::Copy { source, target, flags } => {
-                Command::Copy { source: source.rename(names)?, target: target.rename(names)?, flags }
+                Command::Copy { source: names.buffer_ref(source)?, target: names.buffer_ref(target)?, flags }
             }
             Self::Collective { channel, operation, param, send, recv, element_count } => {
                 Command::Collective {
                     channel: names.channel(channel)?,
                     operation,
                     param,
-                    send: send.rename(names)?,
-                    recv: recv.rename(names)?,
+                    send: names.buffer_ref(send)?,
+                    recv: names.buffer_ref(recv)?,
                     element_count,
                 }
             }
@@ -439,6 +421,26 @@ impl<N: Names> Command<N> {
             }
             Self::EndDebugGroup => Command::EndDebugGroup,
         })
+    }
+}
+
+impl<N: Names> Command<N> {
+    /// The queue operation that does the same without a command buffer. Only transfers and dispatches have one.
+    pub fn as_queue_op(self) -> Option<QueueOp<N>> {
+        match self {
+            Self::Fill { target, pattern, flags } => Some(QueueOp::Fill { target, pattern, flags }),
+            Self::Update { source, target, flags } => Some(QueueOp::Update { source, target, flags }),
+            Self::Copy { source, target, flags } => Some(QueueOp::Copy { source, target, flags }),
+            Self::Dispatch(dispatch) => Some(QueueOp::Dispatch(dispatch)),
+            Self::ExecutionBarrier { .. }
+            | Self::SignalEvent { .. }
+            | Self::ResetEvent { .. }
+            | Self::WaitEvents { .. }
+            | Self::Advise { .. }
+            | Self::Collective { .. }
+            | Self::BeginDebugGroup { .. }
+            | Self::EndDebugGroup => None,
+        }
     }
 }
 
@@ -455,20 +457,26 @@ impl<N: Names> QueueOp<N> {
             }
             Self::Dealloca { buffer, flags } => QueueOp::Dealloca { buffer: names.buffer(buffer)?, flags },
             Self::Fill { target, pattern, flags } => {
-                QueueOp::Fill { target: target.rename(names)?, pattern: names.bytes(pattern)?, flags }
+                QueueOp::Fill { target: names.buffer_ref(target)?, pattern: names.bytes(pattern)?, flags }
             }
             Self::Update { source, target, flags } => {
-                QueueOp::Update { source: names.bytes(source)?, target: target.rename(names)?, flags }
+                QueueOp::Update { source: names.bytes(source)?, target: names.buffer_ref(target)?, flags }
             }
             Self::Copy { source, target, flags } => {
-                QueueOp::Copy { source: source.rename(names)?, target: target.rename(names)?, flags }
+                QueueOp::Copy { source: names.buffer_ref(source)?, target: names.buffer_ref(target)?, flags }
             }
-            Self::Read { file, file_offset, target, flags } => {
-                QueueOp::Read { file: names.file(file)?, file_offset, target: target.rename(names)?, flags }
-            }
-            Self::Write { source, file, file_offset, flags } => {
-                QueueOp::Write { source: source.rename(names)?, file: names.file(file)?, file_offset, flags }
-            }
+            Self::Read { file, file_offset, target, flags } => QueueOp::Read {
+                file: names.file(file)?,
+                file_offset,
+                target: names.buffer_ref(target)?,
+                flags,
+            },
+            Self::Write { source, file, file_offset, flags } => QueueOp::Write {
+                source: names.buffer_ref(source)?,
+                file: names.file(file)?,
+                file_offset,
+                flags,
+            },
             Self::Dispatch(dispatch) => QueueOp::Dispatch(dispatch.rename(names)?),
             Self::Execute { command_buffer, bindings, flags } => QueueOp::Execute {
                 command_buffer: names.command_buffer(command_buffer)?,
@@ -514,5 +522,15 @@ impl<N: Names> Submission<N> {
             signals: names.timepoints(self.signals)?,
             op: self.op.rename(names, created)?,
         })
+    }
+}
+
+impl<B: fmt::Display> fmt::Debug for BufferRef<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.binding {
+            Binding::Direct(index) => write!(f, "buffer {index}")?,
+            Binding::Slot(slot) => write!(f, "slot {slot}")?,
+        }
+        write!(f, " [{}, +{}]", self.offset, self.length)
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
 
-use crate::{Live, Timepoint};
+use crate::Timepoint;
 
 /// What runs when a timepoint is reached or can no longer be.
 pub type WaitCallback = Box<dyn FnOnce(Result<()>) + Send>;
@@ -52,6 +52,11 @@ impl Semaphore {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// A value of its timeline.
+    pub fn at(&self, value: u64) -> Timepoint<&Self> {
+        Timepoint { semaphore: self, value }
+    }
+
     /// See [`SemaphoreBackend::query`].
     pub fn query(&self) -> Result<u64> {
         self.0.query()
@@ -75,7 +80,7 @@ impl Semaphore {
 
 /// Waits until every timepoint is reached; fails as [`SemaphoreBackend::wait`] does. The timeout is
 /// for all of them together.
-pub fn wait_all(timepoints: &[Timepoint<Live<'_>>], timeout: Option<Duration>) -> Result<()> {
+pub fn wait_all(timepoints: &[Timepoint<&Semaphore>], timeout: Option<Duration>) -> Result<()> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     for timepoint in timepoints {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -89,7 +94,7 @@ pub fn wait_all(timepoints: &[Timepoint<Live<'_>>], timeout: Option<Duration>) -
 /// `DEADLINE_EXCEEDED` when the time is up, and with `INVALID_ARGUMENT` for an empty list.
 ///
 /// A semaphore that is not reached when this returns keeps a note of a few bytes until it is.
-pub fn wait_any(timepoints: &[Timepoint<Live<'_>>], timeout: Option<Duration>) -> Result<usize> {
+pub fn wait_any(timepoints: &[Timepoint<&Semaphore>], timeout: Option<Duration>) -> Result<usize> {
     if timepoints.is_empty() {
         return Err(Error::invalid_argument("none of no timepoints can be reached"));
     }

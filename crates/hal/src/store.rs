@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use rehal_base::{Error, Result};
 
 use crate::{
-    Binding, Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File,
-    HostCall, Live, MemoryBarrier, Names, Rename, Semaphore, Timepoint,
+    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File, HostCall,
+    Live, MemoryBarrier, Names, Rename, Semaphore, Timepoint,
 };
 
 /// A part of a list or of bytes, by position: 16 bytes, whatever it is of.
@@ -57,11 +57,11 @@ impl Names for Indexed {
     type Event = u32;
     type Channel = u32;
     type HostCall = u32;
-    type BufferRefs = Span<BufferRef<Self>>;
-    type Timepoints = Span<Timepoint<Self>>;
+    type BufferRefs = Span<BufferRef<u32>>;
+    type Timepoints = Span<Timepoint<u32>>;
     type Events = Span<u32>;
     type MemoryBarriers = Span<MemoryBarrier>;
-    type BufferBarriers = Span<BufferBarrier<Self>>;
+    type BufferBarriers = Span<BufferBarrier<u32>>;
     type Bytes = Span<u8>;
     type Created<T: Copy> = T;
 }
@@ -70,11 +70,11 @@ impl Names for Indexed {
 #[derive(Default)]
 #[allow(missing_docs, reason = "each list holds what it is named for")]
 pub struct StoredLists {
-    pub buffer_refs: Vec<BufferRef<Indexed>>,
-    pub timepoints: Vec<Timepoint<Indexed>>,
+    pub buffer_refs: Vec<BufferRef<u32>>,
+    pub timepoints: Vec<Timepoint<u32>>,
     pub events: Vec<u32>,
     pub memory_barriers: Vec<MemoryBarrier>,
-    pub buffer_barriers: Vec<BufferBarrier<Indexed>>,
+    pub buffer_barriers: Vec<BufferBarrier<u32>>,
 }
 
 impl StoredLists {
@@ -193,16 +193,16 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
         Ok(Span::new(start as u64, bytes.len() as u64))
     }
 
-    fn buffer_refs(&mut self, list: &'a [BufferRef<Live<'a>>]) -> Result<Span<BufferRef<Indexed>>> {
+    fn buffer_refs(&mut self, list: &'a [BufferRef<&'a Buffer>]) -> Result<Span<BufferRef<u32>>> {
         let mut lists = std::mem::take(&mut self.lists);
-        let span = append(&mut lists.buffer_refs, list.iter().map(|item| item.rename(self)));
+        let span = append(&mut lists.buffer_refs, list.iter().map(|item| self.buffer_ref(*item)));
         self.lists = lists;
         span
     }
 
-    fn timepoints(&mut self, list: &'a [Timepoint<Live<'a>>]) -> Result<Span<Timepoint<Indexed>>> {
+    fn timepoints(&mut self, list: &'a [Timepoint<&'a Semaphore>]) -> Result<Span<Timepoint<u32>>> {
         let mut lists = std::mem::take(&mut self.lists);
-        let span = append(&mut lists.timepoints, list.iter().map(|item| item.rename(self)));
+        let span = append(&mut lists.timepoints, list.iter().map(|item| self.timepoint(*item)));
         self.lists = lists;
         span
     }
@@ -218,23 +218,10 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
         append(&mut self.lists.memory_barriers, list.iter().map(|item| Ok(*item)))
     }
 
-    fn buffer_barriers(
-        &mut self,
-        list: &'a [BufferBarrier<Live<'a>>],
-    ) -> Result<Span<BufferBarrier<Indexed>>> {
+    fn buffer_barriers(&mut self, list: &'a [BufferBarrier<&'a Buffer>]) -> Result<Span<BufferBarrier<u32>>> {
         let mut lists = std::mem::take(&mut self.lists);
-        let span = append(&mut lists.buffer_barriers, list.iter().map(|item| item.rename(self)));
+        let span = append(&mut lists.buffer_barriers, list.iter().map(|item| self.buffer_barrier(*item)));
         self.lists = lists;
         span
-    }
-}
-
-impl fmt::Debug for BufferRef<Indexed> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.binding {
-            Binding::Direct(index) => write!(f, "buffer {index}")?,
-            Binding::Slot(slot) => write!(f, "slot {slot}")?,
-        }
-        write!(f, " [{}, +{}]", self.offset, self.length)
     }
 }

@@ -11,8 +11,8 @@ use rehal_hal::{
 
 use crate::command::LocalCommands;
 use crate::executable::{self, LocalExecutable, Plugins};
+use crate::execute::{LiveNames, run_and_settle};
 use crate::pending::{Pending, settle};
-use crate::queue::{LiveNames, run_and_settle};
 
 /// The name of the driver, and of its one device.
 pub const LOCAL_SYNC: &str = "local-sync";

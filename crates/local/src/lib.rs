@@ -11,8 +11,8 @@
 mod command;
 mod device;
 pub mod executable;
+mod execute;
 mod pending;
 mod platform;
-mod queue;
 
 pub use device::{LOCAL_SYNC, LocalSync};

@@ -1,9 +1,9 @@
 //! Submissions that cannot run yet: kept, with all that they name, until their waits are reached.
 
 use rehal_base::{Error, Result};
-use rehal_hal::{Indexed, Live, QueueOp, Store, Submission, Timepoint};
+use rehal_hal::{Indexed, Live, QueueOp, Semaphore, Store, Submission, Timepoint};
 
-use crate::queue::{StoredNames, run_and_settle};
+use crate::execute::{StoredNames, run_and_settle};
 
 /// A submission that waits.
 pub(crate) struct Pending {
@@ -53,13 +53,13 @@ impl Pending {
 }
 
 /// Signals what a submission promised, or passes on why it cannot.
-pub(crate) fn settle(signals: &[Timepoint<Live<'_>>], outcome: &Result<()>) {
+pub(crate) fn settle(signals: &[Timepoint<&Semaphore>], outcome: &Result<()>) {
     for signal in signals {
         settle_one(signal.semaphore, signal.value, outcome);
     }
 }
 
-fn settle_one(semaphore: &rehal_hal::Semaphore, value: u64, outcome: &Result<()>) {
+fn settle_one(semaphore: &Semaphore, value: u64, outcome: &Result<()>) {
     let settled = match outcome {
         Ok(()) => semaphore.signal(value),
         Err(error) => Err(error.clone()),

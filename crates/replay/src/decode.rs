@@ -407,7 +407,7 @@ fn buffer_params(it: &layout::AllocateBuffer) -> BufferParams {
 }
 
 /// A stored reference as an operation's.
-pub(crate) fn buffer_ref<'a>(it: &layout::BufferRef) -> BufferRef<Ids<'a>> {
+pub(crate) fn buffer_ref<'a>(it: &layout::BufferRef) -> BufferRef<u64> {
     BufferRef {
         binding: match it.buffer_id.get() {
             0 => Binding::Slot(it.buffer_slot.get()),
@@ -419,7 +419,7 @@ pub(crate) fn buffer_ref<'a>(it: &layout::BufferRef) -> BufferRef<Ids<'a>> {
 }
 
 /// A stored timepoint as an operation's.
-pub(crate) fn timepoint<'a>(it: &layout::SemaphoreTimepoint) -> Timepoint<Ids<'a>> {
+pub(crate) fn timepoint<'a>(it: &layout::SemaphoreTimepoint) -> Timepoint<u64> {
     Timepoint { semaphore: it.semaphore_id.get(), value: it.value.get() }
 }
 
@@ -432,7 +432,7 @@ pub(crate) fn memory_barrier(source_scope: u32, target_scope: u32) -> MemoryBarr
 }
 
 /// A stored barrier of a buffer as an operation's.
-pub(crate) fn buffer_barrier<'a>(it: &layout::BufferBarrier) -> BufferBarrier<Ids<'a>> {
+pub(crate) fn buffer_barrier<'a>(it: &layout::BufferBarrier) -> BufferBarrier<u64> {
     BufferBarrier {
         barrier: memory_barrier(it.source_scope.get(), it.target_scope.get()),
         buffer: buffer_ref(&it.buffer_ref),

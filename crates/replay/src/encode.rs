@@ -481,7 +481,7 @@ pub(crate) fn allocate_buffer(params: &BufferParams, size: u64) -> layout::Alloc
 }
 
 /// An operation's reference as captures store it.
-pub(crate) fn buffer_ref(it: &BufferRef<Ids<'_>>) -> layout::BufferRef {
+pub(crate) fn buffer_ref(it: &BufferRef<u64>) -> layout::BufferRef {
     let (buffer_id, buffer_slot) = match it.binding {
         Binding::Direct(id) => (id, 0),
         Binding::Slot(slot) => (0, slot),
@@ -495,7 +495,7 @@ pub(crate) fn buffer_ref(it: &BufferRef<Ids<'_>>) -> layout::BufferRef {
     }
 }
 
-fn id_of(it: &BufferRef<Ids<'_>>) -> u64 {
+fn id_of(it: &BufferRef<u64>) -> u64 {
     match it.binding {
         Binding::Direct(id) => id,
         Binding::Slot(_) => 0,

@@ -592,12 +592,12 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
         }
     }
 
-    fn buffer_refs(&mut self, list: &'a [layout::BufferRef]) -> Result<Span<BufferRef<Indexed>>> {
-        append!(self, buffer_refs, list, item => buffer_ref(item).rename(self)?)
+    fn buffer_refs(&mut self, list: &'a [layout::BufferRef]) -> Result<Span<BufferRef<u32>>> {
+        append!(self, buffer_refs, list, item => self.buffer_ref(buffer_ref(item))?)
     }
 
-    fn timepoints(&mut self, list: &'a [layout::SemaphoreTimepoint]) -> Result<Span<Timepoint<Indexed>>> {
-        append!(self, timepoints, list, item => timepoint(item).rename(self)?)
+    fn timepoints(&mut self, list: &'a [layout::SemaphoreTimepoint]) -> Result<Span<Timepoint<u32>>> {
+        append!(self, timepoints, list, item => self.timepoint(timepoint(item))?)
     }
 
     fn events(&mut self, list: &'a [U64]) -> Result<Span<u32>> {
@@ -608,8 +608,8 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
         append!(self, memory_barriers, list, item => memory_barrier(item.source_scope.get(), item.target_scope.get()))
     }
 
-    fn buffer_barriers(&mut self, list: &'a [layout::BufferBarrier]) -> Result<Span<BufferBarrier<Indexed>>> {
-        append!(self, buffer_barriers, list, item => buffer_barrier(item).rename(self)?)
+    fn buffer_barriers(&mut self, list: &'a [layout::BufferBarrier]) -> Result<Span<BufferBarrier<u32>>> {
+        append!(self, buffer_barriers, list, item => self.buffer_barrier(buffer_barrier(item))?)
     }
 }
 

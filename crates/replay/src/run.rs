@@ -418,12 +418,12 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
         Ok(self.plan.bytes(bytes))
     }
 
-    fn buffer_refs(&mut self, list: Span<BufferRef<Indexed>>) -> Result<&'s [BufferRef<Live<'s>>]> {
-        self.list(list.of(&self.plan.lists.buffer_refs), |this, item| item.rename(this))
+    fn buffer_refs(&mut self, list: Span<BufferRef<u32>>) -> Result<&'s [BufferRef<&'s Buffer>]> {
+        self.list(list.of(&self.plan.lists.buffer_refs), |this, item| this.buffer_ref(item))
     }
 
-    fn timepoints(&mut self, list: Span<Timepoint<Indexed>>) -> Result<&'s [Timepoint<Live<'s>>]> {
-        self.list(list.of(&self.plan.lists.timepoints), |this, item| item.rename(this))
+    fn timepoints(&mut self, list: Span<Timepoint<u32>>) -> Result<&'s [Timepoint<&'s Semaphore>]> {
+        self.list(list.of(&self.plan.lists.timepoints), |this, item| this.timepoint(item))
     }
 
     fn events(&mut self, list: Span<u32>) -> Result<&'s [&'s Event]> {
@@ -434,10 +434,7 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
         Ok(list.of(&self.plan.lists.memory_barriers))
     }
 
-    fn buffer_barriers(
-        &mut self,
-        list: Span<BufferBarrier<Indexed>>,
-    ) -> Result<&'s [BufferBarrier<Live<'s>>]> {
-        self.list(list.of(&self.plan.lists.buffer_barriers), |this, item| item.rename(this))
+    fn buffer_barriers(&mut self, list: Span<BufferBarrier<u32>>) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
+        self.list(list.of(&self.plan.lists.buffer_barriers), |this, item| this.buffer_barrier(item))
     }
 }

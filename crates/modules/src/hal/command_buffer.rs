@@ -113,7 +113,7 @@ pub(super) fn buffer_ref<'a>(
     slot: u32,
     offset: u64,
     length: u64,
-) -> BufferRef<Live<'a>> {
+) -> BufferRef<&'a Buffer> {
     match buffer {
         Some(buffer) => BufferRef::range(buffer, offset, length),
         None => BufferRef::slot(slot, offset, length),

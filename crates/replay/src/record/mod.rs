@@ -98,7 +98,7 @@ pub struct RecordOptions {
 ///     };
 ///     let buffer = device.allocate_buffer(params, 16)?;
 ///     let fill = QueueOp::Fill { target: BufferRef::whole(&buffer), pattern: &[7][..], flags: 0 };
-///     device.submit(QUEUE_AFFINITY_ANY, &[], &[], fill)?;
+///     device.queue(QUEUE_AFFINITY_ANY).submit(fill)?;
 /// }
 /// recorder.close()?;
 ///

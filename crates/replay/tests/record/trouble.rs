@@ -8,7 +8,7 @@ use rehal_capture::{Capture, OpenOptions, OperationCode as Code};
 use rehal_hal::{BufferRef, DeviceGroup, QUEUE_AFFINITY_ANY};
 use rehal_replay::{RecordOptions, Recorder};
 
-use crate::program::{Program, Reads, Work, local_sync, mappable, operations, replay};
+use crate::program::{Program, Reads, local_sync, mappable, operations, replay};
 
 /// A sink that takes so many bytes and then is full.
 struct Full(usize);
@@ -82,8 +82,7 @@ fn after_the_end_calls_are_forwarded_and_not_recorded() {
     let before = program.capture();
     buffer.write(0, &[2; 4]).unwrap();
     let another = program.buffer(&[3; 4]);
-    let copy = Work::Copy { source: (&another).into(), target: BufferRef::whole(&buffer), flags: 0 };
-    program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], copy).unwrap();
+    program.device().queue(QUEUE_AFFINITY_ANY).copy(&another, &buffer, 0).unwrap();
     let mut bytes = [0; 4];
     buffer.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [3; 4]);
@@ -98,8 +97,7 @@ fn objects_that_were_not_made_on_record_are_refused() {
         Program::new(RecordOptions::default()).buffer(&[0; 4]),
     ];
     for other in &others {
-        let fill = Work::Fill { target: BufferRef::whole(other), pattern: &[1], flags: 0 };
-        let refused = program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], fill).map(drop).unwrap_err();
+        let refused = program.device().queue(QUEUE_AFFINITY_ANY).fill(other, &[1], 0).unwrap_err();
         assert_eq!(refused.code(), StatusCode::FailedPrecondition);
         assert!(refused.message().starts_with("a buffer that this recorder did not see made"), "{refused}");
     }
@@ -127,8 +125,7 @@ fn a_recorded_device_can_be_recorded() {
     let inner = Program::new(RecordOptions::default());
     let outer = Program::on(inner.devices.clone(), RecordOptions::default());
     let buffer = outer.buffer(&[1, 2, 3, 4]);
-    let fill = Work::Fill { target: BufferRef::range(&buffer, 0, 2), pattern: &[9], flags: 0 };
-    outer.device().submit(QUEUE_AFFINITY_ANY, &[], &[], fill).unwrap();
+    outer.device().queue(QUEUE_AFFINITY_ANY).fill(BufferRef::range(&buffer, 0, 2), &[9], 0).unwrap();
     let mut bytes = [0; 4];
     buffer.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [9, 9, 3, 4]);
