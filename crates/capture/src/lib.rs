@@ -13,6 +13,7 @@
     reason = "a FormatError is made once per file at most; boxing it would cost its users more"
 )]
 
+mod bytes;
 mod codes;
 mod reader;
 mod rules;
@@ -23,6 +24,7 @@ pub mod layout;
 pub mod payload;
 pub mod sample;
 
+pub use bytes::CaptureBytes;
 pub use codes::{
     DigestType, FileReferenceType, FileValidationType, ObjectType, OperationCode, PayloadType, RecordType,
 };

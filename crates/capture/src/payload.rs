@@ -366,7 +366,7 @@ impl<'a> ExecutableMetadata<'a> {
     }
 
     /// The lists, without a look at what is in them.
-    fn read(bytes: &'a [u8]) -> Option<Self> {
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (header, rest) = ExecutableMetadataHeader::ref_from_prefix(bytes).ok()?;
         let functions_bytes = list_bytes::<FunctionMetadata>(header.function_count.get(), rest)?;
         let (functions, rest) = rest.split_at(functions_bytes);

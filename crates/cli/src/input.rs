@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use rehal_base::{Context, Error, MappedFile, Result, StatusCode};
 use rehal_capture::{Capture, OpenOptions, Tear};
@@ -19,8 +20,8 @@ const DAMAGED: &str = "the file is damaged: copy it again from where it was made
 const MIN_BYTES: usize = 24;
 
 /// Maps the file at `path`.
-pub(crate) fn map(path: &Path) -> Result<MappedFile> {
-    MappedFile::open(path).advise(|| NO_CAPTURE.into())
+pub(crate) fn map(path: &Path) -> Result<Arc<MappedFile>> {
+    MappedFile::open(path).map(Arc::new).advise(|| NO_CAPTURE.into())
 }
 
 /// Opens the capture in `file`, or with `recover` what is whole of it.

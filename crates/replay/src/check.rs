@@ -1,7 +1,6 @@
 //! What fuzzing runs: everything that can be asked of a capture without a device, on any bytes.
 
 use rehal_base::Result;
-use rehal_capture::{Capture, OpenOptions};
 
 use crate::dump::{self, Format, Options};
 use crate::{Plan, PlanOptions};
@@ -24,8 +23,7 @@ pub fn exercise(bytes: &[u8]) -> usize {
 
 /// The number of steps of the plan.
 fn plan(bytes: &[u8], recover: bool) -> Result<usize> {
-    let capture = Capture::open(bytes, OpenOptions { recover })?;
-    let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
+    let plan = Plan::compile(bytes.to_vec(), PlanOptions { recover, ..PlanOptions::default() })?;
     for record in plan.executables() {
         assert!(record.function_names().count() <= bytes.len());
     }

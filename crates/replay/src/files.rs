@@ -50,7 +50,7 @@ pub fn resolve_path(captured: &[u8], remaps: &[FileRemap]) -> PathBuf {
     PathBuf::from(std::ffi::OsStr::from_bytes(&path))
 }
 
-impl FileRecord<'_> {
+impl FileRecord<&[u8]> {
     /// Whether the file can be used here: it is there, and it is the one that was captured. Reads all
     /// of it where it is known by its digest.
     pub fn check(&self, remaps: &[FileRemap]) -> Result<()> {
@@ -60,7 +60,7 @@ impl FileRecord<'_> {
 
 /// Opens the file of a record and makes sure that it is the one that was captured; `None` where the
 /// capture holds what is read of it.
-pub(crate) fn open(record: &FileRecord<'_>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
+pub(crate) fn open(record: &FileRecord<&[u8]>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
     match record.source {
         FileSource::Ranges { .. } => Ok(None),
         FileSource::Inline(bytes) => Ok(Some(HostFile::from_bytes(bytes)?)),
@@ -78,7 +78,7 @@ pub(crate) fn open(record: &FileRecord<'_>, remaps: &[FileRemap]) -> Result<Opti
 }
 
 fn open_external(
-    record: &FileRecord<'_>,
+    record: &FileRecord<&[u8]>,
     path: &std::path::Path,
     validation: Validation,
 ) -> Result<HostFile> {

@@ -29,5 +29,6 @@ pub use ids::Ids;
 pub use observe::{HostRead, Observer, Scope};
 pub use plan::{ExecutableRecord, FileRecord, FileSource, Place, Plan, PlanOptions, Validation};
 pub use record::{CaptureSink, FilePolicy, FileValidation, OpenScope, RecordOptions, Recorder};
+pub use rehal_capture::CaptureBytes;
 pub use run::{Replay, ReplayOptions};
 pub use substitute::{Selector, Substitution};

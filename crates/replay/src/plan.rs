@@ -1,5 +1,5 @@
 use rehal_base::{Error, Result};
-use rehal_capture::{Capture, Version, payload};
+use rehal_capture::{CaptureBytes, Tear, Version, payload};
 use rehal_hal::{Command, HostOp, Indexed, MemoryAccess, Span, StoredLists, Submission};
 
 use crate::planner;
@@ -16,10 +16,12 @@ pub struct Place {
 /// A capture as a program: ids are dense indices, payloads are operations, and every check that
 /// needs no device is done. Running it parses nothing.
 ///
-/// It borrows the bytes of the capture, from which data is taken as the work is run.
-pub struct Plan<'a> {
-    pub(crate) bytes: &'a [u8],
+/// It shares the bytes of the capture, from which data is taken as the work is run, and depends on nothing
+/// else: it can be kept, sent to another thread, and run by several.
+pub struct Plan {
+    pub(crate) capture: CaptureBytes,
     pub(crate) version: Version,
+    pub(crate) tear: Option<Tear>,
     pub(crate) steps: Vec<Step>,
     pub(crate) host_ops: Vec<HostOp<Indexed>>,
     pub(crate) commands: Vec<(u32, Command<Indexed>)>,
@@ -30,8 +32,8 @@ pub struct Plan<'a> {
     /// Objects in the order in which they are done with.
     pub(crate) releases: Vec<Release>,
     pub(crate) buffer_ids: Vec<u64>,
-    pub(crate) executables: Vec<ExecutableRecord<'a>>,
-    pub(crate) files: Vec<FileRecord<'a>>,
+    pub(crate) executables: Vec<StoredExecutable>,
+    pub(crate) files: Vec<StoredFile>,
     /// Names, and how often each is entered.
     pub(crate) scopes: Vec<(Span<u8>, u64)>,
 }
@@ -73,20 +75,34 @@ pub(crate) struct Release {
     pub kind: Kind,
 }
 
-/// An executable of a capture.
+/// An executable of a capture, in place.
 #[derive(Clone, Copy, Debug)]
-pub struct ExecutableRecord<'a> {
+pub struct ExecutableRecord<'p> {
     /// The record that prepared it.
     pub place: Place,
     /// Its id.
     pub id: u64,
-    /// What was given to the device, and what the device said of it.
-    pub payload: payload::ExecutablePrepare<'a>,
+    /// Name of its format, such as `embedded-elf-x86_64`.
+    pub format: &'p [u8],
+    /// Its bytes.
+    pub data: &'p [u8],
+    metadata: Option<payload::ExecutableMetadata<'p>>,
 }
 
-/// A file of a capture.
+/// An executable as a plan keeps it: where its parts are in the capture.
+#[derive(Clone, Copy)]
+pub(crate) struct StoredExecutable {
+    pub place: Place,
+    pub id: u64,
+    pub format: Span<u8>,
+    pub data: Span<u8>,
+    pub metadata: Span<u8>,
+    pub function_count: u32,
+}
+
+/// A file of a capture. `B` is how its bytes and its path are held.
 #[derive(Clone, Copy, Debug)]
-pub struct FileRecord<'a> {
+pub struct FileRecord<B> {
     /// The record that imported it.
     pub place: Place,
     /// Its id.
@@ -96,25 +112,28 @@ pub struct FileRecord<'a> {
     /// What the program may do with it.
     pub access: MemoryAccess,
     /// Where its bytes are.
-    pub source: FileSource<'a>,
+    pub source: FileSource<B>,
 }
+
+/// A file as a plan keeps it.
+pub(crate) type StoredFile = FileRecord<Span<u8>>;
 
 /// Where the bytes of a file are.
 #[derive(Clone, Copy, Debug)]
-pub enum FileSource<'a> {
+pub enum FileSource<B> {
     /// In a file outside of the capture, at this path.
     External {
         /// The path, as the program named it.
-        path: &'a [u8],
+        path: B,
         /// How to tell that it is the same file.
         validation: Validation,
     },
     /// In the capture.
-    Inline(&'a [u8]),
+    Inline(B),
     /// In the capture, where they are read; the file was at this path.
     Ranges {
         /// The path, as the program named it.
-        path: &'a [u8],
+        path: B,
     },
 }
 
@@ -138,18 +157,20 @@ pub enum Validation {
 
 /// What [`Plan::compile`] may be given.
 #[derive(Default)]
-pub struct PlanOptions<'p> {
-    /// Called now and then with the number of bytes read so far.
-    pub progress: Option<&'p mut dyn FnMut(u64)>,
+pub struct PlanOptions<'o> {
+    /// Plan what is whole of a capture that was never closed or was cut, instead of refusing it; see [`Plan::tear`].
+    pub recover: bool,
+    /// Called every few megabytes with the number of bytes read so far, and how many there are.
+    pub progress: Option<&'o mut dyn FnMut(u64, u64)>,
 }
 
-impl<'a> Plan<'a> {
-    /// Compiles a capture whose bytes are `bytes`, the same that `capture` was opened on.
+impl Plan {
+    /// Compiles a capture.
     ///
     /// Fails where a record is damaged, where operations contradict each other, and where something
     /// was captured that cannot be reproduced; the error says which record and why.
-    pub fn compile(capture: &Capture<'a>, bytes: &'a [u8], options: PlanOptions<'_>) -> Result<Self> {
-        planner::compile(capture, bytes, options)
+    pub fn compile(capture: impl Into<CaptureBytes>, options: PlanOptions<'_>) -> Result<Self> {
+        planner::compile(capture.into(), options)
     }
 
     /// Number of devices that the capture uses.
@@ -163,18 +184,19 @@ impl<'a> Plan<'a> {
     }
 
     /// The executables, in the order in which they are prepared.
-    pub fn executables(&self) -> &[ExecutableRecord<'a>] {
-        &self.executables
+    pub fn executables(&self) -> impl ExactSizeIterator<Item = ExecutableRecord<'_>> {
+        self.executables.iter().map(|stored| stored.record(self.bytes()))
     }
 
     /// The files, in the order in which they are imported.
-    pub fn files(&self) -> &[FileRecord<'a>] {
-        &self.files
+    pub fn files(&self) -> impl ExactSizeIterator<Item = FileRecord<&[u8]>> {
+        self.files.iter().map(|stored| stored.record(self.bytes()))
     }
 
     /// The names of the scopes, each with how often it is entered, in order of first appearance.
     pub fn scopes(&self) -> impl Iterator<Item = (&[u8], u64)> {
-        self.scopes.iter().filter(|(_, count)| *count > 0).map(|(name, count)| (self.bytes(*name), *count))
+        let entered = self.scopes.iter().filter(|(_, count)| *count > 0);
+        entered.map(|(name, count)| (name.of(self.bytes()), *count))
     }
 
     /// The version of the capture.
@@ -182,9 +204,57 @@ impl<'a> Plan<'a> {
         self.version
     }
 
-    /// The bytes of the capture that `span` stands for.
-    pub(crate) fn bytes(&self, span: Span<u8>) -> &'a [u8] {
-        span.of(self.bytes)
+    /// Where the capture ends too early; only ever set by planning with `recover`.
+    pub fn tear(&self) -> Option<Tear> {
+        self.tear
+    }
+
+    /// The capture that was planned.
+    pub fn capture(&self) -> &CaptureBytes {
+        &self.capture
+    }
+
+    /// The bytes of the capture, which spans point into.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.capture.as_slice()
+    }
+}
+
+impl StoredExecutable {
+    pub(crate) fn record<'p>(&self, bytes: &'p [u8]) -> ExecutableRecord<'p> {
+        ExecutableRecord {
+            place: self.place,
+            id: self.id,
+            format: self.format.of(bytes),
+            data: self.data.of(bytes),
+            metadata: payload::ExecutableMetadata::read(self.metadata.of(bytes)),
+        }
+    }
+}
+
+impl<'p> ExecutableRecord<'p> {
+    /// What the device that captured it said of its functions, by ordinal.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = payload::Function<'p>> {
+        self.metadata.into_iter().flat_map(|metadata| metadata.functions())
+    }
+
+    /// The names of its functions, by ordinal; empty ones where the capture is of version 1.0.
+    pub fn function_names(&self) -> impl Iterator<Item = &'p [u8]> {
+        self.functions().map(|function| function.name)
+    }
+}
+
+impl StoredFile {
+    pub(crate) fn record<'p>(&self, bytes: &'p [u8]) -> FileRecord<&'p [u8]> {
+        let Self { place, id, length, access, source } = *self;
+        let source = match source {
+            FileSource::External { path, validation } => {
+                FileSource::External { path: path.of(bytes), validation }
+            }
+            FileSource::Inline(data) => FileSource::Inline(data.of(bytes)),
+            FileSource::Ranges { path } => FileSource::Ranges { path: path.of(bytes) },
+        };
+        FileRecord { place, id, length, access, source }
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use rehal_base::{Error, Result};
 use rehal_capture::{
-    Capture, DigestType, FileReferenceType, FileValidationType, ObjectType, Payload, PayloadType, Record,
-    layout, payload,
+    Capture, CaptureBytes, DigestType, FileReferenceType, FileValidationType, ObjectType, OpenOptions,
+    Payload, PayloadType, Record, layout, payload,
 };
 use rehal_hal::{
     BufferBarrier, BufferRef, Command, HostOp, Indexed, MemoryAccess, MemoryBarrier, Op, QueueOp, RangeOp,
@@ -16,7 +16,7 @@ use zerocopy::little_endian::U64;
 use crate::decode::{Decoded, buffer_barrier, buffer_ref, decode, memory_barrier, timepoint};
 use crate::ids::{Ids, refuse};
 use crate::plan::{
-    ExecutableRecord, FileRecord, FileSource, KINDS, Kind, Place, Plan, PlanOptions, Release, Step, StepOp,
+    FileSource, KINDS, Kind, Place, Plan, PlanOptions, Release, Step, StepOp, StoredExecutable, StoredFile,
     Validation,
 };
 use crate::recording::{Recording, Use};
@@ -25,25 +25,24 @@ use crate::shape::{check_command, check_queue_op};
 /// How many bytes of the capture are planned between two calls of the progress function.
 const PROGRESS_STEP_BYTES: u64 = 4 << 20;
 
-pub(crate) fn compile<'a>(
-    capture: &Capture<'a>,
-    bytes: &'a [u8],
-    mut options: PlanOptions<'_>,
-) -> Result<Plan<'a>> {
-    let mut planner = Planner::new(bytes);
+pub(crate) fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Result<Plan> {
+    let capture = Capture::open(bytes.as_slice(), OpenOptions { recover: options.recover })?;
+    let mut planner = Planner::new(bytes.as_slice());
     let mut reported = 0;
     for record in capture.records() {
         let record = record?;
         planner.place = Place { ordinal: ordinal(&record)?, offset: record.offset };
         planner.add(&record).map_err(|error| in_record(error, &record))?;
         if record.offset >= reported + PROGRESS_STEP_BYTES {
+            // What is planned is read again only for its data, so the rest of a large file needs no memory.
+            bytes.forget(reported, record.offset - reported);
             reported = record.offset;
             if let Some(progress) = &mut options.progress {
-                progress(reported);
+                progress(reported, capture.length_bytes());
             }
         }
     }
-    planner.finish(capture)
+    planner.finish(bytes.clone(), &capture)
 }
 
 fn ordinal(record: &Record<'_>) -> Result<u32> {
@@ -158,8 +157,8 @@ struct Planner<'a> {
     submissions: Vec<Submission<Indexed>>,
     lists: StoredLists,
     buffer_ids: Vec<u64>,
-    executables: Vec<ExecutableRecord<'a>>,
-    files: Vec<FileRecord<'a>>,
+    executables: Vec<StoredExecutable>,
+    files: Vec<StoredFile>,
     scopes: Vec<(Span<u8>, u64)>,
     /// Where a name is in `scopes`: captures may have as many names as records.
     scope_indices: HashMap<&'a [u8], usize>,
@@ -261,7 +260,7 @@ impl<'a> Planner<'a> {
         }
         if let QueueOp::Read { file, .. } | QueueOp::Write { file, .. } = submission.op {
             let index = self.file(file)?;
-            if let FileSource::Ranges { path } = self.files[index as usize].source {
+            if let FileSource::Ranges { path } = self.files[index as usize].record(self.bytes).source {
                 return Err(Error::failed_precondition(format!(
                     "only what was read of '{}' is in the capture, and this is not",
                     path.escape_ascii()
@@ -314,21 +313,50 @@ impl<'a> Planner<'a> {
             ));
         }
         self.add_host_op(op)?;
-        self.executables.push(ExecutableRecord { place: self.place, id: created, payload });
+        let executable = StoredExecutable {
+            place: self.place,
+            id: created,
+            format: self.bytes(payload.format)?,
+            data: self.bytes(payload.data)?,
+            metadata: self.bytes(payload.metadata_bytes)?,
+            function_count: payload.metadata().map_or(0, |metadata| metadata.function_count() as u32),
+        };
+        self.executables.push(executable);
         Ok(())
     }
 
     fn add_file(&mut self, op: HostOp<Ids<'a>>, payload: &payload::FileObject<'a>) -> Result<()> {
         let HostOp::ImportFile { created, access, length, .. } = op else { return self.add_host_op(op) };
-        let source = file_source(payload)?;
+        let source = self.file_source(payload)?;
         self.add_host_op(op)?;
         let access = if access.intersects(MemoryAccess::READ | MemoryAccess::WRITE) {
             access
         } else {
             MemoryAccess::READ
         };
-        self.files.push(FileRecord { place: self.place, id: created, length, access, source });
+        self.files.push(StoredFile { place: self.place, id: created, length, access, source });
         Ok(())
+    }
+
+    fn file_source(&mut self, it: &payload::FileObject<'a>) -> Result<FileSource<Span<u8>>> {
+        let reference = self.bytes(it.reference)?;
+        match FileReferenceType(it.reference_type.get()) {
+            FileReferenceType::EXTERNAL_PATH => {
+                Ok(FileSource::External { path: reference, validation: validation(it)? })
+            }
+            FileReferenceType::INLINE_BYTES => {
+                if it.file_length.get() != it.reference.len() as u64 {
+                    return Err(Error::data_loss(format!(
+                        "the file has {} bytes, and {} of them are in the capture",
+                        it.file_length,
+                        it.reference.len()
+                    )));
+                }
+                Ok(FileSource::Inline(reference))
+            }
+            FileReferenceType::CAPTURED_RANGES => Ok(FileSource::Ranges { path: reference }),
+            other => Err(refuse(format!("a file by reference of type {other} cannot be opened"))),
+        }
     }
 
     fn host_op(&mut self, op: HostOp<Ids<'a>>) -> Result<HostOp<Indexed>> {
@@ -490,7 +518,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn finish(self, capture: &Capture<'a>) -> Result<Plan<'a>> {
+    fn finish(self, bytes: CaptureBytes, capture: &Capture<'a>) -> Result<Plan> {
         let counts = std::array::from_fn(|kind| self.last_use[kind].len() as u32);
         const ALL: [Kind; KINDS] =
             [Kind::Buffer, Kind::Semaphore, Kind::Executable, Kind::CommandBuffer, Kind::File, Kind::Event];
@@ -504,8 +532,9 @@ impl<'a> Planner<'a> {
         }
         releases.sort_by_key(|release| release.step);
         Ok(Plan {
-            bytes: self.bytes,
+            capture: bytes,
             version: capture.version(),
+            tear: capture.tear(),
             steps: self.steps,
             host_ops: self.host_ops,
             commands: self.commands,
@@ -549,11 +578,8 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
 
     fn function(&mut self, executable: u64, ordinal: u32) -> Result<(u32, u32)> {
         let index = self.used(executable, Kind::Executable)?;
-        let count = self.executables[index as usize]
-            .payload
-            .metadata()
-            .map_or(0, |metadata| metadata.function_count());
-        if ordinal as usize >= count {
+        let count = self.executables[index as usize].function_count;
+        if ordinal >= count {
             return Err(Error::out_of_range(format!(
                 "function {ordinal} of executable {executable} is dispatched, and the capture knows {count}"
             )));
@@ -588,7 +614,10 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
         let start = bytes.as_ptr().addr().wrapping_sub(self.bytes.as_ptr().addr());
         match start.checked_add(bytes.len()) {
             Some(end) if end <= self.bytes.len() => Ok(Span::new(start as u64, bytes.len() as u64)),
-            _ => Err(Error::invalid_argument("the plan is compiled from other bytes than the capture")),
+            _ => Err(Error::new(
+                rehal_base::StatusCode::Internal,
+                "a payload is not in the bytes of its capture",
+            )),
         }
     }
 
@@ -610,27 +639,6 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
 
     fn buffer_barriers(&mut self, list: &'a [layout::BufferBarrier]) -> Result<Span<BufferBarrier<u32>>> {
         append!(self, buffer_barriers, list, item => self.buffer_barrier(buffer_barrier(item))?)
-    }
-}
-
-fn file_source<'a>(it: &payload::FileObject<'a>) -> Result<FileSource<'a>> {
-    let reference_type = FileReferenceType(it.reference_type.get());
-    match reference_type {
-        FileReferenceType::EXTERNAL_PATH => {
-            Ok(FileSource::External { path: it.reference, validation: validation(it)? })
-        }
-        FileReferenceType::INLINE_BYTES => {
-            if it.file_length.get() != it.reference.len() as u64 {
-                return Err(Error::data_loss(format!(
-                    "the file has {} bytes, and {} of them are in the capture",
-                    it.file_length,
-                    it.reference.len()
-                )));
-            }
-            Ok(FileSource::Inline(it.reference))
-        }
-        FileReferenceType::CAPTURED_RANGES => Ok(FileSource::Ranges { path: it.reference }),
-        other => Err(refuse(format!("a file by reference of type {other} cannot be opened"))),
     }
 }
 

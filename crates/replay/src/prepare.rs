@@ -17,7 +17,7 @@ pub(crate) struct Prepared {
 /// Prepares the executable that `op` asks for, or what replaces it, and checks that what is
 /// prepared takes the arguments that the captured dispatches pass.
 pub(crate) fn prepare(
-    plan: &Plan<'_>,
+    plan: &Plan,
     op: &HostOp<Indexed>,
     device: &Device,
     replacements: &Replacements,
@@ -27,32 +27,41 @@ pub(crate) fn prepare(
     else {
         return Err(Error::new(rehal_base::StatusCode::Internal, "not an executable"));
     };
-    let record = &plan.executables[created as usize];
+    let stored = &plan.executables[created as usize];
+    let record = &stored.record(plan.bytes());
     let constants: Vec<u32> =
-        plan.bytes(constants).as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        constants.of(plan.bytes()).as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
     let own_name = own_names.get(created as usize).map_or("", String::as_str);
     let replacement = replacements.find(record, own_name);
-    let captured_format = String::from_utf8_lossy(plan.bytes(format));
+    let captured_format = String::from_utf8_lossy(format.of(plan.bytes()));
     let label = format!("executable {}", record.id);
     let params = ExecutableParams {
         label: &label,
         affinity,
         caching_mode,
         format: &captured_format,
-        data: plan.bytes(data),
+        data: data.of(plan.bytes()),
         constants: &constants,
     };
+    let matched = |executable| {
+        let prepared = match_functions(record, executable, plan.version().major)?;
+        // The plan looked at the same bytes; unless somebody has written to the file since.
+        match prepared.functions.len() == stored.function_count as usize {
+            true => Ok(prepared),
+            false => Err(Error::data_loss("the executable's metadata has changed since it was planned")),
+        }
+    };
     match replacement {
-        None => prepare_one(device, &params).and_then(|it| match_functions(record, it, plan.version().major)),
+        None => prepare_one(device, &params).and_then(matched),
         Some(replacement) => prepare_replacement(device, &params, replacement)
-            .and_then(|it| match_functions(record, it, plan.version().major))
+            .and_then(matched)
             .context(|| format!("substitute '{}' for executable {}", replacement.path.display(), record.id)),
     }
 }
 
 /// What the executables of a plan call themselves, in order; needed only where a substitution is
 /// by such a name.
-pub(crate) fn own_names(plan: &Plan<'_>, devices: &[Device]) -> Result<Vec<String>> {
+pub(crate) fn own_names(plan: &Plan, devices: &[Device]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for op in &plan.host_ops {
         if let HostOp::PrepareExecutable { device, .. } = op {
@@ -96,12 +105,8 @@ fn match_functions(
     executable: Executable,
     version_major: u16,
 ) -> Result<Prepared> {
-    let metadata = record
-        .payload
-        .metadata()
-        .ok_or_else(|| Error::data_loss("the executable's metadata cannot be read"))?;
-    let mut functions = Vec::with_capacity(metadata.function_count());
-    for captured in metadata.functions() {
+    let mut functions = Vec::new();
+    for captured in record.functions() {
         let ordinal = find_function(&captured, &executable, version_major)?;
         if functions.contains(&ordinal) {
             return Err(Error::failed_precondition(format!(

@@ -1,10 +1,12 @@
+use std::sync::Arc;
+
 use bumpalo::Bump;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_capture::Capture;
 use rehal_hal::{
     Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, DeviceGroup, Event, Executable, File,
     HostCall, HostFile, HostOp, Indexed, Live, MemoryAccess, MemoryBarrier, QueueAffinity, RangeOp, Rename,
-    Semaphore, Span, Submission, Timepoint, wait_all,
+    Semaphore, Span, StoredLists, Submission, Timepoint, wait_all,
 };
 
 use crate::files::{self, FileRemap};
@@ -24,10 +26,12 @@ pub struct ReplayOptions {
 
 /// A plan on the devices that run it: files are opened and checked, replacements are found.
 ///
+/// It shares the plan and holds the devices, so that it can be kept, sent to another thread, and run by several.
+///
 /// The host calls of the capture run one after another and the host waits for each submission,
 /// which is the `serialized` order.
-pub struct Replay<'p, 'a> {
-    plan: &'p Plan<'a>,
+pub struct Replay {
+    plan: Arc<Plan>,
     devices: DeviceGroup,
     replacements: Replacements,
     own_names: Vec<String>,
@@ -35,10 +39,14 @@ pub struct Replay<'p, 'a> {
     files: Vec<Option<File>>,
 }
 
-impl<'p, 'a> Replay<'p, 'a> {
+impl Replay {
     /// Fails where the group has another number of devices than the capture uses, a file is missing
     /// or is another one, or a replacement selects nothing.
-    pub fn new(plan: &'p Plan<'a>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
+    pub fn new(plan: impl Into<Arc<Plan>>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
+        Self::of(plan.into(), devices, options)
+    }
+
+    fn of(plan: Arc<Plan>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
         let (captured, given) = (plan.device_count(), devices.devices().len());
         if captured != given {
             return Err(Error::failed_precondition(format!(
@@ -46,11 +54,11 @@ impl<'p, 'a> Replay<'p, 'a> {
             ))
             .advise("repeat --device= once for each device of the capture"));
         }
-        let replacements = Replacements::open(&options.substitutions, plan)?;
+        let replacements = Replacements::open(&options.substitutions, &plan)?;
         let mut own_names = Vec::new();
-        if replacements.need_own_names(plan) {
-            own_names = prepare::own_names(plan, devices.devices())?;
-            replacements.check_names(plan, &own_names)?;
+        if replacements.need_own_names(&plan) {
+            own_names = prepare::own_names(&plan, devices.devices())?;
+            replacements.check_names(&plan, &own_names)?;
         }
         let mut this = Self { plan, devices: devices.clone(), replacements, own_names, files: Vec::new() };
         this.open_files(&options.file_remaps)?;
@@ -60,7 +68,8 @@ impl<'p, 'a> Replay<'p, 'a> {
     /// Runs the plan once, from nothing to nothing.
     pub fn run(&self, observers: &mut [&mut dyn Observer]) -> Result<()> {
         let mut run = Run {
-            plan: self.plan,
+            plan: &self.plan,
+            bytes: self.plan.bytes(),
             replay: self,
             objects: Objects::new(&self.plan.counts),
             wants_host_reads: observers.iter().any(|it| it.wants_host_reads()),
@@ -78,17 +87,18 @@ impl<'p, 'a> Replay<'p, 'a> {
             let op = &self.plan.host_ops[index as usize];
             let HostOp::PrepareExecutable { device, .. } = *op else { continue };
             let device = &self.devices.devices()[device as usize];
-            prepare::prepare(self.plan, op, device, &self.replacements, &self.own_names)
+            prepare::prepare(&self.plan, op, device, &self.replacements, &self.own_names)
                 .map_err(|error| self.plan.locate(error, step.place))?;
         }
         Ok(())
     }
 
     fn open_files(&mut self, remaps: &[FileRemap]) -> Result<()> {
+        let plan = self.plan.clone();
         let devices = self.devices.devices();
-        for op in &self.plan.host_ops {
+        for op in &plan.host_ops {
             let HostOp::ImportFile { device, affinity, created, .. } = op else { continue };
-            let record = &self.plan.files[*created as usize];
+            let record = &plan.files[*created as usize].record(plan.bytes());
             let shared = match record.source {
                 // What one run writes into an inline file must not be there for the next.
                 FileSource::Inline(_) if record.access.contains(MemoryAccess::WRITE) => None,
@@ -97,7 +107,7 @@ impl<'p, 'a> Replay<'p, 'a> {
                         file.map(|file| devices[*device as usize].import_file(*affinity, record.access, file))
                             .transpose()
                     })
-                    .map_err(|error| self.plan.locate(error, record.place))?,
+                    .map_err(|error| plan.locate(error, record.place))?,
             };
             self.files.push(shared);
         }
@@ -105,10 +115,10 @@ impl<'p, 'a> Replay<'p, 'a> {
     }
 }
 
-impl Plan<'_> {
+impl Plan {
     /// Says in which record of the capture an error happened, on what.
     fn locate(&self, error: Error, place: Place) -> Error {
-        let record = Capture::open(self.bytes, rehal_capture::OpenOptions { recover: true })
+        let record = Capture::open(self.bytes(), rehal_capture::OpenOptions { recover: true })
             .ok()
             .and_then(|capture| capture.records_from(place.offset, u64::from(place.ordinal)).next());
         match record {
@@ -171,16 +181,18 @@ impl Objects {
 const HELD_STEPS: u32 = 32;
 
 /// One run of a plan.
-struct Run<'r, 'o, 'p, 'a> {
-    plan: &'p Plan<'a>,
-    replay: &'r Replay<'p, 'a>,
+struct Run<'r, 'o> {
+    plan: &'r Plan,
+    /// Those of the plan's capture, which spans point into.
+    bytes: &'r [u8],
+    replay: &'r Replay,
     objects: Objects,
     observers: &'r mut [&'o mut dyn Observer],
     wants_host_reads: bool,
-    open_scopes: Vec<&'a [u8]>,
+    open_scopes: Vec<&'r [u8]>,
 }
 
-impl<'p> Run<'_, '_, 'p, '_> {
+impl Run<'_, '_> {
     fn all(&mut self) -> Result<()> {
         let plan = self.plan;
         let wants_steps = self.observers.iter().any(|it| it.wants_steps());
@@ -243,7 +255,13 @@ impl<'p> Run<'_, '_, 'p, '_> {
     }
 
     fn names<'s>(&'s self, scratch: &'s Bump) -> LiveNames<'s> {
-        LiveNames { plan: self.plan, objects: &self.objects, devices: self.replay.devices.devices(), scratch }
+        LiveNames {
+            lists: &self.plan.lists,
+            bytes: self.bytes,
+            objects: &self.objects,
+            devices: self.replay.devices.devices(),
+            scratch,
+        }
     }
 
     fn device(&self, index: u32) -> &Device {
@@ -275,7 +293,7 @@ impl<'p> Run<'_, '_, 'p, '_> {
                 let device = self.device(device);
                 let prepared =
                     prepare::prepare(self.plan, op, device, &replay.replacements, &replay.own_names)?;
-                let record = &self.plan.executables[created as usize];
+                let record = &self.plan.executables[created as usize].record(self.bytes);
                 self.observers.iter_mut().try_for_each(|it| it.executable(record, &prepared.executable))?;
                 self.objects.executables[created as usize] = Some(prepared);
             }
@@ -288,7 +306,7 @@ impl<'p> Run<'_, '_, 'p, '_> {
             }
             HostOp::ImportBuffer { device, params, size, data, created } => {
                 let buffer = self.device(device).allocate_buffer(params, size)?;
-                buffer.write(0, self.plan.bytes(data))?;
+                buffer.write(0, data.of(self.bytes))?;
                 self.objects.buffers[created as usize] = Some(buffer);
             }
             HostOp::Map(range) | HostOp::Invalidate(range) => self.host_read(&range, place)?,
@@ -300,18 +318,18 @@ impl<'p> Run<'_, '_, 'p, '_> {
                     // The range as a whole is what was mapped; the bytes are what was written of it.
                     let mapping =
                         buffer.map(range.access | MemoryAccess::WRITE, range.offset, range.length)?;
-                    mapping.write(0, self.plan.bytes(data))?;
+                    mapping.write(0, data.of(self.bytes))?;
                 }
             }
             HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,
             HostOp::ScopeBegin { name } => {
-                let name = self.plan.bytes(name);
+                let name = name.of(self.bytes);
                 self.open_scopes.push(name);
                 let scope = Scope { name, place };
                 self.observers.iter_mut().try_for_each(|it| it.scope_begin(&scope))?;
             }
             HostOp::ScopeEnd { name } => {
-                let name = self.plan.bytes(name);
+                let name = name.of(self.bytes);
                 let scope = Scope { name, place };
                 self.observers.iter_mut().try_for_each(|it| it.scope_end(&scope))?;
                 // Scopes may overlap instead of nesting, and an end may come without a begin.
@@ -325,7 +343,7 @@ impl<'p> Run<'_, '_, 'p, '_> {
     }
 
     fn import_file(&mut self, device: u32, affinity: QueueAffinity, created: u32) -> Result<()> {
-        let record = &self.plan.files[created as usize];
+        let record = &self.plan.files[created as usize].record(self.bytes);
         let file = match (&self.replay.files[created as usize], record.source) {
             (Some(shared), _) => Some(shared.clone()),
             (None, FileSource::Inline(bytes)) => Some(self.device(device).import_file(
@@ -359,7 +377,8 @@ impl<'p> Run<'_, '_, 'p, '_> {
 
 /// Looks up the numbers of a plan among the objects of a run.
 struct LiveNames<'s> {
-    plan: &'s Plan<'s>,
+    lists: &'s StoredLists,
+    bytes: &'s [u8],
     objects: &'s Objects,
     devices: &'s [Device],
     scratch: &'s Bump,
@@ -415,26 +434,26 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
     }
 
     fn bytes(&mut self, bytes: Span<u8>) -> Result<&'s [u8]> {
-        Ok(self.plan.bytes(bytes))
+        Ok(bytes.of(self.bytes))
     }
 
     fn buffer_refs(&mut self, list: Span<BufferRef<u32>>) -> Result<&'s [BufferRef<&'s Buffer>]> {
-        self.list(list.of(&self.plan.lists.buffer_refs), |this, item| this.buffer_ref(item))
+        self.list(list.of(&self.lists.buffer_refs), |this, item| this.buffer_ref(item))
     }
 
     fn timepoints(&mut self, list: Span<Timepoint<u32>>) -> Result<&'s [Timepoint<&'s Semaphore>]> {
-        self.list(list.of(&self.plan.lists.timepoints), |this, item| this.timepoint(item))
+        self.list(list.of(&self.lists.timepoints), |this, item| this.timepoint(item))
     }
 
     fn events(&mut self, list: Span<u32>) -> Result<&'s [&'s Event]> {
-        self.list(list.of(&self.plan.lists.events), |this, item| this.event(item))
+        self.list(list.of(&self.lists.events), |this, item| this.event(item))
     }
 
     fn memory_barriers(&mut self, list: Span<MemoryBarrier>) -> Result<&'s [MemoryBarrier]> {
-        Ok(list.of(&self.plan.lists.memory_barriers))
+        Ok(list.of(&self.lists.memory_barriers))
     }
 
     fn buffer_barriers(&mut self, list: Span<BufferBarrier<u32>>) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
-        self.list(list.of(&self.plan.lists.buffer_barriers), |this, item| this.buffer_barrier(item))
+        self.list(list.of(&self.lists.buffer_barriers), |this, item| this.buffer_barrier(item))
     }
 }

@@ -71,7 +71,7 @@ pub(crate) struct Replacements(Vec<(Substitution, MappedFile)>);
 
 impl Replacements {
     /// Opens the files. Fails when two selectors contradict each other or one selects nothing.
-    pub(crate) fn open(substitutions: &[Substitution], plan: &Plan<'_>) -> Result<Self> {
+    pub(crate) fn open(substitutions: &[Substitution], plan: &Plan) -> Result<Self> {
         for (index, substitution) in substitutions.iter().enumerate() {
             let others = &substitutions[..index];
             if substitution.selector == Selector::All && substitutions.len() > 1 {
@@ -85,7 +85,7 @@ impl Replacements {
                     substitution.selector.text()
                 )));
             }
-            if !plan.executables().iter().any(|record| substitution.selects_by_capture(record))
+            if !plan.executables().any(|record| substitution.selects_by_capture(&record))
                 && !matches!(substitution.selector, Selector::Name(_))
             {
                 return Err(nothing_selected(&substitution.selector, plan));
@@ -100,8 +100,8 @@ impl Replacements {
 
     /// Whether a name has to be compared with what executables call themselves, which is known
     /// only after they are prepared.
-    pub(crate) fn need_own_names(&self, plan: &Plan<'_>) -> bool {
-        self.0.iter().any(|(it, _)| !plan.executables().iter().any(|record| it.selects_by_capture(record)))
+    pub(crate) fn need_own_names(&self, plan: &Plan) -> bool {
+        self.0.iter().any(|(it, _)| !plan.executables().any(|record| it.selects_by_capture(&record)))
     }
 
     /// The replacement for an executable, where there is one: an id before a name before all.
@@ -123,9 +123,9 @@ impl Replacements {
     }
 
     /// Fails when a name turned out to select nothing, given what executables call themselves.
-    pub(crate) fn check_names(&self, plan: &Plan<'_>, own_names: &[String]) -> Result<()> {
+    pub(crate) fn check_names(&self, plan: &Plan, own_names: &[String]) -> Result<()> {
         for (it, _) in &self.0 {
-            let by_capture = plan.executables().iter().any(|record| it.selects_by_capture(record));
+            let by_capture = plan.executables().any(|record| it.selects_by_capture(&record));
             if !by_capture && !own_names.iter().any(|name| it.selects_by_own_name(name)) {
                 return Err(nothing_selected(&it.selector, plan)).advise(|| match own_names {
                     [] => "name a function or an id".into(),
@@ -169,10 +169,9 @@ impl Selector {
     }
 }
 
-fn nothing_selected(selector: &Selector, plan: &Plan<'_>) -> Error {
+fn nothing_selected(selector: &Selector, plan: &Plan) -> Error {
     let list: Vec<_> = plan
         .executables()
-        .iter()
         .map(|record| {
             let names: Vec<_> = record.function_names().map(|name| name.escape_ascii().to_string()).collect();
             format!("{} ({})", record.id, names.join(", "))
@@ -180,13 +179,6 @@ fn nothing_selected(selector: &Selector, plan: &Plan<'_>) -> Error {
         .collect();
     let has = if list.is_empty() { "no executables".to_string() } else { list.join("; ") };
     Error::not_found(format!("{} is not in the capture, which has: {has}", selector.text()))
-}
-
-impl<'a> ExecutableRecord<'a> {
-    /// The names of its functions, by ordinal; empty ones where the capture is of version 1.0.
-    pub fn function_names(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.payload.metadata().into_iter().flat_map(|metadata| metadata.functions().map(|it| it.name))
-    }
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ impl Recorded {
             for record in capture.records() {
                 record?.payload()?;
             }
-            plan(&capture, &bytes)?;
+            plan(bytes)?;
         }
         Ok(())
     }
@@ -99,8 +99,8 @@ const NOT_REPLAYABLE: [&str; 3] = [
     "which is at",
 ];
 
-fn plan(capture: &Capture<'_>, bytes: &[u8]) -> Result<()> {
-    match Plan::compile(capture, bytes, PlanOptions::default()) {
+fn plan(bytes: Vec<u8>) -> Result<()> {
+    match Plan::compile(bytes, PlanOptions::default()) {
         Err(error) if !NOT_REPLAYABLE.iter().any(|reason| error.message().contains(reason)) => Err(error),
         _ => Ok(()),
     }

@@ -8,8 +8,8 @@ mod mutate;
 
 use rehal_base::Result;
 use rehal_capture::layout::RecordHeader;
-use rehal_capture::{Capture, OpenOptions, OperationCode as Op, sample};
-use rehal_replay::{Plan, PlanOptions, check};
+use rehal_capture::{OperationCode as Op, sample};
+use rehal_replay::{CaptureBytes, Plan, PlanOptions, check};
 use zerocopy::little_endian::U64;
 
 use common::{CaptureBuilder, FAKE_FORMAT, corpus, everything, fixtures, function, run, whole};
@@ -25,15 +25,16 @@ const PEAK_PER_BYTE: usize = 20;
 /// What planning may hold whatever the size of the file.
 const PEAK_BASE: usize = 64 << 10;
 
-fn plan(bytes: &[u8], recover: bool) -> Result<usize> {
-    let capture = Capture::open(bytes, OpenOptions { recover })?;
-    Plan::compile(&capture, bytes, PlanOptions::default()).map(|plan| plan.step_count())
+fn plan(bytes: CaptureBytes, recover: bool) -> Result<usize> {
+    let options = PlanOptions { recover, ..PlanOptions::default() };
+    Plan::compile(bytes, options).map(|plan| plan.step_count())
 }
 
 /// Plans `bytes`, strictly or for recovery, and holds it to its memory.
 #[track_caller]
 fn plan_within_bounds(bytes: &[u8], recover: bool) -> Result<usize> {
-    let (outcome, peak) = peak_bytes(|| plan(bytes, recover));
+    let shared = CaptureBytes::from(bytes.to_vec());
+    let (outcome, peak) = peak_bytes(|| plan(shared.clone(), recover));
     let bound = PEAK_BASE + PEAK_PER_BYTE * bytes.len();
     assert!(peak <= bound, "{peak} bytes for a capture of {}, at most {bound}", bytes.len());
     outcome

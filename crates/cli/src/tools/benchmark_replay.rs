@@ -64,7 +64,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     if let Some(name) = scope {
         check_scope(&plan, name).context(|| input::place(&file))?;
     }
-    let replay = replay_flags::prepare(flags, &file, &plan, &options)?;
+    let replay = replay_flags::prepare(flags, &file, plan, &options)?;
     // What cannot run here shall be an error, not a report of a failed benchmark.
     replay.check_executables().context(|| input::place(&file))?;
     let benchmark = match scope {
@@ -82,7 +82,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
 }
 
-fn check_scope(plan: &Plan<'_>, name: &str) -> Result<()> {
+fn check_scope(plan: &Plan, name: &str) -> Result<()> {
     if plan.scopes().any(|(scope, _)| scope == name.as_bytes()) {
         return Ok(());
     }
@@ -101,7 +101,7 @@ fn check_scope(plan: &Plan<'_>, name: &str) -> Result<()> {
         .advise("name one of them with --replay_scope=NAME, or leave it out to time whole replays"))
 }
 
-fn whole(replay: &Replay<'_, '_>, state: &mut State<'_>) -> Result<()> {
+fn whole(replay: &Replay, state: &mut State<'_>) -> Result<()> {
     while state.keep_running() {
         replay.run(&mut [&mut Steps])?;
     }
@@ -109,7 +109,7 @@ fn whole(replay: &Replay<'_, '_>, state: &mut State<'_>) -> Result<()> {
     Ok(())
 }
 
-fn scoped(replay: &Replay<'_, '_>, name: &str, state: &mut State<'_>) -> Result<()> {
+fn scoped(replay: &Replay, name: &str, state: &mut State<'_>) -> Result<()> {
     while state.keep_running() {
         let mut watch = ScopeWatch::new(name);
         replay.run(&mut [&mut watch])?;

@@ -57,7 +57,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let mut progress = if io::stdout().is_terminal() { Progress::silent() } else { Progress::new("dumping") };
     let mut stdout = output::stdout()?;
     let mut tell = |it: dump::Progress| progress.set(it.done_bytes, it.total_bytes);
-    match dump::dump(Input::from(&file), options, &mut stdout, &mut tell) {
+    match dump::dump(Input::from(&*file), options, &mut stdout, &mut tell) {
         Ok(tear) => {
             drop(progress);
             tear.iter().for_each(|tear| input::note_tear(&file, tear));

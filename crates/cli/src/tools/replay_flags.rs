@@ -1,7 +1,8 @@
 //! What the tools that replay have in common: their flags, and the way from flags to a replay.
 
+use std::sync::Arc;
+
 use rehal_base::{Context, MappedFile, Result};
-use rehal_capture::Capture;
 use rehal_local::executable::guard;
 use rehal_replay::{FileRemap, Plan, PlanOptions, Replay, ReplayOptions, Substitution};
 
@@ -37,26 +38,18 @@ pub(crate) const SUBSTITUTION: Flag = Flag::list(
 );
 
 /// Compiles the capture's plan, telling how far it is, and says where a torn capture ends.
-pub(crate) fn compile<'a>(file: &'a MappedFile, recover: bool) -> Result<Plan<'a>> {
-    let capture = input::open(file, recover)?;
-    if let Some(tear) = capture.tear() {
+pub(crate) fn compile(file: &Arc<MappedFile>, recover: bool) -> Result<Plan> {
+    if recover && let Some(tear) = input::open(file, true)?.tear() {
         input::note_tear(file, &tear);
     }
-    compile_opened(file, &capture)
+    compile_opened(file, recover)
 }
 
-/// As [`compile`], of a capture that is open already; a tear is left to the caller.
-pub(crate) fn compile_opened<'a>(file: &'a MappedFile, capture: &Capture<'a>) -> Result<Plan<'a>> {
-    let total_bytes = capture.length_bytes();
+/// As [`compile`]; a tear is left to the caller.
+pub(crate) fn compile_opened(file: &Arc<MappedFile>, recover: bool) -> Result<Plan> {
     let mut progress = Progress::new("reading");
-    // What is planned is read again only for its data, so the rest of a large file needs no memory.
-    let mut behind = 0;
-    let mut tell = |done_bytes: u64| {
-        file.forget(behind as usize, (done_bytes - behind) as usize);
-        behind = done_bytes;
-        progress.set(done_bytes, total_bytes);
-    };
-    Plan::compile(capture, file.bytes(), PlanOptions { progress: Some(&mut tell) })
+    let mut tell = |done_bytes: u64, total_bytes: u64| progress.set(done_bytes, total_bytes);
+    Plan::compile(file.clone(), PlanOptions { recover, progress: Some(&mut tell) })
         .map_err(|error| input::explain(file, error))
 }
 
@@ -71,12 +64,12 @@ pub(crate) fn options(flags: &Flags) -> Result<ReplayOptions> {
 }
 
 /// A plan on the devices that the flags name. From here on a kernel that crashes is reported.
-pub(crate) fn prepare<'p, 'a>(
+pub(crate) fn prepare(
     flags: &Flags,
     file: &MappedFile,
-    plan: &'p Plan<'a>,
+    plan: Plan,
     options: &ReplayOptions,
-) -> Result<Replay<'p, 'a>> {
+) -> Result<Replay> {
     guard::install();
     let replay = Replay::new(plan, &devices::from_flags(flags)?, options);
     let replay = replay.context(|| input::place(file))?;

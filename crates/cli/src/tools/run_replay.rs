@@ -77,7 +77,8 @@ fn run(invocation: &Invocation) -> Result<()> {
     let limit = reads_limit(flags)?;
     let file = input::map(path)?;
     let plan = replay_flags::compile(&file, flags.switch("recover"))?;
-    let replay = replay_flags::prepare(flags, &file, &plan, &options)?;
+    let step_count = plan.step_count();
+    let replay = replay_flags::prepare(flags, &file, plan, &options)?;
     let mut reads = flags
         .given_text("replay_host_reads")
         .map(|path| {
@@ -85,7 +86,7 @@ fn run(invocation: &Invocation) -> Result<()> {
             Ok::<_, Error>(HostReadLog::new(reads_sink(path)?, limit))
         })
         .transpose()?;
-    let mut steps = Steps::new(plan.step_count());
+    let mut steps = Steps::new(step_count);
     let mut observers: Vec<&mut dyn Observer> = vec![&mut steps];
     if let Some(reads) = &mut reads {
         observers.push(reads);

@@ -1,5 +1,6 @@
+use std::sync::Arc;
+
 use rehal_base::{Error, Result, StatusCode};
-use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{Device, DeviceGroup, Executable};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
@@ -102,12 +103,11 @@ pub fn run_with(bytes: &[u8], options: &ReplayOptions) -> Result<Observed> {
 ///
 /// A capture without executables is run on `local-sync` as well, and has to end alike there.
 pub fn replay(bytes: &[u8], options: &ReplayOptions, count: usize) -> Result<Vec<Observed>> {
-    let capture = Capture::open(bytes, OpenOptions::default())?;
-    let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
+    let plan = Arc::new(Plan::compile(bytes.to_vec(), PlanOptions::default())?);
     let (devices, logs): (Vec<_>, Vec<_>) = (0..plan.device_count()).map(|_| TestDevice::create()).unzip();
     let take_logs = || logs.iter().flat_map(|log| std::mem::take(&mut *log.lock().unwrap())).collect();
     let runs = replay_on(&plan, devices, options, count, take_logs);
-    if plan.executables().is_empty() {
+    if plan.executables().len() == 0 {
         let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
         assert_alike(&runs, &replay_on(&plan, devices, options, count, Vec::new));
     }
@@ -115,13 +115,13 @@ pub fn replay(bytes: &[u8], options: &ReplayOptions, count: usize) -> Result<Vec
 }
 
 fn replay_on(
-    plan: &Plan<'_>,
+    plan: &Arc<Plan>,
     devices: Vec<Device>,
     options: &ReplayOptions,
     count: usize,
     take_logs: impl Fn() -> Vec<Ran>,
 ) -> Result<Vec<Observed>> {
-    let replay = Replay::new(plan, &DeviceGroup::new(devices)?, options)?;
+    let replay = Replay::new(plan.clone(), &DeviceGroup::new(devices)?, options)?;
     let run = || {
         let mut observed = Observed::default();
         replay.run(&mut [&mut observed])?;
@@ -151,8 +151,7 @@ fn assert_alike(ours: &Result<Vec<Observed>>, others: &Result<Vec<Observed>>) {
 /// operation and the objects, and give each of `words`.
 #[track_caller]
 pub fn refusal(bytes: &[u8], place: Place, words: &[&str]) -> Error {
-    let capture = Capture::open(bytes, OpenOptions::default()).unwrap();
-    let error = match Plan::compile(&capture, bytes, PlanOptions::default()) {
+    let error = match Plan::compile(bytes.to_vec(), PlanOptions::default()) {
         Ok(_) => panic!("the capture is planned; expected {words:?}"),
         Err(error) => error,
     };

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use rehal_base::Result;
-use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::DeviceGroup;
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
@@ -38,14 +37,13 @@ impl Observer for Program<'_> {
 
 /// Replays a capture on recorded devices and gives the capture of that.
 fn record_again(bytes: &[u8], remaps: Vec<FileRemap>, options: RecordOptions) -> Result<Vec<u8>> {
-    let capture = Capture::open(bytes, OpenOptions::default())?;
-    let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
+    let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
     let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
     let memory = Memory::default();
     let recorder = Recorder::to(memory.clone(), options)?;
     let group = recorder.wrap(&DeviceGroup::new(devices)?)?;
     let options = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
-    Replay::new(&plan, &group, &options)?.run(&mut [&mut Program(&recorder)])?;
+    Replay::new(plan, &group, &options)?.run(&mut [&mut Program(&recorder)])?;
     recorder.close()?;
     Ok(memory.bytes())
 }

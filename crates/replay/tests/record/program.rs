@@ -90,10 +90,9 @@ pub fn operations(bytes: &[u8]) -> Vec<(OperationCode, u32)> {
 
 /// Replays a capture on bare devices.
 pub fn replay(bytes: &[u8], observer: &mut dyn Observer) -> Result<()> {
-    let capture = Capture::open(bytes, OpenOptions::default())?;
-    let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
+    let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
     let devices = DeviceGroup::new((0..plan.device_count()).map(|_| local_sync()).collect())?;
-    Replay::new(&plan, &devices, &ReplayOptions::default())?.run(&mut [observer])
+    Replay::new(plan, &devices, &ReplayOptions::default())?.run(&mut [observer])
 }
 
 /// What a replay reads back.

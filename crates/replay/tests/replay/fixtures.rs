@@ -1,7 +1,6 @@
 //! Captures of real programs: planned, or refused for the right reason.
 
 use rehal_base::Result;
-use rehal_capture::{Capture, OpenOptions};
 use rehal_replay::{Plan, PlanOptions};
 
 use crate::common::{corpus, fixtures};
@@ -10,8 +9,7 @@ use crate::common::{corpus, fixtures};
 const REFUSED: [(&str, &str); 1] = [("torn.", "truncated capture: file_length")];
 
 fn plan(bytes: &[u8], recover: bool) -> Result<(usize, usize)> {
-    let capture = Capture::open(bytes, OpenOptions { recover })?;
-    let plan = Plan::compile(&capture, bytes, PlanOptions::default())?;
+    let plan = Plan::compile(bytes.to_vec(), PlanOptions { recover, ..PlanOptions::default() })?;
     Ok((plan.device_count(), plan.step_count()))
 }
 

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use rehal_base::Result;
-use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::DeviceGroup;
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
@@ -18,15 +17,14 @@ fn fixture(path: &str) -> PathBuf {
 /// Replays a fixture so often with a substitution (or none), `{}` standing for the fixtures.
 fn replay(name: &str, substitution: &str, count: usize) -> Result<Vec<Observed>> {
     let bytes = std::fs::read(fixture(&format!("captures/{name}.ireereplay"))).unwrap();
-    let capture = Capture::open(&bytes, OpenOptions::default())?;
-    let plan = Plan::compile(&capture, &bytes, PlanOptions::default())?;
+    let plan = Plan::compile(bytes, PlanOptions::default())?;
     let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
     let mut options = ReplayOptions::default();
     if !substitution.is_empty() {
         let text = substitution.replace("{}", fixture("").to_str().unwrap());
         options.substitutions.push(Substitution::parse(&text)?);
     }
-    let replay = Replay::new(&plan, &DeviceGroup::new(devices)?, &options)?;
+    let replay = Replay::new(plan, &DeviceGroup::new(devices)?, &options)?;
     let run = || {
         let mut observed = Observed::default();
         replay.run(&mut [&mut observed]).map(|()| observed)

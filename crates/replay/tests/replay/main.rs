@@ -10,6 +10,7 @@ mod files;
 mod fixtures;
 mod host_memory;
 mod kernels;
+mod owned;
 mod queue;
 mod refusals;
 mod scopes;

@@ -1,7 +1,6 @@
 //! Scopes, observers, and plans that run more than once.
 
 use rehal_base::StatusCode;
-use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::DeviceGroup;
 use rehal_replay::{Observer, Place, Plan, PlanOptions, Replay, ReplayOptions};
 
@@ -59,11 +58,10 @@ fn an_error_of_an_observer_ends_the_run_where_it_happened() {
     let place = capture.place();
     capture.fill(whole(buffer), &[2]);
     let bytes = capture.finish();
-    let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
-    let plan = Plan::compile(&opened, &bytes, PlanOptions::default()).unwrap();
+    let plan = Plan::compile(bytes.clone(), PlanOptions::default()).unwrap();
     let (device, log) = TestDevice::create();
     let group = DeviceGroup::new(vec![device]).unwrap();
-    let replay = Replay::new(&plan, &group, &ReplayOptions::default()).unwrap();
+    let replay = Replay::new(plan, &group, &ReplayOptions::default()).unwrap();
     let mut observed = Observed { fail_in: Some("stop here"), ..Observed::default() };
     let error = replay.run(&mut [&mut observed]).unwrap_err();
     assert_eq!(error.code(), StatusCode::Aborted);
@@ -95,10 +93,9 @@ fn observers_are_told_what_they_want_and_no_more() {
     let buffer = capture.buffer(4);
     capture.read(buffer, 0, 4);
     let bytes = capture.finish();
-    let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
-    let plan = Plan::compile(&opened, &bytes, PlanOptions::default()).unwrap();
+    let plan = Plan::compile(bytes.clone(), PlanOptions::default()).unwrap();
     let group = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
-    let replay = Replay::new(&plan, &group, &ReplayOptions::default()).unwrap();
+    let replay = Replay::new(plan, &group, &ReplayOptions::default()).unwrap();
     let (mut steps, mut observed) = (Steps(Vec::new()), Observed::default());
     replay.run(&mut [&mut Silent, &mut steps, &mut observed]).unwrap();
     // Session, device and allocator are no steps; the semaphore, the buffer, map and unmap are.
@@ -134,10 +131,9 @@ fn a_run_that_failed_leaves_the_next_one_alone() {
     capture.scope_begin("maybe");
     capture.read(buffer, 0, 4);
     let bytes = capture.finish();
-    let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
-    let plan = Plan::compile(&opened, &bytes, PlanOptions::default()).unwrap();
+    let plan = Plan::compile(bytes.clone(), PlanOptions::default()).unwrap();
     let group = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
-    let replay = Replay::new(&plan, &group, &ReplayOptions::default()).unwrap();
+    let replay = Replay::new(plan, &group, &ReplayOptions::default()).unwrap();
     replay.run(&mut [&mut Observed { fail_in: Some("maybe"), ..Observed::default() }]).unwrap_err();
     let mut observed = Observed::default();
     replay.run(&mut [&mut observed]).unwrap();

@@ -1,9 +1,9 @@
 //! Executables that are replaced: chosen, checked against what was captured, and run instead.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{DeviceGroup, FunctionInfo, FunctionParameter};
 use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions, Substitution};
 
@@ -256,10 +256,9 @@ fn the_captured_executable_is_checked_as_a_replacement_is() {
 
 /// The error of setting up a replay with these substitutions; nothing runs.
 fn set_up(bytes: &[u8], options: &ReplayOptions) -> Result<()> {
-    let opened = Capture::open(bytes, OpenOptions::default()).unwrap();
-    let plan = Plan::compile(&opened, bytes, PlanOptions::default()).unwrap();
+    let plan = Plan::compile(bytes.to_vec(), PlanOptions::default()).unwrap();
     let group = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
-    Replay::new(&plan, &group, options).map(drop)
+    Replay::new(plan, &group, options).map(drop)
 }
 
 #[test]
@@ -304,12 +303,11 @@ fn a_mismatch_can_be_found_before_anything_is_issued() {
     let path = files.add("left", &code("new", 10, &[function("l", 0, 2)]).encode());
     let (capture, [left, _]) = capture();
     let bytes = capture.finish();
-    let opened = Capture::open(&bytes, OpenOptions::default()).unwrap();
-    let plan = Plan::compile(&opened, &bytes, PlanOptions::default()).unwrap();
+    let plan = Arc::new(Plan::compile(bytes, PlanOptions::default()).unwrap());
     let check = |options: &ReplayOptions| {
         let (device, log) = TestDevice::create();
         let group = DeviceGroup::new(vec![device]).unwrap();
-        let checked = Replay::new(&plan, &group, options).unwrap().check_executables();
+        let checked = Replay::new(plan.clone(), &group, options).unwrap().check_executables();
         let only_prepared = log.lock().unwrap().iter().all(|ran| matches!(ran, Ran::Prepared { .. }));
         assert!(only_prepared);
         checked

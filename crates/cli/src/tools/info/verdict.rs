@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use rehal_base::{Error, MappedFile};
 use rehal_capture::Capture;
@@ -30,7 +31,12 @@ pub(super) struct FileState {
 
 impl Verdict {
     /// The verdict for `capture`, which is in `file`, on `devices` with these files.
-    pub fn of(file: &MappedFile, capture: &Capture<'_>, devices: &DeviceGroup, remaps: &[FileRemap]) -> Self {
+    pub fn of(
+        file: &Arc<MappedFile>,
+        capture: &Capture<'_>,
+        devices: &DeviceGroup,
+        remaps: &[FileRemap],
+    ) -> Self {
         let device = &devices.devices()[0];
         let mut this =
             Self { device: device.info().driver.clone(), reasons: Vec::new(), files: HashMap::new() };
@@ -38,15 +44,15 @@ impl Verdict {
             let torn = format!("the capture is torn at offset {}", tear.offset);
             this.reasons.push(Error::data_loss(torn).advise("--recover replays the records before the tear"));
         }
-        match replay_flags::compile_opened(file, capture) {
+        match replay_flags::compile_opened(file, true) {
             Ok(plan) => this.check(&plan, device, remaps),
             Err(error) => this.reasons.push(error),
         }
         this
     }
 
-    fn check(&mut self, plan: &Plan<'_>, device: &Device, remaps: &[FileRemap]) {
-        self.reasons.extend(plan.executables().iter().filter_map(|it| check_format(it, device)));
+    fn check(&mut self, plan: &Plan, device: &Device, remaps: &[FileRemap]) {
+        self.reasons.extend(plan.executables().filter_map(|it| check_format(&it, device)));
         for record in plan.files() {
             let FileSource::External { path, .. } = record.source else { continue };
             let path = resolve_path(path, remaps);
@@ -58,7 +64,7 @@ impl Verdict {
 }
 
 fn check_format(record: &ExecutableRecord<'_>, device: &Device) -> Option<Error> {
-    let format = String::from_utf8_lossy(record.payload.format);
+    let format = String::from_utf8_lossy(record.format);
     if device.can_prepare_executable(&format) {
         return None;
     }

@@ -1,0 +1,77 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use rehal_base::{MappedFile, Result};
+
+/// The bytes of a capture with what keeps them: a mapped file, or memory. A clone shares them.
+#[derive(Clone)]
+pub struct CaptureBytes(Owner);
+
+#[derive(Clone)]
+enum Owner {
+    File(Arc<MappedFile>),
+    Memory(Arc<Vec<u8>>),
+}
+
+impl CaptureBytes {
+    /// Maps the regular file at `path`. What is in it is looked at when it is opened as a capture.
+    pub fn map(path: &Path) -> Result<Self> {
+        MappedFile::open(path).map(Self::from)
+    }
+
+    /// All bytes, whether they belong to the capture or not.
+    pub fn as_slice(&self) -> &[u8] {
+        match &self.0 {
+            Owner::File(file) => file.bytes(),
+            Owner::Memory(bytes) => bytes,
+        }
+    }
+
+    /// The path of the mapped file; `None` for bytes in memory.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.0 {
+            Owner::File(file) => Some(file.path()),
+            Owner::Memory(_) => None,
+        }
+    }
+
+    /// The mapped file; `None` for bytes in memory.
+    pub fn file(&self) -> Option<&MappedFile> {
+        match &self.0 {
+            Owner::File(file) => Some(file),
+            Owner::Memory(_) => None,
+        }
+    }
+
+    /// Frees the pages of a mapped file behind `offset..offset + length`, which come back when they are read again, so
+    /// that a walk over a large file keeps its working set small. Bytes in memory stay.
+    pub fn forget(&self, offset: u64, length: u64) {
+        if let Owner::File(file) = &self.0 {
+            file.forget(offset as usize, length as usize);
+        }
+    }
+}
+
+impl From<MappedFile> for CaptureBytes {
+    fn from(file: MappedFile) -> Self {
+        Self(Owner::File(Arc::new(file)))
+    }
+}
+
+impl From<Arc<MappedFile>> for CaptureBytes {
+    fn from(file: Arc<MappedFile>) -> Self {
+        Self(Owner::File(file))
+    }
+}
+
+impl From<Vec<u8>> for CaptureBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Owner::Memory(Arc::new(bytes)))
+    }
+}
+
+impl From<Arc<Vec<u8>>> for CaptureBytes {
+    fn from(bytes: Arc<Vec<u8>>) -> Self {
+        Self(Owner::Memory(bytes))
+    }
+}
