@@ -32,6 +32,7 @@ mod fence;
 mod file;
 mod flags;
 mod group;
+mod host_op;
 mod names;
 mod op;
 mod queue;
@@ -52,10 +53,14 @@ pub use fence::Fence;
 pub use file::{File, FileBackend, HostFile};
 pub use flags::*;
 pub use group::DeviceGroup;
-pub use names::{Live, Names, Rename};
+pub use host_op::{
+    CreateOp, DeviceQuery, ExecutableQuery, FileContents, FileIdentity, FileSource, HostOp, ImportFile,
+    PrepareExecutable, RangeOp, Validation,
+};
+pub use names::{Live, Names, Rename, RenameHost};
 pub use op::{
-    Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, HostOp, MemoryBarrier, Op,
-    Query, QueueOp, RangeOp, Submission, Timepoint, WorkgroupCount,
+    Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, MemoryBarrier, Op, QueueOp,
+    Submission, Timepoint, WorkgroupCount,
 };
 pub use queue::Queue;
 pub use rehal_base::HostMemory;

@@ -4,13 +4,17 @@ use rehal_base::Result;
 
 use crate::{
     Binding, Buffer, BufferBarrier, BufferRef, Channel, Command, CommandBuffer, Device, Dispatch, Event,
-    Executable, File, HostCall, MemoryBarrier, QueueOp, Semaphore, Timepoint,
+    Executable, File, FileSource, HostCall, MemoryBarrier, QueueOp, Semaphore, Timepoint,
 };
 
 /// How operations name the objects that they work on, and how they hold their lists and bytes.
 #[allow(missing_docs, reason = "each type names the object that it says")]
 pub trait Names: Copy {
     type Device: Copy;
+    /// The allocator of a device: the device itself, except in captures.
+    type Allocator: Copy;
+    /// Where a device keeps executables: the device itself, except in captures.
+    type ExecutableCache: Copy;
     type Buffer: Copy;
     type Semaphore: Copy;
     type Executable: Copy;
@@ -29,6 +33,8 @@ pub trait Names: Copy {
     /// How an operation that creates an object says under which name; `()` where the object is
     /// returned instead.
     type Created<T: Copy>: Copy;
+    /// What a capture holds of an operation and nothing else needs: `T` there, and `()` elsewhere.
+    type Captured<T: Copy>: Copy;
 }
 
 /// Names of a running program: borrowed handles and slices.
@@ -37,6 +43,8 @@ pub struct Live<'a>(PhantomData<&'a ()>);
 
 impl<'a> Names for Live<'a> {
     type Device = &'a Device;
+    type Allocator = &'a Device;
+    type ExecutableCache = &'a Device;
     type Buffer = &'a Buffer;
     type Semaphore = &'a Semaphore;
     type Executable = &'a Executable;
@@ -52,6 +60,7 @@ impl<'a> Names for Live<'a> {
     type BufferBarriers = &'a [BufferBarrier<&'a Buffer>];
     type Bytes = &'a [u8];
     type Created<T: Copy> = ();
+    type Captured<T: Copy> = ();
 }
 
 /// Turns names of `F` into names of `T`.
@@ -92,6 +101,52 @@ pub trait Rename<F: Names, T: Names> {
     fn events(&mut self, list: F::Events) -> Result<T::Events>;
     fn memory_barriers(&mut self, list: F::MemoryBarriers) -> Result<T::MemoryBarriers>;
     fn buffer_barriers(&mut self, list: F::BufferBarriers) -> Result<T::BufferBarriers>;
+    fn created_buffer(&mut self, name: F::Created<F::Buffer>) -> Result<T::Created<T::Buffer>>;
+    /// The size of a buffer that is deallocated.
+    fn deallocated_size(&mut self, buffer: F::Buffer, size: F::Captured<u64>) -> Result<T::Captured<u64>>;
+    /// The bytes that a read gave.
+    fn captured_read(
+        &mut self,
+        file: F::File,
+        file_offset: u64,
+        target: BufferRef<F::Buffer>,
+        bytes: F::Captured<F::Bytes>,
+    ) -> Result<T::Captured<T::Bytes>>;
+}
+
+/// Turns names of `F` into names of `T` for what the host does as well.
+#[allow(missing_docs, reason = "each function renames the object that it says")]
+pub trait RenameHost<F: Names, T: Names>: Rename<F, T> {
+    fn allocator(&mut self, name: F::Allocator) -> Result<T::Allocator>;
+    fn executable_cache(&mut self, name: F::ExecutableCache) -> Result<T::ExecutableCache>;
+    fn executable(&mut self, name: F::Executable) -> Result<T::Executable>;
+    fn created_device(&mut self, name: F::Created<F::Device>) -> Result<T::Created<T::Device>>;
+    fn created_allocator(
+        &mut self,
+        device: T::Device,
+        name: F::Created<F::Allocator>,
+    ) -> Result<T::Created<T::Allocator>>;
+    fn created_executable_cache(
+        &mut self,
+        device: T::Device,
+        name: F::Created<F::ExecutableCache>,
+    ) -> Result<T::Created<T::ExecutableCache>>;
+    fn created_semaphore(&mut self, name: F::Created<F::Semaphore>) -> Result<T::Created<T::Semaphore>>;
+    fn created_command_buffer(
+        &mut self,
+        name: F::Created<F::CommandBuffer>,
+    ) -> Result<T::Created<T::CommandBuffer>>;
+    fn created_executable(&mut self, name: F::Created<F::Executable>) -> Result<T::Created<T::Executable>>;
+    fn created_file(&mut self, name: F::Created<F::File>) -> Result<T::Created<T::File>>;
+    fn created_event(&mut self, name: F::Created<F::Event>) -> Result<T::Created<T::Event>>;
+    fn created_channel(&mut self, name: F::Created<F::Channel>) -> Result<T::Created<T::Channel>>;
+    /// What a device said of the functions of an executable.
+    fn captured_metadata(&mut self, bytes: F::Captured<F::Bytes>) -> Result<T::Captured<T::Bytes>>;
+    /// Where the bytes of an imported file are.
+    fn captured_source(
+        &mut self,
+        source: F::Captured<FileSource<F::Bytes>>,
+    ) -> Result<T::Captured<FileSource<T::Bytes>>>;
 }
 
 /// Live names under a shorter lifetime. An operation of live names is invariant in its lifetime, since its fields
@@ -147,6 +202,21 @@ impl<'a: 'b, 'b> Rename<Live<'a>, Live<'b>> for Reborrow {
     ) -> Result<&'b [BufferBarrier<&'b Buffer>]> {
         Ok(list)
     }
+    fn created_buffer(&mut self, (): ()) -> Result<()> {
+        Ok(())
+    }
+    fn deallocated_size(&mut self, _buffer: &'a Buffer, (): ()) -> Result<()> {
+        Ok(())
+    }
+    fn captured_read(
+        &mut self,
+        _file: &'a File,
+        _file_offset: u64,
+        _target: BufferRef<&'a Buffer>,
+        (): (),
+    ) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl<'a> Command<Live<'a>> {
@@ -175,6 +245,6 @@ impl<'a> QueueOp<Live<'a>> {
     where
         'a: 'b,
     {
-        self.rename(&mut Reborrow, Ok)
+        self.rename(&mut Reborrow)
     }
 }

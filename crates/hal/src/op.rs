@@ -4,7 +4,7 @@ use std::sync::Arc;
 use rehal_base::Result;
 
 use crate::flags::*;
-use crate::{Buffer, BufferParams, CommandBufferParams, Names, Rename};
+use crate::{Buffer, BufferParams, HostOp, Names, Rename};
 
 /// Everything that a program asks of an accelerator.
 pub enum Op<N: Names> {
@@ -167,17 +167,61 @@ pub enum Command<N: Names> {
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "fields carry the names of the HAL's arguments")]
 pub enum QueueOp<N: Names> {
-    Alloca { params: BufferParams, size: u64, flags: u64, created: N::Created<N::Buffer> },
-    Dealloca { buffer: N::Buffer, flags: u64 },
-    Fill { target: BufferRef<N::Buffer>, pattern: N::Bytes, flags: u64 },
-    Update { source: N::Bytes, target: BufferRef<N::Buffer>, flags: u64 },
-    Copy { source: BufferRef<N::Buffer>, target: BufferRef<N::Buffer>, flags: u64 },
-    Read { file: N::File, file_offset: u64, target: BufferRef<N::Buffer>, flags: u64 },
-    Write { source: BufferRef<N::Buffer>, file: N::File, file_offset: u64, flags: u64 },
+    Alloca {
+        params: BufferParams,
+        size: u64,
+        flags: u64,
+        created: N::Created<N::Buffer>,
+    },
+    Dealloca {
+        buffer: N::Buffer,
+        /// Size of the buffer in bytes.
+        size: N::Captured<u64>,
+        flags: u64,
+    },
+    Fill {
+        target: BufferRef<N::Buffer>,
+        pattern: N::Bytes,
+        flags: u64,
+    },
+    Update {
+        source: N::Bytes,
+        target: BufferRef<N::Buffer>,
+        flags: u64,
+    },
+    Copy {
+        source: BufferRef<N::Buffer>,
+        target: BufferRef<N::Buffer>,
+        flags: u64,
+    },
+    Read {
+        file: N::File,
+        file_offset: u64,
+        target: BufferRef<N::Buffer>,
+        /// What the read gave; empty where that was not to be captured.
+        captured: N::Captured<N::Bytes>,
+        flags: u64,
+    },
+    Write {
+        source: BufferRef<N::Buffer>,
+        file: N::File,
+        file_offset: u64,
+        flags: u64,
+    },
     Dispatch(Dispatch<N>),
-    Execute { command_buffer: N::CommandBuffer, bindings: N::BufferRefs, flags: u64 },
-    Barrier { flags: u64 },
-    HostCall { call: N::HostCall, arguments: [u64; 4], flags: HostCallFlags },
+    Execute {
+        command_buffer: N::CommandBuffer,
+        bindings: N::BufferRefs,
+        flags: u64,
+    },
+    Barrier {
+        flags: u64,
+    },
+    HostCall {
+        call: N::HostCall,
+        arguments: [u64; 4],
+        flags: HostCallFlags,
+    },
 }
 
 /// A [`QueueOp`] with the timepoints that order it.
@@ -202,121 +246,6 @@ pub type HostCallFn = dyn Fn([u64; 4]) -> Result<()> + Send + Sync;
 /// A host call that can be submitted.
 #[derive(Clone)]
 pub struct HostCall(pub Arc<HostCallFn>);
-
-/// A host access to a range of a buffer.
-#[derive(Clone, Copy)]
-pub struct RangeOp<N: Names> {
-    /// The buffer.
-    pub buffer: N::Buffer,
-    /// First byte.
-    pub offset: u64,
-    /// Number of bytes.
-    pub length: u64,
-    /// For map: how long it lives. Zero otherwise.
-    pub mode: MappingMode,
-    /// What the host does with the bytes.
-    pub access: MemoryAccess,
-}
-
-/// What the host does around commands and submissions.
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "fields carry the names of the HAL's arguments")]
-pub enum HostOp<N: Names> {
-    CreateSemaphore {
-        device: N::Device,
-        affinity: QueueAffinity,
-        initial_value: u64,
-        flags: SemaphoreFlags,
-        created: N::Created<N::Semaphore>,
-    },
-    CreateCommandBuffer {
-        device: N::Device,
-        params: CommandBufferParams,
-        created: N::Created<N::CommandBuffer>,
-    },
-    BeginCommandBuffer {
-        command_buffer: N::CommandBuffer,
-    },
-    EndCommandBuffer {
-        command_buffer: N::CommandBuffer,
-    },
-    CreateEvent {
-        device: N::Device,
-        affinity: QueueAffinity,
-        flags: u32,
-        created: N::Created<N::Event>,
-    },
-    PrepareExecutable {
-        device: N::Device,
-        affinity: QueueAffinity,
-        caching_mode: CachingMode,
-        format: N::Bytes,
-        data: N::Bytes,
-        /// 32-bit specialization constants, little-endian.
-        constants: N::Bytes,
-        created: N::Created<N::Executable>,
-    },
-    ImportFile {
-        device: N::Device,
-        affinity: QueueAffinity,
-        access: MemoryAccess,
-        length: u64,
-        created: N::Created<N::File>,
-    },
-    AllocateBuffer {
-        device: N::Device,
-        params: BufferParams,
-        size: u64,
-        created: N::Created<N::Buffer>,
-    },
-    /// Host memory that becomes a buffer, with the bytes that it held.
-    ImportBuffer {
-        device: N::Device,
-        params: BufferParams,
-        size: u64,
-        data: N::Bytes,
-        created: N::Created<N::Buffer>,
-    },
-    Map(RangeOp<N>),
-    /// With the bytes that the host wrote while it was mapped, where it may have written.
-    Unmap(RangeOp<N>, Option<N::Bytes>),
-    Invalidate(RangeOp<N>),
-    /// With the bytes that are flushed.
-    Flush(RangeOp<N>, Option<N::Bytes>),
-    FlushQueue {
-        device: N::Device,
-    },
-    ScopeBegin {
-        name: N::Bytes,
-    },
-    ScopeEnd {
-        name: N::Bytes,
-    },
-    /// A question or a hint, without an effect on what is computed.
-    Query(Query),
-}
-
-/// Host operations that change nothing that later work depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are the HAL's own")]
-pub enum Query {
-    DeviceTrim,
-    DeviceQueryI64,
-    DeviceQueryCapabilities,
-    DeviceAssignTopology,
-    DeviceQueryPool,
-    ProfilingBegin,
-    ProfilingFlush,
-    ProfilingEnd,
-    ExternalCaptureBegin,
-    ExternalCaptureEnd,
-    AllocatorTrim,
-    AllocatorQueryHeaps,
-    ExecutableFunctionCount,
-    ExecutableFunctionInfo,
-    ExecutableFunctionParameters,
-    ExecutableLookupFunction,
-}
 
 impl<B> BufferRef<B> {
     /// All of `buffer`.
@@ -445,17 +374,17 @@ impl<N: Names> Command<N> {
 }
 
 impl<N: Names> QueueOp<N> {
-    /// The same operation under other names; `created` turns the name of a buffer that it makes.
-    pub fn rename<T: Names, R: Rename<N, T>>(
-        self,
-        names: &mut R,
-        created: impl FnOnce(N::Created<N::Buffer>) -> Result<T::Created<T::Buffer>>,
-    ) -> Result<QueueOp<T>> {
+    /// The same operation under other names.
+    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<QueueOp<T>> {
         Ok(match self {
-            Self::Alloca { params, size, flags, created: name } => {
-                QueueOp::Alloca { params, size, flags, created: created(name)? }
+            Self::Alloca { params, size, flags, created } => {
+                QueueOp::Alloca { params, size, flags, created: names.created_buffer(created)? }
             }
-            Self::Dealloca { buffer, flags } => QueueOp::Dealloca { buffer: names.buffer(buffer)?, flags },
+            Self::Dealloca { buffer, size, flags } => QueueOp::Dealloca {
+                buffer: names.buffer(buffer)?,
+                size: names.deallocated_size(buffer, size)?,
+                flags,
+            },
             Self::Fill { target, pattern, flags } => {
                 QueueOp::Fill { target: names.buffer_ref(target)?, pattern: names.bytes(pattern)?, flags }
             }
@@ -465,10 +394,11 @@ impl<N: Names> QueueOp<N> {
             Self::Copy { source, target, flags } => {
                 QueueOp::Copy { source: names.buffer_ref(source)?, target: names.buffer_ref(target)?, flags }
             }
-            Self::Read { file, file_offset, target, flags } => QueueOp::Read {
+            Self::Read { file, file_offset, target, captured, flags } => QueueOp::Read {
                 file: names.file(file)?,
                 file_offset,
                 target: names.buffer_ref(target)?,
+                captured: names.captured_read(file, file_offset, target, captured)?,
                 flags,
             },
             Self::Write { source, file, file_offset, flags } => QueueOp::Write {
@@ -509,18 +439,14 @@ impl<N: Names> QueueOp<N> {
 }
 
 impl<N: Names> Submission<N> {
-    /// The same submission under other names; see [`QueueOp::rename`] for `created`.
-    pub fn rename<T: Names, R: Rename<N, T>>(
-        self,
-        names: &mut R,
-        created: impl FnOnce(N::Created<N::Buffer>) -> Result<T::Created<T::Buffer>>,
-    ) -> Result<Submission<T>> {
+    /// The same submission under other names.
+    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<Submission<T>> {
         Ok(Submission {
             device: names.device(self.device)?,
             affinity: self.affinity,
             waits: names.timepoints(self.waits)?,
             signals: names.timepoints(self.signals)?,
-            op: self.op.rename(names, created)?,
+            op: self.op.rename(names)?,
         })
     }
 }

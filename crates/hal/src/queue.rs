@@ -58,7 +58,7 @@ impl<'a> Queue<'a> {
 
     /// Gives the memory of a buffer back that a queue allocated.
     pub fn dealloca(self, buffer: &Buffer, flags: u64) -> Result<()> {
-        self.issue(QueueOp::Dealloca { buffer, flags }).map(drop)
+        self.issue(QueueOp::Dealloca { buffer, size: (), flags }).map(drop)
     }
 
     /// Repeats a pattern of 1, 2 or 4 bytes over a range.
@@ -103,7 +103,7 @@ impl<'a> Queue<'a> {
         flags: u64,
     ) -> Result<()> {
         let target = target.into();
-        self.issue(QueueOp::Read { file, file_offset, target, flags }).map(drop)
+        self.issue(QueueOp::Read { file, file_offset, target, captured: (), flags }).map(drop)
     }
 
     /// Writes bytes of a file from `file_offset` on.

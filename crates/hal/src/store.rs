@@ -49,6 +49,8 @@ pub struct Indexed;
 
 impl Names for Indexed {
     type Device = u32;
+    type Allocator = u32;
+    type ExecutableCache = u32;
     type Buffer = u32;
     type Semaphore = u32;
     type Executable = u32;
@@ -64,6 +66,7 @@ impl Names for Indexed {
     type BufferBarriers = Span<BufferBarrier<u32>>;
     type Bytes = Span<u8>;
     type Created<T: Copy> = T;
+    type Captured<T: Copy> = ();
 }
 
 /// The lists that stored operations point into.
@@ -223,5 +226,24 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
         let span = append(&mut lists.buffer_barriers, list.iter().map(|item| self.buffer_barrier(*item)));
         self.lists = lists;
         span
+    }
+
+    // The buffer of an alloca is with its caller already; nothing that runs needs its name.
+    fn created_buffer(&mut self, (): ()) -> Result<u32> {
+        Ok(0)
+    }
+
+    fn deallocated_size(&mut self, _buffer: &'a Buffer, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn captured_read(
+        &mut self,
+        _file: &'a File,
+        _file_offset: u64,
+        _target: BufferRef<&'a Buffer>,
+        (): (),
+    ) -> Result<()> {
+        Ok(())
     }
 }

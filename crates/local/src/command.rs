@@ -113,8 +113,7 @@ impl CommandBufferBackend for LocalCommands {
         }
         let mut recording = self.recording.lock();
         let recording = recording.as_mut().ok_or_else(not_recording)?;
-        // No command allocates, so nothing is created.
-        let kept = operation.rename(&mut recording.store, |()| Ok(0))?;
+        let kept = operation.rename(&mut recording.store)?;
         recording.operations.push(kept);
         Ok(())
     }

@@ -16,8 +16,7 @@ impl Pending {
     /// brings that about. A wait that fails fails its signals, and it does not run.
     pub(crate) fn start(submission: &Submission<Live<'_>>) -> Result<()> {
         let mut store = Store::default();
-        // The buffer of an alloca is with its caller already; nothing that runs needs its name.
-        let kept = submission.rename(&mut store, |()| Ok(0))?;
+        let kept = submission.rename(&mut store)?;
         Box::new(Self { store, submission: kept }).wait_from(0);
         Ok(())
     }

@@ -125,7 +125,7 @@ fn named_before_it_is_there(harness: &Harness<'_>) -> Result<()> {
     let ops = [
         QueueOp::Fill { target: BufferRef::whole(&buffer), pattern: &[1, 2, 3, 4], flags: 0 },
         QueueOp::Copy { source: BufferRef::whole(&buffer), target: BufferRef::whole(&target), flags: 0 },
-        QueueOp::Dealloca { buffer: &buffer, flags: 0 },
+        QueueOp::Dealloca { buffer: &buffer, size: (), flags: 0 },
     ];
     for (pair, op) in points.windows(2).zip(ops) {
         harness.queue().wait(&pair[..1]).signal(&pair[1..]).submit(op)?;
@@ -250,7 +250,7 @@ fn many_cycles(harness: &Harness<'_>) -> Result<()> {
         let target = BufferRef::range(&sum, cycle, 1);
         let ops = [
             QueueOp::Fill { target, pattern: &pattern, flags: 0 },
-            QueueOp::Dealloca { buffer: &buffer, flags: 0 },
+            QueueOp::Dealloca { buffer: &buffer, size: (), flags: 0 },
         ];
         for (pair, op) in points.windows(2).zip(ops) {
             harness.queue().wait(&pair[..1]).signal(&pair[1..]).submit(op)?;
@@ -275,7 +275,7 @@ fn pipelined_cycles_keep_apart(harness: &Harness<'_>) -> Result<()> {
             QueueOp::Fill { target: whole, pattern: &pattern, flags: 0 },
             QueueOp::Barrier { flags: 0 },
             QueueOp::Copy { source: whole, target: BufferRef::whole(&target), flags: 0 },
-            QueueOp::Dealloca { buffer: &buffer, flags: 0 },
+            QueueOp::Dealloca { buffer: &buffer, size: (), flags: 0 },
         ];
         for (pair, op) in points.windows(2).zip(ops) {
             harness.queue().wait(&pair[..1]).signal(&pair[1..]).submit(op)?;

@@ -21,7 +21,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rehal_base::{Error, Result};
-use rehal_capture::OperationCode;
 use rehal_hal::{Device, DeviceGroup, HostOp};
 
 use self::device::RecordedDevice;
@@ -142,7 +141,7 @@ impl Recorder {
             group.devices().iter().map(|base| RecordedDevice::wrap(base.clone(), &self.stream)).collect();
         for device in &devices {
             let device = recorded_device(&self.stream, device)?;
-            device.record_call(OperationCode::DEVICE_ASSIGN_TOPOLOGY_INFO, 0);
+            device.record_topology();
         }
         DeviceGroup::new(devices)
     }

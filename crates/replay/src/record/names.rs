@@ -200,6 +200,24 @@ impl<'a: 's, 's> Rename<Live<'a>, Live<'s>> for BaseNames<'s> {
     ) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
         list(self.scratch, items, |item| self.buffer_barrier(*item))
     }
+
+    fn created_buffer(&mut self, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn deallocated_size(&mut self, _buffer: &'a Buffer, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn captured_read(
+        &mut self,
+        _file: &'a File,
+        _file_offset: u64,
+        _target: BufferRef<&'a Buffer>,
+        (): (),
+    ) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Turns recorded handles into the ids that the capture knows them by.
@@ -298,6 +316,26 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
             let buffer_ref = buffer_ref(&self.buffer_ref(item.buffer)?);
             Ok(layout::BufferBarrier { source_scope, target_scope, buffer_ref })
         })
+    }
+
+    fn created_buffer(&mut self, (): ()) -> Result<u64> {
+        Ok(self.stream.next_id())
+    }
+
+    fn deallocated_size(&mut self, buffer: &'a Buffer, (): ()) -> Result<u64> {
+        Ok(buffer.allocation_size())
+    }
+
+    fn captured_read(
+        &mut self,
+        file: &'a File,
+        file_offset: u64,
+        target: BufferRef<&'a Buffer>,
+        (): (),
+    ) -> Result<&'s [u8]> {
+        let Binding::Direct(buffer) = target.binding else { return Ok(&[]) };
+        let length = buffer.resolve(target.offset, target.length)?.length;
+        recorded_file(self.stream, file)?.captured(rehal_base::Range { offset: file_offset, length })
     }
 }
 

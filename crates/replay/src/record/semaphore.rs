@@ -11,7 +11,7 @@ use zerocopy::little_endian::U64;
 
 use super::names::Recorded;
 use super::stream::{Log, Stream, status_of};
-use crate::encode::{self, Rest};
+use crate::encode;
 
 /// A semaphore that recorded submissions wait for and signal.
 ///
@@ -81,7 +81,7 @@ impl RecordedSemaphore {
             op: QueueOp::Barrier { flags: 0 },
         };
         let mut offset = 0;
-        encode::submission(&barrier, &Rest::default(), &mut |call, payload_type, parts| {
+        encode::submission(&barrier, &mut |call, payload_type, parts| {
             offset = log.operation(self.device, status, call, payload_type, parts);
         });
         offset

@@ -2,7 +2,7 @@
 
 use rehal_base::StatusCode;
 use rehal_hal::DeviceGroup;
-use rehal_replay::{Observer, Place, Plan, PlanOptions, Replay, ReplayOptions};
+use rehal_replay::{Observer, Plan, PlanOptions, RecordLocation, Replay, ReplayOptions};
 
 use crate::common::{CaptureBuilder, FLUSHED, Observed, Ran, TestDevice, range, replay, run, whole};
 
@@ -84,7 +84,7 @@ fn observers_are_told_what_they_want_and_no_more() {
         fn wants_steps(&self) -> bool {
             true
         }
-        fn step(&mut self, place: Place) -> rehal_base::Result<()> {
+        fn step(&mut self, location: RecordLocation) -> rehal_base::Result<()> {
             self.0.push(place.ordinal);
             Ok(())
         }
