@@ -247,11 +247,14 @@ impl DeviceBackend for RecordedDevice {
                 QueueOp::Alloca { created, .. } => created,
                 _ => 0,
             };
+            let mut is_deferred = false;
             for wait in submission.waits {
-                recorded_semaphore(stream, wait.semaphore)?.will_wait(wait.value);
+                is_deferred |= !recorded_semaphore(stream, wait.semaphore)?.will_wait(wait.value);
             }
-            for signal in submission.signals {
-                recorded_semaphore(stream, signal.semaphore)?.will_signal(signal.value);
+            if !is_deferred {
+                for signal in submission.signals {
+                    recorded_semaphore(stream, signal.semaphore)?.will_signal(signal.value);
+                }
             }
             let mut offset = None;
             stream.record(|log| {

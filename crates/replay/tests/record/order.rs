@@ -10,7 +10,7 @@ use rehal_hal::{
 };
 use rehal_replay::RecordOptions;
 
-use crate::program::{Program, Reads, each_operation, host_call, local_sync, operations, replay};
+use crate::program::{Program, Reads, each_operation, host_call, local_sync, mappable, operations, replay};
 
 /// Work that runs where it is submitted signals before the call is back; what that sets off is recorded after it.
 #[test]
@@ -183,6 +183,31 @@ fn a_signal_that_comes_after_the_work_is_recorded_after_it() {
         }
     });
     assert_eq!(lists, [(1, 0), (0, 1)]);
+}
+
+/// Work that is submitted before what it waits for, on one timeline and across two, replays with the same results.
+#[test]
+fn work_that_is_submitted_before_its_signals_replays() {
+    let program = Program::new(RecordOptions::default());
+    let (timeline, other) = (program.semaphore(), program.semaphore());
+    let (first, second) = (program.buffer(&[0; 4]), program.buffer(&[9; 4]));
+    let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+    // Backwards: the copy waits for the fill, which waits for the host.
+    queue.wait(&[other.at(1)]).signal(&[timeline.at(5)]).copy(&first, &second, 0).unwrap();
+    queue.wait(&[timeline.at(2)]).signal(&[other.at(1)]).fill(&first, &[7], 0).unwrap();
+    let transient = queue.wait(&[timeline.at(5)]).signal(&[timeline.at(6)]).alloca(mappable(), 4, 0).unwrap();
+    assert_eq!((timeline.query().unwrap(), other.query().unwrap()), (0, 0));
+    timeline.signal(2).unwrap();
+    assert_eq!(timeline.query().unwrap(), 6);
+    // What ran meanwhile counts as signalled: this waits for nothing, and needs no signal of the host.
+    queue.wait(&[timeline.at(6)]).signal(&[timeline.at(7)]).copy(&second, &transient, 0).unwrap();
+    timeline.signal(8).unwrap();
+    queue.wait(&[timeline.at(8)]).dealloca(&transient, 0).unwrap();
+    let mut bytes = [0; 4];
+    second.read(0, &mut bytes).unwrap();
+    let mut reads = Reads::default();
+    replay(&program.capture(), &mut reads).unwrap();
+    assert_eq!(reads.0, [[7; 4]]);
 }
 
 /// Threads of one program: every record is whole, ordinals have no gaps, and each thread's calls keep their order.

@@ -85,7 +85,7 @@ fn observers_are_told_what_they_want_and_no_more() {
             true
         }
         fn step(&mut self, location: RecordLocation) -> rehal_base::Result<()> {
-            self.0.push(place.ordinal);
+            self.0.push(location.ordinal);
             Ok(())
         }
     }
