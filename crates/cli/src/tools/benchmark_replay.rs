@@ -5,7 +5,7 @@ use std::time::Instant;
 use rehal_base::{Context, Error, Result};
 use rehal_bench::{Benchmark, Reporters, Runner, State, TimeUnit};
 use rehal_local::executable::guard;
-use rehal_replay::{Observer, RecordLocation, Plan, Replay, Scope};
+use rehal_replay::{Observer, Plan, RecordLocation, Replay, Scope};
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;

@@ -233,10 +233,22 @@ fn chained_by_timepoints(harness: &Harness<'_>, place: Place) -> Result<()> {
     let timeline = harness.semaphore()?;
     let points: Vec<_> = (1..=5).map(|value| timeline.at(value)).collect();
     let ops = [
-        QueueOp::Read { file: &file, file_offset: 0, target: BufferRef::whole(&first), captured: (), flags: 0 },
+        QueueOp::Read {
+            file: &file,
+            file_offset: 0,
+            target: BufferRef::whole(&first),
+            captured: (),
+            flags: 0,
+        },
         QueueOp::Fill { target: BufferRef::range(&first, 16, 16), pattern: &[1, 2], flags: 0 },
         QueueOp::Write { source: BufferRef::whole(&first), file: &file, file_offset: 0, flags: 0 },
-        QueueOp::Read { file: &file, file_offset: 0, target: BufferRef::whole(&second), captured: (), flags: 0 },
+        QueueOp::Read {
+            file: &file,
+            file_offset: 0,
+            target: BufferRef::whole(&second),
+            captured: (),
+            flags: 0,
+        },
     ];
     for (pair, op) in points.windows(2).zip(ops) {
         harness.queue().wait(&pair[..1]).signal(&pair[1..]).submit(op)?;
