@@ -13,7 +13,9 @@
 //!
 //! # The contract of a driver
 //!
-//! A driver implements the `*Backend` traits. Handles ([`Device`], [`Buffer`], …) are cheap clones
+//! A driver implements the `*Backend` traits, and [`DriverBackend`] is where it starts: it finds devices and creates
+//! them. Backend traits have no default bodies, so that a decorator of a backend cannot forget to forward a function;
+//! a driver says of each optional ability that it has none ([`unsupported`]). Handles ([`Device`], [`Buffer`], …) are cheap clones
 //! over them and check ranges, usage, access and state before they call, so a backend may trust its
 //! arguments. Work is ordered by timepoints of semaphores and by nothing else: two submissions
 //! without a timepoint between them may run in any order or at once. A submission that fails
@@ -26,6 +28,8 @@ mod buffer_view;
 mod channel;
 mod command_buffer;
 mod device;
+mod device_uri;
+mod driver;
 mod event;
 mod executable;
 mod fence;
@@ -35,7 +39,9 @@ mod group;
 mod host_op;
 mod names;
 mod op;
+mod options;
 mod queue;
+mod registry;
 mod semaphore;
 pub mod shape;
 mod statistics;
@@ -46,7 +52,9 @@ pub use buffer::{Buffer, BufferBackend, BufferParams, MappedRange, Mapping, Plai
 pub use buffer_view::{BufferView, Encoding, dense_size};
 pub use channel::{Channel, ChannelBackend, ChannelParams};
 pub use command_buffer::{CommandBuffer, CommandBufferBackend, CommandBufferParams};
-pub use device::{Device, DeviceBackend, DeviceInfo};
+pub use device::{Device, DeviceBackend, DeviceInfo, unsupported};
+pub use device_uri::DeviceUri;
+pub use driver::{DeviceDescription, DeviceSection, Driver, DriverBackend};
 pub use event::{Event, EventBackend};
 pub use executable::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter};
 pub use fence::Fence;
@@ -57,12 +65,14 @@ pub use host_op::{
     CreateOp, DeviceQuery, ExecutableQuery, FileContents, FileIdentity, FileSource, HostOp, ImportFile,
     PrepareExecutable, RangeOp, Validation,
 };
-pub use names::{Live, Names, Rename, RenameHost};
+pub use names::{Live, Names, Rename, RenameHost, rename_buffer_ref};
 pub use op::{
     Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, MemoryBarrier, Op, QueueOp,
     Submission, Timepoint, WorkgroupCount,
 };
+pub use options::{DeviceOptions, OptionSet};
 pub use queue::Queue;
+pub use registry::DriverRegistry;
 pub use rehal_base::HostMemory;
 pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback, wait_all, wait_any};
 pub use statistics::{HeapStatistics, MemoryCounters, MemoryStatistics};

@@ -71,14 +71,9 @@ impl<'a> Names for Live<'a> {
 pub trait Rename<F: Names, T: Names> {
     fn device(&mut self, name: F::Device) -> Result<T::Device>;
     fn buffer(&mut self, name: F::Buffer) -> Result<T::Buffer>;
-    /// A range of a buffer, or of what is in a slot; where buffers are parts of others, offsets differ.
-    fn buffer_ref(&mut self, reference: BufferRef<F::Buffer>) -> Result<BufferRef<T::Buffer>> {
-        let binding = match reference.binding {
-            Binding::Direct(buffer) => Binding::Direct(self.buffer(buffer)?),
-            Binding::Slot(slot) => Binding::Slot(slot),
-        };
-        Ok(BufferRef { binding, offset: reference.offset, length: reference.length })
-    }
+    /// A range of a buffer, or of what is in a slot: [`rename_buffer_ref`], unless offsets differ because buffers are
+    /// parts of others.
+    fn buffer_ref(&mut self, reference: BufferRef<F::Buffer>) -> Result<BufferRef<T::Buffer>>;
     /// A barrier for a range of a buffer.
     fn buffer_barrier(&mut self, it: BufferBarrier<F::Buffer>) -> Result<BufferBarrier<T::Buffer>> {
         Ok(BufferBarrier { barrier: it.barrier, buffer: self.buffer_ref(it.buffer)? })
@@ -159,6 +154,9 @@ impl<'a: 'b, 'b> Rename<Live<'a>, Live<'b>> for Reborrow {
     }
     fn buffer(&mut self, name: &'a Buffer) -> Result<&'b Buffer> {
         Ok(name)
+    }
+    fn buffer_ref(&mut self, reference: BufferRef<&'a Buffer>) -> Result<BufferRef<&'b Buffer>> {
+        Ok(reference)
     }
     fn semaphore(&mut self, name: &'a Semaphore) -> Result<&'b Semaphore> {
         Ok(name)
@@ -247,4 +245,16 @@ impl<'a> QueueOp<Live<'a>> {
     {
         self.rename(&mut Reborrow)
     }
+}
+
+/// Renames the buffer of a range and keeps the offset and the length.
+pub fn rename_buffer_ref<F: Names, T: Names, R: Rename<F, T>>(
+    names: &mut R,
+    reference: BufferRef<F::Buffer>,
+) -> Result<BufferRef<T::Buffer>> {
+    let binding = match reference.binding {
+        Binding::Direct(buffer) => Binding::Direct(names.buffer(buffer)?),
+        Binding::Slot(slot) => Binding::Slot(slot),
+    };
+    Ok(BufferRef { binding, offset: reference.offset, length: reference.length })
 }

@@ -3,19 +3,17 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferParams, Device, DeviceBackend, DeviceInfo,
-    Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory, Live, MemoryAccess,
-    MemoryCounters, MemoryStatistics, MemoryType, PlainBuffer, QueueAffinity, QueueOp, Semaphore,
-    SemaphoreFlags, Submission, Timeline,
+    Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
+    DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
+    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, PlainBuffer, QueueAffinity, QueueOp,
+    Semaphore, SemaphoreFlags, Submission, Timeline, unsupported,
 };
 
 use crate::command::LocalCommands;
+use crate::driver::LOCAL_SYNC;
 use crate::executable::{self, LocalExecutable, Plugins};
 use crate::execute::{LiveNames, run_and_settle};
 use crate::pending::{Pending, settle};
-
-/// The name of the driver, and of its one device.
-pub const LOCAL_SYNC: &str = "local-sync";
 
 /// Where buffers begin, at least: what compiled kernels assume.
 const BINDING_ALIGNMENT_BYTES: usize = 64;
@@ -91,6 +89,14 @@ impl DeviceBackend for LocalSync {
 
     fn create_event(&self, _affinity: QueueAffinity, _flags: u32) -> Result<Event> {
         Ok(Event::new(LocalEvent))
+    }
+
+    fn create_channel(&self, _affinity: QueueAffinity, _params: &ChannelParams<'_>) -> Result<Channel> {
+        Err(unsupported(&self.info, "channels"))
+    }
+
+    fn create_executable_cache(&self, _identifier: &str) -> Result<()> {
+        Ok(())
     }
 
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {

@@ -10,9 +10,11 @@
 
 mod command;
 mod device;
+mod driver;
 pub mod executable;
 mod execute;
 mod pending;
 mod platform;
 
-pub use device::{LOCAL_SYNC, LocalSync};
+pub use device::LocalSync;
+pub use driver::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};

@@ -9,7 +9,7 @@ use rehal_capture::{
 use rehal_hal::{
     BufferBarrier, BufferRef, BufferUsage, Command, CreateOp, FileContents, FileSource, HostOp, ImportFile,
     Indexed, MemoryAccess, MemoryBarrier, MemoryType, Op, PrepareExecutable, QueueOp, Rename, RenameHost,
-    Span, StoredLists, Submission, Timepoint,
+    Span, StoredLists, Submission, Timepoint, rename_buffer_ref,
 };
 use zerocopy::little_endian::U64;
 
@@ -495,6 +495,10 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
 
     fn buffer(&mut self, name: u64) -> Result<u32> {
         self.used(name, Kind::Buffer)
+    }
+
+    fn buffer_ref(&mut self, reference: BufferRef<u64>) -> Result<BufferRef<u32>> {
+        rename_buffer_ref(self, reference)
     }
 
     fn semaphore(&mut self, name: u64) -> Result<u32> {

@@ -6,7 +6,8 @@ use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{
     Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, CreateOp, Device, DeviceGroup, Event,
     Executable, File, FileContents, HostCall, HostFile, HostOp, ImportFile, Indexed, Live, MemoryAccess,
-    MemoryBarrier, QueueOp, RangeOp, Rename, Semaphore, Span, StoredLists, Submission, Timepoint, wait_all,
+    MemoryBarrier, QueueOp, RangeOp, Rename, Semaphore, Span, StoredLists, Submission, Timepoint,
+    rename_buffer_ref, wait_all,
 };
 
 use crate::files::{self, FileRemap};
@@ -426,6 +427,10 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
 
     fn buffer(&mut self, name: u32) -> Result<&'s Buffer> {
         get(&self.objects.buffers, name)
+    }
+
+    fn buffer_ref(&mut self, reference: BufferRef<u32>) -> Result<BufferRef<&'s Buffer>> {
+        rename_buffer_ref(self, reference)
     }
 
     fn semaphore(&mut self, name: u32) -> Result<&'s Semaphore> {

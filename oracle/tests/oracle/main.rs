@@ -5,6 +5,7 @@
 
 mod assembly;
 mod benchmarks;
+mod devices;
 mod dumps;
 mod e2e;
 mod files;
@@ -17,6 +18,7 @@ mod replays;
 mod rewriting;
 mod run_module;
 mod substitution;
+mod trims;
 mod wrong_input;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     benchmarks::add(&mut trials);
+    devices::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
     recordings::add(&captures, &mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
+    trims::add(&mut trials);
     wrong_input::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()
 }

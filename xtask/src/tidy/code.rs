@@ -20,7 +20,7 @@ const UNSAFE: [(&str, &str); 8] = [
 
 /// Files that call or implement `prepare_executable`, the one unsafe function of the HAL, and say why they trust the
 /// bytes; and what tests need.
-const PREPARES: [(&str, &str); 8] = [
+const PREPARES: [(&str, &str); 9] = [
     (
         "crates/modules/src/hal/executable.rs",
         "a program's executables are its code, and the user asked to run it",
@@ -34,6 +34,10 @@ const PREPARES: [(&str, &str); 8] = [
     (
         "crates/replay/tests/common/device.rs",
         "a device made for tests implements the function and runs nothing",
+    ),
+    (
+        "crates/replay/tests/record/counting.rs",
+        "a device that counts calls implements the function and runs nothing",
     ),
     (
         "crates/replay/tests/memory/mod.rs",

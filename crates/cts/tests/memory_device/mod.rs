@@ -96,6 +96,14 @@ impl DeviceBackend for MemoryDevice {
         Ok(Event::new(Mark))
     }
 
+    fn create_channel(&self, _affinity: QueueAffinity, _params: &ChannelParams<'_>) -> Result<Channel> {
+        Err(unsupported(&self.info, "channels"))
+    }
+
+    fn create_executable_cache(&self, _identifier: &str) -> Result<()> {
+        Ok(())
+    }
+
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
         kernels::find(data).map(|_| FORMAT)
     }
@@ -134,8 +142,16 @@ impl DeviceBackend for MemoryDevice {
         Ok(created)
     }
 
+    fn trim(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn flush(&self, _: QueueAffinity) -> Result<()> {
         Ok(())
+    }
+
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        None
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -87,7 +87,7 @@ impl RecordedDevice {
 
 impl DeviceBackend for RecordedDevice {
     fn info(&self) -> &DeviceInfo {
-        self.base.info()
+        self.base.backend().info()
     }
 
     fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
@@ -276,6 +276,14 @@ impl DeviceBackend for RecordedDevice {
         })
     }
 
+    fn trim(&self) -> Result<()> {
+        let outcome = self.base.backend().trim();
+        let op = HostOp::Trim { device: self.id };
+        let status = status_of(&outcome);
+        self.stream.record(|log| log.calls(self.id, status, |put| encode::host_op(&op, put)));
+        outcome
+    }
+
     fn flush(&self, affinity: QueueAffinity) -> Result<()> {
         let outcome = self.base.backend().flush(affinity);
         self.record(status_of(&outcome), &HostOp::FlushQueue { device: self.id });
@@ -283,7 +291,7 @@ impl DeviceBackend for RecordedDevice {
     }
 
     fn memory_statistics(&self) -> Option<MemoryStatistics> {
-        self.base.memory_statistics()
+        self.base.backend().memory_statistics()
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -8,7 +8,8 @@ use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions};
 use zerocopy::little_endian::{U32, U64};
 
 use crate::common::{
-    CaptureBuilder, FAKE_FORMAT, FileSpec, Id, TestDevice, code, function, range, refusal, run, slot, whole,
+    CaptureBuilder, FAKE_FORMAT, FileSpec, Id, Ran, TestDevice, code, function, range, refusal, run, slot,
+    whole,
 };
 
 /// The refusal of what `add` adds last.
@@ -517,6 +518,16 @@ fn calls_that_had_failed_are_skipped() {
     capture.bare_call(Op::DEVICE_QUEUE_HOST_CALL, 1);
     capture.last().status_code = u32::MAX;
     assert_eq!(run(&capture.finish()).unwrap().bytes(), [[7; 4]]);
+}
+
+#[test]
+fn a_trim_is_replayed_on_its_device_and_names_one() {
+    let mut capture = CaptureBuilder::new();
+    capture.bare_call(Op::DEVICE_TRIM, capture.device);
+    capture.bare_call(Op::ALLOCATOR_TRIM, capture.allocator);
+    assert_eq!(run(&capture.finish()).unwrap().ran, [Ran::Trimmed, Ran::Trimmed]);
+    refused(StatusCode::NotFound, &["device.trim", "77"], |it| it.bare_call(Op::DEVICE_TRIM, 77));
+    refused(PRECONDITION, &["allocator.trim"], |it| it.bare_call(Op::ALLOCATOR_TRIM, it.device));
 }
 
 #[test]
