@@ -2,7 +2,7 @@
 
 use crate::{Outcome, Pair, ensure};
 use libtest_mimic::Trial;
-use rehal_hal::{BufferParams, BufferRef, BufferUsage, DeviceGroup, QUEUE_AFFINITY_ANY, QueueOp};
+use rehal_hal::{BufferParams, BufferUsage, DeviceGroup, QUEUE_AFFINITY_ANY};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{RecordOptions, Recorder};
