@@ -5,7 +5,7 @@ use std::time::Instant;
 use rehal_base::{Context, Error, Result};
 use rehal_bench::{Benchmark, Reporters, Runner, State, TimeUnit};
 use rehal_local::executable::guard;
-use rehal_replay::{Observer, Place, Plan, Replay, Scope};
+use rehal_replay::{Observer, Plan, RecordLocation, Replay, Scope};
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
@@ -135,8 +135,8 @@ impl Observer for Steps {
         true
     }
 
-    fn step(&mut self, place: Place) -> Result<()> {
-        guard::set_context(place.ordinal.into(), place.offset);
+    fn step(&mut self, location: RecordLocation) -> Result<()> {
+        guard::set_context(location.ordinal.into(), location.offset);
         Ok(())
     }
 }
@@ -167,8 +167,8 @@ impl Observer for ScopeWatch<'_> {
         true
     }
 
-    fn step(&mut self, place: Place) -> Result<()> {
-        Steps.step(place)
+    fn step(&mut self, location: RecordLocation) -> Result<()> {
+        Steps.step(location)
     }
 
     fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {
@@ -190,7 +190,7 @@ impl Observer for ScopeWatch<'_> {
                     "scope '{}' ends before it begins",
                     self.name
                 ))
-                .context(scope.place.to_string()));
+                .context(scope.location.to_string()));
             };
             self.depth = depth;
             if depth == 0 {

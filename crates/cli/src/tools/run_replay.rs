@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use rehal_base::{Context, Error, Result};
 use rehal_local::executable::guard;
-use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, Place};
+use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, RecordLocation};
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, Refusal, TASK};
@@ -171,8 +171,8 @@ impl Observer for Steps {
         true
     }
 
-    fn step(&mut self, place: Place) -> Result<()> {
-        guard::set_context(place.ordinal.into(), place.offset);
+    fn step(&mut self, location: RecordLocation) -> Result<()> {
+        guard::set_context(location.ordinal.into(), location.offset);
         self.done += 1;
         if self.done.is_multiple_of(Self::STRIDE) {
             self.progress.set(self.done, self.total);
