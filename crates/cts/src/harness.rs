@@ -2,45 +2,18 @@ use std::time::Duration;
 
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, CachingMode, CommandBuffer, CommandBufferMode, CommandBufferParams,
-    CommandCategories, Device, Executable, ExecutableParams, Live, MemoryAccess, MemoryType,
-    QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timepoint,
+    Buffer, BufferParams, BufferRef, BufferUsage, CachingMode, CommandBuffer, CommandBufferMode,
+    CommandBufferParams, CommandCategories, Device, Executable, ExecutableParams, MemoryAccess, MemoryType,
+    QUEUE_AFFINITY_ANY, Queue, Semaphore, SemaphoreFlags,
 };
 
 use crate::check;
-use crate::live::QueueOp;
-use crate::script::Part;
 use crate::{Kernel, Subject};
-
-/// Submits one operation, with nothing to wait for, and waits until it has run.
-///
-/// A macro, as the lists of timepoints live only inside of the statement.
-macro_rules! run {
-    ($harness:expr, $op:expr) => {{
-        let harness: &crate::harness::Harness<'_> = $harness;
-        match harness.semaphore() {
-            Err(error) => Err(error),
-            Ok(done) => {
-                let signals = [crate::harness::at(&done, 1)];
-                match harness.device.submit(rehal_hal::QUEUE_AFFINITY_ANY, &[], &signals, $op) {
-                    Err(error) => Err(error),
-                    Ok(_) => harness.wait(&done, 1),
-                }
-            }
-        }
-    }};
-}
-pub(crate) use run;
 
 /// A device under test, and the steps that most tests begin with.
 pub(crate) struct Harness<'s> {
     subject: &'s dyn Subject,
     pub(crate) device: Device,
-}
-
-/// A timepoint.
-pub(crate) fn at(semaphore: &Semaphore, value: u64) -> Timepoint<Live<'_>> {
-    Timepoint { semaphore, value }
 }
 
 /// The bytes of little-endian words.
@@ -81,6 +54,18 @@ impl<'s> Harness<'s> {
         self.device.create_semaphore(QUEUE_AFFINITY_ANY, value, SemaphoreFlags::empty())
     }
 
+    /// All queues of the device.
+    pub(crate) fn queue(&self) -> Queue<'_> {
+        self.device.queue(QUEUE_AFFINITY_ANY)
+    }
+
+    /// Submits what `submit` submits to a queue that waits for nothing, and waits until it has run.
+    pub(crate) fn run(&self, submit: impl FnOnce(Queue<'_>) -> Result<()>) -> Result<()> {
+        let done = self.semaphore()?;
+        submit(self.queue().signal(&[done.at(1)]))?;
+        self.wait(&done, 1)
+    }
+
     /// Waits for what must happen.
     pub(crate) fn wait(&self, semaphore: &Semaphore, value: u64) -> Result<()> {
         semaphore.wait(value, Some(self.patience()))
@@ -98,7 +83,7 @@ impl<'s> Harness<'s> {
     /// early has had time to do so.
     pub(crate) fn settle(&self) -> Result<()> {
         self.device.flush(QUEUE_AFFINITY_ANY)?;
-        run!(self, QueueOp::Barrier { flags: 0 })
+        self.run(|queue| queue.barrier(0))
     }
 
     /// What buffers of tests are made with: for transfers, dispatches and mappings.
@@ -123,11 +108,11 @@ impl<'s> Harness<'s> {
     pub(crate) fn transient(&self, bytes: &[u8]) -> Result<Buffer> {
         let done = self.semaphore()?;
         let buffer = {
-            let signals = [at(&done, 1)];
-            self.device.alloca(&[], &signals, BufferParams::default(), bytes.len() as u64)?
+            let signals = [done.at(1)];
+            self.queue().signal(&signals).alloca(BufferParams::default(), bytes.len() as u64, 0)?
         };
         self.wait(&done, 1)?;
-        run!(self, QueueOp::Update { source: bytes, target: (&buffer).into(), flags: 0 })?;
+        self.run(|queue| queue.update(bytes, &buffer, 0))?;
         Ok(buffer)
     }
 
@@ -149,7 +134,7 @@ impl<'s> Harness<'s> {
             return Ok(bytes);
         }
         let staging = self.buffer(&bytes)?;
-        run!(self, QueueOp::Copy { source: buffer.into(), target: (&staging).into(), flags: 0 })?;
+        self.run(|queue| queue.copy(buffer, &staging, 0))?;
         staging.read(0, &mut bytes)?;
         self.subject.saw(&bytes);
         Ok(bytes)
@@ -186,9 +171,8 @@ impl<'s> Harness<'s> {
     }
 
     /// Runs a command buffer with a binding table and waits for it.
-    pub(crate) fn execute(&self, command_buffer: &CommandBuffer, table: &[Part<'_>]) -> Result<()> {
-        let bindings: Vec<_> = table.iter().map(|part| part.as_ref()).collect();
-        run!(self, QueueOp::Execute { command_buffer, bindings: &bindings, flags: 0 })
+    pub(crate) fn execute(&self, command_buffer: &CommandBuffer, table: &[BufferRef<&Buffer>]) -> Result<()> {
+        self.run(|queue| queue.execute(command_buffer, table, 0))
     }
 
     /// One of the suite's kernels, prepared.

@@ -1,11 +1,12 @@
 use rehal_base::Result;
 use rehal_hal::{
-    Buffer, BufferRef, CommandBuffer, CommandBufferMode, DispatchFlags, Executable, ExecutionStage, Live,
-    MemoryBarrier, QUEUE_AFFINITY_ANY, WHOLE_BUFFER, WorkgroupCount,
+    Binding, Buffer, BufferRef, CommandBuffer, CommandBufferMode, DispatchFlags, Executable, ExecutionStage,
+    MemoryBarrier, WHOLE_BUFFER, WorkgroupCount,
 };
 
-use crate::harness::{Harness, at, bytes_of};
-use crate::live::{Command, Dispatch, QueueOp};
+use crate::check::wrong;
+use crate::harness::{Harness, bytes_of};
+use crate::live::{Command, Dispatch};
 
 /// How work gets to the device. The same tests run over each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,46 +36,16 @@ impl Route {
     }
 }
 
-/// A range of a buffer.
-#[derive(Clone, Copy)]
-pub(crate) struct Part<'a> {
-    buffer: &'a Buffer,
-    offset: u64,
-    length: u64,
-}
-
-impl<'a> Part<'a> {
-    /// `length` bytes from `offset`.
-    pub(crate) fn of(buffer: &'a Buffer, offset: u64, length: u64) -> Self {
-        Self { buffer, offset, length }
-    }
-
-    /// The range as an operation names it.
-    pub(crate) fn as_ref<'x>(&self) -> BufferRef<Live<'x>>
-    where
-        'a: 'x,
-    {
-        BufferRef::range(self.buffer, self.offset, self.length)
-    }
-}
-
-impl<'a> From<&'a Buffer> for Part<'a> {
-    fn from(buffer: &'a Buffer) -> Self {
-        Self { buffer, offset: 0, length: WHOLE_BUFFER }
-    }
-}
-
 /// A kernel with its arguments.
 #[derive(Clone)]
 pub(crate) struct Call<'a> {
     executable: &'a Executable,
     function: u32,
     size: [u32; 3],
-    count: [u32; 3],
-    count_from: Option<Part<'a>>,
+    count: WorkgroupCount<&'a Buffer>,
     local_memory: u32,
     constants: Vec<u8>,
-    bindings: Vec<Part<'a>>,
+    bindings: Vec<BufferRef<&'a Buffer>>,
     flags: DispatchFlags,
 }
 
@@ -85,8 +56,7 @@ impl<'a> Call<'a> {
             executable,
             function,
             size: [0; 3],
-            count: [1; 3],
-            count_from: None,
+            count: WorkgroupCount::Static([1; 3]),
             local_memory: 0,
             constants: Vec::new(),
             bindings: Vec::new(),
@@ -101,12 +71,12 @@ impl<'a> Call<'a> {
 
     /// With so many workgroups.
     pub(crate) fn count(self, count: [u32; 3]) -> Self {
-        Self { count, ..self }
+        Self { count: WorkgroupCount::Static(count), ..self }
     }
 
     /// With as many workgroups as a buffer says.
-    pub(crate) fn count_from(self, count: impl Into<Part<'a>>, flags: DispatchFlags) -> Self {
-        Self { count_from: Some(count.into()), flags: self.flags | flags, ..self }
+    pub(crate) fn count_from(self, count: impl Into<BufferRef<&'a Buffer>>, flags: DispatchFlags) -> Self {
+        Self { count: WorkgroupCount::Indirect(count.into()), flags: self.flags | flags, ..self }
     }
 
     /// With more local memory than the function asks for, in bytes.
@@ -120,7 +90,7 @@ impl<'a> Call<'a> {
     }
 
     /// With one more binding.
-    pub(crate) fn bind(mut self, part: impl Into<Part<'a>>) -> Self {
+    pub(crate) fn bind(mut self, part: impl Into<BufferRef<&'a Buffer>>) -> Self {
         self.bindings.push(part.into());
         self
     }
@@ -131,58 +101,34 @@ impl<'a> Call<'a> {
     }
 }
 
-/// One step that changes buffers.
-#[derive(Clone)]
-pub(crate) enum Work<'a> {
-    Fill { target: Part<'a>, pattern: &'a [u8] },
-    Update { source: &'a [u8], target: Part<'a> },
-    Copy { source: Part<'a>, target: Part<'a> },
-    Call(Call<'a>),
-}
-
-impl<'a> Work<'a> {
-    fn parts(&self) -> Vec<Part<'a>> {
-        match self {
-            Self::Fill { target, .. } | Self::Update { target, .. } => vec![*target],
-            Self::Copy { source, target } => vec![*source, *target],
-            Self::Call(call) => call.bindings.iter().chain(&call.count_from).copied().collect(),
-        }
-    }
-
-    fn queue_op<'x>(&'x self, refs: &'x [BufferRef<Live<'x>>]) -> QueueOp<'x> {
-        match self {
-            Self::Fill { pattern, .. } => QueueOp::Fill { target: refs[0], pattern, flags: 0 },
-            Self::Update { source, .. } => QueueOp::Update { source, target: refs[0], flags: 0 },
-            Self::Copy { .. } => QueueOp::Copy { source: refs[0], target: refs[1], flags: 0 },
-            Self::Call(call) => QueueOp::Dispatch(call.dispatch(refs)),
-        }
-    }
-
-    fn command<'x>(&'x self, refs: &'x [BufferRef<Live<'x>>]) -> Command<'x> {
-        match self {
-            Self::Fill { pattern, .. } => Command::Fill { target: refs[0], pattern, flags: 0 },
-            Self::Update { source, .. } => Command::Update { source, target: refs[0], flags: 0 },
-            Self::Copy { .. } => Command::Copy { source: refs[0], target: refs[1], flags: 0 },
-            Self::Call(call) => Command::Dispatch(call.dispatch(refs)),
-        }
-    }
-}
-
-impl Call<'_> {
-    fn dispatch<'x>(&'x self, refs: &'x [BufferRef<Live<'x>>]) -> Dispatch<'x> {
-        let (bindings, count) = refs.split_at(self.bindings.len());
+impl<'a> Call<'a> {
+    fn dispatch(&self) -> Dispatch<'_> {
         Dispatch {
             executable: self.executable,
             function: self.function,
             workgroup_size: self.size,
-            workgroup_count: match count {
-                [] => WorkgroupCount::Static(self.count),
-                [buffer, ..] => WorkgroupCount::Indirect(*buffer),
-            },
+            workgroup_count: self.count,
             dynamic_local_memory: self.local_memory,
             constants: &self.constants,
-            bindings,
+            bindings: &self.bindings,
             flags: self.flags,
+        }
+    }
+}
+
+/// One step that changes buffers.
+enum Step<'a> {
+    /// A command over lists of the caller.
+    Command(Command<'a>),
+    /// A dispatch with lists of its own.
+    Call(Call<'a>),
+}
+
+impl<'a> Step<'a> {
+    fn command(&self) -> Result<Command<'_>> {
+        match self {
+            Self::Command(command) => command.reborrow(),
+            Self::Call(call) => Ok(Command::Dispatch(call.dispatch())),
         }
     }
 }
@@ -191,39 +137,67 @@ impl Call<'_> {
 pub(crate) struct Script<'a> {
     harness: &'a Harness<'a>,
     route: Route,
-    steps: Vec<Work<'a>>,
+    steps: Vec<Step<'a>>,
+    /// The binding table that the steps refer to, where the route needs one.
+    table: Vec<BufferRef<&'a Buffer>>,
 }
 
 impl<'a> Script<'a> {
     /// An empty script.
     pub(crate) fn new(harness: &'a Harness<'a>, route: Route) -> Self {
-        Self { harness, route, steps: Vec::new() }
-    }
-
-    /// One more step.
-    pub(crate) fn then(mut self, work: Work<'a>) -> Self {
-        self.steps.push(work);
-        self
+        Self { harness, route, steps: Vec::new(), table: Vec::new() }
     }
 
     /// A fill as the next step.
-    pub(crate) fn fill(self, target: impl Into<Part<'a>>, pattern: &'a [u8]) -> Self {
-        self.then(Work::Fill { target: target.into(), pattern })
+    pub(crate) fn fill(self, target: impl Into<BufferRef<&'a Buffer>>, pattern: &'a [u8]) -> Self {
+        self.then(|script| Command::Fill { target: script.place(target.into()), pattern, flags: 0 })
     }
 
     /// An update as the next step.
-    pub(crate) fn update(self, source: &'a [u8], target: impl Into<Part<'a>>) -> Self {
-        self.then(Work::Update { source, target: target.into() })
+    pub(crate) fn update(self, source: &'a [u8], target: impl Into<BufferRef<&'a Buffer>>) -> Self {
+        self.then(|script| Command::Update { source, target: script.place(target.into()), flags: 0 })
     }
 
     /// A copy as the next step.
-    pub(crate) fn copy(self, source: impl Into<Part<'a>>, target: impl Into<Part<'a>>) -> Self {
-        self.then(Work::Copy { source: source.into(), target: target.into() })
+    pub(crate) fn copy(
+        self,
+        source: impl Into<BufferRef<&'a Buffer>>,
+        target: impl Into<BufferRef<&'a Buffer>>,
+    ) -> Self {
+        self.then(|script| {
+            let (source, target) = (script.place(source.into()), script.place(target.into()));
+            Command::Copy { source, target, flags: 0 }
+        })
     }
 
     /// A dispatch as the next step.
-    pub(crate) fn call(self, call: Call<'a>) -> Self {
-        self.then(Work::Call(call))
+    pub(crate) fn call(mut self, mut call: Call<'a>) -> Self {
+        call.bindings.iter_mut().for_each(|binding| *binding = self.place(*binding));
+        if let WorkgroupCount::Indirect(buffer) = &mut call.count {
+            *buffer = self.place(*buffer);
+        }
+        self.steps.push(Step::Call(call));
+        self
+    }
+
+    fn then(mut self, command: impl FnOnce(&mut Self) -> Command<'a>) -> Self {
+        let command = command(&mut self);
+        self.steps.push(Step::Command(command));
+        self
+    }
+
+    /// How the route names `part`; adds to the binding table what it needs there.
+    fn place(&mut self, part: BufferRef<&'a Buffer>) -> BufferRef<&'a Buffer> {
+        let (Route::Slots | Route::Windows, Binding::Direct(buffer)) = (self.route, part.binding) else {
+            return part;
+        };
+        let slot = self.table.len() as u32;
+        if self.route == Route::Slots {
+            self.table.push(BufferRef::whole(buffer));
+            return BufferRef::slot(slot, part.offset, part.length);
+        }
+        self.table.push(part);
+        BufferRef::slot(slot, 0, WHOLE_BUFFER)
     }
 
     /// Runs it and waits for the end. A refusal at any point is the result.
@@ -236,52 +210,33 @@ impl<'a> Script<'a> {
     }
 
     /// The script as a command buffer, with the binding table that it wants.
-    pub(crate) fn record(&self, mode: CommandBufferMode) -> Result<(CommandBuffer, Vec<Part<'a>>)> {
-        let parts: usize = self.steps.iter().map(|step| step.parts().len()).sum();
-        let capacity = if matches!(self.route, Route::Slots | Route::Windows) { parts as u64 } else { 0 };
-        let commands = self.harness.begin(mode, capacity)?;
-        let mut table = Vec::new();
+    pub(crate) fn record(
+        &self,
+        mode: CommandBufferMode,
+    ) -> Result<(CommandBuffer, Vec<BufferRef<&'a Buffer>>)> {
+        let commands = self.harness.begin(mode, self.table.len() as u64)?;
         for (index, step) in self.steps.iter().enumerate() {
             if index != 0 {
                 record_barrier(&commands)?;
             }
-            let refs: Vec<_> =
-                step.parts().into_iter().map(|part| self.route.place(part, &mut table)).collect();
-            commands.record(&step.command(&refs))?;
+            commands.record(&step.command()?)?;
         }
         commands.end()?;
-        Ok((commands, table))
+        Ok((commands, self.table.clone()))
     }
 
     fn run_on_queue(&self) -> Result<()> {
         let done = self.harness.semaphore()?;
-        for (index, step) in self.steps.iter().enumerate() {
-            let refs: Vec<_> = step.parts().iter().map(Part::as_ref).collect();
-            let value = index as u64;
-            let waits = [at(&done, value)];
-            let waits = if index == 0 { &waits[..0] } else { &waits[..] };
-            let signals = [at(&done, value + 1)];
-            self.harness.device.submit(QUEUE_AFFINITY_ANY, waits, &signals, step.queue_op(&refs))?;
+        for (value, step) in (0..).zip(&self.steps) {
+            let waits = [done.at(value)];
+            let waits = if value == 0 { &waits[..0] } else { &waits[..] };
+            let op = step.command()?.as_queue_op();
+            let Some(op) = op else {
+                return wrong("a step of a script is not an operation of a queue".into());
+            };
+            self.harness.queue().wait(waits).signal(&[done.at(value + 1)]).submit(op)?;
         }
         self.harness.wait(&done, self.steps.len() as u64)
-    }
-}
-
-impl Route {
-    /// How a command names `part`; adds to the binding table what it needs there.
-    fn place<'a: 'x, 'x>(self, part: Part<'a>, table: &mut Vec<Part<'a>>) -> BufferRef<Live<'x>> {
-        let slot = table.len() as u32;
-        match self {
-            Self::Queue | Self::Direct => part.as_ref(),
-            Self::Slots => {
-                table.push(Part::from(part.buffer));
-                BufferRef::slot(slot, part.offset, part.length)
-            }
-            Self::Windows => {
-                table.push(part);
-                BufferRef::slot(slot, 0, WHOLE_BUFFER)
-            }
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 
 use crate::flags::*;
-use crate::{Binding, BufferBarrier, BufferRef, Command, Dispatch, Live, WorkgroupCount, shape};
+use crate::{Binding, Buffer, BufferBarrier, BufferRef, Command, Dispatch, Live, WorkgroupCount, shape};
 
 /// What a command buffer is created with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +122,7 @@ impl CommandBuffer {
     }
 
     /// Fails unless each buffer of a binding table may be used as the commands use its slot.
-    pub(crate) fn require_slot_usage(&self, bindings: &[BufferRef<Live<'_>>]) -> Result<()> {
+    pub(crate) fn require_slot_usage(&self, bindings: &[BufferRef<&Buffer>]) -> Result<()> {
         for (slot, usage) in self.0.final_slot_usage.get().into_iter().flatten() {
             if let Some(BufferRef { binding: Binding::Direct(buffer), .. }) = bindings.get(*slot as usize) {
                 buffer.require_usage(*usage).context(|| format!("binding slot {slot}"))?;
@@ -183,7 +183,7 @@ impl CommandBuffer {
         }
     }
 
-    fn check_barriers(&self, barriers: &[BufferBarrier<Live<'_>>]) -> Result<()> {
+    fn check_barriers(&self, barriers: &[BufferBarrier<&Buffer>]) -> Result<()> {
         barriers.iter().try_for_each(|it| self.check_ref(&it.buffer, BufferUsage::empty()))
     }
 
@@ -198,7 +198,7 @@ impl CommandBuffer {
         Ok(())
     }
 
-    fn check_ref(&self, reference: &BufferRef<Live<'_>>, usage: BufferUsage) -> Result<()> {
+    fn check_ref(&self, reference: &BufferRef<&Buffer>, usage: BufferUsage) -> Result<()> {
         match reference.binding {
             Binding::Direct(buffer) => {
                 if !self.0.params.mode.contains(CommandBufferMode::UNVALIDATED) {
@@ -240,7 +240,7 @@ impl CommandBuffer {
 }
 
 /// See [`shape::check_copy`]; and the sides do not overlap in one buffer.
-pub(crate) fn check_copy(source: &BufferRef<Live<'_>>, target: &BufferRef<Live<'_>>) -> Result<()> {
+pub(crate) fn check_copy(source: &BufferRef<&Buffer>, target: &BufferRef<&Buffer>) -> Result<()> {
     shape::check_copy(source.length, target.length)?;
     if let (Binding::Direct(from), Binding::Direct(to)) = (source.binding, target.binding)
         && from.shares_allocation(to)

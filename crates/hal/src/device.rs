@@ -3,13 +3,10 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Range, Result};
 
-use crate::command_buffer::{DISPATCH_STORAGE, check_copy};
 use crate::flags::*;
-use crate::shape::{check_fill, check_update};
 use crate::{
-    Binding, Buffer, BufferParams, BufferRef, Channel, ChannelParams, CommandBuffer, CommandBufferParams,
-    Event, Executable, ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, QueueOp,
-    Semaphore, Submission, Timepoint, WorkgroupCount,
+    Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Event, Executable,
+    ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, Queue, Semaphore, Submission,
 };
 
 /// What a device is, for people and for `--list_devices`.
@@ -223,116 +220,13 @@ impl Device {
         self.0.flush(affinity)
     }
 
-    /// Submits one operation to a queue of this device.
-    pub fn submit<'a>(
-        &'a self,
-        affinity: QueueAffinity,
-        waits: &'a [Timepoint<Live<'a>>],
-        signals: &'a [Timepoint<Live<'a>>],
-        op: QueueOp<Live<'a>>,
-    ) -> Result<Option<Buffer>> {
-        Submission { device: self, affinity, waits, signals, op }.submit()
-    }
-
-    /// Submits an alloca and returns its buffer.
-    pub fn alloca<'a>(
-        &'a self,
-        waits: &'a [Timepoint<Live<'a>>],
-        signals: &'a [Timepoint<Live<'a>>],
-        params: BufferParams,
-        size: u64,
-    ) -> Result<Buffer> {
-        let op = QueueOp::Alloca { params, size, flags: 0, created: () };
-        self.submit(QUEUE_AFFINITY_ANY, waits, signals, op)?.ok_or_else(|| {
-            Error::new(rehal_base::StatusCode::Internal, "the driver's alloca returned no buffer")
-        })
+    /// The queues of this device in `affinity`: see [`Queue`].
+    pub fn queue(&self, affinity: QueueAffinity) -> Queue<'_> {
+        Queue::new(self, affinity)
     }
 }
 
-impl Submission<Live<'_>> {
-    /// Checks the operation and gives it to its device. An error here means that nothing was
-    /// submitted and no semaphore will be signalled by it.
-    pub fn submit(&self) -> Result<Option<Buffer>> {
-        self.check()?;
-        self.device.0.submit(self)
-    }
-
-    fn check(&self) -> Result<()> {
-        match &self.op {
-            QueueOp::Alloca { params, .. } => check_alignment(params.min_alignment),
-            QueueOp::Dealloca { .. } | QueueOp::Barrier { .. } | QueueOp::HostCall { .. } => Ok(()),
-            QueueOp::Fill { target, pattern, .. } => {
-                check_ref(target, BufferUsage::TRANSFER_TARGET)?;
-                check_fill(target.offset, target.length, pattern)
-            }
-            QueueOp::Update { source, target, .. } => {
-                check_ref(target, BufferUsage::TRANSFER_TARGET)?;
-                check_update(source, target.length)
-            }
-            QueueOp::Copy { source, target, .. } => {
-                check_ref(source, BufferUsage::TRANSFER_SOURCE)?;
-                check_ref(target, BufferUsage::TRANSFER_TARGET)?;
-                check_copy(source, target)
-            }
-            QueueOp::Read { file, file_offset, target, .. } => {
-                let length = check_ref(target, BufferUsage::TRANSFER_TARGET)?;
-                file.require(MemoryAccess::READ, *file_offset, length)
-            }
-            QueueOp::Write { source, file, file_offset, .. } => {
-                let length = check_ref(source, BufferUsage::TRANSFER_SOURCE)?;
-                file.require(MemoryAccess::WRITE, *file_offset, length)
-            }
-            QueueOp::Dispatch(dispatch) => {
-                dispatch.check_shape()?;
-                if let WorkgroupCount::Indirect(buffer) = &dispatch.workgroup_count {
-                    check_ref(buffer, BufferUsage::DISPATCH_INDIRECT_PARAMETERS)?;
-                }
-                for binding in dispatch.bindings {
-                    check_ref(binding, DISPATCH_STORAGE)?;
-                }
-                Ok(())
-            }
-            QueueOp::Execute { command_buffer, bindings, .. } => {
-                command_buffer.require_ready()?;
-                let capacity = command_buffer.params().binding_capacity;
-                if (bindings.len() as u64) < capacity {
-                    return Err(Error::invalid_argument(format!(
-                        "the command buffer takes {capacity} bindings, the submission has {}",
-                        bindings.len()
-                    )));
-                }
-                for binding in *bindings {
-                    check_binding(binding)?;
-                }
-                command_buffer.require_slot_usage(bindings)?;
-                Ok(())
-            }
-        }
-    }
-}
-
-/// An entry of a binding table is a range of a buffer, or empty.
-fn check_binding(binding: &BufferRef<Live<'_>>) -> Result<()> {
-    match binding.binding {
-        Binding::Direct(buffer) => buffer.resolve(binding.offset, binding.length).map(drop),
-        Binding::Slot(_) => Ok(()),
-    }
-}
-
-/// A queue operation names buffers directly; gives the length of the range.
-fn check_ref(reference: &BufferRef<Live<'_>>, usage: BufferUsage) -> Result<u64> {
-    match reference.binding {
-        Binding::Direct(buffer) => {
-            buffer.require_usage(usage)?;
-            Ok(buffer.resolve(reference.offset, reference.length)?.length)
-        }
-        Binding::Slot(slot) => Err(Error::invalid_argument(format!(
-            "a queue operation has no binding table; it refers to slot {slot}"
-        ))),
-    }
-}
-
-fn check_alignment(min_alignment: u64) -> Result<()> {
+pub(crate) fn check_alignment(min_alignment: u64) -> Result<()> {
     // Host memory is aligned to 64 bytes; captures of the reference ask for 0 or a power of two.
     if min_alignment != 0 && !min_alignment.is_power_of_two() {
         return Err(Error::invalid_argument(format!(

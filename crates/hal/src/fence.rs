@@ -6,9 +6,7 @@ use rehal_base::{Error, Result, StatusCode};
 use smallvec::SmallVec;
 
 use crate::latch::Latch;
-use crate::{
-    Device, Live, QUEUE_AFFINITY_ANY, Registration, Semaphore, SemaphoreFlags, Timepoint, WaitCallback,
-};
+use crate::{Device, QUEUE_AFFINITY_ANY, Registration, Semaphore, SemaphoreFlags, Timepoint, WaitCallback};
 
 /// How many semaphores one fence can hold (source: the 16-bit count of `iree_hal_fence_t`).
 const CAPACITY: usize = u16::MAX as usize - 1;
@@ -68,8 +66,8 @@ impl Fence {
     }
 
     /// The timepoints as submissions name them.
-    pub fn live_timepoints(&self) -> impl ExactSizeIterator<Item = Timepoint<Live<'_>>> {
-        self.timepoints.iter().map(|(semaphore, value)| Timepoint { semaphore, value: *value })
+    pub fn live_timepoints(&self) -> impl ExactSizeIterator<Item = Timepoint<&Semaphore>> {
+        self.timepoints.iter().map(|(semaphore, value)| semaphore.at(*value))
     }
 
     /// Whether it is reached; the failure where one of its semaphores failed, as then it never will be.

@@ -41,6 +41,7 @@ mod fence;
 mod file;
 mod flags;
 mod group;
+mod host_op;
 mod latch;
 #[cfg(test)]
 mod models;
@@ -49,6 +50,7 @@ mod op;
 mod options;
 mod pending;
 mod promise;
+mod queue;
 mod registration;
 mod registry;
 mod semaphore;
@@ -74,14 +76,19 @@ pub use fence::Fence;
 pub use file::{File, FileBackend, HostFile};
 pub use flags::*;
 pub use group::DeviceGroup;
-pub use names::{Live, Names, Rename, rename_buffer_ref};
+pub use host_op::{
+    CreateOp, DeviceQuery, ExecutableQuery, FileContents, FileIdentity, FileSource, HostOp, ImportFile,
+    PrepareExecutable, RangeOp, Validation,
+};
+pub use names::{Live, Names, Rename, RenameHost, rename_buffer_ref};
 pub use op::{
-    Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, HostOp, MemoryBarrier, Op,
-    Query, QueueOp, RangeOp, Submission, Timepoint, WorkgroupCount,
+    Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, MemoryBarrier, Op, QueueOp,
+    Submission, Timepoint, WorkgroupCount,
 };
 pub use options::{DeviceOptions, OptionSet};
 pub use pending::{KeptSubmission, PendingSubmissions};
 pub use promise::Promise;
+pub use queue::Queue;
 pub use registration::{CallbackRegistry, Registration};
 pub use registry::DriverRegistry;
 pub use rehal_base::HostMemory;

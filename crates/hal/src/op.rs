@@ -1,9 +1,10 @@
+use std::fmt;
 use std::sync::Arc;
 
 use rehal_base::Result;
 
 use crate::flags::*;
-use crate::{Buffer, BufferParams, CommandBufferParams, Names, Rename};
+use crate::{Buffer, BufferParams, HostOp, Names, Rename};
 
 /// Everything that a program asks of an accelerator.
 pub enum Op<N: Names> {
@@ -21,10 +22,10 @@ pub enum Op<N: Names> {
 }
 
 /// A range of a buffer, or of whatever a binding table holds in a slot when the work is run.
-#[derive(Clone, Copy)]
-pub struct BufferRef<N: Names> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct BufferRef<B> {
     /// The buffer, or the slot.
-    pub binding: Binding<N>,
+    pub binding: Binding<B>,
     /// First byte, in the buffer or in the slot's range.
     pub offset: u64,
     /// Number of bytes, or [`WHOLE_BUFFER`].
@@ -32,19 +33,19 @@ pub struct BufferRef<N: Names> {
 }
 
 /// What a [`BufferRef`] refers to.
-#[derive(Clone, Copy)]
-pub enum Binding<N: Names> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Binding<B> {
     /// A buffer.
-    Direct(N::Buffer),
+    Direct(B),
     /// An entry of the binding table that comes with the submission.
     Slot(u32),
 }
 
 /// A semaphore and a value of its timeline.
-#[derive(Clone, Copy)]
-pub struct Timepoint<N: Names> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timepoint<S> {
     /// The semaphore.
-    pub semaphore: N::Semaphore,
+    pub semaphore: S,
     /// The value that is waited for or signalled.
     pub value: u64,
 }
@@ -59,22 +60,22 @@ pub struct MemoryBarrier {
 }
 
 /// A [`MemoryBarrier`] for a range of a buffer.
-#[derive(Clone, Copy)]
-pub struct BufferBarrier<N: Names> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct BufferBarrier<B> {
     /// The scopes.
     pub barrier: MemoryBarrier,
     /// The range.
-    pub buffer: BufferRef<N>,
+    pub buffer: BufferRef<B>,
 }
 
 /// How many workgroups a dispatch runs, in x, y and z.
-#[derive(Clone, Copy)]
-pub enum WorkgroupCount<N: Names> {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum WorkgroupCount<B> {
     /// These many.
     Static([u32; 3]),
     /// Three `u32` in a buffer, read when the dispatch runs (or, where the flags say so, when the
     /// submission is issued).
-    Indirect(BufferRef<N>),
+    Indirect(BufferRef<B>),
 }
 
 /// A kernel with its arguments.
@@ -87,7 +88,7 @@ pub struct Dispatch<N: Names> {
     /// Workgroup size in x, y and z; a zero leaves it to the driver (a CPU passes 1, as the reference does).
     pub workgroup_size: [u32; 3],
     /// Number of workgroups.
-    pub workgroup_count: WorkgroupCount<N>,
+    pub workgroup_count: WorkgroupCount<N::Buffer>,
     /// Bytes of workgroup-local memory on top of what the function asks for.
     pub dynamic_local_memory: u32,
     /// 32-bit constants, little-endian.
@@ -125,24 +126,24 @@ pub enum Command<N: Names> {
         buffer_barriers: N::BufferBarriers,
     },
     Advise {
-        buffer: BufferRef<N>,
+        buffer: BufferRef<N::Buffer>,
         flags: u64,
         arguments: [u64; 2],
     },
     Fill {
-        target: BufferRef<N>,
+        target: BufferRef<N::Buffer>,
         /// 1, 2 or 4 bytes.
         pattern: N::Bytes,
         flags: u64,
     },
     Update {
         source: N::Bytes,
-        target: BufferRef<N>,
+        target: BufferRef<N::Buffer>,
         flags: u64,
     },
     Copy {
-        source: BufferRef<N>,
-        target: BufferRef<N>,
+        source: BufferRef<N::Buffer>,
+        target: BufferRef<N::Buffer>,
         flags: u64,
     },
     Collective {
@@ -150,8 +151,8 @@ pub enum Command<N: Names> {
         /// Kind, reduction and element type, packed as the HAL packs them.
         operation: u32,
         param: u32,
-        send: BufferRef<N>,
-        recv: BufferRef<N>,
+        send: BufferRef<N::Buffer>,
+        recv: BufferRef<N::Buffer>,
         element_count: u64,
     },
     Dispatch(Dispatch<N>),
@@ -166,17 +167,61 @@ pub enum Command<N: Names> {
 #[derive(Clone, Copy)]
 #[allow(missing_docs, reason = "fields carry the names of the HAL's arguments")]
 pub enum QueueOp<N: Names> {
-    Alloca { params: BufferParams, size: u64, flags: u64, created: N::Created<N::Buffer> },
-    Dealloca { buffer: N::Buffer, flags: u64 },
-    Fill { target: BufferRef<N>, pattern: N::Bytes, flags: u64 },
-    Update { source: N::Bytes, target: BufferRef<N>, flags: u64 },
-    Copy { source: BufferRef<N>, target: BufferRef<N>, flags: u64 },
-    Read { file: N::File, file_offset: u64, target: BufferRef<N>, flags: u64 },
-    Write { source: BufferRef<N>, file: N::File, file_offset: u64, flags: u64 },
+    Alloca {
+        params: BufferParams,
+        size: u64,
+        flags: u64,
+        created: N::Created<N::Buffer>,
+    },
+    Dealloca {
+        buffer: N::Buffer,
+        /// Size of the buffer in bytes.
+        size: N::Captured<u64>,
+        flags: u64,
+    },
+    Fill {
+        target: BufferRef<N::Buffer>,
+        pattern: N::Bytes,
+        flags: u64,
+    },
+    Update {
+        source: N::Bytes,
+        target: BufferRef<N::Buffer>,
+        flags: u64,
+    },
+    Copy {
+        source: BufferRef<N::Buffer>,
+        target: BufferRef<N::Buffer>,
+        flags: u64,
+    },
+    Read {
+        file: N::File,
+        file_offset: u64,
+        target: BufferRef<N::Buffer>,
+        /// What the read gave; empty where that was not to be captured.
+        captured: N::Captured<N::Bytes>,
+        flags: u64,
+    },
+    Write {
+        source: BufferRef<N::Buffer>,
+        file: N::File,
+        file_offset: u64,
+        flags: u64,
+    },
     Dispatch(Dispatch<N>),
-    Execute { command_buffer: N::CommandBuffer, bindings: N::BufferRefs, flags: u64 },
-    Barrier { flags: u64 },
-    HostCall { call: N::HostCall, arguments: [u64; 4], flags: HostCallFlags },
+    Execute {
+        command_buffer: N::CommandBuffer,
+        bindings: N::BufferRefs,
+        flags: u64,
+    },
+    Barrier {
+        flags: u64,
+    },
+    HostCall {
+        call: N::HostCall,
+        arguments: [u64; 4],
+        flags: HostCallFlags,
+    },
 }
 
 /// A [`QueueOp`] with the timepoints that order it.
@@ -202,135 +247,14 @@ pub type HostCallFn = dyn Fn([u64; 4]) -> Result<()> + Send + Sync;
 #[derive(Clone)]
 pub struct HostCall(pub Arc<HostCallFn>);
 
-/// A host access to a range of a buffer.
-#[derive(Clone, Copy)]
-pub struct RangeOp<N: Names> {
-    /// The buffer.
-    pub buffer: N::Buffer,
-    /// First byte.
-    pub offset: u64,
-    /// Number of bytes.
-    pub length: u64,
-    /// For map: how long it lives. Zero otherwise.
-    pub mode: MappingMode,
-    /// What the host does with the bytes.
-    pub access: MemoryAccess,
-}
-
-/// What the host does around commands and submissions.
-#[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "fields carry the names of the HAL's arguments")]
-pub enum HostOp<N: Names> {
-    CreateSemaphore {
-        device: N::Device,
-        affinity: QueueAffinity,
-        initial_value: u64,
-        flags: SemaphoreFlags,
-        created: N::Created<N::Semaphore>,
-    },
-    CreateCommandBuffer {
-        device: N::Device,
-        params: CommandBufferParams,
-        created: N::Created<N::CommandBuffer>,
-    },
-    BeginCommandBuffer {
-        command_buffer: N::CommandBuffer,
-    },
-    EndCommandBuffer {
-        command_buffer: N::CommandBuffer,
-    },
-    CreateEvent {
-        device: N::Device,
-        affinity: QueueAffinity,
-        flags: u32,
-        created: N::Created<N::Event>,
-    },
-    PrepareExecutable {
-        device: N::Device,
-        affinity: QueueAffinity,
-        caching_mode: CachingMode,
-        format: N::Bytes,
-        data: N::Bytes,
-        /// 32-bit specialization constants, little-endian.
-        constants: N::Bytes,
-        created: N::Created<N::Executable>,
-    },
-    ImportFile {
-        device: N::Device,
-        affinity: QueueAffinity,
-        access: MemoryAccess,
-        length: u64,
-        created: N::Created<N::File>,
-    },
-    AllocateBuffer {
-        device: N::Device,
-        params: BufferParams,
-        size: u64,
-        created: N::Created<N::Buffer>,
-    },
-    /// Host memory that becomes a buffer, with the bytes that it held.
-    ImportBuffer {
-        device: N::Device,
-        params: BufferParams,
-        size: u64,
-        data: N::Bytes,
-        created: N::Created<N::Buffer>,
-    },
-    Map(RangeOp<N>),
-    /// With the bytes that the host wrote while it was mapped, where it may have written.
-    Unmap(RangeOp<N>, Option<N::Bytes>),
-    Invalidate(RangeOp<N>),
-    /// With the bytes that are flushed.
-    Flush(RangeOp<N>, Option<N::Bytes>),
-    FlushQueue {
-        device: N::Device,
-    },
-    /// Frees what the device keeps only to be faster the next time.
-    Trim {
-        device: N::Device,
-    },
-    /// The same of its allocator alone, which is an object of its own in captures.
-    TrimAllocator {
-        device: N::Device,
-    },
-    ScopeBegin {
-        name: N::Bytes,
-    },
-    ScopeEnd {
-        name: N::Bytes,
-    },
-    /// A question or a hint, without an effect on what is computed.
-    Query(Query),
-}
-
-/// Host operations that change nothing that later work depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are the HAL's own")]
-pub enum Query {
-    DeviceQueryI64,
-    DeviceQueryCapabilities,
-    DeviceAssignTopology,
-    DeviceQueryPool,
-    ProfilingBegin,
-    ProfilingFlush,
-    ProfilingEnd,
-    ExternalCaptureBegin,
-    ExternalCaptureEnd,
-    AllocatorQueryHeaps,
-    ExecutableFunctionCount,
-    ExecutableFunctionInfo,
-    ExecutableFunctionParameters,
-    ExecutableLookupFunction,
-}
-
-impl<N: Names> BufferRef<N> {
+impl<B> BufferRef<B> {
     /// All of `buffer`.
-    pub fn whole(buffer: N::Buffer) -> Self {
+    pub fn whole(buffer: B) -> Self {
         Self { binding: Binding::Direct(buffer), offset: 0, length: WHOLE_BUFFER }
     }
 
     /// `length` bytes of `buffer` from `offset`.
-    pub fn range(buffer: N::Buffer, offset: u64, length: u64) -> Self {
+    pub fn range(buffer: B, offset: u64, length: u64) -> Self {
         Self { binding: Binding::Direct(buffer), offset, length }
     }
 
@@ -338,30 +262,11 @@ impl<N: Names> BufferRef<N> {
     pub fn slot(slot: u32, offset: u64, length: u64) -> Self {
         Self { binding: Binding::Slot(slot), offset, length }
     }
-
-    /// The same range under other names.
-    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<BufferRef<T>> {
-        names.buffer_ref(self)
-    }
 }
 
-impl<'a> From<&'a Buffer> for BufferRef<crate::Live<'a>> {
+impl<'a> From<&'a Buffer> for BufferRef<&'a Buffer> {
     fn from(buffer: &'a Buffer) -> Self {
         Self::whole(buffer)
-    }
-}
-
-impl<N: Names> Timepoint<N> {
-    /// The same timepoint under another name.
-    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<Timepoint<T>> {
-        Ok(Timepoint { semaphore: names.semaphore(self.semaphore)?, value: self.value })
-    }
-}
-
-impl<N: Names> BufferBarrier<N> {
-    /// The same barrier under other names.
-    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<BufferBarrier<T>> {
-        Ok(BufferBarrier { barrier: self.barrier, buffer: self.buffer.rename(names)? })
     }
 }
 
@@ -375,7 +280,7 @@ impl<N: Names> Dispatch<N> {
             workgroup_size: self.workgroup_size,
             workgroup_count: match self.workgroup_count {
                 WorkgroupCount::Static(count) => WorkgroupCount::Static(count),
-                WorkgroupCount::Indirect(buffer) => WorkgroupCount::Indirect(buffer.rename(names)?),
+                WorkgroupCount::Indirect(buffer) => WorkgroupCount::Indirect(names.buffer_ref(buffer)?),
             },
             dynamic_local_memory: self.dynamic_local_memory,
             constants: names.bytes(self.constants)?,
@@ -418,24 +323,24 @@ impl<N: Names> Command<N> {
                 }
             }
             Self::Advise { buffer, flags, arguments } => {
-                Command::Advise { buffer: buffer.rename(names)?, flags, arguments }
+                Command::Advise { buffer: names.buffer_ref(buffer)?, flags, arguments }
             }
             Self::Fill { target, pattern, flags } => {
-                Command::Fill { target: target.rename(names)?, pattern: names.bytes(pattern)?, flags }
+                Command::Fill { target: names.buffer_ref(target)?, pattern: names.bytes(pattern)?, flags }
             }
             Self::Update { source, target, flags } => {
-                Command::Update { source: names.bytes(source)?, target: target.rename(names)?, flags }
+                Command::Update { source: names.bytes(source)?, target: names.buffer_ref(target)?, flags }
             }
             Self::Copy { source, target, flags } => {
-                Command::Copy { source: source.rename(names)?, target: target.rename(names)?, flags }
+                Command::Copy { source: names.buffer_ref(source)?, target: names.buffer_ref(target)?, flags }
             }
             Self::Collective { channel, operation, param, send, recv, element_count } => {
                 Command::Collective {
                     channel: names.channel(channel)?,
                     operation,
                     param,
-                    send: send.rename(names)?,
-                    recv: recv.rename(names)?,
+                    send: names.buffer_ref(send)?,
+                    recv: names.buffer_ref(recv)?,
                     element_count,
                 }
             }
@@ -448,33 +353,60 @@ impl<N: Names> Command<N> {
     }
 }
 
+impl<N: Names> Command<N> {
+    /// The queue operation that does the same without a command buffer. Only transfers and dispatches have one.
+    pub fn as_queue_op(self) -> Option<QueueOp<N>> {
+        match self {
+            Self::Fill { target, pattern, flags } => Some(QueueOp::Fill { target, pattern, flags }),
+            Self::Update { source, target, flags } => Some(QueueOp::Update { source, target, flags }),
+            Self::Copy { source, target, flags } => Some(QueueOp::Copy { source, target, flags }),
+            Self::Dispatch(dispatch) => Some(QueueOp::Dispatch(dispatch)),
+            Self::ExecutionBarrier { .. }
+            | Self::SignalEvent { .. }
+            | Self::ResetEvent { .. }
+            | Self::WaitEvents { .. }
+            | Self::Advise { .. }
+            | Self::Collective { .. }
+            | Self::BeginDebugGroup { .. }
+            | Self::EndDebugGroup => None,
+        }
+    }
+}
+
 impl<N: Names> QueueOp<N> {
-    /// The same operation under other names; `created` turns the name of a buffer that it makes.
-    pub fn rename<T: Names, R: Rename<N, T>>(
-        self,
-        names: &mut R,
-        created: impl FnOnce(N::Created<N::Buffer>) -> Result<T::Created<T::Buffer>>,
-    ) -> Result<QueueOp<T>> {
+    /// The same operation under other names.
+    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<QueueOp<T>> {
         Ok(match self {
-            Self::Alloca { params, size, flags, created: name } => {
-                QueueOp::Alloca { params, size, flags, created: created(name)? }
+            Self::Alloca { params, size, flags, created } => {
+                QueueOp::Alloca { params, size, flags, created: names.created_buffer(created)? }
             }
-            Self::Dealloca { buffer, flags } => QueueOp::Dealloca { buffer: names.buffer(buffer)?, flags },
+            Self::Dealloca { buffer, size, flags } => QueueOp::Dealloca {
+                buffer: names.buffer(buffer)?,
+                size: names.deallocated_size(buffer, size)?,
+                flags,
+            },
             Self::Fill { target, pattern, flags } => {
-                QueueOp::Fill { target: target.rename(names)?, pattern: names.bytes(pattern)?, flags }
+                QueueOp::Fill { target: names.buffer_ref(target)?, pattern: names.bytes(pattern)?, flags }
             }
             Self::Update { source, target, flags } => {
-                QueueOp::Update { source: names.bytes(source)?, target: target.rename(names)?, flags }
+                QueueOp::Update { source: names.bytes(source)?, target: names.buffer_ref(target)?, flags }
             }
             Self::Copy { source, target, flags } => {
-                QueueOp::Copy { source: source.rename(names)?, target: target.rename(names)?, flags }
+                QueueOp::Copy { source: names.buffer_ref(source)?, target: names.buffer_ref(target)?, flags }
             }
-            Self::Read { file, file_offset, target, flags } => {
-                QueueOp::Read { file: names.file(file)?, file_offset, target: target.rename(names)?, flags }
-            }
-            Self::Write { source, file, file_offset, flags } => {
-                QueueOp::Write { source: source.rename(names)?, file: names.file(file)?, file_offset, flags }
-            }
+            Self::Read { file, file_offset, target, captured, flags } => QueueOp::Read {
+                file: names.file(file)?,
+                file_offset,
+                target: names.buffer_ref(target)?,
+                captured: names.captured_read(file, file_offset, target, captured)?,
+                flags,
+            },
+            Self::Write { source, file, file_offset, flags } => QueueOp::Write {
+                source: names.buffer_ref(source)?,
+                file: names.file(file)?,
+                file_offset,
+                flags,
+            },
             Self::Dispatch(dispatch) => QueueOp::Dispatch(dispatch.rename(names)?),
             Self::Execute { command_buffer, bindings, flags } => QueueOp::Execute {
                 command_buffer: names.command_buffer(command_buffer)?,
@@ -507,18 +439,24 @@ impl<N: Names> QueueOp<N> {
 }
 
 impl<N: Names> Submission<N> {
-    /// The same submission under other names; see [`QueueOp::rename`] for `created`.
-    pub fn rename<T: Names, R: Rename<N, T>>(
-        self,
-        names: &mut R,
-        created: impl FnOnce(N::Created<N::Buffer>) -> Result<T::Created<T::Buffer>>,
-    ) -> Result<Submission<T>> {
+    /// The same submission under other names.
+    pub fn rename<T: Names, R: Rename<N, T>>(self, names: &mut R) -> Result<Submission<T>> {
         Ok(Submission {
             device: names.device(self.device)?,
             affinity: self.affinity,
             waits: names.timepoints(self.waits)?,
             signals: names.timepoints(self.signals)?,
-            op: self.op.rename(names, created)?,
+            op: self.op.rename(names)?,
         })
+    }
+}
+
+impl<B: fmt::Display> fmt::Debug for BufferRef<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.binding {
+            Binding::Direct(index) => write!(f, "buffer {index}")?,
+            Binding::Slot(slot) => write!(f, "slot {slot}")?,
+        }
+        write!(f, " [{}, +{}]", self.offset, self.length)
     }
 }

@@ -8,7 +8,10 @@ use smallvec::SmallVec;
 use super::sync::{Mutex, MutexGuard};
 use crate::semaphore::{SemaphoreId, WeakSemaphore};
 use crate::stranded::{Claim, stranded};
-use crate::{Indexed, Live, Promise, QueueOp, Registration, Span, Store, Submission, Timepoint, unwind};
+use crate::{
+    Indexed, Live, Promise, QueueOp, Registration, Rename, Semaphore, Span, Store, Submission, Timepoint,
+    unwind,
+};
 
 /// The submissions of a device that wait for timepoints which the device cannot wait for itself.
 ///
@@ -108,9 +111,9 @@ impl PendingSubmissions {
     pub fn keep(
         &self,
         submission: &Submission<Live<'_>>,
-        on_host: impl Fn(&Timepoint<Live<'_>>) -> bool,
+        on_host: impl Fn(&Timepoint<&Semaphore>) -> bool,
     ) -> Result<()> {
-        type Waits<'a> = SmallVec<[Timepoint<Live<'a>>; 4]>;
+        type Waits<'a> = SmallVec<[Timepoint<&'a Semaphore>; 4]>;
         let (host, device): (Waits<'_>, Waits<'_>) =
             submission.waits.iter().copied().partition(|wait| on_host(wait));
         self.keep_until(&host, KeptSubmission::new(submission, &device)?);
@@ -118,7 +121,7 @@ impl PendingSubmissions {
     }
 
     /// Keeps a submission until `waits` are reached.
-    pub(super) fn keep_until(&self, waits: &[Timepoint<Live<'_>>], kept: KeptSubmission) {
+    pub(super) fn keep_until(&self, waits: &[Timepoint<&Semaphore>], kept: KeptSubmission) {
         let waiting = self.shared.admit(kept, waits);
         {
             let _registering = Registering(&waiting);
@@ -173,12 +176,11 @@ impl Drop for PendingSubmissions {
 }
 
 impl KeptSubmission {
-    fn new<'a>(submission: &Submission<Live<'a>>, device_waits: &[Timepoint<Live<'a>>]) -> Result<Self> {
+    fn new<'a>(submission: &Submission<Live<'a>>, device_waits: &[Timepoint<&'a Semaphore>]) -> Result<Self> {
         let mut store = Store::default();
-        // The buffer of an alloca is with its caller already; nothing that runs needs its name.
-        let mut kept = Submission { waits: &[][..], ..*submission }.rename(&mut store, |()| Ok(0))?;
+        let mut kept = Submission { waits: &[][..], ..*submission }.rename(&mut store)?;
         for wait in device_waits {
-            let wait = wait.rename(&mut store)?;
+            let wait = Timepoint { semaphore: store.semaphore(wait.semaphore)?, value: wait.value };
             store.lists.timepoints.push(wait);
         }
         let first = store.lists.timepoints.len() - device_waits.len();
@@ -226,7 +228,7 @@ impl Drop for KeptSubmission {
 }
 
 impl Shared {
-    fn admit(self: &Arc<Self>, kept: KeptSubmission, waits: &[Timepoint<Live<'_>>]) -> Arc<Waiting> {
+    fn admit(self: &Arc<Self>, kept: KeptSubmission, waits: &[Timepoint<&Semaphore>]) -> Arc<Waiting> {
         let waits = waits.iter().map(|wait| HostWait {
             semaphore: wait.semaphore.downgrade(),
             registration: Registration::done(),

@@ -2,7 +2,7 @@ use std::cell::Cell;
 
 use rehal_base::{Error, Result, StatusCode};
 
-use crate::{Indexed, Live, Semaphore, Timepoint, unwind};
+use crate::{Semaphore, Timepoint, unwind};
 
 /// The duty to bring about the signals of a submission: each is signalled or failed, once.
 ///
@@ -16,18 +16,18 @@ pub struct Promise<'a> {
 
 #[derive(Clone, Copy)]
 enum Signals<'a> {
-    Live(&'a [Timepoint<Live<'a>>]),
-    Kept(&'a [Timepoint<Indexed>], &'a [Semaphore]),
+    Live(&'a [Timepoint<&'a Semaphore>]),
+    Kept(&'a [Timepoint<u32>], &'a [Semaphore]),
 }
 
 impl<'a> Promise<'a> {
     /// The promise of a submission that runs while it is submitted.
-    pub fn new(signals: &'a [Timepoint<Live<'a>>]) -> Self {
+    pub fn new(signals: &'a [Timepoint<&'a Semaphore>]) -> Self {
         Self { signals: Signals::Live(signals), is_settled: Cell::new(false) }
     }
 
     /// The promise of a kept submission, whose signals are indices of `semaphores`.
-    pub(crate) fn of_kept(signals: &'a [Timepoint<Indexed>], semaphores: &'a [Semaphore]) -> Self {
+    pub(crate) fn of_kept(signals: &'a [Timepoint<u32>], semaphores: &'a [Semaphore]) -> Self {
         Self { signals: Signals::Kept(signals, semaphores), is_settled: Cell::new(false) }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use rehal_base::{Error, Result};
 
 use crate::Registration;
+use crate::Timepoint;
 
 /// What runs when a timepoint is reached or can no longer be.
 pub type WaitCallback = Box<dyn FnOnce(Result<()>) + Send>;
@@ -54,6 +55,11 @@ impl Semaphore {
     /// Whether both handles are of one semaphore.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// A value of its timeline.
+    pub fn at(&self, value: u64) -> Timepoint<&Self> {
+        Timepoint { semaphore: self, value }
     }
 
     /// See [`SemaphoreBackend::query`].

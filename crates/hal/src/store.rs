@@ -4,8 +4,8 @@ use std::marker::PhantomData;
 use rehal_base::{Error, Result};
 
 use crate::{
-    Binding, Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File,
-    HostCall, Live, MemoryBarrier, Names, Rename, Semaphore, Timepoint, rename_buffer_ref,
+    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File, HostCall,
+    Live, MemoryBarrier, Names, Rename, Semaphore, Timepoint, rename_buffer_ref,
 };
 
 /// A part of a list or of bytes, by position: 16 bytes, whatever it is of.
@@ -49,6 +49,8 @@ pub struct Indexed;
 
 impl Names for Indexed {
     type Device = u32;
+    type Allocator = u32;
+    type ExecutableCache = u32;
     type Buffer = u32;
     type Semaphore = u32;
     type Executable = u32;
@@ -57,24 +59,25 @@ impl Names for Indexed {
     type Event = u32;
     type Channel = u32;
     type HostCall = u32;
-    type BufferRefs = Span<BufferRef<Self>>;
-    type Timepoints = Span<Timepoint<Self>>;
+    type BufferRefs = Span<BufferRef<u32>>;
+    type Timepoints = Span<Timepoint<u32>>;
     type Events = Span<u32>;
     type MemoryBarriers = Span<MemoryBarrier>;
-    type BufferBarriers = Span<BufferBarrier<Self>>;
+    type BufferBarriers = Span<BufferBarrier<u32>>;
     type Bytes = Span<u8>;
     type Created<T: Copy> = T;
+    type Captured<T: Copy> = ();
 }
 
 /// The lists that stored operations point into.
 #[derive(Default)]
 #[allow(missing_docs, reason = "each list holds what it is named for")]
 pub struct StoredLists {
-    pub buffer_refs: Vec<BufferRef<Indexed>>,
-    pub timepoints: Vec<Timepoint<Indexed>>,
+    pub buffer_refs: Vec<BufferRef<u32>>,
+    pub timepoints: Vec<Timepoint<u32>>,
     pub events: Vec<u32>,
     pub memory_barriers: Vec<MemoryBarrier>,
-    pub buffer_barriers: Vec<BufferBarrier<Indexed>>,
+    pub buffer_barriers: Vec<BufferBarrier<u32>>,
 }
 
 impl StoredLists {
@@ -159,7 +162,7 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
         keep(&mut self.buffers, name, Buffer::is_same)
     }
 
-    fn buffer_ref(&mut self, reference: BufferRef<Live<'a>>) -> Result<BufferRef<Indexed>> {
+    fn buffer_ref(&mut self, reference: BufferRef<&'a Buffer>) -> Result<BufferRef<u32>> {
         rename_buffer_ref(self, reference)
     }
 
@@ -197,16 +200,16 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
         Ok(Span::new(start as u64, bytes.len() as u64))
     }
 
-    fn buffer_refs(&mut self, list: &'a [BufferRef<Live<'a>>]) -> Result<Span<BufferRef<Indexed>>> {
+    fn buffer_refs(&mut self, list: &'a [BufferRef<&'a Buffer>]) -> Result<Span<BufferRef<u32>>> {
         let mut lists = std::mem::take(&mut self.lists);
-        let span = append(&mut lists.buffer_refs, list.iter().map(|item| item.rename(self)));
+        let span = append(&mut lists.buffer_refs, list.iter().map(|item| self.buffer_ref(*item)));
         self.lists = lists;
         span
     }
 
-    fn timepoints(&mut self, list: &'a [Timepoint<Live<'a>>]) -> Result<Span<Timepoint<Indexed>>> {
+    fn timepoints(&mut self, list: &'a [Timepoint<&'a Semaphore>]) -> Result<Span<Timepoint<u32>>> {
         let mut lists = std::mem::take(&mut self.lists);
-        let span = append(&mut lists.timepoints, list.iter().map(|item| item.rename(self)));
+        let span = append(&mut lists.timepoints, list.iter().map(|item| self.timepoint(*item)));
         self.lists = lists;
         span
     }
@@ -222,23 +225,29 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
         append(&mut self.lists.memory_barriers, list.iter().map(|item| Ok(*item)))
     }
 
-    fn buffer_barriers(
-        &mut self,
-        list: &'a [BufferBarrier<Live<'a>>],
-    ) -> Result<Span<BufferBarrier<Indexed>>> {
+    fn buffer_barriers(&mut self, list: &'a [BufferBarrier<&'a Buffer>]) -> Result<Span<BufferBarrier<u32>>> {
         let mut lists = std::mem::take(&mut self.lists);
-        let span = append(&mut lists.buffer_barriers, list.iter().map(|item| item.rename(self)));
+        let span = append(&mut lists.buffer_barriers, list.iter().map(|item| self.buffer_barrier(*item)));
         self.lists = lists;
         span
     }
-}
 
-impl fmt::Debug for BufferRef<Indexed> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.binding {
-            Binding::Direct(index) => write!(f, "buffer {index}")?,
-            Binding::Slot(slot) => write!(f, "slot {slot}")?,
-        }
-        write!(f, " [{}, +{}]", self.offset, self.length)
+    // The buffer of an alloca is with its caller already; nothing that runs needs its name.
+    fn created_buffer(&mut self, (): ()) -> Result<u32> {
+        Ok(0)
+    }
+
+    fn deallocated_size(&mut self, _buffer: &'a Buffer, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn captured_read(
+        &mut self,
+        _file: &'a File,
+        _file_offset: u64,
+        _target: BufferRef<&'a Buffer>,
+        (): (),
+    ) -> Result<()> {
+        Ok(())
     }
 }

@@ -4,11 +4,11 @@ use rehal_base::{Error, Result, StatusCode};
 use smallvec::SmallVec;
 
 use super::latch::Latch;
-use crate::{Live, Registration, Timepoint};
+use crate::{Registration, Semaphore, Timepoint};
 
 /// Waits until every timepoint is reached; fails as [`SemaphoreBackend::wait`](crate::SemaphoreBackend::wait)
 /// does. The timeout is for all of them together.
-pub fn wait_all(timepoints: &[Timepoint<Live<'_>>], timeout: Option<Duration>) -> Result<()> {
+pub fn wait_all(timepoints: &[Timepoint<&Semaphore>], timeout: Option<Duration>) -> Result<()> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     for timepoint in timepoints {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -20,7 +20,7 @@ pub fn wait_all(timepoints: &[Timepoint<Live<'_>>], timeout: Option<Duration>) -
 /// Waits until one timepoint is reached and returns its index in the list; of several that are
 /// reached, the first. Fails with the failure of the first semaphore that fails before that, with
 /// `DEADLINE_EXCEEDED` when the time is up, and with `INVALID_ARGUMENT` for an empty list.
-pub fn wait_any(timepoints: &[Timepoint<Live<'_>>], timeout: Option<Duration>) -> Result<usize> {
+pub fn wait_any(timepoints: &[Timepoint<&Semaphore>], timeout: Option<Duration>) -> Result<usize> {
     if timepoints.is_empty() {
         return Err(Error::invalid_argument("cannot wait for any of an empty list of timepoints"));
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{Fence, Live, Semaphore, SemaphoreBackend, Timeline, Timepoint, wait_any};
+use rehal_hal::{Fence, Semaphore, SemaphoreBackend, Timeline, Timepoint, wait_any};
 
 const NOW: Option<Duration> = Some(Duration::ZERO);
 
@@ -43,7 +43,7 @@ fn registered(semaphore: &Semaphore) -> usize {
     semaphore.backend().as_any().downcast_ref::<Timeline>().unwrap().registered_callbacks()
 }
 
-fn at(semaphore: &Semaphore, value: u64) -> Timepoint<Live<'_>> {
+fn at(semaphore: &Semaphore, value: u64) -> Timepoint<&Semaphore> {
     Timepoint { semaphore, value }
 }
 

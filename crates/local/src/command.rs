@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 use rehal_hal::{
     Command, CommandBuffer, CommandBufferBackend, CommandBufferMode, CommandBufferParams, Indexed, Live,
-    Store,
+    QueueOp, Store,
 };
 
-use crate::queue::{BindingTable, LiveNames, StoredNames, has_effect, run_command};
+use crate::execute::{BindingTable, LiveNames, StoredNames, effect_of, run};
 
 /// The commands of a command buffer. A CPU has nothing to bake: they are kept as they were recorded,
 /// or, where the program allows it, run as they are recorded and not kept at all.
@@ -22,7 +22,8 @@ pub(crate) struct LocalCommands {
 #[derive(Default)]
 struct Recording {
     store: Store,
-    commands: Vec<Command<Indexed>>,
+    /// What the commands do, without those that do nothing.
+    operations: Vec<QueueOp<Indexed>>,
 }
 
 thread_local! {
@@ -42,7 +43,7 @@ impl Recording {
 
     fn give_back(mut self: Box<Self>) {
         self.store.clear();
-        self.commands.clear();
+        self.operations.clear();
         // A thread that ends has no place for it any more, and needs none.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
@@ -90,8 +91,8 @@ impl LocalCommands {
             return Err(Error::failed_precondition("the command buffer is run before its recording ended"));
         };
         let names = StoredNames { store: &recording.store, table };
-        for (index, command) in recording.commands.iter().enumerate() {
-            run_command(command, &names).context(|| format!("command {index} of the command buffer"))?;
+        for (index, operation) in recording.operations.iter().enumerate() {
+            run(operation, &names).context(|| format!("command {index} of the command buffer"))?;
         }
         Ok(())
     }
@@ -106,16 +107,14 @@ impl CommandBufferBackend for LocalCommands {
     }
 
     fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
-        if !has_effect(command)? {
-            return Ok(());
-        }
+        let Some(operation) = effect_of(command)? else { return Ok(()) };
         if self.inline {
-            return run_command(command, &LiveNames);
+            return run(&operation, &LiveNames);
         }
         let mut recording = self.recording.lock();
         let recording = recording.as_mut().ok_or_else(not_recording)?;
-        let kept = command.rename(&mut recording.store)?;
-        recording.commands.push(kept);
+        let kept = operation.rename(&mut recording.store)?;
+        recording.operations.push(kept);
         Ok(())
     }
 

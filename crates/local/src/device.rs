@@ -12,7 +12,7 @@ use rehal_hal::{
 use crate::command::LocalCommands;
 use crate::driver::LOCAL_SYNC;
 use crate::executable::{self, LocalExecutable, Plugins};
-use crate::queue::{LiveNames, run_and_settle, run_kept};
+use crate::execute::{LiveNames, run_and_settle, run_kept};
 
 /// Where buffers begin, at least: what compiled kernels assume.
 const BINDING_ALIGNMENT_BYTES: usize = 64;

@@ -12,8 +12,8 @@ mod command;
 mod device;
 mod driver;
 pub mod executable;
+mod execute;
 mod platform;
-mod queue;
 
 pub use device::LocalSync;
 pub use driver::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};

@@ -5,7 +5,7 @@
 use rehal_base::StatusCode;
 use rehal_hal::{
     BufferParams, BufferRef, CachingMode, Command, CommandBufferMode, CommandBufferParams, CommandCategories,
-    Dispatch, DispatchFlags, ExecutableParams, QUEUE_AFFINITY_ANY, QueueOp, WorkgroupCount,
+    Dispatch, DispatchFlags, ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupCount,
 };
 use rehal_local::LocalSync;
 
@@ -53,7 +53,7 @@ fn arguments_of_another_form_are_refused_before_a_kernel_misreads_them() {
             let error = commands.record(&Command::Dispatch(dispatch)).unwrap_err();
             assert_eq!(error.code(), StatusCode::Unimplemented, "{error}");
         }
-        let submitted = device.submit(QUEUE_AFFINITY_ANY, &[], &[], QueueOp::Dispatch(dispatch));
+        let submitted = device.queue(QUEUE_AFFINITY_ANY).dispatch(&dispatch);
         assert_eq!(submitted.unwrap_err().code(), StatusCode::Unimplemented);
     }
     let mut bytes = [1; 16];

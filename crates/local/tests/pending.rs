@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{
-    Device, HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, QueueOp, Semaphore, SemaphoreFlags, Timepoint,
-};
+use rehal_hal::{Device, HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timepoint};
 use rehal_local::LocalSync;
 
 fn device() -> Device {
@@ -18,19 +16,18 @@ fn semaphore(device: &Device) -> Semaphore {
     device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
 }
 
-/// A semaphore and a value of it.
-type At<'a> = (&'a Semaphore, u64);
-
-fn at(semaphore: &Semaphore, value: u64) -> At<'_> {
-    (semaphore, value)
+fn at(semaphore: &Semaphore, value: u64) -> Timepoint<&Semaphore> {
+    semaphore.at(value)
 }
 
-fn submit<'a>(device: &'a Device, waits: &[At<'a>], signals: &[At<'a>], call: &'a HostCall) {
-    let timepoint = |(semaphore, value): &At<'a>| Timepoint { semaphore: *semaphore, value: *value };
-    let waits: Vec<_> = waits.iter().map(timepoint).collect();
-    let signals: Vec<_> = signals.iter().map(timepoint).collect();
-    let op = QueueOp::HostCall { call, arguments: [0; 4], flags: HostCallFlags::empty() };
-    device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op).unwrap();
+fn submit(
+    device: &Device,
+    waits: &[Timepoint<&Semaphore>],
+    signals: &[Timepoint<&Semaphore>],
+    call: &HostCall,
+) {
+    let queue = device.queue(QUEUE_AFFINITY_ANY).wait(waits).signal(signals);
+    queue.host_call(call, [0; 4], HostCallFlags::empty()).unwrap();
 }
 
 /// A host call that counts its runs, and what is left of it.
@@ -221,9 +218,9 @@ fn a_host_call_that_does_not_block_may_panic_after_its_signals() {
     let device = device();
     let done = semaphore(&device);
     let call = panicking("after the signals");
-    let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::NON_BLOCKING };
-    let signals = [Timepoint { semaphore: &done, value: 1 }];
-    let unwound = panics(|| drop(device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)));
+    let signals = [done.at(1)];
+    let queue = device.queue(QUEUE_AFFINITY_ANY).signal(&signals);
+    let unwound = panics(|| queue.host_call(&call, [0; 4], HostCallFlags::NON_BLOCKING).unwrap());
     assert_eq!((unwound, done.query().unwrap()), ("after the signals", 1));
     expect_failed_and_working(&device, &[]);
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, Device, HostCall, HostCallFlags, HostFile, MemoryAccess,
-    QUEUE_AFFINITY_ANY, QueueOp, Semaphore, SemaphoreFlags, Timepoint,
+    QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timepoint,
 };
 use rehal_local::LocalSync;
 
@@ -20,10 +20,9 @@ fn semaphore(device: &Device) -> Semaphore {
 
 fn fill(device: &Device, buffer: &Buffer, byte: u8, wait: &Semaphore, signal: &Semaphore) -> Result<()> {
     let pattern: &[u8] = &[byte];
-    let op = QueueOp::Fill { target: BufferRef::whole(buffer), pattern, flags: 0 };
     let waits = [Timepoint { semaphore: wait, value: 1 }];
     let signals = [Timepoint { semaphore: signal, value: 1 }];
-    device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op).map(drop)
+    device.queue(QUEUE_AFFINITY_ANY).wait(&waits).signal(&signals).fill(buffer, pattern, 0)
 }
 
 fn first_byte(buffer: &Buffer) -> u8 {
@@ -96,12 +95,16 @@ fn failures_travel_and_stop_the_work_behind_them() {
 fn a_failed_operation_fails_its_signals_or_its_caller() {
     let device = device();
     let call = HostCall(Arc::new(|_| Err(Error::new(StatusCode::Aborted, "no"))));
-    let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
     let done = semaphore(&device);
-    let signals = [Timepoint { semaphore: &done, value: 1 }];
-    device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op).unwrap();
+    let signals = [done.at(1)];
+    device
+        .queue(QUEUE_AFFINITY_ANY)
+        .signal(&signals)
+        .host_call(&call, [0; 4], HostCallFlags::empty())
+        .unwrap();
     assert_eq!(done.query().unwrap_err().code(), StatusCode::Aborted);
-    let alone = device.submit(QUEUE_AFFINITY_ANY, &[], &[], op).unwrap_err();
+    let alone =
+        device.queue(QUEUE_AFFINITY_ANY).host_call(&call, [0; 4], HostCallFlags::empty()).unwrap_err();
     assert_eq!(alone.code(), StatusCode::Aborted);
 }
 
@@ -117,9 +120,12 @@ fn an_operation_waits_for_all_its_semaphores_in_any_order() {
         }
     }));
     let [a, b, c] = [semaphore(&device), semaphore(&device), semaphore(&device)];
-    let waits = [&a, &b, &c].map(|semaphore| Timepoint { semaphore, value: 2 });
-    let op = QueueOp::HostCall { call: &call, arguments: [5, 0, 0, 0], flags: HostCallFlags::empty() };
-    device.submit(QUEUE_AFFINITY_ANY, &waits, &[], op).unwrap();
+    let waits = [&a, &b, &c].map(|semaphore| semaphore.at(2));
+    device
+        .queue(QUEUE_AFFINITY_ANY)
+        .wait(&waits)
+        .host_call(&call, [5, 0, 0, 0], HostCallFlags::empty())
+        .unwrap();
     for semaphore in [&c, &a] {
         semaphore.signal(2).unwrap();
         assert_eq!(ran.load(Ordering::Relaxed), 0);
@@ -134,15 +140,19 @@ fn an_operation_waits_for_all_its_semaphores_in_any_order() {
 fn a_buffer_is_named_before_its_alloca_runs_and_not_after_its_dealloca() {
     let device = device();
     let [go, made, gone] = [semaphore(&device), semaphore(&device), semaphore(&device)];
-    let waits = [Timepoint { semaphore: &go, value: 1 }];
-    let signals = [Timepoint { semaphore: &made, value: 1 }];
-    let buffer = device.alloca(&waits, &signals, BufferParams::default(), 16).unwrap();
+    let waits = [go.at(1)];
+    let signals = [made.at(1)];
+    let buffer = device
+        .queue(QUEUE_AFFINITY_ANY)
+        .wait(&waits)
+        .signal(&signals)
+        .alloca(BufferParams::default(), 16, 0)
+        .unwrap();
     assert_eq!(buffer.size(), 16);
     assert_eq!(made.query().unwrap(), 0);
-    let waits = [Timepoint { semaphore: &made, value: 1 }];
-    let signals = [Timepoint { semaphore: &gone, value: 1 }];
-    let op = QueueOp::Dealloca { buffer: &buffer, flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op).unwrap();
+    let waits = [made.at(1)];
+    let signals = [gone.at(1)];
+    device.queue(QUEUE_AFFINITY_ANY).wait(&waits).signal(&signals).dealloca(&buffer, 0).unwrap();
     go.signal(1).unwrap();
     assert_eq!((made.query().unwrap(), gone.query().unwrap()), (1, 1));
     assert_eq!(buffer.write(0, &[1]).unwrap_err().code(), StatusCode::FailedPrecondition);
@@ -156,20 +166,17 @@ fn files_are_read_and_written_by_position() {
         device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ | MemoryAccess::WRITE, file).unwrap();
     let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
     let target = BufferRef::range(&buffer, 2, 4);
-    let read = QueueOp::Read { file: &file, file_offset: 28, target, flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &[], &[], read).unwrap();
+    device.queue(QUEUE_AFFINITY_ANY).read(&file, 28, target, 0).unwrap();
     let mut bytes = [0; 8];
     buffer.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [0, 0, 28, 29, 30, 31, 0, 0]);
     let source = BufferRef::range(&buffer, 0, 4);
-    let write = QueueOp::Write { source, file: &file, file_offset: 3, flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &[], &[], write).unwrap();
+    device.queue(QUEUE_AFFINITY_ANY).write(source, &file, 3, 0).unwrap();
     let mut bytes = [9; 6];
     file.backend().read_at(2, &mut bytes).unwrap();
     assert_eq!(bytes, [2, 0, 0, 28, 29, 7]);
-    let beyond = QueueOp::Read { file: &file, file_offset: 29, target, flags: 0 };
     assert_eq!(
-        device.submit(QUEUE_AFFINITY_ANY, &[], &[], beyond).unwrap_err().code(),
+        device.queue(QUEUE_AFFINITY_ANY).read(&file, 29, target, 0).unwrap_err().code(),
         StatusCode::OutOfRange
     );
 }

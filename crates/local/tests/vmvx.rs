@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{
     Buffer, BufferParams, BufferRef, CachingMode, Device, Dispatch, DispatchFlags, Executable,
-    ExecutableParams, QUEUE_AFFINITY_ANY, QueueOp, WorkgroupCount,
+    ExecutableParams, QUEUE_AFFINITY_ANY, WorkgroupCount,
 };
 use rehal_local::LocalSync;
 use rehal_vm::ModuleFile;
@@ -60,7 +60,7 @@ impl Call<'_> {
             bindings: &bindings[..],
             flags: DispatchFlags::empty(),
         };
-        device.submit(QUEUE_AFFINITY_ANY, &[], &[], QueueOp::Dispatch(dispatch)).map(drop)
+        device.queue(QUEUE_AFFINITY_ANY).dispatch(&dispatch)
     }
 }
 

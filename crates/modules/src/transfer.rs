@@ -1,7 +1,7 @@
 use rehal_base::Result;
 use rehal_hal::{
     Binding, Buffer, BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams,
-    CommandCategories, Device, Fence, Live, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY, QueueOp,
+    CommandCategories, Device, Fence, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY,
 };
 
 /// What the host needs of a buffer to look at it.
@@ -43,8 +43,7 @@ pub fn to_host(device: &Device, buffers: &[Buffer], wanted: &BufferParams) -> Re
     commands.end()?;
     let done = Fence::create(device)?;
     let signals: Vec<_> = done.live_timepoints().collect();
-    let execute = QueueOp::<Live<'_>>::Execute { command_buffer: &commands, bindings: &[], flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &[], &signals, execute)?;
+    device.queue(QUEUE_AFFINITY_ANY).signal(&signals).execute(&commands, &[], 0)?;
     done.wait(None)?;
     Ok(copies)
 }
@@ -56,7 +55,7 @@ fn suffices(buffer: &Buffer, wanted: &BufferParams) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rehal_hal::{SemaphoreFlags, Timepoint};
+    use rehal_hal::SemaphoreFlags;
     use rehal_local::LocalSync;
 
     #[test]
@@ -73,9 +72,8 @@ mod tests {
         let hidden = device.allocate_buffer(params(transfer), 4).unwrap();
         let semaphore = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap();
         let target = BufferRef { binding: Binding::Direct(&hidden), offset: 0, length: 4 };
-        let fill = QueueOp::<Live<'_>>::Fill { target, pattern: &[7, 0, 9, 0], flags: 0 };
-        let done = [Timepoint { semaphore: &semaphore, value: 1 }];
-        device.submit(QUEUE_AFFINITY_ANY, &[], &done, fill).unwrap();
+        let done = [semaphore.at(1)];
+        device.queue(QUEUE_AFFINITY_ANY).signal(&done).fill(target, &[7, 0, 9, 0], 0).unwrap();
         semaphore.wait(1, None).unwrap();
         let copies = to_host(&device, &[hidden], &READABLE).unwrap();
         let mut bytes = [0; 4];

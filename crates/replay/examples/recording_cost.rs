@@ -10,7 +10,7 @@ use std::time::Instant;
 use rehal_base::Result;
 use rehal_hal::{
     BufferParams, BufferRef, BufferUsage, Command, CommandBufferMode, CommandBufferParams, CommandCategories,
-    Device, DeviceGroup, MemoryType, QUEUE_AFFINITY_ANY, QueueOp, SemaphoreFlags, Timepoint,
+    Device, DeviceGroup, MemoryType, QUEUE_AFFINITY_ANY, SemaphoreFlags,
 };
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
@@ -93,13 +93,12 @@ fn nanoseconds_per_call(device: &Device, recorder: Option<&Recorder>) -> Result<
     let call = || -> Result<()> {
         let _scope = recorder.map(|recorder| recorder.scope("execute")).transpose()?;
         let allocated = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())?;
-        let at = [Timepoint { semaphore: &allocated, value: 1 }];
-        let output = device.alloca(&[], &at, params, 4)?;
+        let at = [allocated.at(1)];
+        let output = device.queue(QUEUE_AFFINITY_ANY).signal(&at).alloca(params, 4, 0)?;
         let done = device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty())?;
-        let then = [Timepoint { semaphore: &done, value: 1 }];
+        let then = [done.at(1)];
         let bindings = [BufferRef::range(&input, 0, 4), BufferRef::range(&output, 0, 4)];
-        let execute = QueueOp::Execute { command_buffer: &commands, bindings: &bindings[..], flags: 0 };
-        device.submit(QUEUE_AFFINITY_ANY, &at, &then, execute)?;
+        device.queue(QUEUE_AFFINITY_ANY).wait(&at).signal(&then).execute(&commands, &bindings, 0)?;
         done.wait(1, None)
     };
     for _ in 0..1000 {

@@ -1,181 +1,111 @@
 //! Records of a capture as operations: the one place where a payload's fields become an operation's.
 
 use rehal_base::{Error, Result};
-use rehal_capture::{ObjectType, OperationCode as Code, Payload, Record, RecordType, layout, payload};
+use rehal_capture::{
+    DigestType, FileReferenceType, FileValidationType, ObjectType, OperationCode as Code, Payload, Record,
+    RecordType, layout, payload,
+};
 use rehal_hal::{
     AccessScope, Binding, BufferBarrier, BufferParams, BufferRef, BufferUsage, CachingMode, Command,
-    CommandBufferMode, CommandBufferParams, CommandCategories, Dispatch, DispatchFlags, ExecutionStage,
-    HostOp, MappingMode, MemoryAccess, MemoryBarrier, MemoryType, Op, Query, QueueOp, RangeOp,
-    SemaphoreFlags, Submission, Timepoint, WorkgroupCount,
+    CommandBufferMode, CommandBufferParams, CommandCategories, CreateOp, DeviceQuery, Dispatch,
+    DispatchFlags, ExecutableQuery, ExecutionStage, FileContents, FileIdentity, FileSource, HostOp,
+    ImportFile, MappingMode, MemoryAccess, MemoryBarrier, MemoryType, Op, PrepareExecutable, QueueOp,
+    RangeOp, SemaphoreFlags, Submission, Timepoint, Validation, WorkgroupCount,
 };
 
 use crate::ids::{Ids, refuse};
 
-/// What a record asks of a replay.
-pub(crate) enum Decoded<'a> {
-    /// Nothing: it informs, or the call that it records had failed.
-    Nothing,
-    /// The next device of the group gets this id.
-    Device(u64),
-    /// The allocator of device `device` gets this id.
-    Allocator { id: u64, device: u64 },
-    /// An executable cache of device `device` gets this id.
-    Cache { id: u64, device: u64 },
-    /// An operation.
-    Op(Op<Ids<'a>>),
-    /// A read of file `file` whose bytes are in the capture: the submission is an update.
-    CapturedRead { file: u64, submission: Submission<Ids<'a>> },
-    /// An executable, with what its device said of it at capture.
-    Executable(HostOp<Ids<'a>>, payload::ExecutablePrepare<'a>),
-    /// A file, with where its bytes are.
-    File(HostOp<Ids<'a>>, payload::FileObject<'a>),
-}
-
-/// What `record` asks for. Fails where the payload is wrong, and where the record holds work that
-/// cannot be reproduced.
-pub(crate) fn decode<'a>(record: &Record<'a>) -> Result<Decoded<'a>> {
+/// The operation that `record` holds; `None` where it informs, or where the call that it records had failed. Fails
+/// where the payload is wrong, and where the record holds work that cannot be reproduced.
+pub(crate) fn decode<'a>(record: &Record<'a>) -> Result<Option<Op<Ids<'a>>>> {
     match record.record_type() {
-        RecordType::SESSION => Ok(Decoded::Nothing),
+        RecordType::SESSION => Ok(None),
         RecordType::OBJECT => decode_object(record),
         // A call that failed made nothing; what the program did instead follows in the capture.
-        RecordType::OPERATION | RecordType::UNSUPPORTED if record.header.status_code.get() != 0 => {
-            Ok(Decoded::Nothing)
-        }
-        RecordType::OPERATION => decode_operation(record),
+        RecordType::OPERATION | RecordType::UNSUPPORTED if record.header.status_code.get() != 0 => Ok(None),
+        RecordType::OPERATION => decode_operation(record).map(Some),
         RecordType::UNSUPPORTED => {
             Err(refuse("the program did here what a capture cannot hold, so nothing after it can be trusted"))
         }
-        _ if record.is_skippable() => Ok(Decoded::Nothing),
+        _ if record.is_skippable() => Ok(None),
         other => Err(refuse(format!("a record of type {other} cannot be replayed"))),
     }
 }
 
-fn decode_object<'a>(record: &Record<'a>) -> Result<Decoded<'a>> {
+/// Devices and allocators are there before any call; every other object follows the call that made it.
+fn decode_object<'a>(record: &Record<'a>) -> Result<Option<Op<Ids<'a>>>> {
     // Checked even where it is not used: a capture with a broken record is broken.
     record.payload()?;
-    let id = record.header.object_id.get();
-    Ok(match record.object_type() {
-        ObjectType::DEVICE => Decoded::Device(id),
-        ObjectType::ALLOCATOR => Decoded::Allocator { id, device: record.header.device_id.get() },
-        _ => Decoded::Nothing,
-    })
+    let created = record.header.object_id.get();
+    let op = match record.object_type() {
+        ObjectType::DEVICE => CreateOp::Device { created },
+        ObjectType::ALLOCATOR => CreateOp::Allocator { device: record.header.device_id.get(), created },
+        _ => return Ok(None),
+    };
+    Ok(Some(Op::Host(HostOp::Create(op))))
 }
 
-fn decode_operation<'a>(record: &Record<'a>) -> Result<Decoded<'a>> {
+fn decode_operation<'a>(record: &Record<'a>) -> Result<Op<Ids<'a>>> {
+    let code = record.operation();
     let on = record.header.object_id.get();
     let created = record.header.related_object_id.get();
     let payload = record.payload()?;
-    if let Some(query) = query(record.operation()) {
-        return Ok(Decoded::Op(Op::Host(HostOp::Query(query))));
+    if let Some(op) = bare(code, on) {
+        return Ok(Op::Host(op));
     }
-    let op = match (record.operation(), payload) {
-        (Code::DEVICE_CREATE_EXECUTABLE_CACHE, Payload::ExecutableCacheObject(_)) => {
-            return Ok(Decoded::Cache { id: created, device: on });
-        }
-        (Code::EXECUTABLE_CACHE_PREPARE_EXECUTABLE, Payload::ExecutablePrepare(it)) => {
-            let op = HostOp::PrepareExecutable {
-                device: on,
-                affinity: it.queue_affinity.get(),
-                caching_mode: CachingMode::from_bits_retain(it.caching_mode.get())
-                    - CachingMode::ALIAS_PROVIDED_DATA,
-                format: it.format,
-                data: it.data,
-                constants: zerocopy::IntoBytes::as_bytes(it.constants),
-                created,
-            };
-            return Ok(Decoded::Executable(op, it));
-        }
-        (Code::DEVICE_IMPORT_FILE, Payload::FileObject(it)) => {
-            let op = HostOp::ImportFile {
-                device: on,
-                affinity: it.queue_affinity.get(),
-                access: MemoryAccess::from_bits_retain(it.access.get() as u16),
-                length: it.file_length.get(),
-                created,
-            };
-            return Ok(Decoded::File(op, it));
-        }
-        (Code::DEVICE_QUEUE_READ, Payload::QueueRead(it)) => return queue_read(on, &it),
-        (code, payload) if is_command(code) => {
-            return Ok(Decoded::Op(match code {
-                Code::COMMAND_BUFFER_BEGIN => Op::Host(HostOp::BeginCommandBuffer { command_buffer: on }),
-                Code::COMMAND_BUFFER_END => Op::Host(HostOp::EndCommandBuffer { command_buffer: on }),
-                _ => Op::Command { into: on, command: command(code, payload)? },
-            }));
-        }
-        (code, payload) => match host_op(code, on, created, payload) {
-            Some(op) => Op::Host(op?),
-            None => Op::Queue(submission(code, on, created, payload)?),
-        },
-    };
-    Ok(Decoded::Op(op))
+    if is_command(code) {
+        return Ok(Op::Command { into: on, command: command(code, payload)? });
+    }
+    if let Some(op) = host_access(code, on, &payload) {
+        return op.map(Op::Host);
+    }
+    match create(code, on, created, &payload) {
+        Some(op) => Ok(Op::Host(HostOp::Create(op?))),
+        None => Ok(Op::Queue(submission(code, on, created, payload)?)),
+    }
 }
 
 fn is_command(code: Code) -> bool {
     code.object_type() == Some(ObjectType::COMMAND_BUFFER)
 }
 
-/// Operations that ask or hint, and change nothing that later work depends on.
-fn query(code: Code) -> Option<Query> {
+/// The host operation that `code` is, where captures hold no more of it than the object.
+fn bare<'a>(code: Code, on: u64) -> Option<HostOp<Ids<'a>>> {
+    let device = |query| HostOp::QueryDevice { device: on, query };
+    let executable = |query| HostOp::QueryExecutable { executable: on, query };
     Some(match code {
-        Code::DEVICE_QUERY_I64 => Query::DeviceQueryI64,
-        Code::DEVICE_QUERY_CAPABILITIES => Query::DeviceQueryCapabilities,
-        Code::DEVICE_ASSIGN_TOPOLOGY_INFO => Query::DeviceAssignTopology,
-        Code::DEVICE_QUERY_QUEUE_POOL_BACKEND => Query::DeviceQueryPool,
-        Code::DEVICE_PROFILING_BEGIN => Query::ProfilingBegin,
-        Code::DEVICE_PROFILING_FLUSH => Query::ProfilingFlush,
-        Code::DEVICE_PROFILING_END => Query::ProfilingEnd,
-        Code::DEVICE_EXTERNAL_CAPTURE_BEGIN => Query::ExternalCaptureBegin,
-        Code::DEVICE_EXTERNAL_CAPTURE_END => Query::ExternalCaptureEnd,
-        Code::ALLOCATOR_QUERY_MEMORY_HEAPS => Query::AllocatorQueryHeaps,
-        Code::EXECUTABLE_FUNCTION_COUNT => Query::ExecutableFunctionCount,
-        Code::EXECUTABLE_FUNCTION_INFO => Query::ExecutableFunctionInfo,
-        Code::EXECUTABLE_FUNCTION_PARAMETERS => Query::ExecutableFunctionParameters,
-        Code::EXECUTABLE_LOOKUP_FUNCTION_BY_NAME => Query::ExecutableLookupFunction,
+        Code::COMMAND_BUFFER_BEGIN => HostOp::BeginCommandBuffer { command_buffer: on },
+        Code::COMMAND_BUFFER_END => HostOp::EndCommandBuffer { command_buffer: on },
+        Code::DEVICE_QUEUE_FLUSH => HostOp::FlushQueue { device: on },
+        Code::DEVICE_TRIM => HostOp::Trim { device: on },
+        Code::ALLOCATOR_TRIM => HostOp::TrimAllocator { allocator: on },
+        Code::DEVICE_ASSIGN_TOPOLOGY_INFO => HostOp::AssignTopology { device: on },
+        Code::DEVICE_PROFILING_BEGIN => HostOp::BeginProfiling { device: on },
+        Code::DEVICE_PROFILING_FLUSH => HostOp::FlushProfiling { device: on },
+        Code::DEVICE_PROFILING_END => HostOp::EndProfiling { device: on },
+        Code::DEVICE_EXTERNAL_CAPTURE_BEGIN => HostOp::BeginExternalCapture { device: on },
+        Code::DEVICE_EXTERNAL_CAPTURE_END => HostOp::EndExternalCapture { device: on },
+        Code::DEVICE_QUERY_I64 => device(DeviceQuery::I64),
+        Code::DEVICE_QUERY_CAPABILITIES => device(DeviceQuery::Capabilities),
+        Code::DEVICE_QUERY_QUEUE_POOL_BACKEND => device(DeviceQuery::QueuePool),
+        Code::ALLOCATOR_QUERY_MEMORY_HEAPS => HostOp::QueryMemoryHeaps { allocator: on },
+        Code::EXECUTABLE_FUNCTION_COUNT => executable(ExecutableQuery::FunctionCount),
+        Code::EXECUTABLE_FUNCTION_INFO => executable(ExecutableQuery::FunctionInfo),
+        Code::EXECUTABLE_FUNCTION_PARAMETERS => executable(ExecutableQuery::FunctionParameters),
+        Code::EXECUTABLE_LOOKUP_FUNCTION_BY_NAME => executable(ExecutableQuery::LookupFunction),
         _ => return None,
     })
 }
 
-/// The host operation that `code` is, or `None` where it is one of a queue.
-fn host_op<'a>(code: Code, on: u64, created: u64, payload: Payload<'a>) -> Option<Result<HostOp<Ids<'a>>>> {
+/// The host access or the scope that `code` is.
+fn host_access<'a>(code: Code, on: u64, payload: &Payload<'a>) -> Option<Result<HostOp<Ids<'a>>>> {
     Some(Ok(match (code, payload) {
         (Code::REPLAY_SCOPE_BEGIN, Payload::Scope(it)) => HostOp::ScopeBegin { name: it.name },
         (Code::REPLAY_SCOPE_END, Payload::Scope(it)) => HostOp::ScopeEnd { name: it.name },
-        (Code::DEVICE_CREATE_COMMAND_BUFFER, Payload::CommandBufferObject(it)) => {
-            let params = CommandBufferParams {
-                mode: CommandBufferMode::from_bits_retain(it.mode.get()),
-                categories: CommandCategories::from_bits_retain(it.command_categories.get()),
-                affinity: it.queue_affinity.get(),
-                binding_capacity: it.binding_capacity.get(),
-            };
-            HostOp::CreateCommandBuffer { device: on, params, created }
-        }
-        (Code::DEVICE_CREATE_SEMAPHORE, Payload::SemaphoreObject(it)) => HostOp::CreateSemaphore {
-            device: on,
-            affinity: it.queue_affinity.get(),
-            initial_value: it.initial_value.get(),
-            flags: SemaphoreFlags::from_bits_retain(it.flags.get()),
-            created,
-        },
-        (Code::DEVICE_CREATE_EVENT, Payload::EventObject(it)) => HostOp::CreateEvent {
-            device: on,
-            affinity: it.queue_affinity.get(),
-            flags: it.flags.get(),
-            created,
-        },
-        (Code::ALLOCATOR_ALLOCATE_BUFFER, Payload::AllocateBuffer(it)) => HostOp::AllocateBuffer {
-            device: on,
-            params: buffer_params(it.header),
-            size: it.allocation_size.get(),
-            created,
-        },
-        (Code::ALLOCATOR_IMPORT_BUFFER, Payload::ImportBuffer(it)) => {
-            return Some(import_buffer(on, created, &it));
-        }
-        (Code::BUFFER_MAP_RANGE, Payload::BufferRange(it)) => return Some(map(on, &it)),
-        (Code::BUFFER_INVALIDATE_RANGE, Payload::BufferRange(it)) => HostOp::Invalidate(range(on, &it)),
-        (Code::BUFFER_UNMAP_RANGE, Payload::BufferRange(it)) => HostOp::Unmap(range(on, &it), None),
-        (Code::BUFFER_FLUSH_RANGE, Payload::BufferRange(it)) => HostOp::Flush(range(on, &it), None),
+        (Code::BUFFER_MAP_RANGE, Payload::BufferRange(it)) => return Some(map(on, it)),
+        (Code::BUFFER_INVALIDATE_RANGE, Payload::BufferRange(it)) => HostOp::Invalidate(range(on, it)),
+        (Code::BUFFER_UNMAP_RANGE, Payload::BufferRange(it)) => HostOp::Unmap(range(on, it), None),
+        (Code::BUFFER_FLUSH_RANGE, Payload::BufferRange(it)) => HostOp::Flush(range(on, it), None),
         (Code::BUFFER_UNMAP_RANGE | Code::BUFFER_FLUSH_RANGE, Payload::BufferRangeData(it)) => {
             if it.data_length.get() > it.byte_length.get() {
                 return Some(Err(Error::data_loss(format!(
@@ -195,14 +125,115 @@ fn host_op<'a>(code: Code, on: u64, created: u64, payload: Payload<'a>) -> Optio
                 _ => HostOp::Flush(range, Some(it.data)),
             }
         }
-        (Code::DEVICE_QUEUE_FLUSH, _) => HostOp::FlushQueue { device: on },
-        (Code::DEVICE_TRIM, _) => HostOp::Trim { device: on },
-        (Code::ALLOCATOR_TRIM, _) => HostOp::TrimAllocator { device: on },
         _ => return None,
     }))
 }
 
-fn import_buffer<'a>(on: u64, created: u64, it: &payload::ImportBuffer<'a>) -> Result<HostOp<Ids<'a>>> {
+/// The creation of an object that `code` is.
+fn create<'a>(code: Code, on: u64, created: u64, payload: &Payload<'a>) -> Option<Result<CreateOp<Ids<'a>>>> {
+    Some(Ok(match (code, payload) {
+        (Code::DEVICE_CREATE_COMMAND_BUFFER, Payload::CommandBufferObject(it)) => {
+            let params = CommandBufferParams {
+                mode: CommandBufferMode::from_bits_retain(it.mode.get()),
+                categories: CommandCategories::from_bits_retain(it.command_categories.get()),
+                affinity: it.queue_affinity.get(),
+                binding_capacity: it.binding_capacity.get(),
+            };
+            CreateOp::CommandBuffer { device: on, params, created }
+        }
+        (Code::DEVICE_CREATE_SEMAPHORE, Payload::SemaphoreObject(it)) => CreateOp::Semaphore {
+            device: on,
+            affinity: it.queue_affinity.get(),
+            initial_value: it.initial_value.get(),
+            flags: SemaphoreFlags::from_bits_retain(it.flags.get()),
+            created,
+        },
+        (Code::DEVICE_CREATE_EVENT, Payload::EventObject(it)) => {
+            CreateOp::Event { device: on, affinity: it.queue_affinity.get(), flags: it.flags.get(), created }
+        }
+        (Code::DEVICE_CREATE_EXECUTABLE_CACHE, Payload::ExecutableCacheObject(it)) => {
+            CreateOp::ExecutableCache { device: on, identifier: it.identifier, created }
+        }
+        (Code::EXECUTABLE_CACHE_PREPARE_EXECUTABLE, Payload::ExecutablePrepare(it)) => {
+            CreateOp::Executable(PrepareExecutable {
+                cache: on,
+                affinity: it.queue_affinity.get(),
+                caching_mode: CachingMode::from_bits_retain(it.caching_mode.get()),
+                format: it.format,
+                data: it.data,
+                constants: zerocopy::IntoBytes::as_bytes(it.constants),
+                metadata: it.metadata_bytes,
+                created,
+            })
+        }
+        (Code::DEVICE_IMPORT_FILE, Payload::FileObject(it)) => return Some(import_file(on, created, it)),
+        (Code::ALLOCATOR_ALLOCATE_BUFFER, Payload::AllocateBuffer(it)) => CreateOp::Buffer {
+            allocator: on,
+            params: buffer_params(it.header),
+            size: it.allocation_size.get(),
+            created,
+        },
+        (Code::ALLOCATOR_IMPORT_BUFFER, Payload::ImportBuffer(it)) => {
+            return Some(import_buffer(on, created, it));
+        }
+        _ => return None,
+    }))
+}
+
+fn import_file<'a>(on: u64, created: u64, it: &payload::FileObject<'a>) -> Result<CreateOp<Ids<'a>>> {
+    let contents = match FileReferenceType(it.reference_type.get()) {
+        FileReferenceType::EXTERNAL_PATH => {
+            FileContents::External { path: it.reference, validation: validation(it)? }
+        }
+        FileReferenceType::INLINE_BYTES => {
+            if it.file_length.get() != it.reference.len() as u64 {
+                return Err(Error::data_loss(format!(
+                    "the file has {} bytes, and {} of them are in the capture",
+                    it.file_length,
+                    it.reference.len()
+                )));
+            }
+            FileContents::Inline(it.reference)
+        }
+        FileReferenceType::CAPTURED_RANGES => FileContents::Ranges { path: it.reference },
+        other => return Err(refuse(format!("a file by reference of type {other} cannot be opened"))),
+    };
+    Ok(CreateOp::File(ImportFile {
+        device: on,
+        affinity: it.queue_affinity.get(),
+        access: MemoryAccess::from_bits_retain(it.access.get() as u16),
+        length: it.file_length.get(),
+        source: FileSource {
+            handle_type: it.handle_type.get(),
+            flags: it.flags.get(),
+            identity: FileIdentity {
+                device: it.file_device.get(),
+                inode: it.file_inode.get(),
+                mtime_ns: it.file_mtime_ns.get(),
+            },
+            contents,
+        },
+        created,
+    }))
+}
+
+fn validation(it: &payload::FileObject<'_>) -> Result<Validation> {
+    match FileValidationType(it.validation_type.get()) {
+        FileValidationType::NONE => Ok(Validation::Length),
+        FileValidationType::IDENTITY => Ok(Validation::Identity),
+        FileValidationType::CONTENT_DIGEST => match DigestType(it.digest_type.get()) {
+            DigestType::FNV1A_64 => {
+                let mut digest = [0; 8];
+                digest.copy_from_slice(&it.digest[..8]);
+                Ok(Validation::Digest(u64::from_le_bytes(digest)))
+            }
+            other => Err(refuse(format!("a file digest of type {other} cannot be checked"))),
+        },
+        other => Err(refuse(format!("a file validation of type {other} cannot be done"))),
+    }
+}
+
+fn import_buffer<'a>(on: u64, created: u64, it: &payload::ImportBuffer<'a>) -> Result<CreateOp<Ids<'a>>> {
     /// `IREE_HAL_EXTERNAL_BUFFER_TYPE_HOST_ALLOCATION`.
     const HOST_ALLOCATION: u32 = 1;
     if it.external_type.get() != HOST_ALLOCATION {
@@ -218,11 +249,14 @@ fn import_buffer<'a>(on: u64, created: u64, it: &payload::ImportBuffer<'a>) -> R
             it.data_length
         )));
     }
-    let mut params = buffer_params(&it.allocation);
-    params.memory_type |= MemoryType::HOST_VISIBLE;
-    params.access |= MemoryAccess::WRITE;
-    params.usage |= BufferUsage::MAPPING_SCOPED | BufferUsage::MAPPING_ACCESS_RANDOM;
-    Ok(HostOp::ImportBuffer { device: on, params, size, data: it.data, created })
+    Ok(CreateOp::ImportedBuffer {
+        allocator: on,
+        params: buffer_params(&it.allocation),
+        size,
+        flags: it.external_flags.get(),
+        data: it.data,
+        created,
+    })
 }
 
 fn map<'a>(on: u64, it: &payload::BufferRange<'a>) -> Result<HostOp<Ids<'a>>> {
@@ -313,7 +347,8 @@ fn submission<'a>(code: Code, on: u64, created: u64, payload: Payload<'a>) -> Re
         }
         (Code::DEVICE_QUEUE_DEALLOCA, Payload::QueueDealloca(it)) => {
             let buffer = direct(&it.buffer_ref)?;
-            let op = QueueOp::Dealloca { buffer, flags: it.flags.get() };
+            let size = it.buffer_ref.length.get();
+            let op = QueueOp::Dealloca { buffer, size, flags: it.flags.get() };
             submission(it.queue_affinity.get(), it.waits, it.signals, op)
         }
         (Code::DEVICE_QUEUE_FILL, Payload::QueueFill(it)) => {
@@ -329,6 +364,16 @@ fn submission<'a>(code: Code, on: u64, created: u64, payload: Payload<'a>) -> Re
         (Code::DEVICE_QUEUE_COPY, Payload::QueueCopy(it)) => {
             let (source, target) = (buffer_ref(&it.source_ref), buffer_ref(&it.target_ref));
             let op = QueueOp::Copy { source, target, flags: it.flags.get() };
+            submission(it.queue_affinity.get(), it.waits, it.signals, op)
+        }
+        (Code::DEVICE_QUEUE_READ, Payload::QueueRead(it)) => {
+            let op = QueueOp::Read {
+                file: it.source_file_id.get(),
+                file_offset: it.source_offset.get(),
+                target: buffer_ref(&it.target_ref),
+                captured: it.captured_data,
+                flags: it.flags.get(),
+            };
             submission(it.queue_affinity.get(), it.waits, it.signals, op)
         }
         (Code::DEVICE_QUEUE_WRITE, Payload::QueueWrite(it)) => {
@@ -357,24 +402,6 @@ fn execute<'a>(it: &payload::QueueExecute<'a>) -> Result<QueueOp<Ids<'a>>> {
         0 => Err(Error::data_loss("a queue barrier has bindings")),
         command_buffer => Ok(QueueOp::Execute { command_buffer, bindings: it.bindings, flags }),
     }
-}
-
-fn queue_read<'a>(on: u64, it: &payload::QueueRead<'a>) -> Result<Decoded<'a>> {
-    let (file, target) = (it.source_file_id.get(), buffer_ref(&it.target_ref));
-    let submission = |op| Submission {
-        device: on,
-        affinity: it.queue_affinity.get(),
-        waits: it.waits,
-        signals: it.signals,
-        op,
-    };
-    if it.captured_data.is_empty() {
-        let file_offset = it.source_offset.get();
-        let op = QueueOp::Read { file, file_offset, target, flags: it.flags.get() };
-        return Ok(Decoded::Op(Op::Queue(submission(op))));
-    }
-    let op = QueueOp::Update { source: it.captured_data, target, flags: 0 };
-    Ok(Decoded::CapturedRead { file, submission: submission(op) })
 }
 
 fn dispatch<'a>(it: &payload::Dispatch<'a>) -> Dispatch<Ids<'a>> {
@@ -407,7 +434,7 @@ fn buffer_params(it: &layout::AllocateBuffer) -> BufferParams {
 }
 
 /// A stored reference as an operation's.
-pub(crate) fn buffer_ref<'a>(it: &layout::BufferRef) -> BufferRef<Ids<'a>> {
+pub(crate) fn buffer_ref(it: &layout::BufferRef) -> BufferRef<u64> {
     BufferRef {
         binding: match it.buffer_id.get() {
             0 => Binding::Slot(it.buffer_slot.get()),
@@ -419,7 +446,7 @@ pub(crate) fn buffer_ref<'a>(it: &layout::BufferRef) -> BufferRef<Ids<'a>> {
 }
 
 /// A stored timepoint as an operation's.
-pub(crate) fn timepoint<'a>(it: &layout::SemaphoreTimepoint) -> Timepoint<Ids<'a>> {
+pub(crate) fn timepoint(it: &layout::SemaphoreTimepoint) -> Timepoint<u64> {
     Timepoint { semaphore: it.semaphore_id.get(), value: it.value.get() }
 }
 
@@ -432,7 +459,7 @@ pub(crate) fn memory_barrier(source_scope: u32, target_scope: u32) -> MemoryBarr
 }
 
 /// A stored barrier of a buffer as an operation's.
-pub(crate) fn buffer_barrier<'a>(it: &layout::BufferBarrier) -> BufferBarrier<Ids<'a>> {
+pub(crate) fn buffer_barrier(it: &layout::BufferBarrier) -> BufferBarrier<u64> {
     BufferBarrier {
         barrier: memory_barrier(it.source_scope.get(), it.target_scope.get()),
         buffer: buffer_ref(&it.buffer_ref),
@@ -441,7 +468,7 @@ pub(crate) fn buffer_barrier<'a>(it: &layout::BufferBarrier) -> BufferBarrier<Id
 
 fn direct(it: &layout::BufferRef) -> Result<u64> {
     match it.buffer_id.get() {
-        0 => Err(crate::shape::no_table()),
+        0 => Err(crate::arguments::no_table()),
         id => Ok(id),
     }
 }

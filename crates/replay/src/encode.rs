@@ -1,42 +1,65 @@
 //! Operations as records of a capture: the inverse of `decode.rs`, and the one place where an operation's
 //! fields become a payload's.
+//!
+//! What captures cannot hold becomes a record that says so, which `decode.rs` refuses: channels, collectives and host
+//! calls. Of hints and debug groups captures hold that there was one.
 
 use rehal_capture::payload::View;
-use rehal_capture::{OperationCode as Code, PayloadType, layout, payload};
+use rehal_capture::{
+    DigestType, FileReferenceType, FileValidationType, ObjectType, OperationCode as Code, PayloadType,
+    RecordType, layout, payload,
+};
 use rehal_hal::{
-    Binding, BufferParams, BufferRef, Command, Dispatch, HostOp, QueueOp, RangeOp, Submission, WorkgroupCount,
+    Binding, BufferParams, BufferRef, Command, CreateOp, DeviceQuery, Dispatch, ExecutableQuery,
+    FileContents, FileSource, HostOp, ImportFile, PrepareExecutable, QueueOp, RangeOp, Submission,
+    Validation, WorkgroupCount,
 };
 use zerocopy::little_endian::{U16, U32, U64};
 
 use crate::ids::Ids;
 
-/// What a record says of the call, besides the payload.
+/// What a record says besides the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
+    /// A call, a call of which captures hold no more than that it was made, or an object that was there before.
+    pub record_type: RecordType,
+    /// The call.
     pub operation: Code,
-    /// The object that it is called on, or zero.
+    /// What kind of object it is called on, or that is there.
+    pub object_type: ObjectType,
+    /// The device that the object belongs to, where the operation says so.
+    pub device: Option<u64>,
+    /// The object, or zero.
     pub object: u64,
     /// A second object, or zero.
     pub related: u64,
-    /// Whether captures can hold no more than that the call was made.
-    pub unsupported: bool,
 }
 
 /// What takes the record: the call, the payload's type and its bytes, piece by piece.
 pub(crate) type Put<'p> = dyn FnMut(Call, PayloadType, &[&[u8]]) + 'p;
 
 impl Call {
-    pub(crate) fn new(operation: Code, object: u64, related: u64) -> Self {
-        Self { operation, object, related, unsupported: false }
+    fn new(operation: Code, object: u64, related: u64) -> Self {
+        let object_type = operation.object_type().unwrap_or_default();
+        Self { record_type: RecordType::OPERATION, operation, object_type, device: None, object, related }
+    }
+
+    fn unsupported(operation: Code, object: u64) -> Self {
+        Self { record_type: RecordType::UNSUPPORTED, ..Self::new(operation, object, 0) }
+    }
+
+    fn object(object_type: ObjectType, device: u64, id: u64) -> Self {
+        let record_type = RecordType::OBJECT;
+        Self { record_type, operation: Code::NONE, object_type, device: Some(device), object: id, related: 0 }
     }
 
     /// Puts the call with `view`.
-    pub(crate) fn with<V: View>(self, put: &mut Put<'_>, view: &V) {
+    fn with<V: View>(self, put: &mut Put<'_>, view: &V) {
         view.with_parts(|parts| put(self, V::TYPE, parts));
     }
 
     /// Puts the call without a payload.
-    pub(crate) fn bare(self, put: &mut Put<'_>) {
+    fn bare(self, put: &mut Put<'_>) {
         put(self, PayloadType::NONE, &[]);
     }
 }
@@ -44,64 +67,6 @@ impl Call {
 /// A command that is recorded into command buffer `into`.
 pub(crate) fn command(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) {
     let call = |code| Call::new(code, into, 0);
-    match command {
-        Command::ExecutionBarrier { .. } | Command::WaitEvents { .. } => barrier(into, command, put),
-        Command::SignalEvent { event, source_stages } | Command::ResetEvent { event, source_stages } => {
-            let header = layout::CommandEvent {
-                event_id: U64::new(*event),
-                source_stage_mask: U64::new(source_stages.bits()),
-            };
-            let code = match command {
-                Command::SignalEvent { .. } => Code::COMMAND_BUFFER_SIGNAL_EVENT,
-                _ => Code::COMMAND_BUFFER_RESET_EVENT,
-            };
-            call(code).with(put, &payload::CommandEvent { header: &header });
-        }
-        Command::Advise { .. } => call(Code::COMMAND_BUFFER_ADVISE_BUFFER).bare(put),
-        Command::Fill { target, pattern, flags } => {
-            let header = layout::CommandFill {
-                target_ref: buffer_ref(target),
-                flags: U32::new(*flags as u32),
-                pattern_length: U64::new(pattern.len() as u64),
-                ..Default::default()
-            };
-            let view = payload::CommandFill { header: &header, pattern };
-            call(Code::COMMAND_BUFFER_FILL_BUFFER).with(put, &view);
-        }
-        Command::Update { source, target, flags } => {
-            let header = layout::CommandUpdate {
-                target_ref: buffer_ref(target),
-                flags: U32::new(*flags as u32),
-                data_length: U64::new(source.len() as u64),
-                ..Default::default()
-            };
-            let view = payload::CommandUpdate { header: &header, data: source };
-            call(Code::COMMAND_BUFFER_UPDATE_BUFFER).with(put, &view);
-        }
-        Command::Copy { source, target, flags } => {
-            let header = layout::CommandCopy {
-                source_ref: buffer_ref(source),
-                target_ref: buffer_ref(target),
-                flags: U32::new(*flags as u32),
-                ..Default::default()
-            };
-            call(Code::COMMAND_BUFFER_COPY_BUFFER).with(put, &payload::CommandCopy { header: &header });
-        }
-        Command::Collective { .. } => {
-            Call { unsupported: true, ..call(Code::COMMAND_BUFFER_COLLECTIVE) }.bare(put);
-        }
-        Command::Dispatch(it) => {
-            let header = dispatch(it, 0, 0, 0);
-            let (constants, bindings) = (it.constants, it.bindings);
-            let view = payload::Dispatch { header: &header, waits: &[], signals: &[], constants, bindings };
-            call(Code::COMMAND_BUFFER_DISPATCH).with(put, &view);
-        }
-        Command::BeginDebugGroup { .. } => call(Code::COMMAND_BUFFER_BEGIN_DEBUG_GROUP).bare(put),
-        Command::EndDebugGroup => call(Code::COMMAND_BUFFER_END_DEBUG_GROUP).bare(put),
-    }
-}
-
-fn barrier(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) {
     match *command {
         Command::ExecutionBarrier {
             source_stages,
@@ -118,7 +83,7 @@ fn barrier(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) {
                 buffer_barrier_count: U64::new(buffer_barriers.len() as u64),
             };
             let view = payload::CommandBarrier { header: &header, memory_barriers, buffer_barriers };
-            Call::new(Code::COMMAND_BUFFER_EXECUTION_BARRIER, into, 0).with(put, &view);
+            call(Code::COMMAND_BUFFER_EXECUTION_BARRIER).with(put, &view);
         }
         Command::WaitEvents { events, source_stages, target_stages, memory_barriers, buffer_barriers } => {
             let header = layout::CommandWaitEvents {
@@ -131,70 +96,168 @@ fn barrier(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) {
             };
             let view =
                 payload::CommandWaitEvents { header: &header, events, memory_barriers, buffer_barriers };
-            Call::new(Code::COMMAND_BUFFER_WAIT_EVENTS, into, 0).with(put, &view);
+            call(Code::COMMAND_BUFFER_WAIT_EVENTS).with(put, &view);
         }
-        _ => {}
+        Command::SignalEvent { event, source_stages } => {
+            command_event(call(Code::COMMAND_BUFFER_SIGNAL_EVENT), event, source_stages.bits(), put);
+        }
+        Command::ResetEvent { event, source_stages } => {
+            command_event(call(Code::COMMAND_BUFFER_RESET_EVENT), event, source_stages.bits(), put);
+        }
+        Command::Advise { .. } => call(Code::COMMAND_BUFFER_ADVISE_BUFFER).bare(put),
+        Command::Fill { target, pattern, flags } => command_fill(into, &target, pattern, flags, put),
+        Command::Update { source, target, flags } => command_update(into, source, &target, flags, put),
+        Command::Copy { source, target, flags } => {
+            let header = layout::CommandCopy {
+                source_ref: buffer_ref(&source),
+                target_ref: buffer_ref(&target),
+                flags: U32::new(flags as u32),
+                ..Default::default()
+            };
+            call(Code::COMMAND_BUFFER_COPY_BUFFER).with(put, &payload::CommandCopy { header: &header });
+        }
+        Command::Collective { .. } => Call::unsupported(Code::COMMAND_BUFFER_COLLECTIVE, into).bare(put),
+        Command::Dispatch(it) => {
+            let header = dispatch(&it, 0, 0, 0);
+            let (constants, bindings) = (it.constants, it.bindings);
+            let view = payload::Dispatch { header: &header, waits: &[], signals: &[], constants, bindings };
+            call(Code::COMMAND_BUFFER_DISPATCH).with(put, &view);
+        }
+        Command::BeginDebugGroup { .. } => call(Code::COMMAND_BUFFER_BEGIN_DEBUG_GROUP).bare(put),
+        Command::EndDebugGroup => call(Code::COMMAND_BUFFER_END_DEBUG_GROUP).bare(put),
     }
 }
 
-/// What records of submissions say that their operations do not.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Rest<'a> {
-    /// What a read gave, where the capture is to hold it.
-    pub captured_data: &'a [u8],
-    /// Size of the buffer that is deallocated, in bytes.
-    pub deallocated_bytes: u64,
+fn command_event(call: Call, event: u64, source_stages: u64, put: &mut Put<'_>) {
+    let header =
+        layout::CommandEvent { event_id: U64::new(event), source_stage_mask: U64::new(source_stages) };
+    call.with(put, &payload::CommandEvent { header: &header });
+}
+
+fn command_fill(into: u64, target: &BufferRef<u64>, pattern: &[u8], flags: u64, put: &mut Put<'_>) {
+    let header = layout::CommandFill {
+        target_ref: buffer_ref(target),
+        flags: U32::new(flags as u32),
+        pattern_length: U64::new(pattern.len() as u64),
+        ..Default::default()
+    };
+    let view = payload::CommandFill { header: &header, pattern };
+    Call::new(Code::COMMAND_BUFFER_FILL_BUFFER, into, 0).with(put, &view);
+}
+
+fn command_update(into: u64, data: &[u8], target: &BufferRef<u64>, flags: u64, put: &mut Put<'_>) {
+    let header = layout::CommandUpdate {
+        target_ref: buffer_ref(target),
+        flags: U32::new(flags as u32),
+        data_length: U64::new(data.len() as u64),
+        ..Default::default()
+    };
+    let view = payload::CommandUpdate { header: &header, data };
+    Call::new(Code::COMMAND_BUFFER_UPDATE_BUFFER, into, 0).with(put, &view);
 }
 
 /// Work for a queue.
-pub(crate) fn submission(it: &Submission<Ids<'_>>, rest: &Rest<'_>, put: &mut Put<'_>) {
-    match &it.op {
-        QueueOp::Alloca { .. } | QueueOp::Dealloca { .. } => allocation(it, rest, put),
-        QueueOp::Fill { .. } | QueueOp::Update { .. } | QueueOp::Copy { .. } => transfer(it, put),
-        QueueOp::Read { .. } => read(it, rest.captured_data, put),
-        QueueOp::Write { source, file, file_offset, flags } => {
-            let header = layout::QueueWrite {
-                source_ref: buffer_ref(source),
-                target_file_id: U64::new(*file),
-                target_offset: U64::new(*file_offset),
+pub(crate) fn submission(it: &Submission<Ids<'_>>, put: &mut Put<'_>) {
+    match it.op {
+        QueueOp::Alloca { params, size, flags, created } => {
+            let header = layout::QueueAlloca {
+                allocation: allocate_buffer(&params, size),
                 queue_affinity: U64::new(it.affinity),
-                flags: U64::new(*flags),
+                flags: U64::new(flags),
                 wait_semaphore_count: count(it.waits),
                 signal_semaphore_count: count(it.signals),
             };
-            let view = payload::QueueWrite { header: &header, waits: it.waits, signals: it.signals };
-            Call::new(Code::DEVICE_QUEUE_WRITE, it.device, id_of(source)).with(put, &view);
+            let view = payload::QueueAlloca { header: &header, waits: it.waits, signals: it.signals };
+            Call::new(Code::DEVICE_QUEUE_ALLOCA, it.device, created).with(put, &view);
+        }
+        QueueOp::Dealloca { buffer, size, flags } => {
+            let header = layout::QueueDealloca {
+                buffer_ref: buffer_ref(&BufferRef::range(buffer, 0, size)),
+                queue_affinity: U64::new(it.affinity),
+                flags: U64::new(flags),
+                wait_semaphore_count: count(it.waits),
+                signal_semaphore_count: count(it.signals),
+            };
+            let view = payload::QueueDealloca { header: &header, waits: it.waits, signals: it.signals };
+            Call::new(Code::DEVICE_QUEUE_DEALLOCA, it.device, buffer).with(put, &view);
+        }
+        QueueOp::Fill { target, pattern, flags } => fill(it, &target, pattern, flags, put),
+        QueueOp::Update { source, target, flags } => update(it, source, &target, flags, put),
+        QueueOp::Copy { source, target, flags } => {
+            let header = layout::QueueCopy {
+                source_ref: buffer_ref(&source),
+                target_ref: buffer_ref(&target),
+                queue_affinity: U64::new(it.affinity),
+                flags: U64::new(flags),
+                wait_semaphore_count: count(it.waits),
+                signal_semaphore_count: count(it.signals),
+            };
+            let view = payload::QueueCopy { header: &header, waits: it.waits, signals: it.signals };
+            Call::new(Code::DEVICE_QUEUE_COPY, it.device, id_of(&target)).with(put, &view);
+        }
+        QueueOp::Read { file, file_offset, target, captured, flags } => {
+            read(it, file, file_offset, &target, captured, flags, put);
+        }
+        QueueOp::Write { source, file, file_offset, flags } => {
+            write(it, &source, file, file_offset, flags, put);
         }
         QueueOp::Dispatch(op) => {
-            let header = dispatch(op, it.affinity, it.waits.len(), it.signals.len());
-            let view = payload::Dispatch {
-                header: &header,
-                waits: it.waits,
-                signals: it.signals,
-                constants: op.constants,
-                bindings: op.bindings,
-            };
+            let header = dispatch(&op, it.affinity, it.waits.len(), it.signals.len());
+            let (constants, bindings) = (op.constants, op.bindings);
+            let (waits, signals) = (it.waits, it.signals);
+            let view = payload::Dispatch { header: &header, waits, signals, constants, bindings };
             Call::new(Code::DEVICE_QUEUE_DISPATCH, it.device, op.executable).with(put, &view);
         }
         QueueOp::Execute { command_buffer, bindings, flags } => {
-            execute(it, *command_buffer, bindings, *flags, put);
+            execute(it, command_buffer, bindings, flags, put);
         }
-        QueueOp::Barrier { flags } => execute(it, 0, &[], *flags, put),
-        QueueOp::HostCall { .. } => {
-            let call = Call::new(Code::DEVICE_QUEUE_HOST_CALL, it.device, 0);
-            Call { unsupported: true, ..call }.bare(put);
-        }
+        QueueOp::Barrier { flags } => execute(it, 0, &[], flags, put),
+        QueueOp::HostCall { .. } => Call::unsupported(Code::DEVICE_QUEUE_HOST_CALL, it.device).bare(put),
     }
 }
 
-fn read(it: &Submission<Ids<'_>>, captured_data: &[u8], put: &mut Put<'_>) {
-    let QueueOp::Read { file, file_offset, target, flags } = &it.op else { return };
-    let header = layout::QueueRead {
-        source_file_id: U64::new(*file),
-        source_offset: U64::new(*file_offset),
+fn fill(it: &Submission<Ids<'_>>, target: &BufferRef<u64>, pattern: &[u8], flags: u64, put: &mut Put<'_>) {
+    let header = layout::QueueFill {
         target_ref: buffer_ref(target),
         queue_affinity: U64::new(it.affinity),
-        flags: U64::new(*flags),
+        flags: U64::new(flags),
+        wait_semaphore_count: count(it.waits),
+        signal_semaphore_count: count(it.signals),
+        pattern_length: U64::new(pattern.len() as u64),
+    };
+    let view = payload::QueueFill { header: &header, waits: it.waits, signals: it.signals, pattern };
+    Call::new(Code::DEVICE_QUEUE_FILL, it.device, id_of(target)).with(put, &view);
+}
+
+fn update(it: &Submission<Ids<'_>>, data: &[u8], target: &BufferRef<u64>, flags: u64, put: &mut Put<'_>) {
+    let header = layout::QueueUpdate {
+        target_ref: buffer_ref(target),
+        queue_affinity: U64::new(it.affinity),
+        flags: U64::new(flags),
+        source_offset: U64::ZERO,
+        data_length: U64::new(data.len() as u64),
+        wait_semaphore_count: count(it.waits),
+        signal_semaphore_count: count(it.signals),
+    };
+    let view = payload::QueueUpdate { header: &header, waits: it.waits, signals: it.signals, data };
+    Call::new(Code::DEVICE_QUEUE_UPDATE, it.device, id_of(target)).with(put, &view);
+}
+
+fn read(
+    it: &Submission<Ids<'_>>,
+    file: u64,
+    file_offset: u64,
+    target: &BufferRef<u64>,
+    captured_data: &[u8],
+    flags: u64,
+    put: &mut Put<'_>,
+) {
+    let header = layout::QueueRead {
+        source_file_id: U64::new(file),
+        source_offset: U64::new(file_offset),
+        target_ref: buffer_ref(target),
+        queue_affinity: U64::new(it.affinity),
+        flags: U64::new(flags),
         captured_data_length: U64::new(captured_data.len() as u64),
         wait_semaphore_count: count(it.waits),
         signal_semaphore_count: count(it.signals),
@@ -203,82 +266,25 @@ fn read(it: &Submission<Ids<'_>>, captured_data: &[u8], put: &mut Put<'_>) {
     Call::new(Code::DEVICE_QUEUE_READ, it.device, id_of(target)).with(put, &view);
 }
 
-fn allocation(it: &Submission<Ids<'_>>, rest: &Rest<'_>, put: &mut Put<'_>) {
-    let (waits, signals) = (it.waits, it.signals);
-    match &it.op {
-        QueueOp::Alloca { params, size, flags, created } => {
-            let header = layout::QueueAlloca {
-                allocation: allocate_buffer(params, *size),
-                queue_affinity: U64::new(it.affinity),
-                flags: U64::new(*flags),
-                wait_semaphore_count: count(waits),
-                signal_semaphore_count: count(signals),
-            };
-            let view = payload::QueueAlloca { header: &header, waits, signals };
-            Call::new(Code::DEVICE_QUEUE_ALLOCA, it.device, *created).with(put, &view);
-        }
-        QueueOp::Dealloca { buffer, flags } => {
-            let header = layout::QueueDealloca {
-                buffer_ref: layout::BufferRef {
-                    buffer_id: U64::new(*buffer),
-                    length: U64::new(rest.deallocated_bytes),
-                    ..Default::default()
-                },
-                queue_affinity: U64::new(it.affinity),
-                flags: U64::new(*flags),
-                wait_semaphore_count: count(waits),
-                signal_semaphore_count: count(signals),
-            };
-            let view = payload::QueueDealloca { header: &header, waits, signals };
-            Call::new(Code::DEVICE_QUEUE_DEALLOCA, it.device, *buffer).with(put, &view);
-        }
-        _ => {}
-    }
-}
-
-fn transfer(it: &Submission<Ids<'_>>, put: &mut Put<'_>) {
-    let (waits, signals, queue_affinity) = (it.waits, it.signals, U64::new(it.affinity));
-    let (wait_semaphore_count, signal_semaphore_count) = (count(waits), count(signals));
-    match &it.op {
-        QueueOp::Fill { target, pattern, flags } => {
-            let header = layout::QueueFill {
-                target_ref: buffer_ref(target),
-                queue_affinity,
-                flags: U64::new(*flags),
-                wait_semaphore_count,
-                signal_semaphore_count,
-                pattern_length: U64::new(pattern.len() as u64),
-            };
-            let view = payload::QueueFill { header: &header, waits, signals, pattern };
-            Call::new(Code::DEVICE_QUEUE_FILL, it.device, id_of(target)).with(put, &view);
-        }
-        QueueOp::Update { source, target, flags } => {
-            let header = layout::QueueUpdate {
-                target_ref: buffer_ref(target),
-                queue_affinity,
-                flags: U64::new(*flags),
-                source_offset: U64::ZERO,
-                data_length: U64::new(source.len() as u64),
-                wait_semaphore_count,
-                signal_semaphore_count,
-            };
-            let view = payload::QueueUpdate { header: &header, waits, signals, data: source };
-            Call::new(Code::DEVICE_QUEUE_UPDATE, it.device, id_of(target)).with(put, &view);
-        }
-        QueueOp::Copy { source, target, flags } => {
-            let header = layout::QueueCopy {
-                source_ref: buffer_ref(source),
-                target_ref: buffer_ref(target),
-                queue_affinity,
-                flags: U64::new(*flags),
-                wait_semaphore_count,
-                signal_semaphore_count,
-            };
-            let view = payload::QueueCopy { header: &header, waits, signals };
-            Call::new(Code::DEVICE_QUEUE_COPY, it.device, id_of(target)).with(put, &view);
-        }
-        _ => {}
-    }
+fn write(
+    it: &Submission<Ids<'_>>,
+    source: &BufferRef<u64>,
+    file: u64,
+    file_offset: u64,
+    flags: u64,
+    put: &mut Put<'_>,
+) {
+    let header = layout::QueueWrite {
+        source_ref: buffer_ref(source),
+        target_file_id: U64::new(file),
+        target_offset: U64::new(file_offset),
+        queue_affinity: U64::new(it.affinity),
+        flags: U64::new(flags),
+        wait_semaphore_count: count(it.waits),
+        signal_semaphore_count: count(it.signals),
+    };
+    let view = payload::QueueWrite { header: &header, waits: it.waits, signals: it.signals };
+    Call::new(Code::DEVICE_QUEUE_WRITE, it.device, id_of(source)).with(put, &view);
 }
 
 fn execute(
@@ -300,50 +306,61 @@ fn execute(
     Call::new(Code::DEVICE_QUEUE_EXECUTE, it.device, command_buffer).with(put, &view);
 }
 
-/// What the host does. Executables and files say more in a capture than their operations do: see
-/// [`executable`] and [`file`], which take the rest.
+/// What the host does.
 pub(crate) fn host_op(op: &HostOp<Ids<'_>>, put: &mut Put<'_>) {
+    let mut bare = |code, object| Call::new(code, object, 0).bare(put);
     match *op {
-        HostOp::CreateSemaphore { .. }
-        | HostOp::CreateCommandBuffer { .. }
-        | HostOp::CreateEvent { .. }
-        | HostOp::AllocateBuffer { .. }
-        | HostOp::ImportBuffer { .. } => create(op, put),
-        HostOp::PrepareExecutable { .. } => executable(op, &[], put),
-        HostOp::ImportFile { .. } => file(op, &layout::FileObject::default(), &[], put),
-        HostOp::BeginCommandBuffer { command_buffer } => {
-            Call::new(Code::COMMAND_BUFFER_BEGIN, command_buffer, 0).bare(put);
-        }
-        HostOp::EndCommandBuffer { command_buffer } => {
-            Call::new(Code::COMMAND_BUFFER_END, command_buffer, 0).bare(put);
-        }
+        HostOp::BeginCommandBuffer { command_buffer } => bare(Code::COMMAND_BUFFER_BEGIN, command_buffer),
+        HostOp::EndCommandBuffer { command_buffer } => bare(Code::COMMAND_BUFFER_END, command_buffer),
+        HostOp::FlushQueue { device } => bare(Code::DEVICE_QUEUE_FLUSH, device),
+        HostOp::Trim { device } => bare(Code::DEVICE_TRIM, device),
+        HostOp::TrimAllocator { allocator } => bare(Code::ALLOCATOR_TRIM, allocator),
+        HostOp::AssignTopology { device } => bare(Code::DEVICE_ASSIGN_TOPOLOGY_INFO, device),
+        HostOp::BeginProfiling { device } => bare(Code::DEVICE_PROFILING_BEGIN, device),
+        HostOp::FlushProfiling { device } => bare(Code::DEVICE_PROFILING_FLUSH, device),
+        HostOp::EndProfiling { device } => bare(Code::DEVICE_PROFILING_END, device),
+        HostOp::BeginExternalCapture { device } => bare(Code::DEVICE_EXTERNAL_CAPTURE_BEGIN, device),
+        HostOp::EndExternalCapture { device } => bare(Code::DEVICE_EXTERNAL_CAPTURE_END, device),
+        HostOp::QueryDevice { device, query } => match query {
+            DeviceQuery::I64 => bare(Code::DEVICE_QUERY_I64, device),
+            DeviceQuery::Capabilities => bare(Code::DEVICE_QUERY_CAPABILITIES, device),
+            DeviceQuery::QueuePool => bare(Code::DEVICE_QUERY_QUEUE_POOL_BACKEND, device),
+        },
+        HostOp::QueryMemoryHeaps { allocator } => bare(Code::ALLOCATOR_QUERY_MEMORY_HEAPS, allocator),
+        HostOp::QueryExecutable { executable, query } => match query {
+            ExecutableQuery::FunctionCount => bare(Code::EXECUTABLE_FUNCTION_COUNT, executable),
+            ExecutableQuery::FunctionInfo => bare(Code::EXECUTABLE_FUNCTION_INFO, executable),
+            ExecutableQuery::FunctionParameters => bare(Code::EXECUTABLE_FUNCTION_PARAMETERS, executable),
+            ExecutableQuery::LookupFunction => bare(Code::EXECUTABLE_LOOKUP_FUNCTION_BY_NAME, executable),
+        },
+        HostOp::Create(op) => create(&op, put),
         HostOp::Map(it) => range(Code::BUFFER_MAP_RANGE, &it, None, put),
         HostOp::Unmap(it, data) => range(Code::BUFFER_UNMAP_RANGE, &it, data, put),
         HostOp::Invalidate(it) => range(Code::BUFFER_INVALIDATE_RANGE, &it, None, put),
         HostOp::Flush(it, data) => range(Code::BUFFER_FLUSH_RANGE, &it, data, put),
-        HostOp::FlushQueue { device } => Call::new(Code::DEVICE_QUEUE_FLUSH, device, 0).bare(put),
-        HostOp::Trim { device } => Call::new(Code::DEVICE_TRIM, device, 0).bare(put),
-        HostOp::TrimAllocator { device } => Call::new(Code::ALLOCATOR_TRIM, device, 0).bare(put),
         HostOp::ScopeBegin { name } => scope(Code::REPLAY_SCOPE_BEGIN, name, put),
         HostOp::ScopeEnd { name } => scope(Code::REPLAY_SCOPE_END, name, put),
-        // Captures say of a query on which object it was; its operation does not.
-        HostOp::Query(_) => {}
     }
 }
 
-fn create(op: &HostOp<Ids<'_>>, put: &mut Put<'_>) {
-    match op {
-        HostOp::CreateSemaphore { device, affinity, initial_value, flags, created } => {
+/// What makes an object.
+pub(crate) fn create(op: &CreateOp<Ids<'_>>, put: &mut Put<'_>) {
+    match *op {
+        CreateOp::Device { created } => Call::object(ObjectType::DEVICE, 0, created).bare(put),
+        CreateOp::Allocator { device, created } => {
+            Call::object(ObjectType::ALLOCATOR, device, created).bare(put);
+        }
+        CreateOp::Semaphore { device, affinity, initial_value, flags, created } => {
             let header = layout::SemaphoreObject {
-                queue_affinity: U64::new(*affinity),
-                initial_value: U64::new(*initial_value),
+                queue_affinity: U64::new(affinity),
+                initial_value: U64::new(initial_value),
                 flags: U64::new(flags.bits()),
                 ..Default::default()
             };
             let view = payload::SemaphoreObject { header: &header };
-            Call::new(Code::DEVICE_CREATE_SEMAPHORE, *device, *created).with(put, &view);
+            Call::new(Code::DEVICE_CREATE_SEMAPHORE, device, created).with(put, &view);
         }
-        HostOp::CreateCommandBuffer { device, params, created } => {
+        CreateOp::CommandBuffer { device, params, created } => {
             let header = layout::CommandBufferObject {
                 mode: U32::new(params.mode.bits()),
                 command_categories: U32::new(params.categories.bits()),
@@ -351,72 +368,102 @@ fn create(op: &HostOp<Ids<'_>>, put: &mut Put<'_>) {
                 binding_capacity: U64::new(params.binding_capacity),
             };
             let view = payload::CommandBufferObject { header: &header };
-            Call::new(Code::DEVICE_CREATE_COMMAND_BUFFER, *device, *created).with(put, &view);
+            Call::new(Code::DEVICE_CREATE_COMMAND_BUFFER, device, created).with(put, &view);
         }
-        HostOp::CreateEvent { device, affinity, flags, created } => {
+        CreateOp::Event { device, affinity, flags, created } => {
             let header = layout::EventObject {
-                queue_affinity: U64::new(*affinity),
-                flags: U32::new(*flags),
+                queue_affinity: U64::new(affinity),
+                flags: U32::new(flags),
                 ..Default::default()
             };
             let view = payload::EventObject { header: &header };
-            Call::new(Code::DEVICE_CREATE_EVENT, *device, *created).with(put, &view);
+            Call::new(Code::DEVICE_CREATE_EVENT, device, created).with(put, &view);
         }
-        HostOp::AllocateBuffer { device, params, size, created } => {
-            let view = payload::AllocateBuffer { header: &allocate_buffer(params, *size) };
-            Call::new(Code::ALLOCATOR_ALLOCATE_BUFFER, *device, *created).with(put, &view);
+        CreateOp::Channel { device, .. } => {
+            Call::unsupported(Code::DEVICE_CREATE_CHANNEL, device).bare(put);
         }
-        HostOp::ImportBuffer { device, params, size, data, created } => {
+        CreateOp::ExecutableCache { device, identifier, created } => {
+            let header = layout::ExecutableCacheObject {
+                identifier_length: U64::new(identifier.len() as u64),
+                ..Default::default()
+            };
+            let view = payload::ExecutableCacheObject { header: &header, identifier };
+            Call::new(Code::DEVICE_CREATE_EXECUTABLE_CACHE, device, created).with(put, &view);
+        }
+        CreateOp::Executable(it) => executable(&it, put),
+        CreateOp::File(it) => file(&it, put),
+        CreateOp::Buffer { allocator, params, size, created } => {
+            let view = payload::AllocateBuffer { header: &allocate_buffer(&params, size) };
+            Call::new(Code::ALLOCATOR_ALLOCATE_BUFFER, allocator, created).with(put, &view);
+        }
+        CreateOp::ImportedBuffer { allocator, params, size, flags, data, created } => {
             /// `IREE_HAL_EXTERNAL_BUFFER_TYPE_HOST_ALLOCATION`.
             const HOST_ALLOCATION: u32 = 1;
             let header = layout::ImportBuffer {
-                allocation: allocate_buffer(params, *size),
+                allocation: allocate_buffer(&params, size),
                 external_type: U32::new(HOST_ALLOCATION),
-                external_flags: U32::ZERO,
+                external_flags: U32::new(flags),
                 data_length: U64::new(data.len() as u64),
             };
             let view = payload::ImportBuffer { header: &header, data };
-            Call::new(Code::ALLOCATOR_IMPORT_BUFFER, *device, *created).with(put, &view);
+            Call::new(Code::ALLOCATOR_IMPORT_BUFFER, allocator, created).with(put, &view);
         }
-        _ => {}
     }
 }
 
-/// An executable, with what its device says of its functions.
-pub(crate) fn executable(op: &HostOp<Ids<'_>>, metadata_bytes: &[u8], put: &mut Put<'_>) {
-    let HostOp::PrepareExecutable { device, affinity, caching_mode, format, data, constants, created } = *op
-    else {
-        return;
-    };
+fn executable(it: &PrepareExecutable<Ids<'_>>, put: &mut Put<'_>) {
     // Constants are words; bytes that are left over are none.
-    let constants =
-        <[U32] as zerocopy::FromBytes>::ref_from_prefix_with_elems(constants, constants.len() / 4);
-    let constants = constants.map_or(&[][..], |(words, _)| words);
+    let words =
+        <[U32] as zerocopy::FromBytes>::ref_from_prefix_with_elems(it.constants, it.constants.len() / 4);
+    let constants = words.map_or(&[][..], |(words, _)| words);
     let header = layout::ExecutablePrepare {
-        queue_affinity: U64::new(affinity),
-        executable_data_length: U64::new(data.len() as u64),
+        queue_affinity: U64::new(it.affinity),
+        executable_data_length: U64::new(it.data.len() as u64),
         constant_count: U64::new(constants.len() as u64),
-        caching_mode: U32::new(caching_mode.bits()),
-        executable_format_length: U32::new(format.len() as u32),
-        executable_metadata_length: U32::new(metadata_bytes.len() as u32),
+        caching_mode: U32::new(it.caching_mode.bits()),
+        executable_format_length: U32::new(it.format.len() as u32),
+        executable_metadata_length: U32::new(it.metadata.len() as u32),
         ..Default::default()
     };
+    let (format, data, metadata_bytes) = (it.format, it.data, it.metadata);
     let view = payload::ExecutablePrepare { header: &header, format, data, constants, metadata_bytes };
-    Call::new(Code::EXECUTABLE_CACHE_PREPARE_EXECUTABLE, device, created).with(put, &view);
+    Call::new(Code::EXECUTABLE_CACHE_PREPARE_EXECUTABLE, it.cache, it.created).with(put, &view);
 }
 
-/// A file, with where its bytes are: `rest` says all that its operation does not.
-pub(crate) fn file(op: &HostOp<Ids<'_>>, rest: &layout::FileObject, reference: &[u8], put: &mut Put<'_>) {
-    let HostOp::ImportFile { device, affinity, access, length, created } = *op else { return };
-    let header = layout::FileObject {
-        queue_affinity: U64::new(affinity),
-        file_length: U64::new(length),
-        access: U32::new(u32::from(access.bits())),
-        reference_length: U64::new(reference.len() as u64),
-        ..*rest
+fn file(it: &ImportFile<Ids<'_>>, put: &mut Put<'_>) {
+    let FileSource { handle_type, flags, identity, contents } = it.source;
+    let (reference_type, reference) = match contents {
+        FileContents::Nothing => (FileReferenceType::NONE, &[][..]),
+        FileContents::External { path, .. } => (FileReferenceType::EXTERNAL_PATH, path),
+        FileContents::Inline(bytes) => (FileReferenceType::INLINE_BYTES, bytes),
+        FileContents::Ranges { path } => (FileReferenceType::CAPTURED_RANGES, path),
     };
+    let mut header = layout::FileObject {
+        queue_affinity: U64::new(it.affinity),
+        file_length: U64::new(it.length),
+        file_device: U64::new(identity.device),
+        file_inode: U64::new(identity.inode),
+        file_mtime_ns: U64::new(identity.mtime_ns),
+        reference_length: U64::new(reference.len() as u64),
+        access: U32::new(u32::from(it.access.bits())),
+        flags: U32::new(flags),
+        handle_type: U32::new(handle_type),
+        reference_type: U32::new(reference_type.0),
+        ..Default::default()
+    };
+    if let FileContents::External { validation, .. } = contents {
+        header.validation_type = U32::new(match validation {
+            Validation::Length => FileValidationType::NONE.0,
+            Validation::Identity => FileValidationType::IDENTITY.0,
+            Validation::Digest(digest) => {
+                header.digest_type = U16::new(DigestType::FNV1A_64.0);
+                header.digest[..8].copy_from_slice(&digest.to_le_bytes());
+                FileValidationType::CONTENT_DIGEST.0
+            }
+        });
+    }
     let view = payload::FileObject { header: &header, reference };
-    Call::new(Code::DEVICE_IMPORT_FILE, device, created).with(put, &view);
+    Call::new(Code::DEVICE_IMPORT_FILE, it.device, it.created).with(put, &view);
 }
 
 fn range(code: Code, it: &RangeOp<Ids<'_>>, data: Option<&[u8]>, put: &mut Put<'_>) {
@@ -483,7 +530,7 @@ pub(crate) fn allocate_buffer(params: &BufferParams, size: u64) -> layout::Alloc
 }
 
 /// An operation's reference as captures store it.
-pub(crate) fn buffer_ref(it: &BufferRef<Ids<'_>>) -> layout::BufferRef {
+pub(crate) fn buffer_ref(it: &BufferRef<u64>) -> layout::BufferRef {
     let (buffer_id, buffer_slot) = match it.binding {
         Binding::Direct(id) => (id, 0),
         Binding::Slot(slot) => (0, slot),
@@ -497,7 +544,7 @@ pub(crate) fn buffer_ref(it: &BufferRef<Ids<'_>>) -> layout::BufferRef {
     }
 }
 
-fn id_of(it: &BufferRef<Ids<'_>>) -> u64 {
+fn id_of(it: &BufferRef<u64>) -> u64 {
     match it.binding {
         Binding::Direct(id) => id,
         Binding::Slot(_) => 0,

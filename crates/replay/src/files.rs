@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use rehal_base::{Context, Error, Result, fnv};
 use rehal_hal::{HostFile, MemoryAccess};
 
-use crate::{FileRecord, FileSource, Validation};
+use crate::{FileContents, FileIdentity, FileRecord, Validation};
 
 /// A prefix of captured paths, and what stands for it here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,10 +65,10 @@ impl FileRecord<&[u8]> {
 /// Opens the file of a record and makes sure that it is the one that was captured; `None` where the
 /// capture holds what is read of it.
 pub(crate) fn open(record: &FileRecord<&[u8]>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
-    match record.source {
-        FileSource::Ranges { .. } => Ok(None),
-        FileSource::Inline(bytes) => Ok(Some(HostFile::from_bytes(bytes)?)),
-        FileSource::External { path, validation } => {
+    match record.source.contents {
+        FileContents::Ranges { .. } | FileContents::Nothing => Ok(None),
+        FileContents::Inline(bytes) => Ok(Some(HostFile::from_bytes(bytes)?)),
+        FileContents::External { path, validation } => {
             let here = resolve_path(path, remaps);
             open_external(record, &here, validation)
                 .map(Some)
@@ -102,7 +102,10 @@ fn open_external(
     }
     match validation {
         Validation::Length => {}
-        Validation::Identity { device, inode, mtime_ns } => {
+        // A recorder on a platform without identities leaves zeros.
+        Validation::Identity if record.source.identity == FileIdentity::default() => {}
+        Validation::Identity => {
+            let FileIdentity { device, inode, mtime_ns } = record.source.identity;
             let mtime = (metadata.mtime() as u64)
                 .wrapping_mul(1_000_000_000)
                 .wrapping_add(metadata.mtime_nsec() as u64);

@@ -37,7 +37,7 @@ impl<W: Write> Observer for HostReadLog<W> {
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
         let shown = &read.bytes[..read.bytes.len().min(self.bytes_limit)];
         let line = json!({
-            "ordinal": read.place.ordinal,
+            "ordinal": read.location.ordinal,
             "scope": read.scope.map(|name| String::from_utf8_lossy(name)),
             "buffer_id": read.buffer_id,
             "offset": read.offset,
@@ -54,13 +54,13 @@ impl<W: Write> Observer for HostReadLog<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Place;
+    use crate::RecordLocation;
 
     #[test]
     fn a_line_holds_digests_and_bytes_up_to_the_limit() {
         let mut log = HostReadLog::new(Vec::new(), 2);
-        let place = Place { ordinal: 42, offset: 9088 };
-        let read = HostRead { place, scope: Some(b"execute"), buffer_id: 11, offset: 4, bytes: b"foobar" };
+        let location = RecordLocation { ordinal: 42, offset: 9088 };
+        let read = HostRead { location, scope: Some(b"execute"), buffer_id: 11, offset: 4, bytes: b"foobar" };
         log.host_read(&read).unwrap();
         let line: serde_json::Value = serde_json::from_slice(&log.finish().unwrap()).unwrap();
         assert_eq!(line["ordinal"], 42);

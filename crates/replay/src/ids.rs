@@ -10,6 +10,8 @@ pub struct Ids<'a>(std::marker::PhantomData<&'a ()>);
 
 impl<'a> Names for Ids<'a> {
     type Device = u64;
+    type Allocator = u64;
+    type ExecutableCache = u64;
     type Buffer = u64;
     type Semaphore = u64;
     type Executable = u64;
@@ -25,6 +27,7 @@ impl<'a> Names for Ids<'a> {
     type BufferBarriers = &'a [layout::BufferBarrier];
     type Bytes = &'a [u8];
     type Created<T: Copy> = T;
+    type Captured<T: Copy> = T;
 }
 
 /// Why a record stops a replay.

@@ -6,7 +6,9 @@
 
 #![deny(unsafe_code)]
 
+mod arguments;
 pub mod check;
+mod command_buffer;
 mod decode;
 pub mod dump;
 mod encode;
@@ -14,21 +16,21 @@ mod files;
 mod host_reads;
 mod ids;
 mod observe;
+mod order;
 mod plan;
 mod planner;
 mod prepare;
 mod record;
-mod recording;
 mod run;
-mod shape;
 mod substitute;
 
 pub use files::{FileRemap, resolve_path};
 pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};
 pub use ids::Ids;
 pub use observe::{HostRead, Observer, Scope};
-pub use plan::{ExecutableRecord, FileRecord, FileSource, Place, Plan, PlanOptions, Validation};
+pub use plan::{ExecutableRecord, FileRecord, Plan, PlanOptions, RecordLocation};
 pub use record::{CaptureSink, FilePolicy, FileValidation, OpenScope, RecordOptions, Recorder};
 pub use rehal_capture::CaptureBytes;
+pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation};
 pub use run::{Replay, ReplayOptions};
 pub use substitute::{Selector, Substitution};

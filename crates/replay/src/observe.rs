@@ -2,7 +2,7 @@ use rehal_base::Result;
 
 use rehal_hal::Executable;
 
-use crate::{ExecutableRecord, Place};
+use crate::{ExecutableRecord, RecordLocation};
 
 /// A scope that the program opened around part of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,14 +10,14 @@ pub struct Scope<'a> {
     /// Its name; UTF-8 by contract, which nobody enforces.
     pub name: &'a [u8],
     /// The record that opens or closes it.
-    pub place: Place,
+    pub location: RecordLocation,
 }
 
 /// Bytes that the program mapped for reading: what it saw of what was computed.
 #[derive(Clone, Copy, Debug)]
 pub struct HostRead<'a> {
     /// The record of the map.
-    pub place: Place,
+    pub location: RecordLocation,
     /// Name of the innermost scope that is open.
     pub scope: Option<&'a [u8]>,
     /// The buffer's id in the capture.
@@ -64,9 +64,9 @@ pub trait Observer {
         false
     }
 
-    /// The operation of the record at `place` is about to run: crash reports and progress.
-    fn step(&mut self, place: Place) -> Result<()> {
-        let _ = place;
+    /// The operation of the record at `location` is about to run: crash reports and progress.
+    fn step(&mut self, location: RecordLocation) -> Result<()> {
+        let _ = location;
         Ok(())
     }
 }

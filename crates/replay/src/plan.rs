@@ -1,12 +1,14 @@
+use std::convert::Infallible;
+
 use rehal_base::{Error, Result};
-use rehal_capture::{CaptureBytes, Tear, Version, payload};
-use rehal_hal::{Command, HostOp, Indexed, MemoryAccess, Span, StoredLists, Submission};
+use rehal_capture::{Capture, CaptureBytes, Tear, Version, payload};
+use rehal_hal::{Command, FileSource, HostOp, Indexed, MemoryAccess, Span, StoredLists, Submission};
 
 use crate::planner;
 
-/// Where in a capture an operation comes from.
+/// The record of a capture that an operation comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct RecordLocation {
     /// The record's ordinal.
     pub ordinal: u32,
     /// The record's file offset in bytes.
@@ -26,6 +28,8 @@ pub struct Plan {
     pub(crate) host_ops: Vec<HostOp<Indexed>>,
     pub(crate) commands: Vec<(u32, Command<Indexed>)>,
     pub(crate) submissions: Vec<Submission<Indexed>>,
+    /// In the order of their steps.
+    pub(crate) completions: Vec<Completion>,
     pub(crate) lists: StoredLists,
     pub(crate) device_count: u32,
     pub(crate) counts: [u32; KINDS],
@@ -55,7 +59,7 @@ pub(crate) const KINDS: usize = 6;
 /// One operation and where it comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    pub place: Place,
+    pub location: RecordLocation,
     pub op: StepOp,
 }
 
@@ -65,6 +69,17 @@ pub(crate) enum StepOp {
     Host(u32),
     Command(u32),
     Submission(u32),
+    /// A submission that waits for what a later step signals: it is issued here, and completes there.
+    Deferred(u32),
+}
+
+/// At step `step`, the deferred submission `submission` completes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completion {
+    pub step: u32,
+    pub submission: u32,
+    /// The record that issued it.
+    pub location: RecordLocation,
 }
 
 /// The object `index` of `kind` is not used after step `step`.
@@ -79,7 +94,7 @@ pub(crate) struct Release {
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutableRecord<'p> {
     /// The record that prepared it.
-    pub place: Place,
+    pub location: RecordLocation,
     /// Its id.
     pub id: u64,
     /// Name of its format, such as `embedded-elf-x86_64`.
@@ -92,7 +107,7 @@ pub struct ExecutableRecord<'p> {
 /// An executable as a plan keeps it: where its parts are in the capture.
 #[derive(Clone, Copy)]
 pub(crate) struct StoredExecutable {
-    pub place: Place,
+    pub location: RecordLocation,
     pub id: u64,
     pub format: Span<u8>,
     pub data: Span<u8>,
@@ -104,7 +119,7 @@ pub(crate) struct StoredExecutable {
 #[derive(Clone, Copy, Debug)]
 pub struct FileRecord<B> {
     /// The record that imported it.
-    pub place: Place,
+    pub location: RecordLocation,
     /// Its id.
     pub id: u64,
     /// Its length in bytes.
@@ -117,43 +132,6 @@ pub struct FileRecord<B> {
 
 /// A file as a plan keeps it.
 pub(crate) type StoredFile = FileRecord<Span<u8>>;
-
-/// Where the bytes of a file are.
-#[derive(Clone, Copy, Debug)]
-pub enum FileSource<B> {
-    /// In a file outside of the capture, at this path.
-    External {
-        /// The path, as the program named it.
-        path: B,
-        /// How to tell that it is the same file.
-        validation: Validation,
-    },
-    /// In the capture.
-    Inline(B),
-    /// In the capture, where they are read; the file was at this path.
-    Ranges {
-        /// The path, as the program named it.
-        path: B,
-    },
-}
-
-/// How to tell that a file is the one that was captured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Validation {
-    /// By its length alone.
-    Length,
-    /// By device, inode and time of modification in nanoseconds.
-    Identity {
-        /// Device number.
-        device: u64,
-        /// Inode number.
-        inode: u64,
-        /// Time of modification in nanoseconds since 1970.
-        mtime_ns: u64,
-    },
-    /// By the FNV-1a-64 of its contents.
-    Digest(u64),
-}
 
 /// What [`Plan::compile`] may be given.
 #[derive(Default)]
@@ -223,7 +201,7 @@ impl Plan {
 impl StoredExecutable {
     pub(crate) fn record<'p>(&self, bytes: &'p [u8]) -> ExecutableRecord<'p> {
         ExecutableRecord {
-            place: self.place,
+            location: self.location,
             id: self.id,
             format: self.format.of(bytes),
             data: self.data.of(bytes),
@@ -246,26 +224,28 @@ impl<'p> ExecutableRecord<'p> {
 
 impl StoredFile {
     pub(crate) fn record<'p>(&self, bytes: &'p [u8]) -> FileRecord<&'p [u8]> {
-        let Self { place, id, length, access, source } = *self;
-        let source = match source {
-            FileSource::External { path, validation } => {
-                FileSource::External { path: path.of(bytes), validation }
-            }
-            FileSource::Inline(data) => FileSource::Inline(data.of(bytes)),
-            FileSource::Ranges { path } => FileSource::Ranges { path: path.of(bytes) },
-        };
-        FileRecord { place, id, length, access, source }
+        let Self { location, id, length, access, source } = *self;
+        let Ok(source) = source.try_map_bytes(|span| Ok::<_, Infallible>(span.of(bytes)));
+        FileRecord { location, id, length, access, source }
     }
 }
 
-impl Place {
+impl RecordLocation {
+    /// Adds the record at this place of `capture` to an error: which operation, on which objects.
+    pub(crate) fn find_in(self, capture: &Capture<'_>, error: Error) -> Error {
+        match capture.records_from(self.offset, u64::from(self.ordinal)).next() {
+            Some(Ok(record)) => planner::in_record(error, &record),
+            _ => self.on(error),
+        }
+    }
+
     /// Adds this place to an error.
     pub(crate) fn on(self, error: Error) -> Error {
         error.context(self.to_string())
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for RecordLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "record #{}, offset {}", self.ordinal, self.offset)
     }

@@ -4,23 +4,24 @@ use std::collections::HashMap;
 
 use rehal_base::{Error, Result};
 use rehal_capture::{
-    Capture, CaptureBytes, DigestType, FileReferenceType, FileValidationType, ObjectType, OpenOptions,
-    Payload, PayloadType, Record, layout, payload,
+    Capture, CaptureBytes, ObjectType, OpenOptions, Payload, PayloadType, Record, layout, payload,
 };
 use rehal_hal::{
-    BufferBarrier, BufferRef, Command, HostOp, Indexed, MemoryAccess, MemoryBarrier, Op, QueueOp, RangeOp,
-    Rename, Span, StoredLists, Submission, Timepoint, rename_buffer_ref,
+    BufferBarrier, BufferRef, BufferUsage, Command, CreateOp, FileContents, FileSource, HostOp, ImportFile,
+    Indexed, MemoryAccess, MemoryBarrier, MemoryType, Op, PrepareExecutable, QueueOp, Rename, RenameHost,
+    Span, StoredLists, Submission, Timepoint, rename_buffer_ref,
 };
 use zerocopy::little_endian::U64;
 
-use crate::decode::{Decoded, buffer_barrier, buffer_ref, decode, memory_barrier, timepoint};
+use crate::arguments::{check_command, check_queue_op};
+use crate::command_buffer::{CommandBufferState, Use};
+use crate::decode::{buffer_barrier, buffer_ref, decode, memory_barrier, timepoint};
 use crate::ids::{Ids, refuse};
+use crate::order::Order;
 use crate::plan::{
-    FileSource, KINDS, Kind, Place, Plan, PlanOptions, Release, Step, StepOp, StoredExecutable, StoredFile,
-    Validation,
+    Completion, KINDS, Kind, Plan, PlanOptions, RecordLocation, Release, Step, StepOp, StoredExecutable,
+    StoredFile,
 };
-use crate::recording::{Recording, Use};
-use crate::shape::{check_command, check_queue_op};
 
 /// How many bytes of the capture are planned between two calls of the progress function.
 const PROGRESS_STEP_BYTES: u64 = 4 << 20;
@@ -31,7 +32,7 @@ pub(crate) fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Resu
     let mut reported = 0;
     for record in capture.records() {
         let record = record?;
-        planner.place = Place { ordinal: ordinal(&record)?, offset: record.offset };
+        planner.location = RecordLocation { ordinal: ordinal(&record)?, offset: record.offset };
         planner.add(&record).map_err(|error| in_record(error, &record))?;
         if record.offset >= reported + PROGRESS_STEP_BYTES {
             // What is planned is read again only for its data, so the rest of a large file needs no memory.
@@ -142,15 +143,14 @@ impl ObjectTable {
 
 struct Planner<'a> {
     bytes: &'a [u8],
-    place: Place,
+    location: RecordLocation,
     objects: ObjectTable,
     device_count: u32,
     /// Per kind and object, the last step that uses it.
     last_use: [Vec<u32>; KINDS],
-    /// Per semaphore, the value that it has reached when all steps so far have run.
-    reached: Vec<u64>,
-    /// Per command buffer, how far its recording is.
-    recordings: Vec<Recording>,
+    order: Order,
+    /// Per command buffer, how far it is.
+    command_buffers: Vec<CommandBufferState>,
     steps: Vec<Step>,
     host_ops: Vec<HostOp<Indexed>>,
     commands: Vec<(u32, Command<Indexed>)>,
@@ -168,12 +168,12 @@ impl<'a> Planner<'a> {
     fn new(bytes: &'a [u8]) -> Self {
         Self {
             bytes,
-            place: Place::default(),
+            location: RecordLocation::default(),
             objects: ObjectTable::default(),
             device_count: 0,
             last_use: Default::default(),
-            reached: Vec::new(),
-            recordings: Vec::new(),
+            order: Order::default(),
+            command_buffers: Vec::new(),
             steps: Vec::new(),
             host_ops: Vec::new(),
             commands: Vec::new(),
@@ -188,34 +188,14 @@ impl<'a> Planner<'a> {
     }
 
     fn add(&mut self, record: &Record<'a>) -> Result<()> {
-        let decoded = decode(record)?;
-        if record.payload_type() == PayloadType::DISPATCH && !matches!(decoded, Decoded::Nothing) {
+        let Some(op) = decode(record)? else { return Ok(()) };
+        if record.payload_type() == PayloadType::DISPATCH {
             self.check_count_buffer(record)?;
         }
-        match decoded {
-            Decoded::Nothing | Decoded::Op(Op::Host(HostOp::Query(_))) => Ok(()),
-            Decoded::Device(id) => {
-                self.objects.insert(id, (Object::Device, self.device_count))?;
-                self.device_count += 1;
-                Ok(())
-            }
-            Decoded::Allocator { id, device } => {
-                let device = self.lookup(device, Object::Device)?;
-                self.objects.insert(id, (Object::Allocator, device))
-            }
-            Decoded::Cache { id, device } => {
-                let device = self.lookup(device, Object::Device)?;
-                self.objects.insert(id, (Object::Cache, device))
-            }
-            Decoded::Op(Op::Host(op)) => self.add_host_op(op),
-            Decoded::Op(Op::Command { into, command }) => self.add_command(into, command),
-            Decoded::Op(Op::Queue(submission)) => self.add_submission(submission),
-            Decoded::CapturedRead { file, submission } => {
-                self.file(file)?;
-                self.add_submission(submission)
-            }
-            Decoded::Executable(op, payload) => self.add_executable(op, payload),
-            Decoded::File(op, payload) => self.add_file(op, &payload),
+        match op {
+            Op::Host(op) => self.add_host_op(op),
+            Op::Command { into, command } => self.add_command(into, command),
+            Op::Queue(submission) => self.add_submission(submission),
         }
     }
 
@@ -232,216 +212,18 @@ impl<'a> Planner<'a> {
     }
 
     fn add_host_op(&mut self, op: HostOp<Ids<'a>>) -> Result<()> {
-        let op = self.host_op(op)?;
-        self.host_ops.push(op);
-        self.push_step(StepOp::Host(self.host_ops.len() as u32 - 1));
-        Ok(())
-    }
-
-    fn add_command(&mut self, into: u64, command: Command<Ids<'a>>) -> Result<()> {
-        // Captures hold hints and labels without their arguments; there is nothing to give on.
-        if let Command::Advise { .. } | Command::BeginDebugGroup { .. } | Command::EndDebugGroup = command {
-            return Ok(());
-        }
-        let slots = self.recording(into, Use::Record)?.slots;
-        check_command(&command, slots)?;
-        let into = self.command_buffer(into)?;
-        let command = command.rename(self)?;
-        self.commands.push((into, command));
-        self.push_step(StepOp::Command(self.commands.len() as u32 - 1));
-        Ok(())
-    }
-
-    fn add_submission(&mut self, submission: Submission<Ids<'a>>) -> Result<()> {
-        check_queue_op(&submission.op)?;
-        self.check_order(&submission)?;
-        if let QueueOp::Execute { command_buffer, bindings, .. } = submission.op {
-            self.recording(command_buffer, Use::Run)?.check_table(bindings.len() as u64, command_buffer)?;
-        }
-        if let QueueOp::Read { file, .. } | QueueOp::Write { file, .. } = submission.op {
-            let index = self.file(file)?;
-            if let FileSource::Ranges { path } = self.files[index as usize].record(self.bytes).source {
-                return Err(Error::failed_precondition(format!(
-                    "only what was read of '{}' is in the capture, and this is not",
-                    path.escape_ascii()
-                )));
-            }
-        }
-        // The waits and signals first: a buffer must not exist before its alloca is known to be right.
-        let mut new_buffer = None;
-        if let QueueOp::Alloca { created, .. } = submission.op {
-            new_buffer = Some(self.create(created, Kind::Buffer)?);
-        }
-        let submission = submission.rename(self, |_| Ok(new_buffer.unwrap_or_default()))?;
-        self.submissions.push(submission);
-        self.push_step(StepOp::Submission(self.submissions.len() as u32 - 1));
-        Ok(())
-    }
-
-    /// Makes sure that operations can run in the order of the capture, one after another: what one
-    /// waits for has been signalled before, and what it signals has not.
-    fn check_order(&mut self, submission: &Submission<Ids<'a>>) -> Result<()> {
-        for wait in submission.waits {
-            let (id, value) = (wait.semaphore_id.get(), wait.value.get());
-            let index = self.semaphore(id)?;
-            let reached = self.reached[index as usize];
-            if reached < value {
-                return Err(Error::failed_precondition(format!(
-                    "it waits for semaphore {id} to reach {value}, which nothing before it in the capture signals (it is at {reached})"
-                )));
-            }
-        }
-        for signal in submission.signals {
-            let (id, value) = (signal.semaphore_id.get(), signal.value.get());
-            let index = self.semaphore(id)?;
-            let reached = &mut self.reached[index as usize];
-            if value <= *reached || value == u64::MAX {
-                return Err(Error::data_loss(format!(
-                    "it signals semaphore {id} to {value}, which is at {reached} already"
-                )));
-            }
-            *reached = value;
-        }
-        Ok(())
-    }
-
-    fn add_executable(&mut self, op: HostOp<Ids<'a>>, payload: payload::ExecutablePrepare<'a>) -> Result<()> {
-        let HostOp::PrepareExecutable { created, .. } = op else { return self.add_host_op(op) };
-        if payload.metadata_bytes.is_empty() {
-            return Err(Error::data_loss(
-                "the executable comes without metadata, so its functions cannot be checked",
-            ));
-        }
-        self.add_host_op(op)?;
-        let executable = StoredExecutable {
-            place: self.place,
-            id: created,
-            format: self.bytes(payload.format)?,
-            data: self.bytes(payload.data)?,
-            metadata: self.bytes(payload.metadata_bytes)?,
-            function_count: payload.metadata().map_or(0, |metadata| metadata.function_count() as u32),
-        };
-        self.executables.push(executable);
-        Ok(())
-    }
-
-    fn add_file(&mut self, op: HostOp<Ids<'a>>, payload: &payload::FileObject<'a>) -> Result<()> {
-        let HostOp::ImportFile { created, access, length, .. } = op else { return self.add_host_op(op) };
-        let source = self.file_source(payload)?;
-        self.add_host_op(op)?;
-        let access = if access.intersects(MemoryAccess::READ | MemoryAccess::WRITE) {
-            access
-        } else {
-            MemoryAccess::READ
-        };
-        self.files.push(StoredFile { place: self.place, id: created, length, access, source });
-        Ok(())
-    }
-
-    fn file_source(&mut self, it: &payload::FileObject<'a>) -> Result<FileSource<Span<u8>>> {
-        let reference = self.bytes(it.reference)?;
-        match FileReferenceType(it.reference_type.get()) {
-            FileReferenceType::EXTERNAL_PATH => {
-                Ok(FileSource::External { path: reference, validation: validation(it)? })
-            }
-            FileReferenceType::INLINE_BYTES => {
-                if it.file_length.get() != it.reference.len() as u64 {
-                    return Err(Error::data_loss(format!(
-                        "the file has {} bytes, and {} of them are in the capture",
-                        it.file_length,
-                        it.reference.len()
-                    )));
-                }
-                Ok(FileSource::Inline(reference))
-            }
-            FileReferenceType::CAPTURED_RANGES => Ok(FileSource::Ranges { path: reference }),
-            other => Err(refuse(format!("a file by reference of type {other} cannot be opened"))),
-        }
-    }
-
-    fn host_op(&mut self, op: HostOp<Ids<'a>>) -> Result<HostOp<Indexed>> {
-        Ok(match op {
-            HostOp::CreateSemaphore { device, affinity, initial_value, flags, created } => {
-                let device = self.device(device)?;
-                // The largest value stands for a failure, on every device.
-                if initial_value == u64::MAX {
-                    return Err(Error::data_loss("a semaphore starts with the value of a failed one"));
-                }
-                let created = self.create(created, Kind::Semaphore)?;
-                self.reached.push(initial_value);
-                HostOp::CreateSemaphore { device, affinity, initial_value, flags, created }
-            }
-            HostOp::CreateCommandBuffer { device, params, created } => {
-                let device = self.device(device)?;
-                self.recordings.push(Recording::new(params.binding_capacity));
-                HostOp::CreateCommandBuffer {
-                    device,
-                    params,
-                    created: self.create(created, Kind::CommandBuffer)?,
-                }
-            }
+        let op = match op {
+            HostOp::Create(op) => match self.create(op)? {
+                Some(op) => HostOp::Create(op),
+                None => return Ok(()),
+            },
             HostOp::BeginCommandBuffer { command_buffer } => {
-                self.recording(command_buffer, Use::Begin)?;
-                HostOp::BeginCommandBuffer { command_buffer: self.command_buffer(command_buffer)? }
+                self.advance(command_buffer, Use::Begin)?;
+                op.rename(self)?
             }
             HostOp::EndCommandBuffer { command_buffer } => {
-                self.recording(command_buffer, Use::End)?;
-                HostOp::EndCommandBuffer { command_buffer: self.command_buffer(command_buffer)? }
-            }
-            HostOp::CreateEvent { device, affinity, flags, created } => {
-                let device = self.device(device)?;
-                HostOp::CreateEvent { device, affinity, flags, created: self.create(created, Kind::Event)? }
-            }
-            HostOp::PrepareExecutable {
-                device,
-                affinity,
-                caching_mode,
-                format,
-                data,
-                constants,
-                created,
-            } => HostOp::PrepareExecutable {
-                device: self.lookup(device, Object::Cache)?,
-                affinity,
-                caching_mode,
-                format: self.bytes(format)?,
-                data: self.bytes(data)?,
-                constants: self.bytes(constants)?,
-                created: self.create(created, Kind::Executable)?,
-            },
-            HostOp::ImportFile { device, affinity, access, length, created } => {
-                let device = self.device(device)?;
-                HostOp::ImportFile {
-                    device,
-                    affinity,
-                    access,
-                    length,
-                    created: self.create(created, Kind::File)?,
-                }
-            }
-            HostOp::AllocateBuffer { device, params, size, created } => {
-                let device = self.lookup(device, Object::Allocator)?;
-                HostOp::AllocateBuffer { device, params, size, created: self.create(created, Kind::Buffer)? }
-            }
-            HostOp::ImportBuffer { device, params, size, data, created } => {
-                let device = self.lookup(device, Object::Allocator)?;
-                let data = self.bytes(data)?;
-                HostOp::ImportBuffer {
-                    device,
-                    params,
-                    size,
-                    data,
-                    created: self.create(created, Kind::Buffer)?,
-                }
-            }
-            HostOp::Map(range) => HostOp::Map(self.range(range)?),
-            HostOp::Unmap(range, data) => HostOp::Unmap(self.range(range)?, self.optional_bytes(data)?),
-            HostOp::Invalidate(range) => HostOp::Invalidate(self.range(range)?),
-            HostOp::Flush(range, data) => HostOp::Flush(self.range(range)?, self.optional_bytes(data)?),
-            HostOp::FlushQueue { device } => HostOp::FlushQueue { device: self.device(device)? },
-            HostOp::Trim { device } => HostOp::Trim { device: self.device(device)? },
-            HostOp::TrimAllocator { device } => {
-                HostOp::TrimAllocator { device: self.lookup(device, Object::Allocator)? }
+                self.advance(command_buffer, Use::End)?;
+                op.rename(self)?
             }
             HostOp::ScopeBegin { name } => {
                 let index = self.scope(name)?;
@@ -452,8 +234,140 @@ impl<'a> Planner<'a> {
                 let index = self.scope(name)?;
                 HostOp::ScopeEnd { name: self.scopes[index].0 }
             }
-            HostOp::Query(query) => HostOp::Query(query),
-        })
+            HostOp::Map(_)
+            | HostOp::Unmap(..)
+            | HostOp::Invalidate(_)
+            | HostOp::Flush(..)
+            | HostOp::FlushQueue { .. }
+            | HostOp::Trim { .. }
+            | HostOp::TrimAllocator { .. } => op.rename(self)?,
+            // Nothing that later work computes depends on these.
+            HostOp::AssignTopology { .. }
+            | HostOp::BeginProfiling { .. }
+            | HostOp::FlushProfiling { .. }
+            | HostOp::EndProfiling { .. }
+            | HostOp::BeginExternalCapture { .. }
+            | HostOp::EndExternalCapture { .. }
+            | HostOp::QueryDevice { .. }
+            | HostOp::QueryMemoryHeaps { .. }
+            | HostOp::QueryExecutable { .. } => return Ok(()),
+        };
+        self.host_ops.push(op);
+        self.push_step(StepOp::Host(self.host_ops.len() as u32 - 1));
+        Ok(())
+    }
+
+    /// Names the object that `op` makes; `None` where a run has nothing to do for it.
+    fn create(&mut self, mut op: CreateOp<Ids<'a>>) -> Result<Option<CreateOp<Indexed>>> {
+        match &mut op {
+            // The largest value stands for a failure, on every device.
+            CreateOp::Semaphore { initial_value: u64::MAX, .. } => {
+                return Err(Error::data_loss("a semaphore starts with the value of a failed one"));
+            }
+            CreateOp::Semaphore { initial_value, created, .. } => {
+                self.order.add_semaphore(*created, *initial_value);
+            }
+            CreateOp::CommandBuffer { params, .. } => {
+                self.command_buffers.push(CommandBufferState::new(params.binding_capacity));
+            }
+            CreateOp::Executable(it) => self.add_executable(it)?,
+            CreateOp::File(it) => self.add_file(it)?,
+            // A run allocates it and writes the bytes.
+            CreateOp::ImportedBuffer { params, .. } => {
+                params.memory_type |= MemoryType::HOST_VISIBLE;
+                params.access |= MemoryAccess::WRITE;
+                params.usage |= BufferUsage::MAPPING_SCOPED | BufferUsage::MAPPING_ACCESS_RANDOM;
+            }
+            CreateOp::Device { .. }
+            | CreateOp::Allocator { .. }
+            | CreateOp::ExecutableCache { .. }
+            | CreateOp::Event { .. }
+            | CreateOp::Channel { .. }
+            | CreateOp::Buffer { .. } => {}
+        }
+        let op = op.rename(self)?;
+        let is_named_only = matches!(
+            op,
+            CreateOp::Device { .. } | CreateOp::Allocator { .. } | CreateOp::ExecutableCache { .. }
+        );
+        Ok((!is_named_only).then_some(op))
+    }
+
+    fn add_command(&mut self, into: u64, command: Command<Ids<'a>>) -> Result<()> {
+        // Captures hold hints and labels without their arguments; there is nothing to give on.
+        if let Command::Advise { .. } | Command::BeginDebugGroup { .. } | Command::EndDebugGroup = command {
+            return Ok(());
+        }
+        let slots = self.advance(into, Use::Record)?.slots;
+        check_command(&command, slots)?;
+        let into = self.command_buffer(into)?;
+        let command = command.rename(self)?;
+        self.commands.push((into, command));
+        self.push_step(StepOp::Command(self.commands.len() as u32 - 1));
+        Ok(())
+    }
+
+    fn add_submission(&mut self, mut submission: Submission<Ids<'a>>) -> Result<()> {
+        // A read whose bytes are in the capture needs no file any more.
+        if let QueueOp::Read { file, target, captured, .. } = submission.op
+            && !captured.is_empty()
+        {
+            self.file(file)?;
+            submission.op = QueueOp::Update { source: captured, target, flags: 0 };
+        }
+        check_queue_op(&submission.op)?;
+        if let QueueOp::Execute { command_buffer, bindings, .. } = submission.op {
+            self.advance(command_buffer, Use::Run)?.check_table(bindings.len() as u64, command_buffer)?;
+        }
+        if let QueueOp::Read { file, .. } | QueueOp::Write { file, .. } = submission.op {
+            let index = self.file(file)?;
+            if let FileContents::Ranges { path } = self.files[index as usize].source.contents {
+                return Err(Error::failed_precondition(format!(
+                    "only what was read of '{}' is in the capture, and this is not",
+                    path.of(self.bytes).escape_ascii()
+                )));
+            }
+        }
+        let submission = submission.rename(self)?;
+        let index = self.submissions.len() as u32;
+        let waits = submission.waits.of(&self.lists.timepoints);
+        let signals = submission.signals.of(&self.lists.timepoints);
+        let step = self.steps.len() as u32;
+        let runs = self.order.submit(step, index, self.location, waits, signals)?;
+        self.submissions.push(submission);
+        self.push_step(if runs { StepOp::Submission(index) } else { StepOp::Deferred(index) });
+        Ok(())
+    }
+
+    fn add_executable(&mut self, it: &PrepareExecutable<Ids<'a>>) -> Result<()> {
+        if it.metadata.is_empty() {
+            return Err(Error::data_loss(
+                "the executable comes without metadata, so its functions cannot be checked",
+            ));
+        }
+        let metadata = payload::ExecutableMetadata::read(it.metadata);
+        let executable = StoredExecutable {
+            location: self.location,
+            id: it.created,
+            format: self.bytes(it.format)?,
+            data: self.bytes(it.data)?,
+            metadata: self.bytes(it.metadata)?,
+            function_count: metadata.map_or(0, |metadata| metadata.function_count() as u32),
+        };
+        self.executables.push(executable);
+        Ok(())
+    }
+
+    fn add_file(&mut self, it: &ImportFile<Ids<'a>>) -> Result<()> {
+        let source = it.source.try_map_bytes(|bytes| self.bytes(bytes))?;
+        let access = if it.access.intersects(MemoryAccess::READ | MemoryAccess::WRITE) {
+            it.access
+        } else {
+            MemoryAccess::READ
+        };
+        let (id, length) = (it.created, it.length);
+        self.files.push(StoredFile { location: self.location, id, length, access, source });
+        Ok(())
     }
 
     /// Where a name is in `scopes`. All scopes of a name share its first bytes in the capture, so
@@ -468,29 +382,31 @@ impl<'a> Planner<'a> {
         Ok(self.scopes.len() - 1)
     }
 
-    fn range(&mut self, range: RangeOp<Ids<'a>>) -> Result<RangeOp<Indexed>> {
-        let RangeOp { buffer, offset, length, mode, access } = range;
-        Ok(RangeOp { buffer: self.buffer(buffer)?, offset, length, mode, access })
-    }
-
-    fn optional_bytes(&mut self, bytes: Option<&'a [u8]>) -> Result<Option<Span<u8>>> {
-        bytes.map(|bytes| self.bytes(bytes)).transpose()
-    }
-
-    /// The recording of command buffer `id`, which must be where `wanted` finds it; moves it on.
-    fn recording(&mut self, id: u64, wanted: Use) -> Result<Recording> {
+    /// The state of command buffer `id` once it is used so; fails unless it may be.
+    fn advance(&mut self, id: u64, wanted: Use) -> Result<CommandBufferState> {
         let index = self.command_buffer(id)?;
-        let recording = &mut self.recordings[index as usize];
-        recording.advance(wanted, id)?;
-        Ok(*recording)
+        let state = &mut self.command_buffers[index as usize];
+        state.advance(wanted, id)?;
+        Ok(*state)
     }
 
     fn push_step(&mut self, op: StepOp) {
-        self.steps.push(Step { place: self.place, op });
+        self.steps.push(Step { location: self.location, op });
+    }
+
+    /// A run waits for the signals of deferred submissions when they complete.
+    fn keep_until_complete(&mut self, completions: &[Completion]) {
+        for completion in completions {
+            let submission = &self.submissions[completion.submission as usize];
+            for signal in submission.signals.of(&self.lists.timepoints) {
+                let last_use = &mut self.last_use[Kind::Semaphore as usize][signal.semaphore as usize];
+                *last_use = completion.step.max(*last_use);
+            }
+        }
     }
 
     /// Numbers a new object.
-    fn create(&mut self, id: u64, kind: Kind) -> Result<u32> {
+    fn number(&mut self, id: u64, kind: Kind) -> Result<u32> {
         let index = self.last_use[kind as usize].len() as u32;
         self.objects.insert(id, (Object::Numbered(kind), index))?;
         self.last_use[kind as usize].push(self.steps.len() as u32);
@@ -522,7 +438,11 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn finish(self, bytes: CaptureBytes, capture: &Capture<'a>) -> Result<Plan> {
+    fn finish(mut self, bytes: CaptureBytes, capture: &Capture<'a>) -> Result<Plan> {
+        let completions = std::mem::take(&mut self.order)
+            .finish()
+            .map_err(|(location, error)| location.find_in(capture, error))?;
+        self.keep_until_complete(&completions);
         let counts = std::array::from_fn(|kind| self.last_use[kind].len() as u32);
         const ALL: [Kind; KINDS] =
             [Kind::Buffer, Kind::Semaphore, Kind::Executable, Kind::CommandBuffer, Kind::File, Kind::Event];
@@ -543,6 +463,7 @@ impl<'a> Planner<'a> {
             host_ops: self.host_ops,
             commands: self.commands,
             submissions: self.submissions,
+            completions,
             lists: self.lists,
             device_count: self.device_count,
             counts,
@@ -576,7 +497,7 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
         self.used(name, Kind::Buffer)
     }
 
-    fn buffer_ref(&mut self, reference: BufferRef<Ids<'a>>) -> Result<BufferRef<Indexed>> {
+    fn buffer_ref(&mut self, reference: BufferRef<u64>) -> Result<BufferRef<u32>> {
         rename_buffer_ref(self, reference)
     }
 
@@ -629,12 +550,12 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
         }
     }
 
-    fn buffer_refs(&mut self, list: &'a [layout::BufferRef]) -> Result<Span<BufferRef<Indexed>>> {
-        append!(self, buffer_refs, list, item => buffer_ref(item).rename(self)?)
+    fn buffer_refs(&mut self, list: &'a [layout::BufferRef]) -> Result<Span<BufferRef<u32>>> {
+        append!(self, buffer_refs, list, item => self.buffer_ref(buffer_ref(item))?)
     }
 
-    fn timepoints(&mut self, list: &'a [layout::SemaphoreTimepoint]) -> Result<Span<Timepoint<Indexed>>> {
-        append!(self, timepoints, list, item => timepoint(item).rename(self)?)
+    fn timepoints(&mut self, list: &'a [layout::SemaphoreTimepoint]) -> Result<Span<Timepoint<u32>>> {
+        append!(self, timepoints, list, item => self.timepoint(timepoint(item))?)
     }
 
     fn events(&mut self, list: &'a [U64]) -> Result<Span<u32>> {
@@ -645,30 +566,88 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
         append!(self, memory_barriers, list, item => memory_barrier(item.source_scope.get(), item.target_scope.get()))
     }
 
-    fn buffer_barriers(&mut self, list: &'a [layout::BufferBarrier]) -> Result<Span<BufferBarrier<Indexed>>> {
-        append!(self, buffer_barriers, list, item => buffer_barrier(item).rename(self)?)
+    fn buffer_barriers(&mut self, list: &'a [layout::BufferBarrier]) -> Result<Span<BufferBarrier<u32>>> {
+        append!(self, buffer_barriers, list, item => self.buffer_barrier(buffer_barrier(item))?)
+    }
+
+    fn created_buffer(&mut self, name: u64) -> Result<u32> {
+        self.number(name, Kind::Buffer)
+    }
+
+    fn deallocated_size(&mut self, _buffer: u64, _size: u64) -> Result<()> {
+        Ok(())
+    }
+
+    // What was captured is an update by now.
+    fn captured_read(
+        &mut self,
+        _file: u64,
+        _file_offset: u64,
+        _target: BufferRef<u64>,
+        _bytes: &'a [u8],
+    ) -> Result<()> {
+        Ok(())
     }
 }
 
-fn validation(it: &payload::FileObject<'_>) -> Result<Validation> {
-    match FileValidationType(it.validation_type.get()) {
-        FileValidationType::NONE => Ok(Validation::Length),
-        FileValidationType::IDENTITY => {
-            let identity = [it.file_device.get(), it.file_inode.get(), it.file_mtime_ns.get()];
-            match identity {
-                // A recorder on a platform without identities leaves zeros.
-                [0, 0, 0] => Ok(Validation::Length),
-                [device, inode, mtime_ns] => Ok(Validation::Identity { device, inode, mtime_ns }),
-            }
-        }
-        FileValidationType::CONTENT_DIGEST => match DigestType(it.digest_type.get()) {
-            DigestType::FNV1A_64 => {
-                let mut digest = [0; 8];
-                digest.copy_from_slice(&it.digest[..8]);
-                Ok(Validation::Digest(u64::from_le_bytes(digest)))
-            }
-            other => Err(refuse(format!("a file digest of type {other} cannot be checked"))),
-        },
-        other => Err(refuse(format!("a file validation of type {other} cannot be done"))),
+impl<'a> RenameHost<Ids<'a>, Indexed> for Planner<'a> {
+    fn allocator(&mut self, name: u64) -> Result<u32> {
+        self.lookup(name, Object::Allocator)
+    }
+
+    fn executable_cache(&mut self, name: u64) -> Result<u32> {
+        self.lookup(name, Object::Cache)
+    }
+
+    fn executable(&mut self, name: u64) -> Result<u32> {
+        self.used(name, Kind::Executable)
+    }
+
+    fn created_device(&mut self, name: u64) -> Result<u32> {
+        self.objects.insert(name, (Object::Device, self.device_count))?;
+        self.device_count += 1;
+        Ok(self.device_count - 1)
+    }
+
+    fn created_allocator(&mut self, device: u32, name: u64) -> Result<u32> {
+        self.objects.insert(name, (Object::Allocator, device))?;
+        Ok(device)
+    }
+
+    fn created_executable_cache(&mut self, device: u32, name: u64) -> Result<u32> {
+        self.objects.insert(name, (Object::Cache, device))?;
+        Ok(device)
+    }
+
+    fn created_semaphore(&mut self, name: u64) -> Result<u32> {
+        self.number(name, Kind::Semaphore)
+    }
+
+    fn created_command_buffer(&mut self, name: u64) -> Result<u32> {
+        self.number(name, Kind::CommandBuffer)
+    }
+
+    fn created_executable(&mut self, name: u64) -> Result<u32> {
+        self.number(name, Kind::Executable)
+    }
+
+    fn created_file(&mut self, name: u64) -> Result<u32> {
+        self.number(name, Kind::File)
+    }
+
+    fn created_event(&mut self, name: u64) -> Result<u32> {
+        self.number(name, Kind::Event)
+    }
+
+    fn created_channel(&mut self, _name: u64) -> Result<u32> {
+        Err(refuse("channels reach devices outside of the capture"))
+    }
+
+    fn captured_metadata(&mut self, _bytes: &'a [u8]) -> Result<()> {
+        Ok(())
+    }
+
+    fn captured_source(&mut self, _source: FileSource<&'a [u8]>) -> Result<()> {
+        Ok(())
     }
 }

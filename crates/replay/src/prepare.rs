@@ -2,7 +2,10 @@
 
 use rehal_base::{Context, Error, Result};
 use rehal_capture::payload::Function;
-use rehal_hal::{CachingMode, Device, Executable, ExecutableParams, FunctionInfo, HostOp, Indexed};
+use rehal_hal::{
+    CachingMode, CreateOp, Device, Executable, ExecutableParams, FunctionInfo, HostOp, Indexed,
+    PrepareExecutable,
+};
 
 use crate::substitute::{Replacement, Replacements};
 use crate::{ExecutableRecord, Plan};
@@ -18,15 +21,12 @@ pub(crate) struct Prepared {
 /// prepared takes the arguments that the captured dispatches pass.
 pub(crate) fn prepare(
     plan: &Plan,
-    op: &HostOp<Indexed>,
+    op: &PrepareExecutable<Indexed>,
     device: &Device,
     replacements: &Replacements,
     own_names: &[String],
 ) -> Result<Prepared> {
-    let HostOp::PrepareExecutable { affinity, caching_mode, format, data, constants, created, .. } = *op
-    else {
-        return Err(Error::new(rehal_base::StatusCode::Internal, "not an executable"));
-    };
+    let PrepareExecutable { affinity, caching_mode, format, data, constants, created, .. } = *op;
     let stored = &plan.executables[created as usize];
     let record = &stored.record(plan.bytes());
     let constants: Vec<u32> =
@@ -64,9 +64,9 @@ pub(crate) fn prepare(
 pub(crate) fn own_names(plan: &Plan, devices: &[Device]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for op in &plan.host_ops {
-        if let HostOp::PrepareExecutable { device, .. } = op {
+        if let HostOp::Create(CreateOp::Executable(op)) = op {
             let nothing = Replacements::open(&[], plan)?;
-            let prepared = prepare(plan, op, &devices[*device as usize], &nothing, &[])?;
+            let prepared = prepare(plan, op, &devices[op.cache as usize], &nothing, &[])?;
             names.push(prepared.executable.backend().name().to_string());
         }
     }

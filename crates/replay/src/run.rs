@@ -2,18 +2,19 @@ use std::sync::Arc;
 
 use bumpalo::Bump;
 use rehal_base::{Error, Result, StatusCode};
-use rehal_capture::Capture;
+use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{
-    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, DeviceGroup, Event, Executable, File,
-    HostCall, HostFile, HostOp, Indexed, Live, MemoryAccess, MemoryBarrier, QueueAffinity, RangeOp, Rename,
-    Semaphore, Span, StoredLists, Submission, Timepoint, rename_buffer_ref, wait_all,
+    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, CreateOp, Device, DeviceGroup, Event,
+    Executable, File, FileContents, HostCall, HostFile, HostOp, ImportFile, Indexed, Live, MemoryAccess,
+    MemoryBarrier, QueueOp, RangeOp, Rename, Semaphore, Span, StoredLists, Submission, Timepoint,
+    rename_buffer_ref, wait_all,
 };
 
 use crate::files::{self, FileRemap};
-use crate::plan::{Kind, Place, Release, StepOp};
+use crate::plan::{Kind, RecordLocation, Release, StepOp};
 use crate::prepare::{self, Prepared};
 use crate::substitute::{Replacements, Substitution};
-use crate::{FileSource, HostRead, Observer, Plan, Scope};
+use crate::{HostRead, Observer, Plan, Scope};
 
 /// How a capture is replayed.
 #[derive(Clone, Debug, Default)]
@@ -85,16 +86,17 @@ impl Replay {
         run.all().map_err(|error| self.plan.in_file(error))
     }
 
-    /// Prepares each executable, or what replaces it, and lets it go again: what a run would refuse
+    /// Prepares each executable, or what replaces it, and drops it again: what a run would refuse
     /// of them is found before anything is issued.
     pub fn check_executables(&self) -> Result<()> {
         for step in &self.plan.steps {
             let StepOp::Host(index) = step.op else { continue };
-            let op = &self.plan.host_ops[index as usize];
-            let HostOp::PrepareExecutable { device, .. } = *op else { continue };
-            let device = &self.devices.devices()[device as usize];
-            prepare::prepare(&self.plan, op, device, &self.replacements, &self.own_names)
-                .map_err(|error| self.plan.in_file(self.plan.locate(error, step.place)))?;
+            let HostOp::Create(CreateOp::Executable(op)) = self.plan.host_ops[index as usize] else {
+                continue;
+            };
+            let device = &self.devices.devices()[op.cache as usize];
+            prepare::prepare(&self.plan, &op, device, &self.replacements, &self.own_names)
+                .map_err(|error| self.plan.in_file(self.plan.locate(error, step.location)))?;
         }
         Ok(())
     }
@@ -103,17 +105,17 @@ impl Replay {
         let plan = self.plan.clone();
         let devices = self.devices.devices();
         for op in &plan.host_ops {
-            let HostOp::ImportFile { device, affinity, created, .. } = op else { continue };
-            let record = &plan.files[*created as usize].record(plan.bytes());
-            let shared = match record.source {
+            let HostOp::Create(CreateOp::File(op)) = op else { continue };
+            let record = &plan.files[op.created as usize].record(plan.bytes());
+            let shared = match record.source.contents {
                 // What one run writes into an inline file must not be there for the next.
-                FileSource::Inline(_) if record.access.contains(MemoryAccess::WRITE) => None,
+                FileContents::Inline(_) if record.access.contains(MemoryAccess::WRITE) => None,
                 _ => files::open(record, remaps)
                     .and_then(|file| {
-                        file.map(|file| devices[*device as usize].import_file(*affinity, record.access, file))
-                            .transpose()
+                        let device = &devices[op.device as usize];
+                        file.map(|file| device.import_file(op.affinity, record.access, file)).transpose()
                     })
-                    .map_err(|error| plan.locate(error, record.place))?,
+                    .map_err(|error| plan.locate(error, record.location))?,
             };
             self.files.push(shared);
         }
@@ -131,13 +133,10 @@ impl Plan {
     }
 
     /// Says in which record of the capture an error happened, on what.
-    fn locate(&self, error: Error, place: Place) -> Error {
-        let record = Capture::open(self.bytes(), rehal_capture::OpenOptions { recover: true })
-            .ok()
-            .and_then(|capture| capture.records_from(place.offset, u64::from(place.ordinal)).next());
-        match record {
-            Some(Ok(record)) => crate::planner::in_record(error, &record),
-            _ => place.on(error),
+    fn locate(&self, error: Error, location: RecordLocation) -> Error {
+        match Capture::open(self.bytes(), OpenOptions { recover: true }) {
+            Ok(capture) => location.find_in(&capture, error),
+            Err(_) => location.on(error),
         }
     }
 }
@@ -211,17 +210,25 @@ impl Run<'_, '_> {
         let plan = self.plan;
         let wants_steps = self.observers.iter().any(|it| it.wants_steps());
         let mut releases = plan.releases.iter().peekable();
+        let mut completions = plan.completions.iter().peekable();
         let mut scratch = Bump::with_capacity(4096);
         for (number, step) in (0u32..).zip(&plan.steps) {
             if wants_steps {
-                self.observers.iter_mut().try_for_each(|it| it.step(step.place))?;
+                self.observers.iter_mut().try_for_each(|it| it.step(step.location))?;
             }
             let outcome = match step.op {
-                StepOp::Submission(index) => self.submit(index, &scratch),
+                StepOp::Submission(index) => self.submit(index, true, &scratch),
+                StepOp::Deferred(index) => self.submit(index, false, &scratch),
                 StepOp::Command(index) => self.record(index, &scratch),
-                StepOp::Host(index) => self.host_op(&plan.host_ops[index as usize], step.place),
+                StepOp::Host(index) => self.host_op(&plan.host_ops[index as usize], step.location),
             };
-            outcome.map_err(|error| plan.locate(error, step.place))?;
+            outcome.map_err(|error| plan.locate(error, step.location))?;
+            while let Some(completion) = completions.next_if(|it| it.step == number) {
+                let signals = plan.submissions[completion.submission as usize].signals;
+                let outcome =
+                    self.names(&scratch).timepoints(signals).and_then(|signals| wait_all(signals, None));
+                outcome.map_err(|error| plan.locate(error, completion.location))?;
+            }
             let held = if self.open_scopes.is_empty() { 0 } else { HELD_STEPS };
             while let Some(release) = releases.next_if(|release| release.step.saturating_add(held) <= number)
             {
@@ -232,32 +239,29 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Issues a submission and, in serialized order, waits for it.
-    fn submit(&mut self, index: u32, scratch: &Bump) -> Result<()> {
+    /// Issues a submission; one that `runs` now is waited for in serialized order.
+    fn submit(&mut self, index: u32, runs: bool, scratch: &Bump) -> Result<()> {
         let submission = self.plan.submissions[index as usize];
-        let mut created = None;
-        let mut names = self.names(scratch);
-        let live = submission.rename(&mut names, |name| {
-            created = Some(name);
-            Ok(())
-        })?;
+        let live = submission.rename(&mut self.names(scratch))?;
         let buffer = live.submit()?;
-        self.submitted(&live)?;
-        if let (Some(name), Some(buffer)) = (created, buffer) {
-            self.objects.buffers[name as usize] = Some(buffer);
+        live.device.flush(live.affinity)?;
+        if runs {
+            self.submitted(&live)?;
+        }
+        if let (QueueOp::Alloca { created, .. }, Some(buffer)) = (submission.op, buffer) {
+            self.objects.buffers[created as usize] = Some(buffer);
         }
         Ok(())
     }
 
-    /// What the host does once work is issued: in serialized order, wait for it. An order that lets
+    /// What the host does once work is issued that can run: in serialized order, wait for it. An order that lets
     /// the device run ahead keeps the submission here and waits in [`Self::before_host_access`].
     fn submitted(&self, submission: &Submission<Live<'_>>) -> Result<()> {
-        submission.device.flush(submission.affinity)?;
         wait_all(submission.signals, None)
     }
 
     /// What the host does before it touches bytes of a buffer: in serialized order nothing, because
-    /// no work is in flight.
+    /// no work that can run is in flight.
     fn before_host_access(&self, _range: &RangeOp<Indexed>) -> Result<()> {
         Ok(())
     }
@@ -282,48 +286,16 @@ impl Run<'_, '_> {
         &self.replay.devices.devices()[index as usize]
     }
 
-    fn host_op(&mut self, op: &HostOp<Indexed>, place: Place) -> Result<()> {
+    fn host_op(&mut self, op: &HostOp<Indexed>, location: RecordLocation) -> Result<()> {
         match *op {
-            HostOp::CreateSemaphore { device, affinity, initial_value, flags, created } => {
-                let semaphore = self.device(device).create_semaphore(affinity, initial_value, flags)?;
-                self.objects.semaphores[created as usize] = Some(semaphore);
-            }
-            HostOp::CreateCommandBuffer { device, params, created } => {
-                let command_buffer = self.device(device).create_command_buffer(params)?;
-                self.objects.command_buffers[created as usize] = Some(command_buffer);
-            }
+            HostOp::Create(ref op) => self.create(op)?,
             HostOp::BeginCommandBuffer { command_buffer } => {
                 get(&self.objects.command_buffers, command_buffer)?.begin()?;
             }
             HostOp::EndCommandBuffer { command_buffer } => {
                 get(&self.objects.command_buffers, command_buffer)?.end()?;
             }
-            HostOp::CreateEvent { device, affinity, flags, created } => {
-                let event = self.device(device).create_event(affinity, flags)?;
-                self.objects.events[created as usize] = Some(event);
-            }
-            HostOp::PrepareExecutable { device, created, .. } => {
-                let replay = self.replay;
-                let device = self.device(device);
-                let prepared =
-                    prepare::prepare(self.plan, op, device, &replay.replacements, &replay.own_names)?;
-                let record = &self.plan.executables[created as usize].record(self.bytes);
-                self.observers.iter_mut().try_for_each(|it| it.executable(record, &prepared.executable))?;
-                self.objects.executables[created as usize] = Some(prepared);
-            }
-            HostOp::ImportFile { device, affinity, created, .. } => {
-                self.import_file(device, affinity, created)?;
-            }
-            HostOp::AllocateBuffer { device, params, size, created } => {
-                let buffer = self.device(device).allocate_buffer(params, size)?;
-                self.objects.buffers[created as usize] = Some(buffer);
-            }
-            HostOp::ImportBuffer { device, params, size, data, created } => {
-                let buffer = self.device(device).allocate_buffer(params, size)?;
-                buffer.write(0, data.of(self.bytes))?;
-                self.objects.buffers[created as usize] = Some(buffer);
-            }
-            HostOp::Map(range) | HostOp::Invalidate(range) => self.host_read(&range, place)?,
+            HostOp::Map(range) | HostOp::Invalidate(range) => self.host_read(&range, location)?,
             HostOp::Unmap(range, data) | HostOp::Flush(range, data) => {
                 // Nothing written needs no right to write.
                 if let Some(data) = data.filter(|data| data.count != 0) {
@@ -336,45 +308,96 @@ impl Run<'_, '_> {
                 }
             }
             HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,
-            // Devices here have no allocator of their own.
-            HostOp::Trim { device } | HostOp::TrimAllocator { device } => self.device(device).trim()?,
             HostOp::ScopeBegin { name } => {
                 let name = name.of(self.bytes);
                 self.open_scopes.push(name);
-                let scope = Scope { name, place };
+                let scope = Scope { name, location };
                 self.observers.iter_mut().try_for_each(|it| it.scope_begin(&scope))?;
             }
             HostOp::ScopeEnd { name } => {
                 let name = name.of(self.bytes);
-                let scope = Scope { name, place };
+                let scope = Scope { name, location };
                 self.observers.iter_mut().try_for_each(|it| it.scope_end(&scope))?;
                 // Scopes may overlap instead of nesting, and an end may come without a begin.
                 if let Some(open) = self.open_scopes.iter().rposition(|open| *open == name) {
                     self.open_scopes.remove(open);
                 }
             }
-            HostOp::Query(_) => {}
+            HostOp::Trim { device } | HostOp::TrimAllocator { allocator: device } => {
+                self.device(device).trim()?;
+            }
+            // No plan has these as steps.
+            HostOp::AssignTopology { .. }
+            | HostOp::BeginProfiling { .. }
+            | HostOp::FlushProfiling { .. }
+            | HostOp::EndProfiling { .. }
+            | HostOp::BeginExternalCapture { .. }
+            | HostOp::EndExternalCapture { .. }
+            | HostOp::QueryDevice { .. }
+            | HostOp::QueryMemoryHeaps { .. }
+            | HostOp::QueryExecutable { .. } => {}
         }
         Ok(())
     }
 
-    fn import_file(&mut self, device: u32, affinity: QueueAffinity, created: u32) -> Result<()> {
-        let record = &self.plan.files[created as usize].record(self.bytes);
-        let file = match (&self.replay.files[created as usize], record.source) {
-            (Some(shared), _) => Some(shared.clone()),
-            (None, FileSource::Inline(bytes)) => Some(self.device(device).import_file(
-                affinity,
-                record.access,
-                HostFile::from_bytes(bytes)?,
-            )?),
-            // Its reads are updates in the plan, so nothing asks for it.
-            (None, _) => None,
-        };
-        self.objects.files[created as usize] = file;
+    fn create(&mut self, op: &CreateOp<Indexed>) -> Result<()> {
+        match *op {
+            CreateOp::Semaphore { device, affinity, initial_value, flags, created } => {
+                let semaphore = self.device(device).create_semaphore(affinity, initial_value, flags)?;
+                self.objects.semaphores[created as usize] = Some(semaphore);
+            }
+            CreateOp::CommandBuffer { device, params, created } => {
+                let command_buffer = self.device(device).create_command_buffer(params)?;
+                self.objects.command_buffers[created as usize] = Some(command_buffer);
+            }
+            CreateOp::Event { device, affinity, flags, created } => {
+                let event = self.device(device).create_event(affinity, flags)?;
+                self.objects.events[created as usize] = Some(event);
+            }
+            CreateOp::Executable(ref op) => {
+                let replay = self.replay;
+                let device = self.device(op.cache);
+                let prepared =
+                    prepare::prepare(self.plan, op, device, &replay.replacements, &replay.own_names)?;
+                let record = &self.plan.executables[op.created as usize].record(self.bytes);
+                self.observers.iter_mut().try_for_each(|it| it.executable(record, &prepared.executable))?;
+                self.objects.executables[op.created as usize] = Some(prepared);
+            }
+            CreateOp::File(ref op) => self.import_file(op)?,
+            CreateOp::Buffer { allocator, params, size, created } => {
+                let buffer = self.device(allocator).allocate_buffer(params, size)?;
+                self.objects.buffers[created as usize] = Some(buffer);
+            }
+            CreateOp::ImportedBuffer { allocator, params, size, data, created, .. } => {
+                let buffer = self.device(allocator).allocate_buffer(params, size)?;
+                buffer.write(0, data.of(self.bytes))?;
+                self.objects.buffers[created as usize] = Some(buffer);
+            }
+            // They are there before the run; and no plan has channels.
+            CreateOp::Device { .. }
+            | CreateOp::Allocator { .. }
+            | CreateOp::ExecutableCache { .. }
+            | CreateOp::Channel { .. } => {}
+        }
         Ok(())
     }
 
-    fn host_read(&mut self, range: &RangeOp<Indexed>, place: Place) -> Result<()> {
+    fn import_file(&mut self, op: &ImportFile<Indexed>) -> Result<()> {
+        let record = &self.plan.files[op.created as usize].record(self.bytes);
+        let file = match (&self.replay.files[op.created as usize], record.source.contents) {
+            (Some(shared), _) => Some(shared.clone()),
+            (None, FileContents::Inline(bytes)) => {
+                let file = HostFile::from_bytes(bytes)?;
+                Some(self.device(op.device).import_file(op.affinity, record.access, file)?)
+            }
+            // Its reads are updates in the plan, so nothing asks for it.
+            (None, _) => None,
+        };
+        self.objects.files[op.created as usize] = file;
+        Ok(())
+    }
+
+    fn host_read(&mut self, range: &RangeOp<Indexed>, location: RecordLocation) -> Result<()> {
         if !self.wants_host_reads || !range.access.contains(MemoryAccess::READ) {
             return Ok(());
         }
@@ -385,7 +408,7 @@ impl Run<'_, '_> {
         let buffer_id = self.plan.buffer_ids[range.buffer as usize];
         let observers = &mut *self.observers;
         mapping.with_bytes(|bytes| {
-            let read = HostRead { place, scope, buffer_id, offset: range.offset, bytes };
+            let read = HostRead { location, scope, buffer_id, offset: range.offset, bytes };
             observers.iter_mut().filter(|it| it.wants_host_reads()).try_for_each(|it| it.host_read(&read))
         })?
     }
@@ -420,7 +443,7 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
         get(&self.objects.buffers, name)
     }
 
-    fn buffer_ref(&mut self, reference: BufferRef<Indexed>) -> Result<BufferRef<Live<'s>>> {
+    fn buffer_ref(&mut self, reference: BufferRef<u32>) -> Result<BufferRef<&'s Buffer>> {
         rename_buffer_ref(self, reference)
     }
 
@@ -457,12 +480,12 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
         Ok(bytes.of(self.bytes))
     }
 
-    fn buffer_refs(&mut self, list: Span<BufferRef<Indexed>>) -> Result<&'s [BufferRef<Live<'s>>]> {
-        self.list(list.of(&self.lists.buffer_refs), |this, item| item.rename(this))
+    fn buffer_refs(&mut self, list: Span<BufferRef<u32>>) -> Result<&'s [BufferRef<&'s Buffer>]> {
+        self.list(list.of(&self.lists.buffer_refs), |this, item| this.buffer_ref(item))
     }
 
-    fn timepoints(&mut self, list: Span<Timepoint<Indexed>>) -> Result<&'s [Timepoint<Live<'s>>]> {
-        self.list(list.of(&self.lists.timepoints), |this, item| item.rename(this))
+    fn timepoints(&mut self, list: Span<Timepoint<u32>>) -> Result<&'s [Timepoint<&'s Semaphore>]> {
+        self.list(list.of(&self.lists.timepoints), |this, item| this.timepoint(item))
     }
 
     fn events(&mut self, list: Span<u32>) -> Result<&'s [&'s Event]> {
@@ -473,10 +496,25 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
         Ok(list.of(&self.lists.memory_barriers))
     }
 
-    fn buffer_barriers(
+    fn buffer_barriers(&mut self, list: Span<BufferBarrier<u32>>) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
+        self.list(list.of(&self.lists.buffer_barriers), |this, item| this.buffer_barrier(item))
+    }
+
+    fn created_buffer(&mut self, _name: u32) -> Result<()> {
+        Ok(())
+    }
+
+    fn deallocated_size(&mut self, _buffer: u32, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn captured_read(
         &mut self,
-        list: Span<BufferBarrier<Indexed>>,
-    ) -> Result<&'s [BufferBarrier<Live<'s>>]> {
-        self.list(list.of(&self.lists.buffer_barriers), |this, item| item.rename(this))
+        _file: u32,
+        _file_offset: u64,
+        _target: BufferRef<u32>,
+        (): (),
+    ) -> Result<()> {
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 use rehal_base::Result;
 use rehal_local::executable::guard;
-use rehal_replay::{Observer, Place};
+use rehal_replay::{Observer, RecordLocation};
 
 /// Reports of kernels that crash, for programs that own their process, such as tools.
 ///
@@ -30,8 +30,8 @@ impl Observer for CrashReports {
         true
     }
 
-    fn step(&mut self, place: Place) -> Result<()> {
-        guard::set_context(place.ordinal.into(), place.offset);
+    fn step(&mut self, location: RecordLocation) -> Result<()> {
+        guard::set_context(location.ordinal.into(), location.offset);
         Ok(())
     }
 }

@@ -55,9 +55,9 @@ pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_params::FileMode;
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{
-    CaptureSink, DEFAULT_BYTES_LIMIT, ExecutableRecord, FilePolicy, FileRecord, FileRemap, FileSource,
-    FileValidation, HostRead, HostReadLog, Observer, OpenScope, Place, Plan, RecordOptions, Recorder, Replay,
-    ReplayOptions, Scope, Selector, Substitution, Validation,
+    CaptureSink, DEFAULT_BYTES_LIMIT, ExecutableRecord, FileContents, FileIdentity, FilePolicy, FileRecord,
+    FileRemap, FileSource, FileValidation, HostRead, HostReadLog, Observer, OpenScope, Plan, RecordLocation,
+    RecordOptions, Recorder, Replay, ReplayOptions, Scope, Selector, Substitution, Validation,
 };
 
 pub use rehal_values::{Equality, TensorType};

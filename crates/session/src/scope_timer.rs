@@ -48,7 +48,7 @@ impl Observer for ScopeTimer<'_> {
                     "scope '{}' ends before it begins",
                     self.name
                 ))
-                .context(scope.place.to_string()));
+                .context(scope.location.to_string()));
             };
             self.depth = depth;
             if depth == 0 {

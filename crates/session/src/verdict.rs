@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use rehal_base::{Error, Result};
 use rehal_hal::{Device, DeviceGroup};
 use rehal_replay::dump::Progress;
-use rehal_replay::{ExecutableRecord, FileRemap, FileSource, Plan, resolve_path};
+use rehal_replay::{ExecutableRecord, FileContents, FileRemap, Plan, resolve_path};
 
 use crate::CaptureFile;
 
@@ -64,7 +64,7 @@ impl Verdict {
     fn check(&mut self, plan: &Plan, device: &Device, remaps: &[FileRemap]) {
         self.reasons.extend(plan.executables().filter_map(|it| check_format(&it, device).err()));
         for record in plan.files() {
-            let FileSource::External { path, .. } = record.source else { continue };
+            let FileContents::External { path, .. } = record.source.contents else { continue };
             let path = resolve_path(path, remaps);
             let problem = record.check(remaps).err();
             self.reasons.extend(problem.clone());
@@ -82,7 +82,7 @@ fn check_format(record: &ExecutableRecord<'_>, device: &Device) -> Result<()> {
     Err(Error::incompatible(format!(
         "executable {id} is '{format}', which {driver} cannot run on this machine"
     ))
-    .context(record.place.to_string())
+    .context(record.location.to_string())
     .advise(format!(
         "compile it for this machine, and replay with --replay_executable_substitution={id}=PATH"
     )))

@@ -2,7 +2,7 @@
 
 use crate::{Outcome, Pair, ensure};
 use libtest_mimic::Trial;
-use rehal_hal::{BufferParams, BufferRef, BufferUsage, DeviceGroup, QUEUE_AFFINITY_ANY, QueueOp};
+use rehal_hal::{BufferParams, BufferUsage, DeviceGroup, QUEUE_AFFINITY_ANY};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{RecordOptions, Recorder};
@@ -49,8 +49,7 @@ fn record(capture: &Path) -> rehal_base::Result<()> {
     let params = BufferParams { usage: BufferUsage::TRANSFER_TARGET, ..BufferParams::default() };
     device.trim()?;
     let buffer = device.allocate_buffer(params, 16)?;
-    let fill = QueueOp::Fill { target: BufferRef::whole(&buffer), pattern: &[7][..], flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &[], &[], fill)?;
+    device.queue(QUEUE_AFFINITY_ANY).fill(&buffer, &[7], 0)?;
     drop(buffer);
     device.trim()?;
     drop(recorded);

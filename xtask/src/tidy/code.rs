@@ -231,7 +231,7 @@ mod tests {
             ("crates/base/src/map.rs", code),
             ("crates/local/src/platform/linux.rs", code),
             ("crates/local/src/device.rs", code),
-            ("crates/local/src/queue.rs", "fn safe() {}\n"),
+            ("crates/local/src/execute.rs", "fn safe() {}\n"),
         ]);
         let found: Vec<_> = unsafe_is_documented(&tree).into_iter().map(|problem| problem.path).collect();
         assert_eq!(found, ["crates/local/src/device.rs"]);

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use rehal_base::{Context, Error, Result};
-use rehal_session::{CaptureFile, CrashReports, DEFAULT_BYTES_LIMIT, HostReadLog, Observer, Place};
+use rehal_session::{CaptureFile, CrashReports, DEFAULT_BYTES_LIMIT, HostReadLog, Observer, RecordLocation};
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, Refusal, TASK};
@@ -170,8 +170,8 @@ impl Observer for Steps {
         true
     }
 
-    fn step(&mut self, place: Place) -> Result<()> {
-        self.reports.step(place)?;
+    fn step(&mut self, location: RecordLocation) -> Result<()> {
+        self.reports.step(location)?;
         self.done += 1;
         if self.done.is_multiple_of(Self::STRIDE) {
             self.progress.set(self.done, self.total);

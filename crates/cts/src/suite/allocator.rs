@@ -4,8 +4,7 @@ use rehal_base::{Result, StatusCode};
 use rehal_hal::{BufferParams, BufferUsage, MemoryAccess};
 
 use crate::check::{ARGUMENT, enforced, equal, holds, refused, same_bytes};
-use crate::harness::{Harness, noise, run};
-use crate::live::QueueOp;
+use crate::harness::{Harness, noise};
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -46,7 +45,7 @@ fn grants_what_was_asked(harness: &Harness<'_>) -> Result<()> {
 fn no_access_named_means_all(harness: &Harness<'_>) -> Result<()> {
     let params = BufferParams { access: MemoryAccess::empty(), ..Harness::mappable() };
     let buffer = harness.device.allocate_buffer(params, 16)?;
-    run!(harness, QueueOp::Fill { target: (&buffer).into(), pattern: &[7], flags: 0 })?;
+    harness.run(|queue| queue.fill(&buffer, &[7], 0))?;
     buffer.write(0, &[1, 2])?;
     let mut bytes = [0; 4];
     buffer.read(0, &mut bytes)?;
@@ -57,8 +56,8 @@ fn empty_buffers_work(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.device.allocate_buffer(Harness::mappable(), 0)?;
     equal("size", buffer.size(), 0)?;
     equal("bytes", harness.read(&buffer)?.len(), 0)?;
-    run!(harness, QueueOp::Fill { target: (&buffer).into(), pattern: &[7, 7, 7, 7], flags: 0 })?;
-    run!(harness, QueueOp::Update { source: &[], target: (&buffer).into(), flags: 0 })?;
+    harness.run(|queue| queue.fill(&buffer, &[7, 7, 7, 7], 0))?;
+    harness.run(|queue| queue.update(&[], &buffer, 0))?;
     refused("a write to an empty buffer", buffer.write(0, &[1]), &[StatusCode::OutOfRange])
 }
 
@@ -95,7 +94,7 @@ fn wrong_alignment_is_refused(harness: &Harness<'_>) -> Result<()> {
 fn device_local_through_staging(harness: &Harness<'_>) -> Result<()> {
     let bytes = noise(1000, 1);
     let device_local = harness.device.allocate_buffer(BufferParams::default(), 1000)?;
-    run!(harness, QueueOp::Update { source: &bytes, target: (&device_local).into(), flags: 0 })?;
+    harness.run(|queue| queue.update(&bytes, &device_local, 0))?;
     same_bytes("copied back", &harness.read(&device_local)?, &bytes)
 }
 
@@ -107,17 +106,32 @@ fn usage_is_enforced(harness: &Harness<'_>) -> Result<()> {
     let source_only = with(BufferUsage::TRANSFER_SOURCE | BufferUsage::MAPPING_SCOPED)?;
     let target_only = with(BufferUsage::TRANSFER_TARGET | BufferUsage::MAPPING_SCOPED)?;
     let (source, target) = (BufferUsage::TRANSFER_SOURCE, BufferUsage::TRANSFER_TARGET);
-    let fill = QueueOp::Fill { target: (&source_only).into(), pattern: &[1], flags: 0 };
-    enforced("a fill of what is no target", &source_only, target, run!(harness, fill))?;
-    let update = QueueOp::Update { source: &[0; 16], target: (&source_only).into(), flags: 0 };
-    enforced("an update of what is no target", &source_only, target, run!(harness, update))?;
-    let copy = QueueOp::Copy { source: (&source_only).into(), target: (&target_only).into(), flags: 0 };
-    run!(harness, copy)?;
+    enforced(
+        "a fill of what is no target",
+        &source_only,
+        target,
+        harness.run(|queue| queue.fill(&source_only, &[1], 0)),
+    )?;
+    enforced(
+        "an update of what is no target",
+        &source_only,
+        target,
+        harness.run(|queue| queue.update(&[0; 16], &source_only, 0)),
+    )?;
+    harness.run(|queue| queue.copy(&source_only, &target_only, 0))?;
     let scratch = harness.buffer(&[0; 16])?;
-    let copy = QueueOp::Copy { source: (&scratch).into(), target: (&source_only).into(), flags: 0 };
-    enforced("a copy to what is no target", &source_only, target, run!(harness, copy))?;
-    let copy = QueueOp::Copy { source: (&target_only).into(), target: (&scratch).into(), flags: 0 };
-    enforced("a copy from what is no source", &target_only, source, run!(harness, copy))
+    enforced(
+        "a copy to what is no target",
+        &source_only,
+        target,
+        harness.run(|queue| queue.copy(&scratch, &source_only, 0)),
+    )?;
+    enforced(
+        "a copy from what is no source",
+        &target_only,
+        source,
+        harness.run(|queue| queue.copy(&target_only, &scratch, 0)),
+    )
 }
 
 fn many_buffers_do_not_overlap(harness: &Harness<'_>) -> Result<()> {

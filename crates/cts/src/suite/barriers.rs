@@ -8,9 +8,8 @@ use rehal_hal::{
 
 use crate::Capability;
 use crate::check::{RANGE, holds, refused, same_bytes};
-use crate::harness::{Harness, at, run};
-use crate::live::{Command, QueueOp};
-use crate::script::Part;
+use crate::harness::Harness;
+use crate::live::Command;
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -94,7 +93,7 @@ fn buffer_barrier_of_a_slot(harness: &Harness<'_>) -> Result<()> {
     let (source, target) = (BufferRef::slot(0, 0, 4), BufferRef::slot(0, 4, 4));
     commands.record(&Command::Copy { source, target, flags: 0 })?;
     commands.end()?;
-    harness.execute(&commands, &[Part::from(&buffer)])?;
+    harness.execute(&commands, &[BufferRef::from(&buffer)])?;
     same_bytes("both halves", &harness.read(&buffer)?, &[3; 8])
 }
 
@@ -221,9 +220,8 @@ fn across_command_buffers(harness: &Harness<'_>) -> Result<()> {
     second.end()?;
     let done = harness.semaphore()?;
     for (value, commands) in [(0, &first), (1, &second)] {
-        let op = QueueOp::Execute { command_buffer: commands, bindings: &[], flags: 0 };
-        let (waits, signals) = ([at(&done, value)], [at(&done, value + 1)]);
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([done.at(value)], [done.at(value + 1)]);
+        harness.queue().wait(&waits).signal(&signals).execute(commands, &[], 0)?;
     }
     harness.wait(&done, 2)?;
     same_bytes("both halves", &harness.read(&buffer)?, &[6; 8])
@@ -273,5 +271,5 @@ fn kept_alive_by_commands(harness: &Harness<'_>) -> Result<()> {
     }
     commands.end()?;
     harness.execute(&commands, &[])?;
-    run!(harness, QueueOp::Barrier { flags: 0 })
+    harness.run(|queue| queue.barrier(0))
 }

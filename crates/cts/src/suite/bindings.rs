@@ -1,14 +1,11 @@
 //! Binding tables: what commands find in their slots.
 
 use rehal_base::{Result, StatusCode};
-use rehal_hal::{
-    BufferParams, BufferRef, BufferUsage, CommandBuffer, CommandBufferMode, QUEUE_AFFINITY_ANY, WHOLE_BUFFER,
-};
+use rehal_hal::{BufferParams, BufferRef, BufferUsage, CommandBuffer, CommandBufferMode, WHOLE_BUFFER};
 
 use crate::check::{ARGUMENT, RANGE, enforced, refused, same_bytes};
-use crate::harness::{Harness, at, noise, run};
-use crate::live::{Command, QueueOp};
-use crate::script::Part;
+use crate::harness::{Harness, noise};
+use crate::live::Command;
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -47,7 +44,7 @@ fn each_submission_has_its_own_table(harness: &Harness<'_>) -> Result<()> {
     for (value, target) in (0_u8..).zip(&targets) {
         same_bytes("a target", &harness.read(target)?, &[value; 8])?;
     }
-    harness.execute(&commands, &[Part::from(&targets[4]), Part::from(&sources[0])])?;
+    harness.execute(&commands, &[BufferRef::from(&targets[4]), BufferRef::from(&sources[0])])?;
     same_bytes("the other way round", &harness.read(&sources[0])?, &[4; 8])
 }
 
@@ -57,7 +54,7 @@ fn ranges_add_up(harness: &Harness<'_>) -> Result<()> {
     for (entry, range) in [(0, 3), (5, 0), (7, 11), (16, 4)] {
         let target = harness.buffer(&[0; 64])?;
         let commands = copier(harness, (range, 8), (2 * range, 8))?;
-        let table = [Part::of(&source, entry, 32), Part::of(&target, entry + 1, 40)];
+        let table = [BufferRef::range(&source, entry, 32), BufferRef::range(&target, entry + 1, 40)];
         harness.execute(&commands, &table)?;
         let (from, to) = ((entry + range) as usize, (entry + 1 + 2 * range) as usize);
         let mut expected = vec![0; 64];
@@ -67,7 +64,7 @@ fn ranges_add_up(harness: &Harness<'_>) -> Result<()> {
     // To the end of the entry, not of the buffer.
     let target = harness.buffer(&[0; 64])?;
     let commands = copier(harness, (4, WHOLE_BUFFER), (0, WHOLE_BUFFER))?;
-    harness.execute(&commands, &[Part::of(&source, 10, 20), Part::of(&target, 30, 16)])?;
+    harness.execute(&commands, &[BufferRef::range(&source, 10, 20), BufferRef::range(&target, 30, 16)])?;
     let mut expected = vec![0; 64];
     expected[30..46].copy_from_slice(&bytes[14..30]);
     same_bytes("to the end of the entry", &harness.read(&target)?, &expected)
@@ -81,7 +78,7 @@ fn mixed_with_direct(harness: &Harness<'_>) -> Result<()> {
     commands.end()?;
     for _ in 0..2 {
         let target = harness.buffer(&[0; 4])?;
-        harness.execute(&commands, &[Part::from(&target)])?;
+        harness.execute(&commands, &[BufferRef::from(&target)])?;
         same_bytes("the slot", &harness.read(&target)?, &[1, 2, 3, 4])?;
     }
     Ok(())
@@ -90,7 +87,7 @@ fn mixed_with_direct(harness: &Harness<'_>) -> Result<()> {
 fn one_buffer_in_two_slots(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[1, 2, 3, 4, 0, 0, 0, 0])?;
     let commands = copier(harness, (0, 4), (0, 4))?;
-    harness.execute(&commands, &[Part::of(&buffer, 0, 4), Part::of(&buffer, 4, 4)])?;
+    harness.execute(&commands, &[BufferRef::range(&buffer, 0, 4), BufferRef::range(&buffer, 4, 4)])?;
     same_bytes("the buffer", &harness.read(&buffer)?, &[1, 2, 3, 4, 1, 2, 3, 4])
 }
 
@@ -102,7 +99,7 @@ fn one_slot_in_many_commands(harness: &Harness<'_>) -> Result<()> {
     }
     commands.end()?;
     let buffer = harness.buffer(&[0; 10])?;
-    harness.execute(&commands, &[Part::of(&buffer, 1, 8)])?;
+    harness.execute(&commands, &[BufferRef::range(&buffer, 1, 8)])?;
     same_bytes("the buffer", &harness.read(&buffer)?, &[0, 1, 1, 2, 2, 3, 3, 4, 4, 0])
 }
 
@@ -111,7 +108,7 @@ fn unused_slots_and_longer_tables(harness: &Harness<'_>) -> Result<()> {
     commands.record(&Command::Fill { target: BufferRef::slot(2, 0, 4), pattern: &[7], flags: 0 })?;
     commands.end()?;
     let buffers: Vec<_> = (0..5).map(|_| harness.buffer(&[0; 4])).collect::<Result<_>>()?;
-    let table: Vec<_> = buffers.iter().map(Part::from).collect();
+    let table: Vec<_> = buffers.iter().map(BufferRef::from).collect();
     harness.execute(&commands, &table)?;
     for (index, buffer) in buffers.iter().enumerate() {
         let expected = if index == 2 { [7; 4] } else { [0; 4] };
@@ -134,7 +131,7 @@ fn short_table_is_refused(harness: &Harness<'_>) -> Result<()> {
     let commands = copier(harness, (0, 4), (0, 4))?;
     let buffer = harness.buffer(&[0; 8])?;
     refused("no table", harness.execute(&commands, &[]), ARGUMENT)?;
-    refused("a table that is too short", harness.execute(&commands, &[Part::from(&buffer)]), ARGUMENT)
+    refused("a table that is too short", harness.execute(&commands, &[BufferRef::from(&buffer)]), ARGUMENT)
 }
 
 fn table_entry_outside_is_refused(harness: &Harness<'_>) -> Result<()> {
@@ -142,7 +139,7 @@ fn table_entry_outside_is_refused(harness: &Harness<'_>) -> Result<()> {
     let source = harness.buffer(&[1; 8])?;
     let target = harness.buffer(&[0; 8])?;
     for (offset, length) in [(0, 9), (9, 0), (4, 5), (u64::MAX, 1), (9, WHOLE_BUFFER)] {
-        let table = [Part::from(&source), Part::of(&target, offset, length)];
+        let table = [BufferRef::from(&source), BufferRef::range(&target, offset, length)];
         refused("an entry", harness.execute(&commands, &table), RANGE)?;
     }
     same_bytes("nothing changed", &harness.read(&target)?, &[0; 8])
@@ -154,7 +151,7 @@ fn range_beyond_the_entry_fails(harness: &Harness<'_>) -> Result<()> {
     // The buffers are large enough; the entries are not.
     for (range, entry) in [((0, 9), 8), ((8, 1), 8), ((4, 8), 8), ((9, 0), 8), ((u64::MAX - 2, 4), 8)] {
         let commands = copier(harness, (0, range.1), range)?;
-        let table = [Part::from(&source), Part::of(&target, 16, entry)];
+        let table = [BufferRef::from(&source), BufferRef::range(&target, 16, entry)];
         refused("a range beyond the entry", harness.execute(&commands, &table), RANGE)?;
     }
     same_bytes("nothing changed", &harness.read(&target)?, &[0; 64])
@@ -167,7 +164,7 @@ fn usage_of_the_entry_is_enforced(harness: &Harness<'_>) -> Result<()> {
     let params = BufferParams { usage, ..Harness::mappable() };
     let source_only = harness.device.allocate_buffer(params, 4)?;
     source_only.write(0, &[2; 4])?;
-    let outcome = harness.execute(&commands, &[Part::from(&source), Part::from(&source_only)]);
+    let outcome = harness.execute(&commands, &[BufferRef::from(&source), BufferRef::from(&source_only)]);
     enforced("a target that is a source only", &source_only, BufferUsage::TRANSFER_TARGET, outcome)?;
     let is_target = source_only.params().usage.contains(BufferUsage::TRANSFER_TARGET);
     same_bytes("the entry", &harness.read(&source_only)?, &[if is_target { 1 } else { 2 }; 4])
@@ -177,10 +174,8 @@ fn empty_entry_that_is_used_fails(harness: &Harness<'_>) -> Result<()> {
     let commands = harness.begin(CommandBufferMode::empty(), 1)?;
     commands.record(&Command::Fill { target: BufferRef::slot(0, 0, 4), pattern: &[7], flags: 0 })?;
     commands.end()?;
-    let execute =
-        QueueOp::Execute { command_buffer: &commands, bindings: &[BufferRef::slot(0, 0, 0)], flags: 0 };
     let codes = &[StatusCode::InvalidArgument, StatusCode::OutOfRange, StatusCode::FailedPrecondition];
-    refused("an empty entry", run!(harness, execute), codes)
+    refused("an empty entry", harness.execute(&commands, &[BufferRef::slot(0, 0, 0)]), codes)
 }
 
 fn table_is_taken_at_submit(harness: &Harness<'_>) -> Result<()> {
@@ -191,9 +186,8 @@ fn table_is_taken_at_submit(harness: &Harness<'_>) -> Result<()> {
     {
         let source = harness.buffer(&[1, 2, 3, 4])?;
         let bindings = vec![BufferRef::whole(&source), BufferRef::whole(&target)];
-        let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
-        let op = QueueOp::Execute { command_buffer: &commands, bindings: &bindings, flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).execute(&commands, &bindings, 0)?;
     }
     drop(commands);
     gate.signal(1)?;
@@ -202,10 +196,8 @@ fn table_is_taken_at_submit(harness: &Harness<'_>) -> Result<()> {
 }
 
 fn queue_operations_have_no_slots(harness: &Harness<'_>) -> Result<()> {
-    let fill = QueueOp::Fill { target: BufferRef::slot(0, 0, 4), pattern: &[1], flags: 0 };
-    refused("a fill", run!(harness, fill), ARGUMENT)?;
+    refused("a fill", harness.run(|queue| queue.fill(BufferRef::slot(0, 0, 4), &[1], 0)), ARGUMENT)?;
     let buffer = harness.buffer(&[0; 4])?;
     let source = BufferRef::slot(0, 0, 4);
-    let copy = QueueOp::Copy { source, target: BufferRef::range(&buffer, 0, 4), flags: 0 };
-    refused("a copy", run!(harness, copy), ARGUMENT)
+    refused("a copy", harness.run(|queue| queue.copy(source, BufferRef::range(&buffer, 0, 4), 0)), ARGUMENT)
 }

@@ -1,10 +1,11 @@
 //! Copies, over every route.
 
 use rehal_base::Result;
+use rehal_hal::BufferRef;
 
 use crate::check::{ARGUMENT, RANGE, refused, same_bytes};
 use crate::harness::{Harness, noise};
-use crate::script::{Part, Route, Script};
+use crate::script::{Route, Script};
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -38,8 +39,8 @@ fn every_offset_and_length(harness: &Harness<'_>, route: Route) -> Result<()> {
             for length in 0..=SIZE - source_offset.max(target_offset) {
                 let source = harness.buffer(&from)?;
                 let target = harness.buffer(&to)?;
-                let read = Part::of(&source, source_offset as u64, length as u64);
-                let written = Part::of(&target, target_offset as u64, length as u64);
+                let read = BufferRef::range(&source, source_offset as u64, length as u64);
+                let written = BufferRef::range(&target, target_offset as u64, length as u64);
                 Script::new(harness, route).copy(read, written).run()?;
                 let mut expected = to.clone();
                 expected[target_offset..target_offset + length]
@@ -57,8 +58,8 @@ fn inside_of_one_buffer(harness: &Harness<'_>, route: Route) -> Result<()> {
     for (from, to, length) in [(0_usize, 16_usize, 16_usize), (16, 0, 16), (3, 20, 9), (20, 11, 9), (4, 4, 0)]
     {
         let buffer = harness.buffer(&initial)?;
-        let read = Part::of(&buffer, from as u64, length as u64);
-        let written = Part::of(&buffer, to as u64, length as u64);
+        let read = BufferRef::range(&buffer, from as u64, length as u64);
+        let written = BufferRef::range(&buffer, to as u64, length as u64);
         Script::new(harness, route).copy(read, written).run()?;
         let mut expected = initial.clone();
         expected.copy_within(from..from + length, to);
@@ -73,7 +74,9 @@ fn large(harness: &Harness<'_>, route: Route) -> Result<()> {
     let source = harness.buffer(&bytes)?;
     let target = harness.buffer(&vec![0; SIZE])?;
     let length = SIZE as u64 - 5;
-    Script::new(harness, route).copy(Part::of(&source, 5, length), Part::of(&target, 2, length)).run()?;
+    Script::new(harness, route)
+        .copy(BufferRef::range(&source, 5, length), BufferRef::range(&target, 2, length))
+        .run()?;
     let found = harness.read(&target)?;
     same_bytes("what was copied", &found[2..SIZE - 3], &bytes[5..])?;
     same_bytes("what was not", &[&found[..2], &found[SIZE - 3..]].concat(), &[0; 5])
@@ -94,8 +97,8 @@ fn overlap_is_refused(harness: &Harness<'_>, route: Route) -> Result<()> {
     let initial = noise(32, 4);
     let buffer = harness.buffer(&initial)?;
     for (from, to, length) in [(0, 0, 32), (0, 1, 8), (8, 4, 8), (4, 11, 8), (5, 5, 1)] {
-        let read = Part::of(&buffer, from, length);
-        let written = Part::of(&buffer, to, length);
+        let read = BufferRef::range(&buffer, from, length);
+        let written = BufferRef::range(&buffer, to, length);
         let outcome = Script::new(harness, route).copy(read, written).run();
         refused(&format!("{length} bytes from {from} to {to}"), outcome, ARGUMENT)?;
     }
@@ -106,11 +109,11 @@ fn different_lengths(harness: &Harness<'_>, route: Route) -> Result<()> {
     let small = harness.buffer(&[1; 16])?;
     let big = harness.buffer(&[2; 32])?;
     let pairs = [
-        (Part::of(&big, 0, 8), Part::of(&small, 0, 4)),
-        (Part::of(&big, 0, 4), Part::of(&small, 0, 8)),
-        (Part::from(&small), Part::from(&big)),
-        (Part::from(&big), Part::from(&small)),
-        (Part::of(&big, 20, u64::MAX), Part::of(&small, 5, u64::MAX)),
+        (BufferRef::range(&big, 0, 8), BufferRef::range(&small, 0, 4)),
+        (BufferRef::range(&big, 0, 4), BufferRef::range(&small, 0, 8)),
+        (BufferRef::from(&small), BufferRef::from(&big)),
+        (BufferRef::from(&big), BufferRef::from(&small)),
+        (BufferRef::range(&big, 20, u64::MAX), BufferRef::range(&small, 5, u64::MAX)),
     ];
     for (read, written) in pairs {
         let outcome = Script::new(harness, route).copy(read, written).run();
@@ -125,8 +128,8 @@ fn ranges_outside(harness: &Harness<'_>, route: Route) -> Result<()> {
     let target = harness.buffer(&[2; 16])?;
     for (from, to, length) in [(9, 0, 8), (0, 9, 8), (16, 0, 1), (0, 17, 0), (0, 0, 17), (0, u64::MAX - 3, 8)]
     {
-        let read = Part::of(&source, from, length);
-        let written = Part::of(&target, to, length);
+        let read = BufferRef::range(&source, from, length);
+        let written = BufferRef::range(&target, to, length);
         let outcome = Script::new(harness, route).copy(read, written).run();
         refused(&format!("{length} bytes from {from} to {to}"), outcome, RANGE)?;
     }

@@ -1,15 +1,12 @@
 //! Dispatches, over every route.
 
 use rehal_base::Result;
-use rehal_hal::{
-    Buffer, BufferRef, CommandBufferMode, CommandCategories, DispatchFlags, QUEUE_AFFINITY_ANY,
-    WorkgroupCount,
-};
+use rehal_hal::{Buffer, BufferRef, CommandBufferMode, CommandCategories, DispatchFlags, WorkgroupCount};
 
 use crate::check::{ARGUMENT, RANGE, STATE, equal, refused};
-use crate::harness::{Harness, at, bytes_of};
-use crate::live::{Command, Dispatch, QueueOp};
-use crate::script::{Call, Part, Route, Script};
+use crate::harness::{Harness, bytes_of};
+use crate::live::{Command, Dispatch};
+use crate::script::{Call, Route, Script};
 use crate::test::List;
 use crate::{Capability, Kernel};
 
@@ -99,8 +96,8 @@ fn subranges(harness: &Harness<'_>, format: &'static str, route: Route) -> Resul
     for (from, to) in [(0, 0), (16, 32), (32, 16), (48, 48)] {
         let input = harness.words(&all)?;
         let output = harness.words(&[0xdddd_dddd; 64])?;
-        let read = Part::of(&input, 4 * from as u64, 64);
-        let written = Part::of(&output, 4 * to as u64, 64);
+        let read = BufferRef::range(&input, 4 * from as u64, 64);
+        let written = BufferRef::range(&output, 4 * to as u64, 64);
         let call = Call::new(&executable, 0).constants(&[2, 1]).bind(read).bind(written);
         Script::new(harness, route).call(call).run()?;
         let mut expected = vec![0xdddd_dddd; 64];
@@ -113,7 +110,7 @@ fn subranges(harness: &Harness<'_>, format: &'static str, route: Route) -> Resul
 fn one_buffer_twice(harness: &Harness<'_>, format: &'static str, route: Route) -> Result<()> {
     let executable = harness.prepare(Kernel::Affine, format)?;
     let both = harness.words(&[numbers(), vec![0; 16]].concat())?;
-    let (low, high) = (Part::of(&both, 0, 64), Part::of(&both, 64, 64));
+    let (low, high) = (BufferRef::range(&both, 0, 64), BufferRef::range(&both, 64, 64));
     let call = Call::new(&executable, 0).constants(&[2, 0]).bind(low).bind(high);
     Script::new(harness, route).call(call).run()?;
     let expected = [numbers(), affine_of(&numbers(), 2, 0)].concat();
@@ -220,7 +217,7 @@ fn binding_outside(harness: &Harness<'_>, format: &'static str, route: Route) ->
     let executable = harness.prepare(Kernel::Constants, format)?;
     let output = harness.words(&[9; 4])?;
     for (offset, length) in [(0, 17), (16, 1), (17, u64::MAX), (u64::MAX - 15, 16)] {
-        let part = Part::of(&output, offset, length);
+        let part = BufferRef::range(&output, offset, length);
         let call = Call::new(&executable, 0).constants(&[1, 2, 3, 4]).bind(part);
         refused("a binding", Script::new(harness, route).call(call).run(), RANGE)?;
     }
@@ -260,8 +257,8 @@ fn submit_and_forget(
     let mut constants = bytes_of(&[1, 2, 3, 4]);
     {
         let bindings = vec![BufferRef::whole(output)];
-        let (waits, signals) = ([at(gate, 1)], [at(done, 1)]);
-        let op = QueueOp::Dispatch(Dispatch {
+        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).dispatch(&Dispatch {
             executable: &executable,
             function: 0,
             workgroup_size: [0; 3],
@@ -270,8 +267,7 @@ fn submit_and_forget(
             constants: &constants,
             bindings: &bindings,
             flags: DispatchFlags::empty(),
-        });
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        })?;
     }
     constants.fill(0xcc);
     Ok(())
@@ -318,7 +314,7 @@ fn resubmitted(harness: &Harness<'_>, format: &'static str) -> Result<()> {
         let numbers: Vec<u32> = numbers().iter().map(|x| x + 100 * round).collect();
         let input = harness.words(&numbers)?;
         let output = harness.words(&[0; 16])?;
-        harness.execute(&commands, &[Part::from(&input), Part::from(&output)])?;
+        harness.execute(&commands, &[BufferRef::from(&input), BufferRef::from(&output)])?;
         equal("the numbers", harness.read_words(&output)?, affine_of(&numbers, 2, 1))?;
     }
     equal("the first table's output", harness.read_words(&output)?, vec![0; 16])
@@ -331,8 +327,8 @@ fn noop_waits(harness: &Harness<'_>, format: &'static str) -> Result<()> {
     {
         let constants = bytes_of(&[1, 2, 3, 4]);
         let bindings = [BufferRef::whole(&output)];
-        let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
-        let op = QueueOp::Dispatch(Dispatch {
+        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).dispatch(&Dispatch {
             executable: &executable,
             function: 0,
             workgroup_size: [0; 3],
@@ -341,8 +337,7 @@ fn noop_waits(harness: &Harness<'_>, format: &'static str) -> Result<()> {
             constants: &constants,
             bindings: &bindings,
             flags: DispatchFlags::empty(),
-        });
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        })?;
     }
     harness.settle()?;
     equal("before", done.query()?, 0)?;

@@ -9,7 +9,7 @@ use rehal_hal::{BufferRef, BufferUsage, File, HostFile, MemoryAccess, QUEUE_AFFI
 
 use crate::Capability;
 use crate::check::{PERMISSION, RANGE, enforced, equal, holds, refused, same_bytes};
-use crate::harness::{Harness, at, noise, run};
+use crate::harness::{Harness, noise};
 use crate::live::QueueOp;
 use crate::test::List;
 
@@ -68,7 +68,7 @@ fn import(harness: &Harness<'_>, place: Place, access: MemoryAccess, bytes: &[u8
 fn read(harness: &Harness<'_>, file: &File, offset: u64, length: u64) -> Result<Vec<u8>> {
     let buffer = harness.buffer(&vec![0xee; length as usize])?;
     let target = BufferRef::whole(&buffer);
-    run!(harness, QueueOp::Read { file, file_offset: offset, target, flags: 0 })?;
+    harness.run(|queue| queue.read(file, offset, target, 0))?;
     harness.read(&buffer)
 }
 
@@ -94,7 +94,7 @@ fn read_every_range(harness: &Harness<'_>, place: Place) -> Result<()> {
             let offset = (file_offset * 7) % (21 - length);
             let target = BufferRef::range(&buffer, offset as u64, length as u64);
             let file_offset_bytes = file_offset as u64;
-            run!(harness, QueueOp::Read { file: &file, file_offset: file_offset_bytes, target, flags: 0 })?;
+            harness.run(|queue| queue.read(&file, file_offset_bytes, target, 0))?;
             let mut expected = [0xee; 20];
             expected[offset..offset + length].copy_from_slice(&bytes[file_offset..file_offset + length]);
             let what = format!("{length} bytes from {file_offset} to {offset}");
@@ -112,7 +112,7 @@ fn write_ranges(harness: &Harness<'_>, place: Place) -> Result<()> {
     {
         let file = import(harness, place, BOTH, &initial)?;
         let source = BufferRef::range(&buffer, from as u64, length as u64);
-        run!(harness, QueueOp::Write { source, file: &file, file_offset: to as u64, flags: 0 })?;
+        harness.run(|queue| queue.write(source, &file, to as u64, 0))?;
         let mut expected = initial.clone();
         expected[to..to + length].copy_from_slice(&bytes[from..from + length]);
         let what = format!("{length} bytes from {from} to {to}");
@@ -127,7 +127,7 @@ fn write_then_read(harness: &Harness<'_>, place: Place) -> Result<()> {
         let buffer = harness.buffer(&[round; 16])?;
         let source = BufferRef::whole(&buffer);
         let file_offset = 16 * u64::from(round);
-        run!(harness, QueueOp::Write { source, file: &file, file_offset, flags: 0 })?;
+        harness.run(|queue| queue.write(source, &file, file_offset, 0))?;
     }
     let expected = [[0; 16], [1; 16], [2; 16], [3; 16]].concat();
     same_bytes("all rounds", &read(harness, &file, 0, 64)?, &expected)
@@ -139,9 +139,9 @@ fn large_round_trip(harness: &Harness<'_>, place: Place) -> Result<()> {
     let from = import(harness, place, MemoryAccess::READ, &bytes)?;
     let to = import(harness, place, BOTH, &vec![0; SIZE])?;
     let buffer = harness.buffer(&vec![0; SIZE])?;
-    run!(harness, QueueOp::Read { file: &from, file_offset: 0, target: (&buffer).into(), flags: 0 })?;
+    harness.run(|queue| queue.read(&from, 0, &buffer, 0))?;
     same_bytes("what was read", &harness.read(&buffer)?, &bytes)?;
-    run!(harness, QueueOp::Write { source: (&buffer).into(), file: &to, file_offset: 0, flags: 0 })?;
+    harness.run(|queue| queue.write(&buffer, &to, 0, 0))?;
     same_bytes("what was written", &read(harness, &to, 0, SIZE as u64)?, &bytes)
 }
 
@@ -156,36 +156,28 @@ fn ranges_outside(harness: &Harness<'_>, place: Place) -> Result<()> {
     let file = import(harness, place, BOTH, &[7; 16])?;
     let buffer = harness.buffer(&[8; 16])?;
     for (file_offset, length) in [(9, 8), (16, 1), (17, 0), (u64::MAX, 1), (u64::MAX - 7, 8)] {
-        let op = QueueOp::Read {
-            file: &file,
-            file_offset,
-            target: BufferRef::range(&buffer, 0, length),
-            flags: 0,
-        };
-        refused("a read outside of the file", run!(harness, op), RANGE)?;
-        let op = QueueOp::Write {
-            source: BufferRef::range(&buffer, 0, length),
-            file: &file,
-            file_offset,
-            flags: 0,
-        };
-        refused("a write outside of the file", run!(harness, op), RANGE)?;
+        refused(
+            "a read outside of the file",
+            harness.run(|queue| queue.read(&file, file_offset, BufferRef::range(&buffer, 0, length), 0)),
+            RANGE,
+        )?;
+        refused(
+            "a write outside of the file",
+            harness.run(|queue| queue.write(BufferRef::range(&buffer, 0, length), &file, file_offset, 0)),
+            RANGE,
+        )?;
     }
     for (offset, length) in [(9, 8), (16, 1), (17, WHOLE_BUFFER), (u64::MAX - 3, 8)] {
-        let op = QueueOp::Read {
-            file: &file,
-            file_offset: 0,
-            target: BufferRef::range(&buffer, offset, length),
-            flags: 0,
-        };
-        refused("a read outside of the buffer", run!(harness, op), RANGE)?;
-        let op = QueueOp::Write {
-            source: BufferRef::range(&buffer, offset, length),
-            file: &file,
-            file_offset: 0,
-            flags: 0,
-        };
-        refused("a write outside of the buffer", run!(harness, op), RANGE)?;
+        refused(
+            "a read outside of the buffer",
+            harness.run(|queue| queue.read(&file, 0, BufferRef::range(&buffer, offset, length), 0)),
+            RANGE,
+        )?;
+        refused(
+            "a write outside of the buffer",
+            harness.run(|queue| queue.write(BufferRef::range(&buffer, offset, length), &file, 0, 0)),
+            RANGE,
+        )?;
     }
     same_bytes("the buffer", &harness.read(&buffer)?, &[8; 16])?;
     same_bytes("the file", &read(harness, &file, 0, 16)?, &[7; 16])
@@ -194,11 +186,17 @@ fn ranges_outside(harness: &Harness<'_>, place: Place) -> Result<()> {
 fn access_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
     let buffer = harness.buffer(&[8; 16])?;
     let read_only = import(harness, place, MemoryAccess::READ, &[7; 16])?;
-    let op = QueueOp::Write { source: (&buffer).into(), file: &read_only, file_offset: 0, flags: 0 };
-    refused("a write of a file for reading", run!(harness, op), PERMISSION)?;
+    refused(
+        "a write of a file for reading",
+        harness.run(|queue| queue.write(&buffer, &read_only, 0, 0)),
+        PERMISSION,
+    )?;
     let write_only = import(harness, place, MemoryAccess::WRITE, &[7; 16])?;
-    let op = QueueOp::Read { file: &write_only, file_offset: 0, target: (&buffer).into(), flags: 0 };
-    refused("a read of a file for writing", run!(harness, op), PERMISSION)?;
+    refused(
+        "a read of a file for writing",
+        harness.run(|queue| queue.read(&write_only, 0, &buffer, 0)),
+        PERMISSION,
+    )?;
     same_bytes("the buffer", &harness.read(&buffer)?, &[8; 16])
 }
 
@@ -209,13 +207,21 @@ fn usage_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
         harness.device.allocate_buffer(params, 16)
     };
     let source = with(BufferUsage::TRANSFER_SOURCE)?;
-    let op = QueueOp::Read { file: &file, file_offset: 0, target: (&source).into(), flags: 0 };
     let usage = BufferUsage::TRANSFER_TARGET;
-    enforced("a read to a buffer that is no target", &source, usage, run!(harness, op))?;
+    enforced(
+        "a read to a buffer that is no target",
+        &source,
+        usage,
+        harness.run(|queue| queue.read(&file, 0, &source, 0)),
+    )?;
     let target = with(BufferUsage::TRANSFER_TARGET)?;
-    let op = QueueOp::Write { source: (&target).into(), file: &file, file_offset: 0, flags: 0 };
     let usage = BufferUsage::TRANSFER_SOURCE;
-    enforced("a write from a buffer that is no source", &target, usage, run!(harness, op))
+    enforced(
+        "a write from a buffer that is no source",
+        &target,
+        usage,
+        harness.run(|queue| queue.write(&target, &file, 0, 0)),
+    )
 }
 
 /// Read, change, write, read back: submitted at once, nothing waited for between.
@@ -225,15 +231,27 @@ fn chained_by_timepoints(harness: &Harness<'_>, place: Place) -> Result<()> {
     let first = harness.buffer(&[0; 64])?;
     let second = harness.buffer(&[0; 64])?;
     let timeline = harness.semaphore()?;
-    let points: Vec<_> = (1..=5).map(|value| at(&timeline, value)).collect();
+    let points: Vec<_> = (1..=5).map(|value| timeline.at(value)).collect();
     let ops = [
-        QueueOp::Read { file: &file, file_offset: 0, target: BufferRef::whole(&first), flags: 0 },
+        QueueOp::Read {
+            file: &file,
+            file_offset: 0,
+            target: BufferRef::whole(&first),
+            captured: (),
+            flags: 0,
+        },
         QueueOp::Fill { target: BufferRef::range(&first, 16, 16), pattern: &[1, 2], flags: 0 },
         QueueOp::Write { source: BufferRef::whole(&first), file: &file, file_offset: 0, flags: 0 },
-        QueueOp::Read { file: &file, file_offset: 0, target: BufferRef::whole(&second), flags: 0 },
+        QueueOp::Read {
+            file: &file,
+            file_offset: 0,
+            target: BufferRef::whole(&second),
+            captured: (),
+            flags: 0,
+        },
     ];
     for (pair, op) in points.windows(2).zip(ops) {
-        harness.device.submit(QUEUE_AFFINITY_ANY, &pair[..1], &pair[1..], op)?;
+        harness.queue().wait(&pair[..1]).signal(&pair[1..]).submit(op)?;
     }
     harness.settle()?;
     same_bytes("before", &harness.read(&first)?, &[0; 64])?;
@@ -249,9 +267,9 @@ fn device_local_buffers(harness: &Harness<'_>, place: Place) -> Result<()> {
     let from = import(harness, place, MemoryAccess::READ, &bytes)?;
     let to = import(harness, place, BOTH, &[0; 100])?;
     let buffer = harness.device.allocate_buffer(rehal_hal::BufferParams::default(), 100)?;
-    run!(harness, QueueOp::Read { file: &from, file_offset: 0, target: (&buffer).into(), flags: 0 })?;
+    harness.run(|queue| queue.read(&from, 0, &buffer, 0))?;
     same_bytes("what was read", &harness.read(&buffer)?, &bytes)?;
-    run!(harness, QueueOp::Write { source: (&buffer).into(), file: &to, file_offset: 0, flags: 0 })?;
+    harness.run(|queue| queue.write(&buffer, &to, 0, 0))?;
     same_bytes("what was written", &read(harness, &to, 0, 100)?, &bytes)
 }
 
@@ -260,7 +278,7 @@ fn writes_reach_the_disk(harness: &Harness<'_>) -> Result<()> {
     let same = disk.try_clone().map_err(io)?;
     let file = harness.device.import_file(QUEUE_AFFINITY_ANY, BOTH, HostFile::Disk(disk))?;
     let buffer = harness.buffer(&noise(16, 8))?;
-    run!(harness, QueueOp::Write { source: (&buffer).into(), file: &file, file_offset: 8, flags: 0 })?;
+    harness.run(|queue| queue.write(&buffer, &file, 8, 0))?;
     let mut found = [0; 32];
     same.read_exact_at(&mut found, 0).map_err(io)?;
     same_bytes("on disk", &found, &[&[0; 8], &noise(16, 8)[..], &[0; 8]].concat())
@@ -278,7 +296,7 @@ fn opened_for_reading_only(harness: &Harness<'_>) -> Result<()> {
     let outcome =
         harness.device.import_file(QUEUE_AFFINITY_ANY, BOTH, HostFile::Disk(disk)).and_then(|file| {
             let source = BufferRef::whole(&buffer);
-            run!(harness, QueueOp::Write { source, file: &file, file_offset: 0, flags: 0 })
+            harness.run(|queue| queue.write(source, &file, 0, 0))
         });
     holds("a write that the system refuses fails", outcome.is_err())?;
     same_bytes("on disk", &std::fs::read(named.path()).map_err(io)?, &[5; 16])

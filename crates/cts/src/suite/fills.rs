@@ -1,12 +1,11 @@
 //! Fills, over every route.
 
 use rehal_base::Result;
-use rehal_hal::QUEUE_AFFINITY_ANY;
+use rehal_hal::BufferRef;
 
 use crate::check::{ARGUMENT, RANGE, equal, refused, same_bytes};
-use crate::harness::{Harness, at, noise};
-use crate::live::QueueOp;
-use crate::script::{Part, Route, Script};
+use crate::harness::{Harness, noise};
+use crate::script::{Route, Script};
 use crate::test::List;
 
 /// Patterns of each size that a fill may have; no two of their bytes are alike.
@@ -39,7 +38,7 @@ fn check_fill(
     let initial = noise(size, 9);
     let buffer = harness.buffer(&initial)?;
     let (offset, length) = range;
-    Script::new(harness, route).fill(Part::of(&buffer, offset, length), pattern).run()?;
+    Script::new(harness, route).fill(BufferRef::range(&buffer, offset, length), pattern).run()?;
     let mut expected = initial;
     let filled = &mut expected[offset as usize..(offset + length) as usize];
     filled.chunks_mut(pattern.len()).for_each(|chunk| chunk.copy_from_slice(pattern));
@@ -90,7 +89,7 @@ fn whole_buffer(harness: &Harness<'_>, route: Route) -> Result<()> {
 
 fn to_the_end(harness: &Harness<'_>, route: Route) -> Result<()> {
     let buffer = harness.buffer(&[0; 16])?;
-    Script::new(harness, route).fill(Part::of(&buffer, 4, u64::MAX), &[1, 2, 3, 4]).run()?;
+    Script::new(harness, route).fill(BufferRef::range(&buffer, 4, u64::MAX), &[1, 2, 3, 4]).run()?;
     let expected = [[0; 4], [1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4]].concat();
     same_bytes("the buffer", &harness.read(&buffer)?, &expected)
 }
@@ -100,7 +99,7 @@ fn large(harness: &Harness<'_>, route: Route) -> Result<()> {
     for pattern in PATTERNS {
         let buffer = harness.buffer(&vec![0x11; SIZE])?;
         let script = Script::new(harness, route);
-        script.fill(Part::of(&buffer, 4, SIZE as u64 - 8), pattern).run()?;
+        script.fill(BufferRef::range(&buffer, 4, SIZE as u64 - 8), pattern).run()?;
         let mut expected = pattern.repeat(SIZE / pattern.len());
         expected[..4].fill(0x11);
         expected[SIZE - 4..].fill(0x11);
@@ -113,9 +112,9 @@ fn several(harness: &Harness<'_>, route: Route) -> Result<()> {
     let buffer = harness.buffer(&[0; 16])?;
     Script::new(harness, route)
         .fill(&buffer, &[1])
-        .fill(Part::of(&buffer, 4, 8), &[2, 3])
-        .fill(Part::of(&buffer, 8, 8), &[4, 5, 6, 7])
-        .fill(Part::of(&buffer, 15, 1), &[9])
+        .fill(BufferRef::range(&buffer, 4, 8), &[2, 3])
+        .fill(BufferRef::range(&buffer, 8, 8), &[4, 5, 6, 7])
+        .fill(BufferRef::range(&buffer, 15, 1), &[9])
         .run()?;
     let expected = [1, 1, 1, 1, 2, 3, 2, 3, 4, 5, 6, 7, 4, 5, 6, 9];
     same_bytes("in order", &harness.read(&buffer)?, &expected)
@@ -136,12 +135,13 @@ fn unaligned_ranges(harness: &Harness<'_>, route: Route) -> Result<()> {
     // The last is the whole of a buffer whose size no pattern divides.
     let ranges = [(1, 8), (2, 8), (0, 6), (4, 3), (3, 4), (0, u64::MAX)];
     for (offset, length) in ranges {
-        let part = Part::of(&buffer, offset, length);
+        let part = BufferRef::range(&buffer, offset, length);
         let outcome = Script::new(harness, route).fill(part, &[1, 2, 3, 4]).run();
         refused(&format!("a fill of {length} bytes at {offset}"), outcome, ARGUMENT)?;
     }
     for (offset, length) in [(1, 2), (0, 1), (2, 3)] {
-        let outcome = Script::new(harness, route).fill(Part::of(&buffer, offset, length), &[1, 2]).run();
+        let outcome =
+            Script::new(harness, route).fill(BufferRef::range(&buffer, offset, length), &[1, 2]).run();
         refused(&format!("a fill of {length} bytes at {offset}"), outcome, ARGUMENT)?;
     }
     same_bytes("nothing changed", &harness.read(&buffer)?, &[5; 47])
@@ -150,7 +150,7 @@ fn unaligned_ranges(harness: &Harness<'_>, route: Route) -> Result<()> {
 fn ranges_outside(harness: &Harness<'_>, route: Route) -> Result<()> {
     let buffer = harness.buffer(&[5; 32])?;
     for (offset, length) in [(0, 36), (32, 4), (36, 4), (28, 8), (u64::MAX - 3, 4), (4, u64::MAX - 7)] {
-        let part = Part::of(&buffer, offset, length);
+        let part = BufferRef::range(&buffer, offset, length);
         let outcome = Script::new(harness, route).fill(part, &[1, 2, 3, 4]).run();
         refused(&format!("a fill of {length} bytes at {offset}"), outcome, RANGE)?;
     }
@@ -163,9 +163,8 @@ fn pattern_is_taken_at_submit(harness: &Harness<'_>) -> Result<()> {
     let done = harness.semaphore()?;
     let mut pattern = [1, 2];
     {
-        let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
-        let op = QueueOp::Fill { target: (&buffer).into(), pattern: &pattern, flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).fill(&buffer, &pattern, 0)?;
     }
     pattern.fill(9);
     gate.signal(1)?;

@@ -8,8 +8,7 @@ use rehal_hal::{HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore};
 
 use crate::Capability;
 use crate::check::{equal, holds, same_bytes};
-use crate::harness::{Harness, at, run};
-use crate::live::QueueOp;
+use crate::harness::Harness;
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -40,7 +39,7 @@ fn arguments(harness: &Harness<'_>) -> Result<()> {
             seen.fetch_add(1, Ordering::SeqCst);
             Ok(())
         }));
-        run!(harness, QueueOp::HostCall { call: &call, arguments: expected, flags: HostCallFlags::empty() })?;
+        harness.run(|queue| queue.host_call(&call, expected, HostCallFlags::empty()))?;
         equal("calls", sum.load(Ordering::SeqCst), 1)?;
     }
     Ok(())
@@ -51,7 +50,7 @@ fn flags_that_are_hints(harness: &Harness<'_>) -> Result<()> {
     for flags in [hints[0], hints[1], hints[0] | hints[1]] {
         let calls = Arc::new(AtomicU64::new(0));
         let call = counter(&calls);
-        run!(harness, QueueOp::HostCall { call: &call, arguments: [0; 4], flags })?;
+        harness.run(|queue| queue.host_call(&call, [0; 4], flags))?;
         equal("calls", calls.load(Ordering::SeqCst), 1)?;
     }
     Ok(())
@@ -72,9 +71,8 @@ fn failing() -> HostCall {
 fn failure_fails_all_signals(harness: &Harness<'_>) -> Result<()> {
     let call = failing();
     let dones = [harness.semaphore()?, harness.semaphore()?];
-    let signals = [at(&dones[0], 1), at(&dones[1], 2)];
-    let op = QueueOp::HostCall { call: &call, arguments: [9, 10, 11, 12], flags: HostCallFlags::empty() };
-    harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+    let signals = [dones[0].at(1), dones[1].at(2)];
+    harness.queue().signal(&signals).host_call(&call, [9, 10, 11, 12], HostCallFlags::empty())?;
     for done in &dones {
         harness.expect_failure("a signal", done, StatusCode::PermissionDenied)?;
         let words = done.query().err().map(|error| error.message().to_string()).unwrap_or_default();
@@ -87,9 +85,8 @@ fn failure_after_a_wait(harness: &Harness<'_>) -> Result<()> {
     let call = failing();
     let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
     {
-        let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
-        let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).host_call(&call, [0; 4], HostCallFlags::empty())?;
     }
     drop(call);
     equal("before", done.query()?, 0)?;
@@ -104,12 +101,10 @@ fn failure_stops_what_waits(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 4])?;
     let (middle, done) = (harness.semaphore()?, harness.semaphore()?);
     {
-        let (waits, signals) = ([at(&middle, 1)], [at(&done, 1)]);
-        let op = QueueOp::Fill { target: (&buffer).into(), pattern: &[1], flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
-        let signals = [at(&middle, 1)];
-        let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+        let (waits, signals) = ([middle.at(1)], [done.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).fill(&buffer, &[1], 0)?;
+        let signals = [middle.at(1)];
+        harness.queue().signal(&signals).host_call(&call, [0; 4], HostCallFlags::empty())?;
     }
     harness.expect_failure("the fill", &done, StatusCode::PermissionDenied)?;
     same_bytes("not filled", &harness.read(&buffer)?, &[0; 4])
@@ -119,13 +114,13 @@ fn non_blocking_signals_by_itself(harness: &Harness<'_>) -> Result<()> {
     let side = harness.semaphore()?;
     let from_call = side.clone();
     let call = HostCall(Arc::new(move |_| from_call.signal(1)));
-    run!(harness, QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::NON_BLOCKING })?;
+    harness.run(|queue| queue.host_call(&call, [0; 4], HostCallFlags::NON_BLOCKING))?;
     harness.wait(&side, 1)
 }
 
 fn non_blocking_failure_is_its_own(harness: &Harness<'_>) -> Result<()> {
     let call = failing();
-    run!(harness, QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::NON_BLOCKING })?;
+    harness.run(|queue| queue.host_call(&call, [0; 4], HostCallFlags::NON_BLOCKING))?;
     harness.settle()
 }
 
@@ -137,9 +132,8 @@ fn non_blocking_comes_after(harness: &Harness<'_>) -> Result<()> {
         own.wait(1, Some(patience))?;
         after.signal(1)
     }));
-    let signals = [at(&done, 1)];
-    let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::NON_BLOCKING };
-    harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+    let signals = [done.at(1)];
+    harness.queue().signal(&signals).host_call(&call, [0; 4], HostCallFlags::NON_BLOCKING)?;
     harness.wait(&side, 1)
 }
 
@@ -152,9 +146,8 @@ fn submit_deferred(harness: &Harness<'_>, done: &Semaphore) -> Result<()> {
     let (call, gate) = (deferred(), harness.semaphore()?);
     // One that runs at once and one that runs when the gate opens.
     for opens_at in [0, 1] {
-        let (waits, signals) = ([at(&gate, opens_at)], [at(done, opens_at + 1)]);
-        let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([gate.at(opens_at)], [done.at(opens_at + 1)]);
+        harness.queue().wait(&waits).signal(&signals).host_call(&call, [0; 4], HostCallFlags::empty())?;
     }
     gate.signal(1)?;
     harness.settle()?;
@@ -188,12 +181,10 @@ fn sees_what_was_done_before(harness: &Harness<'_>) -> Result<()> {
     }));
     let timeline = harness.semaphore()?;
     {
-        let signals = [at(&timeline, 1)];
-        let op = QueueOp::Fill { target: (&buffer).into(), pattern: &[5], flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
-        let (waits, signals) = ([at(&timeline, 1)], [at(&timeline, 2)]);
-        let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let signals = [timeline.at(1)];
+        harness.queue().signal(&signals).fill(&buffer, &[5], 0)?;
+        let (waits, signals) = ([timeline.at(1)], [timeline.at(2)]);
+        harness.queue().wait(&waits).signal(&signals).host_call(&call, [0; 4], HostCallFlags::empty())?;
     }
     harness.wait(&timeline, 2)
 }
@@ -205,12 +196,10 @@ fn later_work_sees_what_it_did(harness: &Harness<'_>) -> Result<()> {
     let call = HostCall(Arc::new(move |arguments| written.write(0, &[arguments[0] as u8; 4])));
     let timeline = harness.semaphore()?;
     {
-        let (waits, signals) = ([at(&timeline, 1)], [at(&timeline, 2)]);
-        let op = QueueOp::Copy { source: (&source).into(), target: (&target).into(), flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
-        let signals = [at(&timeline, 1)];
-        let op = QueueOp::HostCall { call: &call, arguments: [8, 0, 0, 0], flags: HostCallFlags::empty() };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+        let (waits, signals) = ([timeline.at(1)], [timeline.at(2)]);
+        harness.queue().wait(&waits).signal(&signals).copy(&source, &target, 0)?;
+        let signals = [timeline.at(1)];
+        harness.queue().signal(&signals).host_call(&call, [8, 0, 0, 0], HostCallFlags::empty())?;
     }
     harness.wait(&timeline, 2)?;
     same_bytes("the copy", &harness.read(&target)?, &[8; 4])
@@ -223,14 +212,12 @@ fn may_signal_and_submit(harness: &Harness<'_>) -> Result<()> {
     let (target, inner_done, sideways) = (buffer.clone(), inner.clone(), side.clone());
     let call = HostCall(Arc::new(move |_| {
         sideways.signal(3)?;
-        let signals = [at(&inner_done, 1)];
-        let op = QueueOp::Fill { target: (&target).into(), pattern: &[4], flags: 0 };
-        device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op).map(drop)
+        let signals = [inner_done.at(1)];
+        device.queue(QUEUE_AFFINITY_ANY).signal(&signals).fill(&target, &[4], 0)
     }));
     {
-        let signals = [at(&outer, 1)];
-        let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+        let signals = [outer.at(1)];
+        harness.queue().signal(&signals).host_call(&call, [0; 4], HostCallFlags::empty())?;
     }
     harness.wait(&outer, 1)?;
     harness.wait(&side, 3)?;
@@ -243,9 +230,8 @@ fn one_call_submitted_often(harness: &Harness<'_>) -> Result<()> {
     let call = counter(&calls);
     let timeline = harness.semaphore()?;
     for value in (0..20).rev() {
-        let (waits, signals) = ([at(&timeline, value + 1)], [at(&timeline, value + 2)]);
-        let op = QueueOp::HostCall { call: &call, arguments: [value; 4], flags: HostCallFlags::empty() };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([timeline.at(value + 1)], [timeline.at(value + 2)]);
+        harness.queue().wait(&waits).signal(&signals).host_call(&call, [value; 4], HostCallFlags::empty())?;
     }
     equal("before", calls.load(Ordering::SeqCst), 0)?;
     timeline.signal(1)?;
@@ -261,7 +247,7 @@ fn dropped_when_done(harness: &Harness<'_>) -> Result<()> {
         let _ = &held;
         Ok(())
     }));
-    run!(harness, QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() })?;
+    harness.run(|queue| queue.host_call(&call, [0; 4], HostCallFlags::empty()))?;
     drop(call);
     // A thread of the device may be about to drop its own.
     let start = std::time::Instant::now();

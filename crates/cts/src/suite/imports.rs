@@ -7,8 +7,7 @@ use rehal_hal::{BufferParams, MemoryAccess};
 
 use crate::Capability;
 use crate::check::{ARGUMENT, PERMISSION, RANGE, refused, same_bytes};
-use crate::harness::{Harness, noise, run};
-use crate::live::QueueOp;
+use crate::harness::{Harness, noise};
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -29,7 +28,7 @@ fn shares_bytes(harness: &Harness<'_>) -> Result<()> {
     memory.write(0, &noise(1000, 1))?;
     let buffer = harness.device.import_buffer(Harness::mappable(), &memory, PART)?;
     same_bytes("imported", &harness.read(&buffer)?, &noise(1000, 1)[64..564])?;
-    run!(harness, QueueOp::Fill { target: (&buffer).into(), pattern: &[7], flags: 0 })?;
+    harness.run(|queue| queue.fill(&buffer, &[7], 0))?;
     let mut bytes = [0; 1000];
     memory.read(0, &mut bytes)?;
     same_bytes("written by the device", &bytes[64..564], &[7; 500])?;
@@ -42,7 +41,7 @@ fn is_a_source(harness: &Harness<'_>) -> Result<()> {
     let params = BufferParams { access: MemoryAccess::READ, ..Harness::mappable() };
     let source = harness.device.import_buffer(params, &memory, PART)?;
     let target = harness.device.allocate_buffer(Harness::mappable(), PART.length)?;
-    run!(harness, QueueOp::Copy { source: (&source).into(), target: (&target).into(), flags: 0 })?;
+    harness.run(|queue| queue.copy(&source, &target, 0))?;
     same_bytes("copied", &harness.read(&target)?, &noise(1000, 2)[64..564])
 }
 
@@ -62,7 +61,7 @@ fn constants_stay(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.device.import_buffer(read, &memory, PART)?;
     refused("a write to constants", buffer.write(0, &[2]), PERMISSION)?;
     // A device may refuse work that writes them, or have a copy of its own that is written.
-    let fill = run!(harness, QueueOp::Fill { target: (&buffer).into(), pattern: &[2], flags: 0 });
+    let fill = harness.run(|queue| queue.fill(&buffer, &[2], 0));
     if fill.is_err() {
         refused("a fill of constants", fill, PERMISSION)?;
         same_bytes("constants", &harness.read(&buffer)?, &[1; 500])?;

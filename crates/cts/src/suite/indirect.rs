@@ -1,13 +1,12 @@
 //! Workgroup counts that come from a buffer.
 
 use rehal_base::Result;
-use rehal_hal::{Buffer, BufferParams, BufferRef, BufferUsage, DispatchFlags, QUEUE_AFFINITY_ANY};
+use rehal_hal::{Buffer, BufferParams, BufferRef, BufferUsage, DispatchFlags};
 
 use super::dispatches::expected_ids;
 use crate::check::{RANGE, enforced, equal, refused};
-use crate::harness::{Harness, at, bytes_of, noise};
-use crate::live::QueueOp;
-use crate::script::{Call, Part, Route, Script};
+use crate::harness::{Harness, bytes_of, noise};
+use crate::script::{Call, Route, Script};
 use crate::test::List;
 use crate::{Capability, Kernel};
 
@@ -75,8 +74,9 @@ fn part_of_a_buffer(
         let mut bytes = noise(128, 3);
         bytes[offset..offset + 12].copy_from_slice(&bytes_of(&[4, 2, 3]));
         let (output, from) = (rows(harness)?, harness.buffer(&bytes)?);
-        let call =
-            Call::new(&executable, 0).bind(&output).count_from(Part::of(&from, offset as u64, 12), flags);
+        let call = Call::new(&executable, 0)
+            .bind(&output)
+            .count_from(BufferRef::range(&from, offset as u64, 12), flags);
         Script::new(harness, route).call(call).run()?;
         equal("ids", harness.read_words(&output)?, expected_ids([4, 2, 3]))?;
     }
@@ -129,21 +129,21 @@ fn from_dispatch(harness: &Harness<'_>, format: &'static str, route: Route) -> R
 fn wrong_buffers(harness: &Harness<'_>, format: &'static str, route: Route) -> Result<()> {
     let executable = harness.prepare(Kernel::Workgroups, format)?;
     let output = rows(harness)?;
-    let run = |part: Part<'_>| {
+    let run = |part: BufferRef<&Buffer>| {
         let call = Call::new(&executable, 0).bind(&output).count_from(part, DYNAMIC);
         Script::new(harness, route).call(call).run()
     };
     let short = harness.words(&[1, 1])?;
-    refused("a count of two words", run(Part::from(&short)), RANGE)?;
+    refused("a count of two words", run(BufferRef::from(&short)), RANGE)?;
     let long = harness.words(&[1, 1, 1, 1])?;
-    refused("a count at the end", run(Part::of(&long, 8, 8)), RANGE)?;
-    refused("a count outside", run(Part::of(&long, 8, 12)), RANGE)?;
+    refused("a count at the end", run(BufferRef::range(&long, 8, 8)), RANGE)?;
+    refused("a count outside", run(BufferRef::range(&long, 8, 12)), RANGE)?;
     let usage = BufferUsage::DISPATCH_STORAGE_READ | BufferUsage::MAPPING_SCOPED;
     let params = BufferParams { usage, ..Harness::mappable() };
     let other = harness.device.allocate_buffer(params, 12)?;
     other.write(0, &bytes_of(&[1, 1, 1]))?;
     let usage = BufferUsage::DISPATCH_INDIRECT_PARAMETERS;
-    enforced("a count in a buffer not for that", &other, usage, run(Part::from(&other)))?;
+    enforced("a count in a buffer not for that", &other, usage, run(BufferRef::from(&other)))?;
     equal("nothing written", harness.read_words(&output)?, expected_ids([0; 3]))
 }
 
@@ -167,13 +167,11 @@ fn read_when_it_runs(harness: &Harness<'_>, format: &'static str) -> Result<()> 
     let (commands, _) = script.record(rehal_hal::CommandBufferMode::ONE_SHOT)?;
     let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
     {
-        let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
-        let op = QueueOp::Execute { command_buffer: &commands, bindings: &[], flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
-        let signals = [at(&gate, 1)];
+        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).execute(&commands, &[], 0)?;
+        let signals = [gate.at(1)];
         let (source, target) = (bytes_of(&[2, 3, 4]), BufferRef::whole(&from));
-        let op = QueueOp::Update { source: &source, target, flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+        harness.queue().signal(&signals).update(&source, target, 0)?;
     }
     harness.wait(&done, 1)?;
     equal("ids", harness.read_words(&output)?, expected_ids([2, 3, 4]))

@@ -4,8 +4,7 @@ use rehal_base::{Result, StatusCode};
 use rehal_hal::{BufferParams, BufferUsage, MemoryAccess, MemoryType, WHOLE_BUFFER};
 
 use crate::check::{PERMISSION, RANGE, equal, refused, same_bytes};
-use crate::harness::{Harness, noise, run};
-use crate::live::QueueOp;
+use crate::harness::{Harness, noise};
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -171,7 +170,7 @@ fn needs_host_visible_memory(harness: &Harness<'_>) -> Result<()> {
 fn sees_what_the_device_wrote(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 32])?;
     let mapping = buffer.map(MemoryAccess::READ, 8, 16)?;
-    run!(harness, QueueOp::Fill { target: (&buffer).into(), pattern: &[1, 2], flags: 0 })?;
+    harness.run(|queue| queue.fill(&buffer, &[1, 2], 0))?;
     let mut found = [0; 4];
     mapping.read(0, &mut found)?;
     equal("through a mapping made before", found, [1, 2, 1, 2])?;
@@ -185,8 +184,7 @@ fn device_sees_what_the_host_wrote(harness: &Harness<'_>) -> Result<()> {
     for round in 0..3_u8 {
         source.write(0, &bytes)?;
         source.write(7, &[round])?;
-        let copy = QueueOp::Copy { source: (&source).into(), target: (&target).into(), flags: 0 };
-        run!(harness, copy)?;
+        harness.run(|queue| queue.copy(&source, &target, 0))?;
         let mut expected = bytes.clone();
         expected[7] = round;
         same_bytes("the copy", &harness.read(&target)?, &expected)?;

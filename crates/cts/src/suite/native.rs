@@ -1,7 +1,7 @@
 //! What only kernels written in C show: local memory, failures, what a kernel is told.
 
 use rehal_base::{Result, StatusCode};
-use rehal_hal::{CachingMode, Executable, ExecutableParams, QUEUE_AFFINITY_ANY};
+use rehal_hal::{BufferRef, CachingMode, Executable, ExecutableParams, QUEUE_AFFINITY_ANY};
 
 use crate::check::{equal, holds, refused};
 use crate::harness::Harness;
@@ -91,9 +91,9 @@ fn after_a_failure(harness: &Harness<'_>, format: &'static str, route: Route) ->
     let call =
         Call::new(&executable, executable.lookup("fails")?).constants(&[StatusCode::Aborted as u32, 0]);
     let outcome = Script::new(harness, route)
-        .fill(crate::script::Part::of(&buffer, 0, 4), &[1])
+        .fill(BufferRef::range(&buffer, 0, 4), &[1])
         .call(call)
-        .fill(crate::script::Part::of(&buffer, 4, 4), &[2])
+        .fill(BufferRef::range(&buffer, 4, 4), &[2])
         .run();
     refused("a failure in the middle", outcome, &[StatusCode::Internal])?;
     equal("what came before, and not what came after", harness.read(&buffer)?, vec![1, 1, 1, 1, 0, 0, 0, 0])
@@ -106,7 +106,7 @@ fn surroundings(harness: &Harness<'_>, format: &'static str, route: Route) -> Re
         .count([2, 3, 1])
         .size([4, 2, 1])
         .constants(&[1, 2, 3])
-        .bind(crate::script::Part::of(&output, 0, 48));
+        .bind(BufferRef::range(&output, 0, 48));
     Script::new(harness, route).call(call).run()?;
     let mut expected = vec![4, 2, 1, 2, 3, 1, 3, 1, 48];
     expected.extend(EXECUTABLE_CONSTANTS);

@@ -9,8 +9,7 @@ use rehal_hal::{HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore, wait_any
 use super::semaphores::joined;
 use crate::Capability;
 use crate::check::{equal, holds, refused, same_bytes};
-use crate::harness::{Harness, at};
-use crate::live::QueueOp;
+use crate::harness::Harness;
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -35,9 +34,9 @@ pub(super) fn add(list: &mut List) {
 }
 
 fn barrier(harness: &Harness<'_>, waits: &[(&Semaphore, u64)], signals: &[(&Semaphore, u64)]) -> Result<()> {
-    let waits: Vec<_> = waits.iter().map(|(semaphore, value)| at(semaphore, *value)).collect();
-    let signals: Vec<_> = signals.iter().map(|(semaphore, value)| at(semaphore, *value)).collect();
-    harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, QueueOp::Barrier { flags: 0 }).map(drop)
+    let waits: Vec<_> = waits.iter().map(|(semaphore, value)| semaphore.at(*value)).collect();
+    let signals: Vec<_> = signals.iter().map(|(semaphore, value)| semaphore.at(*value)).collect();
+    harness.queue().wait(&waits).signal(&signals).barrier(0)
 }
 
 /// In which order operations ran: each is a host call that writes down its number.
@@ -57,11 +56,10 @@ impl Log {
             log.0.lock().unwrap_or_else(PoisonError::into_inner).push(arguments[0]);
             Ok(())
         }));
-        let waits: Vec<_> = waits.iter().map(|(semaphore, value)| at(semaphore, *value)).collect();
-        let signals: Vec<_> = signals.iter().map(|(semaphore, value)| at(semaphore, *value)).collect();
-        let op =
-            QueueOp::HostCall { call: &call, arguments: [number, 0, 0, 0], flags: HostCallFlags::empty() };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op).map(drop)
+        let waits: Vec<_> = waits.iter().map(|(semaphore, value)| semaphore.at(*value)).collect();
+        let signals: Vec<_> = signals.iter().map(|(semaphore, value)| semaphore.at(*value)).collect();
+        let arguments = [number, 0, 0, 0];
+        harness.queue().wait(&waits).signal(&signals).host_call(&call, arguments, HostCallFlags::empty())
     }
 
     fn numbers(&self) -> Vec<u64> {
@@ -174,12 +172,12 @@ fn device_or_host_whichever_signals(harness: &Harness<'_>) -> Result<()> {
     let of_device = harness.semaphore()?;
     let of_host = harness.semaphore()?;
     barrier(harness, &[(&gate, 1)], &[(&of_device, 1)])?;
-    let either = [at(&of_device, 1), at(&of_host, 1)];
+    let either = [of_device.at(1), of_host.at(1)];
     refused("too early", wait_any(&either, Some(Duration::ZERO)), &[StatusCode::DeadlineExceeded])?;
     of_host.signal(1)?;
     equal("the host's", wait_any(&either, Some(harness.patience()))?, 1)?;
     gate.signal(1)?;
-    let only_device = [at(&of_host, 2), at(&of_device, 1)];
+    let only_device = [of_host.at(2), of_device.at(1)];
     equal("the device's", wait_any(&only_device, Some(harness.patience()))?, 1)
 }
 
@@ -212,7 +210,7 @@ fn unrelated_work_is_not_held_up(harness: &Harness<'_>) -> Result<()> {
         barrier(harness, &[(&gate, 1)], &[(done, 1)])?;
     }
     let buffer = harness.buffer(&[0; 4])?;
-    crate::harness::run!(harness, QueueOp::Fill { target: (&buffer).into(), pattern: &[1], flags: 0 })?;
+    harness.run(|queue| queue.fill(&buffer, &[1], 0))?;
     same_bytes("what did not wait", &harness.read(&buffer)?, &[1; 4])?;
     gate.signal(1)?;
     blocked.iter().try_for_each(|done| harness.wait(done, 1))
@@ -278,9 +276,8 @@ fn many_wait_for_one_value(harness: &Harness<'_>) -> Result<()> {
     let dones = semaphores(harness, 64)?;
     for (index, (buffer, done)) in buffers.iter().zip(&dones).enumerate() {
         let pattern = [index as u8 + 1];
-        let (waits, signals) = ([at(&gate, 1)], [at(done, 1)]);
-        let op = QueueOp::Fill { target: buffer.into(), pattern: &pattern, flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).fill(buffer, &pattern, 0)?;
     }
     gate.signal(1)?;
     for (index, (buffer, done)) in buffers.iter().zip(&dones).enumerate() {
@@ -308,9 +305,9 @@ fn never_moves_back(harness: &Harness<'_>) -> Result<()> {
 fn queues_by_affinity(harness: &Harness<'_>) -> Result<()> {
     let timeline = harness.semaphore()?;
     for (value, affinity) in [(1, 1), (0, QUEUE_AFFINITY_ANY), (2, 1)] {
-        let (waits, signals) = ([at(&timeline, value)], [at(&timeline, value + 1)]);
+        let (waits, signals) = ([timeline.at(value)], [timeline.at(value + 1)]);
         let waits = if value == 0 { &waits[..0] } else { &waits[..] };
-        harness.device.submit(affinity, waits, &signals, QueueOp::Barrier { flags: 0 })?;
+        harness.device.queue(affinity).wait(waits).signal(&signals).barrier(0)?;
     }
     harness.wait(&timeline, 3)
 }

@@ -1,12 +1,11 @@
 //! Dispatches and transfers that read what the one before wrote, over every route.
 
 use rehal_base::Result;
-use rehal_hal::{BufferParams, CommandBufferMode, QUEUE_AFFINITY_ANY};
+use rehal_hal::{BufferParams, BufferRef, CommandBufferMode};
 
 use crate::check::equal;
-use crate::harness::{Harness, at, bytes_of};
-use crate::live::QueueOp;
-use crate::script::{Call, Part, Route, Script};
+use crate::harness::{Harness, bytes_of};
+use crate::script::{Call, Route, Script};
 use crate::test::List;
 use crate::{Capability, Kernel};
 
@@ -150,14 +149,15 @@ fn transient_lives(harness: &Harness<'_>, format: &'static str) -> Result<()> {
         let start = 3 * u64::from(round);
         let input = harness.words(&[round; 16])?;
         let output = harness.words(&[0; 16])?;
-        let points: Vec<_> = (start..=start + 3).map(|value| at(&timeline, value)).collect();
-        let transient = harness.device.alloca(&points[..1], &points[1..2], BufferParams::default(), 64)?;
-        let parts = [&input, &transient, &transient, &output].map(Part::from);
-        let bindings: Vec<_> = parts.iter().map(Part::as_ref).collect();
-        let execute = QueueOp::Execute { command_buffer: &commands, bindings: &bindings, flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &points[1..2], &points[2..3], execute)?;
-        let dealloca = QueueOp::Dealloca { buffer: &transient, flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &points[2..3], &points[3..], dealloca)?;
+        let points: Vec<_> = (start..=start + 3).map(|value| timeline.at(value)).collect();
+        let transient = harness.queue().wait(&points[..1]).signal(&points[1..2]).alloca(
+            BufferParams::default(),
+            64,
+            0,
+        )?;
+        let bindings = [&input, &transient, &transient, &output].map(BufferRef::from);
+        harness.queue().wait(&points[1..2]).signal(&points[2..3]).execute(&commands, &bindings, 0)?;
+        harness.queue().wait(&points[2..3]).signal(&points[3..]).dealloca(&transient, 0)?;
         rounds.push(output.clone());
     }
     harness.wait(&timeline, 24)?;

@@ -2,16 +2,15 @@
 //! that comes about, it signals when it has run, and it fails its signals when it cannot.
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{QUEUE_AFFINITY_ANY, Semaphore};
+use rehal_hal::Semaphore;
 
-use super::probe::{Kind, Probe};
+use super::probe::{Operation, Probe};
 use super::semaphores::joined;
 use crate::check::{equal, holds, refused};
-use crate::harness::{Harness, at};
-use crate::live::QueueOp;
+use crate::harness::Harness;
 use crate::test::List;
 
-type Check = fn(&Harness<'_>, Kind) -> Result<()>;
+type Check = fn(&Harness<'_>, Operation) -> Result<()>;
 
 const CHECKS: [(&str, Check); 15] = [
     ("runs_and_signals", runs_and_signals),
@@ -32,14 +31,14 @@ const CHECKS: [(&str, Check); 15] = [
 ];
 
 pub(super) fn add(list: &mut List, formats: &[&'static str]) {
-    for kind in Kind::all(formats) {
+    for operation in Operation::all(formats) {
         for (name, check) in CHECKS {
-            let name = format!("queue/{}/{name}", kind.name());
-            list.add(name, kind.needs(), move |harness| check(harness, kind));
+            let name = format!("queue/{}/{name}", operation.name());
+            list.add(name, operation.needs, move |harness| check(harness, operation));
         }
     }
     list.add("queue/barrier/without_waits_or_signals", &[], |harness| {
-        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &[], QueueOp::Barrier { flags: 0 })?;
+        harness.queue().barrier(0)?;
         harness.settle()
     });
 }
@@ -57,9 +56,9 @@ fn expect_pending(harness: &Harness<'_>, probe: &Probe, done: &Semaphore) -> Res
     probe.expect_not_run(harness)
 }
 
-fn runs_and_signals(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn runs_and_signals(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let done = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     probe.expect_not_run(harness)?;
     probe.submit(harness, &[], &[(&done, 1)])?;
     harness.wait(&done, 1)?;
@@ -67,19 +66,19 @@ fn runs_and_signals(harness: &Harness<'_>, kind: Kind) -> Result<()> {
     expect_done(harness, &probe)
 }
 
-fn waits_that_are_met_already(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn waits_that_are_met_already(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gate = harness.semaphore_at(7)?;
     let done = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 7), (&gate, 3), (&done, 0)], &[(&done, 5)])?;
     harness.wait(&done, 5)?;
     expect_done(harness, &probe)
 }
 
-fn waits_for_the_host(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn waits_for_the_host(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gate = harness.semaphore()?;
     let done = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 2)], &[(&done, 1)])?;
     expect_pending(harness, &probe, &done)?;
     gate.signal(1)?;
@@ -89,10 +88,10 @@ fn waits_for_the_host(harness: &Harness<'_>, kind: Kind) -> Result<()> {
     expect_done(harness, &probe)
 }
 
-fn waits_for_another_thread(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn waits_for_another_thread(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gate = harness.semaphore()?;
     let done = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     std::thread::scope(|scope| {
         probe.submit(harness, &[(&gate, 1)], &[(&done, 1)])?;
         expect_pending(harness, &probe, &done)?;
@@ -103,22 +102,22 @@ fn waits_for_another_thread(harness: &Harness<'_>, kind: Kind) -> Result<()> {
     expect_done(harness, &probe)
 }
 
-fn waits_for_a_later_submission(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn waits_for_a_later_submission(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gate = harness.semaphore()?;
     let done = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 1)], &[(&done, 1)])?;
     expect_pending(harness, &probe, &done)?;
-    let signals = [at(&gate, 1)];
-    harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, QueueOp::Barrier { flags: 0 })?;
+    let signals = [gate.at(1)];
+    harness.queue().signal(&signals).barrier(0)?;
     harness.wait(&done, 1)?;
     expect_done(harness, &probe)
 }
 
-fn waits_for_all(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn waits_for_all(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gates = [harness.semaphore()?, harness.semaphore()?, harness.semaphore()?];
     let done = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     let waits = [(&gates[0], 1), (&gates[1], 2), (&gates[2], 3)];
     probe.submit(harness, &waits, &[(&done, 1)])?;
     for (gate, value) in [(2, 3), (0, 1)] {
@@ -130,20 +129,20 @@ fn waits_for_all(harness: &Harness<'_>, kind: Kind) -> Result<()> {
     expect_done(harness, &probe)
 }
 
-fn waits_for_a_value_that_is_passed_over(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn waits_for_a_value_that_is_passed_over(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gate = harness.semaphore()?;
     let done = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 3)], &[(&done, 1)])?;
     gate.signal(1000)?;
     harness.wait(&done, 1)?;
     expect_done(harness, &probe)
 }
 
-fn signals_all(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn signals_all(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let dones = [harness.semaphore()?, harness.semaphore_at(10)?, harness.semaphore()?];
     let gate = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     let signals = [(&dones[0], 1), (&dones[1], 11), (&dones[2], 500)];
     probe.submit(harness, &[(&gate, 1)], &signals)?;
     harness.settle()?;
@@ -159,11 +158,11 @@ fn signals_all(harness: &Harness<'_>, kind: Kind) -> Result<()> {
 }
 
 /// A submission that waits for what has failed is refused, or fails its signals.
-fn failed_wait_fails_the_signals(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn failed_wait_fails_the_signals(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gate = harness.semaphore()?;
     let dones = [harness.semaphore()?, harness.semaphore()?];
     gate.fail(Error::new(StatusCode::Cancelled, "the gate is shut"));
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     match probe.submit(harness, &[(&gate, 1)], &[(&dones[0], 1), (&dones[1], 2)]) {
         Ok(()) => {
             for done in &dones {
@@ -175,10 +174,10 @@ fn failed_wait_fails_the_signals(harness: &Harness<'_>, kind: Kind) -> Result<()
     probe.expect_not_run(harness)
 }
 
-fn wait_that_fails_later(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn wait_that_fails_later(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gate = harness.semaphore()?;
     let dones = [harness.semaphore()?, harness.semaphore()?];
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 1)], &[(&dones[0], 1), (&dones[1], 2)])?;
     expect_pending(harness, &probe, &dones[0])?;
     gate.fail(Error::new(StatusCode::DataLoss, "the gate fell down"));
@@ -191,10 +190,10 @@ fn wait_that_fails_later(harness: &Harness<'_>, kind: Kind) -> Result<()> {
     probe.expect_not_run(harness)
 }
 
-fn one_failed_wait_is_enough(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn one_failed_wait_is_enough(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gates = [harness.semaphore_at(1)?, harness.semaphore()?, harness.semaphore()?];
     let done = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     let waits = [(&gates[0], 1), (&gates[1], 1), (&gates[2], 1)];
     probe.submit(harness, &waits, &[(&done, 1)])?;
     gates[1].fail(Error::new(StatusCode::Aborted, "one of three"));
@@ -203,18 +202,17 @@ fn one_failed_wait_is_enough(harness: &Harness<'_>, kind: Kind) -> Result<()> {
     probe.expect_not_run(harness)
 }
 
-fn failure_goes_down_a_chain(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn failure_goes_down_a_chain(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let links: Vec<_> = (0..6).map(|_| harness.semaphore()).collect::<Result<_>>()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     // Submitted from the end to the front; the probe is in the middle.
     for index in (0..5).rev() {
         if index == 2 {
             probe.submit(harness, &[(&links[2], 1)], &[(&links[3], 1)])?;
             continue;
         }
-        let (waits, signals) = ([at(&links[index], 1)], [at(&links[index + 1], 1)]);
-        let barrier = QueueOp::Barrier { flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, barrier)?;
+        let (waits, signals) = ([links[index].at(1)], [links[index + 1].at(1)]);
+        harness.queue().wait(&waits).signal(&signals).barrier(0)?;
     }
     links[0].fail(Error::new(StatusCode::Unavailable, "the first link"));
     for link in &links {
@@ -223,12 +221,12 @@ fn failure_goes_down_a_chain(harness: &Harness<'_>, kind: Kind) -> Result<()> {
     probe.expect_not_run(harness)
 }
 
-fn keeps_its_objects_while_it_waits(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn keeps_its_objects_while_it_waits(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gate = harness.semaphore()?;
     let done = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 1)], &[(&done, 1)])?;
-    probe.let_go();
+    probe.drop_objects();
     // Takes what a driver that let go as well would have given back.
     let others: Vec<_> = (0..32).map(|_| harness.buffer(&[0xdd; 16])).collect::<Result<_>>()?;
     gate.signal(1)?;
@@ -238,16 +236,15 @@ fn keeps_its_objects_while_it_waits(harness: &Harness<'_>, kind: Kind) -> Result
 }
 
 /// Only the queue knows the semaphore between two operations.
-fn keeps_its_semaphores(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn keeps_its_semaphores(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gate = harness.semaphore()?;
     let done = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     {
         let between = harness.semaphore()?;
         probe.submit(harness, &[(&between, 1)], &[(&done, 1)])?;
-        let (waits, signals) = ([at(&gate, 1)], [at(&between, 1)]);
-        let barrier = QueueOp::Barrier { flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, barrier)?;
+        let (waits, signals) = ([gate.at(1)], [between.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).barrier(0)?;
     }
     expect_pending(harness, &probe, &done)?;
     gate.signal(1)?;
@@ -255,9 +252,9 @@ fn keeps_its_semaphores(harness: &Harness<'_>, kind: Kind) -> Result<()> {
     expect_done(harness, &probe)
 }
 
-fn submitted_from_another_thread(harness: &Harness<'_>, kind: Kind) -> Result<()> {
+fn submitted_from_another_thread(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let done = harness.semaphore()?;
-    let mut probe = Probe::new(harness, kind)?;
+    let mut probe = Probe::new(harness, operation)?;
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| probe.submit(harness, &[], &[(&done, 1)]));
         harness.wait(&done, 1)?;

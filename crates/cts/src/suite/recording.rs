@@ -4,8 +4,8 @@ use rehal_base::Result;
 use rehal_hal::{Buffer, BufferRef, CommandBuffer, CommandBufferMode, CommandCategories, QUEUE_AFFINITY_ANY};
 
 use crate::check::{STATE, enforced, equal, holds, refused, same_bytes};
-use crate::harness::{Harness, at, run};
-use crate::live::{Command, QueueOp};
+use crate::harness::Harness;
+use crate::live::Command;
 use crate::script::record_barrier;
 use crate::test::List;
 
@@ -201,9 +201,8 @@ fn overlapping_submissions(harness: &Harness<'_>) -> Result<()> {
     commands.end()?;
     let done = harness.semaphore()?;
     for value in [2, 0, 1] {
-        let op = QueueOp::Execute { command_buffer: &commands, bindings: &[], flags: 0 };
-        let (waits, signals) = ([at(&done, value + 1)], [at(&done, value + 2)]);
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([done.at(value + 1)], [done.at(value + 2)]);
+        harness.queue().wait(&waits).signal(&signals).execute(&commands, &[], 0)?;
     }
     drop(commands);
     same_bytes("before", &harness.read(&history)?, &[1, 2, 3, 4, 5, 6, 7, 8])?;
@@ -293,6 +292,6 @@ fn dropped_while_recording(harness: &Harness<'_>) -> Result<()> {
             record_fill(&commands, &buffer, &[1])?;
         }
     }
-    run!(harness, QueueOp::Barrier { flags: 0 })?;
+    harness.run(|queue| queue.barrier(0))?;
     same_bytes("nothing ran", &harness.read(&buffer)?, &[0; 4])
 }

@@ -8,7 +8,7 @@ use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{wait_all, wait_any};
 
 use crate::check::{RANGE, equal, holds, refused};
-use crate::harness::{Harness, at};
+use crate::harness::Harness;
 use crate::test::List;
 
 const LATE: &[StatusCode] = &[StatusCode::DeadlineExceeded];
@@ -186,15 +186,15 @@ fn all_reached(harness: &Harness<'_>) -> Result<()> {
     let a = harness.semaphore_at(3)?;
     let b = harness.semaphore()?;
     b.signal(2)?;
-    wait_all(&[at(&a, 3), at(&b, 2)], NOW)?;
-    wait_all(&[at(&a, 1), at(&a, 2), at(&b, 1)], None)
+    wait_all(&[a.at(3), b.at(2)], NOW)?;
+    wait_all(&[a.at(1), a.at(2), b.at(1)], None)
 }
 
 fn one_missing_times_out(harness: &Harness<'_>) -> Result<()> {
     let a = harness.semaphore_at(3)?;
     let b = harness.semaphore()?;
-    refused("the last", wait_all(&[at(&a, 3), at(&b, 1)], SOON), LATE)?;
-    refused("the first", wait_all(&[at(&b, 1), at(&a, 3)], NOW), LATE)
+    refused("the last", wait_all(&[a.at(3), b.at(1)], SOON), LATE)?;
+    refused("the first", wait_all(&[b.at(1), a.at(3)], NOW), LATE)
 }
 
 fn one_failed(harness: &Harness<'_>) -> Result<()> {
@@ -202,7 +202,7 @@ fn one_failed(harness: &Harness<'_>) -> Result<()> {
     let b = harness.semaphore()?;
     b.fail(Error::new(StatusCode::Aborted, "gone"));
     let patience = Some(harness.patience());
-    refused("a wait", wait_all(&[at(&a, 3), at(&b, 1)], patience), &[StatusCode::Aborted])
+    refused("a wait", wait_all(&[a.at(3), b.at(1)], patience), &[StatusCode::Aborted])
 }
 
 fn reached_in_any_order(harness: &Harness<'_>) -> Result<()> {
@@ -215,7 +215,7 @@ fn reached_in_any_order(harness: &Harness<'_>) -> Result<()> {
                 std::thread::yield_now();
             }
         });
-        let timepoints: Vec<_> = semaphores.iter().map(|semaphore| at(semaphore, 1)).collect();
+        let timepoints: Vec<_> = semaphores.iter().map(|semaphore| semaphore.at(1)).collect();
         wait_all(&timepoints, Some(harness.patience()))
     })
 }
@@ -223,10 +223,10 @@ fn reached_in_any_order(harness: &Harness<'_>) -> Result<()> {
 fn any_reached(harness: &Harness<'_>) -> Result<()> {
     let a = harness.semaphore_at(3)?;
     let b = harness.semaphore()?;
-    equal("the first", wait_any(&[at(&a, 2), at(&b, 1)], NOW)?, 0)?;
-    equal("the last", wait_any(&[at(&b, 1), at(&a, 3)], None)?, 1)?;
+    equal("the first", wait_any(&[a.at(2), b.at(1)], NOW)?, 0)?;
+    equal("the last", wait_any(&[b.at(1), a.at(3)], None)?, 1)?;
     b.signal(1)?;
-    equal("of two", wait_any(&[at(&b, 1), at(&a, 3)], None)?, 0)?;
+    equal("of two", wait_any(&[b.at(1), a.at(3)], None)?, 0)?;
     refused("of none", wait_any(&[], None), &[StatusCode::InvalidArgument])
 }
 
@@ -234,11 +234,11 @@ fn none_reached_times_out(harness: &Harness<'_>) -> Result<()> {
     let a = harness.semaphore_at(3)?;
     let b = harness.semaphore()?;
     for time in [NOW, SOON] {
-        refused("a wait", wait_any(&[at(&a, 4), at(&b, 1)], time), LATE)?;
+        refused("a wait", wait_any(&[a.at(4), b.at(1)], time), LATE)?;
     }
     // What an earlier wait left behind changes nothing.
     a.signal(4)?;
-    equal("after it", wait_any(&[at(&b, 1), at(&a, 4)], NOW)?, 1)
+    equal("after it", wait_any(&[b.at(1), a.at(4)], NOW)?, 1)
 }
 
 fn any_failed(harness: &Harness<'_>) -> Result<()> {
@@ -246,13 +246,13 @@ fn any_failed(harness: &Harness<'_>) -> Result<()> {
     let b = harness.semaphore()?;
     b.fail(Error::new(StatusCode::Aborted, "gone"));
     let patience = Some(harness.patience());
-    refused("a wait", wait_any(&[at(&a, 3), at(&b, 1)], patience), &[StatusCode::Aborted])
+    refused("a wait", wait_any(&[a.at(3), b.at(1)], patience), &[StatusCode::Aborted])
 }
 
 fn wait_any_of_several(harness: &Harness<'_>) -> Result<()> {
     let semaphores: Vec<_> = (0..4).map(|_| harness.semaphore()).collect::<Result<_>>()?;
     for (round, winner) in (1..).zip([2, 0, 3, 3, 1]) {
-        let timepoints: Vec<_> = semaphores.iter().map(|semaphore| at(semaphore, round * 10)).collect();
+        let timepoints: Vec<_> = semaphores.iter().map(|semaphore| semaphore.at(round * 10)).collect();
         std::thread::scope(|scope| {
             let signaller = scope.spawn(|| {
                 std::thread::sleep(Duration::from_millis(1));
@@ -270,7 +270,7 @@ fn wait_any_that_fails(harness: &Harness<'_>) -> Result<()> {
     let a = harness.semaphore()?;
     let b = harness.semaphore()?;
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| wait_any(&[at(&a, 1), at(&b, 1)], Some(harness.patience())));
+        let waiter = scope.spawn(|| wait_any(&[a.at(1), b.at(1)], Some(harness.patience())));
         std::thread::sleep(Duration::from_millis(1));
         b.fail(Error::new(StatusCode::Unavailable, "gone"));
         refused("a waiter", joined(waiter), &[StatusCode::Unavailable])
@@ -360,8 +360,8 @@ fn wait_all_of_the_same(harness: &Harness<'_>) -> Result<()> {
             .map(|index| {
                 let (a, b) = (&a, &b);
                 scope.spawn(move || {
-                    let forth = [at(a, 1), at(b, 1)];
-                    let back = [at(b, 1), at(a, 1)];
+                    let forth = [a.at(1), b.at(1)];
+                    let back = [b.at(1), a.at(1)];
                     let patience = Some(harness.patience());
                     wait_all(if index % 2 == 0 { &forth } else { &back }, patience)
                 })

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rehal_base::Result;
-use rehal_hal::{BufferRef, CommandBufferMode, HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore};
+use rehal_hal::{BufferRef, CommandBufferMode, HostCall, HostCallFlags, Semaphore};
 
 use super::semaphores::joined;
 use crate::Capability;
 use crate::check::{equal, same_bytes};
-use crate::harness::{Harness, at, noise};
-use crate::live::{Command, QueueOp};
-use crate::script::Part;
+use crate::harness::{Harness, noise};
+use crate::live::Command;
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -35,9 +34,8 @@ fn own_chains(harness: &Harness<'_>) -> Result<()> {
                     let timeline = harness.semaphore()?;
                     for step in 0..STEPS {
                         let pattern = [thread, step as u8];
-                        let (waits, signals) = ([at(&timeline, step)], [at(&timeline, step + 1)]);
-                        let op = QueueOp::Fill { target: (&buffer).into(), pattern: &pattern, flags: 0 };
-                        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+                        let (waits, signals) = ([timeline.at(step)], [timeline.at(step + 1)]);
+                        harness.queue().wait(&waits).signal(&signals).fill(&buffer, &pattern, 0)?;
                     }
                     harness.wait(&timeline, STEPS)?;
                     let expected = [thread, STEPS as u8 - 1].repeat(128);
@@ -67,9 +65,8 @@ fn hand_over(harness: &Harness<'_>) -> Result<()> {
                         let value = link as u64;
                         let pattern = [link as u8];
                         let target = BufferRef::range(buffer, value, LINKS as u64 - value);
-                        let (waits, signals) = ([at(timeline, value)], [at(timeline, value + 1)]);
-                        let op = QueueOp::Fill { target, pattern: &pattern, flags: 0 };
-                        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op).map(drop)
+                        let (waits, signals) = ([timeline.at(value)], [timeline.at(value + 1)]);
+                        harness.queue().wait(&waits).signal(&signals).fill(target, &pattern, 0)
                     })
                 })
             })
@@ -130,10 +127,9 @@ fn submit_node(
         ran[node].fetch_add(1, Ordering::SeqCst);
         Ok(())
     }));
-    let waits: Vec<_> = above.iter().map(|parent| at(&done[*parent], 1)).collect();
-    let signals = [at(&done[node], 1)];
-    let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::empty() };
-    harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op).map(drop)
+    let waits: Vec<_> = above.iter().map(|parent| done[*parent].at(1)).collect();
+    let signals = [done[node].at(1)];
+    harness.queue().wait(&waits).signal(&signals).host_call(&call, [0; 4], HostCallFlags::empty())
 }
 
 fn shared_command_buffer(harness: &Harness<'_>) -> Result<()> {
@@ -150,7 +146,7 @@ fn shared_command_buffer(harness: &Harness<'_>) -> Result<()> {
                         let bytes = noise(64, thread * 100 + round);
                         let source = harness.buffer(&bytes)?;
                         let target = harness.buffer(&[0; 64])?;
-                        harness.execute(commands, &[Part::from(&source), Part::from(&target)])?;
+                        harness.execute(commands, &[BufferRef::from(&source), BufferRef::from(&target)])?;
                         same_bytes("a thread's own target", &harness.read(&target)?, &bytes)?;
                     }
                     Ok(())
@@ -170,9 +166,8 @@ fn create_and_drop(harness: &Harness<'_>) -> Result<()> {
                         let timeline = harness.semaphore()?;
                         let buffer = harness.transient(&[round; 128])?;
                         same_bytes("a transient buffer", &harness.read(&buffer)?, &[round; 128])?;
-                        let signals = [at(&timeline, 1)];
-                        let op = QueueOp::Dealloca { buffer: &buffer, flags: 0 };
-                        harness.device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)?;
+                        let signals = [timeline.at(1)];
+                        harness.queue().signal(&signals).dealloca(&buffer, 0)?;
                         drop(harness.begin(CommandBufferMode::ONE_SHOT, 0)?);
                         harness.wait(&timeline, 1)?;
                     }

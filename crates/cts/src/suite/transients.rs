@@ -1,15 +1,11 @@
 //! Buffers that live on a queue: alloca to dealloca.
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{
-    Buffer, BufferParams, BufferRef, BufferUsage, CommandBufferMode, MemoryAccess, QUEUE_AFFINITY_ANY,
-    Semaphore,
-};
+use rehal_hal::{Buffer, BufferParams, BufferRef, BufferUsage, CommandBufferMode, MemoryAccess, Semaphore};
 
 use crate::check::{ARGUMENT, equal, holds, refused, same_bytes};
-use crate::harness::{Harness, at, noise, run};
+use crate::harness::{Harness, noise};
 use crate::live::{Command, QueueOp};
-use crate::script::Part;
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -36,11 +32,11 @@ pub(super) fn add(list: &mut List) {
 const AFTER_DEALLOCA: &[StatusCode] = &[StatusCode::FailedPrecondition, StatusCode::InvalidArgument];
 
 fn fill(harness: &Harness<'_>, buffer: &Buffer, value: u8) -> Result<()> {
-    run!(harness, QueueOp::Fill { target: buffer.into(), pattern: &[value], flags: 0 })
+    harness.run(|queue| queue.fill(buffer, &[value], 0))
 }
 
 fn dealloca(harness: &Harness<'_>, buffer: &Buffer) -> Result<()> {
-    run!(harness, QueueOp::Dealloca { buffer, flags: 0 })
+    harness.run(|queue| queue.dealloca(buffer, 0))
 }
 
 fn alloca(
@@ -49,8 +45,8 @@ fn alloca(
     signal: (&Semaphore, u64),
     size: u64,
 ) -> Result<Buffer> {
-    let (waits, signals) = ([at(wait.0, wait.1)], [at(signal.0, signal.1)]);
-    harness.device.alloca(&waits, &signals, BufferParams::default(), size)
+    let (waits, signals) = ([wait.0.at(wait.1)], [signal.0.at(signal.1)]);
+    harness.queue().wait(&waits).signal(&signals).alloca(BufferParams::default(), size, 0)
 }
 
 fn alloca_use_dealloca(harness: &Harness<'_>) -> Result<()> {
@@ -84,8 +80,8 @@ fn no_access_named_means_all(harness: &Harness<'_>) -> Result<()> {
     let done = harness.semaphore()?;
     let params = BufferParams { access: MemoryAccess::empty(), ..BufferParams::default() };
     let buffer = {
-        let signals = [at(&done, 1)];
-        harness.device.alloca(&[], &signals, params, 16)?
+        let signals = [done.at(1)];
+        harness.queue().signal(&signals).alloca(params, 16, 0)?
     };
     harness.wait(&done, 1)?;
     fill(harness, &buffer, 7)?;
@@ -116,8 +112,8 @@ fn too_much_memory_fails(harness: &Harness<'_>) -> Result<()> {
 fn wrong_alignment_is_refused(harness: &Harness<'_>) -> Result<()> {
     let params = BufferParams { min_alignment: 12, ..BufferParams::default() };
     let done = harness.semaphore()?;
-    let signals = [at(&done, 1)];
-    refused("an alignment", harness.device.alloca(&[], &signals, params, 16), ARGUMENT)
+    let signals = [done.at(1)];
+    refused("an alignment", harness.queue().signal(&signals).alloca(params, 16, 0), ARGUMENT)
 }
 
 /// A whole life is submitted before any of it runs.
@@ -125,14 +121,14 @@ fn named_before_it_is_there(harness: &Harness<'_>) -> Result<()> {
     let timeline = harness.semaphore()?;
     let target = harness.buffer(&[0; 8])?;
     let buffer = alloca(harness, (&timeline, 1), (&timeline, 2), 8)?;
-    let points: Vec<_> = (2..=5).map(|value| at(&timeline, value)).collect();
+    let points: Vec<_> = (2..=5).map(|value| timeline.at(value)).collect();
     let ops = [
         QueueOp::Fill { target: BufferRef::whole(&buffer), pattern: &[1, 2, 3, 4], flags: 0 },
         QueueOp::Copy { source: BufferRef::whole(&buffer), target: BufferRef::whole(&target), flags: 0 },
-        QueueOp::Dealloca { buffer: &buffer, flags: 0 },
+        QueueOp::Dealloca { buffer: &buffer, size: (), flags: 0 },
     ];
     for (pair, op) in points.windows(2).zip(ops) {
-        harness.device.submit(QUEUE_AFFINITY_ANY, &pair[..1], &pair[1..], op)?;
+        harness.queue().wait(&pair[..1]).signal(&pair[1..]).submit(op)?;
     }
     harness.settle()?;
     equal("before", timeline.query()?, 0)?;
@@ -152,9 +148,8 @@ fn recorded_before_it_is_there(harness: &Harness<'_>) -> Result<()> {
     commands.record(&Command::Copy { source, target: to, flags: 0 })?;
     commands.end()?;
     {
-        let (waits, signals) = ([at(&timeline, 2)], [at(&timeline, 3)]);
-        let op = QueueOp::Execute { command_buffer: &commands, bindings: &[], flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([timeline.at(2)], [timeline.at(3)]);
+        harness.queue().wait(&waits).signal(&signals).execute(&commands, &[], 0)?;
     }
     timeline.signal(1)?;
     harness.wait(&timeline, 3)?;
@@ -169,9 +164,8 @@ fn bound_before_it_is_there(harness: &Harness<'_>) -> Result<()> {
     let buffer = alloca(harness, (&timeline, 1), (&timeline, 2), 8)?;
     {
         let bindings = [BufferRef::whole(&buffer)];
-        let (waits, signals) = ([at(&timeline, 2)], [at(&timeline, 3)]);
-        let op = QueueOp::Execute { command_buffer: &commands, bindings: &bindings, flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([timeline.at(2)], [timeline.at(3)]);
+        harness.queue().wait(&waits).signal(&signals).execute(&commands, &bindings, 0)?;
     }
     timeline.signal(1)?;
     harness.wait(&timeline, 3)?;
@@ -183,12 +177,9 @@ fn use_after_dealloca_fails(harness: &Harness<'_>) -> Result<()> {
     let other = harness.buffer(&[2; 16])?;
     dealloca(harness, &buffer)?;
     refused("a fill", fill(harness, &buffer, 1), AFTER_DEALLOCA)?;
-    let update = QueueOp::Update { source: &[1; 16], target: (&buffer).into(), flags: 0 };
-    refused("an update", run!(harness, update), AFTER_DEALLOCA)?;
-    let copy = QueueOp::Copy { source: (&other).into(), target: (&buffer).into(), flags: 0 };
-    refused("a copy to it", run!(harness, copy), AFTER_DEALLOCA)?;
-    let copy = QueueOp::Copy { source: (&buffer).into(), target: (&other).into(), flags: 0 };
-    refused("a copy from it", run!(harness, copy), AFTER_DEALLOCA)?;
+    refused("an update", harness.run(|queue| queue.update(&[1; 16], &buffer, 0)), AFTER_DEALLOCA)?;
+    refused("a copy to it", harness.run(|queue| queue.copy(&other, &buffer, 0)), AFTER_DEALLOCA)?;
+    refused("a copy from it", harness.run(|queue| queue.copy(&buffer, &other, 0)), AFTER_DEALLOCA)?;
     same_bytes("nothing was copied", &harness.read(&other)?, &[2; 16])
 }
 
@@ -203,9 +194,8 @@ fn failed_dealloca_leaves_it(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.transient(&[1; 16])?;
     let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
     {
-        let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
-        let op = QueueOp::Dealloca { buffer: &buffer, flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).dealloca(&buffer, 0)?;
     }
     gate.fail(Error::new(StatusCode::Cancelled, "no dealloca"));
     harness.expect_failure("the dealloca", &done, StatusCode::Cancelled)?;
@@ -233,9 +223,8 @@ fn handle_dropped_before_dealloca_runs(harness: &Harness<'_>) -> Result<()> {
     let (gate, done) = (harness.semaphore()?, harness.semaphore()?);
     {
         let buffer = harness.transient(&[1; 16])?;
-        let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
-        let op = QueueOp::Dealloca { buffer: &buffer, flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).dealloca(&buffer, 0)?;
     }
     gate.signal(1)?;
     harness.wait(&done, 1)
@@ -257,14 +246,14 @@ fn many_cycles(harness: &Harness<'_>) -> Result<()> {
         let start = 3 * cycle;
         let buffer = alloca(harness, (&timeline, start), (&timeline, start + 1), 4096)?;
         let pattern = [cycle as u8];
-        let points: Vec<_> = (start + 1..=start + 3).map(|value| at(&timeline, value)).collect();
+        let points: Vec<_> = (start + 1..=start + 3).map(|value| timeline.at(value)).collect();
         let target = BufferRef::range(&sum, cycle, 1);
         let ops = [
             QueueOp::Fill { target, pattern: &pattern, flags: 0 },
-            QueueOp::Dealloca { buffer: &buffer, flags: 0 },
+            QueueOp::Dealloca { buffer: &buffer, size: (), flags: 0 },
         ];
         for (pair, op) in points.windows(2).zip(ops) {
-            harness.device.submit(QUEUE_AFFINITY_ANY, &pair[..1], &pair[1..], op)?;
+            harness.queue().wait(&pair[..1]).signal(&pair[1..]).submit(op)?;
         }
     }
     harness.wait(&timeline, 3 * CYCLES)?;
@@ -280,16 +269,16 @@ fn pipelined_cycles_keep_apart(harness: &Harness<'_>) -> Result<()> {
         let (timeline, target) = (harness.semaphore()?, harness.buffer(&[0; 256])?);
         let buffer = alloca(harness, (&gate, 1), (&timeline, 1), 256)?;
         let pattern = [life + 1];
-        let points: Vec<_> = (1..=5).map(|value| at(&timeline, value)).collect();
+        let points: Vec<_> = (1..=5).map(|value| timeline.at(value)).collect();
         let whole = BufferRef::whole(&buffer);
         let ops = [
             QueueOp::Fill { target: whole, pattern: &pattern, flags: 0 },
             QueueOp::Barrier { flags: 0 },
             QueueOp::Copy { source: whole, target: BufferRef::whole(&target), flags: 0 },
-            QueueOp::Dealloca { buffer: &buffer, flags: 0 },
+            QueueOp::Dealloca { buffer: &buffer, size: (), flags: 0 },
         ];
         for (pair, op) in points.windows(2).zip(ops) {
-            harness.device.submit(QUEUE_AFFINITY_ANY, &pair[..1], &pair[1..], op)?;
+            harness.queue().wait(&pair[..1]).signal(&pair[1..]).submit(op)?;
         }
         lives.push((timeline.clone(), target.clone()));
     }
@@ -312,7 +301,7 @@ fn command_buffer_transfers(harness: &Harness<'_>) -> Result<()> {
     let (source, to) = (BufferRef::range(&buffer, 0, 32), BufferRef::slot(0, 0, 32));
     commands.record(&Command::Copy { source, target: to, flags: 0 })?;
     commands.end()?;
-    harness.execute(&commands, &[Part::from(&target)])?;
+    harness.execute(&commands, &[BufferRef::from(&target)])?;
     let mut expected = [0; 32];
     expected[..16].fill(1);
     expected[20..23].copy_from_slice(&[1, 2, 3]);

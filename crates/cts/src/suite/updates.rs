@@ -1,12 +1,12 @@
 //! Updates, over every route.
 
 use rehal_base::Result;
-use rehal_hal::{BufferRef, CommandBufferMode, QUEUE_AFFINITY_ANY};
+use rehal_hal::{BufferRef, CommandBufferMode};
 
 use crate::check::{ARGUMENT, RANGE, refused, same_bytes};
-use crate::harness::{Harness, at, noise, run};
-use crate::live::{Command, QueueOp};
-use crate::script::{Part, Route, Script};
+use crate::harness::{Harness, noise};
+use crate::live::Command;
+use crate::script::{Route, Script};
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
@@ -31,7 +31,7 @@ fn every_offset_and_length(harness: &Harness<'_>, route: Route) -> Result<()> {
         for length in 0..=SIZE - offset {
             let source = noise(length, 2);
             let buffer = harness.buffer(&initial)?;
-            let target = Part::of(&buffer, offset as u64, length as u64);
+            let target = BufferRef::range(&buffer, offset as u64, length as u64);
             Script::new(harness, route).update(&source, target).run()?;
             let mut expected = initial.clone();
             expected[offset..offset + length].copy_from_slice(&source);
@@ -52,7 +52,7 @@ fn whole_buffer(harness: &Harness<'_>, route: Route) -> Result<()> {
 fn part_of_the_source(harness: &Harness<'_>, route: Route) -> Result<()> {
     let source = noise(64, 7);
     let buffer = harness.buffer(&[0; 16])?;
-    Script::new(harness, route).update(&source[33..43], Part::of(&buffer, 3, 10)).run()?;
+    Script::new(harness, route).update(&source[33..43], BufferRef::range(&buffer, 3, 10)).run()?;
     let expected = [&[0; 3], &source[33..43], &[0; 3]].concat();
     same_bytes("the buffer", &harness.read(&buffer)?, &expected)
 }
@@ -72,8 +72,8 @@ fn several(harness: &Harness<'_>, route: Route) -> Result<()> {
     let buffer = harness.buffer(&[0; 8])?;
     Script::new(harness, route)
         .update(&[1, 2, 3, 4, 5, 6, 7, 8], &buffer)
-        .update(&[11, 12, 13], Part::of(&buffer, 1, 3))
-        .update(&[21], Part::of(&buffer, 3, 1))
+        .update(&[11, 12, 13], BufferRef::range(&buffer, 1, 3))
+        .update(&[21], BufferRef::range(&buffer, 3, 1))
         .run()?;
     same_bytes("in order", &harness.read(&buffer)?, &[1, 11, 12, 21, 5, 6, 7, 8])
 }
@@ -82,7 +82,7 @@ fn wrong_lengths(harness: &Harness<'_>, route: Route) -> Result<()> {
     let buffer = harness.buffer(&[5; 16])?;
     let source = [1; 32];
     for (source_length, length) in [(4, 8), (8, 4), (0, 1), (1, 0), (15, u64::MAX), (17, u64::MAX)] {
-        let part = Part::of(&buffer, 0, length);
+        let part = BufferRef::range(&buffer, 0, length);
         let outcome = Script::new(harness, route).update(&source[..source_length], part).run();
         refused(&format!("{source_length} bytes for {length}"), outcome, ARGUMENT)?;
     }
@@ -92,7 +92,7 @@ fn wrong_lengths(harness: &Harness<'_>, route: Route) -> Result<()> {
 fn ranges_outside(harness: &Harness<'_>, route: Route) -> Result<()> {
     let buffer = harness.buffer(&[5; 16])?;
     for offset in [13, 16, 17, 1 << 40, u64::MAX - 3, u64::MAX] {
-        let part = Part::of(&buffer, offset, 4);
+        let part = BufferRef::range(&buffer, offset, 4);
         let outcome = Script::new(harness, route).update(&[1; 4], part).run();
         refused(&format!("4 bytes at {offset}"), outcome, RANGE)?;
     }
@@ -105,9 +105,8 @@ fn source_is_taken_at_submit(harness: &Harness<'_>) -> Result<()> {
     let done = harness.semaphore()?;
     let mut source = vec![1, 2, 3, 4];
     {
-        let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
-        let op = QueueOp::Update { source: &source, target: (&buffer).into(), flags: 0 };
-        harness.device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op)?;
+        let (waits, signals) = ([gate.at(1)], [done.at(1)]);
+        harness.queue().wait(&waits).signal(&signals).update(&source, &buffer, 0)?;
     }
     source.fill(9);
     gate.signal(1)?;
@@ -123,7 +122,7 @@ fn source_is_taken_at_record(harness: &Harness<'_>) -> Result<()> {
     source.fill(9);
     commands.end()?;
     for _ in 0..2 {
-        run!(harness, QueueOp::Fill { target: (&buffer).into(), pattern: &[0], flags: 0 })?;
+        harness.run(|queue| queue.fill(&buffer, &[0], 0))?;
         harness.execute(&commands, &[])?;
         same_bytes("the bytes of the recording", &harness.read(&buffer)?, &[1, 2, 3, 4])?;
     }

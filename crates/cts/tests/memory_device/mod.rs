@@ -129,7 +129,7 @@ impl DeviceBackend for MemoryDevice {
             QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(*params, *size)?),
             _ => None,
         };
-        let keep = |timepoints: &[Timepoint<Live<'_>>]| {
+        let keep = |timepoints: &[Timepoint<&Semaphore>]| {
             timepoints.iter().map(|point| (point.semaphore.clone(), point.value)).collect()
         };
         let job = Job {

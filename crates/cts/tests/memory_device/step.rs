@@ -47,7 +47,7 @@ pub(super) struct Place {
 }
 
 impl Reference {
-    fn of(reference: &BufferRef<Live<'_>>) -> Self {
+    fn of(reference: &BufferRef<&Buffer>) -> Self {
         let (buffer, slot) = match reference.binding {
             Binding::Direct(buffer) => (Some(buffer.clone()), 0),
             Binding::Slot(slot) => (None, slot),
@@ -55,7 +55,7 @@ impl Reference {
         Self { buffer, slot, offset: reference.offset, length: reference.length }
     }
 
-    fn all(list: &[BufferRef<Live<'_>>]) -> Vec<Self> {
+    fn all(list: &[BufferRef<&Buffer>]) -> Vec<Self> {
         list.iter().map(Self::of).collect()
     }
 
@@ -206,15 +206,15 @@ impl Step {
 }
 
 impl Action {
-    fn fill(target: &BufferRef<Live<'_>>, pattern: &[u8]) -> Self {
+    fn fill(target: &BufferRef<&Buffer>, pattern: &[u8]) -> Self {
         Self::Fill { target: Reference::of(target), pattern: pattern.to_vec() }
     }
 
-    fn update(source: &[u8], target: &BufferRef<Live<'_>>) -> Self {
+    fn update(source: &[u8], target: &BufferRef<&Buffer>) -> Self {
         Self::Update { source: source.to_vec(), target: Reference::of(target) }
     }
 
-    fn copy(source: &BufferRef<Live<'_>>, target: &BufferRef<Live<'_>>) -> Self {
+    fn copy(source: &BufferRef<&Buffer>, target: &BufferRef<&Buffer>) -> Self {
         Self::Copy { source: Reference::of(source), target: Reference::of(target) }
     }
 }

@@ -30,13 +30,13 @@ mod of_waits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{Live, Semaphore, Timepoint};
+use crate::{Semaphore, Timepoint};
 
 fn semaphore() -> Semaphore {
     Semaphore::new(timeline::Timeline::new(0))
 }
 
-fn at(semaphore: &Semaphore, value: u64) -> Timepoint<Live<'_>> {
+fn at(semaphore: &Semaphore, value: u64) -> Timepoint<&Semaphore> {
     Timepoint { semaphore, value }
 }
 

@@ -10,7 +10,7 @@ use rehal_vm::Budget;
 use super::local_executable::DispatchArguments;
 use super::vmvx::VmvxExecutable;
 use super::{abi, elf, format};
-use crate::queue::Place;
+use crate::execute::Place;
 
 /// Reads `bytes` as an executable in every way there is, and maps them where they parse. Runs what is a
 /// program of the VM, and no machine code.

@@ -10,7 +10,7 @@ use super::format::Format;
 use super::library::{Library, LoadOptions};
 use super::plugin::Plugins;
 use super::vmvx::VmvxExecutable;
-use crate::queue::Place;
+use crate::execute::Place;
 
 /// A loaded executable as the CPU drivers have it.
 pub(crate) enum LocalExecutable {

@@ -108,12 +108,7 @@ pub(super) fn collective(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
 }
 
 /// A range of a buffer or, where the program passes none, of what the binding table holds in `slot`.
-pub(super) fn buffer_ref<'a>(
-    buffer: Option<&'a Buffer>,
-    slot: u32,
-    offset: u64,
-    length: u64,
-) -> BufferRef<Live<'a>> {
+pub(super) fn buffer_ref(buffer: Option<&Buffer>, slot: u32, offset: u64, length: u64) -> BufferRef<&Buffer> {
     match buffer {
         Some(buffer) => BufferRef::range(buffer, offset, length),
         None => BufferRef::slot(slot, offset, length),

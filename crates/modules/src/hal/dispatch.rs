@@ -1,6 +1,6 @@
 use rehal_base::{Error, Result};
 use rehal_hal::{
-    Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, Live, WorkgroupCount,
+    Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, WorkgroupCount,
 };
 use rehal_vm::{Call, Span};
 use smallvec::SmallVec;
@@ -16,34 +16,27 @@ const BINDING_LIMIT: usize = 32;
 /// Bytes of the three `u32` of an indirect workgroup count.
 const WORKGROUP_COUNT_BYTES: u64 = 12;
 
-/// How many workgroups: known, or in a buffer or a slot of the binding table.
-enum Count<'a> {
-    Static([u32; 3]),
-    Indirect { buffer: Option<&'a Buffer>, slot: u32, offset: u64 },
-}
-
-type Bindings<'a> = Scratch<BufferRef<Live<'a>>, 8>;
+type Bindings<'a> = Scratch<BufferRef<&'a Buffer>, 8>;
 
 /// `(command buffer, executable, function, x, y, z, flags, [constant], [reserved, slot, buffer, offset, length])`
 pub(super) fn dispatch(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
-    let count = Count::Static([call.u32(3)?, call.u32(4)?, call.u32(5)?]);
+    let count = WorkgroupCount::Static([call.u32(3)?, call.u32(4)?, call.u32(5)?]);
     record(call, count, DispatchFlags::from_bits_retain(call.u64(6)?))
 }
 
 /// `(command buffer, executable, function, slot, workgroups buffer, offset, flags, [constant], [reserved, slot, buffer,
 /// offset, length])`: the workgroup count is read when the command runs unless the flags say that it is constant.
 pub(super) fn dispatch_indirect(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
-    let count =
-        Count::Indirect { buffer: optional_handle(call, 4)?, slot: call.u32(3)?, offset: call.u64(5)? };
+    let count = buffer_ref(optional_handle(call, 4)?, call.u32(3)?, call.u64(5)?, WORKGROUP_COUNT_BYTES);
     let mut flags = DispatchFlags::from_bits_retain(call.u64(6)?);
     if !flags.contains(DispatchFlags::STATIC_INDIRECT_PARAMETERS) {
         flags |= DispatchFlags::DYNAMIC_INDIRECT_PARAMETERS;
     }
-    record(call, count, flags)
+    record(call, WorkgroupCount::Indirect(count), flags)
 }
 
 /// What both forms have at the same places: the function, the constants and the bindings.
-fn record(call: &Call<'_>, count: Count<'_>, flags: DispatchFlags) -> Result<()> {
+fn record(call: &Call<'_>, workgroup_count: WorkgroupCount<&Buffer>, flags: DispatchFlags) -> Result<()> {
     let command_buffer: &CommandBuffer = handle(call, 0)?;
     let executable: &Executable = handle(call, 1)?;
     let constants = constants(call.span(7)?)?;
@@ -52,12 +45,7 @@ fn record(call: &Call<'_>, count: Count<'_>, flags: DispatchFlags) -> Result<()>
         executable,
         function: function_of(call.i64(2)?)?,
         workgroup_size: [0; 3],
-        workgroup_count: match count {
-            Count::Static(count) => WorkgroupCount::Static(count),
-            Count::Indirect { buffer, slot, offset } => {
-                WorkgroupCount::Indirect(buffer_ref(buffer, slot, offset, WORKGROUP_COUNT_BYTES))
-            }
-        },
+        workgroup_count,
         dynamic_local_memory: 0,
         constants: &constants,
         bindings: &bindings,

@@ -3,9 +3,6 @@ use std::ops::Deref;
 use rehal_base::Result;
 
 /// A list that lives for one call, without an allocation where it has `N` elements or fewer.
-///
-/// Lists of submissions borrow from themselves, which a list that frees its elements one by one may not; so this
-/// holds copies only.
 pub(super) enum Scratch<T: Copy, const N: usize> {
     Empty,
     /// The first so many are elements, the rest are copies of the first one.

@@ -1,4 +1,4 @@
-use rehal_base::{Error, Result};
+use rehal_base::Result;
 use rehal_hal::*;
 use rehal_params::Pattern;
 
@@ -56,15 +56,6 @@ pub(super) struct Part<'b> {
     pub length: u64,
 }
 
-/// What a queue is given. (An operation of the HAL borrows all that it names for one time, so it is
-/// made where its timepoints are.)
-enum Work<'b> {
-    Alloca { params: BufferParams, size: u64 },
-    Read { file: &'b File, file_offset: u64, target: Part<'b> },
-    Write { source: Part<'b>, file: &'b File, file_offset: u64 },
-    Execute { command_buffer: &'b CommandBuffer },
-}
-
 /// When a buffer that a batch allocates is there: a timeline of the batch, and its value.
 pub(super) type Allocated = (usize, u64);
 
@@ -82,22 +73,20 @@ impl<'a> Batch<'a> {
     /// Allocates a buffer in the queue. What fills it next goes to the same timeline.
     pub(super) fn alloca(&mut self, params: BufferParams, size: u64) -> Result<(Buffer, Allocated)> {
         let step = self.advance(0)?;
-        let buffer = self.submit(step, &[], Work::Alloca { params, size })?.ok_or_else(|| {
-            Error::new(rehal_base::StatusCode::Internal, "the driver's alloca returned no buffer")
-        })?;
+        let buffer = self.submit(step, &[], |queue| queue.alloca(params, size, 0))?;
         Ok((buffer, (step.timeline, step.reaches)))
     }
 
     /// Reads bytes of a file into a range of a buffer.
     pub(super) fn read(&mut self, file: &File, file_offset: u64, target: Part<'_>) -> Result<()> {
         let step = self.advance(target.length)?;
-        self.submit(step, &[], Work::Read { file, file_offset, target }).map(drop)
+        self.submit(step, &[], |queue| queue.read(file, file_offset, range(target), 0))
     }
 
     /// Writes a range of a buffer to a file.
     pub(super) fn write(&mut self, source: Part<'_>, file: &File, file_offset: u64) -> Result<()> {
         let step = self.advance(source.length)?;
-        self.submit(step, &[], Work::Write { source, file, file_offset }).map(drop)
+        self.submit(step, &[], |queue| queue.write(range(source), file, file_offset, 0))
     }
 
     /// Repeats a pattern over a range of a buffer.
@@ -137,14 +126,13 @@ impl<'a> Batch<'a> {
                     None => {}
                 }
             }
-            let command_buffer = &transfers.command_buffer;
-            self.submit(step, &others, Work::Execute { command_buffer })?;
+            self.submit(step, &others, |queue| queue.execute(&transfers.command_buffer, &[], 0))?;
         }
         let last = |timeline: &Timeline| (timeline.semaphore.clone(), timeline.value);
         let joined: Vec<_> = self.timelines.iter().map(last).collect();
         let waits = timepoints(if joined.is_empty() { of_fence(self.waits) } else { &joined });
         let signals = timepoints(of_fence(self.signals));
-        self.device.submit(self.affinity, &waits, &signals, QueueOp::Barrier { flags: 0 }).map(drop)
+        self.device.queue(self.affinity).wait(&waits).signal(&signals).barrier(0)
     }
 
     /// Takes the next place on the timeline with the fewest bytes; an unused one has none.
@@ -167,26 +155,21 @@ impl<'a> Batch<'a> {
         Ok(Step { timeline, after, reaches: chosen.value })
     }
 
-    fn submit(&self, step: Step, others: &[Allocated], work: Work<'_>) -> Result<Option<Buffer>> {
-        let at = |timeline: usize, value| Timepoint { semaphore: &self.timelines[timeline].semaphore, value };
+    /// Submits an operation at its place on a timeline.
+    fn submit<R>(
+        &self,
+        step: Step,
+        others: &[Allocated],
+        operation: impl FnOnce(Queue<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let at = |timeline: usize, value| self.timelines[timeline].semaphore.at(value);
         let mut waits = match step.after {
             Some(value) => vec![at(step.timeline, value)],
             None => timepoints(of_fence(self.waits)),
         };
         waits.extend(others.iter().map(|(timeline, value)| at(*timeline, *value)));
         let signals = [at(step.timeline, step.reaches)];
-        let bindings: &[BufferRef<Live<'_>>] = &[];
-        let op = match work {
-            Work::Alloca { params, size } => QueueOp::Alloca { params, size, flags: 0, created: () },
-            Work::Read { file, file_offset, target } => {
-                QueueOp::Read { file, file_offset, target: range(target), flags: 0 }
-            }
-            Work::Write { source, file, file_offset } => {
-                QueueOp::Write { source: range(source), file, file_offset, flags: 0 }
-            }
-            Work::Execute { command_buffer } => QueueOp::Execute { command_buffer, bindings, flags: 0 },
-        };
-        self.device.submit(self.affinity, &waits, &signals, op)
+        operation(self.device.queue(self.affinity).wait(&waits).signal(&signals))
     }
 }
 
@@ -208,12 +191,12 @@ fn of_fence(fence: Option<&Fence>) -> &[(Semaphore, u64)] {
     fence.map_or(&[], Fence::timepoints)
 }
 
-fn timepoints(named: &[(Semaphore, u64)]) -> Vec<Timepoint<Live<'_>>> {
-    named.iter().map(|(semaphore, value)| Timepoint { semaphore, value: *value }).collect()
+fn timepoints(named: &[(Semaphore, u64)]) -> Vec<Timepoint<&Semaphore>> {
+    named.iter().map(|(semaphore, value)| semaphore.at(*value)).collect()
 }
 
 /// A range of a buffer, as operations name it.
-fn range(part: Part<'_>) -> BufferRef<Live<'_>> {
+fn range(part: Part<'_>) -> BufferRef<&Buffer> {
     BufferRef { binding: Binding::Direct(part.buffer), offset: part.offset, length: part.length }
 }
 

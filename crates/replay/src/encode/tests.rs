@@ -1,96 +1,263 @@
+//! Encoding and decoding are inverses: what a record decodes to is encoded as that record, byte by byte, except for what
+//! [`UNUSED`] and [`RULED_OUT`] list.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use rehal_capture::{Capture, OpenOptions, Payload, Record, RecordType, sample};
+use rehal_capture::{Capture, OpenOptions, Record, RecordFields, Writer, sample};
+
 use rehal_hal::Op;
 
 use super::*;
-use crate::decode::{Decoded, decode};
+use crate::decode::decode;
 
-/// What a record says of its call: the call itself, its payload's type and the payload.
-type Said = (Call, PayloadType, Vec<u8>);
-
-/// The captures of real programs in `fixtures/`.
-fn fixtures() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures");
-    std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect()
+/// A record as the test compares it: what it says of its call, its payload's type and the payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Plain {
+    call: Call,
+    payload_type: PayloadType,
+    payload: Vec<u8>,
 }
 
-fn said(record: &Record<'_>) -> Said {
-    let header = record.header;
-    let call = Call {
-        operation: record.operation(),
-        object: header.object_id.get(),
-        related: header.related_object_id.get(),
-        unsupported: record.record_type() == RecordType::UNSUPPORTED,
-    };
-    (call, record.payload_type(), record.payload.to_vec())
+impl Plain {
+    fn of(record: &Record<'_>) -> Self {
+        let header = record.header;
+        let object_type = record.object_type();
+        let call = Call {
+            record_type: record.record_type(),
+            operation: record.operation(),
+            object_type,
+            device: (record.record_type() == RecordType::OBJECT).then_some(header.device_id.get()),
+            object: header.object_id.get(),
+            related: header.related_object_id.get(),
+        };
+        Self { call, payload_type: record.payload_type(), payload: record.payload.to_vec() }
+    }
+
+    /// What the operation that it decodes to is encoded as; `None` where it holds none, or is refused.
+    fn again(&self) -> Option<Self> {
+        let mut bytes = Cursor::new(Vec::new());
+        let fields = RecordFields {
+            record_type: self.call.record_type,
+            device_id: self.call.device.unwrap_or(1),
+            object_id: self.call.object,
+            related_object_id: self.call.related,
+            payload_type: self.payload_type,
+            object_type: self.call.object_type,
+            operation: self.call.operation,
+            ..Default::default()
+        };
+        let mut writer = Writer::new(&mut bytes).unwrap();
+        writer.append(&fields, &[&self.payload]).unwrap();
+        writer.close().unwrap();
+        let bytes = bytes.into_inner();
+        let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
+        encoded(&capture.records().next().unwrap().unwrap())
+    }
 }
 
-/// What the record would be if the operation that it decodes to were recorded.
-fn encoded(record: &Record<'_>) -> Option<Said> {
+/// What the operation that a record decodes to is encoded as.
+fn encoded(record: &Record<'_>) -> Option<Plain> {
     let mut found = None;
-    let mut put =
-        |call: Call, payload_type, parts: &[&[u8]]| found = Some((call, payload_type, parts.concat()));
-    match (decode(record).ok()?, record.payload().ok()?) {
-        (Decoded::Op(Op::Command { into, command: it }), _) => command(into, &it, &mut put),
-        (Decoded::Op(Op::Queue(it)), payload) => {
-            let deallocated_bytes = match payload {
-                Payload::QueueDealloca(it) => it.buffer_ref.length.get(),
-                _ => 0,
-            };
-            submission(&it, &Rest { deallocated_bytes, ..Rest::default() }, &mut put);
+    let mut put = |call, payload_type, parts: &[&[u8]]| {
+        assert!(found.is_none(), "one operation is one record");
+        found = Some(Plain { call, payload_type, payload: parts.concat() });
+    };
+    match decode(record).ok()?? {
+        Op::Host(it) => host_op(&it, &mut put),
+        Op::Command { into, command: it } => command(into, &it, &mut put),
+        Op::Queue(it) => submission(&it, &mut put),
+    }
+    assert!(found.is_some(), "{} is encoded as nothing", record.operation());
+    found
+}
+
+/// The captures of real programs: those of `fixtures/` and of the corpus, where there is one.
+fn captures() -> Vec<PathBuf> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures");
+    let corpus = std::env::var_os("REHAL_CORPUS").map(PathBuf::from);
+    let mut left: Vec<_> = std::iter::once(fixtures).chain(corpus).collect();
+    let mut found = Vec::new();
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => left.push(path),
+                false if path.extension().is_some_and(|it| it == "ireereplay") => found.push(path),
+                false => {}
+            }
         }
-        (Decoded::Op(Op::Host(it)), _) => host_op(&it, &mut put),
-        (Decoded::Executable(op, it), _) => executable(&op, it.metadata_bytes, &mut put),
-        (Decoded::File(op, it), _) => file(&op, it.header, it.reference, &mut put),
-        _ => {}
     }
     found
 }
 
-/// Where the operation deliberately says less than the record: flags that a replay takes away or adds, and what
-/// captures hold of the program's own memory.
-fn without_losses(record: &Record<'_>, is_recorded: bool, said: &mut Said) {
-    // First byte and end of each field of the payload.
-    let lost: &[(usize, usize)] = match record.operation() {
-        Code::ALLOCATOR_IMPORT_BUFFER => &[(24, 34), (44, 48)],
-        Code::EXECUTABLE_CACHE_PREPARE_EXECUTABLE => &[(24, 28)],
-        Code::DEVICE_QUEUE_UPDATE => &[(48, 56)],
-        Code::COMMAND_BUFFER_UPDATE_BUFFER => &[(40, 48)],
-        // The sample's have a queue where there is none, and two workgroup counts.
-        Code::COMMAND_BUFFER_DISPATCH | Code::DEVICE_QUEUE_DISPATCH if !is_recorded => &[(8, 16), (36, 80)],
-        // The sample deallocates a part of a buffer, which goes as a whole.
-        Code::DEVICE_QUEUE_DEALLOCA if !is_recorded => &[(8, 16)],
-        // Padding, which may hold anything.
-        _ if record.payload_type() == PayloadType::BUFFER_RANGE => &[(28, 32)],
-        _ if record.payload_type() == PayloadType::BUFFER_RANGE_DATA => &[(36, 40)],
-        _ => return,
-    };
-    lost.iter().for_each(|(start, end)| said.2[*start..*end].fill(0));
+fn records(bytes: &[u8]) -> Vec<Record<'_>> {
+    match Capture::open(bytes, OpenOptions { recover: true }) {
+        Ok(capture) => capture.records().map_while(Result::ok).collect(),
+        Err(_) => Vec::new(),
+    }
+}
+
+type Ranges = &'static [(PayloadType, std::ops::Range<usize>)];
+
+/// Bytes of payloads that operations do not hold, since nothing depends on them.
+const UNUSED: Ranges = &[
+    // Padding, which may hold anything.
+    (PayloadType::BUFFER_RANGE, 28..32),
+    (PayloadType::BUFFER_RANGE_DATA, 36..40),
+    (PayloadType::FILE_OBJECT, 108..112),
+    // Where in the program's memory the bytes of an update were.
+    (PayloadType::DEVICE_QUEUE_UPDATE, 48..56),
+    (PayloadType::COMMAND_BUFFER_UPDATE_BUFFER, 40..48),
+];
+
+/// Bytes of payloads that operations do not hold where other fields rule them out. No recorder writes them.
+const RULED_OUT: Ranges = &[
+    // The slot of a reference that names a buffer.
+    (PayloadType::DEVICE_QUEUE_FILL, 24..28),
+    (PayloadType::DEVICE_QUEUE_UPDATE, 24..28),
+    (PayloadType::DEVICE_QUEUE_COPY, 24..28),
+    (PayloadType::DEVICE_QUEUE_COPY, 56..60),
+    (PayloadType::DEVICE_QUEUE_READ, 40..44),
+    (PayloadType::DEVICE_QUEUE_WRITE, 24..28),
+    (PayloadType::COMMAND_BUFFER_UPDATE_BUFFER, 24..28),
+    (PayloadType::COMMAND_BUFFER_COPY_BUFFER, 24..28),
+    // The slot too, and an offset: a buffer is deallocated as a whole.
+    (PayloadType::DEVICE_QUEUE_DEALLOCA, 8..16),
+    (PayloadType::DEVICE_QUEUE_DEALLOCA, 24..28),
+    // The queue of a dispatch in a command buffer; the workgroup count that is not the one that the flags choose.
+    (PayloadType::DISPATCH, 8..16),
+    (PayloadType::DISPATCH, 36..48),
+    (PayloadType::DISPATCH, 72..76),
+    // Accesses that do not exist; the validation of a file that is in the capture, and a digest where none is used.
+    (PayloadType::FILE_OBJECT, 50..52),
+    (PayloadType::FILE_OBJECT, 64..70),
+    (PayloadType::FILE_OBJECT, 76..108),
+];
+
+fn listed(list: Ranges, payload_type: PayloadType, offset: usize) -> bool {
+    list.iter().any(|(it, range)| *it == payload_type && range.contains(&offset))
+}
+
+fn without_unused(mut plain: Plain) -> Plain {
+    for (offset, byte) in plain.payload.iter_mut().enumerate() {
+        if listed(UNUSED, plain.payload_type, offset) {
+            *byte = 0;
+        }
+    }
+    plain
 }
 
 #[test]
-fn what_a_record_decodes_to_is_encoded_as_that_record() {
-    let mut compared = std::collections::BTreeMap::<&str, u32>::new();
-    for path in fixtures() {
-        compare(&std::fs::read(path).unwrap(), true, &mut compared);
+fn what_programs_recorded_is_encoded_as_it_was() {
+    let mut compared = BTreeMap::<&str, u32>::new();
+    for path in captures() {
+        let bytes = std::fs::read(&path).unwrap();
+        for record in records(&bytes) {
+            let Some(now) = encoded(&record) else { continue };
+            let was = without_unused(Plain::of(&record));
+            assert_eq!(
+                was,
+                without_unused(now),
+                "{} at {} of {}",
+                record.operation(),
+                record.offset,
+                path.display()
+            );
+            *compared.entry(record.operation().name()).or_default() += 1;
+        }
     }
-    // Nobody recorded the sample: it has everything, but its calls name any object.
-    compare(&sample::capture(), false, &mut compared);
-    assert!(compared.len() > 30, "{compared:?}");
+    assert!(compared.len() >= 20, "{compared:?}");
 }
 
-fn compare(bytes: &[u8], is_recorded: bool, compared: &mut std::collections::BTreeMap<&str, u32>) {
-    let Ok(capture) = Capture::open(bytes, OpenOptions { recover: true }) else { return };
-    for record in capture.records().map_while(Result::ok) {
-        let Some(mut now) = encoded(&record) else { continue };
-        let mut was = said(&record);
-        if !is_recorded {
-            was.0.related = now.0.related;
+/// Every byte of every payload: changed, it is refused, or in the operation, or listed.
+#[test]
+fn no_other_byte_of_a_payload_is_lost() {
+    let mut missing = BTreeMap::<(PayloadType, &str), BTreeSet<usize>>::new();
+    let lists = UNUSED.iter().chain(RULED_OUT);
+    let mut kept: BTreeSet<(PayloadType, usize)> =
+        lists.flat_map(|(it, range)| range.clone().map(|offset| (*it, offset))).collect();
+    let mut covered = BTreeSet::new();
+    for canonical in canonical_records() {
+        covered.insert((canonical.call.operation, canonical.payload_type));
+        assert_eq!(canonical.again().as_ref(), Some(&canonical), "{}", canonical.call.operation);
+        for offset in 0..canonical.payload.len() {
+            for change in [0x01, 0x02, 0x40, 0xff] {
+                let mut changed = canonical.clone();
+                changed.payload[offset] ^= change;
+                let Some(again) = changed.again() else { continue };
+                if again.payload.get(offset) == changed.payload.get(offset) {
+                    continue;
+                }
+                let payload_type = canonical.payload_type;
+                kept.remove(&(payload_type, offset));
+                if !listed(UNUSED, payload_type, offset) && !listed(RULED_OUT, payload_type, offset) {
+                    missing
+                        .entry((payload_type, canonical.call.operation.name()))
+                        .or_default()
+                        .insert(offset);
+                }
+            }
         }
-        without_losses(&record, is_recorded, &mut was);
-        without_losses(&record, is_recorded, &mut now);
-        assert_eq!(was, now, "{} at {}", record.operation(), record.offset);
-        *compared.entry(record.operation().name()).or_default() += 1;
     }
+    assert!(missing.is_empty(), "lost: {missing:?}");
+    assert!(kept.is_empty(), "listed, and operations hold them: {kept:?}");
+    let all = Code::ALL.iter().flat_map(|code| code.payload_types().iter().map(|it| (*code, *it)));
+    let all: BTreeSet<_> = all.filter(|(_, payload_type)| *payload_type != PayloadType::NONE).collect();
+    assert_eq!(covered, all, "every operation with every payload that it may have");
+}
+
+/// Each operation with each payload that it may have, with the payloads of the sample.
+fn canonical_records() -> Vec<Plain> {
+    let bytes = sample::capture();
+    let mut found = Vec::new();
+    for record in records(&bytes) {
+        let payload_type = record.payload_type();
+        for code in Code::ALL.iter().filter(|code| code.payload_types().contains(&payload_type)) {
+            if payload_type != PayloadType::NONE {
+                let call = Call::new(*code, 7, 99);
+                found.extend(Plain { call, payload_type, payload: record.payload.to_vec() }.again());
+            }
+        }
+    }
+    found
+}
+
+/// Every operation that captures have is decoded, or refused with the reason; none is passed over.
+#[test]
+fn each_operation_is_an_operation_or_refused_by_name() {
+    let mut refused = Vec::new();
+    for code in Code::ALL.iter().filter(|code| **code != Code::NONE) {
+        if code.payload_types() != [PayloadType::NONE] {
+            continue;
+        }
+        let plain =
+            Plain { call: Call::new(*code, 7, 0), payload_type: PayloadType::NONE, payload: Vec::new() };
+        match plain.again() {
+            Some(again) => assert_eq!(again, plain, "{code}"),
+            None => refused.push(code.name()),
+        }
+    }
+    assert_eq!(
+        refused,
+        [
+            "device.refine_topology_edge",
+            "device.create_channel",
+            "device.queue_host_call",
+            "allocator.export_buffer",
+            "allocator.virtual_memory_query_granularity",
+            "allocator.virtual_memory_reserve",
+            "allocator.virtual_memory_release",
+            "allocator.physical_memory_allocate",
+            "allocator.physical_memory_free",
+            "allocator.virtual_memory_map",
+            "allocator.virtual_memory_unmap",
+            "allocator.virtual_memory_protect",
+            "allocator.virtual_memory_advise",
+            "command_buffer.collective",
+            "executable_cache.infer_format",
+            "executable_cache.can_prepare_format",
+        ]
+    );
 }

@@ -3,26 +3,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rehal_base::{HostMemory, Result};
-use rehal_capture::{ObjectType, OperationCode, layout, payload};
+use rehal_capture::ObjectType;
 use rehal_hal::{
-    Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device, DeviceBackend,
-    DeviceInfo, Event, Executable, ExecutableParams, File, HostFile, HostOp, Live, MemoryAccess,
-    MemoryStatistics, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
+    Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, CreateOp, Device,
+    DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File, FileContents,
+    FileSource, HostFile, HostOp, ImportFile, Live, MemoryAccess, MemoryStatistics, PrepareExecutable,
+    QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
 };
 use zerocopy::IntoBytes;
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::U32;
 
 use super::buffer::{self, RecordedBuffer};
 use super::command_buffer::RecordedCommandBuffer;
 use super::event::RecordedEvent;
 use super::executable::{self, RecordedExecutable};
 use super::file::{RecordedFile, Source};
-use super::names::{
-    BaseNames, IdNames, Recorded, copy_sides, recorded_file, recorded_semaphore, with_scratch,
-};
+use super::names::{BaseNames, IdNames, Recorded, copy_sides, recorded_semaphore, with_scratch};
 use super::semaphore::RecordedSemaphore;
 use super::stream::{Stream, status_of};
-use crate::encode::{self, Call, Rest};
+use crate::encode;
 use crate::ids::Ids;
 
 /// A device whose calls are recorded.
@@ -41,33 +40,32 @@ impl RecordedDevice {
     pub fn wrap(base: Device, stream: &Arc<Stream>) -> Device {
         let (id, allocator) = (stream.next_id(), stream.next_id());
         stream.record(|log| {
-            log.bare_object(0, ObjectType::DEVICE, id);
-            log.bare_object(id, ObjectType::ALLOCATOR, allocator);
+            log.calls(0, 0, |put| encode::create(&CreateOp::Device { created: id }, put));
+            let allocator = CreateOp::Allocator { device: id, created: allocator };
+            log.calls(id, 0, |put| encode::create(&allocator, put));
         });
         Device::new(Self { base, id, allocator, cache: AtomicU64::new(0), stream: stream.clone() })
     }
 
-    /// Records a call on the device that no operation of a queue or of the host stands for.
-    pub fn record_call(&self, operation: OperationCode, status: u32) {
-        let call = Call::new(operation, self.id, 0);
-        self.stream.record(|log| log.calls(self.id, status, |put| call.bare(put)));
+    /// Records that the device became one of a group.
+    pub fn record_topology(&self) {
+        self.record(0, &HostOp::AssignTopology { device: self.id });
     }
 
-    fn record_unsupported(&self, operation: OperationCode, status: u32) {
-        let call = Call { unsupported: true, ..Call::new(operation, self.id, 0) };
-        self.stream.record(|log| log.calls(self.id, status, |put| call.bare(put)));
+    fn record(&self, status: u32, op: &HostOp<Ids<'_>>) {
+        self.stream.record(|log| log.calls(self.id, status, |put| encode::host_op(op, put)));
     }
 
     /// Records the call that made an object of type `made`, and the object.
-    fn record_creation<T>(&self, outcome: &Result<T>, made: ObjectType, op: &HostOp<Ids<'_>>) {
+    fn record_creation<T>(&self, outcome: &Result<T>, made: ObjectType, op: &CreateOp<Ids<'_>>) {
         let status = status_of(outcome);
-        self.stream.record(|log| log.creation(self.id, status, made, |put| encode::host_op(op, put)));
+        self.stream.record(|log| log.creation(self.id, status, made, |put| encode::create(op, put)));
     }
 
     /// Records the call that made buffer `id`, and the buffer.
-    fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, is_imported: bool, op: &HostOp<Ids<'_>>) {
+    fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, is_imported: bool, op: &CreateOp<Ids<'_>>) {
         self.stream.record(|log| {
-            log.calls(self.id, status_of(outcome), |put| encode::host_op(op, put));
+            log.calls(self.id, status_of(outcome), |put| encode::create(op, put));
             if let Ok(made) = outcome {
                 buffer::record_object(log, self.id, id, made, is_imported);
             }
@@ -85,26 +83,6 @@ impl RecordedDevice {
         }
         Ok(self.cache.load(Ordering::Acquire))
     }
-
-    /// What the record of a submission says besides.
-    fn rest<'a>(&self, submission: &Submission<Live<'a>>) -> Result<Rest<'a>> {
-        Ok(match submission.op {
-            QueueOp::Read { file, file_offset, target, .. } => {
-                let length = match target.binding {
-                    rehal_hal::Binding::Direct(buffer) => {
-                        buffer.resolve(target.offset, target.length)?.length
-                    }
-                    rehal_hal::Binding::Slot(_) => 0,
-                };
-                let range = rehal_base::Range { offset: file_offset, length };
-                Rest { captured_data: recorded_file(&self.stream, file)?.captured(range)?, ..Rest::default() }
-            }
-            QueueOp::Dealloca { buffer, .. } => {
-                Rest { deallocated_bytes: buffer.allocation_size(), ..Rest::default() }
-            }
-            _ => Rest::default(),
-        })
-    }
 }
 
 impl DeviceBackend for RecordedDevice {
@@ -114,7 +92,8 @@ impl DeviceBackend for RecordedDevice {
 
     fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
         let outcome = self.base.query_i64(category, key);
-        self.record_call(OperationCode::DEVICE_QUERY_I64, status_of(&outcome));
+        let op = HostOp::QueryDevice { device: self.id, query: DeviceQuery::I64 };
+        self.record(status_of(&outcome), &op);
         outcome
     }
 
@@ -125,7 +104,7 @@ impl DeviceBackend for RecordedDevice {
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         let created = self.stream.next_id();
         let outcome = self.base.backend().allocate_buffer(params, size);
-        let op = HostOp::AllocateBuffer { device: self.allocator, params, size, created };
+        let op = CreateOp::Buffer { allocator: self.allocator, params, size, created };
         self.record_buffer(&outcome, created, false, &op);
         outcome.map(|base| self.wrap_buffer(base, created))
     }
@@ -139,7 +118,8 @@ impl DeviceBackend for RecordedDevice {
         // A program that is refused and goes on by copying brings the bytes again; nobody would read these.
         let recorded_bytes = if outcome.is_ok() { size } else { 0 };
         memory.with_bytes(0, recorded_bytes, |data| {
-            let op = HostOp::ImportBuffer { device: self.allocator, params, size, data, created };
+            let op =
+                CreateOp::ImportedBuffer { allocator: self.allocator, params, size, flags: 0, data, created };
             self.record_buffer(&outcome, created, true, &op);
         })?;
         outcome.map(|base| self.wrap_buffer(base, created))
@@ -153,7 +133,7 @@ impl DeviceBackend for RecordedDevice {
     ) -> Result<Semaphore> {
         let created = self.stream.next_id();
         let outcome = self.base.backend().create_semaphore(affinity, initial_value, flags);
-        let op = HostOp::CreateSemaphore { device: self.id, affinity, initial_value, flags, created };
+        let op = CreateOp::Semaphore { device: self.id, affinity, initial_value, flags, created };
         self.record_creation(&outcome, ObjectType::SEMAPHORE, &op);
         outcome.map(|base| RecordedSemaphore::wrap(base, created, self.id, &self.stream, initial_value))
     }
@@ -161,7 +141,7 @@ impl DeviceBackend for RecordedDevice {
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
         let created = self.stream.next_id();
         let outcome = self.base.backend().create_command_buffer(params);
-        let op = HostOp::CreateCommandBuffer { device: self.id, params, created };
+        let op = CreateOp::CommandBuffer { device: self.id, params, created };
         self.record_creation(&outcome, ObjectType::COMMAND_BUFFER, &op);
         outcome.map(|base| RecordedCommandBuffer::wrap(base, created, self.id, &self.stream))
     }
@@ -169,30 +149,23 @@ impl DeviceBackend for RecordedDevice {
     fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event> {
         let created = self.stream.next_id();
         let outcome = self.base.backend().create_event(affinity, flags);
-        let op = HostOp::CreateEvent { device: self.id, affinity, flags, created };
+        let op = CreateOp::Event { device: self.id, affinity, flags, created };
         self.record_creation(&outcome, ObjectType::EVENT, &op);
         outcome.map(|base| RecordedEvent::wrap(base, created, &self.stream))
     }
 
     fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
         let outcome = self.base.backend().create_channel(affinity, params);
-        self.record_unsupported(OperationCode::DEVICE_CREATE_CHANNEL, status_of(&outcome));
+        let op = CreateOp::Channel { device: self.id, created: 0 };
+        self.record(status_of(&outcome), &HostOp::Create(op));
         outcome
     }
 
     fn create_executable_cache(&self, identifier: &str) -> Result<()> {
         let created = self.stream.next_id();
         let outcome = self.base.backend().create_executable_cache(identifier);
-        let status = status_of(&outcome);
-        let header = layout::ExecutableCacheObject {
-            identifier_length: U64::new(identifier.len() as u64),
-            ..Default::default()
-        };
-        let view = payload::ExecutableCacheObject { header: &header, identifier: identifier.as_bytes() };
-        let call = Call::new(OperationCode::DEVICE_CREATE_EXECUTABLE_CACHE, self.id, created);
-        self.stream.record(|log| {
-            log.creation(self.id, status, ObjectType::EXECUTABLE_CACHE, |put| call.with(put, &view));
-        });
+        let op = CreateOp::ExecutableCache { device: self.id, identifier: identifier.as_bytes(), created };
+        self.record_creation(&outcome, ObjectType::EXECUTABLE_CACHE, &op);
         if outcome.is_ok() {
             self.cache.store(created, Ordering::Release);
         }
@@ -216,18 +189,18 @@ impl DeviceBackend for RecordedDevice {
         let prepared = unsafe { self.base.backend().prepare_executable(params) };
         let outcome = prepared.and_then(|base| Ok((executable::metadata(base.functions())?, base)));
         let constants: Vec<U32> = params.constants.iter().copied().map(U32::new).collect();
-        let op = HostOp::PrepareExecutable {
-            device: cache,
+        let op = CreateOp::Executable(PrepareExecutable {
+            cache,
             affinity: params.affinity,
             caching_mode: params.caching_mode,
             format: params.format.as_bytes(),
             data: params.data,
             constants: constants.as_bytes(),
+            metadata: outcome.as_ref().map_or(&[][..], |(metadata, _)| metadata),
             created,
-        };
-        let metadata = outcome.as_ref().map_or(&[][..], |(metadata, _)| metadata);
+        });
         self.stream.record(|log| {
-            log.calls(self.id, status_of(&outcome), |put| encode::executable(&op, metadata, put));
+            log.calls(self.id, status_of(&outcome), |put| encode::create(&op, put));
             if outcome.is_ok() {
                 log.bare_object(self.id, ObjectType::EXECUTABLE, created);
             }
@@ -242,16 +215,16 @@ impl DeviceBackend for RecordedDevice {
         let length = imported.as_ref().map_or(0, File::length);
         let (description, described) = source.describe(length, &self.stream.options);
         let outcome = imported.and_then(|base| described.map(|()| base));
-        let op = HostOp::ImportFile { device: self.id, affinity, access, length, created };
-        let header = &description.header;
-        description.reference.with_bytes(|reference| {
+        let device = self.id;
+        description.with_source(|source| {
+            let op = ImportFile { device, affinity, access, length, source, created };
             self.stream.record(|log| {
-                log.calls(self.id, status_of(&outcome), |put| encode::file(&op, header, reference, put));
+                let call = CreateOp::File(op);
+                log.calls(device, status_of(&outcome), |put| encode::create(&call, put));
                 if outcome.is_ok() {
-                    // The operation holds the bytes; here they would be there twice.
-                    let again = if description.reference.is_inline() { &[] } else { reference };
-                    encode::file(&op, header, again, &mut |_, payload_type, parts| {
-                        log.object_parts(self.id, ObjectType::FILE, created, payload_type, parts);
+                    let object = CreateOp::File(without_inline_bytes(op));
+                    encode::create(&object, &mut |_, payload_type, parts| {
+                        log.object_parts(device, ObjectType::FILE, created, payload_type, parts);
                     });
                 }
             });
@@ -268,22 +241,24 @@ impl DeviceBackend for RecordedDevice {
             (*source, *target) = copy_sides(source, target);
         }
         with_scratch(|scratch| {
-            let mut created = 0;
-            let ids = submission.rename(&mut IdNames { stream, scratch }, |()| {
-                created = stream.next_id();
-                Ok(created)
-            })?;
-            let base = submission.rename(&mut BaseNames { stream, scratch }, Ok)?;
-            let rest = self.rest(&submission)?;
+            let ids = submission.rename(&mut IdNames { stream, scratch })?;
+            let base = submission.rename(&mut BaseNames { stream, scratch })?;
+            let created = match ids.op {
+                QueueOp::Alloca { created, .. } => created,
+                _ => 0,
+            };
+            let mut is_deferred = false;
             for wait in submission.waits {
-                recorded_semaphore(stream, wait.semaphore)?.will_wait(wait.value);
+                is_deferred |= !recorded_semaphore(stream, wait.semaphore)?.will_wait(wait.value);
             }
-            for signal in submission.signals {
-                recorded_semaphore(stream, signal.semaphore)?.will_signal(signal.value);
+            if !is_deferred {
+                for signal in submission.signals {
+                    recorded_semaphore(stream, signal.semaphore)?.will_signal(signal.value);
+                }
             }
             let mut offset = None;
             stream.record(|log| {
-                encode::submission(&ids, &rest, &mut |call, payload_type, parts| {
+                encode::submission(&ids, &mut |call, payload_type, parts| {
                     offset = Some(log.operation(self.id, 0, call, payload_type, parts));
                 });
             });
@@ -311,9 +286,7 @@ impl DeviceBackend for RecordedDevice {
 
     fn flush(&self, affinity: QueueAffinity) -> Result<()> {
         let outcome = self.base.backend().flush(affinity);
-        let op = HostOp::FlushQueue { device: self.id };
-        let status = status_of(&outcome);
-        self.stream.record(|log| log.calls(self.id, status, |put| encode::host_op(&op, put)));
+        self.record(status_of(&outcome), &HostOp::FlushQueue { device: self.id });
         outcome
     }
 
@@ -331,5 +304,16 @@ impl Recorded for RecordedDevice {
 
     fn stream(&self) -> &Arc<Stream> {
         &self.stream
+    }
+}
+
+/// The import as the object's record holds it: the operation holds the bytes; here they would be there twice.
+fn without_inline_bytes(op: ImportFile<Ids<'_>>) -> ImportFile<Ids<'_>> {
+    match op.source.contents {
+        FileContents::Inline(_) => {
+            let source = FileSource { contents: FileContents::Inline(&[][..]), ..op.source };
+            ImportFile { source, ..op }
+        }
+        _ => op,
     }
 }

@@ -3,14 +3,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rehal_base::{Error, Result};
-use rehal_capture::{OperationCode, layout};
-use rehal_hal::{Executable, ExecutableBackend, FunctionInfo};
+use rehal_capture::layout;
+use rehal_hal::{Executable, ExecutableBackend, ExecutableQuery, FunctionInfo, HostOp};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::names::Recorded;
 use super::stream::Stream;
-use crate::encode::Call;
+use crate::encode;
 
 /// An executable whose functions are looked up on the record.
 pub(super) struct RecordedExecutable {
@@ -42,8 +42,8 @@ impl ExecutableBackend for RecordedExecutable {
             Some(_) => rehal_base::StatusCode::Ok,
             None => rehal_base::StatusCode::NotFound,
         };
-        let call = Call::new(OperationCode::EXECUTABLE_LOOKUP_FUNCTION_BY_NAME, self.id, 0);
-        self.stream.record(|log| log.calls(self.device, status as u32, |put| call.bare(put)));
+        let op = HostOp::QueryExecutable { executable: self.id, query: ExecutableQuery::LookupFunction };
+        self.stream.record(|log| log.calls(self.device, status as u32, |put| encode::host_op(&op, put)));
         found
     }
 

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rehal_base::{Error, HostMemory, MappedFile, Range, Result, StatusCode};
-use rehal_capture::{DigestType, FileReferenceType, FileValidationType, layout};
-use rehal_hal::{File, FileBackend, HostFile};
-use zerocopy::little_endian::{U16, U32, U64};
+use rehal_hal::{File, FileBackend, FileContents, FileIdentity, FileSource, HostFile, Validation};
 
 use super::names::Recorded;
 use super::stream::Stream;
@@ -77,9 +75,9 @@ impl Recorded for RecordedFile {
 
 /// What a capture holds of an imported file.
 pub(super) struct Description {
-    /// All that its operation does not say; without the length of what is stored.
-    pub header: layout::FileObject,
-    pub reference: Reference,
+    handle_type: u32,
+    identity: FileIdentity,
+    reference: Reference,
 }
 
 /// Where the bytes of an imported file are.
@@ -87,7 +85,7 @@ pub(super) enum Reference {
     /// Nowhere: the file is refused.
     Nothing,
     /// At this path.
-    External(PathBuf),
+    External { path: PathBuf, validation: Validation },
     /// At this path, and in the records of the reads.
     Ranges { path: PathBuf, contents: MappedFile },
     /// In the capture: those of this file.
@@ -127,55 +125,56 @@ impl Source {
         /// `IREE_IO_FILE_HANDLE_TYPE_HOST_ALLOCATION` and `IREE_IO_FILE_HANDLE_TYPE_FD`.
         const HOST_ALLOCATION: u32 = 0;
         const FILE_DESCRIPTOR: u32 = 1;
-        let header = |handle_type, reference_type: FileReferenceType| layout::FileObject {
-            handle_type: U32::new(handle_type),
-            reference_type: U32::new(reference_type.0),
-            ..Default::default()
-        };
         let file = match self {
             Self::Memory(memory) => {
-                let header = header(HOST_ALLOCATION, FileReferenceType::INLINE_BYTES);
-                return (Description { header, reference: Reference::InlineMemory(memory) }, Ok(()));
+                let reference = Reference::InlineMemory(memory);
+                let identity = FileIdentity::default();
+                return (Description { handle_type: HOST_ALLOCATION, identity, reference }, Ok(()));
             }
             Self::Disk(file) => file,
         };
+        let handle_type = FILE_DESCRIPTOR;
         match describe_disk(&file, length, options) {
-            Ok((rest, reference_type, reference)) => {
-                let header = layout::FileObject {
-                    handle_type: U32::new(FILE_DESCRIPTOR),
-                    reference_type: U32::new(reference_type.0),
-                    ..rest
-                };
-                (Description { header, reference }, Ok(()))
-            }
+            Ok((identity, reference)) => (Description { handle_type, identity, reference }, Ok(())),
             Err(error) => {
-                let header = header(FILE_DESCRIPTOR, FileReferenceType::NONE);
-                (Description { header, reference: Reference::Nothing }, Err(error))
+                let (identity, reference) = (FileIdentity::default(), Reference::Nothing);
+                (Description { handle_type, identity, reference }, Err(error))
             }
         }
     }
 }
 
-impl Reference {
-    /// Shows the bytes that the capture stores for it.
-    pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
-        match self {
-            Self::Nothing => Ok(look(&[])),
-            Self::External(path) | Self::Ranges { path, .. } => Ok(look(path.as_os_str().as_bytes())),
-            Self::InlineFile(contents) => Ok(look(contents.bytes())),
-            Self::InlineMemory(memory) => memory.with_bytes(0, memory.length(), look),
+impl Description {
+    /// Shows what the capture stores of it.
+    pub fn with_source<R>(&self, look: impl FnOnce(FileSource<&[u8]>) -> R) -> Result<R> {
+        match &self.reference {
+            Reference::Nothing => Ok(look(self.source(FileContents::Nothing))),
+            Reference::External { path, validation } => {
+                let (path, validation) = (path.as_os_str().as_bytes(), *validation);
+                Ok(look(self.source(FileContents::External { path, validation })))
+            }
+            Reference::Ranges { path, .. } => {
+                let path = path.as_os_str().as_bytes();
+                Ok(look(self.source(FileContents::Ranges { path })))
+            }
+            Reference::InlineFile(contents) => Ok(look(self.source(FileContents::Inline(contents.bytes())))),
+            Reference::InlineMemory(memory) => {
+                memory.with_bytes(0, memory.length(), |bytes| look(self.source(FileContents::Inline(bytes))))
+            }
         }
     }
 
-    /// Whether the bytes are the file's own, which the capture holds once.
-    pub fn is_inline(&self) -> bool {
-        matches!(self, Self::InlineFile(_) | Self::InlineMemory(_))
+    fn source<'b>(&self, contents: FileContents<&'b [u8]>) -> FileSource<&'b [u8]> {
+        let Self { handle_type, identity, .. } = *self;
+        FileSource { handle_type, flags: 0, identity, contents }
     }
 }
 
-type Described = (layout::FileObject, FileReferenceType, Reference);
-
-fn describe_disk(file: &std::fs::File, length: u64, options: &RecordOptions) -> Result<Described> {
+fn describe_disk(
+    file: &std::fs::File,
+    length: u64,
+    options: &RecordOptions,
+) -> Result<(FileIdentity, Reference)> {
     // What the system calls the open file, wherever its path leads by now.
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let contents = || MappedFile::open(Path::new(&link));
@@ -184,44 +183,33 @@ fn describe_disk(file: &std::fs::File, length: u64, options: &RecordOptions) -> 
             Error::new(StatusCode::Unavailable, format!("the path of an imported file is not known: {error}"))
         })
     };
-    match options.file_policy {
-        FilePolicy::Fail => Err(Error::failed_precondition(
-            "a file outside of the capture was imported, which the file policy forbids",
-        )
-        .advise("choose another policy: reference, capture-ranges or capture-all")),
-        FilePolicy::CaptureAll => {
-            Ok((identity(file)?, FileReferenceType::INLINE_BYTES, Reference::InlineFile(contents()?)))
+    let reference = match options.file_policy {
+        FilePolicy::Fail => {
+            return Err(Error::failed_precondition(
+                "a file outside of the capture was imported, which the file policy forbids",
+            )
+            .advise("choose another policy: reference, capture-ranges or capture-all"));
         }
-        FilePolicy::CaptureRanges => {
-            let reference = Reference::Ranges { path: path()?, contents: contents()? };
-            Ok((identity(file)?, FileReferenceType::CAPTURED_RANGES, reference))
-        }
+        FilePolicy::CaptureAll => Reference::InlineFile(contents()?),
+        FilePolicy::CaptureRanges => Reference::Ranges { path: path()?, contents: contents()? },
         FilePolicy::Reference => {
-            let mut header = identity(file)?;
-            match options.file_validation {
-                FileValidation::Identity => {
-                    header.validation_type = U32::new(FileValidationType::IDENTITY.0);
-                }
-                FileValidation::Digest => {
-                    let digest = crate::files::digest(file, length)?;
-                    header.validation_type = U32::new(FileValidationType::CONTENT_DIGEST.0);
-                    header.digest_type = U16::new(DigestType::FNV1A_64.0);
-                    header.digest[..8].copy_from_slice(&digest.to_le_bytes());
-                }
-            }
-            Ok((header, FileReferenceType::EXTERNAL_PATH, Reference::External(path()?)))
+            let validation = match options.file_validation {
+                FileValidation::Identity => Validation::Identity,
+                FileValidation::Digest => Validation::Digest(crate::files::digest(file, length)?),
+            };
+            Reference::External { path: path()?, validation }
         }
-    }
+    };
+    Ok((identity(file)?, reference))
 }
 
 /// By what the system knows the file.
-fn identity(file: &std::fs::File) -> Result<layout::FileObject> {
+fn identity(file: &std::fs::File) -> Result<FileIdentity> {
     let metadata = file.metadata().map_err(|error| Error::io("asking what an imported file is", &error))?;
     let seconds = metadata.mtime().unsigned_abs();
-    Ok(layout::FileObject {
-        file_device: U64::new(metadata.dev()),
-        file_inode: U64::new(metadata.ino()),
-        file_mtime_ns: U64::new(seconds.wrapping_mul(1_000_000_000) + metadata.mtime_nsec().unsigned_abs()),
-        ..Default::default()
+    Ok(FileIdentity {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        mtime_ns: seconds.wrapping_mul(1_000_000_000) + metadata.mtime_nsec().unsigned_abs(),
     })
 }

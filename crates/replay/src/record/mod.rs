@@ -24,7 +24,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rehal_base::{Error, Result};
-use rehal_capture::OperationCode;
 use rehal_hal::{Device, DeviceGroup, HostOp};
 
 use self::device::RecordedDevice;
@@ -79,9 +78,10 @@ pub struct RecordOptions {
 /// refused with `UNIMPLEMENTED`: nobody sees when it is written.
 ///
 /// ```
-/// use rehal_hal::{BufferParams, BufferRef, BufferUsage, DeviceGroup, MemoryType, QueueOp, QUEUE_AFFINITY_ANY};
+/// use rehal_capture::CaptureBytes;
+/// use rehal_hal::{BufferParams, BufferUsage, DeviceGroup, MemoryType, QUEUE_AFFINITY_ANY};
 /// use rehal_local::{LocalSync, executable::Plugins};
-/// use rehal_replay::{CaptureBytes, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
+/// use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
 ///
 /// # fn main() -> rehal_base::Result<()> {
 /// # let folder = tempfile::tempdir().unwrap();
@@ -99,8 +99,7 @@ pub struct RecordOptions {
 ///         ..BufferParams::default()
 ///     };
 ///     let buffer = device.allocate_buffer(params, 16)?;
-///     let fill = QueueOp::Fill { target: BufferRef::whole(&buffer), pattern: &[7][..], flags: 0 };
-///     device.submit(QUEUE_AFFINITY_ANY, &[], &[], fill)?;
+///     device.queue(QUEUE_AFFINITY_ANY).fill(&buffer, &[7], 0)?;
 /// }
 /// recorder.close()?;
 ///
@@ -142,7 +141,7 @@ impl Recorder {
             group.devices().iter().map(|base| RecordedDevice::wrap(base.clone(), &self.stream)).collect();
         for device in &devices {
             let device = recorded_device(&self.stream, device)?;
-            device.record_call(OperationCode::DEVICE_ASSIGN_TOPOLOGY_INFO, 0);
+            device.record_topology();
         }
         DeviceGroup::new(devices)
     }

@@ -84,7 +84,7 @@ fn list<'s, T, U: Copy>(
 }
 
 /// A range of a buffer as one of its allocation, which is what was recorded and what the device made.
-fn in_allocation<'a>(reference: &BufferRef<Live<'a>>, buffer: &'a Buffer) -> (u64, u64) {
+fn in_allocation<'a>(reference: &BufferRef<&'a Buffer>, buffer: &'a Buffer) -> (u64, u64) {
     let (offset, length) = (reference.offset, reference.length);
     let part = buffer.allocation_offset() != 0 || buffer.size() != buffer.allocation_size();
     match length {
@@ -96,10 +96,10 @@ fn in_allocation<'a>(reference: &BufferRef<Live<'a>>, buffer: &'a Buffer) -> (u6
 /// The sides of a copy, which are compared by their lengths. Where one is a part of an allocation and gets a number from
 /// [`in_allocation`], the other gets one too.
 pub(super) fn copy_sides<'a>(
-    source: &BufferRef<Live<'a>>,
-    target: &BufferRef<Live<'a>>,
-) -> (BufferRef<Live<'a>>, BufferRef<Live<'a>>) {
-    let is_part = |side: &BufferRef<Live<'a>>| match side.binding {
+    source: &BufferRef<&'a Buffer>,
+    target: &BufferRef<&'a Buffer>,
+) -> (BufferRef<&'a Buffer>, BufferRef<&'a Buffer>) {
+    let is_part = |side: &BufferRef<&'a Buffer>| match side.binding {
         Binding::Direct(buffer) => in_allocation(side, buffer).1 != WHOLE_BUFFER,
         Binding::Slot(_) => false,
     };
@@ -107,7 +107,7 @@ pub(super) fn copy_sides<'a>(
     if !unsaid || !(is_part(source) || is_part(target)) {
         return (*source, *target);
     }
-    let said = |side: &BufferRef<Live<'a>>, other: &BufferRef<Live<'a>>| {
+    let said = |side: &BufferRef<&'a Buffer>, other: &BufferRef<&'a Buffer>| {
         let length = match (side.binding, other.binding) {
             (Binding::Direct(buffer), _) => buffer.size().saturating_sub(side.offset),
             (Binding::Slot(_), Binding::Direct(buffer)) => buffer.size().saturating_sub(other.offset),
@@ -133,7 +133,7 @@ impl<'a: 's, 's> Rename<Live<'a>, Live<'s>> for BaseNames<'s> {
         Ok(&recorded_buffer(self.stream, name)?.base)
     }
 
-    fn buffer_ref(&mut self, reference: BufferRef<Live<'a>>) -> Result<BufferRef<Live<'s>>> {
+    fn buffer_ref(&mut self, reference: BufferRef<&'a Buffer>) -> Result<BufferRef<&'s Buffer>> {
         match reference.binding {
             Binding::Slot(slot) => Ok(BufferRef::slot(slot, reference.offset, reference.length)),
             Binding::Direct(buffer) => {
@@ -175,12 +175,15 @@ impl<'a: 's, 's> Rename<Live<'a>, Live<'s>> for BaseNames<'s> {
         Ok(bytes)
     }
 
-    fn buffer_refs(&mut self, items: &'a [BufferRef<Live<'a>>]) -> Result<&'s [BufferRef<Live<'s>>]> {
+    fn buffer_refs(&mut self, items: &'a [BufferRef<&'a Buffer>]) -> Result<&'s [BufferRef<&'s Buffer>]> {
         list(self.scratch, items, |item| self.buffer_ref(*item))
     }
 
-    fn timepoints(&mut self, items: &'a [Timepoint<Live<'a>>]) -> Result<&'s [Timepoint<Live<'s>>]> {
-        list(self.scratch, items, |item| item.rename(self))
+    fn timepoints(
+        &mut self,
+        items: &'a [Timepoint<&'a Semaphore>],
+    ) -> Result<&'s [Timepoint<&'s Semaphore>]> {
+        list(self.scratch, items, |item| self.timepoint(*item))
     }
 
     fn events(&mut self, items: &'a [&'a Event]) -> Result<&'s [&'s Event]> {
@@ -193,9 +196,27 @@ impl<'a: 's, 's> Rename<Live<'a>, Live<'s>> for BaseNames<'s> {
 
     fn buffer_barriers(
         &mut self,
-        items: &'a [BufferBarrier<Live<'a>>],
-    ) -> Result<&'s [BufferBarrier<Live<'s>>]> {
-        list(self.scratch, items, |item| item.rename(self))
+        items: &'a [BufferBarrier<&'a Buffer>],
+    ) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
+        list(self.scratch, items, |item| self.buffer_barrier(*item))
+    }
+
+    fn created_buffer(&mut self, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn deallocated_size(&mut self, _buffer: &'a Buffer, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn captured_read(
+        &mut self,
+        _file: &'a File,
+        _file_offset: u64,
+        _target: BufferRef<&'a Buffer>,
+        (): (),
+    ) -> Result<()> {
+        Ok(())
     }
 }
 
@@ -214,7 +235,7 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
         Ok(recorded_buffer(self.stream, name)?.id)
     }
 
-    fn buffer_ref(&mut self, reference: BufferRef<Live<'a>>) -> Result<BufferRef<Ids<'s>>> {
+    fn buffer_ref(&mut self, reference: BufferRef<&'a Buffer>) -> Result<BufferRef<u64>> {
         match reference.binding {
             Binding::Slot(slot) => Ok(BufferRef::slot(slot, reference.offset, reference.length)),
             Binding::Direct(buffer) => {
@@ -258,7 +279,7 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
     }
 
     // The reference's replay adds an offset to the length of an entry of a binding table, whatever it is.
-    fn buffer_refs(&mut self, items: &'a [BufferRef<Live<'a>>]) -> Result<&'s [layout::BufferRef]> {
+    fn buffer_refs(&mut self, items: &'a [BufferRef<&'a Buffer>]) -> Result<&'s [layout::BufferRef]> {
         list(self.scratch, items, |item| {
             let mut item = *item;
             if let (Binding::Direct(buffer), WHOLE_BUFFER) = (item.binding, item.length) {
@@ -268,7 +289,10 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
         })
     }
 
-    fn timepoints(&mut self, items: &'a [Timepoint<Live<'a>>]) -> Result<&'s [layout::SemaphoreTimepoint]> {
+    fn timepoints(
+        &mut self,
+        items: &'a [Timepoint<&'a Semaphore>],
+    ) -> Result<&'s [layout::SemaphoreTimepoint]> {
         list(self.scratch, items, |item| {
             let semaphore_id = U64::new(self.semaphore(item.semaphore)?);
             Ok(layout::SemaphoreTimepoint { semaphore_id, value: U64::new(item.value) })
@@ -285,13 +309,33 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
 
     fn buffer_barriers(
         &mut self,
-        items: &'a [BufferBarrier<Live<'a>>],
+        items: &'a [BufferBarrier<&'a Buffer>],
     ) -> Result<&'s [layout::BufferBarrier]> {
         list(self.scratch, items, |item| {
             let layout::MemoryBarrier { source_scope, target_scope } = memory_barrier(&item.barrier);
             let buffer_ref = buffer_ref(&self.buffer_ref(item.buffer)?);
             Ok(layout::BufferBarrier { source_scope, target_scope, buffer_ref })
         })
+    }
+
+    fn created_buffer(&mut self, (): ()) -> Result<u64> {
+        Ok(self.stream.next_id())
+    }
+
+    fn deallocated_size(&mut self, buffer: &'a Buffer, (): ()) -> Result<u64> {
+        Ok(buffer.allocation_size())
+    }
+
+    fn captured_read(
+        &mut self,
+        file: &'a File,
+        file_offset: u64,
+        target: BufferRef<&'a Buffer>,
+        (): (),
+    ) -> Result<&'s [u8]> {
+        let Binding::Direct(buffer) = target.binding else { return Ok(&[]) };
+        let length = buffer.resolve(target.offset, target.length)?.length;
+        recorded_file(self.stream, file)?.captured(rehal_base::Range { offset: file_offset, length })
     }
 }
 

@@ -13,7 +13,7 @@ use zerocopy::little_endian::U64;
 
 use super::names::Recorded;
 use super::stream::{Log, Stream, status_of};
-use crate::encode::{self, Rest};
+use crate::encode;
 
 /// A semaphore that recorded submissions wait for and signal.
 ///
@@ -53,24 +53,39 @@ impl RecordedSemaphore {
     }
 
     /// A submission that waits for `value` is about to be recorded: makes sure that a record signals what the
-    /// host has signalled already.
-    pub fn will_wait(&self, value: u64) {
+    /// host has signalled already. Gives whether the records so far reach `value`: otherwise the submission is
+    /// deferred in a replay, and what it signals is not reached where it is recorded.
+    pub fn will_wait(&self, value: u64) -> bool {
         if self.recorded.load(Ordering::Acquire) >= value {
-            return;
+            return true;
         }
         let mut beyond = self.beyond.lock();
-        beyond.awaited = beyond.awaited.max(value);
-        if beyond.host >= value {
-            self.will_signal(beyond.host);
-            self.stream.record(|log| {
-                self.record_signal(log, beyond.host, 0);
-            });
+        if self.refresh(&beyond) >= value {
+            return true;
         }
+        beyond.awaited = beyond.awaited.max(value);
+        if beyond.host < value {
+            return false;
+        }
+        self.will_signal(beyond.host);
+        self.stream.record(|log| {
+            self.record_signal(log, beyond.host, 0);
+        });
+        true
     }
 
-    /// A submission that signals `value` is about to be recorded.
+    /// A submission that signals `value`, and is not deferred, is about to be recorded.
     pub fn will_signal(&self, value: u64) {
         self.recorded.fetch_max(value, Ordering::AcqRel);
+    }
+
+    /// What records signal. Where the semaphore is beyond what the host has signalled, a record has brought it there:
+    /// a deferred submission that has run by now.
+    fn refresh(&self, beyond: &Beyond) -> u64 {
+        match self.base.query() {
+            Ok(value) if value > beyond.host => self.recorded.fetch_max(value, Ordering::AcqRel).max(value),
+            _ => self.recorded.load(Ordering::Acquire),
+        }
     }
 
     fn record_signal(&self, log: &mut Log, value: u64, status: u32) -> u64 {
@@ -83,7 +98,7 @@ impl RecordedSemaphore {
             op: QueueOp::Barrier { flags: 0 },
         };
         let mut offset = 0;
-        encode::submission(&barrier, &Rest::default(), &mut |call, payload_type, parts| {
+        encode::submission(&barrier, &mut |call, payload_type, parts| {
             offset = log.operation(self.device, status, call, payload_type, parts);
         });
         offset
@@ -99,9 +114,10 @@ impl SemaphoreBackend for RecordedSemaphore {
     fn signal(&self, value: u64) -> Result<()> {
         let mut recorded_at = None;
         let mut beyond = self.beyond.lock();
+        let needed = |recorded| recorded < value && recorded < beyond.awaited;
+        let needed = needed(self.recorded.load(Ordering::Acquire)) && needed(self.refresh(&beyond));
         beyond.host = beyond.host.max(value);
-        let recorded = self.recorded.load(Ordering::Acquire);
-        if recorded < value && recorded < beyond.awaited {
+        if needed {
             self.will_signal(value);
             self.stream.record(|log| recorded_at = Some(self.record_signal(log, value, 0)));
         }

@@ -136,13 +136,13 @@ impl Log {
     ) -> u64 {
         let offset = self.writer.length_bytes();
         let fields = RecordFields {
-            record_type: if call.unsupported { RecordType::UNSUPPORTED } else { RecordType::OPERATION },
+            record_type: call.record_type,
             thread_id: thread_id(),
-            device_id: device,
+            device_id: call.device.unwrap_or(device),
             object_id: call.object,
             related_object_id: call.related,
             payload_type,
-            object_type: call.operation.object_type().unwrap_or_default(),
+            object_type: call.object_type,
             operation: call.operation,
             status_code: status,
             ..Default::default()

@@ -4,7 +4,7 @@ use rehal_capture::layout::*;
 use rehal_capture::payload::{self as view, View};
 use rehal_capture::{ObjectType, OperationCode as Op, PayloadType, RecordFields, RecordType, Writer};
 use rehal_hal::FunctionInfo;
-use rehal_replay::Place;
+use rehal_replay::RecordLocation;
 use zerocopy::little_endian::{U16, U32, U64};
 
 use super::payloads::{FileSpec, allocation, metadata, timepoints};
@@ -82,11 +82,11 @@ impl CaptureBuilder {
     }
 
     /// Where the last record is.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> RecordLocation {
         let index = self.records.len() - 1;
         let before: usize =
             self.records[..index].iter().map(|(_, payload)| size_of::<RecordHeader>() + payload.len()).sum();
-        Place { ordinal: index as u32, offset: (size_of::<FileHeader>() + before) as u64 }
+        RecordLocation { ordinal: index as u32, offset: (size_of::<FileHeader>() + before) as u64 }
     }
 
     /// What the last record says of itself, to be changed.

@@ -183,7 +183,7 @@ impl TestDevice {
     }
 
     fn run_op(&self, op: &QueueOp<Live<'_>>, created: Option<&Buffer>) -> Result<()> {
-        let place = |reference: &BufferRef<Live<'_>>| Held::of(reference).place(&[]);
+        let place = |reference: &BufferRef<&Buffer>| Held::of(reference).place(&[]);
         match op {
             QueueOp::Alloca { .. } => {
                 assert!(created.is_some());
@@ -409,7 +409,7 @@ struct HeldDispatch {
 
 impl Work {
     fn of(command: &Command<Live<'_>>) -> Result<Self> {
-        let held = |list: &[BufferBarrier<Live<'_>>]| list.iter().map(|it| Held::of(&it.buffer)).collect();
+        let held = |list: &[BufferBarrier<&Buffer>]| list.iter().map(|it| Held::of(&it.buffer)).collect();
         Ok(match command {
             Command::ExecutionBarrier { memory_barriers, buffer_barriers, .. } => {
                 Self::Barrier { memory: memory_barriers.to_vec(), buffers: held(buffer_barriers) }
@@ -543,7 +543,7 @@ struct Place {
 }
 
 impl Held {
-    fn of(reference: &BufferRef<Live<'_>>) -> Self {
+    fn of(reference: &BufferRef<&Buffer>) -> Self {
         let (buffer, slot) = match reference.binding {
             Binding::Direct(buffer) => (Some(buffer.clone()), 0),
             Binding::Slot(slot) => (None, slot),

@@ -5,7 +5,7 @@ use rehal_hal::{Device, DeviceGroup, Executable};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{
-    ExecutableRecord, HostRead, Observer, Place, Plan, PlanOptions, Replay, ReplayOptions, Scope,
+    ExecutableRecord, HostRead, Observer, Plan, PlanOptions, RecordLocation, Replay, ReplayOptions, Scope,
 };
 
 use super::{Ran, TestDevice};
@@ -64,7 +64,7 @@ impl Observer for Observed {
 
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
         self.reads.push(Read {
-            ordinal: read.place.ordinal,
+            ordinal: read.location.ordinal,
             scope: read.scope.map(|name| String::from_utf8_lossy(name).into_owned()),
             buffer_id: read.buffer_id,
             offset: read.offset,
@@ -82,8 +82,8 @@ impl Observer for Observed {
         true
     }
 
-    fn step(&mut self, place: Place) -> Result<()> {
-        self.steps.push(place.ordinal);
+    fn step(&mut self, location: RecordLocation) -> Result<()> {
+        self.steps.push(location.ordinal);
         Ok(())
     }
 }
@@ -150,13 +150,13 @@ fn assert_alike(ours: &Result<Vec<Observed>>, others: &Result<Vec<Observed>>) {
 /// The error that planning a capture ends with. It must name `place` as a tool prints it, with the
 /// operation and the objects, and give each of `words`.
 #[track_caller]
-pub fn refusal(bytes: &[u8], place: Place, words: &[&str]) -> Error {
+pub fn refusal(bytes: &[u8], location: RecordLocation, words: &[&str]) -> Error {
     let error = match Plan::compile(bytes.to_vec(), PlanOptions::default()) {
         Ok(_) => panic!("the capture is planned; expected {words:?}"),
         Err(error) => error,
     };
     let report = error.report();
-    let at = format!("record #{}, offset {}: ", place.ordinal, place.offset);
+    let at = format!("record #{}, offset {}: ", location.ordinal, location.offset);
     for word in [at.as_str()].iter().chain(words) {
         assert!(report.contains(word), "'{word}' is not in: {report}");
     }

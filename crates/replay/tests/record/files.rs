@@ -8,7 +8,7 @@ use rehal_hal::{BufferRef, File, HostFile, MemoryAccess, QUEUE_AFFINITY_ANY};
 use rehal_replay::{FilePolicy, FileValidation, RecordOptions};
 use tempfile::NamedTempFile;
 
-use crate::program::{Program, Reads, Work, each_operation, replay};
+use crate::program::{Program, Reads, each_operation, replay};
 
 /// 1000 bytes in a file.
 fn on_disk() -> NamedTempFile {
@@ -26,8 +26,7 @@ fn read(program: &Program, file: HostFile) -> Result<()> {
     let file: File = program.device().import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file)?;
     let buffer = program.buffer(&[0; 100]);
     let target = BufferRef::whole(&buffer);
-    let read = Work::Read { file: &file, file_offset: 50, target, flags: 0 };
-    program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], read)?;
+    program.device().queue(QUEUE_AFFINITY_ANY).read(&file, 50, target, 0)?;
     let mut bytes = [0; 100];
     buffer.read(0, &mut bytes)?;
     assert_eq!(bytes, contents()[50..150]);
@@ -144,8 +143,7 @@ fn what_the_file_has_not_got_is_refused_before_it_is_recorded() {
         let file = program.device().import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file).unwrap();
         let buffer = program.buffer(&[0; 100]);
         let target = BufferRef::whole(&buffer);
-        let read = Work::Read { file: &file, file_offset: 950, target, flags: 0 };
-        let refused = program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], read).map(drop).unwrap_err();
+        let refused = program.device().queue(QUEUE_AFFINITY_ANY).read(&file, 950, target, 0).unwrap_err();
         assert_eq!(refused.code(), StatusCode::OutOfRange);
         let mut reads = 0;
         each_operation(&program.capture(), |record| {

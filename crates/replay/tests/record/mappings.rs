@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rehal_base::{HostMemory, Range, StatusCode};
 use rehal_capture::{OperationCode as Code, Payload};
-use rehal_hal::{BufferParams, BufferRef, MemoryAccess, QUEUE_AFFINITY_ANY};
+use rehal_hal::{BufferParams, MemoryAccess, QUEUE_AFFINITY_ANY};
 use rehal_replay::RecordOptions;
 
-use crate::program::{Program, Reads, Work, each_operation, mappable, operations, replay};
+use crate::program::{Program, Reads, each_operation, mappable, operations, replay};
 
 const OK: u32 = 0;
 
@@ -88,8 +88,7 @@ fn imported_memory_is_recorded_as_exactly_what_is_imported() {
     let unaligned = Range { offset: 63, length: 100 };
     assert!(program.device().import_buffer(params, &memory, unaligned).is_err());
     let target = program.buffer(&[0; 100]);
-    let copy = Work::Copy { source: (&imported).into(), target: BufferRef::whole(&target), flags: 0 };
-    program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], copy).unwrap();
+    program.device().queue(QUEUE_AFFINITY_ANY).copy(&imported, &target, 0).unwrap();
     let mut bytes = [0; 100];
     target.read(0, &mut bytes).unwrap();
 
@@ -114,8 +113,7 @@ fn parts_of_buffers_are_ranges_of_their_allocation() {
     let program = Program::new(RecordOptions::default());
     let whole = program.buffer(&[0; 16]);
     let part = whole.subspan(4, 8).unwrap();
-    let fill = Work::Fill { target: BufferRef::whole(&part), pattern: &[7], flags: 0 };
-    program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], fill).unwrap();
+    program.device().queue(QUEUE_AFFINITY_ANY).fill(&part, &[7], 0).unwrap();
     part.subspan(2, 2).unwrap().write(0, &[1, 2]).unwrap();
     let mut bytes = [0; 16];
     whole.read(0, &mut bytes).unwrap();

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rehal_capture::{Capture, OpenOptions, OperationCode as Code, Payload};
 use rehal_hal::{
     BufferRef, Command, CommandBufferMode, CommandBufferParams, CommandCategories, HostCallFlags,
-    MemoryAccess, QUEUE_AFFINITY_ANY, SemaphoreFlags, Timepoint,
+    MemoryAccess, QUEUE_AFFINITY_ANY, SemaphoreFlags,
 };
 use rehal_replay::RecordOptions;
 
-use crate::program::{Program, Reads, Work, each_operation, host_call, local_sync, operations, replay};
+use crate::program::{Program, Reads, each_operation, host_call, local_sync, mappable, operations, replay};
 
 /// Work that runs where it is submitted signals before the call is back; what that sets off is recorded after it.
 #[test]
@@ -29,9 +29,8 @@ fn what_a_submission_sets_off_is_recorded_after_it() {
         }
     };
     let _registration = done.on_reached(1, Box::new(read));
-    let fill = Work::Fill { target: BufferRef::whole(&buffer), pattern: &[5], flags: 0 };
-    let signals = [Timepoint { semaphore: &done, value: 1 }];
-    program.device().submit(QUEUE_AFFINITY_ANY, &[], &signals, fill).unwrap();
+    let signals = [done.at(1)];
+    program.device().queue(QUEUE_AFFINITY_ANY).signal(&signals).fill(&buffer, &[5], 0).unwrap();
     assert_eq!(seen.load(Ordering::Relaxed), 0x0505_0505);
 
     let capture = program.capture();
@@ -47,9 +46,12 @@ fn what_a_submission_sets_off_is_recorded_after_it() {
 fn a_submission_that_fails_is_recorded_with_its_status() {
     let program = Program::new(RecordOptions::default());
     let fail = host_call(|| Err(rehal_base::Error::data_loss("gone")));
-    let call = Work::HostCall { call: &fail, arguments: [0; 4], flags: HostCallFlags::empty() };
     // Nobody else hears of it, so the call does.
-    let failed = program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], call).map(drop).unwrap_err();
+    let failed = program
+        .device()
+        .queue(QUEUE_AFFINITY_ANY)
+        .host_call(&fail, [0; 4], HostCallFlags::empty())
+        .unwrap_err();
     assert_eq!(failed.message(), "gone");
     let capture = program.capture();
     assert_eq!(operations(&capture), [(Code::DEVICE_QUEUE_HOST_CALL, failed.code() as u32)]);
@@ -89,8 +91,7 @@ fn copies_of_parts_say_one_length_on_both_sides() {
     let part = source.subspan(2, 4).unwrap();
     let (part, whole) = (BufferRef::whole(&part), BufferRef::whole(&target));
     let device = program.device();
-    let copy = Work::Copy { source: part, target: whole, flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &[], &[], copy).unwrap();
+    device.queue(QUEUE_AFFINITY_ANY).copy(part, whole, 0).unwrap();
     let commands = device
         .create_command_buffer(CommandBufferParams {
             mode: CommandBufferMode::ONE_SHOT,
@@ -104,8 +105,7 @@ fn copies_of_parts_say_one_length_on_both_sides() {
     commands.record(&Command::Copy { source: whole, target: part, flags: 0 }).unwrap();
     commands.record(&Command::Copy { source: part, target: slot, flags: 0 }).unwrap();
     commands.end().unwrap();
-    let execute = Work::Execute { command_buffer: &commands, bindings: &[whole], flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &[], &[], execute).unwrap();
+    device.queue(QUEUE_AFFINITY_ANY).execute(&commands, &[whole], 0).unwrap();
     let mut bytes = [0; 4];
     target.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [3, 4, 5, 6]);
@@ -128,11 +128,8 @@ fn devices_of_a_group_write_one_stream() {
     let program = Program::on(vec![local_sync(), local_sync()], RecordOptions::default());
     let shared = program.semaphore();
     for (value, device) in program.devices.iter().enumerate() {
-        let (waits, signals) = (
-            [Timepoint { semaphore: &shared, value: value as u64 }],
-            [Timepoint { semaphore: &shared, value: value as u64 + 1 }],
-        );
-        device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, Work::Barrier { flags: 0 }).unwrap();
+        let (waits, signals) = ([shared.at(value as u64)], [shared.at(value as u64 + 1)]);
+        device.queue(QUEUE_AFFINITY_ANY).wait(&waits).signal(&signals).barrier(0).unwrap();
     }
     let capture = program.capture();
     let mut submitted = Vec::new();
@@ -153,11 +150,11 @@ fn signals_of_the_host_that_work_waits_for_are_recorded() {
     let (gate, unused) = (program.semaphore(), program.semaphore());
     unused.signal(1).unwrap();
     gate.signal(3).unwrap();
-    let waits = [Timepoint { semaphore: &gate, value: 2 }];
-    program.device().submit(QUEUE_AFFINITY_ANY, &waits, &[], Work::Barrier { flags: 0 }).unwrap();
+    let waits = [gate.at(2)];
+    program.device().queue(QUEUE_AFFINITY_ANY).wait(&waits).barrier(0).unwrap();
     gate.signal(4).unwrap();
-    let waits = [Timepoint { semaphore: &gate, value: 3 }];
-    program.device().submit(QUEUE_AFFINITY_ANY, &waits, &[], Work::Barrier { flags: 0 }).unwrap();
+    let waits = [gate.at(3)];
+    program.device().queue(QUEUE_AFFINITY_ANY).wait(&waits).barrier(0).unwrap();
     let capture = program.capture();
     let mut barriers = Vec::new();
     each_operation(&capture, |record| {
@@ -176,8 +173,8 @@ fn signals_of_the_host_that_work_waits_for_are_recorded() {
 fn a_signal_that_comes_after_the_work_is_recorded_after_it() {
     let program = Program::new(RecordOptions::default());
     let gate = program.semaphore();
-    let waits = [Timepoint { semaphore: &gate, value: 1 }];
-    program.device().submit(QUEUE_AFFINITY_ANY, &waits, &[], Work::Barrier { flags: 0 }).unwrap();
+    let waits = [gate.at(1)];
+    program.device().queue(QUEUE_AFFINITY_ANY).wait(&waits).barrier(0).unwrap();
     gate.signal(1).unwrap();
     let mut lists = Vec::new();
     each_operation(&program.capture(), |record| {
@@ -186,6 +183,31 @@ fn a_signal_that_comes_after_the_work_is_recorded_after_it() {
         }
     });
     assert_eq!(lists, [(1, 0), (0, 1)]);
+}
+
+/// Work that is submitted before what it waits for, on one timeline and across two, replays with the same results.
+#[test]
+fn work_that_is_submitted_before_its_signals_replays() {
+    let program = Program::new(RecordOptions::default());
+    let (timeline, other) = (program.semaphore(), program.semaphore());
+    let (first, second) = (program.buffer(&[0; 4]), program.buffer(&[9; 4]));
+    let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+    // Backwards: the copy waits for the fill, which waits for the host.
+    queue.wait(&[other.at(1)]).signal(&[timeline.at(5)]).copy(&first, &second, 0).unwrap();
+    queue.wait(&[timeline.at(2)]).signal(&[other.at(1)]).fill(&first, &[7], 0).unwrap();
+    let transient = queue.wait(&[timeline.at(5)]).signal(&[timeline.at(6)]).alloca(mappable(), 4, 0).unwrap();
+    assert_eq!((timeline.query().unwrap(), other.query().unwrap()), (0, 0));
+    timeline.signal(2).unwrap();
+    assert_eq!(timeline.query().unwrap(), 6);
+    // What ran meanwhile counts as signalled: this waits for nothing, and needs no signal of the host.
+    queue.wait(&[timeline.at(6)]).signal(&[timeline.at(7)]).copy(&second, &transient, 0).unwrap();
+    timeline.signal(8).unwrap();
+    queue.wait(&[timeline.at(8)]).dealloca(&transient, 0).unwrap();
+    let mut bytes = [0; 4];
+    second.read(0, &mut bytes).unwrap();
+    let mut reads = Reads::default();
+    replay(&program.capture(), &mut reads).unwrap();
+    assert_eq!(reads.0, [[7; 4]]);
 }
 
 /// Threads of one program: every record is whole, ordinals have no gaps, and each thread's calls keep their order.
@@ -202,11 +224,10 @@ fn threads_write_one_stream() {
                 for round in 0..ROUNDS {
                     let done =
                         device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap();
-                    let signals = [Timepoint { semaphore: &done, value: 1 }];
+                    let signals = [done.at(1)];
                     let pattern = [thread * ROUNDS + round];
                     let target = BufferRef::whole(&buffer);
-                    let fill = Work::Fill { target, pattern: &pattern, flags: 0 };
-                    device.submit(QUEUE_AFFINITY_ANY, &[], &signals, fill).unwrap();
+                    device.queue(QUEUE_AFFINITY_ANY).signal(&signals).fill(target, &pattern, 0).unwrap();
                     let mapping = buffer.map(MemoryAccess::READ, 0, 8).unwrap();
                     mapping.with_bytes(|bytes| assert_eq!(bytes, [pattern[0]; 8])).unwrap();
                 }

@@ -109,6 +109,3 @@ impl Observer for Reads {
         Ok(())
     }
 }
-
-/// Work for a queue of a running program.
-pub type Work<'a> = rehal_hal::QueueOp<rehal_hal::Live<'a>>;

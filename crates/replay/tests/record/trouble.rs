@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use rehal_base::StatusCode;
 use rehal_capture::{Capture, OpenOptions, OperationCode as Code};
-use rehal_hal::{BufferRef, DeviceGroup, HostCallFlags, QUEUE_AFFINITY_ANY, Timepoint};
+use rehal_hal::{BufferRef, DeviceGroup, HostCallFlags, QUEUE_AFFINITY_ANY};
 use rehal_replay::{RecordOptions, Recorder};
 
-use crate::program::{Program, Reads, Work, host_call, local_sync, mappable, operations, replay};
+use crate::program::{Program, Reads, host_call, local_sync, mappable, operations, replay};
 
 /// A sink that takes so many bytes and then is full.
 struct Full(usize);
@@ -97,19 +97,18 @@ fn a_host_call_that_panics_leaves_the_recorder_working() {
     let panics = host_call(|| panic!("the program's own"));
     for wait_count in [0, 1] {
         let (go, done) = (program.semaphore(), program.semaphore());
-        let waits = vec![Timepoint { semaphore: &go, value: 1 }; wait_count];
-        let call = Work::HostCall { call: &panics, arguments: [0; 4], flags: HostCallFlags::empty() };
-        let signals = [Timepoint { semaphore: &done, value: 1 }];
+        let waits = vec![go.at(1); wait_count];
+        let signals = [done.at(1)];
         let run = || {
-            program.device().submit(QUEUE_AFFINITY_ANY, &waits, &signals, call).unwrap();
+            let queue = program.device().queue(QUEUE_AFFINITY_ANY).wait(&waits).signal(&signals);
+            queue.host_call(&panics, [0; 4], HostCallFlags::empty()).unwrap();
             go.signal(1).unwrap();
         };
         let panic = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
         assert_eq!(panic.downcast_ref::<&str>(), Some(&"the program's own"));
         assert_eq!(done.wait(1, None).unwrap_err().code(), StatusCode::Internal);
     }
-    let fill = Work::Fill { target: BufferRef::whole(&buffer), pattern: &[5], flags: 0 };
-    program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], fill).unwrap();
+    program.device().queue(QUEUE_AFFINITY_ANY).fill(&buffer, &[5], 0).unwrap();
     let codes: Vec<_> = operations(&program.capture()).into_iter().map(|(code, _)| code).collect();
     assert_eq!(codes.iter().filter(|code| **code == Code::DEVICE_QUEUE_HOST_CALL).count(), 2);
     assert_eq!(codes.last(), Some(&Code::DEVICE_QUEUE_FILL));
@@ -149,8 +148,7 @@ fn after_the_end_calls_are_forwarded_and_not_recorded() {
     let before = program.capture();
     buffer.write(0, &[2; 4]).unwrap();
     let another = program.buffer(&[3; 4]);
-    let copy = Work::Copy { source: (&another).into(), target: BufferRef::whole(&buffer), flags: 0 };
-    program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], copy).unwrap();
+    program.device().queue(QUEUE_AFFINITY_ANY).copy(&another, &buffer, 0).unwrap();
     let mut bytes = [0; 4];
     buffer.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [3; 4]);
@@ -165,8 +163,7 @@ fn objects_that_were_not_made_on_record_are_refused() {
         Program::new(RecordOptions::default()).buffer(&[0; 4]),
     ];
     for other in &others {
-        let fill = Work::Fill { target: BufferRef::whole(other), pattern: &[1], flags: 0 };
-        let refused = program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], fill).map(drop).unwrap_err();
+        let refused = program.device().queue(QUEUE_AFFINITY_ANY).fill(other, &[1], 0).unwrap_err();
         assert_eq!(refused.code(), StatusCode::FailedPrecondition);
         assert!(refused.message().starts_with("a buffer that this recorder did not see made"), "{refused}");
     }
@@ -194,8 +191,7 @@ fn a_recorded_device_can_be_recorded() {
     let inner = Program::new(RecordOptions::default());
     let outer = Program::on(inner.devices.clone(), RecordOptions::default());
     let buffer = outer.buffer(&[1, 2, 3, 4]);
-    let fill = Work::Fill { target: BufferRef::range(&buffer, 0, 2), pattern: &[9], flags: 0 };
-    outer.device().submit(QUEUE_AFFINITY_ANY, &[], &[], fill).unwrap();
+    outer.device().queue(QUEUE_AFFINITY_ANY).fill(BufferRef::range(&buffer, 0, 2), &[9], 0).unwrap();
     let mut bytes = [0; 4];
     buffer.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [9, 9, 3, 4]);

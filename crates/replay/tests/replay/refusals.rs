@@ -226,15 +226,16 @@ fn ids_that_are_given_out_twice_or_not_at_all() {
 
 #[test]
 fn waits_that_nothing_signals() {
-    let words =
-        ["waits for semaphore 3 to reach 1, which nothing before it in the capture signals (it is at 0)"];
+    let words = ["waits for semaphore 3 to reach 1, which nothing in the capture signals (it is at 0)"];
     refused(PRECONDITION, &words, |it| it.order(&[(it.timeline, 1)], &[]).execute(0, &[]));
-    // Signalled only after it, or by itself: neither can run one after another.
+    // Signalled only by itself: it can never run.
     refused(PRECONDITION, &words, |it| it.order(&[(it.timeline, 1)], &[(it.timeline, 1)]).execute(0, &[]));
+    // Two that wait for each other; the first record is named.
     let mut capture = CaptureBuilder::new();
-    capture.order(&[(capture.timeline, 1)], &[]).execute(0, &[]);
+    let other = capture.semaphore(0);
+    capture.order(&[(capture.timeline, 1)], &[(other, 1)]).execute(0, &[]);
     let waits = capture.place();
-    capture.order(&[], &[(capture.timeline, 1)]).execute(0, &[]);
+    capture.order(&[(other, 1)], &[(capture.timeline, 1)]).execute(0, &[]);
     refusal(&capture.finish(), waits, &words);
     // The signal of a call that had failed does not count.
     let mut capture = CaptureBuilder::new();
@@ -586,7 +587,7 @@ fn a_plan_says_what_is_in_it() {
     let plan = Plan::compile(bytes.clone(), PlanOptions::default()).unwrap();
     assert_eq!((plan.device_count(), plan.version().major, plan.step_count()), (1, 2, 9));
     let [record] = plan.executables().collect::<Vec<_>>()[..] else { panic!() };
-    assert_eq!((record.id, record.place), (executable, prepared));
+    assert_eq!((record.id, record.location), (executable, prepared));
     assert_eq!(record.function_names().collect::<Vec<_>>(), [b"f", b"g"]);
     let [record] = plan.files().collect::<Vec<_>>()[..] else { panic!() };
     assert_eq!((record.id, record.length, record.access.bits()), (file, 30, 3));

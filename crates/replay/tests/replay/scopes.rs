@@ -6,7 +6,7 @@ use rehal_base::StatusCode;
 use rehal_hal::DeviceGroup;
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{HostRead, Observer, Place, Plan, PlanOptions, Replay, ReplayOptions, Scope};
+use rehal_replay::{HostRead, Observer, Plan, PlanOptions, RecordLocation, Replay, ReplayOptions, Scope};
 
 use crate::common::{CaptureBuilder, FLUSHED, Observed, Ran, TestDevice, range, replay, run, whole};
 
@@ -108,7 +108,7 @@ fn a_panic_of_an_observer_disables_nothing() {
         fn wants_steps(&self) -> bool {
             true
         }
-        fn step(&mut self, _: Place) -> rehal_base::Result<()> {
+        fn step(&mut self, _: RecordLocation) -> rehal_base::Result<()> {
             self.at(In::Step)
         }
     }
@@ -143,8 +143,8 @@ fn observers_are_told_what_they_want_and_no_more() {
         fn wants_steps(&self) -> bool {
             true
         }
-        fn step(&mut self, place: Place) -> rehal_base::Result<()> {
-            self.0.push(place.ordinal);
+        fn step(&mut self, location: RecordLocation) -> rehal_base::Result<()> {
+            self.0.push(location.ordinal);
             Ok(())
         }
     }

@@ -45,7 +45,7 @@ pub(crate) fn check_queue_op(op: &QueueOp<Ids<'_>>) -> Result<()> {
 /// Fails where the data of a command does not fit its range, or it refers to a slot beyond the
 /// `slots` of its command buffer.
 pub(crate) fn check_command(command: &Command<Ids<'_>>, slots: u64) -> Result<()> {
-    let check_slot = |reference: &BufferRef<Ids<'_>>| match reference.binding {
+    let check_slot = |reference: &BufferRef<u64>| match reference.binding {
         Binding::Slot(slot) => check_slot(slot, slots),
         Binding::Direct(_) => Ok(()),
     };
@@ -82,7 +82,7 @@ pub(crate) fn check_command(command: &Command<Ids<'_>>, slots: u64) -> Result<()
     }
 }
 
-fn check_direct(reference: &BufferRef<Ids<'_>>) -> Result<()> {
+fn check_direct(reference: &BufferRef<u64>) -> Result<()> {
     match reference.binding {
         Binding::Direct(_) => Ok(()),
         Binding::Slot(_) => Err(no_table()),

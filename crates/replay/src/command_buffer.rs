@@ -1,10 +1,10 @@
-//! How far the recording of a command buffer is, as the plan follows it.
+//! The state of a command buffer, as the plan follows it.
 
 use rehal_base::{Error, Result};
 
 /// A command buffer while the capture is planned.
 #[derive(Clone, Copy)]
-pub(crate) struct Recording {
+pub(crate) struct CommandBufferState {
     state: State,
     /// Slots of its binding table.
     pub slots: u64,
@@ -26,7 +26,7 @@ pub(crate) enum Use {
     Run,
 }
 
-impl Recording {
+impl CommandBufferState {
     pub(crate) fn new(slots: u64) -> Self {
         Self { state: State::Initial, slots }
     }

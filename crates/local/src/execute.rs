@@ -36,11 +36,11 @@ pub(crate) trait Resolve<'r, N: Names + 'r> {
     fn file(&self, name: N::File) -> &'r File;
     fn host_call(&self, name: N::HostCall) -> &'r HostCall;
     fn bytes(&self, bytes: N::Bytes) -> &'r [u8];
-    fn refs(&self, list: N::BufferRefs) -> &'r [BufferRef<N>];
+    fn refs(&self, list: N::BufferRefs) -> &'r [BufferRef<N::Buffer>];
     fn slots(&self) -> &'r [Option<Place<'r>>];
 
     /// The memory behind a reference; the range is checked against the buffer or the slot.
-    fn place(&self, reference: &BufferRef<N>) -> Result<Place<'r>> {
+    fn place(&self, reference: &BufferRef<N::Buffer>) -> Result<Place<'r>> {
         match reference.binding {
             Binding::Direct(name) => {
                 let buffer = self.buffer(name);
@@ -138,7 +138,7 @@ impl<'a> Resolve<'a, Live<'a>> for LiveNames {
     fn bytes(&self, bytes: &'a [u8]) -> &'a [u8] {
         bytes
     }
-    fn refs(&self, list: &'a [BufferRef<Live<'a>>]) -> &'a [BufferRef<Live<'a>>] {
+    fn refs(&self, list: &'a [BufferRef<&'a Buffer>]) -> &'a [BufferRef<&'a Buffer>] {
         list
     }
     fn slots(&self) -> &'a [Option<Place<'a>>] {
@@ -171,7 +171,7 @@ impl<'r> Resolve<'r, Indexed> for StoredNames<'r> {
     fn bytes(&self, bytes: rehal_hal::Span<u8>) -> &'r [u8] {
         bytes.of(&self.store.bytes)
     }
-    fn refs(&self, list: rehal_hal::Span<BufferRef<Indexed>>) -> &'r [BufferRef<Indexed>] {
+    fn refs(&self, list: rehal_hal::Span<BufferRef<u32>>) -> &'r [BufferRef<u32>] {
         list.of(&self.store.lists.buffer_refs)
     }
     fn slots(&self) -> &'r [Option<Place<'r>>] {
@@ -215,8 +215,8 @@ pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
     }
 }
 
-/// Runs one queue operation to its end.
-fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Result<()> {
+/// Runs one operation to its end.
+pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Result<()> {
     match *op {
         // The memory was made with the handle; see `LocalDevice::submit`.
         QueueOp::Alloca { .. } | QueueOp::Barrier { .. } => Ok(()),
@@ -251,36 +251,15 @@ fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Resu
     }
 }
 
-/// Whether a command does anything on a CPU: barriers and events are kept by the order in which one
+/// What a command does on a CPU, if anything: barriers and events are kept by the order in which one
 /// thread runs commands, hints and labels have no reader. Fails for what a CPU cannot do.
-pub(crate) fn has_effect<N: Names>(command: &Command<N>) -> Result<bool> {
+pub(crate) fn effect_of<N: Names>(command: &Command<N>) -> Result<Option<QueueOp<N>>> {
     match command {
-        Command::Fill { .. } | Command::Update { .. } | Command::Copy { .. } => Ok(true),
-        Command::Dispatch(dispatch) => check_arguments(dispatch.flags).map(|()| true),
-        Command::ExecutionBarrier { .. }
-        | Command::SignalEvent { .. }
-        | Command::ResetEvent { .. }
-        | Command::WaitEvents { .. }
-        | Command::Advise { .. }
-        | Command::BeginDebugGroup { .. }
-        | Command::EndDebugGroup => Ok(false),
-        Command::Collective { .. } => Err(Error::unimplemented("CPU devices have no collectives")),
+        Command::Dispatch(dispatch) => check_arguments(dispatch.flags)?,
+        Command::Collective { .. } => return Err(Error::unimplemented("CPU devices have no collectives")),
+        _ => {}
     }
-}
-
-/// Runs one command that [`has_effect`] to its end.
-pub(crate) fn run_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
-    command: &Command<N>,
-    names: &R,
-) -> Result<()> {
-    match *command {
-        Command::Fill { target, pattern, .. } => names.place(&target)?.fill(names.bytes(pattern)),
-        Command::Update { source, target, .. } => names.place(&target)?.update(names.bytes(source)),
-        Command::Copy { source, target, .. } => names.place(&target)?.copy(names.place(&source)?),
-        Command::Dispatch(dispatch) => run_dispatch(&dispatch, names),
-        // Never kept.
-        _ => Ok(()),
-    }
+    Ok(command.as_queue_op())
 }
 
 /// Fails where a dispatch passes its arguments in a form of a driver's own: kernels of a CPU take
