@@ -141,7 +141,7 @@ impl Device {
     /// A buffer of `size` bytes. Fails where the device cannot grant `params` or the memory.
     pub fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
-        self.0.allocate_buffer(params.canonical(), size)
+        Ok(self.0.allocate_buffer(params.canonical(), size)?.made_by(self))
     }
 
     /// A buffer over a range of host memory, which it shares and keeps. Fails where the range exceeds the
@@ -168,7 +168,7 @@ impl Device {
                 params.min_alignment
             )));
         }
-        self.0.import_buffer(params, memory)
+        Ok(self.0.import_buffer(params, memory)?.made_by(self))
     }
 
     /// See [`DeviceBackend::create_semaphore`].
@@ -262,7 +262,7 @@ impl Submission<Live<'_>> {
     /// submitted and no semaphore will be signalled by it.
     pub fn submit(&self) -> Result<Option<Buffer>> {
         self.check()?;
-        self.device.0.submit(self)
+        Ok(self.device.0.submit(self)?.map(|created| created.made_by(self.device)))
     }
 
     fn check(&self) -> Result<()> {

@@ -39,6 +39,7 @@ pub mod shape;
 mod statistics;
 mod store;
 mod timeline;
+pub mod transfer;
 
 pub use buffer::{Buffer, BufferBackend, BufferParams, MappedRange, Mapping, PlainBuffer};
 pub use buffer_view::{BufferView, Encoding, dense_size};

@@ -164,9 +164,9 @@ fn files_are_read_and_written_by_position() {
     let source = BufferRef::range(&buffer, 0, 4);
     let write = QueueOp::Write { source, file: &file, file_offset: 3, flags: 0 };
     device.submit(QUEUE_AFFINITY_ANY, &[], &[], write).unwrap();
-    let mut bytes = [9; 6];
-    file.backend().read_at(2, &mut bytes).unwrap();
-    assert_eq!(bytes, [2, 0, 0, 28, 29, 7]);
+    let bytes = rehal_hal::HostMemory::allocate(6).unwrap();
+    file.backend().read_at(2, &bytes, bytes.whole()).unwrap();
+    assert_eq!(bytes.load(0).unwrap(), [2, 0, 0, 28, 29, 7]);
     let beyond = QueueOp::Read { file: &file, file_offset: 29, target, flags: 0 };
     assert_eq!(
         device.submit(QUEUE_AFFINITY_ANY, &[], &[], beyond).unwrap_err().code(),

@@ -6,7 +6,7 @@ use rehal_capture::Capture;
 use rehal_hal::{
     Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, DeviceGroup, Event, Executable, File,
     HostCall, HostFile, HostOp, Indexed, Live, MemoryAccess, MemoryBarrier, QueueAffinity, RangeOp, Rename,
-    Semaphore, Span, StoredLists, Submission, Timepoint, wait_all,
+    Semaphore, Span, StoredLists, Submission, Timepoint, transfer, wait_all,
 };
 
 use crate::files::{self, FileRemap};
@@ -306,7 +306,7 @@ impl Run<'_, '_> {
             }
             HostOp::ImportBuffer { device, params, size, data, created } => {
                 let buffer = self.device(device).allocate_buffer(params, size)?;
-                buffer.write(0, data.of(self.bytes))?;
+                transfer::write(&buffer, 0, data.of(self.bytes))?;
                 self.objects.buffers[created as usize] = Some(buffer);
             }
             HostOp::Map(range) | HostOp::Invalidate(range) => self.host_read(&range, place)?,
@@ -316,9 +316,8 @@ impl Run<'_, '_> {
                     self.before_host_access(&range)?;
                     let buffer = get(&self.objects.buffers, range.buffer)?;
                     // The range as a whole is what was mapped; the bytes are what was written of it.
-                    let mapping =
-                        buffer.map(range.access | MemoryAccess::WRITE, range.offset, range.length)?;
-                    mapping.write(0, data.of(self.bytes))?;
+                    let access = range.access | MemoryAccess::WRITE;
+                    transfer::write_as(buffer, access, range.offset, range.length, data.of(self.bytes))?;
                 }
             }
             HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,
@@ -364,14 +363,13 @@ impl Run<'_, '_> {
         }
         self.before_host_access(range)?;
         let buffer = get(&self.objects.buffers, range.buffer)?;
-        let mapping = buffer.map(MemoryAccess::READ, range.offset, range.length)?;
         let scope = self.open_scopes.last().copied();
         let buffer_id = self.plan.buffer_ids[range.buffer as usize];
         let observers = &mut *self.observers;
-        mapping.with_bytes(|bytes| {
-            let read = HostRead { place, scope, buffer_id, offset: range.offset, bytes };
+        transfer::view(buffer, range.offset, range.length, |memory| {
+            let read = HostRead { place, scope, buffer_id, offset: range.offset, memory };
             observers.iter_mut().filter(|it| it.wants_host_reads()).try_for_each(|it| it.host_read(&read))
-        })?
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! From `--input` and `--expected_output` to values.
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, HostMemory, Range, Result};
 use rehal_values::{Contents, Input, Scalar, ScalarType, Source, Start, Take, TensorType, npy};
 use rehal_vm::ValueKind;
 
@@ -25,14 +25,11 @@ pub(crate) enum TensorBytes<'a> {
 }
 
 impl TensorBytes<'_> {
-    /// Fills `target`, which is as long as the tensor.
-    pub(crate) fn fill(&mut self, target: &mut [u8]) -> Result<()> {
+    /// Fills a range of `memory` with the tensor's bytes from `at` on. Calls come in order: files are read as they are.
+    pub(crate) fn fill(&mut self, at: u64, memory: &HostMemory, range: Range) -> Result<()> {
         match self {
-            Self::Contents(contents) => {
-                contents.fill(target);
-                Ok(())
-            }
-            Self::File(file) => file.fill(target),
+            Self::Contents(contents) => contents.fill_memory(at, memory, range),
+            Self::File(file) => file.fill(memory, range),
         }
     }
 }

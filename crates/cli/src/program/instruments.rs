@@ -1,13 +1,12 @@
 //! What programs measured of themselves, as `--instrument_file=` has it written.
 
 use std::fs::File;
-use std::io::Write;
 
 use rehal_base::{Context as _, Error, Result};
 use rehal_vm::{ElementKind, List, Ref, Value};
 
 use super::Program;
-use super::results::with_value_bytes;
+use super::results::with_value_memory;
 
 /// The function by which a module hands out what it measured: it takes a list, and adds buffers to it.
 const QUERY: &str = "__query_instruments";
@@ -17,7 +16,7 @@ impl Program {
     /// measures anything the file is empty: what an earlier run left in it must not be taken for this one's.
     pub(crate) fn write_instruments(&self, path: &str) -> Result<()> {
         let failed = |error| Error::io(format_args!("writing '{path}'"), &error);
-        let mut file = File::create(path).map_err(failed)?;
+        let file = File::create(path).map_err(failed)?;
         let list = Ref::new(List::new(ElementKind::Variant, 0)?);
         for module in &self.modules {
             if module.file.exports().any(|export| export.local_name == QUERY) {
@@ -33,7 +32,7 @@ impl Program {
                 let error = Error::invalid_argument("it is no buffer");
                 return Err(error.context(format!("value {index} of what the program measured")));
             }
-            let written = with_value_bytes(value, |bytes| file.write_all(bytes));
+            let written = with_value_memory(value, |memory| memory.write_file(&file, memory.whole()));
             written.context(|| format!("value {index} of what the program measured"))?.map_err(failed)?;
         }
         Ok(())

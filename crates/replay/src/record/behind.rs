@@ -3,9 +3,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rehal_base::{Error, Result};
+use rehal_base::{Error, HostMemory, Range, Result};
 
-use super::CaptureSink;
+use super::stream::Sink;
 
 /// What is longer goes to the sink straight from where it is.
 const BEHIND_BYTES: usize = 256 * 1024;
@@ -25,7 +25,7 @@ struct Shared {
 
 struct State {
     /// Away while the thread writes.
-    sink: Option<Box<dyn CaptureSink>>,
+    sink: Option<Sink>,
     piece: Vec<u8>,
     failure: Option<io::Error>,
     ended: bool,
@@ -33,7 +33,7 @@ struct State {
 
 impl Behind {
     /// Starts the thread.
-    pub fn start(sink: Box<dyn CaptureSink>) -> Result<Self> {
+    pub fn start(sink: Sink) -> Result<Self> {
         let piece = Vec::with_capacity(BEHIND_BYTES);
         let state = State { sink: Some(sink), piece, failure: None, ended: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
@@ -46,17 +46,19 @@ impl Behind {
         Ok(Self { shared, writer: Some(writer) })
     }
 
+    /// Writes a range of memory, from where it is.
+    pub fn write_memory(&mut self, memory: &HostMemory, range: Range) -> io::Result<()> {
+        self.after_writing(|_, sink| sink.write_memory(memory, range))
+    }
+
     /// Calls `work` with the sink once what was brought before is written; fails where that failed.
-    fn after_writing<R>(
-        &self,
-        work: impl FnOnce(&mut State, &mut dyn CaptureSink) -> io::Result<R>,
-    ) -> io::Result<R> {
+    fn after_writing<R>(&self, work: impl FnOnce(&mut State, &mut Sink) -> io::Result<R>) -> io::Result<R> {
         let mut state = self.shared.idle();
         if let Some(failure) = state.failure.take() {
             return Err(failure);
         }
         let Some(mut sink) = state.sink.take() else { return Err(io::ErrorKind::Other.into()) };
-        let result = work(&mut state, &mut *sink);
+        let result = work(&mut state, &mut sink);
         state.sink = Some(sink);
         result
     }

@@ -16,7 +16,7 @@ use super::buffer::{self, RecordedBuffer};
 use super::command_buffer::RecordedCommandBuffer;
 use super::event::RecordedEvent;
 use super::executable::{self, RecordedExecutable};
-use super::file::{RecordedFile, Source};
+use super::file::{RecordedFile, Reference, Source};
 use super::names::{
     BaseNames, IdNames, Recorded, copy_sides, recorded_file, recorded_semaphore, with_scratch,
 };
@@ -65,11 +65,11 @@ impl RecordedDevice {
     }
 
     /// Records the call that made buffer `id`, and the buffer.
-    fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, is_imported: bool, op: &HostOp<Ids<'_>>) {
+    fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, op: &HostOp<Ids<'_>>) {
         self.stream.record(|log| {
             log.calls(self.id, status_of(outcome), |put| encode::host_op(op, put));
             if let Ok(made) = outcome {
-                buffer::record_object(log, self.id, id, made, is_imported);
+                buffer::record_object(log, self.id, id, made, false);
             }
         });
     }
@@ -126,7 +126,7 @@ impl DeviceBackend for RecordedDevice {
         let created = self.stream.next_id();
         let outcome = self.base.backend().allocate_buffer(params, size);
         let op = HostOp::AllocateBuffer { device: self.allocator, params, size, created };
-        self.record_buffer(&outcome, created, false, &op);
+        self.record_buffer(&outcome, created, &op);
         outcome.map(|base| self.wrap_buffer(base, created))
     }
 
@@ -137,11 +137,16 @@ impl DeviceBackend for RecordedDevice {
         let whole = rehal_base::Range { offset: 0, length: size };
         let outcome = self.base.backend().import_buffer(params, HostMemory::part(&memory, whole)?);
         // A program that is refused and goes on by copying brings the bytes again; nobody would read these.
-        let recorded_bytes = if outcome.is_ok() { size } else { 0 };
-        memory.with_bytes(0, recorded_bytes, |data| {
-            let op = HostOp::ImportBuffer { device: self.allocator, params, size, data, created };
-            self.record_buffer(&outcome, created, true, &op);
-        })?;
+        let recorded = rehal_base::Range { length: if outcome.is_ok() { size } else { 0 }, ..whole };
+        self.stream.record(|log| {
+            log.calls_with_memory(self.id, status_of(&outcome), &memory, recorded, |data, put| {
+                let op = HostOp::ImportBuffer { device: self.allocator, params, size, data, created };
+                encode::host_op(&op, put);
+            });
+            if let Ok(made) = &outcome {
+                buffer::record_object(log, self.id, created, made, true);
+            }
+        });
         outcome.map(|base| self.wrap_buffer(base, created))
     }
 
@@ -244,18 +249,24 @@ impl DeviceBackend for RecordedDevice {
         let outcome = imported.and_then(|base| described.map(|()| base));
         let op = HostOp::ImportFile { device: self.id, affinity, access, length, created };
         let header = &description.header;
-        description.reference.with_bytes(|reference| {
-            self.stream.record(|log| {
-                log.calls(self.id, status_of(&outcome), |put| encode::file(&op, header, reference, put));
-                if outcome.is_ok() {
-                    // The operation holds the bytes; here they would be there twice.
-                    let again = if description.reference.is_inline() { &[] } else { reference };
-                    encode::file(&op, header, again, &mut |_, payload_type, parts| {
-                        log.object_parts(self.id, ObjectType::FILE, created, payload_type, parts);
+        self.stream.record(|log| {
+            let (status, reference) = (status_of(&outcome), &description.reference);
+            match reference {
+                Reference::InlineMemory(memory) => {
+                    log.calls_with_memory(self.id, status, memory, memory.whole(), |bytes, put| {
+                        encode::file(&op, header, bytes, put);
                     });
                 }
-            });
-        })?;
+                _ => log.calls(self.id, status, |put| encode::file(&op, header, reference.bytes(), put)),
+            }
+            if outcome.is_ok() {
+                // The operation holds the bytes; here they would be there twice.
+                let again = if reference.is_inline() { &[] } else { reference.bytes() };
+                encode::file(&op, header, again, &mut |_, payload_type, parts| {
+                    log.object_parts(self.id, ObjectType::FILE, created, payload_type, parts);
+                });
+            }
+        });
         outcome.map(|base| RecordedFile::wrap(base, created, description, &self.stream))
     }
 

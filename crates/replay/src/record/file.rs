@@ -54,12 +54,12 @@ impl RecordedFile {
 }
 
 impl FileBackend for RecordedFile {
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<()> {
-        self.base.backend().read_at(offset, target)
+    fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
+        self.base.backend().read_at(offset, target, range)
     }
 
-    fn write_at(&self, offset: u64, source: &[u8]) -> Result<()> {
-        self.base.backend().write_at(offset, source)
+    fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
+        self.base.backend().write_at(offset, source, range)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -157,13 +157,12 @@ impl Source {
 }
 
 impl Reference {
-    /// Shows the bytes that the capture stores for it.
-    pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
+    /// The bytes that the capture stores for it, unless they are in memory that may be written.
+    pub fn bytes(&self) -> &[u8] {
         match self {
-            Self::Nothing => Ok(look(&[])),
-            Self::External(path) | Self::Ranges { path, .. } => Ok(look(path.as_os_str().as_bytes())),
-            Self::InlineFile(contents) => Ok(look(contents.bytes())),
-            Self::InlineMemory(memory) => memory.with_bytes(0, memory.length(), look),
+            Self::Nothing | Self::InlineMemory(_) => &[],
+            Self::External(path) | Self::Ranges { path, .. } => path.as_os_str().as_bytes(),
+            Self::InlineFile(contents) => contents.bytes(),
         }
     }
 
