@@ -1,4 +1,5 @@
-//! The conformance suite over a recorded `local-sync` device. It passes as on the bare one, and the captures that it
+//! The conformance suite over a recorded `local-sync` device, and over a recorded device with memory of its own that
+//! `local-sync` does the work of. It passes as on the bare one, and the captures that it
 //! leaves can be read to their end; those that hold nothing but what a capture can hold replay.
 
 use std::io::{Cursor, Seek, SeekFrom, Write};
@@ -9,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rehal_base::{Error, Result};
 use rehal_capture::{Capture, OpenOptions};
-use rehal_cts::{Expected, Kernel, Subject};
+use rehal_cts::discrete::DiscreteDevice;
+use rehal_cts::{Capability, Expected, Kernel, Subject};
 use rehal_hal::{Device, DeviceGroup, Executable, ExecutableParams};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
@@ -41,14 +43,19 @@ impl Seek for Memory {
 
 /// The devices of one test, each on a record of its own.
 #[derive(Default)]
-struct Recorded(Mutex<Vec<(Recorder, Memory)>>);
+struct Recorded {
+    is_discrete: bool,
+    captures: Mutex<Vec<(Recorder, Memory)>>,
+}
 
 impl Subject for Recorded {
     fn device(&self) -> Result<Device> {
         let memory = Memory::default();
         let recorder = Recorder::to(memory.clone(), RecordOptions::default())?;
-        let group = recorder.wrap(&DeviceGroup::new(vec![LocalSync::create(Plugins::default())])?)?;
-        self.0.lock().unwrap().push((recorder, memory));
+        let device = LocalSync::create(Plugins::default());
+        let device = if self.is_discrete { DiscreteDevice::over(device) } else { device };
+        let group = recorder.wrap(&DeviceGroup::new(vec![device])?)?;
+        self.captures.lock().unwrap().push((recorder, memory));
         Ok(group.devices()[0].clone())
     }
 
@@ -73,13 +80,19 @@ impl Subject for Recorded {
     }
 
     fn expected(&self) -> &[Expected] {
-        &[Expected::Fails("native/vmvx-bytecode-fb/*", "kernels in C are machine code")]
+        const VMVX_IS_NO_MACHINE: Expected =
+            Expected::Fails("native/vmvx-bytecode-fb/*", "kernels in C are machine code");
+        const DISCRETE: &[Expected] = &[
+            VMVX_IS_NO_MACHINE,
+            Expected::Lacks(Capability::HostMemory, "its memory is apart from the host's"),
+        ];
+        if self.is_discrete { DISCRETE } else { &[VMVX_IS_NO_MACHINE] }
     }
 }
 
 impl Recorded {
     fn check_captures(self) -> Result<()> {
-        for (recorder, memory) in self.0.into_inner().unwrap() {
+        for (recorder, memory) in self.captures.into_inner().unwrap() {
             recorder.close()?;
             let bytes = memory.0.lock().unwrap().get_ref().clone();
             let capture = Capture::open(&bytes, OpenOptions::default())?;
@@ -107,14 +120,16 @@ fn plan(bytes: Vec<u8>) -> Result<()> {
 }
 
 fn main() -> ExitCode {
-    let trial = |test: rehal_cts::Test| {
-        let name = test.name().to_string();
-        Trial::test(name, move || {
-            let subject = Recorded::default();
-            test.judge(&subject)?;
-            subject.check_captures().map_err(Failed::from)
-        })
-    };
-    let trials = rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(trial).collect();
+    let mut trials = Vec::new();
+    for (prefix, is_discrete) in [("", false), ("discrete/", true)] {
+        trials.extend(rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(|test| {
+            let name = format!("{prefix}{}", test.name());
+            Trial::test(name, move || {
+                let subject = Recorded { is_discrete, ..Recorded::default() };
+                test.judge(&subject)?;
+                subject.check_captures().map_err(Failed::from)
+            })
+        }));
+    }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
