@@ -17,8 +17,8 @@ pub(super) fn add(list: &mut List) {
     list.add("import/is_a_source", needs, is_a_source);
     list.add("import/keeps_the_memory", needs, keeps_the_memory);
     list.add("import/constants_stay", needs, constants_stay);
-    list.add("import/what_does_not_fit_is_refused", needs, what_does_not_fit_is_refused);
-    list.add("import/wrong_alignment_is_refused", needs, wrong_alignment_is_refused);
+    list.add("import/what_does_not_fit_is_refused", &[], what_does_not_fit_is_refused);
+    list.add("import/wrong_alignment_is_refused", &[], wrong_alignment_is_refused);
 }
 
 /// A cache line into memory of 1000 bytes: half of what there is.

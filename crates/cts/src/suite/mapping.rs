@@ -68,6 +68,7 @@ fn offsets_inside_of_a_mapping(harness: &Harness<'_>) -> Result<()> {
     let mut found = [0; 4];
     mapping.read(1, &mut found)?;
     equal("read in the mapping", found, [0, 1, 2, 3])?;
+    mapping.flush(0, 8)?;
     let expected = [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0];
     same_bytes("the buffer", &harness.read(&buffer)?, &expected)?;
     let rest = buffer.map(MemoryAccess::READ, 6, WHOLE_BUFFER)?;
@@ -209,6 +210,8 @@ fn two_mappings_at_once(harness: &Harness<'_>) -> Result<()> {
     let high = buffer.map(MemoryAccess::WRITE, 8, 8)?;
     high.write(0, &[2; 8])?;
     low.write(0, &[1; 8])?;
+    high.unmap()?;
+    low.unmap()?;
     same_bytes("both halves", &harness.read(&buffer)?, &[[1; 8], [2; 8]].concat())
 }
 

@@ -103,7 +103,7 @@ fn assert_alike(name: &str, was: &[String], is: &[String]) {
 }
 
 /// The captures of the fixtures and of the corpus, where it is, with where the files are that they name.
-fn captures() -> Vec<(PathBuf, Vec<FileRemap>)> {
+pub fn captures() -> Vec<(PathBuf, Vec<FileRemap>)> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let corpus = match std::env::var_os("REHAL_CORPUS") {
         Some(path) => PathBuf::from(path),
