@@ -2,20 +2,26 @@
 //!
 //! The file `OUT` (JSON) is what Google Benchmark's `compare.py` reads.
 
-use rehal_base::Result;
-use rehal_bench::{Benchmark, Counter, Options, Reporters, Runner, TimeUnit, parse_repetitions};
+use rehal_base::{Error, Result};
+use rehal_bench::{Benchmark, Counter, Format, Options, Reporters, Runner, TimeUnit};
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args();
     let mut options = Options { executable: arguments.next(), ..Options::default() };
     if let Some(format) = arguments.next() {
-        options.format = format.parse()?;
+        options.format = match &*format {
+            "console" => Format::Console,
+            "json" => Format::Json,
+            "csv" => Format::Csv,
+            _ => return Err(Error::invalid_argument("expected console, json or csv")),
+        };
     }
     if let Some(min_time) = arguments.next() {
         options.min_time = min_time.parse()?;
     }
     if let Some(repetitions) = arguments.next() {
-        options.repetitions = parse_repetitions(&repetitions)?;
+        let count = repetitions.parse().map_err(|_| Error::invalid_argument("expected a number"))?;
+        options.repetitions = count;
     }
     options.out = arguments.next().map(Into::into);
 

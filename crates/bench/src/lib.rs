@@ -60,7 +60,6 @@ pub use json::JsonReporter;
 pub use number::human_readable;
 pub use options::{
     Color, Format, MAX_ITERATIONS, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time,
-    parse_repetitions,
 };
 pub use report::{AggregateUnit, Reporter, Reporters, Run, RunKind, Skip};
 pub use run::{Outcome, Runner};

@@ -20,7 +20,7 @@ pub struct Options {
     pub min_time: MinTime,
     /// `--benchmark_min_warmup_time` in seconds, parsed by [`parse_min_warmup_time`].
     pub min_warmup_time_s: f64,
-    /// `--benchmark_repetitions`, at least 1, parsed by [`parse_repetitions`].
+    /// `--benchmark_repetitions`, from 1 to `i32::MAX`.
     pub repetitions: u32,
     /// `--benchmark_dry_run`: one iteration and one repetition, whatever else is said.
     pub dry_run: bool,
@@ -116,15 +116,6 @@ pub fn parse_min_warmup_time(text: &str) -> Result<f64> {
     })
 }
 
-/// How often each benchmark is repeated: 1 to 2147483647.
-pub fn parse_repetitions(text: &str) -> Result<u32> {
-    let count = digits(text).filter(|n| (1..=i32::MAX as u64).contains(n));
-    count.map(|n| n as u32).ok_or_else(|| {
-        Error::invalid_argument(format!("'{text}' is no number of repetitions"))
-            .advise(format!("write a whole number from 1 to {}", i32::MAX))
-    })
-}
-
 /// Adds the pairs of `key=value,key=value` to `context`. A value may contain `=` but no comma; a key that
 /// is there already is an error.
 pub fn parse_context(text: &str, context: &mut BTreeMap<String, String>) -> Result<()> {
@@ -178,17 +169,6 @@ impl TimeUnit {
     }
 }
 
-impl FromStr for TimeUnit {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let all = [Self::Nanosecond, Self::Microsecond, Self::Millisecond, Self::Second];
-        all.into_iter()
-            .find(|unit| unit.name() == text)
-            .ok_or_else(|| unknown("time unit", text, "'ns', 'us', 'ms' or 's'"))
-    }
-}
-
 /// The shape of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -198,19 +178,6 @@ pub enum Format {
     Json,
     /// One line per run.
     Csv,
-}
-
-impl FromStr for Format {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "console" => Ok(Self::Console),
-            "json" => Ok(Self::Json),
-            "csv" => Ok(Self::Csv),
-            _ => Err(unknown("report format", text, "'console', 'json' or 'csv'")),
-        }
-    }
 }
 
 /// When the console table is coloured.
@@ -238,23 +205,6 @@ impl Color {
             }
         }
     }
-}
-
-impl FromStr for Color {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text.to_ascii_lowercase().as_str() {
-            "auto" => Ok(Self::Auto),
-            "true" | "t" | "yes" | "y" | "on" | "1" => Ok(Self::Always),
-            "false" | "f" | "no" | "n" | "off" | "0" => Ok(Self::Never),
-            _ => Err(unknown("choice of colour", text, "'auto', 'true' or 'false'")),
-        }
-    }
-}
-
-fn unknown(what: &str, text: &str, known: &str) -> Error {
-    Error::invalid_argument(format!("'{text}' is no {what}")).advise(format!("use {known}"))
 }
 
 /// A decimal number of digits alone: `u64::from_str` would take a sign too.
@@ -326,16 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn warmup_and_repetitions() {
+    fn warmup_is_seconds() {
         assert_eq!(parse_min_warmup_time("0").unwrap(), 0.0);
         assert_eq!(parse_min_warmup_time("0.25s").unwrap(), 0.25);
         for text in ["", "-1", "inf", "1x", "nan"] {
             assert!(parse_min_warmup_time(text).is_err(), "{text}");
-        }
-        assert_eq!(parse_repetitions("1").unwrap(), 1);
-        assert_eq!(parse_repetitions("2147483647").unwrap(), 2147483647);
-        for text in ["", "0", "-2", "+2", "x", "1.0", "2147483648", "99999999999999999999"] {
-            assert!(parse_repetitions(text).is_err(), "{text}");
         }
     }
 
@@ -349,20 +294,5 @@ mod tests {
         for text in ["", "ab", "=v", "d=1,", "b=2"] {
             assert!(parse_context(text, &mut context).is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn names_of_choices() {
-        assert_eq!("us".parse::<TimeUnit>().unwrap(), TimeUnit::Microsecond);
-        assert_eq!("csv".parse::<Format>().unwrap(), Format::Csv);
-        assert_eq!("Yes".parse::<Color>().unwrap(), Color::Always);
-        assert_eq!("0".parse::<Color>().unwrap(), Color::Never);
-        assert_eq!("auto".parse::<Color>().unwrap(), Color::Auto);
-        assert!("zz".parse::<Color>().is_err());
-        assert!("xml".parse::<Format>().is_err());
-        assert_eq!(
-            "m".parse::<TimeUnit>().unwrap_err().report(),
-            "INVALID_ARGUMENT; 'm' is no time unit\n  try: use 'ns', 'us', 'ms' or 's'"
-        );
     }
 }

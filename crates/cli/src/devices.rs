@@ -1,17 +1,20 @@
 //! The drivers that the tools can create devices of, and how they are listed.
 
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
 use rehal_base::{Context, Error, Result};
 use rehal_hal::{Device, DeviceGroup};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 
-use crate::flags::Flags;
+use crate::flags::{self, DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal};
 
-/// A driver: its name, what it is, and how its one device is made.
+/// A driver: its name, its description, and how its only device is created.
 struct Driver {
     name: &'static str,
     description: &'static str,
-    create: fn(&[&str]) -> Result<Device>,
+    create: fn(&[PathBuf]) -> Result<Device>,
 }
 
 /// Sorted by name, as the listings are.
@@ -21,65 +24,93 @@ const DRIVERS: &[Driver] = &[Driver {
     create: create_local_sync,
 }];
 
-/// Drivers of the reference that are not built yet.
+/// Drivers of the reference that are not in this build.
 const ABSENT: &[&str] = &["cuda", "hip", "local-task", "vulkan"];
 
 /// The driver that is used when no device is named. The reference uses `local-task`.
 const DEFAULT_DEVICE: &str = "local-sync";
 
-/// The devices that the flags name, in order.
-pub(crate) fn from_flags(flags: &Flags) -> Result<DeviceGroup> {
-    let plugins: Vec<_> = flags.list("executable_plugin").collect();
-    let mut uris: Vec<_> = flags.list("device").collect();
-    if uris.is_empty() {
-        uris.push(DEFAULT_DEVICE);
-    }
-    DeviceGroup::new(uris.into_iter().map(|uri| create(uri, &plugins)).collect::<Result<_>>()?)
+/// Which devices to create.
+#[derive(Clone)]
+pub(crate) struct DeviceOptions {
+    /// At least one, in the order of the program or capture.
+    pub uris: Vec<DeviceUri>,
+    /// Libraries that executables import from; later ones take precedence.
+    pub plugins: Vec<PathBuf>,
 }
 
-fn create(uri: &str, plugins: &[&str]) -> Result<Device> {
+/// A device by the name of its driver.
+#[derive(Clone)]
+pub(crate) struct DeviceUri {
+    text: String,
+    driver: &'static Driver,
+}
+
+impl DeviceOptions {
+    /// What the flags say.
+    pub(crate) fn from_flags(flags: &Flags) -> Self {
+        let mut uris = flags.list(&DEVICE);
+        if uris.is_empty() {
+            let driver = DRIVERS.iter().find(|driver| driver.name == DEFAULT_DEVICE);
+            let driver = driver.expect("the default driver is in the table");
+            uris.push(DeviceUri { text: DEFAULT_DEVICE.into(), driver });
+        }
+        Self { uris, plugins: flags.list(&EXECUTABLE_PLUGIN) }
+    }
+
+    /// Creates the devices, in order.
+    pub(crate) fn create(&self) -> Result<DeviceGroup> {
+        let create =
+            |uri: &DeviceUri| (uri.driver.create)(&self.plugins).context(|| format!("device '{}'", uri.text));
+        DeviceGroup::new(self.uris.iter().map(create).collect::<Result<_>>()?)
+    }
+}
+
+/// Parses `DRIVER` or `DRIVER://`.
+pub(crate) fn parse_uri(value: &OsStr) -> Result<DeviceUri, Refusal> {
+    let uri = value.to_str().ok_or(Refusal::Unexpected)?;
     let (driver, path) = uri.split_once("://").unwrap_or((uri, ""));
     let (path, parameters) = path.split_once('?').unwrap_or((path, ""));
     let driver = find(driver)?;
+    let name = driver.name;
     if !path.is_empty() {
-        return Err(Error::not_found(format!("driver '{}' has one device and no '{path}'", driver.name))
-            .advise(format!("name it as --device={}", driver.name)));
+        return Err(Error::not_found(format!("driver '{name}' has one device and no '{path}'"))
+            .advise(format!("name it as --device={name}"))
+            .into());
     }
     if !parameters.is_empty() {
-        return Err(Error::invalid_argument(format!(
-            "driver '{}' takes no parameters: '{parameters}'",
-            driver.name
-        ))
-        .advise(format!("name it as --device={}", driver.name)));
+        return Err(Error::invalid_argument(format!("driver '{name}' takes no parameters: '{parameters}'"))
+            .advise(format!("name it as --device={name}"))
+            .into());
     }
-    (driver.create)(plugins).context(|| format!("device '{uri}'"))
+    Ok(DeviceUri { text: uri.into(), driver })
 }
 
-fn create_local_sync(plugins: &[&str]) -> Result<Device> {
+fn create_local_sync(plugins: &[PathBuf]) -> Result<Device> {
     let mut loaded = Plugins::default();
     for path in plugins {
-        load_plugin(&mut loaded, path).context(|| format!("--executable_plugin={path}"))?;
+        load_plugin(&mut loaded, path).context(|| format!("--executable_plugin={}", path.display()))?;
     }
     Ok(LocalSync::create(loaded))
 }
 
 #[allow(unsafe_code, reason = "the trust boundary of native code: the user names a library to run")]
-fn load_plugin(plugins: &mut Plugins, path: &str) -> Result<()> {
+fn load_plugin(plugins: &mut Plugins, path: &Path) -> Result<()> {
     // SAFETY: the user names this library on the command line so that its code is run in this
     // process, as docs/unsafe.md and the flag's help say; nothing else names libraries.
-    unsafe { plugins.load(path.as_ref()) }
+    unsafe { plugins.load(path.as_os_str()) }
 }
 
 fn find(name: &str) -> Result<&'static Driver> {
     if let Some(driver) = DRIVERS.iter().find(|driver| driver.name == name) {
         return Ok(driver);
     }
-    let what = if ABSENT.contains(&name) { "is not built yet" } else { "does not exist" };
-    let meant = DRIVERS.iter().find(|driver| crate::tools::is_alike(driver.name, name));
-    let meant = meant.map(|driver| format!("did you mean '{}'? ", driver.name)).unwrap_or_default();
-    let drivers: Vec<_> = DRIVERS.iter().map(|driver| driver.name).collect();
+    let what = if ABSENT.contains(&name) { "is not in this build" } else { "does not exist" };
+    let names = || DRIVERS.iter().map(|driver| driver.name);
+    let meant = flags::nearest(name, names());
+    let meant = meant.map(|driver| format!("did you mean '{driver}'? ")).unwrap_or_default();
     Err(Error::not_found(format!("driver '{name}' {what}"))
-        .advise(format!("{meant}the drivers are: {}", drivers.join(", "))))
+        .advise(format!("{meant}the drivers are: {}", names().collect::<Vec<_>>().join(", "))))
 }
 
 /// Answers `--list_drivers`, `--list_devices` and `--dump_devices` in the reference's shape; `None`

@@ -51,11 +51,11 @@ pub(crate) fn note_tear(file: &MappedFile, tear: &Tear) {
 }
 
 /// Refuses to write to `path` if that is the mapped file itself.
-pub(crate) fn check_output(file: &MappedFile, flag: &str, path: &str) -> Result<()> {
+pub(crate) fn check_output(file: &MappedFile, flag: &str, path: &Path) -> Result<()> {
     let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
     match identity(file.path()) {
-        Some(capture) if identity(Path::new(path)) == Some(capture) => {
-            let error = Error::invalid_argument(format!("--{flag}={path} is the capture itself"));
+        Some(capture) if identity(path) == Some(capture) => {
+            let error = Error::invalid_argument(format!("--{flag}={} is the capture itself", path.display()));
             Err(error.advise("name another file to write to"))
         }
         _ => Ok(()),

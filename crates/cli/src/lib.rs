@@ -17,4 +17,4 @@ mod progress;
 mod tool;
 pub mod tools;
 
-pub use tool::{Invocation, Tool, main, main_of_verbs};
+pub use tool::{Invocation, Operands, Tool, main, main_of_verbs};

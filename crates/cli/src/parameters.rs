@@ -1,5 +1,6 @@
-//! The parameter files that a tool works with: the flags that name them, and how they are listed.
+//! The parameter files of a tool: the flags that name them, and the table that lists their parameters.
 
+use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,71 +9,82 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Context, Error, Result};
 use rehal_params::{Entry, FileMode, Index, Scopes, Storage};
 
-use crate::flags::{Flag, Flags, Group};
-use crate::{Invocation, output};
+use crate::flags::{Flag, Flags, Group, List, Refusal, split_once, text};
+use crate::output;
+
+const FILES: List<ParameterFile> = List::parsed(
+    "parameters",
+    "[SCOPE=]PATH",
+    "a path, or a scope and a path",
+    parse_file,
+    "A parameter file: .irpa, .gguf or .safetensors, by its extension. Programs find its parameters in \
+     SCOPE, or in the scope without a name. Repeat it for more files; several files of one scope are merged, \
+     and the first parameter of a name counts. The files are not opened unless the program takes parameters.",
+);
+
+const MODE: Flag<FileMode> = Flag::choice(
+    "parameter_mode",
+    "file",
+    &[("file", FileMode::File), ("mmap", FileMode::Mmap), ("preload", FileMode::Preload)],
+    "How the bytes are accessed. file: read from the file on demand. mmap: mapped memory, which devices \
+     that support it use without a copy. preload: memory into which whole files are read at the start.",
+);
 
 /// Which parameter files, and how they are read.
-pub(crate) const PARAMETERS: Group = Group {
-    title: "Parameters",
-    flags: &[
-        Flag::list(
-            "parameters",
-            "[SCOPE=]PATH",
-            "A parameter file: .irpa, .gguf or .safetensors, by the ending of its name. Programs find its \
-             parameters in SCOPE, or, where none is named, in the scope without a name. Repeat it for more \
-             files; those of one scope are one, and of two parameters of a name the first counts. Where a \
-             program takes no parameters the files are not looked at.",
-        ),
-        Flag::text(
-            "parameter_mode",
-            "MODE",
-            "file",
-            "How the bytes are reached. file: read from the file when they are wanted. mmap: as mapped \
-             memory, of which devices that can use it take what they want without a copy. preload: as \
-             memory that whole files are read into at the start.",
-        ),
-    ],
-};
+pub(crate) const PARAMETERS: Group = Group { title: "Parameters", flags: &[&FILES, &MODE] };
 
-/// The parameters that the flags of [`PARAMETERS`] name.
-pub(crate) fn from_flags(flags: &Flags) -> Result<Scopes> {
-    let mode = mode(flags)?;
-    let mut scopes = Scopes::new();
-    for flag in flags.list("parameters") {
-        scopes.add(flag, mode).context(|| format!("--parameters={flag}"))?;
-    }
-    Ok(scopes)
+/// Which parameter files, and how they are read.
+#[derive(Clone)]
+pub(crate) struct ParameterOptions {
+    pub files: Vec<ParameterFile>,
+    pub mode: FileMode,
 }
 
-/// How parameters are reached, whether or not there are some.
-pub(crate) fn mode(flags: &Flags) -> Result<FileMode> {
-    match flags.text("parameter_mode") {
-        "file" => Ok(FileMode::File),
-        "mmap" => Ok(FileMode::Mmap),
-        "preload" => Ok(FileMode::Preload),
-        other => Err(Error::invalid_argument(format!("unrecognized --parameter_mode= value '{other}'"))
-            .advise("file, mmap or preload")),
+/// A parameter file and the scope in which programs find its parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct ParameterFile {
+    pub scope: String,
+    pub path: PathBuf,
+}
+
+impl ParameterOptions {
+    /// What the flags of [`PARAMETERS`] say.
+    pub(crate) fn from_flags(flags: &Flags) -> Self {
+        Self { files: flags.list(&FILES), mode: flags.get(&MODE) }
+    }
+
+    /// Opens the files and reads their tables.
+    pub(crate) fn open(&self) -> Result<Scopes> {
+        let mut scopes = Scopes::new();
+        for file in &self.files {
+            // The scope exists even if its file cannot be opened, as in the reference.
+            let added = scopes.scope_mut(&file.scope).add_file(&file.path, self.mode);
+            added.context(|| match &*file.scope {
+                "" => format!("--parameters={}", file.path.display()),
+                scope => format!("--parameters={scope}={}", file.path.display()),
+            })?;
+        }
+        Ok(scopes)
     }
 }
 
-/// Refuses what stands behind the flags: files are named by flags.
-pub(crate) fn refuse_operands(invocation: &Invocation) -> Result<()> {
-    match invocation.flags.positionals() {
-        [] => Ok(()),
-        [first, ..] => Err(Error::invalid_argument("no positional arguments expected")
-            .context(format!("given: '{}'", first.display()))
-            .advise("name parameter files with --parameters=FILE, once for each")),
+/// Parses `PATH` or `SCOPE=PATH`.
+fn parse_file(value: &OsStr) -> Result<ParameterFile, Refusal> {
+    match split_once(value, b'=') {
+        Some((scope, path)) => Ok(ParameterFile { scope: text(scope)?, path: path.into() }),
+        None => Ok(ParameterFile { scope: String::new(), path: value.into() }),
     }
 }
 
 /// Refuses to write to a file that is read, or that the tool prints to.
 pub(crate) fn check_output<'a>(
     flag: &str,
-    path: &str,
+    path: &Path,
     inputs: impl IntoIterator<Item = &'a Path>,
 ) -> Result<()> {
-    if output::is_printed_to(Path::new(path)) {
-        let error = Error::invalid_argument(format!("--{flag}={path} is what is printed to"));
+    if output::is_printed_to(path) {
+        let path = path.display();
+        let error = Error::invalid_argument(format!("--{flag}={path} is the file that output is printed to"));
         return Err(error.advise("name another file to write to"));
     }
     check_input(flag, path, inputs)
@@ -81,7 +93,7 @@ pub(crate) fn check_output<'a>(
 /// Refuses to write to a file that is read.
 pub(crate) fn check_input<'a>(
     flag: &str,
-    path: &str,
+    path: &Path,
     inputs: impl IntoIterator<Item = &'a Path>,
 ) -> Result<()> {
     refuse_same(flag, path, inputs, "read")
@@ -90,7 +102,7 @@ pub(crate) fn check_input<'a>(
 /// Refuses to write to a file that something else is written to.
 pub(crate) fn check_outputs<'a>(
     flag: &str,
-    path: &str,
+    path: &Path,
     outputs: impl IntoIterator<Item = &'a Path>,
 ) -> Result<()> {
     refuse_same(flag, path, outputs, "written as well")
@@ -98,14 +110,15 @@ pub(crate) fn check_outputs<'a>(
 
 fn refuse_same<'a>(
     flag: &str,
-    path: &str,
+    path: &Path,
     others: impl IntoIterator<Item = &'a Path>,
     what: &str,
 ) -> Result<()> {
-    let Some(output) = FilePlace::of(Path::new(path)) else { return Ok(()) };
+    let Some(output) = FilePlace::of(path) else { return Ok(()) };
     match others.into_iter().find(|other| FilePlace::of(other).as_ref() == Some(&output)) {
         Some(other) => {
-            Err(Error::invalid_argument(format!("--{flag}={path} is '{}', which is {what}", other.display()))
+            let (path, other) = (path.display(), other.display());
+            Err(Error::invalid_argument(format!("--{flag}={path} is '{other}', which is {what}"))
                 .advise("name another file to write to"))
         }
         None => Ok(()),
@@ -127,9 +140,9 @@ impl FilePlace {
         match fs::metadata(path) {
             Ok(it) => it.is_file().then(|| Self::File(it.dev(), it.ino())),
             Err(_) => {
-                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                let folder = fs::canonicalize(folder.unwrap_or(Path::new("."))).ok()?;
-                Some(Self::New(folder.join(path.file_name()?)))
+                let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+                let directory = fs::canonicalize(directory.unwrap_or(Path::new("."))).ok()?;
+                Some(Self::New(directory.join(path.file_name()?)))
             }
         }
     }

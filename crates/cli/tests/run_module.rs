@@ -367,7 +367,11 @@ fn captures_go_to_files_of_their_own() {
         .arg("--device_replay_output=/dev/stdout")
         .stdout(printed);
     let ran = common::ran(tool.output().unwrap());
-    assert!(ran.status == Some(1) && ran.stderr.contains("is what is printed to"), "{}", ran.stderr);
+    assert!(
+        ran.status == Some(1) && ran.stderr.contains("is the file that output is printed to"),
+        "{}",
+        ran.stderr
+    );
     let pipe = scratch.path("pipe");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     assert!(record(pipe.to_str().unwrap(), &[]).contains("no way back"));
@@ -439,7 +443,7 @@ fn several_modules_and_devices() {
         "--device_lead_allocator=2",
         "--input=32xf32=3",
     ]);
-    assert!(ran.status == Some(1) && ran.stderr.contains("there are 2"), "{}", ran.stderr);
+    assert!(ran.status == Some(1) && ran.stderr.contains("expected an index below 2"), "{}", ran.stderr);
     let scratch = Scratch::new();
     let devices_of_inputs = ["0", "1"].map(|lead| {
         let capture = scratch.path(&format!("{lead}.ireereplay")).display().to_string();
@@ -453,7 +457,7 @@ fn several_modules_and_devices() {
     });
     assert_ne!(devices_of_inputs[0], devices_of_inputs[1]);
     let lead = "--device_lead_allocator=2";
-    refused(&[&two, devices[0], devices[1], "--input=32xf32=3", lead], "is not the number of a device");
+    refused(&[&two, devices[0], devices[1], "--input=32xf32=3", lead], "expected an index below 2");
 }
 
 #[test]
@@ -494,7 +498,7 @@ fn wrong_modules_and_flags() {
     let whole = std::fs::read(fixture("modules/values.vmfb")).unwrap();
     let torn = format!("--module={}", scratch.file("torn.vmfb", &whole[..whole.len() / 2]));
     for (words, expected) in [
-        (&[][..], "no module is given"),
+        (&[][..], "--module is missing"),
         (&["--module=/nonexistent/x.vmfb"], "NOT_FOUND; opening '/nonexistent/x.vmfb'"),
         (&["--module=/"], "is a directory"),
         (&["--module=/dev/zero"], "is a device of the system"),
@@ -504,34 +508,52 @@ fn wrong_modules_and_flags() {
         (&[&torn], "module"),
         (&[&values], "try: name one with --function="),
         (&[&values, "--function=nope"], "exports no function 'nope'"),
-        (&[&values, "--function=matrix", "--module_mode=wired"], "--module_mode=wired"),
+        (
+            &[&values, "--function=matrix", "--module_mode=wired"],
+            "invalid value 'wired' for --module_mode (expected ",
+        ),
         (&[&values, "--function=matrix", "--parameter_mode=wired"], "'wired'"),
-        (&[&values, "--function=matrix", "--equality_mode=same"], "--equality_mode=same"),
+        (
+            &[&values, "--function=matrix", "--equality_mode=same"],
+            "invalid value 'same' for --equality_mode (expected ",
+        ),
         (
             &[&values, "--function=matrix", "--expected_rtol=x", "--expected_output=f32=1"],
-            "--expected_rtol=x",
+            "invalid value 'x' for --expected_rtol (expected ",
         ),
-        (&[&values, "--function=matrix", "--expected_f32_threshold=-1"], "--expected_f32_threshold=-1"),
-        (&[&values, "--function=matrix", "--output_max_element_count=x"], "--output_max_element_count=x"),
+        (
+            &[&values, "--function=matrix", "--expected_f32_threshold=-1"],
+            "invalid value '-1' for --expected_f32_threshold (expected ",
+        ),
+        (
+            &[&values, "--function=matrix", "--output_max_element_count=x"],
+            "invalid value 'x' for --output_max_element_count (expected ",
+        ),
         (&[&values, "--function=matrix", "--device=nope"], "driver 'nope' does not exist"),
-        (&[&values, "--function=matrix", "--device_lead_allocator=1"], "--device_lead_allocator=1"),
-        (&[&values, "--function=matrix", "--device_lead_allocator=-1"], "--device_lead_allocator=-1"),
+        (
+            &[&values, "--function=matrix", "--device_lead_allocator=1"],
+            "invalid value '1' for --device_lead_allocator (expected ",
+        ),
+        (
+            &[&values, "--function=matrix", "--device_lead_allocator=-1"],
+            "invalid value '-1' for --device_lead_allocator (expected ",
+        ),
         (
             &[&values, "--function=matrix", "--device_profiling_mode=counters"],
             "--device_profiling_mode=counters",
         ),
         (
             &[&values, "--function=matrix", "--device_replay_file_policy=some"],
-            "--device_replay_file_policy=some",
+            "invalid value 'some' for --device_replay_file_policy (expected ",
         ),
         (
             &[&values, "--function=matrix", "--device_replay_file_validation=no"],
-            "--device_replay_file_validation=no",
+            "invalid value 'no' for --device_replay_file_validation (expected ",
         ),
         (&[&values, "--function=matrix", "--device_replay_output=/nonexistent/x"], "/nonexistent/x"),
-        (&[&values, "--function=matrix", "4xf32=1"], "takes flags only"),
+        (&[&values, "--function=matrix", "4xf32=1"], "takes only flags"),
         (&[&values, "--function=matrix", "--inputs=1"], "did you mean --input?"),
-        (&[&values, "--function=matrix", "--output=x"], "'x' does not say how to write"),
+        (&[&values, "--function=matrix", "--output=x"], "(expected @PATH to write a file, "),
         (&[&values, "--function=matrix", "--output=@/nonexistent/x"], "writing '/nonexistent/x'"),
         (
             &[&values, "--function=matrix", "--output=-", "--output=-"],

@@ -1,5 +1,6 @@
 //! Files that a capture refers to: found, checked and opened.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -14,20 +15,23 @@ use crate::{FileRecord, FileSource, Validation};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRemap {
     /// Prefix of the path that the program named.
-    pub captured: String,
+    pub captured: OsString,
     /// What replaces the prefix.
-    pub here: String,
+    pub here: OsString,
 }
 
 impl FileRemap {
     /// Reads `CAPTURED=HERE`.
-    pub fn parse(text: &str) -> Result<Self> {
-        match text.split_once('=') {
-            Some((captured, here)) if !captured.is_empty() => {
-                Ok(Self { captured: captured.into(), here: here.into() })
-            }
+    pub fn parse(text: &(impl AsRef<OsStr> + ?Sized)) -> Result<Self> {
+        let text = text.as_ref().as_bytes();
+        match text.iter().position(|&byte| byte == b'=') {
+            Some(at) if at > 0 => Ok(Self {
+                captured: OsStr::from_bytes(&text[..at]).into(),
+                here: OsStr::from_bytes(&text[at + 1..]).into(),
+            }),
             _ => Err(Error::invalid_argument(format!(
-                "file remap '{text}' is not CAPTURED_PREFIX=PREFIX_HERE"
+                "file remap '{}' is not CAPTURED_PREFIX=PREFIX_HERE",
+                String::from_utf8_lossy(text)
             ))),
         }
     }
@@ -47,7 +51,7 @@ pub fn resolve_path(captured: &[u8], remaps: &[FileRemap]) -> PathBuf {
         }
         None => path.extend_from_slice(captured),
     }
-    PathBuf::from(std::ffi::OsStr::from_bytes(&path))
+    PathBuf::from(OsStr::from_bytes(&path))
 }
 
 impl FileRecord<&[u8]> {

@@ -1,6 +1,8 @@
 //! Executables of a capture that are replaced by others.
 
+use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, MappedFile, Result};
@@ -43,12 +45,16 @@ const FORMS: &str = "ID=PATH, ID@FORMAT=PATH, NAME=PATH, NAME@FORMAT=PATH, all=P
 
 impl Substitution {
     /// Reads `SELECTOR[@FORMAT]=PATH`, in which the selector is `all`, a number or a name.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub fn parse(text: &(impl AsRef<OsStr> + ?Sized)) -> Result<Self> {
+        let text = text.as_ref().as_bytes();
         let wrong = |what: &str| {
+            let text = String::from_utf8_lossy(text);
             Err(Error::invalid_argument(format!("executable substitution '{text}' {what}"))
                 .advise(format!("give {FORMS}")))
         };
-        let Some((selector, path)) = text.split_once('=') else { return wrong("has no '='") };
+        let Some(at) = text.iter().position(|&byte| byte == b'=') else { return wrong("has no '='") };
+        let path = OsStr::from_bytes(&text[at + 1..]);
+        let Ok(selector) = str::from_utf8(&text[..at]) else { return wrong("names no executable") };
         let (selector, format) = match selector.split_once('@') {
             Some((selector, format)) => (selector, Some(format)),
             None => (selector, None),

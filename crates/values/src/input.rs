@@ -1,3 +1,7 @@
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use rehal_base::{Context, Error, Result};
 
 use crate::text::{parse_elements, split_tensor, trim};
@@ -22,7 +26,7 @@ pub enum Input<'a> {
     /// Arrays of an `.npy` file, which tell their own types.
     Npy {
         /// The file.
-        path: &'a str,
+        path: &'a Path,
         /// Which of its arrays.
         take: Take,
     },
@@ -36,7 +40,7 @@ pub enum Source<'a> {
     /// They are in a file as they are in memory.
     File {
         /// The file.
-        path: &'a str,
+        path: &'a Path,
         /// Where in it.
         start: Start,
     },
@@ -61,31 +65,33 @@ pub enum Take {
 }
 
 impl<'a> Input<'a> {
-    /// Reads the text of an input for an argument that is a number of this type, or else an object.
-    pub fn parse(text: &'a str, scalar: Option<ScalarType>) -> Result<Self> {
-        Self::parse_trimmed(trim(text), scalar).context(|| Self::place(text))
+    /// Reads the text of an input for an argument that is a number of this type, or else an object. Only the
+    /// path of a file may be something else than UTF-8.
+    pub fn parse(text: &'a (impl AsRef<OsStr> + ?Sized), scalar: Option<ScalarType>) -> Result<Self> {
+        let text = text.as_ref();
+        Self::parse_trimmed(trimmed(text), scalar).context(|| Self::place(text))
     }
 
     /// How errors call an input: by enough of its text to know it again.
-    pub fn place(text: &str) -> String {
-        format!("input '{}'", shortened(trim(text)))
+    pub fn place(text: &(impl AsRef<OsStr> + ?Sized)) -> String {
+        format!("input '{}'", shortened(trim(&text.as_ref().to_string_lossy())))
     }
 
-    fn parse_trimmed(text: &'a str, scalar: Option<ScalarType>) -> Result<Self> {
-        if text.is_empty() {
+    fn parse_trimmed(text: &'a [u8], scalar: Option<ScalarType>) -> Result<Self> {
+        let Some((first, rest)) = text.split_first() else {
             return Err(Error::invalid_argument("an input has no value"));
-        }
-        if matches!(text, "(null)" | "(ignored)") {
+        };
+        if matches!(text, b"(null)" | b"(ignored)") {
             return Ok(Self::Null);
         }
-        let input = match text.as_bytes()[0] {
-            b'@' => Self::npy(&text[1..], Take::One(Start::Beginning))?,
+        let input = match first {
+            b'@' => Self::npy(rest, Take::One(Start::Beginning))?,
             // A number may have a plus before it, which no file of arrays begins with.
-            b'+' if scalar.is_none() => Self::npy(&text[1..], Take::One(Start::Continue))?,
-            b'*' => Self::npy(&text[1..], Take::Rest)?,
-            b'&' => Self::tensor(&text[1..], true)?,
+            b'+' if scalar.is_none() => Self::npy(rest, Take::One(Start::Continue))?,
+            b'*' => Self::npy(rest, Take::Rest)?,
+            b'&' => Self::tensor(rest, true)?,
             _ => match scalar {
-                Some(scalar) => return Ok(Self::Scalar(scalar.parse(text)?)),
+                Some(scalar) => return Ok(Self::Scalar(scalar.parse(utf8(text)?)?)),
                 None => Self::tensor(text, false)?,
             },
         };
@@ -97,16 +103,21 @@ impl<'a> Input<'a> {
         }
     }
 
-    fn npy(path: &'a str, take: Take) -> Result<Self> {
-        if !path.ends_with(".npy") {
+    fn npy(path: &'a [u8], take: Take) -> Result<Self> {
+        if !path.ends_with(b".npy") {
+            let path = String::from_utf8_lossy(path);
             let error =
                 Error::unimplemented(format!("'{path}' is no .npy file, so its shape and type are unknown"));
             return Err(error.advise(format!("name them before a file of bytes, such as 2x3xf32=@{path}")));
         }
-        Ok(Self::Npy { path, take })
+        Ok(Self::Npy { path: Path::new(OsStr::from_bytes(path)), take })
     }
 
-    fn tensor(text: &'a str, is_storage: bool) -> Result<Self> {
+    fn tensor(text: &'a [u8], is_storage: bool) -> Result<Self> {
+        if let Some((tensor_type, source)) = of_file(text)? {
+            return Ok(Self::Tensor { tensor_type, source, is_storage });
+        }
+        let text = utf8(text)?;
         if !text.contains(['=', 'x']) {
             let error =
                 Error::invalid_argument(format!("'{}' is no tensor: it has no type", shortened(text)));
@@ -115,15 +126,46 @@ impl<'a> Input<'a> {
             );
         }
         let (tensor_type, elements) = split_tensor(text)?;
-        let file = |path, start| Source::File { path, start };
-        let source = match elements.as_bytes() {
-            [b'@', ..] => file(&elements[1..], Start::Beginning),
-            // Never a number: names of files begin with digits and dots too.
-            [b'+', ..] => file(&elements[1..], Start::Continue),
-            _ => Source::Text(parse_elements(elements, &tensor_type)?),
-        };
+        let source = Source::Text(parse_elements(elements, &tensor_type)?);
         Ok(Self::Tensor { tensor_type, source, is_storage })
     }
+}
+
+/// `2x3xf32=@file` or `2x3xf32=+file`, quoted or not; `None` for anything else.
+fn of_file(text: &[u8]) -> Result<Option<(TensorType, Source<'_>)>> {
+    let text = text.trim_ascii();
+    let text = text.strip_prefix(b"\"").unwrap_or(text);
+    let text = text.strip_suffix(b"\"").unwrap_or(text);
+    let Some(at) = text.iter().position(|&byte| byte == b'=') else { return Ok(None) };
+    let (path, start) = match &text[at + 1..] {
+        [b'@', path @ ..] => (path, Start::Beginning),
+        // Never a number: names of files begin with digits and dots too.
+        [b'+', path @ ..] => (path, Start::Continue),
+        _ => return Ok(None),
+    };
+    let tensor_type = TensorType::parse(trim(utf8(&text[..at])?))?;
+    Ok(Some((tensor_type, Source::File { path: Path::new(OsStr::from_bytes(path)), start })))
+}
+
+/// Without the whitespace around it.
+fn trimmed(text: &OsStr) -> &[u8] {
+    const SPACES: &[u8] = b" \t\n\x0b\x0c\r";
+    let mut text = text.as_bytes();
+    while let [first, rest @ ..] = text
+        && SPACES.contains(first)
+    {
+        text = rest;
+    }
+    while let [rest @ .., last] = text
+        && SPACES.contains(last)
+    {
+        text = rest;
+    }
+    text
+}
+
+fn utf8(text: &[u8]) -> Result<&str> {
+    str::from_utf8(text).map_err(|_| Error::invalid_argument("it is not UTF-8 text"))
 }
 
 /// Enough of an input to know it again.
@@ -160,20 +202,35 @@ mod tests {
             ("+a=b.npy", "a=b.npy", Take::One(Start::Continue)),
             ("*x/a.npy", "x/a.npy", Take::Rest),
         ] {
-            assert_eq!(Input::parse(text, None).unwrap(), Input::Npy { path, take });
+            assert_eq!(Input::parse(text, None).unwrap(), Input::Npy { path: Path::new(path), take });
         }
         let bytes = Source::Text(Contents::Bytes(vec![7, 8]));
         assert_eq!(tensor("2xi8=7 8"), ("2xi8".into(), bytes.clone(), false));
         assert_eq!(tensor(" 2xi8 = 7 8"), ("2xi8".into(), bytes.clone(), false));
         assert_eq!(tensor("&2xi8=7 8"), ("2xi8".into(), bytes, true));
         assert_eq!(tensor("&2xi8"), ("2xi8".into(), Source::Text(Contents::Zeros), true));
-        let file = |path, start| Source::File { path, start };
+        let file = |path, start| Source::File { path: Path::new(path), start };
         assert_eq!(tensor("4xf32=@a.bin").1, file("a.bin", Start::Beginning));
         assert_eq!(tensor("4xf32=+a.bin").1, file("a.bin", Start::Continue));
         assert_eq!(tensor("4xf32=+../1e5").1, file("../1e5", Start::Continue));
         assert_eq!(tensor("4xf32=+7").1, file("7", Start::Continue));
         assert_eq!(tensor("2xi8=7 +8").1, Source::Text(Contents::Bytes(vec![7, 8])));
         assert_eq!(tensor("&4xf32=@a=b.bin"), ("4xf32".into(), file("a=b.bin", Start::Beginning), true));
+    }
+
+    #[test]
+    fn paths_may_be_any_bytes_and_nothing_else_may() {
+        let path = Path::new(OsStr::from_bytes(b"\xff.npy"));
+        let take = Take::One(Start::Beginning);
+        assert_eq!(Input::parse(OsStr::from_bytes(b" @\xff.npy "), None).unwrap(), Input::Npy { path, take });
+        match Input::parse(OsStr::from_bytes(b"2xi8=+\xff.npy"), None).unwrap() {
+            Input::Tensor { source, .. } => assert_eq!(source, Source::File { path, start: Start::Continue }),
+            other => panic!("{other:?}"),
+        }
+        for text in [b"2xi8=\xff".as_slice(), b"2xi\xff=@a", b"\xff"] {
+            let error = Input::parse(OsStr::from_bytes(text), None).unwrap_err();
+            assert!(error.message().contains("not UTF-8"), "{error}");
+        }
     }
 
     #[test]

@@ -85,6 +85,15 @@ fn runs_alike(name: &str, arguments: &[String], folder: &Path) -> Outcome {
     alike(&ours, &theirs)
 }
 
+/// Whether a flag was refused before anything was opened. The reference checks the values of `--output` and
+/// `--expected_output` only once the function has returned, after its name is printed.
+fn checked_earlier(ours: &Ended) -> bool {
+    let stderr = String::from_utf8_lossy(&ours.stderr);
+    let first = stderr.lines().next().unwrap_or_default();
+    let is_late = [" for --output (expected ", " for --expected_output (expected "];
+    ours.code == Some(1) && ours.stdout.is_empty() && is_late.iter().any(|part| first.contains(part))
+}
+
 fn alike(ours: &Ended, theirs: &Ended) -> Outcome {
     let code = theirs.signal.map_or(theirs.code, |_| Some(CRASHED));
     ensure(ours.code == code, || format!("ours: {}\ntheirs: {}", ours.summary(), theirs.summary()))?;
@@ -114,6 +123,9 @@ fn form(words: &[&str]) -> Outcome {
         Ok((ended, written))
     };
     let ((ours, ours_written), (theirs, theirs_written)) = (run(&pair.ours)?, run(&pair.theirs)?);
+    if checked_earlier(&ours) {
+        return ensure(!theirs.succeeded(), || format!("theirs: {}", theirs.summary()));
+    }
     alike(&ours, &theirs)?;
     // Neither promises anything of files that a failure leaves.
     let same = !theirs.succeeded() || ours_written == theirs_written;

@@ -1,240 +1,243 @@
-//! Flags that several tools share, named and valued as in the pinned release.
+//! Flags that several tools share, with the names and defaults of the pinned release.
 
-use super::flag::{Flag, Group, Support};
+use std::path::PathBuf;
 
-const TASK_DRIVER: Support = Support::DefaultDriver;
-const OTHER: Support = Support::OtherDriver;
-const PROFILE: Support = Support::Missing("profiling");
-const CAPTURE_TOOL: Support = Support::Missing("capturing with another program's tools");
+use super::flag::{Effect, Flag, Group, List, Query};
+use crate::devices::{self, DeviceUri};
+
+const TASK_DRIVER: Effect = Effect::DefaultDriver("the local-task driver");
+const NO_DRIVER: Effect = Effect::Ignored("the Vulkan, CUDA and HIP drivers are not in this build");
+const PROFILE: Effect = Effect::Missing("profiling");
+const CAPTURE_TOOL: Effect = Effect::Missing("capturing with another program");
+
+/// Prints the guide for agents.
+pub(crate) const AGENTS_MD: Flag<bool> =
+    Flag::switch("agents_md", false, "Prints a guide for agents and other programs as Markdown, and exits.");
 
 /// What every tool has.
 pub const GENERAL: Group = Group {
     title: "General",
     flags: &[
-        Flag::query("help", "", "Prints this help, which can serve as a flag file, and ends."),
-        Flag::list(
+        &Query::new(
+            "help",
+            "Prints this help, which can be used as a flag file, and exits; -h is the same. --help=all includes \
+             the flags that have no effect in this build.",
+        )
+        .of_only("all"),
+        &List::paths(
             "flagfile",
             "PATH",
-            "Takes flags from a file: one --name=value per line, comments after '#'. They count as if \
-             they stood here, so what follows overrides them. A flag file may name others.",
+            "Reads flags from a file: one --name=value per line, comments after '#'. They count as if they \
+             stood here, so flags after it override them. A flag file may name others.",
         ),
-        Flag::switch(
-            "agents_md",
-            false,
-            "Prints a guide for programs and agents that use this tool, as Markdown, and ends.",
-        ),
-        Flag::query("version", "", "Prints the version and what it reads and writes, and ends."),
+        &AGENTS_MD,
+        &Query::new("version", "Prints the version and which formats it reads and writes, and exits."),
     ],
 };
 
-/// Which devices work runs on.
+/// Which devices to run on.
+pub(crate) const DEVICE: List<DeviceUri> = List::parsed(
+    "device",
+    "URI",
+    "a driver or a device URI",
+    devices::parse_uri,
+    "The device to run on: a driver name, or a URI that --list_devices prints. Repeat it once for each \
+     device of the program or capture, in the same order. Default: local-sync.",
+);
+
+/// Devices and drivers.
 pub const DEVICES: Group = Group {
     title: "Devices",
     flags: &[
-        Flag::list(
-            "device",
-            "URI",
-            "The device to run on: a driver's name, or a URI that --list_devices prints. Repeat it once \
-             for each device of the program or capture, in their order there. Without it, local-sync is used.",
-        ),
-        Flag::query("list_drivers", "", "Prints the drivers, and ends."),
-        Flag::query(
-            "list_devices",
-            "DRIVER",
-            "Prints the URIs of the devices of all drivers, or of one, and ends.",
-        ),
-        Flag::query(
+        &DEVICE,
+        &Query::new("list_drivers", "Prints the drivers, and exits."),
+        &Query::new("list_devices", "Prints the device URIs of all drivers, or of one, and exits.")
+            .of("DRIVER"),
+        &Query::new(
             "dump_devices",
-            "DRIVER",
-            "Prints what is known of the devices of all drivers, or of one, and ends.",
-        ),
-        Flag::list("device_allocator", "SPEC", "Puts another allocator before that of the device.")
-            .support(Support::Missing("another allocator")),
+            "Prints the properties of the devices of all drivers, or of one, and exits.",
+        )
+        .of("DRIVER"),
+        &List::texts("device_allocator", "SPEC", "Wraps the device's allocator in another one.")
+            .effect(Effect::Missing("other allocators")),
     ],
 };
+
+/// Libraries that executables import from.
+pub(crate) const EXECUTABLE_PLUGIN: List<PathBuf> = List::paths(
+    "executable_plugin",
+    "PATH",
+    "A library with functions that executables may import. The system's loader loads shared libraries; \
+     rehal's own loader loads a file whose name ends with .sos, or embedded:PATH. If several libraries \
+     have a function, the last one provides it.",
+);
 
 /// The CPU drivers.
-pub const LOCAL: Group = Group {
-    title: "CPU",
-    flags: &[Flag::list(
-        "executable_plugin",
-        "PATH",
-        "A library whose functions executables may import. A system library is loaded by the system; \
-         one whose name ends with .sos, or that is given as embedded:PATH, by rehal's own loader. The \
-         last one that has a function provides it.",
-    )],
-};
+pub const LOCAL: Group = Group { title: "CPU", flags: &[&EXECUTABLE_PLUGIN] };
 
-/// The CPU driver of many threads, which is not here yet.
+/// The multithreaded CPU driver.
 pub const TASK: Group = Group {
-    title: "CPU threads (local-task, not built yet)",
+    title: "CPU threads",
     flags: &[
-        Flag::switch("task_abort_on_failure", false, "Ends the process when work of a queue fails.")
-            .support(TASK_DRIVER),
-        Flag::integer("task_worker_spin_us", 0, "Microseconds that an idle thread spins before it sleeps.")
-            .support(TASK_DRIVER),
-        Flag::integer("task_worker_stack_size", 131072, "Bytes of each thread's stack, at least.")
-            .support(TASK_DRIVER),
-        Flag::integer(
+        &Flag::switch("task_abort_on_failure", false, "Aborts the process if queue work fails.")
+            .effect(TASK_DRIVER),
+        &Flag::integer("task_worker_spin_us", 0, "Microseconds that an idle worker spins before it sleeps.")
+            .effect(TASK_DRIVER),
+        &Flag::integer("task_worker_stack_size", 131072, "Minimum stack size of each worker in bytes.")
+            .effect(TASK_DRIVER),
+        &Flag::integer(
             "task_worker_local_memory",
             0,
-            "Bytes of local memory of each thread; 0 for as much as its share of the second-level cache.",
+            "Local memory of each worker in bytes; 0 for its share of the L2 cache.",
         )
-        .support(TASK_DRIVER),
-        Flag::text("task_topology_mode", "MODE", "physical_cores", "How threads are laid out over cores.")
-            .support(TASK_DRIVER),
-        Flag::integer("task_topology_group_count", 0, "Number of threads; 0 for what the layout gives.")
-            .support(TASK_DRIVER),
-        Flag::list("task_topology_cpu_ids", "ID,ID", "Logical CPUs of one executor's threads.")
-            .support(TASK_DRIVER),
-        Flag::text(
-            "task_topology_nodes",
-            "NODES",
-            "current",
-            "NUMA nodes to use: current, numa, all, or ids.",
-        )
-        .support(TASK_DRIVER),
-        Flag::integer("task_topology_max_group_count", 64, "The most threads that a layout gives.")
-            .support(TASK_DRIVER),
-        Flag::text("task_topology_snapshot", "PATH", "", "Lays threads out for another machine.")
-            .support(TASK_DRIVER),
-        Flag::text(
+        .effect(TASK_DRIVER),
+        &text("task_topology_mode", "MODE", "physical_cores", "How workers are mapped to cores.")
+            .effect(TASK_DRIVER),
+        &Flag::integer("task_topology_group_count", 0, "Number of workers; 0 for what the topology gives.")
+            .effect(TASK_DRIVER),
+        &List::texts("task_topology_cpu_ids", "ID,ID", "Logical CPUs of the workers of one executor.")
+            .effect(TASK_DRIVER),
+        &text("task_topology_nodes", "NODES", "current", "NUMA nodes to use: current, numa, all, or ids.")
+            .effect(TASK_DRIVER),
+        &Flag::integer("task_topology_max_group_count", 64, "Maximum number of workers of a topology.")
+            .effect(TASK_DRIVER),
+        &Flag::path("task_topology_snapshot", "Uses the topology of another machine.").effect(TASK_DRIVER),
+        &Flag::choice(
             "task_topology_performance_level",
-            "LEVEL",
             "any",
+            &[("any", ()), ("low", ()), ("efficiency", ()), ("high", ()), ("performance", ())],
             "Cores to use: any, low (or efficiency), high (or performance).",
         )
-        .support(TASK_DRIVER),
-        Flag::text(
+        .effect(TASK_DRIVER),
+        &Flag::choice(
             "task_topology_distribution",
-            "HOW",
             "scatter",
-            "How threads share caches: compact fills one after another, scatter takes turns.",
+            &[("compact", ()), ("scatter", ())],
+            "How workers share caches: compact fills one cache after another, scatter alternates.",
         )
-        .support(TASK_DRIVER),
-        Flag::text(
+        .effect(TASK_DRIVER),
+        &Flag::choice(
             "task_topology_favor",
-            "GOAL",
             "",
-            "Chooses level and distribution for latency, throughput or efficiency.",
+            &[("", ()), ("latency", ()), ("throughput", ()), ("efficiency", ())],
+            "Chooses performance level and distribution for latency, throughput or efficiency.",
         )
-        .support(TASK_DRIVER),
-        Flag::query("dump_task_topologies", "", "Prints the layout of the threads, and ends.")
-            .support(Support::Missing("the local-task driver")),
+        .effect(TASK_DRIVER),
+        &Query::new("dump_task_topologies", "Prints the topologies of the workers, and exits.")
+            .effect(Effect::Missing("local-task driver")),
     ],
 };
 
-/// Drivers that are not here yet. Their flags change nothing that could run.
+/// Drivers that are not in this build.
 pub const OTHER_DRIVERS: Group = Group {
-    title: "Vulkan, CUDA, HIP (taken and without effect: these drivers are not built yet)",
+    title: "Vulkan, CUDA and HIP",
     flags: &[
-        Flag::list("vulkan_libvulkan_search_path", "PATH", "Where the Vulkan loader is.").support(OTHER),
-        Flag::switch("vulkan_validation_layers", false, "Turns validation layers on.").support(OTHER),
-        Flag::switch("vulkan_debug_utils", false, "Turns debug utilities on.").support(OTHER),
-        Flag::integer(
+        &List::paths("vulkan_libvulkan_search_path", "PATH", "Directory of the Vulkan loader.")
+            .effect(NO_DRIVER),
+        &Flag::switch("vulkan_validation_layers", false, "Enables validation layers.").effect(NO_DRIVER),
+        &Flag::switch("vulkan_debug_utils", false, "Enables debug utilities.").effect(NO_DRIVER),
+        &Flag::integer(
             "vulkan_debug_verbosity",
             2,
-            "From 0 (nothing) over errors, warnings and infos to 4 (everything).",
+            "Verbosity of debug messages, from 0 (none) to 4 (all, including verbose ones).",
         )
-        .support(OTHER),
-        Flag::switch("vulkan_tracing", true, "Writes Vulkan's events to profiles.").support(OTHER),
-        Flag::switch("vulkan_robust_buffer_access", false, "Has the device check buffer accesses.")
-            .support(OTHER),
-        Flag::switch("vulkan_sparse_binding", false, "Uses sparse binding for large buffers.").support(OTHER),
-        Flag::switch("vulkan_sparse_residency", false, "Uses sparse residency and aliased sparse buffers.")
-            .support(OTHER),
-        Flag::switch("vulkan_buffer_device_addresses", true, "Uses buffer device addresses.").support(OTHER),
-        Flag::text(
+        .effect(NO_DRIVER),
+        &Flag::switch("vulkan_tracing", true, "Records Vulkan events in traces.").effect(NO_DRIVER),
+        &Flag::switch("vulkan_robust_buffer_access", false, "Enables robust buffer access.")
+            .effect(NO_DRIVER),
+        &Flag::switch("vulkan_sparse_binding", false, "Uses sparse binding for large buffers.")
+            .effect(NO_DRIVER),
+        &Flag::switch("vulkan_sparse_residency", false, "Uses sparse residency and aliased sparse buffers.")
+            .effect(NO_DRIVER),
+        &Flag::switch("vulkan_buffer_device_addresses", true, "Uses buffer device addresses.")
+            .effect(NO_DRIVER),
+        &Flag::choice(
             "vulkan_dispatch_abi",
-            "ABI",
             "all",
+            &[("descriptor", ()), ("bda", ()), ("all", ())],
             "How dispatches pass buffers: descriptor, bda or all.",
         )
-        .support(OTHER),
-        Flag::integer(
+        .effect(NO_DRIVER),
+        &Flag::integer(
             "vulkan_cached_bda_replay_instances",
             16,
-            "The most prepared command buffers that a queue lane keeps; 0 for none.",
+            "Maximum number of prepared command buffers that a queue lane caches; 0 disables the cache.",
         )
-        .support(OTHER),
-        Flag::integer(
+        .effect(NO_DRIVER),
+        &Flag::integer(
             "vulkan_cached_bda_replay_publication_bytes",
             67108864,
-            "The most bytes that they may publish per queue lane.",
+            "Maximum number of bytes that they publish per queue lane.",
         )
-        .support(OTHER),
-        Flag::integer(
+        .effect(NO_DRIVER),
+        &Flag::integer(
             "vulkan_retained_cached_bda_replay_instances",
             1,
-            "How many idle ones of each command buffer outlive a trim.",
+            "Number of idle instances of each command buffer that a trim retains.",
         )
-        .support(OTHER),
-        Flag::switch("vulkan_dedicated_compute_queue", true, "Dispatches on a compute queue of their own.")
-            .support(OTHER),
-        Flag::switch("cuda_use_streams", true, "Executes command buffers on streams, not as graphs.")
-            .support(OTHER),
-        Flag::switch(
-            "cuda_allow_inline_execution",
-            false,
-            "Executes command buffers while they are recorded.",
-        )
-        .support(OTHER),
-        Flag::switch("cuda_async_allocations", true, "Allocates in stream order.").support(OTHER),
-        Flag::integer("cuda_tracing", 2, "Detail of traces, from 0 to 2.").support(OTHER),
-        Flag::integer("cuda_default_index", 0, "Number of the device that is used when none is named.")
-            .support(OTHER),
-        Flag::switch("cuda_default_index_from_mpi", true, "Takes that number from the MPI rank where set.")
-            .support(OTHER),
-        Flag::list("hip_dylib_path", "PATH", "Where HIP's library is.").support(OTHER),
-        Flag::switch("hip_use_streams", true, "Executes command buffers on streams, not as graphs.")
-            .support(OTHER),
-        Flag::switch(
-            "hip_allow_inline_execution",
-            false,
-            "Executes command buffers while they are recorded.",
-        )
-        .support(OTHER),
-        Flag::switch("hip_async_allocations", true, "Allocates in stream order.").support(OTHER),
-        Flag::switch("hip_async_caching", true, "Keeps freed allocations.").support(OTHER),
-        Flag::integer("hip_tracing", 2, "Detail of traces, from 0 to 2.").support(OTHER),
-        Flag::integer("hip_default_index", 0, "Number of the device that is used when none is named.")
-            .support(OTHER),
+        .effect(NO_DRIVER),
+        &Flag::switch("vulkan_dedicated_compute_queue", true, "Dispatches on a dedicated compute queue.")
+            .effect(NO_DRIVER),
+        &Flag::switch("cuda_use_streams", true, "Executes command buffers on streams instead of graphs.")
+            .effect(NO_DRIVER),
+        &Flag::switch("cuda_allow_inline_execution", false, "Executes command buffers while recording them.")
+            .effect(NO_DRIVER),
+        &Flag::switch("cuda_async_allocations", true, "Uses stream-ordered allocations.").effect(NO_DRIVER),
+        &Flag::integer("cuda_tracing", 2, "Verbosity of tracing, from 0 to 2.").effect(NO_DRIVER),
+        &Flag::integer("cuda_default_index", 0, "Index of the default device.").effect(NO_DRIVER),
+        &Flag::switch("cuda_default_index_from_mpi", true, "Takes that index from the MPI rank, if set.")
+            .effect(NO_DRIVER),
+        &List::paths("hip_dylib_path", "PATH", "Path of the HIP library.").effect(NO_DRIVER),
+        &Flag::switch("hip_use_streams", true, "Executes command buffers on streams instead of graphs.")
+            .effect(NO_DRIVER),
+        &Flag::switch("hip_allow_inline_execution", false, "Executes command buffers while recording them.")
+            .effect(NO_DRIVER),
+        &Flag::switch("hip_async_allocations", true, "Uses stream-ordered allocations.").effect(NO_DRIVER),
+        &Flag::switch("hip_async_caching", true, "Caches freed allocations.").effect(NO_DRIVER),
+        &Flag::integer("hip_tracing", 2, "Verbosity of tracing, from 0 to 2.").effect(NO_DRIVER),
+        &Flag::integer("hip_default_index", 0, "Index of the default device.").effect(NO_DRIVER),
     ],
 };
 
-/// Profiles and statistics, which are not here yet.
+/// Profiles and statistics.
 pub const PROFILING: Group = Group {
-    title: "Profiling (not built yet: refused unless at the default)",
+    title: "Profiling",
     flags: &[
-        Flag::text("device_profiling_mode", "FAMILY,FAMILY", "", "What to record of the device's work.")
-            .support(PROFILE),
-        Flag::text("device_profiling_output", "PATH", "", "The .ireeprof file to write.").support(PROFILE),
-        Flag::text("device_profiling_filter_function", "GLOB", "", "Functions to record in detail.")
-            .support(PROFILE),
-        Flag::integer(
-            "device_profiling_filter_command_buffer",
-            -1,
-            "The command buffer to record in detail.",
-        )
-        .support(PROFILE),
-        Flag::integer("device_profiling_filter_command_index", -1, "The command to record in detail.")
-            .support(PROFILE),
-        Flag::integer("device_profiling_filter_physical_device", -1, "The device to record in detail.")
-            .support(PROFILE),
-        Flag::integer("device_profiling_filter_queue", -1, "The queue to record in detail.").support(PROFILE),
-        Flag::list("device_profiling_counter", "NAME", "A hardware counter to record.").support(PROFILE),
-        Flag::integer(
+        &text("device_profiling_mode", "FAMILY,FAMILY", "", "Which data about device work to record.")
+            .effect(PROFILE),
+        &Flag::path("device_profiling_output", "The .ireeprof file to write.").effect(PROFILE),
+        &text("device_profiling_filter_function", "GLOB", "", "Functions to record in detail.")
+            .effect(PROFILE),
+        &Flag::integer("device_profiling_filter_command_buffer", -1, "Command buffer to record in detail.")
+            .effect(PROFILE),
+        &Flag::integer("device_profiling_filter_command_index", -1, "Command to record in detail.")
+            .effect(PROFILE),
+        &Flag::integer("device_profiling_filter_physical_device", -1, "Device to record in detail.")
+            .effect(PROFILE),
+        &Flag::integer("device_profiling_filter_queue", -1, "Queue to record in detail.").effect(PROFILE),
+        &List::texts("device_profiling_counter", "NAME", "Hardware counter to record.").effect(PROFILE),
+        &Flag::integer(
             "device_profiling_flush_interval_ms",
             0,
-            "Milliseconds between writes of what is recorded; 0 for none before the end.",
+            "Interval between writes in milliseconds; 0 to write only at the end.",
         )
-        .support(PROFILE),
-        Flag::switch("print_device_statistics", false, "Prints sums over the device's work at the end.")
-            .support(PROFILE),
-        Flag::text("device_capture_tool", "NAME", "", "Another program that captures the device's work.")
-            .support(CAPTURE_TOOL),
-        Flag::text("device_capture_file", "PATH", "", "Where that program writes.").support(CAPTURE_TOOL),
-        Flag::text("device_capture_label", "TEXT", "", "What that program calls the capture.")
-            .support(CAPTURE_TOOL),
+        .effect(PROFILE),
+        &Flag::switch("print_device_statistics", false, "Prints totals of device work at the end.")
+            .effect(PROFILE),
+        &text("device_capture_tool", "NAME", "", "Program that captures the device's work.")
+            .effect(CAPTURE_TOOL),
+        &Flag::path("device_capture_file", "File that this program writes.").effect(CAPTURE_TOOL),
+        &text("device_capture_label", "TEXT", "", "Name that this program gives to the capture.")
+            .effect(CAPTURE_TOOL),
     ],
 };
+
+/// Text with a default, of a flag that has no effect.
+const fn text(
+    name: &'static str,
+    form: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> Flag<String> {
+    Flag::parsed(name, form, default, "UTF-8 text", super::kind::text, help)
+}

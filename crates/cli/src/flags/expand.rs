@@ -1,149 +1,169 @@
-//! From arguments to flags and positionals: flag files are read in place, names get underscores.
+//! From arguments to flags and operands: flag files are read in place, names get underscores.
 
-use std::ffi::OsString;
-use std::fs::File;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
 
-/// A flag file holds flags, not data; anything larger is the wrong file.
-const MAX_FLAGFILE_BYTES: u64 = 1 << 20;
+use super::kind::split_once;
 
-/// Files that include files twice each would otherwise grow without end.
+/// A flag file is text that somebody or some program wrote; what is larger is an endless device.
+const MAX_FLAGFILE_BYTES: u64 = 64 << 20;
+
+/// Files that include files twice each would otherwise grow exponentially.
 const MAX_FLAGS: usize = 100_000;
 
-/// Arguments taken apart.
+/// Arguments, parsed into flags and operands.
 #[derive(Debug, Default)]
 pub(super) struct Expanded {
     pub flags: Vec<Given>,
-    pub positionals: Vec<OsString>,
+    pub operands: Vec<OsString>,
 }
 
 /// A flag as it was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
-    /// With underscores, without dashes before it.
+    /// With underscores, without the leading dashes.
     pub name: String,
-    /// What follows the first `=`, without blanks or a pair of double quotes around it.
-    pub value: Option<String>,
+    /// What follows the first `=`, without the whitespace around it.
+    pub value: Option<OsString>,
     /// `PATH:LINE` for a flag from a file.
     pub place: Option<String>,
 }
 
-/// Takes apart the arguments that follow the program's name.
+impl Given {
+    /// As a user would type it.
+    pub fn shown(&self) -> String {
+        match &self.value {
+            Some(value) => format!("--{}={}", self.name, super::kind::shown(value)),
+            None => format!("--{}", self.name),
+        }
+    }
+}
+
+/// Parses the arguments that follow the program's name.
 pub(super) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Result<Expanded> {
     let mut expanded = Expanded::default();
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
+        let text = trim(&argument);
         if argument == "--" {
-            expanded.positionals.extend(arguments);
+            expanded.operands.extend(arguments);
             break;
-        }
-        match flag_text(&argument)? {
-            Some(text) => expanded.add(text, None, &mut Vec::new())?,
-            None => expanded.positionals.push(argument),
+        } else if let Some(flag) = text.as_bytes().strip_prefix(b"--") {
+            expanded.add(OsStr::from_bytes(flag), None, &mut Vec::new())?;
+        } else if text == "-h" {
+            expanded.flags.push(Given { name: "help".into(), value: None, place: None });
+        } else {
+            check_single_dash(text)?;
+            expanded.operands.push(argument);
         }
     }
     Ok(expanded)
 }
 
-/// What follows the two dashes of a flag; `None` for a positional argument.
-fn flag_text(argument: &OsString) -> Result<Option<&str>> {
-    match argument.to_str() {
-        Some(text) => {
-            let text = text.trim();
-            if text.starts_with('-') && !text.starts_with("--") && text != "-" {
-                check_single_dash(text)?;
-            }
-            Ok(text.strip_prefix("--"))
-        }
-        None if argument.as_encoded_bytes().starts_with(b"--") => {
-            Err(Error::invalid_argument(format!("flag '{}' is not UTF-8", argument.to_string_lossy())))
-        }
-        None => Ok(None),
-    }
-}
-
 /// A file may be called `-x`; anything else with one dash was meant as a flag.
-fn check_single_dash(text: &str) -> Result<()> {
-    if Path::new(text).exists() {
+fn check_single_dash(text: &OsStr) -> Result<()> {
+    if !text.as_bytes().starts_with(b"-") || text == "-" || Path::new(text).exists() {
         return Ok(());
     }
+    let text = text.to_string_lossy();
     Err(Error::invalid_argument(format!("'{text}' is neither a flag nor a file"))
-        .advise(format!("flags begin with two dashes: -{text}")))
+        .advise(format!("flags start with two dashes: -{text}")))
+}
+
+/// A flag file that is being read.
+struct Open {
+    path: PathBuf,
+    /// Device and inode, which identify it by whatever path it is reached.
+    identity: (u64, u64),
 }
 
 impl Expanded {
-    /// Adds the flag `text`, or what is in the file that it names. `open` are the files being read.
-    fn add(&mut self, text: &str, place: Option<String>, open: &mut Vec<PathBuf>) -> Result<()> {
-        let (name, value) = match text.split_once('=') {
-            Some((name, value)) => (name.trim(), Some(unquote(value.trim()))),
-            None => (text.trim(), None),
+    /// Adds the flag `text`, or the flags in the file that it names. `open` are the files being read.
+    fn add(&mut self, text: &OsStr, place: Option<String>, open: &mut Vec<Open>) -> Result<()> {
+        let (name, value) = match split_once(text, b'=') {
+            Some((name, value)) => (trim(name), Some(trim(value))),
+            None => (trim(text), None),
+        };
+        let Some(name) = name.to_str() else {
+            return Err(Error::invalid_argument(format!("unknown flag '--{}'", name.to_string_lossy()))
+                .advise("names of flags are ASCII; --help lists them"));
         };
         let name = name.replace('-', "_");
         if name == "flagfile" {
             let Some(path) = value.filter(|path| !path.is_empty()) else {
-                return Err(Error::invalid_argument("--flagfile needs a path")
-                    .advise("write --flagfile=PATH, with '=' and no blank"));
+                return Err(Error::invalid_argument("--flagfile needs a value (expected a path)")
+                    .advise("write --flagfile=PATH, with '=' and no space"));
             };
             return self.add_file(Path::new(path), open);
         }
         if self.flags.len() == MAX_FLAGS {
-            return Err(Error::resource_exhausted(format!("more than {MAX_FLAGS} flags")));
+            return Err(Error::resource_exhausted(format!("more than {MAX_FLAGS} flags"))
+                .advise("check the flag files that --flagfile names"));
         }
-        self.flags.push(Given { name, value: value.map(str::to_string), place });
+        self.flags.push(Given { name, value: value.map(OsStr::to_os_string), place });
         Ok(())
     }
 
-    fn add_file(&mut self, path: &Path, open: &mut Vec<PathBuf>) -> Result<()> {
+    fn add_file(&mut self, path: &Path, open: &mut Vec<Open>) -> Result<()> {
         let shown = path.display();
-        let real =
-            path.canonicalize().map_err(|e| Error::io(format_args!("opening flag file '{shown}'"), &e))?;
-        if open.contains(&real) {
-            let chain: Vec<_> = open.iter().map(|it| it.display().to_string()).collect();
+        let failed = |e: std::io::Error| Error::io(format_args!("opening flag file '{shown}'"), &e);
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let identity = (metadata.dev(), metadata.ino());
+        if open.iter().any(|it| it.identity == identity) {
+            let chain: Vec<_> = open.iter().map(|it| it.path.display().to_string()).collect();
             return Err(Error::invalid_argument(format!("flag file '{shown}' includes itself"))
-                .context(chain.join(" includes ")));
+                .context(chain.join(" includes "))
+                .advise("remove one of the --flagfile lines"));
         }
-        let text = read(path)?;
-        open.push(real);
-        for (line, number) in text.lines().zip(1..) {
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') || line.starts_with("//") {
+        let bytes = read(path, file, &metadata)?;
+        open.push(Open { path: path.to_path_buf(), identity });
+        for (line, number) in bytes.split(|&byte| byte == b'\n').zip(1..) {
+            let line = trim(OsStr::from_bytes(line));
+            if line.is_empty() || line.as_bytes().starts_with(b"#") || line.as_bytes().starts_with(b"//") {
                 continue;
             }
             let place = format!("{shown}:{number}");
-            let Some(flag) = line.strip_prefix("--").filter(|flag| !flag.is_empty()) else {
-                return Err(Error::invalid_argument(format!("'{line}' is no flag"))
+            let Some(flag) = line.as_bytes().strip_prefix(b"--").filter(|flag| !flag.is_empty()) else {
+                let line = super::kind::shown(line);
+                return Err(Error::invalid_argument(format!("'{line}' is not a flag"))
                     .context(place)
                     .advise("a flag file has one --name=value per line, and comments after '#'"));
             };
-            self.add(flag, Some(place.clone()), open).context(|| place)?;
+            self.add(OsStr::from_bytes(flag), Some(place.clone()), open).context(|| place)?;
         }
         open.pop();
         Ok(())
     }
 }
 
-fn read(path: &Path) -> Result<String> {
+fn read(path: &Path, file: File, metadata: &Metadata) -> Result<Vec<u8>> {
     let shown = path.display();
-    let failed = |e: std::io::Error| Error::io(format_args!("reading flag file '{shown}'"), &e);
+    if metadata.is_dir() {
+        return Err(Error::invalid_argument(format!("flag file '{shown}' is a directory"))
+            .advise("name a text file with one --name=value per line"));
+    }
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(MAX_FLAGFILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let read = file.take(MAX_FLAGFILE_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Error::io(format_args!("reading flag file '{shown}'"), &error))?;
     if bytes.len() as u64 > MAX_FLAGFILE_BYTES {
         return Err(Error::invalid_argument(format!(
             "flag file '{shown}' is larger than {MAX_FLAGFILE_BYTES} bytes"
         ))
         .advise("name a text file with one --name=value per line"));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| Error::invalid_argument(format!("flag file '{shown}' is not UTF-8 text")))
+    Ok(bytes)
 }
 
-/// Help prints text in double quotes, so that a help can be a flag file.
-fn unquote(value: &str) -> &str {
-    value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(value)
+/// Without the ASCII whitespace around it.
+fn trim(text: &OsStr) -> &OsStr {
+    OsStr::from_bytes(text.as_bytes().trim_ascii())
 }
 
 #[cfg(test)]
@@ -155,30 +175,40 @@ mod tests {
     }
 
     fn given(name: &str, value: Option<&str>) -> Given {
-        Given { name: name.into(), value: value.map(String::from), place: None }
+        Given { name: name.into(), value: value.map(OsString::from), place: None }
     }
 
     #[test]
-    fn flags_and_positionals_may_be_mixed_until_two_dashes() {
+    fn flags_and_operands_may_be_mixed_until_two_dashes() {
         let it = expanded(&["a", "--x-y=1-2", "b", "--z", "-", "--", "--c", "-d"]).unwrap();
         assert_eq!(it.flags, [given("x_y", Some("1-2")), given("z", None)]);
-        assert_eq!(it.positionals, ["a", "b", "-", "--c", "-d"]);
+        assert_eq!(it.operands, ["a", "b", "-", "--c", "-d"]);
     }
 
     #[test]
-    fn blanks_and_one_pair_of_quotes_are_dropped() {
-        let it = expanded(&[" --a = b c ", "--d=\"\"", "--e=\"f\"g\"", "--h=\"", "--i="]).unwrap();
-        let values: Vec<_> = it.flags.iter().map(|flag| flag.value.as_deref().unwrap()).collect();
-        assert_eq!(values, ["b c", "", "f\"g", "\"", ""]);
+    fn whitespace_around_names_and_values_is_dropped() {
+        let it = expanded(&[" --a = b c ", "--d=\"\"", "--i=", "-h"]).unwrap();
+        let expected =
+            [given("a", Some("b c")), given("d", Some("\"\"")), given("i", Some("")), given("help", None)];
+        assert_eq!(it.flags, expected);
     }
 
     #[test]
-    fn one_dash_is_no_flag() {
+    fn values_need_not_be_utf8_but_names_do() {
+        let argument = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
+        let it = expand([argument(b"--module=\xff.vmfb")]).unwrap();
+        assert_eq!(it.flags[0].value.as_deref(), Some(OsStr::from_bytes(b"\xff.vmfb")));
+        let error = expand([argument(b"--\xff=x")]).unwrap_err();
+        assert!(error.report().starts_with("INVALID_ARGUMENT; unknown flag '--\u{fffd}'"));
+    }
+
+    #[test]
+    fn one_dash_starts_no_flag() {
         let error = expanded(&["-device=x"]).unwrap_err();
         assert_eq!(
             error.report(),
             "INVALID_ARGUMENT; '-device=x' is neither a flag nor a file\n  \
-             try: flags begin with two dashes: --device=x"
+             try: flags start with two dashes: --device=x"
         );
     }
 }

@@ -1,21 +1,103 @@
-//! Help that is a flag file too: what is no flag is a comment, and flags stand at their defaults.
+//! Help that can be a flag file: text is in comments, and flags are at their defaults.
 
 use std::fmt::Write;
 
-use super::flag::{Flag, Group, Kind};
+use super::flag::{Effect, Entry, Group};
 
 const WIDTH: usize = 92;
 
-/// The lines of a group's help.
+/// The groups of a tool with the flags that work, and a line for each group with others.
 pub fn help(groups: &[&Group]) -> String {
     let mut text = String::new();
     for group in groups {
-        let _ = writeln!(text, "\n# ---- {} {}\n", group.title, "-".repeat(WIDTH - 8 - group.title.len()));
-        for flag in group.flags {
-            text.push_str(&comment(flag.help));
-            let _ = writeln!(text, "{}\n", line(flag));
+        section(&mut text, group.title, group.flags.iter().copied().filter(|flag| has_effect(*flag)));
+    }
+    let ignored =
+        names_by_group(groups, |effect| matches!(effect, Effect::Ignored(_) | Effect::DefaultDriver(_)));
+    let refused = names_by_group(groups, |effect| matches!(effect, Effect::Missing(_)));
+    if ignored.is_empty() && refused.is_empty() {
+        return text;
+    }
+    title(&mut text, "Without effect");
+    for (what, names) in [
+        ("Accepted for compatibility, no effect in this build; --help=all lists them:", ignored),
+        ("Refused in this build, unless at their defaults; --help=all lists them:", refused),
+    ] {
+        if !names.is_empty() {
+            let _ = writeln!(text, "# {what}\n{names}");
         }
-        text.pop();
+    }
+    text.pop();
+    text
+}
+
+/// All flags of the groups.
+pub fn help_all(groups: &[&Group]) -> String {
+    let mut text = String::new();
+    for group in groups {
+        section(&mut text, group.title, group.flags.iter().copied());
+    }
+    text
+}
+
+fn section(text: &mut String, name: &str, flags: impl Iterator<Item = &'static dyn Entry>) {
+    let mut flags = flags.peekable();
+    if flags.peek().is_none() {
+        return;
+    }
+    title(text, name);
+    for flag in flags {
+        text.push_str(&comment(flag.spec().help));
+        match flag.spec().effect {
+            Effect::Full => {}
+            Effect::Ignored(why) => text.push_str(&comment(&format!("No effect in this build: {why}."))),
+            Effect::DefaultDriver(driver) => {
+                text.push_str(&comment(&format!("No effect in this build: {driver} is not in it.")));
+            }
+            Effect::Missing(what) => {
+                text.push_str(&comment(&format!("Refused in this build: it has no {what}.")));
+            }
+        }
+        let _ = writeln!(text, "{}\n", flag.line());
+    }
+    text.pop();
+}
+
+fn title(text: &mut String, name: &str) {
+    let _ = writeln!(text, "\n# ---- {name} {}\n", "-".repeat(WIDTH.saturating_sub(8 + name.len())));
+}
+
+fn has_effect(flag: &dyn Entry) -> bool {
+    flag.spec().effect == Effect::Full
+}
+
+/// A line for each group: the names of its flags whose effect is `wanted`, those with a common prefix as `prefix_*`.
+fn names_by_group(groups: &[&Group], wanted: fn(Effect) -> bool) -> String {
+    let all: Vec<_> = groups.iter().flat_map(|group| group.flags).map(|flag| flag.spec()).collect();
+    // A prefix stands for flags only if it stands for no others, and does not look as if it did.
+    let stands = |prefix: &str| {
+        if all.iter().any(|spec| spec.name == prefix.trim_end_matches('_')) {
+            return false;
+        }
+        let mut those = all.iter().filter(|spec| spec.name.starts_with(prefix)).peekable();
+        those.clone().count() > 1 && those.all(|spec| wanted(spec.effect))
+    };
+    let mut text = String::new();
+    for group in groups {
+        let mut names: Vec<String> = Vec::new();
+        for spec in group.flags.iter().map(|flag| flag.spec()).filter(|spec| wanted(spec.effect)) {
+            let ends = spec.name.match_indices('_').map(|(at, _)| &spec.name[..=at]).take(2);
+            let name = match ends.into_iter().find(|prefix| stands(prefix)) {
+                Some(prefix) => format!("--{prefix}*"),
+                None => format!("--{}", spec.name),
+            };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        if !names.is_empty() {
+            let _ = writeln!(text, "#   {}: {}", group.title, names.join(", "));
+        }
     }
     text
 }
@@ -48,22 +130,9 @@ fn fill(lines: &mut String, paragraph: &str) {
     lines.push('\n');
 }
 
-/// A flag at its default; one that has none is a comment that shows its form.
-fn line(flag: &Flag) -> String {
-    let name = flag.name;
-    match flag.kind {
-        Kind::Switch(default) | Kind::BenchmarkSwitch(default) => format!("--{name}={default}"),
-        Kind::Integer(default) => format!("--{name}={default}"),
-        Kind::Text { default: "", form } => format!("# --{name}={form}\n--{name}=\"\""),
-        Kind::Text { default, .. } => format!("--{name}=\"{default}\""),
-        Kind::List { form, .. } => format!("# --{name}={form}"),
-        Kind::Query { form: "" } => format!("# --{name}"),
-        Kind::Query { form } => format!("# --{name}[={form}]"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::flag::Flag;
     use super::*;
 
     #[test]
@@ -73,5 +142,27 @@ mod tests {
         assert!(text.lines().all(|line| line.starts_with('#') && line.len() <= WIDTH));
         assert!(text.ends_with("#\n#     code  here\n"));
         assert_eq!(text.matches("word").count(), 40);
+    }
+
+    #[test]
+    fn a_prefix_stands_for_flags_without_effect_alone() {
+        const GROUP: Group = Group {
+            title: "Devices",
+            flags: &[
+                &Flag::switch("device_a_x", false, "").effect(Effect::Ignored("why")),
+                &Flag::switch("device_a_y", false, "").effect(Effect::Ignored("why")),
+                &Flag::switch("device_b", false, "Works."),
+                &Flag::switch("old_flag", false, "").effect(Effect::Ignored("why")),
+                &Flag::switch("gone_a", false, "").effect(Effect::Missing("it")),
+                &Flag::switch("gone_b", false, "").effect(Effect::Missing("it")),
+            ],
+        };
+        let text = help(&[&GROUP]);
+        assert!(text.contains("lists them:\n#   Devices: --device_a_*, --old_flag\n"), "{text}");
+        assert!(text.contains("lists them:\n#   Devices: --gone_*\n"), "{text}");
+        assert!(text.contains("# Works.\n--device_b=false\n") && !text.contains("--device_a_x"), "{text}");
+        let all = help_all(&[&GROUP]);
+        assert!(all.contains("# No effect in this build: why.\n--device_a_x=false\n"), "{all}");
+        assert!(all.contains("# Refused in this build: it has no it.\n--gone_b=false\n"), "{all}");
     }
 }

@@ -1,72 +1,157 @@
 //! GoogleTest's flags, and the environment variables behind them.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Error, Result};
 
 use super::filter::Filter;
 use super::order::SEED_MAX;
-use crate::flags::{Flag, Flags, Group};
+use crate::flags::{Effect, Flag, Flags, Group, Refusal, Words, split_once, text};
+
+const LIST_TESTS: Flag<bool> =
+    switch("gtest_list_tests", false, "Prints the names of the tests instead of running them.");
+
+const FILTER: Flag<Filter> = Flag::parsed(
+    "gtest_filter",
+    "PATTERN:...[-PATTERN:...]",
+    "*",
+    "PATTERN:...[-PATTERN:...]",
+    |value| Ok(Filter::new(text(value)?)),
+    "Runs tests whose SUITE.TEST name matches a pattern before the dash and none after it. * matches any \
+     characters, ? matches one.",
+)
+.variable();
+
+const ALSO_RUN_DISABLED: Flag<bool> =
+    switch("gtest_also_run_disabled_tests", false, "Also runs tests whose name starts with DISABLED_.");
+
+/// `None` for ever.
+const REPEAT: Flag<Option<u32>> = Flag::number(
+    "gtest_repeat",
+    1,
+    (i32::MIN as i64, i32::MAX as i64),
+    |count| if count < 0 { None } else { Some(count as u32) },
+    "How often to run the tests; negative to repeat until killed.",
+)
+.variable();
+
+const SHUFFLE: Flag<bool> = switch("gtest_shuffle", false, "Runs tests in random order.");
+
+const RANDOM_SEED: Flag<u32> = Flag::number(
+    "gtest_random_seed",
+    0,
+    (0, SEED_MAX as i64),
+    |seed| seed as u32,
+    "Seed of that order, from 1 to 99999; 0 derives one from the time.",
+)
+.variable();
+
+const RECREATE_ENVIRONMENTS: Flag<bool> = switch(
+    "gtest_recreate_environments_when_repeating",
+    false,
+    "Reports the setup and teardown of the environment in every repetition.",
+);
+
+/// When to print colors.
+#[derive(Clone, Copy, Debug)]
+enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+const COLOR: Flag<Color> = Flag::choice(
+    "gtest_color",
+    "auto",
+    &[("auto", Color::Auto), ("yes", Color::Always), ("no", Color::Never)],
+    "Colors: auto, yes or no.",
+)
+.aliases(&[
+    ("true", Color::Always),
+    ("t", Color::Always),
+    ("1", Color::Always),
+    ("false", Color::Never),
+    ("f", Color::Never),
+    ("0", Color::Never),
+])
+.variable();
+
+const BRIEF: Flag<bool> = switch("gtest_brief", false, "Prints only failed tests.");
+
+const PRINT_TIME: Flag<bool> = switch("gtest_print_time", true, "Prints the duration of each test.");
+
+/// A report and its path: a file, or a directory if it ends with a slash, or nothing for the default.
+type Report = (FileFormat, PathBuf);
+
+const OUTPUT: Flag<Option<Report>> = Flag::parsed(
+    "gtest_output",
+    "FORMAT:PATH",
+    "",
+    "xml or json, or one of them and a path as in xml:report.xml",
+    parse_output,
+    "Writes a report: xml or json, and a file or a directory.",
+)
+.variable();
+
+const FAIL_FAST: Flag<bool> = switch("gtest_fail_fast", false, "Stops after the first failed test.");
+
+const FAIL_IF_NONE_SELECTED: Flag<bool> =
+    switch("gtest_fail_if_no_test_selected", false, "Fails if the filter matches no test.");
+
+const FAIL_IF_NONE_LINKED: Flag<bool> =
+    switch("gtest_fail_if_no_test_linked", false, "Fails if the module has no test.");
+
+const THROW_ON_FAILURE: Flag<bool> =
+    switch("gtest_throw_on_failure", false, "Ends the process at the first failure.");
 
 /// What GoogleTest's programs take.
 pub(crate) const GTEST: Group = Group {
     title: "Tests (GoogleTest's flags)",
     flags: &[
-        Flag::switch("gtest_list_tests", false, "Prints the names of the tests, runs none."),
-        Flag::text(
-            "gtest_filter",
-            "PATTERN:...[-PATTERN:...]",
-            "*",
-            "Runs tests whose SUITE.TEST name fits a pattern and none behind the dash. * stands for any \
-             characters, ? for one.",
-        ),
-        Flag::switch(
-            "gtest_also_run_disabled_tests",
-            false,
-            "Runs tests whose name starts with DISABLED_ too.",
-        ),
-        Flag::integer("gtest_repeat", 1, "How often to run the tests; a negative number for ever."),
-        Flag::switch("gtest_shuffle", false, "Runs tests in random order."),
-        Flag::integer("gtest_random_seed", 0, "Seed of that order, from 1 to 99999; 0 for one of the clock."),
-        Flag::switch(
-            "gtest_recreate_environments_when_repeating",
-            false,
-            "Says in every repetition that the environment is set up.",
-        ),
-        Flag::text("gtest_color", "WHEN", "auto", "Colours: auto, yes or no."),
-        Flag::switch("gtest_brief", false, "Prints failed tests alone."),
-        Flag::switch("gtest_print_time", true, "Prints how long each test took."),
-        Flag::switch("gtest_print_utf8", true, "Without effect: text is UTF-8."),
-        Flag::text(
-            "gtest_output",
-            "FORMAT:PATH",
-            "",
-            "Writes a report: xml or json, and the file or folder.",
-        ),
-        Flag::switch("gtest_fail_fast", false, "Stops behind the first test that fails."),
-        Flag::switch("gtest_fail_if_no_test_selected", false, "Fails where the filter leaves no test."),
-        Flag::switch("gtest_fail_if_no_test_linked", false, "Fails where the module has no test."),
-        Flag::switch("gtest_break_on_failure", false, "Without effect: there is no debugger to break into."),
-        Flag::switch("gtest_throw_on_failure", false, "Ends the process at the first failure."),
-        Flag::switch("gtest_catch_exceptions", true, "Without effect: there are no exceptions."),
-        Flag::text("gtest_death_test_style", "STYLE", "fast", "Without effect: there are no death tests."),
-        Flag::integer(
-            "gtest_stack_trace_depth",
-            100,
-            "Without effect: failures have the program's own stack.",
-        ),
-        Flag::text("gtest_stream_result_to", "HOST:PORT", "", "Without effect: nothing is sent anywhere."),
+        &LIST_TESTS,
+        &FILTER,
+        &ALSO_RUN_DISABLED,
+        &REPEAT,
+        &SHUFFLE,
+        &RANDOM_SEED,
+        &RECREATE_ENVIRONMENTS,
+        &COLOR,
+        &BRIEF,
+        &PRINT_TIME,
+        &switch("gtest_print_utf8", true, "Prints text as UTF-8.")
+            .effect(Effect::Ignored("text is always UTF-8")),
+        &OUTPUT,
+        &FAIL_FAST,
+        &FAIL_IF_NONE_SELECTED,
+        &FAIL_IF_NONE_LINKED,
+        &switch("gtest_break_on_failure", false, "Breaks into the debugger at a failure.")
+            .effect(Effect::Ignored("breaking into a debugger is not supported")),
+        &THROW_ON_FAILURE,
+        &switch("gtest_catch_exceptions", true, "Catches C++ exceptions.")
+            .effect(Effect::Ignored("there are no C++ exceptions")),
+        &Flag::parsed("gtest_death_test_style", "STYLE", "fast", "UTF-8 text", text, "Style of death tests.")
+            .effect(Effect::Ignored("there are no death tests")),
+        &Flag::integer("gtest_stack_trace_depth", 100, "Maximum depth of stack traces of failures.")
+            .effect(Effect::Ignored("failures have no native stack trace")),
+        &Flag::text("gtest_stream_result_to", "HOST:PORT", "Streams results to a host.")
+            .effect(Effect::Ignored("results are not streamed")),
     ],
 };
 
-/// What of it counts.
+/// A boolean of GoogleTest.
+const fn switch(name: &'static str, default: bool, help: &'static str) -> Flag<bool> {
+    Flag::switch(name, default, help).words(Words::GoogleTest).variable()
+}
+
+/// How tests are chosen, run and reported.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub list_tests: bool,
     pub filter: Filter,
     pub also_run_disabled: bool,
-    /// `None` for ever.
+    /// `None` to repeat until killed.
     pub repeat: Option<u32>,
     pub shuffle: bool,
     /// Seed of the first order.
@@ -79,90 +164,82 @@ pub(crate) struct Options {
     pub fail_fast: bool,
     pub fail_if_none_selected: bool,
     pub fail_if_none_linked: bool,
-    /// Of how many shards this is which.
+    /// Number of shards, and the index of this one.
     pub shard: Option<(u32, u32)>,
 }
 
-/// A report that is kept.
+/// Format of a report file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileFormat {
-    /// As JUnit reads it.
+    /// JUnit's XML.
     Xml,
-    /// The same as JSON.
+    /// GoogleTest's JSON.
     Json,
 }
 
 impl Options {
-    /// From the flags and, for those that are not given, the environment. `program` names the report where only a
-    /// folder is given; `terminal` is whether somebody watches; `now_ms` is where a seed comes from.
+    /// What the flags and the environment say. `program` names the report if only a directory is given;
+    /// `terminal` is whether output goes to a terminal; `now_ms` seeds the order.
     pub fn new(flags: &Flags, program: &str, terminal: bool, now_ms: u64) -> Result<Self> {
-        let from = Source(flags);
-        let seed = from.integer("gtest_random_seed")?;
-        if !(0..=i64::from(SEED_MAX)).contains(&seed) {
-            return Err(Error::invalid_argument(format!(
-                "--gtest_random_seed={seed}: expected 0 to {SEED_MAX}"
-            ))
-            .advise("0 takes a seed from the clock"));
-        }
+        let seed = flags.get(&RANDOM_SEED);
         let clock = (now_ms % u64::from(SEED_MAX)) as u32 + 1;
         Ok(Self {
-            list_tests: from.switch("gtest_list_tests")?,
-            filter: Filter::new(from.text("gtest_filter")),
-            also_run_disabled: from.switch("gtest_also_run_disabled_tests")?,
-            repeat: u32::try_from(from.integer("gtest_repeat")?).ok(),
-            shuffle: from.switch("gtest_shuffle")?,
-            seed: if seed == 0 { clock } else { seed as u32 },
-            recreate_environments: from.switch("gtest_recreate_environments_when_repeating")?,
-            colored: color(&from.text("gtest_color"), terminal),
-            brief: from.switch("gtest_brief")?,
-            print_time: from.switch("gtest_print_time")?,
-            output: output(&from.text("gtest_output"), program).context(|| "--gtest_output".into())?,
-            fail_fast: from.switch("gtest_fail_fast")? || from.switch("gtest_throw_on_failure")?,
-            fail_if_none_selected: from.switch("gtest_fail_if_no_test_selected")?,
-            fail_if_none_linked: from.switch("gtest_fail_if_no_test_linked")?,
+            list_tests: flags.get(&LIST_TESTS),
+            filter: flags.get(&FILTER),
+            also_run_disabled: flags.get(&ALSO_RUN_DISABLED),
+            repeat: flags.get(&REPEAT),
+            shuffle: flags.get(&SHUFFLE),
+            seed: if seed == 0 { clock } else { seed },
+            recreate_environments: flags.get(&RECREATE_ENVIRONMENTS),
+            colored: match flags.get(&COLOR) {
+                Color::Auto => terminal && variable("TERM").is_some_and(|term| term != "dumb"),
+                Color::Always => true,
+                Color::Never => false,
+            },
+            brief: flags.get(&BRIEF),
+            print_time: flags.get(&PRINT_TIME),
+            output: flags.get(&OUTPUT).map(|report| (report.0, in_directory(report, program))),
+            fail_fast: flags.get(&FAIL_FAST) || flags.get(&THROW_ON_FAILURE),
+            fail_if_none_selected: flags.get(&FAIL_IF_NONE_SELECTED),
+            fail_if_none_linked: flags.get(&FAIL_IF_NONE_LINKED),
             shard: shard(variable("GTEST_TOTAL_SHARDS"), variable("GTEST_SHARD_INDEX"))?,
         })
     }
 }
 
-/// Whether to print colours: words of either kind are what GoogleTest takes, all others are no.
-fn color(word: &str, terminal: bool) -> bool {
-    match word.to_ascii_lowercase().as_str() {
-        "auto" => terminal && variable("TERM").is_some_and(|term| term != "dumb"),
-        word => ["yes", "true", "t", "1"].contains(&word),
-    }
-}
-
-/// `FORMAT`, `FORMAT:FILE` or `FORMAT:FOLDER/`.
-fn output(text: &str, program: &str) -> Result<Option<(FileFormat, PathBuf)>> {
-    if text.is_empty() {
+/// Parses `FORMAT`, `FORMAT:FILE` or `FORMAT:DIRECTORY/`.
+fn parse_output(value: &OsStr) -> Result<Option<Report>, Refusal> {
+    if value.is_empty() {
         return Ok(None);
     }
-    let (format, path) = text.split_once(':').unwrap_or((text, ""));
-    let (format, name) = match format {
-        "xml" => (FileFormat::Xml, "xml"),
-        "json" => (FileFormat::Json, "json"),
-        other => {
-            return Err(Error::invalid_argument(format!("'{other}': expected xml or json"))
-                .advise("--gtest_output=xml:report.xml"));
-        }
+    let (format, path) = split_once(value, b':').unwrap_or((value, OsStr::new("")));
+    let format = match format.to_str() {
+        Some("xml") => FileFormat::Xml,
+        Some("json") => FileFormat::Json,
+        _ => return Err(Refusal::Unexpected),
     };
-    Ok(Some((
-        format,
-        match path {
-            "" => PathBuf::from(format!("test_detail.{name}")),
-            folder if folder.ends_with('/') => PathBuf::from(folder).join(format!("{program}.{name}")),
-            file => PathBuf::from(file),
-        },
-    )))
+    Ok(Some((format, path.into())))
 }
 
-/// Which part of the tests is run here: of `total`, the one of this number.
+/// The file of a report: GoogleTest's default, or one named after the program in a directory.
+fn in_directory((format, path): Report, program: &str) -> PathBuf {
+    let extension = match format {
+        FileFormat::Xml => "xml",
+        FileFormat::Json => "json",
+    };
+    match path.as_os_str().as_encoded_bytes() {
+        [] => PathBuf::from(format!("test_detail.{extension}")),
+        [.., b'/'] => path.join(format!("{program}.{extension}")),
+        _ => path,
+    }
+}
+
+/// Which shard of the tests to run.
 fn shard(total: Option<String>, index: Option<String>) -> Result<Option<(u32, u32)>> {
     let number = |name: &str, text: &str| {
         text.parse::<u32>().map_err(|_| {
-            Error::invalid_argument(format!("environment variable {name}: '{text}' is no number")).advise(
-                "GTEST_TOTAL_SHARDS is how many shards there are, GTEST_SHARD_INDEX which this is, from 0",
+            Error::invalid_argument(format!("environment variable {name}: '{text}' is not a number")).advise(
+                "GTEST_TOTAL_SHARDS is the number of shards, GTEST_SHARD_INDEX the index of this one, from 0",
             )
         })
     };
@@ -181,48 +258,21 @@ fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-/// Flags, and environment variables behind them: `GTEST_FILTER` is `--gtest_filter`.
-struct Source<'f>(&'f Flags);
-
-impl Source<'_> {
-    fn of(&self, name: &'static str) -> Option<(String, String)> {
-        let variable = name.to_ascii_uppercase();
-        let text = env::var(&variable).ok().filter(|_| !self.0.is_given(name))?;
-        Some((variable, text))
-    }
-
-    fn text(&self, name: &'static str) -> String {
-        self.of(name).map_or_else(|| self.0.text(name).to_string(), |(_, text)| text)
-    }
-
-    fn switch(&self, name: &'static str) -> Result<bool> {
-        // GoogleTest's rule for its variables: 0, f, F and what starts alike are no; everything else is yes.
-        Ok(self.of(name).map_or_else(|| self.0.switch(name), |(_, text)| !text.starts_with(['0', 'f', 'F'])))
-    }
-
-    fn integer(&self, name: &'static str) -> Result<i64> {
-        match self.of(name) {
-            None => Ok(self.0.integer(name)),
-            Some((variable, text)) => text.parse().map_err(|_| {
-                Error::invalid_argument(format!("environment variable {variable}: '{text}' is no number"))
-                    .advise(format!("--{name} overrides it"))
-            }),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn reports_go_where_they_are_sent() {
-        let parse = |text| output(text, "tool").unwrap();
+        let parse = |text: &str| {
+            let report = parse_output(OsStr::new(text)).unwrap();
+            report.map(|report| (report.0, in_directory(report, "tool")))
+        };
         assert_eq!(parse(""), None);
         assert_eq!(parse("xml"), Some((FileFormat::Xml, "test_detail.xml".into())));
         assert_eq!(parse("json:a:b.json"), Some((FileFormat::Json, "a:b.json".into())));
         assert_eq!(parse("xml:out/"), Some((FileFormat::Xml, "out/tool.xml".into())));
-        assert!(output("csv:a", "tool").is_err());
+        assert!(parse_output(OsStr::new("csv:a")).is_err());
     }
 
     #[test]

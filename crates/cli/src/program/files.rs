@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, HostMemory, Range, Result};
 use rehal_values::Start;
@@ -11,11 +13,11 @@ const DIRECT_FROM_BYTES: u64 = 64 << 10;
 /// The files that inputs are read from, each open until all inputs are read: an input can go on where the
 /// one before it ended.
 #[derive(Default)]
-pub(crate) struct InputFiles(BTreeMap<String, InputFile>);
+pub(crate) struct InputFiles(BTreeMap<PathBuf, InputFile>);
 
 /// A file that inputs are read from.
 pub(crate) struct InputFile {
-    path: String,
+    path: PathBuf,
     reader: BufReader<File>,
     /// Bytes of a regular file; what else there is ends when it ends.
     length: Option<u64>,
@@ -23,40 +25,41 @@ pub(crate) struct InputFile {
 
 impl InputFiles {
     /// The file at `path`, at its beginning or where it was left.
-    pub(crate) fn open(&mut self, path: &str, start: Start) -> Result<&mut InputFile> {
+    pub(crate) fn open(&mut self, path: &Path, start: Start) -> Result<&mut InputFile> {
         if !self.0.contains_key(path) {
-            let is_like_number =
-                start == Start::Continue && path.starts_with(|char: char| char.is_ascii_digit());
+            let is_like_number = start == Start::Continue
+                && path.as_os_str().as_bytes().first().is_some_and(u8::is_ascii_digit);
             let file = InputFile::open(path).map_err(|error| match is_like_number {
                 true => error.advise("a plus begins the name of a file; write the first number without one"),
                 false => error,
             })?;
-            self.0.insert(path.to_string(), file);
+            self.0.insert(path.to_path_buf(), file);
         } else if start == Start::Beginning {
             self.0.get_mut(path).map_or(Ok(()), InputFile::rewind)?;
         }
-        self.0.get_mut(path).ok_or_else(|| Error::not_found(format!("'{path}'")))
+        self.0.get_mut(path).ok_or_else(|| Error::not_found(format!("'{}'", path.display())))
     }
 }
 
 impl InputFile {
-    fn open(path: &str) -> Result<Self> {
-        let failed = |error| Error::io(format_args!("opening '{path}'"), &error);
+    fn open(path: &Path) -> Result<Self> {
+        let failed = |error| Error::io(format_args!("opening '{}'", path.display()), &error);
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.is_dir() {
-            return Err(Error::invalid_argument(format!("'{path}' is a directory")));
+            return Err(Error::invalid_argument(format!("'{}' is a directory", path.display())));
         }
         let length = metadata.is_file().then_some(metadata.len());
-        Ok(Self { path: path.to_string(), reader: BufReader::new(file), length })
+        Ok(Self { path: path.to_path_buf(), reader: BufReader::new(file), length })
     }
 
     fn rewind(&mut self) -> Result<()> {
         match self.reader.seek(SeekFrom::Start(0)) {
             Ok(_) => Ok(()),
-            Err(error) => {
-                Err(Error::io(format_args!("reading '{}' from its beginning again", self.path), &error))
-            }
+            Err(error) => Err(Error::io(
+                format_args!("reading '{}' from its beginning again", self.path.display()),
+                &error,
+            )),
         }
     }
 
@@ -65,7 +68,7 @@ impl InputFile {
         let rest = self
             .reader
             .fill_buf()
-            .map_err(|error| Error::io(format_args!("reading '{}'", self.path), &error))?;
+            .map_err(|error| Error::io(format_args!("reading '{}'", self.path.display()), &error))?;
         Ok(rest.is_empty())
     }
 
@@ -76,7 +79,7 @@ impl InputFile {
 
     /// The path, as errors name it.
     pub(crate) fn place(&self) -> String {
-        format!("'{}'", self.path)
+        format!("'{}'", self.path.display())
     }
 
     /// Fails where fewer than `size_bytes` follow: before anything is allocated for them.
@@ -84,7 +87,7 @@ impl InputFile {
         let Some(length) = self.length else { return Ok(()) };
         let position = self.reader.stream_position();
         let position =
-            position.map_err(|error| Error::io(format_args!("reading '{}'", self.path), &error))?;
+            position.map_err(|error| Error::io(format_args!("reading '{}'", self.path.display()), &error))?;
         let left = length.saturating_sub(position);
         if size_bytes > left {
             return Err(Error::out_of_range(format!("{size_bytes} bytes are needed and {left} are left"))

@@ -1,142 +1,252 @@
-//! The flags that the tools which run programs share.
+//! The flags of the tools that run programs, and the options that follow from them.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
+use rehal_replay::{FilePolicy, FileValidation, RecordOptions};
 use rehal_values::Equality;
 
-use crate::flags::{Flag, Flags, Group};
+use super::{
+    ModuleMode, ModuleSource, OutputTarget, ProgramOptions, RecordingOptions, ResultOptions, ValueText,
+};
+use crate::devices::DeviceOptions;
+use crate::flags::{Flag, Flags, Group, List, Refusal, invalid};
+use crate::parameters::ParameterOptions;
+
+const MODULE: List<ModuleSource> = List::parsed(
+    "module",
+    "PATH",
+    "a path",
+    parse_module,
+    "A compiled module (.vmfb), or - for standard input. Repeat it for modules that import from each other, \
+     each after its dependencies; functions are looked up in the last one. The modules of rehal itself (hal, \
+     io_parameters) need not be named.",
+);
+
+const MODULE_MODE: Flag<ModuleMode> = Flag::choice(
+    "module_mode",
+    "preload",
+    &[("preload", ModuleMode::Preload), ("mmap", ModuleMode::Mmap)],
+    "How modules are read. preload: into memory at the start. mmap: mapped, so that pages are read on demand.",
+);
+
+const LEAD_ALLOCATOR: Flag<usize> = Flag::number(
+    "device_lead_allocator",
+    0,
+    (0, i64::MAX),
+    |index| index as usize,
+    "Index of the device, in the order of --device, that allocates inputs and memory that several devices share.",
+);
+
+const TRACE_EXECUTION: Flag<bool> =
+    Flag::switch("trace_execution", false, "Prints each executed instruction on standard error.");
 
 /// Which modules, and how they are run.
-pub(crate) const MODULES: Group = Group {
-    title: "Modules",
-    flags: &[
-        Flag::list(
-            "module",
-            "PATH",
-            "A compiled module (.vmfb), or - for one on standard input. Repeat it for modules that import from \
-             each other, each after those that it needs; functions are those of the last one. What modules \
-             import of rehal itself (hal, io_parameters) is added without being named.",
-        ),
-        Flag::text(
-            "module_mode",
-            "MODE",
-            "preload",
-            "How modules are read. preload: into memory at the start. mmap: as mapped files, of which pages are \
-             read when they are wanted.",
-        ),
-        Flag::integer(
-            "device_lead_allocator",
-            0,
-            "Number of the device, from 0 in the order of --device=, that inputs are allocated on and what several \
-             devices share where the program lets the host choose.",
-        ),
-        Flag::switch("trace_execution", false, "Prints what the program executes on standard error."),
+pub(crate) const MODULES: Group =
+    Group { title: "Modules", flags: &[&MODULE, &MODULE_MODE, &LEAD_ALLOCATOR, &TRACE_EXECUTION] };
+
+const REPLAY_OUTPUT: Flag<Option<PathBuf>> = Flag::path(
+    "device_replay_output",
+    "Records all device work to a capture, which iree-run-replay replays. The scopes init, execute and deinit \
+     mark the parts of the run.",
+);
+
+const FILE_POLICY: Flag<FilePolicy> = Flag::choice(
+    "device_replay_file_policy",
+    "reference",
+    &[
+        ("reference", FilePolicy::Reference),
+        ("capture-ranges", FilePolicy::CaptureRanges),
+        ("capture-all", FilePolicy::CaptureAll),
+        ("fail", FilePolicy::Fail),
     ],
-};
+    "What the capture holds of files that the program reads, such as parameter files. reference: their paths. \
+     capture-ranges: the byte ranges that are read. capture-all: all bytes. fail: importing a file is an error.",
+);
+
+const FILE_VALIDATION: Flag<FileValidation> = Flag::choice(
+    "device_replay_file_validation",
+    "identity",
+    &[("identity", FileValidation::Identity), ("digest", FileValidation::Digest)],
+    "How a replay verifies files that are held by reference. identity: length, device, inode and modification \
+     time. digest: a digest of the contents, which survives a copy but reads the whole file.",
+);
 
 /// Recording what the program does to a capture.
-pub(crate) const RECORDING: Group = Group {
-    title: "Recording",
-    flags: &[
-        Flag::text(
-            "device_replay_output",
-            "PATH",
-            "",
-            "Writes all that the program asks of its devices to a capture, which iree-run-replay replays. The \
-             scopes init, execute and deinit say which part of the run it belongs to.",
-        ),
-        Flag::text(
-            "device_replay_file_policy",
-            "POLICY",
-            "reference",
-            "What the capture holds of files that the program reads, such as parameters. reference: their paths. \
-             capture-ranges: the bytes that are read. capture-all: all their bytes. fail: such files are refused.",
-        ),
-        Flag::text(
-            "device_replay_file_validation",
-            "HOW",
-            "identity",
-            "How a replay knows files by reference again. identity: by length, device, inode and time. digest: by \
-             a digest of all their bytes, which survives a copy and reads them all.",
-        ),
-    ],
-};
+pub(crate) const RECORDING: Group =
+    Group { title: "Recording", flags: &[&REPLAY_OUTPUT, &FILE_POLICY, &FILE_VALIDATION] };
+
+const OUTPUT: List<OutputTarget> = List::parsed(
+    "output",
+    "TARGET",
+    "@PATH to write a file, +PATH to append to one, - to print, or nothing to drop the result",
+    parse_output,
+    "What to do with a result, once for each in order; without it all results are printed.\n\
+     \x20  (empty)       drop it\n\
+     \x20  -             print it\n\
+     \x20  @file.npy     write it as an .npy file; +file.npy appends to one\n\
+     \x20  @file         write its bytes; +file appends them",
+)
+.may_be_empty();
+
+const EXPECTED_OUTPUT: List<ValueText> = List::parsed(
+    "expected_output",
+    "VALUE",
+    "a number, a tensor such as 2x2xf32=1 2 3 4, @FILE.npy, or (ignored)",
+    parse_value,
+    "An expected result, written as for --input, once for each in order, or (ignored). Results are then \
+     compared instead of printed, and the exit status is 1 if one differs.",
+);
+
+const MAX_ELEMENT_COUNT: Flag<u64> = Flag::number(
+    "output_max_element_count",
+    1024,
+    (i64::MIN, i64::MAX),
+    |count| if count < 0 { u64::MAX } else { count as u64 },
+    "How many elements of a result are printed; the rest is elided. Negative for all.",
+);
+
+#[derive(Clone, Copy)]
+enum EqualityMode {
+    Approximate,
+    Exact,
+}
+
+const EQUALITY_MODE: Flag<EqualityMode> = Flag::choice(
+    "equality_mode",
+    "approximate",
+    &[("approximate", EqualityMode::Approximate), ("exact", EqualityMode::Exact)],
+    "How results are compared. approximate: floats may differ by the absolute tolerance of their type plus \
+     expected_rtol times the expected value; NaNs are equal. exact: all bytes must be equal.",
+);
+
+/// The absolute tolerance of a type.
+const fn threshold(name: &'static str, default: &'static str, help: &'static str) -> Flag<f64> {
+    Flag::parsed(name, "NUMBER", default, "a number, 0 or more", parse_tolerance, help).unquoted()
+}
+
+const F16_THRESHOLD: Flag<f64> = threshold("expected_f16_threshold", "0.001", "Absolute tolerance of f16.");
+const F32_THRESHOLD: Flag<f64> = threshold("expected_f32_threshold", "0.0001", "Absolute tolerance of f32.");
+const F64_THRESHOLD: Flag<f64> = threshold("expected_f64_threshold", "0.0001", "Absolute tolerance of f64.");
+const BF16_THRESHOLD: Flag<f64> = threshold("expected_bf16_threshold", "0.01", "Absolute tolerance of bf16.");
+const RTOL: Flag<f64> =
+    threshold("expected_rtol", "1e-05", "Relative tolerance of floats, as a factor of the expected value.");
 
 /// What to do with results.
 pub(crate) const RESULTS: Group = Group {
     title: "Results",
     flags: &[
-        Flag::list_of_any(
-            "output",
-            "WHERE",
-            "What to do with a result, once for each in order; without it all are printed.\n\
-             \x20  (nothing)     drop it\n\
-             \x20  -             print it\n\
-             \x20  @file.npy     write it as an .npy file; +file.npy appends to one\n\
-             \x20  @file         write its bytes; +file appends them",
-        ),
-        Flag::list(
-            "expected_output",
-            "VALUE",
-            "What a result should be, written as for --input, once for each in order, or (ignored). Results are \
-             then compared instead of printed, and the tool ends with 1 if one differs.",
-        ),
-        Flag::integer(
-            "output_max_element_count",
-            1024,
-            "How many elements of a result are printed; the rest shows as dots. Negative for all.",
-        ),
-        Flag::text(
-            "equality_mode",
-            "MODE",
-            "approximate",
-            "How results are compared. approximate: floats may differ by the tolerance of their type plus \
-             expected_rtol times the expected one, and are equal where neither is a number. exact: byte by byte.",
-        ),
-        Flag::text("expected_f16_threshold", "NUMBER", "0.001", "How much an f16 may differ."),
-        Flag::text("expected_f32_threshold", "NUMBER", "0.0001", "How much an f32 may differ."),
-        Flag::text("expected_f64_threshold", "NUMBER", "0.0001", "How much an f64 may differ."),
-        Flag::text("expected_bf16_threshold", "NUMBER", "0.01", "How much a bf16 may differ."),
-        Flag::text(
-            "expected_rtol",
-            "NUMBER",
-            "1e-05",
-            "How much floats may differ, relative to what is expected.",
-        ),
+        &OUTPUT,
+        &EXPECTED_OUTPUT,
+        &MAX_ELEMENT_COUNT,
+        &EQUALITY_MODE,
+        &F16_THRESHOLD,
+        &F32_THRESHOLD,
+        &F64_THRESHOLD,
+        &BF16_THRESHOLD,
+        &RTOL,
     ],
 };
 
-/// When results count as equal, as the flags of [`RESULTS`] say.
-pub(crate) fn equality(flags: &Flags) -> Result<Equality> {
-    match flags.text("equality_mode") {
-        "approximate" => {}
-        "exact" => return Ok(Equality::Exact),
-        other => {
-            let error = Error::invalid_argument(format!("--equality_mode={other} is no way to compare"));
-            return Err(error.advise("approximate or exact"));
+/// The arguments of a function.
+pub(crate) const INPUT: List<ValueText> = List::parsed(
+    "input",
+    "VALUE",
+    "a number, a tensor such as 2x2xf32=1 2 3 4, @FILE.npy, or (null)",
+    parse_value,
+    "An argument, once for each in order.\n\
+     \x20  3.14                     a number\n\
+     \x20  2x2xi32=1 2 3 4          a tensor: shape and element type, then elements\n\
+     \x20  2x2xi32=[[1 2][3 4]]     brackets and commas count as spaces\n\
+     \x20  2x2xf32=1                one element is broadcast; no element means zeros\n\
+     \x20  4xi1=true false 1 0      booleans\n\
+     \x20  2x2xf32=@file            the bytes of a file; +file continues where the last input ended\n\
+     \x20  @file.npy                an array of a file; +file.npy the next one, *file.npy all that follow\n\
+     \x20  &2x2xf32                 storage only, for results that are written in place\n\
+     \x20  (null)                   a null reference",
+);
+
+impl ProgramOptions {
+    /// What the flags of [`MODULES`], [`RECORDING`] and those of devices and parameters say.
+    pub(crate) fn from_flags(flags: &Flags) -> Result<Self> {
+        let modules = flags.list(&MODULE);
+        if modules.is_empty() {
+            let error = Error::invalid_argument("--module is missing");
+            return Err(error.advise("name a module: --module=FILE.vmfb, or --module=- for standard input"));
         }
+        let devices = DeviceOptions::from_flags(flags);
+        let (lead, device_count) = (flags.get(&LEAD_ALLOCATOR), devices.uris.len());
+        if lead >= device_count {
+            let expected = format!("an index below {device_count}, the number of devices");
+            let subject = format!("--{}", LEAD_ALLOCATOR.name());
+            let error = Error::out_of_range(invalid(&subject, lead.to_string().as_ref(), &expected));
+            return Err(error.advise("indices start at 0, in the order of --device"));
+        }
+        let options = RecordOptions {
+            file_policy: flags.get(&FILE_POLICY),
+            file_validation: flags.get(&FILE_VALIDATION),
+        };
+        let recording = flags.get(&REPLAY_OUTPUT).map(|path| RecordingOptions { path, options });
+        Ok(Self {
+            modules,
+            module_mode: flags.get(&MODULE_MODE),
+            lead,
+            trace_execution: flags.get(&TRACE_EXECUTION),
+            parameters: ParameterOptions::from_flags(flags),
+            devices,
+            recording,
+            inputs: Vec::new(),
+            reports: Vec::new(),
+            results: None,
+        })
     }
-    Ok(Equality::Approximate {
-        // As the reference holds them: in the precision of what they are for, f64 apart.
-        f16: f64::from(tolerance(flags, "expected_f16_threshold")? as f32),
-        f32: f64::from(tolerance(flags, "expected_f32_threshold")? as f32),
-        f64: tolerance(flags, "expected_f64_threshold")?,
-        bf16: f64::from(tolerance(flags, "expected_bf16_threshold")? as f32),
-        relative: tolerance(flags, "expected_rtol")?,
-    })
 }
 
-fn tolerance(flags: &Flags, name: &'static str) -> Result<f64> {
-    let text = flags.text(name);
-    match text.parse() {
-        Ok(number) if number >= 0.0 => Ok(number),
-        _ => {
-            Err(Error::invalid_argument(format!("--{name}={text} is no tolerance"))
-                .advise("a number, 0 or more"))
+impl ResultOptions {
+    /// What the flags of [`RESULTS`] say.
+    pub(crate) fn from_flags(flags: &Flags) -> Self {
+        let equality = match flags.get(&EQUALITY_MODE) {
+            EqualityMode::Exact => Equality::Exact,
+            EqualityMode::Approximate => Equality::Approximate {
+                // As the reference holds them: all but the one of f64 as f32.
+                f16: f64::from(flags.get(&F16_THRESHOLD) as f32),
+                f32: f64::from(flags.get(&F32_THRESHOLD) as f32),
+                f64: flags.get(&F64_THRESHOLD),
+                bf16: f64::from(flags.get(&BF16_THRESHOLD) as f32),
+                relative: flags.get(&RTOL),
+            },
+        };
+        Self {
+            outputs: flags.list(&OUTPUT),
+            expected: flags.list(&EXPECTED_OUTPUT),
+            max_elements: flags.get(&MAX_ELEMENT_COUNT),
+            equality,
         }
     }
 }
 
-/// How many elements of a result are printed.
-pub(crate) fn max_elements(flags: &Flags) -> u64 {
-    u64::try_from(flags.integer("output_max_element_count")).unwrap_or(u64::MAX)
+fn parse_module(value: &OsStr) -> Result<ModuleSource, Refusal> {
+    Ok(if value == "-" { ModuleSource::StandardInput } else { ModuleSource::File(value.into()) })
+}
+
+fn parse_output(value: &OsStr) -> Result<OutputTarget, Refusal> {
+    let path = |bytes| PathBuf::from(OsStr::from_bytes(bytes));
+    match value.as_bytes() {
+        [] => Ok(OutputTarget::Drop),
+        b"-" => Ok(OutputTarget::Print),
+        [b'@', rest @ ..] if !rest.is_empty() => Ok(OutputTarget::Write(path(rest))),
+        [b'+', rest @ ..] if !rest.is_empty() => Ok(OutputTarget::Append(path(rest))),
+        _ => Err(Refusal::Unexpected),
+    }
+}
+
+fn parse_value(value: &OsStr) -> Result<ValueText, Refusal> {
+    Ok(ValueText::new(value)?)
+}
+
+fn parse_tolerance(value: &OsStr) -> Result<f64, Refusal> {
+    let number = value.to_str().and_then(|text| text.parse().ok());
+    number.filter(|number| *number >= 0.0).ok_or(Refusal::Unexpected)
 }

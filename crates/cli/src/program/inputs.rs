@@ -1,10 +1,14 @@
 //! From `--input` and `--expected_output` to values.
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use rehal_base::{Context, Error, HostMemory, Range, Result};
 use rehal_values::{Contents, Input, Scalar, ScalarType, Source, Start, Take, TensorType, npy};
 use rehal_vm::ValueKind;
 
 use super::files::{InputFile, InputFiles};
+use super::options::ValueText;
 
 /// A value that was read; `T` is what a tensor is made into.
 pub(crate) enum Parsed<T> {
@@ -38,14 +42,14 @@ impl TensorBytes<'_> {
 /// the bytes be filled in; they are there: a file that is too short is refused before.
 ///
 /// Fails where there are more values than `kinds`; fewer are the caller's to judge.
-pub(crate) fn parse<'s, T>(
-    specs: impl Iterator<Item = &'s str>,
+pub(crate) fn parse<T>(
+    values: &[ValueText],
     kinds: &[ValueKind],
     make: &mut dyn FnMut(&TensorType, TensorBytes<'_>) -> Result<T>,
 ) -> Result<Vec<Parsed<T>>> {
     let mut reader = Reader { files: InputFiles::default(), kinds, make, values: Vec::new() };
-    for spec in specs {
-        reader.read(spec)?;
+    for value in values {
+        reader.read(value.text())?;
     }
     Ok(reader.values)
 }
@@ -58,7 +62,7 @@ struct Reader<'k, 'm, T> {
 }
 
 impl<T> Reader<'_, '_, T> {
-    fn read(&mut self, spec: &str) -> Result<()> {
+    fn read(&mut self, spec: &OsStr) -> Result<()> {
         // All arrays of a file may be none, so such a value does not need an argument.
         let kind = self.kinds.get(self.values.len()).copied();
         let input = Input::parse(spec, kind.and_then(scalar_type));
@@ -93,7 +97,7 @@ impl<T> Reader<'_, '_, T> {
         }
     }
 
-    fn arrays(&mut self, path: &str, take: Take) -> Result<()> {
+    fn arrays(&mut self, path: &Path, take: Take) -> Result<()> {
         let start = match take {
             Take::One(start) => start,
             Take::Rest => Start::Continue,

@@ -1,6 +1,7 @@
-//! What programs measured of themselves, as `--instrument_file=` has it written.
+//! What programs measured of themselves, in the form that `--instrument_file` writes.
 
 use std::fs::File;
+use std::path::Path;
 
 use rehal_base::{Context as _, Error, Result};
 use rehal_vm::{ElementKind, List, Ref, Value};
@@ -14,8 +15,8 @@ const QUERY: &str = "__query_instruments";
 impl Program {
     /// Writes what all modules of the program measured to a file, one buffer after the other. Where none of them
     /// measures anything the file is empty: what an earlier run left in it must not be taken for this one's.
-    pub(crate) fn write_instruments(&self, path: &str) -> Result<()> {
-        let failed = |error| Error::io(format_args!("writing '{path}'"), &error);
+    pub(crate) fn write_instruments(&self, path: &Path) -> Result<()> {
+        let failed = |error| Error::io(format_args!("writing '{}'", path.display()), &error);
         let file = File::create(path).map_err(failed)?;
         let list = Ref::new(List::new(ElementKind::Variant, 0)?);
         for module in &self.modules {

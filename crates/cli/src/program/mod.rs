@@ -1,6 +1,6 @@
 //! Programs as the tools run them: modules with what they import, on devices, recorded where that is asked for.
 //!
-//! A [`Program`] is loaded from flags, its [`Entry`]s are called, and it is closed. Inputs and results are in the
+//! A [`Program`] is loaded from [`ProgramOptions`], its [`Entry`]s are called, and it is closed. Inputs and results are in the
 //! files below.
 
 mod files;
@@ -8,6 +8,7 @@ pub(crate) mod flags;
 mod inputs;
 mod instruments;
 mod modules;
+mod options;
 mod paths;
 mod recording;
 mod results;
@@ -26,16 +27,18 @@ use rehal_replay::Recorder;
 use rehal_values::Scalar;
 use rehal_vm::{Argument, Context, Function, Module, Value, ValueKind};
 
-use crate::flags::Flags;
-use crate::{Invocation, devices, output, parameters};
+use crate::output;
 
 pub(crate) use inputs::Parsed;
-pub(crate) use modules::{UserModule, from_flags as load_modules};
+pub(crate) use modules::{UserModule, load as load_modules};
+pub(crate) use options::{
+    ModuleMode, ModuleSource, OutputTarget, ProgramOptions, RecordingOptions, ResultOptions, ValueText,
+};
 pub(crate) use results::{compare_all, print_all, write_all};
 
 /// A program that is loaded: its modules' initialisers have run.
 pub(crate) struct Program {
-    /// In the order of the flags; functions are those of the last one.
+    /// In the order of the options; functions are looked up in the last one.
     modules: Vec<UserModule>,
     context: Context,
     devices: Option<DeviceGroup>,
@@ -56,26 +59,28 @@ pub(crate) struct Entry<'p> {
 }
 
 impl Program {
-    /// Loads the modules that the flags name, with all that they need: devices, parameters, a recorder.
+    /// Loads the modules that the options name, with all that they need: devices, parameters, a recorder.
     ///
     /// `offer` gives further modules that programs may need, by name; `None` for one that it does not know.
-    pub(crate) fn load(flags: &Flags, offer: &mut dyn FnMut(&str) -> Result<Option<Module>>) -> Result<Self> {
-        Self::with_modules(flags, modules::from_flags(flags)?, offer)
+    pub(crate) fn load(
+        options: &ProgramOptions,
+        offer: &mut dyn FnMut(&str) -> Result<Option<Module>>,
+    ) -> Result<Self> {
+        Self::with_modules(options, modules::load(options)?, offer)
     }
 
     /// As [`Program::load`], of modules that are read already.
     pub(crate) fn with_modules(
-        flags: &Flags,
+        options: &ProgramOptions,
         modules: Vec<UserModule>,
         offer: &mut dyn FnMut(&str) -> Result<Option<Module>>,
     ) -> Result<Self> {
-        paths::check_written(flags)?;
-        parameters::mode(flags)?;
-        let mut loader = Loader { flags, loaded: Vec::new(), devices: None, lead: 0, recorder: None };
-        let context = loader.resolve(&modules, offer).and_then(|()| new_context(flags, &loader.loaded));
-        let Loader { devices, lead, recorder, .. } = loader;
+        options.check_written()?;
+        let mut loader = Loader { options, loaded: Vec::new(), devices: None, recorder: None };
+        let context = loader.resolve(&modules, offer).and_then(|()| new_context(options, &loader.loaded));
+        let Loader { devices, recorder, .. } = loader;
         match context {
-            Ok(context) => Ok(Self { modules, context, devices, lead, recorder }),
+            Ok(context) => Ok(Self { modules, context, devices, lead: options.lead, recorder }),
             Err(error) => closed(Err(error), recorder),
         }
     }
@@ -123,14 +128,10 @@ impl Program {
         }
     }
 
-    /// Reads the values of `--input` for a function, onto the program's device.
-    pub(crate) fn inputs<'s>(
-        &self,
-        entry: &Entry<'_>,
-        specs: impl Iterator<Item = &'s str>,
-    ) -> Result<Vec<Value>> {
+    /// Reads the inputs of a function, onto the program's device.
+    pub(crate) fn inputs(&self, entry: &Entry<'_>, inputs: &[ValueText]) -> Result<Vec<Value>> {
         let device = self.device();
-        let parsed = inputs::parse(specs, &entry.argument_kinds(), &mut |tensor_type, bytes| {
+        let parsed = inputs::parse(inputs, &entry.argument_kinds(), &mut |tensor_type, bytes| {
             tensors::upload(device, tensor_type, bytes)
         })?;
         Ok(parsed.into_iter().map(value).collect())
@@ -235,8 +236,8 @@ fn print_memory(device: &Device) {
 }
 
 /// The modules in a context, traced where that is asked for. Runs their initialisers.
-fn new_context(flags: &Flags, modules: &[Module]) -> Result<Context> {
-    match flags.switch("trace_execution") {
+fn new_context(options: &ProgramOptions, modules: &[Module]) -> Result<Context> {
+    match options.trace_execution {
         true => Context::traced(modules, Arc::new(output::note)),
         false => Context::new(modules),
     }
@@ -294,18 +295,6 @@ impl Entry<'_> {
     }
 }
 
-/// Refuses what stands behind the flags: modules and inputs are named by flags.
-pub(crate) fn refuse_operands(invocation: &Invocation) -> Result<()> {
-    let operands = invocation.flags.positionals();
-    if operands.is_empty() {
-        return Ok(());
-    }
-    let shown: Vec<_> = operands.iter().map(|operand| format!("'{}'", operand.display())).collect();
-    Err(Error::invalid_argument(format!("{} takes flags only", invocation.name))
-        .context(format!("given: {}", shown.join(", ")))
-        .advise("values follow '=': --module=FILE.vmfb --input=4xf32=1"))
-}
-
 /// The value that a function takes.
 fn value(parsed: Parsed<BufferView>) -> Value {
     match parsed {
@@ -322,12 +311,11 @@ fn value(parsed: Parsed<BufferView>) -> Value {
 }
 
 /// Finds what modules need.
-struct Loader<'f> {
-    flags: &'f Flags,
+struct Loader<'o> {
+    options: &'o ProgramOptions,
     /// In an order in which each stands behind those that it needs.
     loaded: Vec<Module>,
     devices: Option<DeviceGroup>,
-    lead: usize,
     recorder: Option<Recorder>,
 }
 
@@ -357,7 +345,7 @@ impl Loader<'_> {
             }
             self.loaded.push(user.module.clone());
         }
-        if self.recorder.is_none() && self.flags.given_text("device_replay_output").is_some() {
+        if self.recorder.is_none() && self.options.recording.is_some() {
             let error =
                 Error::invalid_argument("--device_replay_output records devices, and the program uses none");
             return Err(error.advise("leave it out"));
@@ -372,9 +360,7 @@ impl Loader<'_> {
     ) -> Result<Option<Module>> {
         match name {
             "hal" => self.hal().map(Some),
-            "io_parameters" => {
-                Module::native(IoParameters::new(parameters::from_flags(self.flags)?)).map(Some)
-            }
+            "io_parameters" => Module::native(IoParameters::new(self.options.parameters.open()?)).map(Some),
             other => offer(other),
         }
     }
@@ -382,33 +368,19 @@ impl Loader<'_> {
     fn hal(&mut self) -> Result<Module> {
         // From here on a kernel that crashes is reported.
         guard::install();
-        let base = devices::from_flags(self.flags)?;
-        self.lead = lead(self.flags, base.devices().len())?;
-        self.recorder = recording::recorder(self.flags)?;
+        let base = self.options.devices.create()?;
+        self.recorder = self.options.recorder()?;
         let init = self.recorder.as_ref().map(|recorder| recorder.scope("init")).transpose()?;
         let devices = match &self.recorder {
             Some(recorder) => recorder.wrap(&base)?,
             None => base,
         };
-        let module =
-            Module::native(HalModule::new(devices.clone()).lead(self.lead)?.trace_to(Arc::new(trace)));
+        let module = Module::native(
+            HalModule::new(devices.clone()).lead(self.options.lead)?.trace_to(Arc::new(trace)),
+        );
         drop(init);
         self.devices = Some(devices);
         module
-    }
-}
-
-/// The number of the device that inputs go to and what devices share.
-fn lead(flags: &Flags, device_count: usize) -> Result<usize> {
-    let number = flags.integer("device_lead_allocator");
-    match usize::try_from(number) {
-        Ok(index) if index < device_count => Ok(index),
-        _ => {
-            let error = Error::out_of_range(format!(
-                "--device_lead_allocator={number} is not the number of a device: there are {device_count}"
-            ));
-            Err(error.advise("numbers begin with 0, in the order of --device="))
-        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::sync::Arc;
 use rehal_base::{Context, Error, HostMemory, MappedFile, Result};
 use rehal_vm::{Module, ModuleFile};
 
-use crate::flags::Flags;
+use super::options::{ModuleMode, ModuleSource, ProgramOptions};
 
 /// A module that the user named.
 #[derive(Clone)]
@@ -20,41 +21,31 @@ pub(crate) struct UserModule {
     pub module: Module,
 }
 
-/// The modules that the flags name, in order.
-pub(crate) fn from_flags(flags: &Flags) -> Result<Vec<UserModule>> {
-    let is_mapped = match flags.text("module_mode") {
-        "mmap" => true,
-        "preload" => false,
-        other => {
-            let error = Error::invalid_argument(format!("--module_mode={other} is no way to read modules"));
-            return Err(error.advise("preload or mmap"));
-        }
+/// Loads the modules that the options name, in order.
+pub(crate) fn load(options: &ProgramOptions) -> Result<Vec<UserModule>> {
+    let load = |source: &ModuleSource| {
+        let shown = source.path().unwrap_or(Path::new("-")).display();
+        load_one(source, options.module_mode).context(|| format!("--module={shown}"))
     };
-    let modules: Vec<_> = flags
-        .list("module")
-        .map(|path| load(path, is_mapped).context(|| format!("--module={path}")))
-        .collect::<Result<_>>()?;
-    if modules.is_empty() {
-        let error = Error::invalid_argument("no module is given");
-        return Err(error.advise("name one: --module=FILE.vmfb, or --module=- for one on standard input"));
-    }
-    Ok(modules)
+    options.modules.iter().map(load).collect()
 }
 
-fn load(path: &str, is_mapped: bool) -> Result<UserModule> {
+fn load_one(source: &ModuleSource, mode: ModuleMode) -> Result<UserModule> {
     let advice = || "name a module, as iree-compile writes it".to_string();
-    let memory = match path {
-        "-" => read_standard_input()?,
-        path if is_system_library(path) => {
+    let memory = match source {
+        ModuleSource::StandardInput => read_standard_input()?,
+        ModuleSource::File(path) if is_system_library(path) => {
             let error = Error::unimplemented("modules in system libraries are not supported");
             return Err(error.advise(advice()));
         }
-        path if is_mapped => {
-            let file = Arc::new(MappedFile::open(Path::new(path)).advise(advice)?);
-            let whole = rehal_base::Range { offset: 0, length: file.bytes().len() as u64 };
-            HostMemory::over_file(file, whole)?
-        }
-        path => read_file(Path::new(path)).advise(advice)?,
+        ModuleSource::File(path) => match mode {
+            ModuleMode::Mmap => {
+                let file = Arc::new(MappedFile::open(path).advise(advice)?);
+                let whole = rehal_base::Range { offset: 0, length: file.bytes().len() as u64 };
+                HostMemory::over_file(file, whole)?
+            }
+            ModuleMode::Preload => read_file(path).advise(advice)?,
+        },
     };
     let file = ModuleFile::read(Arc::new(memory)).map_err(Error::from).advise(advice)?;
     let module = Module::bytecode(file.clone())?;
@@ -62,9 +53,10 @@ fn load(path: &str, is_mapped: bool) -> Result<UserModule> {
 }
 
 /// The reference takes what ends so for a module in native code.
-fn is_system_library(path: &str) -> bool {
-    let path = path.split('@').next().unwrap_or(path);
-    [".so", ".dylib", ".dll"].iter().any(|ending| path.ends_with(ending))
+fn is_system_library(path: &Path) -> bool {
+    let path = path.as_os_str().as_bytes();
+    let path = path.split(|&byte| byte == b'@').next().unwrap_or(path);
+    [".so", ".dylib", ".dll"].iter().any(|extension| path.ends_with(extension.as_bytes()))
 }
 
 /// All of a file, as memory that stays as it is whatever becomes of the file.

@@ -1,43 +1,34 @@
-//! The files that the flags of a program name.
+//! The files that a program reads and writes.
 
 use std::path::Path;
 
 use rehal_base::Result;
-use rehal_values::{Input, Source};
 
-use crate::flags::Flags;
+use super::options::ProgramOptions;
 use crate::parameters;
 
-/// Refuses to write results or a report over a module or parameters: they are in use until the end.
-pub(super) fn check_written(flags: &Flags) -> Result<()> {
-    written(flags).try_for_each(|(flag, path)| parameters::check_input(flag, path, loaded(flags)))
-}
+impl ProgramOptions {
+    /// Refuses to write results or a report over a module or parameters: they are in use until the end.
+    pub(super) fn check_written(&self) -> Result<()> {
+        self.written().try_for_each(|(flag, path)| parameters::check_input(flag, path, self.loaded()))
+    }
 
-/// What a program reads while it runs.
-pub(super) fn read(flags: &Flags) -> impl Iterator<Item = &Path> {
-    let values = ["input", "expected_output"].into_iter().filter(|name| flags.has(name));
-    let values = values.flat_map(|name| flags.list(name)).filter_map(file_of);
-    loaded(flags).chain(values.map(Path::new))
-}
+    /// Files that are read while the program runs.
+    pub(super) fn read(&self) -> impl Iterator<Item = &Path> {
+        let expected = self.results.iter().flat_map(|results| &results.expected);
+        let values = self.inputs.iter().chain(expected);
+        self.loaded().chain(values.filter_map(|value| value.path()))
+    }
 
-/// What results and reports are written to, each with its flag.
-pub(super) fn written(flags: &Flags) -> impl Iterator<Item = (&'static str, &str)> {
-    let results = ["output"].into_iter().filter(|name| flags.has(name)).flat_map(|name| flags.list(name));
-    let results = results.filter_map(|spec| spec.strip_prefix(['@', '+']));
-    let reports = ["benchmark_out", "instrument_file"].into_iter().filter(|name| flags.has(name));
-    let reports = reports.filter_map(|name| flags.given_text(name).map(|path| (name, path)));
-    results.map(|path| ("output", path)).chain(reports)
-}
+    /// Files that results and reports are written to, each with its flag.
+    pub(super) fn written(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let outputs = self.results.iter().flat_map(|results| &results.outputs);
+        let outputs = outputs.filter_map(|output| Some(("output", output.path()?)));
+        outputs.chain(self.reports.iter().map(|(flag, path)| (*flag, path.as_path())))
+    }
 
-fn loaded(flags: &Flags) -> impl Iterator<Item = &Path> {
-    let parameters = flags.list("parameters").map(|flag| flag.split_once('=').map_or(flag, |(_, path)| path));
-    flags.list("module").chain(parameters).map(Path::new)
-}
-
-/// The file that an input names; what is wrong with one is said when it is read.
-fn file_of(input: &str) -> Option<&str> {
-    match Input::parse(input, None).ok()? {
-        Input::Npy { path, .. } | Input::Tensor { source: Source::File { path, .. }, .. } => Some(path),
-        _ => None,
+    fn loaded(&self) -> impl Iterator<Item = &Path> {
+        let modules = self.modules.iter().filter_map(|module| module.path());
+        modules.chain(self.parameters.files.iter().map(|file| file.path.as_path()))
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 
 use rehal_base::{Context, ElementType, Error, HostMemory, Numerical, Range, Result};
 use rehal_hal::{Buffer, BufferView};
@@ -13,6 +14,7 @@ use rehal_values::{
 use rehal_vm::{List, Ref, Value, ValueKind};
 
 use super::inputs::{Parsed, parse};
+use super::options::{OutputTarget, ValueText};
 use super::tensors::{self, HostTensor, type_of};
 use crate::output;
 
@@ -94,46 +96,41 @@ pub(crate) fn format_view(view: &BufferView, max_elements: u64) -> Result<String
     })
 }
 
-/// Does with each value what its spec says; there are as many of both.
-pub(crate) fn write_all(values: &[Value], specs: &[&str], max_elements: u64) -> Result<()> {
-    if values.len() != specs.len() {
+/// Does with each value what its target says; there are as many of both.
+pub(crate) fn write_all(values: &[Value], targets: &[OutputTarget], max_elements: u64) -> Result<()> {
+    if values.len() != targets.len() {
         return Err(Error::out_of_range(format!(
             "{} outputs are specified and the function has {}",
-            specs.len(),
+            targets.len(),
             values.len()
         ))
-        .advise("give --output once for each result, --output= for what is of no interest"));
+        .advise("give --output once for each result, --output= to drop one"));
     }
-    for (value, spec) in values.iter().zip(specs) {
-        write(value, spec, max_elements).context(|| format!("--output={spec}"))?;
+    for (value, target) in values.iter().zip(targets) {
+        write(value, target, max_elements).context(|| "--output".into())?;
     }
     Ok(())
 }
 
-fn write(value: &Value, spec: &str, max_elements: u64) -> Result<()> {
+fn write(value: &Value, target: &OutputTarget, max_elements: u64) -> Result<()> {
     let mut options = File::options();
-    let path = match spec.as_bytes() {
-        [] => return Ok(()),
-        b"-" => return output::print(&format!("{}\n", format(value, max_elements)?)),
-        [b'@', ..] => {
+    let path = match target {
+        OutputTarget::Drop => return Ok(()),
+        OutputTarget::Print => return output::print(&format!("{}\n", format(value, max_elements)?)),
+        OutputTarget::Write(path) => {
             options.write(true).create(true).truncate(true);
-            &spec[1..]
+            path
         }
-        [b'+', ..] => {
+        OutputTarget::Append(path) => {
             options.append(true).create(true);
-            &spec[1..]
-        }
-        _ => {
-            let error = Error::unimplemented(format!("'{spec}' does not say how to write"));
-            return Err(
-                error.advise("@PATH writes a file, +PATH appends to one, - prints, nothing drops the result")
-            );
+            path
         }
     };
-    // Looked at before the file is opened: what cannot be written leaves a file as it is.
-    let header = if path.ends_with(".npy") { npy::header(&type_of_value(value)?)? } else { Vec::new() };
+    let is_npy = path.as_os_str().as_bytes().ends_with(b".npy");
+    // Checked before the file is opened: what cannot be written leaves a file as it is.
+    let header = if is_npy { npy::header(&type_of_value(value)?)? } else { Vec::new() };
     let size = type_of_value(value)?.size_bytes()?;
-    let failed = |error| Error::io(format_args!("writing '{path}'"), &error);
+    let failed = |error| Error::io(format_args!("writing '{}'", path.display()), &error);
     let mut file = options.open(path).map_err(failed)?;
     file.write_all(&header).map_err(failed)?;
     with_value_memory(value, |memory| {
@@ -214,13 +211,13 @@ fn object_of(reference: &Ref) -> Result<Object<'_>> {
 
 /// Compares all values with what is expected of them, and prints what differs, or that nothing does. Whether
 /// nothing does.
-pub(crate) fn compare_all<'s>(
+pub(crate) fn compare_all(
     values: &[Value],
     kinds: &[ValueKind],
-    specs: impl Iterator<Item = &'s str>,
+    expected: &[ValueText],
     equality: &Equality,
 ) -> Result<bool> {
-    let expected = parse(specs, kinds, &mut HostTensor::new).context(|| "--expected_output".into())?;
+    let expected = parse(expected, kinds, &mut HostTensor::new).context(|| "--expected_output".into())?;
     if expected.len() != values.len() {
         let (expected, actual) = (expected.len(), values.len());
         output::print(&format!("[FAILED] expected {expected} list elements but {actual} provided\n"))?;

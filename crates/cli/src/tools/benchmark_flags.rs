@@ -1,132 +1,217 @@
 //! The flags of Google Benchmark, as the pinned release's benchmark tools take them.
 //!
-//! As there, a flag that is not given may be given by an environment variable: `BENCHMARK_FORMAT` for
+//! As there, an environment variable supplies a flag that is not given: `BENCHMARK_FORMAT` for
 //! `--benchmark_format`.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::ffi::OsStr;
+use std::path::PathBuf;
 
-use rehal_base::{Context, Error, Result};
-use rehal_bench::{Filter, Options, parse_context, parse_min_warmup_time, parse_repetitions};
+use rehal_base::{Context, Result};
+use rehal_bench::{Color, Filter, Format, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time};
 
-use crate::flags::{Flag, Flags, Group};
+use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, Words, text};
+
+const LIST_TESTS: Flag<bool> =
+    switch("benchmark_list_tests", "Prints the names of the benchmarks instead of running them.");
+
+const FILTER: Flag<Filter> = Flag::parsed(
+    "benchmark_filter",
+    "REGEX",
+    "",
+    "a regular expression",
+    |value| Ok(Filter::new(&text(value)?)?),
+    "Runs only benchmarks whose name matches; with -REGEX, only those whose name does not match.",
+)
+.variable();
+
+const MIN_TIME: Flag<MinTime> = Flag::parsed(
+    "benchmark_min_time",
+    "Nx|SECONDS",
+    "0.5s",
+    "iterations such as 20x, or seconds such as 0.5s",
+    |value| text(value)?.parse().map_err(|_| Refusal::Unexpected),
+    "How long to measure: 20x for 20 iterations, 0.5s for as many as take half a second.",
+)
+.variable();
+
+const MIN_WARMUP_TIME: Flag<f64> = Flag::parsed(
+    "benchmark_min_warmup_time",
+    "SECONDS",
+    "0",
+    "seconds, 0 or more",
+    |value| parse_min_warmup_time(&text(value)?).map_err(|_| Refusal::Unexpected),
+    "How long to run before measuring.",
+)
+.variable();
+
+const REPETITIONS: Flag<u32> = Flag::number(
+    "benchmark_repetitions",
+    1,
+    (1, i32::MAX as i64),
+    |count| count as u32,
+    "How often to repeat the measurement. If more than once, mean, median, standard deviation and coefficient \
+     of variation are reported too.",
+)
+.variable();
+
+const DRY_RUN: Flag<bool> = switch("benchmark_dry_run", "Runs each benchmark for one iteration.");
+
+const FORMATS: &[(&str, Format)] =
+    &[("console", Format::Console), ("json", Format::Json), ("csv", Format::Csv)];
+
+const FORMAT: Flag<Format> =
+    Flag::choice("benchmark_format", "console", FORMATS, "Format of the report: console, json or csv.")
+        .variable();
+
+const OUT: Flag<Option<PathBuf>> =
+    Flag::path("benchmark_out", "Also writes the report to a file.").variable();
+
+const OUT_FORMAT: Flag<Format> =
+    Flag::choice("benchmark_out_format", "json", FORMATS, "Format of that file: console, json or csv.")
+        .variable();
+
+const REPORT_AGGREGATES_ONLY: Flag<bool> =
+    switch("benchmark_report_aggregates_only", "Reports only statistics over the repetitions.");
+
+const DISPLAY_AGGREGATES_ONLY: Flag<bool> = switch(
+    "benchmark_display_aggregates_only",
+    "Prints only statistics over the repetitions; the file has the repetitions too.",
+);
+
+const COLOR: Flag<Color> = Flag::choice(
+    "benchmark_color",
+    "auto",
+    &[("auto", Color::Auto), ("true", Color::Always), ("false", Color::Never)],
+    "Colors: auto, true or false.",
+)
+.aliases(&[
+    ("t", Color::Always),
+    ("yes", Color::Always),
+    ("y", Color::Always),
+    ("on", Color::Always),
+    ("1", Color::Always),
+    ("f", Color::Never),
+    ("no", Color::Never),
+    ("n", Color::Never),
+    ("off", Color::Never),
+    ("0", Color::Never),
+])
+.variable();
+
+const COUNTERS_TABULAR: Flag<bool> = switch("benchmark_counters_tabular", "Prints counters as columns.");
+
+const CONTEXT: List<BTreeMap<String, String>> = List::parsed(
+    "benchmark_context",
+    "KEY=VALUE,...",
+    "KEY=VALUE,...",
+    |value| {
+        let mut context = BTreeMap::new();
+        parse_context(&text(value)?, &mut context)?;
+        Ok(context)
+    },
+    "Adds key-value pairs to the context of the report.",
+)
+.variable();
+
+const RANDOM_INTERLEAVING: Flag<bool> = switch(
+    "benchmark_enable_random_interleaving",
+    "Interleaves the repetitions of all benchmarks in random order.",
+);
+
+const PERF_COUNTERS: Flag<Vec<String>> = Flag::parsed(
+    "benchmark_perf_counters",
+    "NAME,...",
+    "",
+    "NAME,...",
+    |value| Ok(text(value)?.split(',').filter(|name| !name.is_empty()).map(str::to_string).collect()),
+    "Hardware performance counters; none is supported.",
+)
+.variable();
+
+const TIME_UNIT: Flag<Option<TimeUnit>> = Flag::choice(
+    "benchmark_time_unit",
+    "",
+    &[
+        ("", None),
+        ("ns", Some(TimeUnit::Nanosecond)),
+        ("us", Some(TimeUnit::Microsecond)),
+        ("ms", Some(TimeUnit::Millisecond)),
+        ("s", Some(TimeUnit::Second)),
+    ],
+    "Unit of benchmarks that do not set their own: ns, us, ms or s.",
+)
+.effect(Effect::Ignored("the tool's benchmarks set their own time unit, as in the reference"))
+.variable();
+
+const VERBOSITY: Flag<i32> = Flag::number(
+    "v",
+    0,
+    (i32::MIN as i64, i32::MAX as i64),
+    |level| level as i32,
+    "Verbosity of the log on standard error.",
+);
 
 /// The flags, with Google Benchmark's names and defaults.
 pub(crate) const BENCHMARK: Group = Group {
     title: "Benchmark",
     flags: &[
-        Flag::text(
-            "benchmark_min_time",
-            "Nx|SECONDS",
-            "0.5s",
-            "How long to measure: 20x for 20 iterations, 0.5s for as many as fill half a second.",
-        ),
-        Flag::text("benchmark_min_warmup_time", "SECONDS", "0", "How long to run before measuring."),
-        Flag::text(
-            "benchmark_repetitions",
-            "COUNT",
-            "1",
-            "How often to repeat the measurement. With more than one, mean, median, standard deviation and \
-             coefficient of variation are reported too.",
-        ),
-        Flag::text("benchmark_filter", "REGEX", "", "Runs benchmarks whose name matches; -REGEX the others."),
-        Flag::benchmark_switch("benchmark_list_tests", false, "Prints the names of benchmarks, runs none."),
-        Flag::benchmark_switch("benchmark_dry_run", false, "Runs each benchmark once."),
-        Flag::text("benchmark_format", "FORMAT", "console", "What is printed: console, json or csv."),
-        Flag::text("benchmark_out", "PATH", "", "Writes the report to a file too."),
-        Flag::text("benchmark_out_format", "FORMAT", "json", "The file's format: console, json or csv."),
-        Flag::benchmark_switch(
-            "benchmark_report_aggregates_only",
-            false,
-            "Reports statistics over repetitions, not the repetitions.",
-        ),
-        Flag::benchmark_switch(
-            "benchmark_display_aggregates_only",
-            false,
-            "The same for what is printed; the file has all.",
-        ),
-        Flag::text("benchmark_time_unit", "UNIT", "", "Unit of times: ns, us, ms or s."),
-        Flag::text("benchmark_color", "WHEN", "auto", "Colours: auto, true or false."),
-        Flag::benchmark_switch("benchmark_counters_tabular", false, "Prints counters as columns."),
-        Flag::list("benchmark_context", "KEY=VALUE,...", "Adds facts to the report's context."),
-        Flag::benchmark_switch(
-            "benchmark_enable_random_interleaving",
-            false,
-            "Runs repetitions of all benchmarks in random order.",
-        ),
-        Flag::text("benchmark_perf_counters", "NAME,...", "", "Hardware counters; none is supported."),
-        Flag::integer("v", 0, "How much to say of the runs on standard error."),
+        &MIN_TIME,
+        &MIN_WARMUP_TIME,
+        &REPETITIONS,
+        &FILTER,
+        &LIST_TESTS,
+        &DRY_RUN,
+        &FORMAT,
+        &OUT,
+        &OUT_FORMAT,
+        &REPORT_AGGREGATES_ONLY,
+        &DISPLAY_AGGREGATES_ONLY,
+        &TIME_UNIT,
+        &COLOR,
+        &COUNTERS_TABULAR,
+        &CONTEXT,
+        &RANDOM_INTERLEAVING,
+        &PERF_COUNTERS,
+        &VERBOSITY,
     ],
 };
 
-/// What the flags and the environment say. `program` is named in reports.
+/// What the flags and the environment say. Reports name `program`.
 pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
-    let from = Source(flags);
-    let mut options = Options {
+    Ok(Options {
         executable: Some(program.to_string_lossy().into_owned()),
-        list_tests: from.switch("benchmark_list_tests")?,
-        filter: from.parse("benchmark_filter", Filter::new)?,
-        min_time: from.parse("benchmark_min_time", str::parse)?,
-        min_warmup_time_s: from.parse("benchmark_min_warmup_time", parse_min_warmup_time)?,
-        repetitions: from.parse("benchmark_repetitions", parse_repetitions)?,
-        dry_run: from.switch("benchmark_dry_run")?,
-        random_interleaving: from.switch("benchmark_enable_random_interleaving")?,
-        report_aggregates_only: from.switch("benchmark_report_aggregates_only")?,
-        display_aggregates_only: from.switch("benchmark_display_aggregates_only")?,
-        format: from.parse("benchmark_format", str::parse)?,
-        out: from.parse("benchmark_out", |path| Ok((!path.is_empty()).then(|| path.into())))?,
-        out_format: from.parse("benchmark_out_format", str::parse)?,
-        color: from.parse("benchmark_color", str::parse)?,
-        counters_tabular: from.switch("benchmark_counters_tabular")?,
-        perf_counters: from.parse("benchmark_perf_counters", names)?,
-        time_unit: from.parse("benchmark_time_unit", |unit| {
-            if unit.is_empty() { Ok(None) } else { unit.parse().map(Some) }
-        })?,
-        verbosity: i32::try_from(flags.integer("v")).unwrap_or(i32::MAX),
-        context: BTreeMap::new(),
-    };
-    for pairs in from.list("benchmark_context") {
-        parse_context(&pairs, &mut options.context).context(|| "--benchmark_context".into())?;
-    }
-    Ok(options)
+        list_tests: flags.get(&LIST_TESTS),
+        filter: flags.get(&FILTER),
+        min_time: flags.get(&MIN_TIME),
+        min_warmup_time_s: flags.get(&MIN_WARMUP_TIME),
+        repetitions: flags.get(&REPETITIONS),
+        dry_run: flags.get(&DRY_RUN),
+        random_interleaving: flags.get(&RANDOM_INTERLEAVING),
+        report_aggregates_only: flags.get(&REPORT_AGGREGATES_ONLY),
+        display_aggregates_only: flags.get(&DISPLAY_AGGREGATES_ONLY),
+        format: flags.get(&FORMAT),
+        out: flags.get(&OUT),
+        out_format: flags.get(&OUT_FORMAT),
+        color: flags.get(&COLOR),
+        counters_tabular: flags.get(&COUNTERS_TABULAR),
+        perf_counters: flags.get(&PERF_COUNTERS),
+        time_unit: flags.get(&TIME_UNIT),
+        verbosity: flags.get(&VERBOSITY),
+        context: context(flags).context(|| "--benchmark_context".into())?,
+    })
 }
 
-fn names(list: &str) -> Result<Vec<String>> {
-    Ok(list.split(',').filter(|name| !name.is_empty()).map(str::to_string).collect())
+/// The pairs of all contexts; a key with two values is an error.
+fn context(flags: &Flags) -> Result<BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    for (key, value) in flags.list(&CONTEXT).into_iter().flatten() {
+        parse_context(&format!("{key}={value}"), &mut all)?;
+    }
+    Ok(all)
 }
 
-/// Flags, and environment variables behind them.
-struct Source<'f>(&'f Flags);
-
-impl Source<'_> {
-    fn parse<T>(&self, name: &'static str, parse: impl Fn(&str) -> Result<T>) -> Result<T> {
-        match self.variable(name) {
-            Some((variable, text)) => parse(&text).context(|| format!("environment variable {variable}")),
-            None => parse(self.0.text(name)).context(|| format!("--{name}")),
-        }
-    }
-
-    fn switch(&self, name: &'static str) -> Result<bool> {
-        match self.variable(name) {
-            Some((variable, text)) => crate::flags::parse_benchmark_switch(&text).ok_or_else(|| {
-                Error::invalid_argument(format!("'{text}': expected true or false"))
-                    .context(format!("environment variable {variable}"))
-            }),
-            None => Ok(self.0.switch(name)),
-        }
-    }
-
-    fn list(&self, name: &'static str) -> Vec<String> {
-        match self.variable(name) {
-            Some((_, text)) => vec![text],
-            None => self.0.list(name).map(str::to_string).collect(),
-        }
-    }
-
-    fn variable(&self, name: &'static str) -> Option<(String, String)> {
-        let variable = name.to_ascii_uppercase();
-        let text = env::var(&variable).ok().filter(|_| !self.0.is_given(name))?;
-        Some((variable, text))
-    }
+/// A boolean of Google Benchmark, false by default.
+const fn switch(name: &'static str, help: &'static str) -> Flag<bool> {
+    Flag::switch(name, false, help).words(Words::Benchmark).variable()
 }

@@ -1,4 +1,4 @@
-//! `iree-benchmark-module`: calls functions of a compiled module again and again, and reports how long they take.
+//! `iree-benchmark-module`: calls functions of a compiled module repeatedly and reports how long they take.
 
 mod calls;
 
@@ -10,12 +10,12 @@ use rehal_bench::{Benchmark, Reporters, Runner, State, TimeUnit};
 use rehal_vm::Value;
 
 use super::benchmark_flags::{self, BENCHMARK};
-use super::run_module::{self, INPUT, PRINT_STATISTICS};
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, PROFILING, Support, TASK};
+use super::run_module::{self, PRINT_STATISTICS};
+use crate::flags::{DEVICES, Effect, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
 use crate::parameters::PARAMETERS;
-use crate::program::flags::{MODULES, RECORDING, RESULTS, equality};
-use crate::program::{Program, refuse_operands};
-use crate::{Invocation, Tool, devices};
+use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS};
+use crate::program::{Program, ProgramOptions, ResultOptions};
+use crate::{Invocation, Operands, Tool, devices};
 use calls::{Batch, Calls};
 
 /// See the [module](self).
@@ -23,12 +23,11 @@ pub const BENCHMARK_MODULE: Tool = Tool {
     name: "iree-benchmark-module",
     verb: "benchmark-module",
     summary: "measures how long functions of a compiled module take",
-    about: "Calls a function again and again and reports in Google Benchmark's shapes; without --function, every \
-            function that takes no inputs. BM_NAME is the time of a call from start to end, work of devices and \
-            waits included.\n\n\
-            A module holds machine code, and running it runs that code with your rights: run what you would also \
-            execute.",
-    operands: "--module=FILE.vmfb",
+    about: "Calls a function repeatedly and reports in Google Benchmark's formats; without --function, every \
+            function without inputs. BM_NAME is the latency of a call, including device work and waits.\n\n\
+            A module contains machine code, and running it runs that code with your privileges: run only what you \
+            would also execute.",
+    operands: Operands::None { usage: "--module=FILE.vmfb" },
     groups: &[
         &RUN,
         &BENCHMARK,
@@ -47,13 +46,13 @@ pub const BENCHMARK_MODULE: Tool = Tool {
             "Measure a function",
             "{tool} --device=local-sync --module=model.vmfb --function=main --input=@image.npy",
         ),
-        ("Measure all functions that take nothing", "{tool} --device=local-sync --module=benchmarks.vmfb"),
+        ("Measure all functions without inputs", "{tool} --device=local-sync --module=benchmarks.vmfb"),
         (
-            "Keep results for Google Benchmark's compare.py",
+            "Save results for Google Benchmark's compare.py",
             "{tool} --module=model.vmfb --function=main --benchmark_repetitions=9 --benchmark_out=before.json",
         ),
         (
-            "Record five calls, to measure them without the program",
+            "Record five calls, to replay them without the program",
             "{tool} --module=model.vmfb --function=main --benchmark_min_time=5x --device_replay_output=m.ireereplay",
         ),
     ],
@@ -62,96 +61,141 @@ pub const BENCHMARK_MODULE: Tool = Tool {
     run,
 };
 
+const FUNCTION: Flag<Option<String>> =
+    Flag::text("function", "NAME", "The function to measure; without it, every function without inputs.");
+
+const BATCH_SIZE: Flag<u64> = Flag::number(
+    "batch_size",
+    1,
+    MAX_BATCH,
+    |size| size as u64,
+    "How many iterations a call counts as. For functions whose dispatches the compiler repeats, the number of \
+     repetitions; for asynchronous functions, the number of calls that are issued before waiting.",
+);
+
+const BATCH_CONCURRENCY: Flag<u64> = Flag::number(
+    "batch_concurrency",
+    1,
+    MAX_BATCH,
+    |count| count as u64,
+    "How many calls of a batch to an asynchronous function may run concurrently; each further call waits for an \
+     earlier one.",
+);
+
+/// As many as the reference's numbers hold; more would only allocate fences.
+const MAX_BATCH: (i64, i64) = (1, i32::MAX as i64);
+
+const UNIT: Flag<Option<TimeUnit>> = Flag::choice(
+    "time_unit",
+    "",
+    &[
+        ("", None),
+        ("ns", Some(TimeUnit::Nanosecond)),
+        ("us", Some(TimeUnit::Microsecond)),
+        ("ms", Some(TimeUnit::Millisecond)),
+    ],
+    "Unit of times: ns, us or ms.",
+);
+
+const OUTPUT_PROCESSING: Flag<bool> = Flag::switch(
+    "enable_output_processing",
+    false,
+    "Keeps the results of the last call for --output and --expected_output.",
+);
+
 const RUN: Group = Group {
     title: "Run",
     flags: &[
-        Flag::text(
-            "function",
-            "NAME",
-            "",
-            "The function to measure; without it, every function that takes no inputs.",
-        ),
-        INPUT,
-        Flag::integer(
-            "batch_size",
-            1,
-            "How many calls an iteration stands for. For functions whose dispatches the compiler repeats, the \
-             number of repetitions; for asynchronous ones, how many calls are under way before they are waited for.",
-        ),
-        Flag::integer(
-            "batch_concurrency",
-            1,
-            "Of the calls of a batch to asynchronous functions, how many may run side by side; the others wait for \
-             one before them.",
-        ),
-        Flag::text("time_unit", "UNIT", "", "Unit of times: ns, us or ms."),
-        Flag::switch(
-            "enable_output_processing",
-            false,
-            "Keeps the results of the last call and does with them what --output and --expected_output say.",
-        ),
-        PRINT_STATISTICS,
-        Flag::switch("dispatch_statistics", false, "Adds a row for each function of executables.")
-            .support(Support::Missing("statistics of dispatches")),
+        &FUNCTION,
+        &INPUT,
+        &BATCH_SIZE,
+        &BATCH_CONCURRENCY,
+        &UNIT,
+        &OUTPUT_PROCESSING,
+        &PRINT_STATISTICS,
+        &Flag::switch("dispatch_statistics", false, "Adds a row for each function of an executable.")
+            .effect(Effect::Missing("dispatch statistics")),
     ],
 };
 
-/// Results of the last call, where they are wanted.
+/// Results of the last call, if they are kept.
 type Kept = Rc<RefCell<Vec<Value>>>;
 
-fn run(invocation: &Invocation) -> Result<()> {
-    let flags = &invocation.flags;
-    refuse_operands(invocation)?;
-    equality(flags)?;
-    let options = benchmark_flags::options(flags, &invocation.program)?;
-    let batch = Batch::new(flags.integer("batch_size"), flags.integer("batch_concurrency"))?;
-    let unit = time_unit(flags)?;
-    let program = Program::load(flags, &mut |_| Ok(None))?;
-    let outcome = measure(invocation, &program, batch, unit, options);
-    program.close_unscoped(outcome, flags.switch("print_statistics"))
-}
-
-fn measure(
-    invocation: &Invocation,
-    program: &Program,
+/// What to call, and how to measure it.
+struct Options {
+    program: ProgramOptions,
+    /// `None` for every function without inputs.
+    function: Option<String>,
     batch: Batch,
     unit: Option<TimeUnit>,
-    options: rehal_bench::Options,
-) -> Result<()> {
+    /// `None` if results are dropped.
+    results: Option<ResultOptions>,
+    print_statistics: bool,
+    bench: rehal_bench::Options,
+}
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let options = options(invocation)?;
+    let program = Program::load(&options.program, &mut |_| Ok(None))?;
+    let print_statistics = options.print_statistics;
+    let outcome = measure(&program, options);
+    program.close_unscoped(outcome, print_statistics)
+}
+
+fn options(invocation: &Invocation) -> Result<Options> {
     let flags = &invocation.flags;
-    let kept: Option<Kept> = flags.switch("enable_output_processing").then(Kept::default);
-    let chosen = match flags.given_text("function") {
+    let bench = benchmark_flags::options(flags, &invocation.program)?;
+    let results = ResultOptions::from_flags(flags);
+    let mut program = ProgramOptions::from_flags(flags)?;
+    program.inputs = flags.list(&INPUT);
+    program.reports.extend(bench.out.clone().map(|path| ("benchmark_out", path)));
+    program.results = Some(results.clone());
+    Ok(Options {
+        program,
+        function: flags.get(&FUNCTION),
+        batch: Batch { size: flags.get(&BATCH_SIZE), concurrency: flags.get(&BATCH_CONCURRENCY) },
+        unit: flags.get(&UNIT),
+        results: flags.get(&OUTPUT_PROCESSING).then_some(results),
+        print_statistics: flags.get(&PRINT_STATISTICS),
+        bench,
+    })
+}
+
+fn measure(program: &Program, options: Options) -> Result<()> {
+    let batch = options.batch;
+    let kept: Option<Kept> = options.results.is_some().then(Kept::default);
+    let chosen = match &options.function {
         Some(name) => {
             let entry = program.entry(name)?;
-            let inputs = program.inputs(&entry, flags.list("input"))?;
+            let inputs = program.inputs(&entry, &options.program.inputs)?;
             vec![Calls::of(program, entry, inputs, batch, kept.clone())?]
         }
         None => all(program, batch)?,
     };
-    // The first error: what follows is not measured, as its program may not be what it was.
+    // After the first error nothing is measured: the state of the program is unknown.
     let failure: RefCell<Option<Error>> = RefCell::default();
     let mut benchmarks: Vec<_> = chosen
         .iter()
         .map(|calls| {
             let name = format!("BM_{}", calls.entry().name());
-            let unit = unit.unwrap_or(calls.default_unit());
+            let unit = options.unit.unwrap_or(calls.default_unit());
             Benchmark::new(name, |state| guarded(calls, state, &failure))
                 .measure_process_cpu_time()
                 .use_real_time()
                 .unit(unit)
         })
         .collect();
-    let mut reporters = Reporters::from_options(&options)?;
-    Runner::new(options).run(&mut benchmarks, &mut reporters)?;
+    let mut reporters = Reporters::from_options(&options.bench)?;
+    Runner::new(options.bench).run(&mut benchmarks, &mut reporters)?;
     drop(benchmarks);
     if let Some(error) = failure.take() {
         return Err(error);
     }
-    match (&chosen[..], kept) {
-        ([calls], Some(kept)) if flags.is_given("function") => {
+    match (&chosen[..], kept, &options.results) {
+        ([calls], Some(kept), Some(wanted)) if options.function.is_some() => {
             let mut results = kept.take();
             program.to_host(&mut results)?;
-            run_module::finish(invocation, calls.entry(), &results)
+            run_module::finish(wanted, calls.entry(), &results)
         }
         _ => Ok(()),
     }
@@ -171,7 +215,7 @@ fn guarded(calls: &Calls<'_>, state: &mut State<'_>, failure: &RefCell<Option<Er
     Ok(())
 }
 
-/// Every function that can be called without inputs.
+/// Every function without inputs.
 fn all(program: &Program, batch: Batch) -> Result<Vec<Calls<'_>>> {
     let module = program.main_module();
     let mut chosen = Vec::new();
@@ -195,28 +239,14 @@ fn all(program: &Program, batch: Batch) -> Result<Vec<Calls<'_>>> {
     Ok(chosen)
 }
 
-fn time_unit(flags: &Flags) -> Result<Option<TimeUnit>> {
-    Ok(Some(match flags.text("time_unit") {
-        "" => return Ok(None),
-        "ns" => TimeUnit::Nanosecond,
-        "us" => TimeUnit::Microsecond,
-        "ms" => TimeUnit::Millisecond,
-        other => {
-            return Err(Error::invalid_argument(format!("--time_unit={other}: unsupported time unit"))
-                .advise("ns, us or ms; --benchmark_time_unit is without effect, as in the reference"));
-        }
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn batches_are_whole() {
-        assert!(Batch::new(0, 1).is_err() && Batch::new(1, 0).is_err() && Batch::new(-1, 1).is_err());
-        assert_eq!(Batch::new(5, 2).unwrap().rounded(), 6);
-        assert_eq!(Batch::new(4, 2).unwrap().rounded(), 4);
-        assert_eq!(Batch::new(1, 8).unwrap().rounded(), 8);
+    fn batches_are_multiples_of_their_concurrency() {
+        for (size, concurrency, rounded) in [(5, 2, 6), (4, 2, 4), (1, 8, 8)] {
+            assert_eq!(Batch { size, concurrency }.rounded(), rounded);
+        }
     }
 }

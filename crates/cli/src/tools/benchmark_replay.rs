@@ -1,4 +1,4 @@
-//! `iree-benchmark-replay`: replays a capture again and again, and reports how long it takes.
+//! `iree-benchmark-replay`: replays a capture repeatedly and reports how long it takes.
 
 use std::time::Instant;
 
@@ -10,28 +10,28 @@ use rehal_replay::{Observer, Place, Plan, Replay, Scope};
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
-use crate::{Invocation, Tool, devices, input};
+use crate::{Invocation, Operands, Tool, devices, input};
 
 /// See the [module](self).
 pub const BENCHMARK_REPLAY: Tool = Tool {
     name: "iree-benchmark-replay",
     verb: "benchmark",
-    summary: "measures how long the replay of a capture takes",
+    summary: "measures how long a replay of a capture takes",
     about: "Plans the capture once, then replays all of it in each iteration and reports in Google \
-            Benchmark's shapes. BM_replay is the time of a whole replay; with --replay_scope=NAME only what \
-            lies in that scope is timed, though all of the capture runs.\n\n\
-            A capture holds machine code, and replaying it runs that code with your rights: replay what \
-            you would also execute.",
-    operands: "CAPTURE.ireereplay",
+            Benchmark's formats. BM_replay is the time of a whole replay; with --replay_scope=NAME only that \
+            scope is timed, although the whole capture runs.\n\n\
+            A capture contains machine code, and replaying it runs that code with your privileges: replay only \
+            what you would also execute.",
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: &[&REPLAY, &BENCHMARK, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS, &PROFILING],
     examples: &[
         ("Measure whole replays", "{tool} --device=local-sync --benchmark_min_time=20x model.ireereplay"),
         (
-            "Measure what the program did between set-up and clean-up",
+            "Measure only the scope execute, without setup and teardown",
             "{tool} --replay_scope=execute --benchmark_min_time=20x model.ireereplay",
         ),
         (
-            "Keep results for Google Benchmark's compare.py",
+            "Save results for Google Benchmark's compare.py",
             "{tool} --benchmark_repetitions=9 --benchmark_out=before.json model.ireereplay",
         ),
     ],
@@ -40,32 +40,40 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
     run,
 };
 
+const SCOPE: Flag<Option<String>> = Flag::text("replay_scope", "NAME", "Times only the scopes of this name.");
+
 const REPLAY: Group = Group {
     title: "Replay",
-    flags: &[
-        Flag::text("replay_scope", "NAME", "", "Times only what lies in scopes of this name."),
-        replay_flags::FILE_REMAP,
-        replay_flags::SUBSTITUTION,
-        replay_flags::RECOVER,
-    ],
+    flags: &[&SCOPE, &replay_flags::FILE_REMAP, &replay_flags::SUBSTITUTION, &replay_flags::RECOVER],
 };
 
+/// What to replay, and how to measure it.
+struct Options {
+    replay: replay_flags::Options,
+    scope: Option<String>,
+    bench: rehal_bench::Options,
+}
+
 fn run(invocation: &Invocation) -> Result<()> {
-    let flags = &invocation.flags;
-    let path = invocation.capture_path()?;
-    let bench_options = benchmark_flags::options(flags, &invocation.program)?;
-    let options = replay_flags::options(flags)?;
-    let file = input::map(path)?;
-    if let Some(out) = &bench_options.out {
-        input::check_output(&file, "benchmark_out", &out.to_string_lossy())?;
+    measure(Options {
+        replay: replay_flags::Options::of(invocation),
+        scope: invocation.flags.get(&SCOPE),
+        bench: benchmark_flags::options(&invocation.flags, &invocation.program)?,
+    })
+}
+
+fn measure(options: Options) -> Result<()> {
+    let file = input::map(&options.replay.path)?;
+    if let Some(out) = &options.bench.out {
+        input::check_output(&file, "benchmark_out", out)?;
     }
-    let plan = replay_flags::compile(&file, flags.switch("recover"))?;
-    let scope = flags.given_text("replay_scope");
+    let plan = replay_flags::compile(&file, options.replay.recover)?;
+    let scope = options.scope.as_deref();
     if let Some(name) = scope {
         check_scope(&plan, name).context(|| input::place(&file))?;
     }
-    let replay = replay_flags::prepare(flags, &file, plan, &options)?;
-    // What cannot run here shall be an error, not a report of a failed benchmark.
+    let replay = replay_flags::prepare(&options.replay, &file, plan)?;
+    // What cannot run here is an error, not a report of a failed benchmark.
     replay.check_executables().context(|| input::place(&file))?;
     let benchmark = match scope {
         None => Benchmark::new("BM_replay", |state| whole(&replay, state)).use_real_time(),
@@ -73,8 +81,8 @@ fn run(invocation: &Invocation) -> Result<()> {
             .use_manual_time(),
     };
     let mut benchmarks = [benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond)];
-    let mut reporters = Reporters::from_options(&bench_options)?;
-    let outcome = Runner::new(bench_options).run(&mut benchmarks, &mut reporters);
+    let mut reporters = Reporters::from_options(&options.bench)?;
+    let outcome = Runner::new(options.bench).run(&mut benchmarks, &mut reporters);
     let outcome = outcome.context(|| input::place(&file))?;
     match outcome.failed {
         0 => Ok(()),
@@ -97,8 +105,8 @@ fn check_scope(plan: &Plan, name: &str) -> Result<()> {
         })
         .collect();
     let has = if scopes.is_empty() { "no scopes".into() } else { scopes.join(", ") };
-    Err(Error::not_found(format!("there is no scope '{name}' in the capture, which has: {has}"))
-        .advise("name one of them with --replay_scope=NAME, or leave it out to time whole replays"))
+    Err(Error::not_found(format!("unknown scope '{name}': the capture has {has}"))
+        .advise("name one of them with --replay_scope=NAME, or omit the flag to time whole replays"))
 }
 
 fn whole(replay: &Replay, state: &mut State<'_>) -> Result<()> {
@@ -119,7 +127,7 @@ fn scoped(replay: &Replay, name: &str, state: &mut State<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Tells the crash guard which record runs.
+/// Sets the record for crash reports.
 struct Steps;
 
 impl Observer for Steps {
@@ -133,7 +141,7 @@ impl Observer for Steps {
     }
 }
 
-/// Adds up the time in scopes of one name; one that is open in another of the same name is part of it.
+/// Sums the time in scopes of one name; a nested scope of the same name is not counted twice.
 struct ScopeWatch<'n> {
     name: &'n str,
     depth: u64,
@@ -174,7 +182,7 @@ impl Observer for ScopeWatch<'_> {
     }
 
     fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
-        // Read first: what follows is not the scope's.
+        // Read first: what follows does not belong to the scope.
         let now = Instant::now();
         if scope.name == self.name.as_bytes() {
             let Some(depth) = self.depth.checked_sub(1) else {

@@ -8,24 +8,23 @@ use rehal_modules::check::{CheckModule, Failures};
 use rehal_vm::Module;
 
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
-use crate::gtest::{self, GTEST, Options, Suite, Test};
+use crate::gtest::{self, GTEST, Suite, Test};
 use crate::parameters::PARAMETERS;
 use crate::program::flags::{MODULES, RECORDING};
-use crate::program::{Program, UserModule, load_modules, refuse_operands};
-use crate::{Invocation, Tool, devices, output};
+use crate::program::{Program, ProgramOptions, UserModule, load_modules};
+use crate::{Invocation, Operands, Tool, devices, output};
 
 /// See the [module](self).
 pub const CHECK_MODULE: Tool = Tool {
     name: "iree-check-module",
     verb: "check-module",
     summary: "runs the tests that a compiled module exports",
-    about: "Each exported function without inputs and results is a test. It fails where an expectation that it \
-            gives to the check module does not hold, or where it ends with an error. Every test runs in a program \
-            of its own, so that none sees what another left behind. The report has GoogleTest's shape, and so \
-            have the flags that choose tests.\n\n\
-            A module holds machine code, and running it runs that code with your rights: run what you would also \
-            execute.",
-    operands: "--module=FILE.vmfb",
+    about: "Each exported function without inputs and results is a test. It fails if an expectation of the check \
+            module fails, or if it returns an error. Every test runs in a context of its own, so that tests share \
+            no state. Report and flags have GoogleTest's format.\n\n\
+            A module contains machine code, and running it runs that code with your privileges: run only what you \
+            would also execute.",
+    operands: Operands::None { usage: "--module=FILE.vmfb" },
     groups: &[
         &CHECK,
         &GTEST,
@@ -41,7 +40,7 @@ pub const CHECK_MODULE: Tool = Tool {
     examples: &[
         ("Run all tests", "{tool} --device=local-sync --module=tests.vmfb"),
         ("Run some of them", "{tool} --module=tests.vmfb --gtest_filter='*.matmul*-*large*'"),
-        ("Keep a report for others to read", "{tool} --module=tests.vmfb --gtest_output=xml:report.xml"),
+        ("Write a report for other tools", "{tool} --module=tests.vmfb --gtest_output=xml:report.xml"),
         ("Print the names of the tests", "{tool} --module=tests.vmfb --gtest_list_tests"),
     ],
     guide: include_str!("../guides/check_module.md"),
@@ -49,21 +48,38 @@ pub const CHECK_MODULE: Tool = Tool {
     run,
 };
 
-const CHECK: Group = Group {
-    title: "Check",
-    flags: &[Flag::switch(
-        "expect_failure",
-        false,
-        "Succeeds where a test fails, and fails where all pass: for tests of tests.",
-    )],
-};
+const EXPECT_FAILURE: Flag<bool> = Flag::switch(
+    "expect_failure",
+    false,
+    "Succeeds if a test fails, and fails if all tests pass: for tests of tests.",
+);
+
+const CHECK: Group = Group { title: "Check", flags: &[&EXPECT_FAILURE] };
+
+/// Which tests to run, and how.
+struct Options {
+    program: ProgramOptions,
+    expect_failure: bool,
+    gtest: gtest::Options,
+}
 
 fn run(invocation: &Invocation) -> Result<()> {
-    let outcome = tests(invocation);
-    if invocation.flags.switch("expect_failure") {
+    let flags = &invocation.flags;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
+    let options = Options {
+        gtest: gtest::Options::new(flags, "iree-check-module", std::io::stdout().is_terminal(), now)?,
+        program: ProgramOptions::from_flags(flags)?,
+        expect_failure: flags.get(&EXPECT_FAILURE),
+    };
+    report(&options, tests(&options))
+}
+
+/// Turns the number of failed tests into an exit status.
+fn report(options: &Options, outcome: Result<usize>) -> Result<()> {
+    if options.expect_failure {
         return match outcome {
             Ok(0) => Err(Error::new(StatusCode::Unknown, "Test passed but expected failure")
-                .advise("leave out --expect_failure")),
+                .advise("omit --expect_failure")),
             Ok(_) => output::print("Test failed as expected\n"),
             Err(error) => {
                 output::note(&error.report());
@@ -80,21 +96,17 @@ fn run(invocation: &Invocation) -> Result<()> {
             StatusCode::Unknown,
             format!("{failed} {} failed", if failed == 1 { "test" } else { "tests" }),
         )
-        .advise("the report lists them; --gtest_filter=NAME runs one alone")),
+        .advise("the report lists them; --gtest_filter=NAME runs only one")),
     }
 }
 
-/// Runs the tests; gives how many did not pass.
-fn tests(invocation: &Invocation) -> Result<usize> {
-    let flags = &invocation.flags;
-    refuse_operands(invocation)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
-    let options = Options::new(flags, "iree-check-module", std::io::stdout().is_terminal(), now)?;
-    let modules = load_modules(flags)?;
+/// Runs the tests; returns how many failed.
+fn tests(options: &Options) -> Result<usize> {
+    let modules = load_modules(&options.program)?;
     let suite = suite(modules.last().expect("a program has a module, or loading fails"))?;
     let failures = Failures::default();
-    gtest::run(&suite, &options, &mut output::stdout()?, |name: &String| {
-        let outcome = test(invocation, &modules, name, &failures);
+    gtest::run(&suite, &options.gtest, &mut output::stdout()?, |name: &String| {
+        let outcome = test(&options.program, &modules, name, &failures);
         let mut found = failures.take();
         if let Err(error) = outcome {
             found.push(format!("{name}: Failure\n{}", error.report()));
@@ -124,13 +136,13 @@ fn suite(module: &UserModule) -> Result<Suite<String>> {
     Ok(Suite { name: module.module.name().to_string(), tests })
 }
 
-/// Runs one test in a program of its own.
-fn test(invocation: &Invocation, modules: &[UserModule], name: &str, failures: &Failures) -> Result<()> {
+/// Runs one test in a context of its own.
+fn test(options: &ProgramOptions, modules: &[UserModule], name: &str, failures: &Failures) -> Result<()> {
     let mut offer = |wanted: &str| match wanted {
         "check" => Module::native(CheckModule::new(failures.clone())).map(Some),
         _ => Ok(None),
     };
-    let program = Program::with_modules(&invocation.flags, modules.to_vec(), &mut offer)?;
+    let program = Program::with_modules(options, modules.to_vec(), &mut offer)?;
     let outcome = program
         .entry(name)
         .and_then(|entry| program.call(&entry, Vec::new()))

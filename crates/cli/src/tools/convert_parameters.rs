@@ -1,34 +1,36 @@
-//! `iree-convert-parameters`: makes one archive of the parameters of several files.
+//! `iree-convert-parameters`: converts the parameters of several files to one archive.
+
+use std::ffi::OsStr;
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_params::irpa::{Archive, DATA_ALIGNMENT, Slot};
 use rehal_params::{Entry, Pattern, Scopes, Storage};
 use rehal_values::{Contents, TensorType, parse_elements};
 
-use super::parameter_output::{self, OUTPUT, QUIET};
-use crate::flags::{Flag, Flags, Group};
-use crate::parameters::{self, PARAMETERS};
-use crate::{Invocation, Tool, output};
+use super::parameter_output::{self, OutputOptions, WRITE};
+use crate::flags::{Flag, Flags, Group, List, Refusal, split_once, text};
+use crate::parameters::{PARAMETERS, ParameterOptions};
+use crate::{Invocation, Operands, Tool, output};
 
 /// See the [module](self).
 pub const CONVERT_PARAMETERS: Tool = Tool {
     name: "iree-convert-parameters",
     verb: "convert-parameters",
-    summary: "makes one parameter archive of the parameters of several files",
-    about: "Takes parameters of any format, leaves some out, renames some, replaces some by patterns, and writes \
-            one .irpa file. Data in files that an archive names becomes part of the new one. A mebibyte is in \
-            memory at a time.",
-    operands: "--parameters=FILE --output=FILE.irpa",
+    summary: "converts parameter files to one parameter archive",
+    about: "Reads parameters of any format, optionally excludes, renames or replaces some by splats, and writes one \
+            .irpa file. Data that an archive references in other files is copied into the new one. Data is copied \
+            through a buffer of 1 MiB.",
+    operands: Operands::None { usage: "--parameters=FILE --output=FILE.irpa" },
     groups: &[&PARAMETERS, &CHANGE, &WRITE],
     examples: &[
-        ("From one format to another", "{tool} --parameters=model.safetensors --output=model.irpa"),
+        ("Convert a file", "{tool} --parameters=model.safetensors --output=model.irpa"),
         (
-            "Several files in one, without and with other parameters",
+            "Merge several files, and change some parameters",
             "{tool} --parameters=a.gguf --parameters=b.safetensors --exclude=unneeded \\\n  \
              --rename=old=new --splat=some=f32=4.2 --output=ab.irpa",
         ),
         (
-            "A stand-in without data, for tests and bug reports",
+            "Drop the data, for tests and bug reports",
             "{tool} --parameters=model.irpa --strip --splat=special=f32=1.0 --output=mock.irpa",
         ),
     ],
@@ -37,49 +39,65 @@ pub const CONVERT_PARAMETERS: Tool = Tool {
     run,
 };
 
-const CHANGE: Group = Group {
-    title: "Changes",
-    flags: &[
-        Flag::list("exclude", "NAME", "Leaves out a parameter."),
-        Flag::list("rename", "OLD=NEW", "Gives a parameter another name."),
-        Flag::switch("strip", false, "Replaces all parameters by zeros that take no room."),
-        Flag::list(
-            "splat",
-            "NAME[=TYPE=VALUE]",
-            "Replaces a parameter, by the name that it has in its file, by zeros or by a value that \
-             repeats: i8=123, f32=4.5, or bytes in hexadecimal, x32=CAFEF00D. It takes no room.",
-        ),
-    ],
-};
+const EXCLUDE: List<String> = List::texts("exclude", "NAME", "Excludes a parameter.");
 
-const WRITE: Group = Group { title: "Output", flags: &[OUTPUT, QUIET] };
+const RENAME: List<(String, String)> =
+    List::parsed("rename", "OLD=NEW", "OLD=NEW", parse_rename, "Renames a parameter.");
+
+const STRIP: Flag<bool> =
+    Flag::switch("strip", false, "Replaces all parameters by zeros without storage in the file.");
+
+const SPLAT: List<(String, Pattern)> = List::parsed(
+    "splat",
+    "NAME[=TYPE=VALUE]",
+    "NAME, or NAME=TYPE=VALUE",
+    parse_splat,
+    "Replaces a parameter, by its name in the input file, by zeros or by a repeated value: i8=123, f32=4.5, \
+     or bytes in hexadecimal, x32=CAFEF00D. It has no storage in the file.",
+);
+
+const CHANGE: Group = Group { title: "Changes", flags: &[&EXCLUDE, &RENAME, &STRIP, &SPLAT] };
+
+/// What to read, what to change, and where to write it.
+struct Options {
+    parameters: ParameterOptions,
+    changes: Changes,
+    output: OutputOptions,
+}
 
 fn run(invocation: &Invocation) -> Result<()> {
-    parameters::refuse_operands(invocation)?;
     let flags = &invocation.flags;
-    let scopes = parameters::from_flags(flags)?;
-    let changes = Changes::from_flags(flags)?;
+    convert(&Options {
+        parameters: ParameterOptions::from_flags(flags),
+        changes: Changes::from_flags(flags),
+        output: OutputOptions::from_flags(flags)?,
+    })
+}
+
+fn convert(options: &Options) -> Result<()> {
+    let changes = &options.changes;
+    let scopes = options.parameters.open()?;
     let entries = || scopes.iter().flat_map(|(_, index)| index.entries());
     let inputs = entries().filter_map(|entry| match &entry.storage {
         Storage::File { file, .. } => Some(file.path()),
         Storage::Splat(_) => None,
     });
-    let path = parameter_output::path(flags, inputs)?;
+    options.output.check(inputs)?;
     changes.note_unused(&scopes);
     let mut archive = Archive::new();
     let mut copies = Vec::new();
-    for entry in entries().filter(|entry| !changes.excluded.contains(&&*entry.name)) {
-        let declared = declare(&mut archive, entry, &changes);
+    for entry in entries().filter(|entry| !changes.excluded.iter().any(|name| **name == *entry.name)) {
+        let declared = declare(&mut archive, entry, changes);
         let declared = declared.map_err(|error| match error.code() {
-            StatusCode::AlreadyExists => error.advise(
-                "give one of them another name with --rename=OLD=NEW, or leave it out with --exclude=NAME",
-            ),
+            StatusCode::AlreadyExists => {
+                error.advise("rename one of them with --rename=OLD=NEW, or exclude it with --exclude=NAME")
+            }
             _ => error,
         });
         let declared = declared.context(|| format!("parameter '{}'", entry.name))?;
         copies.extend(declared.map(|slot| (entry, slot)));
     }
-    parameter_output::write(flags, path, &archive, |output| {
+    parameter_output::write(&options.output, &archive, |output| {
         for (entry, slot) in &copies {
             output.seek(archive.data_offset(*slot))?;
             entry.write_to(output.writer()).context(|| format!("parameter '{}'", entry.name))?;
@@ -88,39 +106,32 @@ fn run(invocation: &Invocation) -> Result<()> {
     })
 }
 
-/// What the flags want to be different.
-struct Changes<'a> {
-    excluded: Vec<&'a str>,
-    renamed: Vec<(&'a str, &'a str)>,
-    splats: Vec<(&'a str, Pattern)>,
+/// What to change on the way.
+struct Changes {
+    excluded: Vec<String>,
+    renamed: Vec<(String, String)>,
+    splats: Vec<(String, Pattern)>,
     strip: bool,
 }
 
-impl<'a> Changes<'a> {
-    fn from_flags(flags: &'a Flags) -> Result<Self> {
-        let renamed = flags.list("rename").map(|flag| {
-            flag.split_once('=').ok_or_else(|| {
-                Error::invalid_argument(format!("--rename={flag} has no new name")).advise("--rename=OLD=NEW")
-            })
-        });
-        let splats = flags.list("splat").map(|flag| parse_splat(flag).context(|| format!("--splat={flag}")));
-        Ok(Self {
-            excluded: flags.list("exclude").collect(),
-            renamed: renamed.collect::<Result<_>>()?,
-            splats: splats.collect::<Result<_>>()?,
-            strip: flags.switch("strip"),
-        })
+impl Changes {
+    fn from_flags(flags: &Flags) -> Self {
+        Self {
+            excluded: flags.list(&EXCLUDE),
+            renamed: flags.list(&RENAME),
+            splats: flags.list(&SPLAT),
+            strip: flags.get(&STRIP),
+        }
     }
 
-    /// Says which names mean nothing. It is no error: one command may serve many files.
+    /// Notes names that match no parameter. This is not an error: one command may serve many files.
     fn note_unused(&self, scopes: &Scopes) {
-        let names = |flag: &'static str, names: Vec<&'a str>| names.into_iter().map(move |name| (flag, name));
-        let excluded = names("exclude", self.excluded.clone());
-        let renamed = names("rename", self.renamed.iter().map(|(old, _)| *old).collect());
-        let splats = names("splat", self.splats.iter().map(|(name, _)| *name).collect());
+        let excluded = self.excluded.iter().map(|name| (EXCLUDE.name(), name));
+        let renamed = self.renamed.iter().map(|(old, _)| (RENAME.name(), old));
+        let splats = self.splats.iter().map(|(name, _)| (SPLAT.name(), name));
         for (flag, name) in excluded.chain(renamed).chain(splats) {
             if scopes.iter().all(|(_, index)| index.get(name).is_none()) {
-                output::note(&format!("note: --{flag}={name} is of no parameter of these files"));
+                output::note(&format!("note: --{flag}={name} matches no parameter of these files"));
             }
         }
     }
@@ -129,9 +140,9 @@ impl<'a> Changes<'a> {
         self.renamed.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
     }
 
-    /// What repeats in the place of a parameter, if anything does.
+    /// The pattern that replaces a parameter, if one does.
     fn pattern(&self, entry: &Entry) -> Option<Pattern> {
-        match self.splats.iter().find(|(name, _)| *name == &*entry.name) {
+        match self.splats.iter().find(|(name, _)| **name == *entry.name) {
             Some((_, pattern)) => Some(*pattern),
             None if self.strip => Some(Pattern::ZERO),
             None => match entry.storage {
@@ -142,8 +153,8 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// Declares what becomes of a parameter; the slot that its data is to be copied to, if it has any.
-fn declare(archive: &mut Archive, entry: &Entry, changes: &Changes<'_>) -> Result<Option<Slot>> {
+/// Declares a parameter in the archive; returns the slot for its data, if it has any.
+fn declare(archive: &mut Archive, entry: &Entry, changes: &Changes) -> Result<Option<Slot>> {
     let name = changes.new_name(&entry.name);
     match changes.pattern(entry) {
         Some(pattern) => archive.add_splat(name, &entry.metadata, pattern, entry.length).map(|()| None),
@@ -151,13 +162,17 @@ fn declare(archive: &mut Archive, entry: &Entry, changes: &Changes<'_>) -> Resul
     }
 }
 
-/// `name`, or `name=type=value`.
-fn parse_splat(flag: &str) -> Result<(&str, Pattern)> {
-    let Some((name, value)) = flag.split_once('=') else { return Ok((flag, Pattern::ZERO)) };
-    let Some((element_type, value)) = value.split_once('=').filter(|(_, value)| !value.is_empty()) else {
-        return Err(Error::invalid_argument("the value is missing").advise("--splat=NAME=TYPE=VALUE"));
-    };
-    // Bits without a meaning are called so in flags.
+fn parse_rename(value: &OsStr) -> Result<(String, String), Refusal> {
+    let (old, new) = split_once(value, b'=').ok_or(Refusal::Unexpected)?;
+    Ok((text(old)?, text(new)?))
+}
+
+fn parse_splat(value: &OsStr) -> Result<(String, Pattern), Refusal> {
+    let value = text(value)?;
+    let Some((name, value)) = value.split_once('=') else { return Ok((value, Pattern::ZERO)) };
+    let (element_type, value) =
+        value.split_once('=').filter(|(_, value)| !value.is_empty()).ok_or(Refusal::Unexpected)?;
+    // Flags write opaque bits as x32; element types as *32.
     let element_type = match element_type.strip_prefix('x') {
         Some(bits) => format!("*{bits}").parse()?,
         None => element_type.parse()?,
@@ -173,5 +188,5 @@ fn parse_splat(flag: &str) -> Result<(&str, Pattern)> {
         Error::invalid_argument(format!("elements of {} bits cannot be repeated", element_type.bits()))
             .advise("patterns have 1, 2, 4, 8 or 16 bytes")
     })?;
-    Ok((name, pattern))
+    Ok((name.to_string(), pattern))
 }

@@ -1,32 +1,32 @@
 //! `iree-dump-module`: prints what a compiled module holds.
 
 use std::io::{BufWriter, Write};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, HostMemory, MappedFile, Range, Result};
 use rehal_vm::{ModuleFile, dump};
 
 use crate::flags::{Flag, Group};
-use crate::{Invocation, Tool, output};
+use crate::{Invocation, Operands, Tool, output};
 
 /// See the [module](self).
 pub const DUMP_MODULE: Tool = Tool {
     name: "iree-dump-module",
     verb: "dump-module",
     summary: "prints what a compiled module holds",
-    about: "Prints what a .vmfb needs and offers, how large its parts are, and its instructions. Nothing of \
-            the module is run, and what is printed is what IREE 3.13.0's tool prints, byte for byte.\n\n\
-            The metadata and the flatbuffer of modules of other releases can be printed as well; their \
-            instructions cannot.",
-    operands: "MODULE.vmfb",
+    about: "Prints the imports, exports, section sizes and instructions of a .vmfb. Nothing in the module is \
+            executed, and the output is byte for byte that of IREE 3.13.0's tool.\n\n\
+            The metadata and the FlatBuffer of modules of other releases can be printed as well, but not \
+            their instructions.",
+    operands: Operands::One { what: "module", form: "MODULE.vmfb" },
     groups: &[&DUMP],
     examples: &[
-        ("See what is in a module", "{tool} model.vmfb | less"),
-        ("Which functions does it offer, and with which types?", "{tool} --output=metadata model.vmfb"),
+        ("Read a module", "{tool} model.vmfb | less"),
+        ("List its functions and their types", "{tool} --output=metadata model.vmfb"),
         ("Read the instructions of one function", "{tool} --output=disassembly --function=main model.vmfb"),
         (
-            "List what it imports",
+            "List its imports",
             "{tool} --output=flatbuffer-json model.vmfb \\\n  | jq -r '.imported_functions[].full_name'",
         ),
     ],
@@ -35,33 +35,65 @@ pub const DUMP_MODULE: Tool = Tool {
     run,
 };
 
-const DUMP: Group = Group {
-    title: "Dump",
-    flags: &[
-        Flag::text(
-            "output",
-            "WHAT",
-            "all",
-            "metadata: names, types, imports, exports, sizes. disassembly: the instructions. all: both. \
-             flatbuffer-binary: the tables as they are. flatbuffer-json: the tables as JSON.",
-        ),
-        Flag::text(
-            "function",
-            "NAME",
-            "",
-            "Disassembles one function only: of that name, or of that ordinal.",
-        ),
-        Flag::switch("bytecode_offsets", false, "Puts its offset before each instruction, in hexadecimal."),
-        Flag::switch("pretty", false, "Breaks and indents the lines of JSON."),
-    ],
-};
+/// What to print.
+#[derive(Clone, Copy)]
+enum What {
+    All,
+    Metadata,
+    Disassembly,
+    FlatbufferBinary,
+    FlatbufferJson,
+}
 
-/// What to do about a file that is no module.
+const OUTPUT: Flag<What> = Flag::choice(
+    "output",
+    "all",
+    &[
+        ("all", What::All),
+        ("metadata", What::Metadata),
+        ("disassembly", What::Disassembly),
+        ("flatbuffer-binary", What::FlatbufferBinary),
+        ("flatbuffer-json", What::FlatbufferJson),
+    ],
+    "metadata: names, types, imports, exports, sizes. disassembly: the instructions. all: both. \
+     flatbuffer-binary: the FlatBuffer. flatbuffer-json: the FlatBuffer as JSON.",
+);
+
+const FUNCTION: Flag<Option<String>> =
+    Flag::text("function", "NAME", "Disassembles only the function with this name or ordinal.");
+
+const BYTECODE_OFFSETS: Flag<bool> =
+    Flag::switch("bytecode_offsets", false, "Prefixes each instruction with its offset, in hexadecimal.");
+
+const PRETTY: Flag<bool> = Flag::switch("pretty", false, "Indents JSON.");
+
+const DUMP: Group = Group { title: "Dump", flags: &[&OUTPUT, &FUNCTION, &BYTECODE_OFFSETS, &PRETTY] };
+
+/// What to print of which module.
+struct Options {
+    path: PathBuf,
+    what: What,
+    function: Option<String>,
+    bytecode_offsets: bool,
+    pretty: bool,
+}
+
+/// What to do about a file that is not a module.
 const NO_MODULE: &str = "name a module, as iree-compile writes it: MODULE.vmfb";
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    let file = MappedFile::open(module_path(invocation)?).advise(|| NO_MODULE.into())?;
+    dump_module(&Options {
+        path: invocation.operand(),
+        what: flags.get(&OUTPUT),
+        function: flags.get(&FUNCTION),
+        bytecode_offsets: flags.get(&BYTECODE_OFFSETS),
+        pretty: flags.get(&PRETTY),
+    })
+}
+
+fn dump_module(options: &Options) -> Result<()> {
+    let file = MappedFile::open(&options.path).advise(|| NO_MODULE.into())?;
     let place = format!("'{}'", file.path().display());
     let whole = Range { offset: 0, length: file.bytes().len() as u64 };
     let memory = Arc::new(HostMemory::over_file(Arc::new(file), whole)?);
@@ -70,36 +102,22 @@ fn run(invocation: &Invocation) -> Result<()> {
 
     let mut out = BufWriter::with_capacity(1 << 16, output::stdout()?);
     let assembly = dump::AssemblyOptions {
-        function: flags.given_text("function"),
-        bytecode_offsets: flags.switch("bytecode_offsets"),
+        function: options.function.as_deref(),
+        bytecode_offsets: options.bytecode_offsets,
     };
-    let done = match flags.text("output") {
-        "all" => dump::metadata(&module, &mut out)
+    let done = match options.what {
+        What::All => dump::metadata(&module, &mut out)
             .and_then(|()| Ok(writeln!(out)?))
             .and_then(|()| dump::assembly(&module, assembly, &mut out)),
-        "metadata" => dump::metadata(&module, &mut out),
-        "disassembly" => dump::assembly(&module, assembly, &mut out),
-        "flatbuffer-binary" => out.write_all(module.flatbuffer()).map_err(Into::into),
-        "flatbuffer-json" => dump::json(&module, flags.switch("pretty"), &mut out).map_err(Into::into),
-        other => {
-            let error = Error::invalid_argument(format!("--output={other} is nothing that can be printed"));
-            return Err(error.advise("all, metadata, disassembly, flatbuffer-binary or flatbuffer-json"));
-        }
+        What::Metadata => dump::metadata(&module, &mut out),
+        What::Disassembly => dump::assembly(&module, assembly, &mut out),
+        What::FlatbufferBinary => out.write_all(module.flatbuffer()).map_err(Into::into),
+        What::FlatbufferJson => dump::json(&module, options.pretty, &mut out).map_err(Into::into),
     };
     let flushed = out.flush();
     match done {
         Ok(()) => output::written(flushed),
         Err(dump::Error::Write(error)) => output::written(Err(error)),
         Err(dump::Error::Module(error)) => Err(error.context(place)),
-    }
-}
-
-fn module_path(invocation: &Invocation) -> Result<&Path> {
-    let name = &invocation.name;
-    match invocation.flags.positionals() {
-        [path] => Ok(Path::new(path)),
-        [] => Err(Error::invalid_argument(format!("{name} needs a module")).advise(NO_MODULE)),
-        _ => Err(Error::invalid_argument(format!("{name} takes one module"))
-            .advise("values of flags follow '=', as in --output=metadata")),
     }
 }

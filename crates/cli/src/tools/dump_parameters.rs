@@ -1,30 +1,31 @@
-//! `iree-dump-parameters`: prints what parameter files hold, and takes parameters out of them.
+//! `iree-dump-parameters`: lists the parameters of files, and extracts them.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 
 use rehal_base::{Context, Error, Result};
 use rehal_params::{Scopes, Storage};
 
-use crate::flags::{Flag, Group};
-use crate::parameters::{self, PARAMETERS};
-use crate::{Invocation, Tool, output};
+use crate::flags::{Group, List, Refusal, split_once, text};
+use crate::parameters::{self, PARAMETERS, ParameterOptions};
+use crate::{Invocation, Operands, Tool, output};
 
 /// See the [module](self).
 pub const DUMP_PARAMETERS: Tool = Tool {
     name: "iree-dump-parameters",
     verb: "dump-parameters",
-    summary: "prints what parameter files hold",
-    about: "Checks the files' tables and prints each parameter's place, length and key, scope by scope. Data is \
-            not read, so files of any size take no time.",
-    operands: "--parameters=[SCOPE=]FILE",
+    summary: "lists the parameters of parameter files",
+    about: "Verifies the tables of the files and prints offset, length and key of each parameter, scope by scope. \
+            Data is not read, so the time does not depend on its size.",
+    operands: Operands::None { usage: "--parameters=[SCOPE=]FILE" },
     groups: &[&PARAMETERS, &EXTRACT],
     examples: &[
-        ("See what is in a file", "{tool} --parameters=model.safetensors"),
-        ("Take one parameter out of it", "{tool} --parameters=model.irpa --extract=encoder.w0=w0.bin"),
+        ("List the parameters of a file", "{tool} --parameters=model.safetensors"),
+        ("Extract a parameter", "{tool} --parameters=model.irpa --extract=encoder.w0=w0.bin"),
         (
-            "As a program would see several files",
+            "Combine several files as a program does",
             "{tool} --parameters=model=shard-1.gguf --parameters=model=shard-2.gguf --extract=model::bias=bias.bin",
         ),
     ],
@@ -33,42 +34,67 @@ pub const DUMP_PARAMETERS: Tool = Tool {
     run,
 };
 
-const EXTRACT: Group = Group {
-    title: "Extract",
-    flags: &[Flag::list(
-        "extract",
-        "[SCOPE::]KEY=PATH",
-        "Writes the bytes of a parameter to a file of their own. Parameters that repeat a pattern are \
-         written out in full.",
-    )],
-};
+const EXTRACTIONS: List<Extraction> = List::parsed(
+    "extract",
+    "[SCOPE::]KEY=PATH",
+    "[SCOPE::]KEY=PATH",
+    parse_extraction,
+    "Writes the bytes of a parameter to a file. Splat parameters are expanded.",
+);
+
+const EXTRACT: Group = Group { title: "Extract", flags: &[&EXTRACTIONS] };
+
+/// A parameter and the file that it is written to.
+#[derive(Clone)]
+struct Extraction {
+    /// `KEY`, or `SCOPE::KEY`.
+    identifier: String,
+    path: PathBuf,
+}
+
+/// What to list and to extract.
+struct Options {
+    parameters: ParameterOptions,
+    extractions: Vec<Extraction>,
+}
 
 fn run(invocation: &Invocation) -> Result<()> {
-    parameters::refuse_operands(invocation)?;
-    let scopes = parameters::from_flags(&invocation.flags)?;
+    let flags = &invocation.flags;
+    dump(&Options { parameters: ParameterOptions::from_flags(flags), extractions: flags.list(&EXTRACTIONS) })
+}
+
+fn dump(options: &Options) -> Result<()> {
+    let scopes = options.parameters.open()?;
     for (scope, index) in scopes.iter() {
         output::print(&parameters::listing(scope, &parameters::lines(index)))?;
     }
-    for flag in invocation.flags.list("extract") {
-        extract(&scopes, flag).context(|| format!("--extract={flag}"))?;
+    for extraction in &options.extractions {
+        let place = || format!("--extract={}={}", extraction.identifier, extraction.path.display());
+        extract(&scopes, extraction).context(place)?;
     }
     Ok(())
 }
 
-fn extract(scopes: &Scopes, flag: &str) -> Result<()> {
-    let Some((identifier, path)) = flag.split_once('=').filter(|(_, path)| !path.is_empty()) else {
-        return Err(
-            Error::invalid_argument("the file to write to is missing").advise("--extract=[SCOPE::]KEY=PATH")
-        );
-    };
+fn extract(scopes: &Scopes, extraction: &Extraction) -> Result<()> {
+    let Extraction { identifier, path } = extraction;
     let (scope, key) = identifier.split_once("::").unwrap_or(("", identifier));
     let entry = scopes.lookup(scope)?.lookup(key)?;
-    output::print(&format!("Extracting parameter `{identifier}` ({}b) to `{path}`...\n", entry.length))?;
+    let shown = path.display();
+    output::print(&format!("Extracting parameter `{identifier}` ({}b) to `{shown}`...\n", entry.length))?;
     if let Storage::File { file, .. } = &entry.storage {
         parameters::check_output("extract", path, [file.path()])?;
     }
-    let writing = |error: std::io::Error| Error::io(format_args!("writing '{path}'"), &error);
-    let mut file = File::create(Path::new(path)).map_err(writing)?;
+    let writing = |error: std::io::Error| Error::io(format_args!("writing '{shown}'"), &error);
+    let mut file = File::create(path).map_err(writing)?;
     entry.write_to(&mut file)?;
     file.flush().map_err(writing)
+}
+
+fn parse_extraction(value: &OsStr) -> Result<Extraction, Refusal> {
+    match split_once(value, b'=') {
+        Some((identifier, path)) if !path.is_empty() => {
+            Ok(Extraction { identifier: text(identifier)?, path: path.into() })
+        }
+        _ => Err(Refusal::Unexpected),
+    }
 }

@@ -5,14 +5,16 @@ mod survey;
 mod text;
 mod verdict;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rehal_base::{Error, Result};
+use rehal_base::Result;
 use rehal_capture::Capture;
+use rehal_replay::FileRemap;
 
-use super::replay_flags;
+use super::replay_flags::FILE_REMAP;
+use crate::devices::{self, DeviceOptions};
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
-use crate::{Invocation, Tool, devices, input, output};
+use crate::{Invocation, Operands, Tool, input, output};
 
 use survey::Survey;
 use verdict::Verdict;
@@ -21,19 +23,19 @@ use verdict::Verdict;
 pub const INFO: Tool = Tool {
     name: "rehal info",
     verb: "info",
-    summary: "tells what a capture is, what it needs, and whether it can be replayed here",
+    summary: "summarizes a capture, what it needs, and whether it can be replayed here",
     about: "Reads the whole capture and prints one screen: version and size, whether it was closed, \
-            devices, scopes, executables with their functions and how often each is dispatched, bytes by \
-            kind, files it needs from outside and whether they are here, and whether it can be replayed on \
-            the named device (on local-sync if none is named). Nothing of the capture is run, so what only \
-            shows when code is loaded, such as a missing CPU feature, is not found here.",
-    operands: "CAPTURE.ireereplay",
+            devices, scopes, executables with their functions and dispatch counts, bytes by kind, external \
+            files and whether they are available, and whether it can be replayed on the given devices \
+            (default: local-sync). Nothing in the capture is executed, so problems that appear only when \
+            code is loaded, such as a missing CPU feature, are not detected.",
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: &[&REPORT, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
     examples: &[
-        ("See what a capture is", "{tool} model.ireereplay"),
-        ("The same for a program", "{tool} --format=json model.ireereplay | jq .replay"),
+        ("Summarize a capture", "{tool} model.ireereplay"),
+        ("The same as JSON", "{tool} --format=json model.ireereplay | jq .replay"),
         (
-            "With the parameters where they are here",
+            "With the parameters in another directory",
             "{tool} --replay_file_remap=/mnt/train=/data model.ireereplay",
         ),
     ],
@@ -42,18 +44,29 @@ pub const INFO: Tool = Tool {
     run,
 };
 
-const REPORT: Group = Group {
-    title: "Report",
-    flags: &[
-        Flag::text(
-            "format",
-            "FORMAT",
-            "text",
-            "text: a screen for a person. json: one object for a program.",
-        ),
-        replay_flags::FILE_REMAP,
-    ],
-};
+/// How the report looks.
+#[derive(Clone, Copy)]
+enum Format {
+    Text,
+    Json,
+}
+
+const FORMAT: Flag<Format> = Flag::choice(
+    "format",
+    "text",
+    &[("text", Format::Text), ("json", Format::Json)],
+    "text: a screen for people. json: an object for programs.",
+);
+
+const REPORT: Group = Group { title: "Report", flags: &[&FORMAT, &FILE_REMAP] };
+
+/// Which capture to report on, and how.
+struct Options {
+    path: PathBuf,
+    format: Format,
+    file_remaps: Vec<FileRemap>,
+    devices: DeviceOptions,
+}
 
 /// All that is known of a capture.
 struct Report<'a> {
@@ -65,21 +78,24 @@ struct Report<'a> {
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    let path = invocation.capture_path()?;
-    let show = match flags.text("format") {
-        "text" => text::show,
-        "json" => json::show,
-        other => {
-            return Err(Error::invalid_argument(format!("'{other}' is no format of a report"))
-                .context("--format")
-                .advise("text or json"));
-        }
-    };
-    let options = replay_flags::remaps(flags)?;
+    report(&Options {
+        path: invocation.operand(),
+        format: flags.get(&FORMAT),
+        file_remaps: flags.list(&FILE_REMAP),
+        devices: DeviceOptions::from_flags(flags),
+    })
+}
+
+fn report(options: &Options) -> Result<()> {
+    let path = &options.path;
     let file = input::map(path)?;
     let capture = input::open(&file, true)?;
     let survey = Survey::of(&file, &capture).map_err(|error| input::explain(&file, error))?;
-    let devices = devices::from_flags(flags)?;
-    let verdict = Verdict::of(&file, &capture, &devices, &options);
-    output::print(&show(&Report { path, capture: &capture, survey, verdict }))
+    let devices = options.devices.create()?;
+    let verdict = Verdict::of(&file, &capture, &devices, &options.file_remaps);
+    let report = Report { path, capture: &capture, survey, verdict };
+    output::print(&match options.format {
+        Format::Text => text::show(&report),
+        Format::Json => json::show(&report),
+    })
 }

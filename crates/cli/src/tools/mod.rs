@@ -42,8 +42,3 @@ pub const ALL: &[&crate::Tool] = &[
     &CREATE_PARAMETERS,
     &CONVERT_PARAMETERS,
 ];
-
-/// Whether `typed` may have been meant to be `name`.
-pub(crate) fn is_alike(name: &str, typed: &str) -> bool {
-    strsim::jaro_winkler(name, typed) > 0.8
-}

@@ -2,46 +2,58 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
 use rehal_params::irpa::Archive;
 
-use crate::flags::{Flag, Flags};
+use crate::flags::{Flag, Flags, Group};
 use crate::output;
 use crate::parameters::{self, Line};
 
-/// Where the archive goes.
-pub(crate) const OUTPUT: Flag = Flag::text("output", "PATH", "", "The .irpa file to write.");
+const OUTPUT: Flag<Option<PathBuf>> = Flag::path("output", "The .irpa file to write.");
 
-/// Says less.
-pub(crate) const QUIET: Flag = Flag::switch("quiet", false, "Does not print what is in the written file.");
+const QUIET: Flag<bool> = Flag::switch("quiet", false, "Does not list the parameters of the written file.");
 
-/// Where the flags want the archive to go; refuses to write over what is read.
-pub(crate) fn path<'a>(flags: &'a Flags, inputs: impl IntoIterator<Item = &'a Path>) -> Result<&'a Path> {
-    let path = flags.text("output");
-    if path.is_empty() {
-        return Err(Error::invalid_argument("no output file is given").advise("--output=FILE.irpa"));
-    }
-    parameters::check_output("output", path, inputs)?;
-    Ok(Path::new(path))
+/// Where the archive is written, and whether it is listed.
+pub(crate) const WRITE: Group = Group { title: "Output", flags: &[&OUTPUT, &QUIET] };
+
+/// Where the archive is written, and whether it is listed.
+pub(crate) struct OutputOptions {
+    pub path: PathBuf,
+    pub quiet: bool,
 }
 
-/// Writes an archive: its data by `data`, which puts each parameter's bytes at their place, and then what
-/// stands in front of them, so that a file that was not finished is none. Lists it unless told not to.
+impl OutputOptions {
+    /// What the flags of [`WRITE`] say.
+    pub(crate) fn from_flags(flags: &Flags) -> Result<Self> {
+        let Some(path) = flags.get(&OUTPUT) else {
+            return Err(Error::invalid_argument("--output is missing").advise("--output=FILE.irpa"));
+        };
+        Ok(Self { path, quiet: flags.get(&QUIET) })
+    }
+
+    /// Refuses to write over a file that is read.
+    pub(crate) fn check<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
+        parameters::check_output("output", &self.path, inputs)
+    }
+}
+
+/// Writes an archive: its data by `data`, which writes the bytes of each parameter at their offset, and then
+/// the header, so that an incomplete file is not a valid archive. Lists it unless told not to.
 pub(crate) fn write(
-    flags: &Flags,
-    path: &Path,
+    options: &OutputOptions,
     archive: &Archive,
     data: impl FnOnce(&mut Output) -> Result<()>,
 ) -> Result<()> {
+    let path = &options.path;
     let place = || format!("'{}'", path.display());
     let mut file = Output::create(path, archive.file_bytes()).context(place)?;
     data(&mut file).context(place)?;
     let mut header = Vec::new();
     archive.write_header(&mut header)?;
     file.seek(0).and_then(|()| file.put(&header)).context(place)?;
-    if flags.switch("quiet") {
+    if options.quiet {
         return Ok(());
     }
     let lines: Vec<_> =
@@ -62,7 +74,7 @@ impl Output {
         Ok(Self { file })
     }
 
-    /// Goes to `offset`, to write there next.
+    /// Seeks to `offset`.
     pub(crate) fn seek(&mut self, offset: u64) -> Result<()> {
         let sought = self.file.seek(SeekFrom::Start(offset));
         sought.map(drop).map_err(|error| Error::io("writing the file", &error))

@@ -1,43 +1,74 @@
-//! What the tools that replay have in common: their flags, and the way from flags to a replay.
+//! What the tools that replay have in common: their flags, the options that follow, and the way from
+//! these to a replay.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rehal_base::{Context, MappedFile, Result};
 use rehal_local::executable::guard;
 use rehal_replay::{FileRemap, Plan, PlanOptions, Replay, ReplayOptions, Substitution};
 
-use crate::flags::{Flag, Flags};
+use crate::devices::DeviceOptions;
+use crate::flags::{Flag, List, Refusal};
 use crate::progress::Progress;
-use crate::{devices, input};
+use crate::{Invocation, input};
 
-/// Opens torn captures.
-pub(crate) const RECOVER: Flag = Flag::switch(
+/// Opens truncated captures.
+pub(crate) const RECOVER: Flag<bool> = Flag::switch(
     "recover",
     false,
-    "Takes what is whole of a capture that was cut, or whose program was killed before it closed it.",
+    "Uses the complete records of a truncated capture, or of one whose program was killed before closing it.",
 );
 
-/// Where files are here.
-pub(crate) const FILE_REMAP: Flag = Flag::list(
+/// Where files are on this machine.
+pub(crate) const FILE_REMAP: List<FileRemap> = List::parsed(
     "replay_file_remap",
     "CAPTURED=HERE",
-    "Where files that the capture refers to are on this machine: paths that start with CAPTURED start \
-     with HERE instead. Of several that fit, the longest counts. The file must still be the captured one, \
-     by length and identity or digest.",
+    "CAPTURED_PREFIX=PREFIX_HERE",
+    |value| FileRemap::parse(value).map_err(|_| Refusal::Unexpected),
+    "Replaces a prefix of the paths of external files: a path that starts with CAPTURED starts with HERE \
+     instead. The longest matching prefix counts. The file must still be the captured one, by length and by \
+     identity or digest.",
 );
 
-/// Other code in the place of captured code.
-pub(crate) const SUBSTITUTION: Flag = Flag::list(
+/// Other code in place of captured code.
+pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
     "replay_executable_substitution",
     "WHICH[@FORMAT]=PATH",
-    "Replaces an executable of the capture by a compiled executable, a raw embedded ELF or a native \
-     library. WHICH is an executable's id (iree-dump-replay prints it), the name of one of its functions or \
-     its own name, or all. FORMAT, such as embedded-elf-x86_64, is needed where the file does not tell. \
-     The replacement must take the same arguments: functions, constants, bindings, parameters and \
-     workgroup sizes are compared before anything runs.",
+    "WHICH[@FORMAT]=PATH",
+    |value| Ok(Substitution::parse(value)?),
+    "Replaces an executable of the capture by a compiled executable, a raw embedded ELF or a native library. \
+     WHICH is the id of an executable (iree-dump-replay prints it), the name of one of its functions or its \
+     own name, or all. FORMAT, such as embedded-elf-x86_64, is needed if it cannot be detected. The signature \
+     must match: functions, constants, bindings, parameters and workgroup sizes are compared before \
+     anything runs.",
 );
 
-/// Compiles the capture's plan, telling how far it is, and says where a torn capture ends.
+/// What capture is replayed, and how.
+pub(crate) struct Options {
+    pub path: PathBuf,
+    pub recover: bool,
+    pub devices: DeviceOptions,
+    pub replay: ReplayOptions,
+}
+
+impl Options {
+    /// What the flags and the operand say.
+    pub(crate) fn of(invocation: &Invocation) -> Self {
+        let flags = &invocation.flags;
+        Self {
+            path: invocation.operand(),
+            recover: flags.get(&RECOVER),
+            devices: DeviceOptions::from_flags(flags),
+            replay: ReplayOptions {
+                file_remaps: flags.list(&FILE_REMAP),
+                substitutions: flags.list(&SUBSTITUTION),
+            },
+        }
+    }
+}
+
+/// Compiles the capture's plan, shows progress, and notes where a truncated capture ends.
 pub(crate) fn compile(file: &Arc<MappedFile>, recover: bool) -> Result<Plan> {
     if recover && let Some(tear) = input::open(file, true)?.tear() {
         input::note_tear(file, &tear);
@@ -45,7 +76,7 @@ pub(crate) fn compile(file: &Arc<MappedFile>, recover: bool) -> Result<Plan> {
     compile_opened(file, recover)
 }
 
-/// As [`compile`]; a tear is left to the caller.
+/// As [`compile`]; the caller notes where it ends.
 pub(crate) fn compile_opened(file: &Arc<MappedFile>, recover: bool) -> Result<Plan> {
     let mut progress = Progress::new("reading");
     let mut tell = |done_bytes: u64, total_bytes: u64| progress.set(done_bytes, total_bytes);
@@ -53,37 +84,14 @@ pub(crate) fn compile_opened(file: &Arc<MappedFile>, recover: bool) -> Result<Pl
         .map_err(|error| input::explain(file, error))
 }
 
-/// How the flags want the capture to be replayed.
-pub(crate) fn options(flags: &Flags) -> Result<ReplayOptions> {
-    let substitutions = flags.list("replay_executable_substitution").map(Substitution::parse);
-    let substitutions = substitutions.collect::<Result<_>>();
-    Ok(ReplayOptions {
-        file_remaps: remaps(flags)?,
-        substitutions: substitutions.context(|| "--replay_executable_substitution".into())?,
-    })
-}
-
-/// A plan on the devices that the flags name. From here on a kernel that crashes is reported.
-pub(crate) fn prepare(
-    flags: &Flags,
-    file: &MappedFile,
-    plan: Plan,
-    options: &ReplayOptions,
-) -> Result<Replay> {
+/// A plan on the devices of the options. From here on, crashes of kernels are reported.
+pub(crate) fn prepare(options: &Options, file: &MappedFile, plan: Plan) -> Result<Replay> {
     guard::install();
-    let replay = Replay::new(plan, &devices::from_flags(flags)?, options);
+    let replay = Replay::new(plan, &options.devices.create()?, &options.replay);
     let replay = replay.context(|| input::place(file))?;
-    if !options.substitutions.is_empty() {
-        // A mismatch shall show before the first dispatch, also of executables that come late.
+    if !options.replay.substitutions.is_empty() {
+        // A signature mismatch is reported before the first dispatch, also of executables that come late.
         replay.check_executables().context(|| input::place(file))?;
     }
     Ok(replay)
-}
-
-/// Where the flags say that files are here.
-pub(crate) fn remaps(flags: &Flags) -> Result<Vec<FileRemap>> {
-    let remaps = flags.list("replay_file_remap").map(FileRemap::parse).collect::<Result<_>>();
-    remaps
-        .context(|| "--replay_file_remap".into())
-        .advise(|| "--replay_file_remap=CAPTURED_PREFIX=PREFIX_HERE".into())
 }

@@ -1,24 +1,26 @@
 //! `iree-run-module`: calls a function of a compiled module.
 
+use std::path::PathBuf;
+
 use rehal_base::{Context, Error, Result};
 use rehal_vm::Value;
 
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
 use crate::parameters::PARAMETERS;
-use crate::program::flags::{MODULES, RECORDING, RESULTS, equality, max_elements};
-use crate::program::{Entry, Program, compare_all, print_all, refuse_operands, write_all};
-use crate::{Invocation, Tool, devices, output};
+use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS};
+use crate::program::{Entry, Program, ProgramOptions, ResultOptions, compare_all, print_all, write_all};
+use crate::{Invocation, Operands, Tool, devices, output};
 
 /// See the [module](self).
 pub const RUN_MODULE: Tool = Tool {
     name: "iree-run-module",
     verb: "run-module",
     summary: "calls a function of a compiled module, and can record what it does",
-    about: "Loads modules with all that they need, calls a function with the given inputs, and prints, writes or \
+    about: "Loads modules with their dependencies, calls a function with the given inputs, and prints, writes or \
             compares its results.\n\n\
-            A module holds machine code, and running it runs that code with your rights: run what you would also \
-            execute.",
-    operands: "--module=FILE.vmfb",
+            A module contains machine code, and running it runs that code with your privileges: run only what you \
+            would also execute.",
+    operands: Operands::None { usage: "--module=FILE.vmfb" },
     groups: &[
         &RUN,
         &RESULTS,
@@ -33,17 +35,20 @@ pub const RUN_MODULE: Tool = Tool {
     ],
     examples: &[
         ("Call a function", "{tool} --module=model.vmfb --function=main --input=1x3x224x224xf32=0.5"),
-        ("With files", "{tool} --module=model.vmfb --input=@image.npy --output=@scores.npy"),
         (
-            "With parameters beside the module",
+            "With inputs and results in files",
+            "{tool} --module=model.vmfb --input=@image.npy --output=@scores.npy",
+        ),
+        (
+            "With parameters in a file",
             "{tool} --module=model.vmfb --parameters=model=model.irpa --input=@tokens.npy",
         ),
         (
-            "See whether results are what they should be",
+            "Compare results with expected ones",
             "{tool} --module=model.vmfb --input=@in.npy --expected_output=@out.npy --expected_f32_threshold=0.001",
         ),
         (
-            "Record the run, to replay it without the program",
+            "Record the run, to replay it without the module",
             "{tool} --module=model.vmfb --input=@in.npy --device_replay_output=model.ireereplay",
         ),
     ],
@@ -52,98 +57,94 @@ pub const RUN_MODULE: Tool = Tool {
     run,
 };
 
-const RUN: Group = Group {
-    title: "Run",
-    flags: &[
-        Flag::text(
-            "function",
-            "NAME",
-            "",
-            "The function to call; it may be left out where the last module has only one.",
-        ),
-        INPUT,
-        PRINT_STATISTICS,
-        Flag::text(
-            "instrument_file",
-            "PATH",
-            "",
-            "Writes what the program measured of itself, where it was compiled to \
-             (--iree-hal-instrument-dispatches=SIZE and the like). Empty where it measures nothing.",
-        ),
-    ],
-};
-
-/// The values that a function is called with.
-pub(super) const INPUT: Flag = Flag::list(
-    "input",
-    "VALUE",
-    "An input, once for each in order.\n\
-     \x20  3.14                     a number\n\
-     \x20  2x2xi32=1 2 3 4          a tensor: shape and type, then elements\n\
-     \x20  2x2xi32=[[1 2][3 4]]     brackets and commas are blanks\n\
-     \x20  2x2xf32=1                one element for all; none for 0\n\
-     \x20  4xi1=true false 1 0      truth values\n\
-     \x20  2x2xf32=@file            the bytes of a file; +file goes on where it was left\n\
-     \x20  @file.npy                an array of a file; +file.npy the next, *file.npy all that follow\n\
-     \x20  &2x2xf32                 storage alone, for results that are written in place\n\
-     \x20  (null)                   no object",
+const FUNCTION: Flag<Option<String>> = Flag::text(
+    "function",
+    "NAME",
+    "The function to call; may be omitted if the last module exports only one.",
 );
 
-/// What devices allocated, in the end.
-pub(super) const PRINT_STATISTICS: Flag =
-    Flag::switch("print_statistics", false, "Prints on standard error what the devices allocated.");
+/// What devices allocated, printed at the end.
+pub(super) const PRINT_STATISTICS: Flag<bool> =
+    Flag::switch("print_statistics", false, "Prints allocation statistics of the devices on standard error.");
+
+const INSTRUMENT_FILE: Flag<Option<PathBuf>> = Flag::path(
+    "instrument_file",
+    "Writes the instrumentation data of modules that were compiled with it \
+     (--iree-hal-instrument-dispatches=SIZE and the like). The file is empty if there is none.",
+);
+
+const RUN: Group = Group { title: "Run", flags: &[&FUNCTION, &INPUT, &PRINT_STATISTICS, &INSTRUMENT_FILE] };
+
+/// What to call, and what to do with the results.
+struct Options {
+    program: ProgramOptions,
+    /// `None` for the only function.
+    function: Option<String>,
+    results: ResultOptions,
+    print_statistics: bool,
+    instrument_file: Option<PathBuf>,
+}
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    refuse_operands(invocation)?;
-    equality(flags)?;
-    let program = Program::load(flags, &mut |_| Ok(None))?;
-    let entry = match flags.given_text("function") {
+    let results = ResultOptions::from_flags(flags);
+    let instrument_file = flags.get(&INSTRUMENT_FILE);
+    let mut program = ProgramOptions::from_flags(flags)?;
+    program.inputs = flags.list(&INPUT);
+    program.reports.extend(instrument_file.clone().map(|path| (INSTRUMENT_FILE.name(), path)));
+    program.results = Some(results.clone());
+    run_function(&Options {
+        program,
+        function: flags.get(&FUNCTION),
+        results,
+        print_statistics: flags.get(&PRINT_STATISTICS),
+        instrument_file,
+    })
+}
+
+fn run_function(options: &Options) -> Result<()> {
+    let program = Program::load(&options.program, &mut |_| Ok(None))?;
+    let entry = match &options.function {
         Some(name) => program.entry(name),
         None => program.single_entry(),
     };
     let is_found = entry.is_ok();
     let outcome = entry.and_then(|entry| {
-        let outcome = program.scope("execute", || call(invocation, &program, &entry));
+        let outcome = program.scope("execute", || call(options, &program, &entry));
         match entry.declaration() {
             Some(declaration) => outcome.context(|| format!("`{declaration}`")),
             None => outcome,
         }
     });
     match is_found {
-        true => program.close(outcome, flags.switch("print_statistics")),
-        // Nothing was run, and the reference's captures have no scope for the end of it.
+        true => program.close(outcome, options.print_statistics),
+        // Nothing was run, and captures of the reference have no scope deinit then.
         false => program.close_unscoped(outcome, false),
     }
 }
 
-fn call(invocation: &Invocation, program: &Program, entry: &Entry<'_>) -> Result<()> {
-    let flags = &invocation.flags;
-    let inputs = program.inputs(entry, flags.list("input"))?;
+fn call(options: &Options, program: &Program, entry: &Entry<'_>) -> Result<()> {
+    let inputs = program.inputs(entry, &options.program.inputs)?;
     output::print(&format!("EXEC @{}\n", entry.name()))?;
     let mut results = program.call(entry, inputs)?;
-    if let Some(path) = flags.given_text("instrument_file") {
+    if let Some(path) = &options.instrument_file {
         program.write_instruments(path)?;
     }
     program.to_host(&mut results)?;
-    finish(invocation, entry, &results)
+    finish(&options.results, entry, &results)
 }
 
-/// Prints the results, or does what the flags say with them.
-pub(super) fn finish(invocation: &Invocation, entry: &Entry<'_>, results: &[Value]) -> Result<()> {
-    let flags = &invocation.flags;
-    let outputs: Vec<_> = flags.list("output").collect();
-    if flags.list("expected_output").next().is_some() {
-        let expected = flags.list("expected_output");
-        if compare_all(results, entry.result_kinds(), expected, &equality(flags)?)? {
+/// Prints, writes or compares the results.
+pub(super) fn finish(options: &ResultOptions, entry: &Entry<'_>, results: &[Value]) -> Result<()> {
+    if !options.expected.is_empty() {
+        if compare_all(results, entry.result_kinds(), &options.expected, &options.equality)? {
             return Ok(());
         }
-        return Err(Error::failed_precondition("results differ from what is expected of them").advise(
-            "see above what differs; --expected_f32_threshold= and the like say by how much floats may",
-        ));
+        return Err(Error::failed_precondition("results differ from the expected ones")
+            .advise("the differences are above; --expected_f32_threshold and the like set the tolerances"));
     }
-    match &outputs[..] {
-        [] => print_all(results, max_elements(flags)),
-        outputs => write_all(results, outputs, max_elements(flags)),
+    match &options.outputs[..] {
+        [] => print_all(results, options.max_elements),
+        outputs => write_all(results, outputs, options.max_elements),
     }
 }

@@ -1,45 +1,47 @@
 //! `iree-run-replay`: replays a capture once.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 
 use rehal_base::{Context, Error, Result};
 use rehal_local::executable::guard;
 use rehal_replay::{DEFAULT_BYTES_LIMIT, HostReadLog, Observer, Place};
 
 use super::replay_flags;
-use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, Refusal, TASK};
 use crate::progress::Progress;
-use crate::{Invocation, Tool, devices, input, output};
+use crate::{Invocation, Operands, Tool, devices, input, output};
 
 /// See the [module](self).
 pub const RUN_REPLAY: Tool = Tool {
     name: "iree-run-replay",
     verb: "run",
     summary: "replays a capture of HAL work on devices of this machine",
-    about: "Rebuilds the buffers, semaphores, command buffers, executables and files of a capture, and \
-            issues the captured work in the captured order. It prints nothing when all went well, and \
-            stops at the first thing that cannot be reproduced, saying in which record and why.\n\n\
-            A capture holds machine code, and replaying it runs that code with your rights: replay what \
-            you would also execute.",
-    operands: "CAPTURE.ireereplay",
+    about: "Recreates the buffers, semaphores, command buffers, executables and files of a capture, and \
+            submits the captured work in the captured order. It prints nothing on success, and stops at the \
+            first operation that cannot be reproduced, with its record and the reason.\n\n\
+            A capture contains machine code, and replaying it runs that code with your privileges: replay only \
+            what you would also execute.",
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: &[&REPLAY, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS, &PROFILING],
     examples: &[
         ("Replay a capture on the CPU", "{tool} --device=local-sync model.ireereplay"),
         (
-            "See what the program read back",
+            "Print what the program read back",
             "{tool} --replay_host_reads=- model.ireereplay | jq -r '[.scope, .length, .bytes] | @tsv'",
         ),
         (
-            "The parameters are elsewhere here",
+            "Find the parameters in another directory",
             "{tool} --replay_file_remap=/mnt/train=/data/here model.ireereplay",
         ),
         (
-            "Try another kernel in the place of executable 4",
+            "Replace executable 4 by another kernel",
             "{tool} --replay_executable_substitution=4=kernel.so model.ireereplay",
         ),
         (
-            "Or by the name of a function in it",
+            "Select the executable by the name of a function",
             "{tool} --replay_executable_substitution=mlp_dispatch_0=kernel.so model.ireereplay",
         ),
     ],
@@ -48,42 +50,72 @@ pub const RUN_REPLAY: Tool = Tool {
     run,
 };
 
+const HOST_READS: Flag<Option<ReadsTarget>> = Flag::parsed(
+    "replay_host_reads",
+    "PATH",
+    "",
+    "a path, or - for standard output",
+    parse_reads_target,
+    "Writes what the program read back from the device to a file (or - for standard output), one JSON object \
+     per line: ordinal, scope, buffer_id, offset, length, fnv1a64, blake3, bytes (in hexadecimal), truncated. \
+     Without it nothing is copied.",
+);
+
+const HOST_READS_LIMIT: Flag<usize> = Flag::number(
+    "replay_host_reads_limit_bytes",
+    DEFAULT_BYTES_LIMIT as i64,
+    (0, i64::MAX),
+    |bytes| bytes as usize,
+    "Maximum number of bytes of each read to write; digests always cover all bytes.",
+);
+
 const REPLAY: Group = Group {
     title: "Replay",
     flags: &[
-        replay_flags::FILE_REMAP,
-        replay_flags::SUBSTITUTION,
-        Flag::text(
-            "replay_host_reads",
-            "PATH",
-            "",
-            "Writes what the program read back from the device to a file (or - for standard output), a \
-             JSON object per line: ordinal, scope, buffer_id, offset, length, fnv1a64, blake3, bytes (in \
-             hexadecimal), truncated. Without it nothing is copied.",
-        ),
-        Flag::integer(
-            "replay_host_reads_limit_bytes",
-            DEFAULT_BYTES_LIMIT as i64,
-            "How many bytes of each read are written in full; the digests are always of all.",
-        ),
-        replay_flags::RECOVER,
+        &replay_flags::FILE_REMAP,
+        &replay_flags::SUBSTITUTION,
+        &HOST_READS,
+        &HOST_READS_LIMIT,
+        &replay_flags::RECOVER,
     ],
 };
 
+/// What to replay, and where to write what is read back.
+struct Options {
+    replay: replay_flags::Options,
+    host_reads: Option<ReadsTarget>,
+    host_reads_limit_bytes: usize,
+}
+
+/// Where host reads are written.
+#[derive(Clone)]
+enum ReadsTarget {
+    StandardOutput,
+    File(PathBuf),
+}
+
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
-    let path = invocation.capture_path()?;
-    let options = replay_flags::options(flags)?;
-    let limit = reads_limit(flags)?;
-    let file = input::map(path)?;
-    let plan = replay_flags::compile(&file, flags.switch("recover"))?;
+    replay(&Options {
+        replay: replay_flags::Options::of(invocation),
+        host_reads: flags.get(&HOST_READS),
+        host_reads_limit_bytes: flags.get(&HOST_READS_LIMIT),
+    })
+}
+
+fn replay(options: &Options) -> Result<()> {
+    let file = input::map(&options.replay.path)?;
+    let plan = replay_flags::compile(&file, options.replay.recover)?;
     let step_count = plan.step_count();
-    let replay = replay_flags::prepare(flags, &file, plan, &options)?;
-    let mut reads = flags
-        .given_text("replay_host_reads")
-        .map(|path| {
-            input::check_output(&file, "replay_host_reads", path)?;
-            Ok::<_, Error>(HostReadLog::new(reads_sink(path)?, limit))
+    let replay = replay_flags::prepare(&options.replay, &file, plan)?;
+    let mut reads = options
+        .host_reads
+        .as_ref()
+        .map(|target| {
+            if let ReadsTarget::File(path) = target {
+                input::check_output(&file, HOST_READS.name(), path)?;
+            }
+            Ok::<_, Error>(HostReadLog::new(target.open()?, options.host_reads_limit_bytes))
         })
         .transpose()?;
     let mut steps = Steps::new(step_count);
@@ -93,30 +125,32 @@ fn run(invocation: &Invocation) -> Result<()> {
     }
     let outcome = replay.run(&mut observers).context(|| input::place(&file));
     drop(steps);
-    // What was read before a failure is worth having too.
+    // What was read before a failure is useful too.
     let written = reads.map_or(Ok(()), |reads| reads.finish().map(drop));
     outcome.and(written)
 }
 
-fn reads_limit(flags: &Flags) -> Result<usize> {
-    let limit = flags.integer("replay_host_reads_limit_bytes");
-    usize::try_from(limit).map_err(|_| {
-        Error::invalid_argument(format!("--replay_host_reads_limit_bytes={limit} is negative"))
-            .advise("give a number of bytes, 0 for none")
+fn parse_reads_target(value: &OsStr) -> Result<Option<ReadsTarget>, Refusal> {
+    Ok(match value {
+        value if value.is_empty() => None,
+        value if value == "-" => Some(ReadsTarget::StandardOutput),
+        path => Some(ReadsTarget::File(path.into())),
     })
 }
 
-fn reads_sink(path: &str) -> Result<Box<dyn Write>> {
-    let file = match path {
-        "-" => output::stdout()?,
-        path => File::create(path)
-            .map_err(|error| Error::io(format_args!("creating '{path}'"), &error))
-            .context(|| "--replay_host_reads".into())?,
-    };
-    Ok(Box::new(BufWriter::with_capacity(64 << 10, file)))
+impl ReadsTarget {
+    fn open(&self) -> Result<Box<dyn Write>> {
+        let file = match self {
+            Self::StandardOutput => output::stdout()?,
+            Self::File(path) => File::create(path)
+                .map_err(|error| Error::io(format_args!("creating '{}'", path.display()), &error))
+                .context(|| format!("--{}", HOST_READS.name()))?,
+        };
+        Ok(Box::new(BufWriter::with_capacity(64 << 10, file)))
+    }
 }
 
-/// Tells the crash guard which record runs, and a bar how far it is, if anybody watches.
+/// Sets the record for crash reports, and shows progress on a terminal.
 struct Steps {
     progress: Progress,
     done: u64,
@@ -124,7 +158,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Steps between two looks at the clock.
+    /// Steps between two reads of the clock.
     const STRIDE: u64 = 256;
 
     fn new(total: usize) -> Self {

@@ -124,7 +124,7 @@ fn input(device: &Device, text: &str, kind: ValueKind) -> Result<Value> {
             view(device, &tensor_type, &bytes)
         }
         Input::Npy { path, .. } => {
-            let (tensor_type, bytes) = read_npy(path)?;
+            let (tensor_type, bytes) = read_npy(path.to_str().expect("paths of fixtures are UTF-8"))?;
             view(device, &tensor_type, &bytes)
         }
         other => panic!("{other:?} is no input of these programs"),

@@ -12,7 +12,6 @@ mod summary;
 mod text;
 
 use std::io::{self, Write};
-use std::str::FromStr;
 
 use rehal_base::{FormatError, MappedFile};
 use rehal_capture::{Capture, OpenOptions, Payload, Record, Tear};
@@ -187,20 +186,6 @@ impl From<Error> for rehal_base::Error {
         match error {
             Error::Format(error) => (*error).into(),
             Error::Write(error) => Self::io("writing the dump", &error),
-        }
-    }
-}
-
-impl FromStr for Format {
-    type Err = rehal_base::Error;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "text" => Ok(Self::Text),
-            "jsonl" => Ok(Self::Jsonl),
-            _ => Err(rehal_base::Error::invalid_argument(format!(
-                "'{text}' is no format of a dump: expected text or jsonl"
-            ))),
         }
     }
 }

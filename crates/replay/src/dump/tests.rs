@@ -150,10 +150,3 @@ fn progress_counts_both_walks() {
     let last = seen.last().unwrap();
     assert_eq!((last.done_bytes, last.total_bytes), (2 * bytes.len() as u64, 2 * bytes.len() as u64));
 }
-
-#[test]
-fn formats_have_the_names_of_the_flag() {
-    assert_eq!("jsonl".parse::<Format>().unwrap(), Format::Jsonl);
-    let error = "json".parse::<Format>().unwrap_err();
-    assert!(error.message().contains("expected text or jsonl"), "{error}");
-}

@@ -117,7 +117,7 @@ pub fn captures() -> Vec<(PathBuf, Vec<FileRemap>)> {
     ] {
         let remap = |(captured, here): &(&str, &str)| FileRemap {
             captured: (*captured).into(),
-            here: folder.join(here).display().to_string(),
+            here: folder.join(here).into(),
         };
         let Ok(entries) = std::fs::read_dir(folder.join("captures")) else { continue };
         let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();

@@ -44,7 +44,7 @@ fn identity(path: &Path) -> [u64; 3] {
 }
 
 fn remap(captured: &Path, here: &Path) -> ReplayOptions {
-    let [captured, here] = [captured, here].map(|path| path.to_str().unwrap().to_string());
+    let [captured, here] = [captured, here].map(|path| path.as_os_str().to_os_string());
     ReplayOptions { file_remaps: vec![FileRemap { captured, here }], ..ReplayOptions::default() }
 }
 
@@ -104,10 +104,7 @@ fn remapped_files_are_read_where_they_are() {
     reads_its_part(run_with(&capture, &remap(captured, scratch.folder.path())));
     reads_its_part(run_with(&capture, &remap(&captured.join("parameters.bin"), &scratch.file)));
     // The longest prefix wins, wherever it stands; what starts otherwise is left alone.
-    let to = |captured: &str, here: &Path| FileRemap {
-        captured: captured.into(),
-        here: here.to_str().unwrap().into(),
-    };
+    let to = |captured: &str, here: &Path| FileRemap { captured: captured.into(), here: here.into() };
     let nowhere = Path::new("/nowhere");
     let mut remaps = vec![
         to("/captured/on/another", nowhere),

@@ -12,25 +12,15 @@ use rehal_vm::{Invocation, Value};
 use super::Kept;
 use crate::program::{Entry, Program};
 
-/// How many calls an iteration has, and how many of them run side by side.
+/// How many calls an iteration has, and how many of them run concurrently. Both are positive.
 #[derive(Clone, Copy)]
 pub(super) struct Batch {
-    size: u64,
-    concurrency: u64,
+    pub size: u64,
+    pub concurrency: u64,
 }
 
 impl Batch {
-    /// Fails unless both are positive.
-    pub fn new(size: i64, concurrency: i64) -> Result<Self> {
-        match (u64::try_from(size), u64::try_from(concurrency)) {
-            // As many as the reference's numbers hold; more would only be memory for fences.
-            (Ok(size @ 1..=0x7fff_ffff), Ok(concurrency @ 1..=0x7fff_ffff)) => Ok(Self { size, concurrency }),
-            _ => Err(Error::invalid_argument("batch size and concurrency must be positive")
-                .advise("--batch_size=1 --batch_concurrency=1 are the defaults")),
-        }
-    }
-
-    /// The number of calls, as a multiple of those that run side by side.
+    /// The number of calls, as a multiple of those that run concurrently.
     pub fn rounded(self) -> u64 {
         self.size.next_multiple_of(self.concurrency)
     }

@@ -1,0 +1,251 @@
+//! The types of values: how each is parsed, described and shown.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use rehal_base::Error;
+
+/// What values a flag takes.
+#[derive(Clone, Copy)]
+pub(super) enum Kind<T: 'static> {
+    Boolean {
+        words: Words,
+        default: bool,
+        from: fn(bool) -> T,
+    },
+    Integer {
+        min: i64,
+        max: i64,
+        default: i64,
+        from: fn(i64) -> T,
+    },
+    Choice {
+        /// Words and what they mean. The empty word is the default and not shown.
+        choices: &'static [(&'static str, T)],
+        /// Further words, which help does not show.
+        aliases: &'static [(&'static str, T)],
+        default: &'static str,
+        any_case: bool,
+    },
+    /// A syntax of its own.
+    Parsed {
+        /// What a value looks like, such as `PATH`.
+        form: &'static str,
+        default: &'static str,
+        /// Completes "expected ...".
+        expected: &'static str,
+        parse: fn(&OsStr) -> Result<T, Refusal>,
+        /// Whether help shows the default in double quotes.
+        is_quoted: bool,
+    },
+}
+
+/// The words of a boolean. The reference takes any other word for false; here it is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// `true`, `1`, `false`, `0`.
+    Plain,
+    /// The words of Google Benchmark in any case: also `t`, `yes`, `y`, `on`, and their opposites.
+    Benchmark,
+    /// As [`Words::Plain`]; GoogleTest takes its environment variables for true unless they start with `0`, `f`
+    /// or `F`.
+    GoogleTest,
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The command line, or a flag file.
+    Flag,
+    /// An environment variable.
+    Variable,
+}
+
+/// Why a value is refused.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The flag needs a value and has none.
+    NoValue,
+    /// It is not what the flag expects.
+    Unexpected,
+    /// The same, for a reason that what the flag expects does not tell.
+    Because(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Because(error)
+    }
+}
+
+impl<T: Clone> Kind<T> {
+    pub(super) fn parse(&self, value: Option<&OsStr>, origin: Origin) -> Result<T, Refusal> {
+        match self {
+            Self::Boolean { words, from, .. } => {
+                let value = text_of(value.unwrap_or_default())?;
+                words.parse(value, origin).map(from).ok_or(Refusal::Unexpected)
+            }
+            Self::Integer { min, max, from, .. } => {
+                let value = text_of(value.filter(|it| !it.is_empty()).ok_or(Refusal::NoValue)?)?;
+                let number = value.parse().ok().filter(|it| (min..=max).contains(&it));
+                number.map(from).ok_or(Refusal::Unexpected)
+            }
+            Self::Choice { choices, aliases, any_case, .. } => {
+                let value = text_of(value.ok_or(Refusal::NoValue)?)?;
+                let is_meant = |word: &str| word == value || (*any_case && word.eq_ignore_ascii_case(value));
+                let chosen = choices.iter().chain(*aliases).find(|(word, _)| is_meant(word));
+                chosen.map(|(_, meaning)| meaning.clone()).ok_or(Refusal::Unexpected)
+            }
+            Self::Parsed { parse, .. } => parse(value.ok_or(Refusal::NoValue)?),
+        }
+    }
+
+    pub(super) fn default(&self) -> Result<T, Refusal> {
+        match self {
+            Self::Boolean { default, from, .. } => Ok(from(*default)),
+            Self::Integer { default, from, .. } => Ok(from(*default)),
+            Self::Choice { default, .. } | Self::Parsed { default, .. } => {
+                self.parse(Some(OsStr::new(default)), Origin::Flag)
+            }
+        }
+    }
+}
+
+impl<T> Kind<T> {
+    pub(super) fn is_default(&self, value: Option<&OsStr>) -> bool {
+        let text = value.unwrap_or_default().to_str();
+        match self {
+            Self::Boolean { words, default, .. } => {
+                text.and_then(|text| words.parse(text, Origin::Flag)) == Some(*default)
+            }
+            Self::Integer { default, .. } => text.is_some_and(|text| text.parse() == Ok(*default)),
+            Self::Choice { default, .. } | Self::Parsed { default, .. } => text == Some(default),
+        }
+    }
+
+    pub(super) fn expected(&self) -> String {
+        match self {
+            Self::Boolean { .. } => "true or false".into(),
+            Self::Integer { min: i64::MIN, max: i64::MAX, .. } => "an integer".into(),
+            Self::Integer { min, max: i64::MAX, .. } => format!("an integer, at least {min}"),
+            Self::Integer { min, max, .. } => format!("an integer from {min} to {max}"),
+            Self::Choice { .. } => alternatives(&self.words()),
+            Self::Parsed { expected, .. } => (*expected).into(),
+        }
+    }
+
+    pub(super) fn words(&self) -> Vec<&'static str> {
+        match self {
+            Self::Boolean { .. } => vec!["true", "false"],
+            Self::Choice { choices, .. } => {
+                choices.iter().map(|(word, _)| *word).filter(|word| !word.is_empty()).collect()
+            }
+            Self::Integer { .. } | Self::Parsed { .. } => Vec::new(),
+        }
+    }
+
+    /// What a value looks like.
+    pub(super) fn form(&self) -> String {
+        match self {
+            Self::Boolean { .. } | Self::Choice { .. } => self.words().join("|"),
+            Self::Integer { .. } => "INTEGER".into(),
+            Self::Parsed { form, .. } => (*form).into(),
+        }
+    }
+
+    pub(super) fn line(&self, name: &str) -> String {
+        match self {
+            Self::Boolean { default, .. } => format!("--{name}={default}"),
+            Self::Integer { default, .. } => format!("--{name}={default}"),
+            Self::Choice { default: "", .. } | Self::Parsed { default: "", .. } => {
+                format!("# --{name}={}\n--{name}=\"\"", self.form())
+            }
+            Self::Parsed { default, is_quoted: false, .. } => format!("--{name}={default}"),
+            Self::Choice { default, .. } | Self::Parsed { default, .. } => format!("--{name}=\"{default}\""),
+        }
+    }
+}
+
+impl Words {
+    fn parse(self, text: &str, origin: Origin) -> Option<bool> {
+        match (self, origin) {
+            (Self::GoogleTest, Origin::Variable) => Some(!text.starts_with(['0', 'f', 'F'])),
+            (Self::Plain | Self::GoogleTest, _) => match text {
+                "" | "true" | "1" => Some(true),
+                "false" | "0" => Some(false),
+                _ => None,
+            },
+            (Self::Benchmark, _) => match text.to_ascii_lowercase().as_str() {
+                "" | "true" | "t" | "yes" | "y" | "on" | "1" => Some(true),
+                "false" | "f" | "no" | "n" | "off" | "0" => Some(false),
+                _ => None,
+            },
+        }
+    }
+}
+
+/// `a`, `a or b`, `a, b or c`.
+fn alternatives(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => (*one).into(),
+        [most @ .., last] => format!("{} or {last}", most.join(", ")),
+    }
+}
+
+fn text_of(value: &OsStr) -> Result<&str, Refusal> {
+    value.to_str().ok_or(Refusal::Unexpected)
+}
+
+/// Text that has to be UTF-8.
+pub(crate) fn text(value: &OsStr) -> Result<String, Refusal> {
+    text_of(value).map(str::to_string)
+}
+
+pub(super) fn optional_text(value: &OsStr) -> Result<Option<String>, Refusal> {
+    text_of(value).map(|text| (!text.is_empty()).then(|| text.to_string()))
+}
+
+pub(super) fn path(value: &OsStr) -> Result<PathBuf, Refusal> {
+    Ok(value.into())
+}
+
+pub(super) fn optional_path(value: &OsStr) -> Result<Option<PathBuf>, Refusal> {
+    Ok((!value.is_empty()).then(|| value.into()))
+}
+
+/// What stands on both sides of the first `separator`, if it occurs.
+pub(crate) fn split_once(value: &OsStr, separator: u8) -> Option<(&OsStr, &OsStr)> {
+    use std::os::unix::ffi::OsStrExt;
+    let bytes = value.as_bytes();
+    let at = bytes.iter().position(|&byte| byte == separator)?;
+    Some((OsStr::from_bytes(&bytes[..at]), OsStr::from_bytes(&bytes[at + 1..])))
+}
+
+/// A value in an error: its beginning, if it is long.
+pub(super) fn shown(value: &OsStr) -> String {
+    const CHARS: usize = 60;
+    let text = OsString::from(value).to_string_lossy().into_owned();
+    match text.char_indices().nth(CHARS) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alternatives_read_as_a_sentence() {
+        assert_eq!(alternatives(&["a"]), "a");
+        assert_eq!(alternatives(&["a", "b"]), "a or b");
+        assert_eq!(alternatives(&["a", "b", "c"]), "a, b or c");
+    }
+
+    #[test]
+    fn long_values_are_shortened() {
+        assert_eq!(shown(OsStr::new("abc")), "abc");
+        assert_eq!(shown(OsStr::new(&"ä".repeat(61))), format!("{}...", "ä".repeat(60)));
+    }
+}
