@@ -102,6 +102,10 @@ fn load_plugin(plugins: &mut Plugins, path: &Path) -> Result<()> {
 }
 
 fn find(name: &str) -> Result<&'static Driver> {
+    #[cfg(test)]
+    if name == tests::DISCRETE.name {
+        return Ok(&tests::DISCRETE);
+    }
     if let Some(driver) = DRIVERS.iter().find(|driver| driver.name == name) {
         return Ok(driver);
     }
@@ -150,4 +154,18 @@ fn dump_device(driver: &Driver) -> String {
         "{RULE}\n# Enumerated devices for driver '{name}'\n{RULE}\n\n\
          {LIGHT_RULE}\n# --device={name}://\n#   default\n{LIGHT_RULE}\n\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use rehal_cts::discrete::DiscreteDevice;
+
+    use super::*;
+
+    /// A device whose memory is apart from the host's, for the tests of this crate alone.
+    pub(super) static DISCRETE: Driver = Driver {
+        name: "discrete",
+        description: "The CPU behind memory of its own",
+        create: |plugins| create_local_sync(plugins).map(DiscreteDevice::over),
+    };
 }

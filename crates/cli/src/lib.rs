@@ -7,6 +7,8 @@
 #![deny(unsafe_code)]
 
 mod devices;
+#[cfg(test)]
+mod discrete_tests;
 pub mod flags;
 mod gtest;
 mod input;

@@ -112,7 +112,10 @@ fn producers_and_consumers_see_pieces_in_order() {
         assert!(found == bytes);
         let stop = |_: &HostMemory, _: Range| Err(rehal_base::Error::new(StatusCode::Aborted, "enough"));
         assert_eq!(transfer::read_with(&buffer, 0, 100, stop).unwrap_err().code(), StatusCode::Aborted);
-        assert_eq!(transfer::write_with(&buffer, WRITE, 0, 100, stop).unwrap_err().code(), StatusCode::Aborted);
+        assert_eq!(
+            transfer::write_with(&buffer, WRITE, 0, 100, stop).unwrap_err().code(),
+            StatusCode::Aborted
+        );
     }
 }
 

@@ -45,7 +45,10 @@ fn captures_replay_as_on_a_device_that_shares_memory() {
         match (shared, apart) {
             (Ok(shared), Ok(apart)) => {
                 assert!(shared == apart, "{name} reads something else");
-                assert!(shared == through_a_recorder(&bytes, count, &remaps), "{name} is recorded as something else");
+                assert!(
+                    shared == through_a_recorder(&bytes, count, &remaps),
+                    "{name} is recorded as something else"
+                );
                 compared += 1;
             }
             (Err(shared), Err(apart)) => {
@@ -87,7 +90,8 @@ fn a_program_that_stages_is_recorded() {
     assert!(transfer::to_vec(&hidden, 0, 5 << 20).unwrap() == expected);
 
     let capture = program.capture();
-    let copies = operations(&capture).into_iter().filter(|(code, _)| *code == Code::DEVICE_QUEUE_COPY).count();
+    let copies =
+        operations(&capture).into_iter().filter(|(code, _)| *code == Code::DEVICE_QUEUE_COPY).count();
     assert_eq!(copies, 4, "two pieces to the device and two back");
     let mut seen = Reads::default();
     replay(&capture, &mut seen).unwrap();

@@ -9,7 +9,7 @@ fn noise(length: usize, seed: u8) -> Vec<u8> {
 fn lengths() -> impl Iterator<Item = usize> {
     let limits = [0, 64, 128, 192, 1024, 5000];
     let around = limits.into_iter().flat_map(|limit: usize| limit.saturating_sub(3)..limit + 4);
-    if cfg!(miri) { (0..20).chain(60..70).collect::<Vec<_>>() } else { (0..150).chain(around).collect() }
+    if cfg!(miri) { vec![0, 1, 7, 16, 33, 70] } else { (0..150).chain(around).collect::<Vec<_>>() }
         .into_iter()
 }
 
