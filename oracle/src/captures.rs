@@ -4,7 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder that the fixtures are made in: captures name files below it.
+pub use testing::{corpus, repository};
+
+/// The directory that the fixtures are made in: captures name files below it.
 pub const FIXTURES_MADE_IN: &str = "/tmp/rehal-fixtures";
 
 /// One capture file and what is known of it.
@@ -14,7 +16,7 @@ pub struct Capture {
     pub name: String,
     /// The capture.
     pub path: PathBuf,
-    /// The folder that its program ran in: relative paths inside the capture start here.
+    /// The directory that its program ran in: relative paths inside the capture start here.
     pub folder: PathBuf,
     /// What the program printed, where that was kept.
     pub printed: Option<PathBuf>,
@@ -32,20 +34,6 @@ impl Capture {
     pub fn short_name(&self) -> &str {
         self.name.split_once('/').map_or(&self.name, |(_, name)| name)
     }
-}
-
-/// The repository that this crate lies in.
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the repository").to_path_buf()
-}
-
-/// The corpus: `REHAL_CORPUS`, or `../shared/corpus` beside the repository, where there is one.
-pub fn corpus() -> Option<PathBuf> {
-    let folder = match std::env::var_os("REHAL_CORPUS") {
-        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
-        _ => repository().join("../shared/corpus"),
-    };
-    folder.join("captures").is_dir().then_some(folder)
 }
 
 /// All captures of the fixtures, then those of the corpus, sorted by name.

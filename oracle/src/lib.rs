@@ -9,6 +9,7 @@
 
 pub mod captures;
 pub mod e2e;
+pub mod help;
 pub mod printed;
 pub mod reads;
 pub mod reference;

@@ -75,8 +75,8 @@ impl Element {
         match self {
             Self::I1 => u8::from_str_radix(text, 16) == Ok(bytes[0]),
             Self::Int(_) => text.parse() == Ok(signed(bytes)),
-            Self::F16 => same_digits(half(u16::from_le_bytes([bytes[0], bytes[1]])), text),
-            Self::Bf16 => same_digits(f64::from(f32::from_le_bytes([0, 0, bytes[0], bytes[1]])), text),
+            Self::F16 => same_digits(half::f16::from_le_bytes([bytes[0], bytes[1]]).into(), text),
+            Self::Bf16 => same_digits(half::bf16::from_le_bytes([bytes[0], bytes[1]]).into(), text),
             Self::F32 => {
                 same_digits(f64::from(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])), text)
             }
@@ -89,17 +89,6 @@ fn signed(bytes: &[u8]) -> i64 {
     let mut wide = if bytes.last().is_some_and(|byte| byte & 0x80 != 0) { [0xFF; 8] } else { [0; 8] };
     wide[..bytes.len()].copy_from_slice(bytes);
     i64::from_le_bytes(wide)
-}
-
-fn half(bits: u16) -> f64 {
-    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
-    let fraction = f64::from(bits & 0x3FF);
-    match bits >> 10 & 0x1F {
-        0 => sign * fraction * 2f64.powi(-24),
-        31 if fraction == 0.0 => sign * f64::INFINITY,
-        31 => f64::NAN,
-        exponent => sign * (1.0 + fraction / 1024.0) * 2f64.powi(i32::from(exponent) - 15),
-    }
 }
 
 /// Floating point is printed with six significant digits: equal when both round to the same six.

@@ -41,7 +41,8 @@ fn parse_line(line: &str) -> Result<HostRead, String> {
         length: number("length")?,
         fnv1a64: text("fnv1a64").ok_or("no fnv1a64")?,
         blake3: text("blake3").ok_or("no blake3")?,
-        bytes: from_hex(&text("bytes").ok_or("no bytes")?)?,
+        bytes: hex::decode(text("bytes").ok_or("no bytes")?)
+            .map_err(|error| format!("bytes are not hex: {error}"))?,
     };
     let truncated = value.get("truncated").and_then(Value::as_bool).ok_or("no truncated")?;
     let (shown, digest) = (read.bytes.len() as u64, fnv1a64(&read.bytes));
@@ -63,16 +64,6 @@ fn fnv1a64(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
-}
-
-fn from_hex(text: &str) -> Result<Vec<u8>, String> {
-    if !text.is_ascii() || !text.len().is_multiple_of(2) {
-        return Err("bytes are not hex".to_owned());
-    }
-    (0..text.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(&text[at..at + 2], 16).map_err(|_| "bytes are not hex".to_owned()))
-        .collect()
 }
 
 #[cfg(test)]

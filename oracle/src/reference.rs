@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask setup` puts it into `.venv` at the top of the repository; `REHAL_REFERENCE` names another virtual
 //! environment. The tools are native programs inside the Python packages; the scripts of the same names in the
-//! environment's `bin` folder add a Python start of their own and are not used.
+//! environment's `bin` directory add a Python start of their own and are not used.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl Reference {
         Ok(found)
     }
 
-    /// The folder that the release was found in.
+    /// The directory that the release was found in.
     pub fn folder(&self) -> &Path {
         &self.site_packages
     }

@@ -31,6 +31,19 @@ impl Ended {
         self.code == Some(0)
     }
 
+    /// The name of the status code that standard error begins with, e.g. `INVALID_ARGUMENT`: at the start of a line, or
+    /// after the place in the source that the reference's tools name first.
+    pub fn status_name(&self) -> Option<String> {
+        let said = String::from_utf8_lossy(&self.stderr);
+        said.lines().find_map(|line| {
+            let (before, _) = line.split_once("; ")?;
+            let name = before.rsplit_once(": ").map_or(before, |(_, name)| name);
+            let is_name =
+                name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_');
+            is_name.then(|| name.to_owned())
+        })
+    }
+
     /// How it ended and the start of what it said, for a message.
     pub fn summary(&self) -> String {
         let how = match (self.code, self.signal) {
@@ -42,7 +55,7 @@ impl Ended {
     }
 }
 
-/// Runs `program` in `folder`; an error if it does not start or does not end in time.
+/// Runs `program` in `directory`; an error if it does not start or does not end in time.
 pub fn run<S: AsRef<OsStr>>(program: &Path, arguments: &[S], folder: &Path) -> io::Result<Ended> {
     run_within(LIMIT, program, arguments, folder)
 }
@@ -103,7 +116,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<std::process::ExitStat
     }
 }
 
-/// Our tool `name`, as `cargo build --package rehal-cli` leaves it; `REHAL_TOOLS` names another folder.
+/// Our tool `name`, as `cargo build --package rehal-cli` leaves it; `REHAL_TOOLS` names another directory.
 pub fn ours(name: &str) -> Result<PathBuf, String> {
     let folder = match std::env::var_os("REHAL_TOOLS") {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder),

@@ -14,7 +14,7 @@ use std::time::Instant;
 enum Verdict {
     Passed,
     Failed,
-    /// It does not compile with the pinned release.
+    /// It does not compile with the pinned release, and is listed so.
     Refused,
 }
 
@@ -91,9 +91,10 @@ fn one(program: &Program, reference: &Reference, cache: &Path) -> (Verdict, Stri
         Ok(Compiled::Module(module)) => module,
         Ok(Compiled::Refused(said)) => {
             let error = said.lines().find(|line| line.contains("error:")).unwrap_or_default();
-            // Ours are written for the pinned release.
-            let ours = program.name.starts_with("ours/");
-            return (if ours { Verdict::Failed } else { Verdict::Refused }, format!(": {error}"));
+            return match program.judge_refusal(&said) {
+                Ok(()) => (Verdict::Refused, format!(": {error}")),
+                Err(_) => (Verdict::Failed, format!(" does not compile: {error}")),
+            };
         }
         Err(error) => return (Verdict::Failed, format!(": {error}")),
     };

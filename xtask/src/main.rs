@@ -23,8 +23,8 @@ type Outcome = Result<(), Box<dyn std::error::Error>>;
 const HELP: &str = "\
 cargo xtask VERB
 
-  setup       puts the reference release into .venv (or takes it from REHAL_REFERENCE)
-  test        runs everything: set-up, format, clippy, tidy, all tests, the oracle, fuzzing [--no-fuzz]
+  setup       puts the reference release into .venv (or takes it from REHAL_REFERENCE), and installs cargo machete and deny
+  test        runs everything: set-up, format, clippy, tidy, dependencies, all tests, the oracle, fuzzing [--no-fuzz]
   tidy        checks the rules of the house: layers, unsafe, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
   miri        runs the tests of base, hal, capture and vm under Miri (nightly) [--thread-sanitizer] [CRATE...]

@@ -1,12 +1,17 @@
 //! `cargo xtask setup`: what the tests need besides Rust, put in place once.
 //!
-//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, comes from the system. On a Debian
-//! machine where this runs as root, missing system packages are installed by name; elsewhere they are named.
+//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, comes from the system; `cargo machete` and
+//! `cargo deny`, which check dependencies, are installed by Cargo. On a Debian machine where this runs as root, missing
+//! system packages are installed by name; elsewhere they are named.
 
 use crate::{Outcome, root};
 use oracle::reference::Reference;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// The tools that check dependencies: verb of `cargo`, package, and the version to install if there is none.
+const CARGO_TOOLS: [(&str, &str, &str); 2] =
+    [("machete", "cargo-machete", "0.9.2"), ("deny", "cargo-deny", "0.20.2")];
 
 /// Puts everything in place; quick when it is there already.
 pub fn main(arguments: &[String]) -> Outcome {
@@ -16,6 +21,11 @@ pub fn main(arguments: &[String]) -> Outcome {
     let root = root();
     if !answers("c++", &["--version"]) {
         install(&["g++"])?;
+    }
+    for (verb, name, version) in CARGO_TOOLS {
+        if !answers("cargo", &[verb, "--version"]) {
+            install_cargo_tool(name, version)?;
+        }
     }
     let reference = match Reference::find(&root) {
         Ok(reference) => reference,
@@ -30,6 +40,16 @@ pub fn main(arguments: &[String]) -> Outcome {
     try_it(&root, &reference)?;
     println!("setup: the reference release is {}", reference.folder().display());
     Ok(())
+}
+
+/// Installs a tool that checks dependencies. Unoptimised it takes a third of the time to build, and still checks the
+/// workspace in seconds.
+fn install_cargo_tool(name: &str, version: &str) -> Outcome {
+    println!("setup: installing {name} {version}");
+    let version = format!("={version}");
+    let arguments = ["install", "--quiet", "--debug", "--locked", "--version", &version, name];
+    let status = Command::new("cargo").args(arguments).status()?;
+    if status.success() { Ok(()) } else { Err(format!("cargo could not install {name}").into()) }
 }
 
 /// Makes `.venv` anew and installs the release into it.

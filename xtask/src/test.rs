@@ -39,6 +39,7 @@ pub fn main(arguments: &[String]) -> Outcome {
         cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
     });
     section("tidy", &|| tidy::main(&[]));
+    section("dependencies", &dependencies);
     section("tests", &|| cargo(&tests(nextest, &["--workspace", "--exclude", "oracle"])));
     section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
     // The oracle's tests run the tools as a user gets them: built for release, and as separate programs.
@@ -50,6 +51,17 @@ pub fn main(arguments: &[String]) -> Outcome {
         section("fuzz", &|| fuzz::main(&["--seconds".to_owned(), FUZZ_SECONDS.to_string()]));
     }
     summary(&sections)
+}
+
+/// No dependency is unused, and all are under the licences, in the versions and from the sources of `deny.toml`. Security
+/// advisories are not checked: their database would have to be fetched for each run.
+fn dependencies() -> Outcome {
+    cargo(&["machete", "--skip-target-dir"])?;
+    for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
+        let deny = ["deny", "--locked", "--config", "deny.toml", "--manifest-path", manifest, "check"];
+        cargo(&[&deny[..], &["bans", "licenses", "sources"]].concat())?;
+    }
+    Ok(())
 }
 
 /// The arguments that run tests with whichever runner is there.

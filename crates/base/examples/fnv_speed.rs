@@ -11,13 +11,8 @@ fn main() {
     let size_bytes = arguments.next().unwrap_or(1024) << 10;
     let rounds = arguments.next().unwrap_or(100).max(1);
 
-    let mut word = 0x9e37_79b9_7f4a_7c15_u64;
-    let bytes: Vec<u8> = std::iter::repeat_with(|| {
-        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (word >> 56) as u8
-    })
-    .take(size_bytes)
-    .collect();
+    let mut bytes = vec![0; size_bytes];
+    fastrand::Rng::with_seed(1).fill(&mut bytes);
 
     // In turn, so that both see the same neighbours on a shared machine.
     let (mut ours, mut plain) = (Vec::new(), Vec::new());

@@ -46,6 +46,7 @@ fn byte_by_byte(state: u64, bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fastrand::Rng;
 
     // Values published with the algorithm.
     #[test]
@@ -55,29 +56,15 @@ mod tests {
         assert_eq!(fnv1a64(b"foobar"), 0x8594_4171_f739_67e8);
     }
 
-    /// Xorshift: repeatable numbers without a crate.
-    struct Random(u64);
-
-    impl Random {
-        fn next(&mut self) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0
-        }
-
-        fn below(&mut self, bound: usize) -> usize {
-            (self.next() >> 16) as usize % bound
-        }
-
-        fn bytes(&mut self, length: usize) -> Vec<u8> {
-            (0..length).map(|_| (self.next() >> 32) as u8).collect()
-        }
+    fn random_bytes(random: &mut Rng, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        random.fill(&mut bytes);
+        bytes
     }
 
     /// `bytes` taken in by `pieces` updates that end anywhere.
-    fn in_pieces(random: &mut Random, state: u64, bytes: &[u8], pieces: usize) -> u64 {
-        let mut cuts: Vec<_> = (1..pieces).map(|_| random.below(bytes.len() + 1)).collect();
+    fn in_pieces(random: &mut Rng, state: u64, bytes: &[u8], pieces: usize) -> u64 {
+        let mut cuts: Vec<_> = (1..pieces).map(|_| random.usize(..bytes.len() + 1)).collect();
         cuts.extend([0, bytes.len()]);
         cuts.sort_unstable();
         let mut digest = Fnv1a64(state);
@@ -90,18 +77,18 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "safe code over megabytes takes hours")]
     fn any_pieces_of_any_bytes_give_what_the_definition_gives() {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let mut random = Rng::with_seed(0x9e37_79b9_7f4a_7c15);
         for round in 0..160 {
             // Small ones for the tail, large ones for two blocks and more.
-            let length = random.below(if round % 2 == 0 { 5000 } else { 6 * wide::BLOCK_BYTES });
+            let length = random.usize(..if round % 2 == 0 { 5000 } else { 6 * wide::BLOCK_BYTES });
             let bytes = match round % 5 {
                 0 => vec![0; length],
                 1 => vec![0xff; length],
-                2 => vec![random.next() as u8; length],
-                _ => random.bytes(length),
+                2 => vec![random.u8(..); length],
+                _ => random_bytes(&mut random, length),
             };
-            let state = if round % 3 == 0 { OFFSET_BASIS } else { random.next() };
-            let pieces = 1 + random.below(4);
+            let state = if round % 3 == 0 { OFFSET_BASIS } else { random.u64(..) };
+            let pieces = 1 + random.usize(..4);
             let expected = byte_by_byte(state, &bytes);
             assert_eq!(Fnv1a64(state).tap(&bytes), expected, "round {round}, length {length}");
             assert_eq!(in_pieces(&mut random, state, &bytes, pieces), expected, "round {round}, in pieces");
@@ -111,11 +98,11 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "safe code over megabytes takes hours")]
     fn every_low_byte_can_start_every_number_of_blocks() {
-        let mut random = Random(0x2545_f491_4f6c_dd1d);
-        let bytes = random.bytes(3 * wide::BLOCK_BYTES);
+        let mut random = Rng::with_seed(0x2545_f491_4f6c_dd1d);
+        let bytes = random_bytes(&mut random, 3 * wide::BLOCK_BYTES);
         for low in 0..=255 {
-            let length = 2 * wide::BLOCK_BYTES + random.below(wide::BLOCK_BYTES + 1);
-            let state = random.next() & !0xff | low;
+            let length = 2 * wide::BLOCK_BYTES + random.usize(..wide::BLOCK_BYTES + 1);
+            let state = random.u64(..) & !0xff | low;
             assert_eq!(
                 Fnv1a64(state).tap(&bytes[..length]),
                 byte_by_byte(state, &bytes[..length]),
@@ -127,8 +114,8 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "safe code over megabytes takes hours")]
     fn lengths_around_whole_blocks() {
-        let mut random = Random(0x0123_4567_89ab_cdef);
-        let bytes = random.bytes(5 * wide::BLOCK_BYTES);
+        let mut random = Rng::with_seed(0x0123_4567_89ab_cdef);
+        let bytes = random_bytes(&mut random, 5 * wide::BLOCK_BYTES);
         for blocks in 1..=4 {
             for length in blocks * wide::BLOCK_BYTES - 2..=blocks * wide::BLOCK_BYTES + 2 {
                 assert_eq!(

@@ -1,6 +1,6 @@
 //! The ground that every other crate stands on: status codes, errors, checked ranges, a bounded
 //! cursor over bytes, memory maps of files, memory that several parties share, element types, the C library's
-//! functions of numbers, and the digest that captures carry.
+//! functions of numbers, patterns for names, and the digest that captures carry.
 //!
 //! It must never know a file format, a device or a tool. Everything in the workspace uses it.
 
@@ -14,6 +14,7 @@ mod error;
 
 pub mod fnv;
 mod format_error;
+pub mod glob;
 mod map;
 mod memory;
 mod range;

@@ -1,19 +1,18 @@
-use std::hash::{BuildHasher, RandomState};
+use fastrand::Rng;
 
 /// Which benchmark repeats next.
 pub(crate) enum Order {
     /// One benchmark after the other.
     Given,
     /// At random in proportion to what each has left, which is a random order of all repetitions without a
-    /// list of them. Holds the state of [`split_mix`].
-    Random(u64),
+    /// list of them.
+    Random(Rng),
 }
 
 impl Order {
-    /// Another random order each time: the standard library seeds its hash maps from the system's random
-    /// numbers.
+    /// Another random order each time.
     pub(crate) fn random() -> Self {
-        Self::Random(RandomState::new().hash_one(0))
+        Self::Random(Rng::new())
     }
 
     /// The position of the benchmark that is next, by how many repetitions each has `remaining`; nothing
@@ -26,7 +25,7 @@ impl Order {
         }
         let mut pick = match self {
             Self::Given => 0,
-            Self::Random(state) => split_mix(state) % total,
+            Self::Random(random) => random.u64(..total),
         };
         remaining.position(|count| {
             let here = pick < count;
@@ -34,14 +33,6 @@ impl Order {
             here
         })
     }
-}
-
-/// One step of SplitMix64 (Steele, Lea and Flood, 2014): enough for an order.
-fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]
@@ -58,8 +49,9 @@ mod tests {
 
     #[test]
     fn the_random_order_is_fair() {
-        let firsts: usize =
-            (0..4000).map(|seed| Order::Random(seed).next([1, 0, 3].into_iter()).unwrap()).sum();
+        let firsts: usize = (0..4000)
+            .map(|seed| Order::Random(Rng::with_seed(seed)).next([1, 0, 3].into_iter()).unwrap())
+            .sum();
         // Three of four repetitions are the last one's: 3000 times 2, give or take 4 standard deviations.
         assert!((2890 * 2..=3110 * 2).contains(&firsts), "{firsts}");
         assert_eq!(Order::random().next([0, 0].into_iter()), None);
@@ -67,7 +59,7 @@ mod tests {
 
     #[test]
     fn counts_add_up_beyond_32_bits() {
-        let mut order = Order::Random(1);
+        let mut order = Order::Random(Rng::with_seed(1));
         let picks: Vec<_> = (0..100).map(|_| order.next([u32::MAX, u32::MAX].into_iter()).unwrap()).collect();
         assert!(picks.contains(&0) && picks.contains(&1));
     }

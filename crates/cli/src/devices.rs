@@ -1,34 +1,33 @@
-//! The drivers that the tools can create devices of, and how they are listed.
+//! The drivers that the tools have, the devices that flags name, and how both are listed.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result};
-use rehal_hal::{Device, DeviceGroup};
-use rehal_local::LocalSync;
+use rehal_hal::{DeviceDescription, DeviceGroup, Driver, DriverRegistry, OptionSet};
 use rehal_local::executable::Plugins;
+use rehal_local::{LocalSyncDriver, LocalSyncOptions};
 
 use crate::flags::{self, DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal};
 
-/// A driver: its name, its description, and how its only device is created.
-struct Driver {
-    name: &'static str,
-    description: &'static str,
-    create: fn(&[PathBuf]) -> Result<Device>,
-}
-
-/// Sorted by name, as the listings are.
-const DRIVERS: &[Driver] = &[Driver {
-    name: "local-sync",
-    description: "The CPU, on the thread that makes work ready",
-    create: create_local_sync,
-}];
-
-/// Drivers of the reference that are not in this build.
-const ABSENT: &[&str] = &["cuda", "hip", "local-task", "vulkan"];
-
 /// The driver that is used when no device is named. The reference uses `local-task`.
-const DEFAULT_DEVICE: &str = "local-sync";
+const DEFAULT_DRIVER: LocalSyncDriver = LocalSyncDriver;
+
+/// Every driver that the reference has, including those that are not in this build.
+fn registry() -> DriverRegistry {
+    let drivers = [
+        Driver::missing("cuda", "NVIDIA GPUs, through the CUDA driver"),
+        Driver::missing("hip", "AMD GPUs, through HIP"),
+        Driver::new(LocalSyncDriver),
+        Driver::missing("local-task", "The CPU, on a pool of threads"),
+        Driver::missing("vulkan", "GPUs, through Vulkan"),
+    ];
+    let mut registry = DriverRegistry::default();
+    for driver in drivers {
+        registry.register(driver).expect("each name is registered once");
+    }
+    registry
+}
 
 /// Which devices to create.
 #[derive(Clone)]
@@ -39,11 +38,12 @@ pub(crate) struct DeviceOptions {
     pub plugins: Vec<PathBuf>,
 }
 
-/// A device by the name of its driver.
+/// A device by its driver and its path there.
 #[derive(Clone)]
 pub(crate) struct DeviceUri {
     text: String,
-    driver: &'static Driver,
+    driver: Driver,
+    path: String,
 }
 
 impl DeviceOptions {
@@ -51,47 +51,59 @@ impl DeviceOptions {
     pub(crate) fn from_flags(flags: &Flags) -> Self {
         let mut uris = flags.list(&DEVICE);
         if uris.is_empty() {
-            let driver = DRIVERS.iter().find(|driver| driver.name == DEFAULT_DEVICE);
-            let driver = driver.expect("the default driver is in the table");
-            uris.push(DeviceUri { text: DEFAULT_DEVICE.into(), driver });
+            let driver = Driver::new(DEFAULT_DRIVER);
+            uris.push(DeviceUri { text: driver.name().into(), driver, path: String::new() });
         }
         Self { uris, plugins: flags.list(&EXECUTABLE_PLUGIN) }
     }
 
     /// Creates the devices, in order.
     pub(crate) fn create(&self) -> Result<DeviceGroup> {
-        let create =
-            |uri: &DeviceUri| (uri.driver.create)(&self.plugins).context(|| format!("device '{}'", uri.text));
+        let options = self.driver_options()?;
+        let create = |uri: &DeviceUri| {
+            uri.driver.create_device(&uri.path, &options).context(|| format!("device '{}'", uri.text))
+        };
         DeviceGroup::new(self.uris.iter().map(create).collect::<Result<_>>()?)
     }
+
+    /// What each driver creates its devices with.
+    fn driver_options(&self) -> Result<OptionSet> {
+        let mut plugins = Plugins::default();
+        for path in &self.plugins {
+            load_plugin(&mut plugins, path).context(|| format!("--executable_plugin={}", path.display()))?;
+        }
+        Ok(OptionSet::default().with(LocalSyncOptions { plugins }))
+    }
 }
 
-/// Parses `DRIVER` or `DRIVER://`.
+/// Parses the URI of a device that can be created here.
 pub(crate) fn parse_uri(value: &OsStr) -> Result<DeviceUri, Refusal> {
     let uri = value.to_str().ok_or(Refusal::Unexpected)?;
-    let (driver, path) = uri.split_once("://").unwrap_or((uri, ""));
-    let (path, parameters) = path.split_once('?').unwrap_or((path, ""));
-    let driver = find(driver)?;
-    let name = driver.name;
-    if !path.is_empty() {
-        return Err(Error::not_found(format!("driver '{name}' has one device and no '{path}'"))
-            .advise(format!("name it as --device={name}"))
-            .into());
-    }
-    if !parameters.is_empty() {
-        return Err(Error::invalid_argument(format!("driver '{name}' takes no parameters: '{parameters}'"))
-            .advise(format!("name it as --device={name}"))
-            .into());
-    }
-    Ok(DeviceUri { text: uri.into(), driver })
+    let registry = registry();
+    #[cfg(test)]
+    let registry = crate::discrete_tests::with_discrete(registry);
+    Ok(choose(&registry, uri)?)
 }
 
-fn create_local_sync(plugins: &[PathBuf]) -> Result<Device> {
-    let mut loaded = Plugins::default();
-    for path in plugins {
-        load_plugin(&mut loaded, path).context(|| format!("--executable_plugin={}", path.display()))?;
+fn choose(registry: &DriverRegistry, text: &str) -> Result<DeviceUri> {
+    let uri = rehal_hal::DeviceUri::parse(text)?;
+    let driver = find(registry, uri.driver)?;
+    driver.availability().advise(|| registry.available())?;
+    if !uri.params.is_empty() {
+        let given: Vec<_> = uri.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let error = format!("driver '{}' takes no parameters: '{}'", driver.name(), given.join("&"));
+        return Err(Error::invalid_argument(error).advise(format!("name it as --device={}", driver.name())));
     }
-    Ok(LocalSync::create(loaded))
+    Ok(DeviceUri { text: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)? })
+}
+
+fn find<'a>(registry: &'a DriverRegistry, name: &str) -> Result<&'a Driver> {
+    registry.find(name).advise(|| {
+        let works = registry.drivers().iter().filter(|driver| driver.availability().is_ok());
+        let meant = flags::nearest(name, works.map(Driver::name));
+        let meant = meant.map(|driver| format!("did you mean '{driver}'? ")).unwrap_or_default();
+        format!("{meant}{}", registry.available())
+    })
 }
 
 #[allow(unsafe_code, reason = "the trust boundary of native code: the user names a library to run")]
@@ -101,71 +113,187 @@ fn load_plugin(plugins: &mut Plugins, path: &Path) -> Result<()> {
     unsafe { plugins.load(path.as_os_str()) }
 }
 
-fn find(name: &str) -> Result<&'static Driver> {
-    #[cfg(test)]
-    if name == tests::DISCRETE.name {
-        return Ok(&tests::DISCRETE);
-    }
-    if let Some(driver) = DRIVERS.iter().find(|driver| driver.name == name) {
-        return Ok(driver);
-    }
-    let what = if ABSENT.contains(&name) { "is not in this build" } else { "does not exist" };
-    let names = || DRIVERS.iter().map(|driver| driver.name);
-    let meant = flags::nearest(name, names());
-    let meant = meant.map(|driver| format!("did you mean '{driver}'? ")).unwrap_or_default();
-    Err(Error::not_found(format!("driver '{name}' {what}"))
-        .advise(format!("{meant}the drivers are: {}", names().collect::<Vec<_>>().join(", "))))
-}
-
 /// Answers `--list_drivers`, `--list_devices` and `--dump_devices` in the reference's shape; `None`
 /// for anything else.
 pub(crate) fn answer(query: &str, value: &str) -> Option<Result<String>> {
-    let answer = match query {
-        "list_drivers" => Ok(list_drivers()),
-        "list_devices" => of_drivers(value, |driver| format!("{}://\n", driver.name)),
-        "dump_devices" => of_drivers(value, dump_device),
+    let registry = registry();
+    Some(match query {
+        "list_drivers" => Ok(list_drivers(&registry)),
+        "list_devices" => list_devices(&registry, value),
+        "dump_devices" => dump_devices(&registry, value),
         _ => return None,
-    };
-    Some(answer)
-}
-
-fn of_drivers(name: &str, text: impl Fn(&Driver) -> String) -> Result<String> {
-    match name {
-        "" => Ok(DRIVERS.iter().map(text).collect()),
-        name => find(name).map(text),
-    }
+    })
 }
 
 const RULE: &str = "# ============================================================================";
 const LIGHT_RULE: &str = "# ===----------------------------------------------------------------------===";
 
-fn list_drivers() -> String {
+fn list_drivers(registry: &DriverRegistry) -> String {
     let mut text = format!("{RULE}\n# Available HAL drivers\n{RULE}\n");
     text.push_str("# Use --list_devices={driver name} to enumerate available devices.\n\n");
-    for driver in DRIVERS {
-        text.push_str(&format!("{:>16}: {}\n", driver.name, driver.description));
+    for driver in registry.drivers() {
+        text.push_str(&format!("{:>16}: {}", driver.name(), driver.description()));
+        if let Err(reason) = driver.availability() {
+            text.push_str(&format!(" (unavailable: {})", reason.message()));
+        }
+        text.push('\n');
     }
     text
 }
 
-fn dump_device(driver: &Driver) -> String {
-    let name = driver.name;
-    format!(
-        "{RULE}\n# Enumerated devices for driver '{name}'\n{RULE}\n\n\
-         {LIGHT_RULE}\n# --device={name}://\n#   default\n{LIGHT_RULE}\n\n"
-    )
+/// The URIs of the devices of one driver; of all that work here, if none is named.
+fn list_devices(registry: &DriverRegistry, name: &str) -> Result<String> {
+    let list = |driver: &Driver, devices: Vec<DeviceDescription>| {
+        devices.iter().map(|device| format!("{}\n", driver.uri(device))).collect::<String>()
+    };
+    if name.is_empty() {
+        let lists =
+            registry.drivers().iter().filter_map(|driver| Some(list(driver, driver.enumerate().ok()?)));
+        return Ok(lists.collect());
+    }
+    let driver = find(registry, name)?;
+    Ok(list(driver, driver.enumerate().advise(|| registry.available())?))
+}
+
+/// What is known of the devices of one driver; of all, if none is named.
+fn dump_devices(registry: &DriverRegistry, name: &str) -> Result<String> {
+    if name.is_empty() {
+        let dumps: Vec<_> =
+            registry.drivers().iter().map(|driver| dump_driver(driver, driver.enumerate())).collect();
+        return Ok(dumps.join("\n"));
+    }
+    let driver = find(registry, name)?;
+    let devices = driver.enumerate().advise(|| registry.available())?;
+    Ok(dump_driver(driver, Ok(devices)))
+}
+
+fn dump_driver(driver: &Driver, devices: Result<Vec<DeviceDescription>>) -> String {
+    let head = format!("{RULE}\n# Enumerated devices for driver '{}'\n{RULE}\n\n", driver.name());
+    match devices {
+        Ok(devices) => devices.iter().fold(head, |text, device| text + &dump_device(driver, device)),
+        Err(reason) => format!("{head}# unavailable: {}\n", reason.message()),
+    }
+}
+
+fn dump_device(driver: &Driver, device: &DeviceDescription) -> String {
+    let mut text = format!("{LIGHT_RULE}\n# --device={}\n", driver.uri(device));
+    if let Some(identifier) = device.identifier.as_ref().filter(|identifier| **identifier != device.path) {
+        text.push_str(&format!("# --device={}://{identifier}\n", driver.name()));
+    }
+    text.push_str(&format!("#   {}\n{LIGHT_RULE}\n", device.name));
+    for section in &device.sections {
+        text.push('\n');
+        if !section.title.is_empty() {
+            text.push_str(&format!("{}:\n", section.title));
+        }
+        for (key, value) in &section.properties {
+            text.push_str(&format!("- {key}: {value}\n"));
+        }
+    }
+    text
 }
 
 #[cfg(test)]
 mod tests {
-    use rehal_cts::discrete::DiscreteDevice;
+    use rehal_base::StatusCode;
+    use rehal_hal::{Device, DeviceSection, DriverBackend};
 
     use super::*;
 
-    /// A device whose memory is apart from the host's, for the tests of this crate alone.
-    pub(super) static DISCRETE: Driver = Driver {
-        name: "discrete",
-        description: "The CPU behind memory of its own",
-        create: |plugins| create_local_sync(plugins).map(DiscreteDevice::over),
-    };
+    /// Two GPUs, or the reason why there are none.
+    struct Gpus(Result<()>);
+
+    impl DriverBackend for Gpus {
+        fn name(&self) -> &str {
+            "gpu"
+        }
+
+        fn description(&self) -> &str {
+            "GPUs"
+        }
+
+        fn availability(&self) -> Result<()> {
+            self.0.clone()
+        }
+
+        fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
+            let property = |key: &str, value: &str| (key.to_string(), value.to_string());
+            let limits = DeviceSection {
+                title: "limits".into(),
+                properties: vec![
+                    property("launch-max-block-dims", "(1024, 1024, 64)"),
+                    property("warp-size", "32"),
+                ],
+            };
+            let memory = DeviceSection { title: String::new(), properties: vec![property("heaps", "2")] };
+            let first = DeviceDescription {
+                path: "GPU-0a".into(),
+                name: "Alpha 9000".into(),
+                identifier: Some("GPU-0a".into()),
+                sections: vec![limits, memory],
+            };
+            let second = DeviceDescription {
+                path: "pci/1".into(),
+                name: "Beta".into(),
+                identifier: Some("GPU-0b".into()),
+                sections: Vec::new(),
+            };
+            Ok(vec![first, second])
+        }
+
+        fn create_device(&self, path: &str, _options: &OptionSet) -> Result<Device> {
+            Err(Error::new(StatusCode::Aborted, format!("'{path}' is not created in this test")))
+        }
+    }
+
+    fn with_gpus(outcome: Result<()>) -> DriverRegistry {
+        let mut registry = registry();
+        registry.register(Driver::new(Gpus(outcome))).unwrap();
+        registry
+    }
+
+    fn no_library() -> DriverRegistry {
+        with_gpus(Err(Error::new(StatusCode::Unavailable, "libgpu.so.1 is not installed")))
+    }
+
+    #[test]
+    fn devices_are_dumped_with_all_that_is_known() {
+        let registry = with_gpus(Ok(()));
+        assert_eq!(list_devices(&registry, "").unwrap(), "gpu://GPU-0a\ngpu://pci/1\nlocal-sync://\n");
+        assert_eq!(list_devices(&registry, "gpu").unwrap(), "gpu://GPU-0a\ngpu://pci/1\n");
+        let expected = format!(
+            "{RULE}\n# Enumerated devices for driver 'gpu'\n{RULE}\n\n\
+             {LIGHT_RULE}\n# --device=gpu://GPU-0a\n#   Alpha 9000\n{LIGHT_RULE}\n\n\
+             limits:\n- launch-max-block-dims: (1024, 1024, 64)\n- warp-size: 32\n\n\
+             - heaps: 2\n\
+             {LIGHT_RULE}\n# --device=gpu://pci/1\n# --device=gpu://GPU-0b\n#   Beta\n{LIGHT_RULE}\n"
+        );
+        assert_eq!(dump_devices(&registry, "gpu").unwrap(), expected);
+        assert!(dump_devices(&registry, "").unwrap().contains(&expected));
+    }
+
+    #[test]
+    fn a_driver_that_cannot_work_here_says_why() {
+        let registry = no_library();
+        let listed = list_drivers(&registry);
+        assert!(
+            listed.contains("\n             gpu: GPUs (unavailable: libgpu.so.1 is not installed)\n"),
+            "{listed}"
+        );
+        assert_eq!(list_devices(&registry, "").unwrap(), "local-sync://\n");
+        let expected =
+            "UNAVAILABLE; libgpu.so.1 is not installed\n  try: the drivers that work here are: local-sync";
+        assert_eq!(list_devices(&registry, "gpu").unwrap_err().report(), expected);
+        assert_eq!(dump_devices(&registry, "gpu").unwrap_err().report(), expected);
+        assert_eq!(choose(&registry, "gpu://0").err().unwrap().report(), expected);
+        let dump = dump_devices(&registry, "").unwrap();
+        assert!(
+            dump.contains(
+                "# Enumerated devices for driver 'gpu'\n\
+                 # ============================================================================\n\n\
+                 # unavailable: libgpu.so.1 is not installed\n\n"
+            ),
+            "{dump}"
+        );
+    }
 }

@@ -3,9 +3,43 @@
 use std::path::{Path, PathBuf};
 
 use rehal_base::Result;
+use rehal_cts::discrete::DiscreteDevice;
+use rehal_hal::{Device, DeviceDescription, Driver, DriverBackend, DriverRegistry, OptionSet};
+use rehal_local::LocalSyncDriver;
 
 use crate::tool::run_tool;
 use crate::tools;
+
+/// `local-sync` behind memory of its own, for the tests of this crate alone.
+struct Discrete;
+
+impl DriverBackend for Discrete {
+    fn name(&self) -> &str {
+        "discrete"
+    }
+
+    fn description(&self) -> &str {
+        "The CPU behind memory of its own"
+    }
+
+    fn availability(&self) -> Result<()> {
+        LocalSyncDriver.availability()
+    }
+
+    fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
+        LocalSyncDriver.enumerate()
+    }
+
+    fn create_device(&self, path: &str, options: &OptionSet) -> Result<Device> {
+        LocalSyncDriver.create_device(path, options).map(DiscreteDevice::over)
+    }
+}
+
+/// The registry with that driver.
+pub(crate) fn with_discrete(mut registry: DriverRegistry) -> DriverRegistry {
+    registry.register(Driver::new(Discrete)).unwrap();
+    registry
+}
 
 fn fixture(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()

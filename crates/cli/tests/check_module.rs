@@ -88,7 +88,6 @@ fn what_are_no_tests_is_refused() {
 #[test]
 fn help_and_guide() {
     let guide = print(&["iree-check-module", "--agents_md"]);
-    assert!(guide.len() > 1500 && guide.contains("jq") && guide.contains("Exit status"));
     assert_eq!(print(&["rehal", "check-module", "--agents_md"]), guide);
     assert!(print(&["iree-check-module", "--help"]).contains("\n--gtest_filter=\"*\"\n"));
 }

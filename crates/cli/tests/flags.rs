@@ -428,21 +428,26 @@ fn flags_without_effect_warn_once() {
 #[test]
 fn help_is_a_flag_file_that_changes_nothing() {
     let scratch = Scratch::new();
-    for (tool, expected) in
-        [(TOOLS[0], ""), (TOOLS[1], "IREE HAL replay v2.0\n"), (TOOLS[2], ""), (TOOLS[3], "")]
-    {
+    // Of a benchmark's rows, only the names are the same in each run.
+    let names = |printed: String| -> Vec<String> {
+        printed.lines().filter_map(|line| line.split(' ').next().map(ToOwned::to_owned)).collect()
+    };
+    for tool in TOOLS {
+        let is_benchmark = tool == ["iree-benchmark-replay"];
+        let fast: &[&str] = if is_benchmark { &["--benchmark_min_time=1x"] } else { &[] };
+        let plain = print(&[tool, fast, &[&abs()]].concat());
         for help in ["--help", "--help=all"] {
             let help = print(&[tool, &[help]].concat());
             let flag = format!("--flagfile={}", scratch.file("help", &help));
-            let ran = match tool {
-                ["iree-benchmark-replay"] => {
-                    run(&[tool, &[&flag, "--benchmark_min_time=1x", &abs()]].concat())
-                }
-                _ => run(&[tool, &[&flag, &abs()]].concat()),
-            };
+            let ran = run(&[tool, &[flag.as_str()], fast, &[&abs()]].concat());
             assert_eq!(ran.status, Some(0), "{tool:?}: {ran:?}");
-            assert!(ran.stdout.starts_with(expected), "{tool:?}: {}", ran.stdout);
             assert!(!ran.stderr.contains("warning: without effect"), "{}", ran.stderr);
+            if is_benchmark {
+                assert!(plain.contains("BM_replay/process_time/real_time"), "{plain}");
+                assert_eq!(names(ran.stdout), names(plain.clone()));
+            } else {
+                assert_eq!(ran.stdout, plain, "{tool:?}");
+            }
         }
     }
 }
@@ -489,8 +494,6 @@ fn help_shows_what_works_and_a_line_for_each_group_that_does_not() {
 fn queries_need_no_capture() {
     for tool in TOOLS {
         assert!(print(&[tool, &["--version"]].concat()).contains(env!("CARGO_PKG_VERSION")));
-        let guide = print(&[tool, &["--agents_md"]].concat());
-        assert!(guide.len() > 1500 && guide.contains("jq") && guide.contains("Exit status"), "{tool:?}");
     }
     // The first one is answered.
     assert!(print(&["iree-run-replay", "--list_devices", "--help"]).starts_with("local-sync://"));

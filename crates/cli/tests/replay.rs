@@ -17,9 +17,7 @@ fn reads(words: &[&str]) -> Vec<Value> {
 fn result(words: &[&str]) -> Vec<f32> {
     let reads = reads(words);
     let last = reads.iter().rfind(|read| read["scope"] == "execute").expect("a result is read");
-    let hex = last["bytes"].as_str().unwrap();
-    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
-    let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+    let bytes = hex::decode(last["bytes"].as_str().unwrap()).unwrap();
     bytes.as_chunks::<4>().0.iter().map(|word| f32::from_le_bytes(*word)).collect()
 }
 
@@ -170,17 +168,37 @@ fn devices_are_listed_in_the_reference_shape() {
         let drivers = print(&[tool, "--list_drivers"]);
         let head = format!(
             "{rule}# Available HAL drivers\n{rule}\
-             # Use --list_devices={{driver name}} to enumerate available devices.\n\n      local-sync: "
+             # Use --list_devices={{driver name}} to enumerate available devices.\n\n"
         );
-        assert!(drivers.starts_with(&head), "{drivers}");
+        let lines = drivers.strip_prefix(&head).unwrap_or_else(|| panic!("{drivers}"));
+        let names: Vec<_> = lines.lines().map(|line| line.split_once(": ").unwrap().0).collect();
+        assert_eq!(
+            names,
+            [
+                "            cuda",
+                "             hip",
+                "      local-sync",
+                "      local-task",
+                "          vulkan"
+            ]
+        );
+        for line in lines.lines() {
+            let name = line.trim_start().split_once(':').unwrap().0;
+            let reason = format!("(unavailable: this build has no '{name}' driver)");
+            assert_eq!(line.ends_with(&reason), name != "local-sync", "{line}");
+        }
         assert_eq!(print(&[tool, "--list_devices"]), "local-sync://\n");
         assert_eq!(print(&[tool, "--list_devices=local-sync"]), "local-sync://\n");
         let dump = format!(
             "{rule}# Enumerated devices for driver 'local-sync'\n{rule}\n\
-             {light}# --device=local-sync://\n#   default\n{light}\n"
+             {light}# --device=local-sync://\n#   default\n{light}"
         );
         assert_eq!(print(&[tool, "--dump_devices=local-sync"]), dump);
-        assert_eq!(print(&[tool, "--dump_devices"]), dump);
+        let all = print(&[tool, "--dump_devices"]);
+        let parts: Vec<_> = all.split(&format!("\n{rule}# Enumerated devices for driver '")).collect();
+        assert_eq!(parts.len(), 5, "{all}");
+        assert!(all.contains(&format!("\n\n{dump}\n{rule}")), "{all}");
+        assert!(all.ends_with("# unavailable: this build has no 'vulkan' driver\n"), "{all}");
     }
 }
 

@@ -50,15 +50,9 @@ pub(crate) fn bytes_of(words: &[u32]) -> Vec<u8> {
 
 /// Bytes that differ from their neighbours and from each other's rows: `seed` makes them others.
 pub(crate) fn noise(length: usize, seed: u32) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9) | 1;
-    let next = || {
-        // Xorshift: any state but 0 runs through all others.
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-        (state >> 8) as u8
-    };
-    std::iter::repeat_with(next).take(length).collect()
+    let mut bytes = vec![0; length];
+    fastrand::Rng::with_seed(seed.into()).fill(&mut bytes);
+    bytes
 }
 
 impl<'s> Harness<'s> {
@@ -151,11 +145,13 @@ impl<'s> Harness<'s> {
             && params.access.intersects(MemoryAccess::READ | MemoryAccess::ANY)
         {
             buffer.read(0, &mut bytes)?;
+            self.subject.saw(&bytes);
             return Ok(bytes);
         }
         let staging = self.buffer(&bytes)?;
         run!(self, QueueOp::Copy { source: buffer.into(), target: (&staging).into(), flags: 0 })?;
         staging.read(0, &mut bytes)?;
+        self.subject.saw(&bytes);
         Ok(bytes)
     }
 

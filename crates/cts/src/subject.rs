@@ -20,6 +20,9 @@ pub trait Subject: Send + Sync {
         &[]
     }
 
+    /// What a test read back from a buffer of a device of this subject: a recorder's tests hold a replay to it.
+    fn saw(&self, _bytes: &[u8]) {}
+
     /// How long a test waits for what must happen. Working drivers never need that long: it turns
     /// a hang into a failure.
     fn patience(&self) -> Duration {
@@ -84,6 +87,6 @@ pub enum Capability {
 pub enum Expected {
     /// The driver has not got this: every test that needs it fails.
     Lacks(Capability, &'static str),
-    /// Tests of this name fail; a `*` at the end stands for any rest.
+    /// Tests whose name matches this pattern fail: `*` stands for any run of bytes, `?` for one.
     Fails(&'static str, &'static str),
 }

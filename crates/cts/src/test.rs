@@ -1,4 +1,4 @@
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Error, Result, StatusCode, glob};
 
 use crate::harness::Harness;
 use crate::{Capability, Expected, Subject};
@@ -43,10 +43,7 @@ impl Test {
     fn is_covered_by(&self, expected: &Expected) -> bool {
         match expected {
             Expected::Lacks(capability, _) => self.needs.contains(capability),
-            Expected::Fails(pattern, _) => match pattern.strip_suffix('*') {
-                Some(start) => self.name.starts_with(start),
-                None => self.name == *pattern,
-            },
+            Expected::Fails(pattern, _) => glob::matches(pattern, &self.name),
         }
     }
 }

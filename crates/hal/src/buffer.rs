@@ -72,8 +72,9 @@ pub struct MappedRange {
 ///   are any until the host writes them.
 /// - [`BufferBackend::invalidate`] shows what the device wrote since then.
 /// - [`BufferBackend::flush`] lets the device see what the host wrote.
-/// - [`BufferBackend::unmap`] flushes a mapping for writing. So a range that is mapped, accessed and unmapped while the
-///   device leaves it alone needs no other call.
+/// - [`BufferBackend::unmap`] flushes a mapping for writing, all of it. So a range that is mapped, accessed and unmapped
+///   while the device leaves it alone needs no other call, and a range that is mapped for writing is not to be written by the
+///   device or through another mapping meanwhile, but where it is invalidated after.
 pub trait BufferBackend: Send + Sync {
     /// Maps a range for the host: memory whose byte 0 is the first mapped byte. The handle has checked the range and
     /// the access. The memory stays valid until it is dropped, whatever becomes of the buffer: what ends it belongs

@@ -1,7 +1,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use rehal_base::{Error, Result};
+use rehal_base::Result;
 
 /// Which group of devices a channel is for, and which of its participants this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +21,10 @@ pub struct ChannelParams<'a> {
 /// What a driver does for a channel.
 pub trait ChannelBackend: Send + Sync {
     /// A channel of those participants that name the same `color`, in the order of their keys.
-    fn split(&self, color: i32, key: i32, flags: u64) -> Result<Channel> {
-        let _ = (color, key, flags);
-        Err(Error::unimplemented("the device cannot split channels"))
-    }
+    fn split(&self, color: i32, key: i32, flags: u64) -> Result<Channel>;
 
     /// The rank of this participant and how many there are.
-    fn rank_and_count(&self) -> (i32, i32) {
-        (0, 1)
-    }
+    fn rank_and_count(&self) -> (i32, i32);
 
     /// The backend itself, for the driver that made it.
     fn as_any(&self) -> &dyn Any;

@@ -36,11 +36,8 @@ pub trait DeviceBackend: Send + Sync {
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer>;
 
     /// A buffer over `memory` of the host, which it shares and keeps, with what [`DeviceBackend::grant`] makes
-    /// of `params`, which leave nothing open.
-    fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
-        let _ = (params, memory);
-        Err(Error::unimplemented(format!("device '{}' cannot use memory of the host", self.info().name)))
-    }
+    /// of `params`, which leave nothing open. Optional; see [`unsupported`].
+    fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer>;
 
     /// A semaphore at `initial_value`.
     fn create_semaphore(
@@ -56,18 +53,12 @@ pub trait DeviceBackend: Send + Sync {
     /// An event.
     fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event>;
 
-    /// A channel for collectives.
-    fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
-        let _ = (affinity, params);
-        Err(Error::unimplemented(format!("device '{}' has no channels", self.info().name)))
-    }
+    /// A channel for collectives. Optional; see [`unsupported`].
+    fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel>;
 
     /// Notes that the program is about to prepare executables and calls the place where they are kept
-    /// `identifier`. Devices keep none; a recorder records it, since captures have caches.
-    fn create_executable_cache(&self, identifier: &str) -> Result<()> {
-        let _ = identifier;
-        Ok(())
-    }
+    /// `identifier`. Drivers keep no caches and succeed; a recorder records it, since captures have caches.
+    fn create_executable_cache(&self, identifier: &str) -> Result<()>;
 
     /// The format of executable `data`, where the device knows it.
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str>;
@@ -80,7 +71,8 @@ pub trait DeviceBackend: Send + Sync {
     /// # Safety
     ///
     /// The code runs in this process, or on the device, with the rights of the caller, now (its
-    /// initialisers) and at each dispatch. The caller states why it trusts the bytes.
+    /// initialisers) and at each dispatch. The caller states why it trusts the bytes, and that dispatches of it
+    /// are ordered by timepoints with other work on the same bytes where one of them writes.
     #[allow(unsafe_code, reason = "the trust boundary of native code")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable>;
 
@@ -91,21 +83,22 @@ pub trait DeviceBackend: Send + Sync {
     /// buffer of an alloca, which may be named at once and used once the alloca has signalled.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>>;
 
-    /// Lets go of memory that is kept only to be faster the next time.
-    fn trim(&self) -> Result<()> {
-        Ok(())
-    }
+    /// Frees memory that is kept only to be faster the next time.
+    fn trim(&self) -> Result<()>;
 
     /// Makes sure that what was submitted will run without another call.
     fn flush(&self, affinity: QueueAffinity) -> Result<()>;
 
-    /// What it has allocated, where it counts that.
-    fn memory_statistics(&self) -> Option<MemoryStatistics> {
-        None
-    }
+    /// What it has allocated; `None` if it does not count that.
+    fn memory_statistics(&self) -> Option<MemoryStatistics>;
 
     /// The backend itself, for the driver that made it.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// The error of a driver whose `device` does not have an optional ability, such as `channels`.
+pub fn unsupported(device: &DeviceInfo, ability: &str) -> Error {
+    Error::unimplemented(format!("device '{}' does not support {ability}", device.name))
 }
 
 /// A device: a cheap clone of a shared object.

@@ -42,6 +42,13 @@ pub struct FunctionInfo {
     pub parameters: Vec<FunctionParameter>,
 }
 
+impl FunctionInfo {
+    /// The ordinal of the first of `functions` with this name.
+    pub fn find(functions: &[Self], name: &str) -> Option<u32> {
+        functions.iter().position(|function| function.name == name).map(|ordinal| ordinal as u32)
+    }
+}
+
 /// A reflected parameter of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionParameter {
@@ -65,10 +72,8 @@ pub trait ExecutableBackend: Send + Sync {
     /// Its functions, by ordinal.
     fn functions(&self) -> &[FunctionInfo];
 
-    /// The ordinal of the function with this name.
-    fn lookup(&self, name: &str) -> Option<u32> {
-        self.functions().iter().position(|function| function.name == name).map(|ordinal| ordinal as u32)
-    }
+    /// The ordinal of the function with this name; see [`FunctionInfo::find`].
+    fn lookup(&self, name: &str) -> Option<u32>;
 
     /// The backend itself, for the driver that made it.
     fn as_any(&self) -> &dyn Any;

@@ -1,12 +1,14 @@
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rehal_base::{Error, Result, StatusCode};
 use smallvec::SmallVec;
 
-use crate::{Device, Live, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timepoint, WaitCallback};
+use crate::latch::Latch;
+use crate::{
+    Device, Live, QUEUE_AFFINITY_ANY, Registration, Semaphore, SemaphoreFlags, Timepoint, WaitCallback,
+};
 
 /// How many semaphores one fence can hold (source: the 16-bit count of `iree_hal_fence_t`).
 const CAPACITY: usize = u16::MAX as usize - 1;
@@ -91,17 +93,18 @@ impl Fence {
         }
     }
 
-    /// Runs `callback` once, when all timepoints are reached (at once where they are) or the first of them
-    /// fails, on whichever thread brings that about.
-    pub fn on_reached(&self, callback: WaitCallback) {
+    /// Runs `callback` once, when all timepoints are reached (at once if they are) or the first of them
+    /// fails, on whichever thread brings that about. Dropping the registration takes it back.
+    pub fn on_reached(&self, callback: WaitCallback) -> Registration {
         if let [(semaphore, value)] = &*self.timepoints {
-            return semaphore.backend().on_reached(*value, callback);
+            return semaphore.on_reached(*value, callback);
         }
         if self.timepoints.is_empty() {
-            return callback(Ok(()));
+            callback(Ok(()));
+            return Registration::done();
         }
         let pending = Arc::new(Mutex::new((self.timepoints.len(), Some(callback))));
-        for (semaphore, value) in &self.timepoints {
+        Registration::join(self.timepoints.iter().map(|(semaphore, value)| {
             let pending = pending.clone();
             let arrive = move |outcome: Result<()>| {
                 let mut state = pending.lock();
@@ -115,8 +118,8 @@ impl Fence {
                     callback(outcome);
                 }
             };
-            semaphore.backend().on_reached(*value, Box::new(arrive));
-        }
+            semaphore.on_reached(*value, Box::new(arrive))
+        }))
     }
 
     /// Blocks until it is reached; `None` waits without end. `DEADLINE_EXCEEDED` when the time is up, the
@@ -128,17 +131,15 @@ impl Fence {
         if self.query()? {
             return Ok(());
         }
-        let (sender, receiver) = mpsc::channel();
-        // Nobody listens any more when the time is up.
-        self.on_reached(Box::new(move |outcome| drop(sender.send(outcome))));
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let told = match deadline {
-            Some(deadline) => receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())),
-            None => receiver.recv().map_err(RecvTimeoutError::from),
-        };
-        told.unwrap_or_else(|_| {
+        let latch = Latch::new();
+        let _registration = self.on_reached(Box::new({
+            let latch = latch.clone();
+            move |outcome| latch.set(outcome)
+        }));
+        latch.wait(deadline).unwrap_or_else(|| {
             let count = self.timepoints.len();
-            let message = format!("waited for a fence of {count} semaphores; it was not reached");
+            let message = format!("timed out waiting for a fence of {count} semaphores");
             Err(Error::new(StatusCode::DeadlineExceeded, message))
         })
     }
@@ -175,7 +176,7 @@ mod tests {
         let fence = Fence::join([&Fence::at(a.clone(), 1), &Fence::at(b.clone(), 2)]).unwrap().unwrap();
         let seen = Arc::new(AtomicUsize::new(0));
         let counter = seen.clone();
-        fence.on_reached(Box::new(move |outcome| {
+        let _registration = fence.on_reached(Box::new(move |outcome| {
             outcome.unwrap();
             counter.fetch_add(1, Ordering::Relaxed);
         }));
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(fence.signal().unwrap_err().code(), StatusCode::OutOfRange);
         assert!(Fence::default().query().unwrap());
         Fence::default().wait(None).unwrap();
-        Fence::default().on_reached(Box::new(|outcome| outcome.unwrap()));
+        Fence::default().on_reached(Box::new(|outcome| outcome.unwrap())).detach();
     }
 
     #[test]

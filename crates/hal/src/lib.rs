@@ -13,52 +13,81 @@
 //!
 //! # The contract of a driver
 //!
-//! A driver implements the `*Backend` traits. Handles ([`Device`], [`Buffer`], …) are cheap clones
+//! A driver implements the `*Backend` traits, and [`DriverBackend`] is where it starts: it finds devices and creates
+//! them. Backend traits have no default bodies, so that a decorator of a backend cannot forget to forward a function;
+//! a driver says of each optional ability that it has none ([`unsupported`]). Handles ([`Device`], [`Buffer`], …) are cheap clones
 //! over them and check ranges, usage, access and state before they call, so a backend may trust its
 //! arguments. Work is ordered by timepoints of semaphores and by nothing else: two submissions
 //! without a timepoint between them may run in any order or at once. A submission that fails
 //! fails every semaphore it would have signalled, with the error that stopped it.
+//!
+//! What a device cannot wait for itself, it gives to its [`PendingSubmissions`], which say what becomes of a submission
+//! whose waits fail or are never reached. A [`Promise`] settles the signals of a submission also when what it runs
+//! panics: the panic goes on in the call that ran it, and no waiter hangs.
 
 #![deny(unsafe_code)]
 
 mod buffer;
 mod buffer_view;
+mod callbacks;
 mod channel;
 mod command_buffer;
 mod device;
+mod device_uri;
+mod driver;
 mod event;
 mod executable;
 mod fence;
 mod file;
 mod flags;
 mod group;
+mod latch;
+#[cfg(test)]
+mod models;
 mod names;
 mod op;
+mod options;
+mod pending;
+mod promise;
+mod registration;
+mod registry;
 mod semaphore;
 pub mod shape;
 mod statistics;
 mod store;
+mod stranded;
+mod sync;
 mod timeline;
 pub mod transfer;
+mod unwind;
+mod wait;
 
 pub use buffer::{Buffer, BufferBackend, BufferParams, MappedRange, Mapping, PlainBuffer};
 pub use buffer_view::{BufferView, Encoding, dense_size};
 pub use channel::{Channel, ChannelBackend, ChannelParams};
 pub use command_buffer::{CommandBuffer, CommandBufferBackend, CommandBufferParams};
-pub use device::{Device, DeviceBackend, DeviceInfo};
+pub use device::{Device, DeviceBackend, DeviceInfo, unsupported};
+pub use device_uri::DeviceUri;
+pub use driver::{DeviceDescription, DeviceSection, Driver, DriverBackend};
 pub use event::{Event, EventBackend};
 pub use executable::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo, FunctionParameter};
 pub use fence::Fence;
 pub use file::{File, FileBackend, HostFile};
 pub use flags::*;
 pub use group::DeviceGroup;
-pub use names::{Live, Names, Rename};
+pub use names::{Live, Names, Rename, rename_buffer_ref};
 pub use op::{
     Binding, BufferBarrier, BufferRef, Command, Dispatch, HostCall, HostCallFn, HostOp, MemoryBarrier, Op,
     Query, QueueOp, RangeOp, Submission, Timepoint, WorkgroupCount,
 };
+pub use options::{DeviceOptions, OptionSet};
+pub use pending::{KeptSubmission, PendingSubmissions};
+pub use promise::Promise;
+pub use registration::{CallbackRegistry, Registration};
+pub use registry::DriverRegistry;
 pub use rehal_base::HostMemory;
-pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback, wait_all, wait_any};
+pub use semaphore::{Semaphore, SemaphoreBackend, WaitCallback};
 pub use statistics::{HeapStatistics, MemoryCounters, MemoryStatistics};
 pub use store::{Indexed, Span, Store, StoredLists};
 pub use timeline::Timeline;
+pub use wait::{wait_all, wait_any};

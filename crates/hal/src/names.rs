@@ -62,14 +62,9 @@ impl<'a> Names for Live<'a> {
 pub trait Rename<F: Names, T: Names> {
     fn device(&mut self, name: F::Device) -> Result<T::Device>;
     fn buffer(&mut self, name: F::Buffer) -> Result<T::Buffer>;
-    /// A range of a buffer, or of what is in a slot; where buffers are parts of others, offsets differ.
-    fn buffer_ref(&mut self, reference: BufferRef<F>) -> Result<BufferRef<T>> {
-        let binding = match reference.binding {
-            Binding::Direct(buffer) => Binding::Direct(self.buffer(buffer)?),
-            Binding::Slot(slot) => Binding::Slot(slot),
-        };
-        Ok(BufferRef { binding, offset: reference.offset, length: reference.length })
-    }
+    /// A range of a buffer, or of what is in a slot: [`rename_buffer_ref`], unless offsets differ because buffers are
+    /// parts of others.
+    fn buffer_ref(&mut self, reference: BufferRef<F>) -> Result<BufferRef<T>>;
     fn semaphore(&mut self, name: F::Semaphore) -> Result<T::Semaphore>;
     /// An executable together with one of its functions, whose ordinals may differ on both sides.
     fn function(&mut self, executable: F::Executable, ordinal: u32) -> Result<(T::Executable, u32)>;
@@ -84,4 +79,16 @@ pub trait Rename<F: Names, T: Names> {
     fn events(&mut self, list: F::Events) -> Result<T::Events>;
     fn memory_barriers(&mut self, list: F::MemoryBarriers) -> Result<T::MemoryBarriers>;
     fn buffer_barriers(&mut self, list: F::BufferBarriers) -> Result<T::BufferBarriers>;
+}
+
+/// Renames the buffer of a range and keeps the offset and the length.
+pub fn rename_buffer_ref<F: Names, T: Names, R: Rename<F, T>>(
+    names: &mut R,
+    reference: BufferRef<F>,
+) -> Result<BufferRef<T>> {
+    let binding = match reference.binding {
+        Binding::Direct(buffer) => Binding::Direct(names.buffer(buffer)?),
+        Binding::Slot(slot) => Binding::Slot(slot),
+    };
+    Ok(BufferRef { binding, offset: reference.offset, length: reference.length })
 }

@@ -285,6 +285,14 @@ pub enum HostOp<N: Names> {
     FlushQueue {
         device: N::Device,
     },
+    /// Frees what the device keeps only to be faster the next time.
+    Trim {
+        device: N::Device,
+    },
+    /// The same of its allocator alone, which is an object of its own in captures.
+    TrimAllocator {
+        device: N::Device,
+    },
     ScopeBegin {
         name: N::Bytes,
     },
@@ -299,7 +307,6 @@ pub enum HostOp<N: Names> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the HAL's own")]
 pub enum Query {
-    DeviceTrim,
     DeviceQueryI64,
     DeviceQueryCapabilities,
     DeviceAssignTopology,
@@ -309,7 +316,6 @@ pub enum Query {
     ProfilingEnd,
     ExternalCaptureBegin,
     ExternalCaptureEnd,
-    AllocatorTrim,
     AllocatorQueryHeaps,
     ExecutableFunctionCount,
     ExecutableFunctionInfo,

@@ -1,10 +1,10 @@
 use std::any::Any;
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Error, Result};
 
-use crate::{Live, Timepoint};
+use crate::Registration;
 
 /// What runs when a timepoint is reached or can no longer be.
 pub type WaitCallback = Box<dyn FnOnce(Result<()>) + Send>;
@@ -24,9 +24,13 @@ pub trait SemaphoreBackend: Send + Sync {
     /// is up, the failure when there is one.
     fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()>;
 
-    /// Runs `callback` once, when `value` is reached (at once where it is) or the timeline fails, on
-    /// whichever thread brings that about.
-    fn on_reached(&self, value: u64, callback: WaitCallback);
+    /// Runs `callback` once, when `value` is reached (at once if it is) or the timeline fails, on
+    /// whichever thread brings that about. Dropping the registration takes the callback back.
+    ///
+    /// When the semaphore itself is dropped, the callbacks that are still registered get `ABORTED`. No lock is
+    /// held while a callback runs. A callback that panics disables nothing: the others run, and the panic goes on
+    /// in the call that ran it.
+    fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration;
 
     /// The backend itself, for the driver that made it.
     fn as_any(&self) -> &dyn Any;
@@ -71,49 +75,40 @@ impl Semaphore {
     pub fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
         self.0.wait(value, timeout)
     }
+
+    /// See [`SemaphoreBackend::on_reached`].
+    pub fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
+        self.0.on_reached(value, callback)
+    }
+
+    /// A handle that does not keep the semaphore alive.
+    pub(crate) fn downgrade(&self) -> WeakSemaphore {
+        WeakSemaphore(Arc::downgrade(&self.0))
+    }
+
+    /// How many handles there are.
+    pub(crate) fn handle_count(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
 }
 
-/// Waits until every timepoint is reached; fails as [`SemaphoreBackend::wait`] does. The timeout is
-/// for all of them together.
-pub fn wait_all(timepoints: &[Timepoint<Live<'_>>], timeout: Option<Duration>) -> Result<()> {
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    for timepoint in timepoints {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        timepoint.semaphore.wait(timepoint.value, left)?;
+/// A semaphore that may be gone.
+pub(crate) struct WeakSemaphore(Weak<dyn SemaphoreBackend>);
+
+impl WeakSemaphore {
+    /// Whether `semaphore` is the one.
+    pub(crate) fn id(&self) -> SemaphoreId {
+        SemaphoreId(self.0.as_ptr().addr())
     }
-    Ok(())
 }
 
-/// Waits until one timepoint is reached and returns its index in the list; of several that are
-/// reached, the first. Fails with the failure of the first semaphore that fails before that, with
-/// `DEADLINE_EXCEEDED` when the time is up, and with `INVALID_ARGUMENT` for an empty list.
-///
-/// A semaphore that is not reached when this returns keeps a note of a few bytes until it is.
-pub fn wait_any(timepoints: &[Timepoint<Live<'_>>], timeout: Option<Duration>) -> Result<usize> {
-    if timepoints.is_empty() {
-        return Err(Error::invalid_argument("none of no timepoints can be reached"));
+/// Tells semaphores apart for as long as a handle of any kind exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SemaphoreId(usize);
+
+impl Semaphore {
+    /// Which one it is.
+    pub(crate) fn id(&self) -> SemaphoreId {
+        SemaphoreId(Arc::as_ptr(&self.0).addr())
     }
-    for (index, timepoint) in timepoints.iter().enumerate() {
-        if timepoint.semaphore.query()? >= timepoint.value {
-            return Ok(index);
-        }
-    }
-    let (sender, receiver) = mpsc::channel();
-    for (index, timepoint) in timepoints.iter().enumerate() {
-        let sender = sender.clone();
-        // Nobody listens to what comes after the first; sending it fails, as it should.
-        let tell = move |outcome: Result<()>| drop(sender.send(outcome.map(|()| index)));
-        timepoint.semaphore.backend().on_reached(timepoint.value, Box::new(tell));
-    }
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let told = match deadline {
-        Some(deadline) => receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())),
-        None => receiver.recv().map_err(mpsc::RecvTimeoutError::from),
-    };
-    told.unwrap_or_else(|_| {
-        Err(Error::new(
-            StatusCode::DeadlineExceeded,
-            format!("waited for any of {} semaphores; none was reached", timepoints.len()),
-        ))
-    })
 }

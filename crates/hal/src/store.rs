@@ -5,7 +5,7 @@ use rehal_base::{Error, Result};
 
 use crate::{
     Binding, Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File,
-    HostCall, Live, MemoryBarrier, Names, Rename, Semaphore, Timepoint,
+    HostCall, Live, MemoryBarrier, Names, Rename, Semaphore, Timepoint, rename_buffer_ref,
 };
 
 /// A part of a list or of bytes, by position: 16 bytes, whatever it is of.
@@ -157,6 +157,10 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
 
     fn buffer(&mut self, name: &'a Buffer) -> Result<u32> {
         keep(&mut self.buffers, name, Buffer::is_same)
+    }
+
+    fn buffer_ref(&mut self, reference: BufferRef<Live<'a>>) -> Result<BufferRef<Indexed>> {
+        rename_buffer_ref(self, reference)
     }
 
     fn semaphore(&mut self, name: &'a Semaphore) -> Result<u32> {

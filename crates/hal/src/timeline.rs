@@ -1,30 +1,38 @@
 use std::any::Any;
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
 use rehal_base::{Error, Result, StatusCode};
 
-use crate::{SemaphoreBackend, WaitCallback};
+use super::callbacks::run_callbacks;
+use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::{CallbackRegistry, Registration, SemaphoreBackend, WaitCallback};
 
 /// The value that stands for "failed" in the atomic; no timeline reaches it.
 const FAILED: u64 = u64::MAX;
 
-/// A semaphore on the host: a value that only grows, or a failure that stays.
+/// A semaphore on the host: a payload that increases, or a failure that stays.
 ///
-/// Reading a value that is reached takes one atomic load; everything else takes a lock.
+/// Reading a value that is reached takes one atomic load; everything else takes a lock. Callbacks of one signal run
+/// in the order in which they were registered. Those that are still registered when the timeline is dropped get
+/// `ABORTED`: nothing can signal it any more.
 pub struct Timeline {
+    /// What readers without the lock see of `State::value`.
     value: AtomicU64,
-    state: Mutex<State>,
     changed: Condvar,
+    /// Shared with registrations, which do not keep it alive.
+    state: Arc<Mutex<State>>,
 }
 
-#[derive(Default)]
 struct State {
+    /// The payload, or [`FAILED`].
+    value: u64,
     failure: Option<Error>,
-    callbacks: Vec<(u64, WaitCallback)>,
+    /// By value and then by key.
+    callbacks: BTreeMap<(u64, u64), WaitCallback>,
+    /// Keys of callbacks so far; each has its own.
+    next_key: u64,
     /// Threads that sleep on `changed`.
     sleepers: u32,
 }
@@ -32,54 +40,85 @@ struct State {
 impl Timeline {
     /// A timeline at `initial_value`.
     pub fn new(initial_value: u64) -> Self {
+        let state = State {
+            value: initial_value,
+            failure: None,
+            callbacks: BTreeMap::new(),
+            next_key: 0,
+            sleepers: 0,
+        };
         Self {
             value: AtomicU64::new(initial_value),
-            state: Mutex::new(State::default()),
             changed: Condvar::new(),
+            state: Arc::new(Mutex::new(state)),
         }
     }
 
-    fn failure(state: &State) -> Error {
-        match &state.failure {
+    /// How many callbacks are registered: those that wait and were not taken back.
+    pub fn registered_callbacks(&self) -> usize {
+        self.state.lock().callbacks.len()
+    }
+
+    /// Moves the value and wakes whoever waited for it.
+    fn advance(&self, mut state: MutexGuard<'_, State>, value: u64) {
+        state.value = value;
+        self.value.store(value, Ordering::Release);
+        if state.sleepers != 0 {
+            self.changed.notify_all();
+        }
+        let due = state.take_due(value);
+        let outcome = if value == FAILED { Err(state.failure()) } else { Ok(()) };
+        drop(state);
+        if !due.is_empty() {
+            run_callbacks(due, &outcome);
+        }
+    }
+}
+
+impl State {
+    fn failure(&self) -> Error {
+        match &self.failure {
             Some(error) => error.clone(),
             None => Error::new(StatusCode::Internal, "a semaphore failed without an error"),
         }
     }
 
-    /// Moves the value and wakes whoever waited for it.
-    fn advance(&self, mut state: parking_lot::MutexGuard<'_, State>, value: u64) {
-        self.value.store(value, Ordering::Release);
-        if state.sleepers != 0 {
-            self.changed.notify_all();
+    /// Takes the callbacks that `value` reaches, in the order of their registration.
+    fn take_due(&mut self, value: u64) -> Vec<WaitCallback> {
+        let mut due = Vec::new();
+        while let Some(first) = self.callbacks.first_entry()
+            && first.key().0 <= value
+        {
+            let ((_, key), callback) = first.remove_entry();
+            due.push((key, callback));
         }
-        if state.callbacks.is_empty() {
-            return;
-        }
-        let outcome = if value == FAILED { Err(Self::failure(&state)) } else { Ok(()) };
-        let reached = state.callbacks.extract_if(.., |(wanted, _)| *wanted <= value);
-        let due: Vec<_> = reached.map(|(_, callback)| callback).collect();
-        drop(state);
-        run_callbacks(due, &outcome);
+        due.sort_unstable_by_key(|(key, _)| *key);
+        due.into_iter().map(|(_, callback)| callback).collect()
     }
 }
 
 impl SemaphoreBackend for Timeline {
     fn query(&self) -> Result<u64> {
         match self.value.load(Ordering::Acquire) {
-            FAILED => Err(Self::failure(&self.state.lock())),
+            FAILED => Err(self.state.lock().failure()),
             value => Ok(value),
         }
     }
 
     fn signal(&self, value: u64) -> Result<()> {
         let state = self.state.lock();
-        let current = self.value.load(Ordering::Relaxed);
+        let current = state.value;
         if current == FAILED {
-            return Err(Self::failure(&state));
+            return Err(state.failure());
         }
-        if value <= current || value == FAILED {
+        if value == FAILED {
             return Err(Error::out_of_range(format!(
-                "a timeline only grows: it is at {current} and cannot be signalled to {value}"
+                "semaphore payload must be below {FAILED}, which stands for a failure"
+            )));
+        }
+        if value <= current {
+            return Err(Error::out_of_range(format!(
+                "semaphore payload must increase: current {current}, signalled {value}"
             )));
         }
         self.advance(state, value);
@@ -102,8 +141,8 @@ impl SemaphoreBackend for Timeline {
         }
         let mut state = self.state.lock();
         loop {
-            match self.value.load(Ordering::Acquire) {
-                FAILED => return Err(Self::failure(&state)),
+            match state.value {
+                FAILED => return Err(state.failure()),
                 now if reached(now) => return Ok(()),
                 now => {
                     state.sleepers += 1;
@@ -115,10 +154,10 @@ impl SemaphoreBackend for Timeline {
                         }
                     };
                     state.sleepers -= 1;
-                    if late && self.value.load(Ordering::Acquire) < value {
+                    if late && state.value < value {
                         return Err(Error::new(
                             StatusCode::DeadlineExceeded,
-                            format!("waited for a semaphore to reach {value}; it is at {now}"),
+                            format!("timed out waiting for a semaphore to reach {value}: current {now}"),
                         ));
                     }
                 }
@@ -126,15 +165,22 @@ impl SemaphoreBackend for Timeline {
         }
     }
 
-    fn on_reached(&self, value: u64, callback: WaitCallback) {
+    fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
         let mut state = self.state.lock();
-        let outcome = match self.value.load(Ordering::Acquire) {
-            FAILED => Err(Self::failure(&state)),
+        let outcome = match state.value {
+            FAILED => Err(state.failure()),
             now if now >= value => Ok(()),
-            _ => return state.callbacks.push((value, callback)),
+            _ => {
+                let key = state.next_key;
+                state.next_key += 1;
+                state.callbacks.insert((value, key), callback);
+                let registry = Arc::downgrade(&self.state);
+                return Registration::new(registry, value, key);
+            }
         };
         drop(state);
-        run_callbacks(vec![callback], &outcome);
+        run_callbacks([callback], &outcome);
+        Registration::done()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -142,86 +188,23 @@ impl SemaphoreBackend for Timeline {
     }
 }
 
-/// Callbacks that a thread owes, and whether it is already working them off.
-struct Owed {
-    working: bool,
-    due: VecDeque<(WaitCallback, Result<()>)>,
+impl CallbackRegistry for Mutex<State> {
+    fn deregister(&self, value: u64, key: u64) {
+        let callback = self.lock().callbacks.remove(&(value, key));
+        // Dropped without the lock: what it captured may hold this very timeline, or registrations with it.
+        drop(callback);
+    }
 }
 
-thread_local! {
-    static OWED: RefCell<Owed> = const { RefCell::new(Owed { working: false, due: VecDeque::new() }) };
-}
-
-/// Runs callbacks one after another. A callback may signal another timeline; what that owes runs
-/// after it rather than inside it, so that a long chain of work does not pile up on the stack.
-fn run_callbacks(callbacks: Vec<WaitCallback>, outcome: &Result<()>) {
-    let working = OWED.with_borrow_mut(|owed| {
-        owed.due.extend(callbacks.into_iter().map(|callback| (callback, outcome.clone())));
-        std::mem::replace(&mut owed.working, true)
-    });
-    if working {
-        return;
-    }
-    while let Some((callback, outcome)) = OWED.with_borrow_mut(|owed| owed.due.pop_front()) {
-        callback(outcome);
-    }
-    OWED.with_borrow_mut(|owed| owed.working = false);
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::AtomicUsize;
-
-    use super::*;
-
-    #[test]
-    fn grows_and_never_shrinks() {
-        let timeline = Timeline::new(3);
-        assert_eq!(timeline.query().unwrap(), 3);
-        timeline.signal(5).unwrap();
-        assert_eq!(timeline.signal(5).unwrap_err().code(), StatusCode::OutOfRange);
-        assert_eq!(timeline.signal(u64::MAX).unwrap_err().code(), StatusCode::OutOfRange);
-        timeline.wait(5, None).unwrap();
-        let late = timeline.wait(6, Some(Duration::from_millis(1))).unwrap_err();
-        assert_eq!(late.code(), StatusCode::DeadlineExceeded);
-    }
-
-    #[test]
-    fn a_failure_reaches_every_waiter_and_stays() {
-        let timeline = Arc::new(Timeline::new(0));
-        let seen = Arc::new(AtomicUsize::new(0));
-        for value in 1..4 {
-            let seen = seen.clone();
-            timeline.on_reached(
-                value,
-                Box::new(move |outcome| {
-                    assert_eq!(outcome.unwrap_err().code(), StatusCode::DataLoss);
-                    seen.fetch_add(1, Ordering::Relaxed);
-                }),
-            );
+impl Drop for Timeline {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        let (due, current) = (state.take_due(FAILED), state.value);
+        drop(state);
+        if !due.is_empty() {
+            let message =
+                format!("the semaphore was released at {current}, before the timepoint was reached");
+            run_callbacks(due, &Err(Error::new(StatusCode::Aborted, message)));
         }
-        let sleeper = std::thread::spawn({
-            let timeline = timeline.clone();
-            move || timeline.wait(9, None)
-        });
-        timeline.fail(Error::data_loss("gone"));
-        timeline.fail(Error::not_found("too late to matter"));
-        assert_eq!(sleeper.join().unwrap().unwrap_err().message(), "gone");
-        assert_eq!(seen.load(Ordering::Relaxed), 3);
-        assert_eq!(timeline.query().unwrap_err().message(), "gone");
-        assert_eq!(timeline.signal(9).unwrap_err().message(), "gone");
-    }
-
-    #[test]
-    fn a_long_chain_does_not_use_up_the_stack() {
-        let length = if cfg!(miri) { 100 } else { 100_000 };
-        let chain: Vec<_> = (0..length).map(|_| Arc::new(Timeline::new(0))).collect();
-        for pair in chain.windows(2) {
-            let next = pair[1].clone();
-            pair[0].on_reached(1, Box::new(move |outcome| outcome.and_then(|()| next.signal(1)).unwrap()));
-        }
-        chain[0].signal(1).unwrap();
-        assert_eq!(chain.last().unwrap().query().unwrap(), 1);
     }
 }

@@ -1,21 +1,18 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, glob};
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, CommandBuffer, CommandBufferParams, Device, DeviceBackend, DeviceInfo,
-    Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory, Live, MemoryAccess,
-    MemoryCounters, MemoryStatistics, MemoryType, PlainBuffer, QueueAffinity, QueueOp, Semaphore,
-    SemaphoreFlags, Submission, Timeline,
+    Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
+    DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
+    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, PendingSubmissions, PlainBuffer,
+    Promise, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline, unsupported,
 };
 
 use crate::command::LocalCommands;
+use crate::driver::LOCAL_SYNC;
 use crate::executable::{self, LocalExecutable, Plugins};
-use crate::pending::{Pending, settle};
-use crate::queue::{LiveNames, run_and_settle};
-
-/// The name of the driver, and of its one device.
-pub const LOCAL_SYNC: &str = "local-sync";
+use crate::queue::{LiveNames, run_and_settle, run_kept};
 
 /// Where buffers begin, at least: what compiled kernels assume.
 const BINDING_ALIGNMENT_BYTES: usize = 64;
@@ -28,13 +25,20 @@ pub struct LocalSync {
     info: DeviceInfo,
     plugins: Plugins,
     memory: Arc<MemoryCounters>,
+    /// Submissions whose waits are not reached.
+    pending: PendingSubmissions,
 }
 
 impl LocalSync {
     /// The device; executables resolve their imports from `plugins`.
     pub fn create(plugins: Plugins) -> Device {
         let info = DeviceInfo { driver: LOCAL_SYNC.into(), name: LOCAL_SYNC.into() };
-        Device::new(Self { info, plugins, memory: Arc::default() })
+        Device::new(Self {
+            info,
+            plugins,
+            memory: Arc::default(),
+            pending: PendingSubmissions::new(run_kept),
+        })
     }
 }
 
@@ -45,7 +49,7 @@ impl DeviceBackend for LocalSync {
 
     fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
         match (category, key) {
-            ("hal.device.id", pattern) => Ok(matches_pattern(&self.info.name, pattern).into()),
+            ("hal.device.id", pattern) => Ok(glob::matches(pattern, &self.info.name).into()),
             ("hal.executable.format", format) => Ok(executable::is_supported(format).into()),
             ("hal.device" | "hal.dispatch", "concurrency") => Ok(1),
             ("hal.cpu", feature) => executable::query_processor(feature),
@@ -91,6 +95,14 @@ impl DeviceBackend for LocalSync {
 
     fn create_event(&self, _affinity: QueueAffinity, _flags: u32) -> Result<Event> {
         Ok(Event::new(LocalEvent))
+    }
+
+    fn create_channel(&self, _affinity: QueueAffinity, _params: &ChannelParams<'_>) -> Result<Channel> {
+        Err(unsupported(&self.info, "channels"))
+    }
+
+    fn create_executable_cache(&self, _identifier: &str) -> Result<()> {
+        Ok(())
     }
 
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
@@ -148,17 +160,16 @@ impl DeviceBackend for LocalSync {
             match wait.semaphore.query() {
                 Ok(value) if value >= wait.value => {}
                 Ok(_) => {
-                    Pending::start(submission)?;
+                    self.pending.keep(submission, |_| true)?;
                     return Ok(created);
                 }
                 Err(error) => {
-                    settle(submission.signals, &Err(error));
+                    Promise::new(submission.signals).settle(&Err(error));
                     return Ok(created);
                 }
             }
         }
-        let outcome =
-            run_and_settle(&submission.op, &LiveNames, |outcome| settle(submission.signals, outcome));
+        let outcome = run_and_settle(&submission.op, &LiveNames, Promise::new(submission.signals));
         // Nobody hears of a failure that no semaphore carries, so the caller does.
         match outcome {
             Err(error) if submission.signals.is_empty() => Err(error),
@@ -168,6 +179,7 @@ impl DeviceBackend for LocalSync {
 
     fn trim(&self) -> Result<()> {
         executable::drop_kept_images();
+        self.pending.fail_stranded();
         LocalCommands::drop_spare();
         Ok(())
     }
@@ -191,53 +203,5 @@ struct LocalEvent;
 impl EventBackend for LocalEvent {
     fn as_any(&self) -> &dyn Any {
         self
-    }
-}
-
-/// Whether `text` matches `pattern`, in which `*` stands for any run of characters and `?` for one.
-fn matches_pattern(text: &str, pattern: &str) -> bool {
-    let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
-    let (mut at, mut want) = (0, 0);
-    // Where to go on when the last star has to take one character more.
-    let mut retry = None;
-    while at < text.len() {
-        match pattern.get(want) {
-            Some(b'*') => {
-                retry = Some((at, want));
-                want += 1;
-            }
-            Some(b'?') => (at, want) = (at + 1, want + 1),
-            Some(byte) if *byte == text[at] => (at, want) = (at + 1, want + 1),
-            _ => match &mut retry {
-                Some((from, star)) => {
-                    *from += 1;
-                    (at, want) = (*from, *star + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[want..].iter().all(|byte| *byte == b'*')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_match_as_a_shell_would() {
-        for (pattern, matches) in [
-            ("local-sync", true),
-            ("local-*", true),
-            ("*", true),
-            ("*sync", true),
-            ("l?cal-*n?", true),
-            ("local", false),
-            ("local-sync?", false),
-            ("*task", false),
-            ("", false),
-        ] {
-            assert_eq!(matches_pattern(LOCAL_SYNC, pattern), matches, "{pattern}");
-        }
     }
 }

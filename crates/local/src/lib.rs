@@ -10,9 +10,10 @@
 
 mod command;
 mod device;
+mod driver;
 pub mod executable;
-mod pending;
 mod platform;
 mod queue;
 
-pub use device::{LOCAL_SYNC, LocalSync};
+pub use device::LocalSync;
+pub use driver::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};

@@ -9,14 +9,13 @@ use std::sync::Arc;
 use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::{
     Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
-    HostCallFlags, HostMemory, Indexed, Live, Names, PlainBuffer, QueueOp, Store, WHOLE_BUFFER,
-    WorkgroupCount, shape,
+    HostCallFlags, HostMemory, Indexed, KeptSubmission, Live, Names, PlainBuffer, Promise, QueueOp, Store,
+    WHOLE_BUFFER, WorkgroupCount, shape,
 };
 use smallvec::SmallVec;
 
 use crate::command::LocalCommands;
 use crate::executable::{DispatchArguments, LocalExecutable, MemorySpan};
-use crate::pending::in_operation;
 
 /// A range of host memory that an operation works on.
 #[derive(Clone, Copy)]
@@ -180,29 +179,37 @@ impl<'r> Resolve<'r, Indexed> for StoredNames<'r> {
     }
 }
 
-/// Runs one queue operation and has `settle` tell its signals what came of it.
+/// Runs a submission that had to wait, on the thread that reached the last of its waits.
+pub(crate) fn run_kept(kept: KeptSubmission) {
+    let names = StoredNames { store: kept.store(), table: &[] };
+    // A waiter gets a failure from the signals; nothing else is told.
+    let _ = run_and_settle(kept.op(), &names, kept.promise());
+}
+
+/// Runs one queue operation and settles its signals. If it panics, they fail with the promise.
 ///
 /// A host call that does not block comes after the signals, and what it returns is its own; one that
 /// returns `DEFERRED` has taken over the signals and brings them about later.
 pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
     op: &QueueOp<N>,
     names: &R,
-    settle: impl FnOnce(&Result<()>),
+    promise: Promise<'_>,
 ) -> Result<()> {
     if let QueueOp::HostCall { flags, .. } = op
         && flags.contains(HostCallFlags::NON_BLOCKING)
     {
-        settle(&Ok(()));
+        promise.settle(&Ok(()));
         let _ = run(op, names);
         return Ok(());
     }
     match run(op, names) {
         Err(error) if error.code() == StatusCode::Deferred && matches!(op, QueueOp::HostCall { .. }) => {
+            promise.defer();
             Ok(())
         }
         outcome => {
-            let outcome = outcome.map_err(|error| in_operation(error, op));
-            settle(&outcome);
+            let outcome = outcome.map_err(|error| error.context(op.name()));
+            promise.settle(&outcome);
             outcome
         }
     }

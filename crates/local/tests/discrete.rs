@@ -3,8 +3,8 @@
 use rehal_base::{HostMemory, Range, Result, StatusCode};
 use rehal_cts::discrete::{DiscreteDevice, JUNK};
 use rehal_hal::{
-    Buffer, BufferParams, BufferRef, BufferUsage, Device, Live, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY,
-    QueueOp, WHOLE_BUFFER, transfer,
+    Buffer, BufferParams, BufferUsage, Device, Live, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY, QueueOp,
+    WHOLE_BUFFER, transfer,
 };
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;

@@ -6,10 +6,11 @@ mod support;
 
 use std::ops::Range;
 
+use fastrand::Rng;
 use rehal_base::{Fault, FormatError};
 use rehal_local::executable::elf::Image;
 use rehal_local::executable::{Library, LoadOptions, check};
-use support::{Link, Random, compile};
+use support::{Link, compile};
 
 const QUERY: &str = "iree_hal_executable_library_query";
 
@@ -179,20 +180,20 @@ fn mutated_images_are_mapped_and_relocated_or_refused() {
         image(),
         compile("library.c", Link::Embedded, &["-Wl,-z,pack-relative-relocs,--hash-style=gnu", "-s"]),
     ];
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let mut random = Rng::with_seed(0x9E37_79B9_7F4A_7C15);
     let mut mapped = 0;
     for round in 0..6000 {
         let mut bytes = originals[round % 2].clone();
         // Half of the changes hit the header, the table of segments and the tables behind it.
         let reach = if round % 4 < 2 { bytes.len() } else { 2048.min(bytes.len()) };
-        for _ in 0..=random.below(4) {
-            let at = random.below(reach);
-            match random.below(3) {
-                0 => bytes[at] ^= 1 << random.below(8),
-                1 => bytes[at] = random.next() as u8,
+        for _ in 0..=random.usize(..4) {
+            let at = random.usize(..reach);
+            match random.usize(..3) {
+                0 => bytes[at] ^= 1 << random.usize(..8),
+                1 => bytes[at] = random.u8(..),
                 _ => {
                     let interesting = [0, 1, u64::MAX, u64::MAX - 7, 1 << 63, 1 << 32, bytes.len() as u64];
-                    let value = interesting[random.below(interesting.len())].to_le_bytes();
+                    let value = interesting[random.usize(..interesting.len())].to_le_bytes();
                     let end = (at + 8).min(bytes.len());
                     bytes[at..end].copy_from_slice(&value[..end - at]);
                 }
@@ -208,12 +209,12 @@ fn mutated_images_are_mapped_and_relocated_or_refused() {
 fn mutated_relocations_stay_in_the_image() {
     let good = image();
     let table = relocations(&good);
-    let mut random = Random(7);
+    let mut random = Rng::with_seed(7);
     for _ in 0..4000 {
         let mut bytes = good.clone();
         for _ in 0..3 {
-            let at = table.start + random.below(table.len());
-            bytes[at] = random.next() as u8;
+            let at = table.start + random.usize(..table.len());
+            bytes[at] = random.u8(..);
         }
         check::exercise(&bytes);
     }

@@ -7,11 +7,11 @@ mod support;
 
 use std::path::{Path, PathBuf};
 
+use fastrand::Rng;
 use memory::peak_bytes;
 use rehal_local::executable::check::{Reached, exercise_program};
 use rehal_local::executable::infer_format;
 use rehal_vm::ModuleFile;
-use support::Random;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
@@ -62,24 +62,24 @@ fn truncated_ones_are_refused_at_every_byte() {
 }
 
 /// Changes a few places: a bit, a byte, a field to an extreme or near to what it was, a run from elsewhere.
-fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
+fn mutate(seed: &[u8], random: &mut Rng) -> Vec<u8> {
     const EXTREMES: [u32; 8] = [0, 1, 0x7F, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, u32::MAX - 1, u32::MAX];
     let mut bytes = seed.to_vec();
-    for _ in 0..=random.below(3) {
-        let at = random.below(bytes.len());
-        match random.below(5) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = random.next() as u8,
-            2 => bytes[at] = bytes[at].wrapping_add(if random.below(2) == 0 { 1 } else { 255 }),
+    for _ in 0..=random.usize(..3) {
+        let at = random.usize(..bytes.len());
+        match random.usize(..5) {
+            0 => bytes[at] ^= 1 << random.usize(..8),
+            1 => bytes[at] = random.u8(..),
+            2 => bytes[at] = bytes[at].wrapping_add(if random.usize(..2) == 0 { 1 } else { 255 }),
             3 => {
-                let width = [1, 2, 4][random.below(3)];
-                let value = EXTREMES[random.below(EXTREMES.len())].to_le_bytes();
+                let width = [1, 2, 4][random.usize(..3)];
+                let value = EXTREMES[random.usize(..EXTREMES.len())].to_le_bytes();
                 let end = (at + width).min(bytes.len());
                 bytes[at..end].copy_from_slice(&value[..end - at]);
             }
             _ => {
-                let length = 1 + random.below(16);
-                let from = random.below(bytes.len());
+                let length = 1 + random.usize(..16);
+                let from = random.usize(..bytes.len());
                 let length = length.min(bytes.len() - at).min(bytes.len() - from);
                 bytes.copy_within(from..from + length, at);
             }
@@ -91,7 +91,7 @@ fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
 #[test]
 fn mutated_ones_are_refused_or_run() {
     let seeds = seeds();
-    let mut random = Random(0x5EED);
+    let mut random = Rng::with_seed(0x5EED);
     let (mut refused, mut loaded, mut completed_all) = (0, 0, 0);
     for round in 0..6000 {
         let seed = &seeds[round % seeds.len()];

@@ -118,7 +118,6 @@ fn is_command(code: Code) -> bool {
 /// Operations that ask or hint, and change nothing that later work depends on.
 fn query(code: Code) -> Option<Query> {
     Some(match code {
-        Code::DEVICE_TRIM => Query::DeviceTrim,
         Code::DEVICE_QUERY_I64 => Query::DeviceQueryI64,
         Code::DEVICE_QUERY_CAPABILITIES => Query::DeviceQueryCapabilities,
         Code::DEVICE_ASSIGN_TOPOLOGY_INFO => Query::DeviceAssignTopology,
@@ -128,7 +127,6 @@ fn query(code: Code) -> Option<Query> {
         Code::DEVICE_PROFILING_END => Query::ProfilingEnd,
         Code::DEVICE_EXTERNAL_CAPTURE_BEGIN => Query::ExternalCaptureBegin,
         Code::DEVICE_EXTERNAL_CAPTURE_END => Query::ExternalCaptureEnd,
-        Code::ALLOCATOR_TRIM => Query::AllocatorTrim,
         Code::ALLOCATOR_QUERY_MEMORY_HEAPS => Query::AllocatorQueryHeaps,
         Code::EXECUTABLE_FUNCTION_COUNT => Query::ExecutableFunctionCount,
         Code::EXECUTABLE_FUNCTION_INFO => Query::ExecutableFunctionInfo,
@@ -198,6 +196,8 @@ fn host_op<'a>(code: Code, on: u64, created: u64, payload: Payload<'a>) -> Optio
             }
         }
         (Code::DEVICE_QUEUE_FLUSH, _) => HostOp::FlushQueue { device: on },
+        (Code::DEVICE_TRIM, _) => HostOp::Trim { device: on },
+        (Code::ALLOCATOR_TRIM, _) => HostOp::TrimAllocator { device: on },
         _ => return None,
     }))
 }

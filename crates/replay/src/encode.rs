@@ -322,6 +322,8 @@ pub(crate) fn host_op(op: &HostOp<Ids<'_>>, put: &mut Put<'_>) {
         HostOp::Invalidate(it) => range(Code::BUFFER_INVALIDATE_RANGE, &it, None, put),
         HostOp::Flush(it, data) => range(Code::BUFFER_FLUSH_RANGE, &it, data, put),
         HostOp::FlushQueue { device } => Call::new(Code::DEVICE_QUEUE_FLUSH, device, 0).bare(put),
+        HostOp::Trim { device } => Call::new(Code::DEVICE_TRIM, device, 0).bare(put),
+        HostOp::TrimAllocator { device } => Call::new(Code::ALLOCATOR_TRIM, device, 0).bare(put),
         HostOp::ScopeBegin { name } => scope(Code::REPLAY_SCOPE_BEGIN, name, put),
         HostOp::ScopeEnd { name } => scope(Code::REPLAY_SCOPE_END, name, put),
         // Captures say of a query on which object it was; its operation does not.

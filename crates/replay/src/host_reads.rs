@@ -52,17 +52,11 @@ impl<W: Write> Observer for HostReadLog<W> {
             "length": length,
             "fnv1a64": format!("{:016x}", fnv1a64.finish()),
             "blake3": blake3.finalize().to_hex().as_str(),
-            "bytes": hex(&shown),
+            "bytes": hex::encode(&shown),
             "truncated": (shown.len() as u64) < length,
         });
         writeln!(self.sink, "{line}").map_err(|error| Error::io("writing host reads", &error))
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |value: u8| char::from(DIGITS[usize::from(value)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 #[cfg(test)]

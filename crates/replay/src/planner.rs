@@ -9,7 +9,7 @@ use rehal_capture::{
 };
 use rehal_hal::{
     BufferBarrier, BufferRef, Command, HostOp, Indexed, MemoryAccess, MemoryBarrier, Op, QueueOp, RangeOp,
-    Rename, Span, StoredLists, Submission, Timepoint,
+    Rename, Span, StoredLists, Submission, Timepoint, rename_buffer_ref,
 };
 use zerocopy::little_endian::U64;
 
@@ -439,6 +439,10 @@ impl<'a> Planner<'a> {
             HostOp::Invalidate(range) => HostOp::Invalidate(self.range(range)?),
             HostOp::Flush(range, data) => HostOp::Flush(self.range(range)?, self.optional_bytes(data)?),
             HostOp::FlushQueue { device } => HostOp::FlushQueue { device: self.device(device)? },
+            HostOp::Trim { device } => HostOp::Trim { device: self.device(device)? },
+            HostOp::TrimAllocator { device } => {
+                HostOp::TrimAllocator { device: self.lookup(device, Object::Allocator)? }
+            }
             HostOp::ScopeBegin { name } => {
                 let index = self.scope(name)?;
                 self.scopes[index].1 += 1;
@@ -570,6 +574,10 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
 
     fn buffer(&mut self, name: u64) -> Result<u32> {
         self.used(name, Kind::Buffer)
+    }
+
+    fn buffer_ref(&mut self, reference: BufferRef<Ids<'a>>) -> Result<BufferRef<Indexed>> {
+        rename_buffer_ref(self, reference)
     }
 
     fn semaphore(&mut self, name: u64) -> Result<u32> {

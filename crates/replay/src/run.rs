@@ -6,7 +6,7 @@ use rehal_capture::Capture;
 use rehal_hal::{
     Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, DeviceGroup, Event, Executable, File,
     HostCall, HostFile, HostOp, Indexed, Live, MemoryAccess, MemoryBarrier, QueueAffinity, RangeOp, Rename,
-    Semaphore, Span, StoredLists, Submission, Timepoint, transfer, wait_all,
+    Semaphore, Span, StoredLists, Submission, Timepoint, rename_buffer_ref, transfer, wait_all,
 };
 
 use crate::files::{self, FileRemap};
@@ -321,6 +321,8 @@ impl Run<'_, '_> {
                 }
             }
             HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,
+            // Devices here have no allocator of their own.
+            HostOp::Trim { device } | HostOp::TrimAllocator { device } => self.device(device).trim()?,
             HostOp::ScopeBegin { name } => {
                 let name = name.of(self.bytes);
                 self.open_scopes.push(name);
@@ -400,6 +402,10 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
 
     fn buffer(&mut self, name: u32) -> Result<&'s Buffer> {
         get(&self.objects.buffers, name)
+    }
+
+    fn buffer_ref(&mut self, reference: BufferRef<Indexed>) -> Result<BufferRef<Live<'s>>> {
+        rename_buffer_ref(self, reference)
     }
 
     fn semaphore(&mut self, name: u32) -> Result<&'s Semaphore> {

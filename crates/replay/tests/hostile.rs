@@ -6,39 +6,16 @@ mod common;
 mod memory;
 mod mutate;
 
-use rehal_base::Result;
 use rehal_capture::layout::RecordHeader;
 use rehal_capture::{OperationCode as Op, sample};
-use rehal_replay::{CaptureBytes, Plan, PlanOptions, check};
+use rehal_replay::check;
 use zerocopy::little_endian::U64;
 
-use common::{CaptureBuilder, FAKE_FORMAT, corpus, everything, fixtures, function, run, whole};
+use common::{CaptureBuilder, FAKE_FORMAT, everything, function, run, whole};
 use memory::peak_bytes;
+use mutate::bounds::{PEAK_PER_BYTE, mutate_all, plan_within_bounds};
 use mutate::{Mutator, record_ranges};
-
-/// What planning may hold at its peak beyond the file itself, per byte of the file.
-///
-/// A record is at least 96 bytes and becomes at most a step, an operation and an entry of the object
-/// table. Ids may lie 64 apart and still be looked up in a list: 512 bytes of it for 96 of the file,
-/// held up to three times while the list grows.
-const PEAK_PER_BYTE: usize = 20;
-/// What planning may hold whatever the size of the file.
-const PEAK_BASE: usize = 64 << 10;
-
-fn plan(bytes: CaptureBytes, recover: bool) -> Result<usize> {
-    let options = PlanOptions { recover, ..PlanOptions::default() };
-    Plan::compile(bytes, options).map(|plan| plan.step_count())
-}
-
-/// Plans `bytes`, strictly or for recovery, and holds it to its memory.
-#[track_caller]
-fn plan_within_bounds(bytes: &[u8], recover: bool) -> Result<usize> {
-    let shared = CaptureBytes::from(bytes.to_vec());
-    let (outcome, peak) = peak_bytes(|| plan(shared.clone(), recover));
-    let bound = PEAK_BASE + PEAK_PER_BYTE * bytes.len();
-    assert!(peak <= bound, "{peak} bytes for a capture of {}, at most {bound}", bytes.len());
-    outcome
-}
+use testing::{captures, fixtures};
 
 #[test]
 fn the_seed_of_the_mutations_can_be_replayed() {
@@ -50,7 +27,9 @@ fn the_seed_of_the_mutations_can_be_replayed() {
 #[test]
 fn a_cut_at_every_byte_is_refused_and_recovered() {
     let mut seeds = vec![everything().finish(), sample::capture()];
-    seeds.extend(fixtures().iter().map(|path| std::fs::read(path).unwrap()).filter(|it| it.len() < 7200));
+    seeds.extend(
+        captures(&fixtures()).iter().map(|path| std::fs::read(path).unwrap()).filter(|it| it.len() < 7200),
+    );
     assert!(seeds.len() > 3);
     for seed in &seeds {
         let mut planned = 0;
@@ -84,42 +63,15 @@ fn extremes_in_every_field() {
     assert!(planned > 5000 && refused > 5000, "{planned} {refused}");
 }
 
-/// Mutates each seed so often that all together come to `count`, large ones less often.
-fn mutate_all(seeds: &[Vec<u8>], count: usize, seed: u64) -> [usize; 2] {
-    let weight = |bytes: &Vec<u8>| 1.0 / (20_000 + bytes.len()) as f64;
-    let total: f64 = seeds.iter().map(weight).sum();
-    let mut mutator = Mutator::new(seed);
-    let (mut planned, mut refused) = (0, 0);
-    for bytes in seeds {
-        let ranges = record_ranges(bytes);
-        for _ in 0..(count as f64 * weight(bytes) / total).ceil() as usize {
-            let mutated = mutator.mutate(bytes, &ranges);
-            match plan_within_bounds(&mutated, mutator.coin()) {
-                Ok(_) => planned += 1,
-                Err(_) => refused += 1,
-            }
-        }
-    }
-    [planned, refused]
-}
-
 #[test]
 fn mutations_of_the_fixtures() {
-    let mut seeds: Vec<_> = fixtures().iter().map(|path| std::fs::read(path).unwrap()).collect();
+    let mut seeds: Vec<_> = captures(&fixtures()).iter().map(|path| std::fs::read(path).unwrap()).collect();
     seeds.push(everything().finish());
     seeds.push(sample::capture());
     let [planned, refused] = mutate_all(&seeds, 20_000, 1);
     assert!(planned + refused >= 20_000);
     // Where all were refused, or none, the mutations would be of no use.
     assert!(planned > 2000 && refused > 5000, "{planned} {refused}");
-}
-
-#[test]
-fn mutations_of_the_corpus() {
-    let seeds: Vec<_> = corpus().iter().map(|path| std::fs::read(path).unwrap()).collect();
-    if !seeds.is_empty() {
-        mutate_all(&seeds, 2000, 2);
-    }
 }
 
 #[test]

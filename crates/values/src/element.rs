@@ -111,10 +111,7 @@ fn parse_boolean(text: &str) -> Result<u8> {
 
 /// `size` bytes in hexadecimal, in the order of memory.
 pub(crate) fn hexadecimal(text: &str, size: usize) -> Option<Vec<u8>> {
-    if text.len() != 2 * size || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    (0..size).map(|index| u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()).collect()
+    if text.len() == 2 * size { hex::decode(text).ok() } else { None }
 }
 
 /// `1.5-2i`, `3`, `-4i`.

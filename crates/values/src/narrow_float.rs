@@ -1,8 +1,21 @@
 //! Floating-point formats of fewer than 32 bits, to and from `f32`.
 
+use half::{bf16, f16};
+
+/// A format of 8 or 16 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NarrowFloat {
+    /// IEEE 754 binary16.
+    F16,
+    /// The upper half of an `f32`.
+    BF16,
+    /// A format of 8 bits, which the `half` crate does not have.
+    F8(Layout),
+}
+
 /// How a format spends its bits, beside the sign: exponent, then mantissa.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NarrowFloat {
+pub(crate) struct Layout {
     exponent_bits: u32,
     mantissa_bits: u32,
     bias: i32,
@@ -20,30 +33,54 @@ enum Specials {
     NegativeZero,
 }
 
-/// IEEE 754 binary16.
-pub(crate) const F16: NarrowFloat = ieee(5, 10);
-/// The upper half of an `f32`.
-pub(crate) const BF16: NarrowFloat = ieee(8, 7);
+pub(crate) const F16: NarrowFloat = NarrowFloat::F16;
+pub(crate) const BF16: NarrowFloat = NarrowFloat::BF16;
 /// `f8E5M2` of arXiv 2209.05433.
-pub(crate) const F8_E5M2: NarrowFloat = ieee(5, 2);
+pub(crate) const F8_E5M2: NarrowFloat = NarrowFloat::F8(ieee(5, 2));
 /// `f8E4M3FN` of arXiv 2209.05433.
-pub(crate) const F8_E4M3_FN: NarrowFloat =
-    NarrowFloat { exponent_bits: 4, mantissa_bits: 3, bias: 7, specials: Specials::OneNan };
+pub(crate) const F8_E4M3_FN: NarrowFloat = f8(4, 3, 7, Specials::OneNan);
 /// `f8E5M2FNUZ` of arXiv 2206.02915.
-pub(crate) const F8_E5M2_FNUZ: NarrowFloat =
-    NarrowFloat { exponent_bits: 5, mantissa_bits: 2, bias: 16, specials: Specials::NegativeZero };
+pub(crate) const F8_E5M2_FNUZ: NarrowFloat = f8(5, 2, 16, Specials::NegativeZero);
 /// `f8E4M3FNUZ` of arXiv 2206.02915.
-pub(crate) const F8_E4M3_FNUZ: NarrowFloat =
-    NarrowFloat { exponent_bits: 4, mantissa_bits: 3, bias: 8, specials: Specials::NegativeZero };
+pub(crate) const F8_E4M3_FNUZ: NarrowFloat = f8(4, 3, 8, Specials::NegativeZero);
 
-const fn ieee(exponent_bits: u32, mantissa_bits: u32) -> NarrowFloat {
+const fn f8(exponent_bits: u32, mantissa_bits: u32, bias: i32, specials: Specials) -> NarrowFloat {
+    NarrowFloat::F8(Layout { exponent_bits, mantissa_bits, bias, specials })
+}
+
+const fn ieee(exponent_bits: u32, mantissa_bits: u32) -> Layout {
     let bias = (1 << (exponent_bits - 1)) - 1;
-    NarrowFloat { exponent_bits, mantissa_bits, bias, specials: Specials::Ieee }
+    Layout { exponent_bits, mantissa_bits, bias, specials: Specials::Ieee }
 }
 
 impl NarrowFloat {
-    /// The value of a code, which stands in the low bits.
+    /// The value of a code, which stands in the low bits. There is one NaN, whatever the code's sign and payload.
     pub(crate) fn to_f32(self, code: u32) -> f32 {
+        let value = match self {
+            Self::F16 => f16::from_bits(code as u16).to_f32(),
+            Self::BF16 => bf16::from_bits(code as u16).to_f32(),
+            Self::F8(layout) => layout.to_f32(code),
+        };
+        if value.is_nan() { f32::NAN } else { value }
+    }
+
+    /// The code of the nearest value, to even where two are as near. What is too large is infinity, or
+    /// NaN where the format has no infinity. A NaN becomes the code with all bits of exponent and mantissa set, of the
+    /// same sign.
+    pub(crate) fn code_of(self, value: f32) -> u32 {
+        let nan = |bits: u16| u32::from(bits | 0x7fff);
+        match self {
+            Self::F16 if value.is_nan() => nan(f16::from_f32(value).to_bits()),
+            Self::F16 => f16::from_f32(value).to_bits().into(),
+            Self::BF16 if value.is_nan() => nan(bf16::from_f32(value).to_bits()),
+            Self::BF16 => bf16::from_f32(value).to_bits().into(),
+            Self::F8(layout) => layout.code_of(value),
+        }
+    }
+}
+
+impl Layout {
+    fn to_f32(self, code: u32) -> f32 {
         let magnitude = code & (self.sign() - 1);
         let negative = code & self.sign() != 0;
         let exponent = (magnitude >> self.mantissa_bits) as i32;
@@ -68,9 +105,7 @@ impl NarrowFloat {
         if negative && !value.is_nan() { -value } else { value }
     }
 
-    /// The code of the nearest value, to even where two are as near. What is too large is infinity, or
-    /// not a number where the format has none.
-    pub(crate) fn code_of(self, value: f32) -> u32 {
+    fn code_of(self, value: f32) -> u32 {
         let sign = if value.is_sign_negative() { self.sign() } else { 0 };
         if value.is_nan() {
             return self.nan(sign);
@@ -192,6 +227,25 @@ mod tests {
                 assert_eq!(format.code_of(middle), even, "{format:?} between {low} and {high}");
                 assert_eq!(format.code_of(middle.next_down()), code, "{format:?} {low}");
                 assert_eq!(format.code_of(middle.next_up()), code + 1, "{format:?} {high}");
+            }
+        }
+    }
+
+    /// What `half` converts is what the formats' definition says, bit for bit.
+    #[test]
+    fn formats_of_16_bits_are_as_defined() {
+        let mut random = fastrand::Rng::with_seed(16);
+        for (format, layout) in [(F16, ieee(5, 10)), (BF16, ieee(8, 7))] {
+            for code in 0..1 << 16 {
+                let (value, defined) = (format.to_f32(code), layout.to_f32(code));
+                assert_eq!(value.to_bits(), defined.to_bits(), "{format:?} {code:#x}");
+            }
+            let special =
+                [f32::NAN, -f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, -0.0, f32::MAX, f32::MIN];
+            let numbers = (0..1_000_000).map(|_| f32::from_bits(random.u32(..)));
+            for value in numbers.chain(special) {
+                let bits = value.to_bits();
+                assert_eq!(format.code_of(value), layout.code_of(value), "{format:?} {value} {bits:#x}");
             }
         }
     }

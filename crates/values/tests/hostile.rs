@@ -1,24 +1,9 @@
 //! Seeded mutations of inputs and of `.npy` files: an error or a value, never a panic, a hang or more memory
 //! than the text explains.
 
+use fastrand::Rng;
 use rehal_values::check::{exercise_input, exercise_npy};
 use rehal_values::{TensorType, npy};
-
-/// A small generator with a fixed seed (xorshift64*), so that each run tries the same.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % bound
-    }
-
-    fn pick<'a, T: ?Sized>(&mut self, from: &[&'a T]) -> &'a T {
-        from[self.below(from.len())]
-    }
-}
 
 const SEEDS: &[&str] = &[
     "4xf32=1 2 3 4",
@@ -84,17 +69,21 @@ const WORDS: &[&str] = &[
     "010",
 ];
 
-fn mutated_text(random: &mut Random) -> String {
-    let mut text: Vec<char> = random.pick(SEEDS).chars().collect();
-    for _ in 0..=random.below(4) {
-        let at = random.below(text.len() + 1);
-        let end = (at + random.below(4)).min(text.len());
-        match random.below(3) {
+fn pick<'a, T: ?Sized>(random: &mut Rng, from: &[&'a T]) -> &'a T {
+    from[random.usize(..from.len())]
+}
+
+fn mutated_text(random: &mut Rng) -> String {
+    let mut text: Vec<char> = pick(random, SEEDS).chars().collect();
+    for _ in 0..=random.usize(..4) {
+        let at = random.usize(..text.len() + 1);
+        let end = (at + random.usize(..4)).min(text.len());
+        match random.usize(..3) {
             0 => drop(text.drain(at..end)),
-            1 => drop(text.splice(at..end, random.pick(WORDS).chars())),
+            1 => drop(text.splice(at..end, pick(random, WORDS).chars())),
             _ => {
-                let other: Vec<char> = random.pick(SEEDS).chars().collect();
-                let from = random.below(other.len());
+                let other: Vec<char> = pick(random, SEEDS).chars().collect();
+                let from = random.usize(..other.len());
                 drop(text.splice(at..at, other[from..].iter().copied()));
             }
         }
@@ -104,7 +93,7 @@ fn mutated_text(random: &mut Random) -> String {
 
 #[test]
 fn mutated_inputs() {
-    let mut random = Random(0x5eed);
+    let mut random = Rng::with_seed(0x5eed);
     let mut accepted = 0;
     for _ in 0..20_000 {
         accepted += u64::from(exercise_input(&mutated_text(&mut random)) > 0);
@@ -136,31 +125,22 @@ fn arrays() -> Vec<u8> {
 fn mutated_arrays() {
     let whole = arrays();
     assert_eq!(exercise_npy(&whole), 6);
-    let mut random = Random(0xa44a);
+    let mut random = Rng::with_seed(0xa44a);
     let mut read = 0;
     for _ in 0..20_000 {
         let mut bytes = whole.clone();
-        for _ in 0..=random.below(3) {
-            let at = random.below(bytes.len());
-            match random.below(4) {
-                0 => bytes[at] = random.below(256) as u8,
-                1 => bytes[at] ^= 1 << random.below(8),
+        for _ in 0..=random.usize(..3) {
+            let at = random.usize(..bytes.len());
+            match random.usize(..4) {
+                0 => bytes[at] = random.u8(..),
+                1 => bytes[at] ^= 1 << random.usize(..8),
                 2 => bytes.truncate(at + 1),
                 // Headers are text, so words of headers go further than bits do.
                 _ => {
-                    let word = random.pick(&[
-                        "(",
-                        ")",
-                        "9999999999",
-                        "'",
-                        "{",
-                        "}",
-                        "'<f8'",
-                        ",",
-                        "True",
-                        "NUMPY",
-                        "-1",
-                    ]);
+                    let word = pick(
+                        &mut random,
+                        &["(", ")", "9999999999", "'", "{", "}", "'<f8'", ",", "True", "NUMPY", "-1"],
+                    );
                     let end = (at + word.len()).min(bytes.len());
                     bytes.splice(at..end, word.bytes());
                 }

@@ -1,4 +1,4 @@
-//! Times, in processor time, the exports of a module that needs nothing but the VM: `bench_vm MODULE.vmfb [SECONDS]`.
+//! Measures the CPU time of the exports of a module that imports nothing: `bench_vm MODULE.vmfb [SECONDS]`.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Processor time of this process, which other processes do not add to.
+/// CPU time of this process, which other processes do not add to.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0)

@@ -1,7 +1,7 @@
-//! Runs functions of modules that need nothing but the VM: `run_vm MODULE.vmfb [FUNCTION [VALUE...]]`.
+//! Calls functions of modules that import nothing: `run_vm MODULE.vmfb [FUNCTION [VALUE...]]`.
 //!
-//! Values are i32, or i64 with that behind them. Without a function, the exports `test_*` and `fail_*` are run, and those
-//! that do not end as their names say are printed.
+//! Values are i32, or i64 with that behind them. Without a function, the exports `test_*` and `fail_*` are run, and
+//! those that do not end as their names say are printed.
 
 use std::sync::Arc;
 

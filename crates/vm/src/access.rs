@@ -7,7 +7,7 @@ use crate::operation::{Field, Op};
 use crate::tables::{Function, Tables};
 use crate::verify::{IMPORT_BIT, REF_BIT};
 
-/// What an instruction does with some registers.
+/// How an instruction accesses registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     /// It may read them.
@@ -16,8 +16,8 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Tells `visit` the registers that a verified instruction of `function` accesses, those that it reads first: the first,
-/// and how many of 32 bits. References are left out, and so are the targets of moves, which the edges write.
+/// Tells `visit` the registers that a verified instruction of `function` accesses, those that it reads first: the
+/// first, and how many of 32 bits. References are left out, and so are the targets of moves, which the edges write.
 pub(crate) fn accesses(
     tables: &Tables,
     function: &Function,
@@ -41,7 +41,7 @@ pub(crate) fn accesses(
             (Field::Operands, FieldValue::List(list)) => {
                 let kinds = operand_kinds(tables, function, instruction);
                 for (index, register) in list.iter().enumerate() {
-                    // Where a kind is not at hand, as of spans, it may be a pair.
+                    // If the kind is not known, as behind a span, it may be a pair.
                     number(Access::Read, register, kinds.get(index).map_or(2, |kind| words(*kind)));
                 }
             }
@@ -79,7 +79,7 @@ pub(crate) fn words(kind: ValueKind) -> u16 {
     }
 }
 
-/// The convention of what a call calls.
+/// The convention of the callee.
 fn callee<'a>(tables: &'a Tables, call: &Instruction<'_>) -> Option<&'a crate::Convention> {
     let callee = call.ordinal(0);
     if callee & IMPORT_BIT == 0 {

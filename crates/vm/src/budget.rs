@@ -3,18 +3,19 @@ use rehal_base::{Error, Result};
 use crate::code::Code;
 use crate::program::Program;
 
-/// What one invocation may use: for programs that nobody vouches for. See [`Context::limited`](crate::Context::limited).
+/// The fuel of one invocation, for untrusted programs. See [`Context::limited`](crate::Context::limited).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Instructions that it may run, a call of a native function counted as one.
+    /// Instructions that it may execute; a call of a native function counts as one, and so does a superinstruction.
     pub instructions: u64,
-    /// Bytes that its instructions may allocate, and read or write in bulk, in all; registers of calls among them.
+    /// Bytes that its instructions may allocate, and read or write in bulk, in total; frames of calls are included.
     pub bytes: u64,
 }
 
-/// Counts what a program uses. The interpreter is compiled once for each, so that programs without a budget pay nothing.
+/// Counts what a program consumes. The dispatch loop is compiled for each meter, so that programs without a budget
+/// have no overhead.
 pub(crate) trait Meter {
-    /// Whether there is anything to count.
+    /// Whether it counts at all.
     const LIMITED: bool;
 
     /// Before each instruction, of a function of the program.
@@ -24,7 +25,7 @@ pub(crate) trait Meter {
     fn take_bytes(&mut self, bytes: u64) -> Result<()>;
 }
 
-/// Counts nothing.
+/// The meter of programs without a budget.
 pub(crate) struct Unlimited;
 
 impl Meter for Unlimited {
@@ -45,6 +46,8 @@ impl Meter for Budget {
     const LIMITED: bool = true;
 
     fn step(&mut self, _code: &Code, _program: &Program, _at: usize) -> Result<()> {
+        #[cfg(test)]
+        crate::tests_lowering::executes(_code.insns[_at]);
         self.take_instruction()
     }
 

@@ -7,10 +7,10 @@ use siphasher::sip::SipHasher24;
 
 use crate::{NamedObject, Object};
 
-/// A program's byte buffer (`!vm.buffer`): shared host memory that the program may read, and write where it
-/// was made so.
+/// A program's byte buffer (`!vm.buffer`): shared host memory that the program may read, and write if it
+/// was created so.
 ///
-/// Constants of a module lie over the module's own mapped bytes; nothing here copies to share.
+/// Constants of a module are buffers over the mapped module file: they are shared zero-copy.
 pub struct Buffer {
     memory: Arc<HostMemory>,
     is_mutable: bool,
@@ -18,7 +18,7 @@ pub struct Buffer {
 
 impl Buffer {
     /// A buffer of `length` zeroed bytes at a multiple of `alignment` bytes (a power of two; 0 for any) that
-    /// the program can write. Fails when the machine has not that many.
+    /// the program can write. Fails if so much memory cannot be allocated.
     pub fn allocate(length: u64, alignment: u64) -> Result<Self> {
         Ok(Self { memory: Arc::new(HostMemory::allocate_aligned(length, alignment)?), is_mutable: true })
     }
@@ -39,7 +39,7 @@ impl Buffer {
         Ok(Self::constant(Arc::new(HostMemory::constant(bytes)?)))
     }
 
-    /// The memory that the buffer is all of.
+    /// The memory of the whole buffer.
     pub fn memory(&self) -> &Arc<HostMemory> {
         &self.memory
     }
@@ -75,7 +75,7 @@ impl Buffer {
         self.memory.load(offset)
     }
 
-    /// Puts `N` bytes at `offset` bytes.
+    /// Stores `N` bytes at `offset` bytes.
     #[inline]
     pub fn store<const N: usize>(&self, offset: u64, value: [u8; N]) -> Result<()> {
         self.memory_mut()?.store(offset, value)
@@ -106,7 +106,7 @@ impl Buffer {
         self.memory_mut()?.fill(offset, length, pattern)
     }
 
-    /// SipHash-2-4 of a range under the key of bytes 0 to 15, as `vm.buffer.hash` has it.
+    /// SipHash-2-4 of a range under the key of bytes 0 to 15, as `vm.buffer.hash` defines it.
     pub fn hash(&self, offset: u64, length: u64) -> Result<i64> {
         self.check(offset, length)?;
         let mut hasher = SipHasher24::new_with_keys(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn hashes_are_siphash_2_4() {
-        // The first test vectors of SipHash's own paper and program.
+        // The first test vectors of the SipHash paper and its reference implementation.
         let bytes: Vec<u8> = (0..15).collect();
         let buffer = Buffer::from_bytes(&bytes).unwrap();
         assert_eq!(buffer.hash(0, 15).unwrap() as u64, 0xa129_ca61_49be_45e5);

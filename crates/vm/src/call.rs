@@ -3,27 +3,27 @@ use rehal_base::{Error, Result};
 use crate::convention::Argument;
 use crate::{Convention, NamedObject, Ref, Value};
 
-/// A call of a native function: its arguments, and where its results go.
+/// A call of a native function: its arguments and its results.
 ///
 /// Arguments are named by their position in the convention, a span counting as one.
 pub struct Call<'a> {
     convention: &'a Convention,
     /// All values, spans flattened.
     arguments: &'a mut [Value],
-    /// Where each argument starts among the values, and the end of the last; nothing where none is a span.
+    /// Where each argument starts among the values, and the end of the last; `None` if none is a span.
     starts: Option<&'a [u32]>,
     results: &'a mut Vec<Value>,
     resumed: Option<Resumed>,
 }
 
-/// How the wait went that a function asked for.
+/// The outcome of the wait that a function asked for.
 #[derive(Debug)]
 pub enum Resumed {
-    /// The function yielded, or what it waited for has happened.
+    /// The function yielded, or its wait source is ready.
     Ready,
     /// The deadline passed before.
     DeadlineExceeded,
-    /// What it waited for failed.
+    /// The wait source failed.
     Failed(Error),
 }
 
@@ -53,23 +53,23 @@ impl<'a> Call<'a> {
     }
 
     getters! {
-        /// The integer of 32 bits at `index`.
+        /// The i32 at `index`.
         i32: I32(i32);
-        /// The integer of 64 bits at `index`.
+        /// The i64 at `index`.
         i64: I64(i64);
-        /// The binary32 at `index`.
+        /// The f32 at `index`.
         f32: F32(f32);
-        /// The binary64 at `index`.
+        /// The f64 at `index`.
         f64: F64(f64);
     }
 
-    /// The integer of 32 bits at `index` as the program means it in sizes and flags: without a sign.
+    /// The i32 at `index` as an unsigned integer, which sizes and flags are.
     #[inline]
     pub fn u32(&self, index: usize) -> Result<u32> {
         Ok(self.i32(index)? as u32)
     }
 
-    /// The integer of 64 bits at `index` as the program means it in sizes and offsets: without a sign.
+    /// The i64 at `index` as an unsigned integer, which sizes and offsets are.
     #[inline]
     pub fn u64(&self, index: usize) -> Result<u64> {
         Ok(self.i64(index)? as u64)
@@ -84,13 +84,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The object at `index`, which has to be a `T`.
+    /// The object at `index`, which must be a `T`.
     #[inline]
     pub fn object<T: NamedObject>(&self, index: usize) -> Result<&T> {
         self.reference(index)?.object().map_err(|error| at(error, index))
     }
 
-    /// The object at `index`, which has to be a `T` or null.
+    /// The object at `index`, which must be a `T` or null.
     #[inline]
     pub fn optional<T: NamedObject>(&self, index: usize) -> Result<Option<&T>> {
         self.reference(index)?.optional().map_err(|error| at(error, index))
@@ -119,13 +119,13 @@ impl<'a> Call<'a> {
         self.results.push(result.into());
     }
 
-    /// How the wait went, where the function returned [`Flow::Wait`](crate::Flow::Wait) or
-    /// [`Flow::Yield`](crate::Flow::Yield) before; nothing on the first call.
+    /// The outcome of the wait, if the function returned [`Flow::Wait`](crate::Flow::Wait) or
+    /// [`Flow::Yield`](crate::Flow::Yield) before; `None` on the first call.
     pub fn resumed(&mut self) -> Option<Resumed> {
         self.resumed.take()
     }
 
-    /// The value at `index`. The convention itself is not asked: what a call reads is seldom in the processor's cache.
+    /// The value at `index`. The convention is not consulted: it is rarely in the processor's cache.
     #[inline]
     fn value(&self, index: usize) -> Result<&Value> {
         let at = match self.starts {
@@ -166,7 +166,7 @@ impl<'a> Span<'a> {
         self.values.len() / self.width
     }
 
-    /// Whether there is no tuple.
+    /// Whether there are no tuples.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
@@ -202,23 +202,23 @@ macro_rules! tuple_getters {
 
 impl<'a> Tuple<'a> {
     tuple_getters! {
-        /// The integer of 32 bits at `column`.
+        /// The i32 at `column`.
         i32: I32(i32);
-        /// The integer of 64 bits at `column`.
+        /// The i64 at `column`.
         i64: I64(i64);
-        /// The binary32 at `column`.
+        /// The f32 at `column`.
         f32: F32(f32);
-        /// The binary64 at `column`.
+        /// The f64 at `column`.
         f64: F64(f64);
     }
 
-    /// The integer of 32 bits at `column` without a sign.
+    /// The i32 at `column` as an unsigned integer.
     #[inline]
     pub fn u32(&self, column: usize) -> Result<u32> {
         Ok(self.i32(column)? as u32)
     }
 
-    /// The integer of 64 bits at `column` without a sign.
+    /// The i64 at `column` as an unsigned integer.
     #[inline]
     pub fn u64(&self, column: usize) -> Result<u64> {
         Ok(self.i64(column)? as u64)
@@ -234,13 +234,13 @@ impl<'a> Tuple<'a> {
         }
     }
 
-    /// The object at `column`, which has to be a `T`.
+    /// The object at `column`, which must be a `T`.
     #[inline]
     pub fn object<T: NamedObject>(&self, column: usize) -> Result<&'a T> {
         self.reference(column)?.object().map_err(|error| at(error, self.index))
     }
 
-    /// The object at `column`, which has to be a `T` or null.
+    /// The object at `column`, which must be a `T` or null.
     #[inline]
     pub fn optional<T: NamedObject>(&self, column: usize) -> Result<Option<&'a T>> {
         self.reference(column)?.optional().map_err(|error| at(error, self.index))

@@ -1,4 +1,5 @@
-//! Programs that test: modules whose exports say by their names how they must end. And what every input must survive.
+//! Test programs: modules whose exports' names say whether they must succeed. And what every input must survive: the
+//! body of the fuzz targets.
 //!
 //! Used by the tests of this crate, by the fuzz targets and by the comparison with the reference.
 
@@ -14,7 +15,7 @@ use crate::{
     NativeModule, Ref, Resumed, State, Step, Value, ValueKind,
 };
 
-/// What each call of a program of unknown origin may use.
+/// The budget of each call of an untrusted program.
 const BUDGET: Budget = Budget { instructions: 20_000, bytes: 64 << 20 };
 /// How often a program that suspends is resumed.
 const RESUMPTIONS: usize = 100;
@@ -38,7 +39,7 @@ impl Outcome {
 }
 
 /// Runs each export of `file` that is a test, in a context of its own, with the native module `yieldable_test` beside
-/// it. Fails where the module cannot be loaded.
+/// it. Fails if the module cannot be loaded.
 pub fn run_tests(file: ModuleFile) -> Result<Vec<Outcome>> {
     let module = Module::bytecode(file)?;
     let names = module.exports().iter().map(|export| export.name.to_string());
@@ -52,10 +53,10 @@ fn run_test(module: &Module, name: &str) -> Result<()> {
     Invocation::new(&function).call([])
 }
 
-/// The native module that tests of yields import: its functions come back after so many yields.
+/// The native module that tests of yields import: its functions return after a given number of yields.
 pub struct YieldableTest;
 
-/// What is left to do of the call that yielded last.
+/// The state of the call that yielded last.
 #[derive(Default)]
 struct Pending {
     yields: i32,
@@ -109,14 +110,14 @@ impl NativeModule for YieldableTest {
     }
 }
 
-/// How far [`exercise`] came.
+/// How far [`exercise`] got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reached {
-    /// The bytes are no module whose tables can be read.
+    /// The bytes are not a module whose tables can be read.
     Nothing,
     /// Its tables can be read and shown.
     Tables,
-    /// They say nothing that is wrong by itself.
+    /// The tables are consistent in themselves.
     File,
     /// All of its instructions are verified.
     Verified,
@@ -127,20 +128,20 @@ pub enum Reached {
     },
 }
 
-/// Reads, shows, verifies and runs `bytes` as a module, as far as they are one. The point is that it returns: without a
-/// panic, soon, and with memory that the size explains. No native code is loaded.
+/// Reads, prints, verifies and executes `bytes` as a module, as far as they are one. The point is that it returns:
+/// without a panic, soon, and with memory in proportion to the input. No native code is loaded.
 pub fn exercise(bytes: &[u8]) -> Reached {
     let Ok(memory) = HostMemory::constant(bytes) else { return Reached::Nothing };
     let memory = Arc::new(memory);
     let Ok(tables) = ModuleFile::inspect(memory.clone()) else { return Reached::Nothing };
     let mut nowhere = std::io::sink();
-    // What cannot be shown is said; that is all that is asked of it here.
+    // A module that cannot be printed is an error of the dump, which is fine here.
     let _ = dump::metadata(&tables, &mut nowhere);
     let _ = dump::json(&tables, false, &mut nowhere);
     let Ok(file) = ModuleFile::read(memory) else { return Reached::Tables };
     let Ok(module) = Module::bytecode(file.clone()) else { return Reached::File };
     let shown = dump::assembly(&file, AssemblyOptions::default(), &mut nowhere);
-    assert!(shown.is_ok(), "what is verified can be shown: {shown:?}");
+    assert!(shown.is_ok(), "a verified module cannot be printed: {shown:?}");
     let Ok(beside) = Module::native(YieldableTest) else { return Reached::Verified };
     let Ok(context) = Context::limited(&[beside, module.clone()], BUDGET) else { return Reached::Verified };
     let mut returned = 0;
@@ -154,9 +155,10 @@ pub fn exercise(bytes: &[u8]) -> Reached {
 /// Bytes before the instructions that [`exercise_instructions`] takes.
 const HEADER_BYTES: usize = 4;
 
-/// Verifies and runs `input` as instructions, as far as they are some: a function of `template` holds them instead of its
-/// own. Their first four bytes say how many blocks, 32-bit and reference registers the function has (16 and more are
-/// taken modulo 16, and at least one block), and what it requires. What is a module by itself goes to [`exercise`].
+/// Verifies and executes `input` as instructions, as far as they are valid: a function of `template` gets them
+/// instead of its own. Their first four bytes say how many blocks, 32-bit and reference registers the function has
+/// (16 and more are taken modulo 16, and at least one block), and its required features. An input that is a module
+/// itself goes to [`exercise`].
 ///
 /// The template is a module of ours whose first function is long enough (`fixtures/vm/template.vmfb`).
 pub fn exercise_instructions(template: &[u8], input: &[u8]) -> Reached {

@@ -5,34 +5,35 @@ use crate::operation::{Field, Op};
 use crate::tables::{Function, Tables};
 use crate::verify::REF_BIT;
 
-/// How far back what computes a value is looked for, in instructions, and how many moves are looked at, so that long
-/// blocks take no long time.
+/// How many instructions back the definition of a value is searched, and how many moves are considered, so that long
+/// blocks do not take quadratic time.
 const REACH: usize = 32;
 
-/// Which values of a block are computed where the moves at its end would put them, so that the moves need not be made.
+/// Copy coalescing: the block arguments of a branch whose values are computed in the target register, so that the
+/// move is redundant.
 #[derive(Debug, Default)]
 pub(crate) struct Coalesced {
-    /// Bit n is whether the move n is still to be made.
+    /// Bit n is whether move n remains.
     left: u64,
-    /// Offset of a call, a register of its results, and the one that takes its place.
+    /// Offset of a call, the register of a result, and the register it is renamed to.
     results: Vec<(usize, u16, u16)>,
 }
 
 impl Coalesced {
-    /// Every move is to be made.
-    pub(crate) fn nothing() -> Self {
+    /// No argument is coalesced.
+    pub(crate) fn none() -> Self {
         Self { left: u64::MAX, results: Vec::new() }
     }
 
-    /// Looks at a block of a verified function, whose last instruction is the last of `block`, and lets its
-    /// instructions compute where the moves go.
+    /// Coalesces the block arguments of the branch that ends `block`, a block of a verified function: renames the
+    /// results of its instructions to the targets of the moves.
     pub(crate) fn of(
         tables: &Tables,
         function: &Function,
         liveness: &Liveness,
         block: &mut [Instruction<'_>],
     ) -> Self {
-        let mut this = Self::nothing();
+        let mut this = Self::none();
         let Some((branch, body)) = block.split_last_mut() else { return this };
         if branch.operation.op != Op::Branch || body.is_empty() {
             return this;
@@ -59,18 +60,18 @@ impl Coalesced {
         this
     }
 
-    /// Whether a move of the branch is still to be made.
-    pub(crate) fn is_left(&self, index: usize) -> bool {
-        index >= 64 || self.left >> index & 1 != 0
+    /// Whether a move of the branch is coalesced, so that it need not be executed.
+    pub(crate) fn contains(&self, index: usize) -> bool {
+        index < 64 && self.left >> index & 1 == 0
     }
 
-    /// The register that takes the place of one of the results of the call at `offset`.
+    /// The register that a result of the call at `offset` is renamed to.
     pub(crate) fn result(&self, offset: usize, register: u16) -> u16 {
         let renamed = self.results.iter().find(|(call, from, _)| (*call, *from) == (offset, register));
         renamed.map_or(register, |(_, _, to)| *to)
     }
 
-    /// Lets an instruction write to another register.
+    /// Renames a result of an instruction.
     fn rename(&mut self, instruction: &mut Instruction<'_>, from: u16, to: u16) -> bool {
         let fields = instruction.operation.fields.iter().zip(&mut instruction.values);
         for (field, value) in fields {
@@ -90,8 +91,8 @@ impl Coalesced {
     }
 }
 
-/// Which instruction computes what the move `at` moves, and in how many registers it lies, where nothing else needs it
-/// there and nothing needs what is where it goes.
+/// The instruction that defines the value of move `at`, and the number of its registers, if the value has no other
+/// use in its register and the target register is free from the definition to the move.
 fn source_of(
     tables: &Tables,
     function: &Function,

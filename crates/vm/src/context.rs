@@ -9,22 +9,22 @@ use crate::invocation::block;
 use crate::link::{self, Linked};
 use crate::{Convention, Invocation, Module, Signal, State, TraceSink, Value};
 
-/// Modules that run together, each with the state that it has here.
+/// Modules that are linked together, each with its state.
 ///
-/// Cheap to clone, and usable from any number of threads. Invocations of one context run side by side: each
-/// single access to a global, a list or a buffer is indivisible where it is of at most 8 aligned bytes, and
-/// nothing else is ordered between invocations. A program that keeps state over calls and wants its calls one
-/// after another gets that from its caller, who finishes one invocation before it starts the next.
+/// Cheap to clone, and usable from any number of threads. Invocations of one context run concurrently: each
+/// single access to a global, a list or a buffer is atomic if it is of at most 8 aligned bytes, and
+/// invocations are not ordered otherwise. A program that keeps state across calls and needs them
+/// serialized relies on its caller to finish one invocation before it starts the next.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
 struct Inner {
     modules: Vec<Linked>,
-    /// Machines of ended invocations, for the next ones.
+    /// A pool of the machines of ended invocations.
     machines: Mutex<Vec<Machine>>,
-    /// What each invocation may use.
+    /// The budget of each invocation.
     budget: Option<Budget>,
-    /// Where what invocations execute is told.
+    /// The sink that traces what invocations execute.
     trace: Option<TraceSink>,
 }
 
@@ -38,21 +38,22 @@ pub struct Function {
 
 impl Context {
     /// Loads `modules` in this order, each after those that it imports from, and runs their initialisers, which
-    /// may block the calling thread. Where several have one name, the last before an importer is meant.
+    /// may block the calling thread. If several have one name, imports bind to the last before the importer.
     ///
-    /// Fails where a module needs another that is not there or too old, imports a function that is not there
-    /// or is called another way, or fails to initialise; modules before it are deinitialised then.
+    /// Fails if a module depends on another that is missing or too old, imports a function that is missing
+    /// or has another signature, or fails to initialise; modules before it are deinitialised then.
     pub fn new(modules: &[Module]) -> Result<Self> {
         Self::with(modules, None, None)
     }
 
-    /// As [`Context::new`], and tells `sink` of each instruction before it is executed, by invocations and initialisers.
+    /// As [`Context::new`], and traces each instruction to `sink` before it is executed, by invocations and
+    /// initialisers.
     pub fn traced(modules: &[Module], sink: TraceSink) -> Result<Self> {
         Self::with(modules, None, Some(sink))
     }
 
-    /// As [`Context::new`], for programs that nobody vouches for: each invocation, those of initialisers among them,
-    /// ends with an error once it has used up `budget`. The native modules among `modules` keep their own measure.
+    /// As [`Context::new`], for untrusted programs: each invocation, including those of initialisers,
+    /// fails once it has exhausted `budget`. Native modules among `modules` must limit themselves.
     pub fn limited(modules: &[Module], budget: Budget) -> Result<Self> {
         Self::with(modules, Some(budget), None)
     }
@@ -63,7 +64,7 @@ impl Context {
         for module in modules {
             let linked = link::link(&inner.modules, module, inner.trace.is_some())?;
             inner.modules.push(linked);
-            // Where this fails, dropping `inner` deinitialises those before and this one, as the reference does.
+            // If this fails, dropping `inner` deinitialises the modules before and this one, as the reference does.
             inner.run_if_exported(inner.modules.len() - 1, "__init", &[])?;
         }
         Ok(Self(Arc::new(inner)))
@@ -98,13 +99,13 @@ impl Context {
         Ok(Function { context: self.clone(), module: index, export })
     }
 
-    /// The state that the native module `name` has here.
+    /// The state of the native module `name` in this context.
     pub fn native_state(&self, name: &str) -> Option<&State> {
         self.0.modules.iter().rev().find(|linked| linked.module().name() == name)?.native_state()
     }
 
-    /// Tells every module, in the order that the signal has, which may block the calling thread. Programs are
-    /// told by their export `__notify`, native modules by [`NativeModule::notify`](crate::NativeModule::notify).
+    /// Signals every module, in the order of the signal, which may block the calling thread. Programs are
+    /// notified by their export `__notify`, native modules by [`NativeModule::notify`](crate::NativeModule::notify).
     pub fn notify(&self, signal: Signal) -> Result<()> {
         let notify = |index: usize| {
             self.0.modules[index].notify(signal)?;
@@ -136,14 +137,14 @@ impl Inner {
         machine.unwrap_or_else(|| Machine::new(self.budget, self.trace.clone()))
     }
 
-    /// Keeps a machine for the next invocation, unless it has grown so much that most would not use it.
+    /// Returns a machine to the pool, unless it has grown beyond the working set of most invocations.
     fn give_machine(&self, machine: Machine) {
         if !machine.is_large() {
             self.machines.lock().push(machine);
         }
     }
 
-    /// Calls the export `name` of a module to its end, where there is one that takes these arguments.
+    /// Calls the export `name` of a module and blocks, if it exists and takes these arguments.
     fn run_if_exported(&self, index: usize, name: &str, arguments: &[Value]) -> Result<()> {
         let module = self.modules[index].module();
         let Some(export) = module.export(name) else { return Ok(()) };
@@ -172,7 +173,7 @@ impl Modules for Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         for index in (0..self.modules.len()).rev() {
-            // Nobody is left whom an error could be told.
+            // There is no caller left to report an error to.
             let _ = self.run_if_exported(index, "__deinit", &[]);
         }
         // States go in reverse order as well, after all deinitialisers.
@@ -186,32 +187,32 @@ impl Function {
         self.context.0.modules[self.module].module()
     }
 
-    /// Which of the module's exports it is.
+    /// Its ordinal among the module's exports.
     pub fn ordinal(&self) -> usize {
         self.export
     }
 
-    /// The name without the module's.
+    /// The name without that of the module.
     pub fn name(&self) -> &str {
         &self.module().exports()[self.export].name
     }
 
-    /// How it is called.
+    /// Its calling convention.
     pub fn convention(&self) -> &Convention {
         &self.module().exports()[self.export].convention
     }
 
-    /// The context that it is of.
+    /// The context that it belongs to.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Calls it and blocks the calling thread until it is done; gives its results.
+    /// Calls it and blocks the calling thread until it returns; returns its results.
     pub fn call(&self, arguments: &[Value]) -> Result<Vec<Value>> {
         self.call_with_spans(arguments, &[])
     }
 
-    /// As [`Function::call`], where the convention has spans: `tuples` says for each how many tuples of
+    /// As [`Function::call`], for conventions with spans: `tuples` has for each the number of tuples of
     /// `arguments`, which are flattened, it has.
     pub fn call_with_spans(&self, arguments: &[Value], tuples: &[usize]) -> Result<Vec<Value>> {
         let mut invocation = Invocation::new(self);
@@ -236,7 +237,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn machines_are_kept_unless_they_are_large() {
+    fn machines_return_to_the_pool_unless_large() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vm/calls.vmfb");
         let file = rehal_base::MappedFile::open(&path).unwrap();
         let context = Context::new(&[Module::map(Arc::new(file)).unwrap()]).unwrap();
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(kept(), 3);
         function("test_every_kind").call(&[]).unwrap();
         assert_eq!(kept(), 3);
-        // Calls until it may not.
+        // Recurses until it may not.
         assert!(function("fail_without_an_end").call(&[]).is_err());
         assert_eq!(kept(), 2);
     }

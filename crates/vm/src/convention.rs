@@ -4,10 +4,10 @@ use rehal_base::{Error, Result};
 
 use crate::ValueKind;
 
-/// How a function is called: the kinds of its arguments and results, read from text such as `0iCrID_r`.
+/// A calling convention: the kinds of a function's arguments and results, parsed from text such as `0iCrID_r`.
 ///
 /// The text starts with the version `0`, then has a letter for each argument ([`ValueKind`]) with spans of
-/// tuples between `C` and `D` that the caller repeats as often as it wants, then `_` and the results. `v`
+/// tuples between `C` and `D` that the caller repeats any number of times, then `_` and the results. `v`
 /// stands for no arguments, or for no results.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Convention {
@@ -27,7 +27,7 @@ pub enum Argument {
 }
 
 impl Convention {
-    /// Reads a convention. Fails on another version and on what is not one.
+    /// Parses a convention. Fails on another version and on malformed text.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |what: &str| {
             Error::invalid_argument(format!("calling convention '{}' {what}", text.escape_debug()))
@@ -46,17 +46,17 @@ impl Convention {
             Some(at) => (&rest[..at], &rest[at + 1..]),
             None => (rest, &[][..]),
         };
-        let arguments = arguments_of(arguments).ok_or_else(|| wrong("has arguments that are none"))?;
+        let arguments = arguments_of(arguments).ok_or_else(|| wrong("has malformed arguments"))?;
         let results = match results {
             b"v" => Some(Box::default()),
             letters => letters.iter().map(|letter| ValueKind::from_letter(*letter)).collect::<Option<_>>(),
         }
-        .ok_or_else(|| wrong("has results that are none"))?;
+        .ok_or_else(|| wrong("has malformed results"))?;
         let is_variadic = arguments.iter().any(|argument| matches!(argument, Argument::Span(_)));
         Ok(Self { text: text.into(), arguments, results, is_variadic })
     }
 
-    /// The text that it was read from.
+    /// The text that it was parsed from.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -76,7 +76,7 @@ impl Convention {
         self.is_variadic
     }
 
-    /// Whether values of both can be passed the same way, however each is written.
+    /// Whether both pass the same values, however each is written.
     pub fn is_same_call(&self, other: &Self) -> bool {
         self.arguments == other.arguments && self.results == other.results
     }
@@ -101,7 +101,7 @@ impl fmt::Display for Convention {
     }
 }
 
-/// The arguments of a convention's first half; nothing where a letter is none, or a span is empty, nested or open.
+/// The arguments of a convention's first half; `None` if a letter is unknown, or a span is empty, nested or open.
 fn arguments_of(letters: &[u8]) -> Option<Box<[Argument]>> {
     if letters == b"v" {
         return Some(Box::default());
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_convention_is_refused() {
+    fn malformed_conventions_are_rejected() {
         for text in ["1v", "v", "0x", "0CiCiDD", "0Ci", "0D", "0CD", "0i_CiD", "0_iv", "0iv", "0_i_i", "0é"]
         {
             assert!(Convention::parse(text).is_err(), "{text}");

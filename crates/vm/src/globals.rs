@@ -7,7 +7,8 @@ use crate::Ref;
 
 /// The globals that a bytecode module has in one context, shared by all invocations.
 ///
-/// Each access is indivisible, and one that sees a value sees all that was written before it.
+/// Each access is atomic, with acquire and release order: one that reads a value happens after all that was written
+/// before it.
 pub(crate) struct Globals {
     numbers: Numbers,
     length_bytes: usize,
@@ -16,7 +17,7 @@ pub(crate) struct Globals {
 
 /// Numbers by their byte offset.
 enum Numbers {
-    /// Where no instruction reads or writes 8 bytes.
+    /// If no instruction accesses 8 bytes.
     Narrow(Box<[AtomicU32]>),
     /// Units of 8 bytes.
     Wide(Box<[AtomicU64]>),
@@ -47,7 +48,7 @@ impl Globals {
         .ok_or_else(|| self.out_of_range(offset, 4))
     }
 
-    /// Puts 4 bytes at `offset`.
+    /// Stores 4 bytes at `offset`.
     #[inline]
     pub(crate) fn store_32(&self, offset: u32, value: u32) -> Result<()> {
         let at = self.check(offset, 4)?;
@@ -64,7 +65,7 @@ impl Globals {
         .ok_or_else(|| self.out_of_range(offset, 4))
     }
 
-    /// The 8 bytes at `offset`; in two halves where that is no multiple of 8.
+    /// The 8 bytes at `offset`; in two halves if that is not a multiple of 8.
     #[inline]
     pub(crate) fn load_64(&self, offset: u32) -> Result<u64> {
         let at = self.check(offset, 8)?;
@@ -77,7 +78,7 @@ impl Globals {
         }
     }
 
-    /// Puts 8 bytes at `offset`; in two halves where that is no multiple of 8.
+    /// Stores 8 bytes at `offset`; in two halves if that is not a multiple of 8.
     #[inline]
     pub(crate) fn store_64(&self, offset: u32, value: u64) -> Result<()> {
         let at = self.check(offset, 8)?;
@@ -93,7 +94,7 @@ impl Globals {
         }
     }
 
-    /// The reference of that ordinal.
+    /// The global reference with that ordinal.
     pub(crate) fn reference(&self, ordinal: u32) -> Result<&Mutex<Ref>> {
         self.refs.get(ordinal as usize).ok_or_else(|| {
             Error::out_of_range(format!("global reference {ordinal} is out of {}", self.refs.len()))

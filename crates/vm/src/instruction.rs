@@ -3,20 +3,20 @@ use smallvec::SmallVec;
 
 use crate::operation::{Field, Operation, Set, lookup};
 
-/// An instruction as it is encoded, read but not checked.
+/// A decoded instruction that is not verified.
 #[derive(Debug)]
 pub(crate) struct Instruction<'a> {
-    /// Which it is.
+    /// Its row in the table.
     pub(crate) operation: &'static Operation,
-    /// Where it starts, in bytes from the function's first.
+    /// Its offset in bytes in the function.
     pub(crate) offset: usize,
-    /// Where the next one starts.
+    /// Offset of the next one.
     pub(crate) end: usize,
-    /// What its fields hold, in their order.
+    /// The values of its fields, in order.
     pub(crate) values: SmallVec<[FieldValue<'a>; 6]>,
 }
 
-/// What a field of an instruction holds.
+/// The value of a field of an instruction.
 #[derive(Debug, Clone)]
 pub(crate) enum FieldValue<'a> {
     /// A register.
@@ -57,8 +57,8 @@ impl<'a> List<'a> {
 }
 
 impl<'a> Instruction<'a> {
-    /// Reads the instruction at `offset` of a function's bytes. Fails where they end too soon, and on a number
-    /// that is no instruction.
+    /// Decodes the instruction at `offset` of a function's bytes. Fails if they are truncated, and on an unknown
+    /// opcode.
     pub(crate) fn read(bytecode: &'a [u8], offset: usize) -> Result<Self> {
         let mut cursor = Cursor { bytecode, at: offset };
         let first = cursor.u8()?;
@@ -75,7 +75,7 @@ impl<'a> Instruction<'a> {
         Ok(Self { operation, offset, end: cursor.at, values })
     }
 
-    /// The register in field `index`; the table says that there is one.
+    /// The register in field `index`, which the table says is one.
     pub(crate) fn register(&self, index: usize) -> u16 {
         match self.values.get(index) {
             Some(FieldValue::Register(register)) => *register,
@@ -174,7 +174,9 @@ impl<'a> Cursor<'a> {
         let bytes = self.bytecode.get(self.at..).and_then(|rest| rest.get(..length));
         let bytes = bytes.ok_or_else(|| {
             let left = self.bytecode.len().saturating_sub(self.at);
-            Error::out_of_range(format!("the instruction needs {length} bytes more, and {left} are left"))
+            Error::out_of_range(format!(
+                "the instruction is truncated: it needs {length} bytes more, and {left} are left"
+            ))
         })?;
         self.at += length;
         Ok(bytes)
@@ -200,5 +202,5 @@ impl<'a> Cursor<'a> {
 #[cold]
 fn unknown(set: Set, opcode: u8) -> Error {
     let prefix = set.prefix().map(|prefix| format!("{prefix:#04x} ")).unwrap_or_default();
-    Error::invalid_argument(format!("{prefix}{opcode:#04x} is no instruction"))
+    Error::invalid_argument(format!("{prefix}{opcode:#04x} is not an opcode"))
 }

@@ -4,25 +4,25 @@ use crate::convention::Argument;
 use crate::interpret::{Machine, Modules, Outcome};
 use crate::{Convention, Function, Resumed, Value, ValueKind, Wait};
 
-/// One call of a function from outside, which may stop in the middle and go on later, on any thread.
+/// One call of a function from the host, which may be suspended and resumed later, on any thread.
 ///
-/// It can be started again when it is done; then nothing is allocated.
+/// It can be started again when it is done, which does not allocate.
 pub struct Invocation {
     function: Function,
     machine: Machine,
     state: InvocationState,
-    /// Where each argument starts, kept so that it is not allocated each time.
+    /// Start of each argument; scratch, so that it is not allocated each time.
     starts: Vec<u32>,
     arguments: Vec<Value>,
 }
 
-/// What came of running an invocation.
+/// How a run of an invocation ended.
 #[derive(Debug, Clone)]
 #[must_use]
 pub enum Step {
-    /// It is done: [`Invocation::results`] has what it returned.
+    /// It returned: [`Invocation::results`] has its results.
     Done,
-    /// It let others run and wants to be resumed.
+    /// It yielded and wants to be resumed.
     Yielded,
     /// It wants to be resumed once this is ready.
     Waiting(Wait),
@@ -52,13 +52,13 @@ impl Invocation {
         &self.function
     }
 
-    /// Starts a call and runs it until it is done or has to stop. Fails when the arguments are not those of
-    /// the function, when the one before is not done, and when the program fails.
+    /// Starts a call and runs it until it returns or is suspended. Fails if the arguments are not those of
+    /// the function, if the call before is not done, and if the program fails.
     pub fn start(&mut self, arguments: impl IntoIterator<Item = Value>) -> Result<Step> {
         self.start_with_spans(arguments, &[])
     }
 
-    /// As [`Invocation::start`], where the convention has spans: `tuples` says for each how many tuples of
+    /// As [`Invocation::start`], for conventions with spans: `tuples` has for each the number of tuples of
     /// `arguments`, which are flattened, it has.
     pub fn start_with_spans(
         &mut self,
@@ -82,7 +82,7 @@ impl Invocation {
         self.step(outcome)
     }
 
-    /// Goes on after [`Step::Yielded`] or [`Step::Waiting`]. What is waited for and not ready is given again.
+    /// Resumes it after [`Step::Yielded`] or [`Step::Waiting`]. A wait that is not ready is returned again.
     pub fn resume(&mut self) -> Result<Step> {
         let resumed = match &self.state {
             InvocationState::Idle => {
@@ -101,12 +101,12 @@ impl Invocation {
         self.start(arguments)?.block(self)
     }
 
-    /// What the function returned; empty until it is done.
+    /// The results of the function; empty until it returns.
     pub fn results(&self) -> &[Value] {
         if matches!(self.state, InvocationState::Idle) { &self.machine.results } else { &[] }
     }
 
-    /// Moves out what the function returned.
+    /// Moves the results of the function out.
     pub fn take_results(&mut self) -> Vec<Value> {
         if matches!(self.state, InvocationState::Idle) {
             std::mem::take(&mut self.machine.results)
@@ -154,7 +154,7 @@ impl Step {
     }
 }
 
-/// Waits and resumes what runs in a machine until it is done.
+/// Blocks on waits and resumes the machine until the call is done.
 pub(crate) fn block<M: Modules>(
     modules: &M,
     machine: &mut Machine,
@@ -181,7 +181,7 @@ fn resumed(wait: &Wait) -> Resumed {
     }
 }
 
-/// Checks that `values` are what the convention takes, and finds where each argument starts.
+/// Checks `values` against the convention, and computes where each argument starts.
 pub(crate) fn check_arguments(
     convention: &Convention,
     values: &[Value],

@@ -1,18 +1,28 @@
-//! Programs: bytecode modules, the verifier and interpreter that run them, and what native modules offer them.
+//! The virtual machine of programs: bytecode modules, their verifier, lowering and interpreter, and native modules.
 //!
 //! Used by `local` for VMVX executables, by `modules` for what programs import, and by the tools. It must never know
 //! devices, captures or flags.
+//!
+//! Bytecode is decoded and verified once, then lowered to code that the dispatch loop executes without checks. Two tables
+//! say what there is, and everything else is generated from them:
+//!
+//! - `isa.rs` has the instructions. To add a computation, add its row with its body. To add any other operation on registers
+//!   and types, add its row and write the function that it names in `interpret/`. To add one with other operands or control
+//!   flow, add its row and write the method of `Lowering` that it names, and if no lowered instruction can do its work, a
+//!   variant of `code::Insn` with its arm in `interpret/dispatch.rs` or `interpret/out_of_line.rs`.
+//! - `superinstructions.rs` has what is fused from two. To add one, add its row with its parts and their pattern; a new
+//!   pattern is a type in that file. The differential test fails if random programs never execute it.
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
 
 mod access;
-mod arithmetic;
 mod budget;
 mod buffer;
 mod call;
 pub mod check;
 mod coalesce;
 mod code;
+mod compute;
 mod context;
 mod convention;
 pub mod dump;
@@ -20,6 +30,7 @@ mod globals;
 mod instruction;
 mod interpret;
 mod invocation;
+mod isa;
 mod link;
 mod list;
 mod liveness;
@@ -32,6 +43,7 @@ mod operation;
 mod program;
 mod registers;
 mod special;
+mod superinstructions;
 mod tables;
 mod trace;
 mod value;
@@ -57,4 +69,4 @@ pub use object::{NamedObject, Object, Ref};
 pub use rehal_base::Result;
 pub use trace::TraceSink;
 pub use value::{Value, ValueKind};
-pub use wait::{Flow, Wait, WaitSource};
+pub use wait::{Flow, Notification, Wait, WaitSource};

@@ -19,7 +19,7 @@ enum ModuleState {
     Bytecode(Instance),
 }
 
-/// Gives a module the state of a new context, where each of its instructions may be traced, and binds its imports to
+/// Instantiates a module in a new context, perhaps to be traced, and resolves its imports to
 /// the modules in `before`.
 pub(crate) fn link(before: &[Linked], module: &Module, is_traced: bool) -> Result<Linked> {
     let state = match module.kind() {
@@ -28,7 +28,7 @@ pub(crate) fn link(before: &[Linked], module: &Module, is_traced: bool) -> Resul
         }
         Kind::Bytecode { program, .. } => ModuleState::Bytecode(
             instance(before, program, is_traced)
-                .context(|| format!("resolving what module '{}' imports", module.name()))?,
+                .context(|| format!("resolving the imports of module '{}'", module.name()))?,
         ),
     };
     Ok(Linked { module: module.clone(), state })
@@ -53,7 +53,7 @@ impl Linked {
         }
     }
 
-    /// The export as the interpreter names it; `index` is where this module is in its context.
+    /// The export as the interpreter names it; `index` is that of this module in its context.
     pub(crate) fn target(&self, index: usize, export: usize) -> Target {
         let ordinal = match self.module.kind() {
             Kind::Native(_) => export as u32,
@@ -86,7 +86,7 @@ fn instance(before: &[Linked], program: &Program, is_traced: bool) -> Result<Ins
     Ok(Instance { codes, globals, imports })
 }
 
-/// Whether any instruction reads or writes 8 bytes of globals at once.
+/// Whether any instruction accesses 8 bytes of globals at once.
 fn uses_wide_globals(program: &Program) -> bool {
     use crate::code::Insn;
     program.codes.iter().flat_map(|code| &code.insns).any(|insn| {
@@ -94,7 +94,7 @@ fn uses_wide_globals(program: &Program) -> bool {
             insn,
             Insn::GlobalLoad64 { .. }
                 | Insn::GlobalStore64 { .. }
-                | Insn::Other {
+                | Insn::OutOfLine {
                     op: Op::GlobalLoadIndirectI64
                         | Op::GlobalLoadIndirectF64
                         | Op::GlobalStoreIndirectI64
@@ -105,7 +105,7 @@ fn uses_wide_globals(program: &Program) -> bool {
     })
 }
 
-/// Modules that are needed are there, as new as needed: that says more than the functions that they lack.
+/// Checks that dependencies are present and recent enough, which is a better error than a missing function.
 fn check_dependencies(before: &[Linked], file: &ModuleFile) -> Result<()> {
     for dependency in file.dependencies() {
         let (name, minimum) = (dependency.name, dependency.minimum_version);
@@ -132,7 +132,7 @@ fn check_dependencies(before: &[Linked], file: &ModuleFile) -> Result<()> {
     Ok(())
 }
 
-/// Where an import leads; nothing where it is optional and nobody has it.
+/// The target of an import; `None` if it is optional and no module exports it.
 fn resolve(before: &[Linked], import: &Import) -> Result<Option<Target>> {
     let full_name = &*import.full_name;
     let Some((module, function)) = full_name.split_once('.') else {

@@ -6,10 +6,10 @@ use rehal_base::{Error, Result};
 
 use crate::{NamedObject, Object, Ref, Value, ValueKind};
 
-/// What the storage of one list may take in bytes: what a program asks for must not bring the machine down.
+/// The limit in bytes on the storage of one list: a program must not exhaust the memory of the machine.
 const STORAGE_LIMIT_BYTES: usize = 1 << 30;
 
-/// What a list holds.
+/// The type of a list's elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ElementKind {
     /// Integers of 8 bits.
@@ -20,15 +20,15 @@ pub enum ElementKind {
     I32,
     /// Integers of 64 bits.
     I64,
-    /// IEEE 754 binary32.
+    /// f32.
     F32,
-    /// IEEE 754 binary64.
+    /// f64.
     F64,
     /// References to objects of the type so named.
     Ref(Box<str>),
     /// References to any objects.
     AnyRef,
-    /// Values of any kind, each its own.
+    /// Variants: values of any kind.
     Variant,
 }
 
@@ -48,7 +48,7 @@ enum Storage {
     Variants(Vec<Value>),
 }
 
-/// Runs the body with the vector of whatever storage there is.
+/// Runs the body with the vector of any storage.
 macro_rules! each_storage {
     ($storage:expr, $vector:ident => $body:expr) => {
         match $storage {
@@ -83,7 +83,7 @@ impl List {
         Self { element: ElementKind::Variant, storage: Mutex::new(Storage::Variants(values)) }
     }
 
-    /// What it holds.
+    /// The type of its elements.
     pub fn element(&self) -> &ElementKind {
         &self.element
     }
@@ -105,7 +105,7 @@ impl List {
 
     /// Makes it `length` elements long; new ones are zero, or null.
     pub fn resize(&self, length: usize) -> Result<()> {
-        // What is cut off may be the last share of an object, whose end must not run under the lock.
+        // Truncation may drop the last reference to an object, whose destructor must not run under the lock.
         let mut cut = Vec::new();
         let mut cut_variants = Vec::new();
         let mut storage = self.storage.lock();
@@ -128,14 +128,14 @@ impl List {
         Ok(())
     }
 
-    /// The element at `index` as it is.
+    /// The element at `index`, unconverted.
     pub fn get(&self, index: usize) -> Result<Value> {
         let storage = self.storage.lock();
         check(index, each_storage!(&*storage, vector => vector.len()))?;
         Ok(self.element_at(&storage, index))
     }
 
-    /// All elements as they are.
+    /// All elements, unconverted.
     pub fn to_vec(&self) -> Vec<Value> {
         let storage = self.storage.lock();
         let length = each_storage!(&*storage, vector => vector.len());
@@ -161,7 +161,7 @@ impl List {
         self.ref_at(index, Ref::take)
     }
 
-    /// Puts a value at `index`; a number becomes what the list holds as for [`List::get_value`], a
+    /// Sets the element at `index`; a number is converted to the element type as by [`List::get_value`], a
     /// reference must be of the list's type.
     pub fn set(&self, index: usize, value: Value) -> Result<()> {
         let _old = {
@@ -171,7 +171,7 @@ impl List {
         Ok(())
     }
 
-    /// Adds a value at the end.
+    /// Appends a value.
     pub fn push(&self, value: Value) -> Result<()> {
         let mut storage = self.storage.lock();
         self.check_fits(&value)?;
@@ -265,7 +265,7 @@ impl List {
         }
     }
 
-    /// Puts a value in and gives what was there, which the caller drops without the lock.
+    /// Sets an element and returns the old one, which the caller drops without the lock.
     fn put(&self, storage: &mut Storage, index: usize, value: Value) -> Result<Value> {
         check(index, each_storage!(&*storage, vector => vector.len()))?;
         self.check_fits(&value)?;
@@ -289,7 +289,7 @@ impl List {
         Ok(Value::NULL)
     }
 
-    /// Whether a value may be put in at all.
+    /// Whether a value is compatible with the element type.
     fn check_fits(&self, value: &Value) -> Result<()> {
         match (&self.element, value) {
             (ElementKind::Variant, _) | (ElementKind::AnyRef, Value::Ref(_)) => Ok(()),
@@ -325,7 +325,7 @@ impl List {
 }
 
 impl Drop for List {
-    /// Lists that only this one still holds end one after another, not one within another: a program can nest them
+    /// Lists that only this one still references are dropped iteratively, not recursively: a program can nest them
     /// deeper than the machine's stack.
     fn drop(&mut self) {
         let mut ending = Vec::new();
@@ -338,7 +338,7 @@ impl Drop for List {
     }
 }
 
-/// Moves the lists out of a list, and lets go of its other elements.
+/// Moves the lists out of a list, and drops its other elements.
 fn end_elements(storage: &mut Storage, ending: &mut Vec<Ref>) {
     let is_list = |object: &Ref| object.downcast_ref::<List>().is_some();
     match storage {
@@ -376,7 +376,7 @@ fn grow<T>(vector: &mut Vec<T>, capacity: usize) -> Result<()> {
         return Ok(());
     }
     let exhausted =
-        || Error::resource_exhausted(format!("a list of {capacity} elements exceeds what one may hold"));
+        || Error::resource_exhausted(format!("a list of {capacity} elements exceeds the limit of one list"));
     if capacity.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > STORAGE_LIMIT_BYTES) {
         return Err(exhausted());
     }
@@ -419,7 +419,7 @@ fn integer_of(value: &Value) -> i64 {
     }
 }
 
-/// As both widths, so that a number that is stored as it came keeps its bits.
+/// In both widths, so that a number that is stored unconverted keeps its bits.
 fn float_of(value: &Value) -> (f32, f64) {
     match value {
         Value::F32(value) => (*value, (*value).into()),
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_converted_to_what_the_list_holds() {
+    fn numbers_are_converted_to_the_element_type() {
         let list = List::new(ElementKind::I8, 4).unwrap();
         list.push(Value::I32(0x1ff)).unwrap();
         list.push(Value::I64(127)).unwrap();
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_in_lists_end_without_depth() {
+    fn nested_lists_are_dropped_without_recursion() {
         let mut list = List::of_variants(Vec::new());
         for _ in 0..200_000 {
             list = List::of_variants(vec![Value::I32(1), Ref::new(list).into()]);
@@ -503,12 +503,12 @@ mod tests {
         let outer = List::new(ElementKind::AnyRef, 0).unwrap();
         outer.push(shared.clone().into()).unwrap();
         drop(outer);
-        // Someone else still holds it, so it is whole.
+        // It is still referenced elsewhere.
         assert_eq!(shared.object::<List>().unwrap().len(), 2);
     }
 
     #[test]
-    fn a_list_cannot_take_all_memory() {
+    fn the_storage_of_a_list_is_limited() {
         let list = List::new(ElementKind::Variant, 0).unwrap();
         assert_eq!(list.resize(u32::MAX as usize).unwrap_err().code(), StatusCode::ResourceExhausted);
         assert_eq!(list.reserve(usize::MAX).unwrap_err().code(), StatusCode::ResourceExhausted);

@@ -4,30 +4,30 @@ use crate::operation::{Field, Op};
 use crate::tables::{Function, Tables};
 use crate::verify::REF_BIT;
 
-/// Registers times blocks that are worth finding out about, so that a crafted function costs no memory.
+/// Limit on registers times blocks, so that a crafted function does not exhaust memory.
 const SIZE_LIMIT: usize = 1 << 20;
 
-/// Passes over all blocks after which everything counts as read: compilers order blocks so that few do.
+/// Passes over all blocks after which everything counts as live: compilers order blocks so that few suffice.
 const PASSES: usize = 16;
 
-/// Which 32-bit registers may be read after the start of each block of a function, before they are written.
+/// Liveness: which 32-bit registers may be read after the start of each block of a function before they are written.
 pub(crate) struct Liveness {
-    /// Where the blocks start, ascending.
+    /// Offsets of the blocks, ascending.
     starts: Vec<u32>,
     /// Words of a block's set.
     width: usize,
-    /// One set after another; empty where nothing was found out.
+    /// The live-in set of each block, one behind the other; empty if the function is over the limit.
     live: Vec<u64>,
 }
 
-/// What a block does.
+/// A node of the control flow graph.
 #[derive(Default)]
 struct Block {
     successors: Vec<u32>,
 }
 
 impl Liveness {
-    /// Finds out about a verified function with so many registers.
+    /// Analyses a verified function with so many registers.
     pub(crate) fn of(tables: &Tables, function: &Function, words: u16, bytecode: &[u8]) -> Self {
         let width = usize::from(words).div_ceil(64);
         let count = function.descriptor.block_count;
@@ -58,14 +58,15 @@ impl Liveness {
         this
     }
 
-    /// Whether a register may be read after the block that starts at `start`.
+    /// Whether a register is live into the block at offset `start`.
     pub(crate) fn is_live(&self, start: u32, register: u16) -> bool {
         let Ok(block) = self.starts.binary_search(&start) else { return true };
         let set = self.live.get(block * self.width..).unwrap_or_default();
         set.get(usize::from(register) / 64).is_none_or(|bits| bits >> (register % 64) & 1 != 0)
     }
 
-    /// What is read in a block's successors and not written in it is read after its start, until nothing changes.
+    /// The backward data flow: what is live into a successor and not killed in a block is live into the block, to a
+    /// fixed point.
     fn spread(&mut self, blocks: &[Block], killed: &[u64]) {
         for _ in 0..PASSES {
             let mut changed = false;
@@ -88,7 +89,7 @@ impl Liveness {
     }
 }
 
-/// Adds what an instruction reads and writes, and where it may lead.
+/// Adds what an instruction reads and kills, and the successors of its block.
 fn collect(
     tables: &Tables,
     function: &Function,
@@ -110,7 +111,7 @@ fn collect(
     };
     let op = instruction.operation.op;
     if op == Op::Branch {
-        // The only way on: moves write what they move to, one after another.
+        // The only edge: its moves kill their targets, in order.
         for (source, target) in instruction.list(1).pairs().filter(|(source, _)| source & REF_BIT == 0) {
             access(Access::Read, source, 1);
             access(Access::Write, target, 1);
@@ -128,7 +129,7 @@ fn collect(
         }
     }
     if op == Op::Fail {
-        // With a status of 0 it goes on with the next block.
+        // With a status of 0 it falls through to the next block.
         block.successors.push(instruction.end as u32);
     }
 }

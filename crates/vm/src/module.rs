@@ -5,9 +5,9 @@ use rehal_base::{Context as _, Error, MappedFile, Result};
 use crate::program::Program;
 use crate::{Convention, ModuleFile, NativeModule};
 
-/// A module that is ready to be put into contexts: a program's bytecode, verified, or functions in Rust.
+/// A module that contexts can instantiate: verified bytecode, or native functions.
 ///
-/// Cheap to clone; it holds nothing that a context can change.
+/// Cheap to clone, and immutable.
 #[derive(Clone)]
 pub struct Module(Arc<Inner>);
 
@@ -39,7 +39,7 @@ pub(crate) enum Kind {
 }
 
 impl Module {
-    /// A module in Rust. Fails where one of its exports has a convention that is none, or two have one name.
+    /// A native module. Fails if an export has a malformed convention, or two have the same name.
     pub fn native(module: impl NativeModule) -> Result<Self> {
         let mut exports = Vec::with_capacity(module.exports().len());
         for export in module.exports() {
@@ -50,7 +50,7 @@ impl Module {
         Self::new(module.name().into(), module.version(), exports, Kind::Native(Box::new(module)))
     }
 
-    /// A program. Verifies all of its bytecode and decodes it; the file's constant data is used where it lies.
+    /// A bytecode module. Verifies and lowers all of its bytecode; constant data of the file is used zero-copy.
     pub fn bytecode(file: ModuleFile) -> Result<Self> {
         let (name, version) = (file.name().into(), file.version());
         let program = Program::load(file)?;
@@ -104,7 +104,7 @@ impl Module {
         found.ok().map(|at| self.0.by_name[at] as usize)
     }
 
-    /// The file of a program; nothing for a module in Rust.
+    /// The file of a bytecode module; `None` for a native module.
     pub fn file(&self) -> Option<&ModuleFile> {
         match &self.0.kind {
             Kind::Native(_) => None,
@@ -112,7 +112,7 @@ impl Module {
         }
     }
 
-    /// What a program says of one of its exports under `key` ("iree.abi.declaration").
+    /// The attribute `key` ("iree.abi.declaration") of an export of a bytecode module.
     pub fn export_attribute(&self, ordinal: usize, key: &str) -> Option<&str> {
         match &self.0.kind {
             Kind::Native(_) => None,

@@ -4,7 +4,7 @@ use rehal_base::Result;
 
 use crate::{Call, Flow};
 
-/// A module whose functions are Rust: what programs import.
+/// A native module: functions in Rust that programs import.
 ///
 /// One module serves any number of contexts, each with a state of its own, from any threads. A method never
 /// waits for a device: it returns [`Flow::Wait`] and is called again (see [`Call::resumed`]).
@@ -57,7 +57,8 @@ pub trait NativeModule: Send + Sync + 'static {
     /// The functions, in order of their ordinals.
     fn exports(&self) -> &[Export];
 
-    /// What the module keeps for one context. Made before any function of the context runs, and dropped after.
+    /// The state of the module in one context. Created before any function of the context is called, and dropped
+    /// after the last.
     fn new_state(&self) -> Result<State>;
 
     /// Runs the function at `ordinal` of [`NativeModule::exports`].
@@ -66,13 +67,13 @@ pub trait NativeModule: Send + Sync + 'static {
     /// and checked against it. An error ends the invocation.
     fn call(&self, state: &State, ordinal: usize, call: &mut Call<'_>) -> Result<Flow>;
 
-    /// The program is told to suspend, resume, save memory or that it was forked.
+    /// The host signals to suspend, resume, save memory, or that it was forked.
     fn notify(&self, _state: &State, _signal: Signal) -> Result<()> {
         Ok(())
     }
 }
 
-/// What a native module keeps for a context: `state.downcast_ref::<T>()` gives it back.
+/// The state of a native module in a context: `state.downcast_ref::<T>()` recovers its type.
 pub type State = Box<dyn Any + Send + Sync>;
 
 /// A function of a native module.
@@ -91,12 +92,12 @@ impl Export {
     }
 }
 
-/// What modules are told by the program that hosts them; numbers as `iree_vm_signal_t`.
+/// Signals of the host to modules; numbers as in `iree_vm_signal_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// The program resumes; modules may take memory again. In order of registration.
     Resume = 0,
-    /// The program suspends; modules drop what they can make again. In reverse order.
+    /// The host suspends; modules drop what they can create again. In reverse order.
     Suspend = 1,
     /// Memory is short; modules drop whatever they can, however dear. In reverse order.
     LowMemory = 2,

@@ -4,26 +4,26 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 
-/// What a program can hold a reference to: a buffer view, a fence, a list.
+/// An object that a program can hold a reference to: a buffer view, a fence, a list.
 ///
-/// Its type name is what modules and their type tables call it, without the `!` ("hal.buffer_view").
+/// Its type name is that of type tables of modules, without the `!` ("hal.buffer_view").
 pub trait Object: Any + Send + Sync {
     /// The name of the object's type, the same for all objects of a Rust type.
     fn type_name(&self) -> &'static str;
 }
 
-/// A Rust type of objects whose name is known without one, for errors that say what was expected.
+/// A Rust type of objects whose type name is known statically, for errors that name the expected type.
 pub trait NamedObject: Object {
-    /// What [`Object::type_name`] returns.
+    /// The value of [`Object::type_name`].
     const TYPE_NAME: &'static str;
 }
 
-/// A reference that a program holds: to an object, or null. Cloning shares the object.
+/// A counted reference of a program: to an object, or null. Cloning it shares the object.
 #[derive(Clone, Default)]
 pub struct Ref(Option<Arc<dyn Object>>);
 
 impl Ref {
-    /// The reference to nothing.
+    /// The null reference.
     pub const NULL: Self = Self(None);
 
     /// A reference to a new object.
@@ -36,7 +36,7 @@ impl Ref {
         Self(Some(object))
     }
 
-    /// Whether it refers to nothing.
+    /// Whether it is null.
     #[inline]
     pub fn is_null(&self) -> bool {
         self.0.is_none()
@@ -48,19 +48,19 @@ impl Ref {
         Self(self.0.take())
     }
 
-    /// The name of the object's type; nothing for null.
+    /// The name of the object's type; `None` for null.
     pub fn type_name(&self) -> Option<&'static str> {
         self.0.as_deref().map(Object::type_name)
     }
 
-    /// The object, where there is one and it is a `T`.
+    /// The object, if it is a `T`.
     #[inline]
     pub fn downcast_ref<T: Object>(&self) -> Option<&T> {
         let object: &dyn Any = self.0.as_deref()?;
         object.downcast_ref()
     }
 
-    /// The object, which has to be a `T`; the error names what was expected and what is there.
+    /// The object, which must be a `T`; the error names the expected and the actual type.
     #[inline]
     pub fn object<T: NamedObject>(&self) -> Result<&T> {
         self.downcast_ref().ok_or_else(|| self.mismatch(T::TYPE_NAME))
@@ -79,13 +79,13 @@ impl Ref {
         any.downcast().map_err(|_| self.mismatch(T::TYPE_NAME))
     }
 
-    /// The object itself, where it is a `T` and this is the only reference to it.
+    /// Unwraps the object, if it is a `T` and this is the only reference to it.
     pub(crate) fn into_only<T: Object>(self) -> Option<T> {
         let any: Arc<dyn Any + Send + Sync> = self.0?;
         Arc::into_inner(any.downcast::<T>().ok()?)
     }
 
-    /// Whether both refer to the same object, or both to nothing.
+    /// Whether both refer to the same object, or both are null.
     #[inline]
     pub fn is_same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_knows_what_it_refers_to() {
+    fn references_are_downcast_by_type() {
         let mut fence = Ref::new(Fence);
         assert!(fence.object::<Fence>().is_ok() && fence.share::<Fence>().is_ok());
         let error = fence.object::<Event>().unwrap_err();
@@ -151,7 +151,7 @@ mod tests {
         let error = fence.share::<Event>().unwrap_err();
         assert_eq!(error.message(), "a reference to hal.event is needed, and this one is null");
         assert_eq!(moved.type_name(), Some("hal.fence"));
-        // Objects without a size are told apart all the same.
+        // Objects of size zero are distinct as well.
         assert!(moved.downcast_ref::<Event>().is_none());
     }
 }

@@ -9,20 +9,20 @@ use crate::tables::Tables;
 use crate::verify::{Frame, verify};
 use crate::{Buffer, Ref};
 
-/// A bytecode module that has been verified and decoded.
+/// A bytecode module that has been verified and lowered.
 pub(crate) struct Program {
     pub(crate) file: ModuleFile,
     pub(crate) tables: Tables,
     /// The functions in order of their ordinals.
     pub(crate) codes: Arc<[Code]>,
-    /// The registers that each of them uses.
+    /// The registers that each function uses.
     frames: Box<[Frame]>,
-    /// Buffers over the constant data, which is not copied.
+    /// Buffers over the constant data, zero-copy.
     pub(crate) rodata: Box<[Ref]>,
 }
 
 impl Program {
-    /// Verifies every function and decodes it.
+    /// Verifies and lowers every function.
     pub(crate) fn load(file: ModuleFile) -> Result<Self> {
         let tables = Tables::read(&file)?;
         if tables.types.len() > 1 << 16 {
@@ -34,7 +34,7 @@ impl Program {
                 .context(|| format!("{}.{}", file.name(), function_name(&file, ordinal)))
         });
         let frames = frames.collect::<Result<Box<[Frame]>>>()?;
-        let codes = lower_all(&file, &tables, &frames, false)?;
+        let codes = lower_all(&file, &tables, &frames, true)?;
         let rodata = file.rodata_segments().map(|segment| {
             let range = Range { offset: segment.range.start as u64, length: segment.range.len() as u64 };
             Ok(Ref::new(Buffer::constant(Arc::new(HostMemory::part(file.memory(), range)?))))
@@ -49,22 +49,22 @@ impl Program {
         Self { file, tables, codes, frames: [].into(), rodata: [].into() }
     }
 
-    /// The functions once more, each instruction of the bytecode apart, so that it can be traced.
+    /// The functions lowered without optimization, so that each instruction of the bytecode can be traced.
     pub(crate) fn traceable(&self) -> Result<Arc<[Code]>> {
-        lower_all(&self.file, &self.tables, &self.frames, true)
+        lower_all(&self.file, &self.tables, &self.frames, false)
     }
 }
 
-fn lower_all(file: &ModuleFile, tables: &Tables, frames: &[Frame], keeps_apart: bool) -> Result<Arc<[Code]>> {
+fn lower_all(file: &ModuleFile, tables: &Tables, frames: &[Frame], optimizes: bool) -> Result<Arc<[Code]>> {
     let codes = frames.iter().enumerate().map(|(ordinal, frame)| {
         let bytecode = file.function_bytecode(ordinal).unwrap_or_default();
-        lower(tables, ordinal as u32, *frame, bytecode, keeps_apart)
+        lower(tables, ordinal as u32, *frame, bytecode, optimizes)
             .context(|| format!("{}.{}", file.name(), function_name(file, ordinal)))
     });
     codes.collect()
 }
 
-/// What a function is called in errors: by an export, or by its ordinal.
+/// The name of a function in errors: that of an export, or its ordinal.
 pub(crate) fn function_name(file: &ModuleFile, ordinal: usize) -> String {
     match file.exports().find(|export| export.function == ordinal) {
         Some(export) => export.local_name.into(),

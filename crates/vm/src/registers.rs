@@ -1,23 +1,29 @@
-//! The registers of a frame as the interpreter sees them: a window of bytes that every u16 is in range of, so
-//! that no access needs a check.
+//! The register window: the part of the register file that a frame can name, an array of bytes that every u16 is in
+//! range of, so that no access needs a bounds check.
 
-/// Bytes of a window: 65536 registers of 4, and the second half of a pair that starts at the last.
+use crate::ValueKind;
+
+/// Bytes of a window: 65536 registers of 4 bytes, and the upper half of a register pair that starts at the last.
 pub(crate) const WINDOW_BYTES: usize = (1 << 16) * 4 + 4;
 
-/// The registers that a frame and the frame it calls can name, the frame's own first.
+/// A register window: the registers of a frame, followed by those of the frame it calls.
 pub(crate) type Window = [u8; WINDOW_BYTES];
 
-/// A number that registers hold, in one or two of them.
+/// A number that one or two registers hold.
 pub(crate) trait Number: Copy {
+    /// The kind of registers that hold it: integers have no sign there.
+    const KIND: ValueKind;
     /// The number at `register`.
     fn get(window: &Window, register: u16) -> Self;
-    /// Puts the number at `register`.
+    /// Stores the number at `register`.
     fn put(self, window: &mut Window, register: u16);
 }
 
 macro_rules! number {
-    ($type:ty, $size:literal) => {
+    ($type:ty, $size:literal, $kind:ident) => {
         impl Number for $type {
+            const KIND: ValueKind = ValueKind::$kind;
+
             #[inline(always)]
             fn get(window: &Window, register: u16) -> Self {
                 let at = usize::from(register) * 4;
@@ -35,19 +41,19 @@ macro_rules! number {
     };
 }
 
-number!(i32, 4);
-number!(u32, 4);
-number!(f32, 4);
-number!(i64, 8);
-number!(u64, 8);
-number!(f64, 8);
+number!(i32, 4, I32);
+number!(u32, 4, I32);
+number!(f32, 4, F32);
+number!(i64, 8, I64);
+number!(u64, 8, I64);
+number!(f64, 8, F64);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_register_is_in_the_window() {
+    fn every_register_number_is_in_bounds() {
         let mut window: Box<Window> = vec![0; WINDOW_BYTES].into_boxed_slice().try_into().unwrap();
         (-2_i64).put(&mut window, u16::MAX);
         assert_eq!(i64::get(&window, u16::MAX), -2);

@@ -1,8 +1,8 @@
-//! Functions of numbers that `std` has otherwise than the mathematical library that the
+//! Mathematical functions that differ between `std` and the mathematical library that the
 //! reference is linked with (glibc).
 //!
-//! VMVX executables run with denormals taken as zero. What here looks at bits first does an operation that the
-//! processor takes them as zero for.
+//! VMVX executables run with denormals-are-zero. Functions here that inspect bits first do an operation for which the
+//! processor flushes denormals.
 
 /// The integer at or above. Added to zero first, since the compiler's own function looks at bits.
 pub(crate) fn ceil_f32(value: f32) -> f32 {
@@ -24,8 +24,8 @@ pub(crate) fn floor_f64(value: f64) -> f64 {
     (value + 0.0).floor().copysign(value)
 }
 
-/// The logarithm; of a negative number the positive NaN, which the library's older interface gives and the
-/// reference asks for.
+/// The logarithm; of a negative number the positive NaN, which the library's older interface returns and the
+/// reference uses.
 pub(crate) fn ln_f64(value: f64) -> f64 {
     logarithm(value, f64::ln)
 }
@@ -49,7 +49,7 @@ fn logarithm(value: f64, of: impl Fn(f64) -> f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A few thousand numbers of all magnitudes, and what is special.
+    /// A few thousand numbers of all magnitudes, and the special values.
     fn numbers() -> Vec<f32> {
         let mut state = 1_u32;
         let mut numbers =
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn rounded_numbers_are_those_of_the_definition() {
+    fn rounding_matches_the_definition() {
         for a in numbers() {
             assert!(
                 same(ceil_f32(a).into(), f64::from(a).ceil())
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn logarithms_of_what_is_not_positive() {
+    fn logarithms_of_zero_and_negative_numbers() {
         for of in [ln_f64, log2_f64] {
             assert_eq!(of(-1.0).to_bits(), f64::NAN.to_bits());
             assert_eq!(of(-0.0), f64::NEG_INFINITY);

@@ -4,7 +4,7 @@ use crate::list::ElementKind;
 use crate::module_file::{FunctionDescriptor, ModuleFile};
 use crate::{Convention, ExportedFunction};
 
-/// What instructions refer to by number: the tables of a module file, with its texts read.
+/// What instructions refer to by ordinal: the tables of a module file, parsed.
 pub(crate) struct Tables {
     pub(crate) types: Box<[ElementKind]>,
     pub(crate) imports: Box<[Import]>,
@@ -14,7 +14,7 @@ pub(crate) struct Tables {
     pub(crate) rodata_count: usize,
 }
 
-/// A function that the module takes from another.
+/// A function that the module imports.
 pub(crate) struct Import {
     /// With the module's name ("hal.buffer.assert").
     pub(crate) full_name: Box<str>,
@@ -70,7 +70,7 @@ impl Tables {
     }
 }
 
-/// A type by its full name. Objects' types belong to whoever makes the objects, so any name will do for them.
+/// A type by its full name. Types of objects are defined by native modules, so that any name is valid.
 fn type_of(name: &str) -> Result<ElementKind> {
     Ok(match name {
         "i8" => ElementKind::I8,
@@ -82,10 +82,10 @@ fn type_of(name: &str) -> Result<ElementKind> {
         "!vm.opaque" => ElementKind::Variant,
         "!vm.ref<?>" => ElementKind::AnyRef,
         name => match name.strip_prefix('!') {
-            // Lists are told apart by what they hold when they are used.
+            // The element types of lists are checked when they are accessed.
             Some(list) if list.starts_with("vm.list") => ElementKind::Ref("vm.list".into()),
             Some(object) => ElementKind::Ref(object.into()),
-            None => return Err(Error::not_found(format!("the module uses a type '{name}', which is none"))),
+            None => return Err(Error::not_found(format!("the module uses an unknown type '{name}'"))),
         },
     })
 }

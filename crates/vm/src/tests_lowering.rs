@@ -1,14 +1,16 @@
-//! Programs out of nowhere do the same whether their instructions are lowered one by one or as few as possible.
+//! Differential test: random programs do the same with and without superinstructions and coalescing.
 
 mod assembly;
 mod random_program;
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use rehal_base::{MappedFile, StatusCode};
 
-use crate::code::Code;
+use crate::code::{Code, Insn};
 use crate::globals::Globals;
 use crate::interpret::{Instance, Machine, ModuleView, Modules, Outcome, Target};
 use crate::liveness::Liveness;
@@ -16,6 +18,7 @@ use crate::lower::lower;
 use crate::module_file::{Features, FunctionDescriptor};
 use crate::operation::Op;
 use crate::program::Program;
+use crate::superinstructions::{self, SUPERINSTRUCTIONS};
 use crate::tables::{Function, Tables};
 use crate::verify::verify;
 use crate::{Budget, Convention, ModuleFile, Resumed, Value};
@@ -23,8 +26,22 @@ use crate::{Budget, Convention, ModuleFile, Resumed, Value};
 use assembly::{Assembled, Assembly};
 use random_program::{CALLEE_CONVENTION, CONVENTION, GLOBAL_BYTES, REGISTERS, Random, RandomProgram};
 
-/// Programs that are run.
+/// Programs that are executed.
 const PROGRAMS: usize = 4000;
+/// How often the programs must execute each superinstruction at least.
+const EXECUTIONS: u64 = 5;
+
+thread_local! {
+    /// How often this thread has executed each superinstruction.
+    static EXECUTED: RefCell<HashMap<&'static str, u64>> = RefCell::default();
+}
+
+/// Notes an instruction that is executed on a budget.
+pub(crate) fn executes(insn: Insn) {
+    if let Some(name) = superinstructions::name(insn) {
+        EXECUTED.with_borrow_mut(|executed| *executed.entry(name).or_default() += 1);
+    }
+}
 
 struct Alone {
     program: Program,
@@ -38,13 +55,13 @@ impl Modules for Alone {
 }
 
 impl Alone {
-    /// A program whose functions are lowered, one by one or not. Its names are those of `file`.
-    fn new(file: &ModuleFile, program: &RandomProgram, keeps_apart: bool) -> Self {
+    /// A program whose functions are lowered with or without optimization. Its names are those of `file`.
+    fn new(file: &ModuleFile, program: &RandomProgram, optimizes: bool) -> Self {
         let parts = [(CONVENTION, &program.function), (CALLEE_CONVENTION, &program.callee)];
         let tables = tables(parts);
         let codes = parts.iter().enumerate().map(|(ordinal, (_, Assembled { bytecode, .. }))| {
             let frame = verify(&tables, &tables.functions[ordinal], bytecode).unwrap();
-            lower(&tables, ordinal as u32, frame, bytecode, keeps_apart).unwrap()
+            lower(&tables, ordinal as u32, frame, bytecode, optimizes).unwrap()
         });
         let codes: Arc<[Code]> = codes.collect();
         let program = Program::of_parts(file.clone(), tables, codes.clone());
@@ -52,8 +69,8 @@ impl Alone {
         Self { program, instance: Instance { codes, globals, imports: [].into() } }
     }
 
-    /// What the first function returns and leaves in the globals, or how it fails, as text; nothing where it takes too
-    /// long.
+    /// What the first function returns and leaves in the globals, or how it fails, as text; `None` if it exhausts its
+    /// budget.
     fn run(self, inputs: &[Value]) -> Option<String> {
         let mut machine = Machine::new(Some(Budget { instructions: 20_000, bytes: 1 << 20 }), None);
         let target = Target { module: 0, ordinal: 0 };
@@ -100,32 +117,34 @@ fn function(convention: &str, assembled: &Assembled) -> Function {
 fn inputs(random: &mut Random) -> Vec<Value> {
     let mut inputs = Vec::new();
     for _ in 0..3 {
-        inputs.push(Value::I32(random.next() as i32 >> random.below(40).min(31)));
+        inputs.push(Value::I32(random.0.i32(..) >> random.below(40).min(31)));
     }
     for _ in 0..3 {
-        let bits = (random.next() << 32 | random.next()) as i64;
+        let bits = random.0.i64(..);
         inputs.push(Value::I64(bits >> random.below(80).min(63)));
     }
     inputs
 }
 
 #[test]
-fn few_instructions_do_what_many_do() {
+fn optimized_programs_match_unoptimized_ones() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vm/calls.vmfb");
     let file = ModuleFile::map(Arc::new(MappedFile::open(&path).unwrap())).unwrap();
-    let mut random = Random(0x9E37_79B9_7F4A_7C15);
+    let mut random = Random(fastrand::Rng::with_seed(0x9E37_79B9_7F4A_7C15));
     let (mut ended, mut failed) = (0, 0);
     for round in 0..PROGRAMS {
-        let program = RandomProgram::new(&mut random);
+        // Each superinstruction in turn, and every fourth program without one of its own.
+        let (name, _) = SUPERINSTRUCTIONS[round % SUPERINSTRUCTIONS.len()];
+        let program = RandomProgram::new(&mut random, (round % 4 != 0).then_some(name));
         for _ in 0..2 {
             let inputs = inputs(&mut random);
-            let Some(many) = Alone::new(&file, &program, true).run(&inputs) else { continue };
+            let Some(expected) = Alone::new(&file, &program, false).run(&inputs) else { continue };
             ended += 1;
-            failed += usize::from(!many.starts_with('['));
-            let few = Alone::new(&file, &program, false).run(&inputs);
+            failed += usize::from(!expected.starts_with('['));
+            let found = Alone::new(&file, &program, true).run(&inputs);
             assert_eq!(
-                few.as_ref(),
-                Some(&many),
+                found.as_ref(),
+                Some(&expected),
                 "program {round} with {inputs:?}: {:02x?} calls {:02x?}",
                 program.function.bytecode,
                 program.callee.bytecode
@@ -136,11 +155,19 @@ fn few_instructions_do_what_many_do() {
         ended > PROGRAMS && failed > 50,
         "{ended} programs came to an end, {failed} of them with an error"
     );
+    let executed = EXECUTED.take();
+    let count = |name: &str| executed.get(name).copied().unwrap_or(0);
+    let rare: Vec<_> = SUPERINSTRUCTIONS
+        .iter()
+        .map(|(name, _)| (*name, count(name)))
+        .filter(|(_, count)| *count < EXECUTIONS)
+        .collect();
+    assert!(rare.is_empty(), "superinstructions that the programs do not execute, or too rarely: {rare:?}");
 }
 
-/// A register that only a block reads to which the first leads, however it does.
+/// A register that only a successor of the first block reads, for each kind of edge.
 #[test]
-fn what_is_read_further_on_is_live() {
+fn registers_that_successors_read_are_live() {
     const READ: u16 = 3;
     const WRITTEN: u16 = 4;
     type End = fn(&mut Assembly);

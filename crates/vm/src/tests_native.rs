@@ -7,8 +7,8 @@ use parking_lot::{Condvar, Mutex};
 use rehal_base::{Error, StatusCode};
 
 use crate::{
-    Call, Context, Export, Flow, Invocation, Module, NativeModule, Ref, Result, Resumed, State, Step, Value,
-    Wait, WaitSource,
+    Call, Context, Export, Flow, Invocation, Module, NativeModule, Notification, Ref, Result, Resumed, State,
+    Step, Value, Wait, WaitSource,
 };
 
 /// An event that a test sets or fails.
@@ -45,8 +45,9 @@ impl WaitSource for Event {
             }
         }
     }
-    fn notify(&self, wake: Box<dyn FnOnce() + Send>) {
+    fn notify(&self, wake: Box<dyn FnOnce() + Send>) -> Notification {
         wake();
+        Notification::done()
     }
 }
 
@@ -143,14 +144,14 @@ fn functions_are_found_by_module_and_name() {
 }
 
 #[test]
-fn results_that_the_convention_does_not_say_are_an_error() {
+fn results_that_do_not_match_the_convention_fail() {
     let (context, _) = context(None);
     let error = context.function("test.wrong_results").unwrap().call(&[]).unwrap_err();
     assert_eq!(error.code(), StatusCode::Internal);
 }
 
 #[test]
-fn an_invocation_waits_and_goes_on_elsewhere() {
+fn a_waiting_invocation_can_be_resumed_on_another_thread() {
     let (context, event) = context(None);
     let mut invocation = Invocation::new(&context.function("test.wait").unwrap());
     assert!(matches!(invocation.start([Value::I32(7)]).unwrap(), Step::Waiting(_)));
@@ -172,7 +173,7 @@ fn an_invocation_waits_and_goes_on_elsewhere() {
 }
 
 #[test]
-fn waits_fail_and_end_by_time() {
+fn waits_fail_and_time_out() {
     let (context, event) = context(Some(Instant::now()));
     let function = context.function("test.wait").unwrap();
     assert!(matches!(function.call(&[Value::I32(1)]).unwrap()[..], [Value::I32(-1)]));

@@ -8,10 +8,10 @@ use crate::dump::InstructionText;
 use crate::instruction::Instruction;
 use crate::program::{Program, function_name};
 
-/// Where the text of what a program executes goes, a line for each instruction: where it is, and what.
+/// A sink for the trace of a program: a line of text for each instruction, with its place.
 pub type TraceSink = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Tells a sink of each instruction, and counts for a budget where there is one.
+/// Traces each instruction to a sink, and counts for a budget, if there is one.
 pub(crate) struct Traced<'t> {
     pub(crate) sink: &'t TraceSink,
     pub(crate) left: &'t mut Option<Budget>,
@@ -21,7 +21,7 @@ impl Meter for Traced<'_> {
     const LIMITED: bool = true;
 
     fn step(&mut self, code: &Code, program: &Program, at: usize) -> Result<()> {
-        // The moves of a branch are decoded as instructions of their own, and are part of it all the same.
+        // The moves of a branch are lowered to instructions of their own with the branch's offset.
         let offset = code.offsets.get(at).copied();
         let before = at.checked_sub(1).and_then(|before| code.offsets.get(before).copied());
         if let Some(offset) = offset
@@ -43,7 +43,7 @@ impl Meter for Traced<'_> {
     }
 }
 
-/// Tells of the instruction at `offset`.
+/// Traces the instruction at `offset`.
 fn trace(sink: &TraceSink, code: &Code, program: &Program, offset: usize) {
     let bytecode = program.file.function_bytecode(code.ordinal as usize).unwrap_or_default();
     let name = function_name(&program.file, code.ordinal as usize);

@@ -11,19 +11,19 @@ pub enum Value {
     I8(i8),
     /// An integer of 16 bits, in lists only.
     I16(i16),
-    /// An integer of 32 bits, with or without a sign as the program uses it.
+    /// An i32, signed or unsigned as the program uses it.
     I32(i32),
     /// An integer of 64 bits.
     I64(i64),
-    /// An IEEE 754 binary32.
+    /// An f32.
     F32(f32),
-    /// An IEEE 754 binary64.
+    /// An f64.
     F64(f64),
-    /// A reference; a list of variants holds a null one where nothing was put yet.
+    /// A reference; unset elements of a list of variants are null.
     Ref(Ref),
 }
 
-/// What a function's argument or result can be; a calling convention has a letter for each.
+/// The kind of a function's argument or result; a calling convention has a letter for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ValueKind {
     /// `i`
@@ -50,7 +50,7 @@ impl ValueKind {
         }
     }
 
-    /// What a letter of a calling convention stands for.
+    /// The kind that a letter of a calling convention stands for.
     pub const fn from_letter(letter: u8) -> Option<Self> {
         Some(match letter {
             b'i' => Self::I32,
@@ -78,7 +78,7 @@ impl Value {
     /// The null reference.
     pub const NULL: Self = Self::Ref(Ref::NULL);
 
-    /// What a function would take it as; nothing for the narrow integers.
+    /// The kind of the argument that it can be; `None` for the narrow integers.
     pub const fn kind(&self) -> Option<ValueKind> {
         Some(match self {
             Self::I8(_) | Self::I16(_) => return None,

@@ -9,23 +9,23 @@ use crate::operation::{BLOCK, Field, Op};
 use crate::tables::{Function, Tables};
 use crate::{Convention, ValueKind};
 
-/// The bit of a register's number that says that it holds a reference.
+/// The bit of a register number that marks a reference register.
 pub(crate) const REF_BIT: u16 = 0x8000;
-/// The bit of a reference register's number that says that the reference is given up.
+/// The move bit of a reference register number: the reference is moved out.
 pub(crate) const MOVE_BIT: u16 = 0x4000;
-/// What is left of a reference register's number.
+/// The index bits of a reference register number.
 pub(crate) const REF_MASK: u16 = 0x3FFF;
-/// What is left of another register's number.
+/// The index bits of another register number.
 const WORD_MASK: u16 = 0x7FFF;
-/// The bit of a function's number that says that it is an import.
+/// The bit of a function ordinal that marks an import.
 pub(crate) const IMPORT_BIT: u32 = 0x8000_0000;
 /// Blocks start below this offset in bytes.
 const BLOCK_LIMIT: u32 = 0x00FF_FFFF;
 
-/// Checks all that a function's instructions say, so that nothing needs to be checked when they run: what is
-/// encoded, registers, ordinals, calls and blocks.
+/// Verifies a function's instructions, so that the interpreter need not check them: encoding,
+/// registers, ordinals, calls and blocks.
 ///
-/// Stricter than the reference in that calls pass exactly the values that the callee takes, moves do not mix
+/// Stricter than the reference: calls pass exactly the values that the callee takes, moves do not mix
 /// numbers and references, and globals are aligned. `function` is one of `tables`. Takes time linear in the length
 /// of the bytecode, and memory linear in its blocks.
 pub(crate) fn verify(tables: &Tables, function: &Function, bytecode: &[u8]) -> Result<Frame> {
@@ -52,14 +52,14 @@ pub(crate) fn verify(tables: &Tables, function: &Function, bytecode: &[u8]) -> R
             .map_err(|error| error.context(format!("+{offset:08X}")))?;
     }
     if verifier.is_in_block {
-        return Err(Error::invalid_argument("the last block does not end"));
+        return Err(Error::invalid_argument("the last block has no terminator"));
     }
     verifier.check_blocks()?;
     let Frame { words, refs } = verifier.frame.get();
     Ok(Frame { words: words.next_multiple_of(2), refs })
 }
 
-/// The registers that a function uses, which may be fewer or more than it says.
+/// The registers that a function uses, which may be fewer or more than it declares.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Frame {
     /// 32-bit registers, an even number.
@@ -68,18 +68,18 @@ pub(crate) struct Frame {
     pub(crate) refs: u16,
 }
 
-/// How many registers a function that says `count` may name: up to the next power of two, as the reference has it,
-/// because assemblers do not count arguments that nothing uses.
+/// How many registers a function that declares `count` may use: up to the next power of two, as in the reference,
+/// because assemblers do not count unused arguments.
 fn register_limit(count: usize, mask: u16) -> Result<usize> {
     match count.max(1).checked_next_power_of_two() {
         Some(limit) if limit <= mask.into() => Ok(limit),
-        _ => {
-            Err(Error::resource_exhausted(format!("the function has {count} registers, which are too many")))
-        }
+        _ => Err(Error::resource_exhausted(format!(
+            "the function declares {count} registers, which exceeds the limit"
+        ))),
     }
 }
 
-/// Where each argument of a function lies in its first registers, numbers aligned to their size.
+/// The register of each argument of a function: its first registers, numbers aligned to their size.
 pub(crate) fn argument_registers(convention: &Convention) -> impl Iterator<Item = (ValueKind, u16)> + '_ {
     let (mut words, mut refs) = (0_usize, 0_usize);
     convention.arguments().iter().filter_map(move |argument| {
@@ -98,7 +98,7 @@ pub(crate) fn argument_registers(convention: &Convention) -> impl Iterator<Item 
                 refs - 1
             }
         };
-        // Arguments beyond every register are refused by `check_arguments`.
+        // `check_arguments` rejects arguments beyond the last register.
         Some((*kind, u16::try_from(at).unwrap_or(u16::MAX)))
     })
 }
@@ -108,23 +108,23 @@ struct Verifier<'a> {
     function: &'a Function,
     words: usize,
     refs: usize,
-    /// What has been used so far.
+    /// The registers used so far.
     frame: Cell<Frame>,
     is_in_block: bool,
-    /// Offsets of the markers, ascending.
+    /// Offsets of the block markers, ascending.
     blocks: Vec<u32>,
-    /// Offsets that are branched to.
+    /// The jump targets.
     targets: Vec<u32>,
 }
 
 impl Verifier<'_> {
-    /// Checks the instruction at `offset` and gives where the next one starts.
+    /// Verifies the instruction at `offset` and returns the offset of the next one.
     fn instruction(&mut self, bytecode: &[u8], offset: usize) -> Result<usize> {
         if self.is_in_block == (bytecode[offset] == BLOCK) {
             return Err(Error::invalid_argument(if self.is_in_block {
-                "a block starts within another"
+                "a block starts before the one before it ends"
             } else {
-                "the instruction is in no block"
+                "the instruction is not in a block"
             }));
         }
         let instruction = Instruction::read(bytecode, offset)?;
@@ -132,7 +132,7 @@ impl Verifier<'_> {
         let named = |error: Error| error.context(format!("vm.{}", operation.mnemonic));
         if !self.function.descriptor.requirements.contains(operation.set.feature()) {
             let error = Error::invalid_argument(format!(
-                "the function uses {}, which it does not require",
+                "the function uses {} without requiring it",
                 operation.set.feature()
             ));
             return Err(named(error));
@@ -144,12 +144,12 @@ impl Verifier<'_> {
         Ok(instruction.end)
     }
 
-    /// What one field says by itself.
+    /// Verifies one field by itself.
     fn field(&mut self, field: Field, value: &FieldValue<'_>) -> Result<()> {
         match (field, value) {
             (Field::Read(ValueKind::Ref), FieldValue::Register(register)) if register & MOVE_BIT != 0 => {
                 Err(Error::invalid_argument(format!(
-                    "reference register {} is given up where it can only be read",
+                    "reference register {} cannot be moved by an operand that borrows it",
                     register & REF_MASK
                 )))
             }
@@ -172,7 +172,7 @@ impl Verifier<'_> {
                 below("import", ordinal & !IMPORT_BIT, self.tables.imports.len())
             }
             (Field::Import, FieldValue::Ordinal(ordinal)) if ordinal & IMPORT_BIT == 0 => {
-                Err(Error::invalid_argument(format!("function {ordinal} is no import")))
+                Err(Error::invalid_argument(format!("function {ordinal} is not an import")))
             }
             (Field::Import, FieldValue::Ordinal(ordinal)) => {
                 below("import", ordinal & !IMPORT_BIT, self.tables.imports.len())
@@ -189,12 +189,12 @@ impl Verifier<'_> {
                 self.target(*target)?;
                 self.moves(*moves)
             }),
-            // Numbers and texts are what they are; counts of tuples are checked with the call.
+            // Every constant and text is valid; counts of tuples are checked with the call.
             _ => Ok(()),
         }
     }
 
-    /// What the fields say together.
+    /// Verifies the fields together.
     fn whole(&mut self, instruction: &Instruction<'_>) -> Result<()> {
         match instruction.operation.op {
             Op::Block => {
@@ -229,13 +229,13 @@ impl Verifier<'_> {
             }
             _ => {}
         }
-        if ends_block(instruction.operation.op) {
+        if instruction.operation.is_terminator {
             self.is_in_block = false;
         }
         Ok(())
     }
 
-    /// A call passes what the callee takes and has a place for what it returns.
+    /// Verifies the arguments and results of a call against the callee's convention.
     fn call(
         &self,
         callee: u32,
@@ -265,7 +265,7 @@ impl Verifier<'_> {
     ) -> Result<Vec<ValueKind>> {
         let arguments = convention.arguments();
         if segments.is_none() && convention.is_variadic() {
-            return Err(Error::invalid_argument("the callee takes spans, and the call has none"));
+            return Err(Error::invalid_argument("the callee takes spans, which the call does not count"));
         }
         if let Some(segments) = segments
             && segments.len() != arguments.len()
@@ -295,7 +295,7 @@ impl Verifier<'_> {
         Ok(kinds)
     }
 
-    /// Registers hold values of these kinds, exactly as many.
+    /// Verifies that registers hold values of these kinds, as many.
     fn values(
         &self,
         what: &str,
@@ -304,9 +304,9 @@ impl Verifier<'_> {
     ) -> Result<()> {
         if kinds.len() != registers.len() {
             return Err(Error::invalid_argument(format!(
-                "there are {} registers for {} values of type {what}",
-                registers.len(),
-                kinds.len()
+                "expected {} {what} registers, found {}",
+                kinds.len(),
+                registers.len()
             )));
         }
         for (index, (kind, register)) in kinds.zip(registers.iter()).enumerate() {
@@ -330,7 +330,7 @@ impl Verifier<'_> {
             ValueKind::I64 | ValueKind::F64 if register.is_multiple_of(2) => register + 1,
             ValueKind::I64 | ValueKind::F64 => {
                 return Err(Error::invalid_argument(format!(
-                    "register {register} starts no pair of registers"
+                    "register {register} is odd and cannot start a register pair"
                 )));
             }
         };
@@ -356,7 +356,7 @@ impl Verifier<'_> {
             self.any_register(target)?;
             if (source ^ target) & REF_BIT != 0 {
                 return Err(Error::invalid_argument(format!(
-                    "register {source:#06x} is moved to {target:#06x}, which is of another kind"
+                    "register {source:#06x} cannot be moved to {target:#06x}, which is of another kind"
                 )));
             }
         }
@@ -399,7 +399,7 @@ impl Verifier<'_> {
         let said = self.function.descriptor.block_count;
         if self.blocks.len() != said {
             return Err(Error::invalid_argument(format!(
-                "the function has {} blocks and says that it has {said}",
+                "the function declares {said} blocks and has {}",
                 self.blocks.len()
             )));
         }
@@ -410,26 +410,9 @@ impl Verifier<'_> {
     }
 }
 
-/// Whether the next instruction starts a block.
-pub(crate) fn ends_block(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Branch
-            | Op::CondBranch
-            | Op::BranchTable
-            | Op::CallYieldable
-            | Op::CallVariadicYieldable
-            | Op::Return
-            | Op::Fail
-            | Op::Yield
-            | Op::Break
-            | Op::CondBreak
-    )
-}
-
 fn below(what: &str, ordinal: u32, count: usize) -> Result<()> {
     if (ordinal as u64) < count as u64 {
         return Ok(());
     }
-    Err(Error::out_of_range(format!("{what} {ordinal} is out of {count}")))
+    Err(Error::out_of_range(format!("{what} {ordinal} is out of bounds: there are {count}")))
 }

@@ -1,10 +1,11 @@
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use rehal_base::Result;
 
-/// What a function of a native module did.
+/// How a call of a native function ended.
 #[derive(Debug)]
 pub enum Flow {
     /// It is done, and its results are pushed.
@@ -16,7 +17,7 @@ pub enum Flow {
     Wait(Wait),
 }
 
-/// What an invocation waits for, and for how long.
+/// A wait of an invocation: its source and its deadline.
 #[derive(Clone)]
 pub struct Wait {
     source: Arc<dyn WaitSource>,
@@ -25,28 +26,47 @@ pub struct Wait {
 
 /// Something that happens, or fails to, outside of the program.
 pub trait WaitSource: Send + Sync {
-    /// Whether it happened or failed: whether [`WaitSource::block`] would return at once.
+    /// Whether it is ready or has failed: whether [`WaitSource::block`] would return at once.
     fn is_ready(&self) -> bool;
 
     /// Blocks the calling thread until it happens (true) or `deadline` passes (false). Fails when it failed.
     fn block(&self, deadline: Option<Instant>) -> Result<bool>;
 
-    /// Calls `wake` once, on any thread, when it happens or fails; at once when it has.
-    fn notify(&self, wake: Box<dyn FnOnce() + Send>);
+    /// Calls `wake` once, on any thread, when it happens or fails; at once when it has. Dropping what is returned
+    /// takes `wake` back.
+    fn notify(&self, wake: Box<dyn FnOnce() + Send>) -> Notification;
+}
+
+/// Keeps a notification wanted; dropping it takes it back, unless it is being given already.
+#[must_use = "dropping a notification takes it back"]
+pub struct Notification {
+    _keeper: Option<Box<dyn Any + Send>>,
+}
+
+impl Notification {
+    /// One that is wanted for as long as `keeper` lives.
+    pub fn new(keeper: impl Send + 'static) -> Self {
+        Self { _keeper: Some(Box::new(keeper)) }
+    }
+
+    /// One that has been given.
+    pub fn done() -> Self {
+        Self { _keeper: None }
+    }
 }
 
 impl Wait {
-    /// A wait for `source`, until `deadline` where there is one.
+    /// A wait for `source`, until `deadline` if there is one.
     pub fn new(source: Arc<dyn WaitSource>, deadline: Option<Instant>) -> Self {
         Self { source, deadline }
     }
 
-    /// What is waited for.
+    /// The wait source.
     pub fn source(&self) -> &Arc<dyn WaitSource> {
         &self.source
     }
 
-    /// When the program stops to wait.
+    /// When the wait times out.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -64,7 +84,7 @@ impl Wait {
 
     /// How it went: true when it happened, false when its time is over. Fails when it failed.
     pub(crate) fn outcome(&self) -> Result<bool> {
-        // The deadline is not given on: what has not happened by now is late.
+        // Polled: a source that is not ready by now has missed its deadline.
         self.source.block(Some(Instant::now()))
     }
 }

@@ -1,5 +1,5 @@
-//! Bytes that nobody meant to be a module: an error or a program that ends, never a panic, a hang or memory that the size
-//! does not explain.
+//! Malformed and mutated modules: an error or a program that ends, never a panic, a hang or memory out of proportion
+//! to the size does not explain.
 
 use std::path::{Path, PathBuf};
 
@@ -66,15 +66,15 @@ fn mutate(bytes: &mut [u8], random: &mut Random) {
     }
 }
 
-/// Where the instructions of a module are, in bytes of the file, function by function.
+/// The layout of a module's instructions: byte ranges in the file, function by function.
 struct Instructions {
     functions: Vec<Function>,
-    /// Where the descriptors of the functions are, of 20 bytes each.
+    /// Offset of the function descriptors, of 20 bytes each.
     descriptors: usize,
 }
 
 struct Function {
-    /// Where its first instruction is.
+    /// Offset of its first instruction.
     start: usize,
     /// Starts of its instructions and the end of the last, counted from `start`.
     offsets: Vec<usize>,
@@ -159,7 +159,7 @@ impl Instructions {
     }
 }
 
-/// Puts `value` at `at`, where it ends before `end`.
+/// Stores `value` at `at`, if it ends before `end`.
 fn store(bytes: &mut [u8], at: usize, value: &[u8], end: usize) {
     if at + value.len() <= end {
         bytes[at..at + value.len()].copy_from_slice(value);
@@ -167,7 +167,7 @@ fn store(bytes: &mut [u8], at: usize, value: &[u8], end: usize) {
 }
 
 #[test]
-fn a_cut_anywhere_is_an_error() {
+fn truncation_anywhere_is_an_error() {
     let archives = fixtures("modules", 9_000);
     assert!(archives.len() > 2);
     for (path, bytes) in fixtures("vm", 3_000).into_iter().chain(archives) {
@@ -189,7 +189,7 @@ fn mutations_of_real_modules_and_archives() {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let (mut count, mut read) = (0, 0);
     for (_, seed) in fixtures("modules", 64 << 10) {
-        // Most of a module is kernels, which nobody reads here: what is before them is mutated more.
+        // Most of a module is kernels, which are not read here: what is before them is mutated more.
         let tables = ModuleFile::copy(&seed).unwrap().flatbuffer_range().end;
         for round in 0..280 {
             let mut bytes = seed.clone();
@@ -229,12 +229,12 @@ fn mutations_of_programs() {
 }
 
 #[test]
-fn instructions_out_of_nowhere() {
+fn random_instructions() {
     let template =
         fixtures("vm", 10_000).into_iter().find(|(path, _)| path.ends_with("template.vmfb")).unwrap().1;
     let instructions = Instructions::of(&template);
     let first = &instructions.functions[0];
-    // What the template holds itself, as input: it is verified and runs.
+    // The template's own instructions as input: they verify and execute.
     let mut input = vec![1, 8, 0, 0];
     input.extend(&template[first.start..first.start + first.offsets.last().unwrap()]);
     assert!(matches!(exercise_instructions(&template, &input), Reached::Run { returned } if returned > 0));

@@ -1,4 +1,4 @@
-//! Module files as the compiler writes them: what is read of fixture modules, and that every prefix of one is refused.
+//! Module files of the compiler: fixture modules are read, and every prefix of one is rejected.
 
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
 
@@ -72,7 +72,7 @@ fn knows_where_bytecode_came_from() {
 }
 
 #[test]
-fn every_prefix_is_refused_as_truncated_or_corrupt() {
+fn every_prefix_is_rejected_as_truncated_or_corrupt() {
     let whole = std::fs::read(modules().join("simple_abs.vmfb")).unwrap();
     let external_end = read_bytes(&whole).unwrap();
     let external_end = external_end.rodata_segments().map(|s| s.range.end).max().unwrap();
@@ -81,13 +81,13 @@ fn every_prefix_is_refused_as_truncated_or_corrupt() {
         assert!(matches!(error.fault, Fault::Truncated | Fault::Corrupt), "{length}: {error}");
     }
     for length in external_end..whole.len() {
-        // Only the ZIP directory is missing, which nobody reads.
+        // Only the ZIP directory is missing, which is not read.
         assert!(read_bytes(&whole[..length]).is_ok());
     }
 }
 
 #[test]
-fn another_bytecode_version_names_both() {
+fn a_bytecode_version_mismatch_names_both() {
     let mut bytes = std::fs::read(modules().join("simple_abs.vmfb")).unwrap();
     let version = (17u32 << 16).to_le_bytes();
     let at = bytes.windows(4).position(|window| window == version).unwrap();
@@ -98,13 +98,13 @@ fn another_bytecode_version_names_both() {
 }
 
 #[test]
-fn what_is_no_module_is_refused() {
+fn malformed_modules_are_rejected() {
     for bytes in [&b""[..], b"\x7fELF and more than sixteen bytes", &[0; 64], &[0xff; 64], b"PK\x03\x04"] {
         assert!(read_bytes(bytes).is_err());
     }
 }
 
-/// A module that is nothing but `types` types, all of them one table with one name of `name_bytes`.
+/// A module with only `types` types, all of them one table with one name of `name_bytes`.
 fn types_that_share_a_name(types: u32, name_bytes: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut halves = |values: &[u16]| values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
@@ -126,7 +126,7 @@ fn types_that_share_a_name(types: u32, name_bytes: u32) -> Vec<u8> {
 }
 
 #[test]
-fn parts_that_share_parts_cannot_hold_much_more_than_the_file() {
+fn shared_tables_do_not_amplify_memory() {
     // Read to its end: that it has no bytecode version is all that is wrong.
     let error = read_bytes(&types_that_share_a_name(3, 10)).unwrap_err();
     assert_eq!((error.fault, error.field), (Fault::Unsupported, "BytecodeModuleDef.bytecode_version"));

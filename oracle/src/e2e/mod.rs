@@ -6,6 +6,7 @@
 //! is what they are held to.
 
 mod ours;
+mod refused;
 mod suites;
 
 pub use ours::{FAILURES, ours};

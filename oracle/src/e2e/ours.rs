@@ -18,7 +18,7 @@ const TARGETS: [(&str, &str, &[&str]); 5] = [
     ("vmvx.microkernels", "vmvx", &["--iree-vmvx-enable-microkernels"]),
 ];
 
-/// Our programs in `folder`, each for every target that it can be compiled for: a line `// targets: NAME...` of backends
+/// Our programs in `directory`, each for every target that it can be compiled for: a line `// targets: NAME...` of backends
 /// and targets says so where that is not all of them.
 pub fn ours(folder: &Path) -> io::Result<Vec<Program>> {
     let mut sources: Vec<_> = std::fs::read_dir(folder)?

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the folder of a checkout of the reference's source.
+/// Names the directory of a checkout of the reference's source.
 pub const SOURCE_VARIABLE: &str = "REHAL_IREE_SOURCE";
 
 /// What a suite is declared with.
@@ -131,7 +131,7 @@ fn unescape(text: &str) -> String {
     plain
 }
 
-/// Makes a program as the build does it: the folder's `generate.py` with the cases of the same name.
+/// Makes a program as the build does it: the directory's `generate.py` with the cases of the same name.
 fn generate(folder: &Path, made: &Path, generated: &Path) -> io::Result<PathBuf> {
     let name = made.file_name().unwrap_or_default();
     let cases = folder.join(name).with_extension("json");

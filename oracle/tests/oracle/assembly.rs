@@ -85,5 +85,5 @@ fn as_named(program: &Path, is_ours: bool) -> Outcome {
         .map(|outcome| format!("{}: {:?}", outcome.name, outcome.result.map_err(|error| error.report())))
         .collect();
     ensure(wrong.is_empty(), || wrong.join("\n"))?;
-    modules::same_dumps(&module)
+    modules::same_dumps_of(&module, program)
 }

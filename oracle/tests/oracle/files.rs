@@ -12,7 +12,7 @@ use std::path::Path;
 /// What is done to the copy of the parameters, which is all that the replay can reach.
 type Change = fn(&Path) -> Result<(), Failed>;
 
-/// Name, capture, change to the copy, the remaps (`{}` stands for the copy's folder), and whether both accept it.
+/// Name, capture, change to the copy, the remaps (`{}` stands for the copy's directory), and whether both accept it.
 const CASES: [(&str, &str, Change, &[&str], bool); 9] = [
     ("remapped", "params.reference.digest.local-sync", untouched, &["/tmp/rehal-fixtures/params/={}/"], true),
     (
@@ -54,7 +54,7 @@ fn check(name: &str, change: Change, remaps: &[&str], accepted: bool) -> Outcome
     let copy = scratch.path().join("model.irpa");
     fs::copy(fixture("params/model.irpa"), &copy)?;
     change(&copy)?;
-    // Run in the scratch folder, so that the path in the capture leads nowhere by itself.
+    // Run in the scratch directory, so that the path in the capture leads nowhere by itself.
     let capture = Capture { folder: scratch.path().to_path_buf(), ..find(name)? };
     let mut arguments = vec!["--device=local-sync".to_owned()];
     let here = scratch.path().display().to_string();

@@ -1,53 +1,101 @@
-//! Every flag of the reference's tools is one of ours.
+//! The flags of the tools, each with its default, are exactly those of the reference's tools and the listed additions.
 
 use crate::{Outcome, Pair, ensure};
-use libtest_mimic::Trial;
+use libtest_mimic::{Failed, Trial};
 use oracle::captures::repository;
+use oracle::help::Declared;
 use oracle::tool;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::path::Path;
 
-/// Flags of drivers and tracing back ends that rehal does not have: they configure what is not there.
-const NOT_OURS: [&str; 8] = ["cuda_", "hip_", "vulkan_", "amdgpu_", "task_", "metal_", "webgpu_", "remote_"];
+/// A flag of ours that the reference's help does not have, and why.
+type Added = (&'static str, &'static str);
 
-/// The tools that carry the reference's names.
-#[rustfmt::skip]
-const TOOLS: &[&str] = &[
-    "iree-run-replay",
-    "iree-dump-replay",
-    "iree-benchmark-replay",
-    "iree-run-module",
-    "iree-benchmark-module",
-    "iree-dump-module",
-    "iree-dump-parameters",
-    "iree-create-parameters",
-    "iree-convert-parameters",
+const VERSION: Added = ("version", "the reference's tools print no version");
+const GUIDE: Added = ("agents_md", "the reference's tool has no guide");
+const RECOVER: Added = ("recover", "the reference's tool refuses a capture that was never closed");
+const PERF_COUNTERS: Added =
+    ("benchmark_perf_counters", "Google Benchmark's usage message names it in builds with libpfm only");
+const TIME_UNIT: Added =
+    ("time_unit", "the reference's help sets it only if the flag was given before --help");
+const HOST_READS: Added = ("replay_host_reads", "the reference's tool cannot write what a replay reads back");
+const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
+
+/// The tools that carry the reference's names, with our additions to each.
+const TOOLS: [(&str, &[Added]); 9] = [
+    ("iree-run-replay", &[VERSION, RECOVER, HOST_READS, HOST_READS_LIMIT]),
+    ("iree-dump-replay", &[VERSION, RECOVER]),
+    ("iree-benchmark-replay", &[VERSION, RECOVER, PERF_COUNTERS]),
+    ("iree-run-module", &[VERSION]),
+    ("iree-benchmark-module", &[VERSION, PERF_COUNTERS, TIME_UNIT]),
+    ("iree-dump-module", &[VERSION, GUIDE]),
+    ("iree-dump-parameters", &[VERSION, GUIDE]),
+    ("iree-create-parameters", &[VERSION, GUIDE]),
+    ("iree-convert-parameters", &[VERSION, GUIDE]),
+];
+
+/// Google Benchmark's defaults, as its documentation has them: the usage message states none.
+/// Without one, the flag may be repeated.
+const BENCHMARK_DEFAULTS: [(&str, Option<&str>); 17] = [
+    ("benchmark_list_tests", Some("false")),
+    ("benchmark_filter", Some("")),
+    ("benchmark_min_time", Some("0.5s")),
+    ("benchmark_min_warmup_time", Some("0")),
+    ("benchmark_repetitions", Some("1")),
+    ("benchmark_dry_run", Some("false")),
+    ("benchmark_enable_random_interleaving", Some("false")),
+    ("benchmark_report_aggregates_only", Some("false")),
+    ("benchmark_display_aggregates_only", Some("false")),
+    ("benchmark_format", Some("console")),
+    ("benchmark_out", Some("")),
+    ("benchmark_out_format", Some("json")),
+    ("benchmark_color", Some("auto")),
+    ("benchmark_counters_tabular", Some("false")),
+    ("benchmark_context", None),
+    ("benchmark_time_unit", Some("")),
+    ("v", Some("0")),
 ];
 
 pub fn add(trials: &mut Vec<Trial>) {
-    for tool in TOOLS {
-        trials.push(Trial::test(format!("flags::{tool}"), move || all_are_ours(tool)));
+    for (tool, added) in TOOLS {
+        trials.push(Trial::test(format!("flags::{tool}"), move || same_flags(tool, added)));
     }
 }
 
-fn all_are_ours(tool: &str) -> Outcome {
+fn same_flags(tool: &str, added: &[Added]) -> Outcome {
     let pair = Pair::find(tool)?;
     // Our `--help` shows the flags that work here, the reference's all of them.
-    let ours = tool::run(&pair.ours, &["--help=all".to_owned()], &repository())?;
-    let theirs = tool::run(&pair.theirs, &["--help".to_owned()], &repository())?;
-    let known = String::from_utf8_lossy(&ours.stdout).replace('-', "_");
-    let missing: Vec<String> = flags(&String::from_utf8_lossy(&theirs.stdout))
-        .into_iter()
-        .filter(|flag| !NOT_OURS.iter().any(|prefix| flag.starts_with(prefix)))
-        .filter(|flag| !known.contains(flag.as_str()))
-        .collect();
-    ensure(missing.is_empty(), || format!("our --help=all lacks {missing:?}"))
+    let (mut ours, mut theirs) = (flags_of(&pair.ours, "--help=all")?, flags_of(&pair.theirs, "--help")?);
+    ensure(theirs.len() > 3, || format!("the reference's help has only {theirs:?}"))?;
+    for (flag, declared) in &mut theirs {
+        if *declared == Declared::Usage {
+            let known = BENCHMARK_DEFAULTS.iter().find(|(name, _)| name == flag);
+            let (_, default) = known.ok_or_else(|| format!("no default is known of --{flag}"))?;
+            *declared = default.map_or(Declared::Repeated, |value| Declared::Default(value.to_owned()));
+        }
+    }
+    for (flag, reason) in added {
+        ensure(!theirs.contains_key(*flag), || format!("--{flag} is the reference's too, but: {reason}"))?;
+        ensure(ours.remove(*flag).is_some(), || format!("our help lacks --{flag}, an addition: {reason}"))?;
+    }
+    let differ = differences(&ours, &theirs);
+    ensure(differ.is_empty(), || differ.join("\n"))
 }
 
-/// The flags that a help declares: lines that start with `--name` or `# --name`.
-fn flags(help: &str) -> BTreeSet<String> {
-    help.lines()
-        .filter_map(|line| line.strip_prefix("# ").unwrap_or(line).strip_prefix("--"))
-        .map(|rest| rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>())
-        .filter(|flag| !flag.is_empty())
+fn flags_of(program: &Path, help: &str) -> Result<BTreeMap<String, Declared>, Failed> {
+    let ended = tool::run(program, &[help], &repository())?;
+    ensure(ended.succeeded(), || ended.summary())?;
+    Ok(oracle::help::parse(&String::from_utf8_lossy(&ended.stdout))?)
+}
+
+fn differences(ours: &BTreeMap<String, Declared>, theirs: &BTreeMap<String, Declared>) -> Vec<String> {
+    let missing = theirs.iter().filter(|(flag, declared)| ours.get(*flag) != Some(*declared));
+    let missing = missing.map(|(flag, theirs)| match ours.get(flag) {
+        Some(ours) => format!("--{flag}: ours is {ours:?}, theirs {theirs:?}"),
+        None => format!("--{flag}: ours lacks it"),
+    });
+    let extra = ours.keys().filter(|flag| !theirs.contains_key(*flag));
+    missing
+        .chain(extra.map(|flag| format!("--{flag}: theirs lacks it, and it is not a listed addition")))
         .collect()
 }

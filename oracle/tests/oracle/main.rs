@@ -1,10 +1,13 @@
 //! One test per capture and question, held against the reference release.
 //!
-//! Nothing here is skipped: where the reference release or our tools are missing, every test fails and says what to run.
+//! Nothing here is skipped: if the reference release or our tools are missing, every test fails and says what to run. If the
+//! corpus is missing, its tests are listed as ignored.
 #![forbid(unsafe_code)]
 
 mod assembly;
 mod benchmarks;
+mod corpus;
+mod devices;
 mod dumps;
 mod e2e;
 mod files;
@@ -17,6 +20,7 @@ mod replays;
 mod rewriting;
 mod run_module;
 mod substitution;
+mod trims;
 mod wrong_input;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     benchmarks::add(&mut trials);
+    devices::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
@@ -58,7 +63,9 @@ fn main() -> ExitCode {
     recordings::add(&captures, &mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
+    trims::add(&mut trials);
     wrong_input::add(&mut trials);
+    corpus::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -85,7 +92,7 @@ impl Pair {
         Ok(tool::run(&self.ours, arguments, folder)?)
     }
 
-    /// Runs both on the same arguments in the same folder: ours first.
+    /// Runs both on the same arguments in the same directory: ours first.
     fn run(&self, arguments: &[String], folder: &Path) -> Result<(Ended, Ended), Failed> {
         Ok((tool::run(&self.ours, arguments, folder)?, tool::run(&self.theirs, arguments, folder)?))
     }

@@ -131,7 +131,7 @@ pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("parameters::theirs_are_ours", theirs_are_ours));
 }
 
-/// Files of every format, and damaged ones, in a folder of their own.
+/// Files of every format, and damaged ones, in a directory of their own.
 fn files() -> Result<tempfile::TempDir, Failed> {
     let scratch = tempfile::tempdir()?;
     let write = |name: &str, bytes: &[u8]| fs::write(scratch.path().join(name), bytes);

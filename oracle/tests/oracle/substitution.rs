@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use oracle::captures::{self, Capture};
 use oracle::printed::{Array, Element};
 
-/// Name, capture, substitution (`{}` stands for the fixtures folder), and whether the reference knows the form.
+/// Name, capture, substitution (`{}` stands for the fixtures directory), and whether the reference knows the form.
 const ACCEPTED: [(&str, &str, &str, bool); 5] = [
     ("all", "add4.add.local-sync", "all={}/modules/add4_swapped.elf", true),
     ("all_at_format", "add4.add.local-sync", "all@embedded-elf-x86_64={}/modules/add4_swapped.elf", true),

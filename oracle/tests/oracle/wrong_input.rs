@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const TOOLS: [&str; 3] = ["iree-run-replay", "iree-dump-replay", "iree-benchmark-replay"];
 const GOOD: &str = "captures/add4.add.local-sync.ireereplay";
 
-/// Makes the input in a scratch folder and gives the arguments that name it.
+/// Makes the input in a scratch directory and gives the arguments that name it.
 type Case = fn(&Path) -> Result<Vec<String>, Failed>;
 
 const FILES: [(&str, Case); 8] = [

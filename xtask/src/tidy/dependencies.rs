@@ -2,6 +2,9 @@
 
 use super::{Problem, tree::Tree};
 
+const ROOT: &str = "Cargo.toml";
+const SECTIONS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
+
 /// Reads every `Cargo.toml`: versions stand only in the workspace's table (and in `fuzz/`, a workspace of its own), each
 /// as `=x.y.z`; crates inherit them.
 pub fn check(tree: &Tree) -> Vec<Problem> {
@@ -12,12 +15,28 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
             Err(error) => problems.push(Problem::new(path, 0, error.to_string())),
         }
     }
+    problems.extend(unused(tree));
     problems
+}
+
+/// Entries of the workspace's table that no crate inherits; `cargo machete` finds what a crate inherits and does not use.
+fn unused(tree: &Tree) -> Vec<Problem> {
+    let manifests = tree.ending(&["Cargo.toml"]).filter(|path| *path != ROOT && !path.starts_with("fuzz/"));
+    let manifests: Vec<toml::Table> = manifests.filter_map(|path| tree.text(path).parse().ok()).collect();
+    let is_inherited = |name: &str| {
+        let sections =
+            manifests.iter().flat_map(|manifest| SECTIONS.iter().map(|section| manifest.get(*section)));
+        sections.flatten().any(|section| section.get(name).is_some())
+    };
+    let root = tree.text(ROOT).parse::<toml::Table>().unwrap_or_default();
+    let shared = root.get("workspace").and_then(|workspace| workspace.get("dependencies")?.as_table());
+    let names = shared.into_iter().flat_map(|table| table.keys()).filter(|name| !is_inherited(name));
+    names.map(|name| Problem::new(ROOT, 0, format!("{name}: no crate uses it"))).collect()
 }
 
 fn check_manifest(path: &str, manifest: &toml::Table, problems: &mut Vec<Problem>) {
     let shared = manifest.get("workspace").and_then(|workspace| workspace.get("dependencies"));
-    let own = ["dependencies", "dev-dependencies", "build-dependencies"].map(|section| manifest.get(section));
+    let own = SECTIONS.map(|section| manifest.get(section));
     for (table, inherits) in
         std::iter::once((shared, false)).chain(own.map(|table| (table, !path.starts_with("fuzz/"))))
     {
@@ -59,9 +78,10 @@ mod tests {
             ("fuzz/Cargo.toml", "[dependencies]\ne = \"=1.0.0\"\nf = { git = \"x\" }\n"),
         ]);
         let found: Vec<_> = check(&tree).iter().map(ToString::to_string).collect();
-        assert_eq!(found.len(), 3, "{found:?}");
+        assert_eq!(found.len(), 5, "{found:?}");
         assert!(found[0].contains("b: is pinned"));
         assert!(found[1].contains("d: inherits"));
         assert!(found[2].contains("f: comes from"));
+        assert!(found[3].contains("b: no crate uses it") && found[4].contains("c: no crate uses it"));
     }
 }

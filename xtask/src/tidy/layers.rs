@@ -4,7 +4,7 @@ use super::{Problem, tree::Tree};
 
 /// The layers from the ground up; a crate may depend on crates of lower layers.
 const LAYERS: [&[&str]; 5] = [
-    &["base"],
+    &["base", "interleave"],
     &["hal", "vm", "capture", "profile", "params", "values", "bench"],
     &["local", "vulkan", "cuda", "cts"],
     &["replay", "modules"],
@@ -60,6 +60,9 @@ fn refuse(folder: &str, from: usize, section: &str, dependency: &str) -> Option<
     if dependency == "xtask" || dependency == "oracle" {
         return Some(format!("no crate depends on {dependency}"));
     }
+    if dependency == "testing" && section != "dev-dependencies" {
+        return Some("only tests depend on testing".to_owned());
+    }
     let target = dependency.strip_prefix("rehal-")?;
     if ALLOWED.iter().any(|(a, b, c, _)| (*a, *b, *c) == (folder, section, target)) {
         return None;
@@ -103,6 +106,8 @@ mod tests {
         );
         assert!(crate_with("local", "[dependencies]\nrehal-cts.workspace = true")[0].contains("point down"));
         assert!(crate_with("hal", "[dependencies]\noracle.workspace = true")[0].contains("oracle"));
+        assert!(crate_with("hal", "[dependencies]\ntesting.workspace = true")[0].contains("only tests"));
+        assert!(crate_with("hal", "[dev-dependencies]\ntesting.workspace = true").is_empty());
         assert!(crate_with("extra", "")[0].contains("no layer"));
     }
 

@@ -3,6 +3,7 @@
 //! One file per kind of rule. A check takes the tree and gives its problems; it is tested on small made-up trees that
 //! break each rule.
 
+mod backends;
 mod code;
 mod dependencies;
 mod docs;
@@ -44,12 +45,13 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
     ("unsafe is documented", code::unsafe_is_documented),
     ("file and function length", code::lengths),
+    ("no default bodies in backends", backends::no_default_bodies),
     ("whitespace and notes", text::whitespace_and_notes),
     ("no addresses", text::addresses),
     ("pinned dependencies", dependencies::check),

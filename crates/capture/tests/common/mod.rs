@@ -1,28 +1,42 @@
-//! Where the captures of programs are: the fixtures of this project, and the larger corpus where it is.
+//! What several tests do with a capture: write it again, and change it.
 
-use std::path::{Path, PathBuf};
+use std::io::Cursor;
 
-/// Every capture of the fixtures, and of the corpus beside the checkout (or at `REHAL_CORPUS`) where there is one;
-/// those whose program died while it was recorded (`torn.*`) only `with_torn`.
-pub fn captures(with_torn: bool) -> Vec<PathBuf> {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let corpus = match std::env::var_os("REHAL_CORPUS") {
-        Some(path) => PathBuf::from(path),
-        None => repository.join("../shared/corpus"),
-    };
-    let mut paths = list(&repository.join("fixtures"));
-    assert!(paths.len() > 50, "the fixtures are part of the project: {paths:?}");
-    paths.extend(list(&corpus));
-    let is_torn =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"torn."));
-    paths.retain(|path| with_torn || !is_torn(path));
-    paths
+use fastrand::Rng;
+use rehal_capture::{Capture, OpenOptions, RecordFields, Writer};
+
+/// Reads every record of `bytes` and writes it again, the payload in as many parts as it has lists.
+pub fn rewritten(bytes: &[u8]) -> Vec<u8> {
+    let capture = Capture::open(bytes, OpenOptions { recover: true }).unwrap();
+    let mut copy = Cursor::new(Vec::new());
+    let mut writer = Writer::new(&mut copy).unwrap();
+    for record in capture.records() {
+        let record = record.unwrap();
+        let payload = record.payload().unwrap();
+        payload.with_parts(|parts| writer.append(&RecordFields::from(record.header), parts)).unwrap();
+    }
+    writer.close().unwrap();
+    copy.into_inner()
 }
 
-fn list(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder.join("captures")) else { return Vec::new() };
-    let mut paths: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "ireereplay"));
-    paths.sort();
-    paths
+/// Changes a few bytes: bits, whole values that overflow, or runs copied from elsewhere.
+pub fn mutate(bytes: &mut [u8], random: &mut Rng) {
+    const EXTREMES: [u64; 6] = [0, 1, u64::MAX, u64::MAX / 16 + 1, 1 << 32, u64::MAX >> 1];
+    for _ in 0..=random.usize(..3) {
+        let at = random.usize(..bytes.len());
+        match random.usize(..4) {
+            0 => bytes[at] ^= 1 << random.usize(..8),
+            1 => bytes[at] = random.u8(..),
+            2 => {
+                let value = EXTREMES[random.usize(..EXTREMES.len())].to_le_bytes();
+                let length = value.len().min(bytes.len() - at);
+                bytes[at..at + length].copy_from_slice(&value[..length]);
+            }
+            _ => {
+                let length = random.usize(..64).min(bytes.len() - at);
+                let from = random.usize(..bytes.len() - length);
+                bytes.copy_within(from..from + length, at);
+            }
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Which tests run, by name.
 
+use rehal_base::glob;
+
 /// A GoogleTest filter: patterns separated by `:`; behind the first `-`, those of tests to leave out. `*` stands for
 /// any characters and `?` for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,40 +28,11 @@ impl Filter {
     /// Whether the test of this full name (`suite.test`) runs.
     pub fn matches(&self, name: &str) -> bool {
         let (positive, negative) = self.text.split_once('-').unwrap_or((&self.text, ""));
-        let any =
-            |patterns: &str| patterns.split(':').any(|pattern| is_match(pattern.as_bytes(), name.as_bytes()));
+        let any = |patterns: &str| patterns.split(':').any(|pattern| glob::matches(pattern, name));
         // Only exclusions: everything else runs.
         let included = if positive.is_empty() && self.text.starts_with('-') { true } else { any(positive) };
         included && !(self.text.contains('-') && any(negative))
     }
-}
-
-/// Whether the whole of `name` fits `pattern`; time is at most the product of their lengths.
-fn is_match(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut p, mut n) = (0, 0);
-    // Where to go on when what follows the last star does not fit: let the star take one character more.
-    let mut retry = None;
-    while n < name.len() {
-        match pattern.get(p) {
-            Some(b'*') => {
-                retry = Some((p, n));
-                p += 1;
-            }
-            Some(&wanted) if wanted == b'?' || wanted == name[n] => {
-                p += 1;
-                n += 1;
-            }
-            _ => match retry {
-                Some((star, from)) => {
-                    retry = Some((star, from + 1));
-                    p = star + 1;
-                    n = from + 1;
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
 #[cfg(test)]
@@ -86,11 +59,5 @@ mod tests {
         ] {
             assert_eq!(Filter::new(filter).matches(name), expected, "{filter} of {name}");
         }
-    }
-
-    #[test]
-    fn many_stars_take_no_exponential_time() {
-        let pattern = "*a".repeat(200);
-        assert!(!Filter::new(pattern).matches(&"a".repeat(199)));
     }
 }

@@ -332,7 +332,12 @@ impl Loader<'_> {
                     continue;
                 }
                 let place = || format!("module '{}'", user.file.name());
-                match self.provide(name, offer).context(place)? {
+                let provided = match name {
+                    // Devices are what the flags name, whichever module needs them first.
+                    "hal" => self.hal().map(Some),
+                    _ => self.provide(name, offer).context(place),
+                };
+                match provided? {
                     Some(module) => self.loaded.push(module),
                     None if dependency.optional => {}
                     None => {
@@ -359,7 +364,6 @@ impl Loader<'_> {
         offer: &mut dyn FnMut(&str) -> Result<Option<Module>>,
     ) -> Result<Option<Module>> {
         match name {
-            "hal" => self.hal().map(Some),
             "io_parameters" => Module::native(IoParameters::new(self.options.parameters.open()?)).map(Some),
             other => offer(other),
         }

@@ -12,6 +12,7 @@ pub(super) fn add(list: &mut List, formats: &[&'static str]) {
     list.add("device/query_matches_its_own_id", &[], matches_its_own_id);
     list.add("device/flush_of_nothing", &[], |harness| harness.device.flush(u64::MAX));
     list.add("device/devices_are_independent", &[], devices_are_independent);
+    list.add("device/trim_keeps_what_is_in_use", &[], trim_keeps_what_is_in_use);
     list.add("device/unknown_executable_formats_are_not_taken", &[], unknown_formats_are_not_taken);
     for &format in formats {
         list.add(format!("device/takes_executables/{format}"), &[], move |harness| {
@@ -53,6 +54,16 @@ fn devices_are_independent(harness: &Harness<'_>) -> Result<()> {
     let mut bytes = [0; 64];
     theirs.read(0, &mut bytes)?;
     equal("bytes of a buffer that outlives its device", bytes, [2; 64])
+}
+
+fn trim_keeps_what_is_in_use(harness: &Harness<'_>) -> Result<()> {
+    let before = harness.buffer(&[3; 64])?;
+    harness.device.trim()?;
+    equal("bytes of a buffer after a trim", harness.read(&before)?, vec![3; 64])?;
+    let after = harness.buffer(&[4; 64])?;
+    harness.device.trim()?;
+    harness.device.trim()?;
+    equal("bytes of a buffer that was allocated between trims", harness.read(&after)?, vec![4; 64])
 }
 
 fn unknown_formats_are_not_taken(harness: &Harness<'_>) -> Result<()> {

@@ -133,7 +133,7 @@ fn callbacks_run_once(harness: &Harness<'_>) -> Result<()> {
         let mark = move |outcome: Result<()>| {
             seen.fetch_add(if outcome.is_ok() { mark } else { 1 << 40 }, Ordering::SeqCst);
         };
-        semaphore.backend().on_reached(value, Box::new(mark));
+        semaphore.on_reached(value, Box::new(mark)).detach();
     };
     note(2, 1);
     note(3, 100);
@@ -159,7 +159,7 @@ fn callbacks_see_failure(harness: &Harness<'_>) -> Result<()> {
                 seen.fetch_add(1, Ordering::SeqCst);
             }
         };
-        semaphore.backend().on_reached(5, Box::new(mark));
+        semaphore.on_reached(5, Box::new(mark)).detach();
     };
     note();
     semaphore.fail(Error::new(StatusCode::Aborted, "gone"));
@@ -177,7 +177,7 @@ fn callback_may_signal_another(harness: &Harness<'_>) -> Result<()> {
             onward.fail(error);
         }
     };
-    first.backend().on_reached(1, Box::new(signal));
+    first.on_reached(1, Box::new(signal)).detach();
     first.signal(1)?;
     harness.wait(&second, 7)
 }

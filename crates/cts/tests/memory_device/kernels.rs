@@ -92,6 +92,10 @@ impl ExecutableBackend for MemoryExecutable {
         &self.infos
     }
 
+    fn lookup(&self, name: &str) -> Option<u32> {
+        FunctionInfo::find(&self.infos, name)
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -96,6 +96,14 @@ impl DeviceBackend for MemoryDevice {
         Ok(Event::new(Mark))
     }
 
+    fn create_channel(&self, _affinity: QueueAffinity, _params: &ChannelParams<'_>) -> Result<Channel> {
+        Err(unsupported(&self.info, "channels"))
+    }
+
+    fn create_executable_cache(&self, _identifier: &str) -> Result<()> {
+        Ok(())
+    }
+
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
         kernels::find(data).map(|_| FORMAT)
     }
@@ -134,8 +142,16 @@ impl DeviceBackend for MemoryDevice {
         Ok(created)
     }
 
+    fn trim(&self) -> Result<()> {
+        Ok(())
+    }
+
     fn flush(&self, _: QueueAffinity) -> Result<()> {
         Ok(())
+    }
+
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        None
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -163,7 +179,7 @@ impl Job {
             Err(error) if self.fault != Fault::RunsAfterFailedWaits => self.settle(&Err(error)),
             _ => self.wait(),
         };
-        semaphore.backend().on_reached(value, Box::new(go_on));
+        semaphore.on_reached(value, Box::new(go_on)).detach();
     }
 
     fn run(self) {
@@ -257,8 +273,8 @@ impl SemaphoreBackend for Careless {
     fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
         self.0.wait(value, timeout)
     }
-    fn on_reached(&self, value: u64, callback: WaitCallback) {
-        self.0.on_reached(value, callback);
+    fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
+        self.0.on_reached(value, callback)
     }
     fn as_any(&self) -> &dyn Any {
         self

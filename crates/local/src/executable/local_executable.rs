@@ -96,6 +96,10 @@ impl ExecutableBackend for LocalExecutable {
         }
     }
 
+    fn lookup(&self, name: &str) -> Option<u32> {
+        FunctionInfo::find(self.functions(), name)
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

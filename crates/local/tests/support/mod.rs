@@ -42,21 +42,3 @@ pub fn compile_to(extension: &str, source: &str, link: Link, options: &[&str]) -
     assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
     output
 }
-
-/// A small deterministic generator, so that failures can be repeated.
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number (xorshift64*).
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    /// A number below `limit`.
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-}

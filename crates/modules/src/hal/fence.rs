@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{Device, Fence};
-use rehal_vm::{Call, Flow, Ref, Resumed, Wait, WaitSource};
+use rehal_vm::{Call, Flow, Notification, Ref, Resumed, Wait, WaitSource};
 
 use super::HalState;
 use super::arguments::{handle, optional_tuple_handle};
@@ -111,7 +111,7 @@ impl WaitSource for FenceWait {
         }
     }
 
-    fn notify(&self, wake: Box<dyn FnOnce() + Send>) {
-        self.0.on_reached(Box::new(move |_| wake()));
+    fn notify(&self, wake: Box<dyn FnOnce() + Send>) -> Notification {
+        Notification::new(self.0.on_reached(Box::new(move |_| wake())))
     }
 }

@@ -1,31 +1,32 @@
 //! Compiled programs, run on CPUs through the `hal` module: what comes out is what the reference printed.
 //!
-//! `expected/*.run.txt` of the fixtures, and of the corpus where `REHAL_CORPUS` or `../shared/corpus` has it, hold the
-//! command that ran a program and what it printed.
-#![cfg(target_arch = "x86_64")]
+//! `expected/*.run.txt` of the fixtures and of the corpus hold the command that ran a program and what it printed. Tests
+//! of the corpus are ignored if it is missing.
 
 mod printed;
 mod run;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::process::ExitCode;
 
+use libtest_mimic::Arguments;
 use printed::Printed;
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_path_buf()
-}
-
-fn corpus() -> Option<PathBuf> {
-    let folder = match std::env::var_os("REHAL_CORPUS") {
-        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
-        _ => repository().join("../shared/corpus"),
-    };
-    folder.join("expected").is_dir().then_some(folder)
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    trials.extend(testing::on_both_sets("programs_print_what_they_printed", check_all));
+    trials.push(testing::on_corpus("models_give_what_they_gave", models_give_what_they_gave));
+    // The programs' kernels are code for x86-64.
+    let is_other = !cfg!(target_arch = "x86_64");
+    let trials = trials.into_iter().map(|trial| {
+        let is_ignored = is_other || trial.has_ignored_flag();
+        trial.with_ignored_flag(is_ignored)
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
 /// Runs each program and compares; all that differ are told together.
-#[track_caller]
-fn check_all(folder: &Path, least: usize) {
+fn check_all(folder: &Path) {
     let mut texts: Vec<_> =
         std::fs::read_dir(folder.join("expected")).unwrap().map(|entry| entry.unwrap().path()).collect();
     texts.retain(|path| path.to_string_lossy().ends_with(".run.txt"));
@@ -50,18 +51,11 @@ fn check_all(folder: &Path, least: usize) {
         }
     }
     assert!(wrong.is_empty(), "{} of {ran} differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(ran >= least, "only {ran} programs ran");
-}
-
-#[test]
-fn fixtures_print_what_they_printed() {
-    check_all(&repository().join("fixtures"), 40);
+    assert!(ran >= 40, "only {ran} programs ran");
 }
 
 /// Real models give the bytes that the reference's own run of them gave.
-#[test]
-fn models_give_what_they_gave() {
-    let Some(corpus) = corpus() else { return };
+fn models_give_what_they_gave(corpus: &Path) {
     for (model, module, function, inputs, results) in [
         ("magika", "m", "tf2onnx", 1, 1),
         ("basic_pitch", "m", "tf2onnx", 1, 3),
@@ -82,12 +76,5 @@ fn models_give_what_they_gave() {
         };
         let expected: Vec<_> = (0..results).map(|index| file(format!("iree{index}.npy"))).collect();
         run::check_bytes(&printed, &expected).unwrap_or_else(|error| panic!("{model} {module}: {error}"));
-    }
-}
-
-#[test]
-fn the_corpus_prints_what_it_printed() {
-    if let Some(corpus) = corpus() {
-        check_all(&corpus, 50);
     }
 }

@@ -20,10 +20,6 @@ use crate::printed::Printed;
 const MAX_ELEMENTS: u64 = 1024;
 
 pub fn check(printed: &Printed) -> Result<(), String> {
-    let is_vmvx = printed.module.to_string_lossy().contains("vmvx");
-    if is_vmvx && !LocalSync::create(Default::default()).can_prepare_executable("vmvx-bytecode-fb") {
-        return Ok(());
-    }
     match (run(printed), &printed.failure) {
         (Ok(lines), None) if lines == printed.results => Ok(()),
         (Ok(lines), None) => {

@@ -1,18 +1,21 @@
+use std::any::Any;
 use std::io::{self, Seek, SeekFrom, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use rehal_base::{Error, HostMemory, Range, Result};
 
 use super::stream::Sink;
+use super::sync::thread::{Builder, JoinHandle};
+use super::sync::{Condvar, Mutex, MutexGuard};
 
 /// What is longer goes to the sink straight from where it is.
 const BEHIND_BYTES: usize = 256 * 1024;
 
 /// A sink that is written by a thread of its own, so that a program does not wait for the file.
 ///
-/// One piece at a time: who brings the next waits until the one before is written. Errors show in the next call.
+/// One piece at a time: a write waits until the one before it is written. An error shows in the next call. A sink that
+/// panics has failed with an error: what it is given comes from calls of a program, which has no part in it.
 pub(super) struct Behind {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -24,9 +27,11 @@ struct Shared {
 }
 
 struct State {
-    /// Away while the thread writes.
+    /// Taken by the thread while it writes.
     sink: Option<Sink>,
+    /// What the thread is to write; not empty while it does.
     piece: Vec<u8>,
+    /// Of the piece written last, until a call reports it.
     failure: Option<io::Error>,
     ended: bool,
 }
@@ -37,7 +42,7 @@ impl Behind {
         let piece = Vec::with_capacity(BEHIND_BYTES);
         let state = State { sink: Some(sink), piece, failure: None, ended: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
-        let writer = std::thread::Builder::new().name("rehal-capture".into()).spawn({
+        let writer = Builder::new().name("rehal-capture".into()).spawn({
             let shared = shared.clone();
             move || shared.write()
         });
@@ -51,14 +56,14 @@ impl Behind {
         self.after_writing(|_, sink| sink.write_memory(memory, range))
     }
 
-    /// Calls `work` with the sink once what was brought before is written; fails where that failed.
+    /// Calls `work` with the sink once what was written before has reached it; fails if that failed.
     fn after_writing<R>(&self, work: impl FnOnce(&mut State, &mut Sink) -> io::Result<R>) -> io::Result<R> {
         let mut state = self.shared.idle();
         if let Some(failure) = state.failure.take() {
             return Err(failure);
         }
         let Some(mut sink) = state.sink.take() else { return Err(io::ErrorKind::Other.into()) };
-        let result = work(&mut state, &mut sink);
+        let result = caught(|| work(&mut state, &mut sink));
         state.sink = Some(sink);
         result
     }
@@ -89,7 +94,7 @@ impl Shared {
             let Some(mut sink) = sink else { return };
             // Others see a piece, so that they wait; its bytes are here.
             state.piece.push(0);
-            let outcome = MutexGuard::unlocked(&mut state, || sink.write_all(&piece));
+            let outcome = MutexGuard::unlocked(&mut state, || caught(|| sink.write_all(&piece)));
             state.failure = outcome.err();
             state.sink = Some(sink);
             state.piece = piece;
@@ -97,6 +102,19 @@ impl Shared {
             self.changed.notify_all();
         }
     }
+}
+
+/// Turns a panic of a sink into an error.
+fn caught<R>(work: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+    // The writer makes no call after an error, so nothing sees what the sink left behind.
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(io::Error::other(format!("the sink panicked: {}", said(&*panic)))))
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
 impl Write for Behind {
@@ -128,7 +146,7 @@ impl Drop for Behind {
     fn drop(&mut self) {
         self.shared.state.lock().ended = true;
         self.shared.changed.notify_all();
-        // It writes what is left first; what it meets then, nobody is left to hear of.
+        // It writes what is left first; nothing is left to report an error to.
         let _ = self.writer.take().map(JoinHandle::join);
     }
 }

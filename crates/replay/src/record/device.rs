@@ -109,7 +109,7 @@ impl RecordedDevice {
 
 impl DeviceBackend for RecordedDevice {
     fn info(&self) -> &DeviceInfo {
-        self.base.info()
+        self.base.backend().info()
     }
 
     fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
@@ -312,6 +312,14 @@ impl DeviceBackend for RecordedDevice {
         })
     }
 
+    fn trim(&self) -> Result<()> {
+        let outcome = self.base.backend().trim();
+        let op = HostOp::Trim { device: self.id };
+        let status = status_of(&outcome);
+        self.stream.record(|log| log.calls(self.id, status, |put| encode::host_op(&op, put)));
+        outcome
+    }
+
     fn flush(&self, affinity: QueueAffinity) -> Result<()> {
         let outcome = self.base.backend().flush(affinity);
         let op = HostOp::FlushQueue { device: self.id };
@@ -321,7 +329,7 @@ impl DeviceBackend for RecordedDevice {
     }
 
     fn memory_statistics(&self) -> Option<MemoryStatistics> {
-        self.base.memory_statistics()
+        self.base.backend().memory_statistics()
     }
 
     fn as_any(&self) -> &dyn Any {

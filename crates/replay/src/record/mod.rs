@@ -11,9 +11,12 @@ mod device;
 mod event;
 mod executable;
 mod file;
+#[cfg(test)]
+mod models;
 mod names;
 mod semaphore;
 mod stream;
+mod sync;
 
 use std::io::Seek;
 use std::os::unix::fs::FileTypeExt;

@@ -6,7 +6,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rehal_base::{Error, Result};
 use rehal_capture::layout::SemaphoreTimepoint;
-use rehal_hal::{QUEUE_AFFINITY_ANY, QueueOp, Semaphore, SemaphoreBackend, Submission, WaitCallback};
+use rehal_hal::{
+    QUEUE_AFFINITY_ANY, QueueOp, Registration, Semaphore, SemaphoreBackend, Submission, WaitCallback,
+};
 use zerocopy::little_endian::U64;
 
 use super::names::Recorded;
@@ -119,8 +121,8 @@ impl SemaphoreBackend for RecordedSemaphore {
         self.base.wait(value, timeout)
     }
 
-    fn on_reached(&self, value: u64, callback: WaitCallback) {
-        self.base.backend().on_reached(value, callback);
+    fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
+        self.base.on_reached(value, callback)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -1,10 +1,7 @@
 use std::io::{self, Seek, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_capture::payload::View;
 use rehal_capture::{ObjectType, PayloadType, RecordFields, RecordType, Writer, layout};
@@ -13,6 +10,8 @@ use zerocopy::{FromBytes, IntoBytes, KnownLayout};
 
 use super::RecordOptions;
 use super::behind::Behind;
+use super::sync::thread::{Builder, JoinHandle};
+use super::sync::{AtomicU64, Condvar, Mutex, Ordering};
 use crate::encode::{Call, Put};
 
 /// Where a capture goes: a file, or memory.
@@ -83,7 +82,7 @@ pub(super) struct Stream {
     flusher: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Tells the flusher that nothing will come any more.
+/// Tells the flusher to stop.
 #[derive(Default)]
 struct Ending {
     ended: Mutex<bool>,
@@ -113,7 +112,7 @@ impl Stream {
             flusher: Mutex::new(None),
         });
         let stream = Arc::downgrade(&this);
-        let flusher = std::thread::Builder::new()
+        let flusher = Builder::new()
             .name("rehal-recorder".into())
             .spawn(move || {
                 while !ending.wait(FLUSH_INTERVAL) {
@@ -126,7 +125,7 @@ impl Stream {
         Ok(this)
     }
 
-    /// An id for an object that nobody has yet.
+    /// An id that no object has yet.
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
@@ -139,14 +138,17 @@ impl Stream {
         }
     }
 
-    /// Ends the capture and reports the first error that writing it met. A second close does nothing.
+    /// Ends the capture and reports the first error that writing it met. A second close does nothing, and returns
+    /// when the first is complete.
     pub fn close(&self) -> Result<()> {
-        let Some(log) = self.log.lock().take() else { return Ok(()) };
-        let outcome = log.writer.close();
+        let mut log = self.log.lock();
+        let Some(Log { writer }) = log.take() else { return Ok(()) };
+        let outcome = writer.close();
+        drop(log);
         self.ending.end();
         let flusher = self.flusher.lock().take();
         // It ends because it is told to; what it could have met, the writer has kept.
-        flusher.map(JoinHandle::join);
+        let _ = flusher.map(JoinHandle::join);
         outcome
     }
 }
@@ -164,7 +166,7 @@ impl Ending {
         self.changed.notify_all();
     }
 
-    /// Waits for the end, or so long; whether it is the end.
+    /// Waits for the end for at most `time`; returns whether it is the end.
     fn wait(&self, time: Duration) -> bool {
         let mut ended = self.ended.lock();
         if !*ended {

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_hal::{
-    Binding, Buffer, BufferBarrier, BufferParams, BufferRef, Command, CommandBuffer, CommandBufferBackend,
-    CommandBufferParams, Device, DeviceBackend, DeviceInfo, Dispatch, Event, EventBackend, Executable,
-    ExecutableBackend, ExecutableParams, File, FunctionInfo, HostFile, Live, MemoryAccess, MemoryBarrier,
-    PlainBuffer, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline, WHOLE_BUFFER,
-    WorkgroupCount,
+    Binding, Buffer, BufferBarrier, BufferParams, BufferRef, Channel, ChannelParams, Command, CommandBuffer,
+    CommandBufferBackend, CommandBufferParams, Device, DeviceBackend, DeviceInfo, Dispatch, Event,
+    EventBackend, Executable, ExecutableBackend, ExecutableParams, File, FunctionInfo, HostFile, HostMemory,
+    Live, MemoryAccess, MemoryBarrier, MemoryStatistics, PlainBuffer, QueueAffinity, QueueOp, Semaphore,
+    SemaphoreFlags, Submission, Timeline, WHOLE_BUFFER, WorkgroupCount, unsupported,
 };
 use serde_json::{Value, json};
 
@@ -58,6 +58,8 @@ pub enum Ran {
     Queue(&'static str),
     /// The queues with this affinity were flushed.
     Flushed(QueueAffinity),
+    /// What the device keeps was freed.
+    Trimmed,
 }
 
 /// All queues were flushed.
@@ -245,6 +247,18 @@ impl DeviceBackend for TestDevice {
         Ok(Event::new(TestEvent::default()))
     }
 
+    fn import_buffer(&self, _params: BufferParams, _memory: HostMemory) -> Result<Buffer> {
+        Err(unsupported(&self.info, "host memory"))
+    }
+
+    fn create_channel(&self, _affinity: QueueAffinity, _params: &ChannelParams<'_>) -> Result<Channel> {
+        Err(unsupported(&self.info, "channels"))
+    }
+
+    fn create_executable_cache(&self, _identifier: &str) -> Result<()> {
+        Ok(())
+    }
+
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
         data.starts_with(MAGIC).then_some(FAKE_FORMAT)
     }
@@ -294,6 +308,15 @@ impl DeviceBackend for TestDevice {
         Ok(())
     }
 
+    fn trim(&self) -> Result<()> {
+        self.log.lock().unwrap().push(Ran::Trimmed);
+        Ok(())
+    }
+
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        None
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -306,6 +329,10 @@ impl ExecutableBackend for FakeCode {
 
     fn functions(&self) -> &[FunctionInfo] {
         &self.functions
+    }
+
+    fn lookup(&self, name: &str) -> Option<u32> {
+        FunctionInfo::find(&self.functions, name)
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -1,7 +1,10 @@
 //! Changes to captures, the same in every run: in single bits, in fields, in the order of records.
 
+pub mod bounds;
+
 use std::ops::Range;
 
+use fastrand::Rng;
 use rehal_capture::layout::{FileHeader, RecordHeader};
 use rehal_capture::{Capture, OpenOptions};
 
@@ -18,16 +21,16 @@ pub fn record_ranges(bytes: &[u8]) -> Vec<Range<usize>> {
 }
 
 /// Makes mutations from a seed.
-pub struct Mutator(u64);
+pub struct Mutator(Rng);
 
 impl Mutator {
     pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+        Self(Rng::with_seed(seed))
     }
 
     /// Heads or tails.
     pub fn coin(&mut self) -> bool {
-        self.below(2) == 0
+        self.0.bool()
     }
 
     /// A changed copy of `seed`, whose records are at `ranges`. Half of those with other records in
@@ -48,16 +51,8 @@ impl Mutator {
         bytes
     }
 
-    /// Marsaglia's xorshift64.
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
     fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
+        self.0.usize(..bound.max(1))
     }
 
     fn flip_bit(&mut self, bytes: &mut [u8]) {
@@ -67,7 +62,7 @@ impl Mutator {
 
     fn set_byte(&mut self, bytes: &mut [u8]) {
         let at = self.below(bytes.len());
-        bytes[at] = self.next() as u8;
+        bytes[at] = self.0.u8(..);
     }
 
     /// Sets a field of 4 or 8 bytes of a record's header, or of what follows it, to an extreme, to

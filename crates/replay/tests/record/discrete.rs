@@ -1,79 +1,15 @@
-//! Captures on a device whose memory is apart from the host's: replayed, recorded, and recorded while they are replayed.
+//! Programs on a device whose memory is apart from the host's, on record; and bytes that are too many to be copied.
 
-use rehal_base::{Range, Result};
+use rehal_base::Range;
 use rehal_capture::OperationCode as Code;
 use rehal_cts::discrete::DiscreteDevice;
 use rehal_hal::{
     BufferParams, BufferRef, DeviceGroup, HostFile, HostMemory, MemoryAccess, QUEUE_AFFINITY_ANY, transfer,
 };
-use rehal_replay::{FileRemap, Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
+use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
 
-use crate::again::captures;
 use crate::memory::Memory;
 use crate::program::{Program, Reads, Work, local_sync, operations, replay};
-
-fn group(count: usize, is_discrete: bool) -> DeviceGroup {
-    let device = || if is_discrete { DiscreteDevice::over(local_sync()) } else { local_sync() };
-    DeviceGroup::new((0..count).map(|_| device()).collect()).unwrap()
-}
-
-/// What a replay reads back; where it ends with an error, that is the last.
-fn reads(bytes: &[u8], devices: &DeviceGroup, remaps: &[FileRemap]) -> Result<Vec<Vec<u8>>> {
-    let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
-    let options = ReplayOptions { file_remaps: remaps.to_vec(), ..ReplayOptions::default() };
-    let mut reads = Reads::default();
-    let observers: &mut [&mut dyn Observer] = &mut [&mut reads];
-    Replay::new(plan, devices, &options)?.run(observers)?;
-    Ok(reads.0)
-}
-
-/// Captures of real programs write inputs through mappings and read results through them. Where nothing of that can be
-/// mapped it is staged, and what is read is the same; and so is what a capture of the replay reads.
-#[test]
-fn captures_replay_as_on_a_device_that_shares_memory() {
-    let (mut compared, mut refused) = (0, 0);
-    for (path, remaps) in captures() {
-        let name = path.file_stem().unwrap().to_str().unwrap();
-        // Crashes end the process, and matrices take an interpreter of an unoptimised build a minute.
-        if name.contains("crash.") || (name.starts_with("matmul") && name.contains(".vmvx.")) {
-            continue;
-        }
-        let bytes = std::fs::read(&path).unwrap();
-        let count = if name.starts_with("two_devices") { 2 } else { 1 };
-        let shared = reads(&bytes, &group(count, false), &remaps);
-        let apart = reads(&bytes, &group(count, true), &remaps);
-        match (shared, apart) {
-            (Ok(shared), Ok(apart)) => {
-                assert!(shared == apart, "{name} reads something else");
-                assert!(
-                    shared == through_a_recorder(&bytes, count, &remaps),
-                    "{name} is recorded as something else"
-                );
-                compared += 1;
-            }
-            (Err(shared), Err(apart)) => {
-                assert_eq!(shared.report(), apart.report(), "{name}");
-                refused += 1;
-            }
-            (Ok(_), Err(error)) => panic!("{name}: {}", error.report()),
-            (Err(error), Ok(_)) => panic!("{name} fails on shared memory alone: {}", error.report()),
-        }
-    }
-    assert!(compared > 50 && refused > 0, "{compared} captures compared, {refused} refused");
-}
-
-/// What the capture of a replay on a discrete device reads in the end.
-fn through_a_recorder(bytes: &[u8], count: usize, remaps: &[FileRemap]) -> Vec<Vec<u8>> {
-    let memory = Memory::default();
-    let recorder = Recorder::to(memory.clone(), RecordOptions::default()).unwrap();
-    let recorded = recorder.wrap(&group(count, true)).unwrap();
-    let first = reads(bytes, &recorded, remaps).unwrap();
-    recorder.close().unwrap();
-    // Of what is staged, the capture reads the staging buffers as well, and in pieces.
-    let again = reads(&memory.bytes(), &group(count, true), &[]).unwrap();
-    assert_eq!(again.concat(), first.concat());
-    first
-}
 
 /// A program on record that stages: what it wrote and read is in the capture, which replays on either kind of device.
 #[test]
@@ -96,7 +32,11 @@ fn a_program_that_stages_is_recorded() {
     let mut seen = Reads::default();
     replay(&capture, &mut seen).unwrap();
     assert!(seen.0.concat() == expected);
-    assert!(reads(&capture, &group(1, true), &[]).unwrap().concat() == expected);
+    let plan = Plan::compile(capture, PlanOptions::default()).unwrap();
+    let devices = DeviceGroup::new(vec![DiscreteDevice::over(local_sync())]).unwrap();
+    let mut seen = Reads::default();
+    Replay::new(plan, &devices, &ReplayOptions::default()).unwrap().run(&mut [&mut seen]).unwrap();
+    assert!(seen.0.concat() == expected);
 }
 
 /// Bytes that are too many to be copied go to the sink on a way of their own, which is another for files: both are what
@@ -106,7 +46,7 @@ fn large_writes_are_recorded_the_same_to_files_and_to_memory() {
     const SIZE: u64 = (1 << 20) + 5;
     let bytes: Vec<u8> = (0..SIZE as u32).map(|index| (index * 7 / 5) as u8).collect();
     let run = |recorder: &Recorder, is_constant: bool| {
-        let group = recorder.wrap(&group(1, false)).unwrap();
+        let group = recorder.wrap(&DeviceGroup::new(vec![local_sync()]).unwrap()).unwrap();
         let device = &group.devices()[0];
         let buffer = device.allocate_buffer(crate::program::mappable(), SIZE).unwrap();
         buffer.write(0, &bytes).unwrap();

@@ -1,11 +1,12 @@
-//! What a recorder writes: captures recorded again, files, mappings, order, and what goes wrong.
+//! What a recorder writes: files, mappings, order, and what goes wrong.
 
-mod again;
+mod counting;
 mod discrete;
 mod files;
+mod forwarding;
 mod mappings;
 mod memory;
 mod order;
 mod program;
-mod said;
+mod trim;
 mod trouble;

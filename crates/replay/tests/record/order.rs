@@ -28,7 +28,7 @@ fn what_a_submission_sets_off_is_recorded_after_it() {
             seen.store(u32::from_le_bytes(bytes), Ordering::Relaxed);
         }
     };
-    done.backend().on_reached(1, Box::new(read));
+    let _registration = done.on_reached(1, Box::new(read));
     let fill = Work::Fill { target: BufferRef::whole(&buffer), pattern: &[5], flags: 0 };
     let signals = [Timepoint { semaphore: &done, value: 1 }];
     program.device().submit(QUEUE_AFFINITY_ANY, &[], &signals, fill).unwrap();

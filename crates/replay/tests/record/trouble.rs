@@ -1,14 +1,15 @@
 //! What goes wrong: sinks that are full, programs that die, objects from elsewhere, and calls after the end.
 
 use std::io::{self, Seek, SeekFrom, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use rehal_base::StatusCode;
 use rehal_capture::{Capture, OpenOptions, OperationCode as Code};
-use rehal_hal::{BufferRef, DeviceGroup, QUEUE_AFFINITY_ANY};
+use rehal_hal::{BufferRef, DeviceGroup, HostCallFlags, QUEUE_AFFINITY_ANY, Timepoint};
 use rehal_replay::{RecordOptions, Recorder};
 
-use crate::program::{Program, Reads, Work, local_sync, mappable, operations, replay};
+use crate::program::{Program, Reads, Work, host_call, local_sync, mappable, operations, replay};
 
 /// A sink that takes so many bytes and then is full.
 struct Full(usize);
@@ -46,6 +47,72 @@ fn a_full_disk_does_not_disturb_the_program_and_closing_reports_it() {
     let error = recorder.close().unwrap_err();
     assert_eq!(error.code(), StatusCode::ResourceExhausted);
     assert!(error.to_string().contains("writing the capture"), "{error}");
+}
+
+/// A sink that panics when the third piece comes, in whichever thread writes it.
+struct Panics(u32);
+
+impl Write for Panics {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += 1;
+        assert!(self.0 < 3, "the disk is on fire");
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Panics {
+    fn seek(&mut self, _: SeekFrom) -> io::Result<u64> {
+        Ok(0)
+    }
+}
+
+#[test]
+fn a_sink_that_panics_does_not_disturb_the_program_and_closing_reports_it() {
+    // Long ones are written by the thread that brings them, short ones by the recorder's.
+    for length in [1 << 20, 200 << 10] {
+        let recorder = Recorder::to(Panics(0), RecordOptions::default()).unwrap();
+        let group = recorder.wrap(&DeviceGroup::new(vec![local_sync()]).unwrap()).unwrap();
+        let device = &group.devices()[0];
+        let buffer = device.allocate_buffer(mappable(), length).unwrap();
+        for round in 0..4 {
+            buffer.write(0, &vec![round; length as usize]).unwrap();
+        }
+        let mut last = [0; 4];
+        buffer.read(0, &mut last).unwrap();
+        assert_eq!(last, [3; 4]);
+        let error = recorder.close().unwrap_err().to_string();
+        assert!(error.contains("writing the capture: the sink panicked: the disk is on fire"), "{error}");
+    }
+}
+
+/// A panic of the program's own code goes to the program, and recording goes on.
+#[test]
+fn a_host_call_that_panics_leaves_the_recorder_working() {
+    let program = Program::new(RecordOptions::default());
+    let buffer = program.buffer(&[1; 4]);
+    let panics = host_call(|| panic!("the program's own"));
+    for wait_count in [0, 1] {
+        let (go, done) = (program.semaphore(), program.semaphore());
+        let waits = vec![Timepoint { semaphore: &go, value: 1 }; wait_count];
+        let call = Work::HostCall { call: &panics, arguments: [0; 4], flags: HostCallFlags::empty() };
+        let signals = [Timepoint { semaphore: &done, value: 1 }];
+        let run = || {
+            program.device().submit(QUEUE_AFFINITY_ANY, &waits, &signals, call).unwrap();
+            go.signal(1).unwrap();
+        };
+        let panic = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"the program's own"));
+        assert_eq!(done.wait(1, None).unwrap_err().code(), StatusCode::Internal);
+    }
+    let fill = Work::Fill { target: BufferRef::whole(&buffer), pattern: &[5], flags: 0 };
+    program.device().submit(QUEUE_AFFINITY_ANY, &[], &[], fill).unwrap();
+    let codes: Vec<_> = operations(&program.capture()).into_iter().map(|(code, _)| code).collect();
+    assert_eq!(codes.iter().filter(|code| **code == Code::DEVICE_QUEUE_HOST_CALL).count(), 2);
+    assert_eq!(codes.last(), Some(&Code::DEVICE_QUEUE_FILL));
 }
 
 /// The file of a program that is killed holds what it had done: it need not do anything more for that.

@@ -10,7 +10,7 @@ use crate::common::{CaptureBuilder, FileSpec, Observed, range, replay, run, run_
 
 const BYTES: &[u8] = b"0123456789abcdefghijklmnopqrstuv";
 
-/// A folder with a file in it.
+/// A directory with a file in it.
 struct Scratch {
     folder: tempfile::TempDir,
     file: PathBuf,

@@ -7,7 +7,6 @@ mod common;
 
 mod commands;
 mod files;
-mod fixtures;
 mod host_memory;
 mod kernels;
 mod owned;

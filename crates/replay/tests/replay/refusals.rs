@@ -8,7 +8,8 @@ use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions};
 use zerocopy::little_endian::{U32, U64};
 
 use crate::common::{
-    CaptureBuilder, FAKE_FORMAT, FileSpec, Id, TestDevice, code, function, range, refusal, run, slot, whole,
+    CaptureBuilder, FAKE_FORMAT, FileSpec, Id, Ran, TestDevice, code, function, range, refusal, run, slot,
+    whole,
 };
 
 /// The refusal of what `add` adds last.
@@ -519,10 +520,19 @@ fn calls_that_had_failed_are_skipped() {
 }
 
 #[test]
+fn a_trim_is_replayed_on_its_device_and_names_one() {
+    let mut capture = CaptureBuilder::new();
+    capture.bare_call(Op::DEVICE_TRIM, capture.device);
+    capture.bare_call(Op::ALLOCATOR_TRIM, capture.allocator);
+    assert_eq!(run(&capture.finish()).unwrap().ran, [Ran::Trimmed, Ran::Trimmed]);
+    refused(StatusCode::NotFound, &["device.trim", "77"], |it| it.bare_call(Op::DEVICE_TRIM, 77));
+    refused(PRECONDITION, &["allocator.trim"], |it| it.bare_call(Op::ALLOCATOR_TRIM, it.device));
+}
+
+#[test]
 fn what_asks_or_hints_changes_nothing() {
     let mut capture = CaptureBuilder::new();
     for operation in [
-        Op::DEVICE_TRIM,
         Op::DEVICE_QUERY_I64,
         Op::DEVICE_QUERY_CAPABILITIES,
         Op::DEVICE_ASSIGN_TOPOLOGY_INFO,
@@ -532,7 +542,6 @@ fn what_asks_or_hints_changes_nothing() {
         Op::DEVICE_PROFILING_END,
         Op::DEVICE_EXTERNAL_CAPTURE_BEGIN,
         Op::DEVICE_EXTERNAL_CAPTURE_END,
-        Op::ALLOCATOR_TRIM,
         Op::ALLOCATOR_QUERY_MEMORY_HEAPS,
         Op::EXECUTABLE_FUNCTION_COUNT,
         Op::EXECUTABLE_FUNCTION_INFO,

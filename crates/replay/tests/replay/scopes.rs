@@ -1,8 +1,12 @@
 //! Scopes, observers, and plans that run more than once.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use rehal_base::StatusCode;
 use rehal_hal::DeviceGroup;
-use rehal_replay::{Observer, Place, Plan, PlanOptions, Replay, ReplayOptions};
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{HostRead, Observer, Place, Plan, PlanOptions, Replay, ReplayOptions, Scope};
 
 use crate::common::{CaptureBuilder, FLUSHED, Observed, Ran, TestDevice, range, replay, run, whole};
 
@@ -70,6 +74,61 @@ fn an_error_of_an_observer_ends_the_run_where_it_happened() {
     assert!(error.report().contains(&at), "{error:?}");
     let fills = log.lock().unwrap().iter().filter(|ran| **ran == Ran::Queue("queue_fill")).count();
     assert_eq!(fills, 1);
+}
+
+/// The panic is the caller's, and the replay and its devices run as before, on the same thread.
+#[test]
+fn a_panic_of_an_observer_disables_nothing() {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum In {
+        ScopeBegin,
+        ScopeEnd,
+        HostRead,
+        Step,
+    }
+    struct Panics(In);
+    impl Panics {
+        fn at(&self, place: In) -> rehal_base::Result<()> {
+            if self.0 == place { std::panic::panic_any(place) } else { Ok(()) }
+        }
+    }
+    impl Observer for Panics {
+        fn scope_begin(&mut self, _: &Scope<'_>) -> rehal_base::Result<()> {
+            self.at(In::ScopeBegin)
+        }
+        fn scope_end(&mut self, _: &Scope<'_>) -> rehal_base::Result<()> {
+            self.at(In::ScopeEnd)
+        }
+        fn wants_host_reads(&self) -> bool {
+            true
+        }
+        fn host_read(&mut self, _: &HostRead<'_>) -> rehal_base::Result<()> {
+            self.at(In::HostRead)
+        }
+        fn wants_steps(&self) -> bool {
+            true
+        }
+        fn step(&mut self, _: Place) -> rehal_base::Result<()> {
+            self.at(In::Step)
+        }
+    }
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(4);
+    capture.scope_begin("scope");
+    capture.fill(whole(buffer), &[7]);
+    capture.read(buffer, 0, 4);
+    capture.scope_end("scope");
+    let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+    let group = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+    let replay = Replay::new(plan, &group, &ReplayOptions::default()).unwrap();
+    for place in [In::ScopeBegin, In::ScopeEnd, In::HostRead, In::Step] {
+        let run = || drop(replay.run(&mut [&mut Panics(place)]));
+        let panic = catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+        assert_eq!(*panic.downcast_ref::<In>().unwrap(), place);
+        let mut observed = Observed::default();
+        replay.run(&mut [&mut observed]).unwrap();
+        assert_eq!(observed.bytes(), [[7; 4]]);
+    }
 }
 
 /// Takes part in a run and leaves everything as it is.

@@ -11,7 +11,7 @@ use crate::module_file::Signature;
 use crate::operation::Op;
 use crate::{Module, ModuleFile};
 
-/// What to print of the instructions, and how.
+/// Options of the disassembly.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AssemblyOptions<'a> {
     /// Only the function of that name or ordinal.

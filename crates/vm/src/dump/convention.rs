@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::Error;
 
-/// What a calling convention says of arguments and results, `v` taken as nothing.
+/// The arguments and results of a calling convention, `v` taken as none.
 pub(super) fn halves(convention: &str) -> Result<(&str, &str), Error> {
     if convention.is_empty() {
         return Ok(("", ""));
@@ -51,7 +51,7 @@ fn write_half(out: &mut impl Write, half: &str, convention: &str) -> Result<(), 
     Ok(())
 }
 
-/// The type that a letter of a calling convention stands for; nothing for `v`.
+/// The type that a letter of a calling convention stands for; `None` for `v`.
 pub(super) fn type_name(kind: char, convention: &str) -> Result<&'static str, Error> {
     Ok(match kind {
         'v' => "",
@@ -60,7 +60,7 @@ pub(super) fn type_name(kind: char, convention: &str) -> Result<&'static str, Er
         'I' => "i64",
         'F' => "f64",
         'r' => "!vm.ref<?>",
-        _ => return Err(unknown(convention, &format!("has '{kind}', which is no type here"))),
+        _ => return Err(unknown(convention, &format!("has the unknown type '{kind}'"))),
     })
 }
 

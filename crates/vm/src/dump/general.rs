@@ -1,7 +1,7 @@
 use std::fmt;
 
 /// A number as C prints it with `%.9g` or `%.17g`: so many significant digits, no zeros at the end, and an exponent
-/// where it is below -4 or not below the number of digits.
+/// if it is below -4 or not below the number of digits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct General {
     /// The number.

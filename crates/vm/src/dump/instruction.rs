@@ -1,4 +1,4 @@
-//! Instructions as text: what the assembler of the release reads, and what its disassembler writes.
+//! Instructions as text, in the syntax of the release's assembler and disassembler.
 
 use std::fmt::{self, Display as _};
 
@@ -11,7 +11,7 @@ use crate::operation::{Field, Op};
 
 /// Bit of a register's number: it holds a reference.
 const REF_BIT: u16 = 0x8000;
-/// Bit of a reference register's number: the reference is given up.
+/// Bit of a reference register's number: the reference is moved.
 const MOVE_BIT: u16 = 0x4000;
 /// Bit of a function's ordinal: it is an import.
 const IMPORT_BIT: u32 = 0x8000_0000;
@@ -20,7 +20,7 @@ const IMPORT_BIT: u32 = 0x8000_0000;
 pub(crate) struct InstructionText<'a, 'b> {
     /// The module, for names.
     pub(crate) file: &'a ModuleFile,
-    /// Where the function's blocks start, ascending; blocks are numbered by it, or named by their offsets without it.
+    /// Offsets of the function's blocks, ascending, to number blocks by; `None` to name them by their offsets.
     pub(crate) blocks: Option<&'a [u32]>,
     /// The instruction.
     pub(crate) instruction: &'a Instruction<'b>,
@@ -37,115 +37,67 @@ impl fmt::Display for InstructionText<'_, '_> {
         }
         self.results(f)?;
         write!(f, "vm.{}", instruction.operation.mnemonic)?;
-        match instruction.operation.op {
-            Op::Call | Op::CallVariadic | Op::CallYieldable | Op::CallVariadicYieldable => self.call(f),
-            Op::Branch | Op::Yield | Op::Break => write!(f, " {}", self.target(0)),
-            Op::CondBranch => write!(f, " {}, {}, {}", self.field(0), self.target(1), self.target(3)),
-            Op::CondBreak => write!(f, " {}, {}", self.field(0), self.target(1)),
-            Op::BranchTable => self.branch_table(f),
-            Op::SelectI32 | Op::SelectI64 | Op::SelectF32 | Op::SelectF64 => {
-                write!(f, " {} ? {} : {}", self.field(0), self.field(1), self.field(2))
-            }
-            Op::SelectRef => {
-                write!(f, " {} ? {} : {} -> {}", self.field(0), self.field(2), self.field(3), self.field(1))
-            }
-            Op::SwitchI32 | Op::SwitchI64 | Op::SwitchF32 | Op::SwitchF64 => {
-                write!(f, " {}[{}] else {}", self.field(0), self.field(2), self.field(1))
-            }
-            Op::SwitchRef => write!(f, " {}[{}] else {}", self.field(0), self.field(3), self.field(2)),
-            Op::ListAlloc => write!(f, " {} : !vm.list<{}>", self.field(1), self.field(0)),
-            Op::ListGetRef => write!(f, " {}, {} : {}", self.field(0), self.field(1), self.field(2)),
-            Op::CastAnyRef => write!(f, " {} : !vm.ref<?> -> {}", self.field(0), self.field(1)),
-            Op::Fail => write!(f, " {}, {}", self.field(0), self.field(1)),
-            Op::Trace | Op::Print => write!(f, " {}({})", self.field(0), self.field(1)),
-            _ => self.plain(f),
+        match instruction.operation.syntax {
+            Some(syntax) => self.operands(f, syntax),
+            None => self.operands_in_order(f),
         }
     }
 }
 
 impl InstructionText<'_, '_> {
-    /// `%i0, %r1 = `, unless nothing is written or it is written on resumption.
+    /// `%i0, %r1 = `, unless nothing is written or the syntax has the results elsewhere.
     fn results(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operation = self.instruction.operation;
-        if matches!(operation.op, Op::CallYieldable | Op::CallVariadicYieldable) {
-            return Ok(());
-        }
-        match operation.fields.last() {
-            Some(Field::Results) if self.instruction.list(operation.fields.len() - 1).len() == 0 => Ok(()),
-            Some(Field::Write(_) | Field::Results) => {
-                write!(f, "{} = ", self.field(operation.fields.len() - 1))
-            }
-            _ => Ok(()),
+        let Some(last) = operation.fields.len().checked_sub(1) else { return Ok(()) };
+        let is_empty = operation.fields[last] == Field::Results && self.instruction.list(last).len() == 0;
+        let is_result = matches!(operation.fields[last], Field::Write(_) | Field::Results);
+        let is_named = operation.syntax.is_some_and(|syntax| syntax.contains(&format!("{{{last}}}")));
+        match is_result && !is_empty && !is_named {
+            true => write!(f, "{} = ", self.field(last)),
+            false => Ok(()),
         }
     }
 
-    /// What is read, one after another, and the type behind a colon.
-    fn plain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The operands as the table writes them: `{n}` stands for field n.
+    fn operands(&self, f: &mut fmt::Formatter<'_>, syntax: &str) -> fmt::Result {
+        f.write_str(" ")?;
+        let mut rest = syntax;
+        while let Some(at) = rest.find('{') {
+            let field = rest[at + 1..].split_once('}').and_then(|(field, after)| {
+                let index: usize = field.parse().ok()?;
+                Some((index, after))
+            });
+            match field {
+                Some((index, after)) => {
+                    write!(f, "{}{}", &rest[..at], self.field(index))?;
+                    rest = after;
+                }
+                None => {
+                    f.write_str(&rest[..=at])?;
+                    rest = &rest[at + 1..];
+                }
+            }
+        }
+        f.write_str(rest)
+    }
+
+    /// The operands that are read, in order, and the type behind a colon.
+    fn operands_in_order(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = self.instruction.operation.fields;
         let mut separator = " ";
-        for index in self.order() {
-            // What returns nothing leaves no blank behind.
-            let absent =
-                self.instruction.operation.op == Op::Return && self.instruction.list(index).len() == 0;
-            if absent || matches!(fields[index], Field::Write(_) | Field::TypeId) {
+        for (index, field) in fields.iter().enumerate() {
+            // A `return` without values has no space behind it.
+            let is_empty = *field == Field::Operands && self.instruction.list(index).len() == 0;
+            if is_empty || matches!(field, Field::Write(_) | Field::TypeId) {
                 continue;
             }
-            f.write_str(separator)?;
+            write!(f, "{separator}{}", self.field(index))?;
             separator = ", ";
-            match self.is_global() && index == 0 && fields[0] == Field::Read(I32) {
-                true if fields.contains(&Field::TypeId) => write!(f, ".refs[{}]", self.field(index))?,
-                true => write!(f, ".rwdata[{}]", self.field(index))?,
-                false => write!(f, "{}", self.field(index))?,
-            }
         }
         match fields.iter().position(|field| *field == Field::TypeId) {
             Some(index) => write!(f, " : {}", self.field(index)),
             None => Ok(()),
         }
-    }
-
-    /// The order in which fields are shown: what is stored comes before where it goes to.
-    fn order(&self) -> impl Iterator<Item = usize> {
-        let operation = self.instruction.operation;
-        let stores = operation.mnemonic.starts_with("buffer.store.")
-            || self.is_global() && !matches!(operation.fields.last(), Some(Field::Write(_)));
-        let last = operation.fields.len().saturating_sub(1);
-        let first = stores.then_some(last).into_iter();
-        first.chain(0..operation.fields.len() - usize::from(stores))
-    }
-
-    fn is_global(&self) -> bool {
-        self.instruction.operation.mnemonic.starts_with("global.")
-    }
-
-    fn call(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let variadic = matches!(self.instruction.operation.op, Op::CallVariadic | Op::CallVariadicYieldable);
-        write!(f, " @{}", self.field(0))?;
-        if variadic {
-            write!(f, " segments[{}]", self.field(1))?;
-        }
-        let operands = 1 + usize::from(variadic);
-        write!(f, "({})", self.field(operands))?;
-        if self.instruction.operation.fields.get(operands + 1) == Some(&Field::Target) {
-            let block = self.block(self.instruction.ordinal(operands + 1));
-            write!(f, " -> {block}({})", self.field(operands + 2))?;
-        }
-        Ok(())
-    }
-
-    fn branch_table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, " {} {{ default: {}", self.field(0), self.target(1))?;
-        for (index, (block, moves)) in self.instruction.cases(3).iter().enumerate() {
-            write!(f, ", {index}: {}({})", self.block(*block), Moves(*moves))?;
-        }
-        f.write_str(" }")
-    }
-
-    /// The block in field `index` with the moves in the one behind it.
-    fn target(&self, index: usize) -> impl fmt::Display {
-        let block = self.block(self.instruction.ordinal(index));
-        let moves = Moves(self.instruction.list(index + 1));
-        fmt::from_fn(move |f| write!(f, "{block}({moves})"))
     }
 
     fn block(&self, offset: u32) -> impl fmt::Display + use<> {
@@ -160,7 +112,7 @@ impl InstructionText<'_, '_> {
         fmt::from_fn(move |f| {
             let kind = self.instruction.operation.fields[index];
             match (&self.instruction.values[index], kind) {
-                // What is only looked at is not given up, whatever the bit says; nor is a null.
+                // A borrowed reference is not moved, whatever the bit says; nor is null.
                 (FieldValue::Register(register), Field::Read(Ref)) => {
                     write_register(f, register & !MOVE_BIT, Ref)
                 }
@@ -176,7 +128,7 @@ impl InstructionText<'_, '_> {
                 (FieldValue::Bits(bits), Field::Const(kind)) => write_number(f, *bits, kind),
                 (FieldValue::Ordinal(ordinal), kind) => self.ordinal(f, *ordinal, kind),
                 (FieldValue::Text(text), _) => {
-                    // The release prints what is there; so does this, but for what is no text.
+                    // The release prints the bytes; so does this, unless they are not UTF-8.
                     write!(f, "\"{}\"", String::from_utf8_lossy(text))
                 }
                 (FieldValue::List(list), Field::Segments) => {
@@ -184,6 +136,11 @@ impl InstructionText<'_, '_> {
                 }
                 (FieldValue::List(list), _) => separated(f, list.iter(), write_any_register),
                 (FieldValue::Moves(list), _) => Moves(*list).fmt(f),
+                (FieldValue::Cases(cases), _) => {
+                    cases.iter().enumerate().try_for_each(|(index, (block, moves))| {
+                        write!(f, ", {index}: {}({})", self.block(*block), Moves(*moves))
+                    })
+                }
                 _ => Ok(()),
             }
         })
@@ -197,6 +154,7 @@ impl InstructionText<'_, '_> {
                 let bytes = self.file.rodata(ordinal as usize).map_or(0, |segment| segment.range.len());
                 write!(f, "{ordinal}  // {bytes}b")
             }
+            Field::Target => write!(f, "{}", self.block(ordinal)),
             Field::TypeId => f.write_str(self.file.type_name(ordinal as usize).map_or("*", shown)),
             Field::Import => {
                 f.write_str("@")?;
@@ -221,7 +179,7 @@ impl InstructionText<'_, '_> {
     }
 }
 
-/// A function's name in the source, where the debug database has one.
+/// A function's name in the source, if the debug database has one.
 pub(super) fn source_name(file: &ModuleFile, ordinal: usize) -> Option<&str> {
     let map = file.debug_database()?.function(ordinal)?;
     Some(map.local_name).filter(|name| !name.is_empty())
@@ -263,7 +221,7 @@ fn write_register(f: &mut fmt::Formatter<'_>, register: u16, kind: ValueKind) ->
     }
 }
 
-/// A register of which only its own number says what it is: wide ones go by their first half.
+/// A register whose kind only its number tells: a register pair goes by its lower half.
 fn write_any_register(f: &mut fmt::Formatter<'_>, register: u16) -> fmt::Result {
     match (register & REF_BIT != 0, register & MOVE_BIT != 0) {
         (false, _) => write!(f, "%i{register}"),

@@ -196,7 +196,7 @@ impl<W: Write> Printer<'_, W> {
         }
     }
 
-    /// Names where all bits have one, else the number.
+    /// Names if all bits have one, else the number.
     fn flags(&mut self, bits: u32, names: &FlagNames) -> io::Result<()> {
         if bits == 0 || bits >> names.bits.len() != 0 {
             return write!(self.out, "{bits}");

@@ -1,4 +1,4 @@
-//! What a module says of itself: `--output=metadata`.
+//! The metadata of a module: `--output=metadata`.
 
 use std::io::Write;
 
@@ -10,16 +10,16 @@ use crate::module_file::schema::id;
 use crate::module_file::table::Table;
 use crate::module_file::{Attribute, Features, Signature};
 
-/// Ours only in the release's words: what a line of `/` and `=` looks like there.
+/// A separator line of the release.
 const RULE: &str = "//===--------------------------------------------------------------------------------------------------------------===//";
-/// What the release counts for a global ref, in bytes.
+/// Bytes that the release counts for a global reference.
 const REF_BYTES: u64 = 16;
 /// Texts in rodata are shown up to here, in bytes.
 const SHOWN_BYTES: usize = 32;
 /// Least width of the column of a function's requirements, in characters.
 const REQUIREMENTS_WIDTH: usize = 12;
 
-/// Writes what is in a module, part by part. The module may be one of [`ModuleFile::inspect`].
+/// Prints a module, part by part. The module may be one of [`ModuleFile::inspect`].
 pub fn metadata(file: &ModuleFile, out: &mut impl Write) -> Result<(), Error> {
     let root = file.root();
     let version = file.version() as i32;
@@ -47,7 +47,7 @@ fn section(out: &mut impl Write, title: &str) -> Result<(), Error> {
     Ok(writeln!(out, "{RULE}\n// {title}\n{RULE}")?)
 }
 
-/// What the module needs and offers.
+/// The module's dependencies, imports and exports.
 fn interface(file: &ModuleFile, out: &mut impl Write) -> Result<(), Error> {
     let root = file.root();
     let has = |id| root.field(id).is_some();
@@ -165,7 +165,7 @@ fn rodata(out: &mut impl Write, index: usize, segment: Table<'_>) -> Result<u64,
     Ok(0)
 }
 
-/// The bytes up to the first NUL, where all of them can be printed.
+/// The bytes up to the first NUL, if all of them are printable.
 fn text_of(bytes: &[u8]) -> Option<&[u8]> {
     let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
     text.iter().all(|byte| (b' '..=b'~').contains(byte)).then_some(text)

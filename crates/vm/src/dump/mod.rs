@@ -1,6 +1,6 @@
-//! Module files as text: what `iree-dump-module` prints, byte for byte as release 3.13.0 prints it.
+//! Module files as text: the output of `iree-dump-module`, byte for byte that of release 3.13.0.
 //!
-//! All of it streams: nothing here keeps text longer than a line. Errors are those of the writer and, where a module
+//! All of it streams: at most a line of text is buffered. Errors are those of the writer and, if a module
 //! says something that cannot be shown, [`Error::Module`].
 
 mod aliases;

@@ -1,77 +1,102 @@
+//! The instructions on lists.
+
 use rehal_base::Result;
 
 use crate::list::ElementKind;
-use crate::operation::Op;
 use crate::registers::{Number, Window};
-use crate::tables::Tables;
 use crate::verify::MOVE_BIT;
-use crate::{List, Ref, Value, ValueKind};
+use crate::{List, Ref, Value};
 
+use super::out_of_line::Activation;
 use super::refs::{is_of, look, put, take};
 
-fn list(refs: &[Ref], register: u16) -> Result<&List> {
-    look(refs, register).object()
+/// An element of a list of variants.
+const ELEMENT_BYTES: u64 = 16;
+
+/// Bytes that `list.alloc`, `list.reserve` and `list.resize` may allocate.
+pub(super) fn bytes([_, count, ..]: [u16; 6], window: &Window) -> u64 {
+    u64::from(u32::get(window, count)) * ELEMENT_BYTES
 }
 
-fn index(window: &Window, register: u16) -> usize {
-    u32::get(window, register) as usize
+fn list<'a>(activation: &'a Activation<'_>, register: u16) -> Result<&'a List> {
+    look(activation.refs, register).object()
 }
 
-/// `list.*`
-pub(super) fn run(
-    op: Op,
-    operands: [u16; 6],
-    tables: &Tables,
-    window: &mut Window,
-    refs: &mut [Ref],
-) -> Result<()> {
-    let [a, b, c, d, ..] = operands;
-    match op {
-        Op::ListAlloc => {
-            let element = tables.types.get(usize::from(a)).cloned().unwrap_or(ElementKind::Variant);
-            let list = List::new(element, index(window, b))?;
-            put(refs, c, Ref::new(list));
-        }
-        Op::ListReserve => list(refs, a)?.reserve(index(window, b))?,
-        Op::ListSize => (list(refs, a)?.len() as u32).put(window, b),
-        Op::ListResize => list(refs, a)?.resize(index(window, b))?,
-        Op::ListGetI32 => get(ValueKind::I32, operands, window, refs)?,
-        Op::ListGetI64 => get(ValueKind::I64, operands, window, refs)?,
-        Op::ListGetF32 => get(ValueKind::F32, operands, window, refs)?,
-        Op::ListGetF64 => get(ValueKind::F64, operands, window, refs)?,
-        Op::ListSetI32 => list(refs, a)?.set(index(window, b), i32::get(window, c).into())?,
-        Op::ListSetI64 => list(refs, a)?.set(index(window, b), i64::get(window, c).into())?,
-        Op::ListSetF32 => list(refs, a)?.set(index(window, b), f32::get(window, c).into())?,
-        Op::ListSetF64 => list(refs, a)?.set(index(window, b), f64::get(window, c).into())?,
-        Op::ListGetRef => {
-            let list = list(refs, a)?;
-            let at = index(window, b);
-            let object = if d & MOVE_BIT == 0 { list.get_ref(at)? } else { list.take_ref(at)? };
-            // What is of another type than the program asks for is null to it.
-            let is_asked = tables.types.get(usize::from(c)).is_some_and(|kind| is_of(&object, kind));
-            put(refs, d, if is_asked { object } else { Ref::NULL });
-        }
-        _ => {
-            debug_assert_eq!(op, Op::ListSetRef);
-            let at = index(window, b);
-            let object = look(refs, c).clone();
-            list(refs, a)?.set(at, Value::Ref(object))?;
-            // Given up only once the list has it: where it fails, the register keeps it.
-            drop(take(refs, if c & MOVE_BIT == 0 { return Ok(()) } else { c }));
-        }
+fn index(activation: &Activation<'_>, register: u16) -> usize {
+    activation.get::<u32>(register) as usize
+}
+
+/// `list.alloc`
+pub(super) fn allocate(operands: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    let [type_id, capacity, result, ..] = operands;
+    let element = activation.program.tables.types.get(usize::from(type_id));
+    let element = element.cloned().unwrap_or(ElementKind::Variant);
+    let list = List::new(element, index(activation, capacity))?;
+    put(activation.refs, result, Ref::new(list));
+    Ok(())
+}
+
+/// `list.reserve`
+pub(super) fn reserve([source, capacity, ..]: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    list(activation, source)?.reserve(index(activation, capacity))
+}
+
+/// `list.size`
+pub(super) fn size([source, result, ..]: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    let size = list(activation, source)?.len() as u32;
+    activation.put(result, size);
+    Ok(())
+}
+
+/// `list.resize`
+pub(super) fn resize([source, size, ..]: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    list(activation, source)?.resize(index(activation, size))
+}
+
+/// `list.get.*` of numbers
+pub(super) fn get<T: Number>(operands: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    let [source, at, result, ..] = operands;
+    match list(activation, source)?.get_value(index(activation, at), T::KIND)? {
+        Value::I32(value) => activation.put(result, value),
+        Value::I64(value) => activation.put(result, value),
+        Value::F32(value) => activation.put(result, value),
+        Value::F64(value) => activation.put(result, value),
+        // `get_value` converts to the kind that it is asked for, which is one of the above.
+        Value::I8(_) | Value::I16(_) | Value::Ref(_) => {}
     }
     Ok(())
 }
 
-fn get(kind: ValueKind, operands: [u16; 6], window: &mut Window, refs: &[Ref]) -> Result<()> {
-    let [source, at, result, ..] = operands;
-    match list(refs, source)?.get_value(index(window, at), kind)? {
-        Value::I32(value) => value.put(window, result),
-        Value::I64(value) => value.put(window, result),
-        Value::F32(value) => value.put(window, result),
-        Value::F64(value) => value.put(window, result),
-        // `get_value` gives what is asked for, and only numbers are asked for.
-        Value::I8(_) | Value::I16(_) | Value::Ref(_) => {}
+/// `list.set.*` of numbers
+pub(super) fn set<T: Number + Into<Value>>(
+    operands: [u16; 6],
+    activation: &mut Activation<'_>,
+) -> Result<()> {
+    let [target, at, value, ..] = operands;
+    list(activation, target)?.set(index(activation, at), activation.get::<T>(value).into())
+}
+
+/// `list.get.ref`
+pub(super) fn get_ref(operands: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    let [source, at, type_id, result, ..] = operands;
+    let list = list(activation, source)?;
+    let at = index(activation, at);
+    let object = if result & MOVE_BIT == 0 { list.get_ref(at)? } else { list.take_ref(at)? };
+    // An object of another type than the program expects is null to it.
+    let kind = activation.program.tables.types.get(usize::from(type_id));
+    let is_expected = kind.is_some_and(|kind| is_of(&object, kind));
+    put(activation.refs, result, if is_expected { object } else { Ref::NULL });
+    Ok(())
+}
+
+/// `list.set.ref`
+pub(super) fn set_ref(operands: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    let [target, at, value, ..] = operands;
+    let object = look(activation.refs, value).clone();
+    list(activation, target)?.set(index(activation, at), Value::Ref(object))?;
+    // Moved from only once the list holds it: after a failure, the register still does.
+    if value & MOVE_BIT != 0 {
+        drop(take(activation.refs, value));
     }
     Ok(())
 }

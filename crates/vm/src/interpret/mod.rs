@@ -1,11 +1,12 @@
-//! Running programs: frames, calls, and the loop over a frame's instructions.
+//! The interpreter: frames, calls, and the dispatch loop over a frame's instructions.
 
 mod buffers;
+mod dispatch;
+mod globals;
 mod lists;
 mod native;
-mod other;
+mod out_of_line;
 mod refs;
-mod run;
 mod stack;
 
 use std::sync::Arc;
@@ -15,45 +16,44 @@ use rehal_base::{Error, Result};
 use crate::budget::{Budget, Meter, Unlimited};
 use crate::code::{Callee, Code, Site, Slice};
 use crate::globals::Globals;
-use crate::list::ElementKind;
 use crate::program::Program;
 use crate::registers::{Number, WINDOW_BYTES, Window};
 use crate::trace::{TraceSink, Traced};
-use crate::verify::{MOVE_BIT, REF_MASK};
+use crate::verify::REF_MASK;
 use crate::{Ref, Resumed, Value, ValueKind, Wait};
 
+use dispatch::Environment;
 use native::NativeFunction;
-use refs::{check, put, take};
-use run::Environment;
+use refs::{put, take};
 
-/// Frames that an invocation may have at once.
+/// Depth limit of the call stack.
 const FRAME_LIMIT: usize = 1 << 16;
 /// 32-bit registers that all frames of an invocation may have together.
 const WORD_LIMIT: usize = 1 << 22;
 /// Reference registers that all frames of an invocation may have together.
 const REF_LIMIT: usize = 1 << 20;
-/// Bytes of registers and frames above which a machine is not kept for other invocations.
+/// Bytes of registers and frames above which a machine does not return to the pool.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// What a bytecode module has in one context.
+/// A bytecode module instantiated in one context.
 pub(crate) struct Instance {
-    /// The functions as they are run here.
+    /// The lowered functions, traceable or not.
     pub(crate) codes: Arc<[Code]>,
     pub(crate) globals: Globals,
-    /// Where each import leads; nothing for an optional one that nobody has.
+    /// The target of each import; `None` for an optional one that no module exports.
     pub(crate) imports: Box<[Option<Target>]>,
 }
 
 /// A function in a context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Target {
-    /// Which module of the context.
+    /// Index of the module in the context.
     pub(crate) module: u32,
     /// An export's ordinal of a native module, a function's of bytecode.
     pub(crate) ordinal: u32,
 }
 
-/// What the interpreter needs to know of a context.
+/// A context as the interpreter sees it.
 pub(crate) trait Modules {
     /// The module of that index, which a [`Target`] names.
     fn module(&self, index: u32) -> ModuleView<'_>;
@@ -66,57 +66,58 @@ pub(crate) enum ModuleView<'a> {
     Bytecode { program: &'a Program, instance: &'a Instance },
 }
 
-/// What came of a run.
+/// How a run ended.
 pub(crate) enum Outcome {
-    /// The results are in the machine.
+    /// It returned: the results are in the machine.
     Done,
     Yielded,
     Waiting(Wait),
 }
 
-/// The state of one invocation, kept from one to the next so that none allocates.
+/// The state of one invocation: register file and call stack, pooled so that invocations do not allocate.
 #[derive(Default)]
 pub(crate) struct Machine {
-    /// The registers of all frames, and a window's more.
+    /// The register file: the registers of all frames, and a window behind them.
     words: Vec<u8>,
     /// The reference registers of all frames; null beyond the last.
     refs: Vec<Ref>,
-    /// The call of a bytecode function that has not returned and called no other, where there is one.
+    /// The innermost frame, if a bytecode function has been called.
     frame: Option<Frame>,
-    /// Those that called it, outermost first.
+    /// The frames of its callers, outermost first.
     callers: Vec<Caller>,
-    /// The native function that is to be called, or called again, or that failed.
+    /// The native function that is to be called, or resumed, or that failed.
     pending: Option<Pending>,
     /// Arguments of the native function that is called, spans flattened.
     arguments: Vec<Value>,
-    /// Where each of them starts, where it takes spans and is called from outside.
+    /// Start of each of them, if it takes spans and is called from the host.
     starts: Vec<u32>,
-    /// What the function called from outside returned.
+    /// The results of the function called from the host.
     pub(crate) results: Vec<Value>,
-    /// What each invocation may use, where that is limited.
+    /// The budget of each invocation, if it is limited.
     budget: Option<Budget>,
-    /// What is left of it.
+    /// What is left of it in this one.
     left: Option<Budget>,
-    /// Where what is executed is told.
+    /// The sink that what is executed is traced to.
     trace: Option<TraceSink>,
 }
 
-/// A call of a bytecode function.
+/// The frame of a bytecode function.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     target: Target,
     /// The next instruction.
     pc: u32,
-    /// The call of a native function that it waits for, where it does.
+    /// The call site of the native function that it waits for, if it does.
     site: u32,
-    /// Its first registers among those of all frames.
+    /// The base of its registers in the register file.
     words: u32,
     refs: u32,
 }
 
-/// A call of a bytecode function that waits for another, whose registers follow its own.
+/// The frame of a caller; the registers of its callee follow its own.
 ///
-/// Two numbers rather than four: what is written as one and soon read as another waits in the processor.
+/// Two 64-bit fields rather than four: they are stored and soon loaded at the same width, which store-to-load
+/// forwarding needs.
 #[derive(Debug, Clone, Copy)]
 struct Caller {
     /// Module, and ordinal in the lower half.
@@ -148,36 +149,36 @@ impl Caller {
     }
 }
 
-/// A native function that was called and is not done.
+/// A native function that was called and has not returned.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     target: Target,
 }
 
-/// Why the loop over a frame's instructions stopped.
+/// Why the dispatch loop left a frame.
 enum Exit {
     Call(u32),
     Return(Slice),
     Yield,
 }
 
-/// What came of a call of an import.
+/// How a call of an import ended.
 enum Called {
     /// It returned.
     Done,
-    /// It is bytecode of another module, whose frame is the last now.
+    /// It is bytecode of another module, whose frame is the innermost now.
     Elsewhere,
-    /// It is not done.
+    /// It has not returned.
     Stopped(Outcome),
 }
 
 impl Machine {
-    /// A machine at rest, whose invocations may use so much each.
+    /// An idle machine with a budget for each invocation.
     pub(crate) fn new(budget: Option<Budget>, trace: Option<TraceSink>) -> Self {
         Self { budget, trace, ..Self::default() }
     }
 
-    /// Starts a call of `target` with `arguments`, which are what it takes, flattened; `starts` says where each
+    /// Starts a call of `target` with `arguments`, checked and flattened; `starts` says where each
     /// begins.
     pub(crate) fn begin<M: Modules>(
         &mut self,
@@ -210,12 +211,12 @@ impl Machine {
         self.run(modules, None)
     }
 
-    /// Goes on after a yield or a wait.
+    /// Resumes after a yield or a wait.
     pub(crate) fn resume<M: Modules>(&mut self, modules: &M, resumed: Resumed) -> Result<Outcome> {
         self.run(modules, Some(resumed))
     }
 
-    /// Ends whatever runs and lets go of all that it held.
+    /// Unwinds the call stack and releases all references.
     pub(crate) fn reset(&mut self) {
         if let Some(frame) = self.frame.take() {
             // References beyond the last frame are null already.
@@ -228,7 +229,7 @@ impl Machine {
         self.starts.clear();
     }
 
-    /// Whether its registers and frames take much memory, which an invocation that called deeply has left.
+    /// Whether its registers and frames take much memory, as after a deep recursion.
     pub(crate) fn is_large(&self) -> bool {
         let callers = self.callers.capacity() * size_of::<Caller>();
         self.words.capacity() + self.refs.capacity() * size_of::<Ref>() + callers > KEPT_BYTES
@@ -276,8 +277,8 @@ impl Machine {
         }
     }
 
-    /// Runs the frame, and those that it calls in its module, until something else is to be done; nothing where the last
-    /// frame is of another module now.
+    /// Executes the innermost frame, and those that it calls in its module, until the invocation ends or is
+    /// suspended; `None` if the innermost frame is of another module now.
     fn execute<M: Modules, T: Meter>(&mut self, modules: &M, meter: &mut T) -> Result<Option<Outcome>> {
         let Some(Frame { target, mut pc, mut words, mut refs, .. }) = self.frame else {
             return Ok(Some(Outcome::Done));
@@ -292,7 +293,7 @@ impl Machine {
         let outcome = loop {
             let window = window_at(&mut self.words, words)?;
             let registers = self.refs.get_mut(refs as usize..).unwrap_or_default();
-            match run::run(Environment { code, program, instance }, window, registers, &mut pc, meter) {
+            match dispatch::run(Environment { code, program, instance }, window, registers, &mut pc, meter) {
                 Ok(Exit::Call(index)) => {
                     let site = &code.sites[index as usize];
                     let callee_ordinal = match site.callee {
@@ -387,8 +388,8 @@ impl Machine {
         }
     }
 
-    /// Makes the registers of a frame for `callee` behind those of its caller, whose registers start at `words` and
-    /// `refs`, and gives it its arguments.
+    /// Allocates the registers of a frame for `callee` behind those of its caller, whose registers start at `words` and
+    /// `refs`, and passes its arguments.
     #[inline(always)]
     fn enter(&mut self, words: u32, refs: u32, code: &Code, site: &Site, callee: &Code) -> Result<()> {
         self.make_room(callee, words + u32::from(code.words), refs + u32::from(code.refs))?;
@@ -413,7 +414,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes registers for `code` from `words` and `refs` on, zeros and nulls.
+    /// Allocates registers for `code` from `words` and `refs` on, zeros and nulls.
     #[inline(always)]
     fn make_room(&mut self, code: &Code, words: u32, refs: u32) -> Result<()> {
         let words_end = words as usize + usize::from(code.words);
@@ -425,7 +426,7 @@ impl Machine {
             self.grow(words, refs_end);
         }
         let window = window_at(&mut self.words, words)?;
-        // A whole cache line at once is quicker than exactly; what is beyond the frame is nobody's.
+        // A whole cache line is cleared faster than the exact size; what is beyond the frame is unused.
         window[..64].fill(0);
         if code.words > 16 {
             window[64..usize::from(code.words) * 4].fill(0);
@@ -433,15 +434,15 @@ impl Machine {
         Ok(())
     }
 
-    /// Makes room for registers from `words` on, and for so many of references.
+    /// Grows the register file for registers from `words` on, and for so many of references.
     #[cold]
     fn grow(&mut self, words: u32, refs_end: usize) {
         if refs_end > self.refs.len() {
             self.refs.resize((refs_end * 2).max(16), Ref::NULL);
         }
         let used = words as usize * 4;
-        // At once what many frames need. Fresh memory is zero without being touched, so that only frames that are
-        // reached cost any.
+        // Room for many frames. Fresh pages are zero without being touched, so that only frames that are
+        // reached cost memory.
         let mut grown = vec![0; (used * 2 + WINDOW_BYTES).next_power_of_two()];
         if let (Some(target), Some(source)) = (grown.get_mut(..used), self.words.get(..used)) {
             target.copy_from_slice(source);
@@ -457,8 +458,8 @@ impl Machine {
         ))
     }
 
-    /// Gives what the function `code` returned to its caller, whose registers start at `words` and `refs`, and lets
-    /// go of what it still had.
+    /// Passes the results of the function `code` to its caller, whose registers start at `words` and `refs`, and
+    /// releases the references in its registers.
     #[inline(always)]
     fn leave(
         &mut self,
@@ -508,7 +509,7 @@ impl Machine {
         self.leave(frame.words, frame.refs, caller, frame.site, code, values)
     }
 
-    /// Keeps what the outermost function returned for who called from outside.
+    /// Keeps the results of the outermost function for the host.
     fn leave_outside(&mut self, program: &Program, ordinal: u32, code: &Code, values: &[u16]) -> Result<()> {
         let convention = &program.tables.functions[ordinal as usize].convention;
         let window = window_at(&mut self.words, 0)?;
@@ -520,26 +521,26 @@ impl Machine {
     }
 }
 
-/// Lets go of the references that a function still has in its registers, which are the first of `refs`.
+/// Releases the references in the registers of a function, which are the first of `refs`.
 fn release(refs: &mut [Ref], code: &Code) {
     for object in refs.iter_mut().take(code.refs.into()) {
         *object = Ref::NULL;
     }
 }
 
-/// What a frame takes of a budget.
+/// Bytes that a frame is charged to a budget.
 fn frame_bytes(code: &Code) -> u64 {
     4 * u64::from(code.words) + 8 * u64::from(code.refs)
 }
 
-/// The registers from `start` on.
+/// The register window from `start` on.
 #[inline]
 fn window_at(words: &mut [u8], start: u32) -> Result<&mut Window> {
     let window = words.get_mut(start as usize * 4..).and_then(|words| words.first_chunk_mut());
-    window.ok_or_else(|| broken("registers that are not there"))
+    window.ok_or_else(|| broken("registers out of bounds"))
 }
 
-/// Puts an argument from outside into the registers of the first frame.
+/// Puts an argument from the host into the registers of the first frame.
 fn place(window: &mut Window, refs: &mut [Ref], register: u16, value: Value) {
     match value {
         Value::I32(value) => value.put(window, register),
@@ -547,12 +548,12 @@ fn place(window: &mut Window, refs: &mut [Ref], register: u16, value: Value) {
         Value::F32(value) => value.put(window, register),
         Value::F64(value) => value.put(window, register),
         Value::Ref(object) => put(refs, register, object),
-        // No function takes them, and the arguments have been checked.
+        // No function takes them; the arguments have been checked.
         Value::I8(_) | Value::I16(_) => {}
     }
 }
 
-/// The value in a register; a reference is given up where the register says so.
+/// The value in a register; a reference is moved out if the move bit is set.
 #[inline]
 fn value_of(window: &Window, refs: &mut [Ref], kind: ValueKind, register: u16) -> Value {
     match kind {
@@ -564,42 +565,10 @@ fn value_of(window: &Window, refs: &mut [Ref], kind: ValueKind, register: u16) -
     }
 }
 
-/// Reads a global reference into a register.
-fn load_global_ref(
-    instance: &Instance,
-    global: u32,
-    kind: &ElementKind,
-    result: u16,
-    refs: &mut [Ref],
-) -> Result<()> {
-    let object = {
-        let mut global = instance.globals.reference(global)?.lock();
-        check(&global, kind)?;
-        if result & MOVE_BIT == 0 { global.clone() } else { global.take() }
-    };
-    put(refs, result, object);
-    Ok(())
-}
-
-/// Writes a global reference from a register.
-fn store_global_ref(
-    instance: &Instance,
-    global: u32,
-    kind: &ElementKind,
-    value: u16,
-    refs: &mut [Ref],
-) -> Result<()> {
-    check(refs::look(refs, value), kind)?;
-    let object = take(refs, value);
-    // What was there may end with this, which must not happen under the lock.
-    let _old = std::mem::replace(&mut *instance.globals.reference(global)?.lock(), object);
-    Ok(())
-}
-
 #[cold]
 fn no_import(program: &Program, import: u32) -> Error {
     let name = &program.tables.imports[import as usize].full_name;
-    Error::not_found(format!("the optional import '{name}' is called, and no module has it"))
+    Error::not_found(format!("the program calls the optional import '{name}', which no module exports"))
 }
 
 #[cold]

@@ -19,7 +19,7 @@ pub(super) struct NativeFunction<'a> {
 }
 
 impl Machine {
-    /// Calls a native function with what a site of `frame` passes.
+    /// Calls a native function with the arguments of a call site of `frame`.
     #[inline]
     pub(super) fn call_native(
         &mut self,
@@ -54,7 +54,7 @@ impl Machine {
         }
     }
 
-    /// Calls the pending native function, perhaps again. Nothing where it is done; its results are where they belong
+    /// Calls or resumes the pending native function. `None` if it returned; its results are in registers
     /// then.
     pub(super) fn call_pending<M: Modules>(
         &mut self,
@@ -93,8 +93,8 @@ impl Machine {
         Ok(outcome)
     }
 
-    /// Calls a native function with the arguments that are there, which start at `starts` where there are spans among
-    /// them. Nothing where it is done; what it returned is yet to be checked.
+    /// Calls a native function with the arguments in the machine, which start at `starts` if there are spans among
+    /// them. `None` if it returned; its results are yet to be checked.
     #[inline]
     fn invoke(
         &mut self,
@@ -113,8 +113,8 @@ impl Machine {
         }
     }
 
-    /// Puts what was lent to a native function back into the registers of the frame that called it, and there what it
-    /// returned.
+    /// Moves references that were lent to a native function back into the registers of its caller, and then the
+    /// results that it returned.
     #[inline]
     fn take_results(&mut self, frame: Frame, site: &Site) -> Result<()> {
         let window = window_at(&mut self.words, frame.words)?;
@@ -137,7 +137,7 @@ impl Machine {
                 Value::F32(value) => value.put(window, *target),
                 Value::F64(value) => value.put(window, *target),
                 Value::Ref(object) => put(refs, *target, object),
-                // Not among the results of any convention, by which these were checked.
+                // No convention has them; the results have been checked.
                 Value::I8(_) | Value::I16(_) => {}
             }
         }
@@ -145,7 +145,7 @@ impl Machine {
     }
 }
 
-/// Checks that `results` are what the convention returns.
+/// Checks `results` against the convention.
 fn check_results(convention: &Convention, results: &[Value]) -> Result<()> {
     let kinds = convention.results().iter().copied();
     if kinds.clone().map(Some).eq(results.iter().map(Value::kind)) {

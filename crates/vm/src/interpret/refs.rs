@@ -1,17 +1,21 @@
+//! Reference registers, and the instructions on references.
+
 use rehal_base::{Error, Result};
 
 use crate::Ref;
 use crate::list::ElementKind;
 use crate::verify::{MOVE_BIT, REF_MASK};
 
-/// The reference in a register, where it stays.
+use super::out_of_line::Activation;
+
+/// Borrows the reference in a register.
 #[inline]
 pub(super) fn look(refs: &[Ref], register: u16) -> &Ref {
     static NULL: Ref = Ref::NULL;
     refs.get(usize::from(register & REF_MASK)).unwrap_or(&NULL)
 }
 
-/// A share of the reference in a register, or the reference itself where its move bit is set.
+/// Clones the reference in a register, or moves it out if the move bit is set.
 #[inline]
 pub(super) fn take(refs: &mut [Ref], register: u16) -> Ref {
     match refs.get_mut(usize::from(register & REF_MASK)) {
@@ -21,7 +25,7 @@ pub(super) fn take(refs: &mut [Ref], register: u16) -> Ref {
     }
 }
 
-/// Puts a reference into a register.
+/// Sets a register to a reference.
 #[inline]
 pub(super) fn put(refs: &mut [Ref], register: u16, object: Ref) {
     if let Some(slot) = refs.get_mut(usize::from(register & REF_MASK)) {
@@ -29,7 +33,7 @@ pub(super) fn put(refs: &mut [Ref], register: u16, object: Ref) {
     }
 }
 
-/// Whether a reference may stand where one to `kind` is said to; null may always.
+/// Whether a reference is of type `kind`, as null always is.
 pub(super) fn is_of(object: &Ref, kind: &ElementKind) -> bool {
     match (object.type_name(), kind) {
         (None, _) | (_, ElementKind::AnyRef) => true,
@@ -38,7 +42,7 @@ pub(super) fn is_of(object: &Ref, kind: &ElementKind) -> bool {
     }
 }
 
-/// Fails where a reference is not of the type that the program says.
+/// Fails if a reference is not of the type that the program expects.
 pub(super) fn check(object: &Ref, kind: &ElementKind) -> Result<()> {
     if is_of(object, kind) {
         return Ok(());
@@ -50,4 +54,53 @@ pub(super) fn check(object: &Ref, kind: &ElementKind) -> Result<()> {
         }
         kind => format!("the program expects a value of type {kind:?}, and this is a reference to {found}"),
     }))
+}
+
+/// `const.ref.zero`
+pub(super) fn null([result, ..]: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    put(activation.refs, result, Ref::NULL);
+    Ok(())
+}
+
+/// `select.ref`
+pub(super) fn select(operands: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    let [condition, type_id, yes, no, result, _] = operands;
+    let (selected, other) = if activation.get::<i32>(condition) != 0 { (yes, no) } else { (no, yes) };
+    check(look(activation.refs, selected), activation.element_kind(type_id))?;
+    let object = take(activation.refs, selected);
+    // The other operand is moved from as well, if its move bit is set.
+    if other & MOVE_BIT != 0 {
+        drop(take(activation.refs, other));
+    }
+    put(activation.refs, result, object);
+    Ok(())
+}
+
+/// `cast.any.ref`
+pub(super) fn cast([source, type_id, result, ..]: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    check(look(activation.refs, source), activation.element_kind(type_id))?;
+    let object = take(activation.refs, source);
+    put(activation.refs, result, object);
+    Ok(())
+}
+
+/// `cmp.eq.ref`
+pub(super) fn compare_eq([a, b, result, ..]: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    let is_same = look(activation.refs, a).is_same(look(activation.refs, b));
+    activation.put(result, i32::from(is_same));
+    Ok(())
+}
+
+/// `cmp.ne.ref`
+pub(super) fn compare_ne([a, b, result, ..]: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    let is_same = look(activation.refs, a).is_same(look(activation.refs, b));
+    activation.put(result, i32::from(!is_same));
+    Ok(())
+}
+
+/// `cmp.nz.ref`
+pub(super) fn compare_nz([source, result, ..]: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+    let is_null = look(activation.refs, source).is_null();
+    activation.put(result, i32::from(!is_null));
+    Ok(())
 }

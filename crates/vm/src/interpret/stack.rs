@@ -5,14 +5,14 @@ use crate::program::{Program, function_name};
 
 use super::{Machine, ModuleView, Modules};
 
-/// How many parts of a location are written: files can let them refer in circles.
+/// Limit on the parts of a location that are written: locations of a file may be cyclic.
 const LOCATION_PARTS: usize = 16;
 /// How many of the frames an error shows, half of them innermost.
 const SHOWN_FRAMES: usize = 64;
 
 impl Machine {
-    /// Adds to an error where the program was: each function that has not returned, innermost first, with the
-    /// offset of its instruction in bytes and the place in the source, where the module has it.
+    /// Adds the call stack to an error: each function that has not returned, innermost first, with the
+    /// offset of its instruction in bytes and the source location, if the module has debug information.
     #[cold]
     pub(super) fn with_stack<M: Modules>(&self, modules: &M, error: Error) -> Error {
         let mut error = error;
@@ -34,7 +34,7 @@ impl Machine {
             }
             if let ModuleView::Bytecode { program, instance } = modules.module(target.module) {
                 let code = &instance.codes[target.ordinal as usize];
-                // The next instruction is known; the one before failed, or called.
+                // The program counter is behind the instruction that failed or called.
                 let offset = code.offsets.get((pc as usize).saturating_sub(1)).copied().unwrap_or(0);
                 error = error.context(place(program, target.ordinal as usize, offset));
             }
@@ -43,7 +43,7 @@ impl Machine {
     }
 }
 
-/// Where an instruction is: function, offset in bytes, and source.
+/// The place of an instruction: function, offset in bytes, and source location.
 pub(crate) fn place(program: &Program, function: usize, offset: u32) -> String {
     let name = function_name(&program.file, function);
     let mut text = format!("{}.{name}+{offset:08X}", program.file.name());
@@ -81,7 +81,7 @@ fn write_location(database: &DebugDatabase<'_>, index: usize, parts: &mut usize,
             }
         }
         Some(Location::Fused { locations, .. }) => {
-            // Many may be fused; a few say where it was.
+            // Many may be fused; a few are enough to find the place.
             for (index, location) in locations.iter().take(4).enumerate() {
                 if index != 0 {
                     text.push_str(" and ");

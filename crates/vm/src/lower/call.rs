@@ -1,21 +1,37 @@
-//! Calls: what is passed where.
+//! Call sites: which register each argument and result is in.
 
 use crate::ValueKind;
 use crate::code::{Argument, Callee, Insn, Site};
 use crate::convention::{Argument as Declared, Convention};
-use crate::instruction::List;
+use crate::instruction::{Instruction, List};
 use crate::verify::{IMPORT_BIT, MOVE_BIT, REF_MASK, argument_registers};
 
 use super::Lowering;
 
 impl Lowering<'_> {
-    pub(super) fn call(
-        &mut self,
-        callee: u32,
-        segments: Option<List<'_>>,
-        operands: List<'_>,
-        results: List<'_>,
-    ) {
+    /// `call`
+    pub(super) fn plain_call(&mut self, from: &Instruction<'_>) {
+        self.call(from.ordinal(0), None, from.list(1), from.list(2));
+    }
+
+    /// `call.variadic`
+    pub(super) fn variadic_call(&mut self, from: &Instruction<'_>) {
+        self.call(from.ordinal(0), Some(from.list(1)), from.list(2), from.list(3));
+    }
+
+    /// `call.yieldable`: every call may yield; this one ends its block.
+    pub(super) fn yieldable_call(&mut self, from: &Instruction<'_>) {
+        self.call(from.ordinal(0), None, from.list(1), from.list(3));
+        self.jump(from.ordinal(2));
+    }
+
+    /// `call.variadic.yieldable`
+    pub(super) fn variadic_yieldable_call(&mut self, from: &Instruction<'_>) {
+        self.call(from.ordinal(0), Some(from.list(1)), from.list(2), from.list(4));
+        self.jump(from.ordinal(3));
+    }
+
+    fn call(&mut self, callee: u32, segments: Option<List<'_>>, operands: List<'_>, results: List<'_>) {
         let (callee, convention) = if callee & IMPORT_BIT == 0 {
             (Callee::Function(callee), &self.tables.functions[callee as usize].convention)
         } else {
@@ -44,11 +60,11 @@ impl Lowering<'_> {
         }
         let site = self.sites.len() as u32;
         self.sites.push(Site { callee, arguments, starts, results });
-        self.push(Insn::Call { site });
+        self.emit(Insn::Call { site });
     }
 }
 
-/// The arguments of a call with spans, and where each of the convention's starts.
+/// The arguments of a call with spans, flattened, and where each argument of the convention starts.
 fn variadic_arguments(
     convention: &Convention,
     segments: List<'_>,
@@ -62,7 +78,7 @@ fn variadic_arguments(
             Declared::One(kind) => (std::slice::from_ref(kind), 1),
             Declared::Span(kinds) => (&**kinds, count),
         };
-        // Verified: there is an operand for each.
+        // Verified: there are as many operands.
         let values = std::iter::repeat_n(kinds, count.into()).flatten().zip(sources.by_ref());
         arguments.extend(values.map(|(kind, source)| Argument {
             kind: *kind,
@@ -75,7 +91,7 @@ fn variadic_arguments(
     (arguments.into(), starts.into())
 }
 
-/// Finds the references that are passed once and kept.
+/// Marks the references that can be lent: passed once, and kept by the caller.
 fn lend(arguments: &mut [Argument]) {
     let references = || arguments.iter().filter(|argument| argument.kind == ValueKind::Ref);
     let mut registers: Vec<u16> = references().map(|argument| argument.source & REF_MASK).collect();

@@ -11,17 +11,17 @@ const ZIP_SIGNATURE: u32 = 0x0403_4b50;
 /// A ZIP local file header up to the lengths of its name and extra field.
 const ZIP_HEADER_BYTES: usize = 30;
 const ZIP_LENGTHS_OFFSET: usize = 26;
-/// What comes behind the flatbuffer starts at a multiple of this, counted from the archive's first byte.
+/// Alignment of the data behind the flatbuffer, from the archive's first byte.
 const SEGMENT_ALIGNMENT: usize = 64;
-/// What the flatbuffer's own alignment counts from must be aligned itself.
+/// Alignment of the flatbuffer itself.
 const PREFIX_ALIGNMENT: usize = 8;
 
-/// Where the parts of a `.vmfb` lie.
+/// The layout of a `.vmfb`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The flatbuffer, without its length prefix.
     pub flatbuffer: Range<usize>,
-    /// Where offsets of external rodata count from. May lie behind the last byte where there is none.
+    /// The base of external rodata. May be behind the last byte if there is none.
     pub rodata_start: usize,
 }
 
@@ -76,7 +76,7 @@ fn zip_header_bytes(bytes: &[u8]) -> Result<usize, FormatError> {
     Ok(header)
 }
 
-/// A file that is cut, or that is no module at all: the identifier tells which.
+/// The error of a truncated file, or of one that is not a module: the identifier tells which.
 fn not_whole(bytes: &[u8], prefix_at: usize, length: u32, remaining: usize) -> FormatError {
     let looks_like_one = bytes.get(prefix_at + 8..prefix_at + 12).is_some_and(|id| id == b"IREE");
     let (expected, found) = (format!("{length} bytes behind it"), format!("{remaining}"));

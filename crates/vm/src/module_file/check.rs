@@ -7,13 +7,13 @@ use super::{BytecodeVersion, FORMAT, Features, Location, ModuleFile};
 /// Registers that instructions can name; the top bits of a register's number say of which kind it is.
 const MAX_I32_REGISTERS: i16 = 0x7FFF;
 const MAX_REF_REGISTERS: i16 = 0x3FFF;
-/// What a module's globals may take in all, beside [`GLOBAL_BYTES_PER_FILE_BYTE`].
+/// Limit on the bytes of a module's globals, beside [`GLOBAL_BYTES_PER_FILE_BYTE`].
 const MIN_GLOBAL_BYTES: usize = 1 << 20;
 /// Each global is reached by an instruction of at least 7 bytes, so real modules stay far below.
 const GLOBAL_BYTES_PER_FILE_BYTE: usize = 16;
 const GLOBAL_REF_BYTES: usize = 16;
 
-/// Checks what the tables of a module say, once it is known that they are tables.
+/// Checks the contents of a module's tables, which are well-formed flatbuffer tables.
 pub fn check(file: &ModuleFile) -> Result<(), FormatError> {
     check_version(file)?;
     check_requirements(file, file.requirements(), "BytecodeModuleDef.requirements")?;
@@ -25,7 +25,7 @@ pub fn check(file: &ModuleFile) -> Result<(), FormatError> {
     check_debug_database(file)
 }
 
-/// An error about what stands in `field`; tables name no offset, so it is that of the flatbuffer.
+/// An error about the value of `field`; its offset is not known, so it is that of the flatbuffer.
 fn error(
     file: &ModuleFile,
     fault: Fault,
@@ -165,7 +165,7 @@ fn check_rodata(file: &ModuleFile) -> Result<(), FormatError> {
         let field = "RodataSegmentDef.external_data_offset";
         let expected =
             format!("{length} bytes from byte {offset} of external rodata, which starts at byte {start}");
-        // Rodata comes last: a segment beyond the end is what a cut file looks like.
+        // Rodata comes last: a segment beyond the end means a truncated file.
         let found = format!("a file of {size} bytes");
         return Err(error(file, Fault::Truncated, field, expected, found).in_record(index as u64));
     }

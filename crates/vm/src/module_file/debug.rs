@@ -1,7 +1,7 @@
 use super::schema::id;
 use super::table::{Table, Tables, Vector};
 
-/// Where a module's bytecode came from.
+/// The debug database of a module.
 #[derive(Clone, Copy, Debug)]
 pub struct DebugDatabase<'a> {
     tags: Option<Vector<'a>>,
@@ -12,11 +12,11 @@ pub struct DebugDatabase<'a> {
 /// A place in the source. Numbers are indices into the database's locations.
 #[derive(Clone, Copy, Debug)]
 pub enum Location<'a> {
-    /// Nothing is known.
+    /// Unknown.
     Unknown,
     /// `callee` was inlined at `caller`.
     CallSite {
-        /// What was inlined.
+        /// The inlined function.
         callee: usize,
         /// Where.
         caller: usize,
@@ -32,7 +32,7 @@ pub enum Location<'a> {
     },
     /// Several places made one instruction.
     Fused {
-        /// What the compiler notes about it.
+        /// The compiler's metadata.
         metadata: Option<&'a str>,
         /// The places.
         locations: FusedLocations<'a>,
@@ -41,7 +41,7 @@ pub enum Location<'a> {
     Named {
         /// The name.
         name: &'a str,
-        /// The place, where it is known.
+        /// The location, if it is known.
         child: Option<usize>,
     },
 }
@@ -113,7 +113,7 @@ impl<'a> DebugDatabase<'a> {
         self.functions.len()
     }
 
-    /// The source map at that index: that of the function of this ordinal where each function has one, else
+    /// The source map at that index: that of the function of this ordinal if each function has one, else
     /// perhaps another's (see [`DebugDatabase::of_function`]).
     pub fn function(&self, index: usize) -> Option<FunctionSourceMap<'a>> {
         let table = self.functions.get(index)?;
@@ -123,7 +123,7 @@ impl<'a> DebugDatabase<'a> {
         })
     }
 
-    /// The source map of a function of a module of `function_count`: at its ordinal where each function has one,
+    /// The source map of a function of a module of `function_count`: at its ordinal if each function has one,
     /// else the one with its name. Release 3.13.0 writes that of the last function only, as the first.
     pub fn of_function(
         &self,
@@ -139,7 +139,7 @@ impl<'a> DebugDatabase<'a> {
     }
 }
 
-/// Where the instructions of one function came from.
+/// The source map of one function.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionSourceMap<'a> {
     /// The function's name in the source, which need not be that of its export; may be empty.
@@ -153,7 +153,7 @@ impl FunctionSourceMap<'_> {
         self.entries.map_or(0, |vector| vector.len())
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,6 +1,6 @@
 //! Module files: what `iree-compile` writes, read in place.
 //!
-//! [`ModuleFile::read`] checks every offset, length and table of a file once; what it hands out then is borrowed from
+//! [`ModuleFile::read`] checks every offset, length and table of a file once; what it returns then is borrowed from
 //! the file's bytes. The bytecode itself is not looked at here: `verify` does that, function by function.
 
 mod archive;
@@ -49,12 +49,12 @@ impl fmt::Debug for ModuleFile {
 }
 
 impl ModuleFile {
-    /// Reads a module that is the whole of `memory`, which nothing may be able to write: a flatbuffer behind its length,
+    /// Reads a module that is the whole of `memory`, which must be immutable: a flatbuffer behind its length,
     /// perhaps with a ZIP header before it, and external rodata behind it. Nothing is copied, and what is needed of the
     /// memory is kept with it.
     ///
     /// Checks all that does not need the modules it imports from or its bytecode: at least what release 3.13.0 checks,
-    /// and moreover that texts are UTF-8, that nothing is negative that counts, that reserved fields are 0, and that
+    /// and moreover that texts are UTF-8, that counts are not negative, that reserved fields are 0, and that
     /// locations of the debug database exist. Takes time and memory linear in the size of the flatbuffer.
     pub fn read(memory: Arc<HostMemory>) -> std::result::Result<Self, FormatError> {
         let this = Self::inspect(memory)?;
@@ -62,11 +62,11 @@ impl ModuleFile {
         Ok(this)
     }
 
-    /// Reads a module's tables as [`ModuleFile::read`] does, and leaves out what they say: the module may be of another
-    /// version, or name what is not there. For showing it, never for running it.
+    /// Reads a module's tables as [`ModuleFile::read`] does, without checking their contents: the module may be of
+    /// another version, or have dangling references. For printing it, never for executing it.
     pub fn inspect(memory: Arc<HostMemory>) -> std::result::Result<Self, FormatError> {
         let Some(bytes) = memory.constant_bytes() else {
-            let expected = "memory that nothing can write";
+            let expected = "immutable memory";
             return Err(FormatError::new(
                 FORMAT,
                 Fault::Unsupported,
@@ -89,7 +89,7 @@ impl ModuleFile {
         Self::read(Arc::new(memory)).map_err(|error| rehal_base::Error::from(error).context(place))
     }
 
-    /// Reads a module from a copy of `bytes`. Fails as [`ModuleFile::read`], and where memory is short.
+    /// Reads a module from a copy of `bytes`. Fails as [`ModuleFile::read`], and if memory is exhausted.
     pub fn copy(bytes: &[u8]) -> Result<Self> {
         Ok(Self::read(Arc::new(HostMemory::constant(bytes)?))?)
     }
@@ -104,7 +104,7 @@ impl ModuleFile {
         self.memory.constant_bytes().unwrap_or(&[])
     }
 
-    /// Where the flatbuffer lies, without its length prefix.
+    /// The range of the flatbuffer, without its length prefix.
     pub fn flatbuffer_range(&self) -> Range<usize> {
         self.layout.flatbuffer.clone()
     }
@@ -114,12 +114,12 @@ impl ModuleFile {
         self.bytes().get(self.flatbuffer_range()).unwrap_or(&[])
     }
 
-    /// The flatbuffer's root table, for who prints what is in the file rather than what it means.
+    /// The flatbuffer's root table, for printing the file as it is.
     pub fn root(&self) -> Table<'_> {
         Table::root(self.flatbuffer())
     }
 
-    /// Where offsets of external rodata count from: the first multiple of 64 bytes behind the flatbuffer.
+    /// The base of external rodata: the first multiple of 64 bytes behind the flatbuffer.
     pub fn external_rodata_start(&self) -> usize {
         self.layout.rodata_start
     }
@@ -139,7 +139,7 @@ impl ModuleFile {
         BytecodeVersion::from_bits(self.root().u32(id::MODULE_BYTECODE_VERSION, 0))
     }
 
-    /// What the module needs of the machine that runs it; nothing that we lack.
+    /// The features that the module requires, all of them supported.
     pub fn requirements(&self) -> Features {
         Features(self.root().u32(id::MODULE_REQUIREMENTS, 0))
     }
@@ -205,7 +205,7 @@ impl ModuleFile {
         self.root().vector(id::MODULE_BYTECODE).map_or(&[], |v| v.bytes())
     }
 
-    /// Where [`ModuleFile::bytecode`] lies in the file.
+    /// The range of [`ModuleFile::bytecode`] in the file.
     pub fn bytecode_range(&self) -> Range<usize> {
         let start = self.layout.flatbuffer.start;
         self.root().vector(id::MODULE_BYTECODE).map_or(0..0, |v| start + v.at()..start + v.at() + v.len())
@@ -251,7 +251,7 @@ impl ModuleFile {
         self.root().table(id::MODULE_STATE).map_or(0, |state| state.i32(field).max(0) as usize)
     }
 
-    /// Where the bytecode came from, unless it has been stripped.
+    /// The debug database, unless it has been stripped.
     pub fn debug_database(&self) -> Option<DebugDatabase<'_>> {
         self.root().table(id::MODULE_DEBUG).map(DebugDatabase::read)
     }

@@ -3,7 +3,7 @@
 //! Source of the facts: IREE's `bytecode_module_def.fbs` (release 3.13.0). The ids of fields are their positions here;
 //! a union takes two, its tag first.
 
-/// A table: what may stand in each of its fields.
+/// A table of the schema: its fields.
 #[derive(Debug)]
 pub struct TableSchema {
     /// Its name in the schema.
@@ -19,22 +19,22 @@ pub struct Field {
     pub name: &'static str,
     /// The table's name and its own, for errors.
     pub path: &'static str,
-    /// What stands in it.
+    /// Its type.
     pub kind: Kind,
     /// A module without it is not one.
     pub required: bool,
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Debug)]
 pub enum Kind {
     /// A 32-bit integer, shown as signed.
     I32,
-    /// A 32-bit integer and what its schema says is meant where it is absent.
+    /// A 32-bit integer and its default.
     U32(u32),
-    /// 32 bits that have names, and what is meant where they are absent.
+    /// 32 flags that have names, and their default.
     Flags(&'static FlagNames, u32),
-    /// A 64-bit integer, 0 where it is absent.
+    /// A 64-bit integer, 0 by default.
     U64,
     /// UTF-8 text.
     Text,
@@ -50,7 +50,7 @@ pub enum Kind {
     Tables(&'static TableSchema),
     /// The tag of the union in the next field.
     Tag,
-    /// A table of the kind that the tag before it names; tag 0 is nothing.
+    /// A union: a table of the type that the tag before it names; tag 0 is none.
     Union(&'static UnionSchema),
     /// The tags of the unions in the next field.
     Tags,
@@ -74,7 +74,7 @@ pub struct FlagNames {
 /// A struct: scalars without gaps.
 #[derive(Debug)]
 pub struct StructSchema {
-    /// Name and width in bytes (2 or 4) of each member; [`FlagNames`] where its bits have names.
+    /// Name and width in bytes (2 or 4) of each member; [`FlagNames`] if its bits have names.
     pub members: &'static [(&'static str, usize, Option<&'static FlagNames>)],
 }
 
@@ -107,7 +107,7 @@ macro_rules! tables {
     (@required required) => { true };
 }
 
-/// What a module or a function needs of the machine that runs it.
+/// The features that a module or a function requires.
 pub static FEATURES: FlagNames =
     FlagNames { name: "FeatureBits", bits: &["EXT_F32", "EXT_F64", "YIELD", "UNWIND"] };
 /// Whether a module's dependency must be there.
@@ -116,7 +116,7 @@ pub static DEPENDENCY_FLAGS: FlagNames =
 /// Whether an import must be there.
 pub static IMPORT_FLAGS: FlagNames = FlagNames { name: "ImportFlagBits", bits: &["REQUIRED", "OPTIONAL"] };
 
-/// Where a function's bytecode lies and what it needs.
+/// The range of a function's bytecode and what it requires.
 pub static FUNCTION_DESCRIPTOR: StructSchema = StructSchema {
     members: &[
         ("bytecode_offset", 4, None),
@@ -128,7 +128,7 @@ pub static FUNCTION_DESCRIPTOR: StructSchema = StructSchema {
         ("ref_register_count", 2, None),
     ],
 };
-/// From where in a function on a location holds.
+/// The offset in a function from which a location holds.
 pub static BYTECODE_LOCATION: StructSchema =
     StructSchema { members: &[("bytecode_offset", 4, None), ("location", 4, None)] };
 
@@ -214,7 +214,7 @@ tables! {
         "local_name": Kind::Text,
         "locations": Kind::Structs(&BYTECODE_LOCATION),
     }
-    /// Where bytecode came from.
+    /// Debug information.
     DEBUG_DATABASE = "DebugDatabaseDef" {
         "location_table_type": Kind::Tags,
         "location_table": Kind::Unions(&LOCATION),

@@ -1,5 +1,5 @@
-//! Reading of flatbuffer tables in place. What has been verified is all found; on bytes that have not, or that changed
-//! since, every read yields the default instead: nothing here can panic or leave the buffer.
+//! Reading of flatbuffer tables in place. In a verified buffer every field is found; in one that is not verified, or
+//! that changed since, reads yield the default instead: they cannot panic or leave the buffer.
 
 /// A table in a flatbuffer.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,7 @@ impl<'a> Table<'a> {
         Self { buffer, at: follow(buffer, 0).unwrap_or(usize::MAX) }
     }
 
-    /// Offset of the field's value in the buffer, where it is present.
+    /// Offset of the field's value in the buffer, if it is present.
     pub fn field(&self, id: usize) -> Option<usize> {
         let back = i32::from_le_bytes(load(self.buffer, self.at)?);
         let vtable = usize::try_from(i64::try_from(self.at).ok()? - i64::from(back)).ok()?;
@@ -38,7 +38,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// An 8-bit field, 0 where it is absent.
+    /// An 8-bit field, 0 by default.
     pub fn u8(&self, id: usize) -> u8 {
         self.field(id).and_then(|at| load::<1>(self.buffer, at)).map_or(0, |[byte]| byte)
     }
@@ -48,12 +48,12 @@ impl<'a> Table<'a> {
         self.field(id).and_then(|at| load(self.buffer, at)).map_or(default, u32::from_le_bytes)
     }
 
-    /// A signed 32-bit field, 0 where it is absent.
+    /// A signed 32-bit field, 0 by default.
     pub fn i32(&self, id: usize) -> i32 {
         self.u32(id, 0) as i32
     }
 
-    /// A 64-bit field, 0 where it is absent.
+    /// A 64-bit field, 0 by default.
     pub fn u64(&self, id: usize) -> u64 {
         self.field(id).and_then(|at| load(self.buffer, at)).map_or(0, u64::from_le_bytes)
     }
@@ -76,7 +76,7 @@ impl<'a> Table<'a> {
         Some(Vector { buffer: self.buffer, at: at + 4, length })
     }
 
-    /// A vector of tables, empty where it is absent.
+    /// A vector of tables, empty by default.
     pub fn tables(&self, id: usize) -> Tables<'a> {
         Tables(self.vector(id).unwrap_or(Vector { buffer: &[], at: 0, length: 0 }))
     }
@@ -88,7 +88,7 @@ impl<'a> Vector<'a> {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -108,7 +108,7 @@ impl<'a> Vector<'a> {
         load(self.buffer, self.place(index, N)?)
     }
 
-    /// `length` bytes at `offset` from the first element, which need not be whole elements; none where they lie beyond
+    /// `length` bytes at `offset` from the first element, which need not be whole elements; `None` if they lie beyond
     /// the buffer.
     pub fn part(&self, offset: usize, length: usize) -> &'a [u8] {
         let start = self.at.saturating_add(offset);
@@ -138,7 +138,7 @@ impl<'a> Tables<'a> {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -155,7 +155,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Where the offset at `at` points to.
+/// The target of the offset at `at`.
 fn follow(buffer: &[u8], at: usize) -> Option<usize> {
     at.checked_add(u32::from_le_bytes(load(buffer, at)?) as usize)
 }

@@ -5,7 +5,7 @@ use rehal_base::{Fault, FormatError};
 use super::schema::{Field, Kind, TableSchema, UnionSchema};
 use super::{FORMAT, archive::PREFIX_BYTES};
 
-/// What stands at bytes 4..8 of every module's flatbuffer.
+/// The file identifier at bytes 4..8 of every module's flatbuffer.
 const FILE_IDENTIFIER: &[u8; 4] = b"IREE";
 /// The root offset and the identifier.
 const HEADER_BYTES: usize = 8;
@@ -18,7 +18,7 @@ const MAX_TEXT_UNFOLDING: usize = 64;
 /// Checks that everything `schema` reaches from the root of `buffer` lies in it, is aligned, and is of the right form:
 /// vtables, tables, vectors, texts, unions.
 ///
-/// Offsets in errors count from the first byte of the archive, where the buffer lies at `base`. Takes time linear in
+/// Offsets in errors count from the first byte of the archive, in which the buffer lies at `base`. Takes time linear in
 /// the size of the buffer; allocates a set of the places of texts. The depth of recursion is the schema's.
 pub fn verify(buffer: &[u8], base: usize, schema: &'static TableSchema) -> Result<(), FormatError> {
     let mut verifier = Verifier {
@@ -44,7 +44,7 @@ pub fn verify(buffer: &[u8], base: usize, schema: &'static TableSchema) -> Resul
 struct Verifier<'a> {
     buffer: &'a [u8],
     base: usize,
-    /// Where texts have been found good.
+    /// Offsets of strings that have been verified.
     texts: HashSet<usize>,
     /// Bytes that may still be read.
     budget: usize,
@@ -125,7 +125,7 @@ impl Verifier<'_> {
         self.buffer.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
     }
 
-    /// Where the offset at `at` (known to lie in the buffer) points to.
+    /// The target of the offset at `at`, which is in bounds.
     fn follow(&self, at: usize, field: &'static str) -> Result<usize, FormatError> {
         let offset = self.u32(at);
         if offset == 0 {
@@ -197,7 +197,7 @@ impl Verifier<'_> {
         Ok(Checked { at, size, vtable, vtable_size })
     }
 
-    /// Where the field's value lies, checked to lie in the table.
+    /// The offset of the field's value, checked to lie in the table.
     fn locate(&self, table: Checked, id: usize, field: &Field) -> Result<Option<usize>, FormatError> {
         let slot = 4 + 2 * id;
         if slot + 2 > table.vtable_size {
@@ -252,7 +252,7 @@ impl Verifier<'_> {
             }
             Kind::Tag if self.buffer[at] == 0 => Ok(()),
             Kind::Tag => {
-                // Its value is checked with the union; a tag without one names nothing.
+                // Its value is checked with the union.
                 match self.present(table, id + 1) {
                     true => Ok(()),
                     false => Err(self.error(Fault::Corrupt, at, field.path, "a value for the tag", "none")),

@@ -29,7 +29,7 @@ impl<'a> Attribute<'a> {
 /// How a function is called.
 #[derive(Clone, Copy, Debug)]
 pub struct Signature<'a> {
-    /// The calling convention, such as `0ri_r`, where the module says it. Not checked here.
+    /// The calling convention, such as `0ri_r`, if the module has it. Not checked here.
     pub calling_convention: Option<&'a str>,
     table: Option<Table<'a>>,
 }
@@ -39,7 +39,7 @@ impl<'a> Signature<'a> {
         Self { calling_convention: table.text(id::SIGNATURE_CALLING_CONVENTION), table: Some(table) }
     }
 
-    /// What the module says about the function: `iree.abi.declaration` and the like.
+    /// The attributes of the function: `iree.abi.declaration` and the like.
     pub fn attributes(self) -> impl Iterator<Item = Attribute<'a>> + Clone {
         let tables = self.table.map(|table| table.tables(id::SIGNATURE_ATTRS));
         tables.into_iter().flat_map(|tables| tables.iter()).map(Attribute::read)
@@ -112,7 +112,7 @@ impl<'a> Export<'a> {
     }
 }
 
-/// Where a function's instructions lie, and what they need.
+/// The range of a function's instructions, and what they require.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionDescriptor {
     /// Bytes of the module's bytecode.
@@ -127,7 +127,7 @@ pub struct FunctionDescriptor {
     pub ref_register_count: usize,
 }
 
-/// What a function descriptor holds, unchecked.
+/// A function descriptor, unchecked.
 pub(crate) struct RawDescriptor {
     pub bytecode_offset: i32,
     pub bytecode_length: i32,
@@ -155,7 +155,7 @@ impl RawDescriptor {
 }
 
 impl FunctionDescriptor {
-    /// `None` where something is negative that counts.
+    /// `None` if a count is negative.
     pub(super) fn read(bytes: [u8; DESCRIPTOR_BYTES]) -> Option<Self> {
         let raw = RawDescriptor::read(bytes);
         let start = usize::try_from(raw.bytecode_offset).ok()?;
@@ -174,7 +174,7 @@ impl FunctionDescriptor {
 /// Read-only bytes of a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RodataSegment {
-    /// Where they lie in the file.
+    /// Their range in the file.
     pub range: Range<usize>,
     /// Whether they lie behind the flatbuffer instead of in it. External segments start at the alignment that the
     /// compiler gave them, counted from the first byte of the file; embedded ones at any multiple of 4 or less.
@@ -197,12 +197,12 @@ impl RodataSegment {
     }
 }
 
-/// Offset from where external rodata starts, and length, of a segment that is not embedded.
+/// Offset from the base of external rodata, and length, of a segment that is not embedded.
 pub(super) fn external_range(table: Table<'_>) -> (u64, u64) {
     (table.u64(id::RODATA_EXTERNAL_OFFSET), table.u64(id::RODATA_EXTERNAL_LENGTH))
 }
 
-/// What modules and functions need of the machine that runs them.
+/// The features that modules and functions require.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Features(pub u32);
 
@@ -213,7 +213,7 @@ impl Features {
     pub const EXT_F64: Self = Self(1 << 1);
     /// The function or one that it calls may yield.
     pub const YIELD: Self = Self(1 << 2);
-    /// The function or one that it calls must let go of refs when it fails.
+    /// The function or a callee must release references on failure.
     pub const UNWIND: Self = Self(1 << 3);
     /// All that this VM has.
     pub const SUPPORTED: Self = Self(0xF);
@@ -223,7 +223,7 @@ impl Features {
         self.0 & other.0 == other.0
     }
 
-    /// What is in it and not in `other`.
+    /// The features in it and not in `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }

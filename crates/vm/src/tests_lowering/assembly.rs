@@ -1,6 +1,6 @@
 use crate::operation::{OPERATIONS, Op};
 
-/// Bytes of a function, with the places where offsets of blocks belong.
+/// Bytes of a function, with fixups for the offsets of blocks.
 #[derive(Default)]
 pub(super) struct Assembly {
     pub(super) bytes: Vec<u8>,

@@ -1,33 +1,41 @@
+//! Random programs that verify, with the sequences that superinstructions are fused from.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use crate::ValueKind;
+use crate::operation::{Field, OPERATIONS, Op, Operation};
+use crate::superinstructions::SUPERINSTRUCTIONS;
+
 use super::assembly::{Assembled, Assembly};
-use crate::operation::Op;
 
-/// Three numbers of each width in and out: in registers 0 to 2, and 4, 6 and 8.
+/// Three numbers of each width as arguments and as results: in registers 0 to 2, and 4, 6 and 8.
 pub(super) const CONVENTION: &str = "0iiiIII_iiiIII";
-/// Of the function that it calls: in registers 0, 1 and 2.
+/// The convention of the callee: registers 0, 1 and 2.
 pub(super) const CALLEE_CONVENTION: &str = "0iiI_Iii";
-/// What both may keep: 16 bytes.
+/// Bytes of globals.
 pub(super) const GLOBAL_BYTES: usize = 16;
-/// How many registers of 32 bits each may use.
-pub(super) const REGISTERS: usize = 22;
+/// 32-bit registers of each function.
+pub(super) const REGISTERS: usize = 24;
 
-/// Registers that the instructions of bodies use, of each width; some are halves of others.
+/// Registers and register pairs that computations use; they overlap.
 const NARROW: &[u16] = &[0, 1, 2, 10, 11, 14, 15];
 const WIDE: &[u16] = &[0, 4, 6, 8, 10, 12, 14, WIDE_COUNTER];
-/// Registers of 32 bits that moves read and write, those that count among them.
+/// 32-bit registers that moves read and write, the counter and its step among them.
 const MOVED: &[u16] = &[0, 1, 2, 4, 10, 11, COUNTER, ONE];
-/// What most loops end by: how many blocks were run, how many may be, and 1.
+/// What bounds most loops: how many blocks were executed, how many may be, and 1.
 const COUNTER: u16 = 16;
 const LIMIT: u16 = 17;
 const ONE: u16 = 18;
-/// What other loops count in.
+/// The counter of other loops.
 const WIDE_COUNTER: u16 = 20;
-/// The function that is called.
+/// Registers that are dead at the end of each block.
+const SCRATCH: u16 = 19;
+const WIDE_SCRATCH: u16 = 22;
+/// Ordinal of the callee.
 const CALLEE: u32 = 1;
 
-/// xorshift64*: the same programs on every machine.
-pub(super) struct Random(pub(super) u64);
-
-/// A program out of nowhere that verifies.
+/// A random program that verifies.
 pub(super) struct RandomProgram {
     pub(super) function: Assembled,
     /// The function that the first calls, if it does.
@@ -35,21 +43,18 @@ pub(super) struct RandomProgram {
 }
 
 impl RandomProgram {
-    pub(super) fn new(random: &mut Random) -> Self {
-        Self { callee: callee(random), function: function(random) }
+    /// A program whose first block ends with the parts of a superinstruction, or as it happens.
+    pub(super) fn new(random: &mut Random, superinstruction: Option<&'static str>) -> Self {
+        Self { callee: callee(random), function: function(random, superinstruction) }
     }
 }
 
-impl Random {
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
-    }
+/// Random numbers with a seed: the same programs on every machine.
+pub(super) struct Random(pub(super) fastrand::Rng);
 
+impl Random {
     pub(super) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        self.0.usize(..limit)
     }
 
     fn of<T: Copy>(&mut self, choices: &[T]) -> T {
@@ -63,9 +68,13 @@ impl Random {
     fn wide(&mut self) -> u16 {
         self.of(WIDE)
     }
+
+    fn register(&mut self, is_wide: bool) -> u16 {
+        if is_wide { self.wide() } else { self.narrow() }
+    }
 }
 
-fn function(random: &mut Random) -> Assembled {
+fn function(random: &mut Random, first: Option<&'static str>) -> Assembled {
     let count = 3 + random.below(5);
     let mut assembly = Assembly::default();
     for index in 0..count {
@@ -78,7 +87,10 @@ fn function(random: &mut Random) -> Assembled {
         if index != 1 {
             body(random, &mut assembly);
         }
-        if index + 1 < count {
+        if let (0, Some(name)) = (index, first) {
+            let [one, other] = [0, 1].map(|_| 1 + random.below(count - 1));
+            superinstruction(random, &mut assembly, name, one, other);
+        } else if index + 1 < count {
             end_block(random, &mut assembly, index, count);
         } else {
             assembly.op(Op::Return);
@@ -88,7 +100,7 @@ fn function(random: &mut Random) -> Assembled {
     assembly.finish()
 }
 
-/// Computes three results, in a register that has an argument as well, and counts its calls.
+/// Computes three results, one of them in the register of an argument, and counts its calls in a global.
 fn callee(random: &mut Random) -> Assembled {
     let mut assembly = Assembly::default();
     assembly.block();
@@ -108,7 +120,7 @@ fn callee(random: &mut Random) -> Assembled {
     assembly.finish()
 }
 
-/// What a block does before its end.
+/// What a block does before its terminator.
 fn body(random: &mut Random, assembly: &mut Assembly) {
     const NARROW_OPS: &[Op] =
         &[Op::AddI32, Op::SubI32, Op::MulI32, Op::AndI32, Op::OrI32, Op::XorI32, Op::CmpLTI32S, Op::CmpEQI32];
@@ -125,7 +137,11 @@ fn body(random: &mut Random, assembly: &mut Assembly) {
         Op::CmpNEF32U,
     ];
     for _ in 0..random.below(8) {
-        match random.below(14) {
+        match random.below(16) {
+            14.. => {
+                let parts = parts_of(any_superinstruction(random));
+                computations(random, assembly, &parts);
+            }
             0..3 => {
                 let registers = std::array::from_fn::<u16, 3, _>(|_| random.narrow());
                 assembly.registers(random.of(NARROW_OPS), &registers);
@@ -154,13 +170,13 @@ fn body(random: &mut Random, assembly: &mut Assembly) {
     }
 }
 
-/// Between the widths, of a constant, or a quotient, which there may not be.
+/// A conversion, a constant, or a remainder, which may divide by zero.
 fn convert(random: &mut Random, assembly: &mut Assembly) {
     match random.below(9) {
         0..2 => assembly.registers(Op::TruncI64I32, &[random.wide(), random.narrow()]),
         2..4 => assembly
             .registers(random.of(&[Op::ExtI32I64S, Op::ExtI32I64U]), &[random.narrow(), random.wide()]),
-        4 => assembly.constant(random.next() as u32 >> random.below(32), random.narrow()),
+        4 => assembly.constant(random.0.u32(..) >> random.below(32), random.narrow()),
         5 => assembly.registers(Op::ConstI64Zero, &[random.wide()]),
         6 => assembly.registers(Op::CtlzI64, &[random.wide(), random.wide()]),
         7 => assembly.registers(Op::CastSI32F32, &[random.narrow(), random.narrow()]),
@@ -181,7 +197,7 @@ fn select(random: &mut Random, assembly: &mut Assembly) {
 }
 
 fn switch(random: &mut Random, assembly: &mut Assembly) {
-    // Often within the choices.
+    // Often in range.
     let index = random.narrow();
     assembly.registers(Op::CmpLTI32S, &[random.narrow(), random.narrow(), index]);
     let is_narrow = random.below(2) == 0;
@@ -204,17 +220,17 @@ fn global(random: &mut Random, assembly: &mut Assembly) {
     }
 }
 
-/// The fields of a call, which goes on at another block where there is one.
+/// The fields of a call, which continues at another block if there is one.
 fn call(random: &mut Random, assembly: &mut Assembly, next: Option<usize>) {
     assembly.bytes.extend(CALLEE.to_le_bytes());
     assembly.list(&[random.narrow(), random.narrow(), random.wide()]);
     if let Some(next) = next {
         assembly.target(next);
     }
-    // Often where nothing is read but by moves.
+    // Often in registers that only moves read.
     let wide = match random.below(4) {
         0..2 => 12,
-        // Where the narrow ones are.
+        // Over the narrow results.
         2 => 10,
         _ => random.wide(),
     };
@@ -234,7 +250,7 @@ fn moves(random: &mut Random) -> Vec<u16> {
                 moves.extend([random.of(MOVED), random.of(MOVED)]);
                 continue;
             }
-            // Halves that are no pair where they go.
+            // Halves whose targets are not a register pair.
             2 => (random.wide(), random.of(&[1, 5, 9])),
             _ => (random.wide(), random.wide()),
         };
@@ -243,7 +259,7 @@ fn moves(random: &mut Random) -> Vec<u16> {
     moves
 }
 
-/// Ends the block `index` of `count` by going to one behind it, or perhaps back while the counter allows it.
+/// Ends the block `index` of `count` with a branch forward, or back to the loop while the counter is below its limit.
 fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: usize) {
     if index == 1 {
         return start_loop(random, assembly, count);
@@ -251,12 +267,16 @@ fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: 
     let mut forward = || index + 1 + random.below(count - index - 1);
     let (one, other, third) = (forward(), forward(), forward());
     assembly.registers(Op::AddI32, &[COUNTER, ONE, COUNTER]);
-    match random.below(if index > 1 { 18 } else { 12 }) {
+    match random.below(if index > 1 { 26 } else { 18 }) {
+        18.. => {
+            let name = any_superinstruction(random);
+            superinstruction(random, assembly, name, one, other);
+        }
         11 => carry(random, assembly, one),
         12 if index == 0 => carry(random, assembly, one),
         12 | 13 => carry(random, assembly, 1),
-        14.. => {
-            // As loops go on.
+        14..18 => {
+            // A back edge.
             if random.below(2) == 0 {
                 let step = random.of(&[Op::AddI32, Op::SubI32]);
                 assembly.registers(step, &[random.of(MOVED), random.of(MOVED), COUNTER]);
@@ -267,7 +287,7 @@ fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: 
             branch(random, assembly, Op::Branch, 1);
         }
         0..3 => {
-            // As the last but the branch, what it moves.
+            // The results of a call as block arguments.
             if random.below(2) == 0 {
                 assembly.op(Op::Call);
                 call(random, assembly, None);
@@ -283,7 +303,7 @@ fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: 
             }
             2 => branch(random, assembly, Op::Yield, one),
             3 => {
-                // Goes on with the next block, unless it is late.
+                // Falls through to the next block, unless the counter is above its limit.
                 let flag = random.narrow();
                 assembly.registers(Op::CmpLTI32S, &[LIMIT, COUNTER, flag]);
                 assembly.registers(Op::Fail, &[flag]);
@@ -301,14 +321,127 @@ fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: 
             assembly.registers(Op::CmpLTI32S, &[COUNTER, LIMIT, flag]);
             assembly.registers(Op::CondBranch, &[flag]);
             let (yes, no) = (moves(random), moves(random));
-            // Not the first, which starts the counter.
+            // Not the first block, which starts the counter.
             assembly.edge(1 + random.below(index.max(1)), &yes);
             assembly.edge(one, &no);
         }
     }
 }
 
-/// Goes on with a value that the block has computed and one of before, perhaps after a count.
+/// The name of a random superinstruction.
+fn any_superinstruction(random: &mut Random) -> &'static str {
+    random.of(SUPERINSTRUCTIONS).0
+}
+
+/// The parts of a superinstruction, with those of parts that are superinstructions themselves.
+fn parts_of(name: &'static str) -> Vec<&'static str> {
+    let mut parts = Vec::new();
+    add_parts(name, &mut parts);
+    parts
+}
+
+fn add_parts(name: &'static str, parts: &mut Vec<&'static str>) {
+    match SUPERINSTRUCTIONS.iter().find(|(fused, _)| *fused == name) {
+        // The one that is a primitive of lowering, too.
+        Some((_, [first, second])) if *second == name => {
+            parts.push(first);
+            parts.push(second);
+        }
+        Some((_, [first, second])) => {
+            add_parts(first, parts);
+            add_parts(second, parts);
+        }
+        None => parts.push(name),
+    }
+}
+
+/// The instruction of that name, unless it is a primitive of lowering.
+fn operation(part: &str) -> Option<&'static Operation> {
+    static BY_NAME: LazyLock<HashMap<String, &Operation>> = LazyLock::new(|| {
+        OPERATIONS.iter().map(|operation| (format!("{:?}", operation.op), operation)).collect()
+    });
+    BY_NAME.get(part).copied()
+}
+
+fn is_wide(kind: ValueKind) -> bool {
+    matches!(kind, ValueKind::I64 | ValueKind::F64)
+}
+
+/// The computations among parts, each on the result of the one before it. Gives the last result and whether it is wide.
+fn computations(random: &mut Random, assembly: &mut Assembly, parts: &[&str]) -> Option<(u16, bool)> {
+    let mut value: Option<(u16, bool)> = None;
+    for operation in parts.iter().filter_map(|part| operation(part)) {
+        let mut registers = Vec::new();
+        for field in operation.fields {
+            let (Field::Read(kind) | Field::Write(kind)) = field else { panic!("{:?}", operation.op) };
+            registers.push(random.register(is_wide(*kind)));
+        }
+        let last = registers.len() - 1;
+        if random.below(2) == 0 {
+            let is_wide = matches!(operation.fields[last], Field::Write(kind) if is_wide(kind));
+            registers[last] = if is_wide { WIDE_SCRATCH } else { SCRATCH };
+        }
+        if let Some((register, is_register_wide)) = value {
+            let chained = random.below(last);
+            if matches!(operation.fields[chained], Field::Read(kind) if is_wide(kind) == is_register_wide) {
+                registers[chained] = register;
+            }
+        }
+        assembly.registers(operation.op, &registers);
+        value = match operation.fields[last] {
+            Field::Write(kind) => Some((registers[last], is_wide(kind))),
+            _ => None,
+        };
+    }
+    value
+}
+
+/// Ends a block with what a superinstruction is fused from.
+fn superinstruction(
+    random: &mut Random,
+    assembly: &mut Assembly,
+    name: &'static str,
+    one: usize,
+    other: usize,
+) {
+    let parts = parts_of(name);
+    let value = computations(random, assembly, &parts);
+    if parts.contains(&"BranchNZI32") {
+        let (condition, _) = value.filter(|(_, is_wide)| !is_wide).unwrap_or((random.narrow(), false));
+        assembly.registers(Op::CondBranch, &[condition]);
+        for target in [one, other] {
+            let moves = if random.below(2) == 0 { moves(random) } else { Vec::new() };
+            assembly.edge(target, &moves);
+        }
+        return;
+    }
+    let mut moves = Vec::new();
+    let mut copy = |source: u16, target: u16, is_wide: bool| {
+        moves.extend([source, target]);
+        if is_wide {
+            moves.extend([source + 1, target + 1]);
+        }
+    };
+    let widths: Vec<bool> =
+        parts.iter().filter(|part| part.starts_with("Move")).map(|part| *part == "Move64").collect();
+    match (&widths[..], value) {
+        // What the first move reads is what the second writes, so that the value cannot be computed there.
+        ([is_wide, _], Some((value, is_value_wide))) if *is_wide == is_value_wide => {
+            let source = random.register(*is_wide);
+            copy(source, random.register(*is_wide), *is_wide);
+            copy(value, source, *is_wide);
+        }
+        _ => {
+            for is_wide in widths {
+                copy(random.register(is_wide), random.register(is_wide), is_wide);
+            }
+        }
+    }
+    assembly.op(Op::Branch);
+    assembly.edge(one, &moves);
+}
+
+/// A branch with a value that the block computes and one from before it, perhaps after a step of the counter.
 fn carry(random: &mut Random, assembly: &mut Assembly, target: usize) {
     let is_wide = random.below(2) == 0;
     let any = |random: &mut Random| if is_wide { random.wide() } else { random.narrow() };
@@ -336,7 +469,7 @@ fn carry(random: &mut Random, assembly: &mut Assembly, target: usize) {
     assembly.edge(target, &moves);
 }
 
-/// As loops start: nothing but the condition.
+/// A loop header: nothing but the test.
 fn start_loop(random: &mut Random, assembly: &mut Assembly, count: usize) {
     let flag = random.narrow();
     match random.below(8) {
@@ -377,7 +510,7 @@ fn conditional(random: &mut Random, assembly: &mut Assembly, yes: usize, no: usi
     assembly.edge(no, &no_moves);
 }
 
-/// Goes on by a number that often is one of the cases.
+/// A jump table, with an index that often is one of its cases.
 fn table(random: &mut Random, assembly: &mut Assembly, targets: &[usize]) {
     let index = random.narrow();
     assembly.registers(Op::CmpLTI32S, &[random.narrow(), random.narrow(), index]);

@@ -35,7 +35,7 @@ fn lines_of(error: &Error) -> Vec<String> {
 }
 
 #[test]
-fn a_function_that_calls_itself_without_end_is_stopped() {
+fn unbounded_recursion_fails() {
     let context = context();
     for _ in 0..3 {
         let lines = lines_of(&call(&context, "library.descend", &[ENDLESS]).unwrap_err());
@@ -46,7 +46,7 @@ fn a_function_that_calls_itself_without_end_is_stopped() {
 }
 
 #[test]
-fn functions_that_call_each_other_without_end_are_stopped() {
+fn unbounded_mutual_recursion_fails() {
     let context = context();
     assert_eq!(call(&context, "library.even", &[60_001]).unwrap(), 0);
     let lines = lines_of(&call(&context, "library.even", &[ENDLESS]).unwrap_err());
@@ -55,10 +55,10 @@ fn functions_that_call_each_other_without_end_are_stopped() {
     assert_eq!((even, odd), (LINES / 2, LINES / 2));
 }
 
-/// A module imports only from those before it, so no two can call each other in circles: the depth of one comes on top of
-/// that of the other.
+/// A module imports only from those before it, so no two can call each other in circles: the depth of one comes on
+/// top of that of the other.
 #[test]
-fn the_calls_of_all_modules_count_together() {
+fn call_depth_is_shared_by_modules() {
     let context = context();
     assert_eq!(call(&context, "client.descend", &[30_000, 30_000]).unwrap(), 60_000);
     let lines = lines_of(&call(&context, "client.descend", &[30_000, 40_000]).unwrap_err());
@@ -70,7 +70,7 @@ fn the_calls_of_all_modules_count_together() {
 }
 
 #[test]
-fn an_invocation_that_was_stopped_can_be_started_again() {
+fn an_interrupted_invocation_can_be_restarted() {
     let context = context();
     let mut invocation = Invocation::new(&context.function("library.descend").unwrap());
     for _ in 0..3 {
@@ -81,9 +81,9 @@ fn an_invocation_that_was_stopped_can_be_started_again() {
     }
 }
 
-/// It yields and calls native functions all the while, which gives it nothing.
+/// Yields and native calls on the way do not refill its budget.
 #[test]
-fn a_budget_is_for_all_of_an_invocation() {
+fn a_budget_covers_a_whole_invocation() {
     let host = Host::default();
     let budget = Budget { instructions: 20_000, bytes: 1 << 20 };
     let context = Context::limited(&host.modules(&["shared"]), budget).unwrap();
@@ -103,9 +103,9 @@ fn a_budget_is_for_all_of_an_invocation() {
     }
 }
 
-/// Tracing takes another way through the interpreter, and says where it was in both modules.
+/// Tracing instantiates the dispatch loop with another meter, and names the place in both modules.
 #[test]
-fn what_is_traced_does_the_same() {
+fn tracing_does_not_change_results() {
     let host = Host::default();
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = lines.clone();
@@ -116,13 +116,13 @@ fn what_is_traced_does_the_same() {
     assert_eq!(results.iter().map(number).collect::<Vec<_>>(), [7, 7]);
     context.function("shared.work").unwrap().call(&[Value::I32(0), Value::I32(3)]).unwrap();
     let lines = lines.lock();
-    // Both of what is one instruction where nothing is traced.
+    // Both parts of a superinstruction: fusion is disabled while tracing.
     for name in ["vm.mul.i64", "vm.add.i64"] {
         let is_it = |line: &&String| line.starts_with("[shared.work+") && line.contains(name);
         assert_eq!(lines.iter().filter(is_it).count(), 3, "{name}");
     }
     let count = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
-    // Of each call the condition and the return, and four instructions between them where it calls on.
+    // Of each call the condition and the return, and four instructions between them if it recurses.
     assert_eq!(count("[library.descend+"), 20 * (2 + 10 * 6));
     assert!(count("[lent.slow_inside+") == 5 && count("[client.__init+") > 0, "{lines:#?}");
 }

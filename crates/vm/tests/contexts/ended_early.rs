@@ -1,9 +1,9 @@
-//! Invocations that are dropped in the middle leave nothing behind.
+//! Invocations that are dropped while suspended leak nothing.
 
 use crate::host::{Host, number};
 use rehal_vm::{Invocation, Step, Value};
 
-/// Where an invocation stops, and how many tokens it has then.
+/// Where an invocation is suspended, and how many tokens it holds then.
 const STOPS: &[(&str, &[i32], usize)] = &[
     ("lent.slow", &[1], 1),
     ("lent.slow_inside", &[1], 2),
@@ -12,7 +12,7 @@ const STOPS: &[(&str, &[i32], usize)] = &[
 ];
 
 #[test]
-fn what_an_invocation_holds_ends_with_it() {
+fn dropped_invocations_release_their_references() {
     let host = Host::default();
     let context = host.context(&["lent"]).unwrap();
     for _ in 0..3 {
@@ -24,7 +24,7 @@ fn what_an_invocation_holds_ends_with_it() {
             drop(step);
             drop(invocation);
             assert_eq!(host.alive(), 0, "{name}");
-            // The next has its machine, and finds nothing in it.
+            // The next one reuses its machine, which is empty.
             let results = context.function("lent.slow").unwrap().call(&[Value::I32(1)]).unwrap();
             assert_eq!(results.iter().map(number).collect::<Vec<_>>(), [7, 7], "{name}");
             assert_eq!(host.alive(), 1);
@@ -33,7 +33,7 @@ fn what_an_invocation_holds_ends_with_it() {
 }
 
 #[test]
-fn yields_across_modules_end_with_their_invocation() {
+fn dropping_an_invocation_unwinds_both_modules() {
     let host = Host::default();
     let context = host.context(&["library", "client"]).unwrap();
     let linger = context.function("client.linger").unwrap();
@@ -75,6 +75,6 @@ fn an_invocation_keeps_its_context_until_it_ends() {
     drop(context);
     assert_eq!((host.states(), host.alive(), host.notes().len()), (1, 1, 3));
     drop(invocation);
-    // Both deinitialisers have told of it, and then the state of the native module was dropped.
+    // Both deinitialisers ran, and then the state of the native module was dropped.
     assert_eq!((host.states(), host.alive(), host.notes().len()), (0, 0, 5));
 }

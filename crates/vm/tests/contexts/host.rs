@@ -6,24 +6,24 @@ use std::time::Instant;
 use parking_lot::{Condvar, Mutex};
 use rehal_base::{Error, MappedFile, StatusCode};
 use rehal_vm::{
-    Call, Context, Export, Flow, Module, NamedObject, NativeModule, Object, Ref, Result, Resumed, State,
-    Value, Wait, WaitSource,
+    Call, Context, Export, Flow, Module, NamedObject, NativeModule, Notification, Object, Ref, Result,
+    Resumed, State, Value, Wait, WaitSource,
 };
 
-/// The native module `host` that the programs import, and what tests see of it.
+/// The native module `host` that the programs import, and its log for tests.
 #[derive(Clone, Default)]
 pub struct Host {
-    /// What programs told it, in order.
+    /// What programs logged, in order.
     notes: Arc<Mutex<Vec<i32>>>,
     /// Tokens that have not ended.
     alive: Arc<AtomicUsize>,
     /// States of contexts that have not ended.
     states: Arc<AtomicUsize>,
-    /// What `host.wait` waits for.
+    /// The wait source of `host.wait`.
     event: Arc<Event>,
 }
 
-/// An object that can be told from others and is counted.
+/// An object with an identity that is counted.
 pub struct Token {
     pub number: i32,
     alive: Arc<AtomicUsize>,
@@ -84,7 +84,7 @@ pub fn program(name: &str) -> Module {
 
 /// The number of the token that a value refers to, 0 for null.
 pub fn number(value: &Value) -> i32 {
-    let Value::Ref(object) = value else { panic!("{value:?} is no reference") };
+    let Value::Ref(object) = value else { panic!("{value:?} is not a reference") };
     object.optional::<Token>().unwrap().map_or(0, |token| token.number)
 }
 
@@ -139,7 +139,7 @@ impl NativeModule for Host {
                 }
             }
             "slowly" => {
-                // What it gives before it yields counts for nothing.
+                // Results that are pushed before a yield are discarded.
                 call.push(call.reference(0)?.clone());
                 if let Some(flow) = yields(call, 1)? {
                     return Ok(flow);
@@ -186,7 +186,7 @@ impl NativeModule for Host {
     }
 }
 
-/// Yields where the argument at `index` says so and has not yet. Modules have no state of one call, so that is once.
+/// Yields once, if the argument at `index` says so and it has not yet.
 fn yields(call: &mut Call<'_>, index: usize) -> Result<Option<Flow>> {
     Ok(match call.resumed() {
         None if call.i32(index)? != 0 => Some(Flow::Yield),
@@ -240,7 +240,8 @@ impl WaitSource for Event {
         Ok(*has_happened)
     }
 
-    fn notify(&self, wake: Box<dyn FnOnce() + Send>) {
+    fn notify(&self, wake: Box<dyn FnOnce() + Send>) -> Notification {
         wake();
+        Notification::done()
     }
 }

@@ -9,7 +9,7 @@ struct Impostor(&'static [Export]);
 
 /// One is called another way.
 const CALLED_ANOTHER_WAY: &[Export] = &[Export::new("count", "0_i"), Export::new("turn", "0CIrD_r")];
-/// What the client needs.
+/// The modules that the client imports from.
 const COMPLETE: &[Export] = &[
     Export::new("count", "0_i"),
     Export::new("turn", "0IrFirf_riFrfI"),
@@ -45,7 +45,7 @@ impl NativeModule for Impostor {
 fn initialisers_run_in_order_and_deinitialisers_in_reverse() {
     let host = Host::default();
     let context = host.context(&["library", "client"]).unwrap();
-    // The client's finds what the library's left: it is the first to count from 100.
+    // The client's runs after the library's, which counts from 100.
     assert_eq!(host.notes(), [10, 20, 101]);
     let results = context.function("client.count").unwrap().call(&[]).unwrap();
     assert!(matches!(results[..], [Value::I32(102)]));
@@ -61,7 +61,7 @@ fn initialisers_run_in_order_and_deinitialisers_in_reverse() {
 }
 
 #[test]
-fn values_of_every_kind_cross() {
+fn values_of_every_kind_cross_modules() {
     let host = Host::default();
     let context = host.context(&["library", "client"]).unwrap();
     let function = context.function("client.values_cross").unwrap();
@@ -73,7 +73,7 @@ fn values_of_every_kind_cross() {
 }
 
 #[test]
-fn optional_imports_are_there_or_not() {
+fn optional_imports_may_be_unresolved() {
     let host = Host::default();
     let context = host.context(&["library", "client"]).unwrap();
     let presence = context.function("client.presence").unwrap().call(&[]).unwrap();
@@ -107,7 +107,7 @@ fn an_error_names_the_functions_of_both_modules() {
 }
 
 #[test]
-fn a_required_import_that_nobody_has_is_named() {
+fn an_unresolved_import_is_named() {
     let host = Host::default();
     let error = host.context(&["client"]).err().unwrap();
     assert_eq!(error.code(), StatusCode::NotFound);
@@ -119,7 +119,7 @@ fn a_required_import_that_nobody_has_is_named() {
 }
 
 #[test]
-fn an_import_that_is_called_another_way_names_both() {
+fn a_signature_mismatch_names_both_conventions() {
     let host = Host::default();
     let mut modules = host.modules(&["client"]);
     modules.insert(1, Module::native(Impostor(CALLED_ANOTHER_WAY)).unwrap());
@@ -135,7 +135,7 @@ fn an_import_that_is_called_another_way_names_both() {
 
 /// Those that were initialised are deinitialised, the one that failed to as well.
 #[test]
-fn an_initialiser_that_fails_ends_the_context() {
+fn a_failing_initialiser_fails_the_context() {
     let host = Host::default();
     let mut modules = host.modules(&["library", "client"]);
     modules.insert(2, Module::native(Impostor(COMPLETE)).unwrap());

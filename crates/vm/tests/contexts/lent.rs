@@ -5,8 +5,8 @@ use crate::host::{Host, number};
 use rehal_base::StatusCode;
 use rehal_vm::{Context, Invocation, Result, Step, Value};
 
-/// Calls a function of the program twice, the second time with what the first left in the machine, and gives the numbers of
-/// its results: those of tokens, and integers themselves. Nothing may be left of it.
+/// Calls a function of the program twice, the second time with the machine of the first, and returns the numbers of
+/// its results: those of tokens, and integers themselves. No token may leak.
 fn call(host: &Host, context: &Context, name: &str, arguments: &[i32]) -> Result<Vec<i32>> {
     let function = context.function(&format!("lent.{name}"))?;
     let mut both = Vec::new();
@@ -47,7 +47,7 @@ fn context() -> (Host, Context) {
 }
 
 #[test]
-fn a_reference_that_is_passed_and_kept_is_not_shared_and_comes_back() {
+fn a_lent_reference_is_moved_and_returned() {
     let (host, context) = context();
     assert_eq!(call(&host, &context, "kept", &[]).unwrap(), [1, 1, 5]);
     assert_eq!(call(&host, &context, "given_up", &[]).unwrap(), [1, 0]);
@@ -61,7 +61,7 @@ fn one_register_can_be_passed_twice() {
 }
 
 #[test]
-fn results_take_the_places_of_arguments() {
+fn results_overwrite_argument_registers() {
     let (host, context) = context();
     assert_eq!(call(&host, &context, "replaced", &[1, 2]).unwrap(), [2, 2]);
     assert_eq!(call(&host, &context, "replaced_by_itself", &[1, 2]).unwrap(), [1, 2]);
@@ -71,7 +71,7 @@ fn results_take_the_places_of_arguments() {
 }
 
 #[test]
-fn functions_that_yield_keep_what_they_were_lent() {
+fn yielding_functions_keep_lent_references() {
     let (host, context) = context();
     for yields in [0, 1] {
         assert_eq!(call(&host, &context, "slow", &[yields]).unwrap(), [7, 7]);
@@ -80,7 +80,7 @@ fn functions_that_yield_keep_what_they_were_lent() {
 }
 
 #[test]
-fn functions_that_wait_keep_what_they_were_lent() {
+fn waiting_functions_keep_lent_references() {
     let (host, context) = context();
     let mut invocation = Invocation::new(&context.function("lent.waiting").unwrap());
     assert!(matches!(invocation.start([]).unwrap(), Step::Waiting(_)));
@@ -99,7 +99,7 @@ fn functions_that_wait_keep_what_they_were_lent() {
 }
 
 #[test]
-fn functions_that_fail_let_go_of_what_they_were_lent() {
+fn failing_functions_release_lent_references() {
     let (host, context) = context();
     for yields in [0, 1] {
         let error = call(&host, &context, "failing", &[yields]).unwrap_err();
@@ -109,7 +109,7 @@ fn functions_that_fail_let_go_of_what_they_were_lent() {
     }
     let error = call(&host, &context, "wrong", &[]).unwrap_err();
     assert_eq!(error.code(), StatusCode::Internal);
-    // A token is needed, and there is none.
+    // A token is required, and the argument is null.
     let function = context.function("lent.spans").unwrap();
     assert_eq!(function.call(&[Value::NULL, Value::NULL]).unwrap_err().code(), StatusCode::InvalidArgument);
     assert_eq!(call(&host, &context, "kept", &[]).unwrap(), [1, 1, 5]);

@@ -1,5 +1,5 @@
-//! Programs of several modules: what they import from each other and from Rust, how deep they may call, many of their
-//! invocations at once, and what is left where one ends before its time.
+//! Programs of several modules: imports from each other and from native modules, deep recursion, concurrent
+//! invocations, and invocations that are dropped early.
 
 mod deep;
 mod ended_early;

@@ -11,7 +11,7 @@ use rehal_vm::{Function, Invocation, Step, Value};
 const THREADS: usize = 8;
 const ROUNDS: i32 = 25;
 
-/// What `shared.work` comes to, whatever else runs.
+/// The result of `shared.work`, whatever runs concurrently.
 fn expected(start: i32, rounds: i32) -> i64 {
     (0..rounds).fold(0_i64, |sum, round| sum.wrapping_mul(31).wrapping_add(i64::from(start + round)))
 }
@@ -30,7 +30,7 @@ fn work() -> Function {
 }
 
 #[test]
-fn threads_call_one_context_side_by_side() {
+fn threads_call_one_context_concurrently() {
     let function = work();
     let barrier = Barrier::new(THREADS);
     thread::scope(|scope| {
@@ -57,7 +57,7 @@ fn threads_call_one_context_side_by_side() {
 
 /// A number of 8 bytes is read as somebody wrote it, and not in parts.
 #[test]
-fn numbers_are_written_at_once() {
+fn concurrent_stores_do_not_tear() {
     let context = Host::default().context(&["shared"]).unwrap();
     let function = context.function("shared.hammer").unwrap();
     thread::scope(|scope| {
@@ -73,7 +73,7 @@ fn numbers_are_written_at_once() {
 
 /// Each step of an invocation runs on whatever thread comes by.
 #[test]
-fn suspended_invocations_go_from_thread_to_thread() {
+fn suspended_invocations_move_between_threads() {
     const INVOCATIONS: i32 = 60;
     let function = work();
     let mut queue = VecDeque::new();
@@ -97,7 +97,7 @@ fn suspended_invocations_go_from_thread_to_thread() {
                             check(&mut invocation, start);
                             done.lock().push(start);
                         }
-                        // Every seventh is given up in the middle of its work.
+                        // Every seventh is dropped while suspended.
                         Step::Yielded if start % 7 == 6 => drop(invocation),
                         _ => queue.lock().push_back((start, invocation)),
                     }
@@ -113,7 +113,7 @@ fn suspended_invocations_go_from_thread_to_thread() {
 
 /// Contexts are made and ended by many threads while others call.
 #[test]
-fn contexts_are_made_and_ended_side_by_side() {
+fn contexts_are_created_and_dropped_concurrently() {
     let host = Host::default();
     let modules = ["library", "client"];
     thread::scope(|scope| {
@@ -122,7 +122,7 @@ fn contexts_are_made_and_ended_side_by_side() {
                 for _ in 0..5 {
                     let context = host.context(&modules).unwrap();
                     let count = context.function("client.count").unwrap();
-                    // Nobody else counts in this one.
+                    // This one is not shared.
                     assert!(matches!(count.call(&[]).unwrap()[..], [Value::I32(102)]));
                 }
             });

@@ -400,7 +400,7 @@ mod tests {
         let mut random = Random::new(6);
         for _ in 0..150 {
             let case = Case::random(&mut random, TYPE_I8);
-            let mut bytes = |count: usize| (0..4 * count).map(|_| random.next() as u8).collect::<Vec<_>>();
+            let mut bytes = |count: usize| random.bytes(4 * count);
             let memory = case.memory(&mut bytes);
             let (lhs, rhs, before) = (memory[0].bytes(), memory[1].bytes(), memory[2].elements());
             let mut expected = before.clone();
@@ -419,7 +419,7 @@ mod tests {
         let mut random = Random::new(7);
         let case = |tiles, tile, flags| Case { tiles, tile, gaps: [0; 3], flags };
         let good = case([2, 2, 2], [8, 8, 1], TYPE_F32);
-        let mut values = |count: usize| (0..4 * count).map(|_| random.next() as u8).collect();
+        let mut values = |count: usize| random.bytes(4 * count);
         let memory = good.memory(&mut values);
         assert!(good.run(&memory).is_ok());
         for (bad, why) in [

@@ -6,8 +6,8 @@ use rehal_hal::HostMemory;
 
 use super::span::Operand;
 
-/// A generator that gives the same numbers in every run (SplitMix64).
-pub(super) struct Random(u64);
+/// A seeded generator: each run has the same cases.
+pub(super) struct Random(fastrand::Rng);
 
 /// An operand in memory of its own.
 #[derive(Clone)]
@@ -20,20 +20,18 @@ pub(super) struct Memory {
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(fastrand::Rng::with_seed(seed))
     }
 
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut value = self.0;
-        value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        value = (value ^ (value >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        value ^ (value >> 31)
+    pub(super) fn bytes(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        self.0.fill(&mut bytes);
+        bytes
     }
 
     /// A number below `limit`.
     pub(super) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
+        self.0.usize(..limit)
     }
 
     /// Small sizes, zero among them, and now and then a long row.
@@ -62,7 +60,7 @@ impl Random {
         match self.below(4) {
             0 => SPECIAL[self.below(SPECIAL.len())],
             1 => (self.below(2000) as f32 / 16.0 - 40.0).to_bits(),
-            _ => self.next() as u32,
+            _ => self.0.u32(..),
         }
     }
 

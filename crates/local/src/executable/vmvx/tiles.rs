@@ -321,8 +321,7 @@ mod tests {
             let outer = [0, 1].map(|at| (sizes[at] as usize).div_ceil(tile_of_matrix[at]) + random.below(2));
             let outer = swap(TRANSPOSE_OUTER, outer);
             let stride = outer[1] * tile[0] * tile[1] + random.below(3);
-            let bytes = 0..(outer[0] * stride * width).next_multiple_of(4) + 4;
-            let bytes: Vec<u8> = bytes.map(|_| random.next() as u8).collect();
+            let bytes = random.bytes((outer[0] * stride * width).next_multiple_of(4) + 4);
             let tiled = Memory::of_bytes(&bytes, [stride, 1], random.below(2) * (4 / width));
             let tiled_sizes = [outer[0], outer[1], tile[0], tile[1]].map(|size| size as i64);
             Self { matrix, tiled, sizes, tiled_sizes, flags }

@@ -1,9 +1,9 @@
 //! Captures of real programs: planned, or refused for the right reason.
 
+use std::path::Path;
+
 use rehal_base::Result;
 use rehal_replay::{Plan, PlanOptions};
-
-use crate::common::{corpus, fixtures};
 
 /// The captures that are no work to replay, by the start of their name, and why.
 const REFUSED: [(&str, &str); 1] = [("torn.", "truncated capture: file_length")];
@@ -13,13 +13,10 @@ fn plan(bytes: &[u8], recover: bool) -> Result<(usize, usize)> {
     Ok((plan.device_count(), plan.step_count()))
 }
 
-#[test]
-fn every_capture_is_planned_or_refused_for_its_reason() {
-    let fixtures = fixtures();
-    assert!(fixtures.len() > 50, "the fixtures are not where they were");
-    for path in fixtures.iter().chain(&corpus()) {
+pub fn every_capture_is_planned_or_refused_for_its_reason(set: &Path) {
+    for path in testing::captures(set) {
         let name = path.file_stem().unwrap().to_str().unwrap();
-        let bytes = std::fs::read(path).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
         let planned = plan(&bytes, false);
         let refused = REFUSED.iter().find(|(start, _)| name.starts_with(start));
         match (planned, refused) {
@@ -33,9 +30,8 @@ fn every_capture_is_planned_or_refused_for_its_reason() {
     }
 }
 
-#[test]
-fn torn_captures_are_planned_up_to_their_tear() {
-    let torn: Vec<_> = fixtures()
+pub fn torn_captures_are_planned_up_to_their_tear(set: &Path) {
+    let torn: Vec<_> = testing::captures(set)
         .into_iter()
         .filter(|path| path.file_name().unwrap().as_encoded_bytes().starts_with(b"torn."))
         .collect();

@@ -11,8 +11,8 @@ use rehal_replay::{
     ReplayOptions, Scope,
 };
 
-use crate::memory::Memory;
 use crate::said::{Apart, lines};
+use crate::written::Memory;
 
 /// Opens the scopes of the capture in the recorder, and reads what the program read.
 struct Program<'r>(&'r Recorder);
@@ -52,10 +52,9 @@ fn record_again(bytes: &[u8], remaps: Vec<FileRemap>, options: RecordOptions) ->
 const LEFT_OUT: [(&str, &str); 2] =
     [("crash.", "its kernels end the process"), ("torn.", "it was never closed")];
 
-#[test]
-fn captures_come_back_as_they_were() {
+pub fn captures_come_back_as_they_were(set: &Path) {
     let (mut compared, mut refused) = (0, 0);
-    for (path, remaps) in captures() {
+    for (path, remaps) in captures(set) {
         let name = path.file_stem().unwrap().to_str().unwrap();
         // Matrices take an interpreter of an unoptimised build a minute.
         let is_slow = name.starts_with("matmul") && name.contains(".vmvx.");
@@ -102,28 +101,11 @@ fn assert_alike(name: &str, was: &[String], is: &[String]) {
     assert_eq!(was[at + 2..], is[at + 4..], "{name}");
 }
 
-/// The captures of the fixtures and of the corpus, where it is, with where the files are that they name.
-pub fn captures() -> Vec<(PathBuf, Vec<FileRemap>)> {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let corpus = match std::env::var_os("REHAL_CORPUS") {
-        Some(path) => PathBuf::from(path),
-        None => repository.join("../shared/corpus"),
-    };
-    let fixtures = repository.join("fixtures");
-    let mut captures = Vec::new();
-    for (folder, places) in [
-        (&fixtures, &[("/tmp/rehal-fixtures/", "")][..]),
-        (&corpus, &[("/models/data/", "params/"), ("/models/onnx/", "models/")]),
-    ] {
-        let remap = |(captured, here): &(&str, &str)| FileRemap {
-            captured: (*captured).into(),
-            here: folder.join(here).into(),
-        };
-        let Ok(entries) = std::fs::read_dir(folder.join("captures")) else { continue };
-        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "ireereplay"));
-        paths.sort();
-        captures.extend(paths.into_iter().map(|path| (path, places.iter().map(remap).collect())));
-    }
-    captures
+/// The captures of a set, with where the files are that they name.
+pub fn captures(set: &Path) -> impl Iterator<Item = (PathBuf, Vec<FileRemap>)> {
+    const PLACES: [(&str, &str); 3] =
+        [("/tmp/rehal-fixtures/", ""), ("/models/data/", "params/"), ("/models/onnx/", "models/")];
+    let remaps =
+        PLACES.map(|(captured, here)| FileRemap { captured: captured.into(), here: set.join(here).into() });
+    testing::captures(set).into_iter().map(move |path| (path, remaps.to_vec()))
 }

@@ -1,0 +1,65 @@
+//! Patterns as in a shell: `*` stands for any run of bytes, `?` for one byte.
+
+/// Whether all of `text` matches `pattern`. Takes time in the order of the product of their lengths at most.
+///
+/// The crates for this match files' paths or characters, and have escapes, classes or alternatives. GoogleTest's filters
+/// and the names of devices have none of these, and count bytes.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    // The last star and where its run ends: if what follows does not match, the run takes one byte more.
+    let mut last_star = None;
+    while t < text.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                last_star = Some((p, t));
+                p += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == text[t] => {
+                p += 1;
+                t += 1;
+            }
+            _ => match &mut last_star {
+                Some((star, end)) => {
+                    *end += 1;
+                    (p, t) = (*star + 1, *end);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_whole_text_has_to_match() {
+        for (pattern, text, expected) in [
+            ("local-sync", "local-sync", true),
+            ("local-*", "local-sync", true),
+            ("*", "local-sync", true),
+            ("*sync", "local-sync", true),
+            ("l?cal-*n?", "local-sync", true),
+            ("local", "local-sync", false),
+            ("local-sync?", "local-sync", false),
+            ("*task", "local-sync", false),
+            ("", "local-sync", false),
+            ("", "", true),
+            ("**", "", true),
+            ("?", "", false),
+            ("*b*d", "m.abcbd", true),
+            ("*b*d", "m.abcbde", false),
+            ("??", "\u{e9}", true),
+        ] {
+            assert_eq!(matches(pattern, text), expected, "{pattern} of {text}");
+        }
+    }
+
+    #[test]
+    fn many_stars_take_no_exponential_time() {
+        assert!(!matches(&"*a".repeat(200), &"a".repeat(199)));
+    }
+}

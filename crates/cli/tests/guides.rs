@@ -1,0 +1,59 @@
+//! The guides for agents: each tool prints its own, and what a guide names exists.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::print;
+
+/// The tools, by the arguments that start them, and the file that holds the guide of each.
+const GUIDES: [(&[&str], &str); 11] = [
+    (&["iree-benchmark-module"], include_str!("../src/guides/benchmark_module.md")),
+    (&["iree-benchmark-replay"], include_str!("../src/guides/benchmark_replay.md")),
+    (&["iree-check-module"], include_str!("../src/guides/check_module.md")),
+    (&["iree-convert-parameters"], include_str!("../src/guides/convert_parameters.md")),
+    (&["iree-create-parameters"], include_str!("../src/guides/create_parameters.md")),
+    (&["iree-dump-module"], include_str!("../src/guides/dump_module.md")),
+    (&["iree-dump-parameters"], include_str!("../src/guides/dump_parameters.md")),
+    (&["iree-dump-replay"], include_str!("../src/guides/dump_replay.md")),
+    (&["rehal", "info"], include_str!("../src/guides/info.md")),
+    (&["iree-run-module"], include_str!("../src/guides/run_module.md")),
+    (&["iree-run-replay"], include_str!("../src/guides/run_replay.md")),
+];
+
+#[test]
+fn each_tool_prints_its_own_guide() {
+    for (tool, guide) in GUIDES {
+        assert!(guide.starts_with("# ") && guide.contains("Exit status"), "{tool:?}");
+        assert_eq!(print(&[tool, &["--agents_md"]].concat()), guide, "{tool:?}");
+        let others = GUIDES.iter().filter(|(_, other)| *other == guide);
+        assert_eq!(others.count(), 1, "{tool:?} has the guide of another tool");
+    }
+}
+
+/// The flags of a text: `--name`, but for those of other programs.
+fn flags(text: &str) -> BTreeSet<String> {
+    let names = text.split("--").skip(1).map(|rest| {
+        let end = rest.find(|it: char| !it.is_ascii_alphanumeric() && it != '_').unwrap_or(rest.len());
+        rest[..end].to_owned()
+    });
+    // The compiler's flags are `--iree-…`.
+    names.filter(|name| !name.is_empty() && name != "iree").collect()
+}
+
+#[test]
+fn guides_name_only_flags_that_exist() {
+    let helps: Vec<_> =
+        GUIDES.iter().map(|(tool, _)| flags(&print(&[*tool, &["--help=all"]].concat()))).collect();
+    for (index, (tool, guide)) in GUIDES.iter().enumerate() {
+        let named = flags(guide);
+        // `--task_*` names all flags that begin so.
+        let exists = |flag: &str| {
+            let is_it = |known: &String| known == flag || flag.ends_with('_') && known.starts_with(flag);
+            helps.iter().flatten().any(is_it)
+        };
+        let unknown: Vec<_> = named.iter().filter(|flag| !exists(flag)).collect();
+        assert!(unknown.is_empty(), "the guide of {tool:?} names {unknown:?}, which no tool has");
+        assert!(named.iter().any(|flag| helps[index].contains(flag)), "{tool:?} names no flag of its own");
+    }
+}

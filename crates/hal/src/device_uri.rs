@@ -1,0 +1,84 @@
+use rehal_base::{Error, Result};
+
+/// The most parameters that a URI may have, as in the reference.
+const PARAM_LIMIT: usize = 128;
+
+/// A device's URI: `driver`, `driver://path` or `driver://path?key=value&key=value`.
+///
+/// ```
+/// let uri = rehal_hal::DeviceUri::parse("cuda://GPU-0a1b?streams=4")?;
+/// assert_eq!((uri.driver, uri.path), ("cuda", "GPU-0a1b"));
+/// assert_eq!(uri.params, [("streams", "4")]);
+/// # Ok::<(), rehal_base::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceUri<'a> {
+    /// The driver's name.
+    pub driver: &'a str,
+    /// Which of its devices: a path, an identifier or an index; empty for the one that the driver prefers.
+    pub path: &'a str,
+    /// Keys and values in their order; a key without `=` has an empty value. Drivers take typed options, so whoever
+    /// has the URI turns these into options.
+    pub params: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> DeviceUri<'a> {
+    /// Splits `text` as the reference does: the slashes after the colon may be left out.
+    pub fn parse(text: &'a str) -> Result<Self> {
+        let (driver, rest) = text.split_once(':').unwrap_or((text, ""));
+        let rest = rest.strip_prefix("//").or_else(|| rest.strip_prefix('/')).unwrap_or(rest);
+        let (path, params) = rest.split_once('?').unwrap_or((rest, ""));
+        let params = params.strip_prefix('&').unwrap_or(params);
+        let params = params.strip_suffix('&').unwrap_or(params).trim();
+        let params: Vec<_> = match params {
+            "" => Vec::new(),
+            _ => params.split('&').map(|param| param.split_once('=').unwrap_or((param, ""))).collect(),
+        };
+        if params.len() > PARAM_LIMIT {
+            return Err(Error::invalid_argument(format!(
+                "a device URI has {} parameters; at most {PARAM_LIMIT} are allowed",
+                params.len()
+            )));
+        }
+        Ok(Self { driver, path, params })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_split_as_the_reference_splits_them() {
+        for (text, driver, path, params) in [
+            ("", "", "", &[][..]),
+            ("local-sync", "local-sync", "", &[]),
+            ("local-sync:", "local-sync", "", &[]),
+            ("local-sync://", "local-sync", "", &[]),
+            ("vulkan://0", "vulkan", "0", &[]),
+            ("vulkan:/0", "vulkan", "0", &[]),
+            ("vulkan:0", "vulkan", "0", &[]),
+            ("vulkan:///0", "vulkan", "/0", &[]),
+            ("cuda://GPU-1a?a=b", "cuda", "GPU-1a", &[("a", "b")]),
+            ("cuda://?a=b=c&d&&e=", "cuda", "", &[("a", "b=c"), ("d", ""), ("", ""), ("e", "")]),
+            ("cuda://?&a=1&", "cuda", "", &[("a", "1")]),
+            ("cuda://?", "cuda", "", &[]),
+            ("cuda?a=b", "cuda?a=b", "", &[]),
+            ("a:b:c", "a", "b:c", &[]),
+        ] {
+            let expected = DeviceUri { driver, path, params: params.to_vec() };
+            assert_eq!(DeviceUri::parse(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_bounded() {
+        let text = |count: usize| format!("x://?{}", vec!["a=1"; count].join("&"));
+        assert_eq!(DeviceUri::parse(&text(PARAM_LIMIT)).unwrap().params.len(), PARAM_LIMIT);
+        let error = DeviceUri::parse(&text(PARAM_LIMIT + 1)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "INVALID_ARGUMENT; a device URI has 129 parameters; at most 128 are allowed"
+        );
+    }
+}

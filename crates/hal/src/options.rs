@@ -1,0 +1,58 @@
+use std::any::Any;
+use std::sync::Arc;
+
+/// The options that a driver's devices are created with: a struct that the driver's crate declares.
+pub trait DeviceOptions: Any + Clone + Default + Send + Sync {}
+
+/// Options for the devices of all drivers: at most one value per type. Each driver takes its own type and ignores the
+/// others, so that one set serves devices of any driver.
+///
+/// ```
+/// use rehal_hal::{DeviceOptions, OptionSet};
+///
+/// #[derive(Clone, Default)]
+/// struct PoolOptions {
+///     workers: usize,
+/// }
+/// impl DeviceOptions for PoolOptions {}
+///
+/// let options = OptionSet::default().with(PoolOptions { workers: 4 });
+/// assert_eq!(options.get::<PoolOptions>().workers, 4);
+/// ```
+#[derive(Clone, Default)]
+pub struct OptionSet(Vec<Arc<dyn Any + Send + Sync>>);
+
+impl OptionSet {
+    /// The set with `options`, in place of a value of that type which it had.
+    pub fn with<T: DeviceOptions>(mut self, options: T) -> Self {
+        self.0.retain(|held| !held.is::<T>());
+        self.0.push(Arc::new(options));
+        self
+    }
+
+    /// The options of this type, or their default if the set has none.
+    pub fn get<T: DeviceOptions>(&self) -> T {
+        self.0.iter().find_map(|held| held.downcast_ref()).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Default, Debug, PartialEq)]
+    struct Threads(u32);
+    impl DeviceOptions for Threads {}
+
+    #[derive(Clone, Default, Debug, PartialEq)]
+    struct Streams(u32);
+    impl DeviceOptions for Streams {}
+
+    #[test]
+    fn a_set_has_one_value_of_each_type() {
+        let options = OptionSet::default().with(Threads(1)).with(Streams(2)).with(Threads(3));
+        assert_eq!((options.get::<Threads>(), options.get::<Streams>()), (Threads(3), Streams(2)));
+        assert_eq!(options.0.len(), 2);
+        assert_eq!(OptionSet::default().get::<Threads>(), Threads(0));
+    }
+}

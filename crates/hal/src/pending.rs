@@ -1,0 +1,341 @@
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Weak};
+
+use rehal_base::{Error, Result, StatusCode};
+use smallvec::SmallVec;
+
+use super::sync::{Mutex, MutexGuard};
+use crate::semaphore::{SemaphoreId, WeakSemaphore};
+use crate::stranded::{Claim, stranded};
+use crate::{Indexed, Live, Promise, QueueOp, Registration, Span, Store, Submission, Timepoint, unwind};
+
+/// The submissions of a device that wait for timepoints which the device cannot wait for itself.
+///
+/// A driver has one per device. It decides at [`PendingSubmissions::keep`] which waits are resolved here, on the host:
+/// all of them for a device without queues of its own, only foreign semaphores for one with its own. When the last
+/// is reached, the driver's `ready` gets the submission, on the thread that reached it: it runs the work there, or
+/// hands it to an executor of its own ([`KeptSubmission`] can be sent).
+///
+/// # Contract
+///
+/// - Each submission comes to one end: `ready` gets it, or its signals fail. A wait that fails fails them at once, with
+///   its error, whether or not the others are reached.
+/// - Submissions that one signal makes ready come in the order in which they were kept, for as long as one thread
+///   signals. Nothing else is ordered.
+/// - A semaphore that is dropped fails the waits for what it has not reached (see
+///   [`SemaphoreBackend::on_reached`](crate::SemaphoreBackend::on_reached)): waiting does not keep it alive. What a
+///   submission signals is kept alive. Submissions of this device that only wait for one another (one that waits for 1
+///   and signals 2 of a semaphore that the program has dropped is the shortest case) are found and failed with
+///   `ABORTED` when their number has doubled since the last search, and by [`PendingSubmissions::fail_stranded`].
+/// - Dropping this, with the device, fails what still waits, with `ABORTED`. A kept submission does not keep its
+///   device alive.
+///
+/// ```
+/// use rehal_hal::PendingSubmissions;
+///
+/// // A driver that runs what becomes ready on a thread of its own.
+/// let (queue, work) = std::sync::mpsc::channel();
+/// let pending = PendingSubmissions::new(move |kept| drop(queue.send(kept)));
+/// let worker = std::thread::spawn(move || {
+///     for kept in work {
+///         let promise = kept.promise();
+///         // ... run `kept.op()` with the objects of `kept.store()` ...
+///         promise.settle(&Ok(()));
+///     }
+/// });
+/// assert_eq!(pending.count(), 0);
+/// drop(pending);
+/// worker.join().unwrap();
+/// ```
+pub struct PendingSubmissions {
+    shared: Arc<Shared>,
+}
+
+/// A submission that may run, with all that it names, and the duty to settle its signals: dropping it fails them.
+pub struct KeptSubmission {
+    store: Store,
+    submission: Submission<Indexed>,
+    /// Whether a [`Promise`] has taken over the duty.
+    is_promised: Cell<bool>,
+}
+
+struct Shared {
+    ready: Box<dyn Fn(KeptSubmission) + Send + Sync>,
+    registry: Mutex<Registry>,
+}
+
+#[derive(Default)]
+struct Registry {
+    waiting: BTreeMap<u64, Arc<Waiting>>,
+    next_key: u64,
+    /// How many there were after the last search for stranded ones.
+    searched: usize,
+}
+
+/// Below this many, a search for stranded submissions is not worth its time.
+const SEARCH_MINIMUM: usize = 64;
+
+/// One submission that waits.
+struct Waiting {
+    shared: Weak<Shared>,
+    key: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Taken by whoever brings the submission to its end.
+    kept: Option<KeptSubmission>,
+    waits: SmallVec<[HostWait; 2]>,
+    /// Waits that are not reached, and one for as long as they are being registered.
+    left: usize,
+}
+
+struct HostWait {
+    semaphore: WeakSemaphore,
+    registration: Registration,
+    is_reached: bool,
+}
+
+impl PendingSubmissions {
+    /// None yet. `ready` gets each submission whose waits are reached; it must not own what owns this.
+    pub fn new(ready: impl Fn(KeptSubmission) + Send + Sync + 'static) -> Self {
+        Self { shared: Arc::new(Shared { ready: Box::new(ready), registry: Mutex::default() }) }
+    }
+
+    /// Keeps `submission` until the waits that `on_host` chooses are reached. The driver sees to the others: they are
+    /// the waits of the kept submission.
+    pub fn keep(
+        &self,
+        submission: &Submission<Live<'_>>,
+        on_host: impl Fn(&Timepoint<Live<'_>>) -> bool,
+    ) -> Result<()> {
+        type Waits<'a> = SmallVec<[Timepoint<Live<'a>>; 4]>;
+        let (host, device): (Waits<'_>, Waits<'_>) =
+            submission.waits.iter().copied().partition(|wait| on_host(wait));
+        self.keep_until(&host, KeptSubmission::new(submission, &device)?);
+        Ok(())
+    }
+
+    /// Keeps a submission until `waits` are reached.
+    pub(super) fn keep_until(&self, waits: &[Timepoint<Live<'_>>], kept: KeptSubmission) {
+        let waiting = self.shared.admit(kept, waits);
+        {
+            let _registering = Registering(&waiting);
+            for (index, wait) in waits.iter().enumerate() {
+                let arrive = Box::new({
+                    let waiting = waiting.clone();
+                    move |outcome| waiting.arrive(Some(index), outcome)
+                });
+                let registration = wait.semaphore.on_reached(wait.value, arrive);
+                waiting.add_registration(index, registration);
+            }
+        }
+        let registry = self.shared.registry.lock();
+        let is_due = registry.waiting.len() >= SEARCH_MINIMUM.max(2 * registry.searched);
+        drop(registry);
+        if is_due {
+            self.fail_stranded();
+        }
+    }
+
+    /// How many wait.
+    pub fn count(&self) -> usize {
+        self.shared.registry.lock().waiting.len()
+    }
+
+    /// Fails the submissions that only wait for one another: no other handle exists of the semaphores that they wait
+    /// for. Returns how many.
+    pub fn fail_stranded(&self) -> usize {
+        let failed = self.shared.take_stranded();
+        let error = Error::new(
+            StatusCode::Aborted,
+            "the submission waits for a semaphore that only submissions which wait themselves could signal",
+        );
+        let count = failed.len();
+        unwind::for_each(failed, |(kept, _waits)| kept.promise().settle(&Err(error.clone())));
+        count
+    }
+}
+
+impl Drop for PendingSubmissions {
+    fn drop(&mut self) {
+        let waiting = std::mem::take(&mut self.shared.registry.lock().waiting);
+        let error = Error::new(StatusCode::Aborted, "the device was released while the submission waited");
+        unwind::for_each(waiting.into_values(), |waiting| {
+            // Of two statements, so that the lock is free when the signals run callbacks.
+            let taken = waiting.state.lock().take();
+            if let Some((kept, _waits)) = taken {
+                kept.promise().settle(&Err(error.clone()));
+            }
+        });
+    }
+}
+
+impl KeptSubmission {
+    fn new<'a>(submission: &Submission<Live<'a>>, device_waits: &[Timepoint<Live<'a>>]) -> Result<Self> {
+        let mut store = Store::default();
+        // The buffer of an alloca is with its caller already; nothing that runs needs its name.
+        let mut kept = Submission { waits: &[][..], ..*submission }.rename(&mut store, |()| Ok(0))?;
+        for wait in device_waits {
+            let wait = wait.rename(&mut store)?;
+            store.lists.timepoints.push(wait);
+        }
+        let first = store.lists.timepoints.len() - device_waits.len();
+        kept.waits = Span::new(first as u64, device_waits.len() as u64);
+        Ok(Self::of(store, kept))
+    }
+
+    /// A submission and the objects that its indices are of.
+    pub(super) fn of(mut store: Store, submission: Submission<Indexed>) -> Self {
+        // Pending work belongs to its device. If it kept the device alive too, neither would ever be freed.
+        store.devices.clear();
+        Self { store, submission, is_promised: Cell::new(false) }
+    }
+
+    /// The operation.
+    pub fn op(&self) -> &QueueOp<Indexed> {
+        &self.submission.op
+    }
+
+    /// The submission. Its waits are those that were left to the device; its device has no index.
+    pub fn submission(&self) -> &Submission<Indexed> {
+        &self.submission
+    }
+
+    /// What the submission names.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The duty to settle the signals, once.
+    pub fn promise(&self) -> Promise<'_> {
+        let signals = if self.is_promised.replace(true) {
+            &[]
+        } else {
+            self.submission.signals.of(&self.store.lists.timepoints)
+        };
+        Promise::of_kept(signals, &self.store.semaphores)
+    }
+}
+
+impl Drop for KeptSubmission {
+    fn drop(&mut self) {
+        drop(self.promise());
+    }
+}
+
+impl Shared {
+    fn admit(self: &Arc<Self>, kept: KeptSubmission, waits: &[Timepoint<Live<'_>>]) -> Arc<Waiting> {
+        let waits = waits.iter().map(|wait| HostWait {
+            semaphore: wait.semaphore.downgrade(),
+            registration: Registration::done(),
+            is_reached: false,
+        });
+        let waits: SmallVec<_> = waits.collect();
+        let left = waits.len() + 1;
+        let state = Mutex::new(State { kept: Some(kept), waits, left });
+        let mut registry = self.registry.lock();
+        let key = registry.next_key;
+        registry.next_key += 1;
+        let waiting = Arc::new(Waiting { shared: Arc::downgrade(self), key, state });
+        registry.waiting.insert(key, waiting.clone());
+        waiting
+    }
+
+    /// Takes the submissions that only wait for one another.
+    fn take_stranded(&self) -> Vec<(KeptSubmission, SmallVec<[HostWait; 2]>)> {
+        let mut registry = self.registry.lock();
+        let all: Vec<_> = registry.waiting.values().cloned().collect();
+        // All at once: one that left between the counts would look like a handle of the program's, or like none.
+        let mut states: Vec<_> = all.iter().map(|waiting| waiting.state.lock()).collect();
+        let found =
+            stranded(&states.iter().map(|state| state.claim()).collect::<Vec<_>>(), &outside(&states));
+        let taken = found.iter().filter_map(|index| states[*index].take()).collect();
+        for index in &found {
+            registry.waiting.remove(&all[*index].key);
+        }
+        registry.searched = registry.waiting.len();
+        drop(states);
+        taken
+    }
+}
+
+/// Tells for a semaphore whether anyone but these submissions has a handle of it.
+fn outside(states: &[MutexGuard<'_, State>]) -> impl Fn(SemaphoreId) -> bool {
+    let mut spare_handles = HashMap::new();
+    for kept in states.iter().filter_map(|state| state.kept.as_ref()) {
+        for semaphore in &kept.store.semaphores {
+            *spare_handles.entry(semaphore.id()).or_insert_with(|| semaphore.handle_count()) -= 1;
+        }
+    }
+    // Of what no submission holds, the program has handles, or it is gone and its callbacks are on their way.
+    move |id| spare_handles.get(&id).is_none_or(|handles| *handles != 0)
+}
+
+impl State {
+    fn take(&mut self) -> Option<(KeptSubmission, SmallVec<[HostWait; 2]>)> {
+        self.kept.take().map(|kept| (kept, std::mem::take(&mut self.waits)))
+    }
+
+    fn claim(&self) -> Claim<SemaphoreId> {
+        let waits = self.waits.iter().filter(|wait| !wait.is_reached).map(|wait| wait.semaphore.id());
+        let signals = self.kept.iter().flat_map(|kept| {
+            let signals = kept.submission.signals.of(&kept.store.lists.timepoints);
+            signals.iter().map(|signal| kept.store.semaphores[signal.semaphore as usize].id())
+        });
+        Claim { waits: waits.collect(), signals: signals.collect() }
+    }
+}
+
+impl Waiting {
+    /// Keeps the registration of wait `index` for as long as it may be needed.
+    fn add_registration(&self, index: usize, registration: Registration) {
+        let mut state = self.state.lock();
+        match state.waits.get_mut(index) {
+            Some(wait) if !wait.is_reached => wait.registration = registration,
+            _ => drop(state),
+        }
+    }
+
+    /// Wait `index` is reached or failed, or all are registered.
+    fn arrive(&self, index: Option<usize>, outcome: Result<()>) {
+        let mut state = self.state.lock();
+        if let Some(wait) = index.and_then(|index| state.waits.get_mut(index)) {
+            wait.is_reached = true;
+        }
+        state.left -= 1;
+        if state.left != 0 && outcome.is_ok() {
+            return;
+        }
+        let taken = state.take();
+        drop(state);
+        let Some((kept, waits)) = taken else { return };
+        drop(waits);
+        let shared = self.shared.upgrade();
+        if let Some(shared) = &shared {
+            shared.registry.lock().waiting.remove(&self.key);
+        }
+        match (outcome, shared) {
+            (Ok(()), Some(shared)) => (shared.ready)(kept),
+            // The device is gone, and so is what could run it.
+            (Ok(()), None) => drop(kept),
+            (Err(error), _) => kept.promise().settle(&Err(error)),
+        }
+    }
+}
+
+/// Stands for the wait that [`PendingSubmissions::keep`] adds while it registers the others.
+struct Registering<'a>(&'a Waiting);
+
+impl Drop for Registering<'_> {
+    fn drop(&mut self) {
+        self.0.arrive(
+            None,
+            match std::thread::panicking() {
+                false => Ok(()),
+                true => Err(Error::new(StatusCode::Internal, "the thread panicked while it submitted")),
+            },
+        );
+    }
+}

@@ -1,0 +1,81 @@
+use std::cell::Cell;
+
+use rehal_base::{Error, Result, StatusCode};
+
+use crate::{Indexed, Live, Semaphore, Timepoint, unwind};
+
+/// The duty to bring about the signals of a submission: each is signalled or failed, once.
+///
+/// A driver makes one before it runs the operation. If it is dropped unsettled, because what ran panicked or a queue
+/// was shut down, the signals fail: a waiter never hangs.
+#[must_use = "dropping a promise fails the signals"]
+pub struct Promise<'a> {
+    signals: Signals<'a>,
+    is_settled: Cell<bool>,
+}
+
+#[derive(Clone, Copy)]
+enum Signals<'a> {
+    Live(&'a [Timepoint<Live<'a>>]),
+    Kept(&'a [Timepoint<Indexed>], &'a [Semaphore]),
+}
+
+impl<'a> Promise<'a> {
+    /// The promise of a submission that runs while it is submitted.
+    pub fn new(signals: &'a [Timepoint<Live<'a>>]) -> Self {
+        Self { signals: Signals::Live(signals), is_settled: Cell::new(false) }
+    }
+
+    /// The promise of a kept submission, whose signals are indices of `semaphores`.
+    pub(crate) fn of_kept(signals: &'a [Timepoint<Indexed>], semaphores: &'a [Semaphore]) -> Self {
+        Self { signals: Signals::Kept(signals, semaphores), is_settled: Cell::new(false) }
+    }
+
+    /// Signals what was promised, or fails it with the reason why it does not come. A semaphore that refuses to be
+    /// signalled fails.
+    pub fn settle(self, outcome: &Result<()>) {
+        self.is_settled.set(true);
+        self.signals.settle(outcome);
+    }
+
+    /// Leaves the signals to a host call that has returned `DEFERRED`.
+    pub fn defer(self) {
+        self.is_settled.set(true);
+    }
+}
+
+impl Drop for Promise<'_> {
+    fn drop(&mut self) {
+        if !self.is_settled.get() {
+            self.signals.settle(&Err(if std::thread::panicking() {
+                Error::new(StatusCode::Internal, "the thread that ran the submission panicked")
+            } else {
+                Error::new(StatusCode::Aborted, "the submission was dropped before it was complete")
+            }));
+        }
+    }
+}
+
+impl Signals<'_> {
+    // What one signal sets off may panic; the others come about nevertheless.
+    fn settle(self, outcome: &Result<()>) {
+        match self {
+            Signals::Live(signals) => {
+                unwind::for_each(signals, |it| settle_one(it.semaphore, it.value, outcome));
+            }
+            Signals::Kept(signals, semaphores) => unwind::for_each(signals, |it| {
+                settle_one(&semaphores[it.semaphore as usize], it.value, outcome);
+            }),
+        }
+    }
+}
+
+fn settle_one(semaphore: &Semaphore, value: u64, outcome: &Result<()>) {
+    let settled = match outcome {
+        Ok(()) => semaphore.signal(value),
+        Err(error) => Err(error.clone()),
+    };
+    if let Err(error) = settled {
+        semaphore.fail(error);
+    }
+}

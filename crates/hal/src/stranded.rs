@@ -1,0 +1,85 @@
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+/// What a waiting submission needs and what it brings about.
+pub(crate) struct Claim<S> {
+    /// Semaphores that it waits for.
+    pub waits: Vec<S>,
+    /// Semaphores that it will signal.
+    pub signals: Vec<S>,
+}
+
+/// Which submissions only wait for one another: those that no order of signals from `outside` could start.
+///
+/// Every semaphore that somebody outside can signal may reach any value; a submission may start when all that it
+/// waits for may be signalled; and what it signals may then be signalled. Who is not reached that way is stranded.
+pub(crate) fn stranded<S: Copy + Eq + Hash>(claims: &[Claim<S>], outside: &impl Fn(S) -> bool) -> Vec<usize> {
+    let mut waiters = HashMap::<S, Vec<usize>>::new();
+    let mut missing = vec![0; claims.len()];
+    let mut startable = Vec::new();
+    for (index, claim) in claims.iter().enumerate() {
+        for wait in claim.waits.iter().filter(|wait| !outside(**wait)) {
+            waiters.entry(*wait).or_default().push(index);
+            missing[index] += 1;
+        }
+        if missing[index] == 0 {
+            startable.push(index);
+        }
+    }
+    let mut signalled = HashSet::new();
+    while let Some(index) = startable.pop() {
+        for signal in &claims[index].signals {
+            if !signalled.insert(*signal) {
+                continue;
+            }
+            for waiter in waiters.remove(signal).unwrap_or_default() {
+                missing[waiter] -= 1;
+                if missing[waiter] == 0 {
+                    startable.push(waiter);
+                }
+            }
+        }
+    }
+    (0..claims.len()).filter(|index| missing[*index] != 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Claims as pairs of letters: what is waited for, what is signalled; capital letters are known outside.
+    fn find(claims: &[(&str, &str)]) -> Vec<usize> {
+        let claims: Vec<_> = claims
+            .iter()
+            .map(|(waits, signals)| Claim {
+                waits: waits.chars().collect(),
+                signals: signals.chars().collect(),
+            })
+            .collect();
+        stranded(&claims, &|name: char| name.is_uppercase())
+    }
+
+    #[test]
+    fn finds_rings_and_what_hangs_on_them_and_nothing_else() {
+        assert_eq!(find(&[]), []);
+        assert_eq!(find(&[("", "a"), ("a", "b"), ("b", "a")]), []);
+        assert_eq!(find(&[("a", "a")]), [0]);
+        assert_eq!(find(&[("A", "A"), ("Aa", "B")]), [1]);
+        assert_eq!(find(&[("a", "b"), ("b", "a"), ("b", "C"), ("A", "c")]), [0, 1, 2]);
+        // One signal from outside starts the ring.
+        assert_eq!(find(&[("a", "b"), ("b", "a"), ("A", "a")]), []);
+        // All of several waits count, and the same one twice.
+        assert_eq!(find(&[("ab", "c"), ("A", "a")]), [0]);
+        assert_eq!(find(&[("aa", "c"), ("A", "a"), ("c", "")]), []);
+    }
+
+    #[test]
+    fn is_linear_in_long_chains() {
+        let chain: Vec<_> =
+            (0..20_000u32).map(|at| Claim { waits: vec![at], signals: vec![at + 1] }).collect();
+        assert_eq!(stranded(&chain, &|_| false).len(), chain.len());
+        assert_eq!(stranded(&chain, &|at| at == 0), []);
+        let reversed: Vec<_> = chain.into_iter().rev().collect();
+        assert_eq!(stranded(&reversed, &|at| at == 0), []);
+    }
+}

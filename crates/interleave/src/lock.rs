@@ -1,0 +1,127 @@
+use std::ops::{Deref, DerefMut};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use loom::sync as checked;
+
+/// A lock with the functions of `parking_lot::Mutex`.
+pub struct Mutex<T>(checked::Mutex<T>);
+
+/// A lock that is held, with the functions of `parking_lot::MutexGuard`.
+pub struct MutexGuard<'a, T> {
+    lock: &'a checked::Mutex<T>,
+    /// Absent only inside of the functions that release the lock for a while.
+    held: Option<checked::MutexGuard<'a, T>>,
+}
+
+/// A condition variable with the functions of `parking_lot::Condvar`.
+///
+/// Time does not pass in a model: its first wait with a deadline times out, after everything that the other
+/// threads may do meanwhile, and later ones only end when they are notified (a loop that runs on a timer would
+/// have endless executions otherwise).
+pub struct Condvar {
+    changed: checked::Condvar,
+    may_time_out: AtomicBool,
+}
+
+/// Whether a wait ended because its time was over.
+pub struct WaitTimeoutResult(bool);
+
+impl<T> Mutex<T> {
+    /// A lock that is free.
+    pub fn new(value: T) -> Self {
+        Self(checked::Mutex::new(value))
+    }
+
+    /// Waits for the lock and takes it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        MutexGuard { lock: &self.0, held: Some(take(&self.0)) }
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+fn take<T>(lock: &checked::Mutex<T>) -> checked::MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T> MutexGuard<'_, T> {
+    /// Calls `work` without the lock.
+    pub fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
+        guard.held = None;
+        let result = work();
+        guard.held = Some(take(guard.lock));
+        result
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.held.as_ref().expect("the lock is held")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.held.as_mut().expect("the lock is held")
+    }
+}
+
+impl Condvar {
+    /// A condition variable that no thread waits for.
+    pub fn new() -> Self {
+        Self { changed: checked::Condvar::new(), may_time_out: AtomicBool::new(true) }
+    }
+
+    /// Releases the lock until a notification.
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let held = guard.held.take().expect("the lock is held");
+        guard.held = Some(self.changed.wait(held).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Releases the lock until a notification or the deadline.
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _deadline: Instant) -> WaitTimeoutResult {
+        let times_out = self.may_time_out.swap(false, Ordering::Relaxed);
+        if times_out {
+            MutexGuard::unlocked(guard, || {});
+        } else {
+            self.wait(guard);
+        }
+        WaitTimeoutResult(times_out)
+    }
+
+    /// Releases the lock until a notification or the end of `timeout`.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _timeout: Duration) -> WaitTimeoutResult {
+        self.wait_until(guard, Instant::now())
+    }
+
+    /// Wakes one thread.
+    pub fn notify_one(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Wakes all threads.
+    pub fn notify_all(&self) {
+        self.changed.notify_all();
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl WaitTimeoutResult {
+    /// Whether it did.
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}

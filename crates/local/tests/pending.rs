@@ -1,0 +1,229 @@
+//! Submissions that wait: what becomes of them when their waits are never reached, and when what they run panics.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{
+    Device, HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, QueueOp, Semaphore, SemaphoreFlags, Timepoint,
+};
+use rehal_local::LocalSync;
+
+fn device() -> Device {
+    LocalSync::create(Default::default())
+}
+
+fn semaphore(device: &Device) -> Semaphore {
+    device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
+}
+
+/// A semaphore and a value of it.
+type At<'a> = (&'a Semaphore, u64);
+
+fn at(semaphore: &Semaphore, value: u64) -> At<'_> {
+    (semaphore, value)
+}
+
+fn submit<'a>(device: &'a Device, waits: &[At<'a>], signals: &[At<'a>], call: &'a HostCall) {
+    let timepoint = |(semaphore, value): &At<'a>| Timepoint { semaphore: *semaphore, value: *value };
+    let waits: Vec<_> = waits.iter().map(timepoint).collect();
+    let signals: Vec<_> = signals.iter().map(timepoint).collect();
+    let op = QueueOp::HostCall { call, arguments: [0; 4], flags: HostCallFlags::empty() };
+    device.submit(QUEUE_AFFINITY_ANY, &waits, &signals, op).unwrap();
+}
+
+/// A host call that counts its runs, and what is left of it.
+#[derive(Default)]
+struct Work {
+    runs: Arc<AtomicUsize>,
+}
+
+impl Work {
+    /// Every submission that is alive holds one more of `runs`.
+    fn call(&self) -> HostCall {
+        let runs = self.runs.clone();
+        HostCall(Arc::new(move |_| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }))
+    }
+
+    fn runs(&self) -> usize {
+        self.runs.load(Ordering::Relaxed)
+    }
+
+    fn alive(&self) -> usize {
+        Arc::strong_count(&self.runs) - 1
+    }
+}
+
+const MANY: usize = 100_000;
+
+#[test]
+fn a_hundred_thousand_submissions_whose_semaphore_is_released_are_freed_at_once() {
+    let (device, work) = (device(), Work::default());
+    let done = semaphore(&device);
+    for _ in 0..MANY {
+        let (go, next) = (semaphore(&device), semaphore(&device));
+        submit(&device, &[at(&go, 1)], &[at(&next, 1)], &work.call());
+        submit(&device, &[at(&next, 1)], &[], &work.call());
+        drop(next);
+        assert_eq!(work.alive(), 2);
+        drop(go);
+        assert_eq!(work.alive(), 0);
+    }
+    let go = semaphore(&device);
+    submit(&device, &[at(&go, 1)], &[at(&done, 1)], &work.call());
+    drop(go);
+    let error = done.wait(1, None).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Aborted);
+    assert_eq!(error.message(), "the semaphore was released at 0, before the timepoint was reached");
+    assert_eq!((work.runs(), work.alive()), (0, 0));
+}
+
+/// A submission keeps alive what it signals, so rings do not free themselves.
+#[test]
+fn a_hundred_thousand_submissions_that_wait_for_one_another_are_freed_in_time() {
+    let (device, work) = (device(), Work::default());
+    for _ in 0..MANY {
+        let (a, b) = (semaphore(&device), semaphore(&device));
+        // The queue's own timeline, and two queues that take turns.
+        submit(&device, &[at(&a, 1)], &[at(&a, 2), at(&b, 1)], &work.call());
+        submit(&device, &[at(&b, 1)], &[at(&a, 3)], &work.call());
+        drop((a, b));
+        assert!(work.alive() <= 130, "{} wait", work.alive());
+    }
+    device.trim().unwrap();
+    assert_eq!((work.runs(), work.alive()), (0, 0));
+}
+
+#[test]
+fn trimming_leaves_what_can_still_be_reached() {
+    let (device, work) = (device(), Work::default());
+    let (a, b, done) = (semaphore(&device), semaphore(&device), semaphore(&device));
+    submit(&device, &[at(&a, 1)], &[at(&a, 2), at(&b, 1)], &work.call());
+    submit(&device, &[at(&b, 1)], &[at(&done, 1)], &work.call());
+    drop(b);
+    device.trim().unwrap();
+    assert_eq!(work.alive(), 2);
+    a.signal(1).unwrap();
+    done.wait(1, None).unwrap();
+    assert_eq!((work.runs(), work.alive(), a.query().unwrap()), (2, 0, 2));
+}
+
+#[test]
+fn a_device_that_is_released_fails_what_waits() {
+    let (device, work) = (device(), Work::default());
+    let (go, next, done) = (semaphore(&device), semaphore(&device), semaphore(&device));
+    submit(&device, &[at(&go, 1)], &[at(&next, 1)], &work.call());
+    submit(&device, &[at(&next, 1)], &[at(&done, 1)], &work.call());
+    drop(device);
+    for semaphore in [&next, &done] {
+        let error = semaphore.wait(1, None).unwrap_err();
+        assert_eq!(error.code(), StatusCode::Aborted);
+        assert_eq!(error.message(), "the device was released while the submission waited");
+    }
+    go.signal(1).unwrap();
+    assert_eq!((work.runs(), work.alive()), (0, 0));
+}
+
+#[test]
+fn a_failed_wait_fails_at_once_whatever_the_others_do() {
+    let (device, work) = (device(), Work::default());
+    let (never, fails, done) = (semaphore(&device), semaphore(&device), semaphore(&device));
+    submit(&device, &[at(&never, 1), at(&fails, 1)], &[at(&done, 1)], &work.call());
+    fails.fail(Error::data_loss("gone"));
+    assert_eq!(done.query().unwrap_err().message(), "gone");
+    assert_eq!((work.runs(), work.alive()), (0, 0));
+    never.signal(1).unwrap();
+    assert_eq!(work.runs(), 0);
+}
+
+fn panicking(message: &'static str) -> HostCall {
+    HostCall(Arc::new(move |_| std::panic::panic_any(message)))
+}
+
+fn panics(work: impl FnOnce()) -> &'static str {
+    let panic = catch_unwind(AssertUnwindSafe(work)).unwrap_err();
+    panic.downcast_ref::<&str>().copied().unwrap()
+}
+
+/// Its signals failed, and the thread and the device work as before.
+fn expect_failed_and_working(device: &Device, signals: &[&Semaphore]) {
+    for semaphore in signals {
+        let error = semaphore.wait(9, None).unwrap_err();
+        assert_eq!(error.code(), StatusCode::Internal);
+        assert_eq!(error.message(), "the thread that ran the submission panicked");
+    }
+    let work = Work::default();
+    let (go, done) = (semaphore(device), semaphore(device));
+    submit(device, &[at(&go, 1)], &[at(&done, 1)], &work.call());
+    submit(device, &[], &[at(&go, 1)], &work.call());
+    done.wait(1, None).unwrap();
+    assert_eq!(work.runs(), 2);
+}
+
+#[test]
+fn a_host_call_that_panics_while_it_is_submitted_fails_its_signals() {
+    let device = device();
+    let (a, b) = (semaphore(&device), semaphore(&device));
+    let signals = [at(&a, 1), at(&b, 1)];
+    assert_eq!(panics(|| submit(&device, &[], &signals, &panicking("at submit"))), "at submit");
+    expect_failed_and_working(&device, &[&a, &b]);
+}
+
+#[test]
+fn a_host_call_that_panics_when_it_becomes_ready_fails_its_signals() {
+    let (device, work) = (device(), Work::default());
+    let (go, a, b, done) = (semaphore(&device), semaphore(&device), semaphore(&device), semaphore(&device));
+    submit(&device, &[at(&go, 1)], &[at(&a, 1), at(&b, 1)], &panicking("at the signal"));
+    // The same signal makes this one ready too.
+    submit(&device, &[at(&go, 1)], &[at(&done, 1)], &work.call());
+    // What hangs on the signals of the one that panics learns of it.
+    let behind = semaphore(&device);
+    submit(&device, &[at(&b, 1)], &[at(&behind, 1)], &work.call());
+    assert_eq!(panics(|| go.signal(1).unwrap()), "at the signal");
+    assert_eq!((go.query().unwrap(), done.query().unwrap(), work.runs()), (1, 1, 1));
+    expect_failed_and_working(&device, &[&a, &b, &behind]);
+    // On another thread it is that thread's.
+    let (go, a) = (semaphore(&device), semaphore(&device));
+    submit(&device, &[at(&go, 1)], &[at(&a, 1)], &panicking("elsewhere"));
+    let signaller = std::thread::spawn(move || go.signal(1).unwrap());
+    assert_eq!(*signaller.join().unwrap_err().downcast_ref::<&str>().unwrap(), "elsewhere");
+    expect_failed_and_working(&device, &[&a]);
+}
+
+/// A callback of the first signal panics: the second comes about all the same.
+#[test]
+fn a_callback_that_panics_does_not_keep_other_signals_from_coming() {
+    let (device, work) = (device(), Work::default());
+    for waits in [false, true] {
+        let (go, a, b) = (semaphore(&device), semaphore(&device), semaphore(&device));
+        let panic: Box<dyn FnOnce(Result<()>) + Send> = Box::new(|_| panic!("in the callback"));
+        a.on_reached(1, panic).detach();
+        let waits = if waits { vec![at(&go, 1)] } else { vec![] };
+        assert_eq!(
+            panics(|| {
+                submit(&device, &waits, &[at(&a, 1), at(&b, 1)], &work.call());
+                go.signal(1).unwrap();
+            }),
+            "in the callback"
+        );
+        assert_eq!((a.query().unwrap(), b.query().unwrap()), (1, 1));
+    }
+    assert_eq!(work.runs(), 2);
+}
+
+/// It has signalled before it runs, so nothing is left to fail.
+#[test]
+fn a_host_call_that_does_not_block_may_panic_after_its_signals() {
+    let device = device();
+    let done = semaphore(&device);
+    let call = panicking("after the signals");
+    let op = QueueOp::HostCall { call: &call, arguments: [0; 4], flags: HostCallFlags::NON_BLOCKING };
+    let signals = [Timepoint { semaphore: &done, value: 1 }];
+    let unwound = panics(|| drop(device.submit(QUEUE_AFFINITY_ANY, &[], &signals, op)));
+    assert_eq!((unwound, done.query().unwrap()), ("after the signals", 1));
+    expect_failed_and_working(&device, &[]);
+}

@@ -1,0 +1,270 @@
+//! Models of what threads do with the writer of a capture, run for every interleaving.
+//!
+//! The files are those of the recorder, compiled a second time with the model checker's locks and threads in the
+//! place of `sync`. docs/testing.md says what each model proves.
+
+#![allow(dead_code, clippy::duplicate_mod, reason = "the recorder's own files, under other locks")]
+
+#[path = "behind.rs"]
+mod behind;
+#[path = "stream.rs"]
+mod stream;
+
+mod sync {
+    pub(super) use rehal_interleave::{
+        AtomicU64, Condvar, Mutex, MutexGuard, Ordering, explore_bounded, thread,
+    };
+}
+
+use std::io::{self, Cursor, Seek, SeekFrom, Write};
+use std::sync::{Arc, Mutex};
+
+use rehal_capture::{Capture, ObjectType, OpenOptions, RecordType};
+
+use self::behind::Behind;
+use self::stream::Stream;
+use self::sync::{explore_bounded, thread};
+use super::RecordOptions;
+
+/// The interleavings of four threads are too many without a bound.
+const PREEMPTIONS: usize = 2;
+
+/// A file that tests can read, and that can be told to go wrong.
+#[derive(Clone, Default)]
+struct Sink {
+    disk: Arc<Mutex<Disk>>,
+    /// What has to hold of the bytes when the sink is dropped.
+    at_drop: Option<fn(&[u8])>,
+}
+
+#[derive(Default)]
+struct Disk {
+    bytes: Cursor<Vec<u8>>,
+    writes: usize,
+    /// Which write goes wrong, counted from 1, and how.
+    fault: Option<(usize, Fault)>,
+}
+
+#[derive(Clone, Copy)]
+enum Fault {
+    Fails,
+    Panics,
+}
+
+impl Sink {
+    fn with_fault(write: usize, fault: Fault) -> Self {
+        let sink = Self::default();
+        sink.disk.lock().unwrap().fault = Some((write, fault));
+        sink
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.disk.lock().unwrap().bytes.get_ref().clone()
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        if let Some(check) = self.at_drop {
+            check(&self.bytes());
+        }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let fault = {
+            let mut disk = self.disk.lock().unwrap();
+            disk.writes += 1;
+            disk.fault.filter(|(write, _)| *write == disk.writes)
+        };
+        match fault {
+            None => self.disk.lock().unwrap().bytes.write(bytes),
+            Some((_, Fault::Fails)) => Err(io::ErrorKind::StorageFull.into()),
+            // Quietly: the panic's report would be printed for each interleaving.
+            Some((_, Fault::Panics)) => std::panic::resume_unwind(Box::new("out of order")),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for Sink {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.disk.lock().unwrap().bytes.seek(to)
+    }
+}
+
+fn start(sink: &Sink) -> Arc<Stream> {
+    Stream::start(stream::Sink::Other(Box::new(sink.clone())), RecordOptions::default()).unwrap()
+}
+
+/// Adds the record of device `id`.
+fn record(stream: &Stream, id: u64) {
+    stream.record(|log| log.bare_object(0, ObjectType::DEVICE, id));
+}
+
+/// The ids of the records of a capture, in its order, and whether it was closed.
+fn ids(bytes: &[u8]) -> (Vec<u64>, bool) {
+    let capture = Capture::open(bytes, OpenOptions { recover: true }).unwrap();
+    let mut ids = Vec::new();
+    for (ordinal, record) in (0..).zip(capture.records()) {
+        let header = record.unwrap().header;
+        assert_eq!(header.sequence_ordinal.get(), ordinal);
+        if header.record_type.get() == RecordType::OBJECT.0 {
+            ids.push(header.object_id.get());
+        }
+    }
+    (ids, capture.is_closed())
+}
+
+#[test]
+fn every_piece_is_written_in_order() {
+    explore_bounded(PREEMPTIONS, || {
+        let sink = Sink::default();
+        let mut behind = Behind::start(stream::Sink::Other(Box::new(sink.clone()))).unwrap();
+        behind.write_all(b"ab").unwrap();
+        behind.write_all(b"cd").unwrap();
+        behind.flush().unwrap();
+        assert_eq!(sink.bytes(), b"abcd");
+        behind.seek(SeekFrom::Start(1)).unwrap();
+        behind.write_all(b"x").unwrap();
+        // Dropped with a piece that waits: it is written before the drop returns.
+        drop(behind);
+        assert_eq!(sink.bytes(), b"axcd");
+    });
+}
+
+#[test]
+fn an_error_of_the_thread_shows_in_the_next_call() {
+    for fault in [Fault::Fails, Fault::Panics] {
+        explore_bounded(PREEMPTIONS, move || {
+            let sink = Sink::with_fault(2, fault);
+            let mut behind = Behind::start(stream::Sink::Other(Box::new(sink.clone()))).unwrap();
+            behind.write_all(b"ab").unwrap();
+            behind.write_all(b"cd").unwrap();
+            let failed = behind.flush().unwrap_err();
+            match fault {
+                Fault::Fails => assert_eq!(failed.kind(), io::ErrorKind::StorageFull),
+                Fault::Panics => assert_eq!(failed.to_string(), "the sink panicked: out of order"),
+            }
+            // Told once: who wants it to stick keeps it.
+            behind.flush().unwrap();
+            drop(behind);
+            assert_eq!(sink.bytes(), b"ab");
+        });
+    }
+}
+
+/// Two threads record while the flusher works; closing writes all of it.
+#[test]
+fn every_record_is_written_once_and_in_order() {
+    explore_bounded(PREEMPTIONS, || {
+        let sink = Sink::default();
+        let stream = start(&sink);
+        let other = thread::spawn({
+            let stream = stream.clone();
+            move || {
+                record(&stream, 10);
+                record(&stream, 11);
+            }
+        });
+        record(&stream, 20);
+        record(&stream, 21);
+        other.join().unwrap();
+        stream.close().unwrap();
+        let (ids, is_closed) = ids(&sink.bytes());
+        let of = |first: u64| ids.iter().filter(|id| **id / 10 == first).copied().collect::<Vec<_>>();
+        assert_eq!((ids.len(), of(1), of(2), is_closed), (4, vec![10, 11], vec![20, 21], true));
+    });
+}
+
+/// What is recorded while another thread closes is in the capture or is not, as a whole.
+#[test]
+fn a_close_takes_what_was_recorded_before_it() {
+    explore_bounded(PREEMPTIONS, || {
+        let sink = Sink::default();
+        let stream = start(&sink);
+        record(&stream, 1);
+        let other = thread::spawn({
+            let stream = stream.clone();
+            move || {
+                record(&stream, 2);
+                record(&stream, 3);
+            }
+        });
+        stream.close().unwrap();
+        let at_close = sink.bytes();
+        other.join().unwrap();
+        assert_eq!(sink.bytes(), at_close);
+        let (ids, is_closed) = ids(&at_close);
+        assert!(is_closed && [1, 2, 3].starts_with(&ids) && !ids.is_empty(), "{ids:?}");
+    });
+}
+
+#[test]
+fn whoever_closes_comes_back_to_a_closed_capture() {
+    explore_bounded(PREEMPTIONS, || {
+        let sink = Sink::default();
+        let stream = start(&sink);
+        record(&stream, 1);
+        let other = thread::spawn({
+            let (stream, sink) = (stream.clone(), sink.clone());
+            move || {
+                stream.close().unwrap();
+                assert_eq!(ids(&sink.bytes()), (vec![1], true));
+            }
+        });
+        stream.close().unwrap();
+        assert_eq!(ids(&sink.bytes()), (vec![1], true));
+        other.join().unwrap();
+    });
+}
+
+/// The program drops the recorder without closing it. Whichever thread drops the last handle, the flusher included, all
+/// records are in the file before the sink is dropped, and the file says that it was not closed.
+#[test]
+fn a_dropped_recorder_leaves_what_was_recorded() {
+    explore_bounded(PREEMPTIONS, || {
+        let at_drop = |bytes: &[u8]| {
+            let (mut ids, is_closed) = ids(bytes);
+            ids.sort_unstable();
+            assert_eq!((ids, is_closed), (vec![1, 2], false));
+        };
+        let sink = Box::new(Sink { disk: Arc::default(), at_drop: Some(at_drop) });
+        let stream = Stream::start(stream::Sink::Other(sink), RecordOptions::default()).unwrap();
+        let other = thread::spawn({
+            let stream = stream.clone();
+            move || record(&stream, 1)
+        });
+        record(&stream, 2);
+        drop(stream);
+        other.join().unwrap();
+    });
+}
+
+/// The flusher or a program's thread meets the error; the program is not disturbed, and closing reports it.
+#[test]
+fn the_first_error_sticks_and_closing_reports_it() {
+    for (fault, says) in
+        [(Fault::Fails, "RESOURCE_EXHAUSTED"), (Fault::Panics, "the sink panicked: out of order")]
+    {
+        explore_bounded(PREEMPTIONS, move || {
+            // The file's header is the first write.
+            let sink = Sink::with_fault(2, fault);
+            let stream = start(&sink);
+            record(&stream, 1);
+            let other = thread::spawn({
+                let stream = stream.clone();
+                move || record(&stream, 2)
+            });
+            stream.record(|log| log.set_status(32, 5));
+            other.join().unwrap();
+            let failed = stream.close().unwrap_err().to_string();
+            assert!(failed.contains(says), "{failed}");
+            stream.close().unwrap();
+        });
+    }
+}

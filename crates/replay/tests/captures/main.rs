@@ -1,0 +1,47 @@
+//! Captures of programs: planned, dumped, replayed on recorded devices, and changed. Those of the fixtures, and those of the
+//! corpus, whose tests are ignored if it is missing.
+
+mod again;
+mod discrete;
+mod dumped;
+#[path = "../memory/mod.rs"]
+mod memory;
+#[allow(dead_code, reason = "shared with the tests on hostile bytes")]
+#[path = "../mutate/mod.rs"]
+mod mutate;
+mod planned;
+mod said;
+#[path = "../record/memory.rs"]
+mod written;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    trials.extend(testing::on_both_sets(
+        "planned",
+        planned::every_capture_is_planned_or_refused_for_its_reason,
+    ));
+    trials.push(Trial::test("torn::fixtures", || {
+        planned::torn_captures_are_planned_up_to_their_tear(&testing::fixtures());
+        Ok(())
+    }));
+    trials.extend(testing::on_both_sets("dumped", dumped::captures_print_what_the_reference_printed));
+    trials.extend(testing::on_both_sets("recorded_again", again::captures_come_back_as_they_were));
+    trials.extend(testing::on_both_sets(
+        "discrete",
+        discrete::captures_replay_as_on_a_device_that_shares_memory,
+    ));
+    // The mutations of the fixtures are with other hostile bytes.
+    trials.push(testing::on_corpus("mutated::corpus", mutations));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn mutations(set: &Path) {
+    let seeds: Vec<_> = testing::captures(set).iter().map(|path| std::fs::read(path).unwrap()).collect();
+    let [planned, refused] = mutate::bounds::mutate_all(&seeds, 2000, 2);
+    assert!(planned > 100 && refused > 100, "{planned} {refused}");
+}

@@ -1,0 +1,337 @@
+//! A device of which every function counts its calls, and does no more than its callers need.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rehal_base::{Error, Range, Result};
+use rehal_hal::*;
+
+/// How often each function of the backends was called, by `Trait::function`.
+#[derive(Clone, Default)]
+pub struct Calls(Arc<Mutex<BTreeMap<&'static str, usize>>>);
+
+impl Calls {
+    fn count(&self, function: &'static str) {
+        *self.0.lock().unwrap().entry(function).or_default() += 1;
+    }
+
+    /// How often `function` was called.
+    pub fn of(&self, function: &str) -> usize {
+        self.0.lock().unwrap().get(function).copied().unwrap_or(0)
+    }
+}
+
+/// The device.
+pub fn device(calls: &Calls) -> Device {
+    let info = DeviceInfo { driver: "counting".into(), name: "counting".into() };
+    Device::new(Counting { info, calls: calls.clone() })
+}
+
+/// Prepares an executable on any device: the counting one takes all bytes and runs none.
+#[allow(unsafe_code, reason = "nothing here runs the bytes")]
+pub fn prepare(device: &Device) -> Result<Executable> {
+    let params = ExecutableParams {
+        label: "",
+        affinity: QUEUE_AFFINITY_ANY,
+        caching_mode: CachingMode::empty(),
+        format: "counting",
+        data: &[1, 2, 3],
+        constants: &[],
+    };
+    // SAFETY: the device is a recorder over the counting one, which runs no code.
+    unsafe { device.backend().prepare_executable(&params) }
+}
+
+struct Counting {
+    info: DeviceInfo,
+    calls: Calls,
+}
+
+impl DeviceBackend for Counting {
+    fn info(&self) -> &DeviceInfo {
+        self.calls.count("DeviceBackend::info");
+        &self.info
+    }
+
+    fn query_i64(&self, _category: &str, _key: &str) -> Result<i64> {
+        self.calls.count("DeviceBackend::query_i64");
+        Ok(42)
+    }
+
+    fn grant(&self, params: BufferParams) -> Result<BufferParams> {
+        self.calls.count("DeviceBackend::grant");
+        Ok(BufferParams { min_alignment: 64, ..params })
+    }
+
+    fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
+        self.calls.count("DeviceBackend::allocate_buffer");
+        let memory = PlainBuffer::allocate(size)?;
+        Ok(Buffer::new(params, size, CountingBuffer { memory, calls: self.calls.clone() }))
+    }
+
+    fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
+        self.calls.count("DeviceBackend::import_buffer");
+        Ok(Buffer::new(params, memory.length(), PlainBuffer::over(memory)))
+    }
+
+    fn create_semaphore(&self, _: QueueAffinity, initial_value: u64, _: SemaphoreFlags) -> Result<Semaphore> {
+        self.calls.count("DeviceBackend::create_semaphore");
+        let timeline = Timeline::new(initial_value);
+        Ok(Semaphore::new(CountingSemaphore { timeline, calls: self.calls.clone() }))
+    }
+
+    fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
+        self.calls.count("DeviceBackend::create_command_buffer");
+        Ok(CommandBuffer::new(params, CountingCommands { calls: self.calls.clone() }))
+    }
+
+    fn create_event(&self, _: QueueAffinity, _: u32) -> Result<Event> {
+        self.calls.count("DeviceBackend::create_event");
+        Ok(Event::new(Mark))
+    }
+
+    fn create_channel(&self, _: QueueAffinity, _: &ChannelParams<'_>) -> Result<Channel> {
+        self.calls.count("DeviceBackend::create_channel");
+        Ok(Channel::new(CountingChannel { calls: self.calls.clone() }))
+    }
+
+    fn create_executable_cache(&self, _: &str) -> Result<()> {
+        self.calls.count("DeviceBackend::create_executable_cache");
+        Ok(())
+    }
+
+    fn infer_executable_format(&self, _: &[u8]) -> Option<&'static str> {
+        self.calls.count("DeviceBackend::infer_executable_format");
+        Some("counting")
+    }
+
+    fn can_prepare_executable(&self, format: &str) -> bool {
+        self.calls.count("DeviceBackend::can_prepare_executable");
+        format == "counting"
+    }
+
+    #[allow(unsafe_code, reason = "the trait's; nothing here runs the bytes")]
+    unsafe fn prepare_executable(&self, _: &ExecutableParams<'_>) -> Result<Executable> {
+        self.calls.count("DeviceBackend::prepare_executable");
+        let function = FunctionInfo {
+            name: "only".into(),
+            flags: 0,
+            workgroup_size: [1; 3],
+            constant_count: 0,
+            binding_count: 0,
+            parameter_count: 0,
+            parameters: Vec::new(),
+        };
+        Ok(Executable::new(CountingExecutable { functions: vec![function], calls: self.calls.clone() }))
+    }
+
+    fn import_file(&self, _: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
+        self.calls.count("DeviceBackend::import_file");
+        let length = file.length()?;
+        Ok(File::new(access, length, CountingFile { file, calls: self.calls.clone() }))
+    }
+
+    fn submit(&self, _: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
+        self.calls.count("DeviceBackend::submit");
+        Ok(None)
+    }
+
+    fn trim(&self) -> Result<()> {
+        self.calls.count("DeviceBackend::trim");
+        Err(Error::resource_exhausted("nothing to free"))
+    }
+
+    fn flush(&self, _: QueueAffinity) -> Result<()> {
+        self.calls.count("DeviceBackend::flush");
+        Ok(())
+    }
+
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        self.calls.count("DeviceBackend::memory_statistics");
+        Some(MemoryStatistics::default())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+struct CountingBuffer {
+    memory: PlainBuffer,
+    calls: Calls,
+}
+
+impl BufferBackend for CountingBuffer {
+    fn map(&self, mapped: &MappedRange) -> Result<HostMemory> {
+        self.calls.count("BufferBackend::map");
+        self.memory.map(mapped)
+    }
+
+    fn unmap(&self, _: &MappedRange, _: &HostMemory) -> Result<()> {
+        self.calls.count("BufferBackend::unmap");
+        Ok(())
+    }
+
+    fn flush(&self, _: &MappedRange, _: &HostMemory, _: Range) -> Result<()> {
+        self.calls.count("BufferBackend::flush");
+        Ok(())
+    }
+
+    fn invalidate(&self, _: &MappedRange, _: &HostMemory, _: Range) -> Result<()> {
+        self.calls.count("BufferBackend::invalidate");
+        Ok(())
+    }
+
+    fn is_queue_ordered(&self) -> bool {
+        self.calls.count("BufferBackend::is_queue_ordered");
+        true
+    }
+
+    fn deallocate(&self) -> Result<()> {
+        self.calls.count("BufferBackend::deallocate");
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+struct CountingSemaphore {
+    timeline: Timeline,
+    calls: Calls,
+}
+
+impl SemaphoreBackend for CountingSemaphore {
+    fn query(&self) -> Result<u64> {
+        self.calls.count("SemaphoreBackend::query");
+        self.timeline.query()
+    }
+
+    fn signal(&self, value: u64) -> Result<()> {
+        self.calls.count("SemaphoreBackend::signal");
+        self.timeline.signal(value)
+    }
+
+    fn fail(&self, error: Error) {
+        self.calls.count("SemaphoreBackend::fail");
+        self.timeline.fail(error);
+    }
+
+    fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
+        self.calls.count("SemaphoreBackend::wait");
+        self.timeline.wait(value, timeout)
+    }
+
+    fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
+        self.calls.count("SemaphoreBackend::on_reached");
+        self.timeline.on_reached(value, callback)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+struct CountingCommands {
+    calls: Calls,
+}
+
+impl CommandBufferBackend for CountingCommands {
+    fn begin(&self) -> Result<()> {
+        self.calls.count("CommandBufferBackend::begin");
+        Ok(())
+    }
+
+    fn record(&self, _: &Command<Live<'_>>) -> Result<()> {
+        self.calls.count("CommandBufferBackend::record");
+        Ok(())
+    }
+
+    fn end(&self) -> Result<()> {
+        self.calls.count("CommandBufferBackend::end");
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// An event has nothing to call.
+struct Mark;
+
+impl EventBackend for Mark {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+struct CountingChannel {
+    calls: Calls,
+}
+
+impl ChannelBackend for CountingChannel {
+    fn split(&self, _: i32, _: i32, _: u64) -> Result<Channel> {
+        self.calls.count("ChannelBackend::split");
+        Ok(Channel::new(Self { calls: self.calls.clone() }))
+    }
+
+    fn rank_and_count(&self) -> (i32, i32) {
+        self.calls.count("ChannelBackend::rank_and_count");
+        (1, 2)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+struct CountingExecutable {
+    functions: Vec<FunctionInfo>,
+    calls: Calls,
+}
+
+impl ExecutableBackend for CountingExecutable {
+    fn name(&self) -> &str {
+        self.calls.count("ExecutableBackend::name");
+        "counted"
+    }
+
+    fn functions(&self) -> &[FunctionInfo] {
+        self.calls.count("ExecutableBackend::functions");
+        &self.functions
+    }
+
+    fn lookup(&self, name: &str) -> Option<u32> {
+        self.calls.count("ExecutableBackend::lookup");
+        FunctionInfo::find(&self.functions, name)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+struct CountingFile {
+    file: HostFile,
+    calls: Calls,
+}
+
+impl FileBackend for CountingFile {
+    fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
+        self.calls.count("FileBackend::read_at");
+        self.file.read_at(offset, target, range)
+    }
+
+    fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
+        self.calls.count("FileBackend::write_at");
+        self.file.write_at(offset, source, range)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

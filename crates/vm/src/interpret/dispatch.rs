@@ -1,0 +1,166 @@
+//! The dispatch loop: one `match` over the instructions of a frame, which compiles to one indirect jump for each.
+
+use rehal_base::Result;
+
+use crate::Ref;
+use crate::budget::Meter;
+use crate::code::{Code, Insn};
+use crate::compute::functions;
+use crate::isa::instructions;
+use crate::program::Program;
+use crate::registers::{Number, Window};
+use crate::superinstructions::*;
+
+use super::{Exit, Instance, broken, buffers, out_of_line};
+
+/// What the instructions of a frame refer to.
+#[derive(Clone, Copy)]
+pub(super) struct Environment<'a> {
+    pub(super) code: &'a Code,
+    pub(super) program: &'a Program,
+    pub(super) instance: &'a Instance,
+}
+
+/// Jumps.
+macro_rules! jump {
+    ($to:expr, $insns:ident, $at:ident) => {
+        match $insns.get($to as usize..) {
+            Some(rest) => $at = rest.iter(),
+            None => break Err(broken("a jump out of the function")),
+        }
+    };
+}
+
+/// Jumps if a condition holds: by a branch of the machine, which the processor predicts, not by a conditional move.
+macro_rules! jump_if {
+    ($holds:expr, $to:expr, $insns:ident, $at:ident) => {
+        if $holds {
+            jump!($to, $insns, $at);
+        } else {
+            // Keeps the compiler from selecting the next instruction without a branch.
+            std::hint::cold_path();
+        }
+    };
+}
+
+/// The value of a result; an error leaves the loop.
+macro_rules! checked {
+    ($result:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => break Err(error),
+        }
+    };
+}
+
+/// Generates [`run`] from both tables and from what is written here.
+macro_rules! dispatch {
+    (
+        fall_through { $($straight:ident = $straight_1:ident + $straight_2:ident: $straight_pattern:ty;)* }
+        branches { $($branch:ident = $branch_1:ident + $branch_2:ident: $branch_pattern:ty;)* }
+        jumps { $($jump:ident = $jump_1:ident + $jump_2:ident: $jump_pattern:ty;)* }
+        inline { $($set:ident $opcode:literal $op:ident $mnemonic:literal $($syntax:literal)?
+            ($($arg:ident: $type:ident),*) -> $result:ident $value:block $($commutes:ident)?;)* }
+        fallible { $($f_set:ident $f_opcode:literal $f_op:ident $f_mnemonic:literal $($f_syntax:literal)?
+            ($($f_arg:ident: $f_type:ident),*) -> $f_result:ident $f_value:block;)* }
+        $($rest:tt)*
+    ) => {
+        /// Executes instructions of a frame from `pc` until one leaves it. `pc` is the next one then; after an error,
+        /// the one behind that which failed.
+        #[inline(always)]
+        pub(super) fn run<M: Meter>(
+            environment: Environment<'_>,
+            window: &mut Window,
+            refs: &mut [Ref],
+            pc: &mut u32,
+            meter: &mut M,
+        ) -> Result<Exit> {
+            let insns = &*environment.code.insns;
+            let Some(rest) = insns.get(*pc as usize..) else { return Err(broken("no instruction")) };
+            let mut at = rest.iter();
+            let exit = loop {
+                let Some(insn) = at.next() else { break Err(broken("no instruction")) };
+                if M::LIMITED {
+                    let index = insns.len() - at.len() - 1;
+                    checked!(meter.step(environment.code, environment.program, index));
+                }
+                match *insn {
+                    $(Insn::$op([$($arg,)* result]) => {
+                        functions::$op($(<$type>::get(window, $arg)),*).put(window, result);
+                    })*
+                    $(Insn::$straight { registers } => {
+                        <$straight_pattern>::run(window, registers, parts::$straight_1, parts::$straight_2);
+                    })*
+                    $(Insn::$branch { registers, to } => {
+                        let holds =
+                            <$branch_pattern>::run(window, registers, parts::$branch_1, parts::$branch_2);
+                        jump_if!(holds, to, insns, at);
+                    })*
+                    $(Insn::$jump { registers, to } => {
+                        <$jump_pattern>::run(window, registers, parts::$jump_1, parts::$jump_2);
+                        jump!(to, insns, at);
+                    })*
+                    $(Insn::$f_op([$($f_arg,)* result]) => {
+                        checked!(functions::$f_op($(<$f_type>::get(window, $f_arg)),*)).put(window, result);
+                    })*
+                    Insn::Const32 { result, value } => value.put(window, result),
+                    Insn::Const64 { result, value } => value.put(window, result),
+                    Insn::Move32([source, target]) => u32::get(window, source).put(window, target),
+                    Insn::Move64([source, target]) => u64::get(window, source).put(window, target),
+                    Insn::Jump { to } => jump!(to, insns, at),
+                    Insn::JumpTable { index, table } => {
+                        let targets = &*environment.code.jump_tables[table as usize];
+                        let index = u32::get(window, index) as usize;
+                        // A negative index is behind the end of any table, where the default is.
+                        jump!(targets[index.min(targets.len() - 1)], insns, at);
+                    }
+                    Insn::Call { site } => break Ok(Exit::Call(site)),
+                    Insn::Return { values } => break Ok(Exit::Return(values)),
+                    Insn::Yield { to } => {
+                        jump!(to, insns, at);
+                        break Ok(Exit::Yield);
+                    }
+                    Insn::GlobalLoad32 { offset, result } => {
+                        checked!(environment.instance.globals.load_32(offset)).put(window, result);
+                    }
+                    Insn::GlobalLoad64 { offset, result } => {
+                        checked!(environment.instance.globals.load_64(offset)).put(window, result);
+                    }
+                    Insn::GlobalStore32 { offset, value } => {
+                        checked!(environment.instance.globals.store_32(offset, u32::get(window, value)));
+                    }
+                    Insn::GlobalStore64 { offset, value } => {
+                        checked!(environment.instance.globals.store_64(offset, u64::get(window, value)));
+                    }
+                    Insn::Load { width, registers } => checked!(buffers::load(width, registers, window, refs)),
+                    Insn::Store { width, registers } => checked!(buffers::store(width, registers, window, refs)),
+                    Insn::MoveRef { .. }
+                    | Insn::Fail { .. }
+                    | Insn::GlobalLoadRef { .. }
+                    | Insn::GlobalStoreRef { .. }
+                    | Insn::Rodata { .. }
+                    | Insn::ImportResolved { .. }
+                    | Insn::Discard { .. }
+                    | Insn::Switch { .. }
+                    | Insn::SwitchRef { .. }
+                    | Insn::OutOfLine { .. }
+                    | Insn::End => {
+                        if M::LIMITED {
+                            checked!(meter.take_bytes(out_of_line::bytes(insn, window)));
+                        }
+                        checked!(out_of_line::run(insn, environment, window, refs));
+                    }
+                }
+            };
+            *pc = (insns.len() - at.len()) as u32;
+            exit
+        }
+    };
+}
+
+macro_rules! with_instructions {
+    ($($superinstructions:tt)*) => {
+        instructions!(dispatch $($superinstructions)*);
+    };
+}
+superinstructions!(with_instructions);

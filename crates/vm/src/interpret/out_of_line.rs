@@ -1,0 +1,195 @@
+//! Instructions that the dispatch loop calls a function for, because that costs little beside what they do.
+
+use rehal_base::{Error, Result, StatusCode};
+
+use crate::code::{Code, Insn, Slice};
+use crate::compute;
+use crate::isa::instructions;
+use crate::list::ElementKind;
+use crate::operation::Op;
+use crate::program::Program;
+use crate::registers::{Number, Window};
+use crate::{Ref, ValueKind};
+
+use super::dispatch::Environment;
+use super::refs::{check, look, put, take};
+use super::{Instance, broken, buffers, globals, lists, refs};
+
+/// What an instruction that is executed out of line has access to.
+pub(super) struct Activation<'a> {
+    pub(super) code: &'a Code,
+    pub(super) program: &'a Program,
+    pub(super) instance: &'a Instance,
+    pub(super) window: &'a mut Window,
+    pub(super) refs: &'a mut [Ref],
+}
+
+impl Activation<'_> {
+    /// A type of the module.
+    pub(super) fn element_kind(&self, type_id: u16) -> &ElementKind {
+        self.program.tables.types.get(usize::from(type_id)).unwrap_or(&ElementKind::AnyRef)
+    }
+
+    /// The number in a register.
+    pub(super) fn get<T: Number>(&self, register: u16) -> T {
+        T::get(self.window, register)
+    }
+
+    /// Sets a register to a number.
+    pub(super) fn put(&mut self, register: u16, value: impl Number) {
+        value.put(self.window, register);
+    }
+}
+
+/// Executes one instruction.
+#[inline(never)]
+pub(super) fn run(
+    insn: &Insn,
+    Environment { code, program, instance }: Environment<'_>,
+    window: &mut Window,
+    refs: &mut [Ref],
+) -> Result<()> {
+    let mut activation = Activation { code, program, instance, window, refs };
+    let this = &mut activation;
+    match *insn {
+        Insn::MoveRef { source, target } => {
+            let object = take(this.refs, source);
+            put(this.refs, target, object);
+        }
+        Insn::GlobalLoadRef { global, type_id, result } => {
+            globals::load_ref_at(this, global, type_id, result)?;
+        }
+        Insn::GlobalStoreRef { global, type_id, value } => {
+            globals::store_ref_at(this, global, type_id, value)?;
+        }
+        Insn::Rodata { segment, result } => {
+            let object = program.rodata.get(segment as usize).cloned().unwrap_or_default();
+            put(this.refs, result, object);
+        }
+        Insn::ImportResolved { import, result } => {
+            let is_resolved = instance.imports.get(import as usize).is_some_and(Option::is_some);
+            this.put(result, i32::from(is_resolved));
+        }
+        Insn::Discard { registers } => {
+            for register in slice(code, registers) {
+                put(this.refs, *register, Ref::NULL);
+            }
+        }
+        Insn::Switch { kind, index, registers } => switch(this, kind, index, registers),
+        Insn::SwitchRef { type_id, index, registers } => switch_ref(this, type_id, index, registers)?,
+        Insn::Fail { status, text } => {
+            let status = this.get(status);
+            if status != 0 {
+                return Err(failure(status, &code.texts[text as usize]));
+            }
+        }
+        Insn::OutOfLine { op, operands } => {
+            if !compute::run_library(op, operands, this.window) {
+                routine(op, operands, this)?;
+            }
+        }
+        Insn::End => {
+            let what = "the function ends without returning";
+            return Err(Error::new(StatusCode::FailedPrecondition, what));
+        }
+        _ => return Err(broken("an inline instruction that is executed out of line")),
+    }
+    Ok(())
+}
+
+/// Bytes that an instruction allocates or touches beyond its registers.
+pub(super) fn bytes(insn: &Insn, window: &Window) -> u64 {
+    match *insn {
+        Insn::OutOfLine { op, operands } => routine_bytes(op, operands, window),
+        _ => 0,
+    }
+}
+
+macro_rules! routines {
+    (
+        inline $inline:tt
+        fallible $fallible:tt
+        library $library:tt
+        routines { $($set:ident $opcode:literal $op:ident $mnemonic:literal $($syntax:literal)?
+            [$($field:ident)*] = $function:expr $(, $bytes:expr)?;)* }
+        $($rest:tt)*
+    ) => {
+        /// Executes an instruction of the group `routines`.
+        fn routine(op: Op, operands: [u16; 6], activation: &mut Activation<'_>) -> Result<()> {
+            match op {
+                $(Op::$op => $function(operands, activation),)*
+                _ => Err(broken("an instruction without a routine")),
+            }
+        }
+
+        /// Bytes that an instruction of the group `routines` allocates or touches.
+        fn routine_bytes(op: Op, operands: [u16; 6], window: &Window) -> u64 {
+            match op {
+                $($(Op::$op => $bytes(operands, window),)?)*
+                _ => 0,
+            }
+        }
+    };
+}
+instructions!(routines);
+
+fn slice(code: &Code, slice: Slice) -> &[u16] {
+    &code.registers[slice.start as usize..][..slice.length as usize]
+}
+
+/// The register that an index selects: a value behind the default and the result, or the default.
+fn selected(registers: &[u16], index: u32) -> u16 {
+    registers.get((index as usize).saturating_add(2)).copied().unwrap_or(registers[0])
+}
+
+/// `switch.*` of numbers.
+fn switch(activation: &mut Activation<'_>, kind: ValueKind, index: u16, registers: Slice) {
+    let registers = slice(activation.code, registers);
+    let source = selected(registers, activation.get(index));
+    match kind {
+        ValueKind::I32 | ValueKind::F32 | ValueKind::Ref => {
+            activation.put(registers[1], activation.get::<u32>(source));
+        }
+        ValueKind::I64 | ValueKind::F64 => activation.put(registers[1], activation.get::<u64>(source)),
+    }
+}
+
+/// `switch.ref`
+fn switch_ref(activation: &mut Activation<'_>, type_id: u16, index: u16, registers: Slice) -> Result<()> {
+    let registers = slice(activation.code, registers);
+    let source = selected(registers, activation.get(index));
+    check(look(activation.refs, source), activation.element_kind(type_id))?;
+    let object = take(activation.refs, source);
+    put(activation.refs, registers[1], object);
+    Ok(())
+}
+
+/// The error of `fail` with a status that is not 0. As in the reference, its lower five bits are the code; if they
+/// name no error, the message has the whole status.
+#[cold]
+fn failure(status: u32, text: &str) -> Error {
+    match StatusCode::from_u32(status & 0x1F) {
+        None | Some(StatusCode::Ok) => {
+            Error::new(StatusCode::Unknown, format!("{text} (status {})", status as i32))
+        }
+        Some(code) => Error::new(code, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fail_has_the_code_of_its_status() {
+        let code = |status: i32| failure(status as u32, "said so").code();
+        assert_eq!((code(1), code(18)), (StatusCode::Cancelled, StatusCode::Incompatible));
+        assert_eq!((code(33), code(-32 + 5)), (StatusCode::Cancelled, StatusCode::NotFound));
+        for status in [19, 31, 32, 64, -1, i32::MIN, i32::MAX] {
+            let error = failure(status as u32, "said so");
+            assert_eq!(error.code(), StatusCode::Unknown);
+            assert_eq!(error.message(), format!("said so (status {status})"));
+        }
+        assert_eq!(failure(9, "said so").message(), "said so");
+    }
+}

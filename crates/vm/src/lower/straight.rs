@@ -1,0 +1,131 @@
+//! Instructions that lower to one other, whatever is around them.
+
+use crate::ValueKind;
+use crate::code::{Insn, Width};
+use crate::instruction::{FieldValue, Instruction};
+use crate::operation::Field;
+use crate::verify::{IMPORT_BIT, MOVE_BIT, REF_BIT};
+
+use super::Lowering;
+
+impl Lowering<'_> {
+    /// Any instruction of the groups `library` and `routines`: its registers and types in their order.
+    pub(super) fn out_of_line(&mut self, from: &Instruction<'_>) {
+        debug_assert!(
+            from.operation
+                .fields
+                .iter()
+                .all(|field| matches!(field, Field::Read(_) | Field::Write(_) | Field::Take | Field::TypeId)),
+            "{:?} has operands other than registers and types",
+            from.operation.op
+        );
+        let mut operands = [0; 6];
+        for (operand, value) in operands.iter_mut().zip(&from.values) {
+            *operand = match value {
+                FieldValue::Register(register) => *register,
+                // A module has at most 65536 types.
+                FieldValue::Ordinal(ordinal) => *ordinal as u16,
+                _ => 0,
+            };
+        }
+        self.emit(Insn::OutOfLine { op: from.operation.op, operands });
+    }
+
+    pub(super) fn zero_32(&mut self, from: &Instruction<'_>) {
+        self.emit(Insn::Const32 { result: from.register(0), value: 0 });
+    }
+
+    pub(super) fn zero_64(&mut self, from: &Instruction<'_>) {
+        self.emit(Insn::Const64 { result: from.register(0), value: 0 });
+    }
+
+    pub(super) fn constant_32(&mut self, from: &Instruction<'_>) {
+        self.emit(Insn::Const32 { result: from.register(1), value: from.bits(0) as u32 });
+    }
+
+    pub(super) fn constant_64(&mut self, from: &Instruction<'_>) {
+        self.emit(Insn::Const64 { result: from.register(1), value: from.bits(0) });
+    }
+
+    pub(super) fn rodata(&mut self, from: &Instruction<'_>) {
+        self.emit(Insn::Rodata { segment: from.ordinal(0), result: from.register(1) });
+    }
+
+    pub(super) fn import_resolved(&mut self, from: &Instruction<'_>) {
+        let import = from.ordinal(0) & !IMPORT_BIT;
+        self.emit(Insn::ImportResolved { import, result: from.register(1) });
+    }
+
+    pub(super) fn load_global_32(&mut self, from: &Instruction<'_>) {
+        self.emit(Insn::GlobalLoad32 { offset: from.ordinal(0), result: from.register(1) });
+    }
+
+    pub(super) fn load_global_64(&mut self, from: &Instruction<'_>) {
+        self.emit(Insn::GlobalLoad64 { offset: from.ordinal(0), result: from.register(1) });
+    }
+
+    pub(super) fn store_global_32(&mut self, from: &Instruction<'_>) {
+        self.emit(Insn::GlobalStore32 { offset: from.ordinal(0), value: from.register(1) });
+    }
+
+    pub(super) fn store_global_64(&mut self, from: &Instruction<'_>) {
+        self.emit(Insn::GlobalStore64 { offset: from.ordinal(0), value: from.register(1) });
+    }
+
+    pub(super) fn load_global_ref(&mut self, from: &Instruction<'_>) {
+        let (global, type_id) = (from.ordinal(0), from.ordinal(1) as u16);
+        self.emit(Insn::GlobalLoadRef { global, type_id, result: from.register(2) });
+    }
+
+    pub(super) fn store_global_ref(&mut self, from: &Instruction<'_>) {
+        let (global, type_id) = (from.ordinal(0), from.ordinal(1) as u16);
+        self.emit(Insn::GlobalStoreRef { global, type_id, value: from.register(2) });
+    }
+
+    pub(super) fn load(&mut self, width: Width, from: &Instruction<'_>) {
+        self.emit(Insn::Load { width, registers: [0, 1, 2].map(|index| from.register(index)) });
+    }
+
+    pub(super) fn store(&mut self, width: Width, from: &Instruction<'_>) {
+        self.emit(Insn::Store { width, registers: [0, 1, 2].map(|index| from.register(index)) });
+    }
+
+    pub(super) fn assign_ref(&mut self, from: &Instruction<'_>) {
+        self.emit(Insn::MoveRef { source: from.register(0), target: from.register(1) });
+    }
+
+    pub(super) fn discard(&mut self, from: &Instruction<'_>) {
+        let registers = self.slice(from.list(0).iter());
+        self.emit(Insn::Discard { registers });
+    }
+
+    /// `trace` and `print`: only the references that are moved into it matter.
+    pub(super) fn discard_moved(&mut self, from: &Instruction<'_>) {
+        const MOVED: u16 = REF_BIT | MOVE_BIT;
+        let registers = self.slice(from.list(1).iter().filter(|register| register & MOVED == MOVED));
+        self.emit(Insn::Discard { registers });
+    }
+
+    pub(super) fn switch(&mut self, kind: ValueKind, from: &Instruction<'_>) {
+        let [index, default, result] = [0, 1, 3].map(|field| from.register(field));
+        let registers = self.slice([default, result].into_iter().chain(from.list(2).iter()));
+        self.emit(Insn::Switch { kind, index, registers });
+    }
+
+    pub(super) fn switch_ref(&mut self, from: &Instruction<'_>) {
+        let [index, default, result] = [0, 2, 4].map(|field| from.register(field));
+        let registers = self.slice([default, result].into_iter().chain(from.list(3).iter()));
+        self.emit(Insn::SwitchRef { type_id: from.ordinal(1) as u16, index, registers });
+    }
+
+    pub(super) fn return_values(&mut self, from: &Instruction<'_>) {
+        let values = self.slice(from.list(0).iter());
+        self.emit(Insn::Return { values });
+    }
+
+    pub(super) fn fail(&mut self, from: &Instruction<'_>) {
+        let text = self.texts.len() as u32;
+        self.texts.push(String::from_utf8_lossy(from.text(1)).into());
+        self.emit(Insn::Fail { status: from.register(0), text });
+    }
+}

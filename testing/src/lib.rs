@@ -1,0 +1,104 @@
+//! What the tests of several crates share: where the fixtures and the corpus are, and tests that are listed as ignored
+//! if the corpus is missing.
+//!
+//! The fixtures are part of the repository. The corpus is a larger set of captures, programs and models outside of it:
+//! in the directory that `REHAL_CORPUS` names, else in `../shared/corpus`. This crate must never read what is in a file.
+//! Only tests use it.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+
+use libtest_mimic::{Failed, Trial};
+
+/// Names the directory of the corpus.
+pub const CORPUS_VARIABLE: &str = "REHAL_CORPUS";
+
+/// The repository that this crate is in.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the repository").to_path_buf()
+}
+
+/// The fixtures.
+pub fn fixtures() -> PathBuf {
+    repository().join("fixtures")
+}
+
+/// The corpus, or `None` if there is none beside the repository.
+///
+/// # Panics
+///
+/// If `REHAL_CORPUS` names a directory without captures: what was asked for must not be skipped.
+pub fn corpus() -> Option<PathBuf> {
+    match std::env::var_os(CORPUS_VARIABLE) {
+        Some(named) if !named.is_empty() => {
+            let named = PathBuf::from(named);
+            let has_captures = named.join("captures").is_dir();
+            assert!(has_captures, "{CORPUS_VARIABLE} names {}, which has no captures", named.display());
+            Some(named)
+        }
+        _ => {
+            let beside = repository().join("../shared/corpus");
+            beside.join("captures").is_dir().then_some(beside)
+        }
+    }
+}
+
+/// The capture files of the fixtures or of the corpus, sorted by name.
+///
+/// # Panics
+///
+/// If the directory cannot be read, or holds too few captures to be one of the two.
+pub fn captures(set: &Path) -> Vec<PathBuf> {
+    let directory = set.join("captures");
+    let entries = std::fs::read_dir(&directory);
+    let entries = entries.unwrap_or_else(|error| panic!("reading {}: {error}", directory.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("the directory can be read").path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "ireereplay"));
+    assert!(paths.len() > 50, "{} has only {} captures", directory.display(), paths.len());
+    paths.sort();
+    paths
+}
+
+/// A test of a set of captures, on the fixtures and on the corpus: two tests, of which the second is ignored if the
+/// corpus is missing. What panics fails.
+pub fn on_both_sets(name: &str, test: fn(&Path)) -> [Trial; 2] {
+    let of_fixtures = Trial::test(format!("{name}::fixtures"), move || {
+        test(&fixtures());
+        Ok(())
+    });
+    [of_fixtures, on_corpus(&format!("{name}::corpus"), test)]
+}
+
+/// A test of the corpus, ignored if the corpus is missing. What panics fails.
+pub fn on_corpus(name: &str, test: fn(&Path)) -> Trial {
+    let corpus = corpus();
+    let is_missing = corpus.is_none();
+    let run = move || match &corpus {
+        Some(corpus) => {
+            test(corpus);
+            Ok(())
+        }
+        None => Err(missing()),
+    };
+    Trial::test(name, run).with_ignored_flag(is_missing)
+}
+
+/// What a test of the corpus fails with if it is run although the corpus is missing.
+pub fn missing() -> Failed {
+    format!("the corpus is missing: {CORPUS_VARIABLE} names its directory").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fixtures_are_found() {
+        assert!(captures(&fixtures()).iter().any(|path| path.ends_with("add4.add.local-sync.ireereplay")));
+    }
+
+    #[test]
+    fn a_test_of_the_corpus_is_ignored_without_it() {
+        assert_eq!(on_corpus("name", |_| ()).has_ignored_flag(), corpus().is_none());
+    }
+}
