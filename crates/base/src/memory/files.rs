@@ -40,10 +40,8 @@ impl HostMemory {
                 })
                 .collect();
             // All are waited for; the first failure, in file order, is the one to tell.
-            readers.into_iter().map(join).fold(Ok(Ok(())), |first, next| match first {
-                Ok(Ok(())) => next,
-                _ => first,
-            })
+            let outcomes: Vec<_> = readers.into_iter().map(join).collect();
+            outcomes.into_iter().find(|outcome| !matches!(outcome, Ok(Ok(())))).unwrap_or(Ok(Ok(())))
         })
     }
 

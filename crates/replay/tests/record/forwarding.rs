@@ -186,7 +186,7 @@ fn declared() -> BTreeSet<String> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hal/src");
     let mut declared = BTreeSet::new();
     let mut traits = BTreeSet::new();
-    let mut paths = vec![sources];
+    let mut paths = vec![sources.clone()];
     while let Some(path) = paths.pop() {
         if path.is_dir() {
             paths.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));

@@ -6,9 +6,9 @@
 //! sizes to the same place at the same time, and two threads may well choose different sizes.
 //!
 //! `portable.rs` is that specification as code, which Miri and the thread sanitizer check. `x86_64.rs` does the same
-//! with wide moves in inline assembly, whose effects the compiler takes as they are described to it
-//! (<https://doc.rust-lang.org/reference/inline-assembly.html#r-asm.rules>): each wide move there is one of the
-//! outcomes that the byte accesses allow.
+//! with wide moves in inline assembly. A block of assembly has to do what some Rust code could do (the Rust reference,
+//! "Inline assembly", "Rules for inline assembly"): each wide move there is one of the outcomes that the byte accesses
+//! allow.
 
 #[cfg(any(test, miri, not(target_arch = "x86_64"), rehal_portable_memory))]
 mod portable;
