@@ -8,6 +8,7 @@ mod bench;
 mod e2e;
 mod fixtures;
 mod fuzz;
+mod miri;
 mod run;
 mod setup;
 mod test;
@@ -26,6 +27,7 @@ cargo xtask VERB
   test        runs everything: set-up, format, clippy, tidy, dependencies, all tests, the oracle, fuzzing [--no-fuzz]
   tidy        checks the rules of the house: layers, unsafe, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
+  miri        runs the tests of base, hal, capture and vm under Miri (nightly) [--thread-sanitizer] [CRATE...]
   bench       measures our tools beside the reference's [--only NAME] [--rounds N] [--json PATH] [--tools FOLDER]
   e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
   fixtures    makes every fixture from fixtures/recipe.toml with the reference release
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         "bench" => bench::main(rest),
         "e2e" => e2e::main(rest),
         "fuzz" => fuzz::main(rest),
+        "miri" => miri::main(rest),
         "setup" => setup::main(rest),
         "test" => test::main(rest),
         "tidy" => tidy::main(rest),

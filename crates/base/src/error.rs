@@ -202,6 +202,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri words the system's errors in its own way")]
     fn system_errors_lose_their_number() {
         let error = Error::io("opening 'none'", &std::io::Error::from_raw_os_error(2));
         assert_eq!(error.to_string(), "NOT_FOUND; opening 'none': No such file or directory");

@@ -75,6 +75,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code over megabytes takes hours")]
     fn any_pieces_of_any_bytes_give_what_the_definition_gives() {
         let mut random = Rng::with_seed(0x9e37_79b9_7f4a_7c15);
         for round in 0..160 {
@@ -95,6 +96,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code over megabytes takes hours")]
     fn every_low_byte_can_start_every_number_of_blocks() {
         let mut random = Rng::with_seed(0x2545_f491_4f6c_dd1d);
         let bytes = random_bytes(&mut random, 3 * wide::BLOCK_BYTES);
@@ -110,6 +112,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "safe code over megabytes takes hours")]
     fn lengths_around_whole_blocks() {
         let mut random = Rng::with_seed(0x0123_4567_89ab_cdef);
         let bytes = random_bytes(&mut random, 5 * wide::BLOCK_BYTES);

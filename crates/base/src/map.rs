@@ -95,6 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn refuses_directories_and_maps_nothing_of_an_empty_file() {
         let directory = std::env::temp_dir();
         let error = MappedFile::open(&directory).err().map(|e| e.to_string());

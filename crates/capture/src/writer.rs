@@ -87,14 +87,7 @@ impl<W: Write> Writer<W> {
     /// Fails where the record type is one that readers could neither know nor skip, and where the
     /// sink failed now or before.
     pub fn append(&mut self, fields: &RecordFields, parts: &[&[u8]]) -> Result<()> {
-        self.check_failure()?;
-        if fields.record_type == RecordType::NONE || !(fields.record_type.is_known() || fields.optional) {
-            let record_type = fields.record_type;
-            return Err(Error::invalid_argument(format!("a record of type {record_type} must be optional")));
-        }
-        let payload_length: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let header = record_header(fields, self.record_count, payload_length);
-        self.record_count += 1;
+        let header = self.begin_record(fields, parts, 0)?;
         let record_bytes = header.record_length.get();
         if record_bytes <= (BUFFER_BYTES - self.buffer.len()) as u64 {
             self.length_bytes += record_bytes;
@@ -107,6 +100,48 @@ impl<W: Write> Writer<W> {
         }
         self.flush_if_due();
         self.check_failure()
+    }
+
+    /// Adds a record whose payload is the bytes of `parts` and then `tail_length` bytes that `write_tail` writes to the
+    /// sink itself: for bytes that are not there as a slice, or are too many to be copied on their way.
+    ///
+    /// Fails as [`Writer::append`] does.
+    pub fn append_with_tail(
+        &mut self,
+        fields: &RecordFields,
+        parts: &[&[u8]],
+        tail_length: u64,
+        write_tail: impl FnOnce(&mut W) -> std::io::Result<()>,
+    ) -> Result<()> {
+        let header = self.begin_record(fields, parts, tail_length)?;
+        self.put(header.as_bytes());
+        parts.iter().for_each(|part| self.put(part));
+        self.drain();
+        self.length_bytes += tail_length;
+        if self.failure.is_none()
+            && let Err(error) = write_tail(&mut self.sink)
+        {
+            self.fail(&error);
+        }
+        self.check_failure()
+    }
+
+    /// Counts a record and gives its header.
+    fn begin_record(
+        &mut self,
+        fields: &RecordFields,
+        parts: &[&[u8]],
+        tail_length: u64,
+    ) -> Result<RecordHeader> {
+        self.check_failure()?;
+        if fields.record_type == RecordType::NONE || !(fields.record_type.is_known() || fields.optional) {
+            let record_type = fields.record_type;
+            return Err(Error::invalid_argument(format!("a record of type {record_type} must be optional")));
+        }
+        let payload_length = parts.iter().map(|part| part.len() as u64).sum::<u64>() + tail_length;
+        let header = record_header(fields, self.record_count, payload_length);
+        self.record_count += 1;
+        Ok(header)
     }
 
     /// Adds a record with a typed payload; its type is the view's, whatever `fields` says.
@@ -418,6 +453,31 @@ mod tests {
         let statuses: Vec<_> =
             capture.records().map(|record| record.unwrap().header.status_code.get()).collect();
         assert_eq!(statuses, [5, 9, 0]);
+    }
+
+    #[test]
+    fn a_tail_is_the_end_of_its_record() {
+        let blob = RecordFields { record_type: RecordType::BLOB, ..SESSION };
+        let (mut together, mut apart) = (Vec::new(), Vec::new());
+        for (bytes, has_tail) in [(&mut together, false), (&mut apart, true)] {
+            let mut writer = Writer::new(io::Cursor::new(bytes)).unwrap();
+            writer.append(&SESSION, &[b"first"]).unwrap();
+            if has_tail {
+                let tail = |sink: &mut io::Cursor<&mut Vec<u8>>| sink.write_all(b"tail");
+                writer.append_with_tail(&blob, &[b"head", b"er"], 4, tail).unwrap();
+            } else {
+                writer.append(&blob, &[b"head", b"er", b"tail"]).unwrap();
+            }
+            let last = writer.length_bytes();
+            writer.append(&SESSION, &[b"last"]).unwrap();
+            writer.set_status(last, 3);
+            writer.close().unwrap();
+        }
+        assert_eq!(together, apart);
+        let mut writer = Writer::new(Full { room: 400 }).unwrap();
+        let first = writer.append_with_tail(&blob, &[], 1000, |sink| sink.write_all(&[7; 1000])).unwrap_err();
+        assert!(first.to_string().starts_with("RESOURCE_EXHAUSTED; writing the capture"), "{first}");
+        assert_eq!(writer.close().unwrap_err().to_string(), first.to_string());
     }
 
     #[test]

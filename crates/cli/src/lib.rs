@@ -8,6 +8,8 @@
 
 mod captures;
 mod devices;
+#[cfg(test)]
+mod discrete_tests;
 pub mod flags;
 mod gtest;
 mod output;

@@ -74,6 +74,12 @@ pub fn main_of_verbs(program: &str, tools: &[&Tool]) -> ExitCode {
     finish(start_verb(program, called, tools, arguments))
 }
 
+/// Runs a tool on these arguments, for tests within the crate.
+#[cfg(test)]
+pub(crate) fn run_tool(tool: &Tool, arguments: &[String]) -> Result<()> {
+    start(tool, tool.name.to_string(), tool.name.into(), arguments.iter().map(OsString::from))
+}
+
 /// Exit status 0, or 1 after an error that says what failed, where, and what to do.
 fn finish(result: Result<()>) -> ExitCode {
     match result {

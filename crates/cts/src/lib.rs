@@ -7,9 +7,10 @@
 //! What a driver does not do is declared ([`Expected`]), never skipped: a declared test runs and
 //! must fail, so that a declaration which is out of date is found.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod check;
+pub mod discrete;
 mod harness;
 mod live;
 mod script;

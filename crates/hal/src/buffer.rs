@@ -1,13 +1,13 @@
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, Range, Result};
 
-use crate::HostMemory;
 use crate::flags::*;
 use crate::statistics::{Counted, MemoryCounters};
+use crate::{Device, HostMemory};
 
 /// What is asked of a buffer, or what one has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,38 +65,37 @@ pub struct MappedRange {
 }
 
 /// What a driver does for a buffer.
+///
+/// What the host and the device write is seen by the other side at these points and, where memory is not
+/// `HOST_COHERENT`, only there:
+/// - A mapping shows what the device wrote before [`BufferBackend::map`], unless its access has `DISCARD`: then its bytes
+///   are any until the host writes them.
+/// - [`BufferBackend::invalidate`] shows what the device wrote since then.
+/// - [`BufferBackend::flush`] lets the device see what the host wrote.
+/// - [`BufferBackend::unmap`] flushes a mapping for writing, all of it. So a range that is mapped, accessed and unmapped
+///   while the device leaves it alone needs no other call, and a range that is mapped for writing is not to be written by the
+///   device or through another mapping meanwhile, but where it is invalidated after.
 pub trait BufferBackend: Send + Sync {
-    /// The memory, where the host can reach it. Fails where the buffer has none (any more).
-    fn host_memory(&self) -> Result<&Arc<HostMemory>>;
+    /// Maps a range for the host: memory whose byte 0 is the first mapped byte. The handle has checked the range and
+    /// the access. The memory stays valid until it is dropped, whatever becomes of the buffer: what ends it belongs
+    /// into the keeper of [`HostMemory::foreign`], not into [`BufferBackend::unmap`].
+    fn map(&self, mapped: &MappedRange) -> Result<HostMemory>;
 
-    /// Lets the host access a range of the memory until [`BufferBackend::unmap`].
-    fn map(&self, mapped: &MappedRange) -> Result<&Arc<HostMemory>> {
-        let _ = mapped;
-        self.host_memory()
-    }
+    /// Ends the use of what [`BufferBackend::map`] gave, which it is called with once. Fails where what the host wrote
+    /// does not reach the device.
+    fn unmap(&self, mapped: &MappedRange, memory: &HostMemory) -> Result<()>;
 
-    /// The host has accessed what it mapped.
-    fn unmap(&self, mapped: &MappedRange) {
-        let _ = mapped;
-    }
+    /// Makes what the host wrote to `range` of a mapping visible to the device. The range counts from the first mapped
+    /// byte.
+    fn flush(&self, mapped: &MappedRange, memory: &HostMemory, range: Range) -> Result<()>;
 
-    /// Makes what the host wrote to `range`, which lies in what it mapped, visible to the device.
-    fn flush(&self, mapped: &MappedRange, range: Range) -> Result<()> {
-        let _ = (mapped, range);
-        Ok(())
-    }
-
-    /// Makes what the device wrote to `range`, which lies in what the host mapped, visible to the host.
-    fn invalidate(&self, mapped: &MappedRange, range: Range) -> Result<()> {
-        let _ = (mapped, range);
-        Ok(())
-    }
+    /// Makes what the device wrote to `range` of a mapping visible to the host. The range counts from the first mapped
+    /// byte.
+    fn invalidate(&self, mapped: &MappedRange, memory: &HostMemory, range: Range) -> Result<()>;
 
     /// Whether queues own the memory, so that a dealloca gives it back. Where they do not, as on a CPU that runs
     /// work at once, programs order a dealloca as they order anything, and the memory lives as long as its handles.
-    fn is_queue_ordered(&self) -> bool {
-        false
-    }
+    fn is_queue_ordered(&self) -> bool;
 
     /// Marks the memory as given back to the queue; later use is an error.
     fn deallocate(&self) -> Result<()>;
@@ -119,13 +118,16 @@ struct Shared<B: ?Sized> {
     size: u64,
     /// Owners that programs count by [`Buffer::preserve`] and [`Buffer::discard`].
     owners: AtomicU32,
+    /// The device that made it, for transfers.
+    device: OnceLock<Device>,
     backend: B,
 }
 
 impl Buffer {
     /// A buffer of `size` bytes with what it has in `params`, for drivers.
     pub fn new(params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
-        let allocation = Arc::new(Shared { params, size, owners: AtomicU32::new(1), backend });
+        let allocation =
+            Arc::new(Shared { params, size, owners: AtomicU32::new(1), device: OnceLock::new(), backend });
         Self { allocation, offset: 0, size }
     }
 
@@ -183,6 +185,17 @@ impl Buffer {
     /// The backend.
     pub fn backend(&self) -> &dyn BufferBackend {
         &self.allocation.backend
+    }
+
+    /// The device that made it; nothing where no device did.
+    pub fn device(&self) -> Option<&Device> {
+        self.allocation.device.get()
+    }
+
+    /// Says which device made it, where that is not known yet.
+    pub(crate) fn made_by(self, device: &Device) -> Self {
+        self.allocation.device.get_or_init(|| device.clone());
+        self
     }
 
     /// Whether both handles are of one buffer, or of the same part of it.
@@ -246,24 +259,18 @@ impl Buffer {
 
     /// Maps a range for the host, until the mapping is dropped. Fails when the host cannot reach the memory,
     /// the buffer does not allow the access, or the range exceeds it.
-    pub fn map(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Mapping<'_>> {
+    pub fn map(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Mapping> {
         self.map_as(MappingMode::SCOPED, access, offset, length)
     }
 
     /// [`Buffer::map`] for a range that stays mapped while the device uses the buffer. A recorder refuses
     /// one that may be written: it cannot see when.
-    pub fn map_persistent(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Mapping<'_>> {
+    pub fn map_persistent(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Mapping> {
         self.require_usage(BufferUsage::MAPPING_PERSISTENT)?;
         self.map_as(MappingMode::PERSISTENT, access, offset, length)
     }
 
-    fn map_as(
-        &self,
-        mode: MappingMode,
-        access: MemoryAccess,
-        offset: u64,
-        length: u64,
-    ) -> Result<Mapping<'_>> {
+    fn map_as(&self, mode: MappingMode, access: MemoryAccess, offset: u64, length: u64) -> Result<Mapping> {
         let params = &self.allocation.params;
         if !params.memory_type.contains(MemoryType::HOST_VISIBLE) {
             return Err(Error::failed_precondition(format!(
@@ -277,8 +284,21 @@ impl Buffer {
         self.require_access(access)?;
         let range = self.resolve(offset, length)?;
         let mapped = MappedRange { range, mode, access };
-        let backend = &self.allocation.backend;
-        Ok(Mapping { memory: backend.map(&mapped)?, mapped, backend })
+        let memory = self.allocation.backend.map(&mapped)?;
+        if memory.length() != range.length {
+            return Err(Error::new(
+                rehal_base::StatusCode::Internal,
+                format!("the driver mapped {} bytes instead of {}", memory.length(), range.length),
+            ));
+        }
+        Ok(Mapping { memory, mapped, buffer: self.clone(), is_mapped: true })
+    }
+
+    /// Whether [`Buffer::map`] may map it at all: the host can see the memory, and it was asked for that.
+    pub fn is_mappable(&self) -> bool {
+        let params = &self.allocation.params;
+        params.memory_type.contains(MemoryType::HOST_VISIBLE)
+            && params.usage.intersects(BufferUsage::MAPPING_SCOPED | BufferUsage::MAPPING_PERSISTENT)
     }
 
     /// Copies bytes out through a mapping.
@@ -289,7 +309,9 @@ impl Buffer {
     /// Copies bytes in through a mapping, which discards what was there if the buffer allows that.
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
         let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & self.params().access);
-        self.map(access, offset, source.len() as u64)?.write(0, source)
+        let mapping = self.map(access, offset, source.len() as u64)?;
+        mapping.write(0, source)?;
+        mapping.unmap()
     }
 }
 
@@ -299,67 +321,84 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// A range of a buffer that the host can reach, until it is dropped.
-pub struct Mapping<'a> {
-    memory: &'a HostMemory,
+/// A range of a buffer that the host can reach, until it is dropped. It keeps the buffer.
+///
+/// Offsets count from the first mapped byte. When the device sees what is written, and the host what the device wrote,
+/// is the contract of [`BufferBackend`].
+pub struct Mapping {
+    memory: HostMemory,
     mapped: MappedRange,
-    backend: &'a dyn BufferBackend,
+    buffer: Buffer,
+    is_mapped: bool,
 }
 
-impl Mapping<'_> {
+impl Mapping {
     /// Number of bytes mapped.
     pub fn length(&self) -> u64 {
         self.mapped.range.length
     }
 
+    /// The bytes, to be read. Fails where they are not mapped for that.
+    pub fn source(&self) -> Result<&HostMemory> {
+        self.require(MemoryAccess::READ)?;
+        Ok(&self.memory)
+    }
+
+    /// The bytes, to be written. Fails where they are not mapped for that.
+    pub fn target(&self) -> Result<&HostMemory> {
+        self.require(MemoryAccess::WRITE)?;
+        Ok(&self.memory)
+    }
+
     /// Copies bytes out, from `offset` of the mapping.
     pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
-        let range = self.part(MemoryAccess::READ, offset, target.len() as u64)?;
-        self.memory.read(range.offset, target)
+        self.part(MemoryAccess::READ, offset, target.len() as u64)?;
+        self.memory.read(offset, target)
     }
 
     /// Copies bytes in, at `offset` of the mapping.
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
-        let range = self.part(MemoryAccess::WRITE, offset, source.len() as u64)?;
-        self.memory.write(range.offset, source)
+        self.part(MemoryAccess::WRITE, offset, source.len() as u64)?;
+        self.memory.write(offset, source)
     }
 
-    /// Lets `write` fill all bytes in place, as from a file; nobody else accesses them meanwhile.
-    pub fn with_bytes_mut<R>(&self, write: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
-        let range = self.part(MemoryAccess::WRITE, 0, self.length())?;
-        self.memory.with_bytes_mut(range.offset, range.length, write)
-    }
-
-    /// Shows all bytes to `look`, without a copy; the caller has waited for their writers.
-    pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
-        let range = self.part(MemoryAccess::READ, 0, self.length())?;
-        self.memory.with_bytes(range.offset, range.length, look)
-    }
-
-    /// Makes what was written to a part of the mapping visible to the device, before it is unmapped.
+    /// Makes what was written to a part of the mapping visible to the device while it stays mapped.
     pub fn flush(&self, offset: u64, length: u64) -> Result<()> {
         let range = self.part(MemoryAccess::WRITE, offset, length)?;
-        self.backend.flush(&self.mapped, range)
+        self.backend().flush(&self.mapped, &self.memory, range)
     }
 
     /// Makes what the device wrote since the range was mapped visible in a part of the mapping.
     pub fn invalidate(&self, offset: u64, length: u64) -> Result<()> {
         let range = self.part(MemoryAccess::READ, offset, length)?;
-        self.backend.invalidate(&self.mapped, range)
+        self.backend().invalidate(&self.mapped, &self.memory, range)
     }
 
-    /// A range of the mapping as one of the allocation.
-    fn part(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Range> {
-        if !self.mapped.access.contains(access) {
-            return Err(Error::new(
-                rehal_base::StatusCode::PermissionDenied,
-                format!("mapped for {:?}, used for {access:?}", self.mapped.access),
-            ));
+    /// Ends the mapping, as dropping does, and says whether what was written reaches the device.
+    pub fn unmap(mut self) -> Result<()> {
+        self.is_mapped = false;
+        self.backend().unmap(&self.mapped, &self.memory)
+    }
+
+    fn backend(&self) -> &dyn BufferBackend {
+        self.buffer.backend()
+    }
+
+    fn require(&self, access: MemoryAccess) -> Result<()> {
+        if self.mapped.access.contains(access) {
+            return Ok(());
         }
+        Err(Error::new(
+            rehal_base::StatusCode::PermissionDenied,
+            format!("mapped for {:?}, used for {access:?}", self.mapped.access),
+        ))
+    }
+
+    /// A range of the mapping.
+    fn part(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Range> {
+        self.require(access)?;
         match Range::new(offset, length) {
-            Some(range) if range.fits(self.length()) => {
-                Ok(Range { offset: self.mapped.range.offset + offset, length })
-            }
+            Some(range) if range.fits(self.length()) => Ok(range),
             _ => Err(Error::out_of_range(format!(
                 "{length} bytes at offset {offset} exceed a mapping of {} bytes",
                 self.length()
@@ -368,9 +407,12 @@ impl Mapping<'_> {
     }
 }
 
-impl Drop for Mapping<'_> {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        self.backend.unmap(&self.mapped);
+        if self.is_mapped {
+            // Who wants to hear of a failure calls `unmap`.
+            let _ = self.backend().unmap(&self.mapped, &self.memory);
+        }
     }
 }
 
@@ -405,12 +447,46 @@ impl PlainBuffer {
     }
 }
 
-impl BufferBackend for PlainBuffer {
-    fn host_memory(&self) -> Result<&Arc<HostMemory>> {
+impl PlainBuffer {
+    /// The memory of a buffer that a CPU driver made this way, for that driver. Fails for buffers of other drivers (a
+    /// recorder's among them) and after a dealloca. Nothing but a CPU driver asks: others map, or go by
+    /// [`transfer`](crate::transfer).
+    pub fn memory_of(buffer: &Buffer) -> Result<&Arc<HostMemory>> {
+        match buffer.backend().as_any().downcast_ref::<Self>() {
+            Some(plain) => plain.memory(),
+            None => Err(Error::invalid_argument("the buffer belongs to a device of another driver")),
+        }
+    }
+
+    /// The memory. Fails after a dealloca.
+    pub fn memory(&self) -> Result<&Arc<HostMemory>> {
         if self.deallocated.load(Ordering::Acquire) {
             return Err(Error::failed_precondition("the buffer is used after its dealloca"));
         }
         Ok(&self.memory)
+    }
+}
+
+impl BufferBackend for PlainBuffer {
+    // Host and device are one processor: there is nothing to flush or to invalidate.
+    fn map(&self, mapped: &MappedRange) -> Result<HostMemory> {
+        HostMemory::part(self.memory()?, mapped.range)
+    }
+
+    fn unmap(&self, _mapped: &MappedRange, _memory: &HostMemory) -> Result<()> {
+        Ok(())
+    }
+
+    fn flush(&self, _mapped: &MappedRange, _memory: &HostMemory, _range: Range) -> Result<()> {
+        Ok(())
+    }
+
+    fn invalidate(&self, _mapped: &MappedRange, _memory: &HostMemory, _range: Range) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_queue_ordered(&self) -> bool {
+        false
     }
 
     // The bytes stay until the last handle is gone: freeing them now would pull them from under a
@@ -447,7 +523,7 @@ mod tests {
         let mut byte = [0];
         whole.read(7, &mut byte).unwrap();
         assert_eq!(byte, [9]);
-        part.map(MemoryAccess::READ, 3, 1).unwrap().with_bytes(|bytes| assert_eq!(bytes, [9])).unwrap();
+        assert_eq!(part.map(MemoryAccess::READ, 3, 1).unwrap().source().unwrap().load(0).unwrap(), [9]);
         assert!(part.read(8, &mut byte).is_err());
         assert!(part.subspan(4, 5).is_err());
         assert!(part.subspan(9, WHOLE_BUFFER).is_err());

@@ -68,7 +68,8 @@ pub trait DeviceBackend: Send + Sync {
     /// # Safety
     ///
     /// The code runs in this process, or on the device, with the rights of the caller, now (its
-    /// initialisers) and at each dispatch. The caller states why it trusts the bytes.
+    /// initialisers) and at each dispatch. The caller states why it trusts the bytes, and that dispatches of it
+    /// are ordered by timepoints with other work on the same bytes where one of them writes.
     #[allow(unsafe_code, reason = "the trust boundary of native code")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable>;
 
@@ -130,7 +131,7 @@ impl Device {
     /// A buffer of `size` bytes. Fails where the device cannot grant `params` or the memory.
     pub fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
-        self.0.allocate_buffer(params.canonical(), size)
+        Ok(self.0.allocate_buffer(params.canonical(), size)?.made_by(self))
     }
 
     /// A buffer over a range of host memory, which it shares and keeps. Fails where the range exceeds the
@@ -157,7 +158,7 @@ impl Device {
                 params.min_alignment
             )));
         }
-        self.0.import_buffer(params, memory)
+        Ok(self.0.import_buffer(params, memory)?.made_by(self))
     }
 
     /// See [`DeviceBackend::create_semaphore`].

@@ -1,5 +1,4 @@
 use std::any::Any;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use rehal_base::{Error, HostMemory, Range, Result};
@@ -8,11 +7,11 @@ use crate::flags::MemoryAccess;
 
 /// What a driver does for a file.
 pub trait FileBackend: Send + Sync {
-    /// Fills `target` from the bytes at `offset`; fails where the file ends before.
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<()>;
+    /// Fills `range` of `target` from the bytes at `offset`; fails where the file ends before.
+    fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()>;
 
-    /// Writes `source` at `offset`.
-    fn write_at(&self, offset: u64, source: &[u8]) -> Result<()>;
+    /// Writes `range` of `source` at `offset`.
+    fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()>;
 
     /// The backend itself, for the driver that made it.
     fn as_any(&self) -> &dyn Any;
@@ -116,19 +115,21 @@ impl HostFile {
 }
 
 impl FileBackend for HostFile {
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<()> {
+    fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
         match self {
-            Self::Disk(file) => read_disk(file, offset, target),
-            Self::Memory(memory) => memory.read(offset, target),
+            Self::Disk(file) => {
+                target.read_file_at(file, offset, range)?.map_err(|error| Error::io("reading a file", &error))
+            }
+            Self::Memory(memory) => target.copy_from(range.offset, memory, offset, range.length),
         }
     }
 
-    fn write_at(&self, offset: u64, source: &[u8]) -> Result<()> {
+    fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
         match self {
-            Self::Disk(file) => {
-                file.write_all_at(source, offset).map_err(|error| Error::io("writing a file", &error))
-            }
-            Self::Memory(memory) => memory.write(offset, source),
+            Self::Disk(file) => source
+                .write_file_at(file, offset, range)?
+                .map_err(|error| Error::io("writing a file", &error)),
+            Self::Memory(memory) => memory.copy_from(offset, source, range.offset, range.length),
         }
     }
 
@@ -137,51 +138,29 @@ impl FileBackend for HostFile {
     }
 }
 
-/// From this size on, a read is split among the processors: what takes the time is copying, and
-/// the first touch of the pages that it goes to.
-const PARALLEL_FROM_BYTES: usize = 32 << 20;
-
-fn read_disk(file: &std::fs::File, offset: u64, target: &mut [u8]) -> Result<()> {
-    let read = |offset, part: &mut [u8]| {
-        file.read_exact_at(part, offset).map_err(|error| Error::io("reading a file", &error))
-    };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-    if target.len() < PARALLEL_FROM_BYTES || processors == 1 {
-        return read(offset, target);
-    }
-    // Whole huge pages for each, so that no two readers fault on the same one.
-    let part_bytes = target.len().div_ceil(processors).next_multiple_of(2 << 20);
-    std::thread::scope(|scope| {
-        let readers: Vec<_> = (0u64..)
-            .zip(target.chunks_mut(part_bytes))
-            .map(|(index, part)| scope.spawn(move || read(offset + index * part_bytes as u64, part)))
-            .collect();
-        // All are waited for; the first failure, in file order, is the one to tell.
-        readers.into_iter().map(join).fold(Ok(()), Result::and)
-    })
-}
-
-fn join(reader: std::thread::ScopedJoinHandle<'_, Result<()>>) -> Result<()> {
-    match reader.join() {
-        Ok(outcome) => outcome,
-        Err(panic) => std::panic::resume_unwind(panic),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_large_read_is_the_same_bytes_however_it_is_split() {
-        let mut file = tempfile::tempfile().unwrap();
-        let bytes: Vec<u8> = (0..PARALLEL_FROM_BYTES as u32 / 4 + 1000).flat_map(u32::to_le_bytes).collect();
-        std::io::Write::write_all(&mut file, &bytes).unwrap();
-        let disk = HostFile::Disk(file);
-        let mut target = vec![0; bytes.len() - 3];
-        disk.read_at(3, &mut target).unwrap();
-        assert!(target == bytes[3..]);
-        let beyond = disk.read_at(4, &mut target).unwrap_err();
+    fn files_on_disk_and_in_memory_hold_the_same() {
+        let disk = HostFile::Disk(tempfile::tempfile().unwrap());
+        for file in [disk, HostFile::from_bytes(&[0; 12]).unwrap()] {
+            let memory = HostMemory::allocate(16).unwrap();
+            memory.write(4, &[1, 2, 3, 4]).unwrap();
+            file.write_at(8, &memory, Range::new(4, 4).unwrap()).unwrap();
+            file.read_at(7, &memory, Range::new(0, 3).unwrap()).unwrap();
+            assert_eq!(memory.load::<6>(0).unwrap(), [0, 1, 2, 0, 1, 2]);
+            assert!(file.read_at(10, &memory, Range::new(0, 3).unwrap()).is_err());
+            assert!(file.read_at(0, &memory, Range::new(14, 3).unwrap()).is_err());
+        }
+    }
+
+    #[test]
+    fn a_file_that_ends_before_is_lost_data() {
+        let file = HostFile::Disk(tempfile::tempfile().unwrap());
+        let memory = HostMemory::allocate(16).unwrap();
+        let beyond = file.read_at(4, &memory, memory.whole()).unwrap_err();
         assert_eq!(beyond.code(), rehal_base::StatusCode::DataLoss);
     }
 }

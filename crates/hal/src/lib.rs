@@ -60,6 +60,7 @@ mod store;
 mod stranded;
 mod sync;
 mod timeline;
+pub mod transfer;
 mod unwind;
 mod wait;
 

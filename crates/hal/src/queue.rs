@@ -160,7 +160,7 @@ impl Submission<Live<'_>> {
     /// submitted and no semaphore will be signalled by it.
     pub fn submit(&self) -> Result<Option<Buffer>> {
         self.check()?;
-        self.device.backend().submit(self)
+        Ok(self.device.backend().submit(self)?.map(|created| created.made_by(self.device)))
     }
 
     fn check(&self) -> Result<()> {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use rehal_base::{Context, Error, Range, Result, StatusCode};
 use rehal_hal::{
     Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
-    HostCallFlags, HostMemory, Indexed, KeptSubmission, Live, Names, Promise, QueueOp, Store, WHOLE_BUFFER,
-    WorkgroupCount, shape,
+    HostCallFlags, HostMemory, Indexed, KeptSubmission, Live, Names, PlainBuffer, Promise, QueueOp, Store,
+    WHOLE_BUFFER, WorkgroupCount, shape,
 };
 use smallvec::SmallVec;
 
@@ -46,7 +46,7 @@ pub(crate) trait Resolve<'r, N: Names + 'r> {
                 let buffer = self.buffer(name);
                 let range = buffer.resolve(reference.offset, reference.length)?;
                 Ok(Place {
-                    memory: buffer.backend().host_memory()?,
+                    memory: PlainBuffer::memory_of(buffer)?,
                     offset: range.offset,
                     length: range.length,
                 })
@@ -226,15 +226,11 @@ pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: 
         QueueOp::Copy { source, target, .. } => names.place(&target)?.copy(names.place(&source)?),
         QueueOp::Read { file, file_offset, target, .. } => {
             let place = names.place(&target)?;
-            let file = names.file(file).backend();
-            place
-                .memory
-                .with_bytes_mut(place.offset, place.length, |bytes| file.read_at(file_offset, bytes))?
+            names.file(file).backend().read_at(file_offset, place.memory, place.range())
         }
         QueueOp::Write { source, file, file_offset, .. } => {
             let place = names.place(&source)?;
-            let file = names.file(file).backend();
-            place.memory.with_bytes(place.offset, place.length, |bytes| file.write_at(file_offset, bytes))?
+            names.file(file).backend().write_at(file_offset, place.memory, place.range())
         }
         QueueOp::Dispatch(dispatch) => run_dispatch(&dispatch, names),
         QueueOp::Execute { command_buffer, bindings, .. } => {

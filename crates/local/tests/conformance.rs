@@ -1,4 +1,5 @@
-//! The conformance suite over the `local-sync` device, one test of the harness for each of its own.
+//! The conformance suite over the `local-sync` device, and over a device with memory of its own that `local-sync` does
+//! the work of: one test of the harness for each of its own.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -6,7 +7,8 @@ use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
 use rehal_base::{Error, Result};
-use rehal_cts::{Expected, Kernel, Subject};
+use rehal_cts::discrete::DiscreteDevice;
+use rehal_cts::{Capability, Expected, Kernel, Subject};
 use rehal_hal::{Device, Executable, ExecutableParams};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
@@ -15,11 +17,14 @@ const EMBEDDED: &str = "embedded-elf-x86_64";
 const SYSTEM: &str = "system-elf-x86_64";
 const VMVX: &str = "vmvx-bytecode-fb";
 
-struct Local;
+struct Local {
+    is_discrete: bool,
+}
 
 impl Subject for Local {
     fn device(&self) -> Result<Device> {
-        Ok(LocalSync::create(Plugins::default()))
+        let device = LocalSync::create(Plugins::default());
+        Ok(if self.is_discrete { DiscreteDevice::over(device) } else { device })
     }
 
     fn kernel(&self, kernel: Kernel, format: &str) -> Result<Vec<u8>> {
@@ -43,17 +48,25 @@ impl Subject for Local {
     }
 
     fn expected(&self) -> &[Expected] {
-        &[Expected::Fails("native/vmvx-bytecode-fb/*", "kernels in C are machine code")]
+        const VMVX_IS_NO_MACHINE: Expected =
+            Expected::Fails("native/vmvx-bytecode-fb/*", "kernels in C are machine code");
+        const DISCRETE: &[Expected] = &[
+            VMVX_IS_NO_MACHINE,
+            Expected::Lacks(Capability::HostMemory, "its memory is apart from the host's"),
+        ];
+        if self.is_discrete { DISCRETE } else { &[VMVX_IS_NO_MACHINE] }
     }
 }
 
 fn main() -> ExitCode {
-    let subject: Arc<dyn Subject> = Arc::new(Local);
-    let trial = |test: rehal_cts::Test| {
-        let subject = subject.clone();
-        let name = test.name().to_string();
-        Trial::test(name, move || test.judge(&*subject).map_err(Into::into))
-    };
-    let trials = rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(trial).collect();
+    let mut trials = Vec::new();
+    for (prefix, is_discrete) in [("", false), ("discrete/", true)] {
+        let subject: Arc<dyn Subject> = Arc::new(Local { is_discrete });
+        trials.extend(rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(|test| {
+            let subject = subject.clone();
+            let name = format!("{prefix}{}", test.name());
+            Trial::test(name, move || test.judge(&*subject).map_err(Into::into))
+        }));
+    }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

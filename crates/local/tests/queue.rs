@@ -172,9 +172,9 @@ fn files_are_read_and_written_by_position() {
     assert_eq!(bytes, [0, 0, 28, 29, 30, 31, 0, 0]);
     let source = BufferRef::range(&buffer, 0, 4);
     device.queue(QUEUE_AFFINITY_ANY).write(source, &file, 3, 0).unwrap();
-    let mut bytes = [9; 6];
-    file.backend().read_at(2, &mut bytes).unwrap();
-    assert_eq!(bytes, [2, 0, 0, 28, 29, 7]);
+    let bytes = rehal_hal::HostMemory::allocate(6).unwrap();
+    file.backend().read_at(2, &bytes, bytes.whole()).unwrap();
+    assert_eq!(bytes.load(0).unwrap(), [2, 0, 0, 28, 29, 7]);
     assert_eq!(
         device.queue(QUEUE_AFFINITY_ANY).read(&file, 29, target, 0).unwrap_err().code(),
         StatusCode::OutOfRange

@@ -44,7 +44,12 @@ pub enum Contents {
         memory: Arc<HostMemory>,
     },
     /// All of its bytes in memory.
-    Memory(Arc<HostMemory>),
+    Memory {
+        /// The bytes.
+        memory: Arc<HostMemory>,
+        /// The file that they were read from, for its tables: memory that devices may write lends nobody its bytes.
+        map: MappedFile,
+    },
 }
 
 impl Contents {
@@ -52,7 +57,7 @@ impl Contents {
     pub fn disk(&self) -> Option<&File> {
         match self {
             Self::Disk { file, .. } | Self::Mapped { file, .. } => Some(file),
-            Self::Memory(_) => None,
+            Self::Memory { .. } => None,
         }
     }
 
@@ -60,7 +65,7 @@ impl Contents {
     pub fn memory(&self) -> Option<&Arc<HostMemory>> {
         match self {
             Self::Disk { .. } => None,
-            Self::Mapped { memory, .. } | Self::Memory(memory) => Some(memory),
+            Self::Mapped { memory, .. } | Self::Memory { memory, .. } => Some(memory),
         }
     }
 }
@@ -115,7 +120,7 @@ impl ParameterFile {
     pub fn length(&self) -> Result<u64> {
         Ok(match self.contents()? {
             Contents::Disk { length, .. } => *length,
-            Contents::Mapped { memory, .. } | Contents::Memory(memory) => memory.length(),
+            Contents::Mapped { memory, .. } | Contents::Memory { memory, .. } => memory.length(),
         })
     }
 
@@ -126,7 +131,7 @@ impl ParameterFile {
             Contents::Disk { file, .. } | Contents::Mapped { file, .. } => {
                 file.read_exact_at(target, offset).map_err(|error| reading(&self.path, &error))
             }
-            Contents::Memory(memory) => memory.read(offset, target),
+            Contents::Memory { memory, .. } => memory.read(offset, target),
         }
     }
 
@@ -134,9 +139,8 @@ impl ParameterFile {
     pub(crate) fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
         match self.contents()? {
             Contents::Disk { .. } => Ok(look(MappedFile::open(&self.path)?.bytes())),
-            Contents::Mapped { memory, .. } | Contents::Memory(memory) => {
-                memory.with_bytes(0, memory.length(), look)
-            }
+            Contents::Mapped { memory, .. } => Ok(look(&memory.bytes(memory.whole())?)),
+            Contents::Memory { map, .. } => Ok(look(map.bytes())),
         }
     }
 }
@@ -157,7 +161,7 @@ impl Contents {
                 let memory = Arc::new(HostMemory::over_file(Arc::new(map), all)?);
                 Self::Mapped { file: disk()?, memory }
             }
-            FileMode::Preload => Self::Memory(Arc::new(preload(&disk()?, path, length)?)),
+            FileMode::Preload => Self::Memory { memory: Arc::new(preload(&disk()?, path, length)?), map },
         })
     }
 }
@@ -165,9 +169,7 @@ impl Contents {
 fn preload(file: &File, path: &Path, length: u64) -> Result<HostMemory> {
     let memory = HostMemory::allocate(length)
         .map_err(|error| error.context(format!("loading '{}' into memory", path.display())))?;
-    memory
-        .with_bytes_mut(0, length, |bytes| file.read_exact_at(bytes, 0))?
-        .map_err(|error| reading(path, &error))?;
+    memory.read_file_at(file, 0, memory.whole())?.map_err(|error| reading(path, &error))?;
     Ok(memory)
 }
 
@@ -188,7 +190,7 @@ impl std::fmt::Debug for Contents {
         match self {
             Self::Disk { length, .. } => write!(f, "Disk({length} bytes)"),
             Self::Mapped { memory, .. } => write!(f, "Mapped({} bytes)", memory.length()),
-            Self::Memory(memory) => write!(f, "Memory({} bytes)", memory.length()),
+            Self::Memory { memory, .. } => write!(f, "Memory({} bytes)", memory.length()),
         }
     }
 }

@@ -35,17 +35,25 @@ impl<W: Write> Observer for HostReadLog<W> {
     }
 
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
-        let shown = &read.bytes[..read.bytes.len().min(self.bytes_limit)];
+        let length = read.memory.length();
+        let mut shown = vec![0; length.min(self.bytes_limit as u64) as usize];
+        read.memory.read(0, &mut shown)?;
+        let (mut fnv1a64, mut blake3) = (fnv::Fnv1a64::default(), blake3::Hasher::new());
+        read.memory.for_each_chunk(read.memory.whole(), |chunk| {
+            fnv1a64.update(chunk);
+            blake3.update(chunk);
+            Ok::<_, Error>(())
+        })?;
         let line = json!({
             "ordinal": read.location.ordinal,
             "scope": read.scope.map(|name| String::from_utf8_lossy(name)),
             "buffer_id": read.buffer_id,
             "offset": read.offset,
-            "length": read.bytes.len(),
-            "fnv1a64": format!("{:016x}", fnv::fnv1a64(read.bytes)),
-            "blake3": blake3::hash(read.bytes).to_hex().as_str(),
-            "bytes": hex::encode(shown),
-            "truncated": shown.len() < read.bytes.len(),
+            "length": length,
+            "fnv1a64": format!("{:016x}", fnv1a64.finish()),
+            "blake3": blake3.finalize().to_hex().as_str(),
+            "bytes": hex::encode(&shown),
+            "truncated": (shown.len() as u64) < length,
         });
         writeln!(self.sink, "{line}").map_err(|error| Error::io("writing host reads", &error))
     }
@@ -53,14 +61,17 @@ impl<W: Write> Observer for HostReadLog<W> {
 
 #[cfg(test)]
 mod tests {
+    use rehal_base::HostMemory;
+
     use super::*;
     use crate::RecordLocation;
 
     #[test]
     fn a_line_holds_digests_and_bytes_up_to_the_limit() {
         let mut log = HostReadLog::new(Vec::new(), 2);
+        let memory = HostMemory::constant(b"foobar").unwrap();
         let location = RecordLocation { ordinal: 42, offset: 9088 };
-        let read = HostRead { location, scope: Some(b"execute"), buffer_id: 11, offset: 4, bytes: b"foobar" };
+        let read = HostRead { location, scope: Some(b"execute"), buffer_id: 11, offset: 4, memory: &memory };
         log.host_read(&read).unwrap();
         let line: serde_json::Value = serde_json::from_slice(&log.finish().unwrap()).unwrap();
         assert_eq!(line["ordinal"], 42);

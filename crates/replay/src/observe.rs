@@ -1,5 +1,4 @@
-use rehal_base::Result;
-
+use rehal_base::{HostMemory, Result};
 use rehal_hal::Executable;
 
 use crate::{ExecutableRecord, RecordLocation};
@@ -14,7 +13,7 @@ pub struct Scope<'a> {
 }
 
 /// Bytes that the program mapped for reading: what it saw of what was computed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct HostRead<'a> {
     /// The record of the map.
     pub location: RecordLocation,
@@ -24,8 +23,16 @@ pub struct HostRead<'a> {
     pub buffer_id: u64,
     /// First byte in the buffer.
     pub offset: u64,
-    /// The bytes.
-    pub bytes: &'a [u8],
+    /// The bytes, all of this memory.
+    pub memory: &'a HostMemory,
+}
+
+impl HostRead<'_> {
+    /// A copy of the bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        // All of the memory is in range.
+        self.memory.bytes(self.memory.whole()).unwrap_or_default().into_owned()
+    }
 }
 
 /// Is told what a replay does. An error of an observer ends the replay.

@@ -7,7 +7,7 @@ use rehal_hal::{
     Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, CreateOp, Device, DeviceGroup, Event,
     Executable, File, FileContents, HostCall, HostFile, HostOp, ImportFile, Indexed, Live, MemoryAccess,
     MemoryBarrier, QueueOp, RangeOp, Rename, Semaphore, Span, StoredLists, Submission, Timepoint,
-    rename_buffer_ref, wait_all,
+    rename_buffer_ref, transfer, wait_all,
 };
 
 use crate::files::{self, FileRemap};
@@ -302,9 +302,8 @@ impl Run<'_, '_> {
                     self.before_host_access(&range)?;
                     let buffer = get(&self.objects.buffers, range.buffer)?;
                     // The range as a whole is what was mapped; the bytes are what was written of it.
-                    let mapping =
-                        buffer.map(range.access | MemoryAccess::WRITE, range.offset, range.length)?;
-                    mapping.write(0, data.of(self.bytes))?;
+                    let access = range.access | MemoryAccess::WRITE;
+                    transfer::write_as(buffer, access, range.offset, range.length, data.of(self.bytes))?;
                 }
             }
             HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,
@@ -370,7 +369,7 @@ impl Run<'_, '_> {
             }
             CreateOp::ImportedBuffer { allocator, params, size, data, created, .. } => {
                 let buffer = self.device(allocator).allocate_buffer(params, size)?;
-                buffer.write(0, data.of(self.bytes))?;
+                transfer::write(&buffer, 0, data.of(self.bytes))?;
                 self.objects.buffers[created as usize] = Some(buffer);
             }
             // They are there before the run; and no plan has channels.
@@ -403,14 +402,13 @@ impl Run<'_, '_> {
         }
         self.before_host_access(range)?;
         let buffer = get(&self.objects.buffers, range.buffer)?;
-        let mapping = buffer.map(MemoryAccess::READ, range.offset, range.length)?;
         let scope = self.open_scopes.last().copied();
         let buffer_id = self.plan.buffer_ids[range.buffer as usize];
         let observers = &mut *self.observers;
-        mapping.with_bytes(|bytes| {
-            let read = HostRead { location, scope, buffer_id, offset: range.offset, bytes };
+        transfer::view(buffer, range.offset, range.length, |memory| {
+            let read = HostRead { location, scope, buffer_id, offset: range.offset, memory };
             observers.iter_mut().filter(|it| it.wants_host_reads()).try_for_each(|it| it.host_read(&read))
-        })?
+        })
     }
 }
 

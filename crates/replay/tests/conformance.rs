@@ -1,6 +1,7 @@
-//! The conformance suite over a recorded `local-sync` device. It passes as on the bare one; then each capture that it left
-//! is replayed on a fresh device, and everything that the test had read is read again. Tests that do what no replay in
-//! call order can do are listed, each with the words of the refusal.
+//! The conformance suite over a recorded `local-sync` device, and over a recorded device with memory of its own that
+//! `local-sync` does the work of. It passes as on the bare one; then each capture that it left is replayed on a fresh
+//! device, and everything that the test had read is read again. Tests that do what no replay in call order can do are
+//! listed, each with the words of the refusal.
 
 use std::io::{Cursor, Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -10,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rehal_base::{Error, Result, glob};
 use rehal_capture::{Capture, OpenOptions};
-use rehal_cts::{Expected, Kernel, Subject};
+use rehal_cts::discrete::DiscreteDevice;
+use rehal_cts::{Capability, Expected, Kernel, Subject};
 use rehal_hal::{Device, DeviceGroup, Executable, ExecutableParams};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
@@ -42,9 +44,15 @@ impl Seek for Memory {
     }
 }
 
+fn device(is_discrete: bool) -> Device {
+    let device = LocalSync::create(Plugins::default());
+    if is_discrete { DiscreteDevice::over(device) } else { device }
+}
+
 /// The devices of one test, each on a record of its own, and what the test read from them.
 #[derive(Default)]
 struct Recorded {
+    is_discrete: bool,
     recorders: Mutex<Vec<(Recorder, Memory)>>,
     saw: Mutex<Vec<Vec<u8>>>,
 }
@@ -55,7 +63,7 @@ impl Subject for Recorded {
         // The files of the tests are gone when their captures are replayed.
         let options = RecordOptions { file_policy: FilePolicy::CaptureAll, ..RecordOptions::default() };
         let recorder = Recorder::to(memory.clone(), options)?;
-        let group = recorder.wrap(&DeviceGroup::new(vec![LocalSync::create(Plugins::default())])?)?;
+        let group = recorder.wrap(&DeviceGroup::new(vec![device(self.is_discrete)])?)?;
         self.recorders.lock().unwrap().push((recorder, memory));
         Ok(group.devices()[0].clone())
     }
@@ -85,7 +93,13 @@ impl Subject for Recorded {
     }
 
     fn expected(&self) -> &[Expected] {
-        &[Expected::Fails("native/vmvx-bytecode-fb/*", "kernels in C are machine code")]
+        const VMVX_IS_NO_MACHINE: Expected =
+            Expected::Fails("native/vmvx-bytecode-fb/*", "kernels in C are machine code");
+        const DISCRETE: &[Expected] = &[
+            VMVX_IS_NO_MACHINE,
+            Expected::Lacks(Capability::HostMemory, "its memory is apart from the host's"),
+        ];
+        if self.is_discrete { DISCRETE } else { &[VMVX_IS_NO_MACHINE] }
     }
 }
 
@@ -113,7 +127,7 @@ impl Recorded {
                 for record in capture.records() {
                     record?.payload()?;
                 }
-                reads_of(bytes)
+                reads_of(bytes, self.is_discrete)
             });
             replayed.extend(reads.map_err(|error| error.report())?);
         }
@@ -122,9 +136,9 @@ impl Recorded {
 }
 
 /// What a replay on a fresh device reads back.
-fn reads_of(bytes: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+fn reads_of(bytes: Vec<u8>, is_discrete: bool) -> Result<Vec<Vec<u8>>> {
     let plan = Plan::compile(bytes, PlanOptions::default())?;
-    let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
+    let devices = (0..plan.device_count()).map(|_| device(is_discrete)).collect();
     let mut reads = Reads::default();
     let group = DeviceGroup::new(devices)?;
     Replay::new(plan, &group, &ReplayOptions::default())?.run(&mut [&mut reads])?;
@@ -141,7 +155,7 @@ impl Observer for Reads {
     }
 
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
-        self.0.push(read.bytes.to_vec());
+        self.0.push(read.to_vec());
         Ok(())
     }
 }
@@ -165,13 +179,11 @@ fn compare(saw: Vec<Vec<u8>>, mut replayed: Vec<Vec<u8>>) -> Result<(), String> 
 const WAITS: &str = "which nothing in the capture signals";
 /// Functions of the program, and what they did.
 const NOT_HELD: &str = "the program did here what a capture cannot hold";
-/// Writes through a mapping are recorded when it ends.
-const STILL_MAPPED: &str = "is in no read of the replay";
 
 /// Tests whose capture does not replay, by patterns of their names, and words of the error. The first that matches counts.
 ///
 /// The plan refuses what no replay in call order can do; or the program submitted what failed, and the replay fails of the
-/// same; or the program read what it had written through a mapping that was still open, of which a capture has no record.
+/// same.
 const NOT_REPLAYABLE: &[(&str, &str)] = &[
     ("queue/host_call/*", NOT_HELD),
     ("host_call/*", NOT_HELD),
@@ -201,8 +213,6 @@ const NOT_REPLAYABLE: &[(&str, &str)] = &[
     ("fill/slots/ranges_outside_are_refused", "exceed a binding of"),
     ("update/*/wrong_lengths_are_refused", "an update of"),
     ("update/slots/ranges_outside_are_refused", "exceed a binding of"),
-    ("mapping/offsets_inside_of_a_mapping", STILL_MAPPED),
-    ("mapping/two_mappings_at_once", STILL_MAPPED),
     ("native/*-elf-x86_64/*/failing_kernel", "function 'fails' failed in workgroup"),
     ("native/*-elf-x86_64/*/nothing_runs_after_a_failure", "function 'fails' failed in workgroup"),
     ("transient/commands_after_dealloca_fail", "the buffer is used after its dealloca"),
@@ -212,14 +222,16 @@ const NOT_REPLAYABLE: &[(&str, &str)] = &[
 ];
 
 fn main() -> ExitCode {
-    let trial = |test: rehal_cts::Test| {
-        let name = test.name().to_string();
-        Trial::test(name, move || {
-            let subject = Recorded::default();
-            test.judge(&subject)?;
-            subject.judge(test.name())
-        })
-    };
-    let trials = rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(trial).collect();
+    let mut trials = Vec::new();
+    for (prefix, is_discrete) in [("", false), ("discrete/", true)] {
+        trials.extend(rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(|test| {
+            let name = format!("{prefix}{}", test.name());
+            Trial::test(name, move || {
+                let subject = Recorded { is_discrete, ..Recorded::default() };
+                test.judge(&subject)?;
+                subject.judge(test.name())
+            })
+        }));
+    }
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

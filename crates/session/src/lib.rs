@@ -43,7 +43,7 @@ pub use named_path::NamedPath;
 pub use program::{
     Batch, Calls, Expected, Function, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer,
     ParameterFile, ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions,
-    TestOutcome, TextSink, ValueText, format_value, type_of_value, with_value_bytes,
+    TestOutcome, TextSink, ValueText, format_value, type_of_value, with_value_bytes, with_value_memory,
 };
 pub use scope_timer::{ScopeTimer, find_scope};
 pub use survey::{ExecutableSurvey, ExternalFile, FunctionSurvey, ScopeSurvey, Survey, SurveyedBytes};

@@ -1,4 +1,4 @@
-use rehal_base::Result;
+use rehal_base::{HostMemory, Range, Result};
 
 /// The bytes of a tensor that was written down, which may be far fewer than it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,23 @@ impl Contents {
         bytes
     }
 
+    /// Fills a range of `memory` with the tensor's bytes from `at` on.
+    pub fn fill_memory(&self, at: u64, memory: &HostMemory, range: Range) -> Result<()> {
+        let Range { offset, length } = range;
+        match self {
+            Self::Zeros => memory.fill(offset, length, &[0]),
+            // As long as the tensor, which the range is a part of.
+            Self::Bytes(bytes) => memory.write(offset, &bytes[at as usize..][..length as usize]),
+            Self::Splat(pattern) => {
+                let mut rotated = pattern.clone();
+                rotated.rotate_left((at % pattern.len() as u64) as usize);
+                let rest = length % pattern.len() as u64;
+                memory.fill(offset, length - rest, &rotated)?;
+                memory.write(offset + length - rest, &rotated[..rest as usize])
+            }
+        }
+    }
+
     /// Fills `target`, which is as long as the tensor.
     pub fn fill(&self, target: &mut [u8]) {
         match self {
@@ -80,5 +97,21 @@ mod tests {
         assert_eq!(filled(&splat, 2), [1, 2]);
         assert_eq!(filled(&splat, 0), []);
         assert!(filled(&splat, 200_001).chunks(3).all(|part| part == [1, 2, 3]));
+    }
+
+    #[test]
+    fn memory_is_filled_with_the_same_in_any_pieces() {
+        for contents in [Contents::Zeros, Contents::Bytes((0..100).collect()), Contents::Splat(vec![1, 2, 3])]
+        {
+            for piece in [1, 2, 3, 7, 64, 100] {
+                let memory = HostMemory::allocate(100).unwrap();
+                memory.fill(0, 100, &[0xee]).unwrap();
+                for at in (0..100).step_by(piece) {
+                    let range = Range { offset: at, length: (100 - at).min(piece as u64) };
+                    contents.fill_memory(at, &memory, range).unwrap();
+                }
+                assert_eq!(*memory.bytes(memory.whole()).unwrap(), filled(&contents, 100));
+            }
+        }
     }
 }

@@ -30,4 +30,4 @@ pub use input::{Input, Source, Start, Take};
 pub use number::general_lower;
 pub use scalar::{Scalar, ScalarType};
 pub use tensor_type::{MAX_RANK, TensorType};
-pub use text::{format_elements, format_tensor, parse_elements, parse_tensor};
+pub use text::{format_elements, format_head, format_tensor, parse_elements, parse_tensor, shown_bytes};

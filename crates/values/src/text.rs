@@ -60,11 +60,34 @@ pub fn format_tensor(tensor_type: &TensorType, bytes: &[u8], max_elements: u64) 
     Ok(format!("{tensor_type}={}", format_elements(tensor_type, bytes, max_elements)?))
 }
 
+/// How many of a tensor's first bytes [`format_tensor`] looks at.
+pub fn shown_bytes(tensor_type: &TensorType, max_elements: u64) -> Result<u64> {
+    let whole = tensor_type.size_bytes()?;
+    let row = TensorType { shape: vec![max_elements], element_type: tensor_type.element_type };
+    // A row that is too long to have a size is longer than the tensor.
+    Ok(row.size_bytes().map_or(whole, |row| row.min(whole)))
+}
+
+/// [`format_tensor`] of a tensor that is held somewhere in `held` bytes: `head` is the first of them, at least
+/// [`shown_bytes`].
+pub fn format_head(tensor_type: &TensorType, head: &[u8], held: u64, max_elements: u64) -> Result<String> {
+    Ok(format!("{tensor_type}={}", format_elements_of(tensor_type, head, held, max_elements)?))
+}
+
 /// The elements of [`format_tensor`]. Fails where `bytes` are too few.
 pub fn format_elements(tensor_type: &TensorType, bytes: &[u8], max_elements: u64) -> Result<String> {
+    format_elements_of(tensor_type, bytes, bytes.len() as u64, max_elements)
+}
+
+fn format_elements_of(
+    tensor_type: &TensorType,
+    bytes: &[u8],
+    held: u64,
+    max_elements: u64,
+) -> Result<String> {
     let needed = tensor_type.size_bytes()?;
-    if (bytes.len() as u64) < needed {
-        let held = bytes.len();
+    let shown = shown_bytes(tensor_type, max_elements)?;
+    if held < needed || (bytes.len() as u64) < shown {
         return Err(Error::out_of_range(format!(
             "a tensor of type {tensor_type} has {needed} bytes, not {held}"
         )));
@@ -169,7 +192,17 @@ mod tests {
 
     fn printed(text: &str, max_elements: u64) -> String {
         let (tensor_type, _) = parse_tensor(text).unwrap();
-        format_tensor(&tensor_type, &bytes(text).unwrap(), max_elements).unwrap()
+        let bytes = bytes(text).unwrap();
+        let printed = format_tensor(&tensor_type, &bytes, max_elements).unwrap();
+        // The bytes that are not shown are not looked at.
+        let head = &bytes[..shown_bytes(&tensor_type, max_elements).unwrap() as usize];
+        let held = bytes.len() as u64;
+        assert_eq!(format_head(&tensor_type, head, held, max_elements).unwrap(), printed);
+        if let Some((_, less)) = head.split_last() {
+            assert!(format_head(&tensor_type, less, held, max_elements).is_err());
+            assert!(format_head(&tensor_type, head, held - 1, max_elements).is_err());
+        }
+        printed
     }
 
     #[test]

@@ -98,9 +98,7 @@ impl Buffer {
 
     /// Whether `length` bytes here and in `other` are the same.
     pub fn compare(&self, offset: u64, other: &Self, other_offset: u64, length: u64) -> Result<bool> {
-        self.memory.with_bytes(offset, length, |bytes| {
-            other.memory.with_bytes(other_offset, length, |others| bytes == others)
-        })?
+        self.memory.is_equal(offset, &other.memory, other_offset, length)
     }
 
     /// Repeats `pattern` over `length` bytes, which it divides.
@@ -110,11 +108,13 @@ impl Buffer {
 
     /// SipHash-2-4 of a range under the key of bytes 0 to 15, as `vm.buffer.hash` defines it.
     pub fn hash(&self, offset: u64, length: u64) -> Result<i64> {
-        self.memory.with_bytes(offset, length, |bytes| {
-            let mut hasher = SipHasher24::new_with_keys(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
+        self.check(offset, length)?;
+        let mut hasher = SipHasher24::new_with_keys(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
+        self.memory.for_each_chunk(Range { offset, length }, |bytes| {
             hasher.write(bytes);
-            hasher.finish() as i64
-        })
+            Ok::<_, Error>(())
+        })?;
+        Ok(hasher.finish() as i64)
     }
 
     fn check(&self, offset: u64, length: u64) -> Result<()> {
@@ -177,5 +177,17 @@ mod tests {
         let buffer = Buffer::from_bytes(&bytes).unwrap();
         assert_eq!(buffer.hash(0, 15).unwrap() as u64, 0xa129_ca61_49be_45e5);
         assert_eq!(buffer.hash(0, 0).unwrap() as u64, 0x726f_db47_dd0e_0e31);
+    }
+
+    /// Bytes that may change are hashed in copied pieces, constant ones where they are.
+    #[test]
+    fn a_hash_is_of_the_bytes_however_they_are_cut() {
+        let bytes: Vec<u8> = (0..150_000_u32).map(|index| (index * 7) as u8).collect();
+        let constant = Buffer::from_bytes(&bytes).unwrap();
+        let mutable = constant.clone_range(0, 150_000, 0).unwrap();
+        for (offset, length) in [(0, 150_000), (3, 4096), (3, 4097), (5, 70_001)] {
+            assert_eq!(mutable.hash(offset, length).unwrap(), constant.hash(offset, length).unwrap());
+        }
+        assert!(mutable.hash(1, 150_000).is_err());
     }
 }

@@ -7,7 +7,7 @@ use super::{Problem, tree::Tree};
 const UNSAFE: [(&str, &str); 9] = [
     ("crates/base/src/c_math.rs", "declares functions of the C library"),
     ("crates/base/src/map.rs", "maps files"),
-    ("crates/base/src/memory.rs", "owns host memory that several parties write"),
+    ("crates/base/src/memory/", "owns host memory that several parties write"),
     (
         "crates/hal/src/device.rs",
         "declares that preparing native code is unsafe, and calls it for callers that promised",
@@ -21,7 +21,7 @@ const UNSAFE: [(&str, &str); 9] = [
 
 /// Files that call or implement `prepare_executable`, the one unsafe function of the HAL, and say why they trust the
 /// bytes; and what tests need.
-const PREPARES: [(&str, &str); 9] = [
+const PREPARES: [(&str, &str); 10] = [
     (
         "crates/modules/src/hal/executable.rs",
         "a program's executables are its code, and the user asked to run it",
@@ -44,6 +44,7 @@ const PREPARES: [(&str, &str); 9] = [
         "crates/replay/tests/memory/mod.rs",
         "an allocator that counts, to hold the planner to what a file's size explains",
     ),
+    ("crates/cts/src/discrete/mod.rs", "passes the call on to the device that a device for tests lies over"),
     ("crates/cts/tests/faults.rs", "prepares kernels of the device that the suite is tested on"),
     ("crates/cts/tests/memory_device/mod.rs", "that device: its kernels are functions of the test"),
 ];

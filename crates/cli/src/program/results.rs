@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use rehal_base::{Context, Error, Result};
 use rehal_session::{
-    Equality, Expected, Function, Value, ValueText, format_value, type_of_value, with_value_bytes,
+    Equality, Expected, Function, Value, ValueText, format_value, type_of_value, with_value_memory,
 };
 use rehal_values::npy;
 

@@ -1,7 +1,7 @@
 //! Host access to buffers.
 
 use rehal_base::{Result, StatusCode};
-use rehal_hal::{BufferParams, BufferUsage, MemoryAccess, MemoryType, WHOLE_BUFFER};
+use rehal_hal::{BufferParams, BufferRef, BufferUsage, MemoryAccess, MemoryType, WHOLE_BUFFER};
 
 use crate::check::{PERMISSION, RANGE, equal, refused, same_bytes};
 use crate::harness::{Harness, noise};
@@ -22,6 +22,11 @@ pub(super) fn add(list: &mut List) {
     list.add("mapping/needs_host_visible_memory", &[], needs_host_visible_memory);
     list.add("mapping/sees_what_the_device_wrote", &[], sees_what_the_device_wrote);
     list.add("mapping/device_sees_what_the_host_wrote", &[], device_sees_what_the_host_wrote);
+    list.add("mapping/device_sees_what_was_flushed", &[], device_sees_what_was_flushed);
+    list.add("mapping/parts_are_invalidated_and_flushed", &[], parts_are_invalidated_and_flushed);
+    list.add("mapping/wrong_parts_are_refused", &[], wrong_parts_are_refused);
+    list.add("mapping/outlives_its_buffer", &[], outlives_its_buffer);
+    list.add("mapping/goes_to_another_thread", &[], goes_to_another_thread);
     list.add("mapping/two_mappings_at_once", &[], two_mappings_at_once);
 }
 
@@ -62,6 +67,7 @@ fn offsets_inside_of_a_mapping(harness: &Harness<'_>) -> Result<()> {
     let mut found = [0; 4];
     mapping.read(1, &mut found)?;
     equal("read in the mapping", found, [0, 1, 2, 3])?;
+    mapping.flush(0, 8)?;
     let expected = [0, 0, 0, 0, 0, 0, 1, 2, 3, 0, 0, 0, 0, 0, 0, 0];
     same_bytes("the buffer", &harness.read(&buffer)?, &expected)?;
     let rest = buffer.map(MemoryAccess::READ, 6, WHOLE_BUFFER)?;
@@ -72,7 +78,9 @@ fn looks_at_bytes_in_place(harness: &Harness<'_>) -> Result<()> {
     let bytes = noise(100, 8);
     let buffer = harness.buffer(&bytes)?;
     let mapping = buffer.map(MemoryAccess::READ, 10, 50)?;
-    mapping.with_bytes(|found| same_bytes("in place", found, &bytes[10..60]))?
+    let memory = mapping.source()?;
+    equal("mapped memory", memory.length(), 50)?;
+    same_bytes("in place", &memory.bytes(memory.whole())?, &bytes[10..60])
 }
 
 fn zero_length(harness: &Harness<'_>) -> Result<()> {
@@ -136,7 +144,8 @@ fn access_of_the_mapping_is_enforced(harness: &Harness<'_>) -> Result<()> {
     refused("a write through a mapping for reading", reading.write(0, &[1]), PERMISSION)?;
     let writing = buffer.map(MemoryAccess::WRITE, 0, 16)?;
     refused("a read through a mapping for writing", writing.read(0, &mut [0]), PERMISSION)?;
-    refused("a look through a mapping for writing", writing.with_bytes(|_| ()), PERMISSION)?;
+    refused("a look through a mapping for writing", writing.source(), PERMISSION)?;
+    refused("the memory of a mapping for reading, to write", reading.target(), PERMISSION)?;
     same_bytes("nothing changed", &harness.read(&buffer)?, &[3; 16])
 }
 
@@ -171,6 +180,7 @@ fn sees_what_the_device_wrote(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 32])?;
     let mapping = buffer.map(MemoryAccess::READ, 8, 16)?;
     harness.run(|queue| queue.fill(&buffer, &[1, 2], 0))?;
+    mapping.invalidate(0, 4)?;
     let mut found = [0; 4];
     mapping.read(0, &mut found)?;
     equal("through a mapping made before", found, [1, 2, 1, 2])?;
@@ -198,5 +208,73 @@ fn two_mappings_at_once(harness: &Harness<'_>) -> Result<()> {
     let high = buffer.map(MemoryAccess::WRITE, 8, 8)?;
     high.write(0, &[2; 8])?;
     low.write(0, &[1; 8])?;
+    high.unmap()?;
+    low.unmap()?;
     same_bytes("both halves", &harness.read(&buffer)?, &[[1; 8], [2; 8]].concat())
+}
+
+fn device_sees_what_was_flushed(harness: &Harness<'_>) -> Result<()> {
+    let source = harness.buffer(&[1; 32])?;
+    let target = harness.buffer(&[0; 32])?;
+    let mapping = source.map(MemoryAccess::READ | MemoryAccess::WRITE, 8, 16)?;
+    mapping.write(0, &[2; 16])?;
+    mapping.flush(0, 16)?;
+    harness.run(|queue| queue.copy(&source, &target, 0))?;
+    let expected = [[1; 8].as_slice(), &[2; 16], &[1; 8]].concat();
+    same_bytes("while it is mapped", &harness.read(&target)?, &expected)?;
+    mapping.unmap()?;
+    same_bytes("the source", &harness.read(&source)?, &expected)
+}
+
+fn parts_are_invalidated_and_flushed(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.buffer(&[0; 32])?;
+    let mapping = buffer.map(MemoryAccess::READ | MemoryAccess::WRITE, 16, 16)?;
+    mapping.write(4, &[1; 4])?;
+    mapping.flush(4, 4)?;
+    let part = |offset| BufferRef::range(&buffer, offset, 8);
+    harness.run(|queue| queue.copy(part(16), part(24), 0))?;
+    mapping.invalidate(8, 8)?;
+    let mut found = [9; 16];
+    mapping.read(0, &mut found)?;
+    equal("the mapping", found, [0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1])?;
+    mapping.invalidate(0, 0)?;
+    mapping.flush(16, 0)
+}
+
+fn wrong_parts_are_refused(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.buffer(&[0; 32])?;
+    let mapping = buffer.map(MemoryAccess::READ | MemoryAccess::WRITE, 16, 16)?;
+    for (offset, length) in [(0, 17), (16, 1), (17, 0), (u64::MAX, 1), (u64::MAX - 3, 8)] {
+        refused("a flush", mapping.flush(offset, length), RANGE)?;
+        refused("an invalidation", mapping.invalidate(offset, length), RANGE)?;
+    }
+    let reading = buffer.map(MemoryAccess::READ, 0, 8)?;
+    refused("a flush of what is read", reading.flush(0, 8), PERMISSION)?;
+    let writing = buffer.map(MemoryAccess::WRITE, 0, 8)?;
+    refused("an invalidation of what is written", writing.invalidate(0, 8), PERMISSION)
+}
+
+fn outlives_its_buffer(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.buffer(&[5; 16])?;
+    let mapping = buffer.map(MemoryAccess::READ | MemoryAccess::WRITE, 4, 8)?;
+    drop(buffer);
+    mapping.write(0, &[6])?;
+    let mut found = [0; 2];
+    mapping.read(0, &mut found)?;
+    equal("the mapping", found, [6, 5])?;
+    mapping.unmap()
+}
+
+fn goes_to_another_thread(harness: &Harness<'_>) -> Result<()> {
+    let buffer = harness.buffer(&[5; 16])?;
+    let mapping = buffer.map(MemoryAccess::WRITE, 4, 8)?;
+    let written = std::thread::spawn(move || {
+        mapping.write(0, &[6; 8])?;
+        mapping.unmap()
+    });
+    match written.join() {
+        Ok(outcome) => outcome?,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+    same_bytes("the buffer", &harness.read(&buffer)?, &[[5; 4].as_slice(), &[6; 8], &[5; 4]].concat())
 }

@@ -86,7 +86,7 @@ impl Reference {
 impl Place {
     pub(super) fn read(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.range.length as usize];
-        self.buffer.backend().host_memory()?.read(self.range.offset, &mut bytes)?;
+        PlainBuffer::memory_of(&self.buffer)?.read(self.range.offset, &mut bytes)?;
         Ok(bytes)
     }
 
@@ -94,7 +94,7 @@ impl Place {
         if bytes.len() as u64 != self.range.length {
             return Err(Error::invalid_argument("as many bytes as the range has"));
         }
-        self.buffer.backend().host_memory()?.write(self.range.offset, bytes)
+        PlainBuffer::memory_of(&self.buffer)?.write(self.range.offset, bytes)
     }
 }
 
@@ -156,13 +156,12 @@ impl Step {
             Action::Copy { source, target } => self.copy(&place(source)?, &place(target)?),
             Action::Read { file, offset, target } => {
                 let place = place(target)?;
-                let mut bytes = vec![0; place.range.length as usize];
                 let offset = if self.fault == Fault::ReadsFilesFromTheStart { 0 } else { *offset };
-                file.backend().read_at(offset, &mut bytes)?;
-                place.write(&bytes)
+                file.backend().read_at(offset, PlainBuffer::memory_of(&place.buffer)?, place.range)
             }
             Action::Write { source, file, offset } => {
-                file.backend().write_at(*offset, &place(source)?.read()?)
+                let place = place(source)?;
+                file.backend().write_at(*offset, PlainBuffer::memory_of(&place.buffer)?, place.range)
             }
             Action::Dealloca(_) if self.fault == Fault::KeepsDeallocatedBuffers => Ok(()),
             Action::Dealloca(buffer) => buffer.backend().deallocate(),
@@ -188,7 +187,7 @@ impl Step {
             return Err(Error::invalid_argument("a fill that is not aligned"));
         }
         let offset = if self.fault == Fault::FillsFromTheStart { 0 } else { offset };
-        place.buffer.backend().host_memory()?.fill(offset, length, pattern)
+        PlainBuffer::memory_of(&place.buffer)?.fill(offset, length, pattern)
     }
 
     fn copy(&self, source: &Place, target: &Place) -> Result<()> {

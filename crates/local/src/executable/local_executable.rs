@@ -121,11 +121,14 @@ fn with_local_memory(length: u64, run: impl FnOnce(&mut [u8]) -> Result<()>) -> 
         return run(&mut []);
     }
     // Taken and not borrowed: what runs may dispatch again.
-    let memory = match LOCAL_MEMORY.take() {
+    let mut memory = match LOCAL_MEMORY.take() {
         Some(memory) if memory.length() >= length => memory,
         _ => HostMemory::allocate(length).context(|| "workgroup-local memory".to_owned())?,
     };
-    let result = memory.with_bytes_mut(0, length, run)?;
+    let Some(bytes) = memory.exclusive_bytes().and_then(|bytes| bytes.get_mut(..length as usize)) else {
+        return Err(Error::new(rehal_base::StatusCode::Internal, "workgroup-local memory has other owners"));
+    };
+    let result = run(bytes);
     if memory.length() <= KEPT_LOCAL_MEMORY_BYTES {
         LOCAL_MEMORY.set(Some(memory));
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rehal_base::{Context as _, Error, Result};
-use rehal_hal::{Buffer, BufferView, Device, MemoryAccess};
+use rehal_hal::{Buffer, BufferView, Device, transfer};
 use rehal_values::TensorType;
 use rehal_vm::{Call, Export, Flow, NativeModule, State};
 
@@ -145,8 +145,8 @@ impl Operand<'_> {
         let tensor_type =
             TensorType { shape: self.view.shape().to_vec(), element_type: self.view.element_type() };
         let size_bytes = tensor_type.size_bytes()?;
-        let mapping = self.buffer.map(MemoryAccess::READ, 0, size_bytes)?;
-        mapping.with_bytes(|bytes| look(Tensor { tensor_type: &tensor_type, bytes }))
+        let bytes = transfer::to_vec(&self.buffer, 0, size_bytes)?;
+        Ok(look(Tensor { tensor_type: &tensor_type, bytes: &bytes }))
     }
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use rehal_base::ElementType;
-use rehal_hal::{BufferParams, BufferUsage, Encoding, MemoryType, QUEUE_AFFINITY_ANY};
+use rehal_hal::{BufferParams, BufferUsage, Encoding, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY};
 use rehal_local::LocalSync;
 use rehal_values::parse_tensor;
 use rehal_vm::{Context, Module, Ref, Value};

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Range, Result};
 use rehal_vm::{Call, Tuple};
 
 use super::handle::{Handle, Kind};
@@ -33,12 +33,12 @@ pub(super) fn optional_tuple_handle<'c, T: Kind>(tuple: Tuple<'c>, column: usize
 
 /// All bytes of the byte buffer at `index`: where they are if they are constant, copied if not.
 pub(super) fn bytes<'c>(call: &'c Call<'_>, index: usize) -> Result<Cow<'c, [u8]>> {
-    Ok(bytes_of(call.object(index)?))
+    bytes_of(call.object(index)?)
 }
 
 /// As [`bytes`]; empty where the program passes null.
 pub(super) fn optional_bytes<'c>(call: &'c Call<'_>, index: usize) -> Result<Cow<'c, [u8]>> {
-    Ok(call.optional(index)?.map_or(Cow::Borrowed(&[]), bytes_of))
+    call.optional(index)?.map_or(Ok(Cow::Borrowed(&[])), bytes_of)
 }
 
 /// The text in the byte buffer at `index`.
@@ -50,9 +50,12 @@ pub(super) fn text<'c>(call: &'c Call<'_>, index: usize) -> Result<Cow<'c, str>>
     }
 }
 
-fn bytes_of(buffer: &rehal_vm::Buffer) -> Cow<'_, [u8]> {
-    match buffer.memory().constant_bytes() {
-        Some(bytes) => Cow::Borrowed(bytes),
-        None => Cow::Owned(buffer.to_vec()),
-    }
+/// A range of a byte buffer: where it is if it is constant, copied if not.
+pub(super) fn part_of(buffer: &rehal_vm::Buffer, offset: u64, length: u64) -> Result<Cow<'_, [u8]>> {
+    // A range whose end overflows exceeds any buffer: the memory says so.
+    buffer.memory().bytes(Range { offset, length })
+}
+
+fn bytes_of(buffer: &rehal_vm::Buffer) -> Result<Cow<'_, [u8]>> {
+    buffer.memory().bytes(buffer.memory().whole())
 }

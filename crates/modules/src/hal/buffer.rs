@@ -1,5 +1,5 @@
 use rehal_base::{Error, Result};
-use rehal_hal::{Buffer, MemoryAccess};
+use rehal_hal::{Buffer, MemoryAccess, transfer};
 use rehal_vm::Call;
 
 use super::HalState;
@@ -42,7 +42,7 @@ pub(super) fn load(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
         return Err(Error::invalid_argument(format!("load length byte count {} exceeds max", length as i32)));
     };
     if length != 0 {
-        buffer.map(MemoryAccess::READ, offset, length.into())?.read(0, bytes)?;
+        transfer::read(buffer, offset, bytes)?;
     }
     call.push(i32::from_le_bytes(value));
     Ok(())
@@ -69,7 +69,7 @@ pub(super) fn store(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     if length != 0 {
         // What is written over is not read: all of the mapped bytes are.
         let access = MemoryAccess::WRITE | MemoryAccess::DISCARD;
-        buffer.map(access, offset, length.into())?.write(0, bytes)?;
+        transfer::write_as(buffer, access, offset, length.into(), bytes)?;
     }
     Ok(())
 }

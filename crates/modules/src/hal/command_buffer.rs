@@ -6,7 +6,7 @@ use rehal_hal::{
 use rehal_vm::Call;
 
 use super::HalState;
-use super::arguments::{bytes, handle, optional_handle};
+use super::arguments::{bytes, handle, optional_handle, part_of};
 use super::handle::Handle;
 
 /// `(device, mode, categories, affinity, binding capacity) -> command buffer`, which is being recorded.
@@ -79,10 +79,9 @@ pub(super) fn fill_buffer(_state: &HalState, call: &mut Call<'_>) -> Result<()> 
 pub(super) fn update_buffer(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let bytes: &rehal_vm::Buffer = call.object(1)?;
     let length = call.u64(5)?;
-    bytes.memory().with_bytes(call.u64(2)?, length, |source| {
-        let target = buffer_ref(optional_handle(call, 3)?, call.u32(6)?, call.u64(4)?, length);
-        record(call, &Command::Update { source, target, flags: call.u64(7)? })
-    })?
+    let source = part_of(bytes, call.u64(2)?, length)?;
+    let target = buffer_ref(optional_handle(call, 3)?, call.u32(6)?, call.u64(4)?, length);
+    record(call, &Command::Update { source: &source, target, flags: call.u64(7)? })
 }
 
 /// `(command buffer, source slot, target slot, source, source offset, target, target offset, length, flags)`

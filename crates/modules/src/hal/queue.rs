@@ -10,7 +10,7 @@ use rehal_vm::Call;
 
 use super::HalState;
 use super::allocator::params;
-use super::arguments::{handle, optional_handle, optional_tuple_handle};
+use super::arguments::{handle, optional_handle, optional_tuple_handle, part_of};
 use super::command_buffer::{buffer_ref, pattern_of};
 use super::handle::Handle;
 use super::scratch::Scratch;
@@ -81,10 +81,9 @@ pub(super) fn fill(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
 pub(super) fn update(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let bytes: &rehal_vm::Buffer = call.object(4)?;
     let length = call.u64(8)?;
-    bytes.memory().with_bytes(call.u64(5)?, length, |source| {
-        let target = BufferRef::range(handle(call, 6)?, call.u64(7)?, length);
-        Arguments::of(call)?.queue().update(source, target, call.u64(9)?)
-    })?
+    let source = part_of(bytes, call.u64(5)?, length)?;
+    let target = BufferRef::range(handle(call, 6)?, call.u64(7)?, length);
+    Arguments::of(call)?.queue().update(&source, target, call.u64(9)?)
 }
 
 /// `(.., source, source offset, target, target offset, length, flags)`

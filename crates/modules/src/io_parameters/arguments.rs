@@ -1,4 +1,4 @@
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Range, Result};
 use rehal_vm::{Buffer, Call};
 
 use super::Span;
@@ -50,8 +50,8 @@ pub(super) fn scope(call: &Call<'_>, index: usize) -> Result<String> {
 }
 
 fn text(buffer: &Buffer, offset: u64, length: u64) -> Result<String> {
-    buffer.memory().with_bytes(offset, length, |bytes| match std::str::from_utf8(bytes) {
+    match std::str::from_utf8(&buffer.memory().bytes(Range { offset, length })?) {
         Ok(text) => Ok(text.to_string()),
         Err(_) => Err(Error::invalid_argument("the key of a parameter, or its scope, is not UTF-8")),
-    })?
+    }
 }

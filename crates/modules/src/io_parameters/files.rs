@@ -44,7 +44,7 @@ impl Files {
                 let file = self.imported(device, affinity, access, source, file)?;
                 Ok(Place { file, offset: range.offset })
             }
-            Contents::Memory(memory) => {
+            Contents::Memory { memory, .. } => {
                 let part = HostMemory::part(memory, range)?;
                 let file = device.import_file(affinity, access, HostFile::Memory(part))?;
                 Ok(Place { file, offset: 0 })

@@ -180,7 +180,8 @@ fn constants_are_imported_without_a_copy() {
     assert_eq!((buffer.size(), buffer.params().access), (128, MemoryAccess::READ));
     let Value::Ref(reference) = &import.source else { panic!() };
     let source: &rehal_vm::Buffer = reference.object().unwrap();
-    let memory = buffer.backend().host_memory().unwrap();
+    let mapping = buffer.map(MemoryAccess::READ, 0, 128).unwrap();
+    let memory = mapping.source().unwrap();
     assert_eq!(memory.as_ptr().addr(), source.memory().as_ptr().addr() + 64);
     assert_eq!(handle::<Buffer>(&import.of(0, -1).unwrap()).size(), 256);
     assert!(program.call("buffer.store", &[I32(0), imported, I64(0), I32(4)]).is_err());

@@ -2,8 +2,8 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rehal_base::{HostMemory, Result, StatusCode};
-use rehal_hal::{Buffer, BufferBackend, BufferParams, Fence};
+use rehal_base::{HostMemory, Range, Result, StatusCode};
+use rehal_hal::{Buffer, BufferBackend, BufferParams, Fence, MappedRange};
 use rehal_vm::Value;
 use rehal_vm::Value::{I32, I64};
 
@@ -93,8 +93,17 @@ fn transient_buffers_come_and_go() {
 struct QueueOwned(Arc<HostMemory>, Arc<AtomicBool>);
 
 impl BufferBackend for QueueOwned {
-    fn host_memory(&self) -> Result<&Arc<HostMemory>> {
-        Ok(&self.0)
+    fn map(&self, mapped: &MappedRange) -> Result<HostMemory> {
+        HostMemory::part(&self.0, mapped.range)
+    }
+    fn unmap(&self, _: &MappedRange, _: &HostMemory) -> Result<()> {
+        Ok(())
+    }
+    fn flush(&self, _: &MappedRange, _: &HostMemory, _: Range) -> Result<()> {
+        Ok(())
+    }
+    fn invalidate(&self, _: &MappedRange, _: &HostMemory, _: Range) -> Result<()> {
+        Ok(())
     }
     fn is_queue_ordered(&self) -> bool {
         true

@@ -36,26 +36,30 @@ impl RecordedBuffer {
         self.stream.record(|log| log.calls(self.device, status, |put| encode::host_op(op, put)));
     }
 
-    /// Shows `record` the bytes of a range that the host may have written, where they are.
-    fn with_written(&self, range: Range, mut record: impl FnMut(Option<&[u8]>)) {
-        let memory = self.base.backend().host_memory();
-        let look = |bytes: &[u8]| record(Some(bytes));
-        if memory.and_then(|memory| memory.with_bytes(range.offset, range.length, look)).is_err() {
-            record(None);
-        }
+    /// Records what the host may have written to `range` of a mapping.
+    fn record_written(
+        &self,
+        status: u32,
+        mapped: &MappedRange,
+        memory: &HostMemory,
+        range: Range,
+        op: impl for<'b> FnOnce(RangeOp<Ids<'b>>, &'b [u8]) -> HostOp<Ids<'b>>,
+    ) {
+        let place = Range { offset: mapped.range.offset + range.offset, ..range };
+        self.stream.record(|log| {
+            log.calls_with_memory(self.device, status, memory, range, |bytes, put| {
+                encode::host_op(&op(self.range(place, MappingMode::empty(), mapped.access), bytes), put);
+            });
+        });
     }
 }
 
 impl BufferBackend for RecordedBuffer {
-    fn host_memory(&self) -> Result<&Arc<HostMemory>> {
-        self.base.backend().host_memory()
-    }
-
     fn is_queue_ordered(&self) -> bool {
         self.base.is_queue_ordered()
     }
 
-    fn map(&self, mapped: &MappedRange) -> Result<&Arc<HostMemory>> {
+    fn map(&self, mapped: &MappedRange) -> Result<HostMemory> {
         let unseen =
             mapped.mode.contains(MappingMode::PERSISTENT) && mapped.access.contains(MemoryAccess::WRITE);
         let outcome = match unseen {
@@ -69,32 +73,31 @@ impl BufferBackend for RecordedBuffer {
         outcome
     }
 
-    fn unmap(&self, mapped: &MappedRange) {
-        let record = |bytes: Option<&[u8]>| {
-            let range = self.range(mapped.range, MappingMode::empty(), mapped.access);
-            self.record(0, &HostOp::Unmap(range, bytes));
-        };
-        if mapped.access.contains(MemoryAccess::WRITE) {
-            // Before the device is told: then the host may not look any more.
-            self.with_written(mapped.range, record);
-        } else {
-            record(None);
-        }
-        self.base.backend().unmap(mapped);
-    }
-
-    fn flush(&self, mapped: &MappedRange, range: Range) -> Result<()> {
-        let outcome = self.base.backend().flush(mapped, range);
+    // The mapping's memory outlives this: what it shows is what the host wrote.
+    fn unmap(&self, mapped: &MappedRange, memory: &HostMemory) -> Result<()> {
+        let outcome = self.base.backend().unmap(mapped, memory);
         let status = status_of(&outcome);
-        self.with_written(range, |bytes| {
-            let flushed = self.range(range, MappingMode::empty(), mapped.access);
-            self.record(status, &HostOp::Flush(flushed, bytes));
-        });
+        if mapped.access.contains(MemoryAccess::WRITE) {
+            self.record_written(status, mapped, memory, memory.whole(), |it, bytes| {
+                HostOp::Unmap(it, Some(bytes))
+            });
+        } else {
+            let range = self.range(mapped.range, MappingMode::empty(), mapped.access);
+            self.record(status, &HostOp::Unmap(range, None));
+        }
         outcome
     }
 
-    fn invalidate(&self, mapped: &MappedRange, range: Range) -> Result<()> {
-        let outcome = self.base.backend().invalidate(mapped, range);
+    fn flush(&self, mapped: &MappedRange, memory: &HostMemory, range: Range) -> Result<()> {
+        let outcome = self.base.backend().flush(mapped, memory, range);
+        let status = status_of(&outcome);
+        self.record_written(status, mapped, memory, range, |it, bytes| HostOp::Flush(it, Some(bytes)));
+        outcome
+    }
+
+    fn invalidate(&self, mapped: &MappedRange, memory: &HostMemory, range: Range) -> Result<()> {
+        let outcome = self.base.backend().invalidate(mapped, memory, range);
+        let range = Range { offset: mapped.range.offset + range.offset, ..range };
         let invalidated = self.range(range, MappingMode::empty(), MemoryAccess::empty());
         self.record(status_of(&outcome), &HostOp::Invalidate(invalidated));
         outcome

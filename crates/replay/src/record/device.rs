@@ -17,7 +17,7 @@ use super::buffer::{self, RecordedBuffer};
 use super::command_buffer::RecordedCommandBuffer;
 use super::event::RecordedEvent;
 use super::executable::{self, RecordedExecutable};
-use super::file::{RecordedFile, Source};
+use super::file::{RecordedFile, Reference, Source};
 use super::names::{BaseNames, IdNames, Recorded, copy_sides, recorded_semaphore, with_scratch};
 use super::semaphore::RecordedSemaphore;
 use super::stream::{Stream, status_of};
@@ -63,11 +63,11 @@ impl RecordedDevice {
     }
 
     /// Records the call that made buffer `id`, and the buffer.
-    fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, is_imported: bool, op: &CreateOp<Ids<'_>>) {
+    fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, op: &CreateOp<Ids<'_>>) {
         self.stream.record(|log| {
             log.calls(self.id, status_of(outcome), |put| encode::create(op, put));
             if let Ok(made) = outcome {
-                buffer::record_object(log, self.id, id, made, is_imported);
+                buffer::record_object(log, self.id, id, made, false);
             }
         });
     }
@@ -105,7 +105,7 @@ impl DeviceBackend for RecordedDevice {
         let created = self.stream.next_id();
         let outcome = self.base.backend().allocate_buffer(params, size);
         let op = CreateOp::Buffer { allocator: self.allocator, params, size, created };
-        self.record_buffer(&outcome, created, false, &op);
+        self.record_buffer(&outcome, created, &op);
         outcome.map(|base| self.wrap_buffer(base, created))
     }
 
@@ -116,12 +116,17 @@ impl DeviceBackend for RecordedDevice {
         let whole = rehal_base::Range { offset: 0, length: size };
         let outcome = self.base.backend().import_buffer(params, HostMemory::part(&memory, whole)?);
         // A program that is refused and goes on by copying brings the bytes again; nobody would read these.
-        let recorded_bytes = if outcome.is_ok() { size } else { 0 };
-        memory.with_bytes(0, recorded_bytes, |data| {
-            let op =
-                CreateOp::ImportedBuffer { allocator: self.allocator, params, size, flags: 0, data, created };
-            self.record_buffer(&outcome, created, true, &op);
-        })?;
+        let recorded = rehal_base::Range { length: if outcome.is_ok() { size } else { 0 }, ..whole };
+        let allocator = self.allocator;
+        self.stream.record(|log| {
+            log.calls_with_memory(self.id, status_of(&outcome), &memory, recorded, |data, put| {
+                let op = CreateOp::ImportedBuffer { allocator, params, size, flags: 0, data, created };
+                encode::create(&op, put);
+            });
+            if let Ok(made) = &outcome {
+                buffer::record_object(log, self.id, created, made, true);
+            }
+        });
         outcome.map(|base| self.wrap_buffer(base, created))
     }
 
@@ -215,20 +220,24 @@ impl DeviceBackend for RecordedDevice {
         let length = imported.as_ref().map_or(0, File::length);
         let (description, described) = source.describe(length, &self.stream.options);
         let outcome = imported.and_then(|base| described.map(|()| base));
-        let device = self.id;
-        description.with_source(|source| {
-            let op = ImportFile { device, affinity, access, length, source, created };
-            self.stream.record(|log| {
-                let call = CreateOp::File(op);
-                log.calls(device, status_of(&outcome), |put| encode::create(&call, put));
-                if outcome.is_ok() {
-                    let object = CreateOp::File(without_inline_bytes(op));
-                    encode::create(&object, &mut |_, payload_type, parts| {
-                        log.object_parts(device, ObjectType::FILE, created, payload_type, parts);
+        let (device, status) = (self.id, status_of(&outcome));
+        let op = |source| CreateOp::File(ImportFile { device, affinity, access, length, source, created });
+        self.stream.record(|log| {
+            match &description.reference {
+                Reference::InlineMemory(memory) => {
+                    log.calls_with_memory(device, status, memory, memory.whole(), |bytes, put| {
+                        encode::create(&op(description.source_of(bytes)), put);
                     });
                 }
-            });
-        })?;
+                _ => log.calls(device, status, |put| encode::create(&op(description.source()), put)),
+            }
+            if outcome.is_ok() {
+                // The operation holds the bytes; here they would be there twice.
+                encode::create(&op(description.without_bytes()), &mut |_, payload_type, parts| {
+                    log.object_parts(device, ObjectType::FILE, created, payload_type, parts);
+                });
+            }
+        });
         outcome.map(|base| RecordedFile::wrap(base, created, description, &self.stream))
     }
 

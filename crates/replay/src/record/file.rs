@@ -52,12 +52,12 @@ impl RecordedFile {
 }
 
 impl FileBackend for RecordedFile {
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<()> {
-        self.base.backend().read_at(offset, target)
+    fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
+        self.base.backend().read_at(offset, target, range)
     }
 
-    fn write_at(&self, offset: u64, source: &[u8]) -> Result<()> {
-        self.base.backend().write_at(offset, source)
+    fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
+        self.base.backend().write_at(offset, source, range)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -145,26 +145,34 @@ impl Source {
 }
 
 impl Description {
-    /// Shows what the capture stores of it.
-    pub fn with_source<R>(&self, look: impl FnOnce(FileSource<&[u8]>) -> R) -> Result<R> {
-        match &self.reference {
-            Reference::Nothing => Ok(look(self.source(FileContents::Nothing))),
+    /// What the capture stores of it. The bytes of memory, which may be written meanwhile, are not among it: they go by
+    /// [`Description::source_of`].
+    pub fn source(&self) -> FileSource<&[u8]> {
+        self.with_contents(match &self.reference {
+            Reference::Nothing => FileContents::Nothing,
             Reference::External { path, validation } => {
-                let (path, validation) = (path.as_os_str().as_bytes(), *validation);
-                Ok(look(self.source(FileContents::External { path, validation })))
+                FileContents::External { path: path.as_os_str().as_bytes(), validation: *validation }
             }
-            Reference::Ranges { path, .. } => {
-                let path = path.as_os_str().as_bytes();
-                Ok(look(self.source(FileContents::Ranges { path })))
-            }
-            Reference::InlineFile(contents) => Ok(look(self.source(FileContents::Inline(contents.bytes())))),
-            Reference::InlineMemory(memory) => {
-                memory.with_bytes(0, memory.length(), |bytes| look(self.source(FileContents::Inline(bytes))))
-            }
+            Reference::Ranges { path, .. } => FileContents::Ranges { path: path.as_os_str().as_bytes() },
+            Reference::InlineFile(contents) => FileContents::Inline(contents.bytes()),
+            Reference::InlineMemory(_) => FileContents::Inline(&[]),
+        })
+    }
+
+    /// What the capture stores of memory that holds `bytes`.
+    pub fn source_of<'b>(&self, bytes: &'b [u8]) -> FileSource<&'b [u8]> {
+        self.with_contents(FileContents::Inline(bytes))
+    }
+
+    /// What the capture stores, without bytes of the file itself.
+    pub fn without_bytes(&self) -> FileSource<&[u8]> {
+        match &self.reference {
+            Reference::InlineFile(_) | Reference::InlineMemory(_) => self.source_of(&[]),
+            _ => self.source(),
         }
     }
 
-    fn source<'b>(&self, contents: FileContents<&'b [u8]>) -> FileSource<&'b [u8]> {
+    fn with_contents<'b>(&self, contents: FileContents<&'b [u8]>) -> FileSource<&'b [u8]> {
         let Self { handle_type, identity, .. } = *self;
         FileSource { handle_type, flags: 0, identity, contents }
     }

@@ -28,7 +28,7 @@ use rehal_hal::{Device, DeviceGroup, HostOp};
 
 use self::device::RecordedDevice;
 use self::names::recorded_device;
-use self::stream::Stream;
+use self::stream::{Sink, Stream};
 use crate::encode;
 
 pub use self::stream::CaptureSink;
@@ -127,12 +127,12 @@ impl Recorder {
         if file.stream_position().is_err() {
             return Err(no_way_back(path));
         }
-        Self::to(file, options)
+        Ok(Self { stream: Stream::start(Sink::File(file), options)? })
     }
 
     /// Starts a capture in `sink`.
     pub fn to(sink: impl CaptureSink + 'static, options: RecordOptions) -> Result<Self> {
-        Ok(Self { stream: Stream::start(Box::new(sink), options)? })
+        Ok(Self { stream: Stream::start(Sink::Other(Box::new(sink)), options)? })
     }
 
     /// The devices of `group`, in its order, with all that is done with them on record.

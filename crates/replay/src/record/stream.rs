@@ -1,10 +1,12 @@
-use std::io::{Seek, Write};
+use std::io::{self, Seek, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_capture::payload::View;
-use rehal_capture::{ObjectType, PayloadType, RecordFields, RecordType, Writer};
+use rehal_capture::{ObjectType, PayloadType, RecordFields, RecordType, Writer, layout};
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, IntoBytes, KnownLayout};
 
 use super::RecordOptions;
 use super::behind::Behind;
@@ -16,6 +18,56 @@ use crate::encode::{Call, Put};
 pub trait CaptureSink: Write + Seek + Send {}
 
 impl<T: Write + Seek + Send> CaptureSink for T {}
+
+/// What a capture is written to: a file takes bytes of shared memory straight from where they are.
+pub(super) enum Sink {
+    /// A file, from where it stands.
+    File(std::fs::File),
+    /// Anything else.
+    Other(Box<dyn CaptureSink>),
+}
+
+impl Sink {
+    fn as_dyn(&mut self) -> &mut dyn CaptureSink {
+        match self {
+            Self::File(file) => file,
+            Self::Other(sink) => &mut **sink,
+        }
+    }
+
+    /// Writes a range of memory.
+    pub fn write_memory(&mut self, memory: &HostMemory, range: Range) -> io::Result<()> {
+        let sink = match self {
+            Self::File(file) => return memory.write_file(file, range).map_err(io::Error::other)?,
+            Self::Other(sink) => sink,
+        };
+        let mut outcome = Ok(());
+        let written = memory.for_each_chunk(range, |chunk| {
+            outcome = sink.write_all(chunk);
+            outcome.as_ref().map(drop).map_err(|error| Error::io("writing the capture", error))
+        });
+        outcome.and(written.map_err(io::Error::other))
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.as_dyn().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.as_dyn().flush()
+    }
+}
+
+impl Seek for Sink {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.as_dyn().seek(to)
+    }
+}
+
+/// Up to this size, bytes of shared memory are copied into a record like any others.
+const COPIED_BYTES: u64 = 256 * 1024;
 
 /// How often what waits in memory is written: a record reaches the file within 100 ms of its call even if
 /// the machine is busy.
@@ -47,7 +99,7 @@ pub(super) struct Log {
 
 impl Stream {
     /// Starts a capture and the thread that keeps the file up to date.
-    pub fn start(sink: Box<dyn CaptureSink>, options: RecordOptions) -> Result<Arc<Self>> {
+    pub fn start(sink: Sink, options: RecordOptions) -> Result<Arc<Self>> {
         let mut writer = Writer::new(Behind::start(sink)?)?;
         writer.leave_age_to_owner();
         writer.append(&RecordFields { record_type: RecordType::SESSION, ..Default::default() }, &[])?;
@@ -135,20 +187,31 @@ impl Log {
         parts: &[&[u8]],
     ) -> u64 {
         let offset = self.writer.length_bytes();
-        let fields = RecordFields {
-            record_type: call.record_type,
-            thread_id: thread_id(),
-            device_id: call.device.unwrap_or(device),
-            object_id: call.object,
-            related_object_id: call.related,
-            payload_type,
-            object_type: call.object_type,
-            operation: call.operation,
-            status_code: status,
-            ..Default::default()
-        };
-        self.append(&fields, parts);
+        self.append(&fields_of(device, status, call, payload_type), parts);
         offset
+    }
+
+    /// [`Log::calls`] with bytes of shared memory as the last part of the payload: `encode` is given them, or none
+    /// where they are to follow what it puts.
+    pub fn calls_with_memory(
+        &mut self,
+        device: u64,
+        status: u32,
+        memory: &HostMemory,
+        range: Range,
+        encode: impl FnOnce(&[u8], &mut Put<'_>),
+    ) {
+        if range.length <= COPIED_BYTES || memory.constant_bytes().is_some() {
+            // The range is of the memory: whoever made it saw to that.
+            let bytes = memory.bytes(range).unwrap_or_default();
+            return self.calls(device, status, |put| encode(&bytes, put));
+        }
+        encode(&[], &mut |call, payload_type, parts| {
+            let fields = fields_of(device, status, call, payload_type);
+            let header = announce(payload_type, parts, range.length);
+            let tail = |sink: &mut Behind| sink.write_memory(memory, range);
+            let _ = self.writer.append_with_tail(&fields, &[&header], range.length, tail);
+        });
     }
 
     /// Adds the record of an object that was made.
@@ -214,6 +277,49 @@ impl Log {
     fn append(&mut self, fields: &RecordFields, parts: &[&[u8]]) {
         // The writer keeps a failure until it is closed.
         let _ = self.writer.append(fields, parts);
+    }
+}
+
+/// What the record of a call says besides its payload.
+fn fields_of(device: u64, status: u32, call: Call, payload_type: PayloadType) -> RecordFields {
+    RecordFields {
+        record_type: call.record_type,
+        thread_id: thread_id(),
+        device_id: call.device.unwrap_or(device),
+        object_id: call.object,
+        related_object_id: call.related,
+        payload_type,
+        object_type: call.object_type,
+        operation: call.operation,
+        status_code: status,
+        ..Default::default()
+    }
+}
+
+/// A payload that was encoded without its last part, as it is if `length` bytes follow.
+fn announce(payload_type: PayloadType, parts: &[&[u8]], length: u64) -> Vec<u8> {
+    let mut payload = parts.concat();
+    let length = U64::new(length);
+    // The header comes first and is whole: `encode` made it.
+    match payload_type {
+        PayloadType::BUFFER_RANGE_DATA => {
+            header(&mut payload, |it: &mut layout::BufferRangeData| it.data_length = length)
+        }
+        PayloadType::ALLOCATOR_IMPORT_BUFFER => {
+            header(&mut payload, |it: &mut layout::ImportBuffer| it.data_length = length)
+        }
+        PayloadType::FILE_OBJECT => {
+            header(&mut payload, |it: &mut layout::FileObject| it.reference_length = length)
+        }
+        other => unreachable!("no payload of type {other} ends with memory"),
+    }
+    payload
+}
+
+fn header<T: FromBytes + IntoBytes + KnownLayout>(payload: &mut [u8], change: impl FnOnce(&mut T)) {
+    match T::mut_from_prefix(payload) {
+        Ok((header, _)) => change(header),
+        Err(_) => unreachable!("the payload begins with its header"),
     }
 }
 

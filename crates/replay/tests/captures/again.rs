@@ -102,7 +102,7 @@ fn assert_alike(name: &str, was: &[String], is: &[String]) {
 }
 
 /// The captures of a set, with where the files are that they name.
-fn captures(set: &Path) -> impl Iterator<Item = (PathBuf, Vec<FileRemap>)> {
+pub fn captures(set: &Path) -> impl Iterator<Item = (PathBuf, Vec<FileRemap>)> {
     const PLACES: [(&str, &str); 3] =
         [("/tmp/rehal-fixtures/", ""), ("/models/data/", "params/"), ("/models/onnx/", "models/")];
     let remaps =

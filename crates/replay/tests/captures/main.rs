@@ -2,6 +2,7 @@
 //! corpus, whose tests are ignored if it is missing.
 
 mod again;
+mod discrete;
 mod dumped;
 #[path = "../memory/mod.rs"]
 mod memory;
@@ -30,6 +31,10 @@ fn main() -> ExitCode {
     }));
     trials.extend(testing::on_both_sets("dumped", dumped::captures_print_what_the_reference_printed));
     trials.extend(testing::on_both_sets("recorded_again", again::captures_come_back_as_they_were));
+    trials.extend(testing::on_both_sets(
+        "discrete",
+        discrete::captures_replay_as_on_a_device_that_shares_memory,
+    ));
     // The mutations of the fixtures are with other hostile bytes.
     trials.push(testing::on_corpus("mutated::corpus", mutations));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()

@@ -6,7 +6,7 @@ use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_hal::{
     Binding, Buffer, BufferBarrier, BufferParams, BufferRef, Channel, ChannelParams, Command, CommandBuffer,
     CommandBufferBackend, CommandBufferParams, Device, DeviceBackend, DeviceInfo, Dispatch, Event,
@@ -196,12 +196,11 @@ impl TestDevice {
             QueueOp::Copy { source, target, .. } => place(target)?.write(&place(source)?.bytes()?),
             QueueOp::Read { file, file_offset, target, .. } => {
                 let target = place(target)?;
-                let mut bytes = vec![0; target.length as usize];
-                file.backend().read_at(*file_offset, &mut bytes)?;
-                target.write(&bytes)
+                file.backend().read_at(*file_offset, PlainBuffer::memory_of(&target.buffer)?, target.range())
             }
             QueueOp::Write { source, file, file_offset, .. } => {
-                file.backend().write_at(*file_offset, &place(source)?.bytes()?)
+                let source = place(source)?;
+                file.backend().write_at(*file_offset, PlainBuffer::memory_of(&source.buffer)?, source.range())
             }
             QueueOp::Dispatch(dispatch) => Work::dispatch(dispatch)?.run(&[], &self.log),
             QueueOp::Execute { command_buffer, bindings, .. } => {
@@ -569,18 +568,22 @@ impl Held {
 }
 
 impl Place {
+    fn range(&self) -> Range {
+        Range { offset: self.offset, length: self.length }
+    }
+
     fn bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.length as usize];
-        self.buffer.backend().host_memory()?.read(self.offset, &mut bytes)?;
+        PlainBuffer::memory_of(&self.buffer)?.read(self.offset, &mut bytes)?;
         Ok(bytes)
     }
 
     fn write(&self, bytes: &[u8]) -> Result<()> {
         assert_eq!(bytes.len() as u64, self.length);
-        self.buffer.backend().host_memory()?.write(self.offset, bytes)
+        PlainBuffer::memory_of(&self.buffer)?.write(self.offset, bytes)
     }
 
     fn fill(&self, pattern: &[u8]) -> Result<()> {
-        self.buffer.backend().host_memory()?.fill(self.offset, self.length, pattern)
+        PlainBuffer::memory_of(&self.buffer)?.fill(self.offset, self.length, pattern)
     }
 }

@@ -68,7 +68,7 @@ impl Observer for Observed {
             scope: read.scope.map(|name| String::from_utf8_lossy(name).into_owned()),
             buffer_id: read.buffer_id,
             offset: read.offset,
-            bytes: read.bytes.to_vec(),
+            bytes: read.to_vec(),
         });
         Ok(())
     }

@@ -164,26 +164,22 @@ struct CountingBuffer {
 }
 
 impl BufferBackend for CountingBuffer {
-    fn host_memory(&self) -> Result<&Arc<HostMemory>> {
-        self.calls.count("BufferBackend::host_memory");
-        self.memory.host_memory()
-    }
-
-    fn map(&self, mapped: &MappedRange) -> Result<&Arc<HostMemory>> {
+    fn map(&self, mapped: &MappedRange) -> Result<HostMemory> {
         self.calls.count("BufferBackend::map");
         self.memory.map(mapped)
     }
 
-    fn unmap(&self, _: &MappedRange) {
+    fn unmap(&self, _: &MappedRange, _: &HostMemory) -> Result<()> {
         self.calls.count("BufferBackend::unmap");
+        Ok(())
     }
 
-    fn flush(&self, _: &MappedRange, _: Range) -> Result<()> {
+    fn flush(&self, _: &MappedRange, _: &HostMemory, _: Range) -> Result<()> {
         self.calls.count("BufferBackend::flush");
         Ok(())
     }
 
-    fn invalidate(&self, _: &MappedRange, _: Range) -> Result<()> {
+    fn invalidate(&self, _: &MappedRange, _: &HostMemory, _: Range) -> Result<()> {
         self.calls.count("BufferBackend::invalidate");
         Ok(())
     }
@@ -325,14 +321,14 @@ struct CountingFile {
 }
 
 impl FileBackend for CountingFile {
-    fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<()> {
+    fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()> {
         self.calls.count("FileBackend::read_at");
-        self.file.read_at(offset, target)
+        self.file.read_at(offset, target, range)
     }
 
-    fn write_at(&self, offset: u64, source: &[u8]) -> Result<()> {
+    fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()> {
         self.calls.count("FileBackend::write_at");
-        self.file.write_at(offset, source)
+        self.file.write_at(offset, source, range)
     }
 
     fn as_any(&self) -> &dyn Any {

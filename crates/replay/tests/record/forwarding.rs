@@ -112,11 +112,11 @@ fn on_buffers(forwarding: &mut Forwarding, device: &Device) {
     let backend = buffer.backend();
     let range = Range { offset: 16, length: 8 };
     let mapped = MappedRange { range, mode: MappingMode::SCOPED, access: MemoryAccess::READ };
-    assert!(forwarding.check("BufferBackend::host_memory", || backend.host_memory().is_ok()));
-    assert!(forwarding.check("BufferBackend::map", || backend.map(&mapped).is_ok()));
-    forwarding.check("BufferBackend::flush", || backend.flush(&mapped, range)).unwrap();
-    forwarding.check("BufferBackend::invalidate", || backend.invalidate(&mapped, range)).unwrap();
-    forwarding.check("BufferBackend::unmap", || backend.unmap(&mapped));
+    let memory = forwarding.check("BufferBackend::map", || backend.map(&mapped)).unwrap();
+    let part = Range { offset: 2, length: 3 };
+    forwarding.check("BufferBackend::flush", || backend.flush(&mapped, &memory, part)).unwrap();
+    forwarding.check("BufferBackend::invalidate", || backend.invalidate(&mapped, &memory, part)).unwrap();
+    forwarding.check("BufferBackend::unmap", || backend.unmap(&mapped, &memory)).unwrap();
     assert!(forwarding.check("BufferBackend::is_queue_ordered", || backend.is_queue_ordered()));
     forwarding.check("BufferBackend::deallocate", || backend.deallocate()).unwrap();
 }
@@ -173,10 +173,12 @@ fn on_files(forwarding: &mut Forwarding, device: &Device) {
     let import = || device.backend().import_file(1, access, contents);
     let file = forwarding.check("DeviceBackend::import_file", import).unwrap();
     let backend = file.backend();
-    let mut byte = [0];
-    forwarding.check("FileBackend::write_at", || backend.write_at(3, &[9])).unwrap();
-    forwarding.check("FileBackend::read_at", || backend.read_at(3, &mut byte)).unwrap();
-    assert_eq!(byte, [9]);
+    let memory = HostMemory::allocate(2).unwrap();
+    memory.store(0, [9]).unwrap();
+    let [first, second] = [0, 1].map(|offset| Range { offset, length: 1 });
+    forwarding.check("FileBackend::write_at", || backend.write_at(3, &memory, first)).unwrap();
+    forwarding.check("FileBackend::read_at", || backend.read_at(3, &memory, second)).unwrap();
+    assert_eq!(memory.load(0).unwrap(), [9, 9]);
 }
 
 /// The functions of the backend traits as `hal` declares them, by `Trait::function`.

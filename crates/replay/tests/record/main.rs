@@ -1,6 +1,7 @@
 //! What a recorder writes: files, mappings, order, and what goes wrong.
 
 mod counting;
+mod discrete;
 mod files;
 mod forwarding;
 mod mappings;

@@ -105,7 +105,7 @@ impl Observer for Reads {
     }
 
     fn host_read(&mut self, read: &rehal_replay::HostRead<'_>) -> Result<()> {
-        self.0.push(read.bytes.to_vec());
+        self.0.push(read.to_vec());
         Ok(())
     }
 }

@@ -4,8 +4,11 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, HostMemory, Range, Result};
 use rehal_values::Start;
+
+/// From this size on, bytes of a file go straight to where they are needed.
+const DIRECT_FROM_BYTES: u64 = 64 << 10;
 
 /// The files that inputs are read from, each open until all inputs are read: an input can go on where the
 /// one before it ended.
@@ -94,10 +97,23 @@ impl InputFile {
         Ok(())
     }
 
-    /// Fills `target` with the bytes that follow.
-    pub(crate) fn fill(&mut self, target: &mut [u8]) -> Result<()> {
-        let read = self.reader.read_exact(target);
-        read.map_err(|error| Error::io(format_args!("reading {} bytes", target.len()), &error))
-            .context(|| self.place())
+    /// Fills a range of `memory` with the bytes that follow.
+    pub(crate) fn fill(&mut self, memory: &HostMemory, range: Range) -> Result<()> {
+        let failed = |error| Error::io(format_args!("reading {} bytes", range.length), &error);
+        let outcome = match self.length {
+            Some(_) if range.length >= DIRECT_FROM_BYTES => self.fill_directly(memory, range),
+            _ => memory.read_from(&mut self.reader, range),
+        };
+        outcome.and_then(|read| read.map_err(failed)).context(|| self.place())
+    }
+
+    /// [`InputFile::fill`] of a regular file around the reader and its buffer.
+    fn fill_directly(&mut self, memory: &HostMemory, range: Range) -> Result<std::io::Result<()>> {
+        let position = match self.reader.stream_position() {
+            Ok(position) => position,
+            Err(error) => return Ok(Err(error)),
+        };
+        let read = memory.read_file_at(self.reader.get_ref(), position, range)?;
+        Ok(read.and_then(|()| self.reader.seek(SeekFrom::Start(position + range.length)).map(drop)))
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, HostMemory, Range, Result};
 use rehal_values::{Contents, Input, Scalar, ScalarType, Source, Start, Take, TensorType, npy};
 use rehal_vm::ValueKind;
 
@@ -30,18 +30,13 @@ pub(crate) enum TensorBytes<'a> {
 }
 
 impl TensorBytes<'_> {
-    /// Fills `target`, which is as long as the tensor.
-    pub(crate) fn fill(&mut self, target: &mut [u8]) -> Result<()> {
+    /// Fills a range of `memory` with the tensor's bytes from `at` on. Calls come in order: files are read as they are.
+    pub(crate) fn fill(&mut self, at: u64, memory: &HostMemory, range: Range) -> Result<()> {
         match self {
-            Self::Contents(contents) => {
-                contents.fill(target);
-                Ok(())
-            }
-            Self::Bytes(bytes) => {
-                target.copy_from_slice(bytes);
-                Ok(())
-            }
-            Self::File(file) => file.fill(target),
+            Self::Contents(contents) => contents.fill_memory(at, memory, range),
+            // As long as the tensor, which the range is a part of.
+            Self::Bytes(bytes) => memory.write(range.offset, &bytes[at as usize..][..range.length as usize]),
+            Self::File(file) => file.fill(memory, range),
         }
     }
 }

@@ -34,7 +34,7 @@ pub use options::{
     ModuleMode, ModuleSource, ParameterFile, ParameterOptions, ProgramOptions, RecordingOptions, TextSink,
     ValueText,
 };
-pub use results::{Expected, format_value, type_of_value, with_value_bytes};
+pub use results::{Expected, format_value, type_of_value, with_value_bytes, with_value_memory};
 pub use tests::{ModuleTest, ModuleTests, TestOutcome};
 
 use inputs::Parsed;

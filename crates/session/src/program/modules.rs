@@ -90,9 +90,9 @@ fn read_file(path: &Path) -> Result<HostMemory> {
         return HostMemory::constant(&bytes);
     }
     let memory = HostMemory::allocate(metadata.len())?;
-    let read = memory.with_bytes_mut(0, metadata.len(), |target| file.read_exact(target))?;
+    let read = memory.read_file_at(&file, 0, memory.whole())?;
     read.map_err(|error| Error::io(format_args!("reading '{shown}'"), &error))?;
-    Ok(memory.into_constant())
+    memory.into_constant()
 }
 
 fn read_standard_input() -> Result<HostMemory> {

@@ -2,15 +2,17 @@
 
 use std::fmt::Write as _;
 
-use rehal_base::{ElementType, Error, Numerical, Result};
+use rehal_base::{ElementType, Error, HostMemory, Numerical, Range, Result};
 use rehal_hal::{Buffer, BufferView};
 use rehal_modules::hal::Handle;
-use rehal_values::{Equality, Scalar, TensorType, format_tensor, general_lower};
+use rehal_values::{
+    Equality, Scalar, TensorType, format_head, format_tensor, general_lower, shown_bytes,
+};
 use rehal_vm::{List, Ref, Value, ValueKind};
 
 use super::inputs::{Parsed, parse};
 use super::options::ValueText;
-use super::tensors::{HostTensor, type_of, with_bytes};
+use super::tensors::{self, HostTensor, type_of};
 
 /// The text of a value. Objects have their type and, behind a line break, what they hold.
 pub fn format_value(value: &Value, max_elements: u64) -> Result<String> {
@@ -72,8 +74,13 @@ fn format_list_within(list: &List, max_elements: u64, depth: u32, max_bytes: usi
 /// The text of a tensor, such as `2xf32=1 2`.
 pub(crate) fn format_view(view: &BufferView, max_elements: u64) -> Result<String> {
     // The reference maps twice, once to see how long the text is. Captures of both are to be the same.
-    with_bytes(view.buffer(), |_| ())?;
-    with_bytes(view.buffer(), |bytes| format_tensor(&type_of(view), bytes, max_elements))?
+    tensors::view(view.buffer(), |_| Ok(()))?;
+    tensors::view(view.buffer(), |memory| {
+        let tensor_type = type_of(view);
+        let length = shown_bytes(&tensor_type, max_elements)?.min(memory.length());
+        let head = memory.bytes(Range { offset: 0, length })?;
+        format_head(&tensor_type, &head, memory.length(), max_elements)
+    })
 }
 
 /// What a file of a value would hold: what has no shape is a row of bytes.
@@ -100,22 +107,29 @@ pub fn type_of_value(value: &Value) -> Result<TensorType> {
     })
 }
 
-/// Shows `look` the bytes of a value that the host can read: a number, a tensor, a buffer; none for a null reference.
-pub fn with_value_bytes<R>(value: &Value, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
-    match value {
-        Value::I8(value) => Ok(look(&value.to_le_bytes())),
-        Value::I16(value) => Ok(look(&value.to_le_bytes())),
-        Value::I32(value) => Ok(look(&value.to_le_bytes())),
-        Value::I64(value) => Ok(look(&value.to_le_bytes())),
-        Value::F32(value) => Ok(look(&value.to_le_bytes())),
-        Value::F64(value) => Ok(look(&value.to_le_bytes())),
+/// Shows `look` the bytes of a value: a number, a tensor, a buffer; none for a null reference. They are all of the memory.
+pub fn with_value_memory<R>(value: &Value, look: impl FnOnce(&HostMemory) -> Result<R>) -> Result<R> {
+    let of = |bytes: &[u8]| HostMemory::constant(bytes);
+    let own = match value {
+        Value::I8(value) => of(&value.to_le_bytes()),
+        Value::I16(value) => of(&value.to_le_bytes()),
+        Value::I32(value) => of(&value.to_le_bytes()),
+        Value::I64(value) => of(&value.to_le_bytes()),
+        Value::F32(value) => of(&value.to_le_bytes()),
+        Value::F64(value) => of(&value.to_le_bytes()),
         Value::Ref(reference) => match object_of(reference)? {
-            Object::Null => Ok(look(&[])),
-            Object::View(view) => with_bytes(view.buffer(), look),
-            Object::Buffer(buffer) => with_bytes(buffer, look),
-            Object::Bytes(bytes) => bytes.memory().with_bytes(0, bytes.length(), look),
+            Object::Null => of(&[]),
+            Object::View(view) => return tensors::view(view.buffer(), look),
+            Object::Buffer(buffer) => return tensors::view(buffer, look),
+            Object::Bytes(bytes) => return look(bytes.memory()),
         },
-    }
+    };
+    look(&own?)
+}
+
+/// [`with_value_memory`] with a copy of the bytes, if they are not constant.
+pub fn with_value_bytes<R>(value: &Value, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
+    with_value_memory(value, |memory| Ok(look(&memory.bytes(memory.whole())?)))
 }
 
 /// An object that has bytes.
@@ -216,14 +230,12 @@ fn compare_tensors(
     /// How much of both is printed where they differ.
     const MAX_ELEMENTS: u64 = 1024;
     let actual_type = type_of(actual);
-    let mismatch = expected.with_bytes(|expected_bytes| {
-        with_bytes(actual.buffer(), |bytes| {
-            equality.mismatch((&expected.tensor_type, expected_bytes), (&actual_type, bytes))
-        })
-    })??;
+    let mismatch = tensors::view(actual.buffer(), |memory| {
+        let bytes = memory.bytes(memory.whole())?;
+        Ok(equality.mismatch((&expected.tensor_type, expected.bytes()), (&actual_type, &bytes)))
+    })?;
     let Some(mismatch) = mismatch else { return Ok(None) };
-    let expected =
-        expected.with_bytes(|bytes| format_tensor(&expected.tensor_type, bytes, MAX_ELEMENTS))??;
+    let expected = format_tensor(&expected.tensor_type, expected.bytes(), MAX_ELEMENTS)?;
     let actual = format_view(actual, MAX_ELEMENTS)?;
     Ok(Some(format!("{mismatch}\n  expected:\n{expected}\n  actual:\n{actual}")))
 }

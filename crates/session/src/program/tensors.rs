@@ -1,9 +1,9 @@
 //! Tensors on a device, or in plain memory for programs that have none.
 
-use rehal_base::{HostMemory, Range, Result};
+use rehal_base::{HostMemory, Result};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, BufferView, Device, Encoding, MemoryAccess, MemoryType, PlainBuffer,
-    WHOLE_BUFFER,
+    WHOLE_BUFFER, transfer,
 };
 use rehal_values::TensorType;
 
@@ -12,7 +12,7 @@ use super::inputs::TensorBytes;
 /// What it takes to map memory from time to time.
 pub(crate) const MAPPING: BufferUsage = BufferUsage::MAPPING_SCOPED.union(BufferUsage::MAPPING_ACCESS_RANDOM);
 
-/// A tensor that a program can take, filled through a mapping.
+/// A tensor that a program can take, filled.
 pub(crate) fn upload(
     device: Option<&Device>,
     tensor_type: &TensorType,
@@ -29,9 +29,12 @@ pub(crate) fn upload(
         Some(device) => device.allocate_buffer(device.backend().grant(wanted)?, size)?,
         None => plain(size, wanted)?,
     };
-    let mapping = buffer.map(MemoryAccess::WRITE | MemoryAccess::DISCARD, 0, size)?;
-    mapping.with_bytes_mut(|target| bytes.fill(target))??;
-    drop(mapping);
+    let mut at = 0;
+    transfer::write_with(&buffer, MemoryAccess::WRITE | MemoryAccess::DISCARD, 0, size, |memory, range| {
+        bytes.fill(at, memory, range)?;
+        at += range.length;
+        Ok(())
+    })?;
     BufferView::new(buffer, &tensor_type.shape, tensor_type.element_type, Encoding::DENSE_ROW_MAJOR)
 }
 
@@ -44,6 +47,7 @@ fn plain(size: u64, params: BufferParams) -> Result<Buffer> {
 /// A tensor in memory of the tool's own, which no device knows.
 pub(crate) struct HostTensor {
     pub tensor_type: TensorType,
+    /// Constant.
     memory: HostMemory,
 }
 
@@ -51,14 +55,13 @@ impl HostTensor {
     pub(crate) fn new(tensor_type: &TensorType, mut bytes: TensorBytes<'_>) -> Result<Self> {
         let size = tensor_type.size_bytes()?;
         let memory = HostMemory::allocate(size)?;
-        memory.with_bytes_mut(0, size, |target| bytes.fill(target))??;
-        Ok(Self { tensor_type: tensor_type.clone(), memory })
+        bytes.fill(0, &memory, memory.whole())?;
+        Ok(Self { tensor_type: tensor_type.clone(), memory: memory.into_constant()? })
     }
 
-    /// Shows the bytes to `look`.
-    pub(crate) fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
-        let Range { offset, length } = Range { offset: 0, length: self.memory.length() };
-        self.memory.with_bytes(offset, length, look)
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.memory.constant_bytes().unwrap_or_default()
     }
 }
 
@@ -67,7 +70,7 @@ pub(crate) fn type_of(view: &BufferView) -> TensorType {
     TensorType { shape: view.shape().to_vec(), element_type: view.element_type() }
 }
 
-/// Shows the bytes of a buffer that the host can reach, all of them, to `look`.
-pub(crate) fn with_bytes<R>(buffer: &Buffer, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
-    buffer.map(MemoryAccess::READ, 0, WHOLE_BUFFER)?.with_bytes(look)
+/// Shows the bytes of a buffer, all of them, to `look`.
+pub(crate) fn view<R>(buffer: &Buffer, look: impl FnOnce(&HostMemory) -> Result<R>) -> Result<R> {
+    transfer::view(buffer, 0, WHOLE_BUFFER, look)
 }

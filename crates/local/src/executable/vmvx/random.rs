@@ -121,7 +121,7 @@ impl Memory {
     }
 
     pub(super) fn bytes(&self) -> Vec<u8> {
-        self.memory.with_bytes(0, self.memory.length(), <[u8]>::to_vec).unwrap()
+        self.memory.bytes(self.memory.whole()).unwrap().into_owned()
     }
 
     pub(super) fn elements(&self) -> Vec<u32> {

@@ -1,0 +1,134 @@
+//! Between shared memory and files. The system copies, so no reference to the bytes is needed; what it does to them is
+//! outside of the memory model as a device's accesses are, single bytes in any order.
+
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read};
+use std::os::fd::AsRawFd;
+
+use super::{CHUNK_BYTES, HostMemory};
+use crate::{Range, Result};
+
+/// From this size on, a read is split among the processors: what takes the time is copying, and
+/// the first touch of the pages that it goes to.
+const PARALLEL_FROM_BYTES: u64 = 32 << 20;
+
+/// The most that one call of the system is asked for.
+const CALL_BYTES: usize = 1 << 30;
+
+/// What came of a transfer: the outer error is of the memory (its range, whether it can be written), the inner one of
+/// the file.
+type Transferred = Result<std::io::Result<()>>;
+
+impl HostMemory {
+    /// Fills `range` with the bytes of `file` at `file_offset`; fails where the file ends before. Large ones are read
+    /// by several threads.
+    pub fn read_file_at(&self, file: &File, file_offset: u64, range: Range) -> Transferred {
+        self.at_mut(range.offset, range.length)?;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from).min(8) as u64;
+        if range.length < PARALLEL_FROM_BYTES || processors == 1 {
+            return self.read_part(file, file_offset, range);
+        }
+        // Whole huge pages for each, so that no two readers fault on the same one.
+        let part_bytes = range.length.div_ceil(processors).next_multiple_of(2 << 20);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..range.length.div_ceil(part_bytes))
+                .map(|index| {
+                    let done = index * part_bytes;
+                    let length = part_bytes.min(range.length - done);
+                    let part = Range { offset: range.offset + done, length };
+                    scope.spawn(move || self.read_part(file, file_offset.saturating_add(done), part))
+                })
+                .collect();
+            // All are waited for; the first failure, in file order, is the one to tell.
+            let outcomes: Vec<_> = readers.into_iter().map(join).collect();
+            outcomes.into_iter().find(|outcome| !matches!(outcome, Ok(Ok(())))).unwrap_or(Ok(Ok(())))
+        })
+    }
+
+    /// Writes `range` to `file` at `file_offset`.
+    pub fn write_file_at(&self, file: &File, file_offset: u64, range: Range) -> Transferred {
+        self.transfer(range, false, |pointer, length, done| {
+            let offset = position(file_offset, done)?;
+            // SAFETY: `transfer` gives ranges of this memory, which the system reads.
+            Ok(unsafe { libc::pwrite(file.as_raw_fd(), pointer.cast(), length, offset) })
+        })
+    }
+
+    /// Writes `range` to `file` where it stands: pipes and files that are appended to have no other place.
+    pub fn write_file(&self, file: &File, range: Range) -> Transferred {
+        self.transfer(range, false, |pointer, length, _| {
+            // SAFETY: as above.
+            Ok(unsafe { libc::write(file.as_raw_fd(), pointer.cast(), length) })
+        })
+    }
+
+    /// Fills `range` from `reader`, through a copy; fails where it ends before.
+    pub fn read_from(&self, reader: &mut dyn Read, range: Range) -> Transferred {
+        self.at_mut(range.offset, range.length)?;
+        let mut chunk = vec![0; range.length.min(CHUNK_BYTES as u64) as usize];
+        let mut done = 0;
+        while done < range.length {
+            let count = (range.length - done).min(CHUNK_BYTES as u64);
+            let piece = &mut chunk[..count as usize];
+            if let Err(error) = reader.read_exact(piece) {
+                return Ok(Err(error));
+            }
+            self.write(range.offset + done, piece)?;
+            done += count;
+        }
+        Ok(Ok(()))
+    }
+
+    fn read_part(&self, file: &File, file_offset: u64, range: Range) -> Transferred {
+        self.transfer(range, true, |pointer, length, done| {
+            let offset = position(file_offset, done)?;
+            // SAFETY: `transfer` gives ranges of this memory, which can be written, and the system writes them.
+            Ok(unsafe { libc::pread(file.as_raw_fd(), pointer.cast(), length, offset) })
+        })
+    }
+
+    /// Calls `call` with what is left of `range` and how much is done, until nothing is left.
+    fn transfer(
+        &self,
+        range: Range,
+        is_written: bool,
+        mut call: impl FnMut(*mut u8, usize, u64) -> std::io::Result<isize>,
+    ) -> Transferred {
+        let Range { offset, length } = range;
+        let start = if is_written { self.at_mut(offset, length)? } else { self.at(offset, length)? };
+        let length = length as usize;
+        let mut done = 0;
+        while done < length {
+            // SAFETY: `done` is below the length of the checked range.
+            let pointer = unsafe { start.add(done) };
+            match call(pointer, (length - done).min(CALL_BYTES), done as u64) {
+                Ok(0) if is_written => {
+                    return Ok(Err(Error::new(ErrorKind::UnexpectedEof, "failed to fill whole buffer")));
+                }
+                Ok(0) => return Ok(Err(Error::new(ErrorKind::WriteZero, "failed to write whole buffer"))),
+                Ok(count @ 1..) => done += count as usize,
+                Ok(_) => {
+                    let error = Error::last_os_error();
+                    if error.kind() != ErrorKind::Interrupted {
+                        return Ok(Err(error));
+                    }
+                }
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// A position as the system counts it.
+fn position(offset: u64, done: u64) -> std::io::Result<libc::off_t> {
+    let position = offset.checked_add(done).and_then(|position| position.try_into().ok());
+    position.ok_or_else(|| ErrorKind::InvalidInput.into())
+}
+
+fn join(reader: std::thread::ScopedJoinHandle<'_, Transferred>) -> Transferred {
+    match reader.join() {
+        Ok(outcome) => outcome,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}

@@ -1,0 +1,443 @@
+#![allow(unsafe_code, reason = "owns host memory that several parties write; docs/unsafe.md says why")]
+
+mod copy;
+mod files;
+#[cfg(test)]
+mod tests;
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::any::Any;
+use std::borrow::Cow;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::{Error, MappedFile, Range, Result, StatusCode};
+
+/// Alignment of every allocation in bytes: a cache line, and what compiled kernels assume at least.
+const ALIGNMENT_BYTES: usize = 64;
+
+/// How much [`HostMemory::for_each_chunk`] copies at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// Up to this size a copy goes to the stack.
+const STACK_BYTES: usize = 4 << 10;
+
+/// Bytes of the host that several parties share: a program's buffers, a device's memory, a mapped file.
+///
+/// Any number of threads may read and write the same bytes at the same time. There is no reference to bytes that can
+/// change: all functions copy, in or out, and what a race between two of them gives is some mix of the bytes that
+/// were there and the bytes that were written (each byte is one or the other), as with relaxed atomics. Programs order
+/// their accesses by timepoints where they want more. Bytes that never change are there to be borrowed
+/// ([`HostMemory::constant_bytes`]), and so are those of memory that has only one owner ([`HostMemory::exclusive_bytes`]).
+pub struct HostMemory {
+    data: NonNull<u8>,
+    length: usize,
+    access: Access,
+    owner: Owner,
+}
+
+/// What may happen to the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// Nothing writes them as long as the memory lives.
+    Constant,
+    /// Others may write them, but not through this memory.
+    ReadOnly,
+    /// They can be written.
+    Writable,
+}
+
+/// What keeps the bytes where they are.
+enum Owner {
+    /// This memory: what the allocator gave, which `data` may be moved up from. Of size 0, nothing.
+    Allocation { base: NonNull<u8>, layout: Layout },
+    /// A file's map: the one that is only read, or where this memory is writable, the private one.
+    File { file: Arc<MappedFile> },
+    /// Memory that this is a part of.
+    Part { whole: Arc<HostMemory> },
+    /// Whoever lent it; dropping this gives it back.
+    Foreign { _keeper: Box<dyn Any + Send + Sync> },
+}
+
+// SAFETY: the bytes are owned, or kept by an owner that is itself Send and Sync and never moves them. All access is by
+// copies that may race (`copy`), but for constant bytes, which nothing writes, and for bytes behind a `&mut` of their
+// only owner. Freeing needs the only owner.
+unsafe impl Send for HostMemory {}
+// SAFETY: as above.
+unsafe impl Sync for HostMemory {}
+
+impl HostMemory {
+    /// `length` zeroed bytes. Fails when the machine has not that many.
+    pub fn allocate(length: u64) -> Result<Self> {
+        Self::allocate_aligned(length, 0)
+    }
+
+    /// `length` zeroed bytes at a multiple of `alignment`, a power of two in bytes; what is smaller
+    /// than a cache line gets a cache line. Fails when the machine has not that many.
+    pub fn allocate_aligned(length: u64, alignment: u64) -> Result<Self> {
+        let exhausted = || {
+            Error::resource_exhausted(format!("cannot allocate a buffer of {length} bytes of host memory"))
+        };
+        let length_host = usize::try_from(length).map_err(|_| exhausted())?;
+        let access = Access::Writable;
+        if length_host == 0 {
+            let (base, layout) = (NonNull::dangling(), Layout::new::<()>());
+            return Ok(Self { data: base, length: 0, access, owner: Owner::Allocation { base, layout } });
+        }
+        // Aligning by hand keeps `alloc_zeroed` on the allocator's calloc, which takes fresh pages
+        // from the system already zeroed; an aligned layout would write them all.
+        let alignment = usize::try_from(alignment).map_err(|_| exhausted())?.max(ALIGNMENT_BYTES);
+        if !alignment.is_power_of_two() {
+            return Err(Error::invalid_argument(format!(
+                "an alignment of {alignment} bytes is not a power of two"
+            )));
+        }
+        let padded = length_host.checked_add(alignment).ok_or_else(exhausted)?;
+        let layout = Layout::from_size_align(padded, 1).map_err(|_| exhausted())?;
+        // SAFETY: the layout is not of size 0.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(exhausted)?;
+        // Not `align_offset`, which may give up; the address is that of an allocation.
+        let shift = base.as_ptr().addr().wrapping_neg() & (alignment - 1);
+        // SAFETY: `shift` is below `alignment`, by which the allocation exceeds the length.
+        let data = unsafe { base.add(shift) };
+        Ok(Self { data, length: length_host, access, owner: Owner::Allocation { base, layout } })
+    }
+
+    /// A copy of `bytes` that stays as it is. Fails when the machine has not that much memory.
+    pub fn constant(bytes: &[u8]) -> Result<Self> {
+        let memory = Self::allocate(bytes.len() as u64)?;
+        memory.write(0, bytes)?;
+        memory.into_constant()
+    }
+
+    /// The same bytes, which stay as they are from now on. Fails unless the memory is an allocation of its own: what is
+    /// a part of other memory, or somebody else's, can be written through that.
+    pub fn into_constant(mut self) -> Result<Self> {
+        // A part of this memory would hold it in an `Arc`, which it could not be moved out of.
+        match self.owner {
+            Owner::Allocation { .. } => self.access = Access::Constant,
+            _ if self.access == Access::Constant => {}
+            _ => return Err(Error::failed_precondition("memory with other owners cannot become constant")),
+        }
+        Ok(self)
+    }
+
+    /// The bytes of `range` of a mapped file, not copied; they cannot be written. Fails where the range
+    /// exceeds the file.
+    pub fn over_file(file: Arc<MappedFile>, range: Range) -> Result<Self> {
+        let bytes = file.bytes();
+        if !range.fits(bytes.len() as u64) {
+            return Err(exceeds("the file", range.offset, range.length, bytes.len()));
+        }
+        // In range: `fits` says so. A file that is empty has a slice of its own to point to.
+        let part = &bytes[range.offset as usize..][..range.length as usize];
+        let data = NonNull::from(part).cast();
+        Ok(Self { data, length: part.len(), access: Access::Constant, owner: Owner::File { file } })
+    }
+
+    /// Memory that somebody else made: what a driver mapped, or what a caller lends. `keeper` keeps it valid and is
+    /// dropped with the last handle of this memory or of a part of it, so unmapping or giving back belongs into its
+    /// `Drop`, nowhere else. With `is_writable` unset it cannot be written through the handle.
+    ///
+    /// # Safety
+    /// Until `keeper` is dropped, `pointer` is valid for reads of `length` initialised bytes, and for writes if
+    /// `is_writable`. As long, the process accesses them otherwise only by atomics of single bytes or something that
+    /// is specified so: the system, a device, inline assembly, kernels that the program orders by timepoints. No
+    /// reference to them exists.
+    pub unsafe fn foreign(
+        pointer: NonNull<u8>,
+        length: usize,
+        is_writable: bool,
+        keeper: Box<dyn Any + Send + Sync>,
+    ) -> Self {
+        let access = if is_writable { Access::Writable } else { Access::ReadOnly };
+        Self { data: pointer, length, access, owner: Owner::Foreign { _keeper: keeper } }
+    }
+
+    /// A range of `whole` as memory of its own: the same bytes, counted from 0. Fails where it exceeds `whole`.
+    pub fn part(whole: &Arc<Self>, range: Range) -> Result<Self> {
+        let data = NonNull::new(whole.at(range.offset, range.length)?).unwrap_or(whole.data);
+        let owner = Owner::Part { whole: whole.clone() };
+        Ok(Self { data, length: range.length as usize, access: whole.access, owner })
+    }
+
+    /// Memory that has the same bytes and can be written, which nobody else sees: a copy, or for a file, pages that
+    /// become copies when they are written to. Fails when the machine has not that much memory.
+    pub fn private(&self) -> Result<Self> {
+        let Some((file, offset)) = self.place_in_file() else {
+            let copy = Self::allocate(self.length as u64)?;
+            copy.copy_from(0, self, 0, self.length as u64)?;
+            return Ok(copy);
+        };
+        // SAFETY: both maps of the file have the same size, and this memory's range lies within it.
+        let data = unsafe { file.private()?.add(offset) };
+        let owner = Owner::File { file: file.clone() };
+        Ok(Self { data, length: self.length, access: Access::Writable, owner })
+    }
+
+    /// The file whose read-only map this lies in, and where.
+    fn place_in_file(&self) -> Option<(&Arc<MappedFile>, usize)> {
+        let from = |start: usize| self.data.as_ptr().addr().checked_sub(start);
+        match &self.owner {
+            Owner::File { file } if !self.is_writable() && self.length > 0 => {
+                Some((file, from(file.bytes().as_ptr().addr())?))
+            }
+            Owner::Part { whole } if self.length > 0 => {
+                let (file, offset) = whole.place_in_file()?;
+                Some((file, offset + from(whole.data.as_ptr().addr())?))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the bytes can be written through this memory.
+    pub fn is_writable(&self) -> bool {
+        self.access == Access::Writable
+    }
+
+    /// The bytes, where nothing can write them.
+    pub fn constant_bytes(&self) -> Option<&[u8]> {
+        if self.access != Access::Constant {
+            return None;
+        }
+        // SAFETY: the owner keeps the bytes as long as `self`, and nothing writes them: an allocation became constant
+        // while it had no other owner, and is refused to be written since; a mapped file's bytes are covered by
+        // `MappedFile`; a part is constant if its whole is.
+        Some(unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.length) })
+    }
+
+    /// The bytes of an allocation that has no owner but the caller, to be written in place. Nothing where they are a
+    /// part of other memory, or somebody else's.
+    pub fn exclusive_bytes(&mut self) -> Option<&mut [u8]> {
+        if !matches!(self.owner, Owner::Allocation { .. }) || !self.is_writable() {
+            return None;
+        }
+        // SAFETY: the allocation is this long, initialised (it began zeroed), and this memory's alone: a part of it
+        // would share it in an `Arc`, which gives no `&mut` then.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.length) })
+    }
+
+    /// The bytes of a range while nobody writes them, without a copy.
+    ///
+    /// # Safety
+    /// Nothing writes the range as long as the slice lives.
+    pub unsafe fn unraced_bytes(&self, range: Range) -> Result<&[u8]> {
+        let source = self.at(range.offset, range.length)?;
+        // SAFETY: `at` checked the range, all memory is initialised, and the caller says that nothing writes it.
+        Ok(unsafe { std::slice::from_raw_parts(source, range.length as usize) })
+    }
+
+    /// The bytes of a range while nobody else accesses them, to be written in place.
+    ///
+    /// # Safety
+    /// Nothing else reads or writes the range as long as the slice lives.
+    #[allow(clippy::mut_from_ref, reason = "the caller says that it is the only one")]
+    pub unsafe fn unraced_bytes_mut(&self, range: Range) -> Result<&mut [u8]> {
+        let target = self.at_mut(range.offset, range.length)?;
+        // SAFETY: `at_mut` checked the range, all memory is initialised, and the caller says that it is the only one.
+        Ok(unsafe { std::slice::from_raw_parts_mut(target, range.length as usize) })
+    }
+
+    /// Number of bytes.
+    pub fn length(&self) -> u64 {
+        self.length as u64
+    }
+
+    /// All of it as a range.
+    pub fn whole(&self) -> Range {
+        Range { offset: 0, length: self.length() }
+    }
+
+    /// Where the bytes start. Valid as long as `self`, for reads of `length` bytes and, where the memory
+    /// is writable, for writes.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.data.as_ptr()
+    }
+
+    #[inline]
+    fn at(&self, offset: u64, length: u64) -> Result<*mut u8> {
+        let limit = self.length as u64;
+        if length > limit || offset > limit - length {
+            return Err(exceeds("a buffer", offset, length, self.length));
+        }
+        // SAFETY: the offset is within the bytes.
+        Ok(unsafe { self.data.as_ptr().add(offset as usize) })
+    }
+
+    #[inline]
+    fn at_mut(&self, offset: u64, length: u64) -> Result<*mut u8> {
+        if self.access != Access::Writable {
+            return Err(read_only());
+        }
+        self.at(offset, length)
+    }
+}
+
+/// Access to the bytes, by copies.
+impl HostMemory {
+    /// Copies bytes out.
+    #[inline]
+    pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
+        let source = self.at(offset, target.len() as u64)?;
+        // SAFETY: `at` checked the range; others access the bytes as `copy` demands.
+        unsafe { copy::copy_out(source, target) };
+        Ok(())
+    }
+
+    /// Copies bytes in.
+    #[inline]
+    pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
+        let target = self.at_mut(offset, source.len() as u64)?;
+        // SAFETY: as for `read`; memory that can be written is not what a slice refers to.
+        unsafe { copy::copy_in(source, target) };
+        Ok(())
+    }
+
+    /// `N` bytes at `offset`, as a scalar is loaded.
+    #[inline(always)]
+    pub fn load<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
+        let source = self.at(offset, N as u64)?;
+        // SAFETY: as for `read`.
+        Ok(unsafe { copy::load(source) })
+    }
+
+    /// Puts `N` bytes at `offset`, as a scalar is stored.
+    #[inline(always)]
+    pub fn store<const N: usize>(&self, offset: u64, value: [u8; N]) -> Result<()> {
+        let target = self.at_mut(offset, N as u64)?;
+        // SAFETY: as for `write`.
+        unsafe { copy::store(target, value) };
+        Ok(())
+    }
+
+    /// Copies bytes from `source`, which may be the same memory; ranges that overlap are moved.
+    pub fn copy_from(&self, offset: u64, source: &Self, source_offset: u64, length: u64) -> Result<()> {
+        let from = source.at(source_offset, length)?;
+        let to = self.at_mut(offset, length)?;
+        // SAFETY: `at` checked both ranges; others access the bytes as `copy` demands.
+        unsafe { copy::copy(from, to, length as usize) };
+        Ok(())
+    }
+
+    /// Repeats `pattern` (1, 2, 4 or any number of bytes that divides `length`) over the range.
+    pub fn fill(&self, offset: u64, length: u64, pattern: &[u8]) -> Result<()> {
+        let target = self.at_mut(offset, length)?;
+        let length = length as usize;
+        if length == 0 {
+            return Ok(());
+        }
+        if pattern.is_empty() || !length.is_multiple_of(pattern.len()) {
+            return Err(Error::invalid_argument(format!(
+                "a pattern of {} bytes cannot fill {length} bytes",
+                pattern.len()
+            )));
+        }
+        if pattern.iter().all(|byte| *byte == pattern[0]) {
+            // SAFETY: `at_mut` checked the range.
+            unsafe { copy::set(target, length, pattern[0]) };
+            return Ok(());
+        }
+        // As many patterns as fit on the stack, again and again.
+        let mut block = [0; STACK_BYTES];
+        let block = match STACK_BYTES / pattern.len() {
+            0 => pattern,
+            times => {
+                let block = &mut block[..(times * pattern.len()).min(length)];
+                block.chunks_exact_mut(pattern.len()).for_each(|place| place.copy_from_slice(pattern));
+                block
+            }
+        };
+        for done in (0..length).step_by(block.len()) {
+            let piece = &block[..block.len().min(length - done)];
+            // SAFETY: `at_mut` checked the range, and the piece ends within it.
+            unsafe { copy::copy_in(piece, target.add(done)) };
+        }
+        Ok(())
+    }
+
+    /// The bytes of a range: where they are if they are constant, copied if not.
+    pub fn bytes(&self, range: Range) -> Result<Cow<'_, [u8]>> {
+        let Range { offset, length } = range;
+        self.at(offset, length)?;
+        Ok(match self.constant_bytes() {
+            // In range, or `at` would have failed.
+            Some(bytes) => Cow::Borrowed(&bytes[offset as usize..][..length as usize]),
+            None => {
+                let mut copy = vec![0; length as usize];
+                self.read(offset, &mut copy)?;
+                Cow::Owned(copy)
+            }
+        })
+    }
+
+    /// Shows the bytes of a range to `look`, piece by piece: constant ones where they are and all at once, others in
+    /// copies of at most 64 KiB. Stops at the first error.
+    pub fn for_each_chunk<E: From<Error>>(
+        &self,
+        range: Range,
+        mut look: impl FnMut(&[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let Range { offset, length } = range;
+        self.at(offset, length)?;
+        if let Some(bytes) = self.constant_bytes() {
+            return look(&bytes[offset as usize..][..length as usize]);
+        }
+        let (mut on_stack, mut on_heap) = ([0; STACK_BYTES], Vec::new());
+        let chunk = match length as usize {
+            0..=STACK_BYTES => &mut on_stack[..length as usize],
+            length => {
+                on_heap.resize(length.min(CHUNK_BYTES), 0);
+                &mut on_heap[..]
+            }
+        };
+        let mut done = 0;
+        while done < length {
+            let count = (length - done).min(chunk.len() as u64);
+            let piece = &mut chunk[..count as usize];
+            self.read(offset + done, piece)?;
+            look(piece)?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    /// Whether `length` bytes here and in `other` are the same.
+    pub fn is_equal(&self, offset: u64, other: &Self, other_offset: u64, length: u64) -> Result<bool> {
+        self.at(offset, length)?;
+        other.at(other_offset, length)?;
+        let (mut first, mut second) = ([0; STACK_BYTES], [0; STACK_BYTES]);
+        let mut done = 0;
+        while done < length {
+            let count = (length - done).min(STACK_BYTES as u64);
+            let (first, second) = (&mut first[..count as usize], &mut second[..count as usize]);
+            self.read(offset + done, first)?;
+            other.read(other_offset + done, second)?;
+            if first != second {
+                return Ok(false);
+            }
+            done += count;
+        }
+        Ok(true)
+    }
+}
+
+#[cold]
+fn exceeds(what: &str, offset: u64, length: u64, size: usize) -> Error {
+    Error::out_of_range(format!("{length} bytes at offset {offset} exceed {what} of {size} bytes"))
+}
+
+#[cold]
+fn read_only() -> Error {
+    Error::new(StatusCode::PermissionDenied, "constant memory cannot be written")
+}
+
+impl Drop for HostMemory {
+    fn drop(&mut self) {
+        if let Owner::Allocation { base, layout } = self.owner
+            && layout.size() != 0
+        {
+            // SAFETY: `base` came from the allocator with this layout and is freed once.
+            unsafe { dealloc(base.as_ptr(), layout) };
+        }
+    }
+}

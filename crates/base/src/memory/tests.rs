@@ -1,0 +1,300 @@
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::*;
+
+#[test]
+fn fills_copies_and_refuses_what_is_outside() {
+    let memory = HostMemory::allocate(16).unwrap();
+    assert!((memory.as_ptr() as usize).is_multiple_of(ALIGNMENT_BYTES));
+    let page = HostMemory::allocate_aligned(16, 4096).unwrap();
+    assert!((page.as_ptr() as usize).is_multiple_of(4096));
+    page.write(0, &[1; 16]).unwrap();
+    assert!(HostMemory::allocate_aligned(16, 96).is_err());
+    assert!(HostMemory::allocate_aligned(16, 1 << 63).is_err());
+    memory.fill(0, 12, &[1, 2, 3]).unwrap();
+    memory.copy_from(2, &memory, 0, 4).unwrap();
+    let mut bytes = [0; 16];
+    memory.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [1, 2, 1, 2, 3, 1, 1, 2, 3, 1, 2, 3, 0, 0, 0, 0]);
+    assert!(memory.fill(0, 4, &[1, 2, 3]).is_err());
+    assert!(memory.write(15, &[0, 0]).is_err());
+    assert!(memory.read(u64::MAX, &mut bytes).is_err());
+    assert!(memory.copy_from(0, &memory, 9, 8).is_err());
+    assert!(HostMemory::allocate(u64::MAX).is_err());
+    assert_eq!(HostMemory::allocate(0).unwrap().length(), 0);
+}
+
+#[test]
+fn patterns_of_any_length_fill_ranges_of_any_length() {
+    for pattern_bytes in [1, 2, 3, 4, 7, 8, 16, 1000, 4095, 4096, 4097] {
+        let pattern: Vec<u8> = (0..pattern_bytes).map(|index| index as u8 ^ 0x5a).collect();
+        for times in [0, 1, 2, 5] {
+            let length = (pattern_bytes * times) as u64;
+            let memory = HostMemory::allocate(length + 2).unwrap();
+            memory.fill(1, length, &pattern).unwrap();
+            let expected = [&[0], &pattern.repeat(times)[..], &[0]].concat();
+            assert_eq!(
+                *memory.bytes(memory.whole()).unwrap(),
+                expected,
+                "{pattern_bytes} bytes, {times} times"
+            );
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no files")]
+fn private_memory_is_written_and_nobody_else_sees_it() {
+    let path = std::env::temp_dir().join(format!("rehal-private-{}", std::process::id()));
+    std::fs::write(&path, [7; 10_000]).unwrap();
+    let file = Arc::new(MappedFile::open(&path).unwrap());
+    let all = Range::new(0, 10_000).unwrap();
+    let mapped = Arc::new(HostMemory::over_file(file, all).unwrap());
+    let inner = Arc::new(HostMemory::part(&mapped, Range::new(4000, 5000).unwrap()).unwrap());
+    let part = HostMemory::part(&inner, Range::new(96, 200).unwrap()).unwrap();
+    let (private, again) = (part.private().unwrap(), part.private().unwrap());
+    private.store(0, [1, 2]).unwrap();
+    assert_eq!(private.load::<4>(0).unwrap(), [1, 2, 7, 7]);
+    assert_eq!(private.as_ptr().addr() % 4096, part.as_ptr().addr() % 4096);
+    assert_eq!(again.load::<2>(0).unwrap(), [1, 2], "one private map for all");
+    assert_eq!((part.load::<2>(0).unwrap(), std::fs::read(&path).unwrap()[4096]), ([7, 7], 7));
+    assert!(private.store(199, [1, 2]).is_err());
+    assert!(private.into_constant().is_err(), "the other can write it");
+    // What is private already, or was never a file's, is copied.
+    let copy = again.private().unwrap();
+    copy.store(0, [9]).unwrap();
+    assert_eq!((again.load::<1>(0).unwrap(), copy.load::<2>(0).unwrap()), ([1], [9, 2]));
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn private_copies_of_constants_are_written() {
+    let constant = HostMemory::constant(&[5; 3]).unwrap();
+    constant.private().unwrap().store(0, [6]).unwrap();
+    assert_eq!(constant.load::<1>(0).unwrap(), [5]);
+    assert_eq!(HostMemory::allocate(0).unwrap().private().unwrap().length(), 0);
+}
+
+#[test]
+fn parts_share_bytes_and_constants_stay() {
+    let whole = Arc::new(HostMemory::allocate(16).unwrap());
+    let part = HostMemory::part(&whole, Range::new(4, 8).unwrap()).unwrap();
+    part.store(2, 0x0403_0201_u32.to_le_bytes()).unwrap();
+    assert_eq!(whole.load::<4>(6).unwrap(), [1, 2, 3, 4]);
+    assert!(part.store(5, [0; 4]).is_err());
+    assert!(HostMemory::part(&whole, Range::new(9, 8).unwrap()).is_err());
+    assert!(whole.constant_bytes().is_none());
+    drop(whole);
+    assert_eq!(part.load::<2>(2).unwrap(), [1, 2]);
+
+    let constant = Arc::new(HostMemory::constant(&[1, 2, 3]).unwrap());
+    let end = HostMemory::part(&constant, Range::new(1, 2).unwrap()).unwrap();
+    assert_eq!(end.constant_bytes(), Some(&[2, 3][..]));
+    assert_eq!(end.write(0, &[0]).unwrap_err().code(), StatusCode::PermissionDenied);
+    assert!(end.fill(0, 2, &[0]).is_err() && end.store(0, [0]).is_err());
+    assert!(end.into_constant().is_ok(), "it is already");
+}
+
+/// What would let safe code write bytes that are borrowed as constant.
+#[test]
+fn what_somebody_else_can_write_does_not_become_constant() {
+    let whole = Arc::new(HostMemory::allocate(16).unwrap());
+    let mut part = HostMemory::part(&whole, Range::new(4, 8).unwrap()).unwrap();
+    assert!(part.exclusive_bytes().is_none());
+    assert_eq!(part.into_constant().err().unwrap().code(), StatusCode::FailedPrecondition);
+    let mut alone = HostMemory::allocate(4).unwrap();
+    alone.exclusive_bytes().unwrap().copy_from_slice(&[1, 2, 3, 4]);
+    let mut constant = alone.into_constant().unwrap();
+    assert_eq!(constant.constant_bytes(), Some(&[1, 2, 3, 4][..]));
+    assert!(constant.exclusive_bytes().is_none());
+}
+
+#[test]
+fn foreign_memory_gives_its_keeper_back_with_the_last_part() {
+    struct Keeper(Arc<AtomicBool>, NonNull<[u8; 8]>);
+    // SAFETY: it is the only owner of what it points to.
+    unsafe impl Send for Keeper {}
+    // SAFETY: it gives nobody access.
+    unsafe impl Sync for Keeper {}
+    impl Drop for Keeper {
+        fn drop(&mut self) {
+            // SAFETY: the pointer came from a box and goes back once.
+            drop(unsafe { Box::from_raw(self.1.as_ptr()) });
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let is_released = Arc::new(AtomicBool::new(false));
+    let lend = |is_writable| {
+        is_released.store(false, Ordering::Relaxed);
+        let lent = NonNull::from(Box::leak(Box::new([3_u8; 8])));
+        let keeper = Box::new(Keeper(is_released.clone(), lent));
+        // SAFETY: the keeper has the bytes until it is dropped, and does not access them before.
+        unsafe { HostMemory::foreign(lent.cast(), 8, is_writable, keeper) }
+    };
+    let memory = Arc::new(lend(true));
+    let part = HostMemory::part(&memory, Range::new(2, 4).unwrap()).unwrap();
+    drop(memory);
+    part.write(0, &[9]).unwrap();
+    assert_eq!(part.load::<2>(0).unwrap(), [9, 3]);
+    assert!(!is_released.load(Ordering::Relaxed));
+    drop(part);
+    assert!(is_released.load(Ordering::Relaxed));
+    let mut borrowed = lend(false);
+    assert!(borrowed.constant_bytes().is_none() && borrowed.exclusive_bytes().is_none());
+    assert_eq!(borrowed.write(0, &[1]).unwrap_err().code(), StatusCode::PermissionDenied);
+    assert!(borrowed.into_constant().is_err());
+    assert!(is_released.load(Ordering::Relaxed));
+}
+
+#[test]
+fn chunks_are_all_bytes_in_order() {
+    let length: u32 = if cfg!(miri) { 5000 } else { 200_000 };
+    let bytes: Vec<u8> = (0..length).map(|index| (index % 251) as u8).collect();
+    let memory = HostMemory::allocate(length.into()).unwrap();
+    memory.write(0, &bytes).unwrap();
+    for (offset, count) in [(0_u64, length), (3, 0), (3, 100), (1, 4096), (1, 4097), (7, length - 7)] {
+        let mut found = Vec::new();
+        let range = Range::new(offset, count.into()).unwrap();
+        memory
+            .for_each_chunk(range, |chunk| {
+                assert!(chunk.len() <= CHUNK_BYTES);
+                found.extend_from_slice(chunk);
+                Ok::<_, Error>(())
+            })
+            .unwrap();
+        assert!(found == bytes[offset as usize..][..count as usize]);
+    }
+    let beyond = Range::new(1, length.into()).unwrap();
+    assert!(memory.for_each_chunk(beyond, |_| Ok::<_, Error>(())).is_err());
+    assert!(memory.bytes(beyond).is_err());
+    let stop = memory.for_each_chunk(memory.whole(), |_| Err(Error::not_found("here")));
+    assert_eq!(stop.unwrap_err().code(), StatusCode::NotFound);
+    // Constants are shown where they are.
+    let constant = memory.into_constant().unwrap();
+    let mut times = 0;
+    let look = |chunk: &[u8]| {
+        times += 1;
+        assert_eq!(chunk.as_ptr(), constant.as_ptr().cast_const());
+        Ok::<_, Error>(())
+    };
+    constant.for_each_chunk(constant.whole(), look).unwrap();
+    assert_eq!(times, 1);
+    assert!(matches!(constant.bytes(constant.whole()).unwrap(), Cow::Borrowed(_)));
+}
+
+#[test]
+fn equality_is_of_all_bytes() {
+    let length = 10_000;
+    let (first, second) = (HostMemory::allocate(length).unwrap(), HostMemory::allocate(length).unwrap());
+    for place in [0, 1, 4095, 4096, 9999] {
+        assert!(first.is_equal(0, &second, 0, length).unwrap());
+        second.store(place, [1]).unwrap();
+        assert!(!first.is_equal(0, &second, 0, length).unwrap());
+        assert!(first.is_equal(0, &second, 0, place).unwrap());
+        second.store(place, [0]).unwrap();
+    }
+    assert!(first.is_equal(1, &second, 0, length).is_err() && first.is_equal(0, &second, 1, length).is_err());
+}
+
+/// Every function at once on the same bytes, from several threads, at several sizes. What comes out is any of what
+/// was there and what was written; that nothing else happens is for Miri and the thread sanitizer to see.
+#[test]
+fn races_give_some_of_the_bytes() {
+    let rounds = if cfg!(miri) { 3 } else { 300 };
+    let memory = HostMemory::allocate(8192).unwrap();
+    let run = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let (memory, run) = (&memory, &run);
+            scope.spawn(move || {
+                run.fetch_add(1, Ordering::Relaxed);
+                let value = 1 << thread;
+                let mut own = vec![0; if cfg!(miri) { 100 } else { 5000 }];
+                for round in 0..rounds {
+                    let offset = round % 64;
+                    memory.store(offset, [value; 8]).unwrap();
+                    memory.store(offset + 2, [value; 1]).unwrap();
+                    memory.store(offset + 3, [value; 4]).unwrap();
+                    memory.fill(offset, 96, &[value, value]).unwrap();
+                    memory.write(offset, &own).unwrap();
+                    memory.copy_from(offset + 1, memory, offset, own.len() as u64).unwrap();
+                    memory.copy_from(offset, memory, offset + 1, own.len() as u64).unwrap();
+                    memory.read(offset, &mut own).unwrap();
+                    memory.is_equal(offset, memory, offset + 7, 100).unwrap();
+                    assert!(own.iter().all(|byte| *byte < 16));
+                    assert!(memory.load::<8>(offset).unwrap().iter().all(|byte| *byte < 16));
+                    assert!(memory.load::<2>(offset + 1).unwrap().iter().all(|byte| *byte < 16));
+                }
+            });
+        }
+    });
+    assert_eq!(run.into_inner(), 4);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no files")]
+fn files_are_read_where_they_lie() {
+    let path = std::env::temp_dir().join(format!("rehal-memory-{}", std::process::id()));
+    std::fs::write(&path, [1, 2, 3, 4]).unwrap();
+    let file = Arc::new(MappedFile::open(&path).unwrap());
+    std::fs::remove_file(&path).unwrap();
+    let memory = HostMemory::over_file(file.clone(), Range::new(1, 3).unwrap()).unwrap();
+    assert_eq!(memory.as_ptr().cast_const(), file.bytes()[1..].as_ptr());
+    assert_eq!(memory.constant_bytes(), Some(&[2, 3, 4][..]));
+    assert!(memory.write(0, &[0]).is_err());
+    assert!(HostMemory::over_file(file, Range::new(1, 4).unwrap()).is_err());
+}
+
+/// A file that is gone with its last handle.
+fn scratch_file(name: &str, bytes: &[u8]) -> std::fs::File {
+    let path = std::env::temp_dir().join(format!("rehal-{name}-{}", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    file
+}
+
+#[test]
+fn bytes_go_to_files_and_back() {
+    use std::io::{Read, Seek, SeekFrom};
+    let mut file = scratch_file("transfer", &[9; 10]);
+    let memory = HostMemory::allocate(100).unwrap();
+    memory.write(0, &(0..100).collect::<Vec<u8>>()).unwrap();
+    memory.write_file_at(&file, 8, Range::new(10, 5).unwrap()).unwrap().unwrap();
+    memory.write_file(&file, Range::new(20, 2).unwrap()).unwrap().unwrap();
+    let mut all = Vec::new();
+    file.seek(SeekFrom::Start(0)).unwrap();
+    file.read_to_end(&mut all).unwrap();
+    assert_eq!(all, [20, 21, 9, 9, 9, 9, 9, 9, 10, 11, 12, 13, 14]);
+    memory.read_file_at(&file, 7, Range::new(90, 3).unwrap()).unwrap().unwrap();
+    assert_eq!(memory.load::<4>(89).unwrap(), [89, 9, 10, 11]);
+    memory.read_from(&mut &all[8..], Range::new(0, 5).unwrap()).unwrap().unwrap();
+    assert_eq!(memory.load::<6>(0).unwrap(), [10, 11, 12, 13, 14, 5]);
+
+    let end = |outcome: Result<std::io::Result<()>>| outcome.unwrap().unwrap_err().kind();
+    let range = Range::new(0, 6).unwrap();
+    assert_eq!(end(memory.read_file_at(&file, 8, range)), std::io::ErrorKind::UnexpectedEof);
+    assert_eq!(end(memory.read_from(&mut &all[8..], range)), std::io::ErrorKind::UnexpectedEof);
+    assert_eq!(end(memory.read_file_at(&file, u64::MAX, range)), std::io::ErrorKind::InvalidInput);
+    let beyond = Range::new(95, 6).unwrap();
+    assert_eq!(memory.read_file_at(&file, 0, beyond).unwrap_err().code(), StatusCode::OutOfRange);
+    assert_eq!(memory.write_file(&file, beyond).unwrap_err().code(), StatusCode::OutOfRange);
+    assert_eq!(memory.read_from(&mut &all[..], beyond).unwrap_err().code(), StatusCode::OutOfRange);
+    let constant = memory.into_constant().unwrap();
+    assert_eq!(constant.read_file_at(&file, 0, range).unwrap_err().code(), StatusCode::PermissionDenied);
+    constant.write_file_at(&file, 0, range).unwrap().unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "32 MiB take hours")]
+fn a_large_read_is_the_same_bytes_however_it_is_split() {
+    let bytes: Vec<u8> = (0..(32 << 20) / 4 + 1000_u32).flat_map(u32::to_le_bytes).collect();
+    let file = scratch_file("large", &bytes);
+    let length = bytes.len() as u64 - 3;
+    let memory = HostMemory::allocate(length + 1).unwrap();
+    let range = Range::new(1, length).unwrap();
+    memory.read_file_at(&file, 3, range).unwrap().unwrap();
+    assert!(*memory.bytes(range).unwrap() == bytes[3..]);
+    let beyond = memory.read_file_at(&file, 4, range).unwrap().unwrap_err();
+    assert_eq!(beyond.kind(), std::io::ErrorKind::UnexpectedEof);
+}

@@ -1,0 +1,146 @@
+//! The tools on a device whose memory is apart from the host's: what they compute is what they compute on any other.
+
+use std::path::{Path, PathBuf};
+
+use rehal_base::Result;
+use rehal_cts::discrete::DiscreteDevice;
+use rehal_hal::{Device, DeviceDescription, Driver, DriverBackend, DriverRegistry, OptionSet};
+use rehal_local::LocalSyncDriver;
+
+use crate::tool::run_tool;
+use crate::tools;
+
+/// `local-sync` behind memory of its own, for the tests of this crate alone.
+struct Discrete;
+
+impl DriverBackend for Discrete {
+    fn name(&self) -> &str {
+        "discrete"
+    }
+
+    fn description(&self) -> &str {
+        "The CPU behind memory of its own"
+    }
+
+    fn availability(&self) -> Result<()> {
+        LocalSyncDriver.availability()
+    }
+
+    fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
+        LocalSyncDriver.enumerate()
+    }
+
+    fn create_device(&self, path: &str, options: &OptionSet) -> Result<Device> {
+        LocalSyncDriver.create_device(path, options).map(DiscreteDevice::over)
+    }
+}
+
+/// The registry with that driver.
+pub(crate) fn with_discrete(mut registry: DriverRegistry) -> DriverRegistry {
+    registry.register(Driver::new(Discrete)).unwrap();
+    registry
+}
+
+fn fixture(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
+}
+
+/// A module, its function, its inputs and how many results it has.
+type Call = (&'static str, &'static str, &'static [&'static str], usize);
+
+const MLP: &[&str] = &["@inputs/mlp_x.npy", "@inputs/mlp_w0.npy", "@inputs/mlp_w1.npy", "@inputs/mlp_w2.npy"];
+
+/// Inputs as text and from files, results of several types and sizes, updates, fills, constants, globals, parameters.
+const CALLS: [Call; 14] = [
+    ("add4", "add", &["4xf32=1 2 3 4", "4xf32=10 20 30 40"], 1),
+    ("add4.vmvx", "add", &["4xf32=1 2 3 4", "4xf32=10"], 1),
+    ("simple_abs", "abs", &["f32=-7.25"], 1),
+    ("mlp", "mlp", MLP, 2),
+    ("mlp.async", "mlp", MLP, 2),
+    ("chain", "chain", &["@inputs/chain_x.npy"], 2),
+    ("dtypes", "i1", &["4xi8=1 0 1 0", "4xi8=1 1 0 0"], 1),
+    ("dynamic", "rows", &["33x65xf32=2", "33x65xf32=1.5"], 2),
+    ("globals", "step", &["4xf32=10"], 2),
+    ("bigconst", "scale", &["768xf32=2"], 1),
+    ("multi", "sum", &["8xf32=1 2 3 4 5 6 7 8", "8xf32=0.5"], 1),
+    ("transfers", "paste", &["4x8xi32=1", "2x8xi32=9"], 1),
+    ("transfers", "poke", &["8xi32=1 2 3 4 5 6 7 8", "100"], 2),
+    ("params", "forward", &["@inputs/params_x.npy"], 1),
+];
+
+fn arguments((module, function, inputs, _): &Call, device: &str) -> Vec<String> {
+    let mut arguments = vec![
+        format!("--module={}", fixture(&format!("modules/{module}.vmfb"))),
+        format!("--function={function}"),
+        format!("--device={device}"),
+    ];
+    let input = |text: &&str| match text.strip_prefix('@') {
+        Some(path) => format!("--input=@{}", fixture(path)),
+        None => format!("--input={text}"),
+    };
+    arguments.extend(inputs.iter().map(input));
+    if *module == "params" {
+        arguments.push(format!("--parameters=model={}", fixture("params/model.irpa")));
+    }
+    arguments
+}
+
+/// The bytes of the results, as the tool writes them.
+fn results(call: &Call, device: &str, more: &[String], directory: &Path) -> Result<Vec<Vec<u8>>> {
+    let paths: Vec<PathBuf> = (0..call.3).map(|index| directory.join(format!("{index}.{device}"))).collect();
+    let mut arguments = arguments(call, device);
+    arguments.extend(paths.iter().map(|path| format!("--output=@{}", path.display())));
+    arguments.extend_from_slice(more);
+    run_tool(&tools::RUN_MODULE, &arguments)?;
+    Ok(paths.iter().map(|path| std::fs::read(path).unwrap()).collect())
+}
+
+/// What a replay reads, as the tool writes it.
+fn host_reads(capture: &Path, device: &str, directory: &Path) -> Result<String> {
+    let path = directory.join(format!("reads.{device}"));
+    let arguments = [
+        format!("--device={device}"),
+        format!("--replay_host_reads={}", path.display()),
+        capture.display().to_string(),
+    ];
+    run_tool(&tools::RUN_REPLAY, &arguments)?;
+    Ok(std::fs::read_to_string(&path).unwrap())
+}
+
+#[test]
+fn modules_run_and_are_recorded_and_replayed() {
+    for call in &CALLS {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let name = format!("{} {}", call.0, call.1);
+        let expected = results(call, "local-sync", &[], directory).unwrap();
+        assert!(expected.iter().all(|bytes| !bytes.is_empty()), "{name}");
+        assert_eq!(results(call, "discrete", &[], directory).unwrap(), expected, "{name}");
+
+        let capture = directory.join("program.ireereplay");
+        let record = [format!("--device_replay_output={}", capture.display())];
+        assert_eq!(results(call, "discrete", &record, directory).unwrap(), expected, "{name} on record");
+        let shared = host_reads(&capture, "local-sync", directory).unwrap();
+        assert!(!shared.is_empty(), "{name} reads nothing");
+        assert_eq!(host_reads(&capture, "discrete", directory).unwrap(), shared, "{name} replayed");
+        // The last that is read is the last result.
+        let last: serde_json::Value = serde_json::from_str(shared.lines().last().unwrap()).unwrap();
+        let bytes: String = expected.last().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
+        if call.3 == 1 {
+            assert_eq!(last["bytes"].as_str().unwrap(), bytes, "{name}");
+        }
+    }
+}
+
+#[test]
+fn results_are_printed_and_compared() {
+    let call = &CALLS[0];
+    let with = |flag: &str| {
+        let mut arguments = arguments(call, "discrete");
+        arguments.push(flag.to_string());
+        run_tool(&tools::RUN_MODULE, &arguments)
+    };
+    with("--expected_output=4xf32=11 22 33 44").unwrap();
+    assert!(with("--expected_output=4xf32=11 22 33 45").is_err());
+    with("--output=-").unwrap();
+}

@@ -1,0 +1,205 @@
+//! Bytes between the host and buffers, wherever their memory is.
+//!
+//! What can be mapped is mapped, once and as a whole. What cannot is staged: copied in pieces by a queue of the
+//! buffer's device, to or from a buffer that the host can map. Either way the calling thread waits. The caller has
+//! waited for work of the device that writes the range (or reads it, if it is to be written), as for any access of the
+//! host. Everything that is not a driver moves bytes by these functions.
+
+use std::cell::Cell;
+
+use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
+
+use crate::flags::*;
+use crate::{Binding, Buffer, BufferParams, BufferRef, Device, Live, Mapping, QueueOp, Semaphore, Timepoint};
+
+/// The most that is staged at a time.
+const PIECE_BYTES: u64 = 4 << 20;
+
+/// Copies bytes of a buffer, from `offset` on.
+pub fn read(buffer: &Buffer, offset: u64, target: &mut [u8]) -> Result<()> {
+    let mut rest = &mut *target;
+    read_with(buffer, offset, rest.len() as u64, |memory, range| {
+        let (piece, behind) = std::mem::take(&mut rest).split_at_mut(range.length as usize);
+        rest = behind;
+        memory.read(range.offset, piece)
+    })
+}
+
+/// A copy of a range of a buffer; `length` may be [`WHOLE_BUFFER`]. Fails when the machine has not that much memory.
+pub fn to_vec(buffer: &Buffer, offset: u64, length: u64) -> Result<Vec<u8>> {
+    let length = buffer.resolve(offset, length)?.length as usize;
+    let mut bytes = Vec::new();
+    bytes
+        .try_reserve_exact(length)
+        .map_err(|_| Error::resource_exhausted(format!("cannot copy {length} bytes to the host")))?;
+    bytes.resize(length, 0);
+    read(buffer, offset, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Shows `take` the bytes of a range of a buffer, piece by piece and in order; `length` may be [`WHOLE_BUFFER`]. What
+/// is mapped is one piece, also where it is empty.
+pub fn read_with(
+    buffer: &Buffer,
+    offset: u64,
+    length: u64,
+    mut take: impl FnMut(&HostMemory, Range) -> Result<()>,
+) -> Result<()> {
+    let Some(device) = staging_device(buffer, BufferUsage::TRANSFER_SOURCE) else {
+        let mapping = buffer.map(MemoryAccess::READ, offset, length)?;
+        take(mapping.source()?, whole(&mapping))?;
+        return mapping.unmap();
+    };
+    let length = buffer.resolve(offset, length)?.length;
+    let staging = Staging::new(device, buffer, length)?;
+    staging.pieces(length, |staging, range| {
+        staging.copy((buffer, offset + range.offset), (&staging.buffer, 0), range.length)?;
+        let mapping = staging.buffer.map(MemoryAccess::READ, 0, range.length)?;
+        take(mapping.source()?, whole(&mapping))?;
+        mapping.unmap()
+    })
+}
+
+/// Shows `look` a range of a buffer as one memory: what is mapped where it is, else a copy. Fails when the machine has
+/// not that much memory.
+pub fn view<R>(
+    buffer: &Buffer,
+    offset: u64,
+    length: u64,
+    look: impl FnOnce(&HostMemory) -> Result<R>,
+) -> Result<R> {
+    if staging_device(buffer, BufferUsage::TRANSFER_SOURCE).is_none() {
+        let mapping = buffer.map(MemoryAccess::READ, offset, length)?;
+        let result = look(mapping.source()?)?;
+        return mapping.unmap().map(|()| result);
+    }
+    let copy = HostMemory::allocate(buffer.resolve(offset, length)?.length)?;
+    let mut done = 0;
+    read_with(buffer, offset, length, |memory, range| {
+        copy.copy_from(done, memory, range.offset, range.length)?;
+        done += range.length;
+        Ok(())
+    })?;
+    look(&copy)
+}
+
+/// Copies bytes to a buffer, from `offset` on.
+pub fn write(buffer: &Buffer, offset: u64, source: &[u8]) -> Result<()> {
+    let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & buffer.params().access);
+    write_as(buffer, access, offset, source.len() as u64, source)
+}
+
+/// [`write`] to the first bytes of a range, all of which is mapped for `access` if it is mapped.
+pub fn write_as(
+    buffer: &Buffer,
+    access: MemoryAccess,
+    offset: u64,
+    length: u64,
+    source: &[u8],
+) -> Result<()> {
+    if buffer.is_mappable() || buffer.device().is_none() {
+        let mapping = buffer.map(access, offset, length)?;
+        mapping.write(0, source)?;
+        return mapping.unmap();
+    }
+    let mut rest = source;
+    write_with(buffer, access, offset, source.len() as u64, |memory, range| {
+        let (piece, behind) = rest.split_at(range.length as usize);
+        rest = behind;
+        memory.write(range.offset, piece)
+    })
+}
+
+/// Lets `give` write the bytes of a range of a buffer, piece by piece and in order: all of them, whatever `access` the
+/// range is mapped for if it is mapped. `length` may be [`WHOLE_BUFFER`]. What is mapped is one piece, also where it is
+/// empty.
+pub fn write_with(
+    buffer: &Buffer,
+    access: MemoryAccess,
+    offset: u64,
+    length: u64,
+    mut give: impl FnMut(&HostMemory, Range) -> Result<()>,
+) -> Result<()> {
+    let Some(device) = staging_device(buffer, BufferUsage::TRANSFER_TARGET) else {
+        let mapping = buffer.map(access, offset, length)?;
+        give(mapping.target()?, whole(&mapping))?;
+        return mapping.unmap();
+    };
+    let length = buffer.resolve(offset, length)?.length;
+    let staging = Staging::new(device, buffer, length)?;
+    staging.pieces(length, |staging, range| {
+        let mapping = staging.buffer.map(MemoryAccess::WRITE | MemoryAccess::DISCARD, 0, range.length)?;
+        give(mapping.target()?, whole(&mapping))?;
+        mapping.unmap()?;
+        staging.copy((&staging.buffer, 0), (buffer, offset + range.offset), range.length)
+    })
+}
+
+/// The device that has to stage, where the buffer cannot be mapped and can be copied. Where it can be neither, mapping
+/// says what is wrong with it.
+fn staging_device(buffer: &Buffer, usage: BufferUsage) -> Option<&Device> {
+    match buffer.is_mappable() || !buffer.params().usage.contains(usage) {
+        true => None,
+        false => buffer.device(),
+    }
+}
+
+fn whole(mapping: &Mapping) -> Range {
+    Range { offset: 0, length: mapping.length() }
+}
+
+/// A buffer that the host can map, and what its copies signal.
+struct Staging<'d> {
+    device: &'d Device,
+    affinity: QueueAffinity,
+    buffer: Buffer,
+    done: Semaphore,
+    copies: Cell<u64>,
+}
+
+impl<'d> Staging<'d> {
+    /// Staging for `length` bytes of `buffer`, or a piece of them.
+    fn new(device: &'d Device, buffer: &Buffer, length: u64) -> Result<Self> {
+        let affinity = buffer.params().affinity;
+        let params = BufferParams {
+            usage: BufferUsage::TRANSFER_SOURCE | BufferUsage::TRANSFER_TARGET | BufferUsage::MAPPING_SCOPED,
+            access: MemoryAccess::READ | MemoryAccess::WRITE | MemoryAccess::DISCARD,
+            memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+            affinity,
+            min_alignment: 0,
+        };
+        let staging = device.allocate_buffer(params, length.min(PIECE_BYTES))?;
+        if !staging.is_mappable() {
+            return Err(Error::new(
+                StatusCode::FailedPrecondition,
+                format!("device '{}' has no memory that the host can map", device.info().name),
+            ));
+        }
+        let done = device.create_semaphore(affinity, 0, SemaphoreFlags::HOST_INTERRUPT)?;
+        Ok(Self { device, affinity, buffer: staging, done, copies: Cell::new(0) })
+    }
+
+    /// Calls `step` with each piece of `length` bytes.
+    fn pieces(&self, length: u64, mut step: impl FnMut(&Self, Range) -> Result<()>) -> Result<()> {
+        let mut offset = 0;
+        while offset < length {
+            let piece = Range { offset, length: PIECE_BYTES.min(length - offset) };
+            step(self, piece)?;
+            offset += piece.length;
+        }
+        Ok(())
+    }
+
+    /// Copies from a place to another on the device and waits.
+    fn copy(&self, source: (&Buffer, u64), target: (&Buffer, u64), length: u64) -> Result<()> {
+        let place =
+            |(buffer, offset): (_, u64)| BufferRef { binding: Binding::Direct(buffer), offset, length };
+        let value = self.copies.get() + 1;
+        self.copies.set(value);
+        let signals = [Timepoint { semaphore: &self.done, value }];
+        let op = QueueOp::<Live<'_>>::Copy { source: place(source), target: place(target), flags: 0 };
+        self.device.submit(self.affinity, &[], &signals, op)?;
+        self.device.flush(self.affinity)?;
+        self.done.wait(value, None)
+    }
+}

@@ -1,0 +1,92 @@
+//! Captures on a device whose memory is apart from the host's: replayed, and recorded while they are replayed.
+
+use std::path::Path;
+
+use rehal_base::Result;
+use rehal_cts::discrete::DiscreteDevice;
+use rehal_hal::DeviceGroup;
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{
+    FileRemap, HostRead, Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions,
+};
+
+use crate::again::captures;
+use crate::written::Memory;
+
+fn group(count: usize, is_discrete: bool) -> DeviceGroup {
+    let shared = || LocalSync::create(Plugins::default());
+    let device = || if is_discrete { DiscreteDevice::over(shared()) } else { shared() };
+    DeviceGroup::new((0..count).map(|_| device()).collect()).unwrap()
+}
+
+/// The bytes of host reads.
+#[derive(Default)]
+struct Reads(Vec<Vec<u8>>);
+
+impl Observer for Reads {
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
+        self.0.push(read.to_vec());
+        Ok(())
+    }
+}
+
+/// What a replay reads back.
+fn reads(bytes: &[u8], devices: &DeviceGroup, remaps: &[FileRemap]) -> Result<Vec<Vec<u8>>> {
+    let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
+    let options = ReplayOptions { file_remaps: remaps.to_vec(), ..ReplayOptions::default() };
+    let mut reads = Reads::default();
+    Replay::new(plan, devices, &options)?.run(&mut [&mut reads])?;
+    Ok(reads.0)
+}
+
+/// Captures of real programs write inputs through mappings and read results through them. Where nothing of that can be
+/// mapped it is staged, and what is read is the same; and so is what a capture of the replay reads.
+pub fn captures_replay_as_on_a_device_that_shares_memory(set: &Path) {
+    let (mut compared, mut refused) = (0, 0);
+    for (path, remaps) in captures(set) {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        // Crashes end the process, and matrices take an interpreter of an unoptimised build a minute.
+        if name.contains("crash.") || (name.starts_with("matmul") && name.contains(".vmvx.")) {
+            continue;
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        let count = if name.starts_with("two_devices") { 2 } else { 1 };
+        let shared = reads(&bytes, &group(count, false), &remaps);
+        let apart = reads(&bytes, &group(count, true), &remaps);
+        match (shared, apart) {
+            (Ok(shared), Ok(apart)) => {
+                assert!(shared == apart, "{name} reads something else");
+                assert!(
+                    shared == through_a_recorder(&bytes, count, &remaps),
+                    "{name} is recorded as something else"
+                );
+                compared += 1;
+            }
+            (Err(shared), Err(apart)) => {
+                assert_eq!(shared.report(), apart.report(), "{name}");
+                refused += 1;
+            }
+            (Ok(_), Err(error)) => panic!("{name}: {}", error.report()),
+            (Err(error), Ok(_)) => panic!("{name} fails on shared memory alone: {}", error.report()),
+        }
+    }
+    assert!(compared > 50 && refused > 0, "{compared} captures compared, {refused} refused");
+}
+
+/// What the capture of a replay on a discrete device reads in the end.
+fn through_a_recorder(bytes: &[u8], count: usize, remaps: &[FileRemap]) -> Vec<Vec<u8>> {
+    let memory = Memory::default();
+    let recorder = Recorder::to(memory.clone(), RecordOptions::default()).unwrap();
+    let recorded = recorder.wrap(&group(count, true)).unwrap();
+    let first = reads(bytes, &recorded, remaps).unwrap();
+    recorder.close().unwrap();
+    // Of what is staged, the capture reads the staging buffers as well, and in pieces.
+    let again = reads(&memory.bytes(), &group(count, true), &[]).unwrap();
+    assert_eq!(again.concat(), first.concat());
+    first
+}

@@ -1,0 +1,82 @@
+//! Programs on a device whose memory is apart from the host's, on record; and bytes that are too many to be copied.
+
+use rehal_base::Range;
+use rehal_capture::OperationCode as Code;
+use rehal_cts::discrete::DiscreteDevice;
+use rehal_hal::{
+    BufferParams, BufferRef, DeviceGroup, HostFile, HostMemory, MemoryAccess, QUEUE_AFFINITY_ANY, transfer,
+};
+use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
+
+use crate::memory::Memory;
+use crate::program::{Program, Reads, Work, local_sync, operations, replay};
+
+/// A program on record that stages: what it wrote and read is in the capture, which replays on either kind of device.
+#[test]
+fn a_program_that_stages_is_recorded() {
+    let program = Program::on(vec![DiscreteDevice::over(local_sync())], RecordOptions::default());
+    let device = program.device();
+    let hidden = device.allocate_buffer(BufferParams::default(), 5 << 20).unwrap();
+    let bytes: Vec<u8> = (0..5_u32 << 20).map(|index| (index / 3) as u8).collect();
+    transfer::write(&hidden, 0, &bytes).unwrap();
+    let fill = Work::Fill { target: BufferRef::range(&hidden, 100, 8), pattern: &[7], flags: 0 };
+    device.submit(QUEUE_AFFINITY_ANY, &[], &[], fill).unwrap();
+    let mut expected = bytes;
+    expected[100..108].fill(7);
+    assert!(transfer::to_vec(&hidden, 0, 5 << 20).unwrap() == expected);
+
+    let capture = program.capture();
+    let copies =
+        operations(&capture).into_iter().filter(|(code, _)| *code == Code::DEVICE_QUEUE_COPY).count();
+    assert_eq!(copies, 4, "two pieces to the device and two back");
+    let mut seen = Reads::default();
+    replay(&capture, &mut seen).unwrap();
+    assert!(seen.0.concat() == expected);
+    let plan = Plan::compile(capture, PlanOptions::default()).unwrap();
+    let devices = DeviceGroup::new(vec![DiscreteDevice::over(local_sync())]).unwrap();
+    let mut seen = Reads::default();
+    Replay::new(plan, &devices, &ReplayOptions::default()).unwrap().run(&mut [&mut seen]).unwrap();
+    assert!(seen.0.concat() == expected);
+}
+
+/// Bytes that are too many to be copied go to the sink on a way of their own, which is another for files: both are what
+/// the same bytes in constant memory are.
+#[test]
+fn large_writes_are_recorded_the_same_to_files_and_to_memory() {
+    const SIZE: u64 = (1 << 20) + 5;
+    let bytes: Vec<u8> = (0..SIZE as u32).map(|index| (index * 7 / 5) as u8).collect();
+    let run = |recorder: &Recorder, is_constant: bool| {
+        let group = recorder.wrap(&DeviceGroup::new(vec![local_sync()]).unwrap()).unwrap();
+        let device = &group.devices()[0];
+        let buffer = device.allocate_buffer(crate::program::mappable(), SIZE).unwrap();
+        buffer.write(0, &bytes).unwrap();
+        let mapping = buffer.map(MemoryAccess::READ | MemoryAccess::WRITE, 3, SIZE - 3).unwrap();
+        mapping.write(5, &[1; 9]).unwrap();
+        mapping.flush(1, SIZE - 10).unwrap();
+        mapping.unmap().unwrap();
+        let of = || {
+            let memory = HostMemory::allocate(SIZE).unwrap();
+            memory.write(0, &bytes).unwrap();
+            if is_constant { memory.into_constant().unwrap() } else { memory }
+        };
+        let params = BufferParams { access: MemoryAccess::READ, ..crate::program::mappable() };
+        let range = Range { offset: 64, length: SIZE - 64 };
+        device.import_buffer(params, &std::sync::Arc::new(of()), range).unwrap();
+        let file = HostFile::Memory(of());
+        device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file).unwrap();
+        recorder.close().unwrap();
+    };
+    let in_memory = |is_constant| {
+        let memory = Memory::default();
+        run(&Recorder::to(memory.clone(), RecordOptions::default()).unwrap(), is_constant);
+        memory.bytes()
+    };
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("large.ireereplay");
+    run(&Recorder::create(&path, RecordOptions::default()).unwrap(), false);
+    let in_file = std::fs::read(&path).unwrap();
+    assert!(in_file.len() as u64 > 5 * SIZE);
+    assert!(in_file == in_memory(false));
+    assert!(in_file == in_memory(true));
+    replay(&in_file, &mut Reads::default()).unwrap();
+}
