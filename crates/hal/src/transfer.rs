@@ -10,7 +10,7 @@ use std::cell::Cell;
 use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
 
 use crate::flags::*;
-use crate::{Binding, Buffer, BufferParams, BufferRef, Device, Live, Mapping, QueueOp, Semaphore, Timepoint};
+use crate::{Buffer, BufferParams, BufferRef, Device, Mapping, Semaphore};
 
 /// The most that is staged at a time.
 const PIECE_BYTES: u64 = 4 << 20;
@@ -192,13 +192,11 @@ impl<'d> Staging<'d> {
 
     /// Copies from a place to another on the device and waits.
     fn copy(&self, source: (&Buffer, u64), target: (&Buffer, u64), length: u64) -> Result<()> {
-        let place =
-            |(buffer, offset): (_, u64)| BufferRef { binding: Binding::Direct(buffer), offset, length };
+        let place = |(buffer, offset): (_, u64)| BufferRef::range(buffer, offset, length);
         let value = self.copies.get() + 1;
         self.copies.set(value);
-        let signals = [Timepoint { semaphore: &self.done, value }];
-        let op = QueueOp::<Live<'_>>::Copy { source: place(source), target: place(target), flags: 0 };
-        self.device.submit(self.affinity, &[], &signals, op)?;
+        let signals = [self.done.at(value)];
+        self.device.queue(self.affinity).signal(&signals).copy(place(source), place(target), 0)?;
         self.device.flush(self.affinity)?;
         self.done.wait(value, None)
     }

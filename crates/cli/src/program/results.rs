@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Range, Result};
 use rehal_session::{
     Equality, Expected, Function, Value, ValueText, format_value, type_of_value, with_value_memory,
 };
@@ -59,11 +59,10 @@ fn write(value: &Value, target: &OutputTarget, max_elements: u64) -> Result<()> 
     let failed = |error| Error::io(format_args!("writing '{}'", path.display()), &error);
     let mut file = options.open(path).map_err(failed)?;
     file.write_all(&header).map_err(failed)?;
-    with_value_bytes(value, |bytes| {
-        let bytes = usize::try_from(size).ok().and_then(|size| bytes.get(..size)).unwrap_or(bytes);
-        file.write_all(bytes)
-    })?
-    .map_err(failed)
+    with_value_memory(value, |memory| {
+        let range = Range { offset: 0, length: size.min(memory.length()) };
+        memory.write_file(&file, range)?.map_err(failed)
+    })
 }
 
 /// Compares all results of a function with what is expected of them, and prints what differs, or that nothing does.

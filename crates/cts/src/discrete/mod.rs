@@ -121,7 +121,7 @@ impl DeviceBackend for DiscreteDevice {
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let scratch = Bump::new();
         let mut names = BaseNames { device: &self.base, scratch: &scratch };
-        let mut base = submission.rename(&mut names, Ok)?;
+        let mut base = submission.rename(&mut names)?;
         let mut granted = None;
         if let rehal_hal::QueueOp::Alloca { params, .. } = &mut base.op {
             granted = Some(self.grant(*params)?);

@@ -36,7 +36,7 @@ impl<'a: 's, 's> Rename<Live<'a>, Live<'s>> for BaseNames<'s> {
     }
 
     // The buffer beneath is the whole allocation, so a range of a part is one of that.
-    fn buffer_ref(&mut self, reference: BufferRef<Live<'a>>) -> Result<BufferRef<Live<'s>>> {
+    fn buffer_ref(&mut self, reference: BufferRef<&'a Buffer>) -> Result<BufferRef<&'s Buffer>> {
         let BufferRef { binding, offset, length } = reference;
         match binding {
             Binding::Slot(slot) => Ok(BufferRef::slot(slot, offset, length)),
@@ -80,12 +80,15 @@ impl<'a: 's, 's> Rename<Live<'a>, Live<'s>> for BaseNames<'s> {
         Ok(bytes)
     }
 
-    fn buffer_refs(&mut self, items: &'a [BufferRef<Live<'a>>]) -> Result<&'s [BufferRef<Live<'s>>]> {
+    fn buffer_refs(&mut self, items: &'a [BufferRef<&'a Buffer>]) -> Result<&'s [BufferRef<&'s Buffer>]> {
         self.list(items, |this, item| this.buffer_ref(*item))
     }
 
-    fn timepoints(&mut self, items: &'a [Timepoint<Live<'a>>]) -> Result<&'s [Timepoint<Live<'s>>]> {
-        self.list(items, |this, item| item.rename(this))
+    fn timepoints(
+        &mut self,
+        items: &'a [Timepoint<&'a Semaphore>],
+    ) -> Result<&'s [Timepoint<&'s Semaphore>]> {
+        self.list(items, |this, item| this.timepoint(*item))
     }
 
     fn events(&mut self, items: &'a [&'a Event]) -> Result<&'s [&'s Event]> {
@@ -98,8 +101,26 @@ impl<'a: 's, 's> Rename<Live<'a>, Live<'s>> for BaseNames<'s> {
 
     fn buffer_barriers(
         &mut self,
-        items: &'a [BufferBarrier<Live<'a>>],
-    ) -> Result<&'s [BufferBarrier<Live<'s>>]> {
-        self.list(items, |this, item| item.rename(this))
+        items: &'a [BufferBarrier<&'a Buffer>],
+    ) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
+        self.list(items, |this, item| this.buffer_barrier(*item))
+    }
+
+    fn created_buffer(&mut self, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn deallocated_size(&mut self, _buffer: &'a Buffer, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn captured_read(
+        &mut self,
+        _file: &'a File,
+        _file_offset: u64,
+        _target: BufferRef<&'a Buffer>,
+        (): (),
+    ) -> Result<()> {
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use rehal_base::{HostMemory, Result};
 use rehal_capture::ObjectType;
 use rehal_hal::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, CreateOp, Device,
-    DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File, FileContents,
+    DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File,
     FileSource, HostFile, HostOp, ImportFile, Live, MemoryAccess, MemoryStatistics, PrepareExecutable,
     QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
 };
@@ -21,7 +21,7 @@ use super::file::{RecordedFile, Reference, Source};
 use super::names::{BaseNames, IdNames, Recorded, copy_sides, recorded_semaphore, with_scratch};
 use super::semaphore::RecordedSemaphore;
 use super::stream::{Stream, status_of};
-use crate::encode;
+use crate::encode::{self, Put};
 use crate::ids::Ids;
 
 /// A device whose calls are recorded.
@@ -221,19 +221,22 @@ impl DeviceBackend for RecordedDevice {
         let (description, described) = source.describe(length, &self.stream.options);
         let outcome = imported.and_then(|base| described.map(|()| base));
         let (device, status) = (self.id, status_of(&outcome));
-        let op = |source| CreateOp::File(ImportFile { device, affinity, access, length, source, created });
+        let put_file = |source: FileSource<&[u8]>, put: &mut Put<'_>| {
+            let file = ImportFile { device, affinity, access, length, source, created };
+            encode::create(&CreateOp::File(file), put);
+        };
         self.stream.record(|log| {
             match &description.reference {
                 Reference::InlineMemory(memory) => {
                     log.calls_with_memory(device, status, memory, memory.whole(), |bytes, put| {
-                        encode::create(&op(description.source_of(bytes)), put);
+                        put_file(description.source_of(bytes), put);
                     });
                 }
-                _ => log.calls(device, status, |put| encode::create(&op(description.source()), put)),
+                _ => log.calls(device, status, |put| put_file(description.source(), put)),
             }
             if outcome.is_ok() {
                 // The operation holds the bytes; here they would be there twice.
-                encode::create(&op(description.without_bytes()), &mut |_, payload_type, parts| {
+                put_file(description.without_bytes(), &mut |_, payload_type, parts| {
                     log.object_parts(device, ObjectType::FILE, created, payload_type, parts);
                 });
             }
@@ -313,16 +316,5 @@ impl Recorded for RecordedDevice {
 
     fn stream(&self) -> &Arc<Stream> {
         &self.stream
-    }
-}
-
-/// The import as the object's record holds it: the operation holds the bytes; here they would be there twice.
-fn without_inline_bytes(op: ImportFile<Ids<'_>>) -> ImportFile<Ids<'_>> {
-    match op.source.contents {
-        FileContents::Inline(_) => {
-            let source = FileSource { contents: FileContents::Inline(&[][..]), ..op.source };
-            ImportFile { source, ..op }
-        }
-        _ => op,
     }
 }

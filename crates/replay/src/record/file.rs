@@ -77,7 +77,7 @@ impl Recorded for RecordedFile {
 pub(super) struct Description {
     handle_type: u32,
     identity: FileIdentity,
-    reference: Reference,
+    pub reference: Reference,
 }
 
 /// Where the bytes of an imported file are.

@@ -5,9 +5,7 @@ use std::fmt::Write as _;
 use rehal_base::{ElementType, Error, HostMemory, Numerical, Range, Result};
 use rehal_hal::{Buffer, BufferView};
 use rehal_modules::hal::Handle;
-use rehal_values::{
-    Equality, Scalar, TensorType, format_head, format_tensor, general_lower, shown_bytes,
-};
+use rehal_values::{Equality, Scalar, TensorType, format_head, format_tensor, general_lower, shown_bytes};
 use rehal_vm::{List, Ref, Value, ValueKind};
 
 use super::inputs::{Parsed, parse};
