@@ -31,7 +31,11 @@ fn add_plugin(options: &mut DeviceOptions, path: NamedPath) {
 
 /// Parses the URI of a device that can be opened here.
 pub(crate) fn parse_uri(value: &OsStr) -> Result<DeviceSpec, Refusal> {
-    Ok(DeviceSpec::find(value.to_str().ok_or(Refusal::Unexpected)?)?)
+    #[cfg(not(test))]
+    let registry = drivers();
+    #[cfg(test)]
+    let registry = crate::discrete_tests::drivers_with_discrete();
+    Ok(DeviceSpec::find_in(&registry, value.to_str().ok_or(Refusal::Unexpected)?)?)
 }
 
 /// Answers `--list_drivers`, `--list_devices` and `--dump_devices` in the reference's shape; `None`

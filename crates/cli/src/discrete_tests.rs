@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::Result;
 use rehal_cts::discrete::DiscreteDevice;
-use rehal_hal::{Device, DeviceDescription, Driver, DriverBackend, DriverRegistry, OptionSet};
-use rehal_local::LocalSyncDriver;
+use rehal_session::drivers;
+use rehal_session::hal::{Device, DeviceDescription, Driver, DriverBackend, DriverRegistry, OptionSet};
 
 use crate::tool::run_tool;
 use crate::tools;
 
 /// `local-sync` behind memory of its own, for the tests of this crate alone.
-struct Discrete;
+struct Discrete(Driver);
 
 impl DriverBackend for Discrete {
     fn name(&self) -> &str {
@@ -23,21 +23,23 @@ impl DriverBackend for Discrete {
     }
 
     fn availability(&self) -> Result<()> {
-        LocalSyncDriver.availability()
+        self.0.availability()
     }
 
     fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
-        LocalSyncDriver.enumerate()
+        self.0.enumerate()
     }
 
     fn create_device(&self, path: &str, options: &OptionSet) -> Result<Device> {
-        LocalSyncDriver.create_device(path, options).map(DiscreteDevice::over)
+        self.0.create_device(path, options).map(DiscreteDevice::over)
     }
 }
 
-/// The registry with that driver.
-pub(crate) fn with_discrete(mut registry: DriverRegistry) -> DriverRegistry {
-    registry.register(Driver::new(Discrete)).unwrap();
+/// The drivers of the tools, and that one.
+pub(crate) fn drivers_with_discrete() -> DriverRegistry {
+    let mut registry = drivers();
+    let local_sync = registry.find("local-sync").unwrap().clone();
+    registry.register(Driver::new(Discrete(local_sync))).unwrap();
     registry
 }
 

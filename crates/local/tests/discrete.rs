@@ -3,8 +3,8 @@
 use rehal_base::{HostMemory, Range, Result, StatusCode};
 use rehal_cts::discrete::{DiscreteDevice, JUNK};
 use rehal_hal::{
-    Buffer, BufferParams, BufferUsage, Device, Live, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY, QueueOp,
-    WHOLE_BUFFER, transfer,
+    Buffer, BufferParams, BufferUsage, Device, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY, WHOLE_BUFFER,
+    transfer,
 };
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
@@ -35,13 +35,11 @@ fn visible(device: &Device, size: u64) -> Buffer {
 }
 
 fn fill(device: &Device, target: &Buffer, value: u8) {
-    let op = QueueOp::<Live<'_>>::Fill { target: target.into(), pattern: &[value], flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &[], &[], op).unwrap();
+    device.queue(QUEUE_AFFINITY_ANY).fill(target, &[value], 0).unwrap();
 }
 
 fn copy(device: &Device, source: &Buffer, target: &Buffer) {
-    let op = QueueOp::<Live<'_>>::Copy { source: source.into(), target: target.into(), flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &[], &[], op).unwrap();
+    device.queue(QUEUE_AFFINITY_ANY).copy(source, target, 0).unwrap();
 }
 
 fn noise(length: usize) -> Vec<u8> {

@@ -18,7 +18,9 @@ impl Observer for Reads {
 
     fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
         let scope = read.scope.map(|name| name.escape_ascii().to_string()).unwrap_or_default();
-        self.0.push((scope, read.bytes[..read.bytes.len().min(16)].to_vec()));
+        let mut bytes = vec![0; read.memory.length().min(16) as usize];
+        read.memory.read(0, &mut bytes)?;
+        self.0.push((scope, bytes));
         Ok(())
     }
 }

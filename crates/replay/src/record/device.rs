@@ -6,9 +6,9 @@ use rehal_base::{HostMemory, Result};
 use rehal_capture::ObjectType;
 use rehal_hal::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, CreateOp, Device,
-    DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File,
-    FileSource, HostFile, HostOp, ImportFile, Live, MemoryAccess, MemoryStatistics, PrepareExecutable,
-    QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission,
+    DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File, FileSource, HostFile,
+    HostOp, ImportFile, Live, MemoryAccess, MemoryStatistics, PrepareExecutable, QueueAffinity, QueueOp,
+    Semaphore, SemaphoreFlags, Submission,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;

@@ -9,7 +9,7 @@ use rehal_hal::{
 use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
 
 use crate::memory::Memory;
-use crate::program::{Program, Reads, Work, local_sync, operations, replay};
+use crate::program::{Program, Reads, local_sync, operations, replay};
 
 /// A program on record that stages: what it wrote and read is in the capture, which replays on either kind of device.
 #[test]
@@ -19,8 +19,7 @@ fn a_program_that_stages_is_recorded() {
     let hidden = device.allocate_buffer(BufferParams::default(), 5 << 20).unwrap();
     let bytes: Vec<u8> = (0..5_u32 << 20).map(|index| (index / 3) as u8).collect();
     transfer::write(&hidden, 0, &bytes).unwrap();
-    let fill = Work::Fill { target: BufferRef::range(&hidden, 100, 8), pattern: &[7], flags: 0 };
-    device.submit(QUEUE_AFFINITY_ANY, &[], &[], fill).unwrap();
+    device.queue(QUEUE_AFFINITY_ANY).fill(BufferRef::range(&hidden, 100, 8), &[7], 0).unwrap();
     let mut expected = bytes;
     expected[100..108].fill(7);
     assert!(transfer::to_vec(&hidden, 0, 5 << 20).unwrap() == expected);
