@@ -184,9 +184,12 @@ fn declared() -> BTreeSet<String> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../hal/src");
     let mut declared = BTreeSet::new();
     let mut traits = BTreeSet::new();
-    for entry in std::fs::read_dir(&sources).unwrap() {
-        let path = entry.unwrap().path();
-        assert!(!path.is_dir(), "this test reads a flat directory: {}", path.display());
+    let mut paths = vec![sources.clone()];
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            continue;
+        }
         let text = std::fs::read_to_string(&path).unwrap();
         let mut inside = None;
         for line in text.lines() {
