@@ -11,7 +11,7 @@ use crate::superinstructions::superinstructions;
 pub(crate) struct Code {
     /// Ordinal of the function in its module.
     pub(crate) ordinal: u32,
-    /// The instructions; the last is [`Insn::End`].
+    /// The instructions; the last is [`OutOfLine::End`].
     pub(crate) insns: Box<[Insn]>,
     /// For each instruction, the offset in the bytecode that it came from.
     pub(crate) offsets: Box<[u32]>,
@@ -69,7 +69,10 @@ macro_rules! insns {
         /// A lowered instruction. Reference registers carry the move bit, if it means something.
         ///
         /// Conditional branches fall through to the next instruction unless their condition holds.
+        ///
+        /// The tag is a byte, which the dispatch loop extends faster than two, so there are 256 variants at most.
         #[derive(Debug, Clone, Copy)]
+        #[repr(u8)]
         #[allow(clippy::upper_case_acronyms, reason = "names of the instruction set")]
         pub(crate) enum Insn {
             // The groups `inline` and `fallible` of `isa.rs`: operands, then the result.
@@ -86,8 +89,6 @@ macro_rules! insns {
             Move32([u16; 2]),
             /// Copies a register pair: source, target.
             Move64([u16; 2]),
-            /// Copies a reference, or moves it.
-            MoveRef { source: u16, target: u16 },
             /// Jumps.
             Jump { to: u32 },
             /// Jumps through a table.
@@ -98,8 +99,6 @@ macro_rules! insns {
             Return { values: Slice },
             /// Suspends the invocation, which continues at the target.
             Yield { to: u32 },
-            /// Fails, unless the status is 0.
-            Fail { status: u16, text: u32 },
             /// Loads a global of 4 bytes.
             GlobalLoad32 { offset: u32, result: u16 },
             /// Stores a global of 4 bytes.
@@ -108,28 +107,14 @@ macro_rules! insns {
             GlobalLoad64 { offset: u32, result: u16 },
             /// Stores a global of 8 bytes.
             GlobalStore64 { offset: u32, value: u16 },
-            /// Loads a global reference, or moves it out.
-            GlobalLoadRef { global: u32, type_id: u16, result: u16 },
-            /// Stores a global reference.
-            GlobalStoreRef { global: u32, type_id: u16, value: u16 },
-            /// Loads a buffer over a segment of constant data.
-            Rodata { segment: u32, result: u16 },
-            /// Sets a register to whether an optional import is resolved.
-            ImportResolved { import: u32, result: u16 },
-            /// Releases references.
-            Discard { registers: Slice },
-            /// Selects by an index: the list has the default, the result, then the values.
-            Switch { kind: ValueKind, index: u16, registers: Slice },
-            /// The same for references of a type.
-            SwitchRef { type_id: u16, index: u16, registers: Slice },
             /// Loads an element of a buffer: buffer, index, result.
             Load { width: Width, registers: [u16; 3] },
             /// Stores an element of a buffer: buffer, index, value.
             Store { width: Width, registers: [u16; 3] },
             /// An instruction of the groups `library` and `routines` of `isa.rs`: registers and types in their order.
-            OutOfLine { op: Op, operands: [u16; 6] },
-            /// The end of the function, which no verified program reaches but by falling through its last `fail`.
-            End,
+            Routine { op: Op, operands: [u16; 6] },
+            /// An instruction that a function is called for; together they are one variant.
+            OutOfLine(OutOfLine),
         }
 
         impl Insn {
@@ -251,6 +236,31 @@ superinstructions!(with_instructions insns);
 
 const _: () =
     assert!(size_of::<Insn>() == 16, "the dispatch loop reads instructions in sequence: small is fast");
+
+/// What lowering makes of other instructions for `interpret/out_of_line.rs` to execute.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OutOfLine {
+    /// Copies a reference, or moves it.
+    MoveRef { source: u16, target: u16 },
+    /// Fails, unless the status is 0.
+    Fail { status: u16, text: u32 },
+    /// Loads a global reference, or moves it out.
+    GlobalLoadRef { global: u32, type_id: u16, result: u16 },
+    /// Stores a global reference.
+    GlobalStoreRef { global: u32, type_id: u16, value: u16 },
+    /// Loads a buffer over a segment of constant data.
+    Rodata { segment: u32, result: u16 },
+    /// Sets a register to whether an optional import is resolved.
+    ImportResolved { import: u32, result: u16 },
+    /// Releases references.
+    Discard { registers: Slice },
+    /// Selects by an index: the list has the index, the result, the default, then the values.
+    Switch { kind: ValueKind, registers: Slice },
+    /// The same for references of a type.
+    SwitchRef { type_id: u16, registers: Slice },
+    /// The end of the function, which no verified program reaches but by falling through its last `fail`.
+    End,
+}
 
 /// How an element lies in a buffer, and how it is extended to a register.
 #[derive(Debug, Clone, Copy)]

@@ -94,7 +94,7 @@ fn uses_wide_globals(program: &Program) -> bool {
             insn,
             Insn::GlobalLoad64 { .. }
                 | Insn::GlobalStore64 { .. }
-                | Insn::OutOfLine {
+                | Insn::Routine {
                     op: Op::GlobalLoadIndirectI64
                         | Op::GlobalLoadIndirectF64
                         | Op::GlobalStoreIndirectI64

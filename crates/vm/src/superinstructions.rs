@@ -126,8 +126,6 @@ macro_rules! superinstructions {
             BranchLTI64U = CmpLTI64U + BranchNZI32: Test;
 
             // The same where the result is live.
-            CmpNZI32Branch = CmpNZI32 + BranchNZI32: CompareOneAndTest;
-            CmpNZI64Branch = CmpNZI64 + BranchNZI32: CompareOneAndTest;
             CmpEQI32Branch = CmpEQI32 + BranchNZI32: CompareAndTest;
             CmpNEI32Branch = CmpNEI32 + BranchNZI32: CompareAndTest;
             CmpLTI32SBranch = CmpLTI32S + BranchNZI32: CompareAndTest;
@@ -333,31 +331,6 @@ impl Test {
         _branch: C,
     ) -> bool {
         test(A::get(window, left), B::get(window, right)) != 0
-    }
-}
-
-/// The operand and the result of a comparison.
-pub(crate) struct CompareOneAndTest;
-
-impl Pattern for CompareOneAndTest {
-    fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
-        let ([_, result, ..], [condition, ..]) = (first.operands.registers, second.operands.registers);
-        let registers = first.operands.registers;
-        (condition == result).then_some(Operands { registers, to: second.operands.to })
-    }
-}
-
-impl CompareOneAndTest {
-    #[inline(always)]
-    pub(crate) fn run<A: Number, B>(
-        window: &mut Window,
-        [value, result, ..]: [u16; 5],
-        test: impl Fn(A) -> i32,
-        _branch: B,
-    ) -> bool {
-        let holds = test(A::get(window, value));
-        holds.put(window, result);
-        holds != 0
     }
 }
 

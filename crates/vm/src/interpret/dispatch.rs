@@ -134,22 +134,13 @@ macro_rules! dispatch {
                     }
                     Insn::Load { width, registers } => checked!(buffers::load(width, registers, window, refs)),
                     Insn::Store { width, registers } => checked!(buffers::store(width, registers, window, refs)),
-                    Insn::MoveRef { .. }
-                    | Insn::Fail { .. }
-                    | Insn::GlobalLoadRef { .. }
-                    | Insn::GlobalStoreRef { .. }
-                    | Insn::Rodata { .. }
-                    | Insn::ImportResolved { .. }
-                    | Insn::Discard { .. }
-                    | Insn::Switch { .. }
-                    | Insn::SwitchRef { .. }
-                    | Insn::OutOfLine { .. }
-                    | Insn::End => {
+                    Insn::Routine { op, operands } => {
                         if M::LIMITED {
-                            checked!(meter.take_bytes(out_of_line::bytes(insn, window)));
+                            checked!(meter.take_bytes(out_of_line::routine_bytes(op, operands, window)));
                         }
-                        checked!(out_of_line::run(insn, environment, window, refs));
+                        checked!(out_of_line::run_routine(op, operands, environment, window, refs));
                     }
+                    Insn::OutOfLine(insn) => checked!(out_of_line::run(insn, environment, window, refs)),
                 }
             };
             *pc = (insns.len() - at.len()) as u32;

@@ -236,18 +236,24 @@ impl Machine {
     }
 
     fn run<M: Modules>(&mut self, modules: &M, resumed: Option<Resumed>) -> Result<Outcome> {
-        let outcome = self.advance(modules, resumed);
-        match outcome {
-            Err(error) => {
-                let error = self.with_stack(modules, error);
-                self.reset();
-                self.results.clear();
-                Err(error)
-            }
-            outcome => outcome,
+        match self.advance(modules, resumed) {
+            Ok(Outcome::Done) => Ok(Outcome::Done),
+            Ok(stopped) => Ok(stopped),
+            Err(error) => Err(self.fail(modules, error)),
         }
     }
 
+    /// Unwinds the call stack after an error, which it adds the stack to.
+    #[cold]
+    fn fail<M: Modules>(&mut self, modules: &M, error: Error) -> Error {
+        let error = self.with_stack(modules, error);
+        self.reset();
+        self.results.clear();
+        error
+    }
+
+    /// Runs until it returns or stops. `Done` is matched by itself, here and in [`Machine::run`]: it has no payload, which
+    /// the path of a short call would otherwise copy at another width than it was stored, without store-to-load forwarding.
     fn advance<M: Modules>(&mut self, modules: &M, mut resumed: Option<Resumed>) -> Result<Outcome> {
         if let Some(pending) = self.pending
             && let Some(outcome) = self.call_pending(modules, pending.target, resumed.take())?
@@ -259,20 +265,23 @@ impl Machine {
                 return Ok(Outcome::Done);
             }
             let outcome = match (self.trace.clone(), self.left) {
-                (None, None) => self.execute(modules, &mut Unlimited)?,
+                (None, None) => self.execute(modules, &mut Unlimited),
                 (None, Some(mut left)) => {
                     let outcome = self.execute(modules, &mut left);
                     self.left = Some(left);
-                    outcome?
+                    outcome
                 }
                 (Some(sink), mut left) => {
                     let outcome = self.execute(modules, &mut Traced { sink: &sink, left: &mut left });
                     self.left = left;
-                    outcome?
+                    outcome
                 }
             };
-            if let Some(outcome) = outcome {
-                return Ok(outcome);
+            match outcome {
+                Ok(None) => {}
+                Ok(Some(Outcome::Done)) => return Ok(Outcome::Done),
+                Ok(Some(stopped)) => return Ok(stopped),
+                Err(error) => return Err(error),
             }
         }
     }

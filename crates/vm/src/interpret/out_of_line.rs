@@ -2,7 +2,7 @@
 
 use rehal_base::{Error, Result, StatusCode};
 
-use crate::code::{Code, Insn, Slice};
+use crate::code::{Code, OutOfLine, Slice};
 use crate::compute;
 use crate::isa::instructions;
 use crate::list::ElementKind;
@@ -41,68 +41,69 @@ impl Activation<'_> {
     }
 }
 
-/// Executes one instruction.
+/// Executes an instruction of the groups `library` and `routines`.
+#[inline(never)]
+pub(super) fn run_routine(
+    op: Op,
+    operands: [u16; 6],
+    Environment { code, program, instance }: Environment<'_>,
+    window: &mut Window,
+    refs: &mut [Ref],
+) -> Result<()> {
+    if compute::run_library(op, operands, window) {
+        return Ok(());
+    }
+    routine(op, operands, &mut Activation { code, program, instance, window, refs })
+}
+
+/// Executes one of the other instructions.
 #[inline(never)]
 pub(super) fn run(
-    insn: &Insn,
+    insn: OutOfLine,
     Environment { code, program, instance }: Environment<'_>,
     window: &mut Window,
     refs: &mut [Ref],
 ) -> Result<()> {
     let mut activation = Activation { code, program, instance, window, refs };
     let this = &mut activation;
-    match *insn {
-        Insn::MoveRef { source, target } => {
+    match insn {
+        OutOfLine::MoveRef { source, target } => {
             let object = take(this.refs, source);
             put(this.refs, target, object);
         }
-        Insn::GlobalLoadRef { global, type_id, result } => {
+        OutOfLine::GlobalLoadRef { global, type_id, result } => {
             globals::load_ref_at(this, global, type_id, result)?;
         }
-        Insn::GlobalStoreRef { global, type_id, value } => {
+        OutOfLine::GlobalStoreRef { global, type_id, value } => {
             globals::store_ref_at(this, global, type_id, value)?;
         }
-        Insn::Rodata { segment, result } => {
+        OutOfLine::Rodata { segment, result } => {
             let object = program.rodata.get(segment as usize).cloned().unwrap_or_default();
             put(this.refs, result, object);
         }
-        Insn::ImportResolved { import, result } => {
+        OutOfLine::ImportResolved { import, result } => {
             let is_resolved = instance.imports.get(import as usize).is_some_and(Option::is_some);
             this.put(result, i32::from(is_resolved));
         }
-        Insn::Discard { registers } => {
+        OutOfLine::Discard { registers } => {
             for register in slice(code, registers) {
                 put(this.refs, *register, Ref::NULL);
             }
         }
-        Insn::Switch { kind, index, registers } => switch(this, kind, index, registers),
-        Insn::SwitchRef { type_id, index, registers } => switch_ref(this, type_id, index, registers)?,
-        Insn::Fail { status, text } => {
+        OutOfLine::Switch { kind, registers } => switch(this, kind, registers),
+        OutOfLine::SwitchRef { type_id, registers } => switch_ref(this, type_id, registers)?,
+        OutOfLine::Fail { status, text } => {
             let status = this.get(status);
             if status != 0 {
                 return Err(failure(status, &code.texts[text as usize]));
             }
         }
-        Insn::OutOfLine { op, operands } => {
-            if !compute::run_library(op, operands, this.window) {
-                routine(op, operands, this)?;
-            }
-        }
-        Insn::End => {
+        OutOfLine::End => {
             let what = "the function ends without returning";
             return Err(Error::new(StatusCode::FailedPrecondition, what));
         }
-        _ => return Err(broken("an inline instruction that is executed out of line")),
     }
     Ok(())
-}
-
-/// Bytes that an instruction allocates or touches beyond its registers.
-pub(super) fn bytes(insn: &Insn, window: &Window) -> u64 {
-    match *insn {
-        Insn::OutOfLine { op, operands } => routine_bytes(op, operands, window),
-        _ => 0,
-    }
 }
 
 macro_rules! routines {
@@ -123,7 +124,7 @@ macro_rules! routines {
         }
 
         /// Bytes that an instruction of the group `routines` allocates or touches.
-        fn routine_bytes(op: Op, operands: [u16; 6], window: &Window) -> u64 {
+        pub(super) fn routine_bytes(op: Op, operands: [u16; 6], window: &Window) -> u64 {
             match op {
                 $($(Op::$op => $bytes(operands, window),)?)*
                 _ => 0,
@@ -137,30 +138,30 @@ fn slice(code: &Code, slice: Slice) -> &[u16] {
     &code.registers[slice.start as usize..][..slice.length as usize]
 }
 
-/// The register that an index selects: a value behind the default and the result, or the default.
-fn selected(registers: &[u16], index: u32) -> u16 {
-    registers.get((index as usize).saturating_add(2)).copied().unwrap_or(registers[0])
+/// The register that an index selects: a value, or the default in front of them.
+fn selected(choices: &[u16], index: u32) -> u16 {
+    choices.get((index as usize).saturating_add(1)).copied().unwrap_or(choices[0])
 }
 
 /// `switch.*` of numbers.
-fn switch(activation: &mut Activation<'_>, kind: ValueKind, index: u16, registers: Slice) {
-    let registers = slice(activation.code, registers);
-    let source = selected(registers, activation.get(index));
+fn switch(activation: &mut Activation<'_>, kind: ValueKind, registers: Slice) {
+    let [index, result, choices @ ..] = slice(activation.code, registers) else { return };
+    let source = selected(choices, activation.get(*index));
     match kind {
         ValueKind::I32 | ValueKind::F32 | ValueKind::Ref => {
-            activation.put(registers[1], activation.get::<u32>(source));
+            activation.put(*result, activation.get::<u32>(source));
         }
-        ValueKind::I64 | ValueKind::F64 => activation.put(registers[1], activation.get::<u64>(source)),
+        ValueKind::I64 | ValueKind::F64 => activation.put(*result, activation.get::<u64>(source)),
     }
 }
 
 /// `switch.ref`
-fn switch_ref(activation: &mut Activation<'_>, type_id: u16, index: u16, registers: Slice) -> Result<()> {
-    let registers = slice(activation.code, registers);
-    let source = selected(registers, activation.get(index));
+fn switch_ref(activation: &mut Activation<'_>, type_id: u16, registers: Slice) -> Result<()> {
+    let [index, result, choices @ ..] = slice(activation.code, registers) else { return Ok(()) };
+    let source = selected(choices, activation.get(*index));
     check(look(activation.refs, source), activation.element_kind(type_id))?;
     let object = take(activation.refs, source);
-    put(activation.refs, registers[1], object);
+    put(activation.refs, *result, object);
     Ok(())
 }
 

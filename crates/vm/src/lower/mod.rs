@@ -10,7 +10,7 @@ mod moves;
 mod straight;
 
 use crate::coalesce::Coalesced;
-use crate::code::{Code, Insn, Site, Slice, Width};
+use crate::code::{Code, Insn, OutOfLine, Site, Slice, Width};
 use crate::instruction::Instruction;
 use crate::isa::instructions;
 use crate::liveness::Liveness;
@@ -50,7 +50,7 @@ pub(crate) fn lower(
             block.clear();
         }
     }
-    lowering.push(Insn::End);
+    lowering.push(Insn::OutOfLine(OutOfLine::End));
     lowering.resolve();
     Ok(Code {
         ordinal,

@@ -1,7 +1,7 @@
 //! Moves: what block arguments become on the edges between blocks.
 
 use crate::ValueKind;
-use crate::code::Insn;
+use crate::code::{Insn, OutOfLine};
 use crate::instruction::{FieldValue, Instruction};
 use crate::operation::Field;
 use crate::superinstructions::fuse;
@@ -46,7 +46,7 @@ impl Lowering<'_> {
         let mut moves = moves.peekable();
         while let Some((source, target)) = moves.next() {
             let insn = if source & REF_BIT != 0 {
-                Insn::MoveRef { source, target }
+                Insn::OutOfLine(OutOfLine::MoveRef { source, target })
             } else if moves.next_if(|next| self.is_pair((source, target), *next)).is_some() {
                 // Both halves at once: aligned pairs are identical or disjoint.
                 self.used(target, ValueKind::I64);

@@ -1,7 +1,7 @@
 //! Instructions that lower to one other, whatever is around them.
 
 use crate::ValueKind;
-use crate::code::{Insn, Width};
+use crate::code::{Insn, OutOfLine, Width};
 use crate::instruction::{FieldValue, Instruction};
 use crate::operation::Field;
 use crate::verify::{IMPORT_BIT, MOVE_BIT, REF_BIT};
@@ -28,7 +28,7 @@ impl Lowering<'_> {
                 _ => 0,
             };
         }
-        self.emit(Insn::OutOfLine { op: from.operation.op, operands });
+        self.emit(Insn::Routine { op: from.operation.op, operands });
     }
 
     pub(super) fn zero_32(&mut self, from: &Instruction<'_>) {
@@ -48,12 +48,12 @@ impl Lowering<'_> {
     }
 
     pub(super) fn rodata(&mut self, from: &Instruction<'_>) {
-        self.emit(Insn::Rodata { segment: from.ordinal(0), result: from.register(1) });
+        self.emit(Insn::OutOfLine(OutOfLine::Rodata { segment: from.ordinal(0), result: from.register(1) }));
     }
 
     pub(super) fn import_resolved(&mut self, from: &Instruction<'_>) {
         let import = from.ordinal(0) & !IMPORT_BIT;
-        self.emit(Insn::ImportResolved { import, result: from.register(1) });
+        self.emit(Insn::OutOfLine(OutOfLine::ImportResolved { import, result: from.register(1) }));
     }
 
     pub(super) fn load_global_32(&mut self, from: &Instruction<'_>) {
@@ -74,12 +74,12 @@ impl Lowering<'_> {
 
     pub(super) fn load_global_ref(&mut self, from: &Instruction<'_>) {
         let (global, type_id) = (from.ordinal(0), from.ordinal(1) as u16);
-        self.emit(Insn::GlobalLoadRef { global, type_id, result: from.register(2) });
+        self.emit(Insn::OutOfLine(OutOfLine::GlobalLoadRef { global, type_id, result: from.register(2) }));
     }
 
     pub(super) fn store_global_ref(&mut self, from: &Instruction<'_>) {
         let (global, type_id) = (from.ordinal(0), from.ordinal(1) as u16);
-        self.emit(Insn::GlobalStoreRef { global, type_id, value: from.register(2) });
+        self.emit(Insn::OutOfLine(OutOfLine::GlobalStoreRef { global, type_id, value: from.register(2) }));
     }
 
     pub(super) fn load(&mut self, width: Width, from: &Instruction<'_>) {
@@ -91,31 +91,32 @@ impl Lowering<'_> {
     }
 
     pub(super) fn assign_ref(&mut self, from: &Instruction<'_>) {
-        self.emit(Insn::MoveRef { source: from.register(0), target: from.register(1) });
+        self.emit(Insn::OutOfLine(OutOfLine::MoveRef { source: from.register(0), target: from.register(1) }));
     }
 
     pub(super) fn discard(&mut self, from: &Instruction<'_>) {
         let registers = self.slice(from.list(0).iter());
-        self.emit(Insn::Discard { registers });
+        self.emit(Insn::OutOfLine(OutOfLine::Discard { registers }));
     }
 
     /// `trace` and `print`: only the references that are moved into it matter.
     pub(super) fn discard_moved(&mut self, from: &Instruction<'_>) {
         const MOVED: u16 = REF_BIT | MOVE_BIT;
         let registers = self.slice(from.list(1).iter().filter(|register| register & MOVED == MOVED));
-        self.emit(Insn::Discard { registers });
+        self.emit(Insn::OutOfLine(OutOfLine::Discard { registers }));
     }
 
     pub(super) fn switch(&mut self, kind: ValueKind, from: &Instruction<'_>) {
-        let [index, default, result] = [0, 1, 3].map(|field| from.register(field));
-        let registers = self.slice([default, result].into_iter().chain(from.list(2).iter()));
-        self.emit(Insn::Switch { kind, index, registers });
+        let first = [0, 3, 1].map(|field| from.register(field));
+        let registers = self.slice(first.into_iter().chain(from.list(2).iter()));
+        self.emit(Insn::OutOfLine(OutOfLine::Switch { kind, registers }));
     }
 
     pub(super) fn switch_ref(&mut self, from: &Instruction<'_>) {
-        let [index, default, result] = [0, 2, 4].map(|field| from.register(field));
-        let registers = self.slice([default, result].into_iter().chain(from.list(3).iter()));
-        self.emit(Insn::SwitchRef { type_id: from.ordinal(1) as u16, index, registers });
+        let first = [0, 4, 2].map(|field| from.register(field));
+        let registers = self.slice(first.into_iter().chain(from.list(3).iter()));
+        let type_id = from.ordinal(1) as u16;
+        self.emit(Insn::OutOfLine(OutOfLine::SwitchRef { type_id, registers }));
     }
 
     pub(super) fn return_values(&mut self, from: &Instruction<'_>) {
@@ -126,6 +127,6 @@ impl Lowering<'_> {
     pub(super) fn fail(&mut self, from: &Instruction<'_>) {
         let text = self.texts.len() as u32;
         self.texts.push(String::from_utf8_lossy(from.text(1)).into());
-        self.emit(Insn::Fail { status: from.register(0), text });
+        self.emit(Insn::OutOfLine(OutOfLine::Fail { status: from.register(0), text }));
     }
 }
