@@ -1,6 +1,6 @@
 //! The ground that every other crate stands on: status codes, errors, checked ranges, a bounded
 //! cursor over bytes, memory maps of files, memory that several parties share, element types, the C library's
-//! functions of numbers, patterns for names, and the digest that captures carry.
+//! functions of numbers, patterns for names, the name that a typo meant, and the digest that captures carry.
 //!
 //! It must never know a file format, a device or a tool. Everything in the workspace uses it.
 
@@ -17,6 +17,7 @@ mod format_error;
 pub mod glob;
 mod map;
 mod memory;
+mod nearest;
 mod range;
 mod status;
 
@@ -26,5 +27,6 @@ pub use error::{Context, Error, Result};
 pub use format_error::{Fault, FormatError};
 pub use map::MappedFile;
 pub use memory::HostMemory;
+pub use nearest::nearest;
 pub use range::{Range, checked_array_bytes};
 pub use status::StatusCode;

@@ -3,7 +3,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, nearest};
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::output;
@@ -146,7 +146,7 @@ fn find_verb<'t>(tools: &[&'t Tool], verb: &str) -> Option<&'t Tool> {
 fn unknown_verb(verb: &str, tools: &[&Tool]) -> Error {
     let error = Error::invalid_argument(format!("unknown verb '{verb}'"));
     let same = tools.iter().find(|tool| tool.name == verb).map(|tool| tool.verb);
-    match same.or_else(|| flags::nearest(verb, tools.iter().map(|tool| tool.verb))) {
+    match same.or_else(|| nearest(verb, tools.iter().map(|tool| tool.verb))) {
         Some(meant) => error.advise(format!("did you mean '{meant}'? {}", verbs(tools))),
         None => error.advise(verbs(tools)),
     }

@@ -501,7 +501,7 @@ fn wrong_modules_and_flags() {
         (&[][..], "--module is missing"),
         (&["--module=/nonexistent/x.vmfb"], "NOT_FOUND; opening '/nonexistent/x.vmfb'"),
         (&["--module=/"], "is a directory"),
-        (&["--module=/dev/zero"], "is a device of the system"),
+        (&["--module=/dev/zero"], "is a character or block device"),
         (&["--module=x.so"], "system libraries"),
         (&[&text], "corrupt module"),
         (&[&empty], "truncated module"),

@@ -161,13 +161,19 @@ impl Device {
         Ok(self.0.import_buffer(params, memory)?.made_by(self))
     }
 
-    /// See [`DeviceBackend::create_semaphore`].
+    /// See [`DeviceBackend::create_semaphore`]. The largest value stands for a failure and is refused.
     pub fn create_semaphore(
         &self,
         affinity: QueueAffinity,
         initial_value: u64,
         flags: SemaphoreFlags,
     ) -> Result<Semaphore> {
+        if initial_value == u64::MAX {
+            return Err(Error::out_of_range(format!(
+                "semaphore payload must be below {}, which stands for a failure",
+                u64::MAX
+            )));
+        }
         self.0.create_semaphore(affinity, initial_value, flags)
     }
 

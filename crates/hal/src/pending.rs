@@ -124,7 +124,7 @@ impl PendingSubmissions {
     pub(super) fn keep_until(&self, waits: &[Timepoint<&Semaphore>], kept: KeptSubmission) {
         let waiting = self.shared.admit(kept, waits);
         {
-            let _registering = Registering(&waiting);
+            let registering = Registering { waiting: &waiting, is_complete: Cell::new(false) };
             for (index, wait) in waits.iter().enumerate() {
                 let arrive = Box::new({
                     let waiting = waiting.clone();
@@ -133,6 +133,7 @@ impl PendingSubmissions {
                 let registration = wait.semaphore.on_reached(wait.value, arrive);
                 waiting.add_registration(index, registration);
             }
+            registering.is_complete.set(true);
         }
         let registry = self.shared.registry.lock();
         let is_due = registry.waiting.len() >= SEARCH_MINIMUM.max(2 * registry.searched);
@@ -328,16 +329,18 @@ impl Waiting {
 }
 
 /// Stands for the wait that [`PendingSubmissions::keep`] adds while it registers the others.
-struct Registering<'a>(&'a Waiting);
+struct Registering<'a> {
+    waiting: &'a Waiting,
+    /// Whether all waits are registered; not if the thread unwinds before.
+    is_complete: Cell<bool>,
+}
 
 impl Drop for Registering<'_> {
     fn drop(&mut self) {
-        self.0.arrive(
-            None,
-            match std::thread::panicking() {
-                false => Ok(()),
-                true => Err(Error::new(StatusCode::Internal, "the thread panicked while it submitted")),
-            },
-        );
+        let outcome = match self.is_complete.get() {
+            true => Ok(()),
+            false => Err(Error::new(StatusCode::Internal, "the thread panicked while it submitted")),
+        };
+        self.waiting.arrive(None, outcome);
     }
 }

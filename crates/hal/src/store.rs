@@ -124,7 +124,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Lets go of everything, keeping the capacity.
+    /// Drops everything and keeps the capacity.
     pub fn clear(&mut self) {
         self.lists.clear();
         self.bytes.clear();

@@ -144,7 +144,7 @@ impl SemaphoreBackend for Timeline {
             match state.value {
                 FAILED => return Err(state.failure()),
                 now if reached(now) => return Ok(()),
-                now => {
+                _ => {
                     state.sleepers += 1;
                     let late = match deadline {
                         Some(deadline) => self.changed.wait_until(&mut state, deadline).timed_out(),
@@ -154,7 +154,8 @@ impl SemaphoreBackend for Timeline {
                         }
                     };
                     state.sleepers -= 1;
-                    if late && state.value < value {
+                    let now = state.value;
+                    if late && now < value {
                         return Err(Error::new(
                             StatusCode::DeadlineExceeded,
                             format!("timed out waiting for a semaphore to reach {value}: current {now}"),

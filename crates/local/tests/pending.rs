@@ -191,6 +191,40 @@ fn a_host_call_that_panics_when_it_becomes_ready_fails_its_signals() {
     expect_failed_and_working(&device, &[&a]);
 }
 
+/// A destructor that submits while its thread unwinds: the panic is not the submission's.
+#[test]
+fn submissions_of_a_thread_that_unwinds_run_like_others() {
+    struct SubmitOnDrop<'a>(
+        &'a Device,
+        &'a [Timepoint<&'a Semaphore>],
+        &'a [Timepoint<&'a Semaphore>],
+        HostCall,
+    );
+    impl Drop for SubmitOnDrop<'_> {
+        fn drop(&mut self) {
+            submit(self.0, self.1, self.2, &self.3);
+        }
+    }
+    let (device, work) = (device(), Work::default());
+    let (go, done) = (semaphore(&device), semaphore(&device));
+    let (waits, signals) = ([at(&go, 1)], [at(&done, 1)]);
+    let panicked = panics(|| {
+        let _submit = SubmitOnDrop(&device, &waits, &signals, work.call());
+        panic!("unrelated");
+    });
+    assert_eq!((panicked, done.query().unwrap()), ("unrelated", 0));
+    go.signal(1).unwrap();
+    assert_eq!((done.query().unwrap(), work.runs()), (1, 1));
+}
+
+/// A semaphore whose payload starts at the value that stands for a failure would have failed without an error.
+#[test]
+fn semaphores_start_below_the_value_of_a_failure() {
+    let create = |value| device().create_semaphore(QUEUE_AFFINITY_ANY, value, SemaphoreFlags::empty());
+    assert_eq!(create(u64::MAX).err().unwrap().code(), StatusCode::OutOfRange);
+    assert_eq!(create(u64::MAX - 1).unwrap().query().unwrap(), u64::MAX - 1);
+}
+
 /// A callback of the first signal panics: the second comes about all the same.
 #[test]
 fn a_callback_that_panics_does_not_keep_other_signals_from_coming() {

@@ -1,4 +1,4 @@
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, Result, nearest};
 use rehal_hal::{DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet};
 use rehal_local::executable::Plugins;
 use rehal_local::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};
@@ -29,15 +29,6 @@ pub fn find_driver<'r>(registry: &'r DriverRegistry, name: &str) -> Result<&'r D
         let meant = meant.map(|driver| format!("did you mean '{driver}'? ")).unwrap_or_default();
         format!("{meant}{}", registry.available())
     })
-}
-
-/// The name that was probably meant by `typed`, if one was.
-fn nearest<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    const SIMILAR: f64 = 0.75;
-    let typed = typed.to_ascii_lowercase();
-    let scored = names.map(|name| (strsim::jaro_winkler(name, &typed), name));
-    let best = scored.max_by(|(left, _), (right, _)| left.total_cmp(right));
-    best.filter(|(score, _)| *score > SIMILAR).map(|(_, name)| name)
 }
 
 /// A device that exists on this machine and is not open yet.

@@ -3,7 +3,7 @@
 //!
 //! A superinstruction is a row: its name, its two parts, and a [`Pattern`], which says how the operands of the parts
 //! must be connected for the peephole to fuse them, which operands are left, and how the whole runs. A part is an
-//! instruction of the groups `inline` and `fallible` of `isa.rs`, a primitive of lowering (`Move32`, `Move64`,
+//! instruction of the group `inline` of `isa.rs` (a `fallible` one may not: patterns cannot return an error), a primitive of lowering (`Move32`, `Move64`,
 //! `Jump`, `BranchNZI32`), or another superinstruction, since fusion repeats until nothing fits. Adding a
 //! superinstruction means adding a row; one whose parts are connected in a new way means a pattern in this file too.
 //! The variants of [`Insn`], the peephole, the dispatch loop and the random programs of the differential test follow

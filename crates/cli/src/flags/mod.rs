@@ -28,4 +28,4 @@ pub use help::{comment, help, help_all};
 pub use kind::{Origin, Refusal, Words};
 pub(crate) use kind::{split_once, text};
 pub use parse::Flags;
-pub(crate) use parse::{invalid, nearest};
+pub(crate) use parse::invalid;

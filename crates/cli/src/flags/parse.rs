@@ -4,7 +4,7 @@ use std::any::Any;
 use std::env;
 use std::ffi::{OsStr, OsString};
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, nearest};
 
 use super::expand::{self, Expanded, Given};
 use super::flag::{Effect, Entry, Flag, Group, List, Role};
@@ -191,15 +191,6 @@ fn unknown(name: &str, table: &[&'static dyn Entry]) -> Error {
         Some(meant) => error.advise(format!("did you mean --{meant}? --help=all lists the flags")),
         None => error.advise("--help=all lists the flags"),
     }
-}
-
-/// The word that may have been meant, if one is similar.
-pub(crate) fn nearest<'w>(typed: &str, words: impl Iterator<Item = &'w str>) -> Option<&'w str> {
-    const SIMILAR: f64 = 0.75;
-    let typed = typed.to_ascii_lowercase();
-    let scored = words.map(|word| (strsim::jaro_winkler(word, &typed), word));
-    let best = scored.max_by(|(left, _), (right, _)| left.total_cmp(right));
-    best.filter(|(score, _)| *score > SIMILAR).map(|(_, word)| word)
 }
 
 fn placed(error: Error, given: &Given) -> Error {

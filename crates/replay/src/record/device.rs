@@ -263,11 +263,11 @@ impl DeviceBackend for RecordedDevice {
             for wait in submission.waits {
                 is_deferred |= !recorded_semaphore(stream, wait.semaphore)?.will_wait(wait.value);
             }
-            if !is_deferred {
-                for signal in submission.signals {
-                    recorded_semaphore(stream, signal.semaphore)?.will_signal(signal.value);
-                }
-            }
+            let signals = if is_deferred { &[][..] } else { submission.signals };
+            let before = scratch.alloc_slice_try_fill_with(signals.len(), |index| {
+                let signal = &signals[index];
+                recorded_semaphore(stream, signal.semaphore).map(|it| it.will_signal(signal.value))
+            })?;
             let mut offset = None;
             stream.record(|log| {
                 encode::submission(&ids, &mut |call, payload_type, parts| {
@@ -275,6 +275,11 @@ impl DeviceBackend for RecordedDevice {
                 });
             });
             let outcome = base.device.backend().submit(&base);
+            if outcome.is_err() {
+                for (signal, before) in signals.iter().zip(&*before) {
+                    recorded_semaphore(stream, signal.semaphore)?.will_not_signal(signal.value, *before);
+                }
+            }
             match (&outcome, offset) {
                 (Ok(None), _) | (_, None) => {}
                 (Ok(Some(made)), _) => {

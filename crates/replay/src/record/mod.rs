@@ -84,8 +84,8 @@ pub struct RecordOptions {
 /// use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
 ///
 /// # fn main() -> rehal_base::Result<()> {
-/// # let folder = tempfile::tempdir().unwrap();
-/// # let path = folder.path().join("program.ireereplay");
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let path = directory.path().join("program.ireereplay");
 /// // Wrap the devices, give the wrapped ones to the program, and name what it is doing.
 /// let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())])?;
 /// let recorder = Recorder::create(&path, RecordOptions::default())?;

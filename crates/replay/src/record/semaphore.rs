@@ -74,9 +74,16 @@ impl RecordedSemaphore {
         true
     }
 
-    /// A submission that signals `value`, and is not deferred, is about to be recorded.
-    pub fn will_signal(&self, value: u64) {
-        self.recorded.fetch_max(value, Ordering::AcqRel);
+    /// A submission that signals `value`, and is not deferred, is about to be recorded. Gives what records signalled
+    /// before.
+    pub fn will_signal(&self, value: u64) -> u64 {
+        self.recorded.fetch_max(value, Ordering::AcqRel)
+    }
+
+    /// The device refused the submission, so that `value` is still to be signalled: by another one, or by the host.
+    pub fn will_not_signal(&self, value: u64, before: u64) {
+        // If another record has signalled more meanwhile, that counts.
+        let _ = self.recorded.compare_exchange(value, before, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// What records signal. Where the semaphore is beyond what the host has signalled, a record has brought it there:

@@ -169,6 +169,19 @@ fn signals_of_the_host_that_work_waits_for_are_recorded() {
     replay(&capture, &mut Reads::default()).unwrap();
 }
 
+/// A submission that the device refuses signals nothing: if the host signals in its place, the capture has that.
+#[test]
+fn what_a_refused_submission_does_not_signal_the_host_may() {
+    let program = Program::new(RecordOptions::default());
+    let gate = program.semaphore();
+    let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+    let refused = queue.signal(&[gate.at(1)]).alloca(mappable(), u64::MAX, 0);
+    assert!(refused.is_err() && gate.query().unwrap() == 0);
+    gate.signal(1).unwrap();
+    queue.wait(&[gate.at(1)]).barrier(0).unwrap();
+    replay(&program.capture(), &mut Reads::default()).unwrap();
+}
+
 #[test]
 fn a_signal_that_comes_after_the_work_is_recorded_after_it() {
     let program = Program::new(RecordOptions::default());

@@ -24,7 +24,9 @@ impl Default for Batch {
 impl Batch {
     /// The number of calls, as a multiple of those that run concurrently.
     pub fn rounded(self) -> u64 {
-        self.size.next_multiple_of(self.concurrency.max(1))
+        let concurrency = self.concurrency.max(1);
+        // One that no number holds is rounded down.
+        self.size.checked_next_multiple_of(concurrency).unwrap_or(self.size - self.size % concurrency)
     }
 }
 
@@ -216,7 +218,9 @@ mod tests {
 
     #[test]
     fn batches_are_multiples_of_their_concurrency() {
-        for (size, concurrency, rounded) in [(5, 2, 6), (4, 2, 4), (1, 8, 8), (3, 0, 3)] {
+        for (size, concurrency, rounded) in
+            [(5, 2, 6), (4, 2, 4), (1, 8, 8), (3, 0, 3), (u64::MAX, 2, u64::MAX - 1)]
+        {
             assert_eq!(Batch { size, concurrency }.rounded(), rounded);
         }
     }

@@ -80,10 +80,10 @@ fn read_file(path: &Path) -> Result<HostMemory> {
     }
     if metadata.file_type().is_char_device() || metadata.file_type().is_block_device() {
         // Some never end.
-        return Err(Error::invalid_argument(format!("'{shown}' is a device of the system, no file")));
+        return Err(Error::invalid_argument(format!("'{shown}' is a character or block device")));
     }
     if !metadata.is_file() {
-        // A pipe, whose length nobody knows.
+        // A pipe: its length is unknown.
         let mut bytes = Vec::new();
         let read = file.read_to_end(&mut bytes);
         read.map_err(|error| Error::io(format_args!("reading '{shown}'"), &error))?;

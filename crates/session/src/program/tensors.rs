@@ -44,7 +44,7 @@ fn plain(size: u64, params: BufferParams) -> Result<Buffer> {
     Ok(Buffer::new(params, size, PlainBuffer::allocate(size)?))
 }
 
-/// A tensor in memory of the tool's own, which no device knows.
+/// A tensor in host memory that no device knows.
 pub(crate) struct HostTensor {
     pub tensor_type: TensorType,
     /// Constant.
