@@ -22,7 +22,7 @@ thread_local! {
 /// after it rather than inside it, so that a long chain of work does not pile up on the stack.
 ///
 /// A callback that panics does not keep the others from running, now or later: the first panic goes on when all have
-/// run, from the outermost call.
+/// run, from the outermost call. A callback that waits for a semaphore runs what is owed first ([`run_owed`]).
 pub(super) fn run_callbacks(callbacks: impl IntoIterator<Item = WaitCallback>, outcome: &Result<()>) {
     let mut callbacks = callbacks.into_iter().map(|callback| (callback, outcome.clone()));
     let owed = OWED.try_with(|owed| {
@@ -41,8 +41,14 @@ pub(super) fn run_callbacks(callbacks: impl IntoIterator<Item = WaitCallback>, o
     }
 }
 
+/// Runs the callbacks that this thread owes, for one that is about to sleep: a callback that waits may wait for what
+/// another of them brings about.
+pub(super) fn run_owed() {
+    unwind::for_each(from_fn(next), |(callback, outcome)| callback(outcome));
+}
+
 fn next() -> Option<(WaitCallback, Result<()>)> {
-    OWED.with(|owed| owed.borrow_mut().due.pop_front())
+    OWED.try_with(|owed| owed.borrow_mut().due.pop_front()).ok().flatten()
 }
 
 struct StopWorking;

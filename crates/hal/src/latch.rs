@@ -3,6 +3,7 @@ use std::time::Instant;
 
 use rehal_base::Result;
 
+use super::callbacks::run_owed;
 use super::sync::{Condvar, Mutex};
 
 /// Something that happens once, and that one thread waits for: of several outcomes the first counts.
@@ -30,6 +31,7 @@ impl<T> Latch<T> {
 
     /// Waits until it is set and takes the outcome; `None` if the deadline passes before that.
     pub(super) fn wait(&self, deadline: Option<Instant>) -> Option<Result<T>> {
+        run_owed();
         let mut slot = self.0.outcome.lock();
         while slot.is_none() {
             match deadline {

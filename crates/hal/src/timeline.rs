@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result, StatusCode};
 
-use super::callbacks::run_callbacks;
+use super::callbacks::{run_callbacks, run_owed};
 use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::{CallbackRegistry, Registration, SemaphoreBackend, WaitCallback};
 
@@ -139,6 +139,7 @@ impl SemaphoreBackend for Timeline {
         if reached(self.value.load(Ordering::Acquire)) {
             return Ok(());
         }
+        run_owed();
         let mut state = self.state.lock();
         loop {
             match state.value {

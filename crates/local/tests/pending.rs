@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{Device, HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timepoint};
@@ -257,4 +258,23 @@ fn a_host_call_that_does_not_block_may_panic_after_its_signals() {
     let unwound = panics(|| queue.host_call(&call, [0; 4], HostCallFlags::NON_BLOCKING).unwrap());
     assert_eq!((unwound, done.query().unwrap()), ("after the signals", 1));
     expect_failed_and_working(&device, &[]);
+}
+
+/// What the host call waits for is due on the thread that it would put to sleep.
+#[test]
+fn a_host_call_may_wait_for_what_its_own_signal_sets_off() {
+    let device = device();
+    let (go, first, second, done) =
+        (semaphore(&device), semaphore(&device), semaphore(&device), semaphore(&device));
+    let call = HostCall(Arc::new({
+        let (first, second) = (first.clone(), second.clone());
+        move |_| {
+            first.signal(1)?;
+            second.wait(1, Some(Duration::from_secs(20)))
+        }
+    }));
+    submit(&device, &[at(&go, 1)], &[at(&done, 1)], &call);
+    device.queue(QUEUE_AFFINITY_ANY).wait(&[at(&first, 1)]).signal(&[at(&second, 1)]).barrier(0).unwrap();
+    go.signal(1).unwrap();
+    done.wait(1, Some(Duration::ZERO)).unwrap();
 }
