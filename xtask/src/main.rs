@@ -24,7 +24,7 @@ const HELP: &str = "\
 cargo xtask VERB
 
   setup       puts the reference release into .venv (or takes it from REHAL_REFERENCE), and installs cargo machete and deny
-  test        runs everything: set-up, format, clippy, tidy, dependencies, all tests, the oracle, fuzzing [--no-fuzz]
+  test        runs everything: set-up, format, clippy, tidy, dependencies, all tests, the oracle, fuzzing [--no-fuzz] [--only SECTION]
   tidy        checks the rules of the house: layers, unsafe, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
   miri        runs the tests of base, hal, capture and vm under Miri (nightly) [--thread-sanitizer] [CRATE...]

@@ -15,16 +15,25 @@ struct Section {
     took: Duration,
 }
 
-/// Runs all sections, also after one failed, and fails if any did. `--no-fuzz` leaves the last one out.
+/// Runs all sections, or those whose names begin with `--only`'s argument, also after one failed, and fails if any did.
+/// `--no-fuzz` leaves the last one out.
 pub fn main(arguments: &[String]) -> Outcome {
-    let fuzz_too = match arguments {
-        [] => true,
-        [flag] if flag == "--no-fuzz" => false,
-        _ => return Err(format!("`test` takes only --no-fuzz, not {arguments:?}").into()),
-    };
+    let mut fuzz_too = true;
+    let mut only = "";
+    let mut arguments = arguments.iter().map(String::as_str);
+    while let Some(argument) = arguments.next() {
+        match argument {
+            "--no-fuzz" => fuzz_too = false,
+            "--only" => only = arguments.next().ok_or("--only needs the name of a section")?,
+            _ => return Err(format!("`test` takes --no-fuzz and --only SECTION, not {argument:?}").into()),
+        }
+    }
     let nextest = setup::answers("cargo", &["nextest", "--version"]);
     let mut sections = Vec::new();
-    let mut section = |name, run: &dyn Fn() -> Outcome| {
+    let mut section = |name: &'static str, run: &dyn Fn() -> Outcome| {
+        if !name.starts_with(only) {
+            return;
+        }
         println!("\n==== {name} ====");
         let start = Instant::now();
         let failure = run().err().map(|error| error.to_string());
@@ -50,13 +59,18 @@ pub fn main(arguments: &[String]) -> Outcome {
     if fuzz_too {
         section("fuzz", &|| fuzz::main(&["--seconds".to_owned(), FUZZ_SECONDS.to_string()]));
     }
+    if sections.is_empty() {
+        return Err(format!("no section begins with {only:?}").into());
+    }
     summary(&sections)
 }
 
 /// No dependency is unused, and all are under the licences, in the versions and from the sources of `deny.toml`. Security
 /// advisories are not checked: their database would have to be fetched for each run.
 fn dependencies() -> Outcome {
-    cargo(&["machete", "--skip-target-dir"])?;
+    // Below `cargo run`, which sets this variable, machete takes its own name for a directory to search.
+    let machete = &mut Command::new("cargo");
+    succeed(machete.args(["machete", "--skip-target-dir"]).env_remove("CARGO_PKG_NAME"))?;
     for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
         let deny = ["deny", "--locked", "--config", "deny.toml", "--manifest-path", manifest, "check"];
         cargo(&[&deny[..], &["bans", "licenses", "sources"]].concat())?;
@@ -79,9 +93,16 @@ fn cargo(arguments: &[&str]) -> Outcome {
 }
 
 fn cargo_with(arguments: &[&str], environment: &[(&str, &OsStr)]) -> Outcome {
-    let environment = environment.iter().copied();
-    let status = Command::new("cargo").args(arguments).envs(environment).current_dir(root()).status()?;
-    if status.success() { Ok(()) } else { Err(format!("cargo {}: {status}", arguments.join(" ")).into()) }
+    succeed(Command::new("cargo").args(arguments).envs(environment.iter().copied()))
+}
+
+fn succeed(cargo: &mut Command) -> Outcome {
+    let status = cargo.current_dir(root()).status()?;
+    if status.success() {
+        return Ok(());
+    }
+    let arguments: Vec<_> = cargo.get_args().map(OsStr::to_string_lossy).collect();
+    Err(format!("cargo {}: {status}", arguments.join(" ")).into())
 }
 
 fn summary(sections: &[Section]) -> Outcome {
