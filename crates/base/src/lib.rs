@@ -25,7 +25,7 @@ pub use cursor::Cursor;
 pub use element::{ElementType, Numerical};
 pub use error::{Context, Error, Result};
 pub use format_error::{Fault, FormatError};
-pub use map::MappedFile;
+pub use map::{MappedFile, mapped_file_at};
 pub use memory::HostMemory;
 pub use nearest::nearest;
 pub use range::{Range, checked_array_bytes};

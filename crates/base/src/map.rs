@@ -7,17 +7,24 @@ use std::sync::OnceLock;
 
 use memmap2::{Mmap, MmapOptions, MmapRaw, UncheckedAdvice};
 
+use self::places::Place;
 use crate::{Error, Result};
+
+mod places;
+
+pub use places::mapped_file_at;
 
 /// A whole file, mapped read-only.
 ///
 /// Pages arrive as they are touched and [`MappedFile::forget`] lets them go again, so that a reader
 /// that streams needs no memory of its own for a file of any size.
 pub struct MappedFile {
+    /// Of the map, and dropped before it.
+    _place: Option<Place>,
     map: Option<Mmap>,
     file: File,
     /// The file once more, where someone wanted bytes to write to.
-    private: OnceLock<MmapRaw>,
+    private: OnceLock<(Place, MmapRaw)>,
     path: PathBuf,
 }
 
@@ -37,20 +44,23 @@ impl MappedFile {
         let file = File::open(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?;
         let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
         if metadata.len() == 0 {
-            return Ok(Self { map: None, file, private: OnceLock::new(), path: path.to_path_buf() });
+            let (private, path) = (OnceLock::new(), path.to_path_buf());
+            return Ok(Self { _place: None, map: None, file, private, path });
         }
         // SAFETY: the map is private and read-only. Another process that writes to or truncates the
         // file while it is mapped can change bytes or raise SIGBUS; readers check each value after
         // reading it once, and docs/unsafe.md names what remains.
         let map =
             unsafe { Mmap::map(&file) }.map_err(|e| Error::io(format_args!("mapping '{shown}'"), &e))?;
-        Ok(Self { map: Some(map), file, private: OnceLock::new(), path: path.to_path_buf() })
+        let place = Place::of(path, map.as_ptr().addr(), map.len());
+        let (private, path) = (OnceLock::new(), path.to_path_buf());
+        Ok(Self { _place: Some(place), map: Some(map), file, private, path })
     }
 
     /// The first of the file's bytes in a map of its own that can be written: what is written there is seen there
     /// alone, neither in [`MappedFile::bytes`] nor in the file. All callers share it, and it lives as long as `self`.
     pub(crate) fn private(&self) -> Result<NonNull<u8>> {
-        if let Some(map) = self.private.get() {
+        if let Some((_, map)) = self.private.get() {
             return Ok(first(map));
         }
         // SAFETY: as for the map above; pages that are written to become this process's own.
@@ -58,7 +68,9 @@ impl MappedFile {
             unsafe { MmapOptions::new().len(self.bytes().len()).map_copy(&self.file) }.map_err(|error| {
                 Error::io(format_args!("mapping '{}' once more", self.path.display()), &error)
             })?;
-        Ok(first(self.private.get_or_init(|| map.into())))
+        let map = MmapRaw::from(map);
+        let place = Place::of(&self.path, map.as_ptr().addr(), map.len());
+        Ok(first(&self.private.get_or_init(|| (place, map)).1))
     }
 
     /// All bytes of the file.
