@@ -16,6 +16,7 @@ fn a_screen() {
         "{path}
   capture 2.0, 12.0 KiB, closed
   60 records of 14 objects, 1 device, 3 submissions on queues, 1 dispatch
+  checksums: none in this capture, so damage may go unnoticed
 
 Replay here: yes, on local-sync
 

@@ -9,6 +9,16 @@ use crate::flags::*;
 use crate::statistics::{Counted, MemoryCounters};
 use crate::{Device, HostMemory};
 
+/// What a device does with a buffer, and not the host.
+const DEVICE_USAGE: BufferUsage = BufferUsage::TRANSFER_SOURCE
+    .union(BufferUsage::TRANSFER_TARGET)
+    .union(BufferUsage::DISPATCH_INDIRECT_PARAMETERS)
+    .union(BufferUsage::DISPATCH_UNIFORM_READ)
+    .union(BufferUsage::DISPATCH_STORAGE_READ)
+    .union(BufferUsage::DISPATCH_STORAGE_WRITE)
+    .union(BufferUsage::DISPATCH_IMAGE_READ)
+    .union(BufferUsage::DISPATCH_IMAGE_WRITE);
+
 /// What is asked of a buffer, or what one has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferParams {
@@ -225,7 +235,8 @@ impl Buffer {
         }
     }
 
-    /// Fails unless the buffer may be used for all of `usage`, and its memory accessed as transfers among it do.
+    /// Fails unless the buffer may be used for all of `usage`, its memory accessed as transfers among it do, and seen by
+    /// the device if that is who uses it.
     /// (Whether a dispatch writes, only its kernel knows.)
     pub fn require_usage(&self, usage: BufferUsage) -> Result<()> {
         let params = &self.allocation.params;
@@ -239,6 +250,12 @@ impl Buffer {
                 ),
             ));
         }
+        if usage.intersects(DEVICE_USAGE) && !params.memory_type.contains(MemoryType::DEVICE_VISIBLE) {
+            return Err(Error::new(
+                rehal_base::StatusCode::PermissionDenied,
+                format!("the device cannot see memory of type {:?}", params.memory_type),
+            ));
+        }
         let mut access = MemoryAccess::empty();
         access.set(MemoryAccess::READ, usage.contains(BufferUsage::TRANSFER_SOURCE));
         access.set(MemoryAccess::WRITE, usage.contains(BufferUsage::TRANSFER_TARGET));
@@ -247,8 +264,7 @@ impl Buffer {
 
     fn require_access(&self, access: MemoryAccess) -> Result<()> {
         let allowed = self.allocation.params.access;
-        let wanted = access & (MemoryAccess::READ | MemoryAccess::WRITE);
-        if allowed.intersects(MemoryAccess::ANY) || allowed.contains(wanted) {
+        if (allowed | access).intersects(MemoryAccess::ANY) || allowed.contains(access) {
             return Ok(());
         }
         Err(Error::new(

@@ -50,7 +50,7 @@ pub use survey::{ExecutableSurvey, ExternalFile, FunctionSurvey, ScopeSurvey, Su
 pub use verdict::{FileState, Verdict};
 
 pub use rehal_base::{Error, Result, StatusCode};
-pub use rehal_capture::{CaptureBytes, Tear, Version};
+pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_params::FileMode;
 pub use rehal_replay::dump::{Format, Progress};

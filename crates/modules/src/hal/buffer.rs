@@ -67,8 +67,8 @@ pub(super) fn store(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
         )));
     }
     if length != 0 {
-        // What is written over is not read: all of the mapped bytes are.
-        let access = MemoryAccess::WRITE | MemoryAccess::DISCARD;
+        // What is written over is not read, if the buffer allows to say so: all of the mapped bytes are.
+        let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & buffer.params().access);
         transfer::write_as(buffer, access, offset, length.into(), bytes)?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Report;
-use rehal_session::{ExecutableSurvey, ExternalFile};
+use rehal_session::{ChecksumState, Damage, ExecutableSurvey, ExternalFile};
 
 /// The report for a program: sizes in bytes, names as text.
 pub(super) fn show(report: &Report<'_>) -> String {
@@ -22,6 +22,14 @@ pub(super) fn show(report: &Report<'_>) -> String {
             "record_count": tear.record_count,
             "lost_bytes": tear.lost_bytes,
         })),
+        "checksums": {
+            "state": match capture.checksums() {
+                ChecksumState::Absent => "absent",
+                ChecksumState::Missing => "missing",
+                ChecksumState::Present => "present",
+            },
+            "damage": capture.damage().unwrap_or_default().iter().map(damage).collect::<Vec<_>>(),
+        },
         "counts": {
             "records": survey.record_count,
             "operations": survey.operation_count,
@@ -55,6 +63,15 @@ fn reason(error: &rehal_base::Error) -> Value {
         "message": error.message(),
         "at": error.context_lines(),
         "advice": error.advice(),
+    })
+}
+
+fn damage(it: &Damage) -> Value {
+    json!({
+        "offset": it.offset,
+        "length": it.length,
+        "first_record": it.records.map(|(first, _)| first),
+        "last_record": it.records.map(|(_, last)| last),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Report;
-use rehal_session::{ExecutableSurvey, ExternalFile};
+use rehal_session::{ChecksumState, ExecutableSurvey, ExternalFile};
 
 /// Rows of a list that are shown; a screen is for an overview.
 const MAX_ROWS: usize = 24;
@@ -41,6 +41,7 @@ fn head(text: &mut String, report: &Report<'_>) {
         plural(survey.submission_count, "submission"),
         plural(survey.dispatch_count, "dispatch"),
     );
+    let _ = writeln!(text, "  checksums: {}", checksums(report));
     if survey.failed_count > 0 {
         let _ =
             writeln!(text, "  {} had failed and will be skipped", plural(survey.failed_count, "operation"));
@@ -59,6 +60,21 @@ pub(super) fn state(report: &Report<'_>) -> String {
         Some(tear) => {
             format!("{closed}: torn at offset {} after {}", tear.offset, plural(tear.record_count, "record"))
         }
+    }
+}
+
+/// Whether the bytes are those that were recorded.
+fn checksums(report: &Report<'_>) -> String {
+    let damage = report.capture.damage().unwrap_or_default();
+    match report.capture.checksums() {
+        ChecksumState::Present if damage.is_empty() => "all match".into(),
+        ChecksumState::Present => {
+            let parts: Vec<_> = damage.iter().take(MAX_ROWS).map(ToString::to_string).collect();
+            format!("do not match: {}", parts.join(", "))
+        }
+        ChecksumState::Missing if report.capture.is_closed() => "missing from the end of the file".into(),
+        ChecksumState::Missing => "none, they are added when a capture is closed".into(),
+        ChecksumState::Absent => "none in this capture, so damage may go unnoticed".into(),
     }
 }
 
