@@ -1,7 +1,7 @@
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, Range, Result};
 
@@ -119,15 +119,14 @@ struct Shared<B: ?Sized> {
     /// Owners that programs count by [`Buffer::preserve`] and [`Buffer::discard`].
     owners: AtomicU32,
     /// The device that made it, for transfers.
-    device: OnceLock<Device>,
+    device: Option<Device>,
     backend: B,
 }
 
 impl Buffer {
     /// A buffer of `size` bytes with what it has in `params`, for drivers.
     pub fn new(params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
-        let allocation =
-            Arc::new(Shared { params, size, owners: AtomicU32::new(1), device: OnceLock::new(), backend });
+        let allocation = Arc::new(Shared { params, size, owners: AtomicU32::new(1), device: None, backend });
         Self { allocation, offset: 0, size }
     }
 
@@ -189,13 +188,20 @@ impl Buffer {
 
     /// The device that made it; nothing where no device did.
     pub fn device(&self) -> Option<&Device> {
-        self.allocation.device.get()
+        self.allocation.device.as_ref()
     }
 
-    /// Says which device made it, where that is not known yet.
-    pub(crate) fn made_by(self, device: &Device) -> Self {
-        self.allocation.device.get_or_init(|| device.clone());
-        self
+    /// Says which device made it, unless that is known: then the driver got it from another device. Fails if the
+    /// driver kept a handle to a buffer that it has just created.
+    pub(crate) fn made_by(mut self, device: &Device) -> Result<Self> {
+        if self.allocation.device.is_none() {
+            let Some(allocation) = Arc::get_mut(&mut self.allocation) else {
+                let message = "the driver kept a handle to the buffer it created";
+                return Err(Error::new(rehal_base::StatusCode::Internal, message));
+            };
+            allocation.device = Some(device.clone());
+        }
+        Ok(self)
     }
 
     /// Whether both handles are of one buffer, or of the same part of it.

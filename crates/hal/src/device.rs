@@ -29,7 +29,9 @@ pub trait DeviceBackend: Send + Sync {
     /// What a buffer asked for with `params` would get: usage, access and memory type as granted.
     fn grant(&self, params: BufferParams) -> Result<BufferParams>;
 
-    /// A buffer of `size` bytes with what [`DeviceBackend::grant`] makes of `params`, which leave nothing open.
+    /// A buffer of `size` bytes with what [`DeviceBackend::grant`] makes of `params`, which leave nothing open. The
+    /// driver returns the only handle, here and in the other functions that create buffers; what it needs later belongs
+    /// into the backend.
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer>;
 
     /// A buffer over `memory` of the host, which it shares and keeps, with what [`DeviceBackend::grant`] makes
@@ -131,7 +133,7 @@ impl Device {
     /// A buffer of `size` bytes. Fails where the device cannot grant `params` or the memory.
     pub fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
-        Ok(self.0.allocate_buffer(params.canonical(), size)?.made_by(self))
+        self.0.allocate_buffer(params.canonical(), size)?.made_by(self)
     }
 
     /// A buffer over a range of host memory, which it shares and keeps. Fails where the range exceeds the
@@ -158,7 +160,7 @@ impl Device {
                 params.min_alignment
             )));
         }
-        Ok(self.0.import_buffer(params, memory)?.made_by(self))
+        self.0.import_buffer(params, memory)?.made_by(self)
     }
 
     /// See [`DeviceBackend::create_semaphore`]. The largest value stands for a failure and is refused.

@@ -60,6 +60,10 @@ impl Signals<'_> {
     // What one signal sets off may panic; the others come about nevertheless.
     fn settle(self, outcome: &Result<()>) {
         match self {
+            // The usual case, without catching: there are no others.
+            Signals::Live([only]) if !std::thread::panicking() => {
+                settle_one(only.semaphore, only.value, outcome);
+            }
             Signals::Live(signals) => {
                 unwind::for_each(signals, |it| settle_one(it.semaphore, it.value, outcome));
             }

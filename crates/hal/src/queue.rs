@@ -158,9 +158,10 @@ impl<'a> Queue<'a> {
 impl Submission<Live<'_>> {
     /// Checks the operation and gives it to its device. An error here means that nothing was
     /// submitted and no semaphore will be signalled by it.
+    #[inline]
     pub fn submit(&self) -> Result<Option<Buffer>> {
         self.check()?;
-        Ok(self.device.backend().submit(self)?.map(|created| created.made_by(self.device)))
+        self.device.backend().submit(self)?.map(|created| created.made_by(self.device)).transpose()
     }
 
     fn check(&self) -> Result<()> {

@@ -38,6 +38,11 @@ impl<T> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard { lock: &self.0, held: Some(take(&self.0)) }
     }
+
+    /// The value, which no other thread can reach.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<T: Default> Default for Mutex<T> {
