@@ -71,7 +71,7 @@ fn errors_say_what_where_and_what_to_do() {
         (&["iree-dump-parameters", &from, "--extract=model::w"], "(expected [SCOPE::]KEY=PATH)"),
         (&["iree-create-parameters", "--data=a=4xf32"], "--output is missing"),
         (&["iree-create-parameters", &out, "--data=a"], "(expected NAME=SHAPExTYPE[=VALUE])"),
-        (&["iree-create-parameters", &out, "--data=a=4xq3"], "no element type"),
+        (&["iree-create-parameters", &out, "--data=a=4xq3"], "not an element type"),
         (&["iree-create-parameters", &out, "--splat=a=2xi8=1,2"], "a splat has one value"),
         (&["iree-create-parameters", &out, "--splat=a=2xi4=1"], "do not fill whole bytes"),
         (&["iree-create-parameters", &out, "--splat=a=2xi24=010203"], "1, 2, 4, 8 or 16 bytes"),

@@ -9,16 +9,16 @@ use super::callbacks::{run_callbacks, run_owed};
 use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::{CallbackRegistry, Registration, SemaphoreBackend, WaitCallback};
 
-/// The value that stands for "failed" in the atomic; no timeline reaches it.
+/// The atomic's value for a failed timeline; no payload reaches it.
 const FAILED: u64 = u64::MAX;
 
-/// A semaphore on the host: a payload that increases, or a failure that stays.
+/// A host semaphore: a payload that increases, or a sticky failure.
 ///
-/// Reading a value that is reached takes one atomic load; everything else takes a lock. Callbacks of one signal run
-/// in the order in which they were registered. Those that are still registered when the timeline is dropped get
-/// `ABORTED`: nothing can signal it any more.
+/// Reading a reached value takes one atomic load; everything else takes a lock. Callbacks of one signal run
+/// in order of registration. Those still registered when the timeline is dropped get `ABORTED`: it can no
+/// longer be signalled.
 pub struct Timeline {
-    /// What readers without the lock see of `State::value`.
+    /// A copy of `State::value` for lock-free readers.
     value: AtomicU64,
     changed: Condvar,
     state: Mutex<State>,
@@ -29,18 +29,18 @@ struct State {
     value: u64,
     failure: Option<Error>,
     /// Shared with registrations, which do not keep it alive. Most semaphores never have a callback, and replays
-    /// create them by the thousand: it is allocated by the first.
+    /// create them by the thousand, so it is allocated with the first callback.
     callbacks: Option<Arc<Mutex<Callbacks>>>,
-    /// Threads that sleep on `changed`.
+    /// Threads blocked on `changed`.
     sleepers: u32,
 }
 
 /// The registered callbacks of a timeline. Locked after its [`State`], or alone.
 #[derive(Default)]
 struct Callbacks {
-    /// By value and then by key.
+    /// By value, then by key.
     by_value: BTreeMap<(u64, u64), WaitCallback>,
-    /// Keys of callbacks so far; each has its own.
+    /// The next callback key.
     next_key: u64,
 }
 
@@ -51,12 +51,12 @@ impl Timeline {
         Self { value: AtomicU64::new(initial_value), changed: Condvar::new(), state: Mutex::new(state) }
     }
 
-    /// How many callbacks are registered: those that wait and were not taken back.
+    /// The number of callbacks that are registered and not cancelled.
     pub fn registered_callbacks(&self) -> usize {
         self.state.lock().callbacks.as_ref().map_or(0, |callbacks| callbacks.lock().by_value.len())
     }
 
-    /// Moves the value and wakes whoever waited for it.
+    /// Advances the payload and wakes its waiters.
     fn advance(&self, mut state: MutexGuard<'_, State>, value: u64) {
         state.value = value;
         self.value.store(value, Ordering::Release);
@@ -83,7 +83,7 @@ impl State {
 }
 
 impl Callbacks {
-    /// Takes the callbacks that `value` reaches, in the order of their registration.
+    /// Takes the callbacks that `value` reaches, in order of registration.
     fn take_due(&mut self, value: u64) -> Vec<WaitCallback> {
         let mut due = Vec::new();
         while let Some(first) = self.by_value.first_entry()
@@ -113,7 +113,7 @@ impl SemaphoreBackend for Timeline {
         }
         if value == FAILED {
             return Err(Error::out_of_range(format!(
-                "semaphore payload must be below {FAILED}, which stands for a failure"
+                "semaphore payload must be below {FAILED}, which is reserved for failure"
             )));
         }
         if value <= current {
@@ -196,7 +196,7 @@ impl SemaphoreBackend for Timeline {
 impl CallbackRegistry for Mutex<Callbacks> {
     fn deregister(&self, value: u64, key: u64) {
         let callback = self.lock().by_value.remove(&(value, key));
-        // Dropped without the lock: what it captured may hold this very timeline, or registrations with it.
+        // Dropped without holding the lock: its captures may hold this timeline, or registrations with it.
         drop(callback);
     }
 }
