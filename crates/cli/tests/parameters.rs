@@ -75,7 +75,7 @@ fn errors_say_what_where_and_what_to_do() {
         (&["iree-create-parameters", &out, "--splat=a=2xi8=1,2"], "a splat has one value"),
         (&["iree-create-parameters", &out, "--splat=a=2xi4=1"], "do not fill whole bytes"),
         (&["iree-create-parameters", &out, "--splat=a=2xi24=010203"], "1, 2, 4, 8 or 16 bytes"),
-        (&["iree-create-parameters", &out, "--data=a=i8", "--splat=a=i8"], "two parameters 'a'"),
+        (&["iree-create-parameters", &out, "--data=a=i8", "--splat=a=i8"], "duplicate parameter 'a'"),
         (&["iree-create-parameters", &out, "--data=a=i8", "--alignment=48"], "(expected a power of two)"),
         (&["iree-convert-parameters", &out, &from, "--rename=w"], "(expected OLD=NEW)"),
         (&["iree-convert-parameters", &out, &from, &from], "--exclude=NAME"),

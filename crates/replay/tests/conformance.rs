@@ -199,7 +199,7 @@ const NOT_REPLAYABLE: &[(&str, &str)] = &[
     ("ordering/fork", NOT_HELD),
     ("ordering/join", NOT_HELD),
     ("ordering/deep_chain_of_failures", WAITS),
-    ("ordering/failure_stops_at_what_does_not_wait", WAITS),
+    ("ordering/failure_stops_at_independent_work", WAITS),
     ("stress/random_graph_from_several_threads", NOT_HELD),
     ("bindings/empty_entry_that_is_used_fails", "the binding table has no buffer in slot"),
     ("bindings/range_beyond_the_entry_fails", "exceed a binding of"),

@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_numbers() {
+    fn integers() {
         for (text, value) in [
             ("0", 0),
             ("-0", 0),

@@ -36,7 +36,7 @@ pub(super) fn add(list: &mut List) {
     let disk = &[Capability::DiskFiles];
     list.add("file/disk/writes_reach_the_disk", disk, writes_reach_the_disk);
     list.add("file/disk/opened_for_reading_only", disk, opened_for_reading_only);
-    list.add("disk/disk/cut_short_after_import_fails", disk, cut_short_after_import_fails);
+    list.add("file/disk/truncated_after_import_fails", disk, truncated_after_import_fails);
 }
 
 #[derive(Clone, Copy)]
@@ -302,7 +302,7 @@ fn opened_for_reading_only(harness: &Harness<'_>) -> Result<()> {
     same_bytes("on disk", &std::fs::read(named.path()).map_err(io)?, &[5; 16])
 }
 
-fn cut_short_after_import_fails(harness: &Harness<'_>) -> Result<()> {
+fn truncated_after_import_fails(harness: &Harness<'_>) -> Result<()> {
     let disk = on_disk(&[5; 64])?;
     let same = disk.try_clone().map_err(io)?;
     let file = harness.device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, HostFile::Disk(disk))?;

@@ -36,8 +36,8 @@ pub(super) fn add(list: &mut List, format: &'static str) {
     }
     let name = format!("dispatch/{format}/count_from_buffer/read_when_it_runs");
     list.add(name, needs, move |it| read_when_it_runs(it, format));
-    let name = format!("dispatch/{format}/count_from_buffer/read_anew_each_time");
-    list.add(name, needs, move |it| read_anew_each_time(it, format));
+    let name = format!("dispatch/{format}/count_from_buffer/read_at_each_execution");
+    list.add(name, needs, move |it| read_at_each_execution(it, format));
 }
 
 const STATIC: DispatchFlags = DispatchFlags::STATIC_INDIRECT_PARAMETERS;
@@ -177,7 +177,7 @@ fn read_when_it_runs(harness: &Harness<'_>, format: &'static str) -> Result<()> 
     equal("ids", harness.read_words(&output)?, expected_ids([2, 3, 4]))
 }
 
-fn read_anew_each_time(harness: &Harness<'_>, format: &'static str) -> Result<()> {
+fn read_at_each_execution(harness: &Harness<'_>, format: &'static str) -> Result<()> {
     let executable = harness.prepare(Kernel::Workgroups, format)?;
     let (output, from) = (rows(harness)?, harness.words(&[0; 3])?);
     let call = Call::new(&executable, 0).bind(&output).count_from(&from, DYNAMIC);

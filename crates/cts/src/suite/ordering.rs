@@ -30,7 +30,7 @@ pub(super) fn add(list: &mut List) {
     list.add("ordering/many_submissions_wait_for_one_value", &[], many_wait_for_one_value);
     list.add("ordering/a_queue_never_moves_a_timeline_back", &[], never_moves_back);
     list.add("ordering/queues_by_affinity", &[], queues_by_affinity);
-    list.add("ordering/failure_stops_at_what_does_not_wait", &[], failure_stops_where_nobody_waits);
+    list.add("ordering/failure_stops_at_independent_work", &[], failure_stops_at_independent_work);
 }
 
 fn barrier(harness: &Harness<'_>, waits: &[(&Semaphore, u64)], signals: &[(&Semaphore, u64)]) -> Result<()> {
@@ -311,7 +311,7 @@ fn queues_by_affinity(harness: &Harness<'_>) -> Result<()> {
     harness.wait(&timeline, 3)
 }
 
-fn failure_stops_where_nobody_waits(harness: &Harness<'_>) -> Result<()> {
+fn failure_stops_at_independent_work(harness: &Harness<'_>) -> Result<()> {
     let (gate, failing, healthy) = (harness.semaphore()?, harness.semaphore()?, harness.semaphore()?);
     barrier(harness, &[(&gate, 1)], &[(&failing, 1)])?;
     gate.fail(Error::new(StatusCode::Aborted, "only its own"));

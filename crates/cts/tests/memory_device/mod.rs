@@ -175,11 +175,11 @@ impl Job {
         let Some((semaphore, value)) = self.waits.pop() else {
             return self.run();
         };
-        let go_on = move |outcome: Result<()>| match outcome {
+        let resume = move |outcome: Result<()>| match outcome {
             Err(error) if self.fault != Fault::RunsAfterFailedWaits => self.settle(&Err(error)),
             _ => self.wait(),
         };
-        semaphore.on_reached(value, Box::new(go_on)).detach();
+        semaphore.on_reached(value, Box::new(resume)).detach();
     }
 
     fn run(self) {

@@ -115,8 +115,8 @@ pub fn header(tensor_type: &TensorType) -> Result<Vec<u8>> {
     let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
     let fixed = MAGIC.len() + 2 + 2;
     let padded = (fixed + text.len() + 1).next_multiple_of(ALIGNMENT_BYTES);
-    let blanks = padded - fixed - text.len() - 1;
-    text.extend(std::iter::repeat_n(' ', blanks));
+    let padding = padded - fixed - text.len() - 1;
+    text.extend(std::iter::repeat_n(' ', padding));
     text.push('\n');
     let length = u16::try_from(text.len())
         .map_err(|_| Error::resource_exhausted("the shape is too long for an .npy header"))?;

@@ -29,7 +29,7 @@ pub(super) fn parse_dictionary(text: &str) -> Result<Vec<(&str, Literal<'_>)>> {
             break;
         }
     }
-    reader.skip_blanks();
+    reader.skip_whitespace();
     match reader.rest() {
         "" => Ok(pairs),
         _ => Err(reader.wrong("the end of the header")),
@@ -46,13 +46,13 @@ impl<'a> Reader<'a> {
         &self.text[self.at..]
     }
 
-    fn skip_blanks(&mut self) {
+    fn skip_whitespace(&mut self) {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_ascii_start().len();
     }
 
     fn take(&mut self, word: &str) -> bool {
-        self.skip_blanks();
+        self.skip_whitespace();
         let found = self.rest().starts_with(word);
         self.at += if found { word.len() } else { 0 };
         found
