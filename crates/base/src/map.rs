@@ -66,6 +66,12 @@ impl MappedFile {
         self.map.as_deref().unwrap_or(&[])
     }
 
+    /// The first of [`MappedFile::bytes`], as an address; of an empty file, that of nothing.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        let map = self.map.as_ref().map(|map| map.as_ptr().cast_mut());
+        map.and_then(NonNull::new).unwrap_or(NonNull::dangling())
+    }
+
     /// Where it was opened from.
     pub fn path(&self) -> &Path {
         &self.path
