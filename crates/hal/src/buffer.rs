@@ -1,7 +1,7 @@
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, Range, Result};
 
@@ -111,6 +111,9 @@ pub struct Buffer {
     /// First byte of the part in the allocation.
     offset: u64,
     size: u64,
+    /// The device that made it, for transfers. With the handle and not with the allocation, so that what a device keeps
+    /// itself does not keep the device.
+    device: Option<Device>,
 }
 
 struct Shared<B: ?Sized> {
@@ -118,17 +121,14 @@ struct Shared<B: ?Sized> {
     size: u64,
     /// Owners that programs count by [`Buffer::preserve`] and [`Buffer::discard`].
     owners: AtomicU32,
-    /// The device that made it, for transfers.
-    device: OnceLock<Device>,
     backend: B,
 }
 
 impl Buffer {
     /// A buffer of `size` bytes with what it has in `params`, for drivers.
     pub fn new(params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
-        let allocation =
-            Arc::new(Shared { params, size, owners: AtomicU32::new(1), device: OnceLock::new(), backend });
-        Self { allocation, offset: 0, size }
+        let allocation = Arc::new(Shared { params, size, owners: AtomicU32::new(1), backend });
+        Self { allocation, offset: 0, size, device: None }
     }
 
     /// Size in bytes, of the part where it is one.
@@ -149,12 +149,12 @@ impl Buffer {
     /// A part of this buffer: the same memory, without an allocation. `length` may be [`WHOLE_BUFFER`].
     pub fn subspan(&self, offset: u64, length: u64) -> Result<Self> {
         let range = self.resolve(offset, length)?;
-        Ok(Self { allocation: self.allocation.clone(), offset: range.offset, size: range.length })
+        Ok(Self { offset: range.offset, size: range.length, ..self.clone() })
     }
 
     /// All of the allocation that it is a part of.
     pub fn whole_allocation(&self) -> Self {
-        Self { allocation: self.allocation.clone(), offset: 0, size: self.allocation.size }
+        Self { offset: 0, size: self.allocation.size, ..self.clone() }
     }
 
     /// See [`BufferBackend::is_queue_ordered`].
@@ -189,13 +189,19 @@ impl Buffer {
 
     /// The device that made it; nothing where no device did.
     pub fn device(&self) -> Option<&Device> {
-        self.allocation.device.get()
+        self.device.as_ref()
     }
 
     /// Says which device made it, where that is not known yet.
-    pub(crate) fn made_by(self, device: &Device) -> Self {
-        self.allocation.device.get_or_init(|| device.clone());
+    pub(crate) fn made_by(mut self, device: &Device) -> Self {
+        self.device.get_or_insert_with(|| device.clone());
         self
+    }
+
+    /// Another handle, which does not keep the device alive.
+    pub(crate) fn without_device(&self) -> Self {
+        let Self { ref allocation, offset, size, device: _ } = *self;
+        Self { allocation: allocation.clone(), offset, size, device: None }
     }
 
     /// Whether both handles are of one buffer, or of the same part of it.
