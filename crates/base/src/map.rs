@@ -66,6 +66,15 @@ impl MappedFile {
         self.map.as_deref().unwrap_or(&[])
     }
 
+    /// How many of [`MappedFile::bytes`] the file still has: touching others raises SIGBUS. Whoever maps a file that is not
+    /// its own asks right before it reads.
+    pub fn present_bytes(&self) -> Result<u64> {
+        match self.file.metadata() {
+            Ok(metadata) => Ok(metadata.len().min(self.bytes().len() as u64)),
+            Err(error) => Err(Error::io(format_args!("reading '{}'", self.path.display()), &error)),
+        }
+    }
+
     /// The first of [`MappedFile::bytes`], as an address; of an empty file, that of nothing.
     pub(crate) fn start(&self) -> NonNull<u8> {
         let map = self.map.as_ref().map(|map| map.as_ptr().cast_mut());

@@ -291,13 +291,15 @@ impl Buffer {
         let range = self.resolve(offset, length)?;
         let mapped = MappedRange { range, mode, access };
         let memory = self.allocation.backend.map(&mapped)?;
-        if memory.length() != range.length {
+        // From here on, dropping it unmaps it.
+        let mapping = Mapping { memory, mapped, buffer: self.clone(), is_mapped: true };
+        if mapping.memory.length() != range.length {
             return Err(Error::new(
                 rehal_base::StatusCode::Internal,
-                format!("the driver mapped {} bytes instead of {}", memory.length(), range.length),
+                format!("the driver mapped {} bytes instead of {}", mapping.memory.length(), range.length),
             ));
         }
-        Ok(Mapping { memory, mapped, buffer: self.clone(), is_mapped: true })
+        Ok(mapping)
     }
 
     /// Whether [`Buffer::map`] may map it at all: the host can see the memory, and it was asked for that.

@@ -38,6 +38,19 @@ fn a_program_that_stages_is_recorded() {
     assert!(seen.0.concat() == expected);
 }
 
+/// Nothing to move is nothing to do: a device may refuse to make a staging buffer of no bytes.
+#[test]
+fn no_bytes_are_not_staged() {
+    let program = Program::on(vec![DiscreteDevice::over(local_sync())], RecordOptions::default());
+    let hidden = program.device().allocate_buffer(BufferParams::default(), 16).unwrap();
+    transfer::write(&hidden, 16, &[]).unwrap();
+    assert!(transfer::to_vec(&hidden, 3, 0).unwrap().is_empty());
+    transfer::view(&hidden, 0, 0, |memory| Ok(assert_eq!(memory.length(), 0))).unwrap();
+    assert!(transfer::write(&hidden, 17, &[]).is_err() && transfer::to_vec(&hidden, 17, 0).is_err());
+    let codes: Vec<_> = operations(&program.capture()).into_iter().map(|(code, _)| code).collect();
+    assert_eq!(codes.iter().filter(|code| **code == Code::ALLOCATOR_ALLOCATE_BUFFER).count(), 1, "{codes:?}");
+}
+
 /// Bytes that are too many to be copied go to the sink on a way of their own, which is another for files: both are what
 /// the same bytes in constant memory are.
 #[test]
