@@ -1,7 +1,7 @@
 //! Programs on a device whose memory is apart from the host's, on record; and bytes that are too many to be copied.
 
 use rehal_base::Range;
-use rehal_capture::OperationCode as Code;
+use rehal_capture::{OperationCode as Code, Payload};
 use rehal_cts::discrete::DiscreteDevice;
 use rehal_hal::{
     BufferParams, BufferRef, DeviceGroup, HostFile, HostMemory, MemoryAccess, QUEUE_AFFINITY_ANY, transfer,
@@ -9,7 +9,7 @@ use rehal_hal::{
 use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
 
 use crate::memory::Memory;
-use crate::program::{Program, Reads, local_sync, operations, replay};
+use crate::program::{Program, Reads, each_operation, local_sync, operations, replay};
 
 /// A program on record that stages: what it wrote and read is in the capture, which replays on either kind of device.
 #[test]
@@ -90,5 +90,16 @@ fn large_writes_are_recorded_the_same_to_files_and_to_memory() {
     assert!(in_file.len() as u64 > 5 * SIZE);
     assert!(in_file == in_memory(false));
     assert!(in_file == in_memory(true));
+    // And they are those that were written, each range from where it begins.
+    let mut written = Vec::new();
+    each_operation(&in_file, |record| {
+        if let Ok(Payload::BufferRangeData(it)) = record.payload() {
+            written.push((it.byte_offset.get(), it.data.to_vec()));
+        }
+    });
+    let mut shown = bytes.clone();
+    shown[8..17].fill(1);
+    let flushed = shown[4..][..SIZE as usize - 10].to_vec();
+    assert!(written == [(0, bytes.clone()), (4, flushed), (3, shown[3..].to_vec())]);
     replay(&in_file, &mut Reads::default()).unwrap();
 }
