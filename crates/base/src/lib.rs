@@ -1,5 +1,5 @@
 //! The ground that every other crate stands on: status codes, errors, checked ranges, a bounded
-//! cursor over bytes, memory maps of files, memory that several parties share, element types, the C library's
+//! cursor over bytes, memory maps of files, which file a path leads to, memory that several parties share, element types, the C library's
 //! functions of numbers, patterns for names, the name that a typo meant, and the digest that captures carry.
 //!
 //! It must never know a file format, a device or a tool. Everything in the workspace uses it.
@@ -11,7 +11,7 @@ mod cursor;
 mod element;
 mod element_name;
 mod error;
-
+mod file_id;
 pub mod fnv;
 mod format_error;
 pub mod glob;
@@ -24,6 +24,7 @@ mod status;
 pub use cursor::Cursor;
 pub use element::{ElementType, Numerical};
 pub use error::{Context, Error, Result};
+pub use file_id::FileId;
 pub use format_error::{Fault, FormatError};
 pub use map::MappedFile;
 pub use memory::HostMemory;
