@@ -68,13 +68,13 @@ pub struct MappedRange {
 ///
 /// Writes of the host and the device become visible to the other side at these points and, unless memory is
 /// `HOST_COHERENT`, only there:
-/// - A mapping shows what the device wrote before [`BufferBackend::map`], unless its access has `DISCARD`: then its bytes
-///   are any until the host writes them.
-/// - [`BufferBackend::invalidate`] shows what the device wrote since then.
-/// - [`BufferBackend::flush`] lets the device see what the host wrote.
-/// - [`BufferBackend::unmap`] flushes a mapping for writing, all of it. So a range that is mapped, accessed and unmapped
-///   while the device leaves it alone needs no other call, and a range that is mapped for writing is not to be written by the
-///   device or through another mapping meanwhile, but where it is invalidated after.
+/// - [`BufferBackend::map`] makes earlier writes of the device visible, unless the access has `DISCARD`: then the contents
+///   are undefined until the host writes them.
+/// - [`BufferBackend::invalidate`] makes later writes of the device visible.
+/// - [`BufferBackend::flush`] makes writes of the host visible to the device.
+/// - [`BufferBackend::unmap`] flushes the whole range of a mapping for writing. So a range that is mapped, accessed and
+///   unmapped while the device does not use it needs no other call, and a range that is mapped for writing must not be
+///   written by the device or through another mapping in the meantime, unless it is invalidated afterwards.
 pub trait BufferBackend: Send + Sync {
     /// Maps a range for the host: memory whose byte 0 is the first mapped byte. The handle has checked the
     /// range and the access. The memory must stay valid until it is dropped, even if the buffer is dropped
