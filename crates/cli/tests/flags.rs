@@ -457,7 +457,9 @@ fn help_is_grouped_and_ends_with_examples() {
     for tool in TOOLS {
         let name = tool.join(" ");
         let help = print(&[tool, &["--help"]].concat());
-        assert!(help.starts_with(&format!("# {name}: ")), "{help}");
+        let rule = format!("# {}\n", "=".repeat(76));
+        let product = if name.starts_with("iree-") { "👻 IREE: " } else { "" };
+        assert!(help.starts_with(&format!("{rule}# {product}{name}\n{rule}#\n# {name}: ")), "{help}");
         assert!(help.contains(&format!("Usage: {name} [flags] CAPTURE.ireereplay")));
         let groups: Vec<_> = help.lines().filter_map(|line| line.strip_prefix("# ---- ")).collect();
         assert!(groups.len() >= 3, "{groups:?}");

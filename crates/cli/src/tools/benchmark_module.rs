@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use rehal_base::{Context, Error, Result};
-use rehal_bench::{Benchmark, Reporters, Runner, State, TimeUnit};
+use rehal_bench::{Benchmark, State, TimeUnit};
 use rehal_session::{Batch, Calls, Program, Value};
 
 use super::benchmark_flags::{self, BENCHMARK};
@@ -182,8 +182,7 @@ fn measure(program: &Program, options: Options) -> Result<()> {
                 .unit(unit)
         })
         .collect();
-    let mut reporters = Reporters::from_options(&options.bench)?;
-    Runner::new(options.bench).run(&mut benchmarks, &mut reporters)?;
+    benchmark_flags::run(options.bench, &mut benchmarks)?;
     drop(benchmarks);
     if let Some(error) = failure.take() {
         return Err(error);
