@@ -106,6 +106,23 @@ fn a_torn_capture_is_replayed_up_to_the_tear() {
 }
 
 #[test]
+fn a_capture_that_ends_before_its_first_device_has_nothing_to_replay() {
+    let scratch = Scratch::new();
+    let torn = std::fs::read(capture("torn.gather.local-sync")).unwrap();
+    for length in [24, 200] {
+        let path = scratch.file("early.ireereplay", &torn[..length]);
+        for tool in ["iree-run-replay", "iree-benchmark-replay"] {
+            let stderr = run(&[tool, "--recover", &path]).stderr;
+            let expected =
+                "FAILED_PRECONDITION; the capture ends before its first device: there is nothing to replay";
+            assert!(stderr.contains(expected) && !stderr.contains("--device="), "{stderr}");
+        }
+        let report = print(&["rehal", "info", &path]);
+        assert!(report.contains("Replay here: no") && report.contains("nothing to replay"), "{report}");
+    }
+}
+
+#[test]
 fn a_crash_in_a_kernel_names_it() {
     for (name, signal, function) in [
         ("crash.divide-by-zero.local-sync", "SIGFPE", "divide_dispatch_0"),

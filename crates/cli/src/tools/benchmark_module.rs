@@ -110,7 +110,11 @@ const RUN: Group = Group {
         &OUTPUT_PROCESSING,
         &PRINT_STATISTICS,
         &Flag::switch("dispatch_statistics", false, "Adds a row for each function of an executable.")
-            .effect(Effect::Missing("dispatch statistics")),
+            .effect(Effect::Missing {
+                what: "dispatch statistics",
+                instead: "record a run with --device_replay_output=PATH, and rehal info PATH counts the dispatches of \
+                          each function",
+            }),
     ],
 };
 
