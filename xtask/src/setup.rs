@@ -124,7 +124,8 @@ fn is_root() -> bool {
 /// Whether a program starts and succeeds.
 pub fn answers(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
-    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    // Below `cargo run`, which sets this variable, machete takes its own name for a directory to search.
+    command.args(arguments).env_remove("CARGO_PKG_NAME").stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 

@@ -25,7 +25,14 @@ use std::path::Path;
 use test_file::TestFile;
 
 /// The directories of the source tree whose tests call tools that we have.
-const DIRECTORIES: [&str; 4] = ["tools/test", "samples", "tests/e2e", "runtime/src/iree/modules/check/test"];
+const DIRECTORIES: [&str; 6] = [
+    "tools/test",
+    "samples",
+    "tests/e2e",
+    "tests/transform_dialect",
+    "runtime/src/iree/modules/check/test",
+    "compiler/src/iree/compiler/Modules/IO/Parameters/Transforms/test",
+];
 
 /// What becomes of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
