@@ -59,10 +59,12 @@ impl Command {
 fn programs(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut is_program = true;
+    let mut is_redirected = false;
     for token in tokens(text) {
         match token {
             Token::Operator => is_program = true,
-            Token::Redirection => {}
+            Token::Redirection => is_redirected = true,
+            Token::Word(_) if is_redirected => is_redirected = false,
             Token::Word(word) if is_program => {
                 // These run the command that follows.
                 let is_prefix = ["!", "not", "--crash", "env"].contains(&word.as_str());
@@ -136,6 +138,7 @@ mod tests {
         assert_eq!(found("(a --x=\"b | c\" %s -o=%t && not d 2>&1 | e) || [[ $? == 1 ]]"), "a d e [[");
         assert_eq!(found("env A=1 B=2 a b ; ! not --crash c > out <in|& 'd e' \\| f"), "a c d e");
         assert_eq!(found("a 2>/dev/null | b 12"), "a b");
+        assert_eq!(found("< in a b > out | c"), "a c");
         assert_eq!(found(""), "");
     }
 

@@ -151,7 +151,9 @@ impl<'a> Sandbox<'a> {
         if replaces_device {
             script = script.replace(&format!("--device={OTHER_DRIVER}"), &format!("--device={DRIVER}"));
         }
-        let ended = tool::run_within(LIMIT, Path::new("bash"), &["-c", &script], self.directory)?;
+        // It ends the whole pipeline of a command that hangs, not the shell alone.
+        let timeout = ["--signal=KILL", &LIMIT.as_secs().to_string(), "bash", "-c", &script];
+        let ended = tool::run_within(LIMIT * 2, Path::new("timeout"), &timeout, self.directory)?;
         let checked = match fs::read(self.directory.join(CHECKED)) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
