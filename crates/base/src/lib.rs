@@ -1,8 +1,8 @@
-//! The ground that every other crate stands on: status codes, errors, checked ranges, a bounded
-//! cursor over bytes, memory maps of files, memory that several parties share, element types, the C library's
-//! functions of numbers, patterns for names, the name that a typo meant, and the digest that captures carry.
+//! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
+//! memory-mapped files, shared memory, element types, math functions of the C library, glob patterns,
+//! suggestions for misspelt names, and the digest of captures.
 //!
-//! It must never know a file format, a device or a tool. Everything in the workspace uses it.
+//! It must not depend on a file format, a device or a tool. Every crate of the workspace uses it.
 
 #![deny(unsafe_code)]
 

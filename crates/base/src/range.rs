@@ -1,4 +1,4 @@
-/// A range of bytes, `offset` and `length` in bytes, whose end is known to fit in 64 bits.
+/// A byte range, `offset` and `length`, whose end does not overflow 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Range {
     /// First byte.
@@ -8,7 +8,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// The range, or `None` where its end overflows.
+    /// The range, or `None` if its end overflows.
     pub fn new(offset: u64, length: u64) -> Option<Self> {
         offset.checked_add(length)?;
         Some(Self { offset, length })
@@ -19,7 +19,7 @@ impl Range {
         self.offset + self.length
     }
 
-    /// Whether all of it lies in `0..size`.
+    /// Whether it is contained in `0..size`.
     pub fn fits(self, size: u64) -> bool {
         self.end() <= size
     }
@@ -30,10 +30,10 @@ impl Range {
     }
 }
 
-/// `count * element_bytes`, or `None` where that overflows or exceeds `available` bytes.
+/// `count * element_bytes`, or `None` if that overflows or exceeds `available` bytes.
 ///
-/// Asked before a list is allocated, it keeps a crafted count from costing memory that the file's
-/// own size does not explain.
+/// Checked before a list is allocated, so that a crafted count cannot cause an allocation out of proportion
+/// to the file's size.
 pub fn checked_array_bytes(count: u64, element_bytes: usize, available: usize) -> Option<usize> {
     let bytes = usize::try_from(count).ok()?.checked_mul(element_bytes)?;
     (bytes <= available).then_some(bytes)

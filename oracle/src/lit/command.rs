@@ -1,7 +1,7 @@
 use super::test_file::TestFile;
 use std::path::{Path, PathBuf};
 
-/// What a temporary file of the test is named by.
+/// The substitution for temporary files.
 const TEMPORARY: &str = "%t";
 
 /// One command of a test file.
@@ -11,9 +11,9 @@ pub struct Command {
     pub name: String,
     /// The test file.
     pub file: PathBuf,
-    /// The command as it stands in the file.
+    /// The command before substitution.
     pub text: String,
-    /// Earlier commands of the file whose temporary files this one may read.
+    /// Earlier commands of the file that may write this one's temporary files.
     pub earlier: Vec<String>,
 }
 
@@ -30,13 +30,12 @@ impl Command {
         }
     }
 
-    /// The command and those before it that it depends on, in order.
+    /// The commands it depends on, then the command.
     pub fn all(&self) -> impl Iterator<Item = &str> {
         self.earlier.iter().chain([&self.text]).map(String::as_str)
     }
 
-    /// Whether the same tools say the same each time, and whoever made them: not times, not help, not the processor that
-    /// a plugin runs on.
+    /// Whether both sides must print the same text. Times, help texts and the current processor differ.
     pub fn is_repeatable(&self) -> bool {
         let changes = ["benchmark", "--help", "system_plugin"];
         !self.all().any(|text| changes.iter().any(|part| text.contains(part)))
@@ -47,7 +46,7 @@ impl Command {
         self.all().flat_map(programs).collect()
     }
 
-    /// The devices that it asks for.
+    /// The values of its `--device` flags.
     pub fn devices(&self) -> Vec<&str> {
         let words =
             self.all().flat_map(|text| text.split(|end: char| end.is_whitespace() || ")\"'".contains(end)));
@@ -55,7 +54,7 @@ impl Command {
     }
 }
 
-/// The words in the place of a program: the first of each command in a pipeline, list or group.
+/// The words in command position: the first of each command in a pipeline, list or group.
 fn programs(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut is_program = true;
@@ -66,7 +65,7 @@ fn programs(text: &str) -> Vec<String> {
             Token::Redirection => is_redirected = true,
             Token::Word(_) if is_redirected => is_redirected = false,
             Token::Word(word) if is_program => {
-                // These run the command that follows.
+                // These prefix a command.
                 let is_prefix = ["!", "not", "--crash", "env"].contains(&word.as_str());
                 let is_assignment = word.split_once('=').is_some_and(|(name, _)| {
                     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -83,14 +82,14 @@ fn programs(text: &str) -> Vec<String> {
 }
 
 enum Token {
-    /// What begins another command.
+    /// The next word is in command position.
     Operator,
-    /// What a file follows, or another stream.
+    /// The next word is a file or a file descriptor.
     Redirection,
     Word(String),
 }
 
-/// The tokens of a shell command, without what its quotes and redirections mean.
+/// Splits a shell command into tokens and removes quotes.
 fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut word = String::new();
@@ -108,7 +107,7 @@ fn tokens(text: &str) -> Vec<Token> {
             (None, '"' | '\'') => quote = Some(character),
             (None, '\\') => word.extend(characters.next()),
             (None, '>' | '<') => {
-                // The number of a stream before it is no argument.
+                // A number before the redirection is a file descriptor.
                 if !word.bytes().all(|byte| byte.is_ascii_digit()) {
                     end(&mut word, &mut tokens);
                 }

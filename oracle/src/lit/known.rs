@@ -1,8 +1,8 @@
 use super::Command;
 
-/// The files whose commands fail with the release's own tools, and words of what is said. All but one are written for
-/// another version of the compiler than the release; that one for a tool with a module of its own. The list holds for the
-/// reference's tag `iree-3.12.0rc20260822`, of 21 August 2026.
+/// Files whose commands fail with the release's own tools, and part of the error. `custom_module/static` needs a tool
+/// with another module linked in; the others are written for another version of the compiler. The list is for the
+/// reference's tag `iree-3.12.0rc20260822` (21 August 2026).
 const KNOWN: [(&str, &str); 5] = [
     (
         "samples/custom_dispatch/cpu/mlp_plugin/mlp_tosa.mlir",
@@ -14,16 +14,16 @@ const KNOWN: [(&str, &str); 5] = [
     ("tests/e2e/stablehlo_models/mnist_fake_weights.mlir", "attribute 'inlining_policy' cannot be parsed"),
 ];
 
-/// The files whose patterns are sentences of the reference's own help texts, which ours are no copies of, and what FileCheck
-/// misses in ours. What comes before in the same patterns has to match.
+/// Files whose patterns are sentences of the reference's help texts, which ours do not copy, and part of FileCheck's
+/// error for ours. Patterns before that sentence must match.
 const OTHER_WORDS: [(&str, &str); 1] = [("tools/test/iree-replay-tools.txt", "IREE HAL replay file\".")];
 
-/// What is said when a command fails with the release's tools, if it is known to.
+/// Part of the error of a command that is known to fail with the release's tools.
 pub fn known_failure(command: &Command) -> Option<&'static str> {
     find(&KNOWN, command)
 }
 
-/// What FileCheck says when a command fails with our tools because their help has other words, if it is known to.
+/// Part of FileCheck's error for a command that is known to fail with our tools because the help texts differ.
 pub fn other_words(command: &Command) -> Option<&'static str> {
     find(&OTHER_WORDS, command)
 }

@@ -1,9 +1,9 @@
-//! The `RUN` lines of the reference's own tool tests: commands of a shell whose output FileCheck compares with the
-//! patterns in the same file.
+//! The `RUN` lines of the reference's own tool tests: shell commands whose output FileCheck compares with patterns in
+//! the same file.
 //!
-//! The tests are read from a checkout of the reference's source that `REHAL_IREE_SOURCE` names; nothing of them is part
-//! of this repository. Each command runs twice, by a shell that finds its tools first in the release and then in our
-//! directory: what passes there has to pass here. The compiler is the release's both times.
+//! The tests are read from the checkout of the reference's source in `REHAL_IREE_SOURCE`; none are part of this
+//! repository. Each command runs twice, with the release's tools and with ours on `PATH`; the compiler is the
+//! release's in both runs.
 
 mod command;
 mod known;
@@ -24,7 +24,7 @@ use std::io;
 use std::path::Path;
 use test_file::TestFile;
 
-/// The directories of the source tree whose tests call tools that we have.
+/// The directories of the source tree with tests of tools that rehal implements.
 const DIRECTORIES: [&str; 6] = [
     "tools/test",
     "samples",
@@ -34,21 +34,21 @@ const DIRECTORIES: [&str; 6] = [
     "compiler/src/iree/compiler/Modules/IO/Parameters/Transforms/test",
 ];
 
-/// What becomes of a command.
+/// How a command is tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is run.
+    /// The command runs.
     Run {
-        /// By the release's tools first; otherwise it calls a tool of ours that the release lacks.
+        /// Whether it runs with the release's tools first; false if it calls a tool that the release lacks.
         by_release: bool,
-        /// With the device that is built in place of one that is not.
+        /// Whether its device is replaced by one that is implemented.
         replaces_device: bool,
     },
-    /// It cannot be run, or calls no tool of ours. The reason is fit for a test's name.
+    /// The command cannot run, or calls no tool of ours. The reason becomes part of the test's name.
     Ignored(String),
 }
 
-/// Every command of the tests in `source`, in the order of files and lines, with what becomes of it.
+/// Every command of the tests in `source`, by file and line.
 pub fn commands(source: &Path) -> io::Result<Vec<(Command, Verdict)>> {
     let programs = Programs::find()?;
     let mut found = Vec::new();
@@ -72,7 +72,7 @@ pub fn commands(source: &Path) -> io::Result<Vec<(Command, Verdict)>> {
     Ok(found)
 }
 
-/// The files below `directory` that can hold tests, sorted.
+/// The files under `directory` that may contain tests, sorted.
 fn test_files(directory: &Path, found: &mut Vec<std::path::PathBuf>) -> io::Result<()> {
     let entries = fs::read_dir(directory)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", directory.display())))?;

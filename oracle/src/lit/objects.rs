@@ -1,4 +1,4 @@
-//! What tests load or link with that is compiled from C: plugins of executables, and objects for the compiler to embed.
+//! Compiles the C sources of the samples: executable plugins, and objects that the compiler links into executables.
 
 use crate::reference::{Reference, VERSION};
 use crate::tool;
@@ -8,10 +8,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many directories this process began to fill.
+/// Number of directories that this process has created.
 static UNFINISHED: AtomicUsize = AtomicUsize::new(0);
 
-/// Code that runs without a C library, as the loader of embedded executables needs it.
+/// Compiler flags for code without a C library.
 const FREESTANDING: [&str; 8] = [
     "-std=c17",
     "-O2",
@@ -23,10 +23,10 @@ const FREESTANDING: [&str; 8] = [
     "-c",
 ];
 
-/// A shared library of the system.
+/// Compiler flags for a shared library.
 const SHARED: [&str; 4] = ["-std=c17", "-O2", "-fPIC", "-shared"];
 
-/// How a shared object becomes one that the loader of embedded executables takes.
+/// Linker flags for a library that the embedded ELF loader accepts.
 const EMBEDDED: [&str; 13] = [
     "-flavor",
     "gnu",
@@ -43,13 +43,13 @@ const EMBEDDED: [&str; 13] = [
     "--hash-style=sysv",
 ];
 
-/// What the object for the other architecture defines.
+/// Functions of the object for the other architecture, without the suffix `_workgroup`.
 const FUNCTIONS: [&str; 3] = ["simple_mul", "simple_mul_inplace", "simple_mul_abs_negate"];
 
-/// Code of the other architecture that returns.
+/// The return instruction of AArch64.
 const RETURN: [u8; 4] = [0xc0, 0x03, 0x5f, 0xd6];
 
-/// What all of them are made from, below the source tree.
+/// All sources, relative to the source tree.
 const SOURCES: [&str; 5] = [
     "runtime/src/iree/hal/local/executable_plugin.h",
     "samples/custom_dispatch/cpu/embedded/functions.c",
@@ -58,8 +58,8 @@ const SOURCES: [&str; 5] = [
     "samples/custom_dispatch/cpu/plugin/system_plugin.c",
 ];
 
-/// Compiles all of them from `source` into a directory below `cache`, unless they are there, and gives the directory,
-/// which has the layout of the reference's build directory.
+/// Compiles everything from the tree `source` into a directory under `cache`, unless already done. Returns the
+/// directory, which has the layout of the reference's build directory.
 pub fn build(reference: &Reference, source: &Path, cache: &Path) -> io::Result<PathBuf> {
     let samples = Path::new("samples/custom_dispatch/cpu");
     let mut hasher = DefaultHasher::new();
@@ -74,7 +74,7 @@ pub fn build(reference: &Reference, source: &Path, cache: &Path) -> io::Result<P
     if finished.is_dir() {
         return Ok(finished);
     }
-    // Under another name until it is whole: other tests look for it at the same time.
+    // Renamed when complete: other tests look for the directory concurrently.
     let number = UNFINISHED.fetch_add(1, Ordering::Relaxed);
     let directory = cache.join(format!("objects.{}.{number}.unfinished", std::process::id()));
     let builder = Builder {
@@ -89,7 +89,7 @@ pub fn build(reference: &Reference, source: &Path, cache: &Path) -> io::Result<P
     }
     let _ = fs::remove_dir_all(&directory);
     built?;
-    // Whoever else built it came first.
+    // Another test has renamed its directory first.
     Ok(finished)
 }
 
@@ -115,8 +115,7 @@ impl Builder<'_> {
         self.other_architecture()
     }
 
-    /// A program for two architectures links with an object for each, and runs one of them here: the other has the
-    /// functions' names, on an instruction that returns.
+    /// A sample links an object for AArch64 too, which never runs here: its functions return immediately.
     fn other_architecture(&self) -> io::Result<()> {
         fs::write(self.built.join("embedded/return"), RETURN)?;
         let object = self.built("embedded/functions_arm_64.o");

@@ -3,31 +3,31 @@ use crate::captures::repository;
 use std::collections::BTreeSet;
 use std::{env, fs, io};
 
-/// What the sandbox provides beside the tools.
+/// Programs that the sandbox provides.
 const PROVIDED: [&str; 4] = ["FileCheck", "iree-run-mlir", "not", "%PYTHON"];
 
-/// The release's programs that both sides use: what they do is no part of rehal.
+/// Programs of the release that both sides use.
 pub const SHARED: [&str; 4] = ["iree-as-module", "iree-compile", "iree-link", "iree-opt"];
 
-/// Our tools that the release has no counterpart of.
+/// Our tools without a counterpart in the release.
 const OURS_ALONE: [&str; 2] = ["iree-check-module", "rehal"];
 
-/// What the shell does itself.
+/// Builtins of the shell.
 const BUILTINS: [&str; 8] = ["[", "[[", "cd", "echo", "export", "false", "test", "true"];
 
-/// The driver that runs what is meant for [`OTHER_DRIVER`].
+/// The driver that replaces [`OTHER_DRIVER`].
 pub const DRIVER: &str = "local-sync";
 
-/// Of the drivers that are not built, the one whose programs run on [`DRIVER`] as well.
+/// The driver that is not implemented, but whose programs run on [`DRIVER`].
 pub const OTHER_DRIVER: &str = "local-task";
 
-/// Which programs there are.
+/// The available programs.
 pub struct Programs {
     ours: BTreeSet<String>,
 }
 
 impl Programs {
-    /// Ours are the binaries of the `cli` crate, built or not.
+    /// Lists the binaries of the `cli` crate, built or not.
     pub fn find() -> io::Result<Self> {
         let mut ours = BTreeSet::new();
         for entry in fs::read_dir(repository().join("crates/cli/src/bin"))? {
@@ -41,12 +41,12 @@ impl Programs {
         self.ours.iter().map(String::as_str)
     }
 
-    /// The names of those that have a counterpart in the release.
+    /// The names of our tools with a counterpart in the release.
     pub fn replaced(&self) -> impl Iterator<Item = &str> {
         self.ours().filter(|name| !OURS_ALONE.contains(name))
     }
 
-    /// What becomes of a command.
+    /// How to test a command.
     pub fn verdict(&self, command: &Command) -> Verdict {
         let mut uses_ours = false;
         let mut by_release = true;
@@ -57,7 +57,7 @@ impl Programs {
                 by_release &= !OURS_ALONE.contains(&name);
             } else if name == "iree-run-mlir" {
                 uses_ours = true;
-            } else if !SHARED.contains(&name) && !PROVIDED.contains(&name) && !is_of_the_system(name) {
+            } else if !SHARED.contains(&name) && !PROVIDED.contains(&name) && !is_system_command(name) {
                 return Verdict::Ignored(format!("without_{}", name.replace('/', "_")));
             }
         }
@@ -79,9 +79,9 @@ impl Programs {
     }
 }
 
-/// Whether it is a command of the shell or of the system. Tools of the reference that lie about on this machine do not
-/// count: they may be of any version.
-fn is_of_the_system(name: &str) -> bool {
+/// Whether `name` is a shell builtin or a system command. Other installations of the reference's tools do not count:
+/// their version is unknown.
+fn is_system_command(name: &str) -> bool {
     let is_tool = name.starts_with("iree-");
     let directories = env::var_os("PATH").unwrap_or_default();
     let is_there = || env::split_paths(&directories).any(|directory| directory.join(name).is_file());
@@ -95,7 +95,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn commands_are_sorted_by_what_they_need() {
+    fn commands_are_classified_by_their_requirements() {
         let programs = Programs::find().unwrap();
         let verdict = |text: &str| {
             let file = TestFile::parse(&format!("RUN: {text}\n")).unwrap();

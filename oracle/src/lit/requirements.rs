@@ -1,15 +1,15 @@
-//! The conditions of `REQUIRES:` and `UNSUPPORTED:` lines: names of features, `!`, `&&`, `||` and parentheses; commas
-//! between conditions mean that each has to hold.
+//! The conditions of `REQUIRES:` and `UNSUPPORTED:` lines: feature names, `!`, `&&`, `||` and parentheses. A comma
+//! between conditions is a conjunction.
 
-/// The features that the reference's configuration gives its tests on the machines that rehal is tested on.
+/// The features of the reference's lit configuration on Linux.
 const FEATURES: [&str; 3] = ["true", "system-linux", "shell"];
 
-/// Whether a condition holds here.
+/// Evaluates a condition.
 pub fn holds(condition: &str) -> Result<bool, String> {
     let mut all = true;
     for part in condition.split(',') {
         let tokens = tokens(part);
-        let mut reader = Reader { tokens: &tokens };
+        let mut reader = Parser { tokens: &tokens };
         all &= reader.any().ok_or_else(|| format!("malformed condition {condition:?}"))?;
         if !reader.tokens.is_empty() {
             return Err(format!("malformed condition {condition:?}"));
@@ -26,7 +26,7 @@ fn tokens(condition: &str) -> Vec<&str> {
         let ends_word = |character: char| character.is_whitespace() || "&|!()".contains(character);
         let length = match operator {
             Some(operator) => operator.len(),
-            // A lone `&` or `|` is a token too, which no rule takes.
+            // A single `&` or `|` is a token that no rule accepts.
             None => rest.find(ends_word).unwrap_or(rest.len()).max(1),
         };
         tokens.push(&rest[..length]);
@@ -35,12 +35,12 @@ fn tokens(condition: &str) -> Vec<&str> {
     tokens
 }
 
-/// A recursive descent; `None` for a malformed condition.
-struct Reader<'a> {
+/// A recursive-descent parser; `None` for a malformed condition.
+struct Parser<'a> {
     tokens: &'a [&'a str],
 }
 
-impl Reader<'_> {
+impl Parser<'_> {
     fn take(&mut self, token: &str) -> bool {
         let is_next = self.tokens.first() == Some(&token);
         if is_next {

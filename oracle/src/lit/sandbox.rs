@@ -10,16 +10,16 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a command may take: several compilations on a busy machine.
+/// Timeout of a command: several compilations on a busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// How much of a text a message holds.
+/// Maximum length of each quoted text in a message.
 const KEPT: usize = 3000;
 
-/// Where what FileCheck read is kept, in the directory that a command runs in.
+/// The file for FileCheck's input, in the working directory of a command.
 const CHECKED: &str = "filecheck.input";
 
-/// Succeeds if the command that follows fails, and fails if a signal ends it.
+/// `not`: succeeds if its command fails without being killed by a signal; with `--crash`, if it is killed.
 const NOT: &str = r#"#!/usr/bin/env bash
 crash=
 if [[ $1 == --crash ]]; then crash=yes; shift; fi
@@ -28,7 +28,7 @@ status=$?
 if [[ $crash ]]; then (( status >= 128 )); else (( status > 0 && status < 128 )); fi
 "#;
 
-/// The release has no `iree-run-mlir`: it compiles and runs.
+/// `iree-run-mlir`, which the release lacks: compiles, then runs.
 const RUN_MLIR: &str = r#"#!/usr/bin/env bash
 set -o pipefail
 compile=() run=()
@@ -42,47 +42,47 @@ done
 iree-compile "${compile[@]}" | iree-run-module --module=- "${run[@]}"
 "#;
 
-/// Which tools a command finds.
+/// The tools on a command's `PATH`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tools {
-    /// Those of the release.
+    /// The release's.
     Release,
-    /// Ours, and those of the release that are shared.
+    /// Ours, with the release's compiler.
     Ours,
 }
 
-/// What a command left.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How the shell ended, with what FileCheck and the tools said.
+    /// The shell's exit status and output.
     pub ended: Ended,
-    /// What FileCheck was given to check.
+    /// FileCheck's input.
     pub checked: String,
 }
 
 impl Outcome {
-    /// Whether the tools or FileCheck said `words`.
+    /// Whether the output contains `words`.
     pub fn says(&self, words: &str) -> bool {
         let said = [&self.ended.stdout, &self.ended.stderr]
             .map(|said| String::from_utf8_lossy(said).contains(words));
         said.contains(&true)
     }
 
-    /// How it ended, what was said last, and what was checked, for a message.
+    /// Exit status, end of the output, and FileCheck's input, for a message.
     pub fn report(&self) -> String {
         let (stdout, stderr) = (last(&self.ended.stdout), last(&self.ended.stderr));
         let checked: String = self.checked.chars().take(KEPT).collect();
         let how = format!("status {:?}, signal {:?}", self.ended.code, self.ended.signal);
-        format!("{how}\n{stdout}{stderr}\n-- what FileCheck read --\n{checked}")
+        format!("{how}\n{stdout}{stderr}\n-- FileCheck input --\n{checked}")
     }
 }
 
-/// The end of what was said: warnings of the compiler come first.
+/// The end of the output: the compiler's warnings come first.
 fn last(said: &[u8]) -> String {
     String::from_utf8_lossy(&said[said.len().saturating_sub(KEPT)..]).into_owned()
 }
 
-/// A directory that commands run in, with programs to find on their path.
+/// A working directory for commands, with the programs on their `PATH`.
 #[derive(Debug)]
 pub struct Sandbox<'a> {
     reference: &'a Reference,
@@ -92,14 +92,14 @@ pub struct Sandbox<'a> {
 }
 
 impl<'a> Sandbox<'a> {
-    /// Makes one in `directory`, which is empty, for tests of the tree at `source`.
+    /// Creates a sandbox in the empty directory `directory` for tests of the tree `source`.
     pub fn new(
         reference: &'a Reference,
         tools: Tools,
         source: &'a Path,
         directory: &'a Path,
     ) -> io::Result<Self> {
-        for path in [source, directory, reference.folder()] {
+        for path in [source, directory, reference.directory()] {
             plain(path)?;
         }
         let programs = directory.join("programs");
@@ -133,8 +133,8 @@ impl<'a> Sandbox<'a> {
         Ok(Self { reference, source, directory, programs })
     }
 
-    /// Runs a command, after those that it depends on, each only if the one before it succeeded; if `replaces_device`,
-    /// on the driver that is built in place of the one that is not. What commands link with is compiled once, into `cache`.
+    /// Runs a command after those it depends on; stops at the first failure. With `replaces_device`, `local-sync`
+    /// replaces `local-task`. Objects of the samples are compiled once, into `cache`.
     pub fn run(&self, command: &Command, replaces_device: bool, cache: &Path) -> io::Result<Outcome> {
         let mut script = format!("export PATH={}:\"$PATH\"\nset -o pipefail\n", quoted(&self.programs));
         if command.all().any(|text| text.contains("$IREE_BINARY_DIR")) {
@@ -151,7 +151,7 @@ impl<'a> Sandbox<'a> {
         if replaces_device {
             script = script.replace(&format!("--device={OTHER_DRIVER}"), &format!("--device={DRIVER}"));
         }
-        // It ends the whole pipeline of a command that hangs, not the shell alone.
+        // Kills the whole pipeline of a command that hangs, not only the shell.
         let timeout = ["--signal=KILL", &LIMIT.as_secs().to_string(), "bash", "-c", &script];
         let ended = tool::run_within(LIMIT * 2, Path::new("timeout"), &timeout, self.directory)?;
         let checked = match fs::read(self.directory.join(CHECKED)) {
@@ -163,7 +163,7 @@ impl<'a> Sandbox<'a> {
     }
 }
 
-/// The text with the substitutions made that all tests know.
+/// Applies lit's substitutions.
 fn substituted(text: &str, file: &Path, directory: &Path, python: &Path) -> String {
     let beside = file.parent().unwrap_or(Path::new("/"));
     let temporary = directory.join(file.file_name().unwrap_or_default()).with_added_extension("tmp");
@@ -175,7 +175,7 @@ fn substituted(text: &str, file: &Path, directory: &Path, python: &Path) -> Stri
         ("%p", beside),
         ("%t", &*temporary),
         ("%%", percent),
-        // What is not known stays.
+        // An unknown substitution is kept.
         ("%", percent),
     ];
     let mut substituted = String::with_capacity(text.len());
@@ -192,23 +192,23 @@ fn substituted(text: &str, file: &Path, directory: &Path, python: &Path) -> Stri
     substituted + rest
 }
 
-/// What the virtual environment of the release has beside it, wherever the shell is.
+/// The absolute path of a program of the virtual environment.
 fn program_of(reference: &Reference, name: &str) -> io::Result<PathBuf> {
-    // Not resolved further: the environment's `python` is a link to one that does not know its packages.
+    // Symlinks are kept: the target of the environment's `python` does not find its packages.
     std::path::absolute(reference.script(name).map_err(io::Error::other)?)
 }
 
-/// Refuses a path that would not be one word where a test names it without quotes.
+/// Rejects a path that the shell would not parse as one word without quotes.
 fn plain(path: &Path) -> io::Result<()> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._+-@,".contains(&byte);
     if path.as_os_str().as_encoded_bytes().iter().copied().all(is_plain) {
         return Ok(());
     }
-    let what = "RUN lines need a path without whitespace and special characters of the shell";
+    let what = "RUN lines need a path without whitespace and shell metacharacters";
     Err(io::Error::new(ErrorKind::InvalidInput, format!("{}: {what}", path.display())))
 }
 
-/// A path as one word of the shell.
+/// A path quoted for the shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn not_turns_failure_into_success_and_a_crash_into_failure() {
+    fn not_inverts_failures_but_not_crashes() {
         let not = |arguments: &[&str]| bash(NOT, arguments, Path::new("/")).succeeded();
         assert!(not(&["false"]));
         assert!(!not(&["true"]));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn run_mlir_divides_its_flags() {
+    fn run_mlir_splits_flags() {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in [("iree-compile", "echo \"$@\""), ("iree-run-module", "cat; echo \"$@\"")] {
             let path = directory.path().join(name);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_paths_are_taken() {
+    fn paths_with_metacharacters_are_rejected() {
         assert!(plain(Path::new("/a-b/c_d.e")).is_ok());
         assert!(plain(Path::new("/a b")).unwrap_err().to_string().contains("/a b: "));
     }

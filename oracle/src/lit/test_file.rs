@@ -1,9 +1,9 @@
 use super::requirements;
 
-/// What a test file tells its runner.
+/// The directives of a test file.
 #[derive(Debug, Default)]
 pub struct TestFile {
-    /// Each command with the number of its first line; continued lines are joined.
+    /// Each command with the number of its first line; continuation lines are joined.
     pub commands: Vec<(usize, String)>,
     requires: Vec<String>,
     unsupported: Vec<String>,
@@ -20,7 +20,7 @@ impl TestFile {
                 break;
             }
             if let Some(command) = keyword(line, "RUN:") {
-                let (part, goes_on) = match command.strip_suffix('\\') {
+                let (part, continues) = match command.strip_suffix('\\') {
                     Some(part) => (part, true),
                     None => (command, false),
                 };
@@ -28,7 +28,7 @@ impl TestFile {
                     Some((_, whole)) => *whole = format!("{} {}", whole.trim_end(), part.trim()),
                     None => file.commands.push((number, part.trim().to_owned())),
                 }
-                is_continued = goes_on;
+                is_continued = continues;
             } else if let Some(condition) = keyword(line, "REQUIRES:") {
                 file.requires.push(condition.to_owned());
             } else if let Some(condition) = keyword(line, "UNSUPPORTED:") {
@@ -46,9 +46,9 @@ impl TestFile {
         Ok(file)
     }
 
-    /// Why nothing of the file is to be run here, if it says so.
+    /// Why the file is to be ignored, if its directives say so.
     pub fn ignored(&self) -> Option<String> {
-        // The conditions have been evaluated once: they are well-formed.
+        // `parse` has evaluated the conditions: they are well-formed.
         let holds = |condition: &&String| requirements::holds(condition) == Ok(true);
         let name = |condition: &String| condition.split_whitespace().collect::<Vec<_>>().join("_");
         if let Some(unmet) = self.requires.iter().find(|condition| !holds(condition)) {
@@ -61,8 +61,8 @@ impl TestFile {
     }
 }
 
-/// What follows `keyword` on a line, without surrounding whitespace. The keyword is a word of its own: `CHECK-RUN:` is
-/// a pattern's prefix.
+/// The trimmed text after `keyword` on a line. The keyword must not be the end of another word: `CHECK-RUN:` is a
+/// pattern's prefix.
 fn keyword<'a>(line: &'a str, keyword: &str) -> Option<&'a str> {
     let (before, after) = line.split_once(keyword)?;
     let is_part_of_a_word = before
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_can_ask_to_be_left_out() {
+    fn directives_can_ignore_a_file() {
         let ignored = |text: &str| TestFile::parse(text).unwrap().ignored();
         assert_eq!(ignored("// REQUIRES: system-linux\n// RUN: x\n"), None);
         assert_eq!(ignored("// REQUIRES: a || b\n").as_deref(), Some("requires_a_||_b"));

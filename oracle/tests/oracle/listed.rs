@@ -1,5 +1,5 @@
-//! Tests of what lies outside of the repository, the corpus and the reference's source, are listed in files of it, so
-//! that they are counted as ignored if it is missing, and missed if it is not whole.
+//! Tests of data outside the repository, the corpus and the reference's source, are listed in files, so that they
+//! count as ignored if the data is missing, and as missing if it is incomplete.
 
 use crate::{Outcome, ensure, lit};
 use libtest_mimic::{Failed, Trial};
@@ -8,20 +8,20 @@ use oracle::e2e::SOURCE_VARIABLE;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// What tests need that is outside of the repository.
+/// Data outside the repository that tests need.
 struct Data {
-    /// The file that lists the tests, and its text.
+    /// The file that lists the tests, and its contents.
     list: &'static str,
     listed: &'static str,
-    /// The test that compares it with what there is.
+    /// The test that compares the list with the tests.
     test: &'static str,
-    /// Set, it has the list written anew.
+    /// If this variable is set, the list is regenerated.
     update_variable: &'static str,
-    /// Whether the data is here.
-    is_here: fn() -> bool,
-    /// Whether a test is of this data: the names of tests tell.
+    /// Whether the data is available.
+    is_available: fn() -> bool,
+    /// Whether a test needs this data, by its name.
     has_test: fn(&str) -> bool,
-    /// What a test of it fails with if it is run without the data.
+    /// The error of a test that is run without the data.
     missing: fn() -> Failed,
 }
 
@@ -31,7 +31,7 @@ const DATA: [Data; 2] = [
         listed: include_str!("../../corpus_tests.txt"),
         test: "corpus_tests_are_as_listed",
         update_variable: "REHAL_UPDATE_CORPUS_TESTS",
-        is_here: || corpus().is_some(),
+        is_available: || corpus().is_some(),
         has_test: |name| ["::corpus/", "::models/", "::models::"].iter().any(|set| name.contains(set)),
         missing: testing::missing,
     },
@@ -40,19 +40,17 @@ const DATA: [Data; 2] = [
         listed: include_str!("../../source_tests.txt"),
         test: "source_tests_are_as_listed",
         update_variable: "REHAL_UPDATE_SOURCE_TESTS",
-        is_here: || lit::source().is_some(),
+        is_available: || lit::source().is_some(),
         has_test: |name| name.starts_with(lit::PREFIX),
-        missing: || {
-            format!("the reference's source is missing: {SOURCE_VARIABLE} names a checkout of it").into()
-        },
+        missing: || format!("the reference's source is missing: set {SOURCE_VARIABLE} to a checkout").into(),
     },
 ];
 
-/// To be called last: what is compared with the lists are the tests that were added before.
+/// Must be called last: compares the lists with the tests added before.
 pub fn add(trials: &mut Vec<Trial>) {
     let mut more = Vec::new();
     for data in &DATA {
-        if !(data.is_here)() {
+        if !(data.is_available)() {
             let ignored = |name: &str| Trial::test(name, || Err((data.missing)())).with_ignored_flag(true);
             more.extend(data.listed.lines().map(ignored));
             continue;
@@ -75,8 +73,8 @@ fn as_listed(data: &Data, names: &BTreeSet<String>) -> Outcome {
     let new: Vec<_> = names.difference(&listed).collect();
     ensure(missing.is_empty() && new.is_empty(), || {
         format!(
-            "{list} is not what there is; if that is right, set {update_variable}=1 and run this test\n\
-             listed, but not there: {missing:#?}\nthere, but not listed: {new:#?}"
+            "{list} differs from the tests; if the tests are right, set {update_variable}=1 and run this test\n\
+             only in the list: {missing:#?}\nonly in the tests: {new:#?}"
         )
     })
 }

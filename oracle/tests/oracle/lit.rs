@@ -1,5 +1,5 @@
-//! The `RUN` lines of the reference's own tool tests, in a checkout of its source that `REHAL_IREE_SOURCE` names: what
-//! passes with the release's tools passes with ours.
+//! The `RUN` lines of the reference's own tool tests, from the checkout of its source in `REHAL_IREE_SOURCE`: a command
+//! that passes with the release's tools passes with ours.
 
 use crate::Outcome;
 use libtest_mimic::Trial;
@@ -9,10 +9,10 @@ use oracle::lit::{self, Command, DRIVER, Sandbox, Tools, Verdict, known_failure,
 use oracle::reference::Reference;
 use std::path::{Path, PathBuf};
 
-/// What the name of each test starts with.
+/// The prefix of the tests' names.
 pub const PREFIX: &str = "lit::";
 
-/// The source tree, if one is given.
+/// The source tree, if `REHAL_IREE_SOURCE` is set.
 pub fn source() -> Option<PathBuf> {
     std::env::var_os(SOURCE_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from)
 }
@@ -32,7 +32,7 @@ pub fn add(trials: &mut Vec<Trial>) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A test's name says how its command is run, or why it is not.
+/// The name of a command's test, with how it runs or why it is ignored.
 fn name(command: &Command, verdict: &Verdict) -> String {
     let how = match verdict {
         Verdict::Ignored(reason) => format!("{reason}::"),
@@ -66,23 +66,25 @@ fn passes(source: &Path, command: &Command, verdict: &Verdict) -> Outcome {
         checked = command.is_repeatable().then(|| outcome.checked.clone());
         match (known_failure(command), outcome.ended.succeeded()) {
             (None, true) => {}
-            (None, false) => return Err(format!("it fails with the release's tools: {theirs}").into()),
+            (None, false) => {
+                return Err(format!("the command fails with the release's tools: {theirs}").into());
+            }
             (Some(_), true) => {
-                return Err("it passes with the release's tools, but is listed as failing".into());
+                return Err("the command passes with the release's tools, but is listed as failing".into());
             }
             (Some(words), false) if outcome.says(words) => return Ok(()),
-            (Some(words), false) => return Err(format!("it fails, but not with {words:?}: {theirs}").into()),
+            (Some(words), false) => return Err(format!("expected failure {words:?}: {theirs}").into()),
         }
     }
     let ours = run(Tools::Ours)?;
     let report = format!("==== with our tools: {}\n==== with the release's: {theirs}", ours.report());
     match (other_words(command), ours.ended.succeeded()) {
         (None, true) if checked.is_some_and(|checked| checked != ours.checked) => {
-            Err(format!("it passes, but FileCheck read another text\n{report}").into())
+            Err(format!("FileCheck's input differs\n{report}").into())
         }
         (None, true) => Ok(()),
         (Some(words), false) if ours.says(words) => Ok(()),
-        (Some(_), true) => Err("it passes, but is listed as failing by the words of the help".into()),
+        (Some(_), true) => Err("the command passes, but its file is listed in OTHER_WORDS".into()),
         (_, false) => Err(format!("{}\n{report}", command.text).into()),
     }
 }

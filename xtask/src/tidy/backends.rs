@@ -1,13 +1,13 @@
-//! Backend traits of the HAL have no default bodies: a decorator would compile without forwarding the function, and hide
-//! it from the device.
+//! Backend traits of the HAL have no default bodies: with one, a decorator would compile without forwarding
+//! the function, and hide the device's.
 
 use super::source::{code_only, functions};
 use super::{Problem, tree::Tree};
 
-/// Where the traits are.
+/// The location of the traits.
 const HAL: &str = "crates/hal/src/";
 
-/// Traits with default bodies that are about to go. An entry whose trait has none is a problem too.
+/// Traits with default bodies that are being removed. A stale entry is a problem too.
 const PENDING: [&str; 0] = [];
 
 /// Functions with a body in traits named `*Backend`.
@@ -25,13 +25,13 @@ fn check(tree: &Tree, pending: &[&str]) -> Vec<Problem> {
                 (true, true) => problems.push(Problem::new(
                     path,
                     found.line,
-                    format!("{} has no default bodies: strike it from PENDING in backends.rs", found.name),
+                    format!("{} has no default bodies: remove it from PENDING in backends.rs", found.name),
                 )),
                 (true, false) | (false, true) => {}
                 (false, false) => problems.extend(bodies.into_iter().map(|(line, function)| {
                     let what = format!(
-                        "{}::{function} has a default body, which lets a decorator forget to forward it; each \
-                         backend has its own",
+                        "{}::{function} has a default body, so a decorator may forget to forward it; implement it in each \
+                         backend",
                         found.name
                     );
                     Problem::new(path, found.line + line - 1, what)
@@ -50,7 +50,7 @@ struct Trait<'c> {
     code: &'c str,
 }
 
-/// The traits at the top level of a file, from text that `code_only` gave.
+/// The top-level traits of a file, from the output of `code_only`.
 fn traits(code: &str) -> impl Iterator<Item = Trait<'_>> {
     let starts = code.match_indices("trait ").filter(|(at, _)| {
         let line_start = code[..*at].rfind('\n').map_or(0, |end| end + 1);
@@ -103,8 +103,8 @@ trait OtherBackend {
 ";
 
     #[test]
-    fn default_bodies_of_backends_are_named() {
-        let (_folder, tree) = made_up(&[
+    fn default_bodies_of_backends_are_reported() {
+        let (_directory, tree) = made_up(&[
             ("crates/hal/src/abacus.rs", TEXT),
             ("crates/local/src/abacus.rs", TEXT),
             ("crates/hal/tests/abacus.rs", TEXT),
@@ -119,9 +119,9 @@ trait OtherBackend {
     }
 
     #[test]
-    fn what_is_pending_is_struck_when_it_is_done() {
+    fn stale_pending_entries_are_reported() {
         let done = "pub trait DoneBackend {\n    fn f(&self);\n}\n";
-        let (_folder, tree) = made_up(&[("crates/hal/src/a.rs", TEXT), ("crates/hal/src/done.rs", done)]);
+        let (_directory, tree) = made_up(&[("crates/hal/src/a.rs", TEXT), ("crates/hal/src/done.rs", done)]);
         let pending = ["AbacusBackend", "OtherBackend", "DoneBackend"];
         let found: Vec<_> = check(&tree, &pending).into_iter().map(|it| (it.path, it.line)).collect();
         assert_eq!(found, [("crates/hal/src/done.rs".to_owned(), 1)]);

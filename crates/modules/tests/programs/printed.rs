@@ -1,8 +1,8 @@
-//! A `.run.txt`: the command, what it printed, and how it ended.
+//! Parses a `.run.txt`: the command, its output, and its outcome.
 
 use std::path::{Path, PathBuf};
 
-/// The name of what the corpus leaves out.
+/// The name of the directory that the corpus omits.
 const LACKING: &str = "lacking";
 
 #[derive(Debug, Default)]
@@ -13,15 +13,15 @@ pub struct Printed {
     pub inputs: Vec<String>,
     /// `SCOPE=PATH`
     pub parameters: Vec<String>,
-    /// Whether results were compared rather than printed.
+    /// Whether results were compared instead of printed.
     pub compared: bool,
     /// Whether it ended without a status.
     pub crashed: bool,
-    /// Whether it needs files that were left out of the corpus, large parameters.
+    /// Whether it needs large parameter files that the corpus omits.
     pub lacks_files: bool,
-    /// The lines with results, from `result[0]` on.
+    /// The result lines, from `result[0]` on.
     pub results: Vec<String>,
-    /// The message of the failure, where it failed.
+    /// The error message, if it failed.
     pub failure: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Printed {
     }
 }
 
-/// A value with the path after `mark` as it is here.
+/// A value with the path after `mark` resolved in this checkout.
 fn in_folder(value: &str, folder: &Path, mark: char) -> String {
     match value.split_once(mark) {
         Some((before, path)) => format!("{before}{mark}{}", find(path, folder).display()),
@@ -70,7 +70,7 @@ fn in_folder(value: &str, folder: &Path, mark: char) -> String {
     }
 }
 
-/// Where a file of a command is, wherever it was when the program ran.
+/// Resolves a file of a command, regardless of its original location.
 fn find(path: &str, folder: &Path) -> PathBuf {
     let name = Path::new(path).file_name().unwrap();
     let model = Path::new(path).parent().and_then(Path::file_name).unwrap_or_default();
@@ -80,8 +80,8 @@ fn find(path: &str, folder: &Path) -> PathBuf {
     found.next().unwrap_or_else(|| folder.join(LACKING))
 }
 
-/// The words of a command as a shell splits them, with quotes; where they were left out, a word that is no flag goes
-/// on with the one before.
+/// Splits a command into words like a shell, with quotes; if the quotes are missing, a word that is not a
+/// flag continues the previous one.
 fn words(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;
