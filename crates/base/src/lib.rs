@@ -1,6 +1,6 @@
 //! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
-//! memory-mapped files, shared memory, element types, math functions of the C library, glob patterns,
-//! suggestions for misspelt names, and the digest of captures.
+//! memory-mapped files, identity of files, shared memory, element types, math functions of the C library, glob
+//! patterns, suggestions for misspelt names, and the digest of captures.
 //!
 //! It must not depend on a file format, a device or a tool. Every crate of the workspace uses it.
 
@@ -11,7 +11,7 @@ mod cursor;
 mod element;
 mod element_name;
 mod error;
-
+mod file_id;
 pub mod fnv;
 mod format_error;
 pub mod glob;
@@ -24,6 +24,7 @@ mod status;
 pub use cursor::Cursor;
 pub use element::{ElementType, Numerical};
 pub use error::{Context, Error, Result};
+pub use file_id::FileId;
 pub use format_error::{Fault, FormatError};
 pub use map::MappedFile;
 pub use memory::HostMemory;

@@ -67,6 +67,21 @@ impl MappedFile {
         self.map.as_deref().unwrap_or(&[])
     }
 
+    /// How many of [`MappedFile::bytes`] the file still has: access beyond them raises SIGBUS. Callers that map a file
+    /// which others may truncate ask right before they read.
+    pub fn present_bytes(&self) -> Result<u64> {
+        match self.file.metadata() {
+            Ok(metadata) => Ok(metadata.len().min(self.bytes().len() as u64)),
+            Err(error) => Err(Error::io(format_args!("reading '{}'", self.path.display()), &error)),
+        }
+    }
+
+    /// The address of the first of [`MappedFile::bytes`]; dangling for an empty file.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        let map = self.map.as_ref().map(|map| map.as_ptr().cast_mut());
+        map.and_then(NonNull::new).unwrap_or(NonNull::dangling())
+    }
+
     /// The path it was opened from.
     pub fn path(&self) -> &Path {
         &self.path

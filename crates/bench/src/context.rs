@@ -177,22 +177,22 @@ mod system {
     }
 
     /// The caches in `cpu0/cache`, up to the first that is missing or malformed.
-    pub(super) fn caches(folder: &Path) -> Vec<Cache> {
+    pub(super) fn caches(directory: &Path) -> Vec<Cache> {
         // Far above real machines; bounds the work on an unusual file system.
-        (0..64).map_while(|index| cache(&folder.join(format!("index{index}")))).collect()
+        (0..64).map_while(|index| cache(&directory.join(format!("index{index}")))).collect()
     }
 
-    fn cache(folder: &Path) -> Option<Cache> {
-        let size = read(&folder.join("size"))?;
+    fn cache(directory: &Path) -> Option<Cache> {
+        let size = read(&directory.join("size"))?;
         let size_bytes = match size.strip_suffix('K') {
             Some(kib) => kib.parse::<u64>().ok()?.checked_mul(1024)?,
             None => size.parse().ok()?,
         };
         Some(Cache {
-            kind: read(&folder.join("type"))?,
-            level: read(&folder.join("level"))?.parse().ok()?,
+            kind: read(&directory.join("type"))?,
+            level: read(&directory.join("level"))?.parse().ok()?,
             size_bytes,
-            num_sharing: bits_in_map(&read(&folder.join("shared_cpu_map"))?)?,
+            num_sharing: bits_in_map(&read(&directory.join("shared_cpu_map"))?)?,
         })
     }
 
@@ -334,15 +334,15 @@ overhead.
 
     #[test]
     fn reads_caches_up_to_the_first_that_is_missing() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for (index, size) in [(0, "48K"), (1, "100"), (3, "1K")] {
-            let path = folder.path().join(format!("index{index}"));
+            let path = directory.path().join(format!("index{index}"));
             fs::create_dir(&path).unwrap();
             for (name, text) in [("size", size), ("type", "Data"), ("level", "1"), ("shared_cpu_map", "3")] {
                 fs::write(path.join(name), format!("{text}\n")).unwrap();
             }
         }
-        let caches = system::caches(folder.path());
+        let caches = system::caches(directory.path());
         let sizes: Vec<u64> = caches.iter().map(|cache| cache.size_bytes).collect();
         assert_eq!(sizes, [48 * 1024, 100]);
         assert_eq!((caches[0].kind.as_str(), caches[0].level, caches[0].num_sharing), ("Data", 1, 2));

@@ -213,13 +213,13 @@ mod tests {
 
     #[test]
     fn the_file_has_the_requested_format() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for (out_format, first, lines) in [
             (Format::Console, "2026-11-21T11:17:28+00:00", 10 + 4),
             (Format::Csv, "2026-11-21T11:17:28+00:00", 10 + 2),
             (Format::Json, "{", 58),
         ] {
-            let path = folder.path().join("report");
+            let path = directory.path().join("report");
             let options = Options { out: Some(path.clone()), out_format, ..Options::default() };
             let mut file = Reporters::from_options(&options).unwrap().file.unwrap();
             file.begin(&context()).unwrap();
@@ -233,8 +233,8 @@ mod tests {
 
     #[test]
     fn the_error_names_a_file_that_cannot_be_created() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("missing").join("report.json");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("missing").join("report.json");
         let options = Options { out: Some(path.clone()), ..Options::default() };
         let error = Reporters::from_options(&options).err().unwrap();
         assert_eq!(

@@ -68,13 +68,13 @@ pub struct MappedRange {
 ///
 /// Writes of the host and the device become visible to the other side at these points and, unless memory is
 /// `HOST_COHERENT`, only there:
-/// - A mapping shows what the device wrote before [`BufferBackend::map`], unless its access has `DISCARD`: then its bytes
-///   are any until the host writes them.
-/// - [`BufferBackend::invalidate`] shows what the device wrote since then.
-/// - [`BufferBackend::flush`] lets the device see what the host wrote.
-/// - [`BufferBackend::unmap`] flushes a mapping for writing, all of it. So a range that is mapped, accessed and unmapped
-///   while the device leaves it alone needs no other call, and a range that is mapped for writing is not to be written by the
-///   device or through another mapping meanwhile, but where it is invalidated after.
+/// - [`BufferBackend::map`] makes earlier writes of the device visible, unless the access has `DISCARD`: then the contents
+///   are undefined until the host writes them.
+/// - [`BufferBackend::invalidate`] makes later writes of the device visible.
+/// - [`BufferBackend::flush`] makes writes of the host visible to the device.
+/// - [`BufferBackend::unmap`] flushes the whole range of a mapping for writing. So a range that is mapped, accessed and
+///   unmapped while the device does not use it needs no other call, and a range that is mapped for writing must not be
+///   written by the device or through another mapping in the meantime, unless it is invalidated afterwards.
 pub trait BufferBackend: Send + Sync {
     /// Maps a range for the host: memory whose byte 0 is the first mapped byte. The handle has checked the
     /// range and the access. The memory must stay valid until it is dropped, even if the buffer is dropped
@@ -111,6 +111,9 @@ pub struct Buffer {
     /// First byte of the subspan in the allocation.
     offset: u64,
     size: u64,
+    /// The device that created it, for transfers. Part of the handle, not of the allocation: a device that stores
+    /// handles itself would otherwise never be dropped.
+    device: Option<Device>,
 }
 
 struct Shared<B: ?Sized> {
@@ -118,16 +121,14 @@ struct Shared<B: ?Sized> {
     size: u64,
     /// Owners counted by [`Buffer::preserve`] and [`Buffer::discard`].
     owners: AtomicU32,
-    /// The device that created it, for transfers.
-    device: Option<Device>,
     backend: B,
 }
 
 impl Buffer {
     /// A buffer of `size` bytes with the granted `params`, for drivers.
     pub fn new(params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
-        let allocation = Arc::new(Shared { params, size, owners: AtomicU32::new(1), device: None, backend });
-        Self { allocation, offset: 0, size }
+        let allocation = Arc::new(Shared { params, size, owners: AtomicU32::new(1), backend });
+        Self { allocation, offset: 0, size, device: None }
     }
 
     /// Size in bytes; for a subspan, its own.
@@ -148,12 +149,12 @@ impl Buffer {
     /// A subspan of this buffer, sharing its memory. `length` may be [`WHOLE_BUFFER`].
     pub fn subspan(&self, offset: u64, length: u64) -> Result<Self> {
         let range = self.resolve(offset, length)?;
-        Ok(Self { allocation: self.allocation.clone(), offset: range.offset, size: range.length })
+        Ok(Self { offset: range.offset, size: range.length, ..self.clone() })
     }
 
     /// The whole underlying allocation.
     pub fn whole_allocation(&self) -> Self {
-        Self { allocation: self.allocation.clone(), offset: 0, size: self.allocation.size }
+        Self { offset: 0, size: self.allocation.size, ..self.clone() }
     }
 
     /// See [`BufferBackend::is_queue_ordered`].
@@ -189,20 +190,19 @@ impl Buffer {
 
     /// The device that created it, if any.
     pub fn device(&self) -> Option<&Device> {
-        self.allocation.device.as_ref()
+        self.device.as_ref()
     }
 
-    /// Sets the device that created it, unless already set. Fails if the driver kept a handle to a buffer that it has
-    /// just created.
-    pub(crate) fn made_by(mut self, device: &Device) -> Result<Self> {
-        if self.allocation.device.is_none() {
-            let Some(allocation) = Arc::get_mut(&mut self.allocation) else {
-                let message = "the driver kept a handle to the buffer it created";
-                return Err(Error::new(rehal_base::StatusCode::Internal, message));
-            };
-            allocation.device = Some(device.clone());
-        }
-        Ok(self)
+    /// Sets the device that created it, unless already set.
+    pub(crate) fn made_by(mut self, device: &Device) -> Self {
+        self.device.get_or_insert_with(|| device.clone());
+        self
+    }
+
+    /// Another handle, which does not keep the device alive.
+    pub(crate) fn without_device(&self) -> Self {
+        let Self { ref allocation, offset, size, device: _ } = *self;
+        Self { allocation: allocation.clone(), offset, size, device: None }
     }
 
     /// Whether both handles refer to the same buffer, or the same subspan.
@@ -293,13 +293,15 @@ impl Buffer {
         let range = self.resolve(offset, length)?;
         let mapped = MappedRange { range, mode, access };
         let memory = self.allocation.backend.map(&mapped)?;
-        if memory.length() != range.length {
+        // From here on, dropping it unmaps it.
+        let mapping = Mapping { memory, mapped, buffer: self.clone(), is_mapped: true };
+        if mapping.memory.length() != range.length {
             return Err(Error::new(
                 rehal_base::StatusCode::Internal,
-                format!("the driver mapped {} bytes instead of {}", memory.length(), range.length),
+                format!("the driver mapped {} bytes instead of {}", mapping.memory.length(), range.length),
             ));
         }
-        Ok(Mapping { memory, mapped, buffer: self.clone(), is_mapped: true })
+        Ok(mapping)
     }
 
     /// Whether [`Buffer::map`] can succeed: the memory is host-visible and was requested with mapping usage.

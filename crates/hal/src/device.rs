@@ -29,9 +29,7 @@ pub trait DeviceBackend: Send + Sync {
     /// The parameters that a buffer requested with `params` would be granted: usage, access and memory type.
     fn grant(&self, params: BufferParams) -> Result<BufferParams>;
 
-    /// A buffer of `size` bytes with the result of [`DeviceBackend::grant`]; `params` are complete. The driver
-    /// returns the only handle, here and in the other functions that create buffers; state that it needs later
-    /// belongs in the backend.
+    /// A buffer of `size` bytes with the result of [`DeviceBackend::grant`]; `params` are complete.
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer>;
 
     /// A buffer over host `memory`, which it shares and keeps alive, with the result of
@@ -133,7 +131,7 @@ impl Device {
     /// Allocates a buffer of `size` bytes. Fails if the device cannot grant `params` or memory is exhausted.
     pub fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
-        self.0.allocate_buffer(params.canonical(), size)?.made_by(self)
+        Ok(self.0.allocate_buffer(params.canonical(), size)?.made_by(self))
     }
 
     /// A buffer over a range of host memory, which it shares and keeps alive. Fails if the range is out of
@@ -160,7 +158,7 @@ impl Device {
                 params.min_alignment
             )));
         }
-        self.0.import_buffer(params, memory)?.made_by(self)
+        Ok(self.0.import_buffer(params, memory)?.made_by(self))
     }
 
     /// See [`DeviceBackend::create_semaphore`]. Rejects the largest value, which is reserved for failure.

@@ -22,22 +22,23 @@ use crate::{
 ///
 /// # Contract
 ///
-/// - Each submission comes to one end: `ready` gets it, or its signals fail. A wait that fails fails them at once, with
-///   its error, whether or not the others are reached.
-/// - Submissions that one signal makes ready come in the order in which they were kept, for as long as one thread
-///   signals. Nothing else is ordered.
-/// - A semaphore that is dropped fails the waits for what it has not reached (see
-///   [`SemaphoreBackend::on_reached`](crate::SemaphoreBackend::on_reached)): waiting does not keep it alive. What a
-///   submission signals is kept alive. Submissions of this device that only wait for one another (one that waits for 1
-///   and signals 2 of a semaphore that the program has dropped is the shortest case) are found and failed with
-///   `ABORTED` when their number has doubled since the last search, and by [`PendingSubmissions::fail_stranded`].
-/// - Dropping this, with the device, fails what still waits, with `ABORTED`. A kept submission does not keep its
+/// - Each submission has exactly one outcome: `ready` receives it, or its signals fail. A failed wait fails them
+///   immediately with its error, whether or not the other waits are reached.
+/// - Submissions made ready by one signal are passed on in the order in which they were kept, if only one thread
+///   signals. There is no other ordering.
+/// - A dropped semaphore fails the waits for values that it has not reached (see
+///   [`SemaphoreBackend::on_reached`](crate::SemaphoreBackend::on_reached)): waits do not keep it alive. Semaphores that a
+///   submission signals are kept alive. Deadlocked submissions of this device, which only wait for one another (the
+///   smallest case waits for 1 and signals 2 of a semaphore that the program has dropped), are found and failed with
+///   `ABORTED` when the number of waiting submissions has doubled since the last search, and by
+///   [`PendingSubmissions::fail_stranded`].
+/// - Dropping this, with the device, fails the waiting submissions with `ABORTED`. A kept submission does not keep its
 ///   device alive.
 ///
 /// ```
 /// use rehal_hal::PendingSubmissions;
 ///
-/// // A driver that runs what becomes ready on a thread of its own.
+/// // A driver that executes ready submissions on a thread of its own.
 /// let (queue, work) = std::sync::mpsc::channel();
 /// let pending = PendingSubmissions::new(move |kept| drop(queue.send(kept)));
 /// let worker = std::thread::spawn(move || {

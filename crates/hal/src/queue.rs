@@ -162,7 +162,7 @@ impl Submission<Live<'_>> {
     #[inline]
     pub fn submit(&self) -> Result<Option<Buffer>> {
         self.check()?;
-        self.device.backend().submit(self)?.map(|created| created.made_by(self.device)).transpose()
+        Ok(self.device.backend().submit(self)?.map(|created| created.made_by(self.device)))
     }
 
     fn check(&self) -> Result<()> {

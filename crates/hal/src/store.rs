@@ -106,7 +106,7 @@ pub(crate) fn append<T>(list: &mut Vec<T>, items: impl Iterator<Item = Result<T>
 }
 
 /// Keeps alive the handles, lists and bytes that operations name. Renaming an operation with it converts live
-/// names to indices of the stored objects.
+/// names to indices of the stored objects. Buffers do not keep their device alive: it may own the store.
 #[derive(Default)]
 #[allow(missing_docs, reason = "each list has the objects in its name")]
 pub struct Store {
@@ -142,6 +142,15 @@ impl Store {
 
 /// Stores a clone of `item` and returns its index; often the same as the last one.
 fn keep<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T, &T) -> bool) -> Result<u32> {
+    keep_as(list, item, same, T::clone)
+}
+
+fn keep_as<T>(
+    list: &mut Vec<T>,
+    item: &T,
+    same: impl Fn(&T, &T) -> bool,
+    clone: impl Fn(&T) -> T,
+) -> Result<u32> {
     if let Some(last) = list.last()
         && same(last, item)
     {
@@ -149,7 +158,7 @@ fn keep<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T, &T) -> bool) ->
     }
     let index = u32::try_from(list.len())
         .map_err(|_| Error::resource_exhausted("more than 2^32 objects in one list of operations"))?;
-    list.push(item.clone());
+    list.push(clone(item));
     Ok(index)
 }
 
@@ -159,7 +168,7 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
     }
 
     fn buffer(&mut self, name: &'a Buffer) -> Result<u32> {
-        keep(&mut self.buffers, name, Buffer::is_same)
+        keep_as(&mut self.buffers, name, Buffer::is_same, Buffer::without_device)
     }
 
     fn buffer_ref(&mut self, reference: BufferRef<&'a Buffer>) -> Result<BufferRef<u32>> {

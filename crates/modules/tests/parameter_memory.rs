@@ -45,8 +45,8 @@ fn gather(device: &Device, provider: &Provider) {
 
 #[test]
 fn loading_needs_memory_only_for_the_buffers() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("large.irpa");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("large.irpa");
     large_archive(&path);
     let device = LocalSync::create(Default::default());
     for mode in [FileMode::File, FileMode::Mmap] {

@@ -23,10 +23,10 @@ impl Random {
     }
 }
 
-fn fixtures(folder: &str, limit_bytes: u64) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(folder);
+fn fixtures(directory: &str, limit_bytes: u64) -> Vec<(PathBuf, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(directory);
     let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| {
         path.extension().is_some_and(|extension| extension == "vmfb")
             && std::fs::metadata(path).unwrap().len() <= limit_bytes

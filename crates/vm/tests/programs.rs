@@ -9,9 +9,9 @@ use rehal_base::MappedFile;
 use rehal_vm::{ModuleFile, check, dump};
 
 fn programs() -> Vec<(String, ModuleFile)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vm");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vm");
     let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "vmfb"));
     paths.sort();
     let read = |path: PathBuf| {

@@ -7,36 +7,19 @@ use super::{Problem, tree::Tree};
 /// The location of the traits.
 const HAL: &str = "crates/hal/src/";
 
-/// Traits with default bodies that are being removed. A stale entry is a problem too.
-const PENDING: [&str; 0] = [];
-
 /// Functions with a body in traits named `*Backend`.
 pub fn no_default_bodies(tree: &Tree) -> Vec<Problem> {
-    check(tree, &PENDING)
-}
-
-fn check(tree: &Tree, pending: &[&str]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for path in tree.rust().filter(|path| path.starts_with(HAL)) {
         let code = code_only(&tree.text(path));
         for found in traits(&code).filter(|found| found.name.ends_with("Backend")) {
-            let bodies: Vec<_> = functions(found.code).iter().map(|it| (it.line, it.name.clone())).collect();
-            match (pending.contains(&found.name), bodies.is_empty()) {
-                (true, true) => problems.push(Problem::new(
-                    path,
-                    found.line,
-                    format!("{} has no default bodies: remove it from PENDING in backends.rs", found.name),
-                )),
-                (true, false) | (false, true) => {}
-                (false, false) => problems.extend(bodies.into_iter().map(|(line, function)| {
-                    let what = format!(
-                        "{}::{function} has a default body, so a decorator may forget to forward it; implement it in each \
-                         backend",
-                        found.name
-                    );
-                    Problem::new(path, found.line + line - 1, what)
-                })),
-            }
+            problems.extend(functions(found.code).iter().map(|function| {
+                let what = format!(
+                    "{}::{} has a default body, which lets a decorator forget to forward it; each backend has its own",
+                    found.name, function.name
+                );
+                Problem::new(path, found.line + function.line - 1, what)
+            }));
         }
     }
     problems
@@ -109,21 +92,13 @@ trait OtherBackend {
             ("crates/local/src/abacus.rs", TEXT),
             ("crates/hal/tests/abacus.rs", TEXT),
         ]);
-        let found: Vec<_> = check(&tree, &[]).into_iter().map(|it| (it.path, it.line, it.what)).collect();
+        let found: Vec<_> =
+            no_default_bodies(&tree).into_iter().map(|it| (it.path, it.line, it.what)).collect();
         let expected = [(9, "AbacusBackend::trim has"), (25, "OtherBackend::other has")];
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for ((path, line, what), (expected_line, start)) in found.iter().zip(expected) {
             assert_eq!((path.as_str(), *line), ("crates/hal/src/abacus.rs", expected_line));
             assert!(what.starts_with(start), "{what}");
         }
-    }
-
-    #[test]
-    fn stale_pending_entries_are_reported() {
-        let done = "pub trait DoneBackend {\n    fn f(&self);\n}\n";
-        let (_directory, tree) = made_up(&[("crates/hal/src/a.rs", TEXT), ("crates/hal/src/done.rs", done)]);
-        let pending = ["AbacusBackend", "OtherBackend", "DoneBackend"];
-        let found: Vec<_> = check(&tree, &pending).into_iter().map(|it| (it.path, it.line)).collect();
-        assert_eq!(found, [("crates/hal/src/done.rs".to_owned(), 1)]);
     }
 }

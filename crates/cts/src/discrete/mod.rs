@@ -55,7 +55,9 @@ impl DeviceBackend for DiscreteDevice {
         let access = if params.access.is_empty() { all } else { params.access };
         let wanted = params.memory_type;
         if wanted.contains(MemoryType::HOST_VISIBLE) && !wanted.contains(MemoryType::DEVICE_LOCAL) {
-            return Ok(BufferParams { access, memory_type: wanted - MemoryType::OPTIMAL, ..params });
+            // What the host sees is a copy, so it is never coherent, as memory of the host's own would be.
+            let memory_type = wanted - MemoryType::OPTIMAL - MemoryType::HOST_COHERENT;
+            return Ok(BufferParams { access, memory_type, ..params });
         }
         let mapping = BufferUsage::MAPPING_SCOPED
             | BufferUsage::MAPPING_PERSISTENT

@@ -69,9 +69,9 @@ fn waiting_suspends_the_program() {
     program.call("fence.signal", std::slice::from_ref(&a)).unwrap();
     assert!(matches!(invocation.resume().unwrap(), Step::Waiting(_)));
     let (sender, woken) = std::sync::mpsc::channel();
-    let taken_back = wait.source().notify(Box::new(|| panic!("the notification was cancelled")));
+    let cancelled = wait.source().notify(Box::new(|| panic!("the notification was cancelled")));
     let _notification = wait.source().notify(Box::new(move || sender.send(()).unwrap()));
-    drop(taken_back);
+    drop(cancelled);
     assert!(woken.try_recv().is_err());
     program.call("fence.signal", std::slice::from_ref(&b)).unwrap();
     woken.try_recv().unwrap();

@@ -26,16 +26,16 @@ fn main() -> ExitCode {
 }
 
 /// Runs and compares every program; reports all differences together.
-fn check_all(folder: &Path) {
+fn check_all(directory: &Path) {
     let mut texts: Vec<_> =
-        std::fs::read_dir(folder.join("expected")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(directory.join("expected")).unwrap().map(|entry| entry.unwrap().path()).collect();
     texts.retain(|path| path.to_string_lossy().ends_with(".run.txt"));
     texts.sort();
     let mut wrong = Vec::new();
     let mut ran = 0;
     for path in &texts {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let printed = Printed::read(&std::fs::read_to_string(path).unwrap(), folder);
+        let printed = Printed::read(&std::fs::read_to_string(path).unwrap(), directory);
         // The output does not depend on the kind of CPU device, and crashing kernels would take the test down
         // with them. One input of the corpus is rejected by the reference and accepted here; failures of a
         // recorder are not failures of the program.
@@ -63,8 +63,8 @@ fn models_match_the_reference(corpus: &Path) {
         ("silero_vad", "m", "main_graph", 3, 2),
         ("silero_vad", "ext", "main_graph", 3, 2),
     ] {
-        let folder = corpus.join("models").join(model);
-        let file = |name: String| folder.join(name).display().to_string();
+        let directory = corpus.join("models").join(model);
+        let file = |name: String| directory.join(name).display().to_string();
         let archive = file(format!("{module}.irpa"));
         let printed = Printed {
             devices: vec!["local-sync".to_string()],

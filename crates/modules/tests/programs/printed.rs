@@ -26,7 +26,7 @@ pub struct Printed {
 }
 
 impl Printed {
-    pub fn read(text: &str, folder: &Path) -> Self {
+    pub fn read(text: &str, directory: &Path) -> Self {
         let mut printed = Self::default();
         let mut lines = text.lines();
         for word in words(lines.next().unwrap()) {
@@ -35,10 +35,10 @@ impl Printed {
             };
             match flag {
                 "device" => printed.devices.push(value.to_string()),
-                "module" => printed.module = find(value, folder),
+                "module" => printed.module = find(value, directory),
                 "function" => printed.function = value.to_string(),
-                "input" => printed.inputs.push(in_folder(value, folder, '@')),
-                "parameters" => printed.parameters.push(in_folder(value, folder, '=')),
+                "input" => printed.inputs.push(in_directory(value, directory, '@')),
+                "parameters" => printed.parameters.push(in_directory(value, directory, '=')),
                 "expected_output" => printed.compared = true,
                 _ => {}
             }
@@ -63,21 +63,21 @@ impl Printed {
 }
 
 /// A value with the path after `mark` resolved in this checkout.
-fn in_folder(value: &str, folder: &Path, mark: char) -> String {
+fn in_directory(value: &str, directory: &Path, mark: char) -> String {
     match value.split_once(mark) {
-        Some((before, path)) => format!("{before}{mark}{}", find(path, folder).display()),
+        Some((before, path)) => format!("{before}{mark}{}", find(path, directory).display()),
         None => value.to_string(),
     }
 }
 
 /// Resolves a file of a command, regardless of its original location.
-fn find(path: &str, folder: &Path) -> PathBuf {
+fn find(path: &str, directory: &Path) -> PathBuf {
     let name = Path::new(path).file_name().unwrap();
     let model = Path::new(path).parent().and_then(Path::file_name).unwrap_or_default();
-    let mut places = ["modules", "inputs", "params"].map(|place| folder.join(place)).to_vec();
-    places.push(folder.join("models").join(model));
+    let mut places = ["modules", "inputs", "params"].map(|place| directory.join(place)).to_vec();
+    places.push(directory.join("models").join(model));
     let mut found = places.into_iter().map(|place| place.join(name)).filter(|path| path.exists());
-    found.next().unwrap_or_else(|| folder.join(LACKING))
+    found.next().unwrap_or_else(|| directory.join(LACKING))
 }
 
 /// Splits a command into words like a shell, with quotes; if the quotes are missing, a word that is not a
