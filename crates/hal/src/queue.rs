@@ -12,8 +12,9 @@ use crate::{
 /// The queues of a device, and what orders the work that they are given next: a value on the stack, which
 /// [`Device::queue`] makes.
 ///
-/// Each operation of a queue is a method. It checks its arguments and submits at once; an error means that nothing
-/// was submitted and no semaphore will be signalled by it. Lists, bytes and handles are borrowed for the call only.
+/// Each operation of a queue is a method. It checks its arguments and submits at once. An error means that no semaphore
+/// will be signalled by it: either nothing was submitted, or the work failed before the call returned, and its signals
+/// with it. Lists, bytes and handles are borrowed for the call only.
 ///
 /// ```
 /// use rehal_hal::{Buffer, Device, QUEUE_AFFINITY_ANY, Semaphore};
@@ -156,10 +157,10 @@ impl<'a> Queue<'a> {
 }
 
 impl Submission<Live<'_>> {
-    /// Checks the operation and gives it to its device. An error here means that nothing was
-    /// submitted and no semaphore will be signalled by it.
+    /// Checks the operation and gives it to its device. An error means that no semaphore will be signalled by it:
+    /// either nothing was submitted, or the work failed before this returned, and its signals with it.
     pub fn submit(&self) -> Result<Option<Buffer>> {
-        self.check()?;
+        self.check().inspect_err(|error| self.device.backend().refused(self, error))?;
         Ok(self.device.backend().submit(self)?.map(|created| created.made_by(self.device)))
     }
 
