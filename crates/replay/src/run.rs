@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{
     Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, CommandBufferMode, CreateOp, Device,
@@ -108,17 +108,24 @@ impl Replay {
         let devices = self.devices.devices();
         for op in &plan.host_ops {
             let HostOp::Create(CreateOp::File(op)) = op else { continue };
-            let record = &plan.files[op.created as usize].record(plan.bytes());
-            let shared = match record.source.contents {
+            let stored = &plan.files[op.created as usize];
+            let record = &stored.record(plan.bytes());
+            let opened = match stored.source.contents {
                 // What one run writes into an inline file must not be there for the next.
-                FileContents::Inline(_) if record.access.contains(MemoryAccess::WRITE) => None,
-                _ => files::open(record, remaps)
-                    .and_then(|file| {
-                        let device = &devices[op.device as usize];
-                        file.map(|file| device.import_file(op.affinity, record.access, file)).transpose()
-                    })
-                    .map_err(|error| plan.locate(error, record.location))?,
+                FileContents::Inline(_) if record.access.contains(MemoryAccess::WRITE) => Ok(None),
+                // Read where it lies: a copy would be the file's size more.
+                FileContents::Inline(bytes) => {
+                    let range = Range { offset: bytes.start, length: bytes.count };
+                    plan.capture().memory(range).map(|memory| Some(HostFile::Memory(memory)))
+                }
+                _ => files::open(record, remaps),
             };
+            let shared = opened
+                .and_then(|file| {
+                    let device = &devices[op.device as usize];
+                    file.map(|file| device.import_file(op.affinity, record.access, file)).transpose()
+                })
+                .map_err(|error| plan.locate(error, record.location))?;
             self.files.push(shared);
         }
         Ok(())
