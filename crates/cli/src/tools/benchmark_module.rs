@@ -264,7 +264,7 @@ fn all(program: &Program, batch: Batch) -> Result<Vec<Calls<'_>>> {
         }
         let function = program.function(name)?;
         match kind {
-            Some("dispatch") => chosen.push(program.repeating_calls(function, batch)),
+            Some("dispatch") => chosen.push(program.repeating_calls(function, batch)?),
             Some("entry") => chosen.push(program.calls(function, Vec::new(), batch)?),
             _ if function.argument_kinds().is_empty() && !is_internal => {
                 chosen.push(program.calls(function, Vec::new(), batch)?);

@@ -191,7 +191,7 @@ const WRONG_COMMANDS: [(&str, AddCommand); 6] = [
     ("not aligned to its pattern", |it, commands, buffer| {
         it.command_fill(commands, range(buffer, 0, 3), &[1, 2]);
     }),
-    ("writes 3", |it, commands, buffer| {
+    ("copy lengths differ", |it, commands, buffer| {
         it.command_copy(commands, range(buffer, 0, 4), range(buffer, 4, 3));
     }),
     ("there are 1 slots", |it, commands, _| it.command_fill(commands, slot(1, 0, 4), &[1])),

@@ -100,10 +100,18 @@ impl<'p> Calls<'p> {
         Ok(Self { recorder: program.recorder(), function, inputs, batch, kind, invocation })
     }
 
-    pub(super) fn repeating(program: &'p Program, function: Function<'p>, batch: Batch) -> Self {
-        let inputs = vec![Value::I32(batch.size as i32)];
+    pub(super) fn repeating(program: &'p Program, function: Function<'p>, batch: Batch) -> Result<Self> {
+        let Ok(repetitions) = i32::try_from(batch.size) else {
+            return Err(Error::out_of_range(format!(
+                "the function counts its repetitions up to {}, and the batch has {}",
+                i32::MAX,
+                batch.size
+            ))
+            .advise("choose a smaller batch"));
+        };
+        let inputs = vec![Value::I32(repetitions)];
         let invocation = Invocation::new(function.vm());
-        Self { recorder: program.recorder(), function, inputs, batch, kind: Kind::Repeating, invocation }
+        Ok(Self { recorder: program.recorder(), function, inputs, batch, kind: Kind::Repeating, invocation })
     }
 
     /// The function.

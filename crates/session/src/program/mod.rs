@@ -190,8 +190,8 @@ impl Program {
     }
 
     /// Calls of a function that the compiler made for measurements (`iree.benchmark` says `dispatch`): it takes the
-    /// number of repetitions of its dispatches, which is the size of the batch.
-    pub fn repeating_calls<'p>(&'p self, function: Function<'p>, batch: Batch) -> Calls<'p> {
+    /// number of repetitions of its dispatches, which is the size of the batch: at most [`i32::MAX`].
+    pub fn repeating_calls<'p>(&'p self, function: Function<'p>, batch: Batch) -> Result<Calls<'p>> {
         Calls::repeating(self, function, batch)
     }
 
