@@ -321,7 +321,7 @@ fn missing_keys_and_scopes_name_the_nearest() {
 fn an_error_in_a_file_says_where() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.irpa");
-    std::fs::write(&path, b"IRPX").unwrap();
+    std::fs::write(&path, b"IRP\xFF").unwrap();
     let error = Index::new().add_file(Path::new(&path), FileMode::Mmap).unwrap_err();
     assert!(error.report().contains("truncated parameter archive"), "{error:?}");
     assert!(error.report().contains("a.irpa"), "{error:?}");
