@@ -7,31 +7,31 @@ use crate::{
     State, number::general, run::write_to,
 };
 
-/// A benchmark that was chosen, and how far it is.
+/// A selected benchmark and its progress.
 pub(crate) struct Job<'b, 'a> {
     pub(crate) benchmark: &'b mut Benchmark<'a>,
     pub(crate) name: String,
     index: usize,
     repetitions: u32,
-    /// How many iterations the next repetition shall do; found by the first one unless it is given.
+    /// Iterations of the next repetition; determined by the first one unless given.
     iterations: u64,
     fixed_iterations: bool,
     min_time_s: f64,
-    /// Still to be done before the first repetition.
+    /// Whether the warm-up is pending.
     warmup_time_s: f64,
-    /// The repetitions so far.
+    /// The finished repetitions.
     pub(crate) runs: Vec<Run>,
-    /// How many of them ended in an error.
+    /// How many of them failed.
     pub(crate) failed: usize,
 }
 
-/// What one call of a benchmark's body gave.
+/// The result of one call of a benchmark's body.
 struct Sample {
     iterations: u64,
     real_s: f64,
     cpu_s: f64,
     manual_s: f64,
-    /// By the clock that this benchmark is measured with.
+    /// By the benchmark's clock.
     measured_s: f64,
     counters: Counters,
     label: String,
@@ -71,19 +71,19 @@ impl<'b, 'a> Job<'b, 'a> {
         this
     }
 
-    /// How many repetitions are still to be done.
+    /// The number of repetitions left.
     pub(crate) fn remaining(&self) -> u32 {
         self.repetitions - self.runs.len() as u32
     }
 
-    /// One repetition, after the warm-up where it is the first: runs more and more iterations until they
-    /// took long enough. Later repetitions run as many as the first one did.
+    /// Runs one repetition, preceded by the warm-up if it is the first: increases the iterations until they
+    /// take long enough. Later repetitions run as many as the first one.
     pub(crate) fn repetition(&mut self, runner: &Runner, notes: &mut dyn Write) -> Result<(Run, Result<()>)> {
         let first = self.runs.is_empty();
         if first && self.warmup_time_s > 0.0 {
             let given = self.iterations;
             let warmed = self.run_until(self.warmup_time_s, runner, notes)?;
-            // What the warm-up found out about the iterations is as cold as it was; start over.
+            // The warm-up's iteration count was measured cold; start over.
             self.iterations = given;
             if warmed.ended.is_err() {
                 return Ok(self.finish(warmed, runner));
@@ -112,8 +112,8 @@ impl<'b, 'a> Job<'b, 'a> {
         }
     }
 
-    /// Whether it ran long enough, or running longer makes no sense. Real time far above the minimum is
-    /// enough too, so that a benchmark that sleeps comes to an end; manual time is trusted.
+    /// Whether it ran long enough, or running longer makes no sense. Real time far above the minimum is also
+    /// enough, so that a benchmark that sleeps terminates; manual time is trusted.
     fn is_enough(&self, sample: &Sample, min_time_s: f64) -> bool {
         sample.skip.is_some()
             || sample.iterations >= MAX_ITERATIONS
@@ -132,7 +132,7 @@ impl<'b, 'a> Job<'b, 'a> {
         if let Err(error) = &ended {
             state.skip_with_error(error.to_string());
         } else if !state.ran_to_end() {
-            state.skip_with_error("the benchmark left its loop before the end without saying why");
+            state.skip_with_error("the benchmark left its loop early without a reason");
         }
         let seconds = |ns: u64| ns as f64 / 1e9;
         let [real_s, cpu_s, manual_s] =
@@ -185,8 +185,8 @@ impl<'b, 'a> Job<'b, 'a> {
     }
 }
 
-/// How many iterations to try after `iterations` took only `measured_s` of `min_time_s`, and the factor
-/// between: 1.4 times what seems to be needed where a tenth of the time says something, else ten times as
+/// The number of iterations to try after `iterations` took only `measured_s` of `min_time_s`, and the factor
+/// between the two: 1.4 times the estimate if at least a tenth of the time was measured, else ten times as
 /// many. At least one more, at most [`MAX_ITERATIONS`].
 pub(crate) fn next_iterations(iterations: u64, measured_s: f64, min_time_s: f64) -> (u64, f64) {
     let says_something = measured_s / min_time_s > 0.1;
@@ -196,7 +196,7 @@ pub(crate) fn next_iterations(iterations: u64, measured_s: f64, min_time_s: f64)
 }
 
 impl MinTime {
-    /// The time that warm-ups and predictions fall back to where iterations are given.
+    /// The time for warm-ups and predictions if iterations are given.
     fn default_s() -> f64 {
         match Self::default() {
             Self::Seconds(seconds) => seconds,
@@ -211,16 +211,16 @@ mod tests {
 
     #[test]
     fn predicts_iterations() {
-        // 0.1 of 0.5 s says something: 0.5 * 1.4 / 0.1 = 7 times as many.
+        // 0.1 of 0.5 s is significant: 0.5 * 1.4 / 0.1 = 7 times as many.
         assert_eq!(next_iterations(100, 0.1, 0.5).0, 700);
-        // A tenth and less does not: ten times as many.
+        // A tenth and less is not: ten times as many.
         assert_eq!(next_iterations(10, 0.05, 0.5), (100, 10.0));
         assert_eq!(next_iterations(1, 0.0, 0.5), (10, 10.0));
-        // Never fewer than one more, never more than the limit.
+        // At least one more, at most the limit.
         assert_eq!(next_iterations(1, 0.499, 0.5).0, 2);
         assert_eq!(next_iterations(MAX_ITERATIONS / 2, 0.0, 0.5).0, MAX_ITERATIONS);
-        // The whole number nearest to 1.4 times the need. The log of the pinned release said 9.40127
-        // times for 0.148916 ms of 1 ms.
+        // The integer nearest to 1.4 times the estimate. The log of the pinned release said 9.40127 times for
+        // 0.148916 ms of 1 ms.
         assert_eq!(next_iterations(1, 0.0007, 0.001).0, 2);
         let (next, multiplier) = next_iterations(1, 0.000148916, 0.001);
         assert_eq!((next, general(multiplier).as_str()), (9, "9.40127"));

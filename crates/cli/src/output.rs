@@ -7,11 +7,10 @@ use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::rc::Rc;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, FileId, Result};
 use rehal_session::flush_c_streams;
 
 /// Standard output without the line buffer of the standard library: each write goes out as it is.
@@ -63,7 +62,7 @@ pub(crate) fn is_printed_to(path: &Path) -> bool {
     let Ok(file) = fs::metadata(path) else { return false };
     let is_it = |stream: BorrowedFd<'_>| {
         let stream = stream.try_clone_to_owned().map(File::from).and_then(|it| it.metadata());
-        stream.is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()))
+        stream.is_ok_and(|it| FileId::from(&it) == FileId::from(&file))
     };
     // Terminals and /dev/null stay what they are, whoever writes to them.
     file.is_file() && (is_it(io::stdout().as_fd()) || is_it(io::stderr().as_fd()))

@@ -258,7 +258,6 @@ fn flags_are_checked_before_anything_is_opened() {
     let module = format!("--module={nowhere}");
     let parameters = format!("--parameters={nowhere}");
     for (tool, file, wrong) in [
-        ("iree-run-replay", nowhere, "--device=://0"),
         ("iree-run-replay", nowhere, "--replay_executable_substitution=x"),
         ("iree-benchmark-replay", nowhere, "--benchmark_format=xml"),
         ("iree-dump-replay", nowhere, "--format=xml"),

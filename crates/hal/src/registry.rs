@@ -2,19 +2,19 @@ use rehal_base::{Error, Result, StatusCode};
 
 use crate::Driver;
 
-/// The drivers that a program can create devices of: a plain value, which the program builds.
+/// The drivers that a program can create devices of: a plain value, built by the program.
 #[derive(Clone, Default)]
 pub struct DriverRegistry {
-    /// Sorted by name, as listings are.
+    /// Sorted by name, for listings.
     drivers: Vec<Driver>,
 }
 
 impl DriverRegistry {
-    /// Adds a driver; `ALREADY_EXISTS` if there is one of its name.
+    /// Adds a driver; `ALREADY_EXISTS` if the name is taken.
     pub fn register(&mut self, driver: Driver) -> Result<()> {
         match self.drivers.binary_search_by(|held| held.name().cmp(driver.name())) {
             Ok(_) => {
-                let error = format!("a driver '{}' is registered already", driver.name());
+                let error = format!("driver '{}' is already registered", driver.name());
                 Err(Error::new(StatusCode::AlreadyExists, error))
             }
             Err(index) => {
@@ -24,12 +24,12 @@ impl DriverRegistry {
         }
     }
 
-    /// All drivers by name, also those that are not available.
+    /// All drivers by name, including unavailable ones.
     pub fn drivers(&self) -> &[Driver] {
         &self.drivers
     }
 
-    /// The driver of this name, which may not be available.
+    /// The driver with this name; may be unavailable.
     pub fn find(&self, name: &str) -> Result<&Driver> {
         self.drivers
             .iter()
@@ -37,12 +37,12 @@ impl DriverRegistry {
             .ok_or_else(|| Error::not_found(format!("driver '{name}' does not exist")))
     }
 
-    /// The drivers that work on this machine, for the advice of an error.
+    /// The drivers that work on this machine, as advice of an error.
     pub fn available(&self) -> String {
         let available = self.drivers.iter().filter(|driver| driver.availability().is_ok());
         let names: Vec<_> = available.map(Driver::name).collect();
         match names[..] {
-            [] => "no driver of this build works on this machine".into(),
+            [] => "no driver of this build is available on this machine".into(),
             _ => format!("the drivers that work here are: {}", names.join(", ")),
         }
     }
@@ -65,12 +65,12 @@ mod tests {
     }
 
     #[test]
-    fn drivers_are_listed_by_name_and_there_is_one_of_each() {
+    fn drivers_are_unique_and_listed_by_name() {
         let mut registry = registry();
         let names: Vec<_> = registry.drivers().iter().map(Driver::name).collect();
         assert_eq!(names, ["abacus", "cpu", "gpu", "zeta"]);
         let error = registry.register(Driver::new(Fake::of("cpu", 3))).unwrap_err();
-        assert_eq!(error.to_string(), "ALREADY_EXISTS; a driver 'cpu' is registered already");
+        assert_eq!(error.to_string(), "ALREADY_EXISTS; driver 'cpu' is already registered");
         assert_eq!(registry.find("cpu").unwrap().enumerate().unwrap().len(), 1);
     }
 
@@ -84,6 +84,9 @@ mod tests {
             cpu.create_device("9", &OptionSet::default()).err().unwrap().report(),
             "NOT_FOUND; driver 'cpu' has no device '9'\n  try: its devices: cpu://bus/0"
         );
-        assert_eq!(DriverRegistry::default().available(), "no driver of this build works on this machine");
+        assert_eq!(
+            DriverRegistry::default().available(),
+            "no driver of this build is available on this machine"
+        );
     }
 }

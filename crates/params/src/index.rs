@@ -10,9 +10,9 @@ use rehal_base::{Error, FileKind, Result};
 use crate::nearest::nearest;
 use crate::{Entry, FileMode, Format, ParameterFile, Parsed, Place, Storage};
 
-/// The parameters of one or several files, in their order, and by name.
+/// The parameters of one or several files, in order, and by name.
 ///
-/// Where a name is there twice, the first one counts, as in the reference.
+/// If a name occurs twice, the first one wins, as in the reference.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     entries: Vec<Entry>,
@@ -20,19 +20,19 @@ pub struct Index {
 }
 
 impl Index {
-    /// An index of nothing.
+    /// An empty index.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the parameters of the file at `path`, whose ending tells its format.
+    /// Adds the parameters of the file at `path`; the extension selects the format.
     ///
-    /// Files that an archive names are opened when their bytes are first wanted.
+    /// External files are opened on first use.
     pub fn add_file(&mut self, path: &Path, mode: FileMode) -> Result<()> {
         self.add_opened(ParameterFile::new(path.to_path_buf(), mode))
     }
 
-    /// As [`Index::add_file`], of a file into which programs may also write. Files that it names are only read.
+    /// Like [`Index::add_file`], for a file that programs may write to. Its external files are read-only.
     pub fn add_writable_file(&mut self, path: &Path) -> Result<()> {
         self.add_opened(ParameterFile::writable(path.to_path_buf()))
     }
@@ -52,7 +52,7 @@ impl Index {
         Ok(())
     }
 
-    /// Adds a parameter behind all others.
+    /// Appends a parameter.
     pub fn add(&mut self, entry: Entry) {
         if let Slot::Vacant(slot) = self.by_name.entry(entry.name.clone()) {
             slot.insert(self.entries.len());
@@ -60,23 +60,23 @@ impl Index {
         self.entries.push(entry);
     }
 
-    /// All parameters, in the order that they were added.
+    /// All parameters, in order of addition.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The parameter of this name, if there is one.
+    /// The parameter with this name, if any.
     pub fn get(&self, name: &str) -> Option<&Entry> {
         self.by_name.get(name).map(|index| &self.entries[*index])
     }
 
-    /// The parameter of this name. The error names those that are called most alike.
+    /// The parameter with this name. The error suggests similar names.
     pub fn lookup(&self, name: &str) -> Result<&Entry> {
         self.get(name).ok_or_else(|| {
             let error = Error::not_found(format!("no parameter found in index with key '{name}'"));
             let names = self.entries.iter().map(|entry| &*entry.name);
             error.advise(match nearest(name, names).as_slice() {
-                [] => "there are no parameters at all: name a file that has some".to_string(),
+                [] => "the index is empty: name a file with parameters".to_string(),
                 alike => format!("the nearest keys of {} are {}", self.entries.len(), quoted(alike)),
             })
         })
@@ -110,7 +110,7 @@ fn refuse_other(path: &Path) -> Option<Error> {
     Some(error.advise(format!("rename it to end with .{ending}")))
 }
 
-/// What the file said, with the file that its bytes are in.
+/// Combines a parsed parameter with the file that contains its bytes.
 fn attach(
     parsed: Parsed,
     file: &Arc<ParameterFile>,
@@ -135,7 +135,7 @@ fn attach(
     }
 }
 
-/// `'a', 'b'`, cut where names are long.
+/// `'a', 'b'`, with long names truncated.
 pub(crate) fn quoted(names: &[&str]) -> String {
     const MAX_CHARS: usize = 80;
     let quote = |name: &&str| match name.char_indices().nth(MAX_CHARS) {

@@ -216,13 +216,14 @@ struct Run<'r, 'o> {
 impl Run<'_, '_> {
     fn all(&mut self) -> Result<()> {
         let plan = self.plan;
-        let wants_steps = self.observers.iter().any(|it| it.wants_steps());
+        let stepping: Vec<usize> =
+            (0..self.observers.len()).filter(|&index| self.observers[index].wants_steps()).collect();
         let mut releases = plan.releases.iter().peekable();
         let mut completions = plan.completions.iter().peekable();
         let mut scratch = Bump::with_capacity(4096);
         for (number, step) in (0u32..).zip(&plan.steps) {
-            if wants_steps {
-                self.observers.iter_mut().try_for_each(|it| it.step(step.location))?;
+            for &index in &stepping {
+                self.observers[index].step(step.location)?;
             }
             let outcome = match step.op {
                 StepOp::Submission(index) => self.submit(index, true, &scratch),
@@ -249,7 +250,7 @@ impl Run<'_, '_> {
 
     /// Issues a submission; one that `runs` now is waited for in serialized order.
     fn submit(&mut self, index: u32, runs: bool, scratch: &Bump) -> Result<()> {
-        let submission = self.plan.submissions[index as usize];
+        let submission = &self.plan.submissions[index as usize];
         let live = submission.rename(&mut self.names(scratch))?;
         let buffer = live.submit()?;
         live.device.flush(live.affinity)?;

@@ -1,5 +1,5 @@
-//! Tests of the corpus are listed in `oracle/corpus_tests.txt`, so that they are counted as ignored if the corpus is
-//! missing, and missed if it is not whole.
+//! Tests of the corpus are listed in `oracle/corpus_tests.txt`, so that they count as ignored if the corpus
+//! is missing, and as missing if it is incomplete.
 
 use crate::{Outcome, ensure};
 use libtest_mimic::Trial;
@@ -7,12 +7,12 @@ use oracle::captures::{corpus, repository};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Set, it has the list written anew.
+/// If set, the list is regenerated.
 const UPDATE_VARIABLE: &str = "REHAL_UPDATE_CORPUS_TESTS";
 const LIST: &str = "oracle/corpus_tests.txt";
 const LISTED: &str = include_str!("../../corpus_tests.txt");
 
-/// To be called last: what is compared with the list are the tests that were added before.
+/// Must be called last: compares the list with the tests added before.
 pub fn add(trials: &mut Vec<Trial>) {
     if corpus().is_none() {
         let ignored = |name: &str| Trial::test(name, || Err(testing::missing())).with_ignored_flag(true);
@@ -24,7 +24,7 @@ pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("corpus_tests_are_as_listed", move || as_listed(&names)));
 }
 
-/// Whether a test is of the corpus: the names of tests say of which set they are.
+/// Whether a test belongs to the corpus: test names contain their set.
 fn is_of_corpus(name: &str) -> bool {
     ["::corpus/", "::models/", "::models::"].iter().any(|set| name.contains(set))
 }

@@ -152,3 +152,24 @@ fn what_the_file_has_not_got_is_refused_before_it_is_recorded() {
         assert_eq!(reads, 0);
     }
 }
+
+/// A file that a program truncates after it imported it: the read is refused, and nobody touches bytes that are gone.
+#[test]
+fn what_a_file_has_lost_is_refused_by_every_policy() {
+    let policies = [FilePolicy::Reference, FilePolicy::CaptureRanges, FilePolicy::CaptureAll];
+    for (file_policy, code) in
+        policies.into_iter().zip([StatusCode::DataLoss, StatusCode::Unavailable, StatusCode::DataLoss])
+    {
+        let program = Program::new(RecordOptions { file_policy, ..RecordOptions::default() });
+        let on_disk = on_disk();
+        let file = HostFile::Disk(on_disk.reopen().unwrap());
+        let file = program.device().import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file).unwrap();
+        on_disk.as_file().set_len(0).unwrap();
+        let buffer = program.buffer(&[0; 100]);
+        let refused = program.device().queue(QUEUE_AFFINITY_ANY).read(&file, 50, &buffer, 0).unwrap_err();
+        assert_eq!(refused.code(), code, "{refused}");
+        on_disk.as_file().set_len(1000).unwrap();
+        program.device().queue(QUEUE_AFFINITY_ANY).read(&file, 50, &buffer, 0).unwrap();
+        program.capture();
+    }
+}

@@ -95,10 +95,18 @@ impl Calls {
         Ok(Self { function, inputs, batch, kind, invocation })
     }
 
-    pub(super) fn repeating(function: Function, batch: Batch) -> Self {
-        let inputs = vec![Value::I32(batch.size as i32)];
+    pub(super) fn repeating(function: Function, batch: Batch) -> Result<Self> {
+        let Ok(repetitions) = i32::try_from(batch.size) else {
+            return Err(Error::out_of_range(format!(
+                "the function counts its repetitions up to {}, and the batch has {}",
+                i32::MAX,
+                batch.size
+            ))
+            .advise("choose a smaller batch"));
+        };
+        let inputs = vec![Value::I32(repetitions)];
         let invocation = Invocation::new(function.vm());
-        Self { function, inputs, batch, kind: Kind::Repeating, invocation }
+        Ok(Self { function, inputs, batch, kind: Kind::Repeating, invocation })
     }
 
     /// The function.

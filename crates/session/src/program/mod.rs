@@ -193,10 +193,10 @@ impl Program {
     }
 
     /// Calls of a function that the compiler made for measurements (`iree.benchmark` says `dispatch`): it takes the
-    /// number of repetitions of its dispatches, which is the size of the batch.
+    /// number of repetitions of its dispatches, which is the size of the batch: at most [`i32::MAX`].
     pub fn repeating_calls(&self, function: Function, batch: Batch) -> Result<Calls> {
         self.check_own(&function).context(|| format!("function '{}'", function.name()))?;
-        Ok(Calls::repeating(function, batch))
+        Calls::repeating(function, batch)
     }
 
     /// Fails for a function of another program: it would get fences of devices that are not its own.

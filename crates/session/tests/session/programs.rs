@@ -344,6 +344,41 @@ fn tests_of_a_module_are_run_apart() {
     assert!(error.message().starts_with("expected function with no inputs"), "{}", error.report());
 }
 
+/// None of the captures is lost, and a test that runs again has the same one.
+#[test]
+fn each_test_of_a_module_has_its_capture() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options("checks");
+    options.recording = Some(RecordingOptions::new(directory.path().join("all.ireereplay")));
+    let tests = ModuleTests::load(&options).unwrap();
+    let names: Vec<_> = tests.tests().iter().map(|test| test.name.as_str()).collect();
+    for name in names.iter().chain(&names) {
+        tests.run(name);
+    }
+    let mut expected: Vec<_> = names[1..].iter().map(|name| format!("all.{name}.ireereplay")).collect();
+    expected.push("all.ireereplay".to_owned());
+    let files = std::fs::read_dir(directory.path()).unwrap();
+    let mut found: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+    for file in found {
+        let capture = CaptureFile::open(&directory.path().join(file), &CaptureOptions::default()).unwrap();
+        capture.plan().unwrap();
+    }
+}
+
+/// A function that repeats itself takes the number as an i32.
+#[test]
+fn a_batch_that_a_function_cannot_count_is_refused() {
+    let program = Program::load(&options("add4")).unwrap();
+    for (size, is_refused) in [(i32::MAX as u64, false), (1 << 31, true), (1 << 32, true), (u64::MAX, true)] {
+        let batch = Batch { size, ..Batch::default() };
+        let calls = program.repeating_calls(program.function("add").unwrap(), batch);
+        assert_eq!(calls.err().map(|error| error.code()), is_refused.then_some(StatusCode::OutOfRange));
+    }
+}
+
 #[test]
 fn a_panic_in_a_callback_leaves_the_program_usable() {
     let panics = Arc::new(AtomicBool::new(false));
