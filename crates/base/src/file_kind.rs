@@ -149,7 +149,7 @@ impl FileKind {
         }
     }
 
-    /// The name without what stands in brackets.
+    /// The name without the part in parentheses.
     fn plain_name(self) -> &'static str {
         match self {
             kind if kind.is_parameters() => "a parameter file",
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_told_by_the_first_bytes() {
+    fn first_bytes_identify_the_kind() {
         let zip = |name: &str| [b"PK\x03\x04".as_slice(), &[0; 26], name.as_bytes()].concat();
         for (head, kind) in [
             (b"".to_vec(), Some(FileKind::Empty)),

@@ -2,8 +2,8 @@
 //! memory-mapped files, identity and kinds of files, shared memory, element types, math functions of the C library, glob
 //! patterns, suggestions for misspelt names, and the digest of captures.
 //!
-//! It must never know a device or a tool, or more of a file format than the bytes that tell it from others. Every crate of
-//! the workspace uses it.
+//! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate of the
+//! workspace uses it.
 
 #![deny(unsafe_code)]
 
