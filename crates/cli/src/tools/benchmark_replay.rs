@@ -57,7 +57,7 @@ struct Options {
 
 fn run(invocation: &Invocation) -> Result<()> {
     measure(Options {
-        replay: replay_flags::Options::of(invocation),
+        replay: replay_flags::Options::of(invocation)?,
         scope: invocation.flags.get(&SCOPE),
         bench: benchmark_flags::options(&invocation.flags, &invocation.program)?,
     })
