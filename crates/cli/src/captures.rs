@@ -1,10 +1,8 @@
 //! The capture that a tool works on.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, FileId, Result};
 use rehal_session::{CaptureFile, CaptureOptions};
 
 use crate::output;
@@ -48,9 +46,8 @@ fn note_tear(capture: &CaptureFile) {
 
 /// Refuses to write to `path` if that is the capture itself.
 pub(crate) fn check_output(capture: &CaptureFile, flag: &str, path: &Path) -> Result<()> {
-    let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
-    match capture.path().and_then(identity) {
-        Some(read) if identity(path) == Some(read) => {
+    match capture.path().and_then(FileId::at) {
+        Some(read) if FileId::at(path) == Some(read) => {
             let error = Error::invalid_argument(format!("--{flag}={} is the capture itself", path.display()));
             Err(error.advise("name another file to write to"))
         }

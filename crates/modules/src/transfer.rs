@@ -4,7 +4,7 @@ use rehal_hal::{
     CommandCategories, Device, Fence, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY,
 };
 
-/// What the host needs of a buffer to look at it.
+/// What the host requires of a buffer to read it.
 pub const READABLE: BufferParams = BufferParams {
     usage: BufferUsage::TRANSFER_SOURCE
         .union(BufferUsage::TRANSFER_TARGET)
@@ -15,9 +15,9 @@ pub const READABLE: BufferParams = BufferParams {
     min_alignment: 0,
 };
 
-/// Buffers with the same bytes that have the memory type and the usage of `wanted`: those of `buffers` that have them
-/// already, and copies of the others, which one command buffer of `device` makes. Blocks the calling thread until they
-/// are made.
+/// Buffers with the same bytes and with the memory type and usage of `wanted`: those of `buffers` that
+/// already have them, and copies of the others, made by one command buffer on `device`. Blocks the calling
+/// thread until the copies are complete.
 pub fn to_host(device: &Device, buffers: &[Buffer], wanted: &BufferParams) -> Result<Vec<Buffer>> {
     if buffers.iter().all(|buffer| suffices(buffer, wanted)) {
         return Ok(buffers.to_vec());
@@ -59,7 +59,7 @@ mod tests {
     use rehal_local::LocalSync;
 
     #[test]
-    fn what_the_host_cannot_map_is_copied() {
+    fn unmappable_buffers_are_copied() {
         let device = LocalSync::create(rehal_local::executable::Plugins::default());
         let params = |usage| BufferParams {
             usage,

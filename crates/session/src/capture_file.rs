@@ -2,7 +2,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, Error, FileKind, Result, StatusCode};
 use rehal_capture::{Capture, CaptureBytes, ChecksumState, Damage, OpenOptions, Tear, Version};
 use rehal_hal::DeviceGroup;
 use rehal_replay::dump::{self, Progress};
@@ -67,7 +67,11 @@ impl CaptureFile {
         let bytes = bytes.into();
         let recover = options.recover;
         let opened = bytes.open(OpenOptions { recover });
-        let capture = opened.map_err(|error| explain(&bytes, error.into()))?;
+        let capture = opened.map_err(|error| {
+            let file = bytes.path().map_or("it".into(), |path| format!("'{}'", path.display()));
+            let other = FileKind::Capture.refuse_other(bytes.as_slice(), &file);
+            other.unwrap_or_else(|| explain(&bytes, error.into()))
+        })?;
         let (version, tear) = (capture.version(), capture.tear());
         let (is_closed, length_bytes) = (capture.is_closed(), capture.length_bytes());
         let (checksums, damage) = (capture.checksums(), Arc::default());

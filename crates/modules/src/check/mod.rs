@@ -1,8 +1,8 @@
-//! The `check` module: what test programs expect of their values.
+//! The `check` module: expectations of test programs.
 //!
-//! An expectation that does not hold is no error of the program, which goes on: it is kept in [`Failures`], which whoever
-//! runs the tests reads after each (source: `iree/modules/check/module.cc` and the compiler's `check.imports.mlir` of
-//! release 3.13.0; programs import all of it optionally).
+//! A failed expectation is not an error of the program, which continues: it is stored in [`Failures`], which
+//! the test runner reads after each test (source: `iree/modules/check/module.cc` and the compiler's
+//! `check.imports.mlir` of release 3.13.0; all its imports are optional).
 
 mod expect;
 
@@ -17,13 +17,13 @@ use rehal_vm::{Call, Export, Flow, NativeModule, State};
 use crate::hal::Handle;
 use expect::{Tensor, Tolerance};
 
-/// The `check` module. Every context that it is in reports to the same [`Failures`].
+/// The `check` module. Every context that contains it reports to the same [`Failures`].
 #[derive(Default)]
 pub struct CheckModule {
     failures: Failures,
 }
 
-/// What did not hold: text for people, one for each expectation. Clones share it.
+/// Failed expectations, one text each. Clones share them.
 #[derive(Clone, Default)]
 pub struct Failures(Arc<Mutex<Kept>>);
 
@@ -33,15 +33,15 @@ struct Kept {
     more: u64,
 }
 
-/// More failures than this in one test are counted, not kept: a loop must not fill memory.
+/// Further failures in one test are counted, not stored, so that a loop cannot exhaust memory.
 const KEPT_LIMIT: usize = 100;
 
 impl Failures {
-    /// What failed since the last call, in order.
+    /// The failures since the last call, in order.
     pub fn take(&self) -> Vec<String> {
         let Kept { mut texts, more } = std::mem::take(&mut *self.0.lock());
         if more > 0 {
-            texts.push(format!("{more} more expectations did not hold."));
+            texts.push(format!("{more} more expectations failed."));
         }
         texts
     }
@@ -58,7 +58,7 @@ impl CheckModule {
         Self { failures }
     }
 
-    /// Where it reports to.
+    /// The failures it reports to.
     pub fn failures(&self) -> &Failures {
         &self.failures
     }
@@ -102,7 +102,7 @@ impl NativeModule for CheckModule {
                 let tolerance = Tolerance { absolute: call.f32(3)?, relative: call.f32(4)? };
                 both(call, |lhs, rhs| expect::almost_equal(lhs, rhs, tolerance))?
             }
-            other => return Err(Error::not_found(format!("the check module has no function {other}"))),
+            other => return Err(Error::not_found(format!("module check has no function {other}"))),
         };
         if let Some(what) = failure {
             let name = self.exports()[ordinal].name;
@@ -112,7 +112,7 @@ impl NativeModule for CheckModule {
     }
 }
 
-/// Shows the tensors of both operands of a comparison to `look`.
+/// Calls `look` with the tensors of both operands of a comparison.
 fn both(
     call: &Call<'_>,
     look: impl FnOnce(Tensor<'_>, Tensor<'_>) -> Result<Option<String>>,
@@ -121,13 +121,13 @@ fn both(
     lhs.look(|lhs| rhs.look(|rhs| look(lhs, rhs)))??
 }
 
-/// A buffer view that was given, and a buffer with its bytes that the host can map.
+/// A buffer view and a host-mappable buffer with its bytes.
 struct Operand<'c> {
     view: &'c BufferView,
     buffer: Buffer,
 }
 
-/// The operands at `indices`; what the host cannot map is copied by the device at argument 0.
+/// The operands at `indices`; a buffer that the host cannot map is copied by the device at argument 0.
 fn operands<'c, const N: usize>(call: &'c Call<'_>, indices: [usize; N]) -> Result<[Operand<'c>; N]> {
     let mut views = Vec::with_capacity(N);
     for index in indices {
@@ -140,7 +140,7 @@ fn operands<'c, const N: usize>(call: &'c Call<'_>, indices: [usize; N]) -> Resu
 }
 
 impl Operand<'_> {
-    /// Shows its tensor to `look`.
+    /// Calls `look` with its tensor.
     fn look<R>(&self, look: impl FnOnce(Tensor<'_>) -> R) -> Result<R> {
         let tensor_type =
             TensorType { shape: self.view.shape().to_vec(), element_type: self.view.element_type() };

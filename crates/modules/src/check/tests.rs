@@ -5,7 +5,7 @@ use rehal_local::LocalSync;
 use rehal_values::parse_tensor;
 use rehal_vm::{Context, Module, Ref, Value};
 
-/// A context of the check module, its failures, and a device for its operands.
+/// A context with the check module, its failures, and a device for operands.
 struct Bench {
     context: Context,
     failures: Failures,
@@ -49,7 +49,7 @@ impl Bench {
 }
 
 #[test]
-fn what_holds_says_nothing() {
+fn passing_expectations_report_nothing() {
     let bench = Bench::new();
     let (device, four) = (bench.device(), bench.view("2x2xf32=1 2 3 4"));
     assert_eq!(bench.call("check.expect_true", &[Value::I32(-1)]).unwrap(), [""; 0]);
@@ -62,7 +62,7 @@ fn what_holds_says_nothing() {
 }
 
 #[test]
-fn what_does_not_hold_is_kept_and_the_program_goes_on() {
+fn failed_expectations_are_stored_and_the_program_continues() {
     let bench = Bench::new();
     let failures = bench.call("check.expect_true", &[Value::I32(0)]).unwrap();
     assert_eq!(failures, ["check.expect_true: Failure\nExpected 0 to be nonzero."]);
@@ -73,7 +73,7 @@ fn what_does_not_hold_is_kept_and_the_program_goes_on() {
 }
 
 #[test]
-fn failures_without_end_are_counted() {
+fn excess_failures_are_counted() {
     let bench = Bench::new();
     let function = bench.context.function("check.expect_false").unwrap();
     for _ in 0..1000 {
@@ -81,12 +81,12 @@ fn failures_without_end_are_counted() {
     }
     let failures = bench.failures.take();
     assert_eq!(failures.len(), KEPT_LIMIT + 1);
-    assert_eq!(failures[KEPT_LIMIT], "900 more expectations did not hold.");
+    assert_eq!(failures[KEPT_LIMIT], "900 more expectations failed.");
     assert!(bench.failures.take().is_empty());
 }
 
 #[test]
-fn wrong_operands_are_errors() {
+fn invalid_operands_are_errors() {
     let bench = Bench::new();
     let null = Value::Ref(Ref::NULL);
     let error = bench.call("check.expect_all_true", &[bench.device(), null.clone()]).unwrap_err();

@@ -1,7 +1,7 @@
 //! Programs on a device whose memory is apart from the host's, on record; and bytes that are too many to be copied.
 
 use rehal_base::Range;
-use rehal_capture::OperationCode as Code;
+use rehal_capture::{OperationCode as Code, Payload};
 use rehal_cts::discrete::DiscreteDevice;
 use rehal_hal::{
     BufferParams, BufferRef, DeviceGroup, HostFile, HostMemory, MemoryAccess, QUEUE_AFFINITY_ANY, transfer,
@@ -9,7 +9,7 @@ use rehal_hal::{
 use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
 
 use crate::memory::Memory;
-use crate::program::{Program, Reads, local_sync, operations, replay};
+use crate::program::{Program, Reads, each_operation, local_sync, operations, replay};
 
 /// A program on record that stages: what it wrote and read is in the capture, which replays on either kind of device.
 #[test]
@@ -36,6 +36,20 @@ fn a_program_that_stages_is_recorded() {
     let mut seen = Reads::default();
     Replay::new(plan, &devices, &ReplayOptions::default()).unwrap().run(&mut [&mut seen]).unwrap();
     assert!(seen.0.concat() == expected);
+}
+
+/// Nothing to move is nothing to do: a device may refuse to make a staging buffer of no bytes.
+#[test]
+fn no_bytes_are_not_staged() {
+    let program = Program::on(vec![DiscreteDevice::over(local_sync())], RecordOptions::default());
+    let hidden = program.device().allocate_buffer(BufferParams::default(), 16).unwrap();
+    transfer::write(&hidden, 16, &[]).unwrap();
+    assert!(transfer::to_vec(&hidden, 3, 0).unwrap().is_empty());
+    let length = transfer::view(&hidden, 0, 0, |memory| Ok(memory.length())).unwrap();
+    assert_eq!(length, 0);
+    assert!(transfer::write(&hidden, 17, &[]).is_err() && transfer::to_vec(&hidden, 17, 0).is_err());
+    let codes: Vec<_> = operations(&program.capture()).into_iter().map(|(code, _)| code).collect();
+    assert_eq!(codes.iter().filter(|code| **code == Code::ALLOCATOR_ALLOCATE_BUFFER).count(), 1, "{codes:?}");
 }
 
 /// Bytes that are too many to be copied go to the sink on a way of their own, which is another for files: both are what
@@ -77,5 +91,16 @@ fn large_writes_are_recorded_the_same_to_files_and_to_memory() {
     assert!(in_file.len() as u64 > 5 * SIZE);
     assert!(in_file == in_memory(false));
     assert!(in_file == in_memory(true));
+    // And they are those that were written, each range from where it begins.
+    let mut written = Vec::new();
+    each_operation(&in_file, |record| {
+        if let Ok(Payload::BufferRangeData(it)) = record.payload() {
+            written.push((it.byte_offset.get(), it.data.to_vec()));
+        }
+    });
+    let mut shown = bytes.clone();
+    shown[8..17].fill(1);
+    let flushed = shown[4..][..SIZE as usize - 10].to_vec();
+    assert!(written == [(0, bytes.clone()), (4, flushed), (3, shown[3..].to_vec())]);
     replay(&in_file, &mut Reads::default()).unwrap();
 }
