@@ -1,4 +1,4 @@
-//! What a driver is told of mappings: each is unmapped once, however it ends.
+//! The calls that a driver receives for mappings: each is unmapped once, however it ends.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -105,7 +105,7 @@ fn a_mapping_is_unmapped_once_however_it_ends() {
 }
 
 #[test]
-fn a_failure_to_unmap_is_told_once() {
+fn a_failure_to_unmap_is_reported_once() {
     let (buffer, events) = buffer(0, true);
     assert_eq!(buffer.map(BOTH, 0, 4).unwrap().unmap().unwrap_err().code(), StatusCode::DataLoss);
     drop(buffer.map(BOTH, 0, 4).unwrap());

@@ -1,18 +1,16 @@
 use std::io::Write;
 
 use rehal_base::{Error, Result, fnv};
-use serde_json::json;
+use serde_json::Value;
 
 use crate::{HostRead, Observer};
 
 /// How many bytes of a read a line holds in full, unless said otherwise.
 pub const DEFAULT_BYTES_LIMIT: usize = 64 << 10;
 
-/// Writes one JSON line per host read, with the fields in this order: `ordinal`, `scope`, `buffer_id`, `offset`,
-/// `length`, the digests `fnv1a64` and `blake3` of all bytes in hexadecimal, `bytes` (the first bytes up to the
+/// Writes one JSON line per host read: `ordinal`, `scope`, `buffer_id`, `offset`, `length`, the
+/// digests `fnv1a64` and `blake3` of all bytes in hexadecimal, `bytes` (the first bytes up to the
 /// limit, in hexadecimal), and `truncated` (whether there are more).
-///
-/// A line is one map call of the program: a range that it mapped twice is there twice.
 pub struct HostReadLog<W: Write> {
     sink: W,
     bytes_limit: usize,
@@ -46,19 +44,19 @@ impl<W: Write> Observer for HostReadLog<W> {
             blake3.update(chunk);
             Ok::<_, Error>(())
         })?;
-        // An object of `serde_json` would sort its fields.
-        let line = [
-            ("ordinal", json!(read.location.ordinal)),
-            ("scope", json!(read.scope.map(|name| String::from_utf8_lossy(name)))),
-            ("buffer_id", json!(read.buffer_id)),
-            ("offset", json!(read.offset)),
-            ("length", json!(length)),
-            ("fnv1a64", json!(format!("{:016x}", fnv1a64.finish()))),
-            ("blake3", json!(blake3.finalize().to_hex().as_str())),
-            ("bytes", json!(hex::encode(&shown))),
-            ("truncated", json!((shown.len() as u64) < length)),
+        // In the documented order, which an object of `serde_json` does not keep.
+        let fields: [(&str, Value); 9] = [
+            ("ordinal", read.location.ordinal.into()),
+            ("scope", read.scope.map(|name| String::from_utf8_lossy(name)).into()),
+            ("buffer_id", read.buffer_id.into()),
+            ("offset", read.offset.into()),
+            ("length", length.into()),
+            ("fnv1a64", format!("{:016x}", fnv1a64.finish()).into()),
+            ("blake3", blake3.finalize().to_hex().as_str().into()),
+            ("bytes", hex::encode(&shown).into()),
+            ("truncated", ((shown.len() as u64) < length).into()),
         ];
-        let fields: Vec<_> = line.iter().map(|(name, value)| format!("\"{name}\":{value}")).collect();
+        let fields = fields.map(|(name, value)| format!("\"{name}\":{value}"));
         writeln!(self.sink, "{{{}}}", fields.join(","))
             .map_err(|error| Error::io("writing host reads", &error))
     }
@@ -78,10 +76,10 @@ mod tests {
         let location = RecordLocation { ordinal: 42, offset: 9088 };
         let read = HostRead { location, scope: Some(b"execute"), buffer_id: 11, offset: 4, memory: &memory };
         log.host_read(&read).unwrap();
-        let line = log.finish().unwrap();
-        let start = r#"{"ordinal":42,"scope":"execute","buffer_id":11,"offset":4,"length":6,"fnv1a64":""#;
-        assert!(line.starts_with(start.as_bytes()), "{}", line.escape_ascii());
-        let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        let text = log.finish().unwrap();
+        let head = r#"{"ordinal":42,"scope":"execute","buffer_id":11,"offset":4,"length":6,"fnv1a64":""#;
+        assert!(text.starts_with(head.as_bytes()), "{}", text.escape_ascii());
+        let line: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(line["ordinal"], 42);
         assert_eq!(line["scope"], "execute");
         assert_eq!(line["fnv1a64"], "85944171f73967e8");

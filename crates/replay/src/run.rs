@@ -14,16 +14,18 @@ use rehal_hal::{
 use crate::files::{self, FileRemap};
 use crate::plan::{Kind, RecordLocation, Release, StepOp};
 use crate::prepare::{self, Prepared};
-use crate::substitute::{Replacements, Substitution};
+use crate::substitute::{Replacements, Substitute, Substitution};
 use crate::{HostRead, Observer, Plan, Scope};
 
 /// How a capture is replayed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ReplayOptions {
     /// Where files of the capture are here.
     pub file_remaps: Vec<FileRemap>,
     /// Executables to replace.
     pub substitutions: Vec<Substitution>,
+    /// Is asked for each executable; what it gives counts more than [`ReplayOptions::substitutions`].
+    pub substitute: Option<Substitute>,
 }
 
 /// A plan on the devices that run it: files are opened and checked, replacements are found.
@@ -55,6 +57,7 @@ impl Replay {
     }
 
     fn of(plan: Arc<Plan>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
+        plan.check_not_empty()?;
         let (captured, given) = (plan.device_count(), devices.devices().len());
         if captured != given {
             return Err(Error::failed_precondition(format!(
@@ -62,7 +65,12 @@ impl Replay {
             ))
             .advise("repeat --device= once for each device of the capture"));
         }
-        let replacements = Replacements::open(&options.substitutions, &plan)?;
+        let mut replacements = Replacements::open(&options.substitutions, &plan)?;
+        if let Some(substitute) = &options.substitute {
+            let ops = prepare::preparations(&plan);
+            let own_name = |index: usize| prepare::own_name(&plan, devices.devices(), ops[index]);
+            replacements.ask(substitute, &plan, &own_name)?;
+        }
         let mut own_names = Vec::new();
         if replacements.need_own_names(&plan) {
             own_names = prepare::own_names(&plan, devices.devices())?;

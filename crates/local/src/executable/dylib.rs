@@ -33,13 +33,10 @@ impl Dylib {
             .context(place)?;
         // SAFETY: the caller trusts the bytes, and the file holds exactly these.
         let opened = unsafe { Self::open(file.path().as_os_str()) };
-        // The loader names the file that it was given, which is none of the user's.
-        let mut this = opened
-            .map_err(|error| {
-                let path = file.path().to_string_lossy();
-                Error::new(error.code(), error.message().replace(&*path, "the executable"))
-            })
-            .context(place)?;
+        // The loader names the file, which is one that the caller never saw.
+        let shown = file.path().display().to_string();
+        let rename = |error: Error| Error::new(error.code(), error.message().replace(&shown, "the library"));
+        let mut this = opened.map_err(rename).context(place)?;
         file.remove_from_disk();
         this._file = Some(file);
         Ok(this)
@@ -123,14 +120,14 @@ mod tests {
 
     /// The loader gets the library under a path that it has only while it is loaded.
     #[test]
-    fn a_library_that_the_loader_refuses_is_called_the_executable() {
+    fn errors_of_the_loader_do_not_name_the_file_it_was_given() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/affine.system.so");
         let mut library = std::fs::read(path).unwrap();
         // For another operating system.
         library[7] = 0xff;
         // SAFETY: a fixture of ours, which the loader refuses before any of its code runs.
         let error = unsafe { Dylib::from_bytes(&library) }.err().unwrap();
-        assert!(error.message().ends_with("the executable: ELF file OS ABI invalid"), "{error}");
+        assert!(error.message().ends_with("the library: ELF file OS ABI invalid"), "{error}");
         assert!(!error.report().contains("/proc/"), "{error:?}");
     }
 

@@ -8,6 +8,7 @@ mod forwarding;
 mod mappings;
 mod memory;
 mod order;
+mod processes;
 mod program;
 mod trim;
 mod trouble;

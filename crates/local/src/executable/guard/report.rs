@@ -16,7 +16,9 @@ pub(super) fn report(fault: &Fault<'_>) {
     // frame lies below this handler's.
     unsafe { describe(&mut text, &*current, fault) };
     platform::write_stderr(text.bytes());
-    platform::exit_now(if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS });
+    let status = if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS };
+    platform::flush_after_crash(status);
+    platform::exit_now(status);
 }
 
 /// What the CPU lacks for the instruction that faulted, where that is why.
@@ -76,6 +78,10 @@ fn advise(text: &mut Text, fault: &Fault<'_>) {
              compile it for this CPU",
         ),
         ("SIGFPE", _) => text.push("the kernel divided by zero: check the constants and inputs it was given"),
+        _ if RECORD.get() == NO_RECORD => text.push(
+            "the kernel left the memory that it was given: check the module's inputs and the plugins that it imports \
+             from",
+        ),
         _ => text.push(
             "the kernel left the memory that it was given: check that the executable fits the capture \
              (substitutions, sizes of bindings)",
