@@ -164,6 +164,7 @@ struct Planner<'a> {
     scopes: Vec<(Span<u8>, u64)>,
     /// Where a name is in `scopes`: captures may have as many names as records.
     scope_indices: HashMap<&'a [u8], usize>,
+    skipped_count: u64,
 }
 
 impl<'a> Planner<'a> {
@@ -187,12 +188,16 @@ impl<'a> Planner<'a> {
             files: Vec::new(),
             scopes: Vec::new(),
             scope_indices: HashMap::new(),
+            skipped_count: 0,
         }
     }
 
     fn add(&mut self, record: &Record<'a>) -> Result<()> {
         match decode(record)? {
-            None => Ok(()),
+            None => {
+                self.skipped_count += u64::from(record.header.status_code.get() != 0);
+                Ok(())
+            }
             Some(Op::Host(op)) => self.add_host_op(op),
             Some(Op::Command { into, command }) => self.add_command(into, command, record),
             Some(Op::Queue(submission)) => {
@@ -506,6 +511,7 @@ impl<'a> Planner<'a> {
             executables: self.executables,
             files: self.files,
             scopes: self.scopes,
+            skipped_count: self.skipped_count,
         })
     }
 }

@@ -51,7 +51,10 @@ pub use program::{
     TestOutcome, TextSink, ValueText, format_value, type_of_value, with_value_bytes, with_value_memory,
 };
 pub use scope_timer::{ScopeTimer, find_scope};
-pub use survey::{ExecutableSurvey, ExternalFile, FunctionSurvey, ScopeSurvey, Survey, SurveyedBytes};
+pub use survey::{
+    ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,
+    ScopeSurvey, Survey, SurveyedBytes,
+};
 pub use verdict::{FileState, Verdict};
 
 pub use rehal_base::{Context, ElementType, Error, HostMemory, Numerical, Range, Result, StatusCode};

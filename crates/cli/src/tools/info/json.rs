@@ -40,6 +40,9 @@ pub(super) fn show(report: &Report<'_>) -> String {
             "submissions": survey.submission_count,
             "dispatches": survey.dispatch_count,
         },
+        "failed_operations": survey.failed.iter()
+            .map(|it| json!({ "ordinal": it.ordinal, "operation": it.operation, "status": it.status }))
+            .collect::<Vec<_>>(),
         "scopes": survey.scopes.iter()
             .map(|scope| json!({ "name": text(&scope.name), "count": scope.count }))
             .collect::<Vec<_>>(),
@@ -83,6 +86,7 @@ fn executable(it: &ExecutableSurvey) -> Value {
             "constants": function.constant_count,
             "bindings": function.binding_count,
             "dispatches": function.dispatch_count,
+            "workgroup_counts": function.workgroup_counts,
         })
     });
     json!({
