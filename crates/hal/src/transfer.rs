@@ -3,7 +3,7 @@
 //! What can be mapped is mapped, once and as a whole. What cannot is staged: copied in pieces by a queue of the
 //! buffer's device, to or from a buffer that the host can map. Either way the calling thread waits. The caller has
 //! waited for work of the device that writes the range (or reads it, if it is to be written), as for any access of the
-//! host. Everything that is not a driver moves bytes by these functions.
+//! host. Everything that is not a driver moves bytes by these functions, unless a capture must show other calls.
 
 use std::cell::Cell;
 
