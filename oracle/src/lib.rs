@@ -10,6 +10,7 @@
 pub mod captures;
 pub mod e2e;
 pub mod help;
+pub mod lit;
 pub mod printed;
 pub mod reads;
 pub mod reference;

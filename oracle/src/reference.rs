@@ -24,7 +24,8 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}\nrun `cargo xtask setup`, or set REHAL_REFERENCE to a virtual environment that has it",
+            "{}\nrun `cargo xtask setup`, or set REHAL_REFERENCE to a virtual environment with what \
+             xtask/requirements.txt names",
             self.0
         )
     }
@@ -77,10 +78,18 @@ impl Reference {
     /// The native program `name`, e.g. `iree-run-replay` or `iree-compile`.
     pub fn tool(&self, name: &str) -> PathBuf {
         let directory = match name {
-            "iree-compile" | "iree-opt" | "iree-link" => "iree/compiler/_mlir_libs",
+            "iree-compile" | "iree-opt" | "iree-link" | "iree-lld" => "iree/compiler/_mlir_libs",
             _ => "iree/_runtime_libs",
         };
         self.site_packages.join(directory).join(name)
+    }
+
+    /// The program `name` in the `bin` directory of the virtual environment: `python` or `filecheck`.
+    pub fn script(&self, name: &str) -> Result<PathBuf, Missing> {
+        // ENVIRONMENT/lib/python3.N/site-packages
+        let environment = self.site_packages.ancestors().nth(3).unwrap_or(Path::new("/"));
+        let path = environment.join("bin").join(name);
+        if path.is_file() { Ok(path) } else { Err(Missing(format!("{name} is missing: {}", path.display()))) }
     }
 }
 

@@ -114,6 +114,14 @@ impl Reporters<'static> {
     ///
     /// Creates the file; fails if that fails.
     pub fn from_options(options: &Options) -> Result<Self> {
+        Self::with_output(options, || Ok(Box::new(io::stdout())))
+    }
+
+    /// As [`Reporters::from_options`], with the writers to standard output that `out` gives.
+    pub fn with_output(
+        options: &Options,
+        mut out: impl FnMut() -> Result<Box<dyn io::Write>>,
+    ) -> Result<Self> {
         let file = match &options.out {
             None => None,
             Some(path) => {
@@ -128,10 +136,25 @@ impl Reporters<'static> {
             options.format,
             options.counters_tabular,
             options.color.on_stdout(),
-            Box::new(io::stdout()),
-            Some(Box::new(io::stderr())),
+            out()?,
+            Some(Box::new(Notes(io::stderr()))),
         );
-        Ok(Self { list: Box::new(io::stdout()), display, file, notes: Box::new(io::stderr()) })
+        Ok(Self { list: out()?, display, file, notes: Box::new(Notes(io::stderr())) })
+    }
+}
+
+/// A writer whose errors are ignored, since there is nowhere to report them: standard error, which may be full.
+struct Notes<W>(W);
+
+impl<W: io::Write> io::Write for Notes<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
     }
 }
 

@@ -502,7 +502,7 @@ fn wrong_modules_and_flags() {
         (&["--module=/nonexistent/x.vmfb"], "NOT_FOUND; opening '/nonexistent/x.vmfb'"),
         (&["--module=/"], "is a directory"),
         (&["--module=/dev/zero"], "is a character or block device"),
-        (&["--module=x.so"], "system libraries"),
+        (&["--module=x.so"], "modules in native code"),
         (&[&text], "corrupt module"),
         (&[&empty], "truncated module"),
         (&[&torn], "module"),

@@ -156,6 +156,17 @@ impl Plan {
         self.device_count as usize
     }
 
+    /// Fails if the capture uses no device: its program was killed before, or did nothing else.
+    pub fn check_not_empty(&self) -> Result<()> {
+        match self.device_count {
+            0 => Err(Error::failed_precondition(
+                "the capture ends before its first device: there is nothing to replay",
+            )
+            .advise("record it again, and let the program run until it has used a device")),
+            _ => Ok(()),
+        }
+    }
+
     /// Number of operations that a run issues.
     pub fn step_count(&self) -> usize {
         self.steps.len()

@@ -54,6 +54,7 @@ impl Replay {
     }
 
     fn of(plan: Arc<Plan>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
+        plan.check_not_empty()?;
         let (captured, given) = (plan.device_count(), devices.devices().len());
         if captured != given {
             return Err(Error::failed_precondition(format!(

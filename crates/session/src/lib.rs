@@ -52,6 +52,7 @@ pub use verdict::{FileState, Verdict};
 pub use rehal_base::{Error, Result, StatusCode};
 pub use rehal_capture::{CaptureBytes, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
+pub use rehal_local::executable::flush_c_streams;
 pub use rehal_params::FileMode;
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{

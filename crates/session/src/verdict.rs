@@ -62,6 +62,7 @@ impl Verdict {
     }
 
     fn check(&mut self, plan: &Plan, device: &Device, remaps: &[FileRemap]) {
+        self.reasons.extend(plan.check_not_empty().err());
         self.reasons.extend(plan.executables().filter_map(|it| check_format(&it, device).err()));
         for record in plan.files() {
             let FileContents::External { path, .. } = record.source.contents else { continue };

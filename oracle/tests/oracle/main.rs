@@ -1,17 +1,18 @@
 //! One test per capture and question, compared with the reference release.
 //!
 //! Nothing is skipped: if the reference release or our tools are missing, every test fails and says what to
-//! run. If the corpus is missing, its tests are listed as ignored.
+//! run. If the corpus or the reference's source is missing, its tests are listed as ignored.
 #![forbid(unsafe_code)]
 
 mod assembly;
 mod benchmarks;
-mod corpus;
 mod devices;
 mod dumps;
 mod e2e;
 mod files;
 mod flags;
+mod listed;
+mod lit;
 mod modules;
 mod parameters;
 mod recorded_parameters;
@@ -59,13 +60,17 @@ fn main() -> ExitCode {
     flags::add(&mut trials);
     parameters::add(&mut trials);
     recorded_parameters::add(&mut trials);
+    if let Err(error) = lit::add(&mut trials) {
+        eprintln!("the tests of the source tree cannot be listed: {error}");
+        return ExitCode::FAILURE;
+    }
     modules::add(&mut trials);
     recordings::add(&captures, &mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
     trims::add(&mut trials);
     wrong_input::add(&mut trials);
-    corpus::add(&mut trials);
+    listed::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

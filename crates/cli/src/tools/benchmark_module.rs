@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use rehal_base::{Context, Error, Result};
-use rehal_bench::{Benchmark, Reporters, Runner, State, TimeUnit};
+use rehal_bench::{Benchmark, State, TimeUnit};
 use rehal_session::{Batch, Calls, Program, Value};
 
 use super::benchmark_flags::{self, BENCHMARK};
@@ -110,7 +110,11 @@ const RUN: Group = Group {
         &OUTPUT_PROCESSING,
         &PRINT_STATISTICS,
         &Flag::switch("dispatch_statistics", false, "Adds a row for each function of an executable.")
-            .effect(Effect::Missing("dispatch statistics")),
+            .effect(Effect::Missing {
+                what: "dispatch statistics",
+                instead: "record a run with --device_replay_output=PATH, and rehal info PATH counts the dispatches of \
+                          each function",
+            }),
     ],
 };
 
@@ -182,8 +186,7 @@ fn measure(program: &Program, options: Options) -> Result<()> {
                 .unit(unit)
         })
         .collect();
-    let mut reporters = Reporters::from_options(&options.bench)?;
-    Runner::new(options.bench).run(&mut benchmarks, &mut reporters)?;
+    benchmark_flags::run(options.bench, &mut benchmarks)?;
     drop(benchmarks);
     if let Some(error) = failure.take() {
         return Err(error);

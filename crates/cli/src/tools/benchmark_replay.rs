@@ -1,7 +1,7 @@
 //! `iree-benchmark-replay`: replays a capture repeatedly and reports how long it takes.
 
 use rehal_base::{Context, Error, Result};
-use rehal_bench::{Benchmark, Reporters, Runner, State, TimeUnit};
+use rehal_bench::{Benchmark, State, TimeUnit};
 use rehal_session::{CaptureFile, CrashReports, Replay, ScopeTimer, find_scope};
 
 use super::benchmark_flags::{self, BENCHMARK};
@@ -82,8 +82,7 @@ fn measure(options: Options) -> Result<()> {
         }
     };
     let mut benchmarks = [benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond)];
-    let mut reporters = Reporters::from_options(&options.bench)?;
-    let outcome = Runner::new(options.bench).run(&mut benchmarks, &mut reporters);
+    let outcome = benchmark_flags::run(options.bench, &mut benchmarks);
     let outcome = outcome.context(|| captures::place(&capture))?;
     match outcome.failed {
         0 => Ok(()),

@@ -5,7 +5,8 @@
 //! and end the process with [`EXIT_STATUS`]. Faults anywhere else go to whoever handled them before.
 //!
 //! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the state that
-//! the kernel has anyway. The handler allocates nothing, takes no lock and formats by hand.
+//! the kernel has anyway. The handler allocates nothing, waits for no lock and formats by hand. What the kernel printed
+//! with C's stdio is written out after the report.
 
 mod instruction;
 mod report;

@@ -48,8 +48,11 @@ fn read(source: &ModuleSource, mode: ModuleMode) -> Result<HostMemory> {
         ModuleSource::StandardInput => read_standard_input()?,
         ModuleSource::Bytes(bytes) => HostMemory::constant(bytes)?,
         ModuleSource::File(path) if is_system_library(path) => {
-            let error = Error::unimplemented("modules in system libraries are not supported");
-            return Err(error.advise(NO_MODULE));
+            // The reference's interface for them changes with each release, and nothing in the file says which it has.
+            let error = Error::unimplemented("modules in native code (.so) are not in this build");
+            return Err(error.advise(
+                "compile the module to a .vmfb; native code that its kernels import goes to --executable_plugin=PATH",
+            ));
         }
         ModuleSource::File(path) => match mode {
             ModuleMode::Mmap => {

@@ -11,6 +11,8 @@ use rehal_session::{
     with_value_bytes,
 };
 
+use rehal_session::vm::{ElementKind, List, Ref};
+
 use crate::fixture;
 
 fn options(module: &str) -> ProgramOptions {
@@ -82,6 +84,27 @@ fn results_are_compared_with_what_is_expected() {
     assert!(text.contains("4xf32=11 22 33 45") && text.contains("4xf32=11 22 33 44"), "{text}");
     let error = Expected::parse(&texts(&["1", "2"]), function.result_kinds()).err().unwrap();
     assert_eq!(error.code(), StatusCode::InvalidArgument);
+}
+
+#[test]
+fn lists_are_formatted_however_deep_they_are() {
+    let list = |element: Value| {
+        let list = List::new(ElementKind::Variant, 0).unwrap();
+        list.push(element).unwrap();
+        Ref::new(list)
+    };
+    let nested = |depth| (1..depth).fold(list(7.into()), |inner, _| list(inner.into()));
+    for depth in [1, 2, 1000, 100_000] {
+        let text = format_value(&nested(depth).into(), 16).unwrap();
+        let expected = "vm.list\nchild_list[0]: ".repeat(depth) + "i32=7" + &"\n".repeat(depth);
+        assert!(text == expected, "{depth}: {}", &text[..text.len().min(200)]);
+    }
+    let itself = Ref::new(List::new(ElementKind::Variant, 0).unwrap());
+    itself.object::<List>().unwrap().push(itself.clone().into()).unwrap();
+    let error = format_value(&itself.clone().into(), 16).unwrap_err();
+    assert_eq!(error.code(), StatusCode::ResourceExhausted);
+    assert!(error.message().contains("holds itself"), "{}", error.report());
+    itself.object::<List>().unwrap().resize(0).unwrap();
 }
 
 #[test]

@@ -16,7 +16,9 @@ pub(super) fn report(fault: &Fault<'_>) {
     // frame lies below this handler's.
     unsafe { describe(&mut text, &*current, fault) };
     platform::write_stderr(text.bytes());
-    platform::exit_now(if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS });
+    let status = if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS };
+    platform::flush_after_crash(status);
+    platform::exit_now(status);
 }
 
 /// What the CPU lacks for the instruction that faulted, where that is why.
