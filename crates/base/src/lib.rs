@@ -1,8 +1,9 @@
 //! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
-//! memory-mapped files, identity of files, shared memory, element types, math functions of the C library, glob
+//! memory-mapped files, identity and kinds of files, shared memory, element types, math functions of the C library, glob
 //! patterns, suggestions for misspelt names, and the digest of captures.
 //!
-//! It must not depend on a file format, a device or a tool. Every crate of the workspace uses it.
+//! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate of the
+//! workspace uses it.
 
 #![deny(unsafe_code)]
 
@@ -12,6 +13,7 @@ mod element;
 mod element_name;
 mod error;
 mod file_id;
+mod file_kind;
 pub mod fnv;
 mod format_error;
 pub mod glob;
@@ -25,6 +27,7 @@ pub use cursor::Cursor;
 pub use element::{ElementType, Numerical};
 pub use error::{Context, Error, Result};
 pub use file_id::FileId;
+pub use file_kind::FileKind;
 pub use format_error::{Fault, FormatError};
 pub use map::MappedFile;
 pub use memory::HostMemory;

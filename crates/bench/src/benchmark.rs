@@ -24,6 +24,7 @@ pub struct Benchmark<'a> {
     pub(crate) min_warmup_time_s: Option<f64>,
     pub(crate) iterations: Option<u64>,
     pub(crate) repetitions: Option<u32>,
+    pub(crate) real_time_limit: Option<f64>,
     pub(crate) body: Box<Body<'a>>,
 }
 
@@ -52,6 +53,7 @@ impl<'a> Benchmark<'a> {
             min_warmup_time_s: None,
             iterations: None,
             repetitions: None,
+            real_time_limit: None,
             body: Box::new(body),
         }
     }
@@ -110,6 +112,14 @@ impl<'a> Benchmark<'a> {
     /// Runs this many repetitions, overriding the options; the name gets `/repeats:N`. Zero uses the options.
     pub fn repetitions(mut self, count: u32) -> Self {
         self.repetitions = (count > 0).then_some(count);
+        self
+    }
+
+    /// Limits the search for the number of iterations of a benchmark with manual time: it ends once it has taken
+    /// `multiple` times the minimum time in real time, however little of that counts. The report then says so as the
+    /// label of the run. A given number of iterations is not limited.
+    pub fn real_time_limit(mut self, multiple: f64) -> Self {
+        self.real_time_limit = positive(multiple);
         self
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Job<'b, 'a> {
     min_time_s: f64,
     /// Whether the warm-up is pending.
     warmup_time_s: f64,
+    /// Why the iterations take less than the minimum time; empty unless they were limited.
+    limited: String,
     /// The finished repetitions.
     pub(crate) runs: Vec<Run>,
     /// How many of them failed.
@@ -59,6 +61,7 @@ impl<'b, 'a> Job<'b, 'a> {
             fixed_iterations: given.is_some(),
             min_time_s: benchmark.min_time_s.unwrap_or(min_time_s),
             warmup_time_s: benchmark.min_warmup_time_s.unwrap_or(options.min_warmup_time_s),
+            limited: String::new(),
             runs: Vec::new(),
             failed: 0,
             benchmark,
@@ -85,6 +88,7 @@ impl<'b, 'a> Job<'b, 'a> {
             let warmed = self.run_until(self.warmup_time_s, runner, notes)?;
             // The warm-up's iteration count was measured cold; start over.
             self.iterations = given;
+            self.limited.clear();
             if warmed.ended.is_err() {
                 return Ok(self.finish(warmed, runner));
             }
@@ -98,12 +102,26 @@ impl<'b, 'a> Job<'b, 'a> {
     }
 
     fn run_until(&mut self, min_time_s: f64, runner: &Runner, notes: &mut dyn Write) -> Result<Sample> {
+        let limit_s = self.real_time_limit_s(min_time_s);
+        let mut spent_s = 0.0;
         loop {
             let sample = self.run_once(runner, notes)?;
+            spent_s += sample.real_s;
             if self.is_enough(&sample, min_time_s) {
                 return Ok(sample);
             }
             let (next, multiplier) = next_iterations(sample.iterations, sample.measured_s, min_time_s);
+            let affordable = (limit_s - spent_s) / sample.real_s * sample.iterations as f64;
+            // Not a number if nothing took any time.
+            if affordable <= sample.iterations as f64 {
+                self.limited = format!(
+                    "stopped after {}s before min_time {}s was measured",
+                    general(limit_s),
+                    general(min_time_s)
+                );
+                return Ok(sample);
+            }
+            let next = next.min(affordable as u64);
             if runner.options.verbosity >= 3 {
                 let multiplier = general(multiplier);
                 write_to(notes, format_args!("-- LOG(3): Next iters: {next}, {multiplier}\n"))?;
@@ -112,8 +130,16 @@ impl<'b, 'a> Job<'b, 'a> {
         }
     }
 
+    /// How much real time the search for the number of iterations may take.
+    fn real_time_limit_s(&self, min_time_s: f64) -> f64 {
+        match (self.benchmark.measure, self.benchmark.real_time_limit) {
+            (Measure::ManualTime, Some(multiple)) => multiple * min_time_s,
+            _ => f64::INFINITY,
+        }
+    }
+
     /// Whether it ran long enough, or running longer makes no sense. Real time far above the minimum is also
-    /// enough, so that a benchmark that sleeps terminates; manual time is trusted.
+    /// enough, so that a benchmark that sleeps terminates; manual time is trusted, within its limit.
     fn is_enough(&self, sample: &Sample, min_time_s: f64) -> bool {
         sample.skip.is_some()
             || sample.iterations >= MAX_ITERATIONS
@@ -173,6 +199,11 @@ impl<'b, 'a> Job<'b, 'a> {
             skip: sample.skip,
         };
         if run.skip.is_none() {
+            if run.label.is_empty() {
+                run.label.clone_from(&self.limited);
+            } else if !self.limited.is_empty() {
+                run.label += &format!("; {}", self.limited);
+            }
             let per_iteration = |seconds: f64| seconds / sample.iterations as f64;
             let manual = self.benchmark.measure == Measure::ManualTime;
             run.real_time_s = per_iteration(if manual { sample.manual_s } else { sample.real_s });

@@ -143,7 +143,7 @@ impl Reporters<'static> {
     }
 }
 
-/// A writer whose errors are ignored, since there is nowhere to report them: standard error, which may be full.
+/// A writer whose failures are ignored, because there is nowhere to report them: standard error, which may be full.
 struct Notes<W>(W);
 
 impl<W: io::Write> io::Write for Notes<W> {

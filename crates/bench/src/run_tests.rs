@@ -431,3 +431,50 @@ fn interleaved_repetitions_are_reported_together() {
     let indices: Vec<_> = runs[..5].iter().map(|run| run.kind.clone()).collect();
     assert_eq!(indices, [0, 1, 2, 3, 4].map(|repetition_index| RunKind::Iteration { repetition_index }));
 }
+
+/// Work of `real_ms` per iteration, of which `manual_ms` count.
+fn partly_timed(lab: &Lab, real_ms: u64, manual_ms: u64) -> Benchmark<'static> {
+    let (clock, calls) = (lab.clock.clone(), lab.calls.clone());
+    Benchmark::new("BM", move |state| {
+        calls.borrow_mut().push(state.max_iterations());
+        while state.keep_running() {
+            clock.advance_ns(real_ms * MS);
+            state.set_iteration_time_ns(manual_ms * MS);
+        }
+        Ok(())
+    })
+    .use_manual_time()
+}
+
+#[test]
+fn manual_time_that_is_a_small_part_ends_at_its_limit_and_says_so() {
+    for (real_ms, manual_ms, calls) in [
+        // One iteration takes longer than the limit of 5 s.
+        (7000, 1, vec![1]),
+        (1000, 1, vec![1, 4]),
+        (1, 0, vec![1, 10, 100, 1000, 3889]),
+    ] {
+        let lab = Lab::default();
+        let options = Options { repetitions: 2, ..Options::default() };
+        let runs = lab.run(options, &mut [partly_timed(&lab, real_ms, manual_ms).real_time_limit(10.0)]);
+        let last = calls.last().copied();
+        assert_eq!(lab.calls(), calls.into_iter().chain(last).collect::<Vec<_>>());
+        for run in runs {
+            assert_eq!(run.label, "stopped after 5s before min_time 0.5s was measured", "{}", run.name());
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_is_not_reached_changes_nothing() {
+    let lab = Lab::default();
+    let limited = |lab: &Lab| partly_timed(lab, 5, 1).real_time_limit(10.0);
+    let runs = lab.run(Options::default(), &mut [limited(&lab)]);
+    assert_eq!((lab.calls(), runs[0].label.as_str()), (vec![1, 10, 100, 700], ""));
+    // A number of iterations that is given is not limited, and that a warm-up was says nothing.
+    let runs = lab.run(times(20_000), &mut [limited(&lab)]);
+    assert_eq!((lab.calls(), runs[0].label.as_str()), (vec![20_000], ""));
+    let warm = Options { min_warmup_time_s: 0.01, ..Options::default() };
+    let runs = lab.run(warm, &mut [partly_timed(&lab, 100, 1).real_time_limit(20.0).iterations(3)]);
+    assert_eq!((lab.calls(), runs[0].label.as_str()), (vec![3, 3], ""));
+}

@@ -258,7 +258,6 @@ fn flags_are_checked_before_anything_is_opened() {
     let module = format!("--module={nowhere}");
     let parameters = format!("--parameters={nowhere}");
     for (tool, file, wrong) in [
-        ("iree-run-replay", nowhere, "--device=nothing"),
         ("iree-run-replay", nowhere, "--replay_executable_substitution=x"),
         ("iree-benchmark-replay", nowhere, "--benchmark_format=xml"),
         ("iree-dump-replay", nowhere, "--format=xml"),
@@ -279,6 +278,20 @@ fn flags_are_checked_before_anything_is_opened() {
         let (name, value) = wrong.split_once('=').unwrap();
         let expected = format!("invalid value '{value}' for {name} (expected ");
         assert!(stderr.lines().next().unwrap().contains(&expected), "{tool} {wrong}: {stderr}");
+    }
+    // Devices are looked up once all flags are parsed, and before a file is opened.
+    for (tool, file) in [
+        ("iree-run-replay", nowhere),
+        ("rehal", nowhere),
+        ("iree-run-module", &module),
+        ("iree-check-module", &module),
+    ] {
+        let words =
+            [tool, if tool == "rehal" { "info" } else { "--device=local-sync" }, "--device=vulkan", file];
+        let stderr = run(&words).stderr;
+        let expected = "UNIMPLEMENTED; this build has no 'vulkan' driver\n  at: --device=vulkan\n  \
+                        try: --device=local-sync runs it here; the drivers that work here are: local-sync\n";
+        assert_eq!(stderr, expected, "{tool}");
     }
 }
 

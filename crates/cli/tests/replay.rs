@@ -93,6 +93,17 @@ fn a_replacement_that_does_not_fit_is_refused_before_anything_runs() {
 }
 
 #[test]
+fn a_library_that_cannot_be_loaded_is_named() {
+    let scratch = Scratch::new();
+    let library = std::fs::read(fixture("cts/prints.so")).unwrap();
+    let library = scratch.file("broken.so", common::patched(&library, b"\0fwrite\0", b"\0fwritz\0"));
+    let substitution = format!("--replay_executable_substitution=4={library}");
+    let stderr = run(&["iree-run-replay", &substitution, &capture("add4.add.local-sync")]).stderr;
+    assert!(stderr.contains("undefined symbol: fwritz") && stderr.contains(&library), "{stderr}");
+    assert!(!stderr.contains("/proc/self/fd"), "{stderr}");
+}
+
+#[test]
 fn a_torn_capture_is_replayed_up_to_the_tear() {
     let path = capture("torn.gather.local-sync");
     assert!(fail(&["iree-run-replay", &path]).contains("never closed"));

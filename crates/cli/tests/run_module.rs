@@ -221,6 +221,18 @@ fn a_program_that_fails() {
 }
 
 #[test]
+fn a_kernel_that_crashes_is_one_of_a_module() {
+    for tool in ["iree-run-module", "iree-benchmark-module"] {
+        let module = format!("--module={}", fixture("modules/crash.vmfb"));
+        let ran =
+            run(&[tool, &module, "--function=gather", "--input=16xf32=1", "--input=4xi64=1099511627776"]);
+        assert_eq!(ran.status, Some(86), "{}", ran.stderr);
+        let advice = "try: the kernel left the memory that it was given: check the module's inputs";
+        assert!(ran.stderr.contains(advice) && !ran.stderr.contains("capture"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn the_only_function_needs_no_name() {
     let module = fixture("modules/simple_abs.vmfb");
     let text = "EXEC @abs\nresult[0]: hal.buffer_view\nf32=4\n";
@@ -503,8 +515,8 @@ fn wrong_modules_and_flags() {
         (&["--module=/"], "is a directory"),
         (&["--module=/dev/zero"], "is a character or block device"),
         (&["--module=x.so"], "modules in native code"),
-        (&[&text], "corrupt module"),
-        (&[&empty], "truncated module"),
+        (&[&text], "is a text file, not a compiled module"),
+        (&[&empty], "is empty, not a compiled module"),
         (&[&torn], "module"),
         (&[&values], "try: name one with --function="),
         (&[&values, "--function=nope"], "function 'nope' not found"),

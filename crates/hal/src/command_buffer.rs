@@ -31,6 +31,10 @@ pub trait CommandBufferBackend: Send + Sync {
     /// Records a command. The objects it names must be kept alive until the command buffer is dropped.
     fn record(&self, command: &Command<Live<'_>>) -> Result<()>;
 
+    /// The handle has refused `command` because its arguments are wrong. Decorators that log calls log this one;
+    /// drivers have nothing to do.
+    fn refused(&self, command: &Command<Live<'_>>, error: &Error);
+
     /// Ends recording and finalizes the commands for execution.
     fn end(&self) -> Result<()>;
 
@@ -101,7 +105,7 @@ impl CommandBuffer {
     /// range, a slot, a size or a usage is invalid.
     pub fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
         self.require_state(RECORDING, "record")?;
-        self.check(command)?;
+        self.check(command).inspect_err(|error| self.0.backend.refused(command, error))?;
         self.0.backend.record(command)
     }
 

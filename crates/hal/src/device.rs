@@ -78,7 +78,14 @@ pub trait DeviceBackend: Send + Sync {
 
     /// Executes `submission` once its waits are reached and signals or fails its signals. Returns the buffer
     /// of an alloca, which may be referenced immediately and accessed once the alloca has signalled.
+    ///
+    /// Work that runs during the call and fails is an error of the call too, except that of a host call that has
+    /// signals to fail.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>>;
+
+    /// The handle has refused `submission` because its arguments are wrong. Decorators that log calls log this one;
+    /// drivers have nothing to do.
+    fn refused(&self, submission: &Submission<Live<'_>>, error: &Error);
 
     /// Frees caches.
     fn trim(&self) -> Result<()>;

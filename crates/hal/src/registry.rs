@@ -1,6 +1,6 @@
 use rehal_base::{Error, Result, StatusCode};
 
-use crate::{Device, Driver, OptionSet};
+use crate::Driver;
 
 /// The drivers that a program can create devices of: a plain value, built by the program.
 #[derive(Clone, Default)]
@@ -37,13 +37,6 @@ impl DriverRegistry {
             .ok_or_else(|| Error::not_found(format!("driver '{name}' does not exist")))
     }
 
-    /// Creates a device of the driver with this name; see [`Driver::create_device`] for `which`. If the
-    /// driver is unknown or unavailable, the error lists those that are available.
-    pub fn create_device(&self, driver: &str, which: &str, options: &OptionSet) -> Result<Device> {
-        let found = self.find(driver).and_then(|found| found.availability().map(|()| found));
-        found.map_err(|error| error.advise(self.available()))?.create_device(which, options)
-    }
-
     /// The drivers that work on this machine, as advice of an error.
     pub fn available(&self) -> String {
         let available = self.drivers.iter().filter(|driver| driver.availability().is_ok());
@@ -58,6 +51,7 @@ impl DriverRegistry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::OptionSet;
     use crate::driver::tests::Fake;
 
     fn registry() -> DriverRegistry {
@@ -81,18 +75,15 @@ mod tests {
     }
 
     #[test]
-    fn creation_errors_list_the_available_drivers() {
-        let works = "\n  try: the drivers that work here are: cpu, zeta";
-        for (driver, which, expected) in [
-            ("nope", "", format!("NOT_FOUND; driver 'nope' does not exist{works}")),
-            ("abacus", "", format!("UNIMPLEMENTED; this build has no 'abacus' driver{works}")),
-            ("gpu", "0", format!("UNAVAILABLE; libgpu.so.1 is not installed{works}")),
-            ("cpu", "9", "NOT_FOUND; driver 'cpu' has no device '9'\n  try: its devices: cpu://bus/0".into()),
-            ("zeta", "1", "ABORTED; the test driver creates nothing".into()),
-        ] {
-            let error = registry().create_device(driver, which, &OptionSet::default()).err().unwrap();
-            assert_eq!(error.report(), expected);
-        }
+    fn what_works_here_is_named() {
+        let registry = registry();
+        assert_eq!(registry.available(), "the drivers that work here are: cpu, zeta");
+        assert_eq!(registry.find("nope").err().unwrap().report(), "NOT_FOUND; driver 'nope' does not exist");
+        let cpu = registry.find("cpu").unwrap();
+        assert_eq!(
+            cpu.create_device("9", &OptionSet::default()).err().unwrap().report(),
+            "NOT_FOUND; driver 'cpu' has no device '9'\n  try: its devices: cpu://bus/0"
+        );
         assert_eq!(
             DriverRegistry::default().available(),
             "no driver of this build is available on this machine"

@@ -1,9 +1,11 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, FileKind, Result};
 
 use crate::nearest::nearest;
 use crate::{Entry, FileMode, Format, ParameterFile, Parsed, Place, Storage};
@@ -38,10 +40,11 @@ impl Index {
     fn add_opened(&mut self, file: ParameterFile) -> Result<()> {
         let file = Arc::new(file);
         let path = file.path();
-        let format = Format::of_path(path)?;
+        let format = Format::of_path(path).map_err(|error| refuse_other(path).unwrap_or(error))?;
         let place = || format!("'{}'", path.display());
         let parsed = file.with_bytes(|bytes| format.parse(bytes))?;
-        let parsed = parsed.map_err(|error| Error::from(error).context(place()))?;
+        let parsed = parsed
+            .map_err(|error| refuse_other(path).unwrap_or_else(|| Error::from(error).context(place())))?;
         let mut external = HashMap::new();
         for parsed in parsed {
             self.add(attach(parsed, &file, &mut external));
@@ -78,6 +81,33 @@ impl Index {
             })
         })
     }
+}
+
+/// The error for a file that is not what the ending of its name says, if its first bytes say what it is.
+fn refuse_other(path: &Path) -> Option<Error> {
+    let mut head = [0; FileKind::HEAD_BYTES];
+    let shown = format!("'{}'", path.display());
+    let metadata = std::fs::metadata(path).ok()?;
+    if metadata.is_dir() {
+        let error = Error::invalid_argument(format!("{shown} is a directory, not a parameter file"));
+        return Some(error.advise("name a parameter file: .irpa, .gguf or .safetensors"));
+    }
+    // Opening a pipe would wait for its writer.
+    let file = metadata.is_file().then(|| File::open(path).ok()).flatten()?;
+    let read = file.read_at(&mut head, 0).ok()?;
+    let of_ending = Format::of_path(path).ok();
+    let (ending, format) = match FileKind::of(&head[..read])? {
+        FileKind::Irpa => ("irpa", Format::Irpa),
+        FileKind::Gguf => ("gguf", Format::Gguf),
+        FileKind::Safetensors => ("safetensors", Format::Safetensors),
+        _ => return FileKind::Irpa.refuse_other(&head[..read], &shown),
+    };
+    if of_ending == Some(format) {
+        return None;
+    }
+    let name = FileKind::of(&head[..read])?.name();
+    let error = Error::invalid_argument(format!("{shown} is {name}, and its name ends as another's"));
+    Some(error.advise(format!("rename it to end with .{ending}")))
 }
 
 /// Combines a parsed parameter with the file that contains its bytes.

@@ -321,7 +321,7 @@ fn errors_suggest_similar_keys_and_scopes() {
 fn an_error_in_a_file_says_where() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.irpa");
-    std::fs::write(&path, b"IRPX").unwrap();
+    std::fs::write(&path, b"IRP\xFF").unwrap();
     let error = Index::new().add_file(Path::new(&path), FileMode::Mmap).unwrap_err();
     assert!(error.report().contains("truncated parameter archive"), "{error:?}");
     assert!(error.report().contains("a.irpa"), "{error:?}");

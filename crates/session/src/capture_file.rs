@@ -2,7 +2,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_base::{Context, Error, FileKind, Result, StatusCode};
 use rehal_capture::{Capture, CaptureBytes, OpenOptions, Tear, Version};
 use rehal_hal::DeviceGroup;
 use rehal_replay::dump::{self, Progress};
@@ -65,7 +65,11 @@ impl CaptureFile {
         let bytes = bytes.into();
         let recover = options.recover;
         let opened = Capture::open(bytes.as_slice(), OpenOptions { recover });
-        let capture = opened.map_err(|error| explain(&bytes, error.into()))?;
+        let capture = opened.map_err(|error| {
+            let file = bytes.path().map_or("it".into(), |path| format!("'{}'", path.display()));
+            let other = FileKind::Capture.refuse_other(bytes.as_slice(), &file);
+            other.unwrap_or_else(|| explain(&bytes, error.into()))
+        })?;
         let (version, tear) = (capture.version(), capture.tear());
         let (is_closed, length_bytes) = (capture.is_closed(), capture.length_bytes());
         Ok(Self { bytes, recover, version, is_closed, length_bytes, tear })

@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use rehal_session::DeviceSpec;
-
 use super::flag::{Effect, Flag, Group, List, Query};
 use crate::devices;
 
@@ -44,11 +42,11 @@ pub const GENERAL: Group = Group {
 };
 
 /// Which devices to run on.
-pub(crate) const DEVICE: List<DeviceSpec> = List::parsed(
+pub(crate) const DEVICE: List<String> = List::parsed(
     "device",
     "URI",
     "a driver or a device URI",
-    devices::parse_uri,
+    devices::check_uri,
     "The device to run on: a driver name, or a URI that --list_devices prints. Repeat it once for each \
      device of the program or capture, in the same order. Default: local-sync.",
 );

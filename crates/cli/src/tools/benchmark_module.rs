@@ -203,7 +203,7 @@ fn measure(program: &Program, options: Options) -> Result<()> {
 
 /// Runs one benchmark, unless one before it failed.
 fn guarded(
-    calls: &mut Calls<'_>,
+    calls: &mut Calls,
     state: &mut State<'_>,
     kept: Option<&Kept>,
     failure: &RefCell<Option<Error>>,
@@ -221,7 +221,7 @@ fn guarded(
 }
 
 /// The measured loop.
-fn run_calls(calls: &mut Calls<'_>, state: &mut State<'_>, kept: Option<&Kept>) -> Result<()> {
+fn run_calls(calls: &mut Calls, state: &mut State<'_>, kept: Option<&Kept>) -> Result<()> {
     let batch_size = calls.batch_size();
     if !calls.needs_preparation() {
         while state.keep_running_batch(batch_size) {
@@ -250,12 +250,12 @@ fn run_calls(calls: &mut Calls<'_>, state: &mut State<'_>, kept: Option<&Kept>) 
 }
 
 /// The unit of times unless the user names another.
-fn default_unit(calls: &Calls<'_>) -> TimeUnit {
+fn default_unit(calls: &Calls) -> TimeUnit {
     if calls.is_repeating() { TimeUnit::Microsecond } else { TimeUnit::Millisecond }
 }
 
 /// Every function without inputs.
-fn all(program: &Program, batch: Batch) -> Result<Vec<Calls<'_>>> {
+fn all(program: &Program, batch: Batch) -> Result<Vec<Calls>> {
     let module = program.main_module();
     let mut chosen = Vec::new();
     for export in module.module().exports() {

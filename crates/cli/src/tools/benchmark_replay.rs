@@ -16,7 +16,8 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
     summary: "measures how long a replay of a capture takes",
     about: "Plans the capture once, then replays all of it in each iteration and reports in Google \
             Benchmark's formats. BM_replay is the time of a whole replay; with --replay_scope=NAME only that \
-            scope is timed, although the whole capture runs.\n\n\
+            scope is timed, although the whole capture runs: for at most 10 times --benchmark_min_time, or for the \
+            number of iterations that it names (20x).\n\n\
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
@@ -44,6 +45,9 @@ const REPLAY: Group = Group {
     flags: &[&SCOPE, &replay_flags::FILE_REMAP, &replay_flags::SUBSTITUTION, &replay_flags::RECOVER],
 };
 
+/// How many times the minimum time a measurement of a scope may take, however small a part of the capture the scope is.
+const SCOPE_TIME_LIMIT: f64 = 10.0;
+
 /// What to replay, and how to measure it.
 struct Options {
     replay: replay_flags::Options,
@@ -53,7 +57,7 @@ struct Options {
 
 fn run(invocation: &Invocation) -> Result<()> {
     measure(Options {
-        replay: replay_flags::Options::of(invocation),
+        replay: replay_flags::Options::of(invocation)?,
         scope: invocation.flags.get(&SCOPE),
         bench: benchmark_flags::options(&invocation.flags, &invocation.program)?,
     })
@@ -79,6 +83,7 @@ fn measure(options: Options) -> Result<()> {
         Some(name) => {
             Benchmark::new(format!("BM_replay/scope:{name}"), |state| scoped(&replay, reports, name, state))
                 .use_manual_time()
+                .real_time_limit(SCOPE_TIME_LIMIT)
         }
     };
     let mut benchmarks = [benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond)];

@@ -76,7 +76,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         path: invocation.operand(),
         format: flags.get(&FORMAT),
         file_remaps: flags.list(&FILE_REMAP),
-        devices: devices::options(flags),
+        devices: devices::options(flags)?,
     })
 }
 

@@ -55,17 +55,18 @@ pub(crate) struct Options {
 
 impl Options {
     /// What the flags and the operand say.
-    pub(crate) fn of(invocation: &Invocation) -> Self {
+    pub(crate) fn of(invocation: &Invocation) -> Result<Self> {
         let flags = &invocation.flags;
-        Self {
+        Ok(Self {
             path: invocation.operand(),
             capture: captures::options(flags.get(&RECOVER)),
-            devices: devices::options(flags),
+            devices: devices::options(flags)?,
             replay: ReplayOptions {
                 file_remaps: flags.list(&FILE_REMAP),
                 substitutions: flags.list(&SUBSTITUTION),
+                ..ReplayOptions::default()
             },
-        }
+        })
     }
 }
 

@@ -97,7 +97,7 @@ enum ReadsTarget {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     replay(&Options {
-        replay: replay_flags::Options::of(invocation),
+        replay: replay_flags::Options::of(invocation)?,
         host_reads: flags.get(&HOST_READS),
         host_reads_limit_bytes: flags.get(&HOST_READS_LIMIT),
     })

@@ -34,6 +34,8 @@ impl CommandBufferBackend for DiscreteCommands {
         self.base.backend().record(&command.rename(&mut names)?)
     }
 
+    fn refused(&self, _command: &Command<Live<'_>>, _error: &Error) {}
+
     fn end(&self) -> Result<()> {
         self.base.backend().end()
     }

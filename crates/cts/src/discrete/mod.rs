@@ -136,6 +136,8 @@ impl DeviceBackend for DiscreteDevice {
         }
     }
 
+    fn refused(&self, _submission: &Submission<Live<'_>>, _error: &Error) {}
+
     fn trim(&self) -> Result<()> {
         self.base.trim()
     }

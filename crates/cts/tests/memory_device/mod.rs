@@ -142,6 +142,8 @@ impl DeviceBackend for MemoryDevice {
         Ok(created)
     }
 
+    fn refused(&self, _submission: &Submission<Live<'_>>, _error: &Error) {}
+
     fn trim(&self) -> Result<()> {
         Ok(())
     }
@@ -237,6 +239,8 @@ impl CommandBufferBackend for Commands {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner).push(step);
         Ok(())
     }
+
+    fn refused(&self, _command: &Command<Live<'_>>, _error: &Error) {}
 
     fn end(&self) -> Result<()> {
         let steps = std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner));

@@ -32,7 +32,11 @@ impl Dylib {
             .map_err(|error| Error::io("writing the library for the dynamic loader", &error))
             .context(place)?;
         // SAFETY: the caller trusts the bytes, and the file has exactly these contents.
-        let mut this = unsafe { Self::open(file.path().as_os_str()) }.context(place)?;
+        let opened = unsafe { Self::open(file.path().as_os_str()) };
+        // The message names a temporary file, which the caller does not know.
+        let shown = file.path().display().to_string();
+        let rename = |error: Error| Error::new(error.code(), error.message().replace(&shown, "the library"));
+        let mut this = opened.map_err(rename).context(place)?;
         file.remove_from_disk();
         this._file = Some(file);
         Ok(this)

@@ -184,7 +184,12 @@ fn describe_disk(
 ) -> Result<(FileIdentity, Reference)> {
     // What the system calls the open file, wherever its path leads by now.
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let contents = || MappedFile::open(Path::new(&link));
+    let contents = || {
+        MappedFile::open(Path::new(&link)).map_err(|error| {
+            let path = std::fs::read_link(&link).unwrap_or_else(|_| "the imported file".into());
+            Error::new(error.code(), error.message().replace(&link, &path.display().to_string()))
+        })
+    };
     let path = || {
         std::fs::read_link(&link).map_err(|error| {
             Error::new(StatusCode::Unavailable, format!("the path of an imported file is not known: {error}"))

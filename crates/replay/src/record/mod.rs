@@ -14,6 +14,7 @@ mod file;
 #[cfg(test)]
 mod models;
 mod names;
+mod outcome;
 mod semaphore;
 mod stream;
 mod sync;

@@ -138,6 +138,10 @@ impl DeviceBackend for Counting {
         Ok(None)
     }
 
+    fn refused(&self, _: &Submission<Live<'_>>, _: &Error) {
+        self.calls.count("DeviceBackend::refused");
+    }
+
     fn trim(&self) -> Result<()> {
         self.calls.count("DeviceBackend::trim");
         Err(Error::resource_exhausted("nothing to free"))
@@ -248,6 +252,10 @@ impl CommandBufferBackend for CountingCommands {
     fn record(&self, _: &Command<Live<'_>>) -> Result<()> {
         self.calls.count("CommandBufferBackend::record");
         Ok(())
+    }
+
+    fn refused(&self, _: &Command<Live<'_>>, _: &Error) {
+        self.calls.count("CommandBufferBackend::refused");
     }
 
     fn end(&self) -> Result<()> {

@@ -136,7 +136,7 @@ fn a_policy_that_forbids_files_refuses_them_on_record() {
 }
 
 #[test]
-fn what_the_file_has_not_got_is_refused_before_it_is_recorded() {
+fn a_read_beyond_the_end_of_a_file_is_recorded_as_it_failed() {
     for file_policy in [FilePolicy::Reference, FilePolicy::CaptureRanges] {
         let program = Program::new(RecordOptions { file_policy, ..RecordOptions::default() });
         let file = HostFile::Disk(on_disk().reopen().unwrap());
@@ -145,11 +145,14 @@ fn what_the_file_has_not_got_is_refused_before_it_is_recorded() {
         let target = BufferRef::whole(&buffer);
         let refused = program.device().queue(QUEUE_AFFINITY_ANY).read(&file, 950, target, 0).unwrap_err();
         assert_eq!(refused.code(), StatusCode::OutOfRange);
-        let mut reads = 0;
-        each_operation(&program.capture(), |record| {
-            reads += u32::from(record.operation() == Code::DEVICE_QUEUE_READ);
+        let capture = program.capture();
+        let mut reads = Vec::new();
+        each_operation(&capture, |record| {
+            if let Payload::QueueRead(it) = record.payload().unwrap() {
+                reads.push((record.header.status_code.get(), it.captured_data.len()));
+            }
         });
-        assert_eq!(reads, 0);
+        assert_eq!(reads, [(StatusCode::OutOfRange as u32, 0)]);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod counting;
 mod discrete;
+mod failures;
 mod files;
 mod forwarding;
 mod mappings;

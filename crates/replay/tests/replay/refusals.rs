@@ -17,8 +17,19 @@ use crate::common::{
 fn refused(code: StatusCode, words: &[&str], add: impl FnOnce(&mut CaptureBuilder)) {
     let mut capture = CaptureBuilder::new();
     add(&mut capture);
-    let error = refusal(&capture.finish(), capture.place(), words);
+    let place = capture.place();
+    execute_last_command(&mut capture);
+    let error = refusal(&capture.finish(), place, words);
     assert_eq!(error.code(), code, "{error:?}");
+}
+
+/// Executes the command buffer that the last record is a command of: a command is refused where it would run.
+fn execute_last_command(capture: &mut CaptureBuilder) {
+    let last = *capture.last();
+    if last.operation.object_type() == Some(ObjectType::COMMAND_BUFFER) {
+        capture.bare_call(Op::COMMAND_BUFFER_END, last.object_id);
+        capture.execute(last.object_id, &[]);
+    }
 }
 
 const UNIMPLEMENTED: StatusCode = StatusCode::Unimplemented;

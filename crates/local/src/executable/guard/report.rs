@@ -78,6 +78,10 @@ fn advise(text: &mut Text, fault: &Fault<'_>) {
              compile it for this CPU",
         ),
         ("SIGFPE", _) => text.push("the kernel divided by zero: check the constants and inputs it was given"),
+        _ if RECORD.get() == NO_RECORD => text.push(
+            "the kernel left the memory that it was given: check the module's inputs and the plugins that it imports \
+             from",
+        ),
         _ => text.push(
             "the kernel left the memory that it was given: check that the executable fits the capture \
              (substitutions, sizes of bindings)",
