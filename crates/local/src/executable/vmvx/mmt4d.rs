@@ -110,18 +110,21 @@ impl Shape {
 trait Number: Copy {
     /// An element in memory.
     type Bytes: Copy;
-    /// What elements are multiplied and summed in.
+    /// What elements are multiplied in.
+    type Factor: Copy;
+    /// What products are summed in.
     type Wide: Copy + Default;
 
-    fn widen(element: Self::Bytes) -> Self::Wide;
+    fn widen(element: Self::Bytes) -> Self::Factor;
     fn from_bytes(sum: [u8; 4]) -> Self::Wide;
     fn to_bytes(sum: Self::Wide) -> [u8; 4];
     /// `sum + lhs * rhs`, rounded once if `fused`.
-    fn add_product(sum: Self::Wide, lhs: Self::Wide, rhs: Self::Wide, fused: bool) -> Self::Wide;
+    fn add_product(sum: Self::Wide, lhs: Self::Factor, rhs: Self::Factor, fused: bool) -> Self::Wide;
 }
 
 impl Number for f32 {
     type Bytes = [u8; 4];
+    type Factor = f32;
     type Wide = f32;
 
     #[inline(always)]
@@ -147,10 +150,12 @@ impl Number for f32 {
 
 impl Number for i8 {
     type Bytes = [u8; 1];
+    /// Which the product of two bytes fits in; vectors of it have twice the lanes.
+    type Factor = i16;
     type Wide = i32;
 
     #[inline(always)]
-    fn widen([element]: [u8; 1]) -> i32 {
+    fn widen([element]: [u8; 1]) -> i16 {
         (element as i8).into()
     }
 
@@ -165,8 +170,8 @@ impl Number for i8 {
     }
 
     #[inline(always)]
-    fn add_product(sum: i32, lhs: i32, rhs: i32, _fused: bool) -> i32 {
-        sum.wrapping_add(lhs.wrapping_mul(rhs))
+    fn add_product(sum: i32, lhs: i16, rhs: i16, _fused: bool) -> i32 {
+        sum.wrapping_add(lhs.wrapping_mul(rhs).into())
     }
 }
 
@@ -187,10 +192,15 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
         let [m0, n0, k0] = shape.tile;
         let (lhs_panel, rhs_panel, out_tile) = (k * m0 * k0, k * n0 * k0, m0 * n0);
         let fused = fuses && shape.is_fused();
+        let pairs = match (m0, n0, k0, fused) {
+            (16, 16, 1, true) => shape.pairs(block_of_8::<T, 16, 16>, lhs, rhs, out),
+            (8, 8, 1, true) => shape.pairs(block_of_4::<T, 8, 8>, lhs, rhs, out),
+            _ => 0,
+        };
         for i in 0..m {
             let lhs = &lhs[(i * shape.strides[0]).min(lhs.len())..];
             let out = &mut out[i * shape.strides[2]..][..n * out_tile];
-            for (j, out) in out.chunks_exact_mut(out_tile).enumerate() {
+            for (j, out) in out.chunks_exact_mut(out_tile).enumerate().skip(2 * pairs) {
                 let rhs = &rhs[(j * shape.strides[1]).min(rhs.len())..];
                 let panels = Panels::<T> {
                     lhs: &lhs[..lhs_panel],
@@ -214,6 +224,80 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
     }
 }
 
+/// Steps along k that a block takes at a time, so that its panels stay in the first-level cache for all rows of tiles.
+const DEPTH: usize = 256;
+
+impl Shape {
+    /// Computes pairs of columns of tiles, as many as there are, and gives their number. With two panels of the right
+    /// side for each element of the left one, multiplications and not loads bound the loop.
+    ///
+    /// `block` multiplies `ROWS` rows of a panel of the left side, by number, with two panels of the right one; its sums
+    /// start from what is there if the flag says so.
+    #[inline(always)]
+    fn pairs<B: Copy, const M0: usize, const N0: usize, const ROWS: usize>(
+        &self,
+        block: impl Fn(&[[B; M0]], [&[[B; N0]]; 2], usize, bool, [&mut [[[u8; 4]; N0]; ROWS]; 2]),
+        lhs: &[B],
+        rhs: &[B],
+        out: &mut [[u8; 4]],
+    ) -> usize {
+        let ([m, n, k], [lhs_stride, rhs_stride, out_stride]) = (self.tiles, self.strides);
+        for pair in 0..n / 2 {
+            for start in (0..k).step_by(DEPTH) {
+                let depth = DEPTH.min(k - start);
+                let panel = |j: usize| rhs[j * rhs_stride + start * N0..][..depth * N0].as_chunks::<N0>().0;
+                let panels = [panel(2 * pair), panel(2 * pair + 1)];
+                for i in 0..m {
+                    let lhs = lhs[i * lhs_stride + start * M0..][..depth * M0].as_chunks::<M0>().0;
+                    let tiles = &mut out[i * out_stride + pair * 2 * M0 * N0..][..2 * M0 * N0];
+                    let (first, second) = tiles.as_chunks_mut::<N0>().0.split_at_mut(M0);
+                    let first = first.as_chunks_mut::<ROWS>().0;
+                    let second = second.as_chunks_mut::<ROWS>().0;
+                    for (rows, (first, second)) in first.iter_mut().zip(second).enumerate() {
+                        block(lhs, panels, rows, self.accumulates || start > 0, [first, second]);
+                    }
+                }
+            }
+        }
+        if k == 0 { 0 } else { n / 2 }
+    }
+}
+
+/// The block of [`Shape::pairs`], with its sums written out so that they stay in registers: over a loop of rows the compiler would spread
+/// vectors over rows.
+macro_rules! block {
+    ($name:ident, $rows:literal: $($row:literal $first:ident $second:ident),*) => {
+        #[inline(always)]
+        fn $name<T: Number, const M0: usize, const N0: usize>(
+            lhs: &[[T::Bytes; M0]],
+            rhs: [&[[T::Bytes; N0]]; 2],
+            rows: usize,
+            accumulates: bool,
+            out: [&mut [[[u8; 4]; N0]; $rows]; 2],
+        ) {
+            let start = |out: [[u8; 4]; N0]| match accumulates {
+                true => out.map(T::from_bytes),
+                false => [T::Wide::default(); N0],
+            };
+            let [$(mut $first),*] = out[0].map(start);
+            let [$(mut $second),*] = out[1].map(start);
+            for ((left, first), second) in lhs.iter().zip(rhs[0]).zip(rhs[1]) {
+                let left = left.as_chunks::<$rows>().0[rows];
+                let (first, second) = (first.map(T::widen), second.map(T::widen));
+                $(
+                    add_products::<T, N0, true>(&mut $first, left[$row], &first);
+                    add_products::<T, N0, true>(&mut $second, left[$row], &second);
+                )*
+            }
+            *out[0] = [$($first),*].map(|sums| sums.map(T::to_bytes));
+            *out[1] = [$($second),*].map(|sums| sums.map(T::to_bytes));
+        }
+    };
+}
+
+block!(block_of_8, 8: 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5, 6 a6 b6, 7 a7 b7);
+block!(block_of_4, 4: 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3);
+
 /// What one tile of the result is computed from: `[k][m0][k0]` and `[k][n0][k0]`.
 struct Panels<'a, T: Number> {
     lhs: &'a [T::Bytes],
@@ -236,7 +320,7 @@ impl<T: Number> Panels<'_, T> {
             for (lhs, rhs) in lhs.iter().zip(rhs) {
                 let [left0, left1, left2, left3] = lhs.as_chunks::<4>().0[rows];
                 for k0 in 0..K0 {
-                    let right: [T::Wide; N0] = std::array::from_fn(|j0| T::widen(rhs[j0][k0]));
+                    let right: [T::Factor; N0] = std::array::from_fn(|j0| T::widen(rhs[j0][k0]));
                     // Written out: over a loop of rows the compiler would spread vectors over rows.
                     add_products::<T, N0, FUSED>(&mut sums0, left0[k0], &right);
                     add_products::<T, N0, FUSED>(&mut sums1, left1[k0], &right);
@@ -281,7 +365,7 @@ impl<T: Number> Panels<'_, T> {
 fn add_products<T: Number, const N0: usize, const FUSED: bool>(
     sums: &mut [T::Wide; N0],
     left: T::Bytes,
-    right: &[T::Wide; N0],
+    right: &[T::Factor; N0],
 ) {
     for (sum, right) in sums.iter_mut().zip(right) {
         *sum = T::add_product(*sum, T::widen(left), *right, FUSED);
@@ -317,7 +401,7 @@ mod tests {
             ];
             let accumulate = if random.below(2) == 0 { 0 } else { ACCUMULATE };
             Self {
-                tiles: [random.below(4), random.below(4), random.below(6)],
+                tiles: [random.below(4), random.below(5), random.below(6) + random.below(8) / 7 * 255],
                 tile: TILES[random.below(TILES.len())],
                 gaps: [random.below(3), random.below(3), random.below(3)],
                 flags: kind | accumulate | 0x600,
