@@ -406,9 +406,14 @@ fn computations(random: &mut Random, assembly: &mut Assembly, parts: &[&str]) ->
         }
         if let Some((register, is_register_wide)) = value {
             let chained = random.below(result.unwrap_or(registers.len()));
-            if matches!(operation.fields[chained], Field::Read(kind) if kind != ValueKind::Ref && is_wide(kind) == is_register_wide)
-            {
-                registers[chained] = register;
+            // Now and then wherever it fits.
+            let is_everywhere = random.below(6) == 0;
+            for (index, field) in operation.fields.iter().enumerate() {
+                let fits = matches!(field, Field::Read(kind)
+                    if *kind != ValueKind::Ref && is_wide(*kind) == is_register_wide);
+                if fits && (is_everywhere || index == chained) {
+                    registers[index] = register;
+                }
             }
         }
         match (operation.op, element, value) {
