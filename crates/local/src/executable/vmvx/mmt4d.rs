@@ -110,21 +110,18 @@ impl Shape {
 trait Number: Copy {
     /// An element in memory.
     type Bytes: Copy;
-    /// What elements are multiplied in.
-    type Factor: Copy;
-    /// What products are summed in.
+    /// What elements are multiplied and summed in.
     type Wide: Copy + Default;
 
-    fn widen(element: Self::Bytes) -> Self::Factor;
+    fn widen(element: Self::Bytes) -> Self::Wide;
     fn from_bytes(sum: [u8; 4]) -> Self::Wide;
     fn to_bytes(sum: Self::Wide) -> [u8; 4];
     /// `sum + lhs * rhs`, rounded once if `fused`.
-    fn add_product(sum: Self::Wide, lhs: Self::Factor, rhs: Self::Factor, fused: bool) -> Self::Wide;
+    fn add_product(sum: Self::Wide, lhs: Self::Wide, rhs: Self::Wide, fused: bool) -> Self::Wide;
 }
 
 impl Number for f32 {
     type Bytes = [u8; 4];
-    type Factor = f32;
     type Wide = f32;
 
     #[inline(always)]
@@ -150,12 +147,10 @@ impl Number for f32 {
 
 impl Number for i8 {
     type Bytes = [u8; 1];
-    /// Which the product of two bytes fits in; vectors of it have twice the lanes.
-    type Factor = i16;
     type Wide = i32;
 
     #[inline(always)]
-    fn widen([element]: [u8; 1]) -> i16 {
+    fn widen([element]: [u8; 1]) -> i32 {
         (element as i8).into()
     }
 
@@ -170,8 +165,8 @@ impl Number for i8 {
     }
 
     #[inline(always)]
-    fn add_product(sum: i32, lhs: i16, rhs: i16, _fused: bool) -> i32 {
-        sum.wrapping_add(lhs.wrapping_mul(rhs).into())
+    fn add_product(sum: i32, lhs: i32, rhs: i32, _fused: bool) -> i32 {
+        sum.wrapping_add(lhs.wrapping_mul(rhs))
     }
 }
 
@@ -337,7 +332,7 @@ impl<T: Number> Panels<'_, T> {
             for (lhs, rhs) in lhs.iter().zip(rhs) {
                 let [left0, left1, left2, left3] = lhs.as_chunks::<4>().0[rows];
                 for k0 in 0..K0 {
-                    let right: [T::Factor; N0] = std::array::from_fn(|j0| T::widen(rhs[j0][k0]));
+                    let right: [T::Wide; N0] = std::array::from_fn(|j0| T::widen(rhs[j0][k0]));
                     // Written out: over a loop of rows the compiler would spread vectors over rows.
                     add_products::<T, N0, FUSED>(&mut sums0, left0[k0], &right);
                     add_products::<T, N0, FUSED>(&mut sums1, left1[k0], &right);
@@ -377,7 +372,7 @@ impl<T: Number> Panels<'_, T> {
 fn add_products<T: Number, const N0: usize, const FUSED: bool>(
     sums: &mut [T::Wide; N0],
     left: T::Bytes,
-    right: &[T::Factor; N0],
+    right: &[T::Wide; N0],
 ) {
     for (sum, right) in sums.iter_mut().zip(right) {
         *sum = T::add_product(*sum, T::widen(left), *right, FUSED);
