@@ -1,4 +1,4 @@
-//! The captures that both tools are held to: the fixtures, and the larger corpus where it is.
+//! The captures that both tools are compared on: the fixtures, and the larger corpus if present.
 
 use std::fs;
 use std::io;
@@ -6,31 +6,31 @@ use std::path::{Path, PathBuf};
 
 pub use testing::{corpus, repository};
 
-/// The directory that the fixtures are made in: captures name files below it.
+/// The directory that the fixtures were created in: captures refer to files below it.
 pub const FIXTURES_MADE_IN: &str = "/tmp/rehal-fixtures";
 
-/// One capture file and what is known of it.
+/// A capture file and its context.
 #[derive(Clone, Debug)]
 pub struct Capture {
     /// `fixtures/NAME` or `corpus/NAME`, unique.
     pub name: String,
     /// The capture.
     pub path: PathBuf,
-    /// The directory that its program ran in: relative paths inside the capture start here.
-    pub folder: PathBuf,
-    /// What the program printed, where that was kept.
+    /// The working directory of its program: relative paths inside the capture start here.
+    pub directory: PathBuf,
+    /// The program's output, if recorded.
     pub printed: Option<PathBuf>,
-    /// `--replay_file_remap` values under which files that the capture names are found.
+    /// `--replay_file_remap` values that locate the files named in the capture.
     pub remaps: Vec<String>,
 }
 
 impl Capture {
-    /// How many devices the capture was made with; the name says so.
+    /// The number of devices the capture was made with, from its name.
     pub fn device_count(&self) -> usize {
         if self.short_name().starts_with("two_devices.") { 2 } else { 1 }
     }
 
-    /// The name without the set that it belongs to.
+    /// The name without its set.
     pub fn short_name(&self) -> &str {
         self.name.split_once('/').map_or(&self.name, |(_, name)| name)
     }
@@ -41,26 +41,28 @@ pub fn all() -> io::Result<Vec<Capture>> {
     let mut captures =
         list("fixtures", &repository().join("fixtures"), &[(&format!("{FIXTURES_MADE_IN}/"), "")])?;
     if let Some(corpus) = corpus() {
-        // Where the corpus' files were when it was made, and where they are in it.
-        let folders = [("/models/data/", "params/"), ("/models/onnx/", "models/")];
-        captures.extend(list("corpus", &corpus, &folders)?);
+        // Original location of the corpus' files, and their location in the corpus.
+        let directories = [("/models/data/", "params/"), ("/models/onnx/", "models/")];
+        captures.extend(list("corpus", &corpus, &directories)?);
     }
     Ok(captures)
 }
 
-fn list(set: &str, folder: &Path, remaps: &[(&str, &str)]) -> io::Result<Vec<Capture>> {
-    let remaps: Vec<String> =
-        remaps.iter().map(|(captured, here)| format!("{captured}={}", folder.join(here).display())).collect();
+fn list(set: &str, directory: &Path, remaps: &[(&str, &str)]) -> io::Result<Vec<Capture>> {
+    let remaps: Vec<String> = remaps
+        .iter()
+        .map(|(captured, here)| format!("{captured}={}", directory.join(here).display()))
+        .collect();
     let mut captures = Vec::new();
-    for entry in fs::read_dir(folder.join("captures"))? {
+    for entry in fs::read_dir(directory.join("captures"))? {
         let path = entry?.path();
         let Some(name) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".ireereplay")) else {
             continue;
         };
-        let printed = folder.join(format!("expected/{name}.run.txt"));
+        let printed = directory.join(format!("expected/{name}.run.txt"));
         captures.push(Capture {
             name: format!("{set}/{name}"),
-            folder: folder.to_path_buf(),
+            directory: directory.to_path_buf(),
             printed: printed.is_file().then_some(printed),
             remaps: remaps.clone(),
             path,
@@ -75,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fixtures_are_found_with_what_they_printed() {
+    fn fixtures_are_found_with_their_output() {
         let captures = list("fixtures", &repository().join("fixtures"), &[]).unwrap();
         let add = captures.iter().find(|capture| capture.short_name() == "add4.add.local-sync").unwrap();
         assert!(add.printed.is_some());

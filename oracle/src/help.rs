@@ -1,25 +1,25 @@
-//! The flags that a tool's `--help` declares.
+//! The flags declared in a tool's `--help`.
 //!
-//! The help of each tool is a flag file: paragraphs of comments, each ended by the line that sets the flag to its default
-//! (`--name=value`), or by a comment (`# --name=...`) if the flag has no default. Tools that use Google Benchmark end
-//! with its usage message, which names flags in brackets.
+//! The help of each tool is a flag file: paragraphs of comments, each ending with the line that sets the flag
+//! to its default (`--name=value`), or with a comment (`# --name=...`) if the flag has no default. Tools
+//! based on Google Benchmark end with its usage message, which lists flags in brackets.
 
 use std::collections::BTreeMap;
 
-/// What a help says of one flag besides its description.
+/// A flag's declaration in a help text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Declared {
-    /// A flag with a default value, without the quotes that strings have.
+    /// A flag with a default value, without the quotes of strings.
     Default(String),
     /// A flag that takes a value, may be repeated, and has no default.
     Repeated,
-    /// A flag that needs no value and makes the tool do something else.
+    /// A flag without a value that changes the tool's action.
     Action,
-    /// A flag of Google Benchmark's usage message, which states no default.
+    /// A flag of Google Benchmark's usage message, which has no defaults.
     Usage,
 }
 
-/// Reads a help. An error names what is declared twice.
+/// Parses a help text. Fails on duplicate declarations.
 pub fn parse(help: &str) -> Result<BTreeMap<String, Declared>, String> {
     let mut flags = BTreeMap::new();
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
@@ -51,7 +51,7 @@ fn declaration(line: &str) -> Option<(&str, Declared)> {
     is_name(name).then_some((name, declared))
 }
 
-/// `[--name=<value>]`, with `benchmark` or spaces before it.
+/// `[--name=<value>]`, preceded by `benchmark` or spaces.
 fn usage(line: &str) -> Option<(&str, Declared)> {
     let flag = line.strip_prefix("benchmark").unwrap_or(line).trim_start().strip_prefix("[--")?;
     let (name, _) = flag.strip_suffix(']')?.split_once('=')?;

@@ -1,45 +1,45 @@
-//! What a program printed of its results: `.run.txt` as the corpus and the fixtures keep it.
+//! The recorded output of a program: `.run.txt` in the corpus and the fixtures.
 
 use crate::reads::HostRead;
 use std::fmt;
 
-/// Everything of one `.run.txt` that a replay can be held to.
+/// The parts of a `.run.txt` that a replay is compared with.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Printed {
-    /// The arrays that the program returned, in order. Scalars are not in it: no device memory holds them.
+    /// The arrays that the program returned, in order, without scalars: no device memory contains them.
     pub arrays: Vec<Array>,
-    /// Whether the program ended with status 0.
+    /// Whether the program exited with status 0.
     pub succeeded: bool,
 }
 
-/// An array as printed: possibly only its first elements.
+/// A printed array: possibly only its first elements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Array {
     /// The element type.
     pub element: Element,
-    /// The number of elements that the shape says.
+    /// The number of elements in the shape.
     pub count: usize,
-    /// The elements that were printed, as text.
+    /// The printed elements, as text.
     pub values: Vec<String>,
 }
 
-/// Where results may start in a buffer that holds several.
+/// Alignment of results in a buffer that contains several.
 const PACKED_ALIGNMENT_BYTES: usize = 64;
 
-/// Element types that are compared.
+/// Element types that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Element {
-    /// One bit, held in a byte, printed as two hex digits.
+    /// One bit, stored in a byte, printed as two hex digits.
     I1,
     /// Signed integers of 8 to 64 bits.
     Int(u8),
-    /// IEEE half precision.
+    /// f16.
     F16,
-    /// bfloat16.
+    /// bf16.
     Bf16,
-    /// IEEE single precision.
+    /// f32.
     F32,
-    /// IEEE double precision.
+    /// f64.
     F64,
 }
 
@@ -70,7 +70,7 @@ impl Element {
         }
     }
 
-    /// Whether `bytes` (of one element) print as `text`.
+    /// Whether `bytes` (of one element) are printed as `text`.
     fn prints_as(self, bytes: &[u8], text: &str) -> bool {
         match self {
             Self::I1 => u8::from_str_radix(text, 16) == Ok(bytes[0]),
@@ -91,7 +91,7 @@ fn signed(bytes: &[u8]) -> i64 {
     i64::from_le_bytes(wide)
 }
 
-/// Floating point is printed with six significant digits: equal when both round to the same six.
+/// Floats are printed with six significant digits: equal if both round to the same six.
 fn same_digits(value: f64, text: &str) -> bool {
     let printed = match text {
         "INF" | "inf" => f64::INFINITY,
@@ -106,8 +106,8 @@ fn same_digits(value: f64, text: &str) -> bool {
 }
 
 impl Array {
-    /// Whether `read` holds this array, as far as both show it: by itself, or among the results of a program that
-    /// packs all of them into one buffer, where each starts on a multiple of 64 bytes.
+    /// Whether `read` contains this array, as far as both are known: alone, or among results packed into one
+    /// buffer, each aligned to 64 bytes.
     pub fn is_in(&self, read: &HostRead) -> bool {
         let length = self.count * self.element.size_bytes();
         if read.length == length as u64 {
@@ -124,7 +124,7 @@ impl Array {
     }
 }
 
-/// Why a `.run.txt` cannot be used.
+/// Why a `.run.txt` is unusable.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unreadable(String);
 
@@ -134,7 +134,7 @@ impl fmt::Display for Unreadable {
     }
 }
 
-/// Reads a `.run.txt`.
+/// Parses a `.run.txt`.
 pub fn parse(text: &str) -> Result<Printed, Unreadable> {
     let mut printed = Printed::default();
     let mut lines = text.lines();
@@ -149,7 +149,7 @@ pub fn parse(text: &str) -> Result<Printed, Unreadable> {
     Ok(printed)
 }
 
-/// Reads `2x3xf32=[1 2 3][4 5 6]`; an ellipsis ends what was printed.
+/// Parses `2x3xf32=[1 2 3][4 5 6]`; a trailing ellipsis means that elements were omitted.
 fn parse_array(line: &str) -> Result<Array, Unreadable> {
     let wrong = || Unreadable(format!("not an array: {:?}", line.chars().take(60).collect::<String>()));
     let (kind, values) = line.split_once('=').ok_or_else(wrong)?;
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_visible_part_of_a_long_array_counts() {
+    fn the_printed_part_of_a_long_array_is_compared() {
         let array = array("2x3xi32=[1 2 3][4...");
         assert_eq!(array.values.len(), 4);
         let bytes: Vec<u8> = [1i32, 2, 3, 4, 9, 9].iter().flat_map(|value| value.to_le_bytes()).collect();
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_array_is_an_error() {
+    fn malformed_arrays_are_errors() {
         for line in ["", "4xf32", "4xq7=1", "axf32=1", "4xf32=1 2 3", "2xf32=1 2 3"] {
             assert!(parse_array(line).is_err(), "{line}");
         }

@@ -1,27 +1,27 @@
-//! What our replay says of the memory that the host read back: the lines of `--replay_host_reads`.
+//! Our replay's report of host reads: the lines of `--replay_host_reads`.
 
 use serde_json::Value;
 
 /// One read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRead {
-    /// The record that asked for it.
+    /// The record that caused it.
     pub ordinal: u64,
-    /// The scope it lies in, where it lies in one.
+    /// The scope that contains it, if any.
     pub scope: Option<String>,
     /// The captured id of the buffer.
     pub buffer_id: u64,
     /// Length in bytes.
     pub length: u64,
-    /// FNV-1a-64 of the bytes, as written.
+    /// FNV-1a-64 digest of the bytes, as written.
     pub fnv1a64: String,
     /// BLAKE3 of the bytes, in hex.
     pub blake3: String,
-    /// The bytes, or the first of them where there were more than the limit.
+    /// The bytes, truncated to the limit.
     pub bytes: Vec<u8>,
 }
 
-/// Reads all lines; the error names the line and what it lacks.
+/// Parses all lines; the error names the line and the missing field.
 pub fn parse(text: &str) -> Result<Vec<HostRead>, String> {
     text.lines()
         .enumerate()
@@ -31,7 +31,8 @@ pub fn parse(text: &str) -> Result<Vec<HostRead>, String> {
 
 fn parse_line(line: &str) -> Result<HostRead, String> {
     let value: Value = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    let number = |name: &str| value.get(name).and_then(Value::as_u64).ok_or(format!("no number {name:?}"));
+    let number =
+        |name: &str| value.get(name).and_then(Value::as_u64).ok_or(format!("missing number {name:?}"));
     let text = |name: &str| value.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
     number("offset")?;
     let read = HostRead {
@@ -39,12 +40,12 @@ fn parse_line(line: &str) -> Result<HostRead, String> {
         scope: text("scope"),
         buffer_id: number("buffer_id")?,
         length: number("length")?,
-        fnv1a64: text("fnv1a64").ok_or("no fnv1a64")?,
-        blake3: text("blake3").ok_or("no blake3")?,
-        bytes: hex::decode(text("bytes").ok_or("no bytes")?)
-            .map_err(|error| format!("bytes are not hex: {error}"))?,
+        fnv1a64: text("fnv1a64").ok_or("missing fnv1a64")?,
+        blake3: text("blake3").ok_or("missing blake3")?,
+        bytes: hex::decode(text("bytes").ok_or("missing bytes")?)
+            .map_err(|error| format!("malformed hex: {error}"))?,
     };
-    let truncated = value.get("truncated").and_then(Value::as_bool).ok_or("no truncated")?;
+    let truncated = value.get("truncated").and_then(Value::as_bool).ok_or("missing truncated")?;
     let (shown, digest) = (read.bytes.len() as u64, fnv1a64(&read.bytes));
     if shown > read.length || truncated != (shown < read.length) {
         return Err(format!("{shown} bytes, but length {} and truncated {truncated}", read.length));
@@ -59,7 +60,7 @@ fn says(written: &str, digest: u64) -> bool {
     u64::from_str_radix(written.trim_start_matches("0x"), 16) == Ok(digest)
 }
 
-/// The digest that captures carry, written here again on purpose: the oracle does not take ours on trust.
+/// The digest of captures, deliberately reimplemented: the oracle does not trust ours.
 fn fnv1a64(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -77,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_read() {
+    fn a_host_read_is_parsed() {
         let reads = parse(&line("61", 1)).unwrap();
         assert_eq!(reads[0].bytes, b"a");
         assert_eq!((reads[0].ordinal, reads[0].scope.as_deref()), (7, Some("execute")));

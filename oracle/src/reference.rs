@@ -1,22 +1,22 @@
-//! Where the reference release is.
+//! Locates the reference release.
 //!
-//! `cargo xtask setup` puts it into `.venv` at the top of the repository; `REHAL_REFERENCE` names another virtual
-//! environment. The tools are native programs inside the Python packages; the scripts of the same names in the
-//! environment's `bin` directory add a Python start of their own and are not used.
+//! `cargo xtask setup` installs it into `.venv` at the root of the repository; `REHAL_REFERENCE` names
+//! another virtual environment. The tools are native programs inside the Python packages; the scripts with
+//! the same names in the environment's `bin` directory add Python's startup time and are not used.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The release that rehal is held against.
+/// The version of the reference release.
 pub const VERSION: &str = "3.13.0";
 
-/// A usable installation of the reference release.
+/// An installation of the reference release.
 #[derive(Clone, Debug)]
 pub struct Reference {
     site_packages: PathBuf,
 }
 
-/// Why the reference release cannot be used, with what to do about it.
+/// Why the reference release is unusable, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing(String);
 
@@ -24,7 +24,8 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}\nrun `cargo xtask setup`, or set REHAL_REFERENCE to a virtual environment that has it",
+            "{}\nrun `cargo xtask setup`, or set REHAL_REFERENCE to a virtual environment with what \
+             xtask/requirements.txt names",
             self.0
         )
     }
@@ -33,7 +34,7 @@ impl fmt::Display for Missing {
 impl std::error::Error for Missing {}
 
 impl Reference {
-    /// Finds the release for the repository at `root`: in `REHAL_REFERENCE` when that is set, else in `.venv`.
+    /// Finds the release for the repository at `root`: in `REHAL_REFERENCE` if set, else in `.venv`.
     pub fn find(root: &Path) -> Result<Self, Missing> {
         match std::env::var_os("REHAL_REFERENCE") {
             Some(path) if !path.is_empty() => Self::in_environment(Path::new(&path)),
@@ -41,14 +42,14 @@ impl Reference {
         }
     }
 
-    /// Takes the release from one virtual environment, checking its version and that the tools are there.
+    /// Uses the release in a virtual environment; checks its version and that the tools are present.
     pub fn in_environment(environment: &Path) -> Result<Self, Missing> {
         let site_packages = site_packages(environment)?;
         for package in ["iree_base_compiler", "iree_base_runtime"] {
             let info = site_packages.join(format!("{package}-{VERSION}.dist-info"));
             if !info.is_dir() {
                 return Err(Missing(format!(
-                    "the reference release {VERSION} is not complete in {}: no {package}",
+                    "the reference release {VERSION} is incomplete in {}: missing {package}",
                     environment.display()
                 )));
             }
@@ -63,28 +64,36 @@ impl Reference {
         ] {
             let path = found.tool(tool);
             if !path.is_file() {
-                return Err(Missing(format!("the reference release has no {tool}: {}", path.display())));
+                return Err(Missing(format!("the reference release lacks {tool}: {}", path.display())));
             }
         }
         Ok(found)
     }
 
-    /// The directory that the release was found in.
-    pub fn folder(&self) -> &Path {
+    /// The directory of the release.
+    pub fn directory(&self) -> &Path {
         &self.site_packages
     }
 
     /// The native program `name`, e.g. `iree-run-replay` or `iree-compile`.
     pub fn tool(&self, name: &str) -> PathBuf {
-        let folder = match name {
-            "iree-compile" | "iree-opt" | "iree-link" => "iree/compiler/_mlir_libs",
+        let directory = match name {
+            "iree-compile" | "iree-opt" | "iree-link" | "iree-lld" => "iree/compiler/_mlir_libs",
             _ => "iree/_runtime_libs",
         };
-        self.site_packages.join(folder).join(name)
+        self.site_packages.join(directory).join(name)
+    }
+
+    /// The program `name` in the `bin` directory of the virtual environment: `python` or `filecheck`.
+    pub fn script(&self, name: &str) -> Result<PathBuf, Missing> {
+        // ENVIRONMENT/lib/python3.N/site-packages
+        let environment = self.site_packages.ancestors().nth(3).unwrap_or(Path::new("/"));
+        let path = environment.join("bin").join(name);
+        if path.is_file() { Ok(path) } else { Err(Missing(format!("{name} is missing: {}", path.display()))) }
     }
 }
 
-/// `ENVIRONMENT/lib/python3.N/site-packages`, for whichever N is there.
+/// `ENVIRONMENT/lib/python3.N/site-packages`, for the installed N.
 fn site_packages(environment: &Path) -> Result<PathBuf, Missing> {
     let lib = environment.join("lib");
     let versions = std::fs::read_dir(&lib)

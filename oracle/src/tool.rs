@@ -1,4 +1,4 @@
-//! Running a tool, ours or the reference's, and keeping what it said.
+//! Runs a tool, ours or the reference's, and captures its output.
 
 use crate::captures::repository;
 use std::ffi::OsStr;
@@ -9,15 +9,15 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Nothing that the tests run takes nearly this long; what does is a hang.
+/// Timeout of a tool: far above the duration of any test.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a tool that has ended left behind.
+/// The result of a finished tool.
 #[derive(Debug)]
 pub struct Ended {
-    /// The exit status, unless a signal ended it.
+    /// The exit status, unless killed by a signal.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that killed it.
     pub signal: Option<i32>,
     /// Standard output.
     pub stdout: Vec<u8>,
@@ -26,13 +26,13 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Whether it ended with status 0.
+    /// Whether it exited with status 0.
     pub fn succeeded(&self) -> bool {
         self.code == Some(0)
     }
 
-    /// The name of the status code that standard error begins with, e.g. `INVALID_ARGUMENT`: at the start of a line, or
-    /// after the place in the source that the reference's tools name first.
+    /// The status code name on standard error, e.g. `INVALID_ARGUMENT`: at the start of a line, or after the
+    /// source location that the reference's tools print first.
     pub fn status_name(&self) -> Option<String> {
         let said = String::from_utf8_lossy(&self.stderr);
         said.lines().find_map(|line| {
@@ -44,7 +44,7 @@ impl Ended {
         })
     }
 
-    /// How it ended and the start of what it said, for a message.
+    /// Exit status and the start of the output, for a message.
     pub fn summary(&self) -> String {
         let how = match (self.code, self.signal) {
             (Some(code), _) => format!("status {code}"),
@@ -55,21 +55,21 @@ impl Ended {
     }
 }
 
-/// Runs `program` in `directory`; an error if it does not start or does not end in time.
-pub fn run<S: AsRef<OsStr>>(program: &Path, arguments: &[S], folder: &Path) -> io::Result<Ended> {
-    run_within(LIMIT, program, arguments, folder)
+/// Runs `program` in `directory`; fails if it does not start or exceeds the timeout.
+pub fn run<S: AsRef<OsStr>>(program: &Path, arguments: &[S], directory: &Path) -> io::Result<Ended> {
+    run_within(LIMIT, program, arguments, directory)
 }
 
-/// As [`run`], with a limit of its own: a compiler on a busy machine takes longer than any tool.
+/// Like [`run`], with another timeout: a compiler on a busy machine takes longer than any tool.
 pub fn run_within<S: AsRef<OsStr>>(
     limit: Duration,
     program: &Path,
     arguments: &[S],
-    folder: &Path,
+    directory: &Path,
 ) -> io::Result<Ended> {
     let mut child = Command::new(program)
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -91,7 +91,7 @@ fn drain<R: io::Read + Send + 'static>(pipe: Option<R>) -> thread::JoinHandle<Ve
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // What was read before an error is still worth comparing.
+            // Output read before an error is still worth comparing.
             let _ = pipe.read_to_end(&mut bytes);
         }
         bytes
@@ -109,24 +109,24 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<std::process::ExitStat
             child.wait()?;
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("did not end within {} s", limit.as_secs()),
+                format!("timed out after {} s", limit.as_secs()),
             ));
         }
         thread::sleep(Duration::from_millis(2));
     }
 }
 
-/// Our tool `name`, as `cargo build --package rehal-cli` leaves it; `REHAL_TOOLS` names another directory.
+/// Our tool `name` from `cargo build --package rehal-cli`, or from the directory `REHAL_TOOLS`.
 pub fn ours(name: &str) -> Result<PathBuf, String> {
-    let folder = match std::env::var_os("REHAL_TOOLS") {
-        Some(folder) if !folder.is_empty() => PathBuf::from(folder),
+    let directory = match std::env::var_os("REHAL_TOOLS") {
+        Some(directory) if !directory.is_empty() => PathBuf::from(directory),
         _ => {
             let target = std::env::var_os("CARGO_TARGET_DIR")
                 .map_or_else(|| repository().join("target"), PathBuf::from);
             target.join("debug")
         }
     };
-    let path = folder.join(name);
+    let path = directory.join(name);
     if path.is_file() {
         Ok(path)
     } else {

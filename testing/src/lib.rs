@@ -1,9 +1,9 @@
-//! What the tests of several crates share: where the fixtures and the corpus are, and tests that are listed as ignored
-//! if the corpus is missing.
+//! Shared by the tests of several crates: the location of the fixtures and the corpus, and tests that are
+//! listed as ignored if the corpus is missing.
 //!
-//! The fixtures are part of the repository. The corpus is a larger set of captures, programs and models outside of it:
-//! in the directory that `REHAL_CORPUS` names, else in `../shared/corpus`. This crate must never read what is in a file.
-//! Only tests use it.
+//! The fixtures are part of the repository. The corpus is a larger, external set of captures, programs and
+//! models: in the directory that `REHAL_CORPUS` names, else in `../shared/corpus`. This crate must not depend
+//! on file formats. Used by tests only.
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use libtest_mimic::{Failed, Trial};
 /// Names the directory of the corpus.
 pub const CORPUS_VARIABLE: &str = "REHAL_CORPUS";
 
-/// The repository that this crate is in.
+/// The root of this repository.
 pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the repository").to_path_buf()
 }
@@ -23,11 +23,11 @@ pub fn fixtures() -> PathBuf {
     repository().join("fixtures")
 }
 
-/// The corpus, or `None` if there is none beside the repository.
+/// The corpus, or `None` if it is missing.
 ///
 /// # Panics
 ///
-/// If `REHAL_CORPUS` names a directory without captures: what was asked for must not be skipped.
+/// If `REHAL_CORPUS` names a directory without captures: a requested corpus must not be skipped.
 pub fn corpus() -> Option<PathBuf> {
     match std::env::var_os(CORPUS_VARIABLE) {
         Some(named) if !named.is_empty() => {
@@ -47,7 +47,7 @@ pub fn corpus() -> Option<PathBuf> {
 ///
 /// # Panics
 ///
-/// If the directory cannot be read, or holds too few captures to be one of the two.
+/// If the directory cannot be read, or has too few captures to be one of the two.
 pub fn captures(set: &Path) -> Vec<PathBuf> {
     let directory = set.join("captures");
     let entries = std::fs::read_dir(&directory);
@@ -59,8 +59,8 @@ pub fn captures(set: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// A test of a set of captures, on the fixtures and on the corpus: two tests, of which the second is ignored if the
-/// corpus is missing. What panics fails.
+/// A test on a set of captures, for the fixtures and the corpus: two tests, the second of which is ignored if
+/// the corpus is missing. A panic fails it.
 pub fn on_both_sets(name: &str, test: fn(&Path)) -> [Trial; 2] {
     let of_fixtures = Trial::test(format!("{name}::fixtures"), move || {
         test(&fixtures());
@@ -69,7 +69,7 @@ pub fn on_both_sets(name: &str, test: fn(&Path)) -> [Trial; 2] {
     [of_fixtures, on_corpus(&format!("{name}::corpus"), test)]
 }
 
-/// A test of the corpus, ignored if the corpus is missing. What panics fails.
+/// A test on the corpus, ignored if the corpus is missing. A panic fails it.
 pub fn on_corpus(name: &str, test: fn(&Path)) -> Trial {
     let corpus = corpus();
     let is_missing = corpus.is_none();
@@ -83,7 +83,7 @@ pub fn on_corpus(name: &str, test: fn(&Path)) -> Trial {
     Trial::test(name, run).with_ignored_flag(is_missing)
 }
 
-/// What a test of the corpus fails with if it is run although the corpus is missing.
+/// The failure of a corpus test that is run without the corpus.
 pub fn missing() -> Failed {
     format!("the corpus is missing: {CORPUS_VARIABLE} names its directory").into()
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask e2e`: compiles every end-to-end program, ours and (where `REHAL_IREE_SOURCE` names a checkout) the
-//! reference's, with the pinned release, and runs each under our `iree-check-module`.
+//! `cargo xtask e2e`: compiles every end-to-end program, ours and, if `REHAL_IREE_SOURCE` names a checkout,
+//! the reference's, with the pinned release, and runs each with our `iree-check-module`.
 
 use crate::{Outcome, root};
 use oracle::e2e::{self, Compiled, FAILURES, Program, SOURCE_VARIABLE};
@@ -9,16 +9,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// What came of a program.
+/// The outcome of a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Passed,
     Failed,
-    /// It does not compile with the pinned release, and is listed so.
+    /// It does not compile with the pinned release, as listed.
     Refused,
 }
 
-/// Runs all programs whose name has one of the `--only` texts in it, `--jobs` at a time.
+/// Runs all programs whose name contains one of the `--only` values, `--jobs` in parallel.
 pub fn main(arguments: &[String]) -> Outcome {
     let (only, jobs) = parse(arguments)?;
     let root = root();
@@ -29,7 +29,7 @@ pub fn main(arguments: &[String]) -> Outcome {
         Some(source) => {
             programs.extend(e2e::reference_programs(Path::new(&source), &cache.join("generated"))?);
         }
-        None => println!("{SOURCE_VARIABLE} is not set: the reference's own programs are left out"),
+        None => println!("{SOURCE_VARIABLE} is not set: the reference's own programs are excluded"),
     }
     programs.retain(|program| only.is_empty() || only.iter().any(|text| program.name.contains(text)));
     let start = Instant::now();
@@ -57,13 +57,15 @@ fn parse(arguments: &[String]) -> Result<(Vec<String>, usize), Box<dyn std::erro
         match flag.as_str() {
             "--only" => only.push(value()?.clone()),
             "--jobs" => jobs = value()?.parse().map_err(|_| "--jobs takes a number")?,
-            other => return Err(format!("`e2e` takes --only NAME and --jobs N, not {other}").into()),
+            other => {
+                return Err(format!("unknown argument {other} (expected --only NAME or --jobs N)").into());
+            }
         }
     }
     Ok((only, jobs.max(1)))
 }
 
-/// Runs them on `jobs` threads; what fails is told when it does.
+/// Runs them on `jobs` threads; reports failures immediately.
 fn all(programs: &[Program], reference: &Reference, cache: &Path, jobs: usize) -> Vec<(String, Verdict)> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::with_capacity(programs.len()));

@@ -1,15 +1,15 @@
 //! `cargo xtask fuzz`: builds and runs the fuzz targets on the pinned stable toolchain.
 //!
-//! No `cargo-fuzz` and no nightly: the coverage that libFuzzer steers by comes from LLVM's own pass, which stable
-//! `rustc` runs when asked through `-C` flags. Address checking would need nightly; what the targets look for are
-//! panics, hangs and memory that an input's size does not explain, and these need none.
+//! Needs neither `cargo-fuzz` nor nightly: the coverage that guides libFuzzer comes from LLVM's own pass,
+//! which stable `rustc` runs with the right `-C` flags. AddressSanitizer would need nightly; the targets look
+//! for panics, hangs and memory out of proportion to the input, which do not need it.
 
 use crate::{Outcome, root};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// A fuzz target: its program, the folder and endings of its seeds, the largest input that it is given.
+/// A fuzz target: program, directory and file extensions of its seeds, maximum input size.
 struct Target {
     name: &'static str,
     seeds: &'static str,
@@ -44,20 +44,20 @@ const fn parameters(name: &'static str, endings: &'static [&'static str]) -> Tar
     Target { name, seeds: "crates/params/tests/data", endings, max_len_bytes: 16 << 10 }
 }
 
-/// An input that runs longer than this is a hang.
+/// Timeout of one input.
 const TIMEOUT_S: u32 = 10;
-/// More memory than this is a finding: inputs are small, so what they may ask for is too.
+/// Memory limit of one input: inputs are small, so their memory must be too.
 const RSS_LIMIT_MB: u32 = 1024;
 
 /// `fuzz [--seconds N] [TARGET…]`: runs each target for N seconds (60).
 pub fn main(arguments: &[String]) -> Outcome {
     let (seconds, wanted) = parse(arguments)?;
-    let folder = root().join("fuzz");
-    build(&folder)?;
+    let directory = root().join("fuzz");
+    build(&directory)?;
     for target in
         TARGETS.iter().filter(|target| wanted.is_empty() || wanted.iter().any(|name| name == target.name))
     {
-        run(&folder, target, seconds)?;
+        run(&directory, target, seconds)?;
     }
     Ok(())
 }
@@ -72,14 +72,15 @@ fn parse(arguments: &[String]) -> Result<(u64, Vec<String>), String> {
             wanted.push(argument.clone());
         } else {
             let names = TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(", ");
-            return Err(format!("no fuzz target {argument:?}; there are {names}"));
+            return Err(format!("unknown fuzz target {argument:?} (expected one of {names})"));
         }
     }
     Ok((seconds, wanted))
 }
 
-fn build(folder: &Path) -> Outcome {
-    // One code unit per crate: with several, stable's thin-local LTO runs before the pass and counters get lost.
+fn build(directory: &Path) -> Outcome {
+    // One codegen unit per crate: with several, stable's thin-local LTO runs before the pass and loses the
+    // counters.
     let flags = [
         "-Cpasses=sancov-module",
         "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -90,10 +91,10 @@ fn build(folder: &Path) -> Outcome {
         "--cfg=fuzzing",
     ];
     let triple = host_triple()?;
-    // With --target the flags do not reach build scripts, which have no counters to give.
+    // With --target the flags do not apply to build scripts, which have no counters.
     let status = Command::new("cargo")
         .args(["build", "--quiet", "--release", "--bins", "--target", &triple])
-        .current_dir(folder)
+        .current_dir(directory)
         .env("RUSTFLAGS", flags.join(" "))
         .status()?;
     if status.success() { Ok(()) } else { Err("the fuzz targets do not build".into()) }
@@ -102,17 +103,17 @@ fn build(folder: &Path) -> Outcome {
 fn host_triple() -> Result<String, Box<dyn std::error::Error>> {
     let said = String::from_utf8(Command::new("rustc").arg("-vV").output()?.stdout)?;
     let host = said.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.ok_or("rustc -vV names no host")?.to_owned())
+    Ok(host.ok_or("`rustc -vV` did not report a host")?.to_owned())
 }
 
-fn run(folder: &Path, target: &Target, seconds: u64) -> Outcome {
-    let corpus = folder.join("corpus").join(target.name);
-    let artifacts = folder.join("artifacts").join(target.name);
+fn run(directory: &Path, target: &Target, seconds: u64) -> Outcome {
+    let corpus = directory.join("corpus").join(target.name);
+    let artifacts = directory.join("artifacts").join(target.name);
     fs::create_dir_all(&corpus)?;
     fs::create_dir_all(&artifacts)?;
     seed(target, &corpus)?;
     println!("fuzz: {} for {seconds} s", target.name);
-    let program = folder.join("target").join(host_triple()?).join("release").join(target.name);
+    let program = directory.join("target").join(host_triple()?).join("release").join(target.name);
     let output = Command::new(program)
         .arg(&corpus)
         .arg(format!("-artifact_prefix={}/", artifacts.display()))
@@ -128,18 +129,14 @@ fn run(folder: &Path, target: &Target, seconds: u64) -> Outcome {
         for line in tail.iter().rev() {
             println!("  {line}");
         }
-        return Err(format!(
-            "{}: {}; the input is under {}",
-            target.name,
-            output.status,
-            artifacts.display()
-        )
-        .into());
+        return Err(
+            format!("{}: {}; the input is in {}", target.name, output.status, artifacts.display()).into()
+        );
     }
     report(target, &said)
 }
 
-/// Puts the fixtures among the inputs to start from.
+/// Copies the fixtures into the seed corpus.
 fn seed(target: &Target, corpus: &Path) -> Outcome {
     for entry in fs::read_dir(root().join(target.seeds))? {
         let path = entry?.path();
@@ -152,7 +149,7 @@ fn seed(target: &Target, corpus: &Path) -> Outcome {
     Ok(())
 }
 
-/// Prints the last line of progress, and refuses a run that was blind: without counters it would prove nothing.
+/// Prints the last progress line, and fails a run without coverage counters, which would prove nothing.
 fn report(target: &Target, said: &str) -> Outcome {
     let last = said.lines().rfind(|line| line.contains(" cov: ")).ok_or("libFuzzer reported no coverage")?;
     let coverage: u64 =
@@ -160,7 +157,7 @@ fn report(target: &Target, said: &str) -> Outcome {
     println!("  {}", last.trim());
     if coverage < 100 {
         return Err(
-            format!("{}: only {coverage} edges were seen; the build has no counters", target.name).into()
+            format!("{}: only {coverage} edges covered: the build has no counters", target.name).into()
         );
     }
     Ok(())
@@ -175,11 +172,11 @@ mod tests {
         let words = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
         assert_eq!(parse(&words("--seconds 5 capture")), Ok((5, vec!["capture".to_owned()])));
         assert!(parse(&words("--seconds x")).is_err());
-        assert!(parse(&words("nothing")).unwrap_err().contains("there are capture, plan, executable"));
+        assert!(parse(&words("nothing")).unwrap_err().contains("expected one of capture, plan, executable"));
     }
 
     #[test]
-    fn a_blind_run_fails() {
+    fn a_run_without_counters_fails() {
         assert!(report(&TARGETS[0], "#2 INITED cov: 3 ft: 3 corp: 1/1b\n").is_err());
         assert!(report(&TARGETS[0], "#2 DONE cov: 300 ft: 3 corp: 1/1b\n").is_ok());
         assert!(report(&TARGETS[0], "").is_err());

@@ -1,7 +1,7 @@
-//! Set-up, tests, benchmarks, fixtures and tidiness of the rehal workspace: `cargo xtask VERB`.
+//! Setup, tests, benchmarks, fixtures and tidy checks of the rehal workspace: `cargo xtask VERB`.
 //!
-//! This is for people who work on rehal and for CI. It may start other programs and write inside the repository;
-//! no crate of rehal depends on it.
+//! For developers and CI. It may start other programs and write inside the repository; no crate of rehal
+//! depends on it.
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -17,7 +17,7 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What every verb returns: an error is one message for a person.
+/// The result of every verb: an error is one message for the user.
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 const HELP: &str = "\
@@ -28,7 +28,7 @@ cargo xtask VERB
   tidy        checks the rules of the house: layers, unsafe, lengths, pins, documents, fixtures
   fuzz        builds and runs the fuzz targets [--seconds N] [TARGET...]
   miri        runs the tests of base, hal, capture and vm under Miri (nightly) [--thread-sanitizer] [CRATE...]
-  bench       measures our tools beside the reference's [--only NAME] [--rounds N] [--json PATH] [--tools FOLDER]
+  bench       measures our tools beside the reference's [--only NAME] [--rounds N] [--json PATH] [--tools DIRECTORY]
   e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
   fixtures    makes every fixture from fixtures/recipe.toml with the reference release, or some [vm] [MODULE...]
 ";
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
             print!("{HELP}");
             Ok(())
         }
-        other => Err(format!("no verb {other:?}\n\n{HELP}").into()),
+        other => Err(format!("unknown verb {other:?}\n\n{HELP}").into()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The top of the repository.
+/// The root of the repository.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the repository").to_path_buf()
 }

@@ -1,4 +1,4 @@
-//! Running another program and keeping what it said; building those of ours.
+//! Runs other programs and captures their output; builds our tools.
 
 use crate::root;
 use std::error::Error;
@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output};
 
-/// What a program that has ended left behind.
+/// The result of a finished program.
 pub struct Ended {
     /// `status N` or `signal N`.
     pub how: String,
@@ -17,17 +17,17 @@ pub struct Ended {
     pub stderr: Vec<u8>,
 }
 
-/// Runs `program` in `folder` and collects its output; the error says what could not be started.
-pub fn collect(program: &Path, arguments: &[String], folder: &Path) -> io::Result<Ended> {
+/// Runs `program` in `directory` and captures its output; the error names a program that cannot be started.
+pub fn collect(program: &Path, arguments: &[String], directory: &Path) -> io::Result<Ended> {
     let Output { status, stdout, stderr } = Command::new(program)
         .args(arguments)
-        .current_dir(folder)
+        .current_dir(directory)
         .output()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", program.display())))?;
     Ok(Ended { how: ending(status), stdout, stderr })
 }
 
-/// Builds our tools as a user runs them, and gives the folder that they are in.
+/// Builds our tools in the profile that users run, and returns their directory.
 pub fn build_tools() -> Result<PathBuf, Box<dyn Error>> {
     let root = root();
     let arguments = ["build", "--release", "--quiet", "--package", "rehal-cli", "--bins"];
@@ -39,7 +39,7 @@ pub fn build_tools() -> Result<PathBuf, Box<dyn Error>> {
     Ok(target.join("release"))
 }
 
-/// `status N` for an exit, `signal N` for a death.
+/// `status N` for an exit, `signal N` for a killed process.
 pub fn ending(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("status {code}"),

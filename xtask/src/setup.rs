@@ -1,22 +1,22 @@
-//! `cargo xtask setup`: what the tests need besides Rust, put in place once.
+//! `cargo xtask setup`: installs what the tests need besides Rust.
 //!
-//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, comes from the system; `cargo machete` and
-//! `cargo deny`, which check dependencies, are installed by Cargo. On a Debian machine where this runs as root, missing
-//! system packages are installed by name; elsewhere they are named.
+//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, comes from the system;
+//! `cargo machete` and `cargo deny`, which check dependencies, are installed by Cargo. As root on a Debian
+//! machine, missing system packages are installed; otherwise they are listed.
 
 use crate::{Outcome, root};
 use oracle::reference::Reference;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The tools that check dependencies: verb of `cargo`, package, and the version to install if there is none.
+/// The tools that check dependencies: `cargo` verb, package, and the version to install if missing.
 const CARGO_TOOLS: [(&str, &str, &str); 2] =
     [("machete", "cargo-machete", "0.9.2"), ("deny", "cargo-deny", "0.20.2")];
 
-/// Puts everything in place; quick when it is there already.
+/// Installs everything; fast if already done.
 pub fn main(arguments: &[String]) -> Outcome {
     if let Some(unknown) = arguments.first() {
-        return Err(format!("unknown argument {unknown:?}; `setup` takes none").into());
+        return Err(format!("unknown argument {unknown:?} (expected none)").into());
     }
     let root = root();
     if !answers("c++", &["--version"]) {
@@ -27,23 +27,29 @@ pub fn main(arguments: &[String]) -> Outcome {
             install_cargo_tool(name, version)?;
         }
     }
+    let is_named = std::env::var_os("REHAL_REFERENCE").is_some_and(|path| !path.is_empty());
     let reference = match Reference::find(&root) {
         Ok(reference) => reference,
-        Err(missing) if std::env::var_os("REHAL_REFERENCE").is_some_and(|path| !path.is_empty()) => {
-            return Err(missing.into());
-        }
+        Err(missing) if is_named => return Err(missing.into()),
         Err(_) => {
             make_environment(&root)?;
             Reference::find(&root)?
         }
     };
+    match reference.script("filecheck") {
+        Ok(_) => {}
+        // Do not modify a named environment; only tests of the reference's source need `filecheck`.
+        Err(missing) if is_named => println!("setup: {missing}"),
+        // `.venv` is older than the requirement.
+        Err(_) => install_requirements(&root)?,
+    }
     try_it(&root, &reference)?;
-    println!("setup: the reference release is {}", reference.folder().display());
+    println!("setup: the reference release is {}", reference.directory().display());
     Ok(())
 }
 
-/// Installs a tool that checks dependencies. Unoptimised it takes a third of the time to build, and still checks the
-/// workspace in seconds.
+/// Installs a tool that checks dependencies. An unoptimized build takes a third of the time, and still checks
+/// the workspace in seconds.
 fn install_cargo_tool(name: &str, version: &str) -> Outcome {
     println!("setup: installing {name} {version}");
     let version = format!("={version}");
@@ -52,7 +58,7 @@ fn install_cargo_tool(name: &str, version: &str) -> Outcome {
     if status.success() { Ok(()) } else { Err(format!("cargo could not install {name}").into()) }
 }
 
-/// Makes `.venv` anew and installs the release into it.
+/// Recreates `.venv` and installs the release into it.
 fn make_environment(root: &Path) -> Outcome {
     let python = python()?;
     let environment = root.join(".venv");
@@ -61,21 +67,26 @@ fn make_environment(root: &Path) -> Outcome {
         status.is_ok_and(|status| status.success()) && environment.join("bin/pip").exists()
     };
     println!("setup: making {}", environment.display());
-    // Debian keeps the module apart, and says so only by failing half-way.
+    // Debian packages the module separately, and venv fails halfway without it.
     if !make(&python) {
         install(&["python3-venv"])?;
         if !make(&python) {
             return Err(format!("{} -m venv does not work", python.display()).into());
         }
     }
-    let status = Command::new(environment.join("bin/pip"))
+    install_requirements(root)
+}
+
+/// Installs what `xtask/requirements.txt` names into `.venv`.
+fn install_requirements(root: &Path) -> Outcome {
+    let status = Command::new(root.join(".venv/bin/pip"))
         .args(["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--requirement"])
         .arg(root.join("xtask/requirements.txt"))
         .status()?;
     if status.success() { Ok(()) } else { Err("pip could not install xtask/requirements.txt".into()) }
 }
 
-/// A Python that the release's packages exist for.
+/// A Python supported by the release's packages.
 fn python() -> Result<PathBuf, Box<dyn std::error::Error>> {
     let candidates = ["python3", "python3.13", "python3.12", "python3.11", "python3.10"];
     let fits = "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 14))";
@@ -87,7 +98,7 @@ fn python() -> Result<PathBuf, Box<dyn std::error::Error>> {
     Ok(find().ok_or("no Python from 3.10 to 3.14 on this machine")?.into())
 }
 
-/// Installs system packages, or says which are missing.
+/// Installs system packages, or lists the missing ones.
 fn install(packages: &[&str]) -> Outcome {
     let missing = format!("missing on this machine: {}", packages.join(" "));
     if !answers("apt-get", &["--version"]) || !is_root() {
@@ -99,7 +110,7 @@ fn install(packages: &[&str]) -> Outcome {
         command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null());
         command.status().is_ok_and(|status| status.success())
     };
-    // A stale or partly unreachable list need not stand in the way of a package that is there.
+    // A stale or partly unreachable package list need not prevent the installation of an available package.
     let _ = apt(&["update", "-q"]);
     let arguments: Vec<&str> =
         ["install", "-q", "-y", "--no-install-recommends"].iter().chain(packages).copied().collect();
@@ -113,11 +124,12 @@ fn is_root() -> bool {
 /// Whether a program starts and succeeds.
 pub fn answers(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
-    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    // Below `cargo run`, which sets this variable, machete takes its own name for a directory to search.
+    command.args(arguments).env_remove("CARGO_PKG_NAME").stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Replays one fixture with the reference: a release that is there can still lack a system library.
+/// Replays a fixture with the reference: an installed release can still lack a system library.
 fn try_it(root: &Path, reference: &Reference) -> Outcome {
     let output = Command::new(reference.tool("iree-run-replay"))
         .arg("--device=local-sync")

@@ -1,22 +1,22 @@
-//! `cargo xtask test`: everything that CI runs, from set-up to fuzzing, as sections that each say how long they took.
+//! `cargo xtask test`: everything that CI runs, from setup to fuzzing, as timed sections.
 
 use crate::{Outcome, fuzz, root, run, setup, tidy};
 use std::ffi::OsStr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long each fuzz target runs within the full test.
+/// Duration of each fuzz target in the full test.
 const FUZZ_SECONDS: u64 = 20;
 
-/// One section: what it is called, how it went and how long it took.
+/// A section: name, outcome and duration.
 struct Section {
     name: &'static str,
     failure: Option<String>,
     took: Duration,
 }
 
-/// Runs all sections, or those whose names begin with `--only`'s argument, also after one failed, and fails if any did.
-/// `--no-fuzz` leaves the last one out.
+/// Runs all sections, or those whose names start with `--only`'s argument, continuing after failures, and
+/// fails if any did. `--no-fuzz` excludes the last one.
 pub fn main(arguments: &[String]) -> Outcome {
     let mut fuzz_too = true;
     let mut only = "";
@@ -25,7 +25,11 @@ pub fn main(arguments: &[String]) -> Outcome {
         match argument {
             "--no-fuzz" => fuzz_too = false,
             "--only" => only = arguments.next().ok_or("--only needs the name of a section")?,
-            _ => return Err(format!("`test` takes --no-fuzz and --only SECTION, not {argument:?}").into()),
+            _ => {
+                return Err(
+                    format!("unknown argument {argument:?} (expected --no-fuzz or --only SECTION)").into()
+                );
+            }
         }
     }
     let nextest = setup::answers("cargo", &["nextest", "--version"]);
@@ -51,7 +55,7 @@ pub fn main(arguments: &[String]) -> Outcome {
     section("dependencies", &dependencies);
     section("tests", &|| cargo(&tests(nextest, &["--workspace", "--exclude", "oracle"])));
     section("documented examples", &|| cargo(&["test", "--doc", "--workspace", "--quiet"]));
-    // The oracle's tests run the tools as a user gets them: built for release, and as separate programs.
+    // The oracle's tests run the tools as users get them: release builds, in separate processes.
     section("oracle", &|| {
         let tools = run::build_tools()?;
         cargo_with(&tests(nextest, &["--package", "oracle"]), &[("REHAL_TOOLS", tools.as_os_str())])
@@ -60,15 +64,15 @@ pub fn main(arguments: &[String]) -> Outcome {
         section("fuzz", &|| fuzz::main(&["--seconds".to_owned(), FUZZ_SECONDS.to_string()]));
     }
     if sections.is_empty() {
-        return Err(format!("no section begins with {only:?}").into());
+        return Err(format!("no section starts with {only:?}").into());
     }
     summary(&sections)
 }
 
-/// No dependency is unused, and all are under the licences, in the versions and from the sources of `deny.toml`. Security
-/// advisories are not checked: their database would have to be fetched for each run.
+/// Checks that no dependency is unused, and that all comply with the licences, versions and sources in
+/// `deny.toml`. Security advisories are not checked: the database would have to be fetched for each run.
 fn dependencies() -> Outcome {
-    // Below `cargo run`, which sets this variable, machete takes its own name for a directory to search.
+    // Under `cargo run`, which sets this variable, machete takes its own name for a directory to search.
     let machete = &mut Command::new("cargo");
     succeed(machete.args(["machete", "--skip-target-dir"]).env_remove("CARGO_PKG_NAME"))?;
     for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
@@ -78,7 +82,7 @@ fn dependencies() -> Outcome {
     Ok(())
 }
 
-/// The arguments that run tests with whichever runner is there.
+/// The arguments that run tests with the available runner.
 fn tests<'a>(nextest: bool, which: &[&'a str]) -> Vec<&'a str> {
     let runner: &[&str] = if nextest {
         &["nextest", "run", "--no-fail-fast"]

@@ -1,4 +1,4 @@
-//! How fast shared memory is copied and filled, beside the C library's functions:
+//! Throughput of copying and filling shared memory, compared with the C library's functions:
 //! `cargo run --profile measure -p rehal-base --example copy_speed`.
 
 use std::hint::black_box;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rehal_base::HostMemory;
 
-/// Bytes that are copied per measurement, at least.
+/// Minimum bytes copied per measurement.
 const TOTAL_BYTES: usize = 1 << 30;
 
 fn main() {
@@ -34,7 +34,7 @@ fn main() {
     }
 }
 
-/// Throughput in GB/s, the best of several rounds.
+/// Throughput in GB/s, best of several rounds.
 fn best(length: usize, mut run: impl FnMut()) -> f64 {
     let times = (TOTAL_BYTES / length).clamp(3, 10_000_000);
     (0..5)

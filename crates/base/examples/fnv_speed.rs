@@ -1,4 +1,4 @@
-//! Prints how fast the digest is, next to the loop that defines it: `fnv_speed [SIZE_KIB [ROUNDS]]`.
+//! Prints the throughput of the digest and of the loop that defines it: `fnv_speed [SIZE_KIB [ROUNDS]]`.
 #![forbid(unsafe_code)]
 
 use std::hint::black_box;
@@ -14,7 +14,7 @@ fn main() {
     let mut bytes = vec![0; size_bytes];
     fastrand::Rng::with_seed(1).fill(&mut bytes);
 
-    // In turn, so that both see the same neighbours on a shared machine.
+    // Alternating, so that noise on a shared machine affects both.
     let (mut ours, mut plain) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let (ours_digest, ours_time) = timed(fnv1a64, &bytes);

@@ -1,10 +1,10 @@
-//! Functions of numbers that the system's mathematical library has and `std` has not. Programs are held to what the
-//! reference computes bit for bit, and the reference takes them from there as well.
+//! Math functions of the C library that `std` lacks. Programs must match the reference bit for bit, and the
+//! reference uses these functions too.
 
 #![allow(unsafe_code, reason = "declares functions of the C library; docs/unsafe.md says why")]
 
-// SAFETY: these are the C library's functions of these names and types (C99, 7.12.8.1 and 7.12.10.2), which take and give
-// numbers alone and are defined for all of them.
+// SAFETY: these are the C library's functions with these names and types (C99, 7.12.8.1 and 7.12.10.2), which
+// take and return only numbers and are defined for all of them.
 unsafe extern "C" {
     /// The error function.
     pub safe fn erf(value: f64) -> f64;
@@ -21,8 +21,8 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg_attr(miri, ignore = "Miri has no C library's functions of numbers")]
-    fn they_are_the_functions_of_these_names() {
+    #[cfg_attr(miri, ignore = "Miri does not support the C library's math functions")]
+    fn functions_match_their_names() {
         assert_eq!((remainder(5.0, 2.0), remainder(7.0, 2.0)), (1.0, -1.0));
         assert_eq!((remainderf(1.0, 2.0), remainderf(3.0, 2.0)), (1.0, -1.0));
         assert!(remainder(1.0, 0.0).is_nan() && remainderf(f32::INFINITY, 1.0).is_nan());

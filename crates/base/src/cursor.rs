@@ -1,4 +1,4 @@
-/// A bounded little-endian cursor: every read is checked, none copies more than a scalar.
+/// A bounded little-endian cursor: every read is bounds-checked and copies at most a scalar.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
@@ -7,7 +7,7 @@ pub struct Cursor<'a> {
 
 macro_rules! scalar {
     ($name:ident, $type:ty) => {
-        /// Reads one little-endian value, or `None` where the bytes end before it does.
+        /// Reads one little-endian value, or `None` if too few bytes are left.
         pub fn $name(&mut self) -> Option<$type> {
             let bytes = self.take(size_of::<$type>())?;
             Some(<$type>::from_le_bytes(bytes.try_into().ok()?))
@@ -31,7 +31,7 @@ impl<'a> Cursor<'a> {
         self.bytes.len() - self.position
     }
 
-    /// The next `length` bytes, or `None` (and no move) where fewer are left.
+    /// The next `length` bytes, or `None` (without advancing) if fewer are left.
     pub fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let end = self.position.checked_add(length)?;
         let bytes = self.bytes.get(self.position..end)?;

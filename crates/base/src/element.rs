@@ -2,26 +2,26 @@ use std::fmt;
 
 use crate::{Error, Result};
 
-/// What the bits of an element mean.
+/// The interpretation of an element's bits.
 ///
 /// The values are the upper byte of an element type (`iree/hal/buffer_view.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numerical(pub u8);
 
 impl Numerical {
-    /// Bits of no known meaning.
+    /// Opaque bits.
     pub const OPAQUE: Self = Self(0x00);
-    /// An integer that does not say whether it is signed.
+    /// A signless integer.
     pub const INTEGER: Self = Self(0x10);
     /// A signed integer.
     pub const SIGNED: Self = Self(0x11);
     /// An unsigned integer.
     pub const UNSIGNED: Self = Self(0x12);
-    /// A truth value: an integer of which one bit counts.
+    /// A boolean: an integer of which one bit counts.
     pub const BOOLEAN: Self = Self(0x13);
     /// IEEE 754 binary floating point.
     pub const FLOAT_IEEE: Self = Self(0x21);
-    /// The upper half of an IEEE single.
+    /// bf16: the upper half of an f32.
     pub const FLOAT_BRAIN: Self = Self(0x22);
     /// A pair of IEEE numbers, real and imaginary.
     pub const FLOAT_COMPLEX: Self = Self(0x23);
@@ -36,7 +36,7 @@ impl Numerical {
     /// 8 bits, all of exponent: a power of two.
     pub const FLOAT_8_E8M0_FNU: Self = Self(0x28);
 
-    /// Whether it is an integer or a truth value.
+    /// Whether it is an integer or a boolean.
     pub fn is_integer(self) -> bool {
         self.0 & 0xf0 == Self::INTEGER.0
     }
@@ -47,7 +47,8 @@ impl Numerical {
     }
 }
 
-/// The type of a tensor's elements as formats and programs carry it: meaning in the upper byte, bits in the lower.
+/// The element type of a tensor as encoded in formats and programs: interpretation in the upper byte, bits in
+/// the lower.
 ///
 /// Source: `iree_hal_element_type_t`, `iree/hal/buffer_view.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,32 +60,30 @@ impl ElementType {
         Self((numerical.0 as u32) << 24 | bits as u32)
     }
 
-    /// What the bits mean.
+    /// The interpretation of the bits.
     pub const fn numerical(self) -> Numerical {
         Numerical((self.0 >> 24) as u8)
     }
 
-    /// Bits of one element; 0 where it has no size.
+    /// Bits of one element; 0 if it has no size.
     pub const fn bits(self) -> u32 {
         self.0 & 0xff
     }
 
-    /// Bytes of one element where it fills whole bytes.
+    /// Bytes of one element if it occupies whole bytes.
     pub const fn whole_bytes(self) -> Option<u64> {
         let bits = self.bits();
         if bits != 0 && bits.is_multiple_of(8) { Some((bits / 8) as u64) } else { None }
     }
 
-    /// Bytes of a dense tensor; elements of less than a byte are packed and the last byte is filled up.
-    /// Fails where the number does not fit 64 bits.
+    /// Bytes of a dense tensor; sub-byte elements are packed and the last byte is padded. Fails if the size
+    /// overflows 64 bits.
     pub fn dense_bytes(self, shape: &[u64]) -> Result<u64> {
         let count = shape.iter().try_fold(1_u64, |count, size| count.checked_mul(*size));
         count
             .and_then(|count| count.checked_mul(u64::from(self.bits())))
             .map(|bits| bits.div_ceil(8))
-            .ok_or_else(|| {
-                Error::out_of_range(format!("a shape of {shape:?} has more bytes than 64 bits count"))
-            })
+            .ok_or_else(|| Error::out_of_range(format!("the size of shape {shape:?} overflows 64 bits")))
     }
 }
 
@@ -99,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_where_the_reference_has_them() {
+    fn encoding_matches_the_reference() {
         assert_eq!(ElementType::of(Numerical::FLOAT_IEEE, 32).0, 0x2100_0020);
         let boolean = ElementType(0x1300_0008);
         assert_eq!((boolean.numerical(), boolean.bits()), (Numerical::BOOLEAN, 8));

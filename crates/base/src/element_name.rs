@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::{ElementType, Error, Numerical};
 
-/// Types whose names are more than what they mean and how many bits they have.
+/// Types whose names are not just prefix and bit count.
 const SPECIAL: [(&str, ElementType); 6] = [
     ("i1", ElementType::of(Numerical::BOOLEAN, 8)),
     ("f8E5M2", ElementType::of(Numerical::FLOAT_8_E5M2, 8)),
@@ -15,7 +15,7 @@ const SPECIAL: [(&str, ElementType); 6] = [
     ("f8E8M0FNU", ElementType::of(Numerical::FLOAT_8_E8M0_FNU, 8)),
 ];
 
-/// What stands before the number of bits.
+/// The prefix before the bit count.
 const PREFIXES: [(&str, Numerical); 7] = [
     ("si", Numerical::SIGNED),
     ("ui", Numerical::UNSIGNED),
@@ -26,7 +26,7 @@ const PREFIXES: [(&str, Numerical); 7] = [
     ("*", Numerical::OPAQUE),
 ];
 
-/// The name that the reference's tools print and take; what has none is `*` and its bits.
+/// The name in the reference's tools; a type without a name is `*` and its bits.
 impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((name, _)) = SPECIAL.iter().find(|(_, special)| special == self) {
@@ -40,7 +40,7 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// The type of a name, of 1 to 255 bits.
+/// The type with this name, of 1 to 255 bits.
 impl FromStr for ElementType {
     type Err = Error;
 
@@ -51,7 +51,7 @@ impl FromStr for ElementType {
         let parts =
             PREFIXES.iter().find_map(|(prefix, numerical)| Some((name.strip_prefix(prefix)?, numerical)));
         let unknown = || {
-            Error::invalid_argument(format!("'{name}' is no element type"))
+            Error::invalid_argument(format!("'{name}' is not an element type"))
                 .advise("such as f32, f64, f16, bf16, f8E4M3FN, i1, i4, i8, i32, i64, si32, ui8, cf64, *8")
         };
         let (bits, numerical) = parts.ok_or_else(unknown)?;
@@ -61,7 +61,7 @@ impl FromStr for ElementType {
         match bits.parse::<u8>() {
             Ok(bits @ 1..) => Ok(Self::of(*numerical, bits)),
             _ => Err(Error::out_of_range(format!(
-                "element type '{name}' has a number of bits outside of 1 to 255"
+                "element type '{name}' is out of range (expected 1 to 255 bits)"
             ))),
         }
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back() {
+    fn names_round_trip() {
         for (name, value) in [
             ("i1", 0x1300_0008),
             ("i4", 0x1000_0004),
@@ -100,10 +100,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name() {
+    fn malformed_names_are_rejected() {
         for name in ["", "i", "f", "32", "f-1", "f+8", "i32x", "F32", "f8E4M3", "x8", "i 8", "tensor"] {
             let error = name.parse::<ElementType>().unwrap_err();
-            assert!(error.message().contains("no element type") && error.advice().is_some(), "{name}");
+            assert!(error.message().contains("not an element type") && error.advice().is_some(), "{name}");
         }
         for name in ["i0", "i256", "f99999999999999999999"] {
             assert!(name.parse::<ElementType>().unwrap_err().message().contains("1 to 255"), "{name}");

@@ -2,13 +2,13 @@ use std::fmt;
 
 use crate::{FormatError, StatusCode};
 
-/// The result of everything from `hal` up.
+/// The result type of all crates from `hal` up.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// One boxed word: an IREE status code, what failed, where it happened (outermost first), and what
-/// the user can do about it.
+/// A boxed error, one word in size: an IREE status code, what failed, the context (outermost first), and
+/// advice for the user.
 ///
-/// `Display` prints the message alone; [`Error::report`] prints the lines that a tool shows.
+/// `Display` prints only the message; [`Error::report`] prints the lines that a tool shows.
 #[derive(Clone)]
 pub struct Error(Box<Inner>);
 
@@ -23,13 +23,13 @@ struct Inner {
 const _: () = assert!(size_of::<Error>() == size_of::<usize>());
 
 impl Error {
-    /// An error with `code` (never `Ok`) that says in `message` what failed.
+    /// An error with `code` (never `Ok`); `message` says what failed.
     pub fn new(code: StatusCode, message: impl Into<String>) -> Self {
-        debug_assert!(code != StatusCode::Ok, "an error needs a code that says so");
+        debug_assert!(code != StatusCode::Ok, "an error must not have the code OK");
         Self(Box::new(Inner { code, message: message.into(), context: Vec::new(), advice: None }))
     }
 
-    /// An argument that the caller gave is wrong whatever the state of the system.
+    /// An argument is invalid regardless of the state of the system.
     pub fn invalid_argument(message: impl Into<String>) -> Self {
         Self::new(StatusCode::InvalidArgument, message)
     }
@@ -39,22 +39,22 @@ impl Error {
         Self::new(StatusCode::NotFound, message)
     }
 
-    /// The system is not in the state that the operation needs.
+    /// The system is not in the state that the operation requires.
     pub fn failed_precondition(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FailedPrecondition, message)
     }
 
-    /// A range or an index lies outside of what it refers to.
+    /// A range or an index is out of bounds.
     pub fn out_of_range(message: impl Into<String>) -> Self {
         Self::new(StatusCode::OutOfRange, message)
     }
 
-    /// Nobody has built this, or this device cannot do it.
+    /// Not implemented, or not supported by this device.
     pub fn unimplemented(message: impl Into<String>) -> Self {
         Self::new(StatusCode::Unimplemented, message)
     }
 
-    /// Bytes that had to be there are gone or damaged.
+    /// Data is lost or corrupt.
     pub fn data_loss(message: impl Into<String>) -> Self {
         Self::new(StatusCode::DataLoss, message)
     }
@@ -64,12 +64,12 @@ impl Error {
         Self::new(StatusCode::ResourceExhausted, message)
     }
 
-    /// The bytes or the code were made for another machine or another release.
+    /// The data or code was made for another machine or another release.
     pub fn incompatible(message: impl Into<String>) -> Self {
         Self::new(StatusCode::Incompatible, message)
     }
 
-    /// An operating-system call failed: `what` says which, in words, with the path where there is one.
+    /// An operating system call failed: `what` says which, with the path if any.
     pub fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Kind;
         let code = match error.kind() {
@@ -89,28 +89,28 @@ impl Error {
         self.0.code
     }
 
-    /// What failed, without where or what to do.
+    /// What failed, without context or advice.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Where it happened, innermost first.
+    /// The context, innermost first.
     pub fn context_lines(&self) -> &[String] {
         &self.0.context
     }
 
-    /// What the user can do about it, where something is known.
+    /// Advice for the user, if any.
     pub fn advice(&self) -> Option<&str> {
         self.0.advice.as_deref()
     }
 
-    /// Adds an outer place to where it happened.
+    /// Adds an outer context.
     pub fn context(mut self, place: impl Into<String>) -> Self {
         self.0.context.push(place.into());
         self
     }
 
-    /// Says what the user can do about it; the innermost advice wins, it knows most.
+    /// Adds advice for the user; the innermost advice wins, being the most specific.
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.0.advice.get_or_insert_with(|| advice.into());
         self
@@ -131,7 +131,7 @@ impl Error {
     }
 }
 
-/// The system's words for an error, without the "(os error 2)" that helps nobody.
+/// The system's error message without the useless "(os error 2)".
 fn os_words(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {
@@ -165,7 +165,7 @@ impl From<FormatError> for Error {
     }
 }
 
-/// Adds where it happened to the error of a result; the words are made only when there is one.
+/// Adds context to the error of a result; the text is built only on error.
 pub trait Context<T> {
     /// See [`Error::context`].
     fn context(self, place: impl FnOnce() -> String) -> Result<T>;

@@ -1,6 +1,6 @@
-//! FNV-1a with 64 bits: the digest that captures carry for files and ranges.
+//! 64-bit FNV-1a: the digest that captures store for files and ranges.
 //!
-//! It finds damage, not malice: anyone can make two files with the same digest.
+//! It detects damage, not tampering: collisions are easy to construct.
 #![forbid(unsafe_code)]
 
 mod wide;
@@ -8,7 +8,7 @@ mod wide;
 const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// A digest under way.
+/// A running digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fnv1a64(u64);
 
@@ -19,7 +19,7 @@ impl Default for Fnv1a64 {
 }
 
 impl Fnv1a64 {
-    /// Takes in more bytes. More than twice as fast per byte where one call brings 24 KiB or more.
+    /// Hashes more bytes. More than twice as fast per byte if one call has 24 KiB or more.
     pub fn update(&mut self, bytes: &[u8]) {
         let (state, rest) = wide::update(self.0, bytes);
         self.0 = byte_by_byte(state, rest);
@@ -38,7 +38,7 @@ pub fn fnv1a64(bytes: &[u8]) -> u64 {
     digest.finish()
 }
 
-/// The definition: every byte waits for the multiplication of the byte before it.
+/// The definition: each byte depends on the multiplication of the byte before it.
 fn byte_by_byte(state: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(state, |state, byte| (state ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
@@ -62,7 +62,7 @@ mod tests {
         bytes
     }
 
-    /// `bytes` taken in by `pieces` updates that end anywhere.
+    /// `bytes` hashed by `pieces` updates with arbitrary boundaries.
     fn in_pieces(random: &mut Rng, state: u64, bytes: &[u8], pieces: usize) -> u64 {
         let mut cuts: Vec<_> = (1..pieces).map(|_| random.usize(..bytes.len() + 1)).collect();
         cuts.extend([0, bytes.len()]);
@@ -75,8 +75,8 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "safe code over megabytes takes hours")]
-    fn any_pieces_of_any_bytes_give_what_the_definition_gives() {
+    #[cfg_attr(miri, ignore = "takes hours under Miri")]
+    fn any_chunking_matches_the_definition() {
         let mut random = Rng::with_seed(0x9e37_79b9_7f4a_7c15);
         for round in 0..160 {
             // Small ones for the tail, large ones for two blocks and more.
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "safe code over megabytes takes hours")]
+    #[cfg_attr(miri, ignore = "takes hours under Miri")]
     fn every_low_byte_can_start_every_number_of_blocks() {
         let mut random = Rng::with_seed(0x2545_f491_4f6c_dd1d);
         let bytes = random_bytes(&mut random, 3 * wide::BLOCK_BYTES);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "safe code over megabytes takes hours")]
+    #[cfg_attr(miri, ignore = "takes hours under Miri")]
     fn lengths_around_whole_blocks() {
         let mut random = Rng::with_seed(0x0123_4567_89ab_cdef);
         let bytes = random_bytes(&mut random, 5 * wide::BLOCK_BYTES);

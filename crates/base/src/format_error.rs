@@ -2,19 +2,19 @@ use std::fmt;
 
 use crate::StatusCode;
 
-/// Whose fault an unreadable file is.
+/// Why a file is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The file ends before what it announces: it was cut, or its writer was killed.
+    /// The file is shorter than it declares: truncated, or its writer was killed.
     Truncated,
-    /// The bytes contradict each other or the format.
+    /// The contents are inconsistent or violate the format.
     Corrupt,
-    /// The bytes are well formed, but of a kind or a version that we do not read.
+    /// The contents are well-formed, but of an unsupported kind or version.
     Unsupported,
 }
 
 impl Fault {
-    /// The status code that goes with it.
+    /// The corresponding status code.
     pub fn code(self) -> StatusCode {
         match self {
             Self::Truncated | Self::Corrupt => StatusCode::DataLoss,
@@ -23,29 +23,29 @@ impl Fault {
     }
 }
 
-/// Why a file or a part of one cannot be read. Every reader of the workspace reports with it.
+/// Why a file or a part of it cannot be read. Used by every reader of the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatError {
-    /// The format, in the words of its users: `capture`, `ELF`.
+    /// The name of the format: `capture`, `ELF`.
     pub format: &'static str,
-    /// Whose fault it is.
+    /// The kind of error.
     pub fault: Fault,
-    /// Byte offset in the file (or in the bytes given to the reader) of what is wrong.
+    /// Byte offset of the error in the file (or in the bytes given to the reader).
     pub offset: u64,
-    /// The record's ordinal, for formats that are made of records.
+    /// The record's ordinal, for formats that consist of records.
     pub record: Option<u64>,
-    /// The field that is wrong, named as the format's definition names it.
+    /// The field in error, named as in the format's definition.
     pub field: &'static str,
-    /// What would have been right.
+    /// The expected value.
     pub expected: String,
-    /// What is there.
+    /// The value found.
     pub found: String,
-    /// What the user can do, where something is known.
+    /// Advice for the user, if any.
     pub advice: Option<String>,
 }
 
 impl FormatError {
-    /// An error about `field` at `offset`; see the fields of the same names.
+    /// An error about `field` at `offset`; see the fields with these names.
     pub fn new(
         format: &'static str,
         fault: Fault,
@@ -66,19 +66,19 @@ impl FormatError {
         }
     }
 
-    /// Names the record it happened in.
+    /// Adds the record's ordinal.
     pub fn in_record(mut self, ordinal: u64) -> Self {
         self.record.get_or_insert(ordinal);
         self
     }
 
-    /// Says what the user can do.
+    /// Adds advice for the user.
     pub fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice.get_or_insert_with(|| advice.into());
         self
     }
 
-    /// Where it is, in words: the offset and, where there is one, the record.
+    /// The location as text: the offset and the record, if any.
     pub fn place(&self) -> String {
         match self.record {
             Some(record) => format!("record #{record}, offset {}", self.offset),

@@ -1,13 +1,13 @@
-//! Patterns as in a shell: `*` stands for any run of bytes, `?` for one byte.
+//! Shell-style patterns: `*` matches any sequence of bytes, `?` one byte.
 
-/// Whether all of `text` matches `pattern`. Takes time in the order of the product of their lengths at most.
+/// Whether all of `text` matches `pattern`. Takes time proportional to the product of their lengths at most.
 ///
-/// The crates for this match files' paths or characters, and have escapes, classes or alternatives. GoogleTest's filters
-/// and the names of devices have none of these, and count bytes.
+/// Existing crates match file paths or characters, and have escapes, classes or alternatives. GoogleTest's
+/// filters and device names have none of these, and match bytes.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
     let (mut p, mut t) = (0, 0);
-    // The last star and where its run ends: if what follows does not match, the run takes one byte more.
+    // The last star and the end of its match: on a mismatch, it is extended by a byte.
     let mut last_star = None;
     while t < text.len() {
         match pattern.get(p) {
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_whole_text_has_to_match() {
+    fn the_whole_text_must_match() {
         for (pattern, text, expected) in [
             ("local-sync", "local-sync", true),
             ("local-*", "local-sync", true),
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_take_no_exponential_time() {
+    fn many_stars_do_not_take_exponential_time() {
         assert!(!matches(&"*a".repeat(200), &"a".repeat(199)));
     }
 }

@@ -1,8 +1,9 @@
-//! The ground that every other crate stands on: status codes, errors, checked ranges, a bounded
-//! cursor over bytes, memory maps of files, memory that several parties share, element types, the C library's
-//! functions of numbers, patterns for names, the name that a typo meant, and the digest that captures carry.
+//! Foundations of every other crate: status codes, errors, checked ranges, a bounded cursor over bytes,
+//! memory-mapped files, identity and kinds of files, shared memory, element types, math functions of the C library, glob
+//! patterns, suggestions for misspelt names, and the digest of captures.
 //!
-//! It must never know a file format, a device or a tool. Everything in the workspace uses it.
+//! It must not depend on a device or a tool, nor on more of a file format than its first bytes. Every crate of the
+//! workspace uses it.
 
 #![deny(unsafe_code)]
 
@@ -11,7 +12,8 @@ mod cursor;
 mod element;
 mod element_name;
 mod error;
-
+mod file_id;
+mod file_kind;
 pub mod fnv;
 mod format_error;
 pub mod glob;
@@ -24,8 +26,10 @@ mod status;
 pub use cursor::Cursor;
 pub use element::{ElementType, Numerical};
 pub use error::{Context, Error, Result};
+pub use file_id::FileId;
+pub use file_kind::FileKind;
 pub use format_error::{Fault, FormatError};
-pub use map::MappedFile;
+pub use map::{MappedFile, mapped_file_at};
 pub use memory::HostMemory;
 pub use nearest::nearest;
 pub use range::{Range, checked_array_bytes};

@@ -7,27 +7,34 @@ use std::sync::OnceLock;
 
 use memmap2::{Mmap, MmapOptions, MmapRaw, UncheckedAdvice};
 
+use self::places::Place;
 use crate::{Error, Result};
+
+mod places;
+
+pub use places::mapped_file_at;
 
 /// A whole file, mapped read-only.
 ///
-/// Pages arrive as they are touched and [`MappedFile::forget`] lets them go again, so that a reader
-/// that streams needs no memory of its own for a file of any size.
+/// Pages are loaded on access and released by [`MappedFile::forget`], so that a streaming reader needs no
+/// memory of its own for a file of any size.
 pub struct MappedFile {
+    /// Of the map, and dropped before it.
+    _place: Option<Place>,
     map: Option<Mmap>,
     file: File,
-    /// The file once more, where someone wanted bytes to write to.
-    private: OnceLock<MmapRaw>,
+    /// A second, writable mapping, created on demand.
+    private: OnceLock<(Place, MmapRaw)>,
     path: PathBuf,
 }
 
 impl MappedFile {
     /// Maps the regular file at `path`.
     ///
-    /// Fails when it does not exist, cannot be read, or is not a regular file (a directory, a pipe).
+    /// Fails if it does not exist, cannot be read, or is not a regular file (a directory, a pipe).
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.display();
-        // Asked before it is opened: opening a pipe waits for its writer.
+        // Checked before opening: opening a pipe blocks until it has a writer.
         let metadata =
             std::fs::metadata(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?;
         if !metadata.is_file() {
@@ -37,28 +44,34 @@ impl MappedFile {
         let file = File::open(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?;
         let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
         if metadata.len() == 0 {
-            return Ok(Self { map: None, file, private: OnceLock::new(), path: path.to_path_buf() });
+            let (private, path) = (OnceLock::new(), path.to_path_buf());
+            return Ok(Self { _place: None, map: None, file, private, path });
         }
-        // SAFETY: the map is private and read-only. Another process that writes to or truncates the
-        // file while it is mapped can change bytes or raise SIGBUS; readers check each value after
-        // reading it once, and docs/unsafe.md names what remains.
+        // SAFETY: the mapping is private and read-only. Another process that writes to or truncates the file
+        // while it is mapped can change bytes or raise SIGBUS; readers check each value after reading it
+        // once, and docs/unsafe.md names what remains.
         let map =
             unsafe { Mmap::map(&file) }.map_err(|e| Error::io(format_args!("mapping '{shown}'"), &e))?;
-        Ok(Self { map: Some(map), file, private: OnceLock::new(), path: path.to_path_buf() })
+        let place = Place::of(path, map.as_ptr().addr(), map.len());
+        let (private, path) = (OnceLock::new(), path.to_path_buf());
+        Ok(Self { _place: Some(place), map: Some(map), file, private, path })
     }
 
-    /// The first of the file's bytes in a map of its own that can be written: what is written there is seen there
-    /// alone, neither in [`MappedFile::bytes`] nor in the file. All callers share it, and it lives as long as `self`.
+    /// A second, copy-on-write mapping of the file, as a pointer to its first byte: writes are visible
+    /// neither in [`MappedFile::bytes`] nor in the file. All callers share it, and it lives as long as
+    /// `self`.
     pub(crate) fn private(&self) -> Result<NonNull<u8>> {
-        if let Some(map) = self.private.get() {
+        if let Some((_, map)) = self.private.get() {
             return Ok(first(map));
         }
-        // SAFETY: as for the map above; pages that are written to become this process's own.
+        // SAFETY: as for the mapping above; pages that are written become private to this process.
         let map =
             unsafe { MmapOptions::new().len(self.bytes().len()).map_copy(&self.file) }.map_err(|error| {
-                Error::io(format_args!("mapping '{}' once more", self.path.display()), &error)
+                Error::io(format_args!("mapping '{}' as writable", self.path.display()), &error)
             })?;
-        Ok(first(self.private.get_or_init(|| map.into())))
+        let map = MmapRaw::from(map);
+        let place = Place::of(&self.path, map.as_ptr().addr(), map.len());
+        Ok(first(&self.private.get_or_init(|| (place, map)).1))
     }
 
     /// All bytes of the file.
@@ -66,28 +79,43 @@ impl MappedFile {
         self.map.as_deref().unwrap_or(&[])
     }
 
-    /// Where it was opened from.
+    /// How many of [`MappedFile::bytes`] the file still has: access beyond them raises SIGBUS. Callers that map a file
+    /// which others may truncate ask right before they read.
+    pub fn present_bytes(&self) -> Result<u64> {
+        match self.file.metadata() {
+            Ok(metadata) => Ok(metadata.len().min(self.bytes().len() as u64)),
+            Err(error) => Err(Error::io(format_args!("reading '{}'", self.path.display()), &error)),
+        }
+    }
+
+    /// The address of the first of [`MappedFile::bytes`]; dangling for an empty file.
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        let map = self.map.as_ref().map(|map| map.as_ptr().cast_mut());
+        map.and_then(NonNull::new).unwrap_or(NonNull::dangling())
+    }
+
+    /// The path it was opened from.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Lets go of the memory behind `offset..offset + length` (rounded inwards to whole pages);
-    /// touching the bytes again reads them from the file again.
+    /// Releases the memory of `offset..offset + length` (rounded inwards to whole pages); the next access
+    /// reads the bytes from the file again.
     pub fn forget(&self, offset: usize, length: usize) {
         const PAGE_BYTES: usize = 4096;
         let Some(map) = &self.map else { return };
         let start = offset.next_multiple_of(PAGE_BYTES);
         let end = offset.saturating_add(length).min(map.len()) / PAGE_BYTES * PAGE_BYTES;
         if start < end {
-            // SAFETY: the map is of a file and read-only, so dropped pages come back with the
-            // file's bytes and no write can be lost.
+            // SAFETY: the mapping is file-backed and read-only, so dropped pages are reloaded with the file's
+            // bytes and no write can be lost.
             let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
         }
     }
 }
 
 fn first(map: &MmapRaw) -> NonNull<u8> {
-    NonNull::new(map.as_mut_ptr()).expect("a map has an address")
+    NonNull::new(map.as_mut_ptr()).expect("a mapping has an address")
 }
 
 #[cfg(test)]
@@ -95,8 +123,8 @@ mod tests {
     use super::*;
 
     #[test]
-    #[cfg_attr(miri, ignore = "Miri maps no files")]
-    fn refuses_directories_and_maps_nothing_of_an_empty_file() {
+    #[cfg_attr(miri, ignore = "Miri does not support mapping files")]
+    fn rejects_directories_and_maps_empty_files() {
         let directory = std::env::temp_dir();
         let error = MappedFile::open(&directory).err().map(|e| e.to_string());
         assert!(error.is_some_and(|e| e.contains("is a directory")));

@@ -1,4 +1,4 @@
-/// The name that was probably meant by `typed`: the most similar one, in any case of letters, if one is similar.
+/// The most similar name to `typed`, ignoring case, if any is similar enough.
 pub fn nearest<'n>(typed: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     const SIMILAR: f64 = 0.75;
     let typed = typed.to_ascii_lowercase();
@@ -12,7 +12,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn typos_are_found_and_other_words_are_not() {
+    fn typos_are_matched_and_other_words_are_not() {
         let names = ["local-sync", "local-task", "vulkan"];
         for (typed, meant) in
             [("local-snyc", Some("local-sync")), ("VULCAN", Some("vulkan")), ("cuda", None), ("", None)]

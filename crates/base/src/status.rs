@@ -5,7 +5,7 @@ use std::fmt;
 /// The numbers are those of the absl/gRPC canonical codes plus two of IREE's own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
-#[allow(missing_docs, reason = "the names are the field's own")]
+#[allow(missing_docs, reason = "the names are the standard ones")]
 pub enum StatusCode {
     Ok = 0,
     Cancelled = 1,
@@ -76,7 +76,7 @@ const ALL: [StatusCode; 19] = {
 };
 
 impl StatusCode {
-    /// The code with this number, or `None` where the number is not one of IREE's.
+    /// The code with this number, or `None` if it is unknown.
     pub fn from_u32(value: u32) -> Option<Self> {
         ALL.get(value as usize).copied()
     }

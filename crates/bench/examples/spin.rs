@@ -1,6 +1,6 @@
-//! Measures two loops and reports them in every shape: `spin FORMAT MIN_TIME REPETITIONS [OUT]`.
+//! Measures two loops and reports them in every format: `spin FORMAT MIN_TIME REPETITIONS [OUT]`.
 //!
-//! The file `OUT` (JSON) is what Google Benchmark's `compare.py` reads.
+//! Google Benchmark's `compare.py` can read the file `OUT` (JSON).
 
 use rehal_base::{Error, Result};
 use rehal_bench::{Benchmark, Counter, Format, Options, Reporters, Runner, TimeUnit};
@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A loop of so many additions.
+/// A loop of `additions` additions.
 fn spin(name: &str, additions: u64) -> Benchmark<'static> {
     Benchmark::new(name, move |state| {
         while state.keep_running() {

@@ -2,7 +2,7 @@ use crate::{AggregateUnit, Counter, Counters, Run, RunKind, stats};
 
 type Statistic = (&'static str, AggregateUnit, fn(&[f64]) -> f64);
 
-/// The statistics over repetitions, in the order of reports.
+/// The statistics over repetitions, in report order.
 const STATISTICS: [Statistic; 4] = [
     ("mean", AggregateUnit::Time, stats::mean),
     ("median", AggregateUnit::Time, stats::median),
@@ -10,11 +10,11 @@ const STATISTICS: [Statistic; 4] = [
     ("cv", AggregateUnit::Percentage, stats::cv),
 ];
 
-/// How much wider than the longest name the column of names is: `_` and the longest statistic.
+/// Width of the name column beyond the longest name: `_` and the longest statistic.
 pub(crate) const NAME_SUFFIX_WIDTH: usize = "_median".len();
 
-/// Mean, median, standard deviation and coefficient of variation over the repetitions of one benchmark;
-/// nothing when fewer than two of them have times. The label is kept where all agree.
+/// Mean, median, standard deviation and coefficient of variation over the repetitions of one benchmark; empty
+/// if fewer than two have times. Keeps the label if all repetitions have the same one.
 pub fn aggregates(repetitions: &[Run]) -> Vec<Run> {
     let measured: Vec<&Run> = repetitions.iter().filter(|run| run.skip.is_none()).collect();
     let [first, _, ..] = measured.as_slice() else { return Vec::new() };
@@ -35,7 +35,7 @@ pub fn aggregates(repetitions: &[Run]) -> Vec<Run> {
         .collect()
 }
 
-/// The statistic of each counter over the runs that have it.
+/// The statistic of each counter over the runs that report it.
 fn counters(runs: &[&Run], compute: fn(&[f64]) -> f64) -> Counters {
     let mut all: Counters = runs.iter().rev().flat_map(|run| run.counters.clone()).collect();
     for (name, counter) in &mut all {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_stay_where_all_agree() {
+    fn labels_are_kept_if_all_agree() {
         let labelled = |label: &str| Run { label: label.into(), ..replay_run() };
         assert_eq!(aggregates(&[labelled("a"), labelled("a")])[0].label, "a");
         assert_eq!(aggregates(&[labelled("a"), labelled("b")])[0].label, "");

@@ -2,19 +2,19 @@ use rehal_base::Result;
 
 use crate::{Options, State, TimeUnit};
 
-/// Which clock decides when enough was run, and divides rates.
+/// The clock that decides when to stop, and divides rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
     /// CPU time of the thread, or of the process with [`Benchmark::measure_process_cpu_time`].
     #[default]
     CpuTime,
-    /// Wall-clock time between the first and the last iteration, less pauses.
+    /// Wall-clock time between the first and the last iteration, excluding pauses.
     RealTime,
-    /// What the benchmark says with [`State::set_iteration_time_ns`]; reported as real time.
+    /// The time set by [`State::set_iteration_time_ns`]; reported as real time.
     ManualTime,
 }
 
-/// A named piece of work to be measured, with what is particular to it.
+/// A named workload to measure, with its own settings.
 pub struct Benchmark<'a> {
     pub(crate) name: String,
     pub(crate) measure: Measure,
@@ -24,10 +24,11 @@ pub struct Benchmark<'a> {
     pub(crate) min_warmup_time_s: Option<f64>,
     pub(crate) iterations: Option<u64>,
     pub(crate) repetitions: Option<u32>,
+    pub(crate) real_time_limit: Option<f64>,
     pub(crate) body: Box<Body<'a>>,
 }
 
-/// What a benchmark does; see [`Benchmark::new`].
+/// The body of a benchmark; see [`Benchmark::new`].
 pub(crate) type Body<'a> = dyn FnMut(&mut State<'_>) -> Result<()> + 'a;
 
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +38,11 @@ pub(crate) enum UnitChoice {
 }
 
 impl<'a> Benchmark<'a> {
-    /// A benchmark called `name` (which must not be empty) that measures CPU time in nanoseconds.
+    /// A benchmark called `name` (not empty) that measures CPU time in nanoseconds.
     ///
-    /// `body` is called several times, with a growing number of iterations. Each call sets up, runs its
-    /// work in `while state.keep_running() { … }`, and may then set counters. An error that it returns
-    /// ends the whole run; [`State::skip_with_error`] ends this benchmark alone.
+    /// `body` is called several times, with a growing number of iterations. Each call sets up, runs its work
+    /// in `while state.keep_running() { … }`, and may then set counters. An error from it ends the whole run;
+    /// [`State::skip_with_error`] ends only this benchmark.
     pub fn new(name: impl Into<String>, body: impl FnMut(&mut State<'_>) -> Result<()> + 'a) -> Self {
         Self {
             name: name.into(),
@@ -52,17 +53,18 @@ impl<'a> Benchmark<'a> {
             min_warmup_time_s: None,
             iterations: None,
             repetitions: None,
+            real_time_limit: None,
             body: Box::new(body),
         }
     }
 
-    /// Decides by wall-clock time; the name gets `/real_time`.
+    /// Stops by wall-clock time; the name gets `/real_time`.
     pub fn use_real_time(mut self) -> Self {
         self.measure = Measure::RealTime;
         self
     }
 
-    /// Decides by the time that the benchmark sets itself; the name gets `/manual_time`.
+    /// Stops by the time that the benchmark sets; the name gets `/manual_time`.
     pub fn use_manual_time(mut self) -> Self {
         self.measure = Measure::ManualTime;
         self
@@ -74,47 +76,55 @@ impl<'a> Benchmark<'a> {
         self
     }
 
-    /// Reports in this unit whatever [`Options::time_unit`] says (as the reference's replay benchmark does).
+    /// Reports in this unit, overriding [`Options::time_unit`] (like the reference's replay benchmark).
     pub fn unit(mut self, unit: TimeUnit) -> Self {
         self.unit = UnitChoice::Fixed(unit);
         self
     }
 
-    /// Reports in this unit unless [`Options::time_unit`] names another.
+    /// Reports in this unit unless [`Options::time_unit`] is set.
     pub fn default_unit(mut self, unit: TimeUnit) -> Self {
         self.unit = UnitChoice::Default(unit);
         self
     }
 
-    /// Runs at least so many seconds whatever the options say; the name gets `/min_time:S`. Zero leaves it
-    /// to the options.
+    /// Runs for at least this many seconds, overriding the options; the name gets `/min_time:S`. Zero uses
+    /// the options.
     pub fn min_time_s(mut self, seconds: f64) -> Self {
         self.min_time_s = positive(seconds);
         self
     }
 
-    /// Warms up for so many seconds whatever the options say; the name gets `/min_warmup_time:S`. Zero
-    /// leaves it to the options.
+    /// Warms up for this many seconds, overriding the options; the name gets `/min_warmup_time:S`. Zero uses
+    /// the options.
     pub fn min_warmup_time_s(mut self, seconds: f64) -> Self {
         self.min_warmup_time_s = positive(seconds);
         self
     }
 
-    /// Runs exactly so many iterations whatever the options say; the name gets `/iterations:N`. Zero leaves
-    /// it to the options.
+    /// Runs exactly this many iterations, overriding the options; the name gets `/iterations:N`. Zero uses
+    /// the options.
     pub fn iterations(mut self, count: u64) -> Self {
         self.iterations = (count > 0).then_some(count);
         self
     }
 
-    /// Repeats so often whatever the options say; the name gets `/repeats:N`. Zero leaves it to the options.
+    /// Runs this many repetitions, overriding the options; the name gets `/repeats:N`. Zero uses the options.
     pub fn repetitions(mut self, count: u32) -> Self {
         self.repetitions = (count > 0).then_some(count);
         self
     }
 
-    /// The name that filters match and reports print: the name, then what is particular to it, in the order
-    /// and words of Google Benchmark.
+    /// Limits the search for the number of iterations of a benchmark with manual time: it ends once it has taken
+    /// `multiple` times the minimum time in real time, however little of that counts. The report then says so as the
+    /// label of the run. A given number of iterations is not limited.
+    pub fn real_time_limit(mut self, multiple: f64) -> Self {
+        self.real_time_limit = positive(multiple);
+        self
+    }
+
+    /// The name that filters match and reports print: the name followed by the settings, in Google
+    /// Benchmark's order and spelling.
     pub fn full_name(&self) -> String {
         let mut name = self.name.clone();
         if let Some(seconds) = self.min_time_s {
@@ -160,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn names_carry_what_is_particular() {
+    fn names_carry_the_settings() {
         let plain = benchmark("BM_replay");
         assert_eq!(plain.full_name(), "BM_replay");
         let replay = benchmark("BM_replay").measure_process_cpu_time().use_real_time();

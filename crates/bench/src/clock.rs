@@ -2,13 +2,13 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Where a benchmark's times come from; a trait so that tests can count iterations instead of waiting.
+/// The source of a benchmark's times; a trait so that tests can count iterations instead of waiting.
 pub(crate) trait Clock {
-    /// Nanoseconds of wall-clock time since some moment.
+    /// Nanoseconds of wall-clock time since an arbitrary origin.
     fn real_ns(&self) -> u64;
-    /// Nanoseconds of CPU time that all threads of the process used.
+    /// CPU time of all threads of the process, in nanoseconds.
     fn process_cpu_ns(&self) -> u64;
-    /// Nanoseconds of CPU time that this thread used.
+    /// CPU time of this thread, in nanoseconds.
     fn thread_cpu_ns(&self) -> u64;
 }
 
@@ -25,7 +25,7 @@ impl SystemClock {
 
 impl Clock for SystemClock {
     fn real_ns(&self) -> u64 {
-        // 584 years fit.
+        // Does not overflow for 584 years.
         self.start.elapsed().as_nanos() as u64
     }
 
@@ -40,7 +40,7 @@ impl Clock for SystemClock {
 
 fn read(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
-    // CPU times start at zero and never go below.
+    // CPU times start at zero and never decrease.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Timer<'a> {
     pub(crate) real_ns: u64,
     /// CPU time between starts and stops.
     pub(crate) cpu_ns: u64,
-    /// What the benchmark set itself.
+    /// The time set by the benchmark.
     pub(crate) manual_ns: u64,
 }
 
@@ -62,14 +62,15 @@ impl<'a> Timer<'a> {
         Self { clock, process_time, started: None, real_ns: 0, cpu_ns: 0, manual_ns: 0 }
     }
 
-    /// Starts, unless it runs.
+    /// Starts the timer unless it is running.
     pub(crate) fn start(&mut self) {
         if self.started.is_none() {
             self.started = Some((self.clock.real_ns(), self.cpu_now_ns()));
         }
     }
 
-    /// Stops and adds up, if it runs. Reads the wall clock first: a CPU clock is a system call.
+    /// Stops and accumulates if it is running. Reads the wall clock first: reading a CPU clock is a system
+    /// call.
     pub(crate) fn stop(&mut self) {
         if let Some((real_ns, cpu_ns)) = self.started.take() {
             self.real_ns += self.clock.real_ns().saturating_sub(real_ns);
@@ -88,7 +89,7 @@ pub(crate) mod fake {
 
     use super::Clock;
 
-    /// A clock that moves only when told to. While busy, process time runs at twice and thread time at half
+    /// A clock that advances only on request. While busy, process time runs at twice and thread time at half
     /// of real time.
     #[derive(Default)]
     pub(crate) struct FakeClock {
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_system_clocks_go_forward() {
+    fn the_system_clocks_are_monotonic() {
         let clock = SystemClock::new();
         let before = (clock.real_ns(), clock.process_cpu_ns(), clock.thread_cpu_ns());
         let mut spins = 0u64;

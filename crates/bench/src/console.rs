@@ -5,18 +5,18 @@ use crate::{
     number::{general, human_readable, scientific},
 };
 
-/// A table for a person: one line per run, in columns of fixed widths that scripts may cut at.
+/// A human-readable table: one line per run, in fixed-width columns that scripts can cut.
 pub struct ConsoleReporter<'a> {
     out: Box<dyn Write + 'a>,
     context_out: Option<Box<dyn Write + 'a>>,
     tabular: bool,
     color: bool,
     name_width: usize,
-    /// The names of the counters under the last head; `None` before the first.
+    /// The counter names under the last header; `None` before the first.
     head: Option<Vec<String>>,
 }
 
-/// ANSI colours by their digit.
+/// ANSI colours by digit.
 #[derive(Clone, Copy)]
 enum Ink {
     Red = 1,
@@ -27,12 +27,12 @@ enum Ink {
 }
 
 impl<'a> ConsoleReporter<'a> {
-    /// Writes the table to `out` and the context to `context_out`, or to `out` as well when that is `None`.
+    /// Writes the table to `out` and the context to `context_out`, or to `out` if that is `None`.
     pub fn new(out: Box<dyn Write + 'a>, context_out: Option<Box<dyn Write + 'a>>) -> Self {
         Self { out, context_out, tabular: false, color: false, name_width: 10, head: None }
     }
 
-    /// Whether counters are columns, with a new head where their names change.
+    /// Whether counters are columns, with a new header when their names change.
     pub fn tabular(self, tabular: bool) -> Self {
         Self { tabular, ..self }
     }
@@ -131,7 +131,7 @@ impl Reporter for ConsoleReporter<'_> {
     }
 }
 
-/// Both times with their unit, or both shares in percent.
+/// Both times with their unit, or both fractions in percent.
 fn times(run: &Run) -> String {
     let (real, cpu) = run.times();
     if run.is_percentage() {
@@ -142,7 +142,7 @@ fn times(run: &Run) -> String {
     time(real) + &time(cpu)
 }
 
-/// A time in ten columns: the larger, the fewer digits behind the point; beyond ten digits an exponent.
+/// A time in ten columns: the larger, the fewer decimals; if it does not fit, an exponent.
 fn time_column(time: f64) -> String {
     let digits = match time {
         time if time < 1.0 => 3,
@@ -154,7 +154,7 @@ fn time_column(time: f64) -> String {
     format!("{:>10}", fixed(time, digits))
 }
 
-/// A number with so many digits behind the point, in C's words where it is none.
+/// A number with the given number of decimals; infinity and NaN as C prints them.
 fn fixed(value: f64, digits: usize) -> String {
     if value.is_finite() { format!("{value:.digits$}") } else { general(value) }
 }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_the_reference_s() {
+    fn the_table_matches_the_reference() {
         // Captured from the pinned release: iree-benchmark-replay --benchmark_min_time=20x.
         let mut report = report(32);
         let run =
@@ -205,7 +205,7 @@ BM_replay/process_time/real_time      0.123 ms        0.123 ms           20 item
     }
 
     #[test]
-    fn aggregates_are_the_reference_s() {
+    fn aggregates_match_the_reference() {
         // Captured with --benchmark_repetitions=3 --benchmark_min_time=0.01s.
         let mut report = report(39);
         let aggregate = |name, real: f64, cpu: f64, rate| Run {
@@ -247,7 +247,7 @@ BM_replay/process_time/real_time_cv           0.67 %          0.66 %            
     }
 
     #[test]
-    fn tabular_counters_are_the_reference_s() {
+    fn tabular_counters_match_the_reference() {
         // Captured with --benchmark_counters_tabular=true --benchmark_repetitions=2.
         let mut report = report(39);
         report.reporter = report.reporter.tabular(true);
@@ -261,7 +261,7 @@ BM_replay/process_time/real_time_cv           0.67 %          0.66 %            
         let run = Run { real_time_s: 7.8e-5, cpu_time_s: 7.6e-5, counters: items(12764.3), ..replay_run() };
         let bare = Run { counters: Counters::new(), ..run.clone() };
         report.reporter.runs(&[run, cv, bare]).unwrap();
-        // The second head, under which there are no counters, is ours: the first three columns of the first.
+        // The second header, without counters, is ours: the first three columns of the first.
         let (wide, narrow) = ("-".repeat(99), "-".repeat(82));
         let want = format!(
             "\
@@ -280,7 +280,7 @@ BM_replay/process_time/real_time             0.078 ms        0.076 ms           
     }
 
     #[test]
-    fn colours_are_the_reference_s() {
+    fn colours_match_the_reference() {
         // Captured with --benchmark_color=true.
         let mut report = report(39);
         report.reporter = report.reporter.color(true);

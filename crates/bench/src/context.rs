@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 
 use crate::{Options, number::general};
 
-/// What a report says of the machine and the program before the first run.
+/// The machine and the program, as printed before the first run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Context {
     /// Local date and time with its offset, RFC 3339.
@@ -11,23 +11,23 @@ pub struct Context {
     pub host_name: String,
     /// `argv[0]`.
     pub executable: Option<String>,
-    /// How many CPUs are online.
+    /// Number of online CPUs.
     pub num_cpus: u64,
-    /// Their clock in MHz; 0 when unknown.
+    /// CPU clock in MHz; 0 if unknown.
     pub mhz_per_cpu: f64,
-    /// Whether the system changes that clock; `None` when unknown.
+    /// Whether CPU frequency scaling is enabled; `None` if unknown.
     pub cpu_scaling_enabled: Option<bool>,
-    /// Whether addresses are random in each process; `None` when unknown.
+    /// Whether ASLR is enabled; `None` if unknown.
     pub aslr_enabled: Option<bool>,
     /// The caches of the first CPU.
     pub caches: Vec<Cache>,
-    /// Load averages over 1, 5 and 15 minutes; empty when unknown.
+    /// Load averages over 1, 5 and 15 minutes; empty if unknown.
     pub load_avg: Vec<f64>,
     /// Whether this program was built without optimization.
     pub debug_build: bool,
-    /// What the user added.
+    /// Key-value pairs added by the user.
     pub extra: BTreeMap<String, String>,
-    /// How wide the console's column of names is.
+    /// Width of the console's name column.
     pub name_width: usize,
 }
 
@@ -36,19 +36,19 @@ pub struct Context {
 pub struct Cache {
     /// `Data`, `Instruction` or `Unified`.
     pub kind: String,
-    /// 1, 2, 3 …
+    /// Level: 1, 2, 3 …
     pub level: u64,
     /// Its size.
     pub size_bytes: u64,
-    /// How many CPUs share it.
+    /// Number of CPUs that share it.
     pub num_sharing: u64,
 }
 
-/// Names the library and its version in JSON reports.
+/// The library and its version in JSON reports.
 pub(crate) const LIBRARY_VERSION: &str = concat!("rehal-", env!("CARGO_PKG_VERSION"));
 
 impl Context {
-    /// Asks the system; what it does not tell is left out.
+    /// Queries the system; unknown values are omitted.
     pub fn gather(options: &Options, name_width: usize) -> Self {
         let cpus = Path::new("/sys/devices/system/cpu");
         let num_cpus = system::num_cpus(cpus);
@@ -73,13 +73,13 @@ impl Context {
         }
     }
 
-    /// Writes what console and CSV reports begin with.
+    /// Writes the head of console and CSV reports.
     pub(crate) fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         writeln!(out, "{}", self.date)?;
         if let Some(executable) = &self.executable {
             writeln!(out, "Running {executable}")?;
         }
-        // The blank before a plural "s" is in all reports of Google Benchmark, so scripts may expect it.
+        // The space before the plural "s" is in all reports of Google Benchmark, so scripts may expect it.
         let plural = if self.num_cpus > 1 { "s" } else { "" };
         writeln!(out, "Run on ({} X {} MHz CPU {plural})", self.num_cpus, general(self.mhz_per_cpu))?;
         if !self.caches.is_empty() {
@@ -105,7 +105,7 @@ impl Context {
         Ok(())
     }
 
-    /// What may spoil the results, in the words that scripts know.
+    /// Conditions that may distort the results, in the words that scripts know.
     fn warnings(&self) -> impl Iterator<Item = &'static str> {
         let scaling = "CPU scaling is enabled, the benchmark real time measurements may be noisy and will incur \
                        extra overhead.";
@@ -121,7 +121,8 @@ impl Context {
     }
 }
 
-/// What Linux tells in `/sys` and `/proc`. Elsewhere the files are missing, so the answers are too.
+/// The system's values from `/sys` and `/proc` on Linux. On other systems the files are missing, so the
+/// values are unknown.
 mod system {
     use super::*;
 
@@ -146,8 +147,8 @@ mod system {
         cpus.exists().then(|| (0..num_cpus).filter_map(governor).any(|name| name != "performance"))
     }
 
-    /// The frequency that the kernel knows best: that of the time stamp counter, the fixed one, the highest,
-    /// and at last what `/proc/cpuinfo` says.
+    /// The most reliable frequency that the kernel reports: that of the time stamp counter, the fixed one,
+    /// the highest, and finally that of `/proc/cpuinfo`.
     pub(super) fn mhz_per_cpu(cpus: &Path, scaling: Option<bool>) -> Option<f64> {
         let khz = |name: &str| read(&cpus.join("cpu0").join(name))?.parse::<f64>().ok();
         let fixed = || if scaling == Some(false) { khz("cpufreq/scaling_cur_freq") } else { None };
@@ -158,7 +159,7 @@ mod system {
             .or_else(|| mhz_in_cpuinfo(&read(Path::new("/proc/cpuinfo"))?))
     }
 
-    /// The first `cpu MHz`, or the last `bogomips` where there is none (virtual machines may say 0).
+    /// The first `cpu MHz`, or the last `bogomips` if there is none (virtual machines may report 0).
     pub(super) fn mhz_in_cpuinfo(text: &str) -> Option<f64> {
         let value_of = |line: &str, key: &str| {
             let (name, value) = line.split_once(':')?;
@@ -169,29 +170,29 @@ mod system {
         find("cpu MHz").next().or_else(|| find("bogomips").next_back())
     }
 
-    /// `ADDR_NO_RANDOMIZE` (0x0040000) in the personality of this process turns it off.
+    /// `ADDR_NO_RANDOMIZE` (0x0040000) in the process's personality disables it.
     pub(super) fn aslr() -> Option<bool> {
         let personality = read(Path::new("/proc/self/personality"))?;
         Some(u32::from_str_radix(&personality, 16).ok()? & 0x004_0000 == 0)
     }
 
-    /// The caches below `cpu0/cache`, up to the first that is missing or odd.
-    pub(super) fn caches(folder: &Path) -> Vec<Cache> {
-        // No machine has more; a limit on what an odd file system could feed us.
-        (0..64).map_while(|index| cache(&folder.join(format!("index{index}")))).collect()
+    /// The caches in `cpu0/cache`, up to the first that is missing or malformed.
+    pub(super) fn caches(directory: &Path) -> Vec<Cache> {
+        // Far above real machines; bounds the work on an unusual file system.
+        (0..64).map_while(|index| cache(&directory.join(format!("index{index}")))).collect()
     }
 
-    fn cache(folder: &Path) -> Option<Cache> {
-        let size = read(&folder.join("size"))?;
+    fn cache(directory: &Path) -> Option<Cache> {
+        let size = read(&directory.join("size"))?;
         let size_bytes = match size.strip_suffix('K') {
             Some(kib) => kib.parse::<u64>().ok()?.checked_mul(1024)?,
             None => size.parse().ok()?,
         };
         Some(Cache {
-            kind: read(&folder.join("type"))?,
-            level: read(&folder.join("level"))?.parse().ok()?,
+            kind: read(&directory.join("type"))?,
+            level: read(&directory.join("level"))?.parse().ok()?,
             size_bytes,
-            num_sharing: bits_in_map(&read(&folder.join("shared_cpu_map"))?)?,
+            num_sharing: bits_in_map(&read(&directory.join("shared_cpu_map"))?)?,
         })
     }
 
@@ -202,7 +203,7 @@ mod system {
 
     #[cfg(target_os = "linux")]
     pub(super) fn load_avg() -> Vec<f64> {
-        // Fixed point with 16 bits behind the point: SI_LOAD_SHIFT of the kernel.
+        // Fixed point with 16 fractional bits: SI_LOAD_SHIFT of the kernel.
         rustix::system::sysinfo().loads.map(|load| load as f64 / 65536.0).to_vec()
     }
 
@@ -221,7 +222,7 @@ mod system {
 pub(crate) mod samples {
     use super::*;
 
-    /// The machine that a report of the pinned release was made on.
+    /// The machine that produced a report of the pinned release.
     pub(crate) fn context() -> Context {
         let cache = |kind: &str, level, size_kib: u64, num_sharing| Cache {
             kind: kind.into(),
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_as_the_reference_does() {
+    fn output_matches_the_reference() {
         let want = "\
 2026-11-21T11:17:28+00:00
 Running bin/iree-benchmark-replay
@@ -279,7 +280,7 @@ Load Average: 0.33, 0.11, 0.04
     }
 
     #[test]
-    fn leaves_out_what_is_not_known_and_adds_what_the_user_said() {
+    fn unknown_values_are_omitted_and_user_context_is_added() {
         let context = Context {
             executable: None,
             num_cpus: 1,
@@ -333,15 +334,15 @@ overhead.
 
     #[test]
     fn reads_caches_up_to_the_first_that_is_missing() {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for (index, size) in [(0, "48K"), (1, "100"), (3, "1K")] {
-            let path = folder.path().join(format!("index{index}"));
+            let path = directory.path().join(format!("index{index}"));
             fs::create_dir(&path).unwrap();
             for (name, text) in [("size", size), ("type", "Data"), ("level", "1"), ("shared_cpu_map", "3")] {
                 fs::write(path.join(name), format!("{text}\n")).unwrap();
             }
         }
-        let caches = system::caches(folder.path());
+        let caches = system::caches(directory.path());
         let sizes: Vec<u64> = caches.iter().map(|cache| cache.size_bytes).collect();
         assert_eq!(sizes, [48 * 1024, 100]);
         assert_eq!((caches[0].kind.as_str(), caches[0].level, caches[0].num_sharing), ("Data", 1, 2));

@@ -1,26 +1,26 @@
 use std::collections::BTreeMap;
 
-/// Counters of a run by name, in the order that reports print them.
+/// Counters of a run by name, in report order.
 pub type Counters = BTreeMap<String, Counter>;
 
-/// A value that a benchmark reports beside its times.
+/// A value that a benchmark reports in addition to times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counter {
-    /// What the benchmark set; in a finished [`crate::Run`] what is reported.
+    /// The value set by the benchmark; in a finished [`crate::Run`] the value reported.
     pub value: f64,
-    /// Divide by the seconds that were measured; printed with `/s` behind it.
+    /// Divide by the measured seconds; printed with the suffix `/s`.
     pub is_rate: bool,
-    /// The value holds for one iteration: multiply by their number.
+    /// The value is per iteration: multiply by the number of iterations.
     pub is_iteration_invariant: bool,
     /// The value is a sum over the iterations: divide by their number.
     pub is_iteration_average: bool,
-    /// Report the reciprocal, after all else; a rate is then printed with `s` behind it.
+    /// Report the reciprocal, after all other operations; a rate is then printed with the suffix `s`.
     pub is_inverted: bool,
-    /// What `k` stands for on the console.
+    /// The value of `k` on the console.
     pub one_k: OneK,
 }
 
-/// What `k` stands for on the console.
+/// The value of `k` on the console.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OneK {
     /// `k`, `M`, `G` … in steps of 1000.
@@ -31,7 +31,7 @@ pub enum OneK {
 }
 
 impl Counter {
-    /// A value that is reported as it is.
+    /// A value that is reported unchanged.
     pub fn new(value: f64) -> Self {
         Self {
             value,
@@ -53,12 +53,12 @@ impl Counter {
         Self { is_iteration_average: true, ..Self::new(total) }
     }
 
-    /// A value of every iteration whose total is reported.
+    /// A value per iteration whose total is reported.
     pub fn per_iteration(value: f64) -> Self {
         Self { is_iteration_invariant: true, ..Self::new(value) }
     }
 
-    /// The same in steps of 1024, for bytes.
+    /// The same with steps of 1024, for bytes.
     pub fn binary(self) -> Self {
         Self { one_k: OneK::Is1024, ..self }
     }
@@ -68,7 +68,7 @@ impl Counter {
         Self { is_inverted: true, ..self }
     }
 
-    /// What stands behind the value on the console.
+    /// The suffix of the value on the console.
     pub(crate) fn unit(&self) -> &'static str {
         match (self.is_rate, self.is_inverted) {
             (true, false) => "/s",
@@ -77,8 +77,8 @@ impl Counter {
         }
     }
 
-    /// The value that is reported for a run of `iterations` iterations that took `measured_s` seconds by
-    /// the clock that the benchmark is measured with.
+    /// The value reported for a run of `iterations` iterations that took `measured_s` seconds by the
+    /// benchmark's clock.
     pub(crate) fn finish(mut self, iterations: u64, measured_s: f64) -> Self {
         if self.is_rate {
             self.value /= measured_s;
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finishes_by_what_it_means() {
+    fn finished_values_follow_the_flags() {
         let finish = |counter: Counter| counter.finish(4, 2.0).value;
         assert_eq!(finish(Counter::new(10.0)), 10.0);
         assert_eq!(finish(Counter::rate(10.0)), 5.0);

@@ -5,21 +5,21 @@ use std::{
 
 use crate::{Context, Reporter, Run, Skip, number::general};
 
-/// One line per run under a line of column names; names and texts are quoted.
+/// One line per run below a header line; names and text are quoted.
 pub struct CsvReporter<'a> {
     out: Box<dyn Write + 'a>,
     context_out: Option<Box<dyn Write + 'a>>,
-    /// The counters that have a column of their own behind the fixed ones; `None` before the head.
+    /// The counters with columns of their own after the fixed ones; `None` before the header.
     counters: Option<BTreeSet<String>>,
 }
 
 const COLUMNS: &str = "name,iterations,real_time,cpu_time,time_unit,bytes_per_second,items_per_second,label,error_occurred,error_message";
 
-/// Counters that have fixed columns.
+/// Counters with fixed columns.
 const FIXED_COUNTERS: [&str; 2] = ["bytes_per_second", "items_per_second"];
 
 impl<'a> CsvReporter<'a> {
-    /// Writes the lines to `out` and the context to `context_out`, or to `out` as well when that is `None`.
+    /// Writes the lines to `out` and the context to `context_out`, or to `out` if that is `None`.
     pub fn new(out: Box<dyn Write + 'a>, context_out: Option<Box<dyn Write + 'a>>) -> Self {
         Self { out, context_out, counters: None }
     }
@@ -65,7 +65,7 @@ impl Reporter for CsvReporter<'_> {
         }
         let columns = self.counters.get_or_insert_with(|| names.clone());
         if let Some(name) = names.difference(columns).next() {
-            // The head is written; leaving the value out would lose it without a word.
+            // The header is written; omitting the value would lose it silently.
             return Err(io::Error::other(format!(
                 "counter '{name}' has no column, because the first benchmark did not report it; use JSON"
             )));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_are_the_reference_s() {
+    fn the_lines_match_the_reference() {
         // Captured from the pinned release with --benchmark_format=csv.
         let run = Run {
             real_time_s: 0.0689178e-3,
@@ -130,7 +130,7 @@ name,iterations,real_time,cpu_time,time_unit,bytes_per_second,items_per_second,l
     }
 
     #[test]
-    fn other_counters_get_columns_and_texts_are_quoted() {
+    fn other_counters_get_columns_and_text_is_quoted() {
         let counters = |names: &[&str]| {
             names.iter().map(|name| (name.to_string(), Counter::new(2.5))).collect::<Counters>()
         };

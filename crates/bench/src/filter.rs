@@ -3,8 +3,8 @@ use std::fmt;
 use regex_lite::Regex;
 use rehal_base::{Error, Result};
 
-/// Which benchmarks run: a regular expression that is searched for in their full names. A `-` in front
-/// turns it around; nothing and `all` match every name.
+/// Selects benchmarks by a regular expression searched for in their full names. A leading `-` inverts it; an
+/// empty filter and `all` match every name.
 #[derive(Clone)]
 pub struct Filter {
     text: String,
@@ -13,11 +13,11 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Parses what `--benchmark_filter` holds.
+    /// Parses the value of `--benchmark_filter`.
     ///
-    /// Fails with `InvalidArgument` when it is no regular expression.
+    /// Fails with `InvalidArgument` if it is not a regular expression.
     pub fn new(text: &str) -> Result<Self> {
-        // What an empty filter is called where nothing matches it; so does Google Benchmark.
+        // How Google Benchmark prints an empty filter that matches nothing.
         let text = if text.is_empty() || text == "all" { "." } else { text };
         let (negated, pattern) = match text.strip_prefix('-') {
             Some(pattern) => (true, pattern),
@@ -30,7 +30,7 @@ impl Filter {
         Ok(Self { text: text.to_string(), regex, negated })
     }
 
-    /// Whether the benchmark with this full name runs.
+    /// Whether the benchmark with this full name is selected.
     pub fn matches(&self, full_name: &str) -> bool {
         self.regex.is_match(full_name) != self.negated
     }
@@ -73,17 +73,17 @@ mod tests {
     }
 
     #[test]
-    fn a_leading_minus_turns_it_around() {
+    fn a_leading_minus_inverts_it() {
         assert!(!Filter::new("-BM").unwrap().matches(NAME));
         assert!(Filter::new("-nope").unwrap().matches(NAME));
         // Only the first one: the rest is the expression "-x".
         assert!(Filter::new("--x").unwrap().matches(NAME));
-        // "Not the empty expression" is nothing at all.
+        // The inverted empty expression matches nothing.
         assert!(!Filter::new("-").unwrap().matches(NAME));
     }
 
     #[test]
-    fn a_wrong_expression_is_an_error_that_shows_it() {
+    fn the_error_shows_a_malformed_expression() {
         for text in ["BM_(", "-[", "*", "a{2,1}"] {
             let error = Filter::new(text).unwrap_err();
             assert!(error.message().contains(&format!("'{text}'")), "{error}");
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn prints_as_reports_name_it() {
+    fn display_is_the_form_in_reports() {
         assert_eq!(Filter::default().to_string(), ".");
         assert_eq!(Filter::new("-BM").unwrap().to_string(), "-BM");
     }

@@ -7,31 +7,33 @@ use crate::{
     State, number::general, run::write_to,
 };
 
-/// A benchmark that was chosen, and how far it is.
+/// A selected benchmark and its progress.
 pub(crate) struct Job<'b, 'a> {
     pub(crate) benchmark: &'b mut Benchmark<'a>,
     pub(crate) name: String,
     index: usize,
     repetitions: u32,
-    /// How many iterations the next repetition shall do; found by the first one unless it is given.
+    /// Iterations of the next repetition; determined by the first one unless given.
     iterations: u64,
     fixed_iterations: bool,
     min_time_s: f64,
-    /// Still to be done before the first repetition.
+    /// Whether the warm-up is pending.
     warmup_time_s: f64,
-    /// The repetitions so far.
+    /// Why the iterations take less than the minimum time; empty unless they were limited.
+    limited: String,
+    /// The finished repetitions.
     pub(crate) runs: Vec<Run>,
-    /// How many of them ended in an error.
+    /// How many of them failed.
     pub(crate) failed: usize,
 }
 
-/// What one call of a benchmark's body gave.
+/// The result of one call of a benchmark's body.
 struct Sample {
     iterations: u64,
     real_s: f64,
     cpu_s: f64,
     manual_s: f64,
-    /// By the clock that this benchmark is measured with.
+    /// By the benchmark's clock.
     measured_s: f64,
     counters: Counters,
     label: String,
@@ -59,6 +61,7 @@ impl<'b, 'a> Job<'b, 'a> {
             fixed_iterations: given.is_some(),
             min_time_s: benchmark.min_time_s.unwrap_or(min_time_s),
             warmup_time_s: benchmark.min_warmup_time_s.unwrap_or(options.min_warmup_time_s),
+            limited: String::new(),
             runs: Vec::new(),
             failed: 0,
             benchmark,
@@ -71,20 +74,21 @@ impl<'b, 'a> Job<'b, 'a> {
         this
     }
 
-    /// How many repetitions are still to be done.
+    /// The number of repetitions left.
     pub(crate) fn remaining(&self) -> u32 {
         self.repetitions - self.runs.len() as u32
     }
 
-    /// One repetition, after the warm-up where it is the first: runs more and more iterations until they
-    /// took long enough. Later repetitions run as many as the first one did.
+    /// Runs one repetition, preceded by the warm-up if it is the first: increases the iterations until they
+    /// take long enough. Later repetitions run as many as the first one.
     pub(crate) fn repetition(&mut self, runner: &Runner, notes: &mut dyn Write) -> Result<(Run, Result<()>)> {
         let first = self.runs.is_empty();
         if first && self.warmup_time_s > 0.0 {
             let given = self.iterations;
             let warmed = self.run_until(self.warmup_time_s, runner, notes)?;
-            // What the warm-up found out about the iterations is as cold as it was; start over.
+            // The warm-up's iteration count was measured cold; start over.
             self.iterations = given;
+            self.limited.clear();
             if warmed.ended.is_err() {
                 return Ok(self.finish(warmed, runner));
             }
@@ -98,12 +102,26 @@ impl<'b, 'a> Job<'b, 'a> {
     }
 
     fn run_until(&mut self, min_time_s: f64, runner: &Runner, notes: &mut dyn Write) -> Result<Sample> {
+        let limit_s = self.real_time_limit_s(min_time_s);
+        let mut spent_s = 0.0;
         loop {
             let sample = self.run_once(runner, notes)?;
+            spent_s += sample.real_s;
             if self.is_enough(&sample, min_time_s) {
                 return Ok(sample);
             }
             let (next, multiplier) = next_iterations(sample.iterations, sample.measured_s, min_time_s);
+            let affordable = (limit_s - spent_s) / sample.real_s * sample.iterations as f64;
+            // Not a number if nothing took any time.
+            if affordable <= sample.iterations as f64 {
+                self.limited = format!(
+                    "stopped after {}s before min_time {}s was measured",
+                    general(limit_s),
+                    general(min_time_s)
+                );
+                return Ok(sample);
+            }
+            let next = next.min(affordable as u64);
             if runner.options.verbosity >= 3 {
                 let multiplier = general(multiplier);
                 write_to(notes, format_args!("-- LOG(3): Next iters: {next}, {multiplier}\n"))?;
@@ -112,8 +130,16 @@ impl<'b, 'a> Job<'b, 'a> {
         }
     }
 
-    /// Whether it ran long enough, or running longer makes no sense. Real time far above the minimum is
-    /// enough too, so that a benchmark that sleeps comes to an end; manual time is trusted.
+    /// How much real time the search for the number of iterations may take.
+    fn real_time_limit_s(&self, min_time_s: f64) -> f64 {
+        match (self.benchmark.measure, self.benchmark.real_time_limit) {
+            (Measure::ManualTime, Some(multiple)) => multiple * min_time_s,
+            _ => f64::INFINITY,
+        }
+    }
+
+    /// Whether it ran long enough, or running longer makes no sense. Real time far above the minimum is also
+    /// enough, so that a benchmark that sleeps terminates; manual time is trusted, within its limit.
     fn is_enough(&self, sample: &Sample, min_time_s: f64) -> bool {
         sample.skip.is_some()
             || sample.iterations >= MAX_ITERATIONS
@@ -132,7 +158,7 @@ impl<'b, 'a> Job<'b, 'a> {
         if let Err(error) = &ended {
             state.skip_with_error(error.to_string());
         } else if !state.ran_to_end() {
-            state.skip_with_error("the benchmark left its loop before the end without saying why");
+            state.skip_with_error("the benchmark left its loop early without a reason");
         }
         let seconds = |ns: u64| ns as f64 / 1e9;
         let [real_s, cpu_s, manual_s] =
@@ -173,6 +199,11 @@ impl<'b, 'a> Job<'b, 'a> {
             skip: sample.skip,
         };
         if run.skip.is_none() {
+            if run.label.is_empty() {
+                run.label.clone_from(&self.limited);
+            } else if !self.limited.is_empty() {
+                run.label += &format!("; {}", self.limited);
+            }
             let per_iteration = |seconds: f64| seconds / sample.iterations as f64;
             let manual = self.benchmark.measure == Measure::ManualTime;
             run.real_time_s = per_iteration(if manual { sample.manual_s } else { sample.real_s });
@@ -185,8 +216,8 @@ impl<'b, 'a> Job<'b, 'a> {
     }
 }
 
-/// How many iterations to try after `iterations` took only `measured_s` of `min_time_s`, and the factor
-/// between: 1.4 times what seems to be needed where a tenth of the time says something, else ten times as
+/// The number of iterations to try after `iterations` took only `measured_s` of `min_time_s`, and the factor
+/// between the two: 1.4 times the estimate if at least a tenth of the time was measured, else ten times as
 /// many. At least one more, at most [`MAX_ITERATIONS`].
 pub(crate) fn next_iterations(iterations: u64, measured_s: f64, min_time_s: f64) -> (u64, f64) {
     let says_something = measured_s / min_time_s > 0.1;
@@ -196,7 +227,7 @@ pub(crate) fn next_iterations(iterations: u64, measured_s: f64, min_time_s: f64)
 }
 
 impl MinTime {
-    /// The time that warm-ups and predictions fall back to where iterations are given.
+    /// The time for warm-ups and predictions if iterations are given.
     fn default_s() -> f64 {
         match Self::default() {
             Self::Seconds(seconds) => seconds,
@@ -211,16 +242,16 @@ mod tests {
 
     #[test]
     fn predicts_iterations() {
-        // 0.1 of 0.5 s says something: 0.5 * 1.4 / 0.1 = 7 times as many.
+        // 0.1 of 0.5 s is significant: 0.5 * 1.4 / 0.1 = 7 times as many.
         assert_eq!(next_iterations(100, 0.1, 0.5).0, 700);
-        // A tenth and less does not: ten times as many.
+        // A tenth and less is not: ten times as many.
         assert_eq!(next_iterations(10, 0.05, 0.5), (100, 10.0));
         assert_eq!(next_iterations(1, 0.0, 0.5), (10, 10.0));
-        // Never fewer than one more, never more than the limit.
+        // At least one more, at most the limit.
         assert_eq!(next_iterations(1, 0.499, 0.5).0, 2);
         assert_eq!(next_iterations(MAX_ITERATIONS / 2, 0.0, 0.5).0, MAX_ITERATIONS);
-        // The whole number nearest to 1.4 times the need. The log of the pinned release said 9.40127
-        // times for 0.148916 ms of 1 ms.
+        // The integer nearest to 1.4 times the estimate. The log of the pinned release said 9.40127 times for
+        // 0.148916 ms of 1 ms.
         assert_eq!(next_iterations(1, 0.0007, 0.001).0, 2);
         let (next, multiplier) = next_iterations(1, 0.000148916, 0.001);
         assert_eq!((next, general(multiplier).as_str()), (9, "9.40127"));

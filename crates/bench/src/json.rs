@@ -9,14 +9,14 @@ use crate::{
     number::{general, json_number},
 };
 
-/// One JSON object: the context and a list of runs, in the order and layout of Google Benchmark's schema 1.
+/// A JSON object: the context and a list of runs, in the order and layout of Google Benchmark's schema 1.
 pub struct JsonReporter<'a> {
     out: Box<dyn Write + 'a>,
     any_runs: bool,
 }
 
 impl<'a> JsonReporter<'a> {
-    /// Writes to `out`, which holds a whole object after [`Reporter::finish`].
+    /// Writes to `out`, which holds a complete object after [`Reporter::finish`].
     pub fn new(out: Box<dyn Write + 'a>) -> Self {
         Self { out, any_runs: false }
     }
@@ -55,7 +55,7 @@ impl Fields {
         Self { text: String::new(), indent }
     }
 
-    /// A field whose value is JSON as it prints: a number, a truth value, a list.
+    /// A field whose value is printed verbatim: a number, a boolean, a list.
     fn raw(&mut self, key: &str, value: impl Display) {
         let comma = if self.text.is_empty() { "" } else { ",\n" };
         self.text += &format!("{comma}{}{}: {value}", self.indent, string(key));
@@ -122,7 +122,7 @@ fn run_fields(run: &Run) -> String {
     let mut fields = Fields::new("      ");
     fields.text("name", &run.name());
     fields.raw("family_index", run.family_index);
-    // A family is one benchmark here: none has arguments.
+    // Each benchmark is a family of its own: none has arguments.
     fields.raw("per_family_instance_index", 0);
     fields.text("run_name", &run.run_name);
     kind_fields(run, &mut fields);
@@ -195,7 +195,7 @@ mod tests {
         out.text()
     }
 
-    /// What the pinned release wrote for these numbers, but for the library's version and the program's path.
+    /// The pinned release's output for these numbers, except the library's version and the program's path.
     const GOLDEN: &str = r#"{
   "context": {
     "date": "2026-11-21T11:17:28+00:00",
@@ -273,9 +273,9 @@ mod tests {
 "#;
 
     #[test]
-    fn the_layout_is_the_reference_s() {
+    fn the_layout_matches_the_reference() {
         let want = GOLDEN.replace("LIBRARY_VERSION", LIBRARY_VERSION);
-        // Seconds times 1000 are not always the milliseconds that were divided by 1000.
+        // Seconds times 1000 are not always the exact milliseconds that were divided by 1000.
         let run = Run {
             real_time_s: 6.978_034_998_610_383e-2 / 1000.0,
             cpu_time_s: 7.004_165_000_000_008e-2 / 1000.0,
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn any_text_survives() {
+    fn text_is_escaped() {
         let odd = "a \"b\" \\ \n \t \u{1} \u{2603}";
         let mut context = context();
         context.extra.insert(odd.into(), odd.into());
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_back_as_they_were() {
+    fn numbers_round_trip() {
         let value = 0.1 + 0.2;
         let run = Run { counters: Counters::from([("x".into(), Counter::new(value))]), ..replay_run() };
         let parsed: serde_json::Value = serde_json::from_str(&report(&context(), &[&[run]])).unwrap();

@@ -1,8 +1,8 @@
-//! Benchmarks in Google Benchmark's shape: how often to run, what to make of the samples, and reports on
-//! the console, as JSON and as CSV that its users and its `compare.py` already read.
+//! Benchmarks compatible with Google Benchmark: iteration counts, statistics, and reports on the console, as
+//! JSON and as CSV that its users and its `compare.py` can read.
 //!
-//! It must never know captures, devices, or how flags are spelt: [`Options`] is plain data and every value
-//! of a flag has a parser here. The benchmark tools of `cli` and `xtask bench` use it.
+//! It must not depend on captures, devices, or flag syntax: [`Options`] is plain data, and every flag value
+//! has a parser here. Used by the benchmark tools of `cli` and by `xtask bench`.
 //!
 //! ```
 //! use rehal_bench::{Benchmark, MinTime, Options, Reporters, Runner, TimeUnit};
@@ -27,7 +27,7 @@
 //! # Ok::<(), rehal_base::Error>(())
 //! ```
 //!
-//! The shapes are those of Google Benchmark 1.9.5, which the pinned reference release is linked with.
+//! The formats are those of Google Benchmark 1.9.5, which the pinned reference release is linked with.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 use crate::OneK;
 
-/// A number in at most six digits, as C's `%g` and C++ streams print it: `0.069780`, `1.5e-07`, `inf`.
+/// A number with at most six digits, as C's `%g` and C++ streams print it: `0.069780`, `1.5e-07`, `inf`.
 pub(crate) fn general(value: f64) -> String {
     const DIGITS: i32 = 6;
     if !value.is_finite() {
@@ -15,7 +15,7 @@ pub(crate) fn general(value: f64) -> String {
     with_exponent(without_trailing_zeros(mantissa), exponent)
 }
 
-/// A number in `digits` digits behind the point and an exponent of two digits or more, as C's `%e` prints it.
+/// A number with `digits` decimals and an exponent of at least two digits, as C's `%e` prints it.
 pub(crate) fn scientific(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return not_finite(value, "nan", "inf");
@@ -25,15 +25,16 @@ pub(crate) fn scientific(value: f64, digits: usize) -> String {
     with_exponent(mantissa, exponent)
 }
 
-/// A number as JSON reports hold it: 17 digits, which give the same `f64` back. `NaN` and `Infinity`, which
-/// JSON lacks, are what Google Benchmark writes and Python reads.
+/// A number as in JSON reports: 17 digits, which round-trip the `f64`. `NaN` and `Infinity`, which JSON
+/// lacks, are what Google Benchmark writes and Python reads.
 pub(crate) fn json_number(value: f64) -> String {
     if value.is_finite() { scientific(value, 16) } else { not_finite(value, "NaN", "Infinity") }
 }
 
-/// A number with the prefix that brings it near 1: `7.23988k`, `1.5Mi`, `25m`.
+/// A number with a unit prefix: `7.23988k`, `1.5Mi`, `25m`.
 ///
-/// Numbers from 0.01 up to just below 1000 (or 1024) stay as they are, and so do those beyond all prefixes.
+/// Numbers from 0.01 to just below 1000 (or 1024) are printed as they are, and so are those beyond all
+/// prefixes.
 pub fn human_readable(value: f64, one_k: OneK) -> String {
     const SMALL: [&str; 8] = ["m", "u", "n", "p", "f", "a", "z", "y"];
     let (k, big) = match one_k {
@@ -42,7 +43,7 @@ pub fn human_readable(value: f64, one_k: OneK) -> String {
     };
     let sign = if value < 0.0 { "-" } else { "" };
     let magnitude = value.abs();
-    // The threshold is one below a full step: 999.5 has a prefix already.
+    // The threshold is one below a full step: 999.5 already has a prefix.
     let scaled = if magnitude > k - 1.0 {
         prefixed(magnitude, big, |scaled| scaled / k, |scaled| scaled <= k - 1.0)
     } else if magnitude < 0.01 {
@@ -54,7 +55,7 @@ pub fn human_readable(value: f64, one_k: OneK) -> String {
     format!("{sign}{}{prefix}", general(number))
 }
 
-/// Takes steps until it `fits`, with the prefix that says how many; nothing when no prefix is enough.
+/// Steps until it `fits`, and returns the prefix; `None` if no prefix is large enough.
 fn prefixed(
     magnitude: f64,
     prefixes: [&'static str; 8],
@@ -92,7 +93,7 @@ mod tests {
 
     #[test]
     fn general_is_percent_g() {
-        // The right column is what C's printf("%g") prints.
+        // The right column is the output of C's printf("%g").
         for (value, want) in [
             (0.0, "0"),
             (1.0, "1"),
@@ -120,8 +121,8 @@ mod tests {
     }
 
     #[test]
-    fn json_numbers_are_as_the_reference_writes_them() {
-        // Left: values that come out of the arithmetic; right: lines of the pinned release's JSON.
+    fn json_numbers_match_the_reference() {
+        // Left: results of arithmetic; right: lines of the pinned release's JSON.
         for text in [
             "6.9780349986103829e-02",
             "1.4330681921187577e+04",

@@ -4,13 +4,13 @@ use rehal_base::{Error, Result};
 
 use crate::Filter;
 
-/// The most iterations of one run; Google Benchmark 1.9.5 has the same limit.
+/// Limit on the iterations of one run, the same as in Google Benchmark 1.9.5.
 pub const MAX_ITERATIONS: u64 = 1_000_000_000_000;
 
-/// What the `--benchmark_*` flags say, one field per flag. The defaults are the flags' defaults.
+/// The `--benchmark_*` flags, one field per flag. The defaults are the flags' defaults.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `argv[0]`, printed in the context; left out of it when `None`.
+    /// `argv[0]`, printed in the context; omitted if `None`.
     pub executable: Option<String>,
     /// `--benchmark_list_tests`: print names and run nothing.
     pub list_tests: bool,
@@ -22,17 +22,17 @@ pub struct Options {
     pub min_warmup_time_s: f64,
     /// `--benchmark_repetitions`, from 1 to `i32::MAX`.
     pub repetitions: u32,
-    /// `--benchmark_dry_run`: one iteration and one repetition, whatever else is said.
+    /// `--benchmark_dry_run`: one iteration and one repetition, overriding all else.
     pub dry_run: bool,
     /// `--benchmark_enable_random_interleaving`: repetitions of all benchmarks in random order.
     pub random_interleaving: bool,
-    /// `--benchmark_report_aggregates_only`: no single repetitions in any report.
+    /// `--benchmark_report_aggregates_only`: omit repetitions from all reports.
     pub report_aggregates_only: bool,
-    /// `--benchmark_display_aggregates_only`: no single repetitions on standard output.
+    /// `--benchmark_display_aggregates_only`: omit repetitions from standard output.
     pub display_aggregates_only: bool,
-    /// `--benchmark_format`: of standard output.
+    /// `--benchmark_format`: the format of standard output.
     pub format: Format,
-    /// `--benchmark_out`: a file that is written beside standard output.
+    /// `--benchmark_out`: an additional report file.
     pub out: Option<std::path::PathBuf>,
     /// `--benchmark_out_format`.
     pub out_format: Format,
@@ -40,12 +40,12 @@ pub struct Options {
     pub color: Color,
     /// `--benchmark_counters_tabular`: counters as columns instead of `name=value`.
     pub counters_tabular: bool,
-    /// `--benchmark_perf_counters`: hardware counters, of which none is supported (the pinned release was
-    /// built without them too); naming one prints a line that says so.
+    /// `--benchmark_perf_counters`: hardware counters, none of which is supported (nor by the pinned
+    /// release's build); naming one prints a note.
     pub perf_counters: Vec<String>,
     /// `--benchmark_context`, parsed by [`parse_context`]: printed with the context, sorted by key.
     pub context: BTreeMap<String, String>,
-    /// `--benchmark_time_unit`: of benchmarks that fix none.
+    /// `--benchmark_time_unit`: for benchmarks without a fixed unit.
     pub time_unit: Option<TimeUnit>,
     /// `--v`: 2 logs each run on standard error, 3 each prediction too.
     pub verbosity: i32,
@@ -77,12 +77,12 @@ impl Default for Options {
     }
 }
 
-/// How long one repetition runs: `20x` iterations, or at least `0.5s`. The `s` may be left out.
+/// Duration of one repetition: `20x` iterations, or at least `0.5s`. The `s` is optional.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MinTime {
-    /// Exactly so many iterations, 1 to [`MAX_ITERATIONS`].
+    /// This many iterations, 1 to [`MAX_ITERATIONS`].
     Iterations(u64),
-    /// At least so many seconds, finite and not negative.
+    /// At least this many seconds, finite and not negative.
     Seconds(f64),
 }
 
@@ -101,39 +101,43 @@ impl FromStr for MinTime {
             None => seconds(text.strip_suffix('s').unwrap_or(text)).map(Self::Seconds),
         };
         parsed.ok_or_else(|| {
-            Error::invalid_argument(format!("'{text}' is neither iterations nor seconds")).advise(format!(
-                "write iterations as '20x' (1 to {MAX_ITERATIONS}) or seconds as '0.5s' (not negative)"
-            ))
+            Error::invalid_argument(format!("'{text}' is not a number of iterations or seconds")).advise(
+                format!(
+                    "write iterations as '20x' (1 to {MAX_ITERATIONS}) or seconds as '0.5s' (not negative)"
+                ),
+            )
         })
     }
 }
 
-/// Seconds of warm-up: a number that is finite and not negative; an `s` at the end may be there.
+/// Seconds of warm-up: a finite, non-negative number with an optional trailing `s`.
 pub fn parse_min_warmup_time(text: &str) -> Result<f64> {
     seconds(text.strip_suffix('s').unwrap_or(text)).ok_or_else(|| {
-        Error::invalid_argument(format!("'{text}' is no time in seconds"))
-            .advise("write seconds as '0.5', not negative")
+        Error::invalid_argument(format!("'{text}' is not a time in seconds"))
+            .advise("write seconds as '0.5' (not negative)")
     })
 }
 
-/// Adds the pairs of `key=value,key=value` to `context`. A value may contain `=` but no comma; a key that
-/// is there already is an error.
+/// Adds the pairs of `key=value,key=value` to `context`. A value may contain `=` but no comma; a duplicate
+/// key is an error.
 pub fn parse_context(text: &str, context: &mut BTreeMap<String, String>) -> Result<()> {
     for pair in text.split(',') {
         let Some((key, value)) = pair.split_once('=').filter(|(key, _)| !key.is_empty()) else {
-            return Err(Error::invalid_argument(format!("'{pair}' in '{text}' is no key=value"))
-                .advise("write key=value,key=value"));
+            return Err(Error::invalid_argument(format!(
+                "'{pair}' in '{text}' is not of the form key=value"
+            ))
+            .advise("write key=value,key=value"));
         };
         if let Some(before) = context.insert(key.to_string(), value.to_string()) {
             return Err(Error::invalid_argument(format!(
-                "the context has two values for '{key}': '{before}' and '{value}'"
+                "duplicate context key '{key}': '{before}' and '{value}'"
             )));
         }
     }
     Ok(())
 }
 
-/// The unit that times are reported in.
+/// The unit of reported times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimeUnit {
     /// `ns`
@@ -148,7 +152,7 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
-    /// As reports write it: `ns`, `us`, `ms`, `s`.
+    /// Its name in reports: `ns`, `us`, `ms`, `s`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Nanosecond => "ns",
@@ -158,7 +162,7 @@ impl TimeUnit {
         }
     }
 
-    /// How many of this unit make one second.
+    /// Units per second.
     pub fn per_second(self) -> f64 {
         match self {
             Self::Nanosecond => 1e9,
@@ -169,10 +173,10 @@ impl TimeUnit {
     }
 }
 
-/// The shape of a report.
+/// The format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A table for a person.
+    /// A human-readable table.
     Console,
     /// One JSON object, schema version 1.
     Json,
@@ -185,9 +189,9 @@ pub enum Format {
 pub enum Color {
     /// On a terminal that is not `TERM=dumb`, unless `NO_COLOR` is set.
     Auto,
-    /// Also into a pipe.
+    /// Always, even into a pipe.
     Always,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
@@ -207,12 +211,12 @@ impl Color {
     }
 }
 
-/// A decimal number of digits alone: `u64::from_str` would take a sign too.
+/// Decimal digits only: `u64::from_str` would accept a sign too.
 fn digits(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// A finite number that is not negative; `f64::from_str` alone would take `inf` and `nan`.
+/// A finite, non-negative number; `f64::from_str` alone would accept `inf` and `nan`.
 fn seconds(text: &str) -> Option<f64> {
     text.parse().ok().filter(|s: &f64| s.is_finite() && !s.is_sign_negative())
 }
@@ -238,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_min_times_are_errors() {
+    fn malformed_min_times_are_errors() {
         for text in [
             "",
             "x",
@@ -268,7 +272,7 @@ mod tests {
             assert_eq!(
                 error.report(),
                 format!(
-                    "INVALID_ARGUMENT; '{text}' is neither iterations nor seconds\n  try: write iterations \
+                    "INVALID_ARGUMENT; '{text}' is not a number of iterations or seconds\n  try: write iterations \
                      as '20x' (1 to 1000000000000) or seconds as '0.5s' (not negative)"
                 )
             );

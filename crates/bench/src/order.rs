@@ -1,22 +1,21 @@
 use fastrand::Rng;
 
-/// Which benchmark repeats next.
+/// The order of repetitions.
 pub(crate) enum Order {
-    /// One benchmark after the other.
+    /// One benchmark after another.
     Given,
-    /// At random in proportion to what each has left, which is a random order of all repetitions without a
-    /// list of them.
+    /// Randomly in proportion to the repetitions left, which is a random permutation of all repetitions
+    /// without materialising it.
     Random(Rng),
 }
 
 impl Order {
-    /// Another random order each time.
+    /// A new random order each time.
     pub(crate) fn random() -> Self {
         Self::Random(Rng::new())
     }
 
-    /// The position of the benchmark that is next, by how many repetitions each has `remaining`; nothing
-    /// when none has any.
+    /// The index of the next benchmark, given the repetitions each has `remaining`; `None` if none has any.
     pub(crate) fn next(&mut self, remaining: impl Iterator<Item = u32> + Clone) -> Option<usize> {
         let mut remaining = remaining.map(u64::from);
         let total: u64 = remaining.clone().sum();
@@ -40,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_given_order_is_one_after_the_other() {
+    fn the_given_order_is_sequential() {
         assert_eq!(Order::Given.next([2, 3].into_iter()), Some(0));
         assert_eq!(Order::Given.next([0, 0, 3].into_iter()), Some(2));
         assert_eq!(Order::Given.next([0, 0].into_iter()), None);
@@ -52,13 +51,13 @@ mod tests {
         let firsts: usize = (0..4000)
             .map(|seed| Order::Random(Rng::with_seed(seed)).next([1, 0, 3].into_iter()).unwrap())
             .sum();
-        // Three of four repetitions are the last one's: 3000 times 2, give or take 4 standard deviations.
+        // Three of four repetitions belong to the last one: 3000 times 2, within 4 standard deviations.
         assert!((2890 * 2..=3110 * 2).contains(&firsts), "{firsts}");
         assert_eq!(Order::random().next([0, 0].into_iter()), None);
     }
 
     #[test]
-    fn counts_add_up_beyond_32_bits() {
+    fn counts_exceed_32_bits() {
         let mut order = Order::Random(Rng::with_seed(1));
         let picks: Vec<_> = (0..100).map(|_| order.next([u32::MAX, u32::MAX].into_iter()).unwrap()).collect();
         assert!(picks.contains(&0) && picks.contains(&1));

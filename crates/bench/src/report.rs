@@ -9,51 +9,51 @@ use crate::{ConsoleReporter, Context, Counters, CsvReporter, Format, JsonReporte
 pub struct Run {
     /// The benchmark's full name.
     pub run_name: String,
-    /// Which of the benchmarks that were chosen, from 0.
+    /// The index among the selected benchmarks, from 0.
     pub family_index: usize,
-    /// How many repetitions there are to be.
+    /// The number of repetitions requested.
     pub repetitions: u32,
-    /// What this line is.
+    /// The kind of line.
     pub kind: RunKind,
-    /// How many iterations ran; for an aggregate, over how many repetitions it was made.
+    /// Iterations run; for an aggregate, the number of repetitions it covers.
     pub iterations: u64,
-    /// Seconds of wall-clock or manual time per iteration (a share for [`AggregateUnit::Percentage`]).
+    /// Seconds of wall-clock or manual time per iteration (a fraction for [`AggregateUnit::Percentage`]).
     pub real_time_s: f64,
     /// Seconds of CPU time per iteration, likewise.
     pub cpu_time_s: f64,
-    /// What times are printed in.
+    /// The unit of printed times.
     pub unit: TimeUnit,
     /// Finished counters.
     pub counters: Counters,
-    /// Text behind the line, often empty.
+    /// Text after the line, often empty.
     pub label: String,
     /// Why there are no times.
     pub skip: Option<Skip>,
 }
 
-/// What a line of a report is.
+/// The kind of a report line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunKind {
     /// One repetition, counted from 0.
     Iteration {
-        /// Which one.
+        /// Its index.
         repetition_index: u32,
     },
     /// A statistic over all repetitions.
     Aggregate {
         /// `mean`, `median`, `stddev` or `cv`.
         name: &'static str,
-        /// What its numbers are.
+        /// The unit of its numbers.
         unit: AggregateUnit,
     },
 }
 
-/// What the numbers of an aggregate are.
+/// The unit of an aggregate's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AggregateUnit {
-    /// Times, as those of a repetition.
+    /// Times, like those of a repetition.
     Time,
-    /// Shares of 1, printed as percents on the console.
+    /// Fractions of 1, printed as percentages on the console.
     Percentage,
 }
 
@@ -67,7 +67,7 @@ pub enum Skip {
 }
 
 impl Run {
-    /// The name of the line: that of the benchmark, with `_mean` and so on behind it.
+    /// The name of the line: that of the benchmark, with a suffix such as `_mean`.
     pub fn name(&self) -> String {
         match &self.kind {
             RunKind::Iteration { .. } => self.run_name.clone(),
@@ -75,12 +75,12 @@ impl Run {
         }
     }
 
-    /// Whether the numbers are shares instead of times.
+    /// Whether the numbers are fractions instead of times.
     pub fn is_percentage(&self) -> bool {
         matches!(self.kind, RunKind::Aggregate { unit: AggregateUnit::Percentage, .. })
     }
 
-    /// Real and CPU time per iteration in the unit of the run; shares as they are.
+    /// Real and CPU time per iteration in the run's unit; fractions unchanged.
     pub fn times(&self) -> (f64, f64) {
         let factor = if self.is_percentage() { 1.0 } else { self.unit.per_second() };
         (self.real_time_s * factor, self.cpu_time_s * factor)
@@ -89,37 +89,45 @@ impl Run {
 
 /// Writes a report as the runs come in.
 pub trait Reporter {
-    /// Before the first run.
+    /// Called before the first run.
     fn begin(&mut self, context: &Context) -> io::Result<()>;
-    /// Some runs; called with at least one, as soon as they are known.
+    /// Reports at least one run, as soon as it is known.
     fn runs(&mut self, runs: &[Run]) -> io::Result<()>;
-    /// After the last run, also when one failed.
+    /// Called after the last run, even if one failed.
     fn finish(&mut self) -> io::Result<()>;
 }
 
-/// Where the results of a [`crate::Runner`] go.
+/// The outputs of a [`crate::Runner`].
 pub struct Reporters<'a> {
-    /// Names for `--benchmark_list_tests`, otherwise nothing: reporters write on their own.
+    /// Names for `--benchmark_list_tests`; otherwise unused, since reporters write themselves.
     pub list: Box<dyn io::Write + 'a>,
-    /// What a person or a script watches.
+    /// The report on standard output.
     pub display: Box<dyn Reporter + 'a>,
-    /// What is kept; `--benchmark_out`.
+    /// The report file, `--benchmark_out`.
     pub file: Option<Box<dyn Reporter + 'a>>,
-    /// Notes that belong to no report: an unmatched filter, logs.
+    /// Notes outside any report: an unmatched filter, logs.
     pub notes: Box<dyn io::Write + 'a>,
 }
 
 impl Reporters<'static> {
-    /// Reports on standard output and in the file that the options name, notes on standard error.
+    /// Reports to standard output and the file that the options name; notes go to standard error.
     ///
-    /// Creates the file, and fails when it cannot.
+    /// Creates the file; fails if that fails.
     pub fn from_options(options: &Options) -> Result<Self> {
+        Self::with_output(options, || Ok(Box::new(io::stdout())))
+    }
+
+    /// As [`Reporters::from_options`], with the writers to standard output that `out` gives.
+    pub fn with_output(
+        options: &Options,
+        mut out: impl FnMut() -> Result<Box<dyn io::Write>>,
+    ) -> Result<Self> {
         let file = match &options.out {
             None => None,
             Some(path) => {
                 let file = File::create(path)
                     .map_err(|error| Error::io(format!("creating '{}'", path.display()), &error))
-                    .advise(|| "name a file that can be written with --benchmark_out".to_string())?;
+                    .advise(|| "name a writable file with --benchmark_out".to_string())?;
                 let out = Box::new(io::BufWriter::new(file));
                 Some(reporter(options.out_format, options.counters_tabular, false, out, None))
             }
@@ -128,15 +136,30 @@ impl Reporters<'static> {
             options.format,
             options.counters_tabular,
             options.color.on_stdout(),
-            Box::new(io::stdout()),
-            Some(Box::new(io::stderr())),
+            out()?,
+            Some(Box::new(Notes(io::stderr()))),
         );
-        Ok(Self { list: Box::new(io::stdout()), display, file, notes: Box::new(io::stderr()) })
+        Ok(Self { list: out()?, display, file, notes: Box::new(Notes(io::stderr())) })
     }
 }
 
-/// A reporter of the given shape on `out`. `context_out` takes the context of console and CSV reports where
-/// it is to be kept out of the results.
+/// A writer whose failures are ignored, because there is nowhere to report them: standard error, which may be full.
+struct Notes<W>(W);
+
+impl<W: io::Write> io::Write for Notes<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.0.write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
+}
+
+/// A reporter of the given format on `out`. `context_out` takes the context of console and CSV reports, to
+/// keep it out of the results.
 fn reporter(
     format: Format,
     tabular: bool,
@@ -156,7 +179,7 @@ pub(crate) mod samples {
     use super::*;
     use crate::Counter;
 
-    /// A repetition with the numbers that a run of the pinned release printed.
+    /// A repetition with the numbers of a run of the pinned release.
     pub(crate) fn replay_run() -> Run {
         Run {
             run_name: "BM_replay/process_time/real_time".into(),
@@ -173,7 +196,7 @@ pub(crate) mod samples {
         }
     }
 
-    /// Its `_cv` line.
+    /// The `_cv` line of that run.
     pub(crate) fn replay_cv() -> Run {
         Run {
             kind: RunKind::Aggregate { name: "cv", unit: AggregateUnit::Percentage },
@@ -186,7 +209,7 @@ pub(crate) mod samples {
         }
     }
 
-    /// Memory that a test reads after the reporter wrote it.
+    /// Memory that a test reads back from the reporter.
     #[derive(Clone, Default)]
     pub(crate) struct Shared(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
 
@@ -212,14 +235,14 @@ mod tests {
     use crate::{context::samples::context, report::samples::replay_run};
 
     #[test]
-    fn the_file_has_the_shape_that_was_asked_for() {
-        let folder = tempfile::tempdir().unwrap();
+    fn the_file_has_the_requested_format() {
+        let directory = tempfile::tempdir().unwrap();
         for (out_format, first, lines) in [
             (Format::Console, "2026-11-21T11:17:28+00:00", 10 + 4),
             (Format::Csv, "2026-11-21T11:17:28+00:00", 10 + 2),
             (Format::Json, "{", 58),
         ] {
-            let path = folder.path().join("report");
+            let path = directory.path().join("report");
             let options = Options { out: Some(path.clone()), out_format, ..Options::default() };
             let mut file = Reporters::from_options(&options).unwrap().file.unwrap();
             file.begin(&context()).unwrap();
@@ -232,15 +255,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_made_is_an_error_that_names_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("missing").join("report.json");
+    fn the_error_names_a_file_that_cannot_be_created() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("missing").join("report.json");
         let options = Options { out: Some(path.clone()), ..Options::default() };
         let error = Reporters::from_options(&options).err().unwrap();
         assert_eq!(
             error.report(),
             format!(
-                "NOT_FOUND; creating '{}': No such file or directory\n  try: name a file that can be written with \
+                "NOT_FOUND; creating '{}': No such file or directory\n  try: name a writable file with \
                  --benchmark_out",
                 path.display()
             )

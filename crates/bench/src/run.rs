@@ -10,18 +10,18 @@ use crate::{
     order::Order,
 };
 
-/// Runs benchmarks as its options say and hands the results to reporters.
+/// Runs benchmarks according to its options and passes the results to reporters.
 pub struct Runner {
     pub(crate) options: Options,
     pub(crate) clock: Box<dyn Clock>,
 }
 
-/// What came of a [`Runner::run`].
+/// The outcome of [`Runner::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// How many benchmarks the filter chose. With none, a note says so.
+    /// How many benchmarks the filter selected. If none, a note says so.
     pub matched: usize,
-    /// How many repetitions ended in an error.
+    /// How many repetitions failed.
     pub failed: usize,
 }
 
@@ -31,11 +31,11 @@ impl Runner {
         Self { options, clock: Box::new(SystemClock::new()) }
     }
 
-    /// Runs the benchmarks that the filter chooses, or lists them.
+    /// Runs the benchmarks that the filter selects, or lists them.
     ///
-    /// Repetitions are reported as soon as they are done (all of a benchmark together when they are
-    /// interleaved at random). Fails when a report cannot be written, and when a benchmark's body fails:
-    /// the reports then end with that run as failed, and are complete.
+    /// Repetitions are reported as soon as they are done (all of a benchmark together if they are randomly
+    /// interleaved). Fails if a report cannot be written or a benchmark's body fails; in the latter case the
+    /// reports are complete and end with the failed run.
     pub fn run(&self, benchmarks: &mut [Benchmark<'_>], reporters: &mut Reporters<'_>) -> Result<Outcome> {
         let mut jobs: Vec<Job<'_, '_>> = Vec::new();
         for benchmark in benchmarks {
@@ -64,7 +64,7 @@ impl Runner {
             write_to(&mut reporters.notes, format_args!("Performance counters not supported.\n"))?;
         }
         let ran = self.run_jobs(&mut jobs, reporters);
-        // What ends a run early still leaves whole reports, and says more than that they are not.
+        // An early end still leaves complete reports; its error takes precedence over theirs.
         ran.and(to_each(reporters, |reporter| reporter.finish()))?;
         let failed = jobs.iter().map(|job| job.failed).sum();
         Ok(Outcome { matched: jobs.len(), failed })
@@ -83,8 +83,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Hands on what is known: each repetition at once, and statistics after the last one (`ended`: there
-    /// will be no more). A report of statistics alone gets the repetitions where there are no statistics.
+    /// Reports what is known: each repetition immediately, and the statistics after the last one (`ended`: no
+    /// more will follow). A report of statistics only gets the repetitions if there are no statistics.
     fn report(&self, job: &mut Job<'_, '_>, reporters: &mut Reporters<'_>, ended: bool) -> Result<()> {
         let last = ended || job.remaining() == 0;
         let statistics = if last { aggregates(&job.runs) } else { Vec::new() };
@@ -115,7 +115,7 @@ impl Runner {
 
     fn name_width(&self, jobs: &[Job<'_, '_>]) -> usize {
         let longest = jobs.iter().map(|job| job.name.chars().count()).max().unwrap_or(0).max(10);
-        // What the flag says counts even in a dry run, as in the reference's tables.
+        // The flag's value counts even in a dry run, as in the reference's tables.
         let repeated =
             self.options.repetitions > 1 || jobs.iter().any(|job| job.benchmark.repetitions > Some(1));
         longest + if repeated { NAME_SUFFIX_WIDTH } else { 0 }
@@ -127,7 +127,7 @@ fn to_each(
     mut call: impl FnMut(&mut dyn Reporter) -> io::Result<()>,
 ) -> Result<()> {
     let displayed = call(&mut *reporters.display);
-    // The file is kept, so it gets its part also where nobody watches any longer.
+    // The file is kept, so it is written even if standard output is closed.
     let kept = reporters.file.as_mut().map_or(Ok(()), |file| call(&mut **file));
     displayed.and(kept).map_err(write_error)
 }

@@ -1,4 +1,4 @@
-//! The runner on a clock that moves only when a benchmark says so.
+//! The runner with a clock that only benchmarks advance.
 
 use std::{cell::RefCell, rc::Rc};
 
@@ -10,7 +10,7 @@ use crate::{
 
 const MS: u64 = 1_000_000;
 
-/// A bench of benchmarks that note how many iterations each call asked for.
+/// Benchmarks that note the iterations requested by each call.
 #[derive(Default)]
 struct Lab {
     clock: Rc<FakeClock>,
@@ -18,7 +18,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// Work that keeps the CPU busy for 1 ms per iteration.
+    /// A workload that keeps the CPU busy for 1 ms per iteration.
     fn benchmark(&self, name: &str) -> Benchmark<'static> {
         let (clock, calls) = (self.clock.clone(), self.calls.clone());
         Benchmark::new(name, move |state| {
@@ -36,7 +36,7 @@ impl Lab {
         Runner { options, clock: Box::new(self.clock.clone()) }
     }
 
-    /// Runs and gives the runs that the display got.
+    /// Runs, and returns the runs that the display received.
     fn run(&self, options: Options, benchmarks: &mut [Benchmark<'_>]) -> Vec<Run> {
         let mut watch = Watch::default();
         self.runner(options).run(benchmarks, &mut watch.reporters()).unwrap();
@@ -48,7 +48,7 @@ impl Lab {
     }
 }
 
-/// Reporters that keep what they get.
+/// Reporters that keep their input.
 #[derive(Default)]
 struct Watch {
     display: Rc<RefCell<Vec<Run>>>,
@@ -113,12 +113,12 @@ fn grows_until_the_time_is_reached_and_then_repeats() {
 }
 
 #[test]
-fn the_clock_that_counts_decides() {
+fn the_measured_clock_decides() {
     let lab = Lab::default();
-    // Thread time is half: 100 iterations are 0.05 s, which is exactly a tenth and so says nothing.
+    // Thread time is half: 100 iterations take 0.05 s, exactly a tenth, which is not significant.
     lab.run(Options::default(), &mut [lab.benchmark("BM")]);
     assert_eq!(lab.calls(), [1, 10, 100, 1000]);
-    // Process time is twice: 100 iterations are 0.2 s, so 3.5 times as many.
+    // Process time is twice: 100 iterations take 0.2 s, so 3.5 times as many.
     let runs = lab.run(Options::default(), &mut [lab.benchmark("BM").measure_process_cpu_time()]);
     assert_eq!(lab.calls(), [1, 10, 100, 350]);
     assert_eq!(runs[0].times(), (1.0, 2.0));
@@ -126,7 +126,7 @@ fn the_clock_that_counts_decides() {
 }
 
 #[test]
-fn manual_time_is_what_the_benchmark_says() {
+fn manual_time_is_set_by_the_benchmark() {
     let lab = Lab::default();
     let (clock, calls) = (lab.clock.clone(), lab.calls.clone());
     let mut benchmarks = [Benchmark::new("BM_replay/scope:execute", move |state| {
@@ -142,7 +142,7 @@ fn manual_time_is_what_the_benchmark_says() {
     .use_manual_time()
     .unit(TimeUnit::Millisecond)];
     let runs = lab.run(Options::default(), &mut benchmarks);
-    // Real time is far above five times the minimum from 100 iterations on; manual time does not care.
+    // Real time is far above five times the minimum from 100 iterations on; manual time is unaffected.
     assert_eq!(lab.calls(), [1, 10, 100, 700]);
     assert_eq!(names(&runs), ["BM_replay/scope:execute/process_time/manual_time"]);
     let (real, cpu) = runs[0].times();
@@ -151,7 +151,7 @@ fn manual_time_is_what_the_benchmark_says() {
 }
 
 #[test]
-fn a_benchmark_that_sleeps_comes_to_an_end() {
+fn a_benchmark_that_sleeps_terminates() {
     let lab = Lab::default();
     let (clock, calls) = (lab.clock.clone(), lab.calls.clone());
     let mut benchmarks = [Benchmark::new("BM", move |state| {
@@ -162,7 +162,7 @@ fn a_benchmark_that_sleeps_comes_to_an_end() {
         Ok(())
     })];
     lab.run(Options::default(), &mut benchmarks);
-    // 10 iterations are 3 s of real time, more than 5 * 0.5 s, and no CPU time at all.
+    // 10 iterations take 3 s of real time, more than 5 * 0.5 s, and no CPU time at all.
     assert_eq!(lab.calls(), [1, 10]);
 }
 
@@ -172,13 +172,13 @@ fn warms_up_once_and_starts_over() {
     let options = Options { min_warmup_time_s: 0.05, repetitions: 2, ..Options::default() };
     lab.run(options, &mut [lab.benchmark("BM").use_real_time()]);
     assert_eq!(lab.calls(), [1, 10, 70, 1, 10, 100, 700, 700]);
-    // With given iterations the warm-up begins with them; they may be enough at once.
+    // With given iterations the warm-up starts with them; they may be enough immediately.
     lab.run(Options { min_warmup_time_s: 0.05, ..times(5) }, &mut [lab.benchmark("BM").use_real_time()]);
     assert_eq!(lab.calls(), [5, 50, 5]);
 }
 
 #[test]
-fn what_is_particular_to_a_benchmark_beats_the_options() {
+fn benchmark_settings_override_the_options() {
     let lab = Lab::default();
     let options = Options { repetitions: 3, ..times(9) };
     let runs = lab.run(options, &mut [lab.benchmark("BM").iterations(2).repetitions(1)]);
@@ -187,7 +187,7 @@ fn what_is_particular_to_a_benchmark_beats_the_options() {
     lab.run(Options::default(), &mut [lab.benchmark("BM").min_time_s(0.001).use_real_time()]);
     assert_eq!(lab.calls(), [1]);
     lab.run(times(0), &mut [lab.benchmark("BM")]);
-    assert_eq!(lab.calls(), [1], "no benchmark runs without an iteration");
+    assert_eq!(lab.calls(), [1], "every benchmark runs at least one iteration");
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn a_dry_run_is_one_iteration() {
 }
 
 #[test]
-fn lists_what_the_filter_chooses() {
+fn lists_the_selected_benchmarks() {
     let lab = Lab::default();
     let mut watch = Watch::default();
     let options = Options { list_tests: true, filter: Filter::new("^(a|c)").unwrap(), ..Options::default() };
@@ -211,7 +211,7 @@ fn lists_what_the_filter_chooses() {
 }
 
 #[test]
-fn says_when_nothing_matches() {
+fn a_note_reports_an_unmatched_filter() {
     let lab = Lab::default();
     let mut watch = Watch::default();
     let options = Options { filter: Filter::new("-BM").unwrap(), ..Options::default() };
@@ -222,7 +222,7 @@ fn says_when_nothing_matches() {
 }
 
 #[test]
-fn reports_of_aggregates_alone() {
+fn reports_of_aggregates_only() {
     let lab = Lab::default();
     let with = |display, report, repetitions| {
         let options = Options {
@@ -238,13 +238,13 @@ fn reports_of_aggregates_alone() {
     assert_eq!(with(false, false, 3), (3 + 4, 3 + 4));
     assert_eq!(with(true, false, 3), (4, 3 + 4));
     assert_eq!(with(false, true, 3), (4, 4));
-    // One repetition has no aggregates, so it is reported itself.
+    // A single repetition has no aggregates, so it is reported itself.
     assert_eq!(with(true, false, 1), (1, 1));
     assert_eq!(with(false, true, 1), (1, 1));
 }
 
 #[test]
-fn repetitions_are_reported_as_they_come() {
+fn repetitions_are_reported_immediately() {
     let lab = Lab::default();
     let mut watch = Watch::default();
     let (seen, clock) = (watch.display.clone(), lab.clock.clone());
@@ -286,7 +286,7 @@ fn a_skipped_benchmark_does_not_stop_the_others() {
     assert_eq!(outcome, Outcome { matched: 4, failed: 4 });
     let runs = watch.display.take();
     assert_eq!(names(&runs)[..7], ["broken", "broken", "elsewhere", "elsewhere", "lazy", "lazy", "fine"]);
-    assert_eq!(runs.len(), 6 + 2 + 4, "what was skipped has no statistics");
+    assert_eq!(runs.len(), 6 + 2 + 4, "skipped benchmarks have no statistics");
     assert_eq!(runs[0].skip, Some(Skip::Error("no device".into())));
     assert_eq!((runs[0].iterations, runs[0].times(), runs[0].counters.len()), (0, (0.0, 0.0), 0));
     assert_eq!(runs[2].skip, Some(Skip::Message("not here".into())));
@@ -295,7 +295,7 @@ fn a_skipped_benchmark_does_not_stop_the_others() {
 }
 
 #[test]
-fn an_error_ends_the_run_with_whole_reports() {
+fn an_error_ends_the_run_with_complete_reports() {
     let lab = Lab::default();
     let json = Shared::default();
     let mut reporters = Reporters {
@@ -344,7 +344,7 @@ fn a_report_that_cannot_be_written_is_an_error_but_the_file_is_kept() {
 }
 
 #[test]
-fn logs_as_verbosely_as_asked() {
+fn logs_follow_the_verbosity() {
     let log = |verbosity| {
         let lab = Lab::default();
         let mut watch = Watch::default();
@@ -367,7 +367,7 @@ fn logs_as_verbosely_as_asked() {
 }
 
 #[test]
-fn hardware_counters_are_refused_aloud() {
+fn hardware_counters_print_a_note() {
     let lab = Lab::default();
     let mut watch = Watch::default();
     let options = Options { perf_counters: vec!["CYCLES".into()], ..times(1) };
@@ -376,7 +376,7 @@ fn hardware_counters_are_refused_aloud() {
 }
 
 #[test]
-fn the_whole_table_is_the_reference_s() {
+fn the_whole_table_matches_the_reference() {
     let lab = Lab::default();
     let out = Shared::default();
     let mut reporters = Reporters {
@@ -385,8 +385,8 @@ fn the_whole_table_is_the_reference_s() {
         ..Watch::default().reporters()
     };
     let clock = lab.clock.clone();
-    // 120, 140 and 160 us of real time per iteration; twice that of process time. The head and the widths
-    // are those that the pinned release printed for three repetitions.
+    // 120, 140 and 160 us of real time per iteration; twice that of process time. The header and the widths
+    // are the pinned release's output for three repetitions.
     let mut next_ns = 100_000;
     let mut benchmarks = [Benchmark::new("BM_replay", move |state| {
         next_ns += 20_000;
@@ -430,4 +430,51 @@ fn interleaved_repetitions_are_reported_together() {
     assert!(runs[9..].iter().all(|run| run.run_name != first));
     let indices: Vec<_> = runs[..5].iter().map(|run| run.kind.clone()).collect();
     assert_eq!(indices, [0, 1, 2, 3, 4].map(|repetition_index| RunKind::Iteration { repetition_index }));
+}
+
+/// Work of `real_ms` per iteration, of which `manual_ms` count.
+fn partly_timed(lab: &Lab, real_ms: u64, manual_ms: u64) -> Benchmark<'static> {
+    let (clock, calls) = (lab.clock.clone(), lab.calls.clone());
+    Benchmark::new("BM", move |state| {
+        calls.borrow_mut().push(state.max_iterations());
+        while state.keep_running() {
+            clock.advance_ns(real_ms * MS);
+            state.set_iteration_time_ns(manual_ms * MS);
+        }
+        Ok(())
+    })
+    .use_manual_time()
+}
+
+#[test]
+fn manual_time_that_is_a_small_part_ends_at_its_limit_and_says_so() {
+    for (real_ms, manual_ms, calls) in [
+        // One iteration takes longer than the limit of 5 s.
+        (7000, 1, vec![1]),
+        (1000, 1, vec![1, 4]),
+        (1, 0, vec![1, 10, 100, 1000, 3889]),
+    ] {
+        let lab = Lab::default();
+        let options = Options { repetitions: 2, ..Options::default() };
+        let runs = lab.run(options, &mut [partly_timed(&lab, real_ms, manual_ms).real_time_limit(10.0)]);
+        let last = calls.last().copied();
+        assert_eq!(lab.calls(), calls.into_iter().chain(last).collect::<Vec<_>>());
+        for run in runs {
+            assert_eq!(run.label, "stopped after 5s before min_time 0.5s was measured", "{}", run.name());
+        }
+    }
+}
+
+#[test]
+fn a_limit_that_is_not_reached_changes_nothing() {
+    let lab = Lab::default();
+    let limited = |lab: &Lab| partly_timed(lab, 5, 1).real_time_limit(10.0);
+    let runs = lab.run(Options::default(), &mut [limited(&lab)]);
+    assert_eq!((lab.calls(), runs[0].label.as_str()), (vec![1, 10, 100, 700], ""));
+    // A number of iterations that is given is not limited, and that a warm-up was says nothing.
+    let runs = lab.run(times(20_000), &mut [limited(&lab)]);
+    assert_eq!((lab.calls(), runs[0].label.as_str()), (vec![20_000], ""));
+    let warm = Options { min_warmup_time_s: 0.01, ..Options::default() };
+    let runs = lab.run(warm, &mut [partly_timed(&lab, 100, 1).real_time_limit(20.0).iterations(3)]);
+    assert_eq!((lab.calls(), runs[0].label.as_str()), (vec![3, 3], ""));
 }

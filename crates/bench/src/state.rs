@@ -3,11 +3,11 @@ use crate::{
     clock::{Clock, Timer},
 };
 
-/// One call of a benchmark's body: how many iterations it shall do, and what it says about them.
+/// One call of a benchmark's body: the requested iterations, and what the body reports.
 pub struct State<'a> {
-    // What every iteration touches comes first.
+    // Fields accessed by every iteration come first.
     remaining: u64,
-    /// How many iterations more than asked for the last batch had.
+    /// Iterations by which the last batch exceeded the request.
     excess: u64,
     phase: Phase,
     max_iterations: u64,
@@ -38,8 +38,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The head of the measured loop: `while state.keep_running() { … }`. The first call starts the
-    /// timer, the last one, which returns false, stops it.
+    /// The condition of the measured loop: `while state.keep_running() { … }`. The first call starts the
+    /// timer; the last one, which returns false, stops it.
     #[inline]
     pub fn keep_running(&mut self) -> bool {
         if self.phase == Phase::Running && self.remaining > 0 {
@@ -49,15 +49,15 @@ impl<'a> State<'a> {
         self.start_or_finish()
     }
 
-    /// As [`Self::keep_running`], for a loop that does `batch` iterations at once (one at least): the last batch may go
-    /// beyond what was asked for, and counts in full.
+    /// Like [`Self::keep_running`], for a loop that does `batch` iterations at a time (at least one): the
+    /// last batch may exceed the request, and counts in full.
     #[inline]
     pub fn keep_running_batch(&mut self, batch: u64) -> bool {
         let batch = batch.max(1);
         if !self.keep_running() {
             return false;
         }
-        // One of the batch is counted.
+        // One iteration of the batch is already counted.
         let rest = batch - 1;
         self.excess = rest.saturating_sub(self.remaining);
         self.remaining = self.remaining.saturating_sub(rest);
@@ -82,60 +82,60 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Stops the clocks until [`Self::resume_timing`]; for what every iteration needs and nobody wants to
-    /// know the time of. Costs two clock reads, so it is not for iterations below a microsecond.
+    /// Stops the clocks until [`Self::resume_timing`], to exclude per-iteration setup from the measurement.
+    /// Costs two clock reads, so unsuitable for iterations below a microsecond.
     pub fn pause_timing(&mut self) {
         self.timer.stop();
     }
 
-    /// Lets the clocks go on.
+    /// Restarts the clocks.
     pub fn resume_timing(&mut self) {
         if self.phase == Phase::Running && self.skip.is_none() {
             self.timer.start();
         }
     }
 
-    /// Says how long the iteration took, for a benchmark with manual time. Adds up over calls.
+    /// Sets the time of the iteration, for a benchmark with manual time. Accumulates over calls.
     pub fn set_iteration_time_ns(&mut self, duration_ns: u64) {
         self.timer.manual_ns = self.timer.manual_ns.saturating_add(duration_ns);
     }
 
-    /// How many iterations this call shall do.
+    /// The number of iterations requested.
     pub fn max_iterations(&self) -> u64 {
         self.max_iterations
     }
 
-    /// How many iterations were begun; all of them after the loop. Zero once skipped.
+    /// The number of iterations started; all of them after the loop. Zero once skipped.
     pub fn iterations(&self) -> u64 {
         if self.skip.is_some() { 0 } else { self.max_iterations - self.remaining + self.excess }
     }
 
-    /// Reports `items_per_second` from how many items all iterations together processed.
+    /// Reports `items_per_second` from the items processed by all iterations together.
     pub fn set_items_processed(&mut self, items: u64) {
         self.set_counter("items_per_second", Counter::rate(items as f64));
     }
 
-    /// Reports `bytes_per_second` from how many bytes all iterations together processed.
+    /// Reports `bytes_per_second` from the bytes processed by all iterations together.
     pub fn set_bytes_processed(&mut self, size_bytes: u64) {
         self.set_counter("bytes_per_second", Counter::rate(size_bytes as f64).binary());
     }
 
-    /// Reports another value beside the times.
+    /// Reports another value in addition to the times.
     pub fn set_counter(&mut self, name: impl Into<String>, counter: Counter) {
         self.counters.insert(name.into(), counter);
     }
 
-    /// Text that reports print behind the run.
+    /// Text that reports print after the run.
     pub fn set_label(&mut self, label: impl Into<String>) {
         self.label = label.into();
     }
 
-    /// Ends the loop and reports this run as failed; the benchmarks after it still run.
+    /// Ends the loop and reports this run as failed; later benchmarks still run.
     pub fn skip_with_error(&mut self, message: impl Into<String>) {
         self.skip_with(Skip::Error(message.into()));
     }
 
-    /// Ends the loop and reports this run as skipped, for a reason that is no failure.
+    /// Ends the loop and reports this run as skipped, for a reason that is not a failure.
     pub fn skip_with_message(&mut self, message: impl Into<String>) {
         self.skip_with(Skip::Message(message.into()));
     }
@@ -146,7 +146,7 @@ impl<'a> State<'a> {
         self.timer.stop();
     }
 
-    /// Whether the loop ran to its end, or said why not.
+    /// Whether the loop ran to its end or gave a reason not to.
     pub(crate) fn ran_to_end(&self) -> bool {
         self.skip.is_some() || (self.phase == Phase::Finished && self.remaining == 0)
     }
@@ -160,7 +160,7 @@ mod tests {
     use crate::clock::fake::FakeClock;
 
     #[test]
-    fn runs_as_often_as_told_and_times_only_the_loop() {
+    fn runs_the_requested_iterations_and_times_only_the_loop() {
         let clock = Rc::new(FakeClock::default());
         let mut state = State::new(3, &clock, false);
         clock.advance_ns(1000);
@@ -204,7 +204,7 @@ mod tests {
         while state.keep_running() {
             clock.advance_ns(10);
             state.skip_with_error("broken");
-            state.skip_with_message("later words do not hide the first");
+            state.skip_with_message("a later message does not replace the first");
             state.resume_timing();
             clock.advance_ns(10);
         }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn leaving_the_loop_early_shows() {
+    fn leaving_the_loop_early_is_detected() {
         let clock = Rc::new(FakeClock::default());
         let mut state = State::new(5, &clock, false);
         assert!(!state.ran_to_end());

@@ -1,19 +1,19 @@
 //! Statistics of samples: those that reports print over repetitions, and robust ones for comparing two
-//! programs on a machine that is not quiet.
+//! programs on a noisy machine.
 
 use rehal_base::{Error, Result};
 
-/// The arithmetic mean; 0 of no samples.
+/// The arithmetic mean; 0 without samples.
 pub fn mean(samples: &[f64]) -> f64 {
     if samples.is_empty() { 0.0 } else { samples.iter().sum::<f64>() / samples.len() as f64 }
 }
 
-/// The middle sample, or the mean of the middle two; 0 of no samples.
+/// The middle sample, or the mean of the middle two; 0 without samples.
 pub fn median(samples: &[f64]) -> f64 {
     median_of_sorted(&sorted(samples))
 }
 
-/// The sample standard deviation (divided by n - 1); 0 of fewer than two samples.
+/// The sample standard deviation (divided by n - 1); 0 for fewer than two samples.
 pub fn stddev(samples: &[f64]) -> f64 {
     if samples.len() < 2 {
         return 0.0;
@@ -23,22 +23,22 @@ pub fn stddev(samples: &[f64]) -> f64 {
     (squares / (samples.len() - 1) as f64).sqrt()
 }
 
-/// The coefficient of variation: standard deviation over mean; 0 where that says nothing.
+/// The coefficient of variation: standard deviation over mean; 0 if undefined.
 pub fn cv(samples: &[f64]) -> f64 {
     let mean = mean(samples);
     if samples.len() < 2 || mean == 0.0 { 0.0 } else { stddev(samples) / mean }
 }
 
-/// The median absolute deviation from the median: a spread that a few wild samples do not move.
+/// The median absolute deviation from the median: a spread that is robust against outliers.
 pub fn mad(samples: &[f64]) -> f64 {
     let center = median(samples);
     median(&samples.iter().map(|sample| (sample - center).abs()).collect::<Vec<_>>())
 }
 
-/// How many samples lie far from the others: a modified z-score above 3.5 (Iglewicz and Hoaglin, 1993),
-/// that is more than about 5.2 median absolute deviations from the median.
+/// The number of outliers: samples with a modified z-score above 3.5 (Iglewicz and Hoaglin, 1993), more than
+/// about 5.2 median absolute deviations from the median.
 ///
-/// Where more than half of the samples are equal, each that differs lies far.
+/// If more than half of the samples are equal, every other one is an outlier.
 pub fn outliers(samples: &[f64]) -> usize {
     const MODIFIED_Z: f64 = 3.5;
     const MAD_TO_SIGMA: f64 = 0.6745;
@@ -46,43 +46,45 @@ pub fn outliers(samples: &[f64]) -> usize {
     samples.iter().filter(|&sample| MAD_TO_SIGMA * (sample - center).abs() > MODIFIED_Z * spread).count()
 }
 
-/// How much of another program's time ours takes, from runs that alternated.
+/// Our time as a fraction of another program's, from alternating runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairedRatio {
     /// The median of ours / theirs over the pairs: below 1 is faster.
     pub ratio: f64,
-    /// Where the true median ratio lies with at least 95 % confidence; the extremes where fewer than six
-    /// pairs cannot say so much.
+    /// The confidence interval of the median ratio at 95 % or more; the extremes if fewer than six pairs
+    /// cannot reach that.
     pub interval: (f64, f64),
-    /// How sure the interval is, 0 to 1: the binomial probability behind it.
+    /// The confidence of the interval, 0 to 1, from the binomial distribution.
     pub confidence: f64,
     /// The median absolute deviation of the ratios.
     pub mad: f64,
-    /// How many ratios lie far from the others: a sign that the machine was busy.
+    /// The number of outlier ratios: a sign that the machine was busy.
     pub outliers: usize,
     /// The median of our times, in the unit of the input.
     pub ours: f64,
     /// The median of their times.
     pub theirs: f64,
-    /// How many pairs there were.
+    /// The number of pairs.
     pub pairs: usize,
 }
 
-/// Compares times that were taken in turns: `ours[i]` right beside `theirs[i]`, so that what slowed the
-/// machine slowed both. Nothing is assumed of their distribution: the interval is that of the sign test.
+/// Compares times of alternating runs: `ours[i]` directly next to `theirs[i]`, so that a slow phase of the
+/// machine affects both. Makes no assumption about their distribution: the interval is that of the sign test.
 ///
-/// Fails with `InvalidArgument` unless there are as many of one as of the other, at least one, and all are
-/// finite and above zero.
+/// Fails with `InvalidArgument` unless both have the same, nonzero number of samples, all finite and
+/// positive.
 pub fn paired_ratio(ours: &[f64], theirs: &[f64]) -> Result<PairedRatio> {
     if ours.len() != theirs.len() || ours.is_empty() {
         return Err(Error::invalid_argument(format!(
-            "a paired ratio needs as many samples of one as of the other, not {} and {}",
+            "a paired ratio needs equally many samples of both, found {} and {}",
             ours.len(),
             theirs.len()
         )));
     }
     if let Some(wrong) = ours.iter().chain(theirs).find(|time| !(time.is_finite() && **time > 0.0)) {
-        return Err(Error::invalid_argument(format!("{wrong} is no time that a ratio can be made of")));
+        return Err(Error::invalid_argument(format!(
+            "{wrong} is not a valid time (expected a finite, positive number)"
+        )));
     }
     let ratios: Vec<f64> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
     let ordered = sorted(&ratios);
@@ -99,15 +101,15 @@ pub fn paired_ratio(ours: &[f64], theirs: &[f64]) -> Result<PairedRatio> {
     })
 }
 
-/// How many of `count` ordered samples may be left out at each end so that the rest still encloses the
-/// median with at least 95 %, and how sure that is: 1 - 2 P(B <= trim) of a fair binomial B.
+/// How many of `count` ordered samples can be dropped at each end so that the rest still encloses the median
+/// with at least 95 %, and the confidence: 1 - 2 P(B <= trim) of a fair binomial B.
 fn sign_test_interval(count: usize) -> (usize, f64) {
     let ln_all = count as f64 * std::f64::consts::LN_2;
-    // ln C(count, k), from one k to the next; logarithms, because C itself overflows beyond 1029.
+    // ln C(count, k), iteratively; logarithms, because C itself overflows beyond 1029.
     let mut ln_choose = 0.0;
     let mut tail = (-ln_all).exp();
     let mut trim = 0;
-    // At least two samples stay: `trim + 1 < count - 1 - (trim + 1)`.
+    // At least two samples remain: `trim + 1 < count - 1 - (trim + 1)`.
     while 2 * (trim + 1) + 1 < count {
         ln_choose += ((count - trim) as f64 / (trim + 1) as f64).ln();
         let next = tail + (ln_choose - ln_all).exp();
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn of_few_samples() {
+    fn few_samples() {
         for f in [mean, median, stddev, cv, mad] {
             assert_eq!(f(&[]), 0.0);
         }
@@ -161,18 +163,18 @@ mod tests {
         near(median(&samples), 4.5);
         near(stddev(&samples), (32.0f64 / 7.0).sqrt());
         near(cv(&samples), (32.0f64 / 7.0).sqrt() / 5.0);
-        // Deviations from 4.5: 2.5 .5 .5 .5 .5 .5 2.5 4.5, of which the middle two are .5.
+        // Deviations from 4.5: 2.5 .5 .5 .5 .5 .5 2.5 4.5, the middle two of which are .5.
         near(mad(&samples), 0.5);
         assert_eq!(median(&[9.0, 1.0, 5.0]), 5.0);
     }
 
     #[test]
-    fn a_large_offset_does_not_drown_the_spread() {
+    fn a_large_offset_does_not_lose_the_spread() {
         near(stddev(&[1e9, 1e9 + 1.0, 1e9 + 2.0]), 1.0);
     }
 
     #[test]
-    fn far_samples_are_counted() {
+    fn outliers_are_counted() {
         let quiet = [10.0, 10.1, 9.9, 10.05, 9.95, 10.0, 10.02];
         assert_eq!(outliers(&quiet), 0);
         assert_eq!(outliers(&[quiet.as_slice(), &[30.0, 1.0]].concat()), 2);
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_is_that_of_the_sign_test() {
+    fn the_interval_matches_the_sign_test() {
         // Tables of the sign test: n = 6 trims none (1 - 2/64), 9 trims 1 (1 - 20/512), 10 trims 1
         // (1 - 22/1024), 20 trims 5 (95.86 %).
         for (count, trim, confidence) in [
@@ -204,8 +206,8 @@ mod tests {
     }
 
     #[test]
-    fn pairs_are_compared_pair_by_pair() {
-        // The machine halves its speed in the middle; every pair still says one half.
+    fn ratios_are_taken_pair_by_pair() {
+        // The machine halves its speed halfway; every pair still has a ratio of one half.
         let theirs = [10.0, 10.0, 10.0, 20.0, 20.0, 20.0, 20.0];
         let ours: Vec<f64> = theirs.iter().map(|time| time / 2.0).collect();
         let ratio = paired_ratio(&ours, &theirs).unwrap();
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wild_pair_does_not_move_the_ratio() {
+    fn an_outlier_pair_does_not_move_the_ratio() {
         let theirs = [10.0; 9];
         let ours = [5.0, 5.1, 4.9, 5.0, 500.0, 5.2, 4.8, 5.1, 4.9];
         let ratio = paired_ratio(&ours, &theirs).unwrap();
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_of_times_is_an_error() {
+    fn invalid_samples_are_errors() {
         for (ours, theirs) in [
             (vec![], vec![]),
             (vec![1.0], vec![1.0, 2.0]),

@@ -1,7 +1,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rehal_base::{MappedFile, Result};
+use rehal_base::{Error, FormatError, HostMemory, MappedFile, Range, Result};
+
+use crate::{Capture, OpenOptions};
 
 /// The bytes of a capture with what keeps them: a mapped file, or memory. A clone shares them.
 #[derive(Clone)]
@@ -19,11 +21,31 @@ impl CaptureBytes {
         MappedFile::open(path).map(Self::from)
     }
 
+    /// Opens them as a capture: see [`Capture::open`].
+    pub fn open(&self, options: OpenOptions) -> std::result::Result<Capture<'_>, FormatError> {
+        match &self.0 {
+            Owner::File(file) => Capture::open_mapped(file, options),
+            Owner::Memory(bytes) => Capture::open(bytes, options),
+        }
+    }
+
     /// All bytes, whether they belong to the capture or not.
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
             Owner::File(file) => file.bytes(),
             Owner::Memory(bytes) => bytes,
+        }
+    }
+
+    /// A range of these bytes as memory that nobody writes: that of a mapped file is not copied. Fails if the range
+    /// exceeds them, and if the machine has no memory for a copy.
+    pub fn memory(&self, range: Range) -> Result<HostMemory> {
+        match &self.0 {
+            Owner::File(file) => HostMemory::over_file(file.clone(), range),
+            Owner::Memory(bytes) => match range.fits(bytes.len() as u64) {
+                true => HostMemory::constant(&bytes[range.offset as usize..][..range.length as usize]),
+                false => Err(Error::out_of_range("the range exceeds the bytes of the capture")),
+            },
         }
     }
 

@@ -1,11 +1,11 @@
 //! The `.ireereplay` capture format as data: its layout, a reader that hands out records in place,
 //! typed views of their payloads, and a writer that streams.
 //!
-//! It knows bytes and never a device, a tool or what an operation does. `replay` plans and dumps
-//! with it, and the recorder writes with it.
+//! It handles bytes only, and must not depend on devices, tools or the semantics of operations. `replay`
+//! plans, dumps and records with it.
 //!
-//! Versions 1.0 and 2.0 are read, 2.0 is written. They differ in one thing: in 1.0 the functions of
-//! an executable have no names (the two fields that hold their lengths were reserved).
+//! Versions 1.0 and 2.0 are read, 2.0 is written. The only difference: in 1.0 the functions of an
+//! executable have no names (the two fields that hold their lengths were reserved).
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -14,6 +14,7 @@
 )]
 
 mod bytes;
+mod checksums;
 mod codes;
 mod reader;
 mod rules;
@@ -25,6 +26,7 @@ pub mod payload;
 pub mod sample;
 
 pub use bytes::CaptureBytes;
+pub use checksums::{ChecksumState, Damage};
 pub use codes::{
     DigestType, FileReferenceType, FileValidationType, ObjectType, OperationCode, PayloadType, RecordType,
 };

@@ -1,13 +1,12 @@
 //! The capture that a tool works on.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, FileId, Result};
 use rehal_session::{CaptureFile, CaptureOptions};
 
 use crate::output;
+use crate::progress::Progress;
 
 /// How a capture is opened: whether a truncated one is.
 pub(crate) fn options(recover: bool) -> CaptureOptions {
@@ -16,8 +15,24 @@ pub(crate) fn options(recover: bool) -> CaptureOptions {
     options
 }
 
-/// Says on standard error where a capture is torn, if it is.
-pub(crate) fn note_tear(capture: &CaptureFile) {
+/// Says on standard error what is not whole of a capture that is read nevertheless: where it is torn, what is damaged.
+pub(crate) fn note_recovered(capture: &CaptureFile) -> Result<()> {
+    const MAX_PARTS: usize = 8;
+    if !capture.is_recovered() {
+        return Ok(());
+    }
+    note_tear(capture);
+    let damage = capture.damage_with(&mut Progress::new("verifying").teller())?;
+    for part in damage.iter().take(MAX_PARTS) {
+        output::note(&format!("note: {} is damaged: {part}", place(capture)));
+    }
+    if let Some(count @ 1..) = damage.len().checked_sub(MAX_PARTS) {
+        output::note(&format!("note: {} is damaged in {count} more places: see rehal info", place(capture)));
+    }
+    Ok(())
+}
+
+fn note_tear(capture: &CaptureFile) {
     if let Some(tear) = capture.tear() {
         output::note(&format!(
             "note: {} is torn at offset {}: the {} records before it are used, {} bytes are not",
@@ -31,9 +46,8 @@ pub(crate) fn note_tear(capture: &CaptureFile) {
 
 /// Refuses to write to `path` if that is the capture itself.
 pub(crate) fn check_output(capture: &CaptureFile, flag: &str, path: &Path) -> Result<()> {
-    let identity = |path: &Path| fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
-    match capture.path().and_then(identity) {
-        Some(read) if identity(path) == Some(read) => {
+    match capture.path().and_then(FileId::at) {
+        Some(read) if FileId::at(path) == Some(read) => {
             let error = Error::invalid_argument(format!("--{flag}={} is the capture itself", path.display()));
             Err(error.advise("name another file to write to"))
         }

@@ -2,24 +2,49 @@
 
 use std::ffi::OsStr;
 
-use rehal_base::{Context, Result};
-use rehal_session::hal::{DeviceDescription, Driver, DriverRegistry};
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry};
 use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, drivers, find_driver};
 
 use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal};
 
-/// What the flags say.
-pub(crate) fn options(flags: &Flags) -> DeviceOptions {
+/// What the flags say. Fails if they name a device that cannot be opened here; no device is opened.
+pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     let mut options = DeviceOptions::default();
-    let devices = flags.list(&DEVICE);
-    if !devices.is_empty() {
-        options.devices = devices;
+    let uris = flags.list(&DEVICE);
+    if !uris.is_empty() {
+        let registry = registry();
+        options.devices = uris.iter().map(|uri| find(&registry, uri)).collect::<Result<_>>()?;
     }
     for path in flags.list(&EXECUTABLE_PLUGIN) {
         let name = format!("--executable_plugin={}", path.display());
         add_plugin(&mut options, NamedPath::from(path).named(name));
     }
-    options
+    Ok(options)
+}
+
+/// The device that a URI names. The error for one of a driver that does not work here names a device that does.
+fn find(registry: &DriverRegistry, uri: &str) -> Result<DeviceSpec> {
+    let place = || format!("--{}={uri}", DEVICE.name());
+    let works = registry.drivers().iter().find(|driver| driver.availability().is_ok());
+    match (DeviceSpec::find_in(registry, uri), works) {
+        (Err(error), Some(works))
+            if matches!(error.code(), StatusCode::Unimplemented | StatusCode::Unavailable) =>
+        {
+            let advice =
+                format!("--{}={} runs it here; {}", DEVICE.name(), works.name(), registry.available());
+            Err(Error::new(error.code(), error.message()).context(place()).advise(advice))
+        }
+        (found, _) => found.context(place),
+    }
+}
+
+/// The drivers of the tools.
+fn registry() -> DriverRegistry {
+    #[cfg(not(test))]
+    return drivers();
+    #[cfg(test)]
+    crate::discrete_tests::drivers_with_discrete()
 }
 
 #[allow(unsafe_code, reason = "the trust boundary of native code: the user names a library to run")]
@@ -29,13 +54,11 @@ fn add_plugin(options: &mut DeviceOptions, path: NamedPath) {
     unsafe { options.add_plugin(path) }
 }
 
-/// Parses the URI of a device that can be opened here.
-pub(crate) fn parse_uri(value: &OsStr) -> Result<DeviceSpec, Refusal> {
-    #[cfg(not(test))]
-    let registry = drivers();
-    #[cfg(test)]
-    let registry = crate::discrete_tests::drivers_with_discrete();
-    Ok(DeviceSpec::find_in(&registry, value.to_str().ok_or(Refusal::Unexpected)?)?)
+/// Checks the syntax of a device's URI; whether there is such a device is asked once, for all flags.
+pub(crate) fn check_uri(value: &OsStr) -> Result<String, Refusal> {
+    let uri = value.to_str().ok_or(Refusal::Unexpected)?;
+    DeviceUri::parse(uri)?;
+    Ok(uri.to_string())
 }
 
 /// Answers `--list_drivers`, `--list_devices` and `--dump_devices` in the reference's shape; `None`
@@ -120,7 +143,6 @@ fn dump_device(driver: &Driver, device: &DeviceDescription) -> String {
 
 #[cfg(test)]
 mod tests {
-    use rehal_base::{Error, StatusCode};
     use rehal_session::hal::{Device, DeviceSection, DriverBackend, OptionSet};
 
     use super::*;

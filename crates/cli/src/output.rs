@@ -1,23 +1,60 @@
-//! Standard output and error, where a reader that has seen enough is no error.
+//! Standard output and error. A reader that has seen enough is no error; output that is lost is one. What native code
+//! printed with C's stdio comes before what the tools print after it.
 
+mod at_start;
+
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::rc::Rc;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, FileId, Result};
+use rehal_session::flush_c_streams;
 
-/// Standard output without the line buffer of the standard library, for writers that bring pieces.
-pub(crate) fn stdout() -> Result<File> {
+/// Standard output without the line buffer of the standard library: each write goes out as it is.
+pub(crate) struct Stdout {
+    file: File,
+    reader_left: ReaderLeft,
+}
+
+/// Set once a write to standard output has failed because nobody reads any longer.
+pub(crate) type ReaderLeft = Rc<Cell<bool>>;
+
+/// Standard output, for writers that bring pieces.
+pub(crate) fn stdout() -> Result<Stdout> {
+    stdout_for(&ReaderLeft::default())
+}
+
+/// As [`stdout`], for those who end early once `reader_left` is set.
+pub(crate) fn stdout_for(reader_left: &ReaderLeft) -> Result<Stdout> {
     let owned = io::stdout().as_fd().try_clone_to_owned();
-    owned.map(File::from).map_err(|error| Error::io("opening standard output", &error))
+    let file = owned.map(File::from).map_err(|error| Error::io("opening standard output", &error))?;
+    Ok(Stdout { file, reader_left: reader_left.clone() })
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if at_start::stdout_was_closed() {
+            return Err(io::Error::from_raw_os_error(libc::EBADF));
+        }
+        flush_c_streams();
+        let written = self.file.write(bytes);
+        if matches!(&written, Err(error) if error.kind() == io::ErrorKind::BrokenPipe) {
+            self.reader_left.set(true);
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Prints text; a closed pipe is no error.
 pub(crate) fn print(text: &str) -> Result<()> {
-    let mut stdout = io::stdout().lock();
-    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+    written(stdout()?.write_all(text.as_bytes()))
 }
 
 /// Whether `path` is the file that standard output or standard error goes to.
@@ -25,7 +62,7 @@ pub(crate) fn is_printed_to(path: &Path) -> bool {
     let Ok(file) = fs::metadata(path) else { return false };
     let is_it = |stream: BorrowedFd<'_>| {
         let stream = stream.try_clone_to_owned().map(File::from).and_then(|it| it.metadata());
-        stream.is_ok_and(|it| (it.dev(), it.ino()) == (file.dev(), file.ino()))
+        stream.is_ok_and(|it| FileId::from(&it) == FileId::from(&file))
     };
     // Terminals and /dev/null stay what they are, whoever writes to them.
     file.is_file() && (is_it(io::stdout().as_fd()) || is_it(io::stderr().as_fd()))

@@ -3,10 +3,9 @@
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, FileId, Result};
 use rehal_params::{Entry, FileMode, Index, Storage};
 use rehal_session::{NamedPath, ParameterFile, ParameterOptions};
 
@@ -112,8 +111,8 @@ fn refuse_same<'a>(
 /// By what two paths are known to lead to one file.
 #[derive(PartialEq)]
 enum FilePlace {
-    /// Device and inode of a file that is there.
-    File(u64, u64),
+    /// A file that is there.
+    File(FileId),
     /// Where one would be made.
     New(PathBuf),
 }
@@ -122,7 +121,7 @@ impl FilePlace {
     /// `None` for devices and pipes, which several may write to, and where no file can be.
     fn of(path: &Path) -> Option<Self> {
         match fs::metadata(path) {
-            Ok(it) => it.is_file().then(|| Self::File(it.dev(), it.ino())),
+            Ok(it) => it.is_file().then(|| Self::File(FileId::from(&it))),
             Err(_) => {
                 let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
                 let directory = fs::canonicalize(directory.unwrap_or(Path::new("."))).ok()?;

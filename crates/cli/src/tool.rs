@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rehal_base::{Error, Result, nearest};
+use rehal_session::CrashReports;
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::output;
@@ -112,6 +113,8 @@ fn start(
     }
     let operand = tool.operands.check(&name, flags.operands())?;
     flags.warnings().iter().for_each(|warning| output::note(warning));
+    // A mapped file may be truncated under any of them.
+    CrashReports::install();
     (tool.run)(&Invocation { name, program, flags, operand })
 }
 
@@ -182,6 +185,13 @@ fn version(name: &str) -> String {
     format!("{name}{of} {}\nreads captures 1.0 and 2.0; follows IREE 3.13.0\n", env!("CARGO_PKG_VERSION"))
 }
 
+/// The head of a help, by which scripts know the tools of IREE.
+fn banner(name: &str) -> String {
+    const RULE: &str = "# ============================================================================\n";
+    let product = if name.starts_with("iree-") { "\u{1F47B} IREE: " } else { "" };
+    format!("{RULE}# {product}{name}\n{RULE}#\n")
+}
+
 impl Tool {
     fn all_groups(&self) -> Vec<&'static Group> {
         self.groups.iter().copied().chain([&GENERAL]).collect()
@@ -192,10 +202,11 @@ impl Tool {
             Operands::One { form, .. } => form,
             Operands::None { usage } => usage,
         };
-        let mut text = flags::comment(&format!(
+        let mut text = banner(name);
+        text.push_str(&flags::comment(&format!(
             "{name}: {}\n\nUsage: {name} [flags] {usage}\n\n{}",
             self.summary, self.about
-        ));
+        )));
         let groups = self.all_groups();
         text.push_str(&if all { flags::help_all(&groups) } else { flags::help(&groups) });
         text.push_str("\n# ---- Examples\n#\n");

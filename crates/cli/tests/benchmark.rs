@@ -42,6 +42,19 @@ fn scopes_that_are_entered_often_are_summed() {
     assert_eq!(report["benchmarks"][0]["iterations"], 1);
 }
 
+/// Nothing happens in `deinit`, so the minimum time would be reached after a thousand times of it.
+#[test]
+fn a_scope_that_is_a_small_part_ends_at_its_limit_and_says_so() {
+    const LABEL: &str = "stopped after 0.01s before min_time 0.001s was measured";
+    let words = ["--replay_scope=deinit", "--benchmark_min_time=0.001s", &mlp()];
+    assert_eq!(report(&words)["benchmarks"][0]["label"], LABEL);
+    for format in ["console", "csv"] {
+        let format = format!("--benchmark_format={format}");
+        let text = print(&[&["iree-benchmark-replay", &format], &words[..]].concat());
+        assert!(text.contains(LABEL), "{text}");
+    }
+}
+
 #[test]
 fn an_unknown_scope_lists_those_that_are_there() {
     let stderr = fail(&["iree-benchmark-replay", "--replay_scope=exec", ONCE, &mlp()]);

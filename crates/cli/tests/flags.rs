@@ -258,7 +258,6 @@ fn flags_are_checked_before_anything_is_opened() {
     let module = format!("--module={nowhere}");
     let parameters = format!("--parameters={nowhere}");
     for (tool, file, wrong) in [
-        ("iree-run-replay", nowhere, "--device=nothing"),
         ("iree-run-replay", nowhere, "--replay_executable_substitution=x"),
         ("iree-benchmark-replay", nowhere, "--benchmark_format=xml"),
         ("iree-dump-replay", nowhere, "--format=xml"),
@@ -279,6 +278,20 @@ fn flags_are_checked_before_anything_is_opened() {
         let (name, value) = wrong.split_once('=').unwrap();
         let expected = format!("invalid value '{value}' for {name} (expected ");
         assert!(stderr.lines().next().unwrap().contains(&expected), "{tool} {wrong}: {stderr}");
+    }
+    // Devices are looked up once all flags are parsed, and before a file is opened.
+    for (tool, file) in [
+        ("iree-run-replay", nowhere),
+        ("rehal", nowhere),
+        ("iree-run-module", &module),
+        ("iree-check-module", &module),
+    ] {
+        let words =
+            [tool, if tool == "rehal" { "info" } else { "--device=local-sync" }, "--device=vulkan", file];
+        let stderr = run(&words).stderr;
+        let expected = "UNIMPLEMENTED; this build has no 'vulkan' driver\n  at: --device=vulkan\n  \
+                        try: --device=local-sync runs it here; the drivers that work here are: local-sync\n";
+        assert_eq!(stderr, expected, "{tool}");
     }
 }
 
@@ -407,6 +420,28 @@ fn what_is_not_in_this_build_is_refused_by_name() {
 }
 
 #[test]
+fn what_is_not_in_this_build_names_what_to_use_instead() {
+    for (words, instead) in [
+        (&["iree-run-replay", "--device_allocator=debug", &abs()][..], "--print_statistics"),
+        (&["iree-run-replay", "--device_profiling_mode=queue-events", &abs()], "iree-benchmark-replay"),
+        (&["iree-run-replay", "--device_capture_tool=renderdoc", &abs()], "--device_replay_output=PATH"),
+        (&["iree-run-replay", "--dump_task_topologies", &abs()], "lscpu"),
+        (&["iree-benchmark-module", "--dispatch_statistics", "--module=x.vmfb"], "rehal info PATH"),
+        (&["iree-run-module", "--module=x.so"], "--executable_plugin=PATH"),
+    ] {
+        let stderr = fail(words);
+        let (what, advice) = stderr.split_once("\n  try: ").unwrap();
+        assert!(what.starts_with("UNIMPLEMENTED; ") && advice.contains(instead), "{stderr}");
+        if words[0] != "iree-run-module" {
+            let flag = words[1].split('=').next().unwrap();
+            let help = print(&[words[0], "--help=all"]).replace("\n# ", " ");
+            let (_, described) = help.split_once("Refused in this build").unwrap();
+            assert!(described.contains(instead), "the help of {flag} does not name {instead}");
+        }
+    }
+}
+
+#[test]
 fn flags_without_effect_warn_once() {
     let warned = |flags: &[&str]| {
         let ran = run(&[&["iree-run-replay", "--device=local-sync", &abs()], flags].concat());
@@ -457,7 +492,9 @@ fn help_is_grouped_and_ends_with_examples() {
     for tool in TOOLS {
         let name = tool.join(" ");
         let help = print(&[tool, &["--help"]].concat());
-        assert!(help.starts_with(&format!("# {name}: ")), "{help}");
+        let rule = format!("# {}\n", "=".repeat(76));
+        let product = if name.starts_with("iree-") { "👻 IREE: " } else { "" };
+        assert!(help.starts_with(&format!("{rule}# {product}{name}\n{rule}#\n# {name}: ")), "{help}");
         assert!(help.contains(&format!("Usage: {name} [flags] CAPTURE.ireereplay")));
         let groups: Vec<_> = help.lines().filter_map(|line| line.strip_prefix("# ---- ")).collect();
         assert!(groups.len() >= 3, "{groups:?}");

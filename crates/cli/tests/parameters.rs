@@ -71,11 +71,11 @@ fn errors_say_what_where_and_what_to_do() {
         (&["iree-dump-parameters", &from, "--extract=model::w"], "(expected [SCOPE::]KEY=PATH)"),
         (&["iree-create-parameters", "--data=a=4xf32"], "--output is missing"),
         (&["iree-create-parameters", &out, "--data=a"], "(expected NAME=SHAPExTYPE[=VALUE])"),
-        (&["iree-create-parameters", &out, "--data=a=4xq3"], "no element type"),
+        (&["iree-create-parameters", &out, "--data=a=4xq3"], "not an element type"),
         (&["iree-create-parameters", &out, "--splat=a=2xi8=1,2"], "a splat has one value"),
         (&["iree-create-parameters", &out, "--splat=a=2xi4=1"], "do not fill whole bytes"),
         (&["iree-create-parameters", &out, "--splat=a=2xi24=010203"], "1, 2, 4, 8 or 16 bytes"),
-        (&["iree-create-parameters", &out, "--data=a=i8", "--splat=a=i8"], "two parameters 'a'"),
+        (&["iree-create-parameters", &out, "--data=a=i8", "--splat=a=i8"], "duplicate parameter 'a'"),
         (&["iree-create-parameters", &out, "--data=a=i8", "--alignment=48"], "(expected a power of two)"),
         (&["iree-convert-parameters", &out, &from, "--rename=w"], "(expected OLD=NEW)"),
         (&["iree-convert-parameters", &out, &from, &from], "--exclude=NAME"),
@@ -105,7 +105,7 @@ fn fail_after_output(words: &[&str]) -> String {
 fn help_and_guide_are_there() {
     for tool in TOOLS {
         let help = print(&[tool, "--help"]);
-        assert!(help.starts_with(&format!("# {tool}: ")), "{help}");
+        assert!(help.contains(&format!("# {tool}: ")), "{help}");
         assert!(help.lines().all(|line| line.chars().count() <= 160), "lines are short");
         let guide = print(&[tool, "--agents_md"]);
         assert!(guide.starts_with(&format!("# {tool}\n")) && guide.contains("Exit status"), "{guide}");
@@ -130,6 +130,26 @@ fn every_flag_of_the_reference_is_there_with_its_default() {
                     "{tool} --help=all has another default for {flag}"
                 );
             }
+        }
+    }
+}
+
+/// Opening a pipe waits for a reader, who may never come; a device has no length to set.
+#[test]
+fn archives_are_not_written_to_pipes_and_devices() {
+    let scratch = Scratch::new();
+    let pipe = scratch.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let model = format!("--parameters={}", fixture("params/model.irpa"));
+    for target in [pipe.to_str().unwrap(), "/dev/null", "/dev/stdout"] {
+        let output = format!("--output={target}");
+        for words in [
+            ["iree-convert-parameters", &model, &output],
+            ["iree-create-parameters", "--splat=a=4xf32=1", &output],
+        ] {
+            let stderr = fail(&words);
+            assert!(stderr.contains("cannot be written to a pipe or a device"), "{words:?}: {stderr}");
+            assert!(stderr.contains(target) && stderr.contains("name a regular file"), "{stderr}");
         }
     }
 }

@@ -221,6 +221,18 @@ fn a_program_that_fails() {
 }
 
 #[test]
+fn a_kernel_that_crashes_is_one_of_a_module() {
+    for tool in ["iree-run-module", "iree-benchmark-module"] {
+        let module = format!("--module={}", fixture("modules/crash.vmfb"));
+        let ran =
+            run(&[tool, &module, "--function=gather", "--input=16xf32=1", "--input=4xi64=1099511627776"]);
+        assert_eq!(ran.status, Some(86), "{}", ran.stderr);
+        let advice = "try: the kernel left the memory that it was given: check the module's inputs";
+        assert!(ran.stderr.contains(advice) && !ran.stderr.contains("capture"), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn the_only_function_needs_no_name() {
     let module = fixture("modules/simple_abs.vmfb");
     let text = "EXEC @abs\nresult[0]: hal.buffer_view\nf32=4\n";
@@ -502,12 +514,12 @@ fn wrong_modules_and_flags() {
         (&["--module=/nonexistent/x.vmfb"], "NOT_FOUND; opening '/nonexistent/x.vmfb'"),
         (&["--module=/"], "is a directory"),
         (&["--module=/dev/zero"], "is a character or block device"),
-        (&["--module=x.so"], "system libraries"),
-        (&[&text], "corrupt module"),
-        (&[&empty], "truncated module"),
+        (&["--module=x.so"], "modules in native code"),
+        (&[&text], "is a text file, not a compiled module"),
+        (&[&empty], "is empty, not a compiled module"),
         (&[&torn], "module"),
         (&[&values], "try: name one with --function="),
-        (&[&values, "--function=nope"], "exports no function 'nope'"),
+        (&[&values, "--function=nope"], "function 'nope' not found"),
         (
             &[&values, "--function=matrix", "--module_mode=wired"],
             "invalid value 'wired' for --module_mode (expected ",
@@ -579,31 +591,31 @@ fn wrong_inputs() {
     );
     for (input, expected) in [
         ("", "needs a value"),
-        ("4", "'4' is no tensor: it has no type"),
-        ("f32", "is no tensor"),
-        ("4xf33.5=1", "is no element type"),
-        ("4xq=1", "'q' is no element type"),
+        ("4", "invalid tensor '4': the type is missing"),
+        ("f32", "invalid tensor"),
+        ("4xf33.5=1", "is not an element type"),
+        ("4xq=1", "'q' is not an element type"),
         ("4xf0=1", "1 to 255"),
         ("-1xf32=1", "is negative"),
-        ("4.5xf32=1", "'4.5' is not a whole number"),
-        ("4xf32=1 2 3", "3 elements are given and 4xf32 has 4"),
-        ("4xf32=1 2 3 4 5", "5 elements are given"),
+        ("4.5xf32=1", "'4.5' is not an integer"),
+        ("4xf32=1 2 3", "expected 4 elements for 4xf32, found 3"),
+        ("4xf32=1 2 3 4 5", "found 5"),
         ("4xf32=1 2 3 four", "'four' is not a number"),
-        ("4xi8=1 2 3 300", "'300' does not fit into 8 bits"),
-        ("1152921504606846976xi8=1 2", "2 elements are given"),
-        ("1152921504606846976xf32=1", "64 bits count"),
+        ("4xi8=1 2 3 300", "'300' does not fit in 8 bits"),
+        ("1152921504606846976xi8=1 2", "found 2"),
+        ("1152921504606846976xf32=1", "overflows 64 bits"),
         ("1152921504606846976xi8=1", "cannot allocate"),
         ("1152921504606846976xi8", "cannot allocate"),
         ("@/nonexistent/x.npy", "opening '/nonexistent/x.npy'"),
-        ("@x.txt", "is no .npy file"),
+        ("@x.txt", "is not an .npy file"),
         ("4xf32=@/nonexistent/x.bin", "opening '/nonexistent/x.bin'"),
         (&format!("4xf32=@{short}"), "16 bytes are needed and 12 are left"),
         (&format!("1152921504606846976xi8=@{short}"), "are needed and 12 are left"),
         (&format!("@{text}"), "not an .npy file"),
-        (&format!("@{big}"), "the .npy header is damaged"),
-        (&format!("@{huge}"), "64 bits count"),
+        (&format!("@{big}"), "malformed .npy header"),
+        (&format!("@{huge}"), "overflows 64 bits"),
         ("4xf32=@/", "is a directory"),
-        ("&", "is no tensor"),
+        ("&", "invalid tensor"),
     ] {
         refused(&[&module, "--function=echo_f32", &format!("--input={input}")], expected);
     }
@@ -621,9 +633,9 @@ fn wrong_inputs() {
     );
     refused(&[&dtypes, "--function=f32", "--input=5xf32=1"], "expected");
     for (input, expected) in [
-        ("1.5", "'1.5' is not a whole number, where an i32 is taken"),
-        ("4xi32=1", "where an i32 is taken"),
-        ("@a.npy", "takes an i32 there"),
+        ("1.5", "'1.5' is not an integer (expected an i32)"),
+        ("4xi32=1", "(expected an i32)"),
+        ("@a.npy", "expected an i32, found a tensor"),
     ] {
         refused(&[&module, "--function=fails", &format!("--input={input}")], expected);
     }

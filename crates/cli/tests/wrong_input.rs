@@ -49,15 +49,16 @@ fn a_device_of_the_system() {
 fn an_empty_file() {
     let scratch = Scratch::new();
     let path = scratch.file("empty", "");
-    fail_all(&path, &["DATA_LOSS; truncated capture", "found 0 bytes", "at: offset 0, '", &path]);
+    fail_all(&path, &["INVALID_ARGUMENT; '", "' is empty, not a capture", &path]);
 }
 
 #[test]
 fn not_a_capture() {
     let scratch = Scratch::new();
     let path = scratch.file("text", "This is not a capture, however long it may be read.\n");
-    fail_all(&path, &["corrupt capture: magic: expected \"IRRP\", found \"This\"", &path]);
-    fail_all(&fixture("modules/simple_abs.vmfb"), &["corrupt capture: magic"]);
+    fail_all(&path, &["is a text file, not a capture", &path]);
+    let path = scratch.file("bytes", [0xFF; 100]);
+    fail_all(&path, &["corrupt capture: magic: expected \"IRRP\", found \"\\xff\\xff\\xff\\xff\"", &path]);
 }
 
 #[test]
@@ -110,10 +111,17 @@ fn a_wrong_device() {
         for (device, expected) in [
             (
                 "vulkan",
-                "this build has no 'vulkan' driver\n  try: the drivers that work here are: local-sync",
+                "UNIMPLEMENTED; this build has no 'vulkan' driver\n  at: --device=vulkan\n  try: \
+                 --device=local-sync runs it here; the drivers that work here are: local-sync",
             ),
-            ("local-sink", "driver 'local-sink' does not exist\n  try: did you mean 'local-sync'?"),
-            ("local-sync://7", "driver 'local-sync' has no device '7'\n  try: its devices: local-sync://"),
+            (
+                "local-sink",
+                "driver 'local-sink' does not exist\n  at: --device=local-sink\n  try: did you mean 'local-sync'?",
+            ),
+            (
+                "local-sync://7",
+                "driver 'local-sync' has no device '7'\n  at: --device=local-sync://7\n  try: its devices: local-sync://",
+            ),
             ("local-sync://?x=1", "takes no parameters: 'x=1'"),
             ("a,b", "driver 'a,b' does not exist"),
         ] {

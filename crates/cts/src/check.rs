@@ -1,5 +1,5 @@
-//! What a test claims. Claims fail with the place that made them instead of a panic, so that a
-//! test reads as a list of calls with `?`.
+//! Assertions of tests. They fail with an error that names their location instead of a panic, so that a test
+//! reads as a list of calls with `?`.
 
 use std::fmt::Debug;
 use std::panic::Location;
@@ -7,16 +7,16 @@ use std::panic::Location;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{Buffer, BufferUsage};
 
-/// What a range, a size or a slot that does not fit is refused with.
+/// The codes for a range, a size or a slot out of bounds.
 pub(crate) const RANGE: &[StatusCode] = &[StatusCode::OutOfRange, StatusCode::InvalidArgument];
-/// What a wrong argument is refused with.
+/// The codes for an invalid argument.
 pub(crate) const ARGUMENT: &[StatusCode] = &[StatusCode::InvalidArgument, StatusCode::OutOfRange];
-/// What a use that a buffer or a file does not allow is refused with.
+/// The codes for a usage or access that a buffer or a file does not allow.
 pub(crate) const PERMISSION: &[StatusCode] = &[StatusCode::PermissionDenied];
-/// What a call at the wrong time is refused with.
+/// The codes for a call in the wrong state.
 pub(crate) const STATE: &[StatusCode] = &[StatusCode::FailedPrecondition];
 
-/// `found` is `expected`.
+/// Asserts that `found` equals `expected`.
 #[track_caller]
 pub(crate) fn equal<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> Result<()> {
     if found == expected {
@@ -25,7 +25,7 @@ pub(crate) fn equal<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> 
     wrong(format!("{what}: found {found:?}, expected {expected:?}"))
 }
 
-/// Something is true.
+/// Asserts a condition.
 #[track_caller]
 pub(crate) fn holds(what: &str, is_true: bool) -> Result<()> {
     if is_true {
@@ -34,7 +34,7 @@ pub(crate) fn holds(what: &str, is_true: bool) -> Result<()> {
     wrong(format!("not true: {what}"))
 }
 
-/// Two lists of bytes are the same; says where they first differ.
+/// Asserts that two byte strings are equal; the error has the first difference.
 #[track_caller]
 pub(crate) fn same_bytes(what: &str, found: &[u8], expected: &[u8]) -> Result<()> {
     if found == expected {
@@ -53,18 +53,18 @@ pub(crate) fn same_bytes(what: &str, found: &[u8], expected: &[u8]) -> Result<()
     ))
 }
 
-/// A call failed with one of `codes`.
+/// Asserts that a call failed with one of `codes`.
 #[track_caller]
 pub(crate) fn refused<T>(what: &str, result: Result<T>, codes: &[StatusCode]) -> Result<()> {
     match result {
         Err(error) if codes.contains(&error.code()) => Ok(()),
-        Err(error) => wrong(format!("{what}: refused with {error}, expected one of {codes:?}")),
-        Ok(_) => wrong(format!("{what}: accepted, expected one of {codes:?}")),
+        Err(error) => wrong(format!("{what}: failed with {error}, expected one of {codes:?}")),
+        Ok(_) => wrong(format!("{what}: succeeded, expected one of {codes:?}")),
     }
 }
 
-/// A use that a buffer was not made for is refused; where the device grants it to every buffer, it
-/// has to work.
+/// Asserts that a usage which a buffer was not created with is rejected; if the device grants it to every
+/// buffer, it must work.
 #[track_caller]
 pub(crate) fn enforced<T>(what: &str, buffer: &Buffer, usage: BufferUsage, result: Result<T>) -> Result<()> {
     if buffer.params().usage.contains(usage) {

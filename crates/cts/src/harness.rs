@@ -10,18 +10,18 @@ use rehal_hal::{
 use crate::check;
 use crate::{Kernel, Subject};
 
-/// A device under test, and the steps that most tests begin with.
+/// A device under test, and the common steps of tests.
 pub(crate) struct Harness<'s> {
     subject: &'s dyn Subject,
     pub(crate) device: Device,
 }
 
-/// The bytes of little-endian words.
+/// Words as little-endian bytes.
 pub(crate) fn bytes_of(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Bytes that differ from their neighbours and from each other's rows: `seed` makes them others.
+/// Pseudo-random bytes, distinct from their neighbours; `seed` selects the sequence.
 pub(crate) fn noise(length: usize, seed: u32) -> Vec<u8> {
     let mut bytes = vec![0; length];
     fastrand::Rng::with_seed(seed.into()).fill(&mut bytes);
@@ -34,12 +34,12 @@ impl<'s> Harness<'s> {
         Ok(Self { subject, device: subject.device()? })
     }
 
-    /// What is tested.
+    /// The subject under test.
     pub(crate) fn subject(&self) -> &'s dyn Subject {
         self.subject
     }
 
-    /// How long to wait for what must happen.
+    /// The timeout for events that must happen.
     pub(crate) fn patience(&self) -> Duration {
         self.subject.patience()
     }
@@ -59,14 +59,14 @@ impl<'s> Harness<'s> {
         self.device.queue(QUEUE_AFFINITY_ANY)
     }
 
-    /// Submits what `submit` submits to a queue that waits for nothing, and waits until it has run.
+    /// Submits work through `submit` on a queue without waits, and waits for its completion.
     pub(crate) fn run(&self, submit: impl FnOnce(Queue<'_>) -> Result<()>) -> Result<()> {
         let done = self.semaphore()?;
         submit(self.queue().signal(&[done.at(1)]))?;
         self.wait(&done, 1)
     }
 
-    /// Waits for what must happen.
+    /// Waits for an event that must happen.
     pub(crate) fn wait(&self, semaphore: &Semaphore, value: u64) -> Result<()> {
         semaphore.wait(value, Some(self.patience()))
     }
@@ -79,14 +79,13 @@ impl<'s> Harness<'s> {
         check::refused(what, semaphore.query(), &[code])
     }
 
-    /// Submits a barrier that waits for nothing and waits for it: a device that runs work too
-    /// early has had time to do so.
+    /// Submits a barrier without waits and waits for it: time enough for a device to run work too early.
     pub(crate) fn settle(&self) -> Result<()> {
         self.device.flush(QUEUE_AFFINITY_ANY)?;
         self.run(|queue| queue.barrier(0))
     }
 
-    /// What buffers of tests are made with: for transfers, dispatches and mappings.
+    /// Buffer parameters of tests: transfers, dispatches and mappings.
     pub(crate) fn mappable() -> BufferParams {
         BufferParams {
             usage: BufferParams::default().usage
@@ -97,14 +96,14 @@ impl<'s> Harness<'s> {
         }
     }
 
-    /// A buffer that holds `bytes`, written by the host.
+    /// A buffer with `bytes`, written by the host.
     pub(crate) fn buffer(&self, bytes: &[u8]) -> Result<Buffer> {
         let buffer = self.device.allocate_buffer(Self::mappable(), bytes.len() as u64)?;
         buffer.write(0, bytes)?;
         Ok(buffer)
     }
 
-    /// A buffer that a queue allocated, and that holds `bytes`.
+    /// A queue-allocated buffer with `bytes`.
     pub(crate) fn transient(&self, bytes: &[u8]) -> Result<Buffer> {
         let done = self.semaphore()?;
         let buffer = {
@@ -116,12 +115,12 @@ impl<'s> Harness<'s> {
         Ok(buffer)
     }
 
-    /// A buffer that holds `words`, written by the host.
+    /// A buffer with `words`, written by the host.
     pub(crate) fn words(&self, words: &[u32]) -> Result<Buffer> {
         self.buffer(&bytes_of(words))
     }
 
-    /// All bytes of a buffer, read by the host; copied over where the host cannot map it.
+    /// All bytes of a buffer, read by the host; staged if the host cannot map it.
     pub(crate) fn read(&self, buffer: &Buffer) -> Result<Vec<u8>> {
         let mut bytes = vec![0; buffer.size() as usize];
         let params = buffer.params();
@@ -147,7 +146,7 @@ impl<'s> Harness<'s> {
         Ok(words.map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect())
     }
 
-    /// A command buffer that is being recorded.
+    /// A command buffer that has begun recording.
     pub(crate) fn begin(&self, mode: CommandBufferMode, binding_capacity: u64) -> Result<CommandBuffer> {
         let commands =
             self.unbegun(mode, CommandCategories::TRANSFER | CommandCategories::DISPATCH, binding_capacity)?;
@@ -155,7 +154,7 @@ impl<'s> Harness<'s> {
         Ok(commands)
     }
 
-    /// A command buffer that is not begun yet.
+    /// A command buffer that has not begun recording.
     pub(crate) fn unbegun(
         &self,
         mode: CommandBufferMode,
@@ -170,17 +169,17 @@ impl<'s> Harness<'s> {
         })
     }
 
-    /// Runs a command buffer with a binding table and waits for it.
+    /// Executes a command buffer with a binding table and waits for it.
     pub(crate) fn execute(&self, command_buffer: &CommandBuffer, table: &[BufferRef<&Buffer>]) -> Result<()> {
         self.run(|queue| queue.execute(command_buffer, table, 0))
     }
 
-    /// One of the suite's kernels, prepared.
+    /// Prepares one of the suite's kernels.
     pub(crate) fn prepare(&self, kernel: Kernel, format: &str) -> Result<Executable> {
         self.prepare_bytes(&self.subject.kernel(kernel, format)?, format, &[])
     }
 
-    /// Code, prepared.
+    /// Prepares code.
     pub(crate) fn prepare_bytes(&self, data: &[u8], format: &str, constants: &[u32]) -> Result<Executable> {
         self.subject.prepare(
             &self.device,

@@ -1,11 +1,11 @@
-//! The conformance suite: what every driver of the HAL must do, as tests that run on any device.
+//! The conformance suite: the required behaviour of every HAL driver, as tests that run on any device.
 //!
-//! A driver's tests implement [`Subject`] (a device, the suite's kernels in the driver's formats)
-//! and run each of [`tests`] as a test of its own; the recorder's tests wrap the same subject. It
-//! must never know which drivers exist, a file format, or a tool.
+//! A driver's tests implement [`Subject`] (a device, and the suite's kernels in the driver's formats) and run
+//! each of [`tests`] as a separate test; the recorder's tests wrap the same subject. It must not depend on
+//! any driver, file format or tool.
 //!
-//! What a driver does not do is declared ([`Expected`]), never skipped: a declared test runs and
-//! must fail, so that a declaration which is out of date is found.
+//! Unsupported features are declared ([`Expected`]), never skipped: a declared test runs and must fail, so
+//! that stale declarations are found.
 
 #![deny(unsafe_code)]
 

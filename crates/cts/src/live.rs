@@ -1,5 +1,5 @@
-//! Operations of a running program. The lists and bytes in them are slices, whose types the
-//! compiler only finds when it knows that the names are live.
+//! Operations of a running program. Their lists and bytes are slices, whose types the compiler can infer only
+//! once the names are known to be live.
 
 use rehal_hal::Live;
 

@@ -8,24 +8,24 @@ use crate::check::wrong;
 use crate::harness::{Harness, bytes_of};
 use crate::live::{Command, Dispatch};
 
-/// How work gets to the device. The same tests run over each.
+/// How work is submitted to the device. The same tests run over each route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// Operations of a queue, ordered by timepoints.
+    /// Queue operations, ordered by timepoints.
     Queue,
-    /// Commands that name buffers.
+    /// Commands that refer to buffers directly.
     Direct,
-    /// Commands that name ranges of slots; the binding table holds whole buffers.
+    /// Commands that refer to ranges of slots; the binding table has whole buffers.
     Slots,
-    /// Commands that name whole slots; the binding table holds the ranges.
+    /// Commands that refer to whole slots; the binding table has the ranges.
     Windows,
 }
 
 impl Route {
-    /// All of them.
+    /// All routes.
     pub(crate) const ALL: [Self; 4] = [Self::Queue, Self::Direct, Self::Slots, Self::Windows];
 
-    /// Its part of a test's name.
+    /// Its part in test names.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -64,38 +64,38 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// With workgroups of this size.
+    /// Sets the workgroup size.
     pub(crate) fn size(self, size: [u32; 3]) -> Self {
         Self { size, ..self }
     }
 
-    /// With so many workgroups.
+    /// Sets the workgroup count.
     pub(crate) fn count(self, count: [u32; 3]) -> Self {
         Self { count: WorkgroupCount::Static(count), ..self }
     }
 
-    /// With as many workgroups as a buffer says.
+    /// Sets an indirect workgroup count.
     pub(crate) fn count_from(self, count: impl Into<BufferRef<&'a Buffer>>, flags: DispatchFlags) -> Self {
         Self { count: WorkgroupCount::Indirect(count.into()), flags: self.flags | flags, ..self }
     }
 
-    /// With more local memory than the function asks for, in bytes.
+    /// Adds dynamic local memory, in bytes.
     pub(crate) fn local_memory(self, local_memory: u32) -> Self {
         Self { local_memory, ..self }
     }
 
-    /// With these constants.
+    /// Sets the constants.
     pub(crate) fn constants(self, constants: &[u32]) -> Self {
         Self { constants: bytes_of(constants), ..self }
     }
 
-    /// With one more binding.
+    /// Adds a binding.
     pub(crate) fn bind(mut self, part: impl Into<BufferRef<&'a Buffer>>) -> Self {
         self.bindings.push(part.into());
         self
     }
 
-    /// With these flags besides.
+    /// Adds flags.
     pub(crate) fn flags(self, flags: DispatchFlags) -> Self {
         Self { flags: self.flags | flags, ..self }
     }
@@ -118,9 +118,9 @@ impl<'a> Call<'a> {
 
 /// One step that changes buffers.
 enum Step<'a> {
-    /// A command over lists of the caller.
+    /// A command with lists of the caller.
     Command(Command<'a>),
-    /// A dispatch with lists of its own.
+    /// A dispatch with its own lists.
     Call(Call<'a>),
 }
 
@@ -133,12 +133,12 @@ impl<'a> Step<'a> {
     }
 }
 
-/// Steps that run one after another, each after the writes of the one before.
+/// Steps executed in order, each after the writes of the previous one.
 pub(crate) struct Script<'a> {
     harness: &'a Harness<'a>,
     route: Route,
     steps: Vec<Step<'a>>,
-    /// The binding table that the steps refer to, where the route needs one.
+    /// The binding table that the steps refer to, if the route needs one.
     table: Vec<BufferRef<&'a Buffer>>,
 }
 
@@ -148,17 +148,17 @@ impl<'a> Script<'a> {
         Self { harness, route, steps: Vec::new(), table: Vec::new() }
     }
 
-    /// A fill as the next step.
+    /// Adds a fill.
     pub(crate) fn fill(self, target: impl Into<BufferRef<&'a Buffer>>, pattern: &'a [u8]) -> Self {
         self.then(|script| Command::Fill { target: script.place(target.into()), pattern, flags: 0 })
     }
 
-    /// An update as the next step.
+    /// Adds an update.
     pub(crate) fn update(self, source: &'a [u8], target: impl Into<BufferRef<&'a Buffer>>) -> Self {
         self.then(|script| Command::Update { source, target: script.place(target.into()), flags: 0 })
     }
 
-    /// A copy as the next step.
+    /// Adds a copy.
     pub(crate) fn copy(
         self,
         source: impl Into<BufferRef<&'a Buffer>>,
@@ -170,7 +170,7 @@ impl<'a> Script<'a> {
         })
     }
 
-    /// A dispatch as the next step.
+    /// Adds a dispatch.
     pub(crate) fn call(mut self, mut call: Call<'a>) -> Self {
         call.bindings.iter_mut().for_each(|binding| *binding = self.place(*binding));
         if let WorkgroupCount::Indirect(buffer) = &mut call.count {
@@ -186,7 +186,7 @@ impl<'a> Script<'a> {
         self
     }
 
-    /// How the route names `part`; adds to the binding table what it needs there.
+    /// How the route refers to `part`; adds what it needs to the binding table.
     fn place(&mut self, part: BufferRef<&'a Buffer>) -> BufferRef<&'a Buffer> {
         let (Route::Slots | Route::Windows, Binding::Direct(buffer)) = (self.route, part.binding) else {
             return part;
@@ -200,7 +200,7 @@ impl<'a> Script<'a> {
         BufferRef::slot(slot, 0, WHOLE_BUFFER)
     }
 
-    /// Runs it and waits for the end. A refusal at any point is the result.
+    /// Executes it and waits for completion. Returns the first error.
     pub(crate) fn run(&self) -> Result<()> {
         if self.route == Route::Queue {
             return self.run_on_queue();
@@ -209,7 +209,7 @@ impl<'a> Script<'a> {
         self.harness.execute(&commands, &table)
     }
 
-    /// The script as a command buffer, with the binding table that it wants.
+    /// The script as a command buffer, with its binding table.
     pub(crate) fn record(
         &self,
         mode: CommandBufferMode,
@@ -240,7 +240,7 @@ impl<'a> Script<'a> {
     }
 }
 
-/// Records a barrier between everything before and everything after.
+/// Records a full barrier.
 pub(crate) fn record_barrier(commands: &CommandBuffer) -> Result<()> {
     use rehal_hal::AccessScope as Scope;
     let source_scope = Scope::DISPATCH_WRITE | Scope::TRANSFER_WRITE;

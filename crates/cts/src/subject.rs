@@ -3,34 +3,35 @@ use std::time::Duration;
 use rehal_base::Result;
 use rehal_hal::{Device, Executable, ExecutableParams};
 
-/// What is tested: a driver, or a driver under a decorator. Tests run on several threads at once.
+/// The subject under test: a driver, or a decorated driver. Tests run concurrently.
 pub trait Subject: Send + Sync {
-    /// A device of its own for one test.
+    /// Creates a device for one test.
     fn device(&self) -> Result<Device>;
 
     /// One of the suite's kernels (`fixtures/cts`), compiled to `format`.
     fn kernel(&self, kernel: Kernel, format: &str) -> Result<Vec<u8>>;
 
-    /// Prepares an executable. This is the unsafe call that the suite itself may not make: `data`
-    /// is what [`Subject::kernel`] gave, or a damaged copy, which the driver has to refuse.
+    /// Prepares an executable. This is the unsafe call that the suite itself may not make: `data` comes from
+    /// [`Subject::kernel`], or is a damaged copy, which the driver must reject.
     fn prepare(&self, device: &Device, params: &ExecutableParams<'_>) -> Result<Executable>;
 
-    /// What does not work on this driver. Tests that it covers must fail; all others must pass.
+    /// What does not work on this driver. Tests covered by it must fail; all others must pass.
     fn expected(&self) -> &[Expected] {
         &[]
     }
 
-    /// What a test read back from a buffer of a device of this subject: a recorder's tests hold a replay to it.
+    /// Receives the bytes that a test read back from a buffer of this subject: a recorder's tests compare a
+    /// replay with them.
     fn saw(&self, _bytes: &[u8]) {}
 
-    /// How long a test waits for what must happen. Working drivers never need that long: it turns
-    /// a hang into a failure.
+    /// The timeout for events that must happen. Working drivers never need it: it turns a hang into a
+    /// failure.
     fn patience(&self) -> Duration {
         Duration::from_secs(30)
     }
 }
 
-/// The suite's kernels, by the name of their file in `fixtures/cts`.
+/// The suite's kernels, by file name in `fixtures/cts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
     /// `affine`: `out[i] = in[i] * constant 0 + constant 1` for 16 numbers.
@@ -39,7 +40,7 @@ pub enum Kernel {
     Constants,
     /// `negate`, `twice`, `sum` of 4 numbers each.
     EntryPoints,
-    /// `write_count`: writes three constants, as a workgroup count.
+    /// `write_count`: writes three constants as a workgroup count.
     Indirect,
     /// `write_ids`: each workgroup writes its id and the count to its own row.
     Workgroups,
@@ -48,7 +49,7 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// The name of its file, without extension.
+    /// The file name, without extension.
     pub fn name(self) -> &'static str {
         match self {
             Self::Affine => "affine",
@@ -61,14 +62,14 @@ impl Kernel {
     }
 }
 
-/// What not every driver has.
+/// Optional features of drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
     /// Executables that can be prepared and dispatched.
     Executables,
-    /// Kernels that use local memory and return a status: what code on a CPU can do.
+    /// Kernels that use local memory and return a status, as CPU code can.
     NativeKernels,
-    /// Workgroup counts that come from a buffer.
+    /// Indirect workgroup counts.
     IndirectDispatch,
     /// Events inside command buffers.
     Events,
@@ -76,17 +77,17 @@ pub enum Capability {
     DiskFiles,
     /// Files in memory that queues read and write.
     MemoryFiles,
-    /// Memory of the host as a buffer.
+    /// Import of host memory as a buffer.
     HostMemory,
-    /// Functions of the host that a queue calls.
+    /// Host functions called by a queue.
     HostCalls,
 }
 
-/// What is declared not to work, and why.
+/// A declaration of what does not work, and why.
 #[derive(Clone, Copy, Debug)]
 pub enum Expected {
-    /// The driver has not got this: every test that needs it fails.
+    /// The driver lacks this feature: every test that needs it fails.
     Lacks(Capability, &'static str),
-    /// Tests whose name matches this pattern fail: `*` stands for any run of bytes, `?` for one.
+    /// Tests whose name matches this pattern fail: `*` matches any sequence of bytes, `?` one byte.
     Fails(&'static str, &'static str),
 }

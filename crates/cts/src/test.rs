@@ -13,29 +13,29 @@ pub struct Test {
 }
 
 impl Test {
-    /// Its name: what it is about, then what must be true, parted by `/`.
+    /// Its name: the subject and the requirement, separated by `/`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What a driver must have for it.
+    /// The features it needs.
     pub fn needs(&self) -> &[Capability] {
         &self.needs
     }
 
-    /// Runs it on a device of its own, whatever is declared of it.
+    /// Runs it on a new device, ignoring declarations.
     pub fn run(&self, subject: &dyn Subject) -> Result<()> {
         (self.run)(&Harness::new(subject)?)
     }
 
-    /// Runs it and holds the outcome against what the subject declares: `Err` says what is wrong.
+    /// Runs it and compares the outcome with the subject's declarations: `Err` says what is wrong.
     pub fn judge(&self, subject: &dyn Subject) -> Result<(), String> {
         let declared = subject.expected().iter().find(|expected| self.is_covered_by(expected));
         match (self.run(subject), declared) {
             (Ok(()), None) | (Err(_), Some(_)) => Ok(()),
             (Err(error), None) => Err(error.report()),
             (Ok(()), Some(Expected::Lacks(_, reason) | Expected::Fails(_, reason))) => {
-                Err(format!("passed, though it is declared to fail: {reason}"))
+                Err(format!("passed, but is declared to fail: {reason}"))
             }
         }
     }
@@ -48,7 +48,7 @@ impl Test {
     }
 }
 
-/// Tests while they are gathered.
+/// Collects tests.
 #[derive(Default)]
 pub(crate) struct List(Vec<Test>);
 
@@ -63,7 +63,7 @@ impl List {
         self.0.push(Test { name: name.into(), needs: needs.to_vec(), run: Box::new(run) });
     }
 
-    /// All tests, with one more that finds declarations which cover no test.
+    /// All tests, and one more that finds declarations which cover no test.
     pub(crate) fn finish(mut self) -> Vec<Test> {
         let known: Vec<Test> = self.0.iter().map(Test::without_run).collect();
         self.add("suite/declarations_cover_tests", &[], move |harness| {

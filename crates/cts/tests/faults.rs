@@ -1,5 +1,5 @@
-//! The suite passes on a small device that does everything right, and fails where that device does
-//! one thing wrong: what a test cannot find, it does not prove.
+//! The suite passes on a small correct device, and fails if the device has a single fault: a test that finds
+//! no fault proves nothing.
 
 mod memory_device;
 
@@ -24,13 +24,13 @@ impl Subject for Memory {
 
     fn kernel(&self, kernel: Kernel, _format: &str) -> Result<Vec<u8>> {
         match kernel {
-            Kernel::Native => Err(Error::not_found("there is no C here")),
+            Kernel::Native => Err(Error::not_found("native kernels are not supported")),
             kernel => Ok(code(kernel.name())),
         }
     }
 
     fn prepare(&self, device: &Device, params: &ExecutableParams<'_>) -> Result<Executable> {
-        // SAFETY: the device has no native code; it looks names up.
+        // SAFETY: the device has no native code; it looks up names.
         unsafe { device.backend().prepare_executable(params) }
     }
 
@@ -39,7 +39,7 @@ impl Subject for Memory {
     }
 
     fn patience(&self) -> Duration {
-        // What a broken device never does, the tests need not wait for.
+        // Tests need not wait long for what a faulty device never does.
         Duration::from_millis(if self.fault == Fault::Nothing { 30_000 } else { 40 })
     }
 }
@@ -51,7 +51,7 @@ fn test(name: &str) -> Test {
 }
 
 #[test]
-fn the_device_without_a_fault_passes_everything() {
+fn the_correct_device_passes_every_test() {
     let subject = Memory { fault: Fault::Nothing, expected: LACKS };
     let suite = tests(&[FORMAT]);
     assert!(suite.len() > 400, "the suite has shrunk to {} tests", suite.len());
@@ -71,7 +71,7 @@ fn names_are_unique() {
     assert!(twice.is_empty(), "{twice:?}");
 }
 
-/// Faults, with tests that must find them and one that must not mind.
+/// Faults, with tests that must find them and one that must not be affected.
 const FAULTS: [(Fault, &[&str], &str); 17] = [
     (
         Fault::DropsSignals,
@@ -207,7 +207,7 @@ fn a_declared_failure_must_happen() {
     let fill = test("fill/queue/whole_buffer");
     assert_eq!(fill.judge(&Memory { fault: Fault::SkipsFills, expected: DECLARED }), Ok(()));
     let why = fill.judge(&Memory { fault: Fault::Nothing, expected: DECLARED }).unwrap_err();
-    assert!(why.contains("passed, though") && why.contains("fills are skipped"), "{why}");
+    assert!(why.contains("passed, but") && why.contains("fills are skipped"), "{why}");
     let why = fill.judge(&Memory { fault: Fault::SkipsFills, expected: &[] }).unwrap_err();
     assert!(why.contains("byte 0 is"), "{why}");
 }
@@ -218,7 +218,7 @@ fn a_declaration_must_cover_a_test() {
         Expected::Fails("fill/queue/*", "fills are skipped"),
         Expected::Lacks(Capability::HostCalls, "no host"),
     ];
-    const STALE: &[Expected] = &[Expected::Fails("fill/quque/*", "a name that is no more")];
+    const STALE: &[Expected] = &[Expected::Fails("fill/quque/*", "a renamed test")];
     let check = test("suite/declarations_cover_tests");
     assert_eq!(check.judge(&Memory { fault: Fault::Nothing, expected: GOOD }), Ok(()));
     let why = check.judge(&Memory { fault: Fault::Nothing, expected: STALE }).unwrap_err();
@@ -226,7 +226,7 @@ fn a_declaration_must_cover_a_test() {
 }
 
 #[test]
-fn what_needs_a_capability_says_so() {
+fn tests_declare_their_capabilities() {
     let needs = |name: &str| test(name).needs().to_vec();
     assert_eq!(needs("fill/queue/whole_buffer"), []);
     assert_eq!(needs("file/disk/read_whole"), [Capability::DiskFiles]);

@@ -1,7 +1,7 @@
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, Range, Result};
 
@@ -9,18 +9,28 @@ use crate::flags::*;
 use crate::statistics::{Counted, MemoryCounters};
 use crate::{Device, HostMemory};
 
-/// What is asked of a buffer, or what one has.
+/// What a device does with a buffer, and not the host.
+const DEVICE_USAGE: BufferUsage = BufferUsage::TRANSFER_SOURCE
+    .union(BufferUsage::TRANSFER_TARGET)
+    .union(BufferUsage::DISPATCH_INDIRECT_PARAMETERS)
+    .union(BufferUsage::DISPATCH_UNIFORM_READ)
+    .union(BufferUsage::DISPATCH_STORAGE_READ)
+    .union(BufferUsage::DISPATCH_STORAGE_WRITE)
+    .union(BufferUsage::DISPATCH_IMAGE_READ)
+    .union(BufferUsage::DISPATCH_IMAGE_WRITE);
+
+/// The requested or granted parameters of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferParams {
-    /// What it may be used for.
+    /// Allowed usage.
     pub usage: BufferUsage,
-    /// What may be done with its memory.
+    /// Allowed access to its memory.
     pub access: MemoryAccess,
-    /// Where its memory lives.
+    /// Its memory type.
     pub memory_type: MemoryType,
-    /// The queues that use it.
+    /// The queues that may use it.
     pub affinity: QueueAffinity,
-    /// Least alignment in bytes; 0 leaves it to the device.
+    /// Minimum alignment in bytes; 0 lets the device choose.
     pub min_alignment: u64,
 }
 
@@ -41,7 +51,7 @@ impl Default for BufferParams {
 }
 
 impl BufferParams {
-    /// The same with what is left open filled in, as the reference's HAL fills it in for every driver.
+    /// Completes the fields that are zero, like the reference's HAL does for every driver.
     pub fn canonical(self) -> Self {
         Self {
             usage: if self.usage.is_empty() { Self::default().usage } else { self.usage },
@@ -53,108 +63,108 @@ impl BufferParams {
     }
 }
 
-/// What the host maps, and how.
+/// A range mapped by the host, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedRange {
     /// The bytes, in the buffer's allocation.
     pub range: Range,
-    /// How long it is mapped.
+    /// The lifetime of the mapping.
     pub mode: MappingMode,
-    /// What the host does with the bytes.
+    /// The host's access to the bytes.
     pub access: MemoryAccess,
 }
 
-/// What a driver does for a buffer.
+/// A driver's implementation of a buffer.
 ///
-/// What the host and the device write is seen by the other side at these points and, where memory is not
+/// Writes of the host and the device become visible to the other side at these points and, unless memory is
 /// `HOST_COHERENT`, only there:
-/// - A mapping shows what the device wrote before [`BufferBackend::map`], unless its access has `DISCARD`: then its bytes
-///   are any until the host writes them.
-/// - [`BufferBackend::invalidate`] shows what the device wrote since then.
-/// - [`BufferBackend::flush`] lets the device see what the host wrote.
-/// - [`BufferBackend::unmap`] flushes a mapping for writing, all of it. So a range that is mapped, accessed and unmapped
-///   while the device leaves it alone needs no other call, and a range that is mapped for writing is not to be written by the
-///   device or through another mapping meanwhile, but where it is invalidated after.
+/// - [`BufferBackend::map`] makes earlier writes of the device visible, unless the access has `DISCARD`: then the contents
+///   are undefined until the host writes them.
+/// - [`BufferBackend::invalidate`] makes later writes of the device visible.
+/// - [`BufferBackend::flush`] makes writes of the host visible to the device.
+/// - [`BufferBackend::unmap`] flushes the whole range of a mapping for writing. So a range that is mapped, accessed and
+///   unmapped while the device does not use it needs no other call, and a range that is mapped for writing must not be
+///   written by the device or through another mapping in the meantime, unless it is invalidated afterwards.
 pub trait BufferBackend: Send + Sync {
-    /// Maps a range for the host: memory whose byte 0 is the first mapped byte. The handle has checked the range and
-    /// the access. The memory stays valid until it is dropped, whatever becomes of the buffer: what ends it belongs
-    /// into the keeper of [`HostMemory::foreign`], not into [`BufferBackend::unmap`].
+    /// Maps a range for the host: memory whose byte 0 is the first mapped byte. The handle has checked the
+    /// range and the access. The memory must stay valid until it is dropped, even if the buffer is dropped
+    /// first: release it in the keeper of [`HostMemory::foreign`], not in [`BufferBackend::unmap`].
     fn map(&self, mapped: &MappedRange) -> Result<HostMemory>;
 
-    /// Ends the use of what [`BufferBackend::map`] gave, which it is called with once. Fails where what the host wrote
-    /// does not reach the device.
+    /// Ends a mapping returned by [`BufferBackend::map`]; called once per mapping. Fails if the host's writes
+    /// do not reach the device.
     fn unmap(&self, mapped: &MappedRange, memory: &HostMemory) -> Result<()>;
 
-    /// Makes what the host wrote to `range` of a mapping visible to the device. The range counts from the first mapped
-    /// byte.
+    /// Makes the host's writes to `range` of a mapping visible to the device. The range is relative to the
+    /// mapping.
     fn flush(&self, mapped: &MappedRange, memory: &HostMemory, range: Range) -> Result<()>;
 
-    /// Makes what the device wrote to `range` of a mapping visible to the host. The range counts from the first mapped
-    /// byte.
+    /// Makes the device's writes to `range` of a mapping visible to the host. The range is relative to the
+    /// mapping.
     fn invalidate(&self, mapped: &MappedRange, memory: &HostMemory, range: Range) -> Result<()>;
 
-    /// Whether queues own the memory, so that a dealloca gives it back. Where they do not, as on a CPU that runs
-    /// work at once, programs order a dealloca as they order anything, and the memory lives as long as its handles.
+    /// Whether queues own the memory, so that a dealloca frees it. Otherwise, as on a synchronous CPU device,
+    /// a dealloca only participates in ordering, and the memory lives as long as its handles.
     fn is_queue_ordered(&self) -> bool;
 
-    /// Marks the memory as given back to the queue; later use is an error.
+    /// Marks the memory as deallocated; later use is an error.
     fn deallocate(&self) -> Result<()>;
 
-    /// The backend itself, for the driver that made it.
+    /// The concrete backend, for downcasts by its driver.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Memory of a device: a cheap clone of a shared object, or of a part of it.
+/// Device memory: a cheap clone of a shared object, or of a subspan of it.
 #[derive(Clone)]
 pub struct Buffer {
     allocation: Arc<Shared<dyn BufferBackend>>,
-    /// First byte of the part in the allocation.
+    /// First byte of the subspan in the allocation.
     offset: u64,
     size: u64,
+    /// The device that created it, for transfers. Part of the handle, not of the allocation: a device that stores
+    /// handles itself would otherwise never be dropped.
+    device: Option<Device>,
 }
 
 struct Shared<B: ?Sized> {
     params: BufferParams,
     size: u64,
-    /// Owners that programs count by [`Buffer::preserve`] and [`Buffer::discard`].
+    /// Owners counted by [`Buffer::preserve`] and [`Buffer::discard`].
     owners: AtomicU32,
-    /// The device that made it, for transfers.
-    device: OnceLock<Device>,
     backend: B,
 }
 
 impl Buffer {
-    /// A buffer of `size` bytes with what it has in `params`, for drivers.
+    /// A buffer of `size` bytes with the granted `params`, for drivers.
     pub fn new(params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
-        let allocation =
-            Arc::new(Shared { params, size, owners: AtomicU32::new(1), device: OnceLock::new(), backend });
-        Self { allocation, offset: 0, size }
+        let allocation = Arc::new(Shared { params, size, owners: AtomicU32::new(1), backend });
+        Self { allocation, offset: 0, size, device: None }
     }
 
-    /// Size in bytes, of the part where it is one.
+    /// Size in bytes; for a subspan, its own.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Where it begins in its allocation: 0 unless it is a part of a buffer.
+    /// Offset in its allocation: 0 unless it is a subspan.
     pub fn allocation_offset(&self) -> u64 {
         self.offset
     }
 
-    /// Size in bytes of the allocation that it is all or a part of.
+    /// Size in bytes of the underlying allocation.
     pub fn allocation_size(&self) -> u64 {
         self.allocation.size
     }
 
-    /// A part of this buffer: the same memory, without an allocation. `length` may be [`WHOLE_BUFFER`].
+    /// A subspan of this buffer, sharing its memory. `length` may be [`WHOLE_BUFFER`].
     pub fn subspan(&self, offset: u64, length: u64) -> Result<Self> {
         let range = self.resolve(offset, length)?;
-        Ok(Self { allocation: self.allocation.clone(), offset: range.offset, size: range.length })
+        Ok(Self { offset: range.offset, size: range.length, ..self.clone() })
     }
 
-    /// All of the allocation that it is a part of.
+    /// The whole underlying allocation.
     pub fn whole_allocation(&self) -> Self {
-        Self { allocation: self.allocation.clone(), offset: 0, size: self.allocation.size }
+        Self { offset: 0, size: self.allocation.size, ..self.clone() }
     }
 
     /// See [`BufferBackend::is_queue_ordered`].
@@ -162,22 +172,23 @@ impl Buffer {
         self.allocation.backend.is_queue_ordered()
     }
 
-    /// Counts one more owner of the allocation; a new one has one owner.
+    /// Adds an owner of the allocation; a new one has one owner.
     pub fn preserve(&self) {
         self.allocation.owners.fetch_add(1, Ordering::Acquire);
     }
 
-    /// Counts one owner less; whether it was the last, so that the caller may deallocate.
+    /// Removes an owner of the allocation; returns whether it was the last, so that the caller may
+    /// deallocate.
     pub fn discard(&self) -> bool {
         self.allocation.owners.fetch_sub(1, Ordering::Release) == 1
     }
 
-    /// Whether the allocation has one owner left.
+    /// Whether the allocation has exactly one owner.
     pub fn has_one_owner(&self) -> bool {
         self.allocation.owners.load(Ordering::Acquire) == 1
     }
 
-    /// What it has: usage, access and memory type as granted.
+    /// The granted usage, access and memory type.
     pub fn params(&self) -> &BufferParams {
         &self.allocation.params
     }
@@ -187,37 +198,44 @@ impl Buffer {
         &self.allocation.backend
     }
 
-    /// The device that made it; nothing where no device did.
+    /// The device that created it, if any.
     pub fn device(&self) -> Option<&Device> {
-        self.allocation.device.get()
+        self.device.as_ref()
     }
 
-    /// Says which device made it, where that is not known yet.
-    pub(crate) fn made_by(self, device: &Device) -> Self {
-        self.allocation.device.get_or_init(|| device.clone());
+    /// Sets the device that created it, unless already set.
+    pub(crate) fn made_by(mut self, device: &Device) -> Self {
+        self.device.get_or_insert_with(|| device.clone());
         self
     }
 
-    /// Whether both handles are of one buffer, or of the same part of it.
+    /// Another handle, which does not keep the device alive.
+    pub(crate) fn without_device(&self) -> Self {
+        let Self { ref allocation, offset, size, device: _ } = *self;
+        Self { allocation: allocation.clone(), offset, size, device: None }
+    }
+
+    /// Whether both handles refer to the same buffer, or the same subspan.
     pub fn is_same(&self, other: &Self) -> bool {
         self.shares_allocation(other) && self.offset == other.offset && self.size == other.size
     }
 
-    /// Whether both are all or parts of one allocation.
+    /// Whether both share an allocation.
     pub fn shares_allocation(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.allocation, &other.allocation)
     }
 
-    /// `offset` and `length` (which may be [`WHOLE_BUFFER`]) as a range of the allocation: where the backend's
-    /// memory has what this buffer has at `offset`. Fails where the range exceeds this buffer.
+    /// `offset` and `length` (which may be [`WHOLE_BUFFER`]) as a range of the allocation, as backends
+    /// address it. Fails if the range exceeds this buffer.
     pub fn resolve(&self, offset: u64, length: u64) -> Result<Range> {
         let wanted = if length == WHOLE_BUFFER { self.size.checked_sub(offset) } else { Some(length) };
         match wanted.and_then(|length| Range::new(offset, length)) {
-            // A part lies within its allocation, so this sum does not overflow.
+            // A subspan is in bounds of its allocation, so the sum cannot overflow.
             Some(range) if range.fits(self.size) => Ok(Range { offset: self.offset + offset, ..range }),
-            _ if length == WHOLE_BUFFER => {
-                Err(Error::out_of_range(format!("offset {offset} exceeds a buffer of {} bytes", self.size)))
-            }
+            _ if length == WHOLE_BUFFER => Err(Error::out_of_range(format!(
+                "offset {offset} is out of bounds of a buffer of {} bytes",
+                self.size
+            ))),
             _ => Err(Error::out_of_range(format!(
                 "{length} bytes at offset {offset} exceed a buffer of {} bytes",
                 self.size
@@ -225,18 +243,25 @@ impl Buffer {
         }
     }
 
-    /// Fails unless the buffer may be used for all of `usage`, and its memory accessed as transfers among it do.
-    /// (Whether a dispatch writes, only its kernel knows.)
+    /// Fails unless the buffer allows all of `usage`, its memory the access of the transfers in it, and the device can
+    /// see the memory, if `usage` is the device's.
+    /// (Whether a dispatch writes is known only to the kernel.)
     pub fn require_usage(&self, usage: BufferUsage) -> Result<()> {
         let params = &self.allocation.params;
         if !params.usage.contains(usage) {
             return Err(Error::new(
                 rehal_base::StatusCode::PermissionDenied,
                 format!(
-                    "the buffer does not allow {:?}; it allows {:?}",
+                    "buffer usage does not allow {:?} (allowed: {:?})",
                     usage.difference(params.usage),
                     params.usage
                 ),
+            ));
+        }
+        if usage.intersects(DEVICE_USAGE) && !params.memory_type.contains(MemoryType::DEVICE_VISIBLE) {
+            return Err(Error::new(
+                rehal_base::StatusCode::PermissionDenied,
+                format!("the device cannot see memory of type {:?}", params.memory_type),
             ));
         }
         let mut access = MemoryAccess::empty();
@@ -247,24 +272,23 @@ impl Buffer {
 
     fn require_access(&self, access: MemoryAccess) -> Result<()> {
         let allowed = self.allocation.params.access;
-        let wanted = access & (MemoryAccess::READ | MemoryAccess::WRITE);
-        if allowed.intersects(MemoryAccess::ANY) || allowed.contains(wanted) {
+        if (allowed | access).intersects(MemoryAccess::ANY) || allowed.contains(access) {
             return Ok(());
         }
         Err(Error::new(
             rehal_base::StatusCode::PermissionDenied,
-            format!("the buffer does not allow {access:?}; it allows {allowed:?}"),
+            format!("buffer access does not allow {access:?} (allowed: {allowed:?})"),
         ))
     }
 
-    /// Maps a range for the host, until the mapping is dropped. Fails when the host cannot reach the memory,
-    /// the buffer does not allow the access, or the range exceeds it.
+    /// Maps a range for the host until the mapping is dropped. Fails if the memory is not host-visible, the
+    /// buffer does not allow the access, or the range is out of bounds.
     pub fn map(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Mapping> {
         self.map_as(MappingMode::SCOPED, access, offset, length)
     }
 
-    /// [`Buffer::map`] for a range that stays mapped while the device uses the buffer. A recorder refuses
-    /// one that may be written: it cannot see when.
+    /// Like [`Buffer::map`], for a range that stays mapped while the device uses the buffer. A recorder
+    /// rejects writable ones: it cannot observe the writes.
     pub fn map_persistent(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Mapping> {
         self.require_usage(BufferUsage::MAPPING_PERSISTENT)?;
         self.map_as(MappingMode::PERSISTENT, access, offset, length)
@@ -285,28 +309,30 @@ impl Buffer {
         let range = self.resolve(offset, length)?;
         let mapped = MappedRange { range, mode, access };
         let memory = self.allocation.backend.map(&mapped)?;
-        if memory.length() != range.length {
+        // From here on, dropping it unmaps it.
+        let mapping = Mapping { memory, mapped, buffer: self.clone(), is_mapped: true };
+        if mapping.memory.length() != range.length {
             return Err(Error::new(
                 rehal_base::StatusCode::Internal,
-                format!("the driver mapped {} bytes instead of {}", memory.length(), range.length),
+                format!("the driver mapped {} bytes instead of {}", mapping.memory.length(), range.length),
             ));
         }
-        Ok(Mapping { memory, mapped, buffer: self.clone(), is_mapped: true })
+        Ok(mapping)
     }
 
-    /// Whether [`Buffer::map`] may map it at all: the host can see the memory, and it was asked for that.
+    /// Whether [`Buffer::map`] can succeed: the memory is host-visible and was requested with mapping usage.
     pub fn is_mappable(&self) -> bool {
         let params = &self.allocation.params;
         params.memory_type.contains(MemoryType::HOST_VISIBLE)
             && params.usage.intersects(BufferUsage::MAPPING_SCOPED | BufferUsage::MAPPING_PERSISTENT)
     }
 
-    /// Copies bytes out through a mapping.
+    /// Reads bytes through a mapping.
     pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
         self.map(MemoryAccess::READ, offset, target.len() as u64)?.read(0, target)
     }
 
-    /// Copies bytes in through a mapping, which discards what was there if the buffer allows that.
+    /// Writes bytes through a mapping, discarding the previous contents if the buffer allows that.
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
         let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & self.params().access);
         let mapping = self.map(access, offset, source.len() as u64)?;
@@ -321,10 +347,9 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// A range of a buffer that the host can reach, until it is dropped. It keeps the buffer.
+/// A host-mapped range of a buffer, unmapped on drop. Keeps the buffer alive.
 ///
-/// Offsets count from the first mapped byte. When the device sees what is written, and the host what the device wrote,
-/// is the contract of [`BufferBackend`].
+/// Offsets are relative to the mapping. The visibility of writes is specified by [`BufferBackend`].
 pub struct Mapping {
     memory: HostMemory,
     mapped: MappedRange,
@@ -333,48 +358,48 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Number of bytes mapped.
+    /// Size of the mapping in bytes.
     pub fn length(&self) -> u64 {
         self.mapped.range.length
     }
 
-    /// The bytes, to be read. Fails where they are not mapped for that.
+    /// The bytes for reading. Fails if the mapping does not allow reads.
     pub fn source(&self) -> Result<&HostMemory> {
         self.require(MemoryAccess::READ)?;
         Ok(&self.memory)
     }
 
-    /// The bytes, to be written. Fails where they are not mapped for that.
+    /// The bytes for writing. Fails if the mapping does not allow writes.
     pub fn target(&self) -> Result<&HostMemory> {
         self.require(MemoryAccess::WRITE)?;
         Ok(&self.memory)
     }
 
-    /// Copies bytes out, from `offset` of the mapping.
+    /// Reads bytes at `offset` of the mapping.
     pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
         self.part(MemoryAccess::READ, offset, target.len() as u64)?;
         self.memory.read(offset, target)
     }
 
-    /// Copies bytes in, at `offset` of the mapping.
+    /// Writes bytes at `offset` of the mapping.
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
         self.part(MemoryAccess::WRITE, offset, source.len() as u64)?;
         self.memory.write(offset, source)
     }
 
-    /// Makes what was written to a part of the mapping visible to the device while it stays mapped.
+    /// Makes writes to a range of the mapping visible to the device while it stays mapped.
     pub fn flush(&self, offset: u64, length: u64) -> Result<()> {
         let range = self.part(MemoryAccess::WRITE, offset, length)?;
         self.backend().flush(&self.mapped, &self.memory, range)
     }
 
-    /// Makes what the device wrote since the range was mapped visible in a part of the mapping.
+    /// Makes the device's writes since the range was mapped visible in a range of the mapping.
     pub fn invalidate(&self, offset: u64, length: u64) -> Result<()> {
         let range = self.part(MemoryAccess::READ, offset, length)?;
         self.backend().invalidate(&self.mapped, &self.memory, range)
     }
 
-    /// Ends the mapping, as dropping does, and says whether what was written reaches the device.
+    /// Unmaps like drop, and returns the error if the writes do not reach the device.
     pub fn unmap(mut self) -> Result<()> {
         self.is_mapped = false;
         self.backend().unmap(&self.mapped, &self.memory)
@@ -394,7 +419,7 @@ impl Mapping {
         ))
     }
 
-    /// A range of the mapping.
+    /// A range relative to the mapping.
     fn part(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<Range> {
         self.require(access)?;
         match Range::new(offset, length) {
@@ -410,13 +435,13 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if self.is_mapped {
-            // Who wants to hear of a failure calls `unmap`.
+            // Callers that need the error call `unmap`.
             let _ = self.backend().unmap(&self.mapped, &self.memory);
         }
     }
 }
 
-/// A buffer that is nothing but host memory: what CPU drivers use.
+/// A buffer over plain host memory, used by CPU drivers.
 pub struct PlainBuffer {
     memory: Arc<HostMemory>,
     deallocated: AtomicBool,
@@ -429,18 +454,18 @@ impl PlainBuffer {
         Self::allocate_aligned(size, 0)
     }
 
-    /// `size` zeroed bytes at a multiple of `alignment`, a power of two in bytes or 0 for any.
+    /// `size` zeroed bytes, aligned to `alignment` bytes (a power of two, or 0 for any).
     pub fn allocate_aligned(size: u64, alignment: u64) -> Result<Self> {
         let memory = HostMemory::allocate_aligned(size, alignment)?;
         Ok(Self::over(memory))
     }
 
-    /// A buffer over memory that exists.
+    /// A buffer over existing memory.
     pub fn over(memory: HostMemory) -> Self {
         Self { memory: Arc::new(memory), deallocated: AtomicBool::new(false), _counted: None }
     }
 
-    /// The same buffer, counted as memory of this type until it is gone.
+    /// The same buffer, counted as allocated memory of this type until it is dropped.
     pub fn counted(mut self, counters: &Arc<MemoryCounters>, memory_type: MemoryType) -> Self {
         self._counted = Some(counters.count(memory_type, self.memory.length()));
         self
@@ -448,13 +473,13 @@ impl PlainBuffer {
 }
 
 impl PlainBuffer {
-    /// The memory of a buffer that a CPU driver made this way, for that driver. Fails for buffers of other drivers (a
-    /// recorder's among them) and after a dealloca. Nothing but a CPU driver asks: others map, or go by
+    /// The memory of a CPU driver's buffer, for that driver. Fails for buffers of other drivers (including a
+    /// recorder's) and after a dealloca. Only CPU drivers may use it; others map, or use
     /// [`transfer`](crate::transfer).
     pub fn memory_of(buffer: &Buffer) -> Result<&Arc<HostMemory>> {
         match buffer.backend().as_any().downcast_ref::<Self>() {
             Some(plain) => plain.memory(),
-            None => Err(Error::invalid_argument("the buffer belongs to a device of another driver")),
+            None => Err(Error::invalid_argument("the buffer belongs to another driver")),
         }
     }
 
@@ -468,7 +493,7 @@ impl PlainBuffer {
 }
 
 impl BufferBackend for PlainBuffer {
-    // Host and device are one processor: there is nothing to flush or to invalidate.
+    // Host and device share caches: flush and invalidate are no-ops.
     fn map(&self, mapped: &MappedRange) -> Result<HostMemory> {
         HostMemory::part(self.memory()?, mapped.range)
     }
@@ -489,11 +514,11 @@ impl BufferBackend for PlainBuffer {
         false
     }
 
-    // The bytes stay until the last handle is gone: freeing them now would pull them from under a
-    // mapping, and a program drops its handle with the dealloca.
+    // The bytes live until the last handle is dropped: freeing them here would invalidate mappings, and
+    // programs drop their handle with the dealloca.
     fn deallocate(&self) -> Result<()> {
         if self.deallocated.swap(true, Ordering::AcqRel) {
-            return Err(Error::failed_precondition("the buffer was deallocated before"));
+            return Err(Error::failed_precondition("the buffer was already deallocated"));
         }
         Ok(())
     }
@@ -508,7 +533,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_is_the_same_memory_seen_from_its_offset() {
+    fn a_subspan_shares_memory_at_its_offset() {
         let params = BufferParams {
             usage: BufferUsage::MAPPING_SCOPED,
             memory_type: MemoryType::HOST_LOCAL,

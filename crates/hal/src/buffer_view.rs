@@ -3,18 +3,18 @@ use smallvec::SmallVec;
 
 use crate::Buffer;
 
-/// How a buffer's bytes hold the elements of a shape (`iree_hal_encoding_type_t`).
+/// The encoding of a tensor's elements in a buffer (`iree_hal_encoding_type_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encoding(pub u32);
 
 impl Encoding {
-    /// Unknown to us; the bytes are not looked at.
+    /// Opaque: the bytes are not interpreted.
     pub const OPAQUE: Self = Self(0);
-    /// Densely packed, the last dimension fastest.
+    /// Dense, row-major.
     pub const DENSE_ROW_MAJOR: Self = Self(1);
 }
 
-/// A buffer with the shape and the type of what is in it: how programs take and return tensors.
+/// A buffer with a shape and an element type: the form in which programs take and return tensors.
 #[derive(Clone, Debug)]
 pub struct BufferView {
     buffer: Buffer,
@@ -24,13 +24,13 @@ pub struct BufferView {
 }
 
 impl BufferView {
-    /// A view of all of `buffer`. Fails where a dense shape of this type needs more bytes than it has.
+    /// A view of all of `buffer`. Fails if a dense tensor of this shape and type exceeds it.
     pub fn new(buffer: Buffer, shape: &[u64], element_type: ElementType, encoding: Encoding) -> Result<Self> {
         if encoding == Encoding::DENSE_ROW_MAJOR {
             let needed = dense_size(shape, element_type)?;
             if needed > buffer.size() {
                 return Err(Error::out_of_range(format!(
-                    "a view of shape {shape:?} needs {needed} bytes; the buffer has {}",
+                    "a view of shape {shape:?} needs {needed} bytes, the buffer has {}",
                     buffer.size()
                 )));
             }
@@ -48,23 +48,23 @@ impl BufferView {
         self.element_type
     }
 
-    /// How its bytes hold them.
+    /// The encoding of the elements.
     pub fn encoding(&self) -> Encoding {
         self.encoding
     }
 
-    /// Elements in each dimension, the slowest first; empty for a scalar.
+    /// Size of each dimension, outermost first; empty for a scalar.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// Number of elements: the product of the shape, which fits because the view was made.
+    /// Number of elements: the product of the shape, which the constructor has checked for overflow.
     pub fn element_count(&self) -> u64 {
         self.shape.iter().fold(1, |count, size| count.saturating_mul(*size))
     }
 }
 
-/// Bytes of a dense tensor, as [`ElementType::dense_bytes`].
+/// Bytes of a dense tensor, see [`ElementType::dense_bytes`].
 pub fn dense_size(shape: &[u64], element_type: ElementType) -> Result<u64> {
     element_type.dense_bytes(shape)
 }

@@ -7,7 +7,7 @@ use rehal_base::Result;
 use super::sync::thread_local;
 use crate::{WaitCallback, unwind};
 
-/// Callbacks that a thread owes, and whether it is already working them off.
+/// Callbacks queued on a thread, and whether the thread is already running them.
 #[derive(Default)]
 struct Owed {
     working: bool,
@@ -18,11 +18,12 @@ thread_local! {
     static OWED: RefCell<Owed> = RefCell::new(Owed::default());
 }
 
-/// Runs callbacks one after another. A callback may signal another timeline; what that owes runs
-/// after it rather than inside it, so that a long chain of work does not pile up on the stack.
+/// Runs callbacks one after another. A callback may signal another timeline; the callbacks of that signal run
+/// after it rather than nested inside, so that a long chain does not overflow the stack.
 ///
-/// A callback that panics does not keep the others from running, now or later: the first panic goes on when all have
-/// run, from the outermost call. A callback that waits for a semaphore runs what is owed first ([`run_owed`]).
+/// A callback that panics does not prevent the others from running, now or later: the first panic is resumed
+/// when all have run, from the outermost call. A callback that waits for a semaphore runs the queued
+/// callbacks first ([`run_owed`]).
 pub(super) fn run_callbacks(callbacks: impl IntoIterator<Item = WaitCallback>, outcome: &Result<()>) {
     let mut callbacks = callbacks.into_iter().map(|callback| (callback, outcome.clone()));
     let owed = OWED.try_with(|owed| {
@@ -36,13 +37,14 @@ pub(super) fn run_callbacks(callbacks: impl IntoIterator<Item = WaitCallback>, o
             let _stop = StopWorking;
             unwind::for_each(from_fn(next), |(callback, outcome)| callback(outcome));
         }
-        // The thread ends and its storage is gone: what is dropped with it may still hold semaphores.
+        // The thread is exiting and its storage is destroyed: objects dropped with it may still hold
+        // semaphores.
         Err(_) => unwind::for_each(callbacks, |(callback, outcome)| callback(outcome)),
     }
 }
 
-/// Runs the callbacks that this thread owes, for one that is about to sleep: a callback that waits may wait for what
-/// another of them brings about.
+/// Runs the callbacks queued on this thread before it blocks: a callback that waits may depend on another one
+/// in the queue.
 pub(super) fn run_owed() {
     unwind::for_each(from_fn(next), |(callback, outcome)| callback(outcome));
 }

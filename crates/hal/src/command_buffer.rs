@@ -9,36 +9,40 @@ use rehal_base::{Context, Error, Result};
 use crate::flags::*;
 use crate::{Binding, Buffer, BufferBarrier, BufferRef, Command, Dispatch, Live, WorkgroupCount, shape};
 
-/// What a command buffer is created with.
+/// The parameters of a command buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandBufferParams {
-    /// How it may be recorded and run.
+    /// How it may be recorded and executed.
     pub mode: CommandBufferMode,
-    /// What kinds of commands it may hold.
+    /// The categories of commands it may contain.
     pub categories: CommandCategories,
-    /// The queues that it will run on.
+    /// The queues that it will execute on.
     pub affinity: QueueAffinity,
-    /// Number of slots of the binding table that its commands may refer to.
+    /// Capacity of the binding table that its commands refer to.
     pub binding_capacity: u64,
 }
 
-/// What a driver does for a command buffer. It is called in order, by one thread at a time: `begin`,
-/// any number of `record`, `end`.
+/// A driver's implementation of a command buffer. Called in order, by one thread at a time: `begin`, any
+/// number of `record`, `end`.
 pub trait CommandBufferBackend: Send + Sync {
-    /// Starts the recording.
+    /// Begins recording.
     fn begin(&self) -> Result<()>;
 
-    /// Adds a command. What it names must be kept alive until the command buffer is dropped.
+    /// Records a command. The objects it names must be kept alive until the command buffer is dropped.
     fn record(&self, command: &Command<Live<'_>>) -> Result<()>;
 
-    /// Ends the recording, and bakes it into what the device runs.
+    /// The handle has refused `command` because its arguments are wrong. Decorators that log calls log this one;
+    /// drivers have nothing to do.
+    fn refused(&self, command: &Command<Live<'_>>, error: &Error);
+
+    /// Ends recording and finalizes the commands for execution.
     fn end(&self) -> Result<()>;
 
-    /// The backend itself, for the driver that made it.
+    /// The concrete backend, for downcasts by its driver.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Commands that are recorded once and run as often as the mode allows: a cheap clone of a shared
+/// Commands that are recorded once and executed as often as the mode allows: a cheap clone of a shared
 /// object.
 #[derive(Clone)]
 pub struct CommandBuffer(Arc<Shared<dyn CommandBufferBackend>>);
@@ -46,15 +50,15 @@ pub struct CommandBuffer(Arc<Shared<dyn CommandBufferBackend>>);
 struct Shared<B: ?Sized> {
     params: CommandBufferParams,
     state: AtomicU8,
-    /// What the commands do with slots, where not every buffer may be used for it: checked when a
-    /// binding table says which buffers they are. A map, as slots come from captures and may be far apart.
+    /// Required usage per slot, for usage that not every buffer allows: checked when a binding table supplies
+    /// the buffers. A map, since slots come from captures and may be sparse.
     slot_usage: Mutex<BTreeMap<u32, BufferUsage>>,
-    /// The same once the recording has ended, by slot: it runs more often than it is recorded.
+    /// The same after recording has ended, as a list: it is executed more often than recorded.
     final_slot_usage: OnceLock<Box<[(u32, BufferUsage)]>>,
     backend: B,
 }
 
-/// What the bindings of a dispatch must allow: which of them it writes, nobody says.
+/// The usage that the bindings of a dispatch must allow; which of them it writes is unknown.
 pub(crate) const DISPATCH_STORAGE: BufferUsage =
     BufferUsage::DISPATCH_STORAGE_READ.union(BufferUsage::DISPATCH_STORAGE_WRITE);
 
@@ -74,7 +78,7 @@ impl CommandBuffer {
         }))
     }
 
-    /// What it was created with.
+    /// The parameters it was created with.
     pub fn params(&self) -> &CommandBufferParams {
         &self.0.params
     }
@@ -84,44 +88,44 @@ impl CommandBuffer {
         &self.0.backend
     }
 
-    /// Whether both handles are of one command buffer.
+    /// Whether both handles refer to the same command buffer.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Starts the recording; a command buffer is recorded once.
+    /// Begins recording; a command buffer is recorded once.
     pub fn begin(&self) -> Result<()> {
-        self.require_state(INITIAL, "begun")?;
+        self.require_state(INITIAL, "begin")?;
         self.0.backend.begin()?;
         self.0.state.store(RECORDING, Ordering::Release);
         Ok(())
     }
 
-    /// Adds a command. Fails when nothing is being recorded, the command is of a category that the
-    /// command buffer does not allow, or a range, a slot, a size or a usage is wrong.
+    /// Records a command. Fails if recording is not active, the command's category is not allowed, or a
+    /// range, a slot, a size or a usage is invalid.
     pub fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
-        self.require_state(RECORDING, "recorded into")?;
-        self.check(command)?;
+        self.require_state(RECORDING, "record")?;
+        self.check(command).inspect_err(|error| self.0.backend.refused(command, error))?;
         self.0.backend.record(command)
     }
 
-    /// Ends the recording.
+    /// Ends recording.
     pub fn end(&self) -> Result<()> {
-        self.require_state(RECORDING, "ended")?;
+        self.require_state(RECORDING, "end")?;
         self.0.backend.end()?;
         let slot_usage = std::mem::take(&mut *self.0.slot_usage.lock());
-        // A command buffer is recorded once, so this is the first.
+        // A command buffer is recorded only once, so the value is unset.
         let _ = self.0.final_slot_usage.set(slot_usage.into_iter().collect());
         self.0.state.store(READY, Ordering::Release);
         Ok(())
     }
 
-    /// Fails unless the recording has ended.
+    /// Fails unless recording has ended.
     pub(crate) fn require_ready(&self) -> Result<()> {
-        self.require_state(READY, "run")
+        self.require_state(READY, "execute")
     }
 
-    /// Fails unless each buffer of a binding table may be used as the commands use its slot.
+    /// Fails unless each buffer of a binding table allows the usage of its slot.
     pub(crate) fn require_slot_usage(&self, bindings: &[BufferRef<&Buffer>]) -> Result<()> {
         for (slot, usage) in self.0.final_slot_usage.get().into_iter().flatten() {
             if let Some(BufferRef { binding: Binding::Direct(buffer), .. }) = bindings.get(*slot as usize) {
@@ -136,8 +140,9 @@ impl CommandBuffer {
         if state == wanted {
             return Ok(());
         }
-        let is = ["not begun yet", "being recorded", "recorded to its end"][usize::from(state)];
-        Err(Error::failed_precondition(format!("the command buffer cannot be {verb}: it is {is}")))
+        let is = ["has not begun recording", "is still recording", "has already ended recording"]
+            [usize::from(state)];
+        Err(Error::failed_precondition(format!("cannot {verb}: the command buffer {is}")))
     }
 
     fn check(&self, command: &Command<Live<'_>>) -> Result<()> {
@@ -213,14 +218,14 @@ impl CommandBuffer {
                 Ok(())
             }
             Binding::Slot(slot) => Err(Error::out_of_range(format!(
-                "binding slot {slot} exceeds the command buffer's capacity of {} slots",
+                "binding slot {slot} is out of bounds of the command buffer's {} slots",
                 self.0.params.binding_capacity
             ))),
         }
     }
 
-    /// Of events, collectives and hints the reference asks this only where it validates command buffers; what a
-    /// capture holds otherwise has run.
+    /// The reference checks this for events, collectives and hints only if command buffers are validated;
+    /// captures with other categories did run.
     fn require_validated_category(&self, category: CommandCategories) -> Result<()> {
         if self.0.params.mode.contains(CommandBufferMode::UNVALIDATED) {
             return Ok(());
@@ -233,13 +238,13 @@ impl CommandBuffer {
             return Ok(());
         }
         Err(Error::failed_precondition(format!(
-            "the command buffer allows {:?} only, not {category:?}",
+            "the command buffer does not allow {category:?} commands (allowed: {:?})",
             self.0.params.categories
         )))
     }
 }
 
-/// See [`shape::check_copy`]; and the sides do not overlap in one buffer.
+/// See [`shape::check_copy`]; also, the ranges must not overlap in one buffer.
 pub(crate) fn check_copy(source: &BufferRef<&Buffer>, target: &BufferRef<&Buffer>) -> Result<()> {
     shape::check_copy(source.length, target.length)?;
     if let (Binding::Direct(from), Binding::Direct(to)) = (source.binding, target.binding)
@@ -252,15 +257,15 @@ pub(crate) fn check_copy(source: &BufferRef<&Buffer>, target: &BufferRef<&Buffer
 }
 
 impl Dispatch<Live<'_>> {
-    /// Checks what does not depend on where the bindings are: that the function exists and is given
-    /// as many constants and bindings as it takes.
+    /// Checks that do not depend on the binding table: that the function exists and gets the right number of
+    /// constants and bindings.
     pub(crate) fn check_shape(&self) -> Result<()> {
         if self.flags.intersects(
             DispatchFlags::CUSTOM_DIRECT_ARGUMENTS
                 | DispatchFlags::DYNAMIC_INDIRECT_ARGUMENTS
                 | DispatchFlags::STATIC_INDIRECT_ARGUMENTS,
         ) {
-            // Their meaning is the driver's own; it checks them.
+            // Their meaning is driver-specific; the driver checks them.
             return Ok(());
         }
         let function = self.executable.function(self.function)?;

@@ -9,31 +9,31 @@ use crate::{
     ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, Queue, Semaphore, Submission,
 };
 
-/// What a device is, for people and for `--list_devices`.
+/// The identity of a device, for messages and `--list_devices`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// The name of its driver, such as `local-sync`.
     pub driver: String,
-    /// Its name among the driver's devices.
+    /// Its name within the driver.
     pub name: String,
 }
 
-/// What a driver does for a device. Every function may be called from any thread.
+/// A driver's implementation of a device. Every function may be called from any thread.
 pub trait DeviceBackend: Send + Sync {
-    /// What it is.
+    /// Its identity.
     fn info(&self) -> &DeviceInfo;
 
-    /// A number that programs ask for by category and key; `NOT_FOUND` for what it does not know.
+    /// A property that programs query by category and key; `NOT_FOUND` for unknown ones.
     fn query_i64(&self, category: &str, key: &str) -> Result<i64>;
 
-    /// What a buffer asked for with `params` would get: usage, access and memory type as granted.
+    /// The parameters that a buffer requested with `params` would be granted: usage, access and memory type.
     fn grant(&self, params: BufferParams) -> Result<BufferParams>;
 
-    /// A buffer of `size` bytes with what [`DeviceBackend::grant`] makes of `params`, which leave nothing open.
+    /// A buffer of `size` bytes with the result of [`DeviceBackend::grant`]; `params` are complete.
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer>;
 
-    /// A buffer over `memory` of the host, which it shares and keeps, with what [`DeviceBackend::grant`] makes
-    /// of `params`, which leave nothing open. Optional; see [`unsupported`].
+    /// A buffer over host `memory`, which it shares and keeps alive, with the result of
+    /// [`DeviceBackend::grant`]; `params` are complete. Optional; see [`unsupported`].
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer>;
 
     /// A semaphore at `initial_value`.
@@ -53,47 +53,54 @@ pub trait DeviceBackend: Send + Sync {
     /// A channel for collectives. Optional; see [`unsupported`].
     fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel>;
 
-    /// Notes that the program is about to prepare executables and calls the place where they are kept
-    /// `identifier`. Drivers keep no caches and succeed; a recorder records it, since captures have caches.
+    /// Notes that the program is about to prepare executables in a cache called `identifier`. Drivers have no
+    /// caches and succeed; a recorder records it, since captures have caches.
     fn create_executable_cache(&self, identifier: &str) -> Result<()>;
 
-    /// The format of executable `data`, where the device knows it.
+    /// The format of executable `data`, if the device recognizes it.
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str>;
 
     /// Whether executables of this format can be prepared.
     fn can_prepare_executable(&self, format: &str) -> bool;
 
-    /// Prepares code to run.
+    /// Prepares code for execution.
     ///
     /// # Safety
     ///
-    /// The code runs in this process, or on the device, with the rights of the caller, now (its
-    /// initialisers) and at each dispatch. The caller states why it trusts the bytes, and that dispatches of it
-    /// are ordered by timepoints with other work on the same bytes where one of them writes.
+    /// The code runs in this process, or on the device, with the caller's privileges, now (its initialisers)
+    /// and at each dispatch. The caller must justify its trust in the bytes, and must order dispatches by
+    /// timepoints with other work that accesses the same bytes if either writes.
     #[allow(unsafe_code, reason = "the trust boundary of native code")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable>;
 
-    /// Makes a file of the host usable by the device's queues.
+    /// Imports a host file for use by the device's queues.
     fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File>;
 
-    /// Runs `submission` once its waits are reached and signals or fails its signals. Returns the
-    /// buffer of an alloca, which may be named at once and used once the alloca has signalled.
+    /// Executes `submission` once its waits are reached and signals or fails its signals. Returns the buffer
+    /// of an alloca, which may be referenced immediately and accessed once the alloca has signalled.
+    ///
+    /// Work that runs during the call and fails is an error of the call too, except that of a host call that has
+    /// signals to fail.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>>;
 
-    /// Frees memory that is kept only to be faster the next time.
+    /// The handle has refused `submission` because its arguments are wrong. Decorators that log calls log this one;
+    /// drivers have nothing to do.
+    fn refused(&self, submission: &Submission<Live<'_>>, error: &Error);
+
+    /// Frees caches.
     fn trim(&self) -> Result<()>;
 
-    /// Makes sure that what was submitted will run without another call.
+    /// Flushes: work that was submitted must execute without another call.
     fn flush(&self, affinity: QueueAffinity) -> Result<()>;
 
-    /// What it has allocated; `None` if it does not count that.
+    /// Its allocation statistics; `None` if it does not keep any.
     fn memory_statistics(&self) -> Option<MemoryStatistics>;
 
-    /// The backend itself, for the driver that made it.
+    /// The concrete backend, for downcasts by its driver.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// The error of a driver whose `device` does not have an optional ability, such as `channels`.
+/// The error of a driver whose `device` lacks an optional feature, such as `channels`.
 pub fn unsupported(device: &DeviceInfo, ability: &str) -> Error {
     Error::unimplemented(format!("device '{}' does not support {ability}", device.name))
 }
@@ -113,12 +120,12 @@ impl Device {
         &*self.0
     }
 
-    /// Whether both handles are of one device.
+    /// Whether both handles refer to the same device.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// What it is.
+    /// Its identity.
     pub fn info(&self) -> &DeviceInfo {
         self.0.info()
     }
@@ -128,14 +135,14 @@ impl Device {
         self.0.query_i64(category, key)
     }
 
-    /// A buffer of `size` bytes. Fails where the device cannot grant `params` or the memory.
+    /// Allocates a buffer of `size` bytes. Fails if the device cannot grant `params` or memory is exhausted.
     pub fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         check_alignment(params.min_alignment)?;
         Ok(self.0.allocate_buffer(params.canonical(), size)?.made_by(self))
     }
 
-    /// A buffer over a range of host memory, which it shares and keeps. Fails where the range exceeds the
-    /// memory, `params` want to write what is constant, or the device cannot reach it.
+    /// A buffer over a range of host memory, which it shares and keeps alive. Fails if the range is out of
+    /// bounds, `params` request write access to constant memory, or the device cannot access the memory.
     pub fn import_buffer(
         &self,
         params: BufferParams,
@@ -147,7 +154,7 @@ impl Device {
         if params.access.intersects(MemoryAccess::WRITE | MemoryAccess::ANY) && !memory.is_writable() {
             return Err(Error::new(
                 rehal_base::StatusCode::PermissionDenied,
-                format!("constant memory is imported for {:?}", params.access),
+                format!("cannot import constant memory with access {:?}", params.access),
             ));
         }
         let memory = HostMemory::part(memory, range)?;
@@ -161,7 +168,7 @@ impl Device {
         Ok(self.0.import_buffer(params, memory)?.made_by(self))
     }
 
-    /// See [`DeviceBackend::create_semaphore`]. The largest value stands for a failure and is refused.
+    /// See [`DeviceBackend::create_semaphore`]. Rejects the largest value, which is reserved for failure.
     pub fn create_semaphore(
         &self,
         affinity: QueueAffinity,
@@ -170,7 +177,7 @@ impl Device {
     ) -> Result<Semaphore> {
         if initial_value == u64::MAX {
             return Err(Error::out_of_range(format!(
-                "semaphore payload must be below {}, which stands for a failure",
+                "semaphore payload must be below {}, which is reserved for failure",
                 u64::MAX
             )));
         }
@@ -237,7 +244,7 @@ pub(crate) fn check_alignment(min_alignment: u64) -> Result<()> {
     // Host memory is aligned to 64 bytes; captures of the reference ask for 0 or a power of two.
     if min_alignment != 0 && !min_alignment.is_power_of_two() {
         return Err(Error::invalid_argument(format!(
-            "an alignment of {min_alignment} bytes is not a power of two"
+            "invalid alignment of {min_alignment} bytes (expected a power of two)"
         )));
     }
     Ok(())

@@ -1,6 +1,6 @@
 use rehal_base::{Error, Result};
 
-/// The most parameters that a URI may have, as in the reference.
+/// Limit on the parameters of a URI, the same as the reference's.
 const PARAM_LIMIT: usize = 128;
 
 /// A device's URI: `driver`, `driver://path` or `driver://path?key=value&key=value`.
@@ -15,15 +15,15 @@ const PARAM_LIMIT: usize = 128;
 pub struct DeviceUri<'a> {
     /// The driver's name.
     pub driver: &'a str,
-    /// Which of its devices: a path, an identifier or an index; empty for the one that the driver prefers.
+    /// A path, an identifier or an index of a device; empty for the driver's default.
     pub path: &'a str,
-    /// Keys and values in their order; a key without `=` has an empty value. Drivers take typed options, so whoever
-    /// has the URI turns these into options.
+    /// Keys and values in order; a key without `=` has an empty value. The owner of the URI converts them to
+    /// the typed options that drivers take.
     pub params: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> DeviceUri<'a> {
-    /// Splits `text` as the reference does: the slashes after the colon may be left out.
+    /// Splits `text` like the reference: the slashes after the colon are optional.
     pub fn parse(text: &'a str) -> Result<Self> {
         let (driver, rest) = text.split_once(':').unwrap_or((text, ""));
         let rest = rest.strip_prefix("//").or_else(|| rest.strip_prefix('/')).unwrap_or(rest);
@@ -36,7 +36,7 @@ impl<'a> DeviceUri<'a> {
         };
         if params.len() > PARAM_LIMIT {
             return Err(Error::invalid_argument(format!(
-                "a device URI has {} parameters; at most {PARAM_LIMIT} are allowed",
+                "the device URI has {} parameters, more than the limit of {PARAM_LIMIT}",
                 params.len()
             )));
         }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn uris_are_split_as_the_reference_splits_them() {
+    fn uris_are_split_like_the_reference() {
         for (text, driver, path, params) in [
             ("", "", "", &[][..]),
             ("local-sync", "local-sync", "", &[]),
@@ -78,7 +78,7 @@ mod tests {
         let error = DeviceUri::parse(&text(PARAM_LIMIT + 1)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "INVALID_ARGUMENT; a device URI has 129 parameters; at most 128 are allowed"
+            "INVALID_ARGUMENT; the device URI has 129 parameters, more than the limit of 128"
         );
     }
 }

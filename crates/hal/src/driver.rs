@@ -4,51 +4,51 @@ use rehal_base::{Context, Error, Result, StatusCode};
 
 use crate::{Device, OptionSet};
 
-/// A device as its driver enumerates it: everything that `--dump_devices` prints.
+/// A device as enumerated by its driver: everything that `--dump_devices` prints.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceDescription {
-    /// What follows `driver://` in the device's URI; unique among the driver's devices. Empty for a driver that has
-    /// one device and nothing to choose from.
+    /// The path after `driver://` in the device's URI; unique among the driver's devices. Empty for a driver
+    /// with a single, fixed device.
     pub path: String,
-    /// Its name, for people.
+    /// Its display name.
     pub name: String,
-    /// What names this device on any boot and in any process, such as `GPU-` and a UUID, if it has that.
+    /// A persistent identifier across boots and processes, such as `GPU-` and a UUID, if it has one.
     pub identifier: Option<String>,
-    /// Its properties, in the order in which they are printed.
+    /// Its properties, in print order.
     pub sections: Vec<DeviceSection>,
 }
 
-/// Properties of a device that belong together, such as the limits of a dispatch.
+/// A group of device properties, such as the limits of a dispatch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceSection {
-    /// What they describe; may be empty.
+    /// The section title; may be empty.
     pub title: String,
     /// Keys and values.
     pub properties: Vec<(String, String)>,
 }
 
-/// What a driver does: find devices of one kind on this machine and create them. Every function may be called from
+/// A driver: finds devices of one kind on this machine and creates them. Every function may be called from
 /// any thread.
 ///
-/// A driver is constructed with what it needs to find devices, such as the path of a loader library; what a single
-/// device is created with are options (see [`DeviceOptions`](crate::DeviceOptions)). Constructing a driver is cheap
-/// and cannot fail: libraries are loaded by [`DriverBackend::availability`] at the earliest.
+/// A driver is constructed with what it needs to find devices, such as the path of a loader library;
+/// parameters of a single device are options (see [`DeviceOptions`](crate::DeviceOptions)). Constructing a
+/// driver is cheap and cannot fail: libraries are loaded no earlier than in [`DriverBackend::availability`].
 pub trait DriverBackend: Send + Sync {
-    /// What URIs call it, such as `local-sync`.
+    /// The scheme of its URIs, such as `local-sync`.
     fn name(&self) -> &str;
 
-    /// What it is, in a line.
+    /// A one-line description.
     fn description(&self) -> &str;
 
-    /// Whether it can work on this machine; the error says why not. A missing library or kernel module is
-    /// `UNAVAILABLE`, a driver that this build leaves out is `UNIMPLEMENTED`.
+    /// Whether it works on this machine; the error says why not: `UNAVAILABLE` for a missing library or
+    /// kernel module, `UNIMPLEMENTED` for a driver that this build does not include.
     fn availability(&self) -> Result<()>;
 
-    /// Its devices, in a stable order. Called only if it is available.
+    /// Its devices, in a stable order. Called only if available.
     fn enumerate(&self) -> Result<Vec<DeviceDescription>>;
 
-    /// Creates the device with this `path` of those that it enumerates; for an empty path, the one that it prefers.
-    /// Called only if it is available and has a device.
+    /// Creates the enumerated device with this `path`; for an empty path, the default device. Called only if
+    /// available and not without devices.
     fn create_device(&self, path: &str, options: &OptionSet) -> Result<Device>;
 }
 
@@ -62,7 +62,7 @@ impl Driver {
         Self(Arc::new(backend))
     }
 
-    /// A driver that exists and that this build leaves out. It is never available.
+    /// A known driver that this build does not include; never available.
     pub fn missing(name: &'static str, description: &'static str) -> Self {
         Self::new(Missing { name, description })
     }
@@ -87,23 +87,24 @@ impl Driver {
         self.0.availability()
     }
 
-    /// Its devices, in a stable order. Fails if the driver is not available; an available driver may have none.
+    /// Its devices, in a stable order. Fails if the driver is unavailable; an available driver may have none.
     pub fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
         self.0.availability()?;
         self.0.enumerate().context(|| format!("driver '{}'", self.name()))
     }
 
-    /// The URI of a device that it enumerates.
+    /// The URI of an enumerated device.
     pub fn uri(&self, device: &DeviceDescription) -> String {
         format!("{}://{}", self.name(), device.path)
     }
 
-    /// The path of the device that `which` names: by path, by identifier, or by index in [`Driver::enumerate`]; the
-    /// first that matches in this order. An empty `which` leaves the choice to the driver, and is the path for that.
+    /// The path of the device that `which` names: by path, by identifier, or by index in
+    /// [`Driver::enumerate`]; the first match in this order. An empty `which` selects the driver's default
+    /// and stays empty.
     pub fn resolve(&self, which: &str) -> Result<String> {
         let devices = self.enumerate()?;
         if devices.is_empty() {
-            let error = format!("driver '{}' finds no device on this machine", self.name());
+            let error = format!("driver '{}' found no devices on this machine", self.name());
             return Err(Error::new(StatusCode::Unavailable, error));
         }
         match which {
@@ -128,7 +129,7 @@ impl Driver {
     }
 
     fn no_such_device(&self, devices: &[DeviceDescription], which: &str) -> Error {
-        /// How many devices an error lists.
+        /// Limit on the devices that an error lists.
         const LISTED: usize = 8;
         let mut uris: Vec<_> = devices.iter().take(LISTED).map(|device| self.uri(device)).collect();
         if devices.len() > LISTED {
@@ -173,7 +174,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A driver of so many devices, which keeps the paths that it was asked to create and creates none.
+    /// A fake driver of several devices, which records the paths of requested devices and creates none.
     pub(crate) struct Fake {
         pub name: &'static str,
         pub devices: usize,
@@ -201,7 +202,7 @@ pub(crate) mod tests {
         }
 
         fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
-            assert!(self.fault.is_none(), "asked only if it is available");
+            assert!(self.fault.is_none(), "called only if available");
             let device = |index| DeviceDescription {
                 path: format!("bus/{index}"),
                 name: "GPU".into(),
@@ -222,7 +223,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_device_is_named_by_path_identifier_or_index() {
+    fn devices_resolve_by_path_identifier_or_index() {
         for (which, path) in [
             ("", ""),
             ("bus/1", "bus/1"),
@@ -239,7 +240,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_device_that_there_is_not_is_an_error_with_those_that_there_are() {
+    fn the_error_for_an_unknown_device_lists_the_others() {
         for which in ["3", "-1", "bus", "GPU-", "18446744073709551616"] {
             let error = create(Fake::of("fake", 3), which);
             assert_eq!(
@@ -254,15 +255,15 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn without_devices_there_is_no_default() {
+    fn a_driver_without_devices_has_no_default() {
         for which in ["", "0"] {
             let error = create(Fake::of("fake", 0), which);
-            assert_eq!(error.to_string(), "UNAVAILABLE; driver 'fake' finds no device on this machine");
+            assert_eq!(error.to_string(), "UNAVAILABLE; driver 'fake' found no devices on this machine");
         }
     }
 
     #[test]
-    fn a_driver_that_cannot_work_says_why_before_anything_else_is_asked() {
+    fn an_unavailable_driver_reports_its_reason_first() {
         let reason = Error::new(StatusCode::Unavailable, "libfake.so.1 is not installed");
         let fake = Fake { fault: Some(reason.clone()), ..Fake::of("fake", 3) };
         let driver = Driver::new(fake);
@@ -272,7 +273,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_missing_driver_says_that_it_is_missing() {
+    fn a_missing_driver_is_unimplemented() {
         let driver = Driver::missing("abacus", "beads");
         let expected = "UNIMPLEMENTED; this build has no 'abacus' driver";
         assert_eq!((driver.name(), driver.description()), ("abacus", "beads"));

@@ -1,9 +1,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
-/// What a driver does for an event.
+/// A driver's implementation of an event.
 pub trait EventBackend: Send + Sync {
-    /// The backend itself, for the driver that made it.
+    /// The concrete backend, for downcasts by its driver.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -22,7 +22,7 @@ impl Event {
         &*self.0
     }
 
-    /// Whether both handles are of one event.
+    /// Whether both handles refer to the same event.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

@@ -6,14 +6,14 @@ use rehal_base::Result;
 
 use crate::flags::*;
 
-/// What an executable is prepared from.
+/// The parameters of executable preparation.
 #[derive(Clone, Copy)]
 pub struct ExecutableParams<'a> {
-    /// What messages call the executable, such as `executable 4`; may be empty.
+    /// The executable's name in messages, such as `executable 4`; may be empty.
     pub label: &'a str,
-    /// The queues that it will run on.
+    /// The queues that it will execute on.
     pub affinity: QueueAffinity,
-    /// How it may be prepared.
+    /// Flags for its preparation.
     pub caching_mode: CachingMode,
     /// The format's name, such as `embedded-elf-x86_64`.
     pub format: &'a str,
@@ -23,22 +23,22 @@ pub struct ExecutableParams<'a> {
     pub constants: &'a [u32],
 }
 
-/// What is known of a function of an executable.
+/// The reflected properties of a function of an executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionInfo {
     /// Its name, or empty.
     pub name: String,
     /// Behaviour flags (source: `iree_hal_executable_function_flags_t`).
     pub flags: u64,
-    /// Static or least workgroup size in x, y and z.
+    /// Static or minimum workgroup size in x, y and z.
     pub workgroup_size: [u32; 3],
     /// Number of 32-bit constants.
     pub constant_count: u16,
     /// Number of buffer bindings.
     pub binding_count: u16,
-    /// Number of parameters that it announces.
+    /// Declared number of parameters.
     pub parameter_count: u16,
-    /// Reflected parameters, where the executable has them.
+    /// Reflected parameters, if the executable has them.
     pub parameters: Vec<FunctionParameter>,
 }
 
@@ -64,9 +64,9 @@ pub struct FunctionParameter {
     pub name: String,
 }
 
-/// What a driver does for an executable.
+/// A driver's implementation of an executable.
 pub trait ExecutableBackend: Send + Sync {
-    /// What the executable calls itself, or empty.
+    /// The executable's own name, or empty.
     fn name(&self) -> &str;
 
     /// Its functions, by ordinal.
@@ -75,11 +75,11 @@ pub trait ExecutableBackend: Send + Sync {
     /// The ordinal of the function with this name; see [`FunctionInfo::find`].
     fn lookup(&self, name: &str) -> Option<u32>;
 
-    /// The backend itself, for the driver that made it.
+    /// The concrete backend, for downcasts by its driver.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Code that a device can run: a cheap clone of a shared object.
+/// Code prepared for a device: a cheap clone of a shared object.
 #[derive(Clone)]
 pub struct Executable(Arc<dyn ExecutableBackend>);
 
@@ -94,7 +94,7 @@ impl Executable {
         &*self.0
     }
 
-    /// Whether both handles are of one executable.
+    /// Whether both handles refer to the same executable.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -104,7 +104,7 @@ impl Executable {
         self.0.functions()
     }
 
-    /// The function with this ordinal, or an error that says how many there are.
+    /// The function with this ordinal; the error has the number of functions.
     pub fn function(&self, ordinal: u32) -> Result<&FunctionInfo> {
         let functions = self.0.functions();
         functions.get(ordinal as usize).ok_or_else(|| {
@@ -115,7 +115,7 @@ impl Executable {
         })
     }
 
-    /// The ordinal of the function with this name, or an error that lists the names there are.
+    /// The ordinal of the function with this name; the error lists the names.
     pub fn lookup(&self, name: &str) -> Result<u32> {
         self.0.lookup(name).ok_or_else(|| {
             let names: Vec<_> = self.functions().iter().map(|function| function.name.as_str()).collect();

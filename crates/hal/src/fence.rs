@@ -8,32 +8,32 @@ use smallvec::SmallVec;
 use crate::latch::Latch;
 use crate::{Device, QUEUE_AFFINITY_ANY, Registration, Semaphore, SemaphoreFlags, Timepoint, WaitCallback};
 
-/// How many semaphores one fence can hold (source: the 16-bit count of `iree_hal_fence_t`).
+/// Limit on the semaphores of a fence (source: the 16-bit count of `iree_hal_fence_t`).
 const CAPACITY: usize = u16::MAX as usize - 1;
 
-/// A point in time: reached when all of its timepoints are. An empty fence is reached from the start.
+/// A set of timepoints, reached when all of them are. An empty fence is already reached.
 ///
-/// A semaphore is named once, with the latest of the values that it was inserted with.
+/// Each semaphore occurs once, with the maximum of its inserted values.
 #[derive(Clone, Default)]
 pub struct Fence {
     timepoints: SmallVec<[(Semaphore, u64); 1]>,
 }
 
 impl Fence {
-    /// A fence with a semaphore of its own on `device`, reached at 1: for what hosts and programs wait for.
+    /// A fence with a semaphore of its own on `device`, reached at 1, for hosts and programs to wait for.
     pub fn create(device: &Device) -> Result<Self> {
-        // The reference's default: hosts wait for it, and its timepoints may be exported.
+        // The reference's default: hosts may wait for it, and its timepoints may be exported.
         let flags = SemaphoreFlags::HOST_INTERRUPT | SemaphoreFlags::EXPORTABLE_TIMEPOINTS;
         Ok(Self::at(device.create_semaphore(QUEUE_AFFINITY_ANY, 0, flags)?, 1))
     }
 
-    /// A fence that is reached with `value` of one semaphore.
+    /// A fence that is reached when one semaphore reaches `value`.
     pub fn at(semaphore: Semaphore, value: u64) -> Self {
         Self { timepoints: SmallVec::from_buf([(semaphore, value)]) }
     }
 
-    /// A fence that is reached when all of `fences` are; `None` where they have no timepoint at all.
-    /// Fails where they have more semaphores than a fence can hold.
+    /// A fence that is reached when all of `fences` are; `None` if they have no timepoints. Fails if they
+    /// have more semaphores than a fence can hold.
     pub fn join<'a>(fences: impl IntoIterator<Item = &'a Self>) -> Result<Option<Self>> {
         let mut joined = Self::default();
         for fence in fences {
@@ -42,14 +42,17 @@ impl Fence {
         Ok(if joined.timepoints.is_empty() { None } else { Some(joined) })
     }
 
-    /// Adds a timepoint, or moves that of the same semaphore to the later value. Fails where the fence is full.
+    /// Adds a timepoint; for a semaphore that is already present, keeps the larger value. Fails if the fence
+    /// is full.
     pub fn insert(&mut self, semaphore: &Semaphore, value: u64) -> Result<()> {
         if let Some((_, existing)) = self.timepoints.iter_mut().find(|(known, _)| known.is_same(semaphore)) {
             *existing = value.max(*existing);
             return Ok(());
         }
         if self.timepoints.len() == CAPACITY {
-            return Err(Error::resource_exhausted(format!("a fence holds {CAPACITY} semaphores at most")));
+            return Err(Error::resource_exhausted(format!(
+                "the fence exceeds the limit of {CAPACITY} semaphores"
+            )));
         }
         self.timepoints.push((semaphore.clone(), value));
         Ok(())
@@ -60,17 +63,17 @@ impl Fence {
         other.timepoints.iter().try_for_each(|(semaphore, value)| self.insert(semaphore, *value))
     }
 
-    /// The semaphores, each with the value that it has to reach.
+    /// The semaphores, each with the value it must reach.
     pub fn timepoints(&self) -> &[(Semaphore, u64)] {
         &self.timepoints
     }
 
-    /// The timepoints as submissions name them.
+    /// The timepoints in the form that submissions take.
     pub fn live_timepoints(&self) -> impl ExactSizeIterator<Item = Timepoint<&Semaphore>> {
         self.timepoints.iter().map(|(semaphore, value)| semaphore.at(*value))
     }
 
-    /// Whether it is reached; the failure where one of its semaphores failed, as then it never will be.
+    /// Whether it is reached; the error if a semaphore failed, since then it never will be.
     pub fn query(&self) -> Result<bool> {
         let mut is_reached = true;
         for (semaphore, value) in &self.timepoints {
@@ -79,7 +82,7 @@ impl Fence {
         Ok(is_reached)
     }
 
-    /// Signals every timepoint, in order, up to the first that cannot be.
+    /// Signals every timepoint in order; stops at the first error.
     pub fn signal(&self) -> Result<()> {
         self.timepoints.iter().try_for_each(|(semaphore, value)| semaphore.signal(*value))
     }
@@ -91,8 +94,8 @@ impl Fence {
         }
     }
 
-    /// Runs `callback` once, when all timepoints are reached (at once if they are) or the first of them
-    /// fails, on whichever thread brings that about. Dropping the registration takes it back.
+    /// Calls `callback` once, when all timepoints are reached (immediately if they already are) or the first
+    /// of them fails, on the thread that causes it. Dropping the registration cancels it.
     pub fn on_reached(&self, callback: WaitCallback) -> Registration {
         if let [(semaphore, value)] = &*self.timepoints {
             return semaphore.on_reached(*value, callback);
@@ -120,8 +123,8 @@ impl Fence {
         }))
     }
 
-    /// Blocks until it is reached; `None` waits without end. `DEADLINE_EXCEEDED` when the time is up, the
-    /// failure of the first semaphore that fails.
+    /// Blocks until it is reached; `None` waits forever. Fails with `DEADLINE_EXCEEDED` on timeout, or with
+    /// the error of the first semaphore that fails.
     pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
         if let [(semaphore, value)] = &*self.timepoints {
             return semaphore.wait(*value, timeout);
@@ -155,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_semaphore_is_named_once_with_its_latest_value() {
+    fn a_semaphore_occurs_once_with_its_largest_value() {
         let [a, b] = semaphores();
         let mut fence = Fence::at(a.clone(), 3);
         fence.insert(&b, 1).unwrap();
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn is_reached_when_all_of_it_is() {
+    fn is_reached_when_all_timepoints_are() {
         let [a, b] = semaphores();
         let fence = Fence::join([&Fence::at(a.clone(), 1), &Fence::at(b.clone(), 2)]).unwrap().unwrap();
         let seen = Arc::new(AtomicUsize::new(0));
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn one_failure_fails_it_while_others_are_pending() {
+    fn a_failed_semaphore_fails_a_pending_fence() {
         let [a, b] = semaphores();
         let fence = Fence::join([&Fence::at(a.clone(), 1), &Fence::at(b.clone(), 1)]).unwrap().unwrap();
         let sleeper = std::thread::spawn({

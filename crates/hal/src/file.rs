@@ -5,15 +5,15 @@ use rehal_base::{Error, HostMemory, Range, Result};
 
 use crate::flags::MemoryAccess;
 
-/// What a driver does for a file.
+/// A driver's implementation of a file.
 pub trait FileBackend: Send + Sync {
-    /// Fills `range` of `target` from the bytes at `offset`; fails where the file ends before.
+    /// Fills `range` of `target` with the bytes at `offset`; fails if the file is too short.
     fn read_at(&self, offset: u64, target: &HostMemory, range: Range) -> Result<()>;
 
     /// Writes `range` of `source` at `offset`.
     fn write_at(&self, offset: u64, source: &HostMemory, range: Range) -> Result<()>;
 
-    /// The backend itself, for the driver that made it.
+    /// The concrete backend, for downcasts by its driver.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -33,12 +33,12 @@ impl File {
         Self(Arc::new(Shared { access, length, backend }))
     }
 
-    /// Number of bytes that may be accessed.
+    /// Number of accessible bytes.
     pub fn length(&self) -> u64 {
         self.0.length
     }
 
-    /// What may be done with it.
+    /// The allowed access.
     pub fn access(&self) -> MemoryAccess {
         self.0.access
     }
@@ -48,17 +48,17 @@ impl File {
         &self.0.backend
     }
 
-    /// Whether both handles are of one file.
+    /// Whether both handles refer to the same file.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Fails unless the file allows `access` and holds the range.
+    /// Fails unless the file allows `access` and contains the range.
     pub fn require(&self, access: MemoryAccess, offset: u64, length: u64) -> Result<()> {
         if !self.0.access.contains(access) {
             return Err(Error::new(
                 rehal_base::StatusCode::PermissionDenied,
-                format!("the file does not allow {access:?}; it allows {:?}", self.0.access),
+                format!("file access does not allow {access:?} (allowed: {:?})", self.0.access),
             ));
         }
         match Range::new(offset, length) {
@@ -71,24 +71,24 @@ impl File {
     }
 }
 
-/// A file of the host: an open file, or memory.
+/// A host file: an open file, or memory.
 pub enum HostFile {
-    /// An open file, read and written by position.
+    /// An open file, accessed at explicit offsets.
     Disk(std::fs::File),
-    /// Memory of the host, which the file shares; as long as it is.
+    /// Host memory, shared by the file, with the same length.
     Memory(HostMemory),
 }
 
 impl HostFile {
-    /// A copy of `bytes` in memory as a file. Fails when the machine has not that much memory.
+    /// A memory file with a copy of `bytes`. Fails if memory is exhausted.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let memory = HostMemory::allocate(bytes.len() as u64)?;
         memory.write(0, bytes)?;
         Ok(Self::Memory(memory))
     }
 
-    /// The file as one that queues can use, for drivers that read and write it by position. Fails where
-    /// constant memory is to be written.
+    /// Converts it to a file for queues, for drivers that access it at explicit offsets. Fails if write
+    /// access is requested for constant memory.
     pub fn into_file(self, access: MemoryAccess) -> Result<File> {
         if let Self::Memory(memory) = &self
             && access.contains(MemoryAccess::WRITE)
@@ -96,7 +96,7 @@ impl HostFile {
         {
             return Err(Error::new(
                 rehal_base::StatusCode::PermissionDenied,
-                "constant memory is imported as a file to write",
+                "read-only memory cannot back a writable file",
             ));
         }
         Ok(File::new(access, self.length()?, self))
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_on_disk_and_in_memory_hold_the_same() {
+    fn disk_and_memory_files_behave_the_same() {
         let disk = HostFile::Disk(tempfile::tempfile().unwrap());
         for file in [disk, HostFile::from_bytes(&[0; 12]).unwrap()] {
             let memory = HostMemory::allocate(16).unwrap();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_ends_before_is_lost_data() {
+    fn a_truncated_file_is_data_loss() {
         let file = HostFile::Disk(tempfile::tempfile().unwrap());
         let memory = HostMemory::allocate(16).unwrap();
         let beyond = file.read_at(4, &memory, memory.whole()).unwrap_err();

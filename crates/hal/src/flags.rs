@@ -1,5 +1,5 @@
-//! Bit fields and numbers of the HAL, with the values that captures store (source: the headers of
-//! `iree/hal` of release 3.13.0). Unknown bits are kept: a newer capture must not lose them.
+//! Bit fields and enums of the HAL, with the values in captures (source: the headers of `iree/hal` of release
+//! 3.13.0). Unknown bits are preserved, so that newer captures round-trip.
 
 use bitflags::bitflags;
 
@@ -9,7 +9,7 @@ macro_rules! fields {
             $(#[$meta])*
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
             pub struct $name: $bits {
-                $(#[allow(missing_docs, reason = "the field's own names")] const $flag = $value;)*
+                $(#[allow(missing_docs, reason = "the reference's names")] const $flag = $value;)*
                 const _ = !0;
             }
         }
@@ -17,7 +17,7 @@ macro_rules! fields {
 }
 
 fields! {
-    /// Where memory lives and who can reach it.
+    /// Memory location and visibility.
     MemoryType: u32 {
         OPTIMAL = 1 << 0;
         HOST_VISIBLE = 1 << 1;
@@ -27,7 +27,7 @@ fields! {
         DEVICE_LOCAL = (1 << 5) | (1 << 4);
         HOST_LOCAL = (1 << 6) | (1 << 2) | (1 << 1);
     }
-    /// What may be done with memory.
+    /// Access to memory.
     MemoryAccess: u16 {
         READ = 1 << 0;
         WRITE = 1 << 1;
@@ -36,7 +36,7 @@ fields! {
         UNALIGNED = 1 << 4;
         ANY = 1 << 5;
     }
-    /// What a buffer may be used for.
+    /// Usage of a buffer.
     BufferUsage: u32 {
         TRANSFER_SOURCE = 1 << 0;
         TRANSFER_TARGET = 1 << 1;
@@ -56,12 +56,12 @@ fields! {
         MAPPING_ACCESS_RANDOM = 1 << 27;
         MAPPING_ACCESS_SEQUENTIAL_WRITE = 1 << 28;
     }
-    /// How long a mapping lives.
+    /// Lifetime of a mapping.
     MappingMode: u32 {
         SCOPED = 1 << 0;
         PERSISTENT = 1 << 1;
     }
-    /// How a command buffer may be recorded and run.
+    /// Recording and execution mode of a command buffer.
     CommandBufferMode: u32 {
         ONE_SHOT = 1 << 0;
         ALLOW_INLINE_EXECUTION = 1 << 4;
@@ -70,12 +70,12 @@ fields! {
         RETAIN_PROFILE_METADATA = 1 << 7;
         RETAIN_DISPATCH_METADATA = 1 << 8;
     }
-    /// What kinds of commands a command buffer may hold.
+    /// Categories of commands in a command buffer.
     CommandCategories: u32 {
         TRANSFER = 1 << 0;
         DISPATCH = 1 << 1;
     }
-    /// Stages of execution that a barrier orders.
+    /// Execution stages that a barrier orders.
     ExecutionStage: u64 {
         COMMAND_ISSUE = 1 << 0;
         COMMAND_PROCESS = 1 << 1;
@@ -84,7 +84,7 @@ fields! {
         COMMAND_RETIRE = 1 << 4;
         HOST = 1 << 5;
     }
-    /// Kinds of access that a barrier makes visible.
+    /// Access types that a barrier makes visible.
     AccessScope: u32 {
         INDIRECT_COMMAND_READ = 1 << 0;
         CONSTANT_READ = 1 << 1;
@@ -97,7 +97,7 @@ fields! {
         MEMORY_READ = 1 << 8;
         MEMORY_WRITE = 1 << 9;
     }
-    /// How a dispatch takes its workgroup count and arguments.
+    /// Dispatch options: static or indirect workgroup count, and argument passing.
     DispatchFlags: u64 {
         DYNAMIC_INDIRECT_PARAMETERS = 1 << 0;
         STATIC_INDIRECT_PARAMETERS = 1 << 1;
@@ -107,7 +107,7 @@ fields! {
         ALLOW_INLINE_EXECUTION = 1 << 5;
         BORROW_RESOURCE_LIFETIMES = 1 << 6;
     }
-    /// How a semaphore may be used.
+    /// Semaphore options.
     SemaphoreFlags: u64 {
         DEVICE_LOCAL = 1 << 0;
         HOST_INTERRUPT = 1 << 1;
@@ -115,13 +115,13 @@ fields! {
         EXPORTABLE_TIMEPOINTS = 1 << 3;
         SINGLE_PRODUCER = 1 << 4;
     }
-    /// How a host call runs.
+    /// Host call options.
     HostCallFlags: u64 {
         NON_BLOCKING = 1 << 0;
         WAIT_ACTIVE = 1 << 1;
         RELAXED = 1 << 2;
     }
-    /// How an executable may be prepared.
+    /// Executable preparation options.
     CachingMode: u32 {
         ALIAS_PROVIDED_DATA = 1 << 0;
         ALLOW_PERSISTENT_CACHING = 1 << 1;
@@ -133,7 +133,7 @@ fields! {
     }
 }
 
-/// The queues of a device that an operation may go to, a bit each.
+/// The queues of a device that an operation may use, one bit each.
 pub type QueueAffinity = u64;
 
 /// Any queue of the device.

@@ -2,15 +2,15 @@ use rehal_base::{Error, Result};
 
 use crate::Device;
 
-/// The devices that a program uses together, in the order of its topology.
+/// The devices that a program uses together, in topology order.
 #[derive(Clone)]
 pub struct DeviceGroup(Vec<Device>);
 
 impl DeviceGroup {
-    /// A group of these devices; there must be one at least.
+    /// A group of these devices; must not be empty.
     pub fn new(devices: Vec<Device>) -> Result<Self> {
         if devices.is_empty() {
-            return Err(Error::invalid_argument("a device group needs a device"));
+            return Err(Error::invalid_argument("the device group is empty"));
         }
         Ok(Self(devices))
     }

@@ -3,11 +3,11 @@ use rehal_base::Result;
 use crate::flags::*;
 use crate::{BufferParams, CommandBufferParams, Names, RenameHost};
 
-/// What the host does around commands and submissions.
+/// Host operations around commands and submissions.
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "the names are the HAL's own")]
+#[allow(missing_docs, reason = "the names are those of the HAL")]
 pub enum HostOp<N: Names> {
-    /// Makes an object.
+    /// Creates an object.
     Create(CreateOp<N>),
     BeginCommandBuffer {
         command_buffer: N::CommandBuffer,
@@ -16,10 +16,10 @@ pub enum HostOp<N: Names> {
         command_buffer: N::CommandBuffer,
     },
     Map(RangeOp<N>),
-    /// With the bytes that the host wrote while it was mapped, where it may have written.
+    /// Carries the bytes that the host may have written while it was mapped.
     Unmap(RangeOp<N>, Option<N::Bytes>),
     Invalidate(RangeOp<N>),
-    /// With the bytes that are flushed.
+    /// Carries the flushed bytes.
     Flush(RangeOp<N>, Option<N::Bytes>),
     FlushQueue {
         device: N::Device,
@@ -48,16 +48,16 @@ pub enum HostOp<N: Names> {
     EndExternalCapture {
         device: N::Device,
     },
-    /// A question, without an effect on what later work computes.
+    /// A query, without an effect on later results.
     QueryDevice {
         device: N::Device,
         query: DeviceQuery,
     },
-    /// A question, without an effect on what later work computes.
+    /// A query, without an effect on later results.
     QueryMemoryHeaps {
         allocator: N::Allocator,
     },
-    /// A question, without an effect on what later work computes.
+    /// A query, without an effect on later results.
     QueryExecutable {
         executable: N::Executable,
         query: ExecutableQuery,
@@ -70,18 +70,18 @@ pub enum HostOp<N: Names> {
     },
 }
 
-/// What a device is asked.
+/// A device query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are the HAL's own")]
+#[allow(missing_docs, reason = "the names are those of the HAL")]
 pub enum DeviceQuery {
     I64,
     Capabilities,
     QueuePool,
 }
 
-/// What an executable is asked.
+/// An executable query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are the HAL's own")]
+#[allow(missing_docs, reason = "the names are those of the HAL")]
 pub enum ExecutableQuery {
     FunctionCount,
     FunctionInfo,
@@ -89,15 +89,15 @@ pub enum ExecutableQuery {
     LookupFunction,
 }
 
-/// What makes an object, and the name that the object gets.
+/// Creates an object; carries the name of the new object.
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "fields carry the names of the HAL's arguments")]
+#[allow(missing_docs, reason = "fields have the names of the HAL's arguments")]
 pub enum CreateOp<N: Names> {
-    /// The next device of the group, which was there before the program.
+    /// The next device of the group, which existed before the program.
     Device {
         created: N::Created<N::Device>,
     },
-    /// The allocator of a device, which came with it.
+    /// The allocator of a device, created with it.
     Allocator {
         device: N::Device,
         created: N::Created<N::Allocator>,
@@ -137,7 +137,7 @@ pub enum CreateOp<N: Names> {
         size: u64,
         created: N::Created<N::Buffer>,
     },
-    /// Host memory that becomes a buffer, with the bytes that it held.
+    /// Imports host memory as a buffer; carries its contents.
     ImportedBuffer {
         allocator: N::Allocator,
         params: BufferParams,
@@ -148,14 +148,14 @@ pub enum CreateOp<N: Names> {
     },
 }
 
-/// Code that a device is to run, given to it.
+/// Prepares code for a device.
 #[derive(Clone, Copy)]
 pub struct PrepareExecutable<N: Names> {
-    /// Where the device keeps it.
+    /// The executable cache.
     pub cache: N::ExecutableCache,
-    /// The queues that it will run on.
+    /// The queues that it will execute on.
     pub affinity: QueueAffinity,
-    /// How it may be prepared.
+    /// Flags for its preparation.
     pub caching_mode: CachingMode,
     /// The format's name, such as `embedded-elf-x86_64`.
     pub format: N::Bytes,
@@ -163,24 +163,24 @@ pub struct PrepareExecutable<N: Names> {
     pub data: N::Bytes,
     /// 32-bit specialization constants, little-endian.
     pub constants: N::Bytes,
-    /// What the device said of its functions, in the form of captures; empty where it was not prepared.
+    /// The device's reflection of its functions, in capture form; empty unless prepared.
     pub metadata: N::Captured<N::Bytes>,
     /// The executable.
     pub created: N::Created<N::Executable>,
 }
 
-/// A file of the host, given to a device.
+/// Imports a host file into a device.
 #[derive(Clone, Copy)]
 pub struct ImportFile<N: Names> {
     /// The device.
     pub device: N::Device,
-    /// The queues that it will be used on.
+    /// The queues that may use it.
     pub affinity: QueueAffinity,
-    /// What may be done with it.
+    /// The allowed access.
     pub access: MemoryAccess,
     /// Number of bytes.
     pub length: u64,
-    /// Where its bytes are.
+    /// The source of its bytes.
     pub source: N::Captured<FileSource<N::Bytes>>,
     /// The file.
     pub created: N::Created<N::File>,
@@ -195,26 +195,27 @@ pub struct RangeOp<N: Names> {
     pub offset: u64,
     /// Number of bytes.
     pub length: u64,
-    /// For map: how long it lives. Zero otherwise.
+    /// The lifetime of a mapping; zero for other operations.
     pub mode: MappingMode,
-    /// What the host does with the bytes.
+    /// The host's access to the bytes.
     pub access: MemoryAccess,
 }
 
-/// Where the bytes of an imported file are. `B` is how bytes and paths are held.
+/// The source of an imported file's bytes. `B` is the representation of bytes and paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileSource<B> {
-    /// What the program imported: 0 for memory, 1 for an open file (source: `iree_io_file_handle_type_t`).
+    /// The kind of handle that the program imported: 0 for memory, 1 for an open file (source:
+    /// `iree_io_file_handle_type_t`).
     pub handle_type: u32,
     /// Flags of the import.
     pub flags: u32,
-    /// By what the system knew an open file.
+    /// The system identity of an open file.
     pub identity: FileIdentity,
-    /// Where its bytes are.
+    /// The source of its bytes.
     pub contents: FileContents<B>,
 }
 
-/// By what a system knows an open file; zeros where that is not known.
+/// The system identity of an open file; zeros if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileIdentity {
     /// Device number.
@@ -225,35 +226,35 @@ pub struct FileIdentity {
     pub mtime_ns: u64,
 }
 
-/// Where the bytes of a captured file are.
+/// The location of a captured file's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileContents<B> {
-    /// Nowhere: the import was refused.
+    /// None: the import failed.
     Nothing,
-    /// In a file outside of the capture.
+    /// In an external file.
     External {
         /// The path, as the program named it.
         path: B,
-        /// How to tell that it is the same file.
+        /// How to validate the file.
         validation: Validation,
     },
     /// In the capture.
     Inline(B),
-    /// In the capture, where they are read.
+    /// In the capture, at the point of each read.
     Ranges {
         /// The path, as the program named it.
         path: B,
     },
 }
 
-/// How to tell that a file is the one that was captured.
+/// How to validate that a file is the one captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validation {
-    /// By its length alone.
+    /// By length only.
     Length,
-    /// By its [`FileIdentity`]; by its length where that is not known.
+    /// By its [`FileIdentity`]; by length if unknown.
     Identity,
-    /// By the FNV-1a-64 of its contents.
+    /// By the FNV-1a-64 digest of its contents.
     Digest(u64),
 }
 
@@ -302,7 +303,7 @@ impl<N: Names> HostOp<N> {
 }
 
 impl<N: Names> CreateOp<N> {
-    /// The same operation under other names. What it names is renamed before what it makes.
+    /// The same operation under other names. Operands are renamed before the created object.
     pub fn rename<T: Names, R: RenameHost<N, T>>(self, names: &mut R) -> Result<CreateOp<T>> {
         use CreateOp as To;
         Ok(match self {
@@ -387,7 +388,7 @@ impl<N: Names> RangeOp<N> {
 }
 
 impl<B> FileSource<B> {
-    /// The same source with its bytes held in another way.
+    /// The same source with another representation of its bytes.
     pub fn try_map_bytes<T, E>(self, hold: impl FnOnce(B) -> Result<T, E>) -> Result<FileSource<T>, E> {
         let Self { handle_type, flags, identity, contents } = self;
         let contents = match contents {

@@ -6,7 +6,7 @@ use rehal_base::Result;
 use super::callbacks::run_owed;
 use super::sync::{Condvar, Mutex};
 
-/// Something that happens once, and that one thread waits for: of several outcomes the first counts.
+/// A one-shot value that one thread waits for: the first of several outcomes wins.
 pub(super) struct Latch<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
@@ -15,12 +15,12 @@ struct Shared<T> {
 }
 
 impl<T> Latch<T> {
-    /// One that is not set.
+    /// An unset latch.
     pub(super) fn new() -> Self {
         Self(Arc::new(Shared { outcome: Mutex::new(None), set: Condvar::new() }))
     }
 
-    /// Sets it, unless it is set.
+    /// Sets it unless already set.
     pub(super) fn set(&self, outcome: Result<T>) {
         let mut slot = self.0.outcome.lock();
         if slot.is_none() {
@@ -29,7 +29,7 @@ impl<T> Latch<T> {
         }
     }
 
-    /// Waits until it is set and takes the outcome; `None` if the deadline passes before that.
+    /// Waits until it is set and takes the value; `None` if the deadline passes first.
     pub(super) fn wait(&self, deadline: Option<Instant>) -> Option<Result<T>> {
         run_owed();
         let mut slot = self.0.outcome.lock();

@@ -1,29 +1,29 @@
 //! The vocabulary of accelerator work, the handles of a running program, and the traits of a driver.
 //!
-//! Used by every driver, by the recorder and the replayer, and by programs. It must never know a
-//! file format, a tool, or which drivers exist.
+//! Used by every driver, by the recorder and the replayer, and by programs. It must not depend on a file
+//! format, a tool, or the set of drivers.
 //!
 //! # The vocabulary
 //!
-//! [`Op`] is everything a program asks of an accelerator, as plain data: a [`HostOp`] creates, maps
-//! and queries; a [`Command`] is what a command buffer holds; a [`QueueOp`] inside a [`Submission`]
-//! is what a queue is given. Operations are generic over how they name objects ([`Names`]): a
-//! program names live handles ([`Live`]), a plan or a recorded command list names dense indices
-//! ([`Indexed`]), a capture names ids. [`Rename`] turns one into another, once for all operations.
+//! [`Op`] is everything that a program requests of an accelerator, as plain data: a [`HostOp`] creates, maps
+//! and queries; a [`Command`] is recorded into a command buffer; a [`QueueOp`] inside a [`Submission`] is
+//! submitted to a queue. Operations are generic over how they name objects ([`Names`]): a program uses live
+//! handles ([`Live`]), a plan or a recorded command list dense indices ([`Indexed`]), a capture ids.
+//! [`Rename`] converts between them, once for all operations.
 //!
 //! # The contract of a driver
 //!
-//! A driver implements the `*Backend` traits, and [`DriverBackend`] is where it starts: it finds devices and creates
-//! them. Backend traits have no default bodies, so that a decorator of a backend cannot forget to forward a function;
-//! a driver says of each optional ability that it has none ([`unsupported`]). Handles ([`Device`], [`Buffer`], …) are cheap clones
-//! over them and check ranges, usage, access and state before they call, so a backend may trust its
-//! arguments. Work is ordered by timepoints of semaphores and by nothing else: two submissions
-//! without a timepoint between them may run in any order or at once. A submission that fails
-//! fails every semaphore it would have signalled, with the error that stopped it.
+//! A driver implements the `*Backend` traits, starting from [`DriverBackend`], which finds and creates
+//! devices. Backend traits have no default bodies, so that a decorator of a backend cannot forget to forward
+//! a function; a driver rejects optional features that it lacks ([`unsupported`]). Handles ([`Device`],
+//! [`Buffer`], …) are cheap clones over backends; they check ranges, usage, access and state before a call,
+//! so a backend may trust its arguments. Work is ordered only by timepoints of semaphores: two submissions
+//! without a timepoint between them may execute in any order or concurrently. A submission that fails fails
+//! every semaphore it would have signalled, with the same error.
 //!
-//! What a device cannot wait for itself, it gives to its [`PendingSubmissions`], which say what becomes of a submission
-//! whose waits fail or are never reached. A [`Promise`] settles the signals of a submission also when what it runs
-//! panics: the panic goes on in the call that ran it, and no waiter hangs.
+//! A device passes waits that it cannot handle itself to its [`PendingSubmissions`], which defines the
+//! outcome of a submission whose waits fail or are never reached. A [`Promise`] settles the signals of a
+//! submission even if its work panics: the panic propagates to the call that ran it, and no waiter hangs.
 
 #![deny(unsafe_code)]
 

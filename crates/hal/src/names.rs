@@ -7,13 +7,13 @@ use crate::{
     Executable, File, FileSource, HostCall, MemoryBarrier, QueueOp, Semaphore, Timepoint,
 };
 
-/// How operations name the objects that they work on, and how they hold their lists and bytes.
-#[allow(missing_docs, reason = "each type names the object that it says")]
+/// How operations name objects, and how they store lists and bytes.
+#[allow(missing_docs, reason = "each type is the name of an object")]
 pub trait Names: Copy {
     type Device: Copy;
     /// The allocator of a device: the device itself, except in captures.
     type Allocator: Copy;
-    /// Where a device keeps executables: the device itself, except in captures.
+    /// An executable cache: the device itself, except in captures.
     type ExecutableCache: Copy;
     type Buffer: Copy;
     type Semaphore: Copy;
@@ -28,16 +28,15 @@ pub trait Names: Copy {
     type Events: Copy;
     type MemoryBarriers: Copy;
     type BufferBarriers: Copy;
-    /// What holds bytes: patterns, constants, data, text.
+    /// Byte strings: patterns, constants, data, text.
     type Bytes: Copy;
-    /// How an operation that creates an object says under which name; `()` where the object is
-    /// returned instead.
+    /// The name of a created object in its operation; `()` if the object is returned instead.
     type Created<T: Copy>: Copy;
-    /// What a capture holds of an operation and nothing else needs: `T` there, and `()` elsewhere.
+    /// Data that only captures need: `T` there, and `()` elsewhere.
     type Captured<T: Copy>: Copy;
 }
 
-/// Names of a running program: borrowed handles and slices.
+/// The names of a running program: borrowed handles and slices.
 #[derive(Clone, Copy)]
 pub struct Live<'a>(PhantomData<&'a ()>);
 
@@ -63,16 +62,16 @@ impl<'a> Names for Live<'a> {
     type Captured<T: Copy> = ();
 }
 
-/// Turns names of `F` into names of `T`.
+/// Converts names of `F` to names of `T`.
 ///
-/// Recording maps live handles to ids, planning maps ids to indices, running maps indices to live
-/// handles; the operations themselves know how to apply it ([`crate::Command::rename`] and so on).
-#[allow(missing_docs, reason = "each function renames the object that it says")]
+/// Recording maps live handles to ids, planning maps ids to indices, execution maps indices to live handles;
+/// the operations apply it to their fields ([`crate::Command::rename`] and so on).
+#[allow(missing_docs, reason = "each function renames the object in its name")]
 pub trait Rename<F: Names, T: Names> {
     fn device(&mut self, name: F::Device) -> Result<T::Device>;
     fn buffer(&mut self, name: F::Buffer) -> Result<T::Buffer>;
-    /// A range of a buffer, or of what is in a slot: [`rename_buffer_ref`], unless offsets differ because buffers are
-    /// parts of others.
+    /// A range of a buffer or slot: [`rename_buffer_ref`], unless offsets change because buffers are
+    /// subspans.
     fn buffer_ref(&mut self, reference: BufferRef<F::Buffer>) -> Result<BufferRef<T::Buffer>>;
     /// A barrier for a range of a buffer.
     fn buffer_barrier(&mut self, it: BufferBarrier<F::Buffer>) -> Result<BufferBarrier<T::Buffer>> {
@@ -83,7 +82,7 @@ pub trait Rename<F: Names, T: Names> {
     fn timepoint(&mut self, it: Timepoint<F::Semaphore>) -> Result<Timepoint<T::Semaphore>> {
         Ok(Timepoint { semaphore: self.semaphore(it.semaphore)?, value: it.value })
     }
-    /// An executable together with one of its functions, whose ordinals may differ on both sides.
+    /// An executable and one of its functions, whose ordinals may differ on both sides.
     fn function(&mut self, executable: F::Executable, ordinal: u32) -> Result<(T::Executable, u32)>;
     fn command_buffer(&mut self, name: F::CommandBuffer) -> Result<T::CommandBuffer>;
     fn file(&mut self, name: F::File) -> Result<T::File>;
@@ -97,9 +96,9 @@ pub trait Rename<F: Names, T: Names> {
     fn memory_barriers(&mut self, list: F::MemoryBarriers) -> Result<T::MemoryBarriers>;
     fn buffer_barriers(&mut self, list: F::BufferBarriers) -> Result<T::BufferBarriers>;
     fn created_buffer(&mut self, name: F::Created<F::Buffer>) -> Result<T::Created<T::Buffer>>;
-    /// The size of a buffer that is deallocated.
+    /// The size of a deallocated buffer.
     fn deallocated_size(&mut self, buffer: F::Buffer, size: F::Captured<u64>) -> Result<T::Captured<u64>>;
-    /// The bytes that a read gave.
+    /// The bytes that were read.
     fn captured_read(
         &mut self,
         file: F::File,
@@ -109,8 +108,8 @@ pub trait Rename<F: Names, T: Names> {
     ) -> Result<T::Captured<T::Bytes>>;
 }
 
-/// Turns names of `F` into names of `T` for what the host does as well.
-#[allow(missing_docs, reason = "each function renames the object that it says")]
+/// Converts names of `F` to names of `T`, for host operations as well.
+#[allow(missing_docs, reason = "each function renames the object in its name")]
 pub trait RenameHost<F: Names, T: Names>: Rename<F, T> {
     fn allocator(&mut self, name: F::Allocator) -> Result<T::Allocator>;
     fn executable_cache(&mut self, name: F::ExecutableCache) -> Result<T::ExecutableCache>;
@@ -135,17 +134,17 @@ pub trait RenameHost<F: Names, T: Names>: Rename<F, T> {
     fn created_file(&mut self, name: F::Created<F::File>) -> Result<T::Created<T::File>>;
     fn created_event(&mut self, name: F::Created<F::Event>) -> Result<T::Created<T::Event>>;
     fn created_channel(&mut self, name: F::Created<F::Channel>) -> Result<T::Created<T::Channel>>;
-    /// What a device said of the functions of an executable.
+    /// The device's reflection of an executable's functions.
     fn captured_metadata(&mut self, bytes: F::Captured<F::Bytes>) -> Result<T::Captured<T::Bytes>>;
-    /// Where the bytes of an imported file are.
+    /// The source of an imported file's bytes.
     fn captured_source(
         &mut self,
         source: F::Captured<FileSource<F::Bytes>>,
     ) -> Result<T::Captured<FileSource<T::Bytes>>>;
 }
 
-/// Live names under a shorter lifetime. An operation of live names is invariant in its lifetime, since its fields
-/// are named through [`Names`]; its parts are not, so each part becomes the shorter one by itself.
+/// Live names with a shorter lifetime. An operation of live names is invariant in its lifetime, since its
+/// fields are typed through [`Names`]; its fields are covariant, so each is shortened individually.
 struct Reborrow;
 
 impl<'a: 'b, 'b> Rename<Live<'a>, Live<'b>> for Reborrow {
@@ -218,7 +217,7 @@ impl<'a: 'b, 'b> Rename<Live<'a>, Live<'b>> for Reborrow {
 }
 
 impl<'a> Command<Live<'a>> {
-    /// The same command, borrowed for a shorter time.
+    /// The same command with a shorter lifetime.
     pub fn reborrow<'b>(self) -> Result<Command<Live<'b>>>
     where
         'a: 'b,
@@ -228,7 +227,7 @@ impl<'a> Command<Live<'a>> {
 }
 
 impl<'a> Dispatch<Live<'a>> {
-    /// The same dispatch, borrowed for a shorter time.
+    /// The same dispatch with a shorter lifetime.
     pub fn reborrow<'b>(self) -> Result<Dispatch<Live<'b>>>
     where
         'a: 'b,
@@ -238,7 +237,7 @@ impl<'a> Dispatch<Live<'a>> {
 }
 
 impl<'a> QueueOp<Live<'a>> {
-    /// The same operation, borrowed for a shorter time.
+    /// The same operation with a shorter lifetime.
     pub fn reborrow<'b>(self) -> Result<QueueOp<Live<'b>>>
     where
         'a: 'b,
@@ -247,7 +246,7 @@ impl<'a> QueueOp<Live<'a>> {
     }
 }
 
-/// Renames the buffer of a range and keeps the offset and the length.
+/// Renames the buffer of a range, preserving offset and length.
 pub fn rename_buffer_ref<F: Names, T: Names, R: Rename<F, T>>(
     names: &mut R,
     reference: BufferRef<F::Buffer>,

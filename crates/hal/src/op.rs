@@ -6,11 +6,11 @@ use rehal_base::Result;
 use crate::flags::*;
 use crate::{Buffer, BufferParams, HostOp, Names, Rename};
 
-/// Everything that a program asks of an accelerator.
+/// Everything that a program requests of an accelerator.
 pub enum Op<N: Names> {
-    /// What the host does around the work.
+    /// A host operation.
     Host(HostOp<N>),
-    /// One command, recorded into a command buffer.
+    /// A command recorded into a command buffer.
     Command {
         /// The command buffer.
         into: N::CommandBuffer,
@@ -21,36 +21,36 @@ pub enum Op<N: Names> {
     Queue(Submission<N>),
 }
 
-/// A range of a buffer, or of whatever a binding table holds in a slot when the work is run.
+/// A range of a buffer, or of the buffer in a slot of the binding table at execution.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct BufferRef<B> {
     /// The buffer, or the slot.
     pub binding: Binding<B>,
-    /// First byte, in the buffer or in the slot's range.
+    /// First byte, relative to the buffer or the slot's range.
     pub offset: u64,
     /// Number of bytes, or [`WHOLE_BUFFER`].
     pub length: u64,
 }
 
-/// What a [`BufferRef`] refers to.
+/// The target of a [`BufferRef`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Binding<B> {
     /// A buffer.
     Direct(B),
-    /// An entry of the binding table that comes with the submission.
+    /// An entry of the binding table passed with the submission.
     Slot(u32),
 }
 
-/// A semaphore and a value of its timeline.
+/// A value of a semaphore's timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timepoint<S> {
     /// The semaphore.
     pub semaphore: S,
-    /// The value that is waited for or signalled.
+    /// The value to wait for or to signal.
     pub value: u64,
 }
 
-/// Makes writes of one kind visible to reads of another.
+/// Makes writes of one access scope visible to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBarrier {
     /// Accesses before the barrier.
@@ -68,12 +68,12 @@ pub struct BufferBarrier<B> {
     pub buffer: BufferRef<B>,
 }
 
-/// How many workgroups a dispatch runs, in x, y and z.
+/// The workgroup count of a dispatch, in x, y and z.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum WorkgroupCount<B> {
-    /// These many.
+    /// A static count.
     Static([u32; 3]),
-    /// Three `u32` in a buffer, read when the dispatch runs (or, where the flags say so, when the
+    /// Three `u32` in a buffer, read when the dispatch executes (or, depending on the flags, when the
     /// submission is issued).
     Indirect(BufferRef<B>),
 }
@@ -83,13 +83,13 @@ pub enum WorkgroupCount<B> {
 pub struct Dispatch<N: Names> {
     /// The executable.
     pub executable: N::Executable,
-    /// Which of its functions.
+    /// The function in it.
     pub function: u32,
-    /// Workgroup size in x, y and z; a zero leaves it to the driver (a CPU passes 1, as the reference does).
+    /// Workgroup size in x, y and z; zero lets the driver choose (a CPU passes 1, like the reference).
     pub workgroup_size: [u32; 3],
     /// Number of workgroups.
     pub workgroup_count: WorkgroupCount<N::Buffer>,
-    /// Bytes of workgroup-local memory on top of what the function asks for.
+    /// Dynamic workgroup-local memory in bytes, in addition to the function's static memory.
     pub dynamic_local_memory: u32,
     /// 32-bit constants, little-endian.
     pub constants: N::Bytes,
@@ -99,9 +99,9 @@ pub struct Dispatch<N: Names> {
     pub flags: DispatchFlags,
 }
 
-/// What a command buffer holds.
+/// A command of a command buffer.
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "fields carry the names of the HAL's arguments")]
+#[allow(missing_docs, reason = "fields have the names of the HAL's arguments")]
 pub enum Command<N: Names> {
     ExecutionBarrier {
         source_stages: ExecutionStage,
@@ -148,7 +148,7 @@ pub enum Command<N: Names> {
     },
     Collective {
         channel: N::Channel,
-        /// Kind, reduction and element type, packed as the HAL packs them.
+        /// Kind, reduction and element type, packed as in the HAL.
         operation: u32,
         param: u32,
         send: BufferRef<N::Buffer>,
@@ -163,9 +163,9 @@ pub enum Command<N: Names> {
     EndDebugGroup,
 }
 
-/// What a queue is given.
+/// An operation of a queue.
 #[derive(Clone, Copy)]
-#[allow(missing_docs, reason = "fields carry the names of the HAL's arguments")]
+#[allow(missing_docs, reason = "fields have the names of the HAL's arguments")]
 pub enum QueueOp<N: Names> {
     Alloca {
         params: BufferParams,
@@ -198,7 +198,7 @@ pub enum QueueOp<N: Names> {
         file: N::File,
         file_offset: u64,
         target: BufferRef<N::Buffer>,
-        /// What the read gave; empty where that was not to be captured.
+        /// The bytes that were read; empty unless captured.
         captured: N::Captured<N::Bytes>,
         flags: u64,
     },
@@ -227,23 +227,23 @@ pub enum QueueOp<N: Names> {
 /// A [`QueueOp`] with the timepoints that order it.
 #[derive(Clone, Copy)]
 pub struct Submission<N: Names> {
-    /// The device whose queue it goes to.
+    /// The device of the queue.
     pub device: N::Device,
-    /// Which of the device's queues.
+    /// The queues of the device.
     pub affinity: QueueAffinity,
-    /// All must be reached before it runs.
+    /// All must be reached before it executes.
     pub waits: N::Timepoints,
-    /// Signalled when it has run, failed when it could not.
+    /// Signalled on completion, failed on error.
     pub signals: N::Timepoints,
-    /// The work.
+    /// The operation.
     pub op: QueueOp<N>,
 }
 
-/// A function of the host that a queue calls, with the four words that were submitted with it. One
-/// that returns `DEFERRED` will signal or fail the signals of its submission itself, later.
+/// A host function called by a queue, with four words of arguments. If it returns `DEFERRED`, it signals or
+/// fails the signals of its submission itself, later.
 pub type HostCallFn = dyn Fn([u64; 4]) -> Result<()> + Send + Sync;
 
-/// A host call that can be submitted.
+/// A host call for submission.
 #[derive(Clone)]
 pub struct HostCall(pub Arc<HostCallFn>);
 
@@ -258,7 +258,7 @@ impl<B> BufferRef<B> {
         Self { binding: Binding::Direct(buffer), offset, length }
     }
 
-    /// `length` bytes from `offset` of what the binding table holds in `slot`.
+    /// `length` bytes at `offset` of the buffer in the binding table's `slot`.
     pub fn slot(slot: u32, offset: u64, length: u64) -> Self {
         Self { binding: Binding::Slot(slot), offset, length }
     }
@@ -354,7 +354,7 @@ impl<N: Names> Command<N> {
 }
 
 impl<N: Names> Command<N> {
-    /// The queue operation that does the same without a command buffer. Only transfers and dispatches have one.
+    /// The equivalent queue operation. Only transfers and dispatches have one.
     pub fn as_queue_op(self) -> Option<QueueOp<N>> {
         match self {
             Self::Fill { target, pattern, flags } => Some(QueueOp::Fill { target, pattern, flags }),
@@ -420,7 +420,7 @@ impl<N: Names> QueueOp<N> {
         })
     }
 
-    /// The name of the operation, as captures and profiles print it.
+    /// The operation's name in captures and profiles.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Alloca { .. } => "queue_alloca",

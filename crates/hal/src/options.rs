@@ -1,11 +1,11 @@
 use std::any::Any;
 use std::sync::Arc;
 
-/// The options that a driver's devices are created with: a struct that the driver's crate declares.
+/// The options of a driver's devices: a struct declared by the driver's crate.
 pub trait DeviceOptions: Any + Clone + Default + Send + Sync {}
 
-/// Options for the devices of all drivers: at most one value per type. Each driver takes its own type and ignores the
-/// others, so that one set serves devices of any driver.
+/// Options for the devices of all drivers: at most one value per type. Each driver takes its own type and
+/// ignores the others, so that one set serves any driver.
 ///
 /// ```
 /// use rehal_hal::{DeviceOptions, OptionSet};
@@ -23,14 +23,14 @@ pub trait DeviceOptions: Any + Clone + Default + Send + Sync {}
 pub struct OptionSet(Vec<Arc<dyn Any + Send + Sync>>);
 
 impl OptionSet {
-    /// The set with `options`, in place of a value of that type which it had.
+    /// Adds `options`, replacing a value of the same type.
     pub fn with<T: DeviceOptions>(mut self, options: T) -> Self {
         self.0.retain(|held| !held.is::<T>());
         self.0.push(Arc::new(options));
         self
     }
 
-    /// The options of this type, or their default if the set has none.
+    /// The options of this type, or the default if the set has none.
     pub fn get<T: DeviceOptions>(&self) -> T {
         self.0.iter().find_map(|held| held.downcast_ref()).cloned().unwrap_or_default()
     }

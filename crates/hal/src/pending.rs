@@ -15,29 +15,30 @@ use crate::{
 
 /// The submissions of a device that wait for timepoints which the device cannot wait for itself.
 ///
-/// A driver has one per device. It decides at [`PendingSubmissions::keep`] which waits are resolved here, on the host:
-/// all of them for a device without queues of its own, only foreign semaphores for one with its own. When the last
-/// is reached, the driver's `ready` gets the submission, on the thread that reached it: it runs the work there, or
-/// hands it to an executor of its own ([`KeptSubmission`] can be sent).
+/// A driver has one per device. It decides in [`PendingSubmissions::keep`] which waits are resolved here, on
+/// the host: all of them for a device without queues of its own, only foreign semaphores for one with its
+/// own. When the last is reached, `ready` receives the submission, on the thread that reached it: it executes
+/// the work there, or hands it to an executor of its own ([`KeptSubmission`] is `Send`).
 ///
 /// # Contract
 ///
-/// - Each submission comes to one end: `ready` gets it, or its signals fail. A wait that fails fails them at once, with
-///   its error, whether or not the others are reached.
-/// - Submissions that one signal makes ready come in the order in which they were kept, for as long as one thread
-///   signals. Nothing else is ordered.
-/// - A semaphore that is dropped fails the waits for what it has not reached (see
-///   [`SemaphoreBackend::on_reached`](crate::SemaphoreBackend::on_reached)): waiting does not keep it alive. What a
-///   submission signals is kept alive. Submissions of this device that only wait for one another (one that waits for 1
-///   and signals 2 of a semaphore that the program has dropped is the shortest case) are found and failed with
-///   `ABORTED` when their number has doubled since the last search, and by [`PendingSubmissions::fail_stranded`].
-/// - Dropping this, with the device, fails what still waits, with `ABORTED`. A kept submission does not keep its
+/// - Each submission has exactly one outcome: `ready` receives it, or its signals fail. A failed wait fails them
+///   immediately with its error, whether or not the other waits are reached.
+/// - Submissions made ready by one signal are passed on in the order in which they were kept, if only one thread
+///   signals. There is no other ordering.
+/// - A dropped semaphore fails the waits for values that it has not reached (see
+///   [`SemaphoreBackend::on_reached`](crate::SemaphoreBackend::on_reached)): waits do not keep it alive. Semaphores that a
+///   submission signals are kept alive. Deadlocked submissions of this device, which only wait for one another (the
+///   smallest case waits for 1 and signals 2 of a semaphore that the program has dropped), are found and failed with
+///   `ABORTED` when the number of waiting submissions has doubled since the last search, and by
+///   [`PendingSubmissions::fail_stranded`].
+/// - Dropping this, with the device, fails the waiting submissions with `ABORTED`. A kept submission does not keep its
 ///   device alive.
 ///
 /// ```
 /// use rehal_hal::PendingSubmissions;
 ///
-/// // A driver that runs what becomes ready on a thread of its own.
+/// // A driver that executes ready submissions on a thread of its own.
 /// let (queue, work) = std::sync::mpsc::channel();
 /// let pending = PendingSubmissions::new(move |kept| drop(queue.send(kept)));
 /// let worker = std::thread::spawn(move || {
@@ -55,11 +56,12 @@ pub struct PendingSubmissions {
     shared: Arc<Shared>,
 }
 
-/// A submission that may run, with all that it names, and the duty to settle its signals: dropping it fails them.
+/// A submission that is ready to execute, with all objects that it names, and the duty to settle its signals:
+/// dropping it fails them.
 pub struct KeptSubmission {
     store: Store,
     submission: Submission<Indexed>,
-    /// Whether a [`Promise`] has taken over the duty.
+    /// Whether a [`Promise`] has taken the duty.
     is_promised: Cell<bool>,
 }
 
@@ -72,14 +74,14 @@ struct Shared {
 struct Registry {
     waiting: BTreeMap<u64, Arc<Waiting>>,
     next_key: u64,
-    /// How many there were after the last search for stranded ones.
+    /// The number of submissions after the last search for stranded ones.
     searched: usize,
 }
 
-/// Below this many, a search for stranded submissions is not worth its time.
+/// Threshold below which a search for stranded submissions is not worthwhile.
 const SEARCH_MINIMUM: usize = 64;
 
-/// One submission that waits.
+/// A waiting submission.
 struct Waiting {
     shared: Weak<Shared>,
     key: u64,
@@ -87,10 +89,10 @@ struct Waiting {
 }
 
 struct State {
-    /// Taken by whoever brings the submission to its end.
+    /// Taken by the thread that completes the submission.
     kept: Option<KeptSubmission>,
     waits: SmallVec<[HostWait; 2]>,
-    /// Waits that are not reached, and one for as long as they are being registered.
+    /// Unreached waits, plus one while they are being registered.
     left: usize,
 }
 
@@ -101,13 +103,14 @@ struct HostWait {
 }
 
 impl PendingSubmissions {
-    /// None yet. `ready` gets each submission whose waits are reached; it must not own what owns this.
+    /// An empty set. `ready` receives each submission whose waits are reached; it must not own the owner of
+    /// this set.
     pub fn new(ready: impl Fn(KeptSubmission) + Send + Sync + 'static) -> Self {
         Self { shared: Arc::new(Shared { ready: Box::new(ready), registry: Mutex::default() }) }
     }
 
-    /// Keeps `submission` until the waits that `on_host` chooses are reached. The driver sees to the others: they are
-    /// the waits of the kept submission.
+    /// Keeps `submission` until the waits selected by `on_host` are reached. The remaining waits are the
+    /// driver's: they are the waits of the kept submission.
     pub fn keep(
         &self,
         submission: &Submission<Live<'_>>,
@@ -143,18 +146,18 @@ impl PendingSubmissions {
         }
     }
 
-    /// How many wait.
+    /// The number of waiting submissions.
     pub fn count(&self) -> usize {
         self.shared.registry.lock().waiting.len()
     }
 
-    /// Fails the submissions that only wait for one another: no other handle exists of the semaphores that they wait
-    /// for. Returns how many.
+    /// Fails the submissions that only wait for one another: no other handles to the semaphores that they
+    /// wait for exist. Returns their number.
     pub fn fail_stranded(&self) -> usize {
         let failed = self.shared.take_stranded();
         let error = Error::new(
             StatusCode::Aborted,
-            "the submission waits for a semaphore that only submissions which wait themselves could signal",
+            "deadlock: the submission waits for a semaphore that only other stranded submissions signal",
         );
         let count = failed.len();
         unwind::for_each(failed, |(kept, _waits)| kept.promise().settle(&Err(error.clone())));
@@ -167,7 +170,7 @@ impl Drop for PendingSubmissions {
         let waiting = std::mem::take(&mut self.shared.registry.lock().waiting);
         let error = Error::new(StatusCode::Aborted, "the device was released while the submission waited");
         unwind::for_each(waiting.into_values(), |waiting| {
-            // Of two statements, so that the lock is free when the signals run callbacks.
+            // Two statements, so that the lock is released before the signals run callbacks.
             let taken = waiting.state.lock().take();
             if let Some((kept, _waits)) = taken {
                 kept.promise().settle(&Err(error.clone()));
@@ -189,9 +192,9 @@ impl KeptSubmission {
         Ok(Self::of(store, kept))
     }
 
-    /// A submission and the objects that its indices are of.
+    /// A submission and the objects that its indices refer to.
     pub(super) fn of(mut store: Store, submission: Submission<Indexed>) -> Self {
-        // Pending work belongs to its device. If it kept the device alive too, neither would ever be freed.
+        // Pending work belongs to its device. If it also kept the device alive, neither would ever be freed.
         store.devices.clear();
         Self { store, submission, is_promised: Cell::new(false) }
     }
@@ -201,12 +204,12 @@ impl KeptSubmission {
         &self.submission.op
     }
 
-    /// The submission. Its waits are those that were left to the device; its device has no index.
+    /// The submission. Its waits are those left to the device; its device has no index.
     pub fn submission(&self) -> &Submission<Indexed> {
         &self.submission
     }
 
-    /// What the submission names.
+    /// The objects that the submission names.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -250,7 +253,8 @@ impl Shared {
     fn take_stranded(&self) -> Vec<(KeptSubmission, SmallVec<[HostWait; 2]>)> {
         let mut registry = self.registry.lock();
         let all: Vec<_> = registry.waiting.values().cloned().collect();
-        // All at once: one that left between the counts would look like a handle of the program's, or like none.
+        // Counts all at once: one that left between the counts would look like a handle of the program's, or
+        // like none.
         let mut states: Vec<_> = all.iter().map(|waiting| waiting.state.lock()).collect();
         let found =
             stranded(&states.iter().map(|state| state.claim()).collect::<Vec<_>>(), &outside(&states));
@@ -264,7 +268,7 @@ impl Shared {
     }
 }
 
-/// Tells for a semaphore whether anyone but these submissions has a handle of it.
+/// Returns whether a semaphore has handles other than those of these submissions.
 fn outside(states: &[MutexGuard<'_, State>]) -> impl Fn(SemaphoreId) -> bool {
     let mut spare_handles = HashMap::new();
     for kept in states.iter().filter_map(|state| state.kept.as_ref()) {
@@ -272,7 +276,8 @@ fn outside(states: &[MutexGuard<'_, State>]) -> impl Fn(SemaphoreId) -> bool {
             *spare_handles.entry(semaphore.id()).or_insert_with(|| semaphore.handle_count()) -= 1;
         }
     }
-    // Of what no submission holds, the program has handles, or it is gone and its callbacks are on their way.
+    // The program has handles of a semaphore that no submission holds, or it is dropped and its callbacks are
+    // pending.
     move |id| spare_handles.get(&id).is_none_or(|handles| *handles != 0)
 }
 
@@ -292,7 +297,7 @@ impl State {
 }
 
 impl Waiting {
-    /// Keeps the registration of wait `index` for as long as it may be needed.
+    /// Keeps the registration of wait `index` while it may be needed.
     fn add_registration(&self, index: usize, registration: Registration) {
         let mut state = self.state.lock();
         match state.waits.get_mut(index) {
@@ -301,7 +306,7 @@ impl Waiting {
         }
     }
 
-    /// Wait `index` is reached or failed, or all are registered.
+    /// Called when wait `index` is reached or failed, or when all are registered.
     fn arrive(&self, index: Option<usize>, outcome: Result<()>) {
         let mut state = self.state.lock();
         if let Some(wait) = index.and_then(|index| state.waits.get_mut(index)) {
@@ -321,17 +326,17 @@ impl Waiting {
         }
         match (outcome, shared) {
             (Ok(()), Some(shared)) => (shared.ready)(kept),
-            // The device is gone, and so is what could run it.
+            // The device is dropped, so the submission cannot run.
             (Ok(()), None) => drop(kept),
             (Err(error), _) => kept.promise().settle(&Err(error)),
         }
     }
 }
 
-/// Stands for the wait that [`PendingSubmissions::keep`] adds while it registers the others.
+/// The wait that [`PendingSubmissions::keep`] adds while it registers the others.
 struct Registering<'a> {
     waiting: &'a Waiting,
-    /// Whether all waits are registered; not if the thread unwinds before.
+    /// Whether all waits are registered; false if the thread unwinds before.
     is_complete: Cell<bool>,
 }
 
@@ -339,7 +344,7 @@ impl Drop for Registering<'_> {
     fn drop(&mut self) {
         let outcome = match self.is_complete.get() {
             true => Ok(()),
-            false => Err(Error::new(StatusCode::Internal, "the thread panicked while it submitted")),
+            false => Err(Error::new(StatusCode::Internal, "the submitting thread panicked")),
         };
         self.waiting.arrive(None, outcome);
     }

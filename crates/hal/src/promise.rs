@@ -4,10 +4,10 @@ use rehal_base::{Error, Result, StatusCode};
 
 use crate::{Semaphore, Timepoint, unwind};
 
-/// The duty to bring about the signals of a submission: each is signalled or failed, once.
+/// The duty to settle the signals of a submission: each is signalled or failed, once.
 ///
-/// A driver makes one before it runs the operation. If it is dropped unsettled, because what ran panicked or a queue
-/// was shut down, the signals fail: a waiter never hangs.
+/// A driver creates one before it executes the operation. If it is dropped unsettled, because the work
+/// panicked or a queue was shut down, the signals fail: a waiter never hangs.
 #[must_use = "dropping a promise fails the signals"]
 pub struct Promise<'a> {
     signals: Signals<'a>,
@@ -21,7 +21,7 @@ enum Signals<'a> {
 }
 
 impl<'a> Promise<'a> {
-    /// The promise of a submission that runs while it is submitted.
+    /// The promise of a submission that executes synchronously.
     pub fn new(signals: &'a [Timepoint<&'a Semaphore>]) -> Self {
         Self { signals: Signals::Live(signals), is_settled: Cell::new(false) }
     }
@@ -31,8 +31,7 @@ impl<'a> Promise<'a> {
         Self { signals: Signals::Kept(signals, semaphores), is_settled: Cell::new(false) }
     }
 
-    /// Signals what was promised, or fails it with the reason why it does not come. A semaphore that refuses to be
-    /// signalled fails.
+    /// Signals everything promised, or fails it with the error. A semaphore that rejects the signal fails.
     pub fn settle(self, outcome: &Result<()>) {
         self.is_settled.set(true);
         self.signals.settle(outcome);
@@ -57,9 +56,13 @@ impl Drop for Promise<'_> {
 }
 
 impl Signals<'_> {
-    // What one signal sets off may panic; the others come about nevertheless.
+    // A callback of one signal may panic; the others are signalled nevertheless.
     fn settle(self, outcome: &Result<()>) {
         match self {
+            // The usual case, without catching: there are no others.
+            Signals::Live([only]) if !std::thread::panicking() => {
+                settle_one(only.semaphore, only.value, outcome);
+            }
             Signals::Live(signals) => {
                 unwind::for_each(signals, |it| settle_one(it.semaphore, it.value, outcome));
             }

@@ -9,11 +9,12 @@ use crate::{
     Semaphore, Submission, Timepoint, WorkgroupCount,
 };
 
-/// The queues of a device, and what orders the work that they are given next: a value on the stack, which
-/// [`Device::queue`] makes.
+/// The queues of a device with the wait and signal lists of the next operation: a value on the stack, created
+/// by [`Device::queue`].
 ///
-/// Each operation of a queue is a method. It checks its arguments and submits at once; an error means that nothing
-/// was submitted and no semaphore will be signalled by it. Lists, bytes and handles are borrowed for the call only.
+/// Each queue operation is a method. It checks its arguments and submits immediately. An error means that no semaphore
+/// will be signalled by it: either nothing was submitted, or the work failed before the call returned, and its signals
+/// with it. Lists, bytes and handles are borrowed only for the call.
 ///
 /// ```
 /// use rehal_hal::{Buffer, Device, QUEUE_AFFINITY_ANY, Semaphore};
@@ -37,31 +38,31 @@ impl<'a> Queue<'a> {
         Self { device, affinity, waits: &[], signals: &[] }
     }
 
-    /// The same queues for work that runs once all of `waits` are reached.
+    /// The same queues for work that starts once all of `waits` are reached.
     #[must_use]
     pub fn wait(self, waits: &'a [Timepoint<&'a Semaphore>]) -> Self {
         Self { waits, ..self }
     }
 
-    /// The same queues for work that signals `signals` when it has run, and fails them if it could not.
+    /// The same queues for work that signals `signals` on completion, or fails them on error.
     #[must_use]
     pub fn signal(self, signals: &'a [Timepoint<&'a Semaphore>]) -> Self {
         Self { signals, ..self }
     }
 
-    /// Allocates a buffer, which may be named at once and used once the work has signalled.
+    /// Allocates a buffer, which may be referenced immediately and accessed once the work has signalled.
     pub fn alloca(self, params: BufferParams, size: u64, flags: u64) -> Result<Buffer> {
         let op = QueueOp::Alloca { params, size, flags, created: () };
         self.issue(op)?
             .ok_or_else(|| Error::new(StatusCode::Internal, "the driver's alloca returned no buffer"))
     }
 
-    /// Gives the memory of a buffer back that a queue allocated.
+    /// Deallocates a queue-allocated buffer.
     pub fn dealloca(self, buffer: &Buffer, flags: u64) -> Result<()> {
         self.issue(QueueOp::Dealloca { buffer, size: (), flags }).map(drop)
     }
 
-    /// Repeats a pattern of 1, 2 or 4 bytes over a range.
+    /// Fills a range with a pattern of 1, 2 or 4 bytes.
     pub fn fill<'b>(
         self,
         target: impl Into<BufferRef<&'b Buffer>>,
@@ -72,7 +73,7 @@ impl<'a> Queue<'a> {
         self.issue(QueueOp::Fill { target, pattern, flags }).map(drop)
     }
 
-    /// Writes bytes of the host, which are copied before this returns.
+    /// Writes host bytes, which are copied before this returns.
     pub fn update<'b>(
         self,
         source: &[u8],
@@ -94,7 +95,7 @@ impl<'a> Queue<'a> {
         self.issue(QueueOp::Copy { source, target, flags }).map(drop)
     }
 
-    /// Reads bytes of a file from `file_offset` on.
+    /// Reads bytes of a file at `file_offset`.
     pub fn read<'b>(
         self,
         file: &File,
@@ -106,7 +107,7 @@ impl<'a> Queue<'a> {
         self.issue(QueueOp::Read { file, file_offset, target, captured: (), flags }).map(drop)
     }
 
-    /// Writes bytes of a file from `file_offset` on.
+    /// Writes bytes of a file at `file_offset`.
     pub fn write<'b>(
         self,
         source: impl Into<BufferRef<&'b Buffer>>,
@@ -118,12 +119,12 @@ impl<'a> Queue<'a> {
         self.issue(QueueOp::Write { source, file, file_offset, flags }).map(drop)
     }
 
-    /// Runs a kernel.
+    /// Dispatches a kernel.
     pub fn dispatch(self, dispatch: &Dispatch<Live<'_>>) -> Result<()> {
         self.issue(QueueOp::Dispatch(dispatch.reborrow()?)).map(drop)
     }
 
-    /// Runs a command buffer with a binding table.
+    /// Executes a command buffer with a binding table.
     pub fn execute(
         self,
         command_buffer: &CommandBuffer,
@@ -133,17 +134,17 @@ impl<'a> Queue<'a> {
         self.issue(QueueOp::Execute { command_buffer, bindings, flags }).map(drop)
     }
 
-    /// Does nothing but wait and signal.
+    /// Only waits and signals.
     pub fn barrier(self, flags: u64) -> Result<()> {
         self.issue(QueueOp::Barrier { flags }).map(drop)
     }
 
-    /// Calls a function of the host with `arguments`.
+    /// Calls a host function with `arguments`.
     pub fn host_call(self, call: &HostCall, arguments: [u64; 4], flags: HostCallFlags) -> Result<()> {
         self.issue(QueueOp::HostCall { call, arguments, flags }).map(drop)
     }
 
-    /// Submits any operation; gives the buffer of an alloca.
+    /// Submits any operation; returns the buffer of an alloca.
     pub fn submit(self, op: QueueOp<Live<'_>>) -> Result<Option<Buffer>> {
         self.issue(op.reborrow()?)
     }
@@ -156,10 +157,11 @@ impl<'a> Queue<'a> {
 }
 
 impl Submission<Live<'_>> {
-    /// Checks the operation and gives it to its device. An error here means that nothing was
-    /// submitted and no semaphore will be signalled by it.
+    /// Checks the operation and submits it to its device. An error means that no semaphore will be signalled by it:
+    /// either nothing was submitted, or the work failed before this returned, and its signals with it.
+    #[inline]
     pub fn submit(&self) -> Result<Option<Buffer>> {
-        self.check()?;
+        self.check().inspect_err(|error| self.device.backend().refused(self, error))?;
         Ok(self.device.backend().submit(self)?.map(|created| created.made_by(self.device)))
     }
 
@@ -225,7 +227,7 @@ fn check_binding(binding: &BufferRef<&Buffer>) -> Result<()> {
     }
 }
 
-/// A queue operation names buffers directly; gives the length of the range.
+/// A queue operation names buffers directly; returns the length of the range.
 fn check_ref(reference: &BufferRef<&Buffer>, usage: BufferUsage) -> Result<u64> {
     match reference.binding {
         Binding::Direct(buffer) => {
@@ -233,7 +235,7 @@ fn check_ref(reference: &BufferRef<&Buffer>, usage: BufferUsage) -> Result<u64> 
             Ok(buffer.resolve(reference.offset, reference.length)?.length)
         }
         Binding::Slot(slot) => Err(Error::invalid_argument(format!(
-            "a queue operation has no binding table; it refers to slot {slot}"
+            "the queue operation refers to slot {slot} but has no binding table"
         ))),
     }
 }

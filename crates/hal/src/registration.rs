@@ -2,19 +2,19 @@ use std::sync::Weak;
 
 use smallvec::SmallVec;
 
-/// Keeps a callback registered with a semaphore; dropping it takes the callback back.
+/// A callback registered with a semaphore; dropping it cancels the callback.
 ///
-/// Afterwards the callback has run, or is about to run on a thread that has reached its timepoint already, or has
-/// been dropped and never runs. Nothing of it stays behind. It does not keep the semaphore alive.
-#[must_use = "dropping a registration takes its callback back; see Registration::detach"]
+/// Afterwards the callback has run, or is about to run on a thread that has already reached its timepoint, or
+/// has been dropped and never runs. Nothing of it remains registered. It does not keep the semaphore alive.
+#[must_use = "dropping a registration cancels its callback; see Registration::detach"]
 #[derive(Default)]
 pub struct Registration {
     entries: SmallVec<[Entry; 1]>,
 }
 
-/// What semaphores implement to take callbacks back.
+/// Implemented by semaphores to cancel callbacks.
 pub trait CallbackRegistry: Send + Sync {
-    /// Drops the callback that was registered for `value` under `key`, if it is still there.
+    /// Drops the callback registered for `value` under `key`, if still present.
     fn deregister(&self, value: u64, key: u64);
 }
 
@@ -25,17 +25,17 @@ struct Entry {
 }
 
 impl Registration {
-    /// The registration of a callback for `value`, which `registry` knows by `key`.
+    /// The registration of a callback for `value`, identified by `key` in `registry`.
     pub fn new(registry: Weak<dyn CallbackRegistry>, value: u64, key: u64) -> Self {
         Self { entries: SmallVec::from_buf([Entry { registry, value, key }]) }
     }
 
-    /// The registration of a callback that is not registered any more: it runs, or has run.
+    /// The registration of a callback that is no longer registered: it is running or has run.
     pub fn done() -> Self {
         Self::default()
     }
 
-    /// One registration in place of several.
+    /// Combines several registrations into one.
     pub fn join(registrations: impl IntoIterator<Item = Self>) -> Self {
         let entries = registrations.into_iter().flat_map(|mut it| std::mem::take(&mut it.entries));
         Self { entries: entries.collect() }

@@ -1,20 +1,20 @@
 use rehal_base::{Error, Result, StatusCode};
 
-use crate::{Device, Driver, OptionSet};
+use crate::Driver;
 
-/// The drivers that a program can create devices of: a plain value, which the program builds.
+/// The drivers that a program can create devices of: a plain value, built by the program.
 #[derive(Clone, Default)]
 pub struct DriverRegistry {
-    /// Sorted by name, as listings are.
+    /// Sorted by name, for listings.
     drivers: Vec<Driver>,
 }
 
 impl DriverRegistry {
-    /// Adds a driver; `ALREADY_EXISTS` if there is one of its name.
+    /// Adds a driver; `ALREADY_EXISTS` if the name is taken.
     pub fn register(&mut self, driver: Driver) -> Result<()> {
         match self.drivers.binary_search_by(|held| held.name().cmp(driver.name())) {
             Ok(_) => {
-                let error = format!("a driver '{}' is registered already", driver.name());
+                let error = format!("driver '{}' is already registered", driver.name());
                 Err(Error::new(StatusCode::AlreadyExists, error))
             }
             Err(index) => {
@@ -24,12 +24,12 @@ impl DriverRegistry {
         }
     }
 
-    /// All drivers by name, also those that are not available.
+    /// All drivers by name, including unavailable ones.
     pub fn drivers(&self) -> &[Driver] {
         &self.drivers
     }
 
-    /// The driver of this name, which may not be available.
+    /// The driver with this name; may be unavailable.
     pub fn find(&self, name: &str) -> Result<&Driver> {
         self.drivers
             .iter()
@@ -37,19 +37,12 @@ impl DriverRegistry {
             .ok_or_else(|| Error::not_found(format!("driver '{name}' does not exist")))
     }
 
-    /// Creates a device of the driver of this name; see [`Driver::create_device`] for `which`. If the driver does not
-    /// exist or is not available, the error names those that are.
-    pub fn create_device(&self, driver: &str, which: &str, options: &OptionSet) -> Result<Device> {
-        let found = self.find(driver).and_then(|found| found.availability().map(|()| found));
-        found.map_err(|error| error.advise(self.available()))?.create_device(which, options)
-    }
-
-    /// The drivers that work on this machine, for the advice of an error.
+    /// The drivers that work on this machine, as advice of an error.
     pub fn available(&self) -> String {
         let available = self.drivers.iter().filter(|driver| driver.availability().is_ok());
         let names: Vec<_> = available.map(Driver::name).collect();
         match names[..] {
-            [] => "no driver of this build works on this machine".into(),
+            [] => "no driver of this build is available on this machine".into(),
             _ => format!("the drivers that work here are: {}", names.join(", ")),
         }
     }
@@ -58,6 +51,7 @@ impl DriverRegistry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::OptionSet;
     use crate::driver::tests::Fake;
 
     fn registry() -> DriverRegistry {
@@ -71,28 +65,28 @@ mod tests {
     }
 
     #[test]
-    fn drivers_are_listed_by_name_and_there_is_one_of_each() {
+    fn drivers_are_unique_and_listed_by_name() {
         let mut registry = registry();
         let names: Vec<_> = registry.drivers().iter().map(Driver::name).collect();
         assert_eq!(names, ["abacus", "cpu", "gpu", "zeta"]);
         let error = registry.register(Driver::new(Fake::of("cpu", 3))).unwrap_err();
-        assert_eq!(error.to_string(), "ALREADY_EXISTS; a driver 'cpu' is registered already");
+        assert_eq!(error.to_string(), "ALREADY_EXISTS; driver 'cpu' is already registered");
         assert_eq!(registry.find("cpu").unwrap().enumerate().unwrap().len(), 1);
     }
 
     #[test]
-    fn what_cannot_be_created_says_why_and_what_can_be() {
-        let works = "\n  try: the drivers that work here are: cpu, zeta";
-        for (driver, which, expected) in [
-            ("nope", "", format!("NOT_FOUND; driver 'nope' does not exist{works}")),
-            ("abacus", "", format!("UNIMPLEMENTED; this build has no 'abacus' driver{works}")),
-            ("gpu", "0", format!("UNAVAILABLE; libgpu.so.1 is not installed{works}")),
-            ("cpu", "9", "NOT_FOUND; driver 'cpu' has no device '9'\n  try: its devices: cpu://bus/0".into()),
-            ("zeta", "1", "ABORTED; the test driver creates nothing".into()),
-        ] {
-            let error = registry().create_device(driver, which, &OptionSet::default()).err().unwrap();
-            assert_eq!(error.report(), expected);
-        }
-        assert_eq!(DriverRegistry::default().available(), "no driver of this build works on this machine");
+    fn what_works_here_is_named() {
+        let registry = registry();
+        assert_eq!(registry.available(), "the drivers that work here are: cpu, zeta");
+        assert_eq!(registry.find("nope").err().unwrap().report(), "NOT_FOUND; driver 'nope' does not exist");
+        let cpu = registry.find("cpu").unwrap();
+        assert_eq!(
+            cpu.create_device("9", &OptionSet::default()).err().unwrap().report(),
+            "NOT_FOUND; driver 'cpu' has no device '9'\n  try: its devices: cpu://bus/0"
+        );
+        assert_eq!(
+            DriverRegistry::default().available(),
+            "no driver of this build is available on this machine"
+        );
     }
 }

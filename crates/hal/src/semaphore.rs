@@ -7,33 +7,33 @@ use rehal_base::{Error, Result};
 use crate::Registration;
 use crate::Timepoint;
 
-/// What runs when a timepoint is reached or can no longer be.
+/// A callback for when a timepoint is reached or failed.
 pub type WaitCallback = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// What a driver does for a semaphore. Every function may be called from any thread.
+/// A driver's implementation of a semaphore. Every function may be called from any thread.
 pub trait SemaphoreBackend: Send + Sync {
-    /// The value reached so far, or the failure.
+    /// The current payload, or the failure.
     fn query(&self) -> Result<u64>;
 
-    /// Moves the timeline to `value`, which must be above where it is.
+    /// Advances the timeline to `value`, which must be greater than the current payload.
     fn signal(&self, value: u64) -> Result<()>;
 
-    /// Ends the timeline: every waiter, now and later, gets `error`. The first failure stays.
+    /// Fails the timeline: every waiter, now and later, gets `error`. The first failure wins.
     fn fail(&self, error: Error);
 
-    /// Blocks until `value` is reached; `None` waits without end. `DEADLINE_EXCEEDED` when the time
-    /// is up, the failure when there is one.
+    /// Blocks until `value` is reached; `None` waits forever. Fails with `DEADLINE_EXCEEDED` on timeout, or
+    /// with the timeline's failure.
     fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()>;
 
-    /// Runs `callback` once, when `value` is reached (at once if it is) or the timeline fails, on
-    /// whichever thread brings that about. Dropping the registration takes the callback back.
+    /// Calls `callback` once, when `value` is reached (immediately if it already is) or the timeline fails,
+    /// on the thread that causes it. Dropping the registration cancels the callback.
     ///
-    /// When the semaphore itself is dropped, the callbacks that are still registered get `ABORTED`. No lock is
-    /// held while a callback runs. A callback that panics disables nothing: the others run, and the panic goes on
-    /// in the call that ran it.
+    /// When the semaphore is dropped, callbacks that are still registered get `ABORTED`. No lock is held
+    /// while a callback runs. A callback that panics has no effect on others: they run, and the panic
+    /// propagates to the call that ran it.
     fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration;
 
-    /// The backend itself, for the driver that made it.
+    /// The concrete backend, for downcasts by its driver.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -52,7 +52,7 @@ impl Semaphore {
         &*self.0
     }
 
-    /// Whether both handles are of one semaphore.
+    /// Whether both handles refer to the same semaphore.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -87,33 +87,33 @@ impl Semaphore {
         self.0.on_reached(value, callback)
     }
 
-    /// A handle that does not keep the semaphore alive.
+    /// A weak handle.
     pub(crate) fn downgrade(&self) -> WeakSemaphore {
         WeakSemaphore(Arc::downgrade(&self.0))
     }
 
-    /// How many handles there are.
+    /// The number of handles.
     pub(crate) fn handle_count(&self) -> usize {
         Arc::strong_count(&self.0)
     }
 }
 
-/// A semaphore that may be gone.
+/// A weak handle of a semaphore.
 pub(crate) struct WeakSemaphore(Weak<dyn SemaphoreBackend>);
 
 impl WeakSemaphore {
-    /// Whether `semaphore` is the one.
+    /// Whether it refers to `semaphore`.
     pub(crate) fn id(&self) -> SemaphoreId {
         SemaphoreId(self.0.as_ptr().addr())
     }
 }
 
-/// Tells semaphores apart for as long as a handle of any kind exists.
+/// Identifies a semaphore for as long as a handle of any kind exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SemaphoreId(usize);
 
 impl Semaphore {
-    /// Which one it is.
+    /// The identity.
     pub(crate) fn id(&self) -> SemaphoreId {
         SemaphoreId(Arc::as_ptr(&self.0).addr())
     }

@@ -1,12 +1,11 @@
-//! What makes transfers wrong on every device, whatever they name: asked when a capture is planned,
-//! when a program issues one, and when a binding table says where it goes.
+//! Transfer checks that hold on every device: applied when a capture is planned, when a program issues a
+//! transfer, and when a binding table supplies its buffers.
 
 use rehal_base::{Error, Result};
 
 use crate::flags::WHOLE_BUFFER;
 
-/// A pattern has 1, 2 or 4 bytes; what it fills (bytes from `offset`) is a multiple of that, at a
-/// multiple of that.
+/// A pattern has 1, 2 or 4 bytes; the filled range is a multiple of that and aligned to it.
 pub fn check_fill(offset: u64, length: u64, pattern: &[u8]) -> Result<()> {
     let bytes = pattern.len() as u64;
     if !matches!(bytes, 1 | 2 | 4) {
@@ -20,7 +19,7 @@ pub fn check_fill(offset: u64, length: u64, pattern: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// An update writes all of the bytes that it carries.
+/// An update writes all bytes it carries.
 pub fn check_update(source: &[u8], length: u64) -> Result<()> {
     if length == WHOLE_BUFFER || source.len() as u64 == length {
         return Ok(());
@@ -28,10 +27,12 @@ pub fn check_update(source: &[u8], length: u64) -> Result<()> {
     Err(Error::invalid_argument(format!("an update of {length} bytes carries {} bytes", source.len())))
 }
 
-/// Both sides of a copy have as many bytes.
+/// Both ranges of a copy have the same length.
 pub fn check_copy(source_length: u64, target_length: u64) -> Result<()> {
     if source_length == target_length {
         return Ok(());
     }
-    Err(Error::invalid_argument(format!("a copy takes {source_length} bytes and writes {target_length}")))
+    Err(Error::invalid_argument(format!(
+        "copy lengths differ: source {source_length} bytes, target {target_length} bytes"
+    )))
 }

@@ -3,28 +3,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::MemoryType;
 
-/// What a device has allocated since it was made, by where it is.
+/// Allocation statistics of a device, by heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStatistics {
-    /// Memory local to the host.
+    /// Host-local memory.
     pub host: HeapStatistics,
     /// All other memory.
     pub device: HeapStatistics,
 }
 
-/// Bytes of one kind of memory.
+/// Statistics of one heap, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapStatistics {
-    /// The most that was allocated at a time.
+    /// The peak of live bytes.
     pub peak_bytes: u64,
-    /// All that was allocated.
+    /// Total bytes allocated.
     pub allocated_bytes: u64,
-    /// What of it was freed.
+    /// Total bytes freed.
     pub freed_bytes: u64,
 }
 
-/// Counts what a device allocates, for [`MemoryStatistics`]. Usable from any thread; peaks are exact where
-/// no two threads allocate at once.
+/// Counts a device's allocations, for [`MemoryStatistics`]. Usable from any thread; peaks are exact unless
+/// threads allocate concurrently.
 #[derive(Default)]
 pub struct MemoryCounters {
     host: HeapCounters,
@@ -38,7 +38,7 @@ struct HeapCounters {
     freed: AtomicU64,
 }
 
-/// An allocation that is counted, and counted as freed when this is dropped.
+/// A counted allocation, counted as freed on drop.
 pub(crate) struct Counted {
     counters: Arc<MemoryCounters>,
     is_host: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Counted {
 }
 
 impl MemoryCounters {
-    /// What is counted so far.
+    /// The statistics so far.
     pub fn statistics(&self) -> MemoryStatistics {
         MemoryStatistics { host: self.host.statistics(), device: self.device.statistics() }
     }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn allocations_are_counted_where_they_are() {
+    fn allocations_are_counted_per_heap() {
         let counters = Arc::new(MemoryCounters::default());
         let first = counters.count(MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE, 100);
         drop(counters.count(MemoryType::DEVICE_LOCAL, 50));

@@ -8,7 +8,7 @@ use crate::{
     Live, MemoryBarrier, Names, Rename, Semaphore, Timepoint, rename_buffer_ref,
 };
 
-/// A part of a list or of bytes, by position: 16 bytes, whatever it is of.
+/// A range of a list or byte string, by position: 16 bytes, regardless of the element type.
 pub struct Span<T> {
     /// First element.
     pub start: u64,
@@ -23,7 +23,7 @@ impl<T> Span<T> {
         Self { start, count, of: PhantomData }
     }
 
-    /// The elements that it stands for.
+    /// The elements of the range.
     pub fn of(self, list: &[T]) -> &[T] {
         &list[self.start as usize..(self.start + self.count) as usize]
     }
@@ -43,7 +43,7 @@ impl<T> fmt::Debug for Span<T> {
     }
 }
 
-/// Names of stored operations: dense indices, and spans of lists that lie elsewhere.
+/// The names of stored operations: dense indices, and ranges of separate lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Indexed;
 
@@ -71,7 +71,7 @@ impl Names for Indexed {
 
 /// The lists that stored operations point into.
 #[derive(Default)]
-#[allow(missing_docs, reason = "each list holds what it is named for")]
+#[allow(missing_docs, reason = "each list has the objects in its name")]
 pub struct StoredLists {
     pub buffer_refs: Vec<BufferRef<u32>>,
     pub timepoints: Vec<Timepoint<u32>>,
@@ -90,7 +90,7 @@ impl StoredLists {
     }
 }
 
-/// Appends `items` to `list` and says where they are; on an error the list is as before.
+/// Appends `items` to `list` and returns their range; on error the list is unchanged.
 pub(crate) fn append<T>(list: &mut Vec<T>, items: impl Iterator<Item = Result<T>>) -> Result<Span<T>> {
     let start = list.len();
     for item in items {
@@ -105,10 +105,10 @@ pub(crate) fn append<T>(list: &mut Vec<T>, items: impl Iterator<Item = Result<T>
     Ok(Span::new(start as u64, (list.len() - start) as u64))
 }
 
-/// Keeps what operations name alive: handles, lists and bytes. Renaming an operation with it turns
-/// live names into indices of what is kept.
+/// Keeps alive the handles, lists and bytes that operations name. Renaming an operation with it converts live
+/// names to indices of the stored objects. Buffers do not keep their device alive: it may own the store.
 #[derive(Default)]
-#[allow(missing_docs, reason = "each list holds what it is named for")]
+#[allow(missing_docs, reason = "each list has the objects in its name")]
 pub struct Store {
     pub lists: StoredLists,
     pub bytes: Vec<u8>,
@@ -124,7 +124,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Drops everything and keeps the capacity.
+    /// Drops everything but keeps the capacity.
     pub fn clear(&mut self) {
         self.lists.clear();
         self.bytes.clear();
@@ -140,8 +140,17 @@ impl Store {
     }
 }
 
-/// Keeps a clone of `item` and gives its index; the last one kept is often the same.
+/// Stores a clone of `item` and returns its index; often the same as the last one.
 fn keep<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T, &T) -> bool) -> Result<u32> {
+    keep_as(list, item, same, T::clone)
+}
+
+fn keep_as<T>(
+    list: &mut Vec<T>,
+    item: &T,
+    same: impl Fn(&T, &T) -> bool,
+    clone: impl Fn(&T) -> T,
+) -> Result<u32> {
     if let Some(last) = list.last()
         && same(last, item)
     {
@@ -149,7 +158,7 @@ fn keep<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T, &T) -> bool) ->
     }
     let index = u32::try_from(list.len())
         .map_err(|_| Error::resource_exhausted("more than 2^32 objects in one list of operations"))?;
-    list.push(item.clone());
+    list.push(clone(item));
     Ok(index)
 }
 
@@ -159,7 +168,7 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
     }
 
     fn buffer(&mut self, name: &'a Buffer) -> Result<u32> {
-        keep(&mut self.buffers, name, Buffer::is_same)
+        keep_as(&mut self.buffers, name, Buffer::is_same, Buffer::without_device)
     }
 
     fn buffer_ref(&mut self, reference: BufferRef<&'a Buffer>) -> Result<BufferRef<u32>> {
@@ -232,7 +241,7 @@ impl<'a> Rename<Live<'a>, Indexed> for Store {
         span
     }
 
-    // The buffer of an alloca is with its caller already; nothing that runs needs its name.
+    // The buffer of an alloca was already returned to the caller; execution does not need its name.
     fn created_buffer(&mut self, (): ()) -> Result<u32> {
         Ok(0)
     }

@@ -1,18 +1,19 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-/// What a waiting submission needs and what it brings about.
+/// What a waiting submission requires and what it provides.
 pub(crate) struct Claim<S> {
-    /// Semaphores that it waits for.
+    /// Semaphores it waits for.
     pub waits: Vec<S>,
-    /// Semaphores that it will signal.
+    /// Semaphores it will signal.
     pub signals: Vec<S>,
 }
 
-/// Which submissions only wait for one another: those that no order of signals from `outside` could start.
+/// The submissions that only wait for one another: no sequence of signals from `outside` could start them.
 ///
-/// Every semaphore that somebody outside can signal may reach any value; a submission may start when all that it
-/// waits for may be signalled; and what it signals may then be signalled. Who is not reached that way is stranded.
+/// A semaphore with a handle outside may reach any value; a submission may start when everything that it
+/// waits for may be signalled; and what it signals may then be signalled. A submission that is unreachable
+/// this way is stranded.
 pub(crate) fn stranded<S: Copy + Eq + Hash>(claims: &[Claim<S>], outside: &impl Fn(S) -> bool) -> Vec<usize> {
     let mut waiters = HashMap::<S, Vec<usize>>::new();
     let mut missing = vec![0; claims.len()];
@@ -47,7 +48,7 @@ pub(crate) fn stranded<S: Copy + Eq + Hash>(claims: &[Claim<S>], outside: &impl 
 mod tests {
     use super::*;
 
-    /// Claims as pairs of letters: what is waited for, what is signalled; capital letters are known outside.
+    /// Claims as pairs of letters: waits and signals; capital letters have handles outside.
     fn find(claims: &[(&str, &str)]) -> Vec<usize> {
         let claims: Vec<_> = claims
             .iter()
@@ -60,15 +61,15 @@ mod tests {
     }
 
     #[test]
-    fn finds_rings_and_what_hangs_on_them_and_nothing_else() {
+    fn finds_cycles_and_their_dependents_only() {
         assert_eq!(find(&[]), []);
         assert_eq!(find(&[("", "a"), ("a", "b"), ("b", "a")]), []);
         assert_eq!(find(&[("a", "a")]), [0]);
         assert_eq!(find(&[("A", "A"), ("Aa", "B")]), [1]);
         assert_eq!(find(&[("a", "b"), ("b", "a"), ("b", "C"), ("A", "c")]), [0, 1, 2]);
-        // One signal from outside starts the ring.
+        // One signal from outside starts the cycle.
         assert_eq!(find(&[("a", "b"), ("b", "a"), ("A", "a")]), []);
-        // All of several waits count, and the same one twice.
+        // All waits count, and a duplicate counts once.
         assert_eq!(find(&[("ab", "c"), ("A", "a")]), [0]);
         assert_eq!(find(&[("aa", "c"), ("A", "a"), ("c", "")]), []);
     }

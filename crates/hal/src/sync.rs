@@ -1,7 +1,7 @@
-//! The locks and threads that timelines, waits and pending work are built of.
+//! The locks and threads that timelines, waits and pending work are built on.
 //!
-//! Those files take them from here and from nowhere else: `models` compiles them a second time with the model
-//! checker's in this place.
+//! Those files import them only from here: `models` compiles them a second time with the model checker's
+//! instead.
 
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use std::thread_local;

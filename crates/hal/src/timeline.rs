@@ -9,64 +9,62 @@ use super::callbacks::{run_callbacks, run_owed};
 use super::sync::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::{CallbackRegistry, Registration, SemaphoreBackend, WaitCallback};
 
-/// The value that stands for "failed" in the atomic; no timeline reaches it.
+/// The atomic's value for a failed timeline; no payload reaches it.
 const FAILED: u64 = u64::MAX;
 
-/// A semaphore on the host: a payload that increases, or a failure that stays.
+/// A host semaphore: a payload that increases, or a sticky failure.
 ///
-/// Reading a value that is reached takes one atomic load; everything else takes a lock. Callbacks of one signal run
-/// in the order in which they were registered. Those that are still registered when the timeline is dropped get
-/// `ABORTED`: nothing can signal it any more.
+/// Reading a reached value takes one atomic load; everything else takes a lock. Callbacks of one signal run
+/// in order of registration. Those still registered when the timeline is dropped get `ABORTED`: it can no
+/// longer be signalled.
 pub struct Timeline {
-    /// What readers without the lock see of `State::value`.
+    /// A copy of `State::value` for lock-free readers.
     value: AtomicU64,
     changed: Condvar,
-    /// Shared with registrations, which do not keep it alive.
-    state: Arc<Mutex<State>>,
+    state: Mutex<State>,
 }
 
 struct State {
     /// The payload, or [`FAILED`].
     value: u64,
     failure: Option<Error>,
-    /// By value and then by key.
-    callbacks: BTreeMap<(u64, u64), WaitCallback>,
-    /// Keys of callbacks so far; each has its own.
-    next_key: u64,
-    /// Threads that sleep on `changed`.
+    /// Shared with registrations, which do not keep it alive. Most semaphores never have a callback, and replays
+    /// create them by the thousand, so it is allocated with the first callback.
+    callbacks: Option<Arc<Mutex<Callbacks>>>,
+    /// Threads blocked on `changed`.
     sleepers: u32,
+}
+
+/// The registered callbacks of a timeline. Locked after its [`State`], or alone.
+#[derive(Default)]
+struct Callbacks {
+    /// By value, then by key.
+    by_value: BTreeMap<(u64, u64), WaitCallback>,
+    /// The next callback key.
+    next_key: u64,
 }
 
 impl Timeline {
     /// A timeline at `initial_value`.
     pub fn new(initial_value: u64) -> Self {
-        let state = State {
-            value: initial_value,
-            failure: None,
-            callbacks: BTreeMap::new(),
-            next_key: 0,
-            sleepers: 0,
-        };
-        Self {
-            value: AtomicU64::new(initial_value),
-            changed: Condvar::new(),
-            state: Arc::new(Mutex::new(state)),
-        }
+        let state = State { value: initial_value, failure: None, callbacks: None, sleepers: 0 };
+        Self { value: AtomicU64::new(initial_value), changed: Condvar::new(), state: Mutex::new(state) }
     }
 
-    /// How many callbacks are registered: those that wait and were not taken back.
+    /// The number of callbacks that are registered and not cancelled.
     pub fn registered_callbacks(&self) -> usize {
-        self.state.lock().callbacks.len()
+        self.state.lock().callbacks.as_ref().map_or(0, |callbacks| callbacks.lock().by_value.len())
     }
 
-    /// Moves the value and wakes whoever waited for it.
+    /// Advances the payload and wakes its waiters.
     fn advance(&self, mut state: MutexGuard<'_, State>, value: u64) {
         state.value = value;
         self.value.store(value, Ordering::Release);
         if state.sleepers != 0 {
             self.changed.notify_all();
         }
-        let due = state.take_due(value);
+        let Some(callbacks) = &state.callbacks else { return };
+        let due = callbacks.lock().take_due(value);
         let outcome = if value == FAILED { Err(state.failure()) } else { Ok(()) };
         drop(state);
         if !due.is_empty() {
@@ -82,11 +80,13 @@ impl State {
             None => Error::new(StatusCode::Internal, "a semaphore failed without an error"),
         }
     }
+}
 
-    /// Takes the callbacks that `value` reaches, in the order of their registration.
+impl Callbacks {
+    /// Takes the callbacks that `value` reaches, in order of registration.
     fn take_due(&mut self, value: u64) -> Vec<WaitCallback> {
         let mut due = Vec::new();
-        while let Some(first) = self.callbacks.first_entry()
+        while let Some(first) = self.by_value.first_entry()
             && first.key().0 <= value
         {
             let ((_, key), callback) = first.remove_entry();
@@ -113,7 +113,7 @@ impl SemaphoreBackend for Timeline {
         }
         if value == FAILED {
             return Err(Error::out_of_range(format!(
-                "semaphore payload must be below {FAILED}, which stands for a failure"
+                "semaphore payload must be below {FAILED}, which is reserved for failure"
             )));
         }
         if value <= current {
@@ -173,10 +173,13 @@ impl SemaphoreBackend for Timeline {
             FAILED => Err(state.failure()),
             now if now >= value => Ok(()),
             _ => {
-                let key = state.next_key;
-                state.next_key += 1;
-                state.callbacks.insert((value, key), callback);
-                let registry = Arc::downgrade(&self.state);
+                let registry = state.callbacks.get_or_insert_default();
+                let mut callbacks = registry.lock();
+                let key = callbacks.next_key;
+                callbacks.next_key += 1;
+                callbacks.by_value.insert((value, key), callback);
+                drop(callbacks);
+                let registry = Arc::downgrade(registry);
                 return Registration::new(registry, value, key);
             }
         };
@@ -190,20 +193,21 @@ impl SemaphoreBackend for Timeline {
     }
 }
 
-impl CallbackRegistry for Mutex<State> {
+impl CallbackRegistry for Mutex<Callbacks> {
     fn deregister(&self, value: u64, key: u64) {
-        let callback = self.lock().callbacks.remove(&(value, key));
-        // Dropped without the lock: what it captured may hold this very timeline, or registrations with it.
+        let callback = self.lock().by_value.remove(&(value, key));
+        // Dropped without holding the lock: its captures may hold this timeline, or registrations with it.
         drop(callback);
     }
 }
 
 impl Drop for Timeline {
     fn drop(&mut self) {
-        let mut state = self.state.lock();
-        let (due, current) = (state.take_due(FAILED), state.value);
-        drop(state);
+        let state = self.state.get_mut();
+        let Some(callbacks) = &state.callbacks else { return };
+        let due = callbacks.lock().take_due(FAILED);
         if !due.is_empty() {
+            let current = state.value;
             let message =
                 format!("the semaphore was released at {current}, before the timepoint was reached");
             run_callbacks(due, &Err(Error::new(StatusCode::Aborted, message)));

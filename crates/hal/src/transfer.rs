@@ -3,7 +3,7 @@
 //! What can be mapped is mapped, once and as a whole. What cannot is staged: copied in pieces by a queue of the
 //! buffer's device, to or from a buffer that the host can map. Either way the calling thread waits. The caller has
 //! waited for work of the device that writes the range (or reads it, if it is to be written), as for any access of the
-//! host. Everything that is not a driver moves bytes by these functions.
+//! host. Everything that is not a driver moves bytes by these functions, unless a capture must show other calls.
 
 use std::cell::Cell;
 
@@ -50,9 +50,7 @@ pub fn read_with(
         take(mapping.source()?, whole(&mapping))?;
         return mapping.unmap();
     };
-    let length = buffer.resolve(offset, length)?.length;
-    let staging = Staging::new(device, buffer, length)?;
-    staging.pieces(length, |staging, range| {
+    Staging::pieces(device, buffer, buffer.resolve(offset, length)?.length, |staging, range| {
         staging.copy((buffer, offset + range.offset), (&staging.buffer, 0), range.length)?;
         let mapping = staging.buffer.map(MemoryAccess::READ, 0, range.length)?;
         take(mapping.source()?, whole(&mapping))?;
@@ -125,9 +123,7 @@ pub fn write_with(
         give(mapping.target()?, whole(&mapping))?;
         return mapping.unmap();
     };
-    let length = buffer.resolve(offset, length)?.length;
-    let staging = Staging::new(device, buffer, length)?;
-    staging.pieces(length, |staging, range| {
+    Staging::pieces(device, buffer, buffer.resolve(offset, length)?.length, |staging, range| {
         let mapping = staging.buffer.map(MemoryAccess::WRITE | MemoryAccess::DISCARD, 0, range.length)?;
         give(mapping.target()?, whole(&mapping))?;
         mapping.unmap()?;
@@ -179,12 +175,21 @@ impl<'d> Staging<'d> {
         Ok(Self { device, affinity, buffer: staging, done, copies: Cell::new(0) })
     }
 
-    /// Calls `step` with each piece of `length` bytes.
-    fn pieces(&self, length: u64, mut step: impl FnMut(&Self, Range) -> Result<()>) -> Result<()> {
+    /// Calls `step` with each piece of `length` bytes of `buffer`. Where there are none, the device is left alone.
+    fn pieces(
+        device: &'d Device,
+        buffer: &Buffer,
+        length: u64,
+        mut step: impl FnMut(&Self, Range) -> Result<()>,
+    ) -> Result<()> {
+        if length == 0 {
+            return Ok(());
+        }
+        let staging = Self::new(device, buffer, length)?;
         let mut offset = 0;
         while offset < length {
             let piece = Range { offset, length: PIECE_BYTES.min(length - offset) };
-            step(self, piece)?;
+            step(&staging, piece)?;
             offset += piece.length;
         }
         Ok(())

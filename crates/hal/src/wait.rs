@@ -6,8 +6,8 @@ use smallvec::SmallVec;
 use super::latch::Latch;
 use crate::{Registration, Semaphore, Timepoint};
 
-/// Waits until every timepoint is reached; fails as [`SemaphoreBackend::wait`](crate::SemaphoreBackend::wait)
-/// does. The timeout is for all of them together.
+/// Waits until every timepoint is reached; fails like
+/// [`SemaphoreBackend::wait`](crate::SemaphoreBackend::wait). The timeout applies to all of them together.
 pub fn wait_all(timepoints: &[Timepoint<&Semaphore>], timeout: Option<Duration>) -> Result<()> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     for timepoint in timepoints {
@@ -17,12 +17,12 @@ pub fn wait_all(timepoints: &[Timepoint<&Semaphore>], timeout: Option<Duration>)
     Ok(())
 }
 
-/// Waits until one timepoint is reached and returns its index in the list; of several that are
-/// reached, the first. Fails with the failure of the first semaphore that fails before that, with
-/// `DEADLINE_EXCEEDED` when the time is up, and with `INVALID_ARGUMENT` for an empty list.
+/// Waits until one timepoint is reached and returns its index in the list; the first, if several are reached.
+/// Fails with the error of the first semaphore that fails before that, with `DEADLINE_EXCEEDED` on timeout,
+/// and with `INVALID_ARGUMENT` for an empty list.
 pub fn wait_any(timepoints: &[Timepoint<&Semaphore>], timeout: Option<Duration>) -> Result<usize> {
     if timepoints.is_empty() {
-        return Err(Error::invalid_argument("cannot wait for any of an empty list of timepoints"));
+        return Err(Error::invalid_argument("cannot wait for an empty list of timepoints"));
     }
     for (index, timepoint) in timepoints.iter().enumerate() {
         if timepoint.semaphore.query()? >= timepoint.value {
@@ -31,7 +31,7 @@ pub fn wait_any(timepoints: &[Timepoint<&Semaphore>], timeout: Option<Duration>)
     }
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let latch = Latch::new();
-    // Dropped on return, so that nothing stays with a semaphore that is not reached.
+    // Dropped on return, so that no callback stays registered with unreached semaphores.
     let _registrations: SmallVec<[Registration; 4]> = (timepoints.iter().enumerate())
         .map(|(index, timepoint)| {
             let latch = latch.clone();

@@ -1,4 +1,4 @@
-//! Timelines by themselves: values, failures, callbacks and taking them back.
+//! Timelines in isolation: values, failures, callbacks and cancellation.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,7 +60,7 @@ fn the_payload_increases() {
     }
     let refused = timeline.signal(u64::MAX).unwrap_err();
     assert_eq!(refused.code(), StatusCode::OutOfRange);
-    let message = "semaphore payload must be below 18446744073709551615, which stands for a failure";
+    let message = "semaphore payload must be below 18446744073709551615, which is reserved for failure";
     assert_eq!(refused.message(), message);
     timeline.wait(5, None).unwrap();
     let late = timeline.wait(6, Some(Duration::from_millis(1))).unwrap_err();
@@ -69,7 +69,7 @@ fn the_payload_increases() {
 }
 
 #[test]
-fn a_failure_reaches_every_waiter_and_stays() {
+fn a_failure_reaches_every_waiter_and_is_sticky() {
     let timeline = Arc::new(Timeline::new(0));
     let seen = Arc::new(AtomicUsize::new(0));
     for value in 1..4 {
@@ -85,7 +85,7 @@ fn a_failure_reaches_every_waiter_and_stays() {
         move || timeline.wait(9, None)
     });
     timeline.fail(Error::data_loss("gone"));
-    timeline.fail(Error::not_found("too late to matter"));
+    timeline.fail(Error::not_found("a later failure"));
     assert_eq!(sleeper.join().unwrap().unwrap_err().message(), "gone");
     assert_eq!(seen.load(Ordering::Relaxed), 3);
     assert_eq!(timeline.query().unwrap_err().message(), "gone");
@@ -93,7 +93,7 @@ fn a_failure_reaches_every_waiter_and_stays() {
 }
 
 #[test]
-fn callbacks_of_one_signal_run_in_the_order_of_their_registration() {
+fn callbacks_of_one_signal_run_in_registration_order() {
     let semaphore = timeline();
     let order = Arc::new(Mutex::new(Vec::new()));
     for value in [3, 1, 2, 9, 1] {
@@ -105,7 +105,7 @@ fn callbacks_of_one_signal_run_in_the_order_of_their_registration() {
 }
 
 #[test]
-fn a_long_chain_does_not_use_up_the_stack() {
+fn a_long_chain_does_not_overflow_the_stack() {
     let chain: Vec<_> = (0..100_000).map(|_| timeline()).collect();
     for pair in chain.windows(2) {
         let next = pair[1].clone();
@@ -117,7 +117,7 @@ fn a_long_chain_does_not_use_up_the_stack() {
 }
 
 #[test]
-fn a_dropped_registration_takes_its_callback_back() {
+fn a_dropped_registration_cancels_its_callback() {
     let semaphore = timeline();
     let (kept, dropped) = (Drops::default(), Drops::default());
     let registration = semaphore.on_reached(1, dropped.callback());
@@ -127,18 +127,18 @@ fn a_dropped_registration_takes_its_callback_back() {
     assert_eq!((dropped.count(), registered(&semaphore)), (1, 1));
     semaphore.signal(1).unwrap();
     assert_eq!((kept.count(), registered(&semaphore)), (1, 0));
-    // One that outlives its semaphore is nothing to fear.
+    // A registration may outlive its semaphore.
     let registration = semaphore.on_reached(2, kept.callback());
     drop(semaphore);
     assert_eq!(kept.count(), 2);
     drop(registration);
 }
 
-/// What a callback captured may hold the last handle of the very semaphore, or registrations with it.
+/// A callback may hold the last handle of its semaphore, or registrations with it.
 #[test]
 fn a_callback_may_hold_its_own_registration_and_semaphore() {
     let semaphore = timeline();
-    let inner = semaphore.on_reached(2, Box::new(|_| panic!("taken back")));
+    let inner = semaphore.on_reached(2, Box::new(|_| panic!("cancelled")));
     let held = (inner, semaphore.clone());
     let outer = semaphore.on_reached(1, Box::new(move |_| drop(held)));
     drop(semaphore);
@@ -176,9 +176,9 @@ fn callbacks_of_a_released_semaphore_fail() {
     }
 }
 
-/// A host that lives for months: waits that time out leave nothing with semaphores that live on.
+/// A long-running host: waits that time out leave nothing behind in semaphores that live on.
 #[test]
-fn a_hundred_thousand_cancelled_waits_leave_nothing() {
+fn a_hundred_thousand_cancelled_waits_are_cleaned_up() {
     let semaphores = [timeline(), timeline()];
     let drops = Drops::default();
     let fence = Fence::join(semaphores.iter().map(|it| Fence::at(it.clone(), 1)).collect::<Vec<_>>().iter())
@@ -197,7 +197,7 @@ fn a_hundred_thousand_cancelled_waits_leave_nothing() {
     assert_eq!(registered(&semaphores[0]), 100_000);
     drop(registrations);
     assert_eq!((drops.count(), registered(&semaphores[0])), (200_000, 0));
-    // One that is reached leaves nothing with the other.
+    // A reached timepoint leaves nothing registered with the other.
     semaphores[1].signal(1).unwrap();
     assert_eq!(wait_any(&timepoints, None).unwrap(), 1);
     assert_eq!(registered(&semaphores[0]), 0);
@@ -209,7 +209,7 @@ fn panics(work: impl FnOnce()) -> String {
 }
 
 #[test]
-fn a_callback_that_panics_disables_nothing() {
+fn a_callback_that_panics_does_not_affect_others() {
     let (first, second) = (timeline(), timeline());
     let ran = Arc::new(AtomicUsize::new(0));
     let count = |ran: &Arc<AtomicUsize>| {
@@ -220,7 +220,7 @@ fn a_callback_that_panics_disables_nothing() {
     };
     first.on_reached(1, count(&ran)).detach();
     first.on_reached(1, Box::new(|_| panic!("first"))).detach();
-    // What the callbacks owe runs as well, whether or not it panics.
+    // Callbacks queued by callbacks run as well, whether or not one panics.
     let signal = second.clone();
     first.on_reached(1, Box::new(move |_| signal.signal(1).unwrap())).detach();
     first.on_reached(1, count(&ran)).detach();
@@ -229,7 +229,7 @@ fn a_callback_that_panics_disables_nothing() {
     assert_eq!(panics(|| first.signal(1).unwrap()), "first");
     assert_eq!(ran.load(Ordering::Relaxed), 3);
     assert_eq!((first.query().unwrap(), second.query().unwrap()), (1, 1));
-    // Nor is the thread disabled, for the same timelines and for others.
+    // Nor is the thread affected, for the same timelines and for others.
     for semaphore in [&first, &second, &timeline()] {
         let before = ran.load(Ordering::Relaxed);
         semaphore.on_reached(2, count(&ran)).detach();
@@ -237,7 +237,7 @@ fn a_callback_that_panics_disables_nothing() {
         semaphore.on_reached(1, count(&ran)).detach();
         assert_eq!(ran.load(Ordering::Relaxed), before + 2);
     }
-    // A callback that runs at once, because its value is reached, or because it fails.
+    // A callback that runs immediately, because its value is reached or it fails.
     assert_eq!(panics(|| first.on_reached(1, Box::new(|_| panic!("at once"))).detach()), "at once");
     first.on_reached(9, Box::new(|_| panic!("failing"))).detach();
     assert_eq!(panics(|| first.fail(Error::data_loss("gone"))), "failing");
@@ -247,9 +247,9 @@ fn a_callback_that_panics_disables_nothing() {
     assert_eq!(ran.load(Ordering::Relaxed), 10);
 }
 
-/// A second panic on a thread that unwinds would abort the process.
+/// A second panic on an unwinding thread would abort the process.
 #[test]
-fn a_callback_that_panics_while_its_thread_unwinds_ends_there() {
+fn a_callback_panic_during_unwinding_is_swallowed() {
     struct SignalsOnDrop(Semaphore);
     impl Drop for SignalsOnDrop {
         fn drop(&mut self) {
@@ -272,9 +272,9 @@ fn a_callback_that_panics_while_its_thread_unwinds_ends_there() {
     assert_eq!(ran.load(Ordering::Relaxed), 1);
 }
 
-/// Storage of a thread that ends may hold semaphores, and goes in any order.
+/// Thread-local storage may hold semaphores, and is destroyed in any order.
 #[test]
-fn callbacks_run_while_a_thread_ends() {
+fn callbacks_run_while_a_thread_exits() {
     thread_local!(static HELD: std::cell::RefCell<Vec<Semaphore>> = const { std::cell::RefCell::new(Vec::new()) });
     let ran = Arc::new(AtomicUsize::new(0));
     for before in [false, true] {

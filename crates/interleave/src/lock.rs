@@ -5,38 +5,43 @@ use std::time::{Duration, Instant};
 
 use loom::sync as checked;
 
-/// A lock with the functions of `parking_lot::Mutex`.
+/// A lock with the interface of `parking_lot::Mutex`.
 pub struct Mutex<T>(checked::Mutex<T>);
 
-/// A lock that is held, with the functions of `parking_lot::MutexGuard`.
+/// A held lock, with the interface of `parking_lot::MutexGuard`.
 pub struct MutexGuard<'a, T> {
     lock: &'a checked::Mutex<T>,
-    /// Absent only inside of the functions that release the lock for a while.
+    /// `None` only inside the functions that temporarily release the lock.
     held: Option<checked::MutexGuard<'a, T>>,
 }
 
-/// A condition variable with the functions of `parking_lot::Condvar`.
+/// A condition variable with the interface of `parking_lot::Condvar`.
 ///
 /// Time does not pass in a model: its first wait with a deadline times out, after everything that the other
-/// threads may do meanwhile, and later ones only end when they are notified (a loop that runs on a timer would
-/// have endless executions otherwise).
+/// threads may do meanwhile, and later ones end only when notified (otherwise a loop on a timer would have
+/// endless executions).
 pub struct Condvar {
     changed: checked::Condvar,
     may_time_out: AtomicBool,
 }
 
-/// Whether a wait ended because its time was over.
+/// Whether a wait timed out.
 pub struct WaitTimeoutResult(bool);
 
 impl<T> Mutex<T> {
-    /// A lock that is free.
+    /// An unlocked lock.
     pub fn new(value: T) -> Self {
         Self(checked::Mutex::new(value))
     }
 
-    /// Waits for the lock and takes it.
+    /// Acquires the lock, blocking until it is free.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard { lock: &self.0, held: Some(take(&self.0)) }
+    }
+
+    /// The value, which no other thread can reach.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -51,7 +56,7 @@ fn take<T>(lock: &checked::Mutex<T>) -> checked::MutexGuard<'_, T> {
 }
 
 impl<T> MutexGuard<'_, T> {
-    /// Calls `work` without the lock.
+    /// Calls `work` with the lock released.
     pub fn unlocked<R>(guard: &mut Self, work: impl FnOnce() -> R) -> R {
         guard.held = None;
         let result = work();
@@ -75,18 +80,18 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 }
 
 impl Condvar {
-    /// A condition variable that no thread waits for.
+    /// A condition variable without waiters.
     pub fn new() -> Self {
         Self { changed: checked::Condvar::new(), may_time_out: AtomicBool::new(true) }
     }
 
-    /// Releases the lock until a notification.
+    /// Releases the lock until notified.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let held = guard.held.take().expect("the lock is held");
         guard.held = Some(self.changed.wait(held).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Releases the lock until a notification or the deadline.
+    /// Releases the lock until notified or the deadline passes.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _deadline: Instant) -> WaitTimeoutResult {
         let times_out = self.may_time_out.swap(false, Ordering::Relaxed);
         if times_out {
@@ -97,7 +102,7 @@ impl Condvar {
         WaitTimeoutResult(times_out)
     }
 
-    /// Releases the lock until a notification or the end of `timeout`.
+    /// Releases the lock until notified or `timeout` elapses.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _timeout: Duration) -> WaitTimeoutResult {
         self.wait_until(guard, Instant::now())
     }
@@ -120,7 +125,7 @@ impl Default for Condvar {
 }
 
 impl WaitTimeoutResult {
-    /// Whether it did.
+    /// Whether it timed out.
     pub fn timed_out(&self) -> bool {
         self.0
     }

@@ -118,6 +118,8 @@ impl CommandBufferBackend for LocalCommands {
         Ok(())
     }
 
+    fn refused(&self, _command: &Command<Live<'_>>, _error: &Error) {}
+
     fn end(&self) -> Result<()> {
         let recording = self.recording.lock().take();
         if !self.inline {

@@ -164,18 +164,22 @@ impl DeviceBackend for LocalSync {
                     return Ok(created);
                 }
                 Err(error) => {
-                    Promise::new(submission.signals).settle(&Err(error));
-                    return Ok(created);
+                    Promise::new(submission.signals).settle(&Err(error.clone()));
+                    return Err(error);
                 }
             }
         }
         let outcome = run_and_settle(&submission.op, &LiveNames, Promise::new(submission.signals));
-        // Nobody hears of a failure that no semaphore carries, so the caller does.
         match outcome {
-            Err(error) if submission.signals.is_empty() => Err(error),
-            _ => Ok(created),
+            // What a host call returns is for the semaphores; without any, only the caller can hear of it.
+            Err(_) if matches!(submission.op, QueueOp::HostCall { .. }) && !submission.signals.is_empty() => {
+                Ok(created)
+            }
+            outcome => outcome.map(|()| created),
         }
     }
+
+    fn refused(&self, _submission: &Submission<Live<'_>>, _error: &Error) {}
 
     fn trim(&self) -> Result<()> {
         executable::drop_kept_images();

@@ -58,13 +58,13 @@ mod tests {
         assert_eq!(uris, ["local-sync://"]);
         let options = OptionSet::default().with(LocalSyncOptions::default());
         for which in ["", "0"] {
-            let device = registry.create_device(LOCAL_SYNC, which, &options).unwrap();
+            let device = driver.create_device(which, &options).unwrap();
             assert_eq!(
                 (device.info().driver.as_str(), device.info().name.as_str()),
                 (LOCAL_SYNC, LOCAL_SYNC)
             );
         }
-        let error = registry.create_device(LOCAL_SYNC, "1", &options).err().unwrap();
+        let error = driver.create_device("1", &options).err().unwrap();
         assert_eq!(error.code(), StatusCode::NotFound);
     }
 }

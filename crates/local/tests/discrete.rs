@@ -31,6 +31,7 @@ fn visible(device: &Device, size: u64) -> Buffer {
     };
     let buffer = device.allocate_buffer(params, size).unwrap();
     assert!(buffer.is_mappable());
+    assert!(!buffer.params().memory_type.contains(MemoryType::HOST_COHERENT), "it is a copy");
     buffer
 }
 
@@ -140,6 +141,37 @@ fn what_can_be_neither_mapped_nor_copied_says_so() {
         assert_eq!(error.code(), StatusCode::FailedPrecondition);
         assert!(error.message().contains("the host cannot map memory of type"), "{error}");
     }
+}
+
+/// Where a piece fails, the transfer ends with its error: earlier pieces are there, later ones are as they were.
+#[test]
+fn a_transfer_that_fails_half_way_ends_with_the_error() {
+    let device = device();
+    let buffer = hidden(&device, 9 << 20);
+    fill(&device, &buffer, 1);
+    let mut pieces = 0;
+    let give = |memory: &HostMemory, range: Range| {
+        pieces += 1;
+        memory.fill(range.offset, range.length, &[pieces + 1])?;
+        if pieces == 2 { Err(rehal_base::Error::data_loss("no more")) } else { Ok(()) }
+    };
+    let error = transfer::write_with(&buffer, WRITE, 0, WHOLE_BUFFER, give).unwrap_err();
+    assert_eq!((error.code(), pieces), (StatusCode::DataLoss, 2));
+    let bytes = transfer::to_vec(&buffer, 0, WHOLE_BUFFER).unwrap();
+    assert!(bytes[..4 << 20].iter().all(|byte| *byte == 2) && bytes[4 << 20..].iter().all(|byte| *byte == 1));
+
+    // The memory goes away between two pieces: the copy of the second fails, and with it the semaphore that it signals.
+    let mut seen = 0;
+    let take = |_: &HostMemory, range: Range| {
+        seen += range.length;
+        device.queue(QUEUE_AFFINITY_ANY).dealloca(&buffer, 0)
+    };
+    let error = transfer::read_with(&buffer, 0, WHOLE_BUFFER, take).unwrap_err();
+    assert_eq!((error.code(), seen), (StatusCode::FailedPrecondition, 4 << 20));
+    assert!(error.to_string().contains("after its dealloca"), "{error}");
+    let error = transfer::write(&buffer, 0, &[0; 4]).unwrap_err();
+    assert_eq!(error.code(), StatusCode::FailedPrecondition);
+    assert!(transfer::view(&buffer, 0, 4, |_| Ok(())).is_err());
 }
 
 /// Who maps a range, has the device write it and does not invalidate reads what was there before.

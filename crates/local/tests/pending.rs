@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{Device, HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timepoint};
+use rehal_hal::{
+    BufferParams, BufferRef, Command, CommandBufferMode, CommandBufferParams, CommandCategories, Device,
+    HostCall, HostCallFlags, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, Timepoint,
+};
 use rehal_local::LocalSync;
 
 fn device() -> Device {
@@ -108,6 +111,38 @@ fn trimming_leaves_what_can_still_be_reached() {
     a.signal(1).unwrap();
     done.wait(1, None).unwrap();
     assert_eq!((work.runs(), work.alive(), a.query().unwrap()), (2, 0, 2));
+}
+
+/// Buffers name their device, for transfers. Those of a submission that waits do not keep it alive.
+#[test]
+fn a_device_that_is_released_fails_what_waits_with_buffers() {
+    let device = device();
+    let (go, done) = (semaphore(&device), semaphore(&device));
+    let buffer = device.allocate_buffer(BufferParams::default(), 16).unwrap();
+    let commands = device
+        .create_command_buffer(CommandBufferParams {
+            mode: CommandBufferMode::empty(),
+            categories: CommandCategories::all(),
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 0,
+        })
+        .unwrap();
+    commands.begin().unwrap();
+    let (target, flags) = (BufferRef::from(&buffer), 0);
+    commands.record(&Command::Fill { target, pattern: &[7], flags }).unwrap();
+    commands.end().unwrap();
+    for value in [1, 2] {
+        let (waits, signals) = ([at(&go, value)], [at(&done, value)]);
+        let queue = device.queue(QUEUE_AFFINITY_ANY).wait(&waits).signal(&signals);
+        match value {
+            1 => queue.fill(&buffer, &[7], 0),
+            _ => queue.execute(&commands, &[], 0),
+        }
+        .unwrap();
+    }
+    drop((buffer, commands));
+    drop(device);
+    assert_eq!(done.query().unwrap_err().code(), StatusCode::Aborted);
 }
 
 #[test]

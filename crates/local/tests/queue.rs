@@ -85,9 +85,10 @@ fn failures_travel_and_stop_the_work_behind_them() {
         assert_eq!(link.query().unwrap_err().message(), "the first link broke");
     }
     assert_eq!(first_byte(&buffer), 0);
-    // A submission after the failure learns of it in the same way.
+    // A submission after the failure learns of it at once, and so does who waits for it.
     let late = semaphore(&device);
-    fill(&device, &buffer, 7, &chain[3], &late).unwrap();
+    let error = fill(&device, &buffer, 7, &chain[3], &late).unwrap_err();
+    assert_eq!(error.message(), "the first link broke");
     assert_eq!(late.query().unwrap_err().code(), StatusCode::DataLoss);
 }
 

@@ -200,7 +200,8 @@ fn a_programs_module_is_no_executable() {
     let said = report(&error);
     for part in [
         "function 'abs'",
-        "entry points of executables are called as",
+        "it is a compiled module (.vmfb), not an executable",
+        "entry points of executables as",
         "--iree-hal-dump-executable-binaries-to",
     ] {
         assert!(said.contains(part), "{said}");

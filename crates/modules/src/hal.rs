@@ -1,8 +1,8 @@
-//! The `hal` module: devices as programs see them.
+//! The `hal` module: the device API of programs.
 //!
-//! [`HalModule`] is what a program imports; [`Handle`] is how handles of the HAL go in and out of a program. Each file
-//! below is one family of exports (source: `iree/modules/hal/exports.inl` and the compiler's `hal.imports.mlir` of
-//! release 3.13.0; this is version 7).
+//! [`HalModule`] is the module that programs import; [`Handle`] passes HAL handles in and out of a program.
+//! Each file below is a family of exports (source: `iree/modules/hal/exports.inl` and the compiler's
+//! `hal.imports.mlir` of release 3.13.0; this is version 7).
 //!
 //! ```
 //! use rehal_hal::DeviceGroup;
@@ -46,7 +46,7 @@ use rehal_vm::{Call, Export, Flow, NativeModule, Ref, Signal, State};
 pub use handle::{Allocator, Handle, Kind};
 pub use trace::trace_text;
 
-/// What `hal.buffer_view.trace` gives a program's values to: the key that the program names them by, and the values.
+/// The sink of `hal.buffer_view.trace`: receives the key and the values.
 pub type TraceSink = Arc<dyn Fn(&str, &[&BufferView]) -> Result<()> + Send + Sync>;
 
 /// The `hal` module over a group of devices.
@@ -57,10 +57,10 @@ pub struct HalModule {
     trace: Option<TraceSink>,
 }
 
-/// The version that programs ask for (source: `iree/modules/hal/module.c`).
+/// The version that programs require (source: `iree/modules/hal/module.c`).
 const VERSION: u32 = 7;
 
-/// What the module keeps for one context.
+/// The module's state in one context.
 struct HalState {
     devices: Vec<StateDevice>,
     lead: Option<usize>,
@@ -68,7 +68,7 @@ struct HalState {
     trace: Option<TraceSink>,
 }
 
-/// A device with the references that programs get to it, so that asking for them makes nothing new.
+/// A device with its references for programs, created once.
 struct StateDevice {
     device: Device,
     reference: Ref,
@@ -81,24 +81,25 @@ impl HalModule {
         Self { devices, lead: None, retains_profile_metadata: false, trace: None }
     }
 
-    /// Has the device of this number hold what several devices use, where it is one of those that the program lets
-    /// choose from; otherwise, or where none leads, the first of them does. Fails with `OutOfRange` where there is no such device.
+    /// Makes the device with this index the lead: `hal.allocator.select` prefers it for allocations shared by
+    /// several devices; without a lead, or if it is not among the candidates, it selects the first candidate.
+    /// Fails with `OutOfRange` if the index is out of bounds.
     pub fn lead(mut self, index: usize) -> Result<Self> {
         let count = self.devices.devices().len();
         if index >= count {
-            return Err(Error::out_of_range(format!("device {index} is to lead, and there are {count}")));
+            return Err(Error::out_of_range(format!("lead device {index} is out of bounds of {count}")));
         }
         self.lead = Some(index);
         Ok(self)
     }
 
-    /// Has command buffers keep what a profile needs to name their commands.
+    /// Makes command buffers retain the metadata that profiles need to name commands.
     pub fn retain_profile_metadata(mut self) -> Self {
         self.retains_profile_metadata = true;
         self
     }
 
-    /// Gives what programs trace to `sink`; without one it is dropped.
+    /// Sends the values that programs trace to `sink`; without a sink they are dropped.
     pub fn trace_to(mut self, sink: TraceSink) -> Self {
         self.trace = Some(sink);
         self
@@ -152,13 +153,13 @@ impl NativeModule for HalModule {
         let state: &HalState = state.downcast_ref().ok_or_else(foreign_state)?;
         match exports::FUNCTIONS.get(ordinal) {
             Some(function) => function(state, call),
-            None => Err(Error::not_found(format!("the hal module has no function {ordinal}"))),
+            None => Err(Error::not_found(format!("module hal has no function {ordinal}"))),
         }
     }
 }
 
 impl HalState {
-    /// The entry of a device of the group; of one that is there twice, the first.
+    /// The entry of a device of the group; the first one if it is listed twice.
     fn entry(&self, device: &Device) -> Option<&StateDevice> {
         self.devices.iter().find(|entry| entry.device.is_same(device))
     }
@@ -166,5 +167,5 @@ impl HalState {
 
 #[cold]
 fn foreign_state() -> Error {
-    Error::new(rehal_base::StatusCode::Internal, "the state of a call to the hal module is another module's")
+    Error::new(rehal_base::StatusCode::Internal, "the state belongs to another module")
 }

@@ -1,10 +1,10 @@
-//! The `io_parameters` module: what programs load from parameter files.
+//! The `io_parameters` module: loads parameter files for programs.
 //!
-//! [`IoParameters`] is what a program imports, over [`Provider`], which turns each request into work for a
-//! device's queues: files are read by queues, patterns are filled, and files that are in memory already
-//! are used where they are. A request takes memory only for the buffers that the program gets
-//! (source: `iree/modules/io/parameters/exports.inl` and `iree/io/parameter_index_provider.c` of
-//! release 3.13.0; version 0).
+//! [`IoParameters`] is the module that programs import, over a [`Provider`], which turns each request into
+//! queue operations: files are read by queues, splats are filled, and files already in memory are used
+//! zero-copy. A request allocates memory only for the buffers that the program receives (source:
+//! `iree/modules/io/parameters/exports.inl` and `iree/io/parameter_index_provider.c` of release 3.13.0;
+//! version 0).
 
 mod arguments;
 mod batch;

@@ -1,11 +1,8 @@
-//! What a VM program may import: the `hal`, `io_parameters` and `check` modules.
+//! The modules that VM programs import: `hal`, `io_parameters` and `check`.
 //!
-//! Used by the tools. It must never know a file format of its own, a flag, or whether it is being recorded.
+//! Used by the tools. It must not depend on file formats, flags, or whether it is being recorded.
 #![deny(unsafe_code)]
 
 pub mod check;
 pub mod hal;
 pub mod io_parameters;
-mod transfer;
-
-pub use transfer::{READABLE, to_host};

@@ -1,4 +1,4 @@
-//! What programs get of parameter files, by every way that they can ask for it.
+//! Programs load parameter files in every supported way.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ fn request<'a>(device: &'a Device, signals: &'a Fence) -> Request<'a> {
     Request { device, affinity: QUEUE_AFFINITY_ANY, waits: None, signals: Some(signals), scope: "model" }
 }
 
-/// Random bytes: each seed gives others.
+/// Random bytes; the seed selects them.
 fn data(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     fastrand::Rng::with_seed(seed).fill(&mut bytes);
@@ -38,7 +38,7 @@ fn data(seed: u64, length: usize) -> Vec<u8> {
 const WIDE: [u8; 16] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
 const WIDE_BYTES: usize = 300_000;
 
-/// A folder with an archive of every kind of entry, and the file that one of them is in.
+/// A directory with an archive that has every kind of entry, and the file that one of them refers to.
 struct Sample(tempfile::TempDir);
 
 impl Sample {
@@ -113,7 +113,7 @@ fn params() -> BufferParams {
 }
 
 #[test]
-fn loads_give_each_parameter_a_buffer_of_its_bytes() {
+fn loads_return_a_buffer_per_parameter() {
     let sample = Sample::new();
     for mode in MODES {
         let (device, provider) = (device(), sample.provider(mode));
@@ -129,7 +129,7 @@ fn loads_give_each_parameter_a_buffer_of_its_bytes() {
         for (name, buffer) in NAMES.iter().zip(&constants.unwrap()) {
             assert!(contents(buffer) == expected(name), "constant {name} in {mode:?}");
         }
-        // Parts of them, and nothing at all.
+        // Subranges, and an empty range.
         let done = fence(&device);
         let spans = [span("a", 64, 0, 100), span("splat4", 4, 0, 8), span("a", 0, 0, 0), span("b", 3, 0, 70)];
         let buffers = provider.load(&request(&device, &done), params(), &spans).unwrap();
@@ -142,7 +142,7 @@ fn loads_give_each_parameter_a_buffer_of_its_bytes() {
 }
 
 #[test]
-fn gathers_put_parameters_side_by_side_once_their_waits_are_reached() {
+fn gathers_wait_and_concatenate_parameters() {
     let sample = Sample::new();
     for mode in MODES {
         let (device, provider) = (device(), sample.provider(mode));
@@ -158,7 +158,7 @@ fn gathers_put_parameters_side_by_side_once_their_waits_are_reached() {
         target.write(0, &vec![0; whole.len()]).unwrap();
         let request = Request { waits: Some(&ready), ..request(&device, &done) };
         provider.gather(&request, &target, &spans).unwrap();
-        assert!(!done.query().unwrap(), "it waits for its waits");
+        assert!(!done.query().unwrap(), "the waits are not reached");
         assert!(contents(&target).iter().all(|byte| *byte == 0));
         ready.signal().unwrap();
         done.wait(None).unwrap();
@@ -167,7 +167,7 @@ fn gathers_put_parameters_side_by_side_once_their_waits_are_reached() {
 }
 
 #[test]
-fn a_request_of_nothing_signals() {
+fn an_empty_request_signals() {
     let device = device();
     let done = fence(&device);
     let provider = Sample::new().provider(FileMode::File);
@@ -176,7 +176,7 @@ fn a_request_of_nothing_signals() {
 }
 
 #[test]
-fn scatters_write_into_files_that_may_be_written() {
+fn scatters_write_to_writable_files() {
     let (device, sample) = (device(), Sample::new());
     let mut scopes = Scopes::new();
     scopes.scope_mut("model").add_writable_file(&sample.path("a.irpa")).unwrap();
@@ -203,7 +203,7 @@ fn scatters_write_into_files_that_may_be_written() {
     }
 }
 
-/// Asks for a span that cannot be had; gives the error, which the fence was told as well.
+/// Requests an invalid span; returns the error, which also fails the fence.
 fn refusal(scope: &str, span: Span) -> rehal_base::Error {
     let (device, sample) = (device(), Sample::new());
     let provider = sample.provider(FileMode::File);
@@ -220,7 +220,7 @@ fn refusal(scope: &str, span: Span) -> rehal_base::Error {
 }
 
 #[test]
-fn what_is_not_there_fails_and_names_what_is() {
+fn missing_parameters_fail_and_suggest_others() {
     let error = refusal("modell", span("a", 0, 0, 4));
     assert_eq!(error.code(), StatusCode::NotFound);
     assert!(error.report().contains("'model'"), "{error:?}");
@@ -246,7 +246,7 @@ fn a_pattern_may_start_anywhere_in_a_repetition() {
 }
 
 #[test]
-fn a_file_that_became_shorter_fails_the_fence() {
+fn a_truncated_file_fails_the_fence() {
     let (device, sample) = (device(), Sample::new());
     let provider = sample.provider(FileMode::File);
     std::fs::File::options().write(true).open(sample.path("a.irpa")).unwrap().set_len(500).unwrap();
@@ -262,7 +262,7 @@ fn constants() -> BufferParams {
 }
 
 #[test]
-fn what_programs_write_to_is_their_own() {
+fn writable_buffers_are_private_copies() {
     let sample = Sample::new();
     for mode in [FileMode::Mmap, FileMode::Preload] {
         let (device, provider) = (device(), sample.provider(mode));
@@ -281,7 +281,7 @@ fn what_programs_write_to_is_their_own() {
 }
 
 #[test]
-fn memory_is_used_where_it_is_and_nothing_else_of_the_file_is() {
+fn only_the_span_is_imported_zero_copy() {
     let sample = Sample::new();
     for mode in [FileMode::Mmap, FileMode::Preload] {
         let (device, provider) = (device(), sample.provider(mode));
@@ -290,14 +290,14 @@ fn memory_is_used_where_it_is_and_nothing_else_of_the_file_is() {
         let buffers = provider.load(&request(&device, &done), constants(), &spans).unwrap();
         assert_eq!(buffers[0].allocation_size(), 1000, "{mode:?}");
         assert_eq!(buffers[0].params().access, MemoryAccess::READ);
-        assert!(buffers[0].write(0, &[1]).is_err(), "nothing writes into a parameter file");
-        // What is not aligned is copied.
+        assert!(buffers[0].write(0, &[1]).is_err(), "a parameter file is read-only");
+        // An unaligned span is copied.
         assert_ne!(buffers[1].params().access, MemoryAccess::READ);
         assert_eq!(contents(&buffers[1]), data(2, 77)[1..10]);
     }
 }
 
-/// A program's side: a context with both modules, and arguments as compiled programs make them.
+/// A program: a context with both modules, and arguments as compiled programs build them.
 struct Program {
     context: Context,
     device: Device,
@@ -319,7 +319,7 @@ impl Program {
         self.context.function(name)?.call(arguments)
     }
 
-    /// Device, affinity, nothing to wait for, and what is signalled.
+    /// Device, affinity, no wait fence, and the signal fence.
     fn head(&self) -> Vec<Value> {
         let done = Handle::reference(self.done.clone()).into();
         vec![Handle::reference(self.device.clone()).into(), Value::I64(-1), Value::NULL, done]
@@ -353,7 +353,7 @@ fn keys(spans: &[Span]) -> [Value; 3] {
 }
 
 #[test]
-fn programs_load_and_gather_through_the_module() {
+fn the_module_loads_and_gathers() {
     let program = Program::new(Sample::new().scopes(FileMode::Preload));
     let spans = [span("a", 0, 0, 1000), span("splat4", 0, 0, 400)];
     let results = program.call("io_parameters.load", &program.load_arguments(keys(&spans))).unwrap();
@@ -382,7 +382,7 @@ fn programs_load_and_gather_through_the_module() {
 }
 
 #[test]
-fn a_null_scope_is_the_one_without_a_name() {
+fn a_null_scope_is_the_unnamed_one() {
     let sample = Sample::new();
     let mut scopes = Scopes::new();
     scopes.add(&sample.path("a.irpa").display().to_string(), FileMode::Mmap).unwrap();
@@ -397,7 +397,7 @@ fn a_null_scope_is_the_one_without_a_name() {
 }
 
 #[test]
-fn tables_that_do_not_fit_together_are_refused() {
+fn mismatched_tables_are_rejected() {
     let program = Program::new(Sample::new().scopes(FileMode::File));
     let good = keys(&[span("a", 0, 0, 8), span("b", 0, 0, 8)]);
     let with = |index: usize, value: Value| {
@@ -405,8 +405,8 @@ fn tables_that_do_not_fit_together_are_refused() {
         keys[index] = value;
         program.call("io_parameters.load", &program.load_arguments(keys)).unwrap_err()
     };
-    assert!(with(0, bytes(&[0; 15])).message().contains("names no 2 spans"));
-    assert!(with(2, bytes(&[0; 47])).message().contains("24 bytes each"));
+    assert!(with(0, bytes(&[0; 15])).message().contains("does not match 2 spans"));
+    assert!(with(2, bytes(&[0; 47])).message().contains("a multiple of 24"));
     assert_eq!(with(0, bytes(&[0xff; 16])).code(), StatusCode::OutOfRange);
     assert!(with(1, bytes(&[0xff; 2])).message().contains("UTF-8"));
     assert!(with(1, Value::NULL).message().contains("vm.buffer"));

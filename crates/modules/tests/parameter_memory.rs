@@ -1,4 +1,4 @@
-//! How much memory parameters take: a program of its own, as what is measured is the process.
+//! Peak memory of parameter loading: a separate test program, since it measures the process.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use rehal_params::{FileMode, Scopes};
 const COUNT: u64 = 16;
 const EACH_BYTES: u64 = 32 << 20;
 
-/// An archive of [`COUNT`] parameters whose data takes no room on the disk.
+/// An archive of [`COUNT`] parameters whose data is sparse on disk.
 fn large_archive(path: &Path) {
     let mut archive = Archive::new();
     for index in 0..COUNT {
@@ -22,7 +22,7 @@ fn large_archive(path: &Path) {
     file.set_len(archive.file_bytes()).unwrap();
 }
 
-/// The most memory that this process has had, in bytes (source: `proc(5)`).
+/// The peak resident set of this process, in bytes (source: `proc(5)`).
 fn peak_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -44,9 +44,9 @@ fn gather(device: &Device, provider: &Provider) {
 }
 
 #[test]
-fn a_large_file_takes_no_more_memory_than_the_buffers_of_the_program() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("large.irpa");
+fn loading_needs_memory_only_for_the_buffers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("large.irpa");
     large_archive(&path);
     let device = LocalSync::create(Default::default());
     for mode in [FileMode::File, FileMode::Mmap] {

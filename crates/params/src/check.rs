@@ -1,12 +1,12 @@
-//! What fuzzing runs: everything that a reader of parameter files can be asked, on any bytes.
+//! The body of the fuzz targets: exercises every operation of a parameter file reader on arbitrary bytes.
 
 use rehal_base::{FormatError, Range};
 
 use crate::{Format, Place};
 
-/// Reads `bytes` as a file of `format` and checks what every reader promises.
+/// Reads `bytes` as a file of `format` and checks the invariants of every reader.
 ///
-/// Returns how many parameters there are, or why it is no such file; the point is that it returns.
+/// Returns the number of parameters, or why the file is invalid; must terminate without a panic.
 pub fn exercise(format: Format, bytes: &[u8]) -> Result<usize, FormatError> {
     let parameters = format.parse(bytes)?;
     for parameter in &parameters {

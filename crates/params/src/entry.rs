@@ -5,27 +5,27 @@ use rehal_base::{Error, Result};
 
 use crate::{ParameterFile, Pattern};
 
-/// One parameter: its name, its length, and where its bytes are.
+/// A parameter: name, length, and location.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The name, by which programs ask for it.
+    /// The name by which programs request it.
     pub name: Arc<str>,
-    /// What its file adds to it; the meaning is between who wrote it and who reads it.
+    /// Opaque metadata, interpreted by the writer and the reader.
     pub metadata: Arc<[u8]>,
     /// Length in bytes.
     pub length: u64,
-    /// What the file asks for as alignment of the data in bytes; 0 where it says nothing.
+    /// Requested alignment of the data in bytes; 0 if unspecified.
     pub minimum_alignment: u64,
-    /// Where its bytes are.
+    /// The location of its bytes.
     pub storage: Storage,
 }
 
-/// Where a parameter's bytes are.
+/// The location of a parameter's bytes.
 #[derive(Clone, Debug)]
 pub enum Storage {
-    /// Nowhere: a pattern that repeats. It can be read only.
+    /// None: a splat, which is read-only.
     Splat(Pattern),
-    /// In a file: the archive itself, or another one that the archive names.
+    /// A file: the archive itself, or an external one.
     File {
         /// The file.
         file: Arc<ParameterFile>,
@@ -34,11 +34,11 @@ pub enum Storage {
     },
 }
 
-/// How many bytes are moved at once.
+/// Bytes copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
 impl Entry {
-    /// Fills `target` with the bytes at `offset` of the parameter.
+    /// Reads the bytes at `offset` of the parameter into `target`.
     pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
         match offset.checked_add(target.len() as u64) {
             Some(end) if end <= self.length => {}
@@ -60,7 +60,7 @@ impl Entry {
         }
     }
 
-    /// Writes all of the parameter's bytes to `output`, a mebibyte at a time.
+    /// Writes all of the parameter's bytes to `output`, 1 MiB at a time.
     pub fn write_to(&self, output: &mut dyn Write) -> Result<()> {
         let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(self.length).unwrap_or(CHUNK_BYTES))];
         let mut offset = 0;

@@ -5,19 +5,19 @@ use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Error, HostMemory, MappedFile, Range, Result, StatusCode};
 
-/// How the bytes of parameter files are reached.
+/// How the contents of parameter files are accessed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FileMode {
-    /// By reading at a position when they are wanted.
+    /// Positional reads on demand.
     #[default]
     File,
-    /// As mapped memory: pages come when they are touched and can go again.
+    /// Memory-mapped: pages are loaded on access and reclaimable.
     Mmap,
-    /// As memory that the whole file is read into first.
+    /// Read into memory as a whole.
     Preload,
 }
 
-/// A file that parameters are in, opened when it is first needed.
+/// A parameter file, opened on first use.
 #[derive(Debug)]
 pub struct ParameterFile {
     path: PathBuf,
@@ -29,14 +29,14 @@ pub struct ParameterFile {
 
 /// An opened file.
 pub enum Contents {
-    /// An open file, read at a position.
+    /// An open file, read at explicit offsets.
     Disk {
         /// The open file.
         file: File,
-        /// Bytes that it had when it was opened.
+        /// Its length when it was opened.
         length: u64,
     },
-    /// An open file, all of which is mapped as well.
+    /// An open file that is also mapped as a whole.
     Mapped {
         /// The open file.
         file: File,
@@ -47,13 +47,14 @@ pub enum Contents {
     Memory {
         /// The bytes.
         memory: Arc<HostMemory>,
-        /// The file that they were read from, for its tables: memory that devices may write lends nobody its bytes.
+        /// The file that they were read from, for reading its tables: memory that devices may write cannot be
+        /// borrowed.
         map: MappedFile,
     },
 }
 
 impl Contents {
-    /// The open file, for who reads at a position; nothing where only memory is left.
+    /// The open file, for positional reads; `None` if only memory is left.
     pub fn disk(&self) -> Option<&File> {
         match self {
             Self::Disk { file, .. } | Self::Mapped { file, .. } => Some(file),
@@ -61,7 +62,7 @@ impl Contents {
         }
     }
 
-    /// All bytes in memory, for who uses them where they are.
+    /// All bytes in memory, for zero-copy use.
     pub fn memory(&self) -> Option<&Arc<HostMemory>> {
         match self {
             Self::Disk { .. } => None,
@@ -71,48 +72,48 @@ impl Contents {
 }
 
 impl ParameterFile {
-    /// The file at `path`, not opened yet.
+    /// The file at `path`, not yet opened.
     pub fn new(path: PathBuf, mode: FileMode) -> Self {
         Self { path, mode, external: false, writable: false, contents: OnceLock::new() }
     }
 
-    /// The file at `path`, which an archive names as the place of its data.
+    /// An external file at `path`, named by an archive.
     pub fn external(path: PathBuf, mode: FileMode) -> Self {
         Self { external: true, ..Self::new(path, mode) }
     }
 
-    /// The file at `path`, into which programs may also write.
+    /// The file at `path`, writable by programs.
     pub fn writable(path: PathBuf) -> Self {
         Self { writable: true, ..Self::new(path, FileMode::File) }
     }
 
-    /// Whether programs may write into it.
+    /// Whether programs may write to it.
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// Whether it was named by an archive, and not by the user.
+    /// Whether it was named by an archive instead of the user.
     pub fn is_external(&self) -> bool {
         self.external
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How its bytes are reached.
+    /// How its contents are accessed.
     pub fn mode(&self) -> FileMode {
         self.mode
     }
 
-    /// The opened file. Fails when it does not exist, cannot be read or is not a regular file.
+    /// The opened file. Fails if it does not exist, cannot be read or is not a regular file.
     pub fn contents(&self) -> Result<&Contents> {
         if let Some(contents) = self.contents.get() {
             return Ok(contents);
         }
         let contents = Contents::open(&self.path, self.mode, self.writable)?;
-        // Whoever was first wins; the other's handle is closed.
+        // The first opener wins; the other handle is closed.
         Ok(self.contents.get_or_init(|| contents))
     }
 
@@ -124,10 +125,10 @@ impl ParameterFile {
         })
     }
 
-    /// Fills `target` from `offset` on; fails where the file ends before.
+    /// Reads at `offset` into `target`; fails if the file is too short.
     pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
         match self.contents()? {
-            // Pages of a map that were read would stay with the process.
+            // Reading through the mapping would leave its pages resident.
             Contents::Disk { file, .. } | Contents::Mapped { file, .. } => {
                 file.read_exact_at(target, offset).map_err(|error| reading(&self.path, &error))
             }
@@ -135,7 +136,7 @@ impl ParameterFile {
         }
     }
 
-    /// Shows all bytes of the file to `look`, without holding them longer than that.
+    /// Calls `look` with all bytes of the file, without keeping them in memory afterwards.
     pub(crate) fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
         match self.contents()? {
             Contents::Disk { .. } => Ok(look(MappedFile::open(&self.path)?.bytes())),
@@ -147,7 +148,7 @@ impl ParameterFile {
 
 impl Contents {
     fn open(path: &Path, mode: FileMode, writable: bool) -> Result<Self> {
-        // It says what is wrong with a directory or a pipe, which opening would not, or wait for.
+        // Reports a directory or a pipe, which opening would not, or would block on.
         let map = MappedFile::open(path)?;
         let length = map.bytes().len() as u64;
         let disk = || {
@@ -179,7 +180,7 @@ fn opening(path: &Path, error: &std::io::Error) -> Error {
 
 fn reading(path: &Path, error: &std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::UnexpectedEof {
-        let text = format!("'{}' ends before the bytes that were there when it was opened", path.display());
+        let text = format!("'{}' ends before the requested range", path.display());
         return Error::new(StatusCode::DataLoss, text);
     }
     Error::io(format_args!("reading '{}'", path.display()), error)

@@ -4,44 +4,44 @@ use rehal_base::{Error, FormatError, Result};
 
 use crate::{Pattern, gguf, irpa, safetensors};
 
-/// The formats of parameter files, told apart by the ending of their names.
+/// The formats of parameter files, distinguished by file extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// IREE's parameter archive.
     Irpa,
-    /// The format of llama.cpp and its kin, versions 2 and 3.
+    /// The format of llama.cpp and related projects, versions 2 and 3.
     Gguf,
-    /// The format of Hugging Face's models.
+    /// The format of Hugging Face models.
     Safetensors,
 }
 
-/// What a file says about one parameter.
+/// A parameter as described by its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parsed {
     /// The name.
     pub name: String,
-    /// What the file adds to it; empty where the format has nothing of the kind.
+    /// Its metadata; empty if the format has none.
     pub metadata: Vec<u8>,
     /// Length in bytes.
     pub length: u64,
-    /// Alignment in bytes that the file asks for; 0 where it says nothing.
+    /// Requested alignment in bytes; 0 if unspecified.
     pub minimum_alignment: u64,
-    /// Where its bytes are.
+    /// The location of its bytes.
     pub place: Place,
 }
 
-/// Where a parameter's bytes are, as its file says.
+/// The location of a parameter's bytes, as described by its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A pattern that repeats.
+    /// A splat.
     Splat(Pattern),
-    /// From this offset of the same file on.
+    /// At this offset of the same file.
     Here(u64),
     /// In another file.
     External {
-        /// Its path: absolute, or relative to the folder that the archive is in.
+        /// Its path: absolute, or relative to the archive's directory.
         path: String,
-        /// From this offset of it on.
+        /// Offset in it.
         offset: u64,
     },
 }
@@ -50,7 +50,7 @@ impl Format {
     const ALL: [(&'static str, Self); 3] =
         [("irpa", Self::Irpa), ("gguf", Self::Gguf), ("safetensors", Self::Safetensors)];
 
-    /// The format that the ending of `path` names, or `path` itself where it is just an ending.
+    /// The format for the extension of `path`, or for `path` itself if it is an extension.
     pub fn of_path(path: &Path) -> Result<Self> {
         let ending = path.extension().or(path.file_name()).unwrap_or_default().to_string_lossy();
         match Self::ALL.iter().find(|(name, _)| ending.eq_ignore_ascii_case(name)) {
@@ -61,10 +61,10 @@ impl Format {
         }
     }
 
-    /// Everything that a file of this format says about its parameters, in the file's order.
+    /// Parses all parameters of a file of this format, in file order.
     ///
-    /// Each offset, size and count is checked against the file's own size, so that memory and time
-    /// are bounded by it; nothing of the data is touched.
+    /// Each offset, size and count is checked against the file's size, which bounds memory and time; the data
+    /// itself is not accessed.
     pub fn parse(self, bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
         match self {
             Self::Irpa => irpa::parse(bytes),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ending_tells_the_format() {
+    fn the_extension_selects_the_format() {
         let of = |path: &str| Format::of_path(Path::new(path));
         assert_eq!(of("a/b.c.IRPA").unwrap(), Format::Irpa);
         assert_eq!(of("gguf").unwrap(), Format::Gguf);

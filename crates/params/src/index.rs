@@ -1,16 +1,18 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, FileKind, Result};
 
 use crate::nearest::nearest;
 use crate::{Entry, FileMode, Format, ParameterFile, Parsed, Place, Storage};
 
-/// The parameters of one or several files, in their order, and by name.
+/// The parameters of one or several files, in order, and by name.
 ///
-/// Where a name is there twice, the first one counts, as in the reference.
+/// If a name occurs twice, the first one wins, as in the reference.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
     entries: Vec<Entry>,
@@ -18,19 +20,19 @@ pub struct Index {
 }
 
 impl Index {
-    /// An index of nothing.
+    /// An empty index.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the parameters of the file at `path`, whose ending tells its format.
+    /// Adds the parameters of the file at `path`; the extension selects the format.
     ///
-    /// Files that an archive names are opened when their bytes are first wanted.
+    /// External files are opened on first use.
     pub fn add_file(&mut self, path: &Path, mode: FileMode) -> Result<()> {
         self.add_opened(ParameterFile::new(path.to_path_buf(), mode))
     }
 
-    /// As [`Index::add_file`], of a file into which programs may also write. Files that it names are only read.
+    /// Like [`Index::add_file`], for a file that programs may write to. Its external files are read-only.
     pub fn add_writable_file(&mut self, path: &Path) -> Result<()> {
         self.add_opened(ParameterFile::writable(path.to_path_buf()))
     }
@@ -38,10 +40,11 @@ impl Index {
     fn add_opened(&mut self, file: ParameterFile) -> Result<()> {
         let file = Arc::new(file);
         let path = file.path();
-        let format = Format::of_path(path)?;
+        let format = Format::of_path(path).map_err(|error| refuse_other(path).unwrap_or(error))?;
         let place = || format!("'{}'", path.display());
         let parsed = file.with_bytes(|bytes| format.parse(bytes))?;
-        let parsed = parsed.map_err(|error| Error::from(error).context(place()))?;
+        let parsed = parsed
+            .map_err(|error| refuse_other(path).unwrap_or_else(|| Error::from(error).context(place())))?;
         let mut external = HashMap::new();
         for parsed in parsed {
             self.add(attach(parsed, &file, &mut external));
@@ -49,7 +52,7 @@ impl Index {
         Ok(())
     }
 
-    /// Adds a parameter behind all others.
+    /// Appends a parameter.
     pub fn add(&mut self, entry: Entry) {
         if let Slot::Vacant(slot) = self.by_name.entry(entry.name.clone()) {
             slot.insert(self.entries.len());
@@ -57,30 +60,57 @@ impl Index {
         self.entries.push(entry);
     }
 
-    /// All parameters, in the order that they were added.
+    /// All parameters, in order of addition.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The parameter of this name, if there is one.
+    /// The parameter with this name, if any.
     pub fn get(&self, name: &str) -> Option<&Entry> {
         self.by_name.get(name).map(|index| &self.entries[*index])
     }
 
-    /// The parameter of this name. The error names those that are called most alike.
+    /// The parameter with this name. The error suggests similar names.
     pub fn lookup(&self, name: &str) -> Result<&Entry> {
         self.get(name).ok_or_else(|| {
             let error = Error::not_found(format!("no parameter found in index with key '{name}'"));
             let names = self.entries.iter().map(|entry| &*entry.name);
             error.advise(match nearest(name, names).as_slice() {
-                [] => "there are no parameters at all: name a file that has some".to_string(),
+                [] => "the index is empty: name a file with parameters".to_string(),
                 alike => format!("the nearest keys of {} are {}", self.entries.len(), quoted(alike)),
             })
         })
     }
 }
 
-/// What the file said, with the file that its bytes are in.
+/// The error for a file that is not what the ending of its name says, if its first bytes say what it is.
+fn refuse_other(path: &Path) -> Option<Error> {
+    let mut head = [0; FileKind::HEAD_BYTES];
+    let shown = format!("'{}'", path.display());
+    let metadata = std::fs::metadata(path).ok()?;
+    if metadata.is_dir() {
+        let error = Error::invalid_argument(format!("{shown} is a directory, not a parameter file"));
+        return Some(error.advise("name a parameter file: .irpa, .gguf or .safetensors"));
+    }
+    // Opening a pipe would wait for its writer.
+    let file = metadata.is_file().then(|| File::open(path).ok()).flatten()?;
+    let read = file.read_at(&mut head, 0).ok()?;
+    let of_ending = Format::of_path(path).ok();
+    let (ending, format) = match FileKind::of(&head[..read])? {
+        FileKind::Irpa => ("irpa", Format::Irpa),
+        FileKind::Gguf => ("gguf", Format::Gguf),
+        FileKind::Safetensors => ("safetensors", Format::Safetensors),
+        _ => return FileKind::Irpa.refuse_other(&head[..read], &shown),
+    };
+    if of_ending == Some(format) {
+        return None;
+    }
+    let name = FileKind::of(&head[..read])?.name();
+    let error = Error::invalid_argument(format!("{shown} is {name}, and its name ends as another's"));
+    Some(error.advise(format!("rename it to end with .{ending}")))
+}
+
+/// Combines a parsed parameter with the file that contains its bytes.
 fn attach(
     parsed: Parsed,
     file: &Arc<ParameterFile>,
@@ -105,7 +135,7 @@ fn attach(
     }
 }
 
-/// `'a', 'b'`, cut where names are long.
+/// `'a', 'b'`, with long names truncated.
 pub(crate) fn quoted(names: &[&str]) -> String {
     const MAX_CHARS: usize = 80;
     let quote = |name: &&str| match name.char_indices().nth(MAX_CHARS) {

@@ -1,7 +1,6 @@
-//! IREE's parameter archive, `.irpa`: names, metadata and a table of entries in front of their data.
+//! IREE's parameter archive, `.irpa`: names, metadata and an entry table, followed by the data.
 //!
-//! A file holds one archive or several that are linked; each has its own segments. Version 0.0 is
-//! the only one there is.
+//! A file holds one archive or several linked ones; each has its own segments. The only version is 0.0.
 
 mod archive;
 mod layout;

@@ -1,12 +1,13 @@
 //! Parameter files: archives of named tensors as data, read with every offset and size checked, and written.
 //!
-//! A file is read by its format ([`Format`]) into what it says about each parameter, which an [`Index`]
-//! keeps together with the file, and [`Scopes`] keep the indices of a program. Data is never held: an
-//! [`Entry`] knows where its bytes are. [`irpa::Archive`] lays out and writes `.irpa` files.
+//! A file is parsed according to its [`Format`] into descriptions of its parameters, which an [`Index`]
+//! stores together with the file; [`Scopes`] are the indices of a program. Data is not loaded: an [`Entry`]
+//! has the location of its bytes. [`irpa::Archive`] lays out and writes `.irpa` files.
 //!
-//! Used by `modules` to answer what programs load, and by the parameter tools. It must never know devices or programs.
+//! Used by `modules` to load parameters for programs, and by the parameter tools. It must not depend on
+//! devices or programs.
 #![forbid(unsafe_code)]
-#![allow(clippy::result_large_err, reason = "an error ends the reading of a file; it is not on a hot path")]
+#![allow(clippy::result_large_err, reason = "an error ends the parsing of a file; not a hot path")]
 
 pub mod check;
 mod entry;

@@ -1,11 +1,11 @@
-/// How many names an error suggests.
+/// Limit on suggestions.
 const SUGGESTED: usize = 3;
 
-/// Names that are compared, and bytes of each: an error must not take longer than what it is about.
+/// Limits on the names compared and on the bytes of each: an error must stay cheap.
 const MAX_NAMES: usize = 10_000;
 const MAX_NAME_BYTES: usize = 256;
 
-/// The names that are most like `wanted`, the most alike first; of equals, the first.
+/// The names most similar to `wanted`, best first; of equals, the first.
 pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut best: Vec<(f64, &str)> = Vec::new();
     for name in names.take(MAX_NAMES) {
@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_alike_comes_first_and_nothing_twice() {
+    fn the_most_similar_comes_first_without_duplicates() {
         let names = ["encoder.w0", "decoder.w0", "bias", "decoder.w1", "decoder.w0"];
         let found = nearest("decoder.w", names.into_iter());
         assert_eq!(found, ["decoder.w0", "decoder.w1", "encoder.w0"]);

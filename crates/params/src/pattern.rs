@@ -1,4 +1,4 @@
-/// The bytes that a splat parameter repeats: 1, 2, 4, 8 or 16 of them, in memory order.
+/// The repeated bytes of a splat parameter: 1, 2, 4, 8 or 16 of them, in memory order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     bytes: [u8; Pattern::MAX_BYTES],
@@ -6,13 +6,13 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// The longest pattern: a complex number of two doubles.
+    /// Size of the longest pattern: a complex number of two doubles.
     pub const MAX_BYTES: usize = 16;
 
-    /// One byte of zero.
+    /// A single zero byte.
     pub const ZERO: Self = Self { bytes: [0; Self::MAX_BYTES], length: 1 };
 
-    /// The pattern, or `None` unless it is 1, 2, 4, 8 or 16 bytes long.
+    /// The pattern, or `None` unless it has 1, 2, 4, 8 or 16 bytes.
     pub fn new(pattern: &[u8]) -> Option<Self> {
         let length = pattern.len();
         if length > Self::MAX_BYTES || !length.is_power_of_two() {
@@ -23,17 +23,17 @@ impl Pattern {
         Some(Self { bytes, length: length as u8 })
     }
 
-    /// The bytes that repeat.
+    /// The bytes of one repetition.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// Whether whole repetitions fill `length` bytes.
+    /// Whether the pattern divides `length` bytes.
     pub fn divides(&self, length: u64) -> bool {
         length.is_multiple_of(u64::from(self.length))
     }
 
-    /// The shortest pattern that gives the same bytes: devices fill with 1, 2 or 4.
+    /// The shortest equivalent pattern: devices fill with 1, 2 or 4 bytes.
     pub fn shortest(&self) -> Self {
         let mut shortest = *self;
         while shortest.length > 1 {
@@ -48,14 +48,14 @@ impl Pattern {
         shortest
     }
 
-    /// The pattern as it repeats from `offset` on.
+    /// The pattern as seen from `offset`.
     pub fn rotated(&self, offset: u64) -> Self {
         let mut rotated = *self;
         self.read(offset, &mut rotated.bytes[..usize::from(self.length)]);
         rotated
     }
 
-    /// Puts what stands at `offset` of the repetition into `target`.
+    /// Fills `target` with the repetition's bytes from `offset`.
     pub fn read(&self, offset: u64, target: &mut [u8]) {
         let skip = (offset % u64::from(self.length)) as usize;
         let bytes = self.as_bytes().iter().cycle().skip(skip);

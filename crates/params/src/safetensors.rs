@@ -11,16 +11,16 @@ use crate::{Parsed, Place};
 
 const FORMAT: &str = "safetensors file";
 
-/// Bytes in front of the header.
+/// Size of the length prefix.
 const LENGTH_BYTES: u64 = 8;
 
-/// The format's own limit: no header is longer, in bytes.
+/// The format's limit on the header, in bytes.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
 
-/// What is no tensor but a map of strings about the file.
+/// The key of the string map about the file, which is not a tensor.
 const METADATA: &str = "__metadata__";
 
-/// The tensors of a file, in the order of its header.
+/// The tensors of a file, in header order.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
     let mut cursor = Cursor::new(bytes);
     let header_bytes = cursor.u64().ok_or_else(|| {
@@ -44,14 +44,14 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
     tensors.0.into_iter().map(|(name, tensor)| tensor.place(name, data_offset, data_bytes)).collect()
 }
 
-/// The header: tensors by name, in its order.
+/// The header: tensors by name, in order.
 struct Tensors(Vec<(String, Tensor)>);
 
 #[derive(serde::Deserialize)]
 struct Tensor {
     dtype: String,
     shape: Vec<u64>,
-    /// First byte and the one behind the last, counted from the end of the header.
+    /// Start and end, relative to the end of the header.
     data_offsets: (u64, u64),
 }
 
@@ -65,7 +65,7 @@ impl Tensor {
             return Err(FormatError::new(FORMAT, fault, LENGTH_BYTES, "data_offsets", expected, found));
         }
         let length = end - begin;
-        // Types that came later than this are taken at their word.
+        // Newer types have an unknown size, so their lengths are not checked.
         if let Some(bits) = dtype_bits(&self.dtype) {
             let count = self.shape.iter().try_fold(1u64, |count, size| count.checked_mul(*size));
             let expected_bits = count.and_then(|count| count.checked_mul(bits));
@@ -80,7 +80,7 @@ impl Tensor {
     }
 }
 
-/// Bits of an element, or `None` for a type that nobody knows.
+/// Bits per element, or `None` for an unknown type.
 fn dtype_bits(dtype: &str) -> Option<u64> {
     Some(match dtype {
         "F4" => 4,
@@ -117,7 +117,7 @@ impl<'de> Visitor<'de> for InOrder {
                 continue;
             }
             if !seen.insert(name.clone()) {
-                return Err(serde::de::Error::custom(format!("tensor '{name}' is there twice")));
+                return Err(serde::de::Error::custom(format!("duplicate tensor '{name}'")));
             }
             tensors.push((name, map.next_value()?));
         }

@@ -1,21 +1,22 @@
-//! Made-up files with everything that their formats allow, and small writers of the formats that are only read.
+//! Synthetic files with every feature of their formats, and small writers for the formats that are otherwise
+//! only read.
 //!
-//! No model is in them. They are for the tests of whoever reads parameters, and seeds of fuzzing.
+//! They contain no model. Used by tests of parameter readers, and as fuzzing seeds.
 
 use rehal_base::Result;
 
 use crate::Pattern;
 use crate::irpa::Archive;
 
-const INFALLIBLE: &str = "memory takes what it is given, and names and patterns are as they have to be";
+const INFALLIBLE: &str = "writing to memory cannot fail, and names and patterns are valid";
 
 /// A tensor of a GGUF file.
 pub struct GgufTensor {
     /// The name.
     pub name: &'static str,
-    /// Elements in each dimension, the fastest first.
+    /// Elements in each dimension, innermost first.
     pub dimensions: Vec<u64>,
-    /// The number of the type.
+    /// The type number.
     pub kind: u32,
     /// The bytes.
     pub data: Vec<u8>,
@@ -100,7 +101,7 @@ pub fn safetensors(header: &str, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A GGUF file with every kind of thing in it.
+/// A GGUF file with every feature.
 pub fn gguf_sample() -> Vec<u8> {
     let nested = Value::Array(vec![Value::Array(vec![Value::U8(1), Value::U8(2)]), Value::Array(vec![])]);
     let metadata = [
@@ -119,7 +120,7 @@ pub fn gguf_sample() -> Vec<u8> {
     gguf(3, &metadata, &tensors, 64)
 }
 
-/// A safetensors file with every kind of thing in it.
+/// A safetensors file with every feature.
 pub fn safetensors_sample() -> Vec<u8> {
     let header = concat!(
         r#"{"__metadata__":{"format":"pt"},"#,

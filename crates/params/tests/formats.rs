@@ -1,4 +1,4 @@
-//! What is written is read again, and what other programs write is read as they mean it.
+//! Written files are read back, and files of other programs are read correctly.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ fn names(parsed: &[Parsed]) -> Vec<&str> {
     parsed.iter().map(|it| it.name.as_str()).collect()
 }
 
-/// Each parameter's name and bytes, where they are in the file itself.
+/// Each parameter's name and bytes, if they are in the file itself.
 fn contents<'a>(parsed: &'a [Parsed], bytes: &'a [u8]) -> Vec<(&'a str, &'a [u8])> {
     let here = parsed.iter().filter_map(|it| match it.place {
         Place::Here(offset) => Some((it.name.as_str(), &bytes[offset as usize..][..it.length as usize])),
@@ -21,30 +21,30 @@ fn contents<'a>(parsed: &'a [Parsed], bytes: &'a [u8]) -> Vec<(&'a str, &'a [u8]
 }
 
 fn refusal(format: Format, bytes: &[u8]) -> FormatError {
-    format.parse(bytes).expect_err("must be refused")
+    format.parse(bytes).expect_err("must be rejected")
 }
 
-/// The files in `tests/data`, which fuzzing starts from and which pin what is written.
+/// The files in `tests/data`: seeds for fuzzing that also pin the writers' output.
 #[test]
-fn samples_are_the_files_that_they_were() {
+fn samples_match_the_files() {
     let samples = [
         ("archive.irpa", sample::archive_sample()),
         ("linked.irpa", sample::linked_sample()),
         ("sample.gguf", sample::gguf_sample()),
         ("sample.safetensors", sample::safetensors_sample()),
     ];
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     for (name, bytes) in samples {
-        let path = folder.join(name);
+        let path = directory.join(name);
         if std::env::var_os("REHAL_WRITE_SAMPLES").is_some() {
             std::fs::write(&path, &bytes).unwrap();
         }
-        assert!(std::fs::read(&path).unwrap() == bytes, "{name}: REHAL_WRITE_SAMPLES=1 writes it anew");
+        assert!(std::fs::read(&path).unwrap() == bytes, "{name}: set REHAL_WRITE_SAMPLES=1 to regenerate it");
     }
 }
 
 #[test]
-fn an_archive_is_read_as_it_was_written() {
+fn an_archive_round_trips() {
     let bytes = sample::archive_sample();
     assert_eq!(bytes.len(), 4096);
     let parsed = Format::Irpa.parse(&bytes).unwrap();
@@ -66,14 +66,14 @@ fn linked_archives_are_one() {
 }
 
 #[test]
-fn erased_entries_are_not_there() {
+fn erased_entries_are_skipped() {
     let mut bytes = sample::archive_sample();
     bytes[96 + 8] = 0;
     assert_eq!(names(&Format::Irpa.parse(&bytes).unwrap()), ["w", "far", "b", "empty"]);
 }
 
 #[test]
-fn an_archive_of_nothing_is_one() {
+fn an_empty_archive_is_valid() {
     let mut bytes = Vec::new();
     Archive::new().write_header(&mut bytes).unwrap();
     assert_eq!(bytes.len(), 96);
@@ -82,20 +82,20 @@ fn an_archive_of_nothing_is_one() {
 }
 
 #[test]
-fn what_no_archive_can_hold_is_refused_before_it_is_written() {
+fn invalid_parameters_are_rejected_before_writing() {
     let mut archive = Archive::new();
     let wide = Pattern::new(&[1, 2]).unwrap();
     archive.add_splat("a", b"", wide, 4).unwrap();
-    assert!(archive.add_splat("a", b"", wide, 4).unwrap_err().message().contains("two parameters 'a'"));
+    assert!(archive.add_splat("a", b"", wide, 4).unwrap_err().message().contains("duplicate parameter 'a'"));
     assert!(archive.add_splat("b", b"", wide, 3).unwrap_err().message().contains("cannot repeat"));
     assert!(archive.add_data("c", b"", 48, 3).unwrap_err().message().contains("power of two"));
-    assert!(archive.add_data("d", b"", 64, u64::MAX).unwrap_err().message().contains("no file"));
+    assert!(archive.add_data("d", b"", 64, u64::MAX).unwrap_err().message().contains("maximum file size"));
     assert!(archive.add_external("e", b"", "", 0, 0).is_err());
     assert!(archive.add_external("f", b"", "x", u64::MAX, 1).is_err());
 }
 
 #[test]
-fn archives_of_other_versions_are_refused_by_name() {
+fn other_archive_versions_are_named_in_the_error() {
     for (at, found) in [(4, "1.0"), (6, "0.1")] {
         let mut bytes = sample::archive_sample();
         bytes[at] = 1;
@@ -109,8 +109,8 @@ fn archives_of_other_versions_are_refused_by_name() {
 }
 
 #[test]
-fn overlapping_archives_cannot_make_more_than_the_file_explains() {
-    // One entry, which says that it is there a million times.
+fn overlapping_archives_do_not_amplify_memory() {
+    // One entry, which the header counts a million times.
     let mut bytes = sample::archive_sample();
     bytes[32..40].copy_from_slice(&1_000_000u64.to_le_bytes());
     assert_eq!(refusal(Format::Irpa, &bytes).field, "entry_count");
@@ -138,7 +138,7 @@ fn a_gguf_file_is_read_with_its_own_alignment() {
     assert_eq!(contents(&parsed, &bytes), expected);
 }
 
-/// Number, elements of a block, bytes of a block: as files in the world have them.
+/// Number, elements per block, bytes per block: as in published files.
 const GGUF_TYPES: [(u32, u64, usize); 34] = [
     (0, 1, 4),
     (1, 1, 2),
@@ -177,7 +177,7 @@ const GGUF_TYPES: [(u32, u64, usize); 34] = [
 ];
 
 #[test]
-fn every_type_of_gguf_has_its_size() {
+fn gguf_types_have_their_sizes() {
     for (kind, elements, block_bytes) in GGUF_TYPES {
         let data = vec![1; 6 * block_bytes];
         let tensor = GgufTensor { name: "t", dimensions: vec![2 * elements, 3], kind, data };
@@ -193,7 +193,7 @@ fn every_type_of_gguf_has_its_size() {
 }
 
 #[test]
-fn what_gguf_does_not_allow_is_refused() {
+fn malformed_gguf_files_are_rejected() {
     let of = |dimensions: Vec<u64>, kind, metadata: &[(&str, Value)], alignment| {
         let tensor = GgufTensor { name: "t", dimensions, kind, data: vec![0; 4] };
         refusal(Format::Gguf, &gguf(3, metadata, &[tensor], alignment))
@@ -212,7 +212,7 @@ fn what_gguf_does_not_allow_is_refused() {
 }
 
 #[test]
-fn other_versions_of_gguf_are_refused_by_name() {
+fn other_gguf_versions_are_named_in_the_error() {
     assert_eq!(refusal(Format::Gguf, &gguf(1, &[], &[], 32)).found, "1");
     let big = refusal(Format::Gguf, &gguf(3u32.swap_bytes(), &[], &[], 32));
     assert!(big.found.contains("big-endian"), "{big}");
@@ -229,7 +229,7 @@ fn a_safetensors_file_is_read_in_its_order() {
 }
 
 #[test]
-fn what_safetensors_does_not_allow_is_refused() {
+fn malformed_safetensors_files_are_rejected() {
     let of = |header: &str| refusal(Format::Safetensors, &safetensors(header, &[0; 8]));
     let tensor = |text: &str| of(&format!(r#"{{"a":{{{text}}}}}"#));
     assert_eq!(tensor(r#""dtype":"F32","shape":[2],"data_offsets":[0,9]"#).fault, Fault::Truncated);
@@ -241,7 +241,7 @@ fn what_safetensors_does_not_allow_is_refused() {
     assert_eq!(of("[]").field, "header");
     assert_eq!(of("").field, "header");
     let twice = r#"{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}}"#;
-    assert!(of(twice).found.contains("twice"));
+    assert!(of(twice).found.contains("duplicate tensor"));
     let deep = format!(r#"{{"a":{{"x":{}}}}}"#, "[".repeat(10_000));
     assert_eq!(of(&deep).field, "header");
     assert_eq!(refusal(Format::Safetensors, &u64::MAX.to_le_bytes()).expected, "at most 100000000");
@@ -249,18 +249,18 @@ fn what_safetensors_does_not_allow_is_refused() {
 }
 
 #[test]
-fn types_of_later_safetensors_are_taken_at_their_word() {
+fn unknown_safetensors_types_are_accepted() {
     let header = r#"{"a":{"dtype":"X7","shape":[2],"data_offsets":[1,4]}}"#;
     assert_eq!(Format::Safetensors.parse(&safetensors(header, &[0; 8])).unwrap()[0].length, 3);
 }
 
 #[test]
 fn an_index_finds_names_and_reads_their_bytes_in_every_mode() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.irpa");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.irpa");
     std::fs::write(&path, sample::archive_sample()).unwrap();
     let other: Vec<u8> = (0..64).collect();
-    std::fs::write(folder.path().join("other.bin"), &other).unwrap();
+    std::fs::write(directory.path().join("other.bin"), &other).unwrap();
     for mode in [FileMode::File, FileMode::Mmap, FileMode::Preload] {
         let mut index = Index::new();
         index.add_file(&path, mode).unwrap();
@@ -281,23 +281,23 @@ fn an_index_finds_names_and_reads_their_bytes_in_every_mode() {
 }
 
 #[test]
-fn a_file_that_an_archive_names_need_not_be_there_until_it_is_read() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.irpa");
+fn external_files_are_opened_on_first_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.irpa");
     std::fs::write(&path, sample::archive_sample()).unwrap();
     let mut index = Index::new();
     index.add_file(&path, FileMode::File).unwrap();
     let error = index.lookup("far").unwrap().read(0, &mut [0; 4]).unwrap_err();
     assert!(error.report().contains("other.bin"), "{error:?}");
-    std::fs::write(folder.path().join("other.bin"), [0; 20]).unwrap();
+    std::fs::write(directory.path().join("other.bin"), [0; 20]).unwrap();
     let error = index.lookup("far").unwrap().read(0, &mut [0; 32]).unwrap_err();
     assert!(error.report().contains("ends before"), "{error:?}");
 }
 
 #[test]
-fn missing_keys_and_scopes_name_the_nearest() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.irpa");
+fn errors_suggest_similar_keys_and_scopes() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.irpa");
     std::fs::write(&path, sample::archive_sample()).unwrap();
     let mut scopes = Scopes::new();
     let flag = format!("model={}", path.display());
@@ -312,16 +312,16 @@ fn missing_keys_and_scopes_name_the_nearest() {
     let error = scopes.lookup("model").unwrap().lookup("splut").unwrap_err();
     assert!(error.advice().unwrap().contains("nearest keys of 10 are 'splat'"), "{error:?}");
     let error = Scopes::new().lookup("").unwrap_err();
-    assert_eq!(error.advice(), Some("give its file with --parameters=FILE"));
+    assert_eq!(error.advice(), Some("name its file with --parameters=FILE"));
     assert!(scopes.add("model=nowhere.irpa", FileMode::File).is_err());
-    assert!(scopes.add(&format!("x={}", folder.path().display()), FileMode::File).is_err());
+    assert!(scopes.add(&format!("x={}", directory.path().display()), FileMode::File).is_err());
 }
 
 #[test]
 fn an_error_in_a_file_says_where() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.irpa");
-    std::fs::write(&path, b"IRPX").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.irpa");
+    std::fs::write(&path, b"IRP\xFF").unwrap();
     let error = Index::new().add_file(Path::new(&path), FileMode::Mmap).unwrap_err();
     assert!(error.report().contains("truncated parameter archive"), "{error:?}");
     assert!(error.report().contains("a.irpa"), "{error:?}");

@@ -1,4 +1,4 @@
-//! Bytes that nobody meant to be parameters: an error or fewer of them, never a panic or a hang.
+//! Malformed parameter files must give an error or fewer parameters: no panic and no hang.
 
 use fastrand::Rng;
 use rehal_params::check::exercise;
@@ -14,7 +14,7 @@ fn samples() -> [(Format, Vec<u8>); 4] {
     ]
 }
 
-/// Bytes of a sample that are looked at: data and padding are not.
+/// Bytes of a sample that readers access: excludes data and padding.
 fn table_bytes(format: Format, bytes: &[u8]) -> usize {
     let data = format.parse(bytes).unwrap().into_iter().filter_map(|it| match it.place {
         rehal_params::Place::Here(offset) if it.length > 0 => Some(offset as usize),
@@ -24,14 +24,14 @@ fn table_bytes(format: Format, bytes: &[u8]) -> usize {
 }
 
 #[test]
-fn files_cut_anywhere_are_refused() {
+fn truncated_files_are_rejected() {
     for (format, bytes) in samples() {
         for length in 0..bytes.len() {
-            // What lies behind the last byte of data may be missing.
+            // Only padding after the last byte of data may be missing.
             match exercise(format, &bytes[..length]) {
-                Ok(_) => assert!(length >= table_bytes(format, &bytes), "{format:?} cut at {length}"),
+                Ok(_) => assert!(length >= table_bytes(format, &bytes), "{format:?} truncated to {length}"),
                 Err(error) => {
-                    assert!(error.offset <= bytes.len() as u64, "{format:?} cut at {length}: {error:?}")
+                    assert!(error.offset <= bytes.len() as u64, "{format:?} truncated to {length}: {error:?}")
                 }
             }
         }
@@ -62,7 +62,7 @@ fn mutate(bytes: &mut [u8], random: &mut Rng) {
 }
 
 #[test]
-fn mutated_files_are_read_or_refused() {
+fn mutated_files_are_read_or_rejected() {
     let mut random = Rng::with_seed(0x9e37_79b9_7f4a_7c15);
     let mut outcomes = [0; 2];
     for (format, bytes) in samples() {
@@ -78,7 +78,7 @@ fn mutated_files_are_read_or_refused() {
 }
 
 #[test]
-fn an_archive_of_links_to_itself_takes_no_time() {
+fn an_archive_that_links_to_itself_is_rejected_quickly() {
     // A header every 16 bytes, each of which claims the whole file as its table.
     let mut bytes = vec![0; 1 << 20];
     let header = &sample::archive_sample()[..88];
@@ -91,11 +91,74 @@ fn an_archive_of_links_to_itself_takes_no_time() {
     assert!(exercise(Format::Irpa, &bytes).is_err());
 }
 
-/// What fuzzing found: the data would start behind the end of the file.
+/// Found by fuzzing: the data would start past the end of the file.
 #[test]
-fn a_tensor_without_bytes_lies_in_the_file_all_the_same() {
+fn the_range_of_an_empty_tensor_is_in_bounds() {
     let tensor = GgufTensor { name: "", dimensions: vec![0], kind: 0, data: vec![] };
     let mut bytes = gguf(3, &[], &[tensor], 32);
     bytes.truncate(24 + 8 + 4 + 8 + 4 + 8);
     assert_eq!(exercise(Format::Gguf, &bytes).unwrap(), 1);
+}
+
+/// A GGUF file that begins with `head` and is a hole of `length` bytes for the rest, which costs nothing to make.
+fn parse_sparse(head: &[u8], length: u64) -> rehal_base::FormatError {
+    use std::io::Write;
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(head).unwrap();
+    file.as_file().set_len(length).unwrap();
+    let map = rehal_base::MappedFile::open(file.path()).unwrap();
+    Format::Gguf.parse(map.bytes()).unwrap_err()
+}
+
+fn gguf_head(tensor_count: u64, metadata_count: u64) -> Vec<u8> {
+    [&b"GGUF\x03\0\0\0"[..], &tensor_count.to_le_bytes(), &metadata_count.to_le_bytes()].concat()
+}
+
+/// A key without letters whose value is an array of `count` elements of type `element`.
+fn array_of(element: u32, count: u64) -> Vec<u8> {
+    [&[0; 8][..], &9u32.to_le_bytes(), &element.to_le_bytes(), &count.to_le_bytes()].concat()
+}
+
+#[test]
+fn counts_that_the_file_has_no_room_for_are_refused_at_once() {
+    let cases = [
+        (gguf_head(1 << 40, 0), "tensor_count", "at most 174761, which the file has room for"),
+        (gguf_head(u64::MAX, 0), "tensor_count", "at most 174761, which the file has room for"),
+        (gguf_head(1, 1 << 40), "metadata_kv_count", "at most 322636, which the file has room for"),
+        (
+            [gguf_head(1, 1), array_of(9, 1 << 36)].concat(),
+            "array length",
+            "at most 349521, which the file has room for",
+        ),
+        (
+            [gguf_head(1, 1), array_of(8, 1 << 36)].concat(),
+            "array length",
+            "at most 524282, which the file has room for",
+        ),
+    ];
+    for (head, field, expected) in cases {
+        let error = parse_sparse(&head, 4 << 20);
+        assert_eq!((error.fault, error.field), (rehal_base::Fault::Truncated, field));
+        assert_eq!(error.expected, expected);
+    }
+}
+
+/// A file of holes has room for any count. The memory that they take is bounded by what a header may have.
+#[test]
+fn counts_that_only_holes_have_room_for_are_refused_as_well() {
+    let cases = [
+        gguf_head(1 << 35, 0),
+        gguf_head(1, 1 << 35),
+        [gguf_head(1, 1), array_of(9, 1 << 35)].concat(),
+        [gguf_head(1, 1), array_of(8, 1 << 35)].concat(),
+        [gguf_head(1, 1), array_of(0, 1 << 35)].concat(),
+    ];
+    for head in cases {
+        let error = parse_sparse(&head, 1 << 40);
+        assert_eq!((error.fault, error.field), (rehal_base::Fault::Unsupported, "header"), "{error}");
+        assert!(error.expected.contains("at most 100000000 bytes"), "{error}");
+    }
+    // Within the limit, zeros are tensors without a name: the second is refused.
+    let error = parse_sparse(&gguf_head(4_000_000, 0), 1 << 40);
+    assert_eq!((error.field, error.offset), ("tensor name", 24 + 24));
 }

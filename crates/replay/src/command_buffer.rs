@@ -1,6 +1,7 @@
 //! The state of a command buffer, as the plan follows it.
 
 use rehal_base::{Error, Result};
+use rehal_hal::{CommandBufferMode, CommandBufferParams};
 
 /// A command buffer while the capture is planned.
 #[derive(Clone, Copy)]
@@ -8,6 +9,8 @@ pub(crate) struct CommandBufferState {
     state: State,
     /// Slots of its binding table.
     pub slots: u64,
+    /// Whether its commands may run as they are recorded.
+    pub is_inline: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,8 +30,9 @@ pub(crate) enum Use {
 }
 
 impl CommandBufferState {
-    pub(crate) fn new(slots: u64) -> Self {
-        Self { state: State::Initial, slots }
+    pub(crate) fn new(params: &CommandBufferParams) -> Self {
+        let is_inline = params.mode.contains(CommandBufferMode::ALLOW_INLINE_EXECUTION);
+        Self { state: State::Initial, slots: params.binding_capacity, is_inline }
     }
 
     /// Fails unless command buffer `id` is where `wanted` needs it, and goes on to where that leads.

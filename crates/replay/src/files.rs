@@ -62,12 +62,11 @@ impl FileRecord<&[u8]> {
     }
 }
 
-/// Opens the file of a record and makes sure that it is the one that was captured; `None` where the
-/// capture holds what is read of it.
+/// Opens the external file of a record and makes sure that it is the one that was captured; `None` if the capture
+/// holds what is read of it.
 pub(crate) fn open(record: &FileRecord<&[u8]>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
     match record.source.contents {
-        FileContents::Ranges { .. } | FileContents::Nothing => Ok(None),
-        FileContents::Inline(bytes) => Ok(Some(HostFile::from_bytes(bytes)?)),
+        FileContents::Ranges { .. } | FileContents::Nothing | FileContents::Inline(_) => Ok(None),
         FileContents::External { path, validation } => {
             let here = resolve_path(path, remaps);
             open_external(record, &here, validation)

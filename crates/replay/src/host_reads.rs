@@ -1,7 +1,7 @@
 use std::io::Write;
 
 use rehal_base::{Error, Result, fnv};
-use serde_json::json;
+use serde_json::Value;
 
 use crate::{HostRead, Observer};
 
@@ -44,18 +44,21 @@ impl<W: Write> Observer for HostReadLog<W> {
             blake3.update(chunk);
             Ok::<_, Error>(())
         })?;
-        let line = json!({
-            "ordinal": read.location.ordinal,
-            "scope": read.scope.map(|name| String::from_utf8_lossy(name)),
-            "buffer_id": read.buffer_id,
-            "offset": read.offset,
-            "length": length,
-            "fnv1a64": format!("{:016x}", fnv1a64.finish()),
-            "blake3": blake3.finalize().to_hex().as_str(),
-            "bytes": hex::encode(&shown),
-            "truncated": (shown.len() as u64) < length,
-        });
-        writeln!(self.sink, "{line}").map_err(|error| Error::io("writing host reads", &error))
+        // In the documented order, which an object of `serde_json` does not keep.
+        let fields: [(&str, Value); 9] = [
+            ("ordinal", read.location.ordinal.into()),
+            ("scope", read.scope.map(|name| String::from_utf8_lossy(name)).into()),
+            ("buffer_id", read.buffer_id.into()),
+            ("offset", read.offset.into()),
+            ("length", length.into()),
+            ("fnv1a64", format!("{:016x}", fnv1a64.finish()).into()),
+            ("blake3", blake3.finalize().to_hex().as_str().into()),
+            ("bytes", hex::encode(&shown).into()),
+            ("truncated", ((shown.len() as u64) < length).into()),
+        ];
+        let fields = fields.map(|(name, value)| format!("\"{name}\":{value}"));
+        writeln!(self.sink, "{{{}}}", fields.join(","))
+            .map_err(|error| Error::io("writing host reads", &error))
     }
 }
 
@@ -73,7 +76,10 @@ mod tests {
         let location = RecordLocation { ordinal: 42, offset: 9088 };
         let read = HostRead { location, scope: Some(b"execute"), buffer_id: 11, offset: 4, memory: &memory };
         log.host_read(&read).unwrap();
-        let line: serde_json::Value = serde_json::from_slice(&log.finish().unwrap()).unwrap();
+        let text = log.finish().unwrap();
+        let head = r#"{"ordinal":42,"scope":"execute","buffer_id":11,"offset":4,"length":6,"fnv1a64":""#;
+        assert!(text.starts_with(head.as_bytes()), "{}", text.escape_ascii());
+        let line: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(line["ordinal"], 42);
         assert_eq!(line["scope"], "execute");
         assert_eq!(line["fnv1a64"], "85944171f73967e8");

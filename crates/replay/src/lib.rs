@@ -33,4 +33,4 @@ pub use record::{CaptureSink, FilePolicy, FileValidation, OpenScope, RecordOptio
 pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation};
 pub use run::{Replay, ReplayOptions};
-pub use substitute::{Selector, Substitution};
+pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};

@@ -40,6 +40,7 @@ pub struct Plan {
     pub(crate) files: Vec<StoredFile>,
     /// Names, and how often each is entered.
     pub(crate) scopes: Vec<(Span<u8>, u64)>,
+    pub(crate) skipped_count: u64,
 }
 
 /// Kinds of objects that a plan numbers and releases.
@@ -156,9 +157,25 @@ impl Plan {
         self.device_count as usize
     }
 
+    /// Fails if the capture uses no device: its program was killed before, or did nothing else.
+    pub fn check_not_empty(&self) -> Result<()> {
+        match self.device_count {
+            0 => Err(Error::failed_precondition(
+                "the capture ends before its first device: there is nothing to replay",
+            )
+            .advise("record it again, and let the program run until it has used a device")),
+            _ => Ok(()),
+        }
+    }
+
     /// Number of operations that a run issues.
     pub fn step_count(&self) -> usize {
         self.steps.len()
+    }
+
+    /// Number of operations that had failed when they were captured, which a run skips.
+    pub fn skipped_count(&self) -> u64 {
+        self.skipped_count
     }
 
     /// The executables, in the order in which they are prepared.

@@ -15,7 +15,7 @@ use zerocopy::little_endian::U64;
 
 use crate::arguments::{check_command, check_queue_op};
 use crate::command_buffer::{CommandBufferState, Use};
-use crate::decode::{buffer_barrier, buffer_ref, decode, memory_barrier, timepoint};
+use crate::decode::{buffer_barrier, buffer_ref, decode, is_indirect, memory_barrier, timepoint};
 use crate::ids::{Ids, refuse};
 use crate::order::Order;
 use crate::plan::{
@@ -27,7 +27,7 @@ use crate::plan::{
 const PROGRESS_STEP_BYTES: u64 = 4 << 20;
 
 pub(crate) fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Result<Plan> {
-    let capture = Capture::open(bytes.as_slice(), OpenOptions { recover: options.recover })?;
+    let capture = bytes.open(OpenOptions { recover: options.recover })?;
     let mut planner = Planner::new(bytes.as_slice());
     let mut reported = 0;
     for record in capture.records() {
@@ -151,6 +151,8 @@ struct Planner<'a> {
     order: Order,
     /// Per command buffer, how far it is.
     command_buffers: Vec<CommandBufferState>,
+    /// By command buffer, the first of its commands that is wrong, and why: refused if it is executed.
+    refused_commands: HashMap<u32, Error>,
     steps: Vec<Step>,
     host_ops: Vec<HostOp<Indexed>>,
     commands: Vec<(u32, Command<Indexed>)>,
@@ -162,6 +164,7 @@ struct Planner<'a> {
     scopes: Vec<(Span<u8>, u64)>,
     /// Where a name is in `scopes`: captures may have as many names as records.
     scope_indices: HashMap<&'a [u8], usize>,
+    skipped_count: u64,
 }
 
 impl<'a> Planner<'a> {
@@ -174,6 +177,7 @@ impl<'a> Planner<'a> {
             last_use: Default::default(),
             order: Order::default(),
             command_buffers: Vec::new(),
+            refused_commands: HashMap::new(),
             steps: Vec::new(),
             host_ops: Vec::new(),
             commands: Vec::new(),
@@ -184,31 +188,43 @@ impl<'a> Planner<'a> {
             files: Vec::new(),
             scopes: Vec::new(),
             scope_indices: HashMap::new(),
+            skipped_count: 0,
         }
     }
 
     fn add(&mut self, record: &Record<'a>) -> Result<()> {
-        let Some(op) = decode(record)? else { return Ok(()) };
-        if record.payload_type() == PayloadType::DISPATCH {
-            self.check_count_buffer(record)?;
-        }
-        match op {
-            Op::Host(op) => self.add_host_op(op),
-            Op::Command { into, command } => self.add_command(into, command),
-            Op::Queue(submission) => self.add_submission(submission),
+        match decode(record)? {
+            None => {
+                self.skipped_count += u64::from(record.header.status_code.get() != 0);
+                Ok(())
+            }
+            Some(Op::Host(op)) => self.add_host_op(op),
+            Some(Op::Command { into, command }) => self.add_command(into, command, record),
+            Some(Op::Queue(submission)) => {
+                self.check_count_buffer(record)?;
+                self.add_submission(submission)
+            }
         }
     }
 
     /// A dispatch names a buffer for its workgroup count even where the count is static and the
-    /// operation drops it; a name of nothing says that the record is damaged.
+    /// operation drops it; a name of nothing says that the record is damaged, and so does a range of nothing.
     fn check_count_buffer(&self, record: &Record<'a>) -> Result<()> {
-        match record.payload()? {
-            Payload::Dispatch(it) if it.workgroup_count_ref.buffer_id.get() != 0 => {
-                let id = it.workgroup_count_ref.buffer_id.get();
-                self.lookup(id, Object::Numbered(Kind::Buffer)).map(drop)
-            }
-            _ => Ok(()),
+        if record.payload_type() != PayloadType::DISPATCH {
+            return Ok(());
         }
+        let Payload::Dispatch(it) = record.payload()? else { return Ok(()) };
+        let count = &it.workgroup_count_ref;
+        if count.buffer_id.get() != 0 {
+            return self.lookup(count.buffer_id.get(), Object::Numbered(Kind::Buffer)).map(drop);
+        }
+        if is_indirect(it.header) || *count == layout::BufferRef::default() {
+            return Ok(());
+        }
+        Err(Error::data_loss(format!(
+            "the workgroup count is static, but refers to slot {}, offset {}, length {}",
+            count.buffer_slot, count.offset, count.length
+        )))
     }
 
     fn add_host_op(&mut self, op: HostOp<Ids<'a>>) -> Result<()> {
@@ -268,7 +284,7 @@ impl<'a> Planner<'a> {
                 self.order.add_semaphore(*created, *initial_value);
             }
             CreateOp::CommandBuffer { params, .. } => {
-                self.command_buffers.push(CommandBufferState::new(params.binding_capacity));
+                self.command_buffers.push(CommandBufferState::new(params));
             }
             CreateOp::Executable(it) => self.add_executable(it)?,
             CreateOp::File(it) => self.add_file(it)?,
@@ -293,18 +309,41 @@ impl<'a> Planner<'a> {
         Ok((!is_named_only).then_some(op))
     }
 
-    fn add_command(&mut self, into: u64, command: Command<Ids<'a>>) -> Result<()> {
+    /// Adds a command. One that is wrong is refused where it would run: a program that recorded it may have been told
+    /// so when it submitted the command buffer, and gone on without.
+    fn add_command(&mut self, into: u64, command: Command<Ids<'a>>, record: &Record<'a>) -> Result<()> {
         // Captures hold hints and labels without their arguments; there is nothing to give on.
         if let Command::Advise { .. } | Command::BeginDebugGroup { .. } | Command::EndDebugGroup = command {
             return Ok(());
         }
-        let slots = self.advance(into, Use::Record)?.slots;
-        check_command(&command, slots)?;
+        let state = self.advance(into, Use::Record)?;
         let into = self.command_buffer(into)?;
-        let command = command.rename(self)?;
-        self.commands.push((into, command));
-        self.push_step(StepOp::Command(self.commands.len() as u32 - 1));
-        Ok(())
+        let checked = self
+            .check_count_buffer(record)
+            .and_then(|()| check_command(&command, state.slots))
+            .and_then(|()| command.rename(self));
+        match checked {
+            Ok(command) => {
+                self.commands.push((into, command));
+                self.push_step(StepOp::Command(self.commands.len() as u32 - 1));
+                Ok(())
+            }
+            Err(error) if state.is_inline => Err(error),
+            Err(error) => {
+                self.refused_commands.entry(into).or_insert_with(|| in_record(error, record));
+                Ok(())
+            }
+        }
+    }
+
+    /// Checks that `command_buffer` can be executed with `bindings` entries in its binding table.
+    fn check_execution(&mut self, command_buffer: u64, bindings: u64) -> Result<()> {
+        let state = self.advance(command_buffer, Use::Run)?;
+        let index = self.command_buffer(command_buffer)?;
+        if let Some(error) = self.refused_commands.get(&index) {
+            return Err(error.clone());
+        }
+        state.check_table(bindings, command_buffer)
     }
 
     fn add_submission(&mut self, mut submission: Submission<Ids<'a>>) -> Result<()> {
@@ -317,7 +356,7 @@ impl<'a> Planner<'a> {
         }
         check_queue_op(&submission.op)?;
         if let QueueOp::Execute { command_buffer, bindings, .. } = submission.op {
-            self.advance(command_buffer, Use::Run)?.check_table(bindings.len() as u64, command_buffer)?;
+            self.check_execution(command_buffer, bindings.len() as u64)?;
         }
         if let QueueOp::Read { file, .. } | QueueOp::Write { file, .. } = submission.op {
             let index = self.file(file)?;
@@ -472,6 +511,7 @@ impl<'a> Planner<'a> {
             executables: self.executables,
             files: self.files,
             scopes: self.scopes,
+            skipped_count: self.skipped_count,
         })
     }
 }

@@ -1,13 +1,13 @@
 //! Executables of a capture, or their replacements, prepared on the devices that replay it.
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, FileKind, Result};
 use rehal_capture::payload::Function;
 use rehal_hal::{
     CachingMode, CreateOp, Device, Executable, ExecutableParams, FunctionInfo, HostOp, Indexed,
     PrepareExecutable,
 };
 
-use crate::substitute::{Replacement, Replacements};
+use crate::substitute::{NO_EXECUTABLE, OpenReplacement, Replacements};
 use crate::{ExecutableRecord, Plan};
 
 /// An executable with what captured functions are in it.
@@ -32,7 +32,7 @@ pub(crate) fn prepare(
     let constants: Vec<u32> =
         constants.of(plan.bytes()).as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect();
     let own_name = own_names.get(created as usize).map_or("", String::as_str);
-    let replacement = replacements.find(record, own_name);
+    let replacement = replacements.find(created as usize, record, own_name);
     let captured_format = String::from_utf8_lossy(format.of(plan.bytes()));
     let label = format!("executable {}", record.id);
     let params = ExecutableParams {
@@ -55,40 +55,60 @@ pub(crate) fn prepare(
         None => prepare_one(device, &params).and_then(matched),
         Some(replacement) => prepare_replacement(device, &params, replacement)
             .and_then(matched)
-            .context(|| format!("substitute '{}' for executable {}", replacement.path.display(), record.id)),
+            .context(|| format!("substitute {} for executable {}", replacement.place, record.id)),
     }
 }
 
 /// What the executables of a plan call themselves, in order; needed only where a substitution is
 /// by such a name.
 pub(crate) fn own_names(plan: &Plan, devices: &[Device]) -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for op in &plan.host_ops {
-        if let HostOp::Create(CreateOp::Executable(op)) = op {
-            let nothing = Replacements::open(&[], plan)?;
-            let prepared = prepare(plan, op, &devices[op.cache as usize], &nothing, &[])?;
-            names.push(prepared.executable.backend().name().to_string());
-        }
-    }
-    Ok(names)
+    let ops = preparations(plan);
+    ops.into_iter().map(|op| own_name(plan, devices, op)).collect()
+}
+
+/// The operations that prepare the executables of a plan, in order.
+pub(crate) fn preparations(plan: &Plan) -> Vec<&PrepareExecutable<Indexed>> {
+    let of = |op| match op {
+        &HostOp::Create(CreateOp::Executable(ref op)) => Some(op),
+        _ => None,
+    };
+    plan.host_ops.iter().filter_map(of).collect()
+}
+
+/// What an executable calls itself.
+pub(crate) fn own_name(plan: &Plan, devices: &[Device], op: &PrepareExecutable<Indexed>) -> Result<String> {
+    let nothing = Replacements::open(&[], plan)?;
+    let prepared = prepare(plan, op, &devices[op.cache as usize], &nothing, &[])?;
+    Ok(prepared.executable.backend().name().to_string())
 }
 
 fn prepare_replacement(
     device: &Device,
     captured: &ExecutableParams<'_>,
-    replacement: Replacement<'_>,
+    replacement: &OpenReplacement,
 ) -> Result<Executable> {
-    if replacement.data.is_empty() {
-        return Err(Error::invalid_argument("the file is empty"));
+    let data = replacement.data();
+    let kind = FileKind::of(data);
+    let refuse = |kind: FileKind| kind.refuse_as(&replacement.place, "an executable");
+    if kind == Some(FileKind::Empty) {
+        return Err(refuse(FileKind::Empty).advise(NO_EXECUTABLE));
     }
-    let format = match replacement.format {
+    let format = match replacement.format.as_deref() {
         Some(format) => format,
-        None => device.infer_executable_format(replacement.data).ok_or_else(|| {
-            Error::invalid_argument("the device does not know what kind of executable the file is")
+        None => device.infer_executable_format(data).ok_or_else(|| {
+            kind.map(refuse)
+                .unwrap_or_else(|| {
+                    Error::invalid_argument("the device does not know what kind of executable the file is")
+                })
                 .advise("name the format: ID@FORMAT=PATH")
         })?,
     };
-    prepare_one(device, &ExecutableParams { format, data: replacement.data, ..*captured })
+    let prepared = prepare_one(device, &ExecutableParams { format, data, ..*captured });
+    prepared.map_err(|error| match kind {
+        // Executables of the VM are modules, and some of other devices are text.
+        None | Some(FileKind::Elf | FileKind::Module | FileKind::Text) => error,
+        Some(kind) => refuse(kind),
+    })
 }
 
 #[allow(unsafe_code, reason = "the trust boundary of native code: a capture is a program")]

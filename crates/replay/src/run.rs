@@ -1,28 +1,31 @@
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use rehal_base::{Error, Result, StatusCode};
+use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{
-    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, CreateOp, Device, DeviceGroup, Event,
-    Executable, File, FileContents, HostCall, HostFile, HostOp, ImportFile, Indexed, Live, MemoryAccess,
-    MemoryBarrier, QueueOp, RangeOp, Rename, Semaphore, Span, StoredLists, Submission, Timepoint,
-    rename_buffer_ref, transfer, wait_all,
+    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, CommandBufferMode, CreateOp, Device,
+    DeviceGroup, Event, Executable, File, FileContents, HostCall, HostFile, HostOp, ImportFile, Indexed,
+    Live, MemoryAccess, MemoryBarrier, QueueOp, RangeOp, Rename, Semaphore, Span, StoredLists, Submission,
+    Timepoint, rename_buffer_ref, transfer, wait_all,
 };
 
 use crate::files::{self, FileRemap};
 use crate::plan::{Kind, RecordLocation, Release, StepOp};
 use crate::prepare::{self, Prepared};
-use crate::substitute::{Replacements, Substitution};
+use crate::substitute::{Replacements, Substitute, Substitution};
 use crate::{HostRead, Observer, Plan, Scope};
 
 /// How a capture is replayed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ReplayOptions {
     /// Where files of the capture are here.
     pub file_remaps: Vec<FileRemap>,
     /// Executables to replace.
     pub substitutions: Vec<Substitution>,
+    /// Is asked for each executable; what it gives counts more than [`ReplayOptions::substitutions`].
+    pub substitute: Option<Substitute>,
 }
 
 /// A plan on the devices that run it: files are opened and checked, replacements are found.
@@ -54,6 +57,7 @@ impl Replay {
     }
 
     fn of(plan: Arc<Plan>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
+        plan.check_not_empty()?;
         let (captured, given) = (plan.device_count(), devices.devices().len());
         if captured != given {
             return Err(Error::failed_precondition(format!(
@@ -61,7 +65,12 @@ impl Replay {
             ))
             .advise("repeat --device= once for each device of the capture"));
         }
-        let replacements = Replacements::open(&options.substitutions, &plan)?;
+        let mut replacements = Replacements::open(&options.substitutions, &plan)?;
+        if let Some(substitute) = &options.substitute {
+            let ops = prepare::preparations(&plan);
+            let own_name = |index: usize| prepare::own_name(&plan, devices.devices(), ops[index]);
+            replacements.ask(substitute, &plan, &own_name)?;
+        }
         let mut own_names = Vec::new();
         if replacements.need_own_names(&plan) {
             own_names = prepare::own_names(&plan, devices.devices())?;
@@ -82,6 +91,7 @@ impl Replay {
             wants_host_reads: observers.iter().any(|it| it.wants_host_reads()),
             observers,
             open_scopes: Vec::new(),
+            refused_commands: HashMap::new(),
         };
         run.all().map_err(|error| self.plan.in_file(error))
     }
@@ -106,17 +116,24 @@ impl Replay {
         let devices = self.devices.devices();
         for op in &plan.host_ops {
             let HostOp::Create(CreateOp::File(op)) = op else { continue };
-            let record = &plan.files[op.created as usize].record(plan.bytes());
-            let shared = match record.source.contents {
+            let stored = &plan.files[op.created as usize];
+            let record = &stored.record(plan.bytes());
+            let opened = match stored.source.contents {
                 // What one run writes into an inline file must not be there for the next.
-                FileContents::Inline(_) if record.access.contains(MemoryAccess::WRITE) => None,
-                _ => files::open(record, remaps)
-                    .and_then(|file| {
-                        let device = &devices[op.device as usize];
-                        file.map(|file| device.import_file(op.affinity, record.access, file)).transpose()
-                    })
-                    .map_err(|error| plan.locate(error, record.location))?,
+                FileContents::Inline(_) if record.access.contains(MemoryAccess::WRITE) => Ok(None),
+                // Read where it lies: a copy would be the file's size more.
+                FileContents::Inline(bytes) => {
+                    let range = Range { offset: bytes.start, length: bytes.count };
+                    plan.capture().memory(range).map(|memory| Some(HostFile::Memory(memory)))
+                }
+                _ => files::open(record, remaps),
             };
+            let shared = opened
+                .and_then(|file| {
+                    let device = &devices[op.device as usize];
+                    file.map(|file| device.import_file(op.affinity, record.access, file)).transpose()
+                })
+                .map_err(|error| plan.locate(error, record.location))?;
             self.files.push(shared);
         }
         Ok(())
@@ -203,23 +220,26 @@ struct Run<'r, 'o> {
     observers: &'r mut [&'o mut dyn Observer],
     wants_host_reads: bool,
     open_scopes: Vec<&'r [u8]>,
+    /// By command buffer, the first of its commands that was refused, and why: an error if it is executed.
+    refused_commands: HashMap<u32, Error>,
 }
 
 impl Run<'_, '_> {
     fn all(&mut self) -> Result<()> {
         let plan = self.plan;
-        let wants_steps = self.observers.iter().any(|it| it.wants_steps());
+        let stepping: Vec<usize> =
+            (0..self.observers.len()).filter(|&index| self.observers[index].wants_steps()).collect();
         let mut releases = plan.releases.iter().peekable();
         let mut completions = plan.completions.iter().peekable();
         let mut scratch = Bump::with_capacity(4096);
         for (number, step) in (0u32..).zip(&plan.steps) {
-            if wants_steps {
-                self.observers.iter_mut().try_for_each(|it| it.step(step.location))?;
+            for &index in &stepping {
+                self.observers[index].step(step.location)?;
             }
             let outcome = match step.op {
                 StepOp::Submission(index) => self.submit(index, true, &scratch),
                 StepOp::Deferred(index) => self.submit(index, false, &scratch),
-                StepOp::Command(index) => self.record(index, &scratch),
+                StepOp::Command(index) => self.record(index, step.location, &scratch),
                 StepOp::Host(index) => self.host_op(&plan.host_ops[index as usize], step.location),
             };
             outcome.map_err(|error| plan.locate(error, step.location))?;
@@ -241,7 +261,12 @@ impl Run<'_, '_> {
 
     /// Issues a submission; one that `runs` now is waited for in serialized order.
     fn submit(&mut self, index: u32, runs: bool, scratch: &Bump) -> Result<()> {
-        let submission = self.plan.submissions[index as usize];
+        let submission = &self.plan.submissions[index as usize];
+        if let QueueOp::Execute { command_buffer, .. } = submission.op
+            && let Some(error) = self.refused_commands.get(&command_buffer)
+        {
+            return Err(error.clone());
+        }
         let live = submission.rename(&mut self.names(scratch))?;
         let buffer = live.submit()?;
         live.device.flush(live.affinity)?;
@@ -266,10 +291,20 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn record(&mut self, index: u32, scratch: &Bump) -> Result<()> {
+    /// Records a command. One that is refused is an error only where it would run, as in the plan.
+    fn record(&mut self, index: u32, location: RecordLocation, scratch: &Bump) -> Result<()> {
         let (into, command) = self.plan.commands[index as usize];
         let command_buffer = get(&self.objects.command_buffers, into)?;
-        command_buffer.record(&command.rename(&mut self.names(scratch))?)
+        let outcome = command_buffer.record(&command.rename(&mut self.names(scratch))?);
+        let is_inline = command_buffer.params().mode.contains(CommandBufferMode::ALLOW_INLINE_EXECUTION);
+        match outcome {
+            Err(error) if !is_inline => {
+                let error = self.plan.locate(error, location);
+                self.refused_commands.entry(into).or_insert(error);
+                Ok(())
+            }
+            outcome => outcome,
+        }
     }
 
     fn names<'s>(&'s self, scratch: &'s Bump) -> LiveNames<'s> {
@@ -302,8 +337,13 @@ impl Run<'_, '_> {
                     self.before_host_access(&range)?;
                     let buffer = get(&self.objects.buffers, range.buffer)?;
                     // The range as a whole is what was mapped; the bytes are what was written of it.
-                    let access = range.access | MemoryAccess::WRITE;
-                    transfer::write_as(buffer, access, range.offset, range.length, data.of(self.bytes))?;
+                    transfer::write_as(
+                        buffer,
+                        range.access,
+                        range.offset,
+                        range.length,
+                        data.of(self.bytes),
+                    )?;
                 }
             }
             HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,

@@ -3,7 +3,8 @@
 use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use rehal_base::{Context, Error, MappedFile, Result};
 
@@ -14,10 +15,95 @@ use crate::{ExecutableRecord, Plan};
 pub struct Substitution {
     /// Which.
     pub selector: Selector,
-    /// The format of the replacement; `None` lets the device tell it from the bytes.
+    /// What by.
+    pub replacement: Replacement,
+}
+
+/// Code that is run in place of an executable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Replacement {
+    /// Where its bytes are.
+    pub code: Code,
+    /// Its format, such as `embedded-elf-x86_64`; `None` lets the device tell it from the bytes.
     pub format: Option<String>,
-    /// The file that holds the replacement.
-    pub path: PathBuf,
+}
+
+/// Where the bytes of a replacement are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// In a file, which is mapped.
+    File(PathBuf),
+    /// In memory.
+    Bytes(Arc<[u8]>),
+}
+
+/// Is asked for each executable of a capture, in the capture's order, what to run in its place; `None` leaves it.
+pub type Substitute = Arc<dyn Fn(&Candidate<'_>) -> Result<Option<Replacement>> + Send + Sync>;
+
+/// An executable that may be replaced.
+pub struct Candidate<'a> {
+    /// The executable: id, format, functions, bytes.
+    pub record: ExecutableRecord<'a>,
+    own_name: &'a dyn Fn() -> Result<String>,
+}
+
+impl Candidate<'_> {
+    /// What the executable calls itself. It has to be prepared for that, on the device that the capture used it on, so
+    /// this fails for an executable that cannot be loaded here.
+    pub fn own_name(&self) -> Result<String> {
+        (self.own_name)()
+    }
+}
+
+impl Replacement {
+    /// The code in a file.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self { code: Code::File(path.into()), format: None }
+    }
+
+    /// Code in memory.
+    pub fn bytes(bytes: impl Into<Arc<[u8]>>) -> Self {
+        Self { code: Code::Bytes(bytes.into()), format: None }
+    }
+
+    /// The same code, of this format.
+    pub fn of_format(self, format: impl Into<String>) -> Self {
+        Self { format: Some(format.into()), ..self }
+    }
+
+    fn open(&self) -> Result<OpenReplacement> {
+        let (bytes, place) = match &self.code {
+            Code::File(path) => (
+                Bytes::Mapped(MappedFile::open(path).advise(|| NO_EXECUTABLE.into())?),
+                format!("'{}'", path.display()),
+            ),
+            Code::Bytes(bytes) => (Bytes::Memory(bytes.clone()), format!("{} bytes of memory", bytes.len())),
+        };
+        Ok(OpenReplacement { bytes, place, format: self.format.clone() })
+    }
+}
+
+/// A replacement whose bytes are there.
+pub(crate) struct OpenReplacement {
+    bytes: Bytes,
+    /// What errors call it.
+    pub place: String,
+    pub format: Option<String>,
+}
+
+enum Bytes {
+    Mapped(MappedFile),
+    Memory(Arc<[u8]>),
+}
+
+impl OpenReplacement {
+    pub(crate) fn data(&self) -> &[u8] {
+        match &self.bytes {
+            Bytes::Mapped(file) => file.bytes(),
+            Bytes::Memory(bytes) => bytes,
+        }
+    }
 }
 
 /// Which executables of a capture.
@@ -43,7 +129,15 @@ impl Display for Selector {
 
 const FORMS: &str = "ID=PATH, ID@FORMAT=PATH, NAME=PATH, NAME@FORMAT=PATH, all=PATH or all@FORMAT=PATH";
 
+/// What to do about a file that cannot replace an executable.
+pub(crate) const NO_EXECUTABLE: &str = "name a compiled executable, an ELF image or a library";
+
 impl Substitution {
+    /// `replacement` in place of what `selector` selects.
+    pub fn new(selector: Selector, replacement: Replacement) -> Self {
+        Self { selector, replacement }
+    }
+
     /// Reads `SELECTOR[@FORMAT]=PATH`, in which the selector is `all`, a number or a name.
     pub fn parse(text: &(impl AsRef<OsStr> + ?Sized)) -> Result<Self> {
         let text = text.as_ref().as_bytes();
@@ -68,12 +162,17 @@ impl Substitution {
             Err(_) if selector == "all" => Selector::All,
             Err(_) => Selector::Name(selector.to_string()),
         };
-        Ok(Self { selector, format: format.map(str::to_string), path: path.into() })
+        let code = Code::File(path.into());
+        Ok(Self { selector, replacement: Replacement { code, format: format.map(str::to_string) } })
     }
 }
 
 /// The replacements of a replay, their files opened and each found to be of use.
-pub(crate) struct Replacements(Vec<(Substitution, MappedFile)>);
+pub(crate) struct Replacements {
+    selected: Vec<(Substitution, OpenReplacement)>,
+    /// What the program's [`Substitute`] gave, by the executable's index in the plan.
+    given: Vec<Option<OpenReplacement>>,
+}
 
 impl Replacements {
     /// Opens the files. Fails when two selectors contradict each other or one selects nothing.
@@ -98,39 +197,67 @@ impl Replacements {
             }
         }
         let open = |it: &Substitution| {
-            let file = MappedFile::open(&it.path);
-            Ok((it.clone(), file.context(|| format!("the substitute for {}", it.selector))?))
+            let opened = it.replacement.open();
+            Ok((it.clone(), opened.context(|| format!("the substitute for {}", it.selector))?))
         };
-        Ok(Self(substitutions.iter().map(open).collect::<Result<_>>()?))
+        let selected = substitutions.iter().map(open).collect::<Result<_>>()?;
+        Ok(Self { selected, given: Vec::new() })
+    }
+
+    /// Asks for each executable; what is given counts more than what selectors say. `own_name` gives what the executable
+    /// of an index calls itself.
+    pub(crate) fn ask(
+        &mut self,
+        substitute: &Substitute,
+        plan: &Plan,
+        own_name: &dyn Fn(usize) -> Result<String>,
+    ) -> Result<()> {
+        for (index, record) in plan.executables().enumerate() {
+            let (id, location) = (record.id, record.location);
+            let own_name = || own_name(index);
+            let given = substitute(&Candidate { record, own_name: &own_name });
+            let opened = given.and_then(|given| given.map(|given| given.open()).transpose());
+            self.given.push(
+                opened
+                    .context(|| format!("the substitute for executable {id}"))
+                    .context(|| location.to_string())?,
+            );
+        }
+        Ok(())
     }
 
     /// Whether a name has to be compared with what executables call themselves, which is known
     /// only after they are prepared.
     pub(crate) fn need_own_names(&self, plan: &Plan) -> bool {
-        self.0.iter().any(|(it, _)| !plan.executables().any(|record| it.selects_by_capture(&record)))
+        self.selected.iter().any(|(it, _)| !plan.executables().any(|record| it.selects_by_capture(&record)))
     }
 
-    /// The replacement for an executable, where there is one: an id before a name before all.
-    pub(crate) fn find(&self, record: &ExecutableRecord<'_>, own_name: &str) -> Option<Replacement<'_>> {
+    /// The replacement for the executable at `index` of the plan, if there is one: one that was asked for, before an id,
+    /// before a name, before all.
+    pub(crate) fn find(
+        &self,
+        index: usize,
+        record: &ExecutableRecord<'_>,
+        own_name: &str,
+    ) -> Option<&OpenReplacement> {
         let rank = |selector: &Selector| match selector {
             Selector::Id(_) => 0,
             Selector::Name(_) => 1,
             Selector::All => 2,
         };
-        self.0
-            .iter()
-            .filter(|(it, _)| it.selects_by_capture(record) || it.selects_by_own_name(own_name))
-            .min_by_key(|(it, _)| rank(&it.selector))
-            .map(|(it, file)| Replacement {
-                path: &it.path,
-                format: it.format.as_deref(),
-                data: file.bytes(),
-            })
+        let given = self.given.get(index).and_then(Option::as_ref);
+        given.or_else(|| {
+            self.selected
+                .iter()
+                .filter(|(it, _)| it.selects_by_capture(record) || it.selects_by_own_name(own_name))
+                .min_by_key(|(it, _)| rank(&it.selector))
+                .map(|(_, opened)| opened)
+        })
     }
 
     /// Fails when a name turned out to select nothing, given what executables call themselves.
     pub(crate) fn check_names(&self, plan: &Plan, own_names: &[String]) -> Result<()> {
-        for (it, _) in &self.0 {
+        for (it, _) in &self.selected {
             let by_capture = plan.executables().any(|record| it.selects_by_capture(&record));
             if !by_capture && !own_names.iter().any(|name| it.selects_by_own_name(name)) {
                 return Err(nothing_selected(&it.selector, plan)).advise(|| match own_names {
@@ -141,14 +268,6 @@ impl Replacements {
         }
         Ok(())
     }
-}
-
-/// One replacement.
-#[derive(Clone, Copy)]
-pub(crate) struct Replacement<'a> {
-    pub path: &'a Path,
-    pub format: Option<&'a str>,
-    pub data: &'a [u8],
 }
 
 impl Substitution {
@@ -193,7 +312,8 @@ mod tests {
 
     fn parse(text: &str) -> Option<(Selector, Option<String>, String)> {
         let it = Substitution::parse(text).ok()?;
-        Some((it.selector, it.format, it.path.display().to_string()))
+        let Code::File(path) = it.replacement.code else { panic!("text names files") };
+        Some((it.selector, it.replacement.format, path.display().to_string()))
     }
 
     #[test]

@@ -89,12 +89,15 @@ impl Default for DeviceSpec {
 pub struct DeviceOptions {
     /// The devices, in the order of the program or capture. Default: one [`DeviceSpec::default`].
     pub devices: Vec<DeviceSpec>,
+    /// What drivers create their devices with, by type; drivers of the program's own find theirs here too. Default:
+    /// nothing, so that each driver takes its defaults.
+    pub drivers: OptionSet,
     plugins: Vec<NamedPath>,
 }
 
 impl Default for DeviceOptions {
     fn default() -> Self {
-        Self { devices: vec![DeviceSpec::default()], plugins: Vec::new() }
+        Self { devices: vec![DeviceSpec::default()], drivers: OptionSet::default(), plugins: Vec::new() }
     }
 }
 
@@ -131,11 +134,11 @@ impl DeviceOptions {
 
     /// What each driver creates its devices with.
     fn driver_options(&self) -> Result<OptionSet> {
-        let mut plugins = Plugins::default();
+        let LocalSyncOptions { mut plugins } = self.drivers.get();
         for path in &self.plugins {
             load_plugin(&mut plugins, path).context(|| path.place())?;
         }
-        Ok(OptionSet::default().with(LocalSyncOptions { plugins }))
+        Ok(self.drivers.clone().with(LocalSyncOptions { plugins }))
     }
 }
 

@@ -27,6 +27,11 @@
 
 #![deny(unsafe_code)]
 
+/// The Rust on this page is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/replay.md")]
+struct ReplayPage;
+
 mod capture_file;
 mod crash;
 mod devices;
@@ -46,18 +51,23 @@ pub use program::{
     TestOutcome, TextSink, ValueText, format_value, type_of_value, with_value_bytes, with_value_memory,
 };
 pub use scope_timer::{ScopeTimer, find_scope};
-pub use survey::{ExecutableSurvey, ExternalFile, FunctionSurvey, ScopeSurvey, Survey, SurveyedBytes};
+pub use survey::{
+    ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,
+    ScopeSurvey, Survey, SurveyedBytes,
+};
 pub use verdict::{FileState, Verdict};
 
-pub use rehal_base::{Error, Result, StatusCode};
-pub use rehal_capture::{CaptureBytes, Tear, Version};
+pub use rehal_base::{Context, ElementType, Error, HostMemory, Numerical, Range, Result, StatusCode};
+pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
+pub use rehal_local::executable::flush_c_streams;
 pub use rehal_params::FileMode;
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{
-    CaptureSink, DEFAULT_BYTES_LIMIT, ExecutableRecord, FileContents, FileIdentity, FilePolicy, FileRecord,
-    FileRemap, FileSource, FileValidation, HostRead, HostReadLog, Observer, OpenScope, Plan, RecordLocation,
-    RecordOptions, Recorder, Replay, ReplayOptions, Scope, Selector, Substitution, Validation,
+    Candidate, CaptureSink, Code, DEFAULT_BYTES_LIMIT, ExecutableRecord, FileContents, FileIdentity,
+    FilePolicy, FileRecord, FileRemap, FileSource, FileValidation, HostRead, HostReadLog, Observer,
+    OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions, Scope,
+    Selector, Substitute, Substitution, Validation,
 };
 
 pub use rehal_values::{Equality, TensorType};

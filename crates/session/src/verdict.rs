@@ -54,6 +54,7 @@ impl Verdict {
             let torn = format!("the capture is torn at offset {}", tear.offset);
             this.reasons.push(Error::data_loss(torn).advise("--recover replays the records before the tear"));
         }
+        this.reasons.extend(capture.damage_error());
         match capture.plan_with(progress) {
             Ok(plan) => this.check(&plan, device, remaps),
             Err(error) => this.reasons.push(error),
@@ -62,6 +63,7 @@ impl Verdict {
     }
 
     fn check(&mut self, plan: &Plan, device: &Device, remaps: &[FileRemap]) {
+        self.reasons.extend(plan.check_not_empty().err());
         self.reasons.extend(plan.executables().filter_map(|it| check_format(&it, device).err()));
         for record in plan.files() {
             let FileContents::External { path, .. } = record.source.contents else { continue };

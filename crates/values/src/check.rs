@@ -1,12 +1,12 @@
-//! What fuzzing runs: text as inputs, and bytes as `.npy` files.
+//! The bodies of the fuzz targets: text as inputs, and bytes as `.npy` files.
 
 use crate::{Equality, Input, ScalarType, Source, TensorType, format_tensor, npy};
 
-/// Tensors up to this size are filled, printed and compared; larger ones are only parsed.
+/// Limit on the size of tensors that are filled, printed and compared; larger ones are only parsed.
 const MAX_BYTES: u64 = 1 << 16;
 
-/// Reads `text` as each kind of input, and prints and compares what it holds. Returns how many kinds it is;
-/// the point is that it returns.
+/// Parses `text` as each kind of input, and prints and compares the value. Returns the number of kinds it
+/// parsed as; must terminate without a panic.
 pub fn exercise_input(text: &str) -> u64 {
     let scalars =
         [None, Some(ScalarType::I32), Some(ScalarType::I64), Some(ScalarType::F32), Some(ScalarType::F64)];
@@ -18,11 +18,11 @@ fn exercise(text: &str, scalar: Option<ScalarType>) -> bool {
     match input {
         Input::Scalar(scalar) => {
             let number = scalar.number();
-            let again = scalar.scalar_type().parse(&number).expect("what is printed can be read");
+            let again = scalar.scalar_type().parse(&number).expect("a printed number can be parsed");
             assert_eq!(again.number(), number);
         }
         Input::Tensor { tensor_type, source: Source::Text(contents), .. } => {
-            let size_bytes = tensor_type.size_bytes().expect("a tensor that was parsed has a size");
+            let size_bytes = tensor_type.size_bytes().expect("a parsed tensor has a size");
             if size_bytes <= MAX_BYTES {
                 let mut bytes = vec![0; size_bytes as usize];
                 contents.fill(&mut bytes);
@@ -34,7 +34,7 @@ fn exercise(text: &str, scalar: Option<ScalarType>) -> bool {
     true
 }
 
-/// Reads `bytes` as arrays one after another, prints them and writes them again. Returns how many there are.
+/// Reads `bytes` as consecutive arrays, prints them and writes them again. Returns the number of arrays.
 pub fn exercise_npy(bytes: &[u8]) -> u64 {
     let mut rest = bytes;
     let mut count = 0;
@@ -46,8 +46,8 @@ pub fn exercise_npy(bytes: &[u8]) -> u64 {
         };
         look_at(&tensor_type, array);
         if let Ok(header) = npy::header(&tensor_type) {
-            let again = npy::read_header(&mut &header[..]).expect("a header that was written can be read");
-            // `.npy` has no integers without a sign and types of whole bytes only.
+            let again = npy::read_header(&mut &header[..]).expect("a written header can be read");
+            // `.npy` has no signless integers, and only types of whole bytes.
             assert_eq!(
                 (&again.shape, again.element_type.bits()),
                 (&tensor_type.shape, tensor_type.element_type.bits())

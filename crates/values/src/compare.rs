@@ -5,10 +5,10 @@ use crate::{TensorType, element, packed};
 /// When two tensors count as equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Equality {
-    /// Byte for byte.
+    /// Equal byte for byte.
     Exact,
-    /// As NumPy's `isclose`: floats may differ by `atol + rtol * |expected|`, with an `atol` for each type;
-    /// not-a-numbers are equal. All other types byte for byte.
+    /// Like NumPy's `isclose`: floats may differ by `atol + rtol * |expected|`, with an `atol` per type; NaNs
+    /// are equal. All other types are compared byte for byte.
     Approximate {
         /// Absolute tolerance of `f16`.
         f16: f64,
@@ -18,13 +18,13 @@ pub enum Equality {
         f64: f64,
         /// Absolute tolerance of `bf16`.
         bf16: f64,
-        /// Relative tolerance of all of them.
+        /// Relative tolerance of all types.
         relative: f64,
     },
 }
 
 impl Default for Equality {
-    /// The tolerances that the reference's tools begin with.
+    /// The default tolerances of the reference's tools.
     fn default() -> Self {
         Self::Approximate {
             f16: f64::from(0.001_f32),
@@ -36,12 +36,12 @@ impl Default for Equality {
     }
 }
 
-/// The float at an index of some bytes.
+/// The float at an index.
 type Load = fn(&[u8], usize) -> f64;
 
 impl Equality {
-    /// What is wrong with the actual tensor, in the reference's words; `None` where it is equal. The bytes
-    /// are as many as the types have, or more.
+    /// Why the tensors differ, in the reference's words; `None` if they are equal. The slices are at least as
+    /// long as the types require.
     pub fn mismatch(&self, expected: (&TensorType, &[u8]), actual: (&TensorType, &[u8])) -> Option<String> {
         let ((expected_type, expected), (actual_type, actual)) = (expected, actual);
         if expected_type != actual_type {
@@ -60,7 +60,7 @@ impl Equality {
         ))
     }
 
-    /// The first element that differs; bytes that are missing differ from all.
+    /// The first element that differs; a missing byte differs from every value.
     fn first_difference(&self, tensor_type: &TensorType, expected: &[u8], actual: &[u8]) -> Option<u64> {
         let size = tensor_type.size_bytes().ok().and_then(|size| usize::try_from(size).ok());
         let bytes = size.and_then(|size| Some((expected.get(..size)?, actual.get(..size)?)));
@@ -81,12 +81,12 @@ impl Equality {
             return Some(byte as u64 * 8 / bits);
         }
         let bit = (expected[byte] ^ actual[byte]).trailing_zeros();
-        // Bits behind the last element do not count.
+        // Bits after the last element are ignored.
         let index = (byte as u64 * 8 + u64::from(bit)) / bits;
         Some(index).filter(|index| tensor_type.element_count().is_ok_and(|count| *index < count))
     }
 
-    /// For floats with a tolerance: bytes of an element, how to load one, and the tolerances.
+    /// For floats with a tolerance: bytes per element, a loader, and the tolerances.
     fn tolerance(&self, kind: Kind) -> Option<(usize, Load, f64, f64)> {
         let Self::Approximate { f16, f32, f64, bf16, relative } = *self else { return None };
         match kind {
@@ -103,8 +103,8 @@ impl Equality {
     }
 }
 
-/// NumPy's `isclose`: equal, both not a number, or apart by at most `absolute + relative * |expected|`, where `expected`
-/// is finite.
+/// NumPy's `isclose`: equal, both NaN, or a difference of at most `absolute + relative * |expected|` with a
+/// finite `expected`.
 pub fn is_close(actual: f64, expected: f64, absolute: f64, relative: f64) -> bool {
     actual == expected
         || actual.is_nan() && expected.is_nan()

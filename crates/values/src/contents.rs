@@ -1,22 +1,22 @@
 use rehal_base::{HostMemory, Range, Result};
 
-/// The bytes of a tensor that was written down, which may be far fewer than it has.
+/// The bytes of a tensor literal, often far fewer than the tensor's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contents {
-    /// All are zero.
+    /// All zero.
     Zeros,
-    /// These over and over; at the end as many as fit. There is one at least.
+    /// Repeated to fill the tensor, truncated at the end. Not empty.
     Splat(Vec<u8>),
-    /// These.
+    /// Exactly these.
     Bytes(Vec<u8>),
 }
 
-/// What is given to a writer at once.
+/// Maximum bytes per call of a writer.
 const CHUNK_BYTES: usize = 64 << 10;
 
 impl Contents {
-    /// Gives all `size_bytes` of the tensor to `write`, in order, in pieces: an offset and bytes. Memory for
-    /// all of them is never taken.
+    /// Passes all `size_bytes` of the tensor to `write` in order, in chunks: an offset and bytes. Never
+    /// allocates memory for all of them.
     pub fn write_to(&self, size_bytes: u64, mut write: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
         let pattern = match self {
             Self::Bytes(bytes) => return write(0, bytes),
@@ -34,19 +34,19 @@ impl Contents {
         Ok(())
     }
 
-    /// All `size_bytes` of the tensor, for those that know them to be few.
+    /// All `size_bytes` of the tensor, for callers that know the size to be small.
     pub fn to_bytes(&self, size_bytes: u64) -> Vec<u8> {
         let mut bytes = vec![0; size_bytes as usize];
         self.fill(&mut bytes);
         bytes
     }
 
-    /// Fills a range of `memory` with the tensor's bytes from `at` on.
+    /// Fills a range of `memory` with the tensor's bytes starting at `at`.
     pub fn fill_memory(&self, at: u64, memory: &HostMemory, range: Range) -> Result<()> {
         let Range { offset, length } = range;
         match self {
             Self::Zeros => memory.fill(offset, length, &[0]),
-            // As long as the tensor, which the range is a part of.
+            // The length of the tensor that contains the range.
             Self::Bytes(bytes) => memory.write(offset, &bytes[at as usize..][..length as usize]),
             Self::Splat(pattern) => {
                 let mut rotated = pattern.clone();
@@ -58,7 +58,7 @@ impl Contents {
         }
     }
 
-    /// Fills `target`, which is as long as the tensor.
+    /// Fills `target`, which has the tensor's length.
     pub fn fill(&self, target: &mut [u8]) {
         match self {
             Self::Zeros => target.fill(0),
@@ -66,7 +66,7 @@ impl Contents {
             Self::Splat(pattern) => {
                 let first = pattern.len().min(target.len());
                 target[..first].copy_from_slice(&pattern[..first]);
-                // What is filled doubles with each copy, and stays whole patterns until the end.
+                // Each copy doubles the filled part, which stays a multiple of the pattern until the end.
                 let mut filled = first;
                 while filled < target.len() {
                     let length = filled.min(target.len() - filled);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_filled_with_the_same_in_any_pieces() {
+    fn filled_memory_does_not_depend_on_chunking() {
         for contents in [Contents::Zeros, Contents::Bytes((0..100).collect()), Contents::Splat(vec![1, 2, 3])]
         {
             for piece in [1, 2, 3, 7, 64, 100] {

@@ -1,4 +1,4 @@
-//! One element that fills whole bytes, from text and to text.
+//! Parsing and printing of one element that occupies whole bytes.
 
 use std::fmt::Write;
 
@@ -8,12 +8,12 @@ use crate::kind::{Kind, Signs};
 use crate::narrow_float::{f8_e8m0_fnu_from_f32, f8_e8m0_fnu_to_f32};
 use crate::number::{general_upper, parse_f32, parse_f64, parse_integer};
 
-/// Appends the bytes of the element that `text` writes.
+/// Appends the bytes of the element written as `text`.
 ///
-/// Whole numbers without a sign of their own take what fits their bits either way: an `i8` may be 255 or
-/// -1. Truth values are `true`, `false`, `1`, `0`, or two hexadecimal digits. Complex numbers are `1+2i`,
-/// or their bytes in hexadecimal as they are printed. Wider than in the reference: words for truth values,
-/// complex numbers that are no bytes.
+/// A signless integer accepts any value that fits its bits as signed or unsigned: an `i8` may be 255 or -1. A
+/// boolean is `true`, `false`, `1`, `0`, or two hexadecimal digits. A complex number is `1+2i`, or its bytes
+/// in hexadecimal as printed. Extends the reference: words for booleans, and complex numbers other than
+/// bytes.
 pub(crate) fn parse(kind: Kind, text: &str, bytes: &mut Vec<u8>) -> Result<()> {
     match kind {
         Kind::Integer { bits, signs } => {
@@ -36,7 +36,7 @@ pub(crate) fn parse(kind: Kind, text: &str, bytes: &mut Vec<u8>) -> Result<()> {
             let raw = hexadecimal(text, size).ok_or_else(|| {
                 let digits = 2 * size;
                 Error::invalid_argument(format!(
-                    "'{text}' is not {digits} hexadecimal digits, which an element has"
+                    "invalid element '{text}': expected {digits} hexadecimal digits"
                 ))
             })?;
             bytes.extend_from_slice(&raw);
@@ -48,7 +48,7 @@ pub(crate) fn parse(kind: Kind, text: &str, bytes: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Appends the text of the element that is in `bytes`, which are as many as one has.
+/// Appends the text of the element in `bytes`, which has the element's size.
 pub(crate) fn format(kind: Kind, bytes: &[u8], text: &mut String) {
     let word = |bytes: &[u8]| {
         let mut whole = [0; 8];
@@ -74,23 +74,23 @@ pub(crate) fn format(kind: Kind, bytes: &[u8], text: &mut String) {
     }
 }
 
-/// A whole number as two's complement in the low `bits`.
+/// An integer as two's complement in the low `bits`.
 pub(crate) fn parse_bits(text: &str, bits: u32, signs: Signs) -> Result<u64> {
     let value = parse_integer(text)?;
     let (all, half) = (1i128 << bits, 1i128 << (bits - 1));
     let fits = match signs {
         Signs::Signless => -half <= value && value < all,
         Signs::Signed => -half <= value && value < half,
-        // C takes a minus there and means two's complement; the reference does for the two large types.
+        // C accepts a minus here and means two's complement; the reference does so for the two large types.
         Signs::Unsigned => (if bits >= 32 { -half } else { 0 }) <= value && value < all,
     };
     match fits {
         true => Ok(value as u64 & (u64::MAX >> (64 - bits))),
-        false => Err(Error::out_of_range(format!("'{text}' does not fit into {bits} bits"))),
+        false => Err(Error::out_of_range(format!("'{text}' does not fit in {bits} bits"))),
     }
 }
 
-/// Appends a number that stands in the low `bits` of `value`.
+/// Appends the integer in the low `bits` of `value`.
 pub(crate) fn format_bits(value: u64, bits: u32, signs: Signs, text: &mut String) {
     let unused = 64 - bits;
     let _ = match signs {
@@ -104,12 +104,14 @@ fn parse_boolean(text: &str) -> Result<u8> {
         "0" | "false" => Ok(0),
         "1" | "true" => Ok(1),
         _ => hexadecimal(text, 1).map(|bytes| bytes[0]).ok_or_else(|| {
-            Error::invalid_argument(format!("'{text}' is neither true, false, 1, 0, 01 nor 00"))
+            Error::invalid_argument(format!(
+                "invalid boolean '{text}' (expected true, false, 1, 0, 01 or 00)"
+            ))
         }),
     }
 }
 
-/// `size` bytes in hexadecimal, in the order of memory.
+/// `size` bytes in hexadecimal, in memory order.
 pub(crate) fn hexadecimal(text: &str, size: usize) -> Option<Vec<u8>> {
     if text.len() == 2 * size { hex::decode(text).ok() } else { None }
 }
@@ -119,7 +121,7 @@ fn parse_complex(text: &str, size: usize, bytes: &mut Vec<u8>) -> Result<()> {
     let (real, imaginary) = match text.strip_suffix(['i', 'j']) {
         None => (text, "0"),
         Some(pair) => {
-            // The sign between the two, not that of an exponent.
+            // The sign between the two parts, not the sign of an exponent.
             let mut signs = pair.bytes().enumerate().skip(1).filter(|(at, byte)| {
                 matches!(byte, b'+' | b'-') && !matches!(pair.as_bytes()[at - 1], b'e' | b'E' | b'p' | b'P')
             });
@@ -199,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit() {
+    fn out_of_range_elements_are_rejected() {
         for (element_type, text) in [
             ("i8", "256"),
             ("i8", "-129"),

@@ -3,12 +3,12 @@ use rehal_base::ElementType;
 use crate::kind::Kind;
 use crate::narrow_float::f8_e8m0_fnu_to_f32;
 
-/// Reads elements of a floating-point type as `f64`, which holds every value of all of them.
+/// Reads floating-point elements as `f64`, which represents every value of every supported type exactly.
 #[derive(Clone, Copy, Debug)]
 pub struct Floats(Kind);
 
 impl Floats {
-    /// For a type of one real number per element; `None` for others.
+    /// For a type with one real number per element; `None` for others.
     pub fn of(element_type: ElementType) -> Option<Self> {
         match Kind::of(element_type) {
             kind @ (Kind::Narrow { .. } | Kind::PowerOfTwo | Kind::F32 | Kind::F64) => Some(Self(kind)),
@@ -16,7 +16,7 @@ impl Floats {
         }
     }
 
-    /// The number at `index` of dense `bytes`; `None` behind their end.
+    /// The number at `index` of dense `bytes`; `None` if out of bounds.
     pub fn at(self, bytes: &[u8], index: usize) -> Option<f64> {
         fn part<const N: usize>(bytes: &[u8], index: usize) -> Option<[u8; N]> {
             bytes.get(index.checked_mul(N)?..)?.first_chunk().copied()

@@ -7,51 +7,51 @@ use rehal_base::{Context, Error, Result};
 use crate::text::{parse_elements, split_tensor, trim};
 use crate::{Contents, Scalar, ScalarType, TensorType};
 
-/// What an `--input` or `--expected_output` stands for; no file is opened yet.
+/// The value of an `--input` or `--expected_output`; no file is opened yet.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input<'a> {
-    /// `(null)` or `(ignored)`: no object, or the number 0.
+    /// `(null)` or `(ignored)`: a null object, or the number 0.
     Null,
-    /// A number, for an argument that is one.
+    /// A number, for a scalar argument.
     Scalar(Scalar),
     /// A tensor.
     Tensor {
         /// Its shape and type.
         tensor_type: TensorType,
-        /// Where its bytes are from.
+        /// The source of its bytes.
         source: Source<'a>,
-        /// `&4xf32`: the argument is the storage alone, as for results that are written in place.
+        /// `&4xf32`: pass only the storage, as for results written in place.
         is_storage: bool,
     },
-    /// Arrays of an `.npy` file, which tell their own types.
+    /// Arrays of an `.npy` file, which contains their types.
     Npy {
         /// The file.
         path: &'a Path,
-        /// Which of its arrays.
+        /// Which arrays.
         take: Take,
     },
 }
 
-/// Where the bytes of a tensor are from.
+/// The source of a tensor's bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Source<'a> {
-    /// They were written down.
+    /// Written out in the input.
     Text(Contents),
-    /// They are in a file as they are in memory.
+    /// Raw bytes of a file.
     File {
         /// The file.
         path: &'a Path,
-        /// Where in it.
+        /// Where in the file.
         start: Start,
     },
 }
 
-/// Where to read on in a file.
+/// Where to start reading in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// `@file`: at its beginning.
     Beginning,
-    /// `+file`: where the last input from the same file ended.
+    /// `+file`: where the previous input from the same file ended.
     Continue,
 }
 
@@ -60,33 +60,33 @@ pub enum Start {
 pub enum Take {
     /// `@file.npy`, `+file.npy`: one.
     One(Start),
-    /// `*file.npy`: all that follow, each an input of its own.
+    /// `*file.npy`: all remaining, each a separate input.
     Rest,
 }
 
 impl<'a> Input<'a> {
-    /// Reads the text of an input for an argument that is a number of this type, or else an object. Only the
-    /// path of a file may be something else than UTF-8.
+    /// Parses an input for an argument that is a number of this type, or an object for `None`. Only the path
+    /// of a file may be non-UTF-8.
     pub fn parse(text: &'a (impl AsRef<OsStr> + ?Sized), scalar: Option<ScalarType>) -> Result<Self> {
         let text = text.as_ref();
         Self::parse_trimmed(trimmed(text), scalar).context(|| Self::place(text))
     }
 
-    /// How errors call an input: by enough of its text to know it again.
+    /// How errors identify an input: by a prefix of its text.
     pub fn place(text: &(impl AsRef<OsStr> + ?Sized)) -> String {
         format!("input '{}'", shortened(trim(&text.as_ref().to_string_lossy())))
     }
 
     fn parse_trimmed(text: &'a [u8], scalar: Option<ScalarType>) -> Result<Self> {
         let Some((first, rest)) = text.split_first() else {
-            return Err(Error::invalid_argument("an input has no value"));
+            return Err(Error::invalid_argument("the input is empty"));
         };
         if matches!(text, b"(null)" | b"(ignored)") {
             return Ok(Self::Null);
         }
         let input = match first {
             b'@' => Self::npy(rest, Take::One(Start::Beginning))?,
-            // A number may have a plus before it, which no file of arrays begins with.
+            // A number may have a leading plus, which a file of arrays may not.
             b'+' if scalar.is_none() => Self::npy(rest, Take::One(Start::Continue))?,
             b'*' => Self::npy(rest, Take::Rest)?,
             b'&' => Self::tensor(rest, true)?,
@@ -96,9 +96,7 @@ impl<'a> Input<'a> {
             },
         };
         match scalar {
-            Some(scalar) => {
-                Err(Error::invalid_argument(format!("the function takes an {scalar} there, no tensor")))
-            }
+            Some(scalar) => Err(Error::invalid_argument(format!("expected an {scalar}, found a tensor"))),
             None => Ok(input),
         }
     }
@@ -106,9 +104,10 @@ impl<'a> Input<'a> {
     fn npy(path: &'a [u8], take: Take) -> Result<Self> {
         if !path.ends_with(b".npy") {
             let path = String::from_utf8_lossy(path);
-            let error =
-                Error::unimplemented(format!("'{path}' is no .npy file, so its shape and type are unknown"));
-            return Err(error.advise(format!("name them before a file of bytes, such as 2x3xf32=@{path}")));
+            let error = Error::unimplemented(format!(
+                "'{path}' is not an .npy file, so its shape and type are unknown"
+            ));
+            return Err(error.advise(format!("prefix the path with them, such as 2x3xf32=@{path}")));
         }
         Ok(Self::Npy { path: Path::new(OsStr::from_bytes(path)), take })
     }
@@ -120,10 +119,8 @@ impl<'a> Input<'a> {
         let text = utf8(text)?;
         if !text.contains(['=', 'x']) {
             let error =
-                Error::invalid_argument(format!("'{}' is no tensor: it has no type", shortened(text)));
-            return Err(
-                error.advise("give its shape and type, such as 4x2xf32=..., or f32=... without a shape")
-            );
+                Error::invalid_argument(format!("invalid tensor '{}': the type is missing", shortened(text)));
+            return Err(error.advise("write shape and type, such as 4x2xf32=..., or f32=... for a scalar"));
         }
         let (tensor_type, elements) = split_tensor(text)?;
         let source = Source::Text(parse_elements(elements, &tensor_type)?);
@@ -139,7 +136,7 @@ fn of_file(text: &[u8]) -> Result<Option<(TensorType, Source<'_>)>> {
     let Some(at) = text.iter().position(|&byte| byte == b'=') else { return Ok(None) };
     let (path, start) = match &text[at + 1..] {
         [b'@', path @ ..] => (path, Start::Beginning),
-        // Never a number: names of files begin with digits and dots too.
+        // Checked before numbers: file names may start with digits and dots too.
         [b'+', path @ ..] => (path, Start::Continue),
         _ => return Ok(None),
     };
@@ -147,7 +144,7 @@ fn of_file(text: &[u8]) -> Result<Option<(TensorType, Source<'_>)>> {
     Ok(Some((tensor_type, Source::File { path: Path::new(OsStr::from_bytes(path)), start })))
 }
 
-/// Without the whitespace around it.
+/// Trims surrounding whitespace.
 fn trimmed(text: &OsStr) -> &[u8] {
     const SPACES: &[u8] = b" \t\n\x0b\x0c\r";
     let mut text = text.as_bytes();
@@ -165,10 +162,10 @@ fn trimmed(text: &OsStr) -> &[u8] {
 }
 
 fn utf8(text: &[u8]) -> Result<&str> {
-    str::from_utf8(text).map_err(|_| Error::invalid_argument("it is not UTF-8 text"))
+    str::from_utf8(text).map_err(|_| Error::invalid_argument("invalid UTF-8"))
 }
 
-/// Enough of an input to know it again.
+/// A prefix of an input long enough to identify it.
 fn shortened(text: &str) -> String {
     const CHARS: usize = 60;
     match text.char_indices().nth(CHARS) {
@@ -219,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_may_be_any_bytes_and_nothing_else_may() {
+    fn only_paths_may_be_non_utf8() {
         let path = Path::new(OsStr::from_bytes(b"\xff.npy"));
         let take = Take::One(Start::Beginning);
         assert_eq!(Input::parse(OsStr::from_bytes(b" @\xff.npy "), None).unwrap(), Input::Npy { path, take });
@@ -229,24 +226,24 @@ mod tests {
         }
         for text in [b"2xi8=\xff".as_slice(), b"2xi\xff=@a", b"\xff"] {
             let error = Input::parse(OsStr::from_bytes(text), None).unwrap_err();
-            assert!(error.message().contains("not UTF-8"), "{error}");
+            assert!(error.message().contains("invalid UTF-8"), "{error}");
         }
     }
 
     #[test]
     fn wrong_inputs() {
         for (text, scalar, expected) in [
-            ("", None, "has no value"),
-            (" ", Some(ScalarType::I32), "has no value"),
-            ("4", None, "'4' is no tensor: it has no type"),
-            ("i32", None, "is no tensor"),
-            ("@a.txt", None, "'a.txt' is no .npy file"),
-            ("4xf32=1", Some(ScalarType::F32), "'4xf32=1' is not a number, where an f32 is taken"),
-            ("@a.npy", Some(ScalarType::I64), "takes an i64 there"),
-            ("&4xf32", Some(ScalarType::I64), "takes an i64 there"),
-            ("4xq32=1", None, "'q32' is no element type"),
-            ("&", None, "is no tensor"),
-            ("=", None, "no element type"),
+            ("", None, "is empty"),
+            (" ", Some(ScalarType::I32), "is empty"),
+            ("4", None, "invalid tensor '4': the type is missing"),
+            ("i32", None, "invalid tensor"),
+            ("@a.txt", None, "'a.txt' is not an .npy file"),
+            ("4xf32=1", Some(ScalarType::F32), "'4xf32=1' is not a number (expected an f32)"),
+            ("@a.npy", Some(ScalarType::I64), "expected an i64"),
+            ("&4xf32", Some(ScalarType::I64), "expected an i64"),
+            ("4xq32=1", None, "'q32' is not an element type"),
+            ("&", None, "invalid tensor"),
+            ("=", None, "not an element type"),
         ] {
             let error = Input::parse(text, scalar).unwrap_err();
             assert!(error.message().contains(expected), "{text}: {error}");

@@ -2,32 +2,32 @@ use rehal_base::{ElementType, Numerical};
 
 use crate::narrow_float::{BF16, F8_E4M3_FN, F8_E4M3_FNUZ, F8_E5M2, F8_E5M2_FNUZ, F16, NarrowFloat};
 
-/// How elements of a type are written and held.
+/// How elements of a type are represented and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A whole number of 8, 16, 32 or 64 bits.
+    /// An integer of 8, 16, 32 or 64 bits.
     Integer { bits: u32, signs: Signs },
-    /// A whole number that does not fill bytes, of 63 bits at most; such numbers are packed.
+    /// An integer of at most 63 bits that does not occupy whole bytes; stored packed.
     PackedInteger { bits: u32, signs: Signs },
-    /// A truth value in a byte.
+    /// A boolean in a byte.
     Boolean,
     /// A float of 8 or 16 bits.
     Narrow { format: NarrowFloat, bytes: usize },
     /// A power of two in a byte.
     PowerOfTwo,
-    /// IEEE 754 binary32.
+    /// f32.
     F32,
-    /// IEEE 754 binary64.
+    /// f64.
     F64,
-    /// Two numbers of half as many bytes.
+    /// Two numbers of half the size each.
     Complex { bytes: usize },
-    /// Bytes that are written in hexadecimal, whatever they mean.
+    /// Opaque bytes, written in hexadecimal.
     Raw { bytes: usize },
-    /// Bits that do not fill bytes, packed and written in hexadecimal.
+    /// Bits that do not occupy whole bytes, packed and written in hexadecimal.
     PackedRaw { bits: u32 },
 }
 
-/// What may stand before a whole number.
+/// Signedness of an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signs {
     /// Numbers are printed with a sign; positive ones may use all bits.

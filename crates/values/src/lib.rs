@@ -1,10 +1,10 @@
-//! Values of programs as people and files hold them: tensors as text (`2x2xf32=[1 2][3 4]`), numbers as C
-//! prints them, `.npy` files, and how far two tensors are apart.
+//! Values as text and files: tensors (`2x2xf32=[1 2][3 4]`), numbers as C prints them, `.npy` files, and
+//! comparison of tensors.
 //!
-//! Bytes, not devices: it must never know a buffer, a program or a flag. The tools read inputs and print
-//! results with it, and the `check` and `hal` modules print and compare what programs hold.
+//! Operates on bytes: it must not depend on devices, buffers, programs or flags. The tools parse inputs and
+//! print results with it, and the `check` and `hal` modules print and compare values.
 //!
-//! The text is that of the reference release, where it prints or takes any; where this is wider it says so.
+//! The syntax is the reference release's; extensions are documented as such.
 
 #![forbid(unsafe_code)]
 

@@ -1,19 +1,19 @@
-//! Floating-point formats of fewer than 32 bits, to and from `f32`.
+//! Floating-point formats narrower than 32 bits, to and from `f32`.
 
 use half::{bf16, f16};
 
 /// A format of 8 or 16 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NarrowFloat {
-    /// IEEE 754 binary16.
+    /// f16 (IEEE 754 binary16).
     F16,
     /// The upper half of an `f32`.
     BF16,
-    /// A format of 8 bits, which the `half` crate does not have.
+    /// An 8-bit format, which the `half` crate lacks.
     F8(Layout),
 }
 
-/// How a format spends its bits, beside the sign: exponent, then mantissa.
+/// The bit layout after the sign: exponent, then mantissa.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     exponent_bits: u32,
@@ -22,14 +22,14 @@ pub(crate) struct Layout {
     specials: Specials,
 }
 
-/// Which codes are not finite numbers.
+/// Which codes are not finite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Specials {
-    /// The largest exponent: infinity with mantissa 0, else not a number.
+    /// The largest exponent: infinity with mantissa 0, else NaN.
     Ieee,
-    /// All bits of exponent and mantissa set is not a number; there is no infinity (`FN`).
+    /// All bits of exponent and mantissa set is NaN; there is no infinity (`FN`).
     OneNan,
-    /// Negative zero is not a number; there is neither infinity nor negative zero (`FNUZ`).
+    /// Negative zero is NaN; there is neither infinity nor negative zero (`FNUZ`).
     NegativeZero,
 }
 
@@ -54,7 +54,7 @@ const fn ieee(exponent_bits: u32, mantissa_bits: u32) -> Layout {
 }
 
 impl NarrowFloat {
-    /// The value of a code, which stands in the low bits. There is one NaN, whatever the code's sign and payload.
+    /// The value of a code in the low bits. All NaN codes map to one NaN, regardless of sign and payload.
     pub(crate) fn to_f32(self, code: u32) -> f32 {
         let value = match self {
             Self::F16 => f16::from_bits(code as u16).to_f32(),
@@ -64,9 +64,8 @@ impl NarrowFloat {
         if value.is_nan() { f32::NAN } else { value }
     }
 
-    /// The code of the nearest value, to even where two are as near. What is too large is infinity, or
-    /// NaN where the format has no infinity. A NaN becomes the code with all bits of exponent and mantissa set, of the
-    /// same sign.
+    /// The code of the nearest value, ties to even. Overflow gives infinity, or NaN if the format has no
+    /// infinity. A NaN becomes the code with all bits of exponent and mantissa set, with the same sign.
     pub(crate) fn code_of(self, value: f32) -> u32 {
         let nan = |bits: u16| u32::from(bits | 0x7fff);
         match self {
@@ -94,8 +93,8 @@ impl Layout {
             _ => None,
         };
         let value = special.unwrap_or_else(|| {
-            // A subnormal has the exponent 1 and no implied leading bit. All formats here fit into
-            // f64 with room to spare, and its product with a power of two is exact.
+            // A subnormal has exponent 1 and no implied leading bit. All formats here fit f64 with room to
+            // spare, and the product with a power of two is exact.
             let (exponent, mantissa) = match exponent {
                 0 => (1, mantissa),
                 _ => (exponent, mantissa | 1 << self.mantissa_bits),
@@ -126,8 +125,8 @@ impl Layout {
         }
     }
 
-    /// The code of a magnitude as if exponents had no end. Codes count through subnormals, normals and
-    /// from one exponent to the next, so rounding up into the next one is adding one.
+    /// The code of a magnitude if the exponent were unbounded. Codes are consecutive through subnormals,
+    /// normals and across exponents, so rounding up to the next code is an increment.
     fn round(self, magnitude: f64) -> u32 {
         if magnitude == 0.0 {
             return 0;
@@ -168,13 +167,13 @@ impl Layout {
     }
 }
 
-/// The value of an `f8E8M0FNU`: a power of two; 255 is not a number.
+/// The value of an `f8E8M0FNU`: a power of two; 255 is NaN.
 pub(crate) fn f8_e8m0_fnu_to_f32(code: u8) -> f32 {
     if code == 0xff { f32::NAN } else { 2f64.powi(i32::from(code) - 127) as f32 }
 }
 
-/// The nearest `f8E8M0FNU`. What is not positive is the smallest, what is not finite or too large is
-/// not a number.
+/// The nearest `f8E8M0FNU`. Non-positive numbers give the smallest value; non-finite numbers and overflow
+/// give NaN.
 pub(crate) fn f8_e8m0_fnu_from_f32(value: f32) -> u8 {
     if !value.is_finite() {
         return 0xff;
@@ -184,7 +183,7 @@ pub(crate) fn f8_e8m0_fnu_from_f32(value: f32) -> u8 {
     }
     let bits = f64::from(value).to_bits();
     let exponent = (bits >> 52) as i32 - 1023;
-    // From one and a half times a power of two on, the next one is as near or nearer.
+    // From 1.5 times a power of two, the next one is at least as near.
     let rounds_up = bits >> 51 & 1;
     (exponent + 127 + rounds_up as i32).clamp(0, 0xff) as u8
 }
@@ -197,7 +196,7 @@ mod tests {
         [(F16, 16), (BF16, 16), (F8_E5M2, 8), (F8_E4M3_FN, 8), (F8_E5M2_FNUZ, 8), (F8_E4M3_FNUZ, 8)];
 
     #[test]
-    fn every_code_comes_back() {
+    fn every_code_round_trips() {
         for (format, bits) in ALL {
             for code in 0..1u32 << bits {
                 let value = format.to_f32(code);
@@ -213,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Halfway between neighbours goes to the even code, and a little more or less to the nearer one.
+    /// A tie rounds to the even code; slightly more or less rounds to the nearer one.
     #[test]
     fn rounding_is_to_nearest_even() {
         for (format, bits) in ALL {
@@ -231,7 +230,7 @@ mod tests {
         }
     }
 
-    /// What `half` converts is what the formats' definition says, bit for bit.
+    /// `half` converts bit for bit as the formats are defined.
     #[test]
     fn formats_of_16_bits_are_as_defined() {
         let mut random = fastrand::Rng::with_seed(16);
@@ -251,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large() {
+    fn overflow_gives_infinity_or_nan() {
         assert_eq!(F16.code_of(65504.0), 0x7bff);
         assert_eq!(F16.code_of(65519.9), 0x7bff);
         assert_eq!(F16.code_of(65520.0), 0x7c00);

@@ -1,9 +1,9 @@
-//! Numbers as C reads and prints them: what `--input` takes and results show.
+//! Numbers as C parses and prints them: the syntax of `--input` and of printed results.
 
 use rehal_base::{Error, Result};
 
-/// A whole number as C's `strtol` with base 0 takes it: a sign, then decimal, `0x` hexadecimal, or octal
-/// after a `0`. Unlike there, all of the text has to be the number, and nothing wraps.
+/// An integer as C's `strtol` with base 0 accepts it: a sign, then decimal, `0x` hexadecimal, or octal after
+/// a `0`. Unlike `strtol`, the whole text must be the number, and overflow is an error.
 pub(crate) fn parse_integer(text: &str) -> Result<i128> {
     let (negative, digits) = split_sign(text);
     let lower = digits.as_bytes();
@@ -12,7 +12,7 @@ pub(crate) fn parse_integer(text: &str) -> Result<i128> {
         [b'0', _, ..] => (8, &digits[1..]),
         _ => (10, digits),
     };
-    // `from_str_radix` would take a second sign.
+    // `from_str_radix` would accept a second sign.
     let magnitude = match digits.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
         true => u64::from_str_radix(digits, radix).map_err(|error| *error.kind()),
         false => Err(std::num::IntErrorKind::InvalidDigit),
@@ -21,14 +21,14 @@ pub(crate) fn parse_integer(text: &str) -> Result<i128> {
         Ok(magnitude) if negative => Ok(-i128::from(magnitude)),
         Ok(magnitude) => Ok(i128::from(magnitude)),
         Err(std::num::IntErrorKind::PosOverflow) => {
-            Err(Error::out_of_range(format!("'{text}' does not fit into 64 bits")))
+            Err(Error::out_of_range(format!("'{text}' does not fit in 64 bits")))
         }
-        Err(_) => Err(Error::invalid_argument(format!("'{text}' is not a whole number"))),
+        Err(_) => Err(Error::invalid_argument(format!("'{text}' is not an integer"))),
     }
 }
 
-/// A number as C's `strtof` takes it, infinities, `nan` and hexadecimal included. What is too large is
-/// infinity; what is so small that it would become 0 is refused, as by the reference.
+/// A number as C's `strtof` accepts it, including infinity, `nan` and hexadecimal. Overflow gives infinity;
+/// underflow to 0 is an error, as in the reference.
 pub(crate) fn parse_f32(text: &str) -> Result<f32> {
     let value = match parse_hexadecimal(text, 24, -149) {
         Some(value) => value.map(|value| value as f32),
@@ -37,7 +37,7 @@ pub(crate) fn parse_f32(text: &str) -> Result<f32> {
     checked(value, text, |value| value == 0.0)
 }
 
-/// As [`parse_f32`], of 64 bits.
+/// Like [`parse_f32`], for 64 bits.
 pub(crate) fn parse_f64(text: &str) -> Result<f64> {
     let value = match parse_hexadecimal(text, 53, -1074) {
         Some(value) => value,
@@ -48,16 +48,16 @@ pub(crate) fn parse_f64(text: &str) -> Result<f64> {
 
 fn checked<T: Copy>(value: Option<T>, text: &str, is_zero: impl Fn(T) -> bool) -> Result<T> {
     match value {
-        Some(value) if is_zero(value) && has_digit_beside_zero(text) => {
-            Err(Error::out_of_range(format!("'{text}' is too small: it would become 0")))
+        Some(value) if is_zero(value) && has_nonzero_digit(text) => {
+            Err(Error::out_of_range(format!("'{text}' is too small: it underflows to 0")))
         }
         Some(value) => Ok(value),
         None => Err(Error::invalid_argument(format!("'{text}' is not a number"))),
     }
 }
 
-/// Whether the digits before an exponent are not all 0.
-fn has_digit_beside_zero(text: &str) -> bool {
+/// Whether any digit before the exponent is nonzero.
+fn has_nonzero_digit(text: &str) -> bool {
     let (_, digits) = split_sign(text);
     let hexadecimal = has_hexadecimal_prefix(digits);
     let exponent = if hexadecimal { ['p', 'P'] } else { ['e', 'E'] };
@@ -77,10 +77,10 @@ fn split_sign(text: &str) -> (bool, &str) {
     }
 }
 
-/// `0x1.8p3`: `None` for text without the prefix, `Some(None)` for what follows it and is no number.
+/// `0x1.8p3`: `None` without the prefix, `Some(None)` if a malformed number follows it.
 ///
-/// The value is rounded to `precision` bits, none below `2^min_exponent`, so that it is exact in the
-/// format that has these, as it is in `f64`; what is too large for `f64` is infinity.
+/// The value is rounded to `precision` bits, none below `2^min_exponent`, so that it is exact both in the
+/// format with these limits and in `f64`; overflow of `f64` gives infinity.
 fn parse_hexadecimal(text: &str, precision: i32, min_exponent: i32) -> Option<Option<f64>> {
     let (negative, digits) = split_sign(text);
     if !has_hexadecimal_prefix(digits) {
@@ -99,7 +99,7 @@ fn parse_hexadecimal_digits(text: &str, precision: i32, min_exponent: i32) -> Op
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
-    // The leading 64 bits or more, with everything below them as one sticky bit.
+    // The leading 64 bits or more, and everything below them as one sticky bit.
     let (mut mantissa, mut exponent) = (0u128, exponent);
     for (index, digit) in whole.chars().chain(fraction.chars()).enumerate() {
         let digit = u128::from(digit.to_digit(16)?);
@@ -122,7 +122,7 @@ fn parse_hexadecimal_digits(text: &str, precision: i32, min_exponent: i32) -> Op
         _ => 0,
     };
     let exponent = if drop > 0 { exponent + i64::from(drop) } else { exponent };
-    // At most 53 bits are left, so these products are exact, or infinite.
+    // At most 53 bits are left, so these products are exact or infinite.
     let exponent = exponent.clamp(-2000, 2000) as i32;
     let halves = (exponent / 2, exponent - exponent / 2);
     Some(rounded as f64 * 2f64.powi(halves.0) * 2f64.powi(halves.1))
@@ -135,7 +135,7 @@ fn round_to_even(mantissa: u128, drop: u32) -> u128 {
     kept + u128::from(rest > half || rest == half && kept & 1 == 1)
 }
 
-/// An exponent of any length; far beyond what any format has, its size makes no difference.
+/// An exponent of any length, saturated far beyond the range of any format.
 fn parse_exponent(text: &str) -> Option<i64> {
     let (negative, digits) = split_sign(text);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -145,12 +145,12 @@ fn parse_exponent(text: &str) -> Option<i64> {
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// A number in at most six digits, as C's `%G` prints it: `1`, `0.1`, `1E-05`, `-INF`, `NAN`.
+/// A number with at most six digits, as C's `%G` prints it: `1`, `0.1`, `1E-05`, `-INF`, `NAN`.
 pub(crate) fn general_upper(value: f64) -> String {
     general(value, "E", "INF", "NAN")
 }
 
-/// As [`general_upper`], as `%g` prints it: `1e-05`, `inf`.
+/// Like [`general_upper`], as `%g` prints it: `1e-05`, `inf`.
 pub fn general_lower(value: f64) -> String {
     general(value, "e", "inf", "nan")
 }
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_numbers() {
+    fn integers() {
         for (text, value) in [
             ("0", 0),
             ("-0", 0),
@@ -203,13 +203,13 @@ mod tests {
             assert_eq!(parse_integer(text).unwrap(), value, "{text}");
         }
         for text in ["", "-", "+", "0x", "1.5", "1x", "--1", "+-1", "0x-1", "08", "1_0", "ten", "١"] {
-            assert!(parse_integer(text).unwrap_err().message().contains("not a whole number"), "{text}");
+            assert!(parse_integer(text).unwrap_err().message().contains("not an integer"), "{text}");
         }
         assert!(parse_integer("18446744073709551616").unwrap_err().message().contains("64 bits"));
     }
 
     #[test]
-    fn numbers_with_a_point() {
+    fn floats_are_parsed_like_strtof() {
         for (text, value) in [
             ("1", 1.0),
             ("-.5", -0.5),
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(parse_f64("0x1p99999999999999999999").unwrap(), f64::INFINITY);
     }
 
-    /// What C's `%G` prints, checked against it.
+    /// Expected values are the output of C's `%G`.
     #[test]
     fn general_form() {
         for (value, text) in [

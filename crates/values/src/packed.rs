@@ -1,4 +1,4 @@
-//! Elements that do not fill whole bytes: they follow each other bit by bit, the first in the low bits.
+//! Elements that do not occupy whole bytes: contiguous bits, the first element in the low bits.
 
 use std::fmt::Write;
 
@@ -8,10 +8,10 @@ use crate::Contents;
 use crate::element::{format_bits, hexadecimal, parse_bits};
 use crate::kind::Kind;
 
-/// Reads all elements of a packed type: one token for each element, or one for all.
+/// Parses all elements of a packed type: one token per element, or one token for all.
 ///
-/// Bytes in hexadecimal are taken as well, one token for each byte of the packed tensor: it is all that the
-/// reference takes. Where both fit, as for `2xi4=10`, the text is bytes.
+/// Also accepts bytes in hexadecimal, one token per byte of the packed tensor: the only syntax of the
+/// reference. If both apply, as for `2xi4=10`, the text is bytes.
 pub(crate) fn parse(kind: Kind, tokens: &[&str], element_count: u64, size_bytes: u64) -> Result<Contents> {
     let count = tokens.len() as u64;
     let raw = if count == size_bytes || count == 1 {
@@ -27,18 +27,16 @@ pub(crate) fn parse(kind: Kind, tokens: &[&str], element_count: u64, size_bytes:
     match &values[..] {
         [value] if element_count > 1 => Ok(Contents::Splat(pack(&[*value; 8], bits))),
         values if count == element_count => Ok(Contents::Bytes(pack(values, bits))),
-        _ => {
-            Err(Error::out_of_range(format!("{count} elements are given and the shape has {element_count}")))
-        }
+        _ => Err(Error::out_of_range(format!("expected {element_count} elements, found {count}"))),
     }
 }
 
-/// Appends element `index` of `bytes`, in which it lies.
+/// Appends element `index` of `bytes`, which must be in bounds.
 pub(crate) fn format(kind: Kind, bytes: &[u8], index: u64, text: &mut String) {
     let bits = bits(kind);
     let first = index * u64::from(bits);
     let mut value = 0u64;
-    // What has more than 64 bits and fills no bytes prints its low ones; nothing that exists has.
+    // Elements wider than 64 bits print their low bits; no such packed type exists.
     for bit in 0..bits.min(64) {
         let at = first + u64::from(bit);
         let byte = bytes[(at / 8) as usize];
@@ -63,18 +61,18 @@ fn parse_element(kind: Kind, token: &str) -> Result<u64> {
             };
             value.filter(|value| value >> bits == 0).ok_or_else(|| {
                 Error::invalid_argument(format!(
-                    "'{token}' is not {bits} bits in {digits} hexadecimal digits"
+                    "invalid element '{token}': expected {bits} bits in {digits} hexadecimal digits"
                 ))
             })
         }
-        _ => Err(Error::unimplemented("elements of more than 64 bits that fill no bytes cannot be written")),
+        _ => Err(Error::unimplemented("packed elements wider than 64 bits are not supported")),
     }
 }
 
 fn bits(kind: Kind) -> u32 {
     match kind {
         Kind::PackedInteger { bits, .. } | Kind::PackedRaw { bits } => bits,
-        _ => unreachable!("only packed kinds come here"),
+        _ => unreachable!("only packed kinds are passed"),
     }
 }
 
@@ -110,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_packed_from_the_low_bits_on() {
+    fn numbers_are_packed_from_the_low_bits() {
         assert_eq!(bytes(I4, "1 2 -1 7", 4).unwrap(), [0x21, 0x7f]);
         assert_eq!(bytes(I4, "1 2 3", 3).unwrap(), [0x21, 0x03]);
         assert_eq!(bytes(I4, "-8", 4).unwrap(), [0x88, 0x88]);
@@ -122,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_in_hexadecimal() {
+    fn hexadecimal_bytes_are_accepted() {
         assert_eq!(bytes(I4, "21 7f", 4).unwrap(), [0x21, 0x7f]);
         assert_eq!(bytes(I4, "21", 8).unwrap(), [0x21; 4]);
         let f6 = Kind::PackedRaw { bits: 6 };
@@ -130,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn malformed_packed_elements_are_rejected() {
         for (text, count) in [("1 2 3", 4), ("1 2 3 4 5", 4), ("16 1", 2), ("x", 2), ("1 x", 2)] {
             assert!(bytes(I4, text, count).is_err(), "{text}");
         }
@@ -139,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn printing_gives_the_numbers_back() {
+    fn packed_elements_round_trip() {
         let packed = bytes(I4, "1 -2 7 -8 0", 5).unwrap();
         let texts: Vec<String> = (0..5)
             .map(|index| {

@@ -6,20 +6,20 @@ use crate::element::parse_bits;
 use crate::kind::Signs;
 use crate::number::{general_lower, parse_f32, parse_f64};
 
-/// The type of a number that a function takes or returns as it is.
+/// The type of a scalar argument or result of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalarType {
-    /// 32 bits, with or without a sign; also truth values.
+    /// 32-bit integer, signed or unsigned; also booleans.
     I32,
-    /// 64 bits, with or without a sign.
+    /// 64-bit integer, signed or unsigned.
     I64,
-    /// IEEE 754 binary32.
+    /// f32.
     F32,
-    /// IEEE 754 binary64.
+    /// f64.
     F64,
 }
 
-/// A number that a function takes or returns as it is.
+/// A scalar argument or result of a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     /// See [`ScalarType::I32`].
@@ -43,7 +43,7 @@ impl ScalarType {
         }
     }
 
-    /// Reads a number. Whole ones may be `true` and `false` too (wider than in the reference).
+    /// Parses a number. Integers may also be `true` and `false` (an extension of the reference).
     pub fn parse(self, text: &str) -> Result<Scalar> {
         let whole = |bits| match text {
             "true" => Ok(1),
@@ -56,9 +56,7 @@ impl ScalarType {
             Self::F32 => parse_f32(text).map(Scalar::F32),
             Self::F64 => parse_f64(text).map(Scalar::F64),
         };
-        parsed.map_err(|error| {
-            Error::new(error.code(), format!("{}, where an {self} is taken", error.message()))
-        })
+        parsed.map_err(|error| Error::new(error.code(), format!("{} (expected an {self})", error.message())))
     }
 }
 
@@ -94,7 +92,7 @@ impl Scalar {
         }
     }
 
-    /// The number alone, floats as C's `%g` prints them.
+    /// Only the number, floats as C's `%g` prints them.
     pub fn number(self) -> String {
         match self {
             Self::I32(value) => value.to_string(),
@@ -104,7 +102,7 @@ impl Scalar {
         }
     }
 
-    /// Whether both are the same number of the same type; what is not a number is the same as another.
+    /// Whether both are the same number of the same type; NaNs are equal.
     pub fn is_same(self, other: Self) -> bool {
         match (self, other) {
             (Self::F32(a), Self::F32(b)) => a == b || a.is_nan() && b.is_nan(),
@@ -114,7 +112,7 @@ impl Scalar {
     }
 }
 
-/// As results show: `i32=7`.
+/// As printed in results: `i32=7`.
 impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.scalar_type(), self.number())
@@ -145,7 +143,7 @@ mod tests {
             (ScalarType::F64, ""),
         ] {
             let error = scalar_type.parse(text).unwrap_err();
-            assert!(error.message().ends_with(&format!("where an {scalar_type} is taken")), "{error}");
+            assert!(error.message().ends_with(&format!("(expected an {scalar_type})")), "{error}");
         }
     }
 }

@@ -4,20 +4,20 @@ use rehal_base::{Context, ElementType, Error, Result};
 
 use crate::number::parse_integer;
 
-/// More dimensions than this are a mistake; the reference draws the line there too.
+/// Limit on dimensions, the same as the reference's.
 pub const MAX_RANK: usize = 128;
 
-/// The shape of a tensor and the type of its elements, written `2x3xf32`; the shape of a scalar is empty.
+/// The shape and element type of a tensor, written `2x3xf32`; a scalar has an empty shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorType {
-    /// Elements in each dimension, the slowest first.
+    /// Size of each dimension, outermost first.
     pub shape: Vec<u64>,
     /// The type of the elements.
     pub element_type: ElementType,
 }
 
 impl TensorType {
-    /// Reads `2x3xf32` or `f32`. Dimensions are whole numbers as C reads them: `010` is 8.
+    /// Parses `2x3xf32` or `f32`. Dimensions use C's integer syntax: `010` is 8.
     pub fn parse(text: &str) -> Result<Self> {
         let (shape, element_type) = text.rsplit_once('x').unwrap_or(("", text));
         let parsed = Self { shape: parse_shape(shape)?, element_type: element_type.parse()? };
@@ -25,21 +25,18 @@ impl TensorType {
         Ok(parsed)
     }
 
-    /// Number of elements. Fails where 64 bits do not count them.
+    /// Number of elements. Fails if it overflows 64 bits.
     pub fn element_count(&self) -> Result<u64> {
-        // In bytes rather than elements, so that what fits here can be indexed.
+        // Checks bytes rather than elements, so that every tensor that passes can be indexed.
         self.size_bytes()?;
         Ok(self.shape.iter().product())
     }
 
-    /// Bytes of the dense tensor; elements of less than a byte are packed. Fails where 64 bits do not
-    /// count the bits, or an element has none.
+    /// Bytes of the dense tensor; sub-byte elements are packed. Fails if the number of bits overflows 64
+    /// bits, or if the element type has no size.
     pub fn size_bytes(&self) -> Result<u64> {
         if self.element_type.bits() == 0 {
-            return Err(Error::invalid_argument(format!(
-                "elements of type {} have no size",
-                self.element_type
-            )));
+            return Err(Error::invalid_argument(format!("element type {} has no size", self.element_type)));
         }
         self.element_type.dense_bytes(&self.shape)
     }
@@ -61,7 +58,7 @@ fn parse_shape(text: &str) -> Result<Vec<u64>> {
     let rank = text.matches('x').count() + 1;
     if rank > MAX_RANK {
         return Err(Error::resource_exhausted(format!(
-            "a shape of {rank} dimensions; at most {MAX_RANK} are taken"
+            "shape of {rank} dimensions exceeds the limit of {MAX_RANK}"
         )));
     }
     let size = |text: &str| {
@@ -87,24 +84,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_shape() {
+    fn malformed_shapes_are_rejected() {
         for (text, expected) in [
-            ("", "no element type"),
-            ("4", "no element type"),
-            ("4x", "no element type"),
+            ("", "not an element type"),
+            ("4", "not an element type"),
+            ("4x", "not an element type"),
             ("-1xf32", "is negative"),
-            ("4xxf32", "not a whole number"),
-            ("4.5xf32", "not a whole number"),
-            ("?xf32", "not a whole number"),
+            ("4xxf32", "not an integer"),
+            ("4.5xf32", "not an integer"),
+            ("?xf32", "not an integer"),
             ("4xi0", "1 to 255"),
-            ("1152921504606846976x16xf32", "more bytes than 64 bits count"),
+            ("1152921504606846976x16xf32", "overflows 64 bits"),
             ("18446744073709551616xi8", "64 bits"),
         ] {
             let error = TensorType::parse(text).unwrap_err();
             assert!(error.message().contains(expected), "{text}: {error}");
         }
         assert!(
-            TensorType::parse(&("1x".repeat(129) + "f32")).unwrap_err().message().contains("at most 128")
+            TensorType::parse(&("1x".repeat(129) + "f32"))
+                .unwrap_err()
+                .message()
+                .contains("exceeds the limit of 128")
         );
     }
 }

@@ -6,31 +6,29 @@ use crate::kind::Kind;
 use crate::tensor_type::{MAX_RANK, TensorType};
 use crate::{Contents, element, packed};
 
-/// Reads a tensor: its type, and after `=` its elements. Without elements all are 0, one element stands for
-/// all, and else there is one for each. Blanks, commas and brackets separate elements and mean nothing more.
+/// Parses a tensor: its type, and after `=` its elements. Without elements all are 0, a single element is
+/// broadcast, otherwise there is one per element. Whitespace, commas and brackets are separators only.
 ///
-/// What is returned is bounded by the text, however large the tensor is.
+/// Memory is bounded by the text, however large the tensor is.
 pub fn parse_tensor(text: &str) -> Result<(TensorType, Contents)> {
     let (tensor_type, elements) = split_tensor(text)?;
     let contents = parse_elements(elements, &tensor_type)?;
     Ok((tensor_type, contents))
 }
 
-/// The type of a tensor and the text of its elements.
+/// The type of a tensor and its element text.
 pub(crate) fn split_tensor(text: &str) -> Result<(TensorType, &str)> {
     let text = trim(text);
     let text = text.strip_prefix('"').unwrap_or(text);
     let text = text.strip_suffix('"').unwrap_or(text);
     if text.is_empty() {
-        return Err(Error::invalid_argument(
-            "a tensor is empty; it is its type and its elements, such as 2x3xf32=0",
-        ));
+        return Err(Error::invalid_argument("empty tensor (expected type and elements, such as 2x3xf32=0)"));
     }
     let (tensor_type, elements) = text.split_once('=').unwrap_or((text, ""));
     Ok((TensorType::parse(trim(tensor_type))?, elements))
 }
 
-/// Reads the elements of a tensor; see [`parse_tensor`].
+/// Parses the elements of a tensor; see [`parse_tensor`].
 pub fn parse_elements(text: &str, tensor_type: &TensorType) -> Result<Contents> {
     let (count, size_bytes) = (tensor_type.element_count()?, tensor_type.size_bytes()?);
     if text.is_empty() {
@@ -44,8 +42,9 @@ pub fn parse_elements(text: &str, tensor_type: &TensorType) -> Result<Contents> 
     }
     let given = tokens().count() as u64;
     if given != count && given != 1 || count == 0 && given != 0 {
-        let error = Error::out_of_range(format!("{given} elements are given and {tensor_type} has {count}"));
-        return Err(error.advise("give one for each, or one for all"));
+        let error =
+            Error::out_of_range(format!("expected {count} elements for {tensor_type}, found {given}"));
+        return Err(error.advise("write one per element, or one to broadcast"));
     }
     let mut bytes = Vec::new();
     for token in tokens() {
@@ -54,27 +53,27 @@ pub fn parse_elements(text: &str, tensor_type: &TensorType) -> Result<Contents> 
     Ok(if given == count { Contents::Bytes(bytes) } else { Contents::Splat(bytes) })
 }
 
-/// The text of a tensor: its type and, after `=`, at most `max_elements` of its elements. What is left out
-/// shows as dots. Every dimension but the last puts brackets around its parts.
+/// The text of a tensor: its type and, after `=`, at most `max_elements` elements. Omitted elements are
+/// printed as dots. Every dimension but the last encloses its parts in brackets.
 pub fn format_tensor(tensor_type: &TensorType, bytes: &[u8], max_elements: u64) -> Result<String> {
     Ok(format!("{tensor_type}={}", format_elements(tensor_type, bytes, max_elements)?))
 }
 
-/// How many of a tensor's first bytes [`format_tensor`] looks at.
+/// The number of leading bytes of a tensor that [`format_tensor`] reads.
 pub fn shown_bytes(tensor_type: &TensorType, max_elements: u64) -> Result<u64> {
     let whole = tensor_type.size_bytes()?;
     let row = TensorType { shape: vec![max_elements], element_type: tensor_type.element_type };
-    // A row that is too long to have a size is longer than the tensor.
+    // A row whose size overflows is longer than the tensor.
     Ok(row.size_bytes().map_or(whole, |row| row.min(whole)))
 }
 
-/// [`format_tensor`] of a tensor that is held somewhere in `held` bytes: `head` is the first of them, at least
+/// [`format_tensor`] of a tensor stored in `held` bytes, of which `head` is a prefix of at least
 /// [`shown_bytes`].
 pub fn format_head(tensor_type: &TensorType, head: &[u8], held: u64, max_elements: u64) -> Result<String> {
     Ok(format!("{tensor_type}={}", format_elements_of(tensor_type, head, held, max_elements)?))
 }
 
-/// The elements of [`format_tensor`]. Fails where `bytes` are too few.
+/// The elements of [`format_tensor`]. Fails if `bytes` is too short.
 pub fn format_elements(tensor_type: &TensorType, bytes: &[u8], max_elements: u64) -> Result<String> {
     format_elements_of(tensor_type, bytes, bytes.len() as u64, max_elements)
 }
@@ -89,14 +88,14 @@ fn format_elements_of(
     let shown = shown_bytes(tensor_type, max_elements)?;
     if held < needed || (bytes.len() as u64) < shown {
         return Err(Error::out_of_range(format!(
-            "a tensor of type {tensor_type} has {needed} bytes, not {held}"
+            "a tensor of type {tensor_type} needs {needed} bytes, found {held}"
         )));
     }
     let rank = tensor_type.shape.len();
     if rank > MAX_RANK {
-        return Err(Error::resource_exhausted(format!("a tensor of {rank} dimensions is not printed")));
+        return Err(Error::resource_exhausted(format!("cannot print a tensor of {rank} dimensions")));
     }
-    // Without elements there are no bytes that would bound the brackets.
+    // Without elements, the bytes do not bound the number of brackets.
     let outer = &tensor_type.shape[..rank.saturating_sub(1)];
     let brackets = outer.iter().scan(1u64, |parts, size| {
         *parts = parts.saturating_mul(*size);
@@ -104,7 +103,7 @@ fn format_elements_of(
     });
     if needed == 0 && brackets.fold(0, u64::saturating_add) > MAX_EMPTY_BRACKETS {
         return Err(Error::resource_exhausted(format!(
-            "a tensor of type {tensor_type} has nothing but brackets to print"
+            "cannot print a tensor of type {tensor_type}: it consists of brackets only"
         )));
     }
     let kind = Kind::of(tensor_type.element_type);
@@ -118,17 +117,17 @@ fn format_elements_of(
     Ok(printer.text)
 }
 
-/// A tensor without elements that has more parts than this is not printed.
+/// Limit on the brackets of a tensor without elements.
 const MAX_EMPTY_BRACKETS: u64 = 1 << 16;
 
 struct Printer<'a> {
     kind: Kind,
-    /// Bytes of an element; 0 where elements are packed.
+    /// Bytes per element; 0 if packed.
     element_bytes: usize,
     bytes: &'a [u8],
     /// The next element.
     next: u64,
-    /// How many may still be printed.
+    /// Elements left to print.
     left: u64,
     text: String,
 }
@@ -169,12 +168,12 @@ impl Printer<'_> {
     }
 }
 
-/// What separates elements: C's `isspace`, commas, brackets.
+/// Separators: C's `isspace`, commas, brackets.
 fn is_separator(char: char) -> bool {
     matches!(char, ' ' | '\t' | '\n' | '\x0b' | '\x0c' | '\r' | ',' | '[' | ']')
 }
 
-/// Without what C's `isspace` takes, at both ends.
+/// Trims C's `isspace` from both ends.
 pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r'])
 }
@@ -194,7 +193,7 @@ mod tests {
         let (tensor_type, _) = parse_tensor(text).unwrap();
         let bytes = bytes(text).unwrap();
         let printed = format_tensor(&tensor_type, &bytes, max_elements).unwrap();
-        // The bytes that are not shown are not looked at.
+        // Bytes that are not printed are not read.
         let head = &bytes[..shown_bytes(&tensor_type, max_elements).unwrap() as usize];
         let held = bytes.len() as u64;
         assert_eq!(format_head(&tensor_type, head, held, max_elements).unwrap(), printed);
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn text_comes_back() {
+    fn text_round_trips() {
         for text in [
             "f32=4",
             "4xf32=1 -2 3.5 4",
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn other_ways_to_write_it() {
+    fn alternative_syntax_is_accepted() {
         for (text, same) in [
             ("2x2xi32=[[1 2][3 4]]", "2x2xi32=[1 2][3 4]"),
             ("2x2xi32=[[1, 2],\n [3, 4]]", "2x2xi32=[1 2][3 4]"),
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_shows_as_dots() {
+    fn omitted_elements_are_printed_as_dots() {
         assert_eq!(printed("8xf32=3", 3), "8xf32=3 3 3...");
         assert_eq!(printed("3x2xi8=[1 2][3 4][5 6]", 3), "3x2xi8=[1 2][3...][...]");
         assert_eq!(printed("f32=3", 0), "f32=...");
@@ -249,34 +248,34 @@ mod tests {
     }
 
     #[test]
-    fn wrong_numbers_of_elements() {
+    fn element_count_mismatches_are_rejected() {
         for (text, expected) in [
-            ("4xf32=1 2 3", "3 elements are given and 4xf32 has 4"),
-            ("4xf32=1 2 3 4 5", "5 elements are given"),
-            ("4xf32=[]", "0 elements are given"),
-            ("0xf32=1", "1 elements are given and 0xf32 has 0"),
-            ("f32=1 2", "2 elements are given and f32 has 1"),
-            ("1152921504606846976xi8=1 2", "has 1152921504606846976"),
+            ("4xf32=1 2 3", "expected 4 elements for 4xf32, found 3"),
+            ("4xf32=1 2 3 4 5", "found 5"),
+            ("4xf32=[]", "found 0"),
+            ("0xf32=1", "expected 0 elements for 0xf32, found 1"),
+            ("f32=1 2", "expected 1 elements for f32, found 2"),
+            ("1152921504606846976xi8=1 2", "expected 1152921504606846976 elements"),
             ("4xf32=1 2 x 4", "'x' is not a number"),
-            ("", "a tensor is empty"),
-            ("\"\"", "a tensor is empty"),
+            ("", "empty tensor"),
+            ("\"\"", "empty tensor"),
         ] {
             let error = parse_tensor(text).unwrap_err();
             assert!(error.message().contains(expected), "{text}: {error}");
         }
     }
 
-    /// A shape costs nothing before somebody asks for its bytes.
+    /// A shape allocates nothing until its bytes are requested.
     #[test]
     fn a_large_shape_costs_nothing() {
         let (tensor_type, contents) = parse_tensor("1152921504606846976xi8=7").unwrap();
         assert_eq!(tensor_type.size_bytes().unwrap(), 1 << 60);
         assert_eq!(contents, Contents::Splat(vec![7]));
         let error = format_elements(&tensor_type, &[0; 16], 8).unwrap_err();
-        assert!(error.message().contains("has 1152921504606846976 bytes, not 16"));
+        assert!(error.message().contains("needs 1152921504606846976 bytes, found 16"));
         for text in ["1152921504606846976x0xi8", "1152921504606846976x0x5xi8", "99999x99999x0x1xi8"] {
             let (empty, _) = parse_tensor(text).unwrap();
-            assert!(format_elements(&empty, &[], 8).unwrap_err().message().contains("nothing but brackets"));
+            assert!(format_elements(&empty, &[], 8).unwrap_err().message().contains("brackets only"));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Seeded mutations of inputs and of `.npy` files: an error or a value, never a panic, a hang or more memory
-//! than the text explains.
+//! Seeded mutations of inputs and of `.npy` files must give an error or a value: no panic, hang, or memory
+//! out of proportion to the text.
 
 use fastrand::Rng;
 use rehal_values::check::{exercise_input, exercise_npy};
@@ -98,7 +98,7 @@ fn mutated_inputs() {
     for _ in 0..20_000 {
         accepted += u64::from(exercise_input(&mutated_text(&mut random)) > 0);
     }
-    // Some stay whole, or nothing behind the first check would be tried.
+    // Some must stay valid, or only the first check would be tested.
     assert!((1_000..19_000).contains(&accepted), "{accepted} of 20000 are inputs");
 }
 
@@ -135,7 +135,7 @@ fn mutated_arrays() {
                 0 => bytes[at] = random.u8(..),
                 1 => bytes[at] ^= 1 << random.usize(..8),
                 2 => bytes.truncate(at + 1),
-                // Headers are text, so words of headers go further than bits do.
+                // Headers are text, so word mutations reach further than bit flips.
                 _ => {
                     let word = pick(
                         &mut random,

@@ -1,7 +1,7 @@
 //! Calls functions of modules that import nothing: `run_vm MODULE.vmfb [FUNCTION [VALUE...]]`.
 //!
-//! Values are i32, or i64 with that behind them. Without a function, the exports `test_*` and `fail_*` are run, and
-//! those that do not end as their names say are printed.
+//! Values are i32, or i64 with the suffix `i64`. Without a function, runs the exports `test_*` and `fail_*`,
+//! and prints those whose outcome is not the one in their name.
 
 use std::sync::Arc;
 

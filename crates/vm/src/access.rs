@@ -16,8 +16,9 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Tells `visit` the registers that a verified instruction of `function` accesses, those that it reads first: the
-/// first, and how many of 32 bits. References are left out, and so are the targets of moves, which the edges write.
+/// Reports to `visit` the registers that a verified instruction of `function` accesses, reads first: the
+/// first register and the number of 32-bit registers. References are excluded, and so are the targets of
+/// moves, which the edges write.
 pub(crate) fn accesses(
     tables: &Tables,
     function: &Function,
@@ -41,7 +42,7 @@ pub(crate) fn accesses(
             (Field::Operands, FieldValue::List(list)) => {
                 let kinds = operand_kinds(tables, function, instruction);
                 for (index, register) in list.iter().enumerate() {
-                    // If the kind is not known, as behind a span, it may be a pair.
+                    // The kind is unknown after a span: assume a pair.
                     number(Access::Read, register, kinds.get(index).map_or(2, |kind| words(*kind)));
                 }
             }
@@ -71,7 +72,7 @@ pub(crate) fn accesses(
     }
 }
 
-/// How many registers a number takes.
+/// The number of registers that a number occupies.
 pub(crate) fn words(kind: ValueKind) -> u16 {
     match kind {
         ValueKind::I64 | ValueKind::F64 => 2,

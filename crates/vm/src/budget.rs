@@ -6,9 +6,11 @@ use crate::program::Program;
 /// The fuel of one invocation, for untrusted programs. See [`Context::limited`](crate::Context::limited).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Instructions that it may execute; a call of a native function counts as one, and so does a superinstruction.
+    /// Limit on executed instructions; a call of a native function counts as one, and so does a
+    /// superinstruction.
     pub instructions: u64,
-    /// Bytes that its instructions may allocate, and read or write in bulk, in total; frames of calls are included.
+    /// Limit on the bytes that instructions allocate, and read or write in bulk, in total; includes call
+    /// frames.
     pub bytes: u64,
 }
 

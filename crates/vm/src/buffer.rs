@@ -7,34 +7,34 @@ use siphasher::sip::SipHasher24;
 
 use crate::{NamedObject, Object};
 
-/// A program's byte buffer (`!vm.buffer`): shared host memory that the program may read, and write if it
-/// was created so.
+/// A program's byte buffer (`!vm.buffer`): shared host memory, readable and optionally writable by the
+/// program.
 ///
-/// Constants of a module are buffers over the mapped module file: they are shared zero-copy.
+/// Constants of a module are zero-copy buffers over the mapped module file.
 pub struct Buffer {
     memory: Arc<HostMemory>,
     is_mutable: bool,
 }
 
 impl Buffer {
-    /// A buffer of `length` zeroed bytes at a multiple of `alignment` bytes (a power of two; 0 for any) that
-    /// the program can write. Fails if so much memory cannot be allocated.
+    /// A writable buffer of `length` zeroed bytes, aligned to `alignment` (a power of two; 0 for any). Fails
+    /// if the allocation fails.
     pub fn allocate(length: u64, alignment: u64) -> Result<Self> {
         Ok(Self { memory: Arc::new(HostMemory::allocate_aligned(length, alignment)?), is_mutable: true })
     }
 
-    /// A buffer over `memory`, which the program can write if the memory can be written.
+    /// A buffer over `memory`, writable by the program if the memory is.
     pub fn over(memory: Arc<HostMemory>) -> Self {
         let is_mutable = memory.is_writable();
         Self { memory, is_mutable }
     }
 
-    /// A buffer over `memory` that the program can only read.
+    /// A read-only buffer over `memory`.
     pub fn constant(memory: Arc<HostMemory>) -> Self {
         Self { memory, is_mutable: false }
     }
 
-    /// A buffer with a copy of `bytes` that the program can only read.
+    /// A read-only buffer with a copy of `bytes`.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         Ok(Self::constant(Arc::new(HostMemory::constant(bytes)?)))
     }
@@ -44,18 +44,18 @@ impl Buffer {
         &self.memory
     }
 
-    /// Number of bytes.
+    /// Length in bytes.
     #[inline]
     pub fn length(&self) -> u64 {
         self.memory.length()
     }
 
-    /// Whether the program can write it.
+    /// Whether the program can write to it.
     pub fn is_mutable(&self) -> bool {
         self.is_mutable
     }
 
-    /// The memory, for writing; fails when the program cannot write it.
+    /// The memory, for writing; fails if the buffer is read-only.
     #[inline]
     pub fn memory_mut(&self) -> Result<&Arc<HostMemory>> {
         if self.is_mutable { Ok(&self.memory) } else { Err(read_only()) }
@@ -93,7 +93,7 @@ impl Buffer {
         self.memory_mut()?.store_element(index, value)
     }
 
-    /// A new buffer with a copy of a range, which the program can write.
+    /// A new writable buffer with a copy of a range.
     pub fn clone_range(&self, offset: u64, length: u64, alignment: u64) -> Result<Self> {
         // Checked before anything is allocated.
         self.check(offset, length)?;
@@ -108,12 +108,12 @@ impl Buffer {
         self.memory_mut()?.copy_from(offset, &source.memory, source_offset, length)
     }
 
-    /// Whether `length` bytes here and in `other` are the same.
+    /// Whether `length` bytes here and in `other` are equal.
     pub fn compare(&self, offset: u64, other: &Self, other_offset: u64, length: u64) -> Result<bool> {
         self.memory.is_equal(offset, &other.memory, other_offset, length)
     }
 
-    /// Repeats `pattern` over `length` bytes, which it divides.
+    /// Fills `length` bytes, a multiple of the pattern's length, with `pattern`.
     pub fn fill(&self, offset: u64, length: u64, pattern: &[u8]) -> Result<()> {
         self.memory_mut()?.fill(offset, length, pattern)
     }
@@ -191,9 +191,9 @@ mod tests {
         assert_eq!(buffer.hash(0, 0).unwrap() as u64, 0x726f_db47_dd0e_0e31);
     }
 
-    /// Bytes that may change are hashed in copied pieces, constant ones where they are.
+    /// Writable bytes are hashed in copied chunks, constant bytes in place.
     #[test]
-    fn a_hash_is_of_the_bytes_however_they_are_cut() {
+    fn a_hash_does_not_depend_on_chunking() {
         let bytes: Vec<u8> = (0..150_000_u32).map(|index| (index * 7) as u8).collect();
         let constant = Buffer::from_bytes(&bytes).unwrap();
         let mutable = constant.clone_range(0, 150_000, 0).unwrap();

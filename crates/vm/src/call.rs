@@ -3,31 +3,31 @@ use rehal_base::{Error, Result};
 use crate::convention::Argument;
 use crate::{Convention, NamedObject, Ref, Value};
 
-/// A call of a native function: its arguments and its results.
+/// A call of a native function: arguments and results.
 ///
-/// Arguments are named by their position in the convention, a span counting as one.
+/// Arguments are indexed by their position in the convention; a span counts as one.
 pub struct Call<'a> {
     convention: &'a Convention,
     /// All values, spans flattened.
     arguments: &'a mut [Value],
-    /// Where each argument starts among the values, and the end of the last; `None` if none is a span.
+    /// The start of each argument among the values, and the end of the last; `None` without spans.
     starts: Option<&'a [u32]>,
     results: &'a mut Vec<Value>,
     resumed: Option<Resumed>,
 }
 
-/// The outcome of the wait that a function asked for.
+/// The outcome of the wait that a function requested.
 #[derive(Debug)]
 pub enum Resumed {
     /// The function yielded, or its wait source is ready.
     Ready,
-    /// The deadline passed before.
+    /// The deadline passed first.
     DeadlineExceeded,
     /// The wait source failed.
     Failed(Error),
 }
 
-/// Values of one kind out of the arguments: `name` reads it at a position of the convention.
+/// Accessors for arguments of one kind: `name` reads the argument at a position of the convention.
 macro_rules! getters {
     ($($(#[$doc:meta])* $name:ident: $variant:ident($type:ty);)*) => {$(
         $(#[$doc])*
@@ -63,13 +63,13 @@ impl<'a> Call<'a> {
         f64: F64(f64);
     }
 
-    /// The i32 at `index` as an unsigned integer, which sizes and flags are.
+    /// The i32 at `index` as an unsigned integer (sizes and flags).
     #[inline]
     pub fn u32(&self, index: usize) -> Result<u32> {
         Ok(self.i32(index)? as u32)
     }
 
-    /// The i64 at `index` as an unsigned integer, which sizes and offsets are.
+    /// The i64 at `index` as an unsigned integer (sizes and offsets).
     #[inline]
     pub fn u64(&self, index: usize) -> Result<u64> {
         Ok(self.i64(index)? as u64)
@@ -119,13 +119,13 @@ impl<'a> Call<'a> {
         self.results.push(result.into());
     }
 
-    /// The outcome of the wait, if the function returned [`Flow::Wait`](crate::Flow::Wait) or
-    /// [`Flow::Yield`](crate::Flow::Yield) before; `None` on the first call.
+    /// The outcome of the wait, if the function previously returned [`Flow::Wait`](crate::Flow::Wait) or
+    /// [`Flow::Yield`](crate::Flow::Yield); `None` on the first call.
     pub fn resumed(&mut self) -> Option<Resumed> {
         self.resumed.take()
     }
 
-    /// The value at `index`. The convention is not consulted: it is rarely in the processor's cache.
+    /// The value at `index`. Does not consult the convention, which is rarely in cache.
     #[inline]
     fn value(&self, index: usize) -> Result<&Value> {
         let at = match self.starts {
@@ -155,7 +155,7 @@ pub struct Span<'a> {
 #[derive(Clone, Copy)]
 pub struct Tuple<'a> {
     values: &'a [Value],
-    /// Which argument the span is, for errors.
+    /// Index of the span's argument, for errors.
     index: usize,
 }
 
@@ -185,7 +185,7 @@ impl<'a> Span<'a> {
     }
 }
 
-/// As for calls, by the position in the tuple.
+/// The same accessors, by position in the tuple.
 macro_rules! tuple_getters {
     ($($(#[$doc:meta])* $name:ident: $variant:ident($type:ty);)*) => {$(
         $(#[$doc])*
@@ -249,12 +249,12 @@ impl<'a> Tuple<'a> {
 
 #[cold]
 fn mismatch(index: usize, expected: &str, found: &Value) -> Error {
-    Error::invalid_argument(format!("argument {index} is a {}, not a {expected}", found.type_name()))
+    Error::invalid_argument(format!("argument {index}: expected {expected}, found {}", found.type_name()))
 }
 
 #[cold]
 fn no_argument(index: usize, what: &str) -> Error {
-    Error::invalid_argument(format!("the function has no {what} as argument {index}"))
+    Error::invalid_argument(format!("the function has no {what} at argument {index}"))
 }
 
 #[cold]

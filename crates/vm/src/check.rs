@@ -1,7 +1,7 @@
-//! Test programs: modules whose exports' names say whether they must succeed. And what every input must survive: the
-//! body of the fuzz targets.
+//! Test programs, modules whose export names say whether they must succeed; and the bodies of the fuzz
+//! targets.
 //!
-//! Used by the tests of this crate, by the fuzz targets and by the comparison with the reference.
+//! Used by the tests of this crate, the fuzz targets and the differential tests against the reference.
 
 use std::sync::Arc;
 
@@ -17,29 +17,29 @@ use crate::{
 
 /// The budget of each call of an untrusted program.
 const BUDGET: Budget = Budget { instructions: 20_000, bytes: 64 << 20 };
-/// How often a program that suspends is resumed.
+/// Resumptions of a program that suspends.
 const RESUMPTIONS: usize = 100;
-/// How many of a program's exports are called.
+/// Exports of a program that are called.
 const CALLS: usize = 64;
 
-/// How one export of a test module ended.
+/// The outcome of one export of a test module.
 #[derive(Debug)]
 pub struct Outcome {
     /// The export: `test_*` must succeed, `fail_*` must fail.
     pub name: String,
-    /// How it ended.
+    /// Its result.
     pub result: Result<()>,
 }
 
 impl Outcome {
-    /// Whether it ended as its name says.
+    /// Whether the result is the one that the name asks for.
     pub fn is_expected(&self) -> bool {
         self.result.is_ok() != self.name.starts_with("fail_")
     }
 }
 
-/// Runs each export of `file` that is a test, in a context of its own, with the native module `yieldable_test` beside
-/// it. Fails if the module cannot be loaded.
+/// Runs each test export of `file` in a context of its own, together with the native module `yieldable_test`.
+/// Fails if the module cannot be loaded.
 pub fn run_tests(file: ModuleFile) -> Result<Vec<Outcome>> {
     let module = Module::bytecode(file)?;
     let names = module.exports().iter().map(|export| export.name.to_string());
@@ -53,10 +53,10 @@ fn run_test(module: &Module, name: &str) -> Result<()> {
     Invocation::new(&function).call([])
 }
 
-/// The native module that tests of yields import: its functions return after a given number of yields.
+/// The native module that yield tests import: its functions return after a given number of yields.
 pub struct YieldableTest;
 
-/// The state of the call that yielded last.
+/// The state of the last call that yielded.
 #[derive(Default)]
 struct Pending {
     yields: i32,
@@ -79,10 +79,10 @@ impl NativeModule for YieldableTest {
         Ok(Box::new(Mutex::new(Pending::default())))
     }
 
-    /// Both give their sum plus the number of yields that was asked for.
+    /// Both return their sum plus the requested number of yields.
     fn call(&self, state: &State, ordinal: usize, call: &mut Call<'_>) -> Result<Flow> {
         let Some(pending) = state.downcast_ref::<Mutex<Pending>>() else {
-            return Err(Error::failed_precondition("the state is that of another module"));
+            return Err(Error::failed_precondition("the state belongs to another module"));
         };
         let count = call.i32(1)?;
         let mut pending = pending.lock();
@@ -113,29 +113,29 @@ impl NativeModule for YieldableTest {
 /// How far [`exercise`] got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reached {
-    /// The bytes are not a module whose tables can be read.
+    /// The tables are malformed.
     Nothing,
-    /// Its tables can be read and shown.
+    /// The tables can be read and printed.
     Tables,
-    /// The tables are consistent in themselves.
+    /// The tables are consistent.
     File,
-    /// All of its instructions are verified.
+    /// All instructions are verified.
     Verified,
-    /// It was loaded, and so many of its functions returned, the others failed.
+    /// It was loaded; the given number of functions returned, the others failed.
     Run {
         /// Functions that returned.
         returned: usize,
     },
 }
 
-/// Reads, prints, verifies and executes `bytes` as a module, as far as they are one. The point is that it returns:
-/// without a panic, soon, and with memory in proportion to the input. No native code is loaded.
+/// Reads, prints, verifies and executes `bytes` as a module, as far as they are valid. Must not panic, must
+/// terminate soon, and must use memory in proportion to the input. Loads no native code.
 pub fn exercise(bytes: &[u8]) -> Reached {
     let Ok(memory) = HostMemory::constant(bytes) else { return Reached::Nothing };
     let memory = Arc::new(memory);
     let Ok(tables) = ModuleFile::inspect(memory.clone()) else { return Reached::Nothing };
     let mut nowhere = std::io::sink();
-    // A module that cannot be printed is an error of the dump, which is fine here.
+    // A dump may fail on a module that cannot be printed.
     let _ = dump::metadata(&tables, &mut nowhere);
     let _ = dump::json(&tables, false, &mut nowhere);
     let Ok(file) = ModuleFile::read(memory) else { return Reached::Tables };
@@ -152,15 +152,14 @@ pub fn exercise(bytes: &[u8]) -> Reached {
     Reached::Run { returned }
 }
 
-/// Bytes before the instructions that [`exercise_instructions`] takes.
+/// Bytes before the instructions in the input of [`exercise_instructions`].
 const HEADER_BYTES: usize = 4;
 
-/// Verifies and executes `input` as instructions, as far as they are valid: a function of `template` gets them
-/// instead of its own. Their first four bytes say how many blocks, 32-bit and reference registers the function has
-/// (16 and more are taken modulo 16, and at least one block), and its required features. An input that is a module
-/// itself goes to [`exercise`].
+/// Verifies and executes `input` as instructions, as far as they are valid, in place of those of a function
+/// of `template`. The first four bytes give the function's blocks, 32-bit and reference registers (modulo 16,
+/// at least one block), and its required features. An input that is itself a module goes to [`exercise`].
 ///
-/// The template is a module of ours whose first function is long enough (`fixtures/vm/template.vmfb`).
+/// The template is one of our modules whose first function is long enough (`fixtures/vm/template.vmfb`).
 pub fn exercise_instructions(template: &[u8], input: &[u8]) -> Reached {
     let Some((header, instructions)) = input.split_at_checked(HEADER_BYTES) else { return Reached::Nothing };
     match exercise(input) {
@@ -173,7 +172,7 @@ pub fn exercise_instructions(template: &[u8], input: &[u8]) -> Reached {
     }
 }
 
-/// The template with another first function.
+/// The template with its first function replaced.
 fn with_instructions(template: &[u8], header: &[u8], instructions: &[u8]) -> Option<Vec<u8>> {
     let file = ModuleFile::copy(template).ok()?;
     let bytecode = file.bytecode_range().start + file.function(0)?.bytecode.start;
@@ -188,7 +187,7 @@ fn with_instructions(template: &[u8], header: &[u8], instructions: &[u8]) -> Opt
         module.get_mut(descriptor + at..descriptor + at + value.len())?.copy_from_slice(value);
         Some(())
     };
-    // As `schema::FUNCTION_DESCRIPTOR` has them.
+    // The layout of `schema::FUNCTION_DESCRIPTOR`.
     store(4, &(instructions.len() as u32).to_le_bytes())?;
     store(8, &u32::from(header[3] % 16).to_le_bytes())?;
     store(14, &blocks.to_le_bytes())?;
@@ -197,7 +196,7 @@ fn with_instructions(template: &[u8], header: &[u8], instructions: &[u8]) -> Opt
     Some(module)
 }
 
-/// Calls a function with values of the kinds that it takes.
+/// Calls a function with values of its argument kinds.
 fn call(function: &Function) -> Result<()> {
     let mut arguments = Vec::new();
     let mut tuples = Vec::new();
@@ -220,7 +219,7 @@ fn call(function: &Function) -> Result<()> {
             Step::Yielded | Step::Waiting(_) => step = invocation.resume()?,
         }
     }
-    Err(Error::resource_exhausted("the program is suspended again and again"))
+    Err(Error::resource_exhausted(format!("the program keeps suspending: resumed {RESUMPTIONS} times")))
 }
 
 fn value(kind: ValueKind) -> Result<Value> {

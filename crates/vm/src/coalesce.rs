@@ -5,12 +5,12 @@ use crate::operation::{Field, Op};
 use crate::tables::{Function, Tables};
 use crate::verify::REF_BIT;
 
-/// How many instructions back the definition of a value is searched, and how many moves are considered, so that long
-/// blocks do not take quadratic time.
+/// Limit on the instructions searched backwards for the definition of a value, and on the moves considered:
+/// keeps long blocks from taking quadratic time.
 const REACH: usize = 32;
 
-/// Copy coalescing: the block arguments of a branch whose values are computed in the target register, so that the
-/// move is redundant.
+/// Copy coalescing: block arguments of a branch whose values are computed directly in the target register,
+/// which makes the move redundant.
 #[derive(Debug, Default)]
 pub(crate) struct Coalesced {
     /// Bit n is whether move n remains.
@@ -60,7 +60,7 @@ impl Coalesced {
         this
     }
 
-    /// Whether a move of the branch is coalesced, so that it need not be executed.
+    /// Whether a move of the branch is coalesced and need not be executed.
     pub(crate) fn contains(&self, index: usize) -> bool {
         index < 64 && self.left >> index & 1 == 0
     }
@@ -91,8 +91,8 @@ impl Coalesced {
     }
 }
 
-/// The instruction that defines the value of move `at`, and the number of its registers, if the value has no other
-/// use in its register and the target register is free from the definition to the move.
+/// The instruction that defines the value of move `at`, and its number of registers, if the value has no
+/// other use in its register and the target register is free from the definition to the move.
 fn source_of(
     tables: &Tables,
     function: &Function,

@@ -13,7 +13,7 @@ pub(crate) struct Code {
     pub(crate) ordinal: u32,
     /// The instructions; the last is [`OutOfLine::End`].
     pub(crate) insns: Box<[Insn]>,
-    /// For each instruction, the offset in the bytecode that it came from; that of its last part, for a superinstruction.
+    /// For each instruction, the offset in the bytecode that it was lowered from; for a superinstruction, of its last part.
     pub(crate) offsets: Box<[u32]>,
     /// For superinstructions whose first part may fail, their index and that part's offset, ascending.
     pub(crate) first_offsets: Box<[(u32, u32)]>,
@@ -23,7 +23,7 @@ pub(crate) struct Code {
     pub(crate) refs: u16,
     /// The call sites.
     pub(crate) sites: Box<[Site]>,
-    /// Lists of registers that instructions name by a [`Slice`].
+    /// Register lists that instructions refer to by a [`Slice`].
     pub(crate) registers: Box<[u16]>,
     /// Jump tables; the default is the last target of each.
     pub(crate) jump_tables: Box<[Box<[u32]>]>,
@@ -59,7 +59,7 @@ pub(crate) const REGISTERS: usize = 7;
 /// The same for one that branches or jumps.
 pub(crate) const BRANCH_REGISTERS: usize = 5;
 
-/// The operands of an instruction that fusion knows: those that it has not are 0.
+/// The operands of an instruction as fusion sees them; missing operands are 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Operands {
     pub(crate) registers: [u16; REGISTERS],
@@ -97,11 +97,12 @@ macro_rules! insns {
         computed { $($set:ident $opcode:literal $op:ident $mnemonic:literal $($syntax:literal)?
             ($($arg:ident: $type:ident),*) -> $result:ident $value:block $($commutes:ident)?;)* }
     ) => {
-        /// A lowered instruction. Reference registers carry the move bit, if it means something.
+        /// A lowered instruction. Reference registers carry the move bit if it has an effect.
         ///
         /// Conditional branches fall through to the next instruction unless their condition holds.
         ///
-        /// The tag is a byte, which the dispatch loop extends faster than two, so there are 256 variants at most.
+        /// The tag is a byte, which the dispatch loop extends faster than two, so there are at most 256
+        /// variants.
         #[derive(Debug, Clone, Copy)]
         #[repr(u8)]
         #[allow(clippy::upper_case_acronyms, reason = "names of the instruction set")]
@@ -125,7 +126,7 @@ macro_rules! insns {
             Jump { to: u32 },
             /// Jumps through a table.
             JumpTable { index: u16, table: u32 },
-            /// Calls a function; execution continues at the next instruction, after a yield or wait as well.
+            /// Calls a function; execution continues at the next instruction, also after a yield or wait.
             Call { site: u32 },
             /// Returns these values.
             Return { values: Slice },
@@ -153,12 +154,13 @@ macro_rules! insns {
             Store64([u16; 3]),
             /// An instruction of the groups `library` and `routines` of `isa.rs`: registers and types in their order.
             Routine { op: Op, operands: [u16; 6] },
-            /// An instruction that a function is called for; together they are one variant.
+            /// An instruction executed by an out-of-line function; together they are one variant.
             OutOfLine(OutOfLine),
         }
 
         impl Insn {
-            /// The instruction `op` with these registers, if it is of the groups `inline` and `fallible`.
+            /// The instruction `op` with these registers, if it belongs to the groups `inline` and
+            /// `fallible`.
             pub(crate) fn computation(op: Op, register: impl Fn(usize) -> u16) -> Option<Self> {
                 Some(match op {
                     $(Op::$op => Self::$op(std::array::from_fn(register)),)*
@@ -166,7 +168,7 @@ macro_rules! insns {
                 })
             }
 
-            /// What it accesses, if it is of the groups `inline` and `fallible`.
+            /// The registers it accesses, if it belongs to the groups `inline` and `fallible`.
             pub(crate) fn accessed(self) -> Option<Accessed> {
                 match self {
                     $(Self::$op([$($arg,)* result]) => Some(smallvec::smallvec![
@@ -222,7 +224,7 @@ macro_rules! insns {
         }
 
         /// Instructions that can be part of a superinstruction, from their operands.
-        #[allow(non_snake_case, dead_code, reason = "names of the instruction set, of which few are split off")]
+        #[allow(non_snake_case, dead_code, reason = "names of the instruction set; few are used")]
         pub(crate) mod build {
             use super::{Insn, Operands, cut};
 
@@ -279,30 +281,30 @@ macro_rules! count {
 superinstructions!(with_instructions insns);
 
 const _: () =
-    assert!(size_of::<Insn>() == 16, "the dispatch loop reads instructions in sequence: small is fast");
+    assert!(size_of::<Insn>() == 16, "the dispatch loop reads instructions sequentially: keep them small");
 
-/// What lowering makes of other instructions for `interpret/out_of_line.rs` to execute.
+/// Instructions that only lowering creates, executed by `interpret/out_of_line.rs`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum OutOfLine {
     /// Copies a reference, or moves it.
     MoveRef { source: u16, target: u16 },
-    /// Fails, unless the status is 0.
+    /// Fails unless the status is 0.
     Fail { status: u16, text: u32 },
     /// Loads a global reference, or moves it out.
     GlobalLoadRef { global: u32, type_id: u16, result: u16 },
     /// Stores a global reference.
     GlobalStoreRef { global: u32, type_id: u16, value: u16 },
-    /// Loads a buffer over a segment of constant data.
+    /// Loads a buffer over a constant data segment.
     Rodata { segment: u32, result: u16 },
-    /// Sets a register to whether an optional import is resolved.
+    /// Sets a register to 1 if an optional import is resolved, else to 0.
     ImportResolved { import: u32, result: u16 },
     /// Releases references.
     Discard { registers: Slice },
-    /// Selects by an index: the list has the index, the result, the default, then the values.
+    /// Selects by index: the list has the index, the result, the default, then the values.
     Switch { kind: ValueKind, registers: Slice },
-    /// The same for references of a type.
+    /// The same for references of one type.
     SwitchRef { type_id: u16, registers: Slice },
-    /// The end of the function, which no verified program reaches but by falling through its last `fail`.
+    /// The end of the function; a verified program reaches it only by falling through its last `fail`.
     End,
 }
 
@@ -311,13 +313,13 @@ pub(crate) struct Site {
     pub(crate) callee: Callee,
     /// The values in the order of the callee's arguments, spans flattened.
     pub(crate) arguments: Box<[Argument]>,
-    /// Where each argument starts among them, and the end, if the callee takes spans.
+    /// The start of each argument among them, and the end, if the callee takes spans.
     pub(crate) starts: Option<Box<[u32]>>,
     /// Kind and register of each result.
     pub(crate) results: Box<[(ValueKind, u16)]>,
 }
 
-/// What a call site calls.
+/// The callee of a call site.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Callee {
     /// A function of the module.
@@ -334,7 +336,7 @@ pub(crate) struct Argument {
     pub(crate) source: u16,
     /// The callee's register, if the callee is bytecode.
     pub(crate) target: u16,
-    /// Whether it is a reference that is passed once and that the caller keeps: it is moved out of the register for the
-    /// call of a native function and back after it, which is cheaper than a clone.
+    /// Whether it is a reference that is passed once and kept by the caller: it is moved out of the register
+    /// for the call of a native function and back afterwards, which is cheaper than a clone.
     pub(crate) is_lent: bool,
 }

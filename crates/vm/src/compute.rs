@@ -1,5 +1,5 @@
-//! What the instructions of the groups `inline`, `fallible` and `library` compute, as functions by their names,
-//! generated from `isa.rs`; and the conversions and roundings that their rows call.
+//! What the instructions of the groups `inline`, `fallible` and `library` compute, as one function per
+//! instruction, generated from `isa.rs`; and the conversions and roundings that their rows call.
 
 use rehal_base::{Error, Result, c_math};
 
@@ -18,7 +18,7 @@ macro_rules! functions {
             ($($arg:ident: $type:ident),*) -> $result:ident $value:block;)* }
         $($rest:tt)*
     ) => {
-        /// What each instruction computes from its operands.
+        /// The computation of each instruction.
         #[allow(non_snake_case, reason = "names of the instruction set")]
         pub(crate) mod functions {
             use super::*;
@@ -40,8 +40,8 @@ macro_rules! functions {
             $(pub(crate) const $f_op: bool = false;)*
         }
 
-        /// Executes an instruction of the group `library` on registers: its operands in order, then the result. Tells
-        /// whether it is one.
+        /// Executes an instruction of the group `library` on registers: its operands in order, then the
+        /// result. Returns whether `op` belongs to the group.
         pub(crate) fn run_library(op: Op, registers: [u16; 6], window: &mut Window) -> bool {
             match op {
                 $(Op::$op => {
@@ -53,7 +53,7 @@ macro_rules! functions {
             true
         }
 
-        /// The same for the group `inline`, outside of the dispatch loop.
+        /// The same for the group `inline`, outside the dispatch loop.
         #[cfg(test)]
         fn run_inline(op: Op, registers: [u16; 6], window: &mut Window) {
             match op {
@@ -78,7 +78,7 @@ macro_rules! is_marked {
 
 instructions!(functions);
 
-/// A divisor, unless it is 0.
+/// A divisor; fails on 0.
 #[inline(always)]
 fn divisor<T: Number + Default + PartialEq>(value: T) -> Result<T> {
     if value == T::default() {
@@ -92,12 +92,13 @@ fn division_by_zero() -> Error {
     Error::invalid_argument("integer division by zero")
 }
 
-/// Whether two numbers are unordered: one of them is NaN.
+/// Whether two numbers are unordered: either is NaN.
 fn is_unordered(a: f64, b: f64) -> bool {
     a.is_nan() || b.is_nan()
 }
 
-/// A float without a fraction as an integer; `i64::MIN` if it is out of range or NaN, as `cvttsd2si` of x86-64 gives.
+/// Converts a float without a fraction to an integer; `i64::MIN` if out of range or NaN, as `cvttsd2si` on
+/// x86-64.
 fn round_to_i64(value: f64) -> i64 {
     // 2^63 is the first float that does not fit; -2^63 fits.
     if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&value) {
@@ -107,7 +108,8 @@ fn round_to_i64(value: f64) -> i64 {
     }
 }
 
-/// A float without a fraction as the bits of an unsigned integer, as clang converts on x86-64: negative numbers wrap.
+/// Converts a float without a fraction to the bits of an unsigned integer as clang does on x86-64: negative
+/// numbers wrap.
 fn rounded_f32_to_u64(value: f32) -> i64 {
     let low = round_to_i64(value.into());
     let high = round_to_i64((value - 9_223_372_036_854_775_808.0).into());
@@ -123,7 +125,7 @@ fn round_even_f32(value: f32) -> f32 {
     if rounded > 0.0 { rounded - 1.0 } else { rounded + 1.0 }
 }
 
-/// As [`round_even_f32`].
+/// See [`round_even_f32`].
 fn round_even_f64(value: f64) -> f64 {
     let rounded = value.round();
     if (value - rounded).abs() != 0.5 || rounded % 2.0 == 0.0 {
@@ -197,11 +199,11 @@ mod tests {
         }
         assert_eq!(run::<u64>(Op::RoundF64Even, &[&n(-0.5_f64)]), 0);
         assert_eq!(run::<u32>(Op::MinF32, &[&n(0.0_f32), &n(-0.0_f32)]), 0);
-        // NaN on the right is dropped, on the left kept.
+        // A NaN on the right is dropped; on the left it is kept.
         assert_eq!(run::<f32>(Op::MaxF32, &[&n(1.0_f32), &n(f32::NAN)]), 1.0);
         assert!(run::<f32>(Op::MaxF32, &[&n(f32::NAN), &n(1.0_f32)]).is_nan());
         assert_eq!(run::<f32>(Op::RemF32, &[&n(5.0_f32), &n(3.0_f32)]), -1.0);
-        // Rounded after the product as well: 1 - 2^-24 is lost there.
+        // Also rounded after the product, where 1 - 2^-24 is lost.
         let (a, b) = (1.0_f32 + f32::EPSILON, 1.0_f32 - f32::EPSILON);
         assert_eq!(run::<f32>(Op::FMAF32, &[&n(a), &n(b), &n(-1.0_f32)]), a * b - 1.0);
     }

@@ -9,12 +9,12 @@ use crate::invocation::block;
 use crate::link::{self, Linked};
 use crate::{Convention, Invocation, Module, Signal, State, TraceSink, Value};
 
-/// Modules that are linked together, each with its state.
+/// Modules that are linked together, each with its own state.
 ///
-/// Cheap to clone, and usable from any number of threads. Invocations of one context run concurrently: each
-/// single access to a global, a list or a buffer is atomic if it is of at most 8 aligned bytes, and
-/// invocations are not ordered otherwise. A program that keeps state across calls and needs them
-/// serialized relies on its caller to finish one invocation before it starts the next.
+/// Cheap to clone, and usable from any thread. Invocations of one context run concurrently: each access to a
+/// global, a list or a buffer is atomic if it is of at most 8 aligned bytes; there is no other ordering
+/// between invocations. A program that keeps state across calls and needs them serialized relies on its
+/// caller to finish one invocation before starting the next.
 #[derive(Clone)]
 pub struct Context(Arc<Inner>);
 
@@ -28,7 +28,7 @@ struct Inner {
     trace: Option<TraceSink>,
 }
 
-/// A function of a context that can be called.
+/// A callable function of a context.
 #[derive(Clone)]
 pub struct Function {
     context: Context,
@@ -37,23 +37,24 @@ pub struct Function {
 }
 
 impl Context {
-    /// Loads `modules` in this order, each after those that it imports from, and runs their initialisers, which
-    /// may block the calling thread. If several have one name, imports bind to the last before the importer.
+    /// Loads `modules` in order, each after those that it imports from, and runs their initialisers, which
+    /// may block the calling thread. If several share a name, imports bind to the last one before the
+    /// importer.
     ///
-    /// Fails if a module depends on another that is missing or too old, imports a function that is missing
-    /// or has another signature, or fails to initialise; modules before it are deinitialised then.
+    /// Fails if a module depends on another that is missing or too old, imports a function that is missing or
+    /// has another signature, or fails to initialise; the modules before it are then deinitialised.
     pub fn new(modules: &[Module]) -> Result<Self> {
         Self::with(modules, None, None)
     }
 
-    /// As [`Context::new`], and traces each instruction to `sink` before it is executed, by invocations and
-    /// initialisers.
+    /// Like [`Context::new`], and traces each instruction of invocations and initialisers to `sink` before it
+    /// is executed.
     pub fn traced(modules: &[Module], sink: TraceSink) -> Result<Self> {
         Self::with(modules, None, Some(sink))
     }
 
-    /// As [`Context::new`], for untrusted programs: each invocation, including those of initialisers,
-    /// fails once it has exhausted `budget`. Native modules among `modules` must limit themselves.
+    /// Like [`Context::new`], for untrusted programs: each invocation, including initialisers, fails once it
+    /// has exhausted `budget`. Native modules among `modules` must limit themselves.
     pub fn limited(modules: &[Module], budget: Budget) -> Result<Self> {
         Self::with(modules, Some(budget), None)
     }
@@ -64,7 +65,8 @@ impl Context {
         for module in modules {
             let linked = link::link(&inner.modules, module, inner.trace.is_some())?;
             inner.modules.push(linked);
-            // If this fails, dropping `inner` deinitialises the modules before and this one, as the reference does.
+            // If this fails, dropping `inner` deinitialises this module and those before it, like the
+            // reference.
             inner.run_if_exported(inner.modules.len() - 1, "__init", &[])?;
         }
         Ok(Self(Arc::new(inner)))
@@ -77,13 +79,13 @@ impl Context {
 
     /// The exported function "module.name".
     pub fn function(&self, name: &str) -> Result<Function> {
-        // Functions may have dots in their names, modules may not.
-        let (module, function) = name
-            .split_once('.')
-            .ok_or_else(|| Error::invalid_argument(format!("'{name}' is not of the form module.function")))?;
+        // Function names may contain dots, module names may not.
+        let (module, function) = name.split_once('.').ok_or_else(|| {
+            Error::invalid_argument(format!("invalid function name '{name}' (expected module.function)"))
+        })?;
         let found = self.0.modules.iter().rposition(|linked| linked.module().name() == module);
         let Some(index) = found else {
-            return Err(Error::not_found(format!("the context has no module '{module}' for '{name}'")));
+            return Err(Error::not_found(format!("module '{module}' not found, needed for '{name}'")));
         };
         self.export(index, function)
     }
@@ -92,9 +94,9 @@ impl Context {
     pub fn export(&self, index: usize, name: &str) -> Result<Function> {
         let module = self.0.modules.get(index).map(Linked::module);
         let module =
-            module.ok_or_else(|| Error::out_of_range(format!("the context has no module {index}")))?;
+            module.ok_or_else(|| Error::out_of_range(format!("module index {index} is out of bounds")))?;
         let export = module.export(name).ok_or_else(|| {
-            Error::not_found(format!("module '{}' exports no function '{name}'", module.name()))
+            Error::not_found(format!("function '{name}' not found in module '{}'", module.name()))
         })?;
         Ok(Function { context: self.clone(), module: index, export })
     }
@@ -104,8 +106,9 @@ impl Context {
         self.0.modules.iter().rev().find(|linked| linked.module().name() == name)?.native_state()
     }
 
-    /// Signals every module, in the order of the signal, which may block the calling thread. Programs are
-    /// notified by their export `__notify`, native modules by [`NativeModule::notify`](crate::NativeModule::notify).
+    /// Signals every module, in the order of the signal; may block the calling thread. Programs are notified
+    /// through their export `__notify`, native modules through
+    /// [`NativeModule::notify`](crate::NativeModule::notify).
     pub fn notify(&self, signal: Signal) -> Result<()> {
         let notify = |index: usize| {
             self.0.modules[index].notify(signal)?;
@@ -137,14 +140,14 @@ impl Inner {
         machine.unwrap_or_else(|| Machine::new(self.budget, self.trace.clone()))
     }
 
-    /// Returns a machine to the pool, unless it has grown beyond the working set of most invocations.
+    /// Returns a machine to the pool unless it has grown beyond the working set of most invocations.
     fn give_machine(&self, machine: Machine) {
         if !machine.is_large() {
             self.machines.lock().push(machine);
         }
     }
 
-    /// Calls the export `name` of a module and blocks, if it exists and takes these arguments.
+    /// Calls the export `name` of a module and blocks, if it exists with this signature.
     fn run_if_exported(&self, index: usize, name: &str, arguments: &[Value]) -> Result<()> {
         let module = self.modules[index].module();
         let Some(export) = module.export(name) else { return Ok(()) };
@@ -173,10 +176,10 @@ impl Modules for Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         for index in (0..self.modules.len()).rev() {
-            // There is no caller left to report an error to.
+            // Errors are dropped: there is no caller to report them to.
             let _ = self.run_if_exported(index, "__deinit", &[]);
         }
-        // States go in reverse order as well, after all deinitialisers.
+        // States are dropped in reverse order too, after all deinitialisers.
         while self.modules.pop().is_some() {}
     }
 }
@@ -192,7 +195,7 @@ impl Function {
         self.export
     }
 
-    /// The name without that of the module.
+    /// The name without the module's.
     pub fn name(&self) -> &str {
         &self.module().exports()[self.export].name
     }
@@ -202,18 +205,18 @@ impl Function {
         &self.module().exports()[self.export].convention
     }
 
-    /// The context that it belongs to.
+    /// The context it belongs to.
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Calls it and blocks the calling thread until it returns; returns its results.
+    /// Calls it and blocks the calling thread until it returns; returns the results.
     pub fn call(&self, arguments: &[Value]) -> Result<Vec<Value>> {
         self.call_with_spans(arguments, &[])
     }
 
-    /// As [`Function::call`], for conventions with spans: `tuples` has for each the number of tuples of
-    /// `arguments`, which are flattened, it has.
+    /// Like [`Function::call`], for conventions with spans: `tuples` has the tuple count of each span;
+    /// `arguments` is flattened.
     pub fn call_with_spans(&self, arguments: &[Value], tuples: &[usize]) -> Result<Vec<Value>> {
         let mut invocation = Invocation::new(self);
         invocation.start_with_spans(arguments.iter().cloned(), tuples)?.block(&mut invocation)?;
@@ -248,7 +251,7 @@ mod tests {
         assert_eq!(kept(), 3);
         function("test_every_kind").call(&[]).unwrap();
         assert_eq!(kept(), 3);
-        // Recurses until it may not.
+        // Recurses up to the limit.
         assert!(function("fail_without_an_end").call(&[]).is_err());
         assert_eq!(kept(), 2);
     }

@@ -6,9 +6,9 @@ use crate::ValueKind;
 
 /// A calling convention: the kinds of a function's arguments and results, parsed from text such as `0iCrID_r`.
 ///
-/// The text starts with the version `0`, then has a letter for each argument ([`ValueKind`]) with spans of
+/// The text starts with the version `0`, followed by a letter per argument ([`ValueKind`]), with spans of
 /// tuples between `C` and `D` that the caller repeats any number of times, then `_` and the results. `v`
-/// stands for no arguments, or for no results.
+/// means no arguments, or no results.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Convention {
     text: Box<str>,
@@ -27,7 +27,7 @@ pub enum Argument {
 }
 
 impl Convention {
-    /// Parses a convention. Fails on another version and on malformed text.
+    /// Parses a convention. Fails on an unknown version and on malformed text.
     pub fn parse(text: &str) -> Result<Self> {
         let wrong = |what: &str| {
             Error::invalid_argument(format!("calling convention '{}' {what}", text.escape_debug()))
@@ -38,7 +38,10 @@ impl Convention {
             _ => {
                 return Err(Error::new(
                     rehal_base::StatusCode::Unimplemented,
-                    format!("calling convention '{}' is not of version 0", text.escape_debug()),
+                    format!(
+                        "unknown version of calling convention '{}' (expected version 0)",
+                        text.escape_debug()
+                    ),
                 ));
             }
         };
@@ -61,7 +64,7 @@ impl Convention {
         &self.text
     }
 
-    /// The arguments, a span counting as one.
+    /// The arguments; a span counts as one.
     pub fn arguments(&self) -> &[Argument] {
         &self.arguments
     }
@@ -76,7 +79,7 @@ impl Convention {
         self.is_variadic
     }
 
-    /// Whether both pass the same values, however each is written.
+    /// Whether both pass the same values, regardless of spelling.
     pub fn is_same_call(&self, other: &Self) -> bool {
         self.arguments == other.arguments && self.results == other.results
     }
@@ -101,7 +104,8 @@ impl fmt::Display for Convention {
     }
 }
 
-/// The arguments of a convention's first half; `None` if a letter is unknown, or a span is empty, nested or open.
+/// The arguments in a convention's first half; `None` if a letter is unknown, or a span is empty, nested or
+/// unterminated.
 fn arguments_of(letters: &[u8]) -> Option<Box<[Argument]>> {
     if letters == b"v" {
         return Some(Box::default());

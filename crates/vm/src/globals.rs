@@ -5,26 +5,26 @@ use rehal_base::{Error, Result};
 
 use crate::Ref;
 
-/// The globals that a bytecode module has in one context, shared by all invocations.
+/// The globals of a bytecode module in one context, shared by all invocations.
 ///
-/// Each access is atomic, with acquire and release order: one that reads a value happens after all that was written
-/// before it.
+/// Accesses are atomic with acquire and release ordering: a load that reads a value happens-after everything
+/// before the store of it.
 pub(crate) struct Globals {
     numbers: Numbers,
     length_bytes: usize,
     refs: Box<[Mutex<Ref>]>,
 }
 
-/// Numbers by their byte offset.
+/// Numbers by byte offset.
 enum Numbers {
-    /// If no instruction accesses 8 bytes.
+    /// No instruction accesses 8 bytes.
     Narrow(Box<[AtomicU32]>),
     /// Units of 8 bytes.
     Wide(Box<[AtomicU64]>),
 }
 
 impl Globals {
-    /// Zeros and nulls. `is_wide` says whether 8 bytes may be accessed at once.
+    /// Zeros and nulls. `is_wide` says whether 8-byte accesses are possible.
     pub(crate) fn new(length_bytes: usize, ref_count: usize, is_wide: bool) -> Self {
         let numbers = if is_wide {
             Numbers::Wide((0..length_bytes.div_ceil(8)).map(|_| AtomicU64::new(0)).collect())
@@ -57,7 +57,7 @@ impl Globals {
             Numbers::Wide(units) => units.get(at / 8).map(|unit| {
                 let shift = at % 8 * 8;
                 let (mask, value) = (u64::from(u32::MAX) << shift, u64::from(value) << shift);
-                // Never fails: the closure always has a value.
+                // Cannot fail: the closure always returns a value.
                 let _ =
                     unit.fetch_update(Ordering::Release, Ordering::Relaxed, |old| Some(old & !mask | value));
             }),
@@ -65,7 +65,7 @@ impl Globals {
         .ok_or_else(|| self.out_of_range(offset, 4))
     }
 
-    /// The 8 bytes at `offset`; in two halves if that is not a multiple of 8.
+    /// The 8 bytes at `offset`; in two halves if `offset` is not a multiple of 8.
     #[inline]
     pub(crate) fn load_64(&self, offset: u32) -> Result<u64> {
         let at = self.check(offset, 8)?;
@@ -78,7 +78,7 @@ impl Globals {
         }
     }
 
-    /// Stores 8 bytes at `offset`; in two halves if that is not a multiple of 8.
+    /// Stores 8 bytes at `offset`; in two halves if `offset` is not a multiple of 8.
     #[inline]
     pub(crate) fn store_64(&self, offset: u32, value: u64) -> Result<()> {
         let at = self.check(offset, 8)?;
@@ -97,7 +97,7 @@ impl Globals {
     /// The global reference with that ordinal.
     pub(crate) fn reference(&self, ordinal: u32) -> Result<&Mutex<Ref>> {
         self.refs.get(ordinal as usize).ok_or_else(|| {
-            Error::out_of_range(format!("global reference {ordinal} is out of {}", self.refs.len()))
+            Error::out_of_range(format!("global reference {ordinal} is out of bounds of {}", self.refs.len()))
         })
     }
 
@@ -116,7 +116,7 @@ impl Globals {
             return Error::invalid_argument(format!("a global at offset {offset} is not aligned to 4"));
         }
         Error::out_of_range(format!(
-            "{size} bytes at offset {offset} exceed the globals of {} bytes",
+            "{size} bytes at offset {offset} are out of bounds of the globals of {} bytes",
             self.length_bytes
         ))
     }

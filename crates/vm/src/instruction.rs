@@ -3,14 +3,14 @@ use smallvec::SmallVec;
 
 use crate::operation::{Field, Operation, Set, lookup};
 
-/// A decoded instruction that is not verified.
+/// A decoded, unverified instruction.
 #[derive(Debug, Clone)]
 pub(crate) struct Instruction<'a> {
     /// Its row in the table.
     pub(crate) operation: &'static Operation,
-    /// Its offset in bytes in the function.
+    /// Offset in the function, in bytes.
     pub(crate) offset: usize,
-    /// Offset of the next one.
+    /// Offset of the next instruction.
     pub(crate) end: usize,
     /// The values of its fields, in order.
     pub(crate) values: SmallVec<[FieldValue<'a>; 6]>,
@@ -21,13 +21,13 @@ pub(crate) struct Instruction<'a> {
 pub(crate) enum FieldValue<'a> {
     /// A register.
     Register(u16),
-    /// A number, by its bits.
+    /// A number, as bits.
     Bits(u64),
     /// An offset, an ordinal or the offset of a block.
     Ordinal(u32),
-    /// Bytes of a text.
+    /// Bytes of text.
     Text(&'a [u8]),
-    /// Registers, or counts of tuples.
+    /// Registers, or tuple counts.
     List(List<'a>),
     /// Pairs of registers, source first.
     Moves(List<'a>),
@@ -75,7 +75,7 @@ impl<'a> Instruction<'a> {
         Ok(Self { operation, offset, end: cursor.at, values })
     }
 
-    /// The register in field `index`, which the table says is one.
+    /// The register in field `index`; the table guarantees the field type.
     pub(crate) fn register(&self, index: usize) -> u16 {
         match self.values.get(index) {
             Some(FieldValue::Register(register)) => *register,
@@ -91,7 +91,7 @@ impl<'a> Instruction<'a> {
         }
     }
 
-    /// The number in field `index`, by its bits.
+    /// The number in field `index`, as bits.
     pub(crate) fn bits(&self, index: usize) -> u64 {
         match self.values.get(index) {
             Some(FieldValue::Bits(bits)) => *bits,
@@ -163,7 +163,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// A counted list of so many bytes each.
+    /// A counted list of elements of `size` bytes.
     fn list(&mut self, size: usize) -> Result<List<'a>> {
         self.at += self.at % 2;
         let count = usize::from(self.u16()?);
@@ -174,9 +174,7 @@ impl<'a> Cursor<'a> {
         let bytes = self.bytecode.get(self.at..).and_then(|rest| rest.get(..length));
         let bytes = bytes.ok_or_else(|| {
             let left = self.bytecode.len().saturating_sub(self.at);
-            Error::out_of_range(format!(
-                "the instruction is truncated: it needs {length} bytes more, and {left} are left"
-            ))
+            Error::out_of_range(format!("truncated instruction: expected {length} more bytes, found {left}"))
         })?;
         self.at += length;
         Ok(bytes)
@@ -202,5 +200,5 @@ impl<'a> Cursor<'a> {
 #[cold]
 fn unknown(set: Set, opcode: u8) -> Error {
     let prefix = set.prefix().map(|prefix| format!("{prefix:#04x} ")).unwrap_or_default();
-    Error::invalid_argument(format!("{prefix}{opcode:#04x} is not an opcode"))
+    Error::invalid_argument(format!("unknown opcode {prefix}{opcode:#04x}"))
 }

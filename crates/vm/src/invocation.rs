@@ -4,14 +4,14 @@ use crate::convention::Argument;
 use crate::interpret::{Machine, Modules, Outcome};
 use crate::{Convention, Function, Resumed, Value, ValueKind, Wait};
 
-/// One call of a function from the host, which may be suspended and resumed later, on any thread.
+/// A call of a function from the host, which may be suspended and resumed later on any thread.
 ///
-/// It can be started again when it is done, which does not allocate.
+/// It can be restarted once done, without allocating.
 pub struct Invocation {
     function: Function,
     machine: Machine,
     state: InvocationState,
-    /// Start of each argument; scratch, so that it is not allocated each time.
+    /// Start of each argument; kept as scratch to avoid an allocation per call.
     starts: Vec<u32>,
     arguments: Vec<Value>,
 }
@@ -22,9 +22,9 @@ pub struct Invocation {
 pub enum Step {
     /// It returned: [`Invocation::results`] has its results.
     Done,
-    /// It yielded and wants to be resumed.
+    /// It yielded and can be resumed.
     Yielded,
-    /// It wants to be resumed once this is ready.
+    /// It waits: resume it once this is ready.
     Waiting(Wait),
 }
 
@@ -35,7 +35,7 @@ enum InvocationState {
 }
 
 impl Invocation {
-    /// An invocation of `function` that is not started.
+    /// An invocation of `function` that has not been started.
     pub fn new(function: &Function) -> Self {
         let machine = function.context().take_machine();
         Self {
@@ -47,28 +47,26 @@ impl Invocation {
         }
     }
 
-    /// The function that it calls.
+    /// The function it calls.
     pub fn function(&self) -> &Function {
         &self.function
     }
 
-    /// Starts a call and runs it until it returns or is suspended. Fails if the arguments are not those of
-    /// the function, if the call before is not done, and if the program fails.
+    /// Starts a call and runs it until it returns or is suspended. Fails if the arguments do not match the
+    /// signature, if the previous call is not done, or if the program fails.
     pub fn start(&mut self, arguments: impl IntoIterator<Item = Value>) -> Result<Step> {
         self.start_with_spans(arguments, &[])
     }
 
-    /// As [`Invocation::start`], for conventions with spans: `tuples` has for each the number of tuples of
-    /// `arguments`, which are flattened, it has.
+    /// Like [`Invocation::start`], for conventions with spans: `tuples` has the tuple count of each span;
+    /// `arguments` is flattened.
     pub fn start_with_spans(
         &mut self,
         arguments: impl IntoIterator<Item = Value>,
         tuples: &[usize],
     ) -> Result<Step> {
         if !matches!(self.state, InvocationState::Idle) {
-            return Err(Error::failed_precondition(
-                "the invocation is suspended and cannot be started again",
-            ));
+            return Err(Error::failed_precondition("cannot start: the invocation is suspended"));
         }
         self.arguments.clear();
         self.arguments.extend(arguments);
@@ -86,7 +84,7 @@ impl Invocation {
     pub fn resume(&mut self) -> Result<Step> {
         let resumed = match &self.state {
             InvocationState::Idle => {
-                return Err(Error::failed_precondition("the invocation is not suspended"));
+                return Err(Error::failed_precondition("cannot resume: the invocation is not suspended"));
             }
             InvocationState::Yielded => Resumed::Ready,
             InvocationState::Waiting(wait) if !wait.is_ready() => return Ok(Step::Waiting(wait.clone())),
@@ -96,7 +94,7 @@ impl Invocation {
         self.step(outcome)
     }
 
-    /// Calls the function and blocks the calling thread until it is done.
+    /// Calls the function and blocks the calling thread until it returns.
     pub fn call(&mut self, arguments: impl IntoIterator<Item = Value>) -> Result<()> {
         self.start(arguments)?.block(self)
     }
@@ -141,7 +139,7 @@ impl Drop for Invocation {
 }
 
 impl Step {
-    /// Waits and resumes `invocation`, whose step this is, until it is done.
+    /// Waits and resumes `invocation`, which returned this step, until it is done.
     pub fn block(mut self, invocation: &mut Invocation) -> Result<()> {
         loop {
             match self {
@@ -199,9 +197,9 @@ pub(crate) fn check_arguments(
             };
             if value.kind() != Some(*kind) {
                 return Err(Error::invalid_argument(format!(
-                    "argument {index} is a {}, not a {}",
-                    value.type_name(),
-                    kind.name()
+                    "argument {index}: expected {}, found {}",
+                    kind.name(),
+                    value.type_name()
                 )));
             }
             rest = others;
@@ -219,7 +217,9 @@ pub(crate) fn check_arguments(
             }
             Argument::Span(kinds) => {
                 let count = *tuples.next().ok_or_else(|| {
-                    Error::invalid_argument(format!("argument {index} is a span, and its count is missing"))
+                    Error::invalid_argument(format!(
+                        "argument {index} is a span, but its tuple count is missing"
+                    ))
                 })?;
                 for _ in 0..count {
                     check(kinds, index)?;
@@ -233,7 +233,7 @@ pub(crate) fn check_arguments(
     }
     if !rest.is_empty() || tuples.next().is_some() {
         return Err(Error::invalid_argument(format!(
-            "there are {} values for the {} arguments",
+            "too many values: found {} for {} arguments",
             values.len(),
             convention.arguments().len()
         )));

@@ -1,16 +1,16 @@
-//! The virtual machine of programs: bytecode modules, their verifier, lowering and interpreter, and native modules.
+//! The virtual machine: bytecode modules, their verifier, lowering and interpreter, and native modules.
 //!
-//! Used by `local` for VMVX executables, by `modules` for what programs import, and by the tools. It must never know
-//! devices, captures or flags.
+//! Used by `local` for VMVX executables, by `modules` for the modules that programs import, and by the tools.
+//! It must not depend on devices, captures or flags.
 //!
-//! Bytecode is decoded and verified once, then lowered to code that the dispatch loop executes without checks. Two tables
-//! say what there is, and everything else is generated from them:
+//! Bytecode is decoded and verified once, then lowered to code that the dispatch loop executes without
+//! checks. Everything else is generated from two tables:
 //!
 //! - `isa.rs` has the instructions. To add a computation, add its row with its body. To add any other operation on registers
 //!   and types, add its row and write the function that it names in `interpret/`. To add one with other operands or control
 //!   flow, add its row and write the method of `Lowering` that it names, and if no lowered instruction can do its work, a
 //!   variant of `code::Insn` with its arm in `interpret/dispatch.rs` or `interpret/out_of_line.rs`.
-//! - `superinstructions.rs` has what is fused from two. To add one, add its row with its parts and their pattern; a new
+//! - `superinstructions.rs` has the instructions that are fused from two. To add one, add its row with its parts and their pattern; a new
 //!   pattern is a type in that file, or in `superinstructions/elements.rs` if it accesses buffers. The differential test fails if random programs never execute it.
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]

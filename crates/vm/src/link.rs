@@ -8,7 +8,7 @@ use crate::program::Program;
 use crate::tables::Import;
 use crate::{Module, ModuleFile, Signal, State};
 
-/// A module in a context: with its state, and its imports bound to modules before it.
+/// A module in a context: its state, and its imports bound to earlier modules.
 pub(crate) struct Linked {
     module: Module,
     state: ModuleState,
@@ -19,8 +19,8 @@ enum ModuleState {
     Bytecode(Instance),
 }
 
-/// Instantiates a module in a new context, perhaps to be traced, and resolves its imports to
-/// the modules in `before`.
+/// Instantiates a module in a new context, optionally traced, and resolves its imports to the modules in
+/// `before`.
 pub(crate) fn link(before: &[Linked], module: &Module, is_traced: bool) -> Result<Linked> {
     let state = match module.kind() {
         Kind::Native(native) => {
@@ -53,7 +53,7 @@ impl Linked {
         }
     }
 
-    /// The export as the interpreter names it; `index` is that of this module in its context.
+    /// The interpreter's reference to the export; `index` is this module's index in its context.
     pub(crate) fn target(&self, index: usize, export: usize) -> Target {
         let ordinal = match self.module.kind() {
             Kind::Native(_) => export as u32,
@@ -86,7 +86,7 @@ fn instance(before: &[Linked], program: &Program, is_traced: bool) -> Result<Ins
     Ok(Instance { codes, globals, imports })
 }
 
-/// Whether any instruction accesses 8 bytes of globals at once.
+/// Whether any instruction makes an 8-byte access to globals.
 fn uses_wide_globals(program: &Program) -> bool {
     use crate::code::Insn;
     program.codes.iter().flat_map(|code| &code.insns).any(|insn| {
@@ -105,7 +105,7 @@ fn uses_wide_globals(program: &Program) -> bool {
     })
 }
 
-/// Checks that dependencies are present and recent enough, which is a better error than a missing function.
+/// Checks that dependencies are present and recent enough: a better error than a missing function.
 fn check_dependencies(before: &[Linked], file: &ModuleFile) -> Result<()> {
     for dependency in file.dependencies() {
         let (name, minimum) = (dependency.name, dependency.minimum_version);
@@ -113,14 +113,14 @@ fn check_dependencies(before: &[Linked], file: &ModuleFile) -> Result<()> {
             None if dependency.optional => {}
             None => {
                 return Err(Error::not_found(format!(
-                    "the module needs module '{name}', version {minimum} or later, and the context has none"
+                    "the module needs version {minimum} or later of module '{name}', which is missing"
                 )));
             }
             Some(found) if !dependency.optional && found.module.version() < minimum => {
                 return Err(Error::new(
                     StatusCode::NotFound,
                     format!(
-                        "the module needs version {minimum} or later of module '{name}', and the context has \
+                        "the module needs version {minimum} or later of module '{name}', found \
                          version {}",
                         found.module.version()
                     ),
@@ -137,7 +137,7 @@ fn resolve(before: &[Linked], import: &Import) -> Result<Option<Target>> {
     let full_name = &*import.full_name;
     let Some((module, function)) = full_name.split_once('.') else {
         return Err(Error::invalid_argument(format!(
-            "import '{full_name}' is not of the form module.function"
+            "invalid import name '{full_name}' (expected module.function)"
         )));
     };
     let found = before.iter().rposition(|linked| linked.module.name() == module);
@@ -148,12 +148,12 @@ fn resolve(before: &[Linked], import: &Import) -> Result<Option<Target>> {
         }
         let why = match found {
             Some(index) => {
-                format!("module '{module}' version {} has no such function", before[index].module.version())
+                format!("module '{module}' version {} does not export it", before[index].module.version())
             }
-            None => format!("there is no module '{module}'"),
+            None => format!("module '{module}' is missing"),
         };
         return Err(Error::not_found(format!(
-            "the required import '{full_name}' with calling convention {} cannot be resolved: {why}",
+            "unresolved import '{full_name}' with calling convention {}: {why}",
             import.convention
         )));
     };

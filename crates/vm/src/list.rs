@@ -6,7 +6,7 @@ use rehal_base::{Error, Result};
 
 use crate::{NamedObject, Object, Ref, Value, ValueKind};
 
-/// The limit in bytes on the storage of one list: a program must not exhaust the memory of the machine.
+/// Limit on the storage of one list, in bytes, so that a program cannot exhaust the machine's memory.
 const STORAGE_LIMIT_BYTES: usize = 1 << 30;
 
 /// The type of a list's elements.
@@ -24,7 +24,7 @@ pub enum ElementKind {
     F32,
     /// f64.
     F64,
-    /// References to objects of the type so named.
+    /// References to objects of the named type.
     Ref(Box<str>),
     /// References to any objects.
     AnyRef,
@@ -32,13 +32,13 @@ pub enum ElementKind {
     Variant,
 }
 
-/// A program's list (`!vm.list<T>`), which several parts may share and change.
+/// A program's list (`!vm.list<T>`): shared and mutable.
 pub struct List {
     element: ElementKind,
     storage: Mutex<Storage>,
 }
 
-/// The elements, as narrow as their kind; floating-point numbers by their bits.
+/// The elements, as narrow as their kind; floats as bits.
 enum Storage {
     B8(Vec<u8>),
     B16(Vec<u16>),
@@ -48,7 +48,7 @@ enum Storage {
     Variants(Vec<Value>),
 }
 
-/// Runs the body with the vector of any storage.
+/// Expands the body for the vector of any storage.
 macro_rules! each_storage {
     ($storage:expr, $vector:ident => $body:expr) => {
         match $storage {
@@ -63,7 +63,7 @@ macro_rules! each_storage {
 }
 
 impl List {
-    /// An empty list of `element`s with room for `capacity` of them.
+    /// An empty list of `element`s with capacity for `capacity` of them.
     pub fn new(element: ElementKind, capacity: usize) -> Result<Self> {
         let storage = match &element {
             ElementKind::I8 => Storage::B8(Vec::new()),
@@ -93,17 +93,17 @@ impl List {
         each_storage!(&*self.storage.lock(), vector => vector.len())
     }
 
-    /// Whether it has no element.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes room for `capacity` elements in all.
+    /// Reserves capacity for `capacity` elements in total.
     pub fn reserve(&self, capacity: usize) -> Result<()> {
         each_storage!(&mut *self.storage.lock(), vector => grow(vector, capacity))
     }
 
-    /// Makes it `length` elements long; new ones are zero, or null.
+    /// Resizes it to `length` elements; new ones are zero or null.
     pub fn resize(&self, length: usize) -> Result<()> {
         // Truncation may drop the last reference to an object, whose destructor must not run under the lock.
         let mut cut = Vec::new();
@@ -142,8 +142,8 @@ impl List {
         (0..length).map(|index| self.element_at(&storage, index)).collect()
     }
 
-    /// The element at `index`, a number, as `kind`: integers are cut off or extended with their sign,
-    /// floating-point numbers rounded, and between the two there is only 0.
+    /// The number at `index` as `kind`: integers are truncated or sign-extended, floats rounded; a conversion
+    /// between integer and float gives 0.
     pub fn get_value(&self, index: usize, kind: ValueKind) -> Result<Value> {
         match self.get(index)? {
             Value::Ref(_) => Err(Error::failed_precondition(format!("list element {index} is not a number"))),
@@ -162,7 +162,7 @@ impl List {
     }
 
     /// Sets the element at `index`; a number is converted to the element type as by [`List::get_value`], a
-    /// reference must be of the list's type.
+    /// reference must match the list's type.
     pub fn set(&self, index: usize, value: Value) -> Result<()> {
         let _old = {
             let mut storage = self.storage.lock();
@@ -189,7 +189,7 @@ impl List {
     }
 
     /// Copies `count` elements of `source` from `source_index` to `index`. Ranges of one list must not
-    /// overlap, and lists that are not of variants take only elements of their own type.
+    /// overlap, and only lists of variants accept elements of another type.
     pub fn copy_from(&self, index: usize, source: &Self, source_index: usize, count: usize) -> Result<()> {
         if count == 0 {
             return Ok(());
@@ -198,17 +198,18 @@ impl List {
         let to = checked_range("target", index, count, self.len())?;
         if std::ptr::eq(self, source) && from.start < to.end && to.start < from.end {
             return Err(Error::invalid_argument(format!(
-                "elements {from:?} of a list cannot be copied over {to:?} of the same"
+                "cannot copy elements {from:?} to {to:?}: the ranges of one list overlap"
             )));
         }
         let is_variant = |list: &Self| list.element == ElementKind::Variant;
         if !is_variant(self) && !is_variant(source) && self.element != source.element {
             return Err(Error::invalid_argument(format!(
-                "a list of {:?} cannot be copied to one of {:?}",
+                "cannot copy a list of {:?} to a list of {:?}",
                 source.element, self.element
             )));
         }
-        // Out first, then in: two lists are never locked at once, so that no two threads wait for each other.
+        // Copies out first, then in: never holds the locks of two lists at once, so two threads cannot
+        // deadlock.
         let values: Vec<Value> = {
             let storage = source.storage.lock();
             let length = each_storage!(&*storage, vector => vector.len());
@@ -219,7 +220,7 @@ impl List {
             let odd = values.iter().position(|value| !self.is_of_element(value));
             if let Some(odd) = odd {
                 return Err(Error::invalid_argument(format!(
-                    "list element {} is a {}, which a list of {:?} does not hold",
+                    "list element {}: a {} cannot be stored in a list of {:?}",
                     source_index + odd,
                     values[odd].type_name(),
                     self.element
@@ -265,7 +266,7 @@ impl List {
         }
     }
 
-    /// Sets an element and returns the old one, which the caller drops without the lock.
+    /// Sets an element and returns the old one, which the caller drops after releasing the lock.
     fn put(&self, storage: &mut Storage, index: usize, value: Value) -> Result<Value> {
         check(index, each_storage!(&*storage, vector => vector.len()))?;
         self.check_fits(&value)?;
@@ -295,7 +296,7 @@ impl List {
             (ElementKind::Variant, _) | (ElementKind::AnyRef, Value::Ref(_)) => Ok(()),
             (ElementKind::Ref(name), Value::Ref(object)) => match object.type_name() {
                 Some(found) if found != &**name => Err(Error::invalid_argument(format!(
-                    "a list of references to {name} does not hold one to {found}"
+                    "a list of references to {name} cannot hold a reference to {found}"
                 ))),
                 _ => Ok(()),
             },
@@ -307,7 +308,7 @@ impl List {
         }
     }
 
-    /// Whether a value is of the list's own type, without a conversion.
+    /// Whether a value has the list's own type, without conversion.
     fn is_of_element(&self, value: &Value) -> bool {
         match (&self.element, value) {
             (ElementKind::Variant, _)
@@ -325,8 +326,8 @@ impl List {
 }
 
 impl Drop for List {
-    /// Lists that only this one still references are dropped iteratively, not recursively: a program can nest them
-    /// deeper than the machine's stack.
+    /// Lists whose last reference is held by this list are dropped iteratively: recursion over deeply nested
+    /// lists would overflow the stack.
     fn drop(&mut self) {
         let mut ending = Vec::new();
         end_elements(self.storage.get_mut(), &mut ending);
@@ -338,7 +339,7 @@ impl Drop for List {
     }
 }
 
-/// Moves the lists out of a list, and drops its other elements.
+/// Moves the nested lists out of a list, and drops its other elements.
 fn end_elements(storage: &mut Storage, ending: &mut Vec<Ref>) {
     let is_list = |object: &Ref| object.downcast_ref::<List>().is_some();
     match storage {
@@ -370,7 +371,7 @@ impl fmt::Debug for List {
     }
 }
 
-/// Makes room for `capacity` elements in all, within the limit.
+/// Reserves capacity for `capacity` elements in total, up to the limit.
 fn grow<T>(vector: &mut Vec<T>, capacity: usize) -> Result<()> {
     if capacity <= vector.capacity() {
         return Ok(());
@@ -387,14 +388,14 @@ fn check(index: usize, length: usize) -> Result<()> {
     if index < length {
         return Ok(());
     }
-    Err(Error::out_of_range(format!("index {index} is out of a list of {length} elements")))
+    Err(Error::out_of_range(format!("index {index} is out of bounds of a list of {length} elements")))
 }
 
 fn checked_range(what: &str, index: usize, count: usize, length: usize) -> Result<Range<usize>> {
     match index.checked_add(count) {
         Some(end) if end <= length => Ok(index..end),
         _ => Err(Error::out_of_range(format!(
-            "{count} elements at {index} exceed the {what} list of {length} elements"
+            "{count} elements at {index} are out of bounds of the {what} list of {length} elements"
         ))),
     }
 }
@@ -419,7 +420,7 @@ fn integer_of(value: &Value) -> i64 {
     }
 }
 
-/// In both widths, so that a number that is stored unconverted keeps its bits.
+/// Converts in both widths, so that a number stored unconverted keeps its bits.
 fn float_of(value: &Value) -> (f32, f64) {
     match value {
         Value::F32(value) => (*value, (*value).into()),
@@ -473,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_keep_types_apart() {
+    fn copies_reject_mismatched_types() {
         let bytes = List::new(ElementKind::I8, 0).unwrap();
         for value in [1, -2] {
             bytes.push(Value::I32(value)).unwrap();
@@ -487,7 +488,7 @@ mod tests {
         assert!(bytes.copy_from(0, &variants, 0, 1).unwrap_err().message().contains("null"));
         assert_eq!(bytes.copy_from(1, &bytes, 0, 2).unwrap_err().code(), StatusCode::OutOfRange);
         variants.copy_from(0, &variants, 2, 1).unwrap();
-        assert!(variants.copy_from(0, &variants, 1, 2).unwrap_err().message().contains("same"));
+        assert!(variants.copy_from(0, &variants, 1, 2).unwrap_err().message().contains("overlap"));
         let wide = List::new(ElementKind::I32, 0).unwrap();
         wide.resize(2).unwrap();
         assert!(wide.copy_from(0, &bytes, 0, 1).is_err());

@@ -7,16 +7,17 @@ use crate::verify::REF_BIT;
 /// Limit on registers times blocks, so that a crafted function does not exhaust memory.
 const SIZE_LIMIT: usize = 1 << 20;
 
-/// Passes over all blocks after which everything counts as live: compilers order blocks so that few suffice.
+/// Limit on passes over all blocks, after which everything counts as live: compilers order blocks so that few
+/// suffice.
 const PASSES: usize = 16;
 
-/// Liveness: which 32-bit registers may be read after the start of each block of a function before they are written.
+/// Liveness: which 32-bit registers may be read after the start of each block before they are written.
 pub(crate) struct Liveness {
     /// Offsets of the blocks, ascending.
     starts: Vec<u32>,
-    /// Words of a block's set.
+    /// Words per set.
     width: usize,
-    /// The live-in set of each block, one behind the other; empty if the function is over the limit.
+    /// The live-in set of each block, consecutively; empty if the function is over the limit.
     live: Vec<u64>,
 }
 
@@ -27,7 +28,7 @@ struct Block {
 }
 
 impl Liveness {
-    /// Analyses a verified function with so many registers.
+    /// Analyses a verified function with `registers` registers.
     pub(crate) fn of(tables: &Tables, function: &Function, words: u16, bytecode: &[u8]) -> Self {
         let width = usize::from(words).div_ceil(64);
         let count = function.descriptor.block_count;
@@ -58,15 +59,15 @@ impl Liveness {
         this
     }
 
-    /// Whether a register is live into the block at offset `start`.
+    /// Whether a register is live-in at the block at offset `start`.
     pub(crate) fn is_live(&self, start: u32, register: u16) -> bool {
         let Ok(block) = self.starts.binary_search(&start) else { return true };
         let set = self.live.get(block * self.width..).unwrap_or_default();
         set.get(usize::from(register) / 64).is_none_or(|bits| bits >> (register % 64) & 1 != 0)
     }
 
-    /// The backward data flow: what is live into a successor and not killed in a block is live into the block, to a
-    /// fixed point.
+    /// Backward data flow to a fixed point: what is live into a successor and not killed in a block is live
+    /// into the block.
     fn spread(&mut self, blocks: &[Block], killed: &[u64]) {
         for _ in 0..PASSES {
             let mut changed = false;

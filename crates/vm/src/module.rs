@@ -33,13 +33,13 @@ pub(crate) enum Kind {
     Native(Box<dyn NativeModule>),
     Bytecode {
         program: Box<Program>,
-        /// The function that each export is.
+        /// The function of each export.
         functions: Box<[u32]>,
     },
 }
 
 impl Module {
-    /// A native module. Fails if an export has a malformed convention, or two have the same name.
+    /// A native module. Fails if an export has a malformed convention or a duplicate name.
     pub fn native(module: impl NativeModule) -> Result<Self> {
         let mut exports = Vec::with_capacity(module.exports().len());
         for export in module.exports() {
@@ -50,7 +50,7 @@ impl Module {
         Self::new(module.name().into(), module.version(), exports, Kind::Native(Box::new(module)))
     }
 
-    /// A bytecode module. Verifies and lowers all of its bytecode; constant data of the file is used zero-copy.
+    /// A bytecode module. Verifies and lowers all of its bytecode; uses the file's constant data zero-copy.
     pub fn bytecode(file: ModuleFile) -> Result<Self> {
         let (name, version) = (file.name().into(), file.version());
         let program = Program::load(file)?;
@@ -76,7 +76,7 @@ impl Module {
         for pair in by_name.windows(2) {
             let [a, b] = [&exports[pair[0] as usize].name, &exports[pair[1] as usize].name];
             if a == b {
-                return Err(Error::invalid_argument(format!("module '{name}' exports '{a}' twice")));
+                return Err(Error::invalid_argument(format!("module '{name}' has duplicate export '{a}'")));
             }
         }
         Ok(Self(Arc::new(Inner { name, version, exports: exports.into(), by_name, kind })))
@@ -87,7 +87,7 @@ impl Module {
         &self.0.name
     }
 
-    /// Its version; importers name the least that they need.
+    /// Its version; importers name the minimum they need.
     pub fn version(&self) -> u32 {
         self.0.version
     }

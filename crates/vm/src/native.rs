@@ -6,8 +6,8 @@ use crate::{Call, Flow};
 
 /// A native module: functions in Rust that programs import.
 ///
-/// One module serves any number of contexts, each with a state of its own, from any threads. A method never
-/// waits for a device: it returns [`Flow::Wait`] and is called again (see [`Call::resumed`]).
+/// One module serves any number of contexts from any thread; each context has its own state. A method never
+/// blocks on a device: it returns [`Flow::Wait`] and is called again (see [`Call::resumed`]).
 ///
 /// ```
 /// use rehal_vm::{Call, Context, Export, Flow, Module, NativeModule, Result, State, Value};
@@ -51,23 +51,23 @@ pub trait NativeModule: Send + Sync + 'static {
     /// The name that programs import it by ("hal").
     fn name(&self) -> &str;
 
-    /// Its version; a program names the least that it needs.
+    /// Its version; a program names the minimum it needs.
     fn version(&self) -> u32;
 
     /// The functions, in order of their ordinals.
     fn exports(&self) -> &[Export];
 
-    /// The state of the module in one context. Created before any function of the context is called, and dropped
-    /// after the last.
+    /// The module's state in one context. Created before the first call of a function of the context, and
+    /// dropped after the last.
     fn new_state(&self) -> Result<State>;
 
     /// Runs the function at `ordinal` of [`NativeModule::exports`].
     ///
-    /// The arguments have the count and kinds of the function's convention; results are pushed in order
-    /// and checked against it. An error ends the invocation.
+    /// The arguments match the function's convention; results are pushed in order and checked against it. An
+    /// error ends the invocation.
     fn call(&self, state: &State, ordinal: usize, call: &mut Call<'_>) -> Result<Flow>;
 
-    /// The host signals to suspend, resume, save memory, or that it was forked.
+    /// Handles a signal of the host: suspend, resume, low memory, or fork.
     fn notify(&self, _state: &State, _signal: Signal) -> Result<()> {
         Ok(())
     }
@@ -92,14 +92,14 @@ impl Export {
     }
 }
 
-/// Signals of the host to modules; numbers as in `iree_vm_signal_t`.
+/// Signals from the host to modules; values as in `iree_vm_signal_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// The program resumes; modules may take memory again. In order of registration.
+    /// The program resumes; modules may allocate again. In order of registration.
     Resume = 0,
-    /// The host suspends; modules drop what they can create again. In reverse order.
+    /// The host suspends; modules free what they can recreate. In reverse order.
     Suspend = 1,
-    /// Memory is short; modules drop whatever they can, however dear. In reverse order.
+    /// Memory is low; modules free whatever they can, even if it is expensive to recreate. In reverse order.
     LowMemory = 2,
     /// The program was forked. In order of registration.
     Fork = 3,

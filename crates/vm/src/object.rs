@@ -6,21 +6,21 @@ use rehal_base::{Error, Result};
 
 use crate::Buffer;
 
-/// An object that a program can hold a reference to: a buffer view, a fence, a list.
+/// An object that a program can reference: a buffer view, a fence, a list.
 ///
-/// Its type name is that of type tables of modules, without the `!` ("hal.buffer_view").
+/// Its type name is that of the modules' type tables, without the `!` ("hal.buffer_view").
 pub trait Object: Any + Send + Sync {
-    /// The name of the object's type, the same for all objects of a Rust type.
+    /// The name of the object's type, the same for all objects of one Rust type.
     fn type_name(&self) -> &'static str;
 }
 
-/// A Rust type of objects whose type name is known statically, for errors that name the expected type.
+/// A Rust type whose type name is known statically, for errors that name the expected type.
 pub trait NamedObject: Object {
     /// The value of [`Object::type_name`].
     const TYPE_NAME: &'static str;
 }
 
-/// A counted reference of a program: to an object, or null. Cloning it shares the object.
+/// A reference-counted reference of a program to an object, or null. Cloning it shares the object.
 #[derive(Clone, Default)]
 pub struct Ref(Held);
 
@@ -43,7 +43,7 @@ impl Ref {
         Self::from_arc(Arc::new(object))
     }
 
-    /// A reference to an object that others may share.
+    /// A reference to a shared object.
     pub fn from_arc<T: Object>(object: Arc<T>) -> Self {
         let mut object = Some(object);
         let any: &mut dyn Any = &mut object;
@@ -104,19 +104,19 @@ impl Ref {
         self.downcast_ref().ok_or_else(|| self.mismatch(T::TYPE_NAME))
     }
 
-    /// The object, which has to be a `T` unless the reference is null.
+    /// The object, which must be a `T`; `None` for null.
     #[inline]
     pub fn optional<T: NamedObject>(&self) -> Result<Option<&T>> {
         if self.is_null() { Ok(None) } else { self.object().map(Some) }
     }
 
-    /// A share of the object, which has to be a `T`.
+    /// The object as an `Arc`; it must be a `T`.
     pub fn share<T: NamedObject>(&self) -> Result<Arc<T>> {
         let any = self.clone().into_any().ok_or_else(|| self.mismatch(T::TYPE_NAME))?;
         any.downcast().map_err(|_| self.mismatch(T::TYPE_NAME))
     }
 
-    /// Unwraps the object, if it is a `T` and this is the only reference to it.
+    /// Unwraps the object if it is a `T` and this is the only reference.
     pub(crate) fn into_only<T: Object>(self) -> Option<T> {
         Arc::into_inner(self.into_any()?.downcast::<T>().ok()?)
     }
@@ -139,7 +139,7 @@ impl Ref {
         }
     }
 
-    /// Whether both refer to the same object, or both are null.
+    /// Whether both reference the same object, or both are null.
     #[inline]
     pub fn is_same(&self, other: &Self) -> bool {
         self.address() == other.address()
@@ -149,8 +149,8 @@ impl Ref {
     #[cold]
     pub(crate) fn mismatch(&self, expected: &str) -> Error {
         Error::invalid_argument(match self.type_name() {
-            Some(found) => format!("a reference to {expected} is needed, and this is one to {found}"),
-            None => format!("a reference to {expected} is needed, and this one is null"),
+            Some(found) => format!("expected a reference to {expected}, found one to {found}"),
+            None => format!("expected a reference to {expected}, found null"),
         })
     }
 }
@@ -193,15 +193,15 @@ mod tests {
         let mut fence = Ref::new(Fence);
         assert!(fence.object::<Fence>().is_ok() && fence.share::<Fence>().is_ok());
         let error = fence.object::<Event>().unwrap_err();
-        assert_eq!(error.message(), "a reference to hal.event is needed, and this is one to hal.fence");
+        assert_eq!(error.message(), "expected a reference to hal.event, found one to hal.fence");
         assert!(fence.is_same(&fence.clone()));
         assert!(!fence.is_same(&Ref::new(Event)) && !fence.is_same(&Ref::NULL));
         let moved = fence.take();
         assert!(fence.is_null() && fence.optional::<Fence>().unwrap().is_none());
         let error = fence.share::<Event>().unwrap_err();
-        assert_eq!(error.message(), "a reference to hal.event is needed, and this one is null");
+        assert_eq!(error.message(), "expected a reference to hal.event, found null");
         assert_eq!(moved.type_name(), Some("hal.fence"));
-        // Objects of size zero are distinct as well.
+        // Zero-sized objects are distinct as well.
         assert!(moved.downcast_ref::<Event>().is_none());
     }
 }

@@ -5,7 +5,7 @@ use crate::isa::instructions;
 use crate::module_file::Features;
 use crate::registers::Number;
 
-/// An instruction of the set.
+/// An instruction of the instruction set.
 #[derive(Debug)]
 pub(crate) struct Operation {
     /// Its name in code.
@@ -16,22 +16,22 @@ pub(crate) struct Operation {
     pub(crate) opcode: u8,
     /// Its name in text, without the leading `vm.`.
     pub(crate) mnemonic: &'static str,
-    /// Its operands in text, with `{n}` for field n; `None` for the operands that it reads in order.
+    /// Its operands in text, with `{n}` for field n; `None` to list the read operands in order.
     pub(crate) syntax: Option<&'static str>,
-    /// What follows the opcode, in order.
+    /// The fields after the opcode, in order.
     pub(crate) fields: &'static [Field],
-    /// Whether it ends its basic block.
+    /// Whether it terminates its basic block.
     pub(crate) is_terminator: bool,
 }
 
 /// The sets of opcodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Set {
-    /// The base set, which every module may use.
+    /// The core set, which every module may use.
     Core,
-    /// Behind the prefix 0xE0: arithmetic of f32.
+    /// After the prefix 0xE0: f32 arithmetic.
     F32,
-    /// Behind the prefix 0xE1: arithmetic of f64.
+    /// After the prefix 0xE1: f64 arithmetic.
     F64,
 }
 
@@ -45,7 +45,7 @@ impl Set {
         }
     }
 
-    /// The feature that a function must require to use it.
+    /// The feature that a function must require to use the set.
     pub(crate) const fn feature(self) -> Features {
         match self {
             Self::Core => Features(0),
@@ -60,13 +60,13 @@ impl Set {
 pub(crate) enum Field {
     /// A register that is read (u16). A reference is borrowed.
     Read(ValueKind),
-    /// A register that is written (u16). For a reference, its move bit says whether the source is moved from.
+    /// A register that is written (u16). For a reference, the move bit says whether the source is moved from.
     Write(ValueKind),
     /// A reference register that is read (u16), and moved from if its move bit is set.
     Take,
     /// A constant (4 or 8 bytes).
     Const(ValueKind),
-    /// The byte offset of a global (u32), for an access of so many bytes.
+    /// The byte offset of a global (u32), for an access of the given size.
     GlobalBytes(u32),
     /// A global reference (u32).
     GlobalRef,
@@ -74,11 +74,11 @@ pub(crate) enum Field {
     Rodata,
     /// A type of the module's table (u32).
     TypeId,
-    /// A function of the module, or an import where the top bit is set (u32).
+    /// A function of the module, or an import if the top bit is set (u32).
     Function,
     /// An import, with the top bit set (u32).
     Import,
-    /// Text with its length in bytes before it (u16).
+    /// Text, prefixed with its length in bytes (u16).
     Text,
     /// A jump target: a block by the offset of its marker (u32).
     Target,
@@ -88,7 +88,8 @@ pub(crate) enum Field {
     Operands,
     /// Aligned to 2, counted (u16): registers that are written.
     Results,
-    /// Aligned to 2, counted (u16): how many tuples each argument has; ignored for arguments that are not spans.
+    /// Aligned to 2, counted (u16): the tuple count of each argument; ignored for arguments that are not
+    /// spans.
     Segments,
     /// Aligned to 2, counted (u16): registers of one kind that are read; references may be moved.
     Many(ValueKind),
@@ -96,7 +97,7 @@ pub(crate) enum Field {
     Cases,
 }
 
-/// The field that a word of the table stands for.
+/// The field for a word of the table.
 macro_rules! field {
     (read_i32) => {
         Field::Read(ValueKind::I32)
@@ -260,7 +261,7 @@ macro_rules! operations {
     };
 }
 
-/// The columns that all groups have.
+/// The columns common to all groups.
 macro_rules! operation {
     ($set:ident $opcode:literal $op:ident $mnemonic:literal $($syntax:literal)?) => {
         Operation {
@@ -299,7 +300,7 @@ const fn index() -> [[u16; 256]; 3] {
     table
 }
 
-/// The instruction of that opcode in that set.
+/// The instruction with the given set and opcode.
 pub(crate) fn lookup(set: Set, opcode: u8) -> Option<&'static Operation> {
     OPERATIONS.get(usize::from(BY_OPCODE[set as usize][usize::from(opcode)]))
 }

@@ -26,7 +26,7 @@ impl Program {
     pub(crate) fn load(file: ModuleFile) -> Result<Self> {
         let tables = Tables::read(&file)?;
         if tables.types.len() > 1 << 16 {
-            return Err(Error::resource_exhausted("a module may have 65536 types and no more"));
+            return Err(Error::resource_exhausted("the module has more than 65536 types"));
         }
         let frames = tables.functions.iter().enumerate().map(|(ordinal, function)| {
             let bytecode = file.function_bytecode(ordinal).unwrap_or_default();
@@ -43,7 +43,7 @@ impl Program {
         Ok(Self { tables, codes, frames, rodata, file })
     }
 
-    /// A program of functions that are not those of the file.
+    /// A program with other functions than those of the file.
     #[cfg(test)]
     pub(crate) fn of_parts(file: ModuleFile, tables: Tables, codes: Arc<[Code]>) -> Self {
         Self { file, tables, codes, frames: [].into(), rodata: [].into() }
@@ -64,7 +64,7 @@ fn lower_all(file: &ModuleFile, tables: &Tables, frames: &[Frame], optimizes: bo
     codes.collect()
 }
 
-/// The name of a function in errors: that of an export, or its ordinal.
+/// The name of a function in errors: that of an export, else its ordinal.
 pub(crate) fn function_name(file: &ModuleFile, ordinal: usize) -> String {
     match file.exports().find(|export| export.function == ordinal) {
         Some(export) => export.local_name.into(),

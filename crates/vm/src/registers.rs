@@ -1,5 +1,5 @@
-//! The register window: the part of the register file that a frame can name, an array of bytes that every u16 is in
-//! range of, so that no access needs a bounds check.
+//! The register window: the part of the register file that a frame can address, an array of bytes in which
+//! every u16 is in bounds, so that accesses need no bounds check.
 
 use crate::ValueKind;
 
@@ -9,9 +9,9 @@ pub(crate) const WINDOW_BYTES: usize = (1 << 16) * 4 + 4;
 /// A register window: the registers of a frame, followed by those of the frame it calls.
 pub(crate) type Window = [u8; WINDOW_BYTES];
 
-/// A number that one or two registers hold.
+/// A number held by one register or a pair.
 pub(crate) trait Number: Copy {
-    /// The kind of registers that hold it: integers have no sign there.
+    /// The kind of register that holds it: integers are signless.
     const KIND: ValueKind;
     /// The number at `register`.
     fn get(window: &Window, register: u16) -> Self;

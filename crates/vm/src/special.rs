@@ -1,36 +1,34 @@
-//! Mathematical functions that differ between `std` and the mathematical library that the
-//! reference is linked with (glibc).
+//! Mathematical functions that differ between `std` and glibc, which the reference is linked with.
 //!
-//! VMVX executables run with denormals-are-zero. Functions here that inspect bits first do an operation for which the
-//! processor flushes denormals.
+//! VMVX executables run with denormals-are-zero. Functions that inspect bits first do an operation for which
+//! the processor flushes denormals.
 
-/// The integer at or above. Added to zero first, since the compiler's own function looks at bits.
+/// Ceiling. Adds zero first to flush denormals: the compiler's own function inspects bits.
 pub(crate) fn ceil_f32(value: f32) -> f32 {
     (value + 0.0).ceil().copysign(value)
 }
 
-/// The integer at or below; see [`ceil_f32`].
+/// Floor; see [`ceil_f32`].
 pub(crate) fn floor_f32(value: f32) -> f32 {
     (value + 0.0).floor().copysign(value)
 }
 
-/// As [`ceil_f32`].
+/// See [`ceil_f32`].
 pub(crate) fn ceil_f64(value: f64) -> f64 {
     (value + 0.0).ceil().copysign(value)
 }
 
-/// As [`floor_f32`].
+/// See [`floor_f32`].
 pub(crate) fn floor_f64(value: f64) -> f64 {
     (value + 0.0).floor().copysign(value)
 }
 
-/// The logarithm; of a negative number the positive NaN, which the library's older interface returns and the
-/// reference uses.
+/// The logarithm; positive NaN for a negative number, as glibc's old interface, which the reference uses.
 pub(crate) fn ln_f64(value: f64) -> f64 {
     logarithm(value, f64::ln)
 }
 
-/// As [`ln_f64`].
+/// See [`ln_f64`].
 pub(crate) fn log2_f64(value: f64) -> f64 {
     logarithm(value, f64::log2)
 }

@@ -4,7 +4,7 @@ use crate::list::ElementKind;
 use crate::module_file::{FunctionDescriptor, ModuleFile};
 use crate::{Convention, ExportedFunction};
 
-/// What instructions refer to by ordinal: the tables of a module file, parsed.
+/// The tables of a module file that instructions refer to by ordinal, parsed.
 pub(crate) struct Tables {
     pub(crate) types: Box<[ElementKind]>,
     pub(crate) imports: Box<[Import]>,
@@ -16,7 +16,7 @@ pub(crate) struct Tables {
 
 /// A function that the module imports.
 pub(crate) struct Import {
-    /// With the module's name ("hal.buffer.assert").
+    /// Qualified with the module's name ("hal.buffer.assert").
     pub(crate) full_name: Box<str>,
     pub(crate) convention: Convention,
     pub(crate) is_optional: bool,
@@ -41,7 +41,7 @@ impl Tables {
             let text = signature.and_then(|signature| signature.calling_convention).unwrap_or_default();
             let convention = Convention::parse(text).context(|| format!("function {ordinal}"))?;
             if convention.is_variadic() {
-                let error = Error::invalid_argument("functions of bytecode cannot take spans");
+                let error = Error::invalid_argument("bytecode functions cannot take spans");
                 return Err(error.context(format!("function {ordinal}")));
             }
             Ok(Function { convention, descriptor: file.function(ordinal).unwrap_or_default() })
@@ -70,7 +70,7 @@ impl Tables {
     }
 }
 
-/// A type by its full name. Types of objects are defined by native modules, so that any name is valid.
+/// A type by its full name. Object types are defined by native modules, so any name is valid.
 fn type_of(name: &str) -> Result<ElementKind> {
     Ok(match name {
         "i8" => ElementKind::I8,
@@ -82,7 +82,7 @@ fn type_of(name: &str) -> Result<ElementKind> {
         "!vm.opaque" => ElementKind::Variant,
         "!vm.ref<?>" => ElementKind::AnyRef,
         name => match name.strip_prefix('!') {
-            // The element types of lists are checked when they are accessed.
+            // List element types are checked on access.
             Some(list) if list.starts_with("vm.list") => ElementKind::Ref("vm.list".into()),
             Some(object) => ElementKind::Ref(object.into()),
             None => return Err(Error::not_found(format!("the module uses an unknown type '{name}'"))),

@@ -1,4 +1,4 @@
-//! Differential test: random programs do the same with and without superinstructions and coalescing.
+//! Differential test: random programs behave the same with and without superinstructions and coalescing.
 
 mod assembly;
 mod random_program;
@@ -26,17 +26,17 @@ use crate::{Budget, Buffer, Convention, ModuleFile, Ref, Resumed, Value};
 use assembly::{Assembled, Assembly};
 use random_program::{CALLEE_CONVENTION, CONVENTION, GLOBAL_BYTES, REFS, REGISTERS, Random, RandomProgram};
 
-/// Programs that are executed.
+/// Number of programs executed.
 const PROGRAMS: usize = 4000;
-/// How often the programs must execute each superinstruction at least.
+/// Minimum executions of each superinstruction by the programs.
 const EXECUTIONS: u64 = 5;
 
 thread_local! {
-    /// How often this thread has executed each superinstruction.
+    /// Executions of each superinstruction by this thread.
     static EXECUTED: RefCell<HashMap<&'static str, u64>> = RefCell::default();
 }
 
-/// Notes an instruction that is executed on a budget.
+/// Counts an instruction that is executed on a budget.
 pub(crate) fn executes(insn: Insn) {
     if let Some(name) = superinstructions::name(insn) {
         EXECUTED.with_borrow_mut(|executed| *executed.entry(name).or_default() += 1);
@@ -55,7 +55,7 @@ impl Modules for Alone {
 }
 
 impl Alone {
-    /// A program whose functions are lowered with or without optimization. Its names are those of `file`.
+    /// A program whose functions are lowered with or without optimization; the names come from `file`.
     fn new(file: &ModuleFile, program: &RandomProgram, optimizes: bool) -> Self {
         let parts = [(CONVENTION, &program.function), (CALLEE_CONVENTION, &program.callee)];
         let tables = tables(parts);
@@ -69,8 +69,8 @@ impl Alone {
         Self { program, instance: Instance { codes, globals, imports: [].into() } }
     }
 
-    /// What the first function returns and leaves in the globals, or how it fails, as text; `None` if it exhausts its
-    /// budget.
+    /// The results of the first function and the globals it leaves, or its error, as text; `None` if it
+    /// exhausts its budget.
     fn run(self, inputs: &[Value]) -> Option<String> {
         let mut machine = Machine::new(Some(Budget { instructions: 20_000, bytes: 1 << 20 }), None);
         let target = Target { module: 0, ordinal: 0 };
@@ -94,7 +94,7 @@ impl Alone {
     }
 }
 
-/// The tables of a module with these functions and no more.
+/// The tables of a module with only these functions.
 fn tables<const N: usize>(functions: [(&str, &Assembled); N]) -> Tables {
     Tables {
         types: [].into(),
@@ -117,7 +117,7 @@ fn function(convention: &str, assembled: &Assembled) -> Function {
     Function { convention: Convention::parse(convention).unwrap(), descriptor }
 }
 
-/// Small numbers often, which are equal now and then.
+/// Often small numbers, sometimes equal.
 fn inputs(random: &mut Random) -> Vec<Value> {
     let mut inputs = Vec::new();
     for _ in 0..3 {
@@ -137,7 +137,7 @@ fn optimized_programs_match_unoptimized_ones() {
     let mut random = Random(fastrand::Rng::with_seed(0x9E37_79B9_7F4A_7C15));
     let (mut ended, mut failed) = (0, 0);
     for round in 0..PROGRAMS {
-        // Each superinstruction in turn, and every fourth program without one of its own.
+        // Each superinstruction in turn, and every fourth program without a chosen one.
         let (name, _) = SUPERINSTRUCTIONS[round % SUPERINSTRUCTIONS.len()];
         let program = RandomProgram::new(&mut random, (round % 4 != 0).then_some(name));
         for _ in 0..2 {
@@ -157,7 +157,7 @@ fn optimized_programs_match_unoptimized_ones() {
     }
     assert!(
         ended > PROGRAMS && failed > 50,
-        "{ended} programs came to an end, {failed} of them with an error"
+        "only {ended} programs terminated, {failed} of them with an error"
     );
     let executed = EXECUTED.take();
     let count = |name: &str| executed.get(name).copied().unwrap_or(0);
@@ -166,7 +166,7 @@ fn optimized_programs_match_unoptimized_ones() {
         .map(|(name, _)| (*name, count(name)))
         .filter(|(_, count)| *count < EXECUTIONS)
         .collect();
-    assert!(rare.is_empty(), "superinstructions that the programs do not execute, or too rarely: {rare:?}");
+    assert!(rare.is_empty(), "superinstructions that the programs execute too rarely or never: {rare:?}");
 }
 
 /// A register that only a successor of the first block reads, for each kind of edge.

@@ -128,7 +128,7 @@ fn spans_reach_the_function_and_are_checked() {
         assert_eq!(error.code(), StatusCode::InvalidArgument);
     }
     let error = function.call_with_spans(&[Value::I64(0)], &[0]).unwrap_err();
-    assert_eq!(error.message(), "argument 0 is a i64, not a i32");
+    assert_eq!(error.message(), "argument 0: expected i32, found i64");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn functions_are_found_by_module_and_name() {
         assert!(context.function(name).is_err(), "{name}");
     }
     let module = context.modules().next().unwrap().clone();
-    // Of two modules with one name, the last is meant.
+    // If two modules share a name, the last one wins.
     assert_eq!(Context::new(&[module.clone(), module]).unwrap().modules().len(), 2);
 }
 
@@ -167,7 +167,7 @@ fn a_waiting_invocation_can_be_resumed_on_another_thread() {
     .unwrap();
     assert!(matches!(invocation.results(), [Value::I32(7)]));
     assert!(invocation.resume().is_err());
-    // And again, with the machine that it has.
+    // Once more, reusing its machine.
     invocation.call([Value::I32(8)]).unwrap();
     assert!(matches!(invocation.take_results()[..], [Value::I32(8)]));
 }

@@ -8,10 +8,10 @@ use crate::dump::InstructionText;
 use crate::instruction::Instruction;
 use crate::program::{Program, function_name};
 
-/// A sink for the trace of a program: a line of text for each instruction, with its place.
+/// A sink for the trace of a program: a line of text per instruction, with its location.
 pub type TraceSink = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// Traces each instruction to a sink, and counts for a budget, if there is one.
+/// Traces each instruction to a sink, and counts against the budget, if any.
 pub(crate) struct Traced<'t> {
     pub(crate) sink: &'t TraceSink,
     pub(crate) left: &'t mut Option<Budget>,
@@ -21,7 +21,7 @@ impl Meter for Traced<'_> {
     const LIMITED: bool = true;
 
     fn step(&mut self, code: &Code, program: &Program, at: usize) -> Result<()> {
-        // The moves of a branch are lowered to instructions of their own with the branch's offset.
+        // The moves of a branch are lowered to separate instructions with the branch's offset.
         let offset = code.offsets.get(at).copied();
         let before = at.checked_sub(1).and_then(|before| code.offsets.get(before).copied());
         if let Some(offset) = offset

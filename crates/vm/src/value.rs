@@ -4,16 +4,16 @@ use crate::Ref;
 
 /// A value of a program.
 ///
-/// Functions take and return the kinds in [`ValueKind`]; lists can hold the narrow integers too.
+/// Functions take and return the kinds in [`ValueKind`]; lists can also hold the narrow integers.
 #[derive(Clone)]
 pub enum Value {
-    /// An integer of 8 bits, in lists only.
+    /// An 8-bit integer, in lists only.
     I8(i8),
-    /// An integer of 16 bits, in lists only.
+    /// A 16-bit integer, in lists only.
     I16(i16),
-    /// An i32, signed or unsigned as the program uses it.
+    /// A 32-bit integer, signed or unsigned as the program uses it.
     I32(i32),
-    /// An integer of 64 bits.
+    /// A 64-bit integer, signed or unsigned as the program uses it.
     I64(i64),
     /// An f32.
     F32(f32),
@@ -50,7 +50,7 @@ impl ValueKind {
         }
     }
 
-    /// The kind that a letter of a calling convention stands for.
+    /// The kind of a calling convention letter.
     pub const fn from_letter(letter: u8) -> Option<Self> {
         Some(match letter {
             b'i' => Self::I32,
@@ -62,7 +62,7 @@ impl ValueKind {
         })
     }
 
-    /// Its name in texts.
+    /// Its name in text.
     pub const fn name(self) -> &'static str {
         match self {
             Self::I32 => "i32",
@@ -78,7 +78,7 @@ impl Value {
     /// The null reference.
     pub const NULL: Self = Self::Ref(Ref::NULL);
 
-    /// The kind of the argument that it can be; `None` for the narrow integers.
+    /// Its kind as an argument; `None` for the narrow integers.
     pub const fn kind(&self) -> Option<ValueKind> {
         Some(match self {
             Self::I8(_) | Self::I16(_) => return None,

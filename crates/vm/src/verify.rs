@@ -15,15 +15,15 @@ pub(crate) const REF_BIT: u16 = 0x8000;
 pub(crate) const MOVE_BIT: u16 = 0x4000;
 /// The index bits of a reference register number.
 pub(crate) const REF_MASK: u16 = 0x3FFF;
-/// The index bits of another register number.
+/// The index bits of a number register.
 const WORD_MASK: u16 = 0x7FFF;
 /// The bit of a function ordinal that marks an import.
 pub(crate) const IMPORT_BIT: u32 = 0x8000_0000;
-/// Blocks start below this offset in bytes.
+/// Limit on the offset of a block, in bytes.
 const BLOCK_LIMIT: u32 = 0x00FF_FFFF;
 
-/// Verifies a function's instructions, so that the interpreter need not check them: encoding,
-/// registers, ordinals, calls and blocks.
+/// Verifies a function's instructions, so that the interpreter need not check them: encoding, registers,
+/// ordinals, calls and blocks.
 ///
 /// Stricter than the reference: calls pass exactly the values that the callee takes, moves do not mix
 /// numbers and references, and globals are aligned. `function` is one of `tables`. Takes time linear in the length
@@ -68,18 +68,16 @@ pub(crate) struct Frame {
     pub(crate) refs: u16,
 }
 
-/// How many registers a function that declares `count` may use: up to the next power of two, as in the reference,
+/// The registers that a function declaring `count` may use: up to the next power of two, like the reference,
 /// because assemblers do not count unused arguments.
 fn register_limit(count: usize, mask: u16) -> Result<usize> {
     match count.max(1).checked_next_power_of_two() {
         Some(limit) if limit <= mask.into() => Ok(limit),
-        _ => Err(Error::resource_exhausted(format!(
-            "the function declares {count} registers, which exceeds the limit"
-        ))),
+        _ => Err(Error::resource_exhausted(format!("too many registers: the function declares {count}"))),
     }
 }
 
-/// The register of each argument of a function: its first registers, numbers aligned to their size.
+/// The register of each argument of a function: the first registers, numbers aligned to their size.
 pub(crate) fn argument_registers(convention: &Convention) -> impl Iterator<Item = (ValueKind, u16)> + '_ {
     let (mut words, mut refs) = (0_usize, 0_usize);
     convention.arguments().iter().filter_map(move |argument| {
@@ -122,9 +120,9 @@ impl Verifier<'_> {
     fn instruction(&mut self, bytecode: &[u8], offset: usize) -> Result<usize> {
         if self.is_in_block == (bytecode[offset] == BLOCK) {
             return Err(Error::invalid_argument(if self.is_in_block {
-                "a block starts before the one before it ends"
+                "the previous block has no terminator"
             } else {
-                "the instruction is not in a block"
+                "the instruction is outside any block"
             }));
         }
         let instruction = Instruction::read(bytecode, offset)?;
@@ -144,12 +142,12 @@ impl Verifier<'_> {
         Ok(instruction.end)
     }
 
-    /// Verifies one field by itself.
+    /// Verifies one field in isolation.
     fn field(&mut self, field: Field, value: &FieldValue<'_>) -> Result<()> {
         match (field, value) {
             (Field::Read(ValueKind::Ref), FieldValue::Register(register)) if register & MOVE_BIT != 0 => {
                 Err(Error::invalid_argument(format!(
-                    "reference register {} cannot be moved by an operand that borrows it",
+                    "reference register {} has the move bit set, but the operand borrows it",
                     register & REF_MASK
                 )))
             }
@@ -172,7 +170,9 @@ impl Verifier<'_> {
                 below("import", ordinal & !IMPORT_BIT, self.tables.imports.len())
             }
             (Field::Import, FieldValue::Ordinal(ordinal)) if ordinal & IMPORT_BIT == 0 => {
-                Err(Error::invalid_argument(format!("function {ordinal} is not an import")))
+                Err(Error::invalid_argument(format!(
+                    "function {ordinal} is not an import (expected the import bit)"
+                )))
             }
             (Field::Import, FieldValue::Ordinal(ordinal)) => {
                 below("import", ordinal & !IMPORT_BIT, self.tables.imports.len())
@@ -189,17 +189,19 @@ impl Verifier<'_> {
                 self.target(*target)?;
                 self.moves(*moves)
             }),
-            // Every constant and text is valid; counts of tuples are checked with the call.
+            // Every constant and text is valid; tuple counts are checked with the call.
             _ => Ok(()),
         }
     }
 
-    /// Verifies the fields together.
+    /// Verifies the fields in combination.
     fn whole(&mut self, instruction: &Instruction<'_>) -> Result<()> {
         match instruction.operation.op {
             Op::Block => {
                 if instruction.offset as u64 >= u64::from(BLOCK_LIMIT) {
-                    return Err(Error::out_of_range("the block starts too far into the function"));
+                    return Err(Error::out_of_range(format!(
+                        "the block's offset exceeds the limit of {BLOCK_LIMIT:#x}"
+                    )));
                 }
                 self.blocks.push(instruction.offset as u32);
                 self.is_in_block = true;
@@ -256,7 +258,7 @@ impl Verifier<'_> {
         self.values("result", convention.results().iter().copied(), results)
     }
 
-    /// The kinds of all values of a call, no more than one above `limit` of them.
+    /// The kinds of all values of a call; at most `limit` + 1 of them.
     fn flattened(
         &self,
         convention: &Convention,
@@ -265,13 +267,13 @@ impl Verifier<'_> {
     ) -> Result<Vec<ValueKind>> {
         let arguments = convention.arguments();
         if segments.is_none() && convention.is_variadic() {
-            return Err(Error::invalid_argument("the callee takes spans, which the call does not count"));
+            return Err(Error::invalid_argument("the callee takes spans, but the call has no tuple counts"));
         }
         if let Some(segments) = segments
             && segments.len() != arguments.len()
         {
             return Err(Error::invalid_argument(format!(
-                "the call counts the tuples of {} arguments, and the callee takes {}",
+                "the call has tuple counts for {} arguments, the callee takes {}",
                 segments.len(),
                 arguments.len()
             )));
@@ -295,7 +297,7 @@ impl Verifier<'_> {
         Ok(kinds)
     }
 
-    /// Verifies that registers hold values of these kinds, as many.
+    /// Verifies that the registers match these kinds in number and kind.
     fn values(
         &self,
         what: &str,
@@ -320,7 +322,7 @@ impl Verifier<'_> {
         if is_ref != (kind == ValueKind::Ref) {
             let found = if is_ref { "a reference" } else { "a number" };
             return Err(Error::invalid_argument(format!(
-                "register {register:#06x} holds {found}, not a {}",
+                "register {register:#06x}: expected {}, found {found}",
                 kind.name()
             )));
         }
@@ -330,7 +332,7 @@ impl Verifier<'_> {
             ValueKind::I64 | ValueKind::F64 if register.is_multiple_of(2) => register + 1,
             ValueKind::I64 | ValueKind::F64 => {
                 return Err(Error::invalid_argument(format!(
-                    "register {register} is odd and cannot start a register pair"
+                    "register {register} is odd: a register pair must start at an even register"
                 )));
             }
         };
@@ -356,7 +358,7 @@ impl Verifier<'_> {
             self.any_register(target)?;
             if (source ^ target) & REF_BIT != 0 {
                 return Err(Error::invalid_argument(format!(
-                    "register {source:#06x} cannot be moved to {target:#06x}, which is of another kind"
+                    "cannot move register {source:#06x} to {target:#06x}: one is a reference, the other a number"
                 )));
             }
         }
@@ -365,7 +367,7 @@ impl Verifier<'_> {
 
     fn target(&mut self, target: u32) -> Result<()> {
         if target >= BLOCK_LIMIT {
-            return Err(Error::out_of_range(format!("there is no block at {target:08X}")));
+            return Err(Error::out_of_range(format!("no block at {target:08X}")));
         }
         self.targets.push(target);
         Ok(())
@@ -374,12 +376,14 @@ impl Verifier<'_> {
     fn global(&self, offset: u32, size: u32) -> Result<()> {
         if u64::from(offset) + u64::from(size) > self.tables.global_bytes as u64 {
             return Err(Error::out_of_range(format!(
-                "{size} bytes at offset {offset} exceed the globals of {} bytes",
+                "{size} bytes at offset {offset} are out of bounds of the globals of {} bytes",
                 self.tables.global_bytes
             )));
         }
         if !offset.is_multiple_of(4) {
-            return Err(Error::invalid_argument(format!("a global at offset {offset} is not aligned to 4")));
+            return Err(Error::invalid_argument(format!(
+                "the global at offset {offset} is not aligned to 4"
+            )));
         }
         Ok(())
     }
@@ -399,12 +403,12 @@ impl Verifier<'_> {
         let said = self.function.descriptor.block_count;
         if self.blocks.len() != said {
             return Err(Error::invalid_argument(format!(
-                "the function declares {said} blocks and has {}",
+                "the function declares {said} blocks, found {}",
                 self.blocks.len()
             )));
         }
         match self.targets.iter().find(|target| self.blocks.binary_search(target).is_err()) {
-            Some(target) => Err(Error::invalid_argument(format!("there is no block at {target:08X}"))),
+            Some(target) => Err(Error::invalid_argument(format!("no block at {target:08X}"))),
             None => Ok(()),
         }
     }
@@ -414,5 +418,5 @@ fn below(what: &str, ordinal: u32, count: usize) -> Result<()> {
     if (ordinal as u64) < count as u64 {
         return Ok(());
     }
-    Err(Error::out_of_range(format!("{what} {ordinal} is out of bounds: there are {count}")))
+    Err(Error::out_of_range(format!("{what} {ordinal} is out of bounds of {count}")))
 }

@@ -8,55 +8,56 @@ use rehal_base::Result;
 /// How a call of a native function ended.
 #[derive(Debug)]
 pub enum Flow {
-    /// It is done, and its results are pushed.
+    /// It returned; its results are pushed.
     Return,
-    /// Others may run; the function is called again with the same arguments.
+    /// It lets others run; the function is called again with the same arguments.
     Yield,
-    /// It needs something that has not happened; the function is called again with the same arguments once
-    /// it has, and [`Call::resumed`](crate::Call::resumed) says how it went.
+    /// It blocks on a wait source; the function is called again with the same arguments once that is ready,
+    /// and [`Call::resumed`](crate::Call::resumed) has the outcome.
     Wait(Wait),
 }
 
-/// A wait of an invocation: its source and its deadline.
+/// A wait of an invocation: source and deadline.
 #[derive(Clone)]
 pub struct Wait {
     source: Arc<dyn WaitSource>,
     deadline: Option<Instant>,
 }
 
-/// Something that happens, or fails to, outside of the program.
+/// An event outside the program that completes or fails.
 pub trait WaitSource: Send + Sync {
-    /// Whether it is ready or has failed: whether [`WaitSource::block`] would return at once.
+    /// Whether it has completed or failed, so that [`WaitSource::block`] returns immediately.
     fn is_ready(&self) -> bool;
 
-    /// Blocks the calling thread until it happens (true) or `deadline` passes (false). Fails when it failed.
+    /// Blocks the calling thread until it completes (true) or `deadline` passes (false). Returns its error if
+    /// it failed.
     fn block(&self, deadline: Option<Instant>) -> Result<bool>;
 
-    /// Calls `wake` once, on any thread, when it happens or fails; at once when it has. Dropping what is returned
-    /// takes `wake` back.
+    /// Calls `wake` once, on any thread, when it completes or fails; immediately if it already has. Dropping
+    /// the returned notification cancels it.
     fn notify(&self, wake: Box<dyn FnOnce() + Send>) -> Notification;
 }
 
-/// Keeps a notification wanted; dropping it takes it back, unless it is being given already.
-#[must_use = "dropping a notification takes it back"]
+/// A registered notification; dropping it cancels it, unless it is already being delivered.
+#[must_use = "dropping a notification cancels it"]
 pub struct Notification {
     _keeper: Option<Box<dyn Any + Send>>,
 }
 
 impl Notification {
-    /// One that is wanted for as long as `keeper` lives.
+    /// A notification that is registered while `keeper` lives.
     pub fn new(keeper: impl Send + 'static) -> Self {
         Self { _keeper: Some(Box::new(keeper)) }
     }
 
-    /// One that has been given.
+    /// A notification that has been delivered.
     pub fn done() -> Self {
         Self { _keeper: None }
     }
 }
 
 impl Wait {
-    /// A wait for `source`, until `deadline` if there is one.
+    /// A wait for `source`, with an optional deadline.
     pub fn new(source: Arc<dyn WaitSource>, deadline: Option<Instant>) -> Self {
         Self { source, deadline }
     }
@@ -71,18 +72,19 @@ impl Wait {
         self.deadline
     }
 
-    /// Whether resuming would find it done: it happened, failed, or its time is over.
+    /// Whether resuming would find it done: the source completed or failed, or the deadline passed.
     pub fn is_ready(&self) -> bool {
         self.source.is_ready() || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
     /// Blocks the calling thread until [`Wait::is_ready`].
     pub fn block(&self) {
-        // How it went is the function's to say, which asks the source again when it is resumed.
+        // The outcome is ignored: the function polls the source again when it is resumed.
         let _ = self.source.block(self.deadline);
     }
 
-    /// How it went: true when it happened, false when its time is over. Fails when it failed.
+    /// The outcome: true if it completed, false if the deadline passed. Returns the source's error if it
+    /// failed.
     pub(crate) fn outcome(&self) -> Result<bool> {
         // Polled: a source that is not ready by now has missed its deadline.
         self.source.block(Some(Instant::now()))

@@ -1,5 +1,5 @@
-//! Malformed and mutated modules: an error or a program that ends, never a panic, a hang or memory out of proportion
-//! to the size does not explain.
+//! Malformed and mutated modules must fail with an error or run to an end: no panic, hang, or memory out of
+//! proportion to the input.
 
 use std::path::{Path, PathBuf};
 
@@ -23,10 +23,10 @@ impl Random {
     }
 }
 
-fn fixtures(folder: &str, limit_bytes: u64) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(folder);
+fn fixtures(directory: &str, limit_bytes: u64) -> Vec<(PathBuf, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(directory);
     let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| {
         path.extension().is_some_and(|extension| extension == "vmfb")
             && std::fs::metadata(path).unwrap().len() <= limit_bytes
@@ -49,7 +49,7 @@ fn mutate(bytes: &mut [u8], random: &mut Random) {
                 bytes[at..at + length].copy_from_slice(&value[..length]);
             }
             3 => {
-                // Offsets between tables: a little further, a little less.
+                // Offsets between tables: slightly larger or smaller.
                 let at = at & !3;
                 if let Some(word) = bytes.get_mut(at..at + 4) {
                     let value = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
@@ -78,7 +78,7 @@ struct Function {
     start: usize,
     /// Starts of its instructions and the end of the last, counted from `start`.
     offsets: Vec<usize>,
-    /// Those of them that start blocks.
+    /// The blocks' starts among them.
     blocks: Vec<usize>,
 }
 
@@ -109,8 +109,8 @@ impl Instructions {
         Self { functions, descriptors: file.flatbuffer_range().start + descriptors }
     }
 
-    /// Changes instructions in ways that have a chance to be verified: other instructions, registers, targets, types,
-    /// constants, counts of registers and blocks.
+    /// Mutates instructions so that they have a chance to verify: other instructions, registers, targets,
+    /// types, constants, block and register counts.
     fn mutate(&self, bytes: &mut [u8], random: &mut Random) {
         for _ in 0..=random.below(2) {
             let ordinal = random.below(self.functions.len());
@@ -128,7 +128,7 @@ impl Instructions {
                     let register = kinds[random.below(kinds.len())] | random.below(12) as u16;
                     store(bytes, start + 1 + random.below(end - start), &register.to_le_bytes(), end);
                 }
-                // A block of the function, or nearly one.
+                // A block of the function, or slightly off.
                 4 => {
                     let block = function.blocks[random.below(function.blocks.len())];
                     let target = block as u32 + u32::from(random.below(8) == 0);
@@ -140,7 +140,7 @@ impl Instructions {
                     let ordinal = import | random.below(6) as u32;
                     store(bytes, start + 1 + random.below(end - start), &ordinal.to_le_bytes(), end);
                 }
-                // Another instruction of the same length in its place.
+                // Another instruction of the same length.
                 6 => {
                     let other = &self.functions[random.below(self.functions.len())];
                     let from = random.below(other.offsets.len() - 1);
@@ -159,7 +159,7 @@ impl Instructions {
     }
 }
 
-/// Stores `value` at `at`, if it ends before `end`.
+/// Stores `value` at `at` if it ends before `end`.
 fn store(bytes: &mut [u8], at: usize, value: &[u8], end: usize) {
     if at + value.len() <= end {
         bytes[at..at + value.len()].copy_from_slice(value);
@@ -171,15 +171,15 @@ fn truncation_anywhere_is_an_error() {
     let archives = fixtures("modules", 9_000);
     assert!(archives.len() > 2);
     for (path, bytes) in fixtures("vm", 3_000).into_iter().chain(archives) {
-        // Padding behind the flatbuffer and its data is all that may lack.
+        // Only trailing padding after the flatbuffer and its data may be missing.
         let whole = ModuleFile::copy(&bytes).unwrap();
         let data_ends = whole.rodata_segments().map(|segment| segment.range.end);
         let end = data_ends.fold(whole.flatbuffer_range().end, usize::max);
         for length in 0..bytes.len() {
             let reached = exercise(&bytes[..length]);
             let tables = length >= whole.flatbuffer_range().end;
-            assert_eq!(reached >= Reached::Tables, tables, "{} cut at {length}", path.display());
-            assert_eq!(reached > Reached::Tables, length >= end, "{} cut at {length}", path.display());
+            assert_eq!(reached >= Reached::Tables, tables, "{} truncated to {length}", path.display());
+            assert_eq!(reached > Reached::Tables, length >= end, "{} truncated to {length}", path.display());
         }
     }
 }
@@ -189,7 +189,7 @@ fn mutations_of_real_modules_and_archives() {
     let mut random = Random(0x9E37_79B9_7F4A_7C15);
     let (mut count, mut read) = (0, 0);
     for (_, seed) in fixtures("modules", 64 << 10) {
-        // Most of a module is kernels, which are not read here: what is before them is mutated more.
+        // Most of a module is kernels, which are not read here: mutate the bytes before them more.
         let tables = ModuleFile::copy(&seed).unwrap().flatbuffer_range().end;
         for round in 0..280 {
             let mut bytes = seed.clone();

@@ -1,4 +1,4 @@
-//! Module files of the compiler: fixture modules are read, and every prefix of one is rejected.
+//! Module files written by the compiler: fixture modules are read, and every prefix of one is rejected.
 
 #![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
 
@@ -23,7 +23,7 @@ fn read_bytes(bytes: &[u8]) -> Result<ModuleFile, FormatError> {
 }
 
 #[test]
-fn reads_what_a_module_says() {
+fn reads_the_fields_of_a_module() {
     let file = read("simple_abs.vmfb");
     assert_eq!((file.name(), file.version()), ("module", 0));
     assert_eq!(file.bytecode_version(), BytecodeVersion { major: 17, minor: 0 });
@@ -45,7 +45,7 @@ fn reads_what_a_module_says() {
 }
 
 #[test]
-fn rodata_lies_in_the_file() {
+fn rodata_is_in_bounds_of_the_file() {
     let file = read("simple_abs.vmfb");
     let bytes = file.bytes();
     let segments: Vec<_> = file.rodata_segments().collect();
@@ -57,7 +57,7 @@ fn rodata_lies_in_the_file() {
 }
 
 #[test]
-fn knows_where_bytecode_came_from() {
+fn source_locations_are_read() {
     let file = read("control.vmfb");
     let database = file.debug_database().unwrap();
     let map = database.function(0).unwrap();
@@ -81,7 +81,7 @@ fn every_prefix_is_rejected_as_truncated_or_corrupt() {
         assert!(matches!(error.fault, Fault::Truncated | Fault::Corrupt), "{length}: {error}");
     }
     for length in external_end..whole.len() {
-        // Only the ZIP directory is missing, which is not read.
+        // Only the ZIP directory is missing, which is never read.
         assert!(read_bytes(&whole[..length]).is_ok());
     }
 }
@@ -104,15 +104,15 @@ fn malformed_modules_are_rejected() {
     }
 }
 
-/// A module with only `types` types, all of them one table with one name of `name_bytes`.
+/// A module with only `types` types, all of them one table with a single name of `name_bytes`.
 fn types_that_share_a_name(types: u32, name_bytes: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut halves = |values: &[u16]| values.iter().for_each(|value| bytes.extend(value.to_le_bytes()));
-    // The root's offset and the identifier; its vtable, with fields 0 and 4; padding.
+    // The root's offset and the identifier; its vtable with fields 0 and 4; padding.
     halves(&[24, 0, u16::from_le_bytes(*b"IR"), u16::from_le_bytes(*b"EE"), 14, 12, 4, 0, 0, 0, 8, 0]);
     let table = 40 + 4 * types;
     let text = table + 16;
-    // The root: its vtable is 16 bytes before it, the name and the vector of types behind it.
+    // The root: its vtable is 16 bytes before it, the name and the vector of types after it.
     for word in
         [16, text - 28, 4, types].into_iter().chain((0..types).map(|index| table + 8 - (40 + 4 * index)))
     {
@@ -127,11 +127,11 @@ fn types_that_share_a_name(types: u32, name_bytes: u32) -> Vec<u8> {
 
 #[test]
 fn shared_tables_do_not_amplify_memory() {
-    // Read to its end: that it has no bytecode version is all that is wrong.
+    // It is read to the end: the only error is the missing bytecode version.
     let error = read_bytes(&types_that_share_a_name(3, 10)).unwrap_err();
     assert_eq!((error.fault, error.field), (Fault::Unsupported, "BytecodeModuleDef.bytecode_version"));
     // 400 MB of names in a file of 0.2 MB.
     let error = read_bytes(&types_that_share_a_name(4_000, 100_000)).unwrap_err();
     assert_eq!((error.fault, error.field), (Fault::Corrupt, "TypeDef.full_name"));
-    assert!(error.expected.contains("unfolds"), "{error}");
+    assert!(error.expected.contains("expands"), "{error}");
 }

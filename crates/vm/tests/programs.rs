@@ -1,5 +1,5 @@
-//! Programs in VM assembly (`fixtures/vm`): together they hold every instruction. Every
-//! export `test_*` must succeed and every `fail_*` fail.
+//! Programs in VM assembly (`fixtures/vm`), which together contain every instruction. Every export `test_*`
+//! must succeed and every `fail_*` fail.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use rehal_base::MappedFile;
 use rehal_vm::{ModuleFile, check, dump};
 
 fn programs() -> Vec<(String, ModuleFile)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vm");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vm");
     let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "vmfb"));
     paths.sort();
     let read = |path: PathBuf| {
@@ -21,7 +21,7 @@ fn programs() -> Vec<(String, ModuleFile)> {
     paths.into_iter().map(read).collect()
 }
 
-/// The module has the source map of its last function only, and as the first.
+/// The module has only the source map of its last function, as the first.
 #[test]
 fn errors_name_the_source_of_the_function_that_failed() {
     let (_, file) = programs().into_iter().find(|(name, _)| name == "located").unwrap();
@@ -37,7 +37,7 @@ fn errors_name_the_source_of_the_function_that_failed() {
 }
 
 #[test]
-fn every_test_ends_as_its_name_says() {
+fn every_test_has_the_outcome_in_its_name() {
     let mut count = 0;
     let mut wrong = Vec::new();
     for (name, file) in programs() {

@@ -1,4 +1,4 @@
-//! Any bytes as a capture: read strictly and for recovery, every record, payload and name.
+//! Arbitrary bytes as a capture: read strictly and in recovery mode, with every record, payload and name.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

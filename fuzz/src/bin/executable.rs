@@ -1,4 +1,4 @@
-//! Any bytes as an executable: recognised, parsed and mapped; nothing of it is run.
+//! Arbitrary bytes as an executable: recognised, parsed and mapped, but not executed.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

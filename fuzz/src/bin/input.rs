@@ -1,4 +1,4 @@
-//! Any text as an input of a program: parsed as each kind, printed and compared.
+//! Arbitrary text as an input of a program: parsed as each kind, printed and compared.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| {

@@ -1,7 +1,7 @@
-//! Any bytes as the instructions of a function: verified, and run within a budget where they are some.
+//! Arbitrary bytes as the instructions of a function: verified and, if valid, executed within a budget.
 #![no_main]
 
-/// A module of ours with a function to replace.
+/// A module of ours whose function is replaced.
 const TEMPLATE: &[u8] = include_bytes!("../../../fixtures/vm/template.vmfb");
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

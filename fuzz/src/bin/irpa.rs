@@ -1,4 +1,4 @@
-//! Any bytes as a .irpa file: every parameter and where its bytes are.
+//! Arbitrary bytes as a .irpa file: every parameter and its location.
 #![no_main]
 
 use rehal_params::{Format, check};

@@ -1,4 +1,4 @@
-//! Any bytes as a module: read, shown, verified, and run within a budget where that goes.
+//! Arbitrary bytes as a module: read, printed, verified and, if valid, executed within a budget.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

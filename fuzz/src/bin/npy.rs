@@ -1,4 +1,4 @@
-//! Any bytes as arrays of an .npy file: read, printed and written again.
+//! Arbitrary bytes as arrays of an .npy file: read, printed and written back.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Any bytes as a capture: dumped, and compiled to a plan; nothing of it is run.
+//! Arbitrary bytes as a capture: dumped, and compiled to a plan, but not executed.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {

@@ -1,9 +1,9 @@
-//! Programs that check themselves: which there are, how the reference release compiles each, and what our
-//! `iree-check-module` says of it.
+//! Self-checking programs: the list, how the reference release compiles each, and the verdict of our
+//! `iree-check-module`.
 //!
-//! Ours are in `fixtures/e2e`. The reference's are read from a checkout of its source that `REHAL_IREE_SOURCE` names;
-//! they are not part of this repository. The pinned release has no `iree-check-module`, so what these programs expect
-//! is what they are held to.
+//! Ours are in `fixtures/e2e`. The reference's are read from a checkout of its source that
+//! `REHAL_IREE_SOURCE` names; they are not part of this repository. The pinned release has no
+//! `iree-check-module`, so the programs' own expectations are the standard.
 
 mod ours;
 mod refused;
@@ -20,31 +20,31 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long one program may take to compile.
+/// Timeout for compiling one program.
 const COMPILER_LIMIT: Duration = Duration::from_secs(900);
 
-/// A program and one way of compiling it.
+/// A program and one compiler configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Unique: set, suite with its target, and program.
     pub name: String,
     /// The source.
     pub source: PathBuf,
-    /// What the compiler is told beside the source.
+    /// Compiler flags.
     pub flags: Vec<String>,
 }
 
-/// What the compiler made of a program.
+/// The compiler's result for a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compiled {
     /// A module.
     Module(PathBuf),
-    /// It does not compile with the pinned release; this is what the release said.
+    /// It does not compile with the pinned release; carries the release's message.
     Refused(String),
 }
 
 impl Program {
-    /// Compiles it with the pinned release, or finds what was compiled before in `cache`.
+    /// Compiles it with the pinned release, or returns a cached result from `cache`.
     pub fn compile(&self, reference: &Reference, cache: &Path) -> io::Result<Compiled> {
         let mut hasher = DefaultHasher::new();
         (VERSION, &self.flags, fs::read(&self.source)?).hash(&mut hasher);
@@ -56,14 +56,15 @@ impl Program {
         if refusal.is_file() {
             return Ok(Compiled::Refused(fs::read_to_string(refusal)?));
         }
-        let folder = stem.parent().unwrap_or(cache);
-        fs::create_dir_all(folder)?;
-        // Under another name until it is whole: others may look for it, and this may be stopped.
+        let directory = stem.parent().unwrap_or(cache);
+        fs::create_dir_all(directory)?;
+        // Written to a temporary name and renamed when complete: other processes may look for it, and this
+        // one may be killed.
         let unfinished = with_end(&stem, &format!("{}.unfinished", std::process::id()));
         let mut arguments =
             vec![self.source.display().to_string(), "-o".into(), unfinished.display().to_string()];
         arguments.extend(self.flags.iter().cloned());
-        let ended = tool::run_within(COMPILER_LIMIT, &reference.tool("iree-compile"), &arguments, folder)?;
+        let ended = tool::run_within(COMPILER_LIMIT, &reference.tool("iree-compile"), &arguments, directory)?;
         if ended.succeeded() {
             fs::rename(&unfinished, &module)?;
             return Ok(Compiled::Module(module));
@@ -75,7 +76,7 @@ impl Program {
     }
 }
 
-/// Runs our `iree-check-module` on a module, with more flags than the module where there are some.
+/// Runs our `iree-check-module` on a module, with additional flags.
 pub fn check(module: &Path, flags: &[&str]) -> io::Result<Ended> {
     let program = tool::ours("iree-check-module").map_err(io::Error::other)?;
     let mut arguments = vec!["--device=local-sync".to_owned(), format!("--module={}", module.display())];
@@ -83,7 +84,7 @@ pub fn check(module: &Path, flags: &[&str]) -> io::Result<Ended> {
     tool::run(&program, &arguments, module.parent().unwrap_or(Path::new(".")))
 }
 
-/// What stands between the tests of a report that failed, for a message; all of it where no test did.
+/// The report lines of failed tests, for a message; the whole report if no test failed.
 pub fn failures(ended: &Ended) -> String {
     let text = String::from_utf8_lossy(&ended.stdout);
     let mut kept: Vec<&str> = Vec::new();

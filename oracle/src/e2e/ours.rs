@@ -2,10 +2,10 @@ use super::Program;
 use std::io;
 use std::path::Path;
 
-/// The program whose tests fail, one way each.
+/// The program whose tests fail, each in a different way.
 pub const FAILURES: &str = "failures";
 
-/// A target that our programs are compiled for: its name, its backend, and its flags.
+/// A target of our programs: name, backend and flags.
 const TARGETS: [(&str, &str, &[&str]); 5] = [
     ("llvm-cpu.x86_64", "llvm-cpu", &["--iree-llvmcpu-target-cpu=x86-64"]),
     ("llvm-cpu.x86_64_v3", "llvm-cpu", &["--iree-llvmcpu-target-cpu=x86-64-v3", "--iree-opt-data-tiling"]),
@@ -18,10 +18,10 @@ const TARGETS: [(&str, &str, &[&str]); 5] = [
     ("vmvx.microkernels", "vmvx", &["--iree-vmvx-enable-microkernels"]),
 ];
 
-/// Our programs in `directory`, each for every target that it can be compiled for: a line `// targets: NAME...` of backends
-/// and targets says so where that is not all of them.
-pub fn ours(folder: &Path) -> io::Result<Vec<Program>> {
-    let mut sources: Vec<_> = std::fs::read_dir(folder)?
+/// Our programs in `directory`, each for every target: a line `// targets: NAME...` of backends and targets
+/// restricts them.
+pub fn ours(directory: &Path) -> io::Result<Vec<Program>> {
+    let mut sources: Vec<_> = std::fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
         .filter(|path| path.as_ref().is_ok_and(|path| path.extension().is_some_and(|end| end == "mlir")))
         .collect::<io::Result<_>>()?;
@@ -61,9 +61,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_compiled_for_what_they_name() {
-        let folder = crate::captures::repository().join("fixtures/e2e");
-        let programs = ours(&folder).unwrap();
+    fn programs_are_compiled_for_their_targets() {
+        let directory = crate::captures::repository().join("fixtures/e2e");
+        let programs = ours(&directory).unwrap();
         let targets =
             |name: &str| programs.iter().filter(|it| it.name.ends_with(&format!("/{name}"))).count();
         assert_eq!((targets("matmul"), targets("float_types"), targets("transposes")), (5, 3, 4));

@@ -1,8 +1,8 @@
 use super::Program;
 
-/// The reference's programs that the pinned release does not compile: directory below `tests/e2e`, program, and words of
-/// the compiler's error. Each is written for another version of the compiler than the release. The list holds for the
-/// reference's source as of 21 August 2026.
+/// The reference's programs that the pinned release does not compile: directory below `tests/e2e`, program,
+/// and part of the compiler's error. Each is written for another version of the compiler. The list matches
+/// the reference's source as of 21 August 2026.
 const REFUSED: &[(&str, &str, &str)] = &[
     ("linalg", "small_float_arith", "custom op 'linalg.add' is unknown"),
     ("linalg_ext_ops", "attention", "missing required attribute: indexing_maps"),
@@ -19,7 +19,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
 ];
 
 impl Program {
-    /// What the compiler's error has to say, if the release is known not to compile the program.
+    /// The expected part of the compiler's error, if the release is known not to compile the program.
     pub fn known_refusal(&self) -> Option<&'static str> {
         let below = self.name.strip_prefix("reference/")?;
         let (directory, rest) = below.split_once('/')?;
@@ -28,12 +28,12 @@ impl Program {
         known.map(|(_, _, words)| *words)
     }
 
-    /// Holds what the compiler said of a program that it refused to what is known of it.
+    /// Compares the compiler's error for a program that it rejected with the known one.
     pub fn judge_refusal(&self, said: &str) -> Result<(), String> {
         match self.known_refusal() {
             Some(words) if said.contains(words) => Ok(()),
-            Some(words) => Err(format!("it does not compile, but not for {words:?}: {said}")),
-            None => Err(format!("it does not compile: {said}")),
+            Some(words) => Err(format!("does not compile, expected {words:?}, found: {said}")),
+            None => Err(format!("does not compile: {said}")),
         }
     }
 }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_listed_may_be_refused() {
+    fn only_listed_programs_may_fail_to_compile() {
         let program = |name: &str| Program { name: name.to_owned(), source: "x".into(), flags: Vec::new() };
         let known = program("reference/linalg/check_vmvx_local-task/small_float_arith");
         assert!(known.judge_refusal("error: custom op 'linalg.add' is unknown").is_ok());

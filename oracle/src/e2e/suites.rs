@@ -1,4 +1,4 @@
-//! The reference's end-to-end programs, from its build files.
+//! The reference's end-to-end programs, taken from its build files.
 
 use super::Program;
 use std::collections::BTreeMap;
@@ -10,31 +10,31 @@ use std::process::Command;
 /// Names the directory of a checkout of the reference's source.
 pub const SOURCE_VARIABLE: &str = "REHAL_IREE_SOURCE";
 
-/// What a suite is declared with.
+/// The keyword of a suite declaration.
 const SUITE: &str = "iree_check_single_backend_test_suite(";
 
-/// The targets that are compiled for; suites for others are for devices of their own.
+/// The supported backends; suites for others need other devices.
 const BACKENDS: [&str; 2] = ["llvm-cpu", "vmvx"];
 
-/// What most suites compile for, and what they are compiled for here too.
+/// The default target of most suites, also compiled here.
 const GENERIC: &str = "--iree-llvmcpu-target-cpu=generic";
 const MODERN: &str = "--iree-llvmcpu-target-cpu=x86-64-v3";
 
-/// Every program of the suites below `tests/e2e` in `source` that run on a CPU, with the suites' flags. What suites
-/// compile for the generic CPU is compiled for x86-64-v3 as well. Sources that are generated are put into `generated`.
+/// Every CPU program of the suites below `tests/e2e` in `source`, with the suites' flags. Suites compiled for
+/// the generic CPU are also compiled for x86-64-v3. Generated sources are written to `generated`.
 pub fn reference_programs(source: &Path, generated: &Path) -> io::Result<Vec<Program>> {
     let top = source.join("tests/e2e");
     let mut files = Vec::new();
     build_files(&top, &mut files)?;
     let mut programs = Vec::new();
     for file in files {
-        let folder = file.parent().unwrap_or(&top);
-        let below = folder.strip_prefix(&top).unwrap_or(folder).display().to_string();
+        let directory = file.parent().unwrap_or(&top);
+        let below = directory.strip_prefix(&top).unwrap_or(directory).display().to_string();
         for suite in suites(&fs::read_to_string(&file)?) {
             let Some(backend) = suite.one("TARGET_BACKEND").filter(|it| BACKENDS.contains(it)) else {
                 continue;
             };
-            // What is only to be compiled has no driver to run on.
+            // Compile-only suites have no driver.
             if suite.one("DRIVER").is_none() {
                 continue;
             }
@@ -42,8 +42,8 @@ pub fn reference_programs(source: &Path, generated: &Path) -> io::Result<Vec<Pro
             let own: Vec<String> = suite.all("COMPILER_FLAGS").map(unescape).collect();
             for entry in suite.all("SRCS") {
                 let path = match entry.strip_prefix("${PROJECT_BINARY_DIR}/") {
-                    Some(made) => generate(folder, Path::new(made), generated)?,
-                    None => folder.join(entry),
+                    Some(made) => generate(directory, Path::new(made), generated)?,
+                    None => directory.join(entry),
                 };
                 let program = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
                 let target = format!("--iree-hal-target-backends={backend}");
@@ -69,8 +69,8 @@ pub fn reference_programs(source: &Path, generated: &Path) -> io::Result<Vec<Pro
     Ok(programs)
 }
 
-fn build_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+fn build_files(directory: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             build_files(&entry.path(), found)?;
@@ -81,7 +81,7 @@ fn build_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The arguments of one declaration, by the keyword before them.
+/// The arguments of one declaration, by keyword.
 #[derive(Default)]
 struct Suite(BTreeMap<String, Vec<String>>);
 
@@ -95,7 +95,7 @@ impl Suite {
     }
 }
 
-/// The suites that a build file declares.
+/// The suites declared in a build file.
 fn suites(text: &str) -> Vec<Suite> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
     let text = lines.join("\n");
@@ -109,7 +109,7 @@ fn suites(text: &str) -> Vec<Suite> {
             match line.strip_prefix('"').and_then(|line| line.strip_suffix('"')) {
                 Some(value) => suite.0.entry(keyword.clone()).or_default().push(value.to_owned()),
                 None if line.is_empty() => {}
-                // Keywords are in capitals; other words are values.
+                // Keywords are upper-case; other words are values.
                 None if line.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_') => {
                     line.clone_into(&mut keyword);
                 }
@@ -121,7 +121,7 @@ fn suites(text: &str) -> Vec<Suite> {
     suites
 }
 
-/// What the build system makes of a quoted argument: a backslash takes the meaning from what follows it.
+/// A quoted argument as the build system unescapes it: a backslash escapes the next character.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut characters = text.chars();
@@ -131,12 +131,12 @@ fn unescape(text: &str) -> String {
     plain
 }
 
-/// Makes a program as the build does it: the directory's `generate.py` with the cases of the same name.
-fn generate(folder: &Path, made: &Path, generated: &Path) -> io::Result<PathBuf> {
+/// Generates a program like the build does: the directory's `generate.py` with the cases of the same name.
+fn generate(directory: &Path, made: &Path, generated: &Path) -> io::Result<PathBuf> {
     let name = made.file_name().unwrap_or_default();
-    let cases = folder.join(name).with_extension("json");
+    let cases = directory.join(name).with_extension("json");
     let output = Command::new("python3")
-        .arg(folder.join("generate.py"))
+        .arg(directory.join("generate.py"))
         .arg(format!("--testcases={}", cases.display()))
         .output()?;
     if !output.status.success() {

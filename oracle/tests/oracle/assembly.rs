@@ -1,6 +1,6 @@
-//! Programs in VM assembly, assembled by the reference: our VM ends each test as its name says, and the dump of each is
-//! the same. Ours are in `fixtures/vm`; those of the reference's own tests are used where `REHAL_IREE_SOURCE` names its
-//! source tree. What is undefined or easily forgotten ends the same in the release.
+//! Programs in VM assembly, assembled by the reference: each test must have the outcome in its name with our
+//! VM, and the dumps must match. Ours are in `fixtures/vm`; the reference's own tests are included if
+//! `REHAL_IREE_SOURCE` names its source tree. Edge cases must have the same outcome in the release.
 
 use crate::{Outcome, ensure, modules};
 use libtest_mimic::{Failed, Trial};
@@ -16,15 +16,15 @@ pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("assembly::release/edges", same_in_the_release));
     let mut sets = vec![("fixtures", repository().join("fixtures/vm"))];
     if let Some(source) = std::env::var_os("REHAL_IREE_SOURCE").filter(|source| !source.is_empty()) {
-        let folder = PathBuf::from(source).join("runtime/src/iree/vm/test");
-        let found = !programs(&folder).is_empty();
+        let directory = PathBuf::from(source).join("runtime/src/iree/vm/test");
+        let found = !programs(&directory).is_empty();
         trials.push(Trial::test("assembly::source", move || {
-            ensure(found, || "REHAL_IREE_SOURCE names no source tree with VM tests".to_owned())
+            ensure(found, || "REHAL_IREE_SOURCE does not name a source tree with VM tests".to_owned())
         }));
-        sets.push(("reference", folder));
+        sets.push(("reference", directory));
     }
-    for (set, folder) in sets {
-        for path in programs(&folder) {
+    for (set, directory) in sets {
+        for path in programs(&directory) {
             let name = path.file_stem().unwrap_or_default().display().to_string();
             let is_ours = set == "fixtures";
             trials.push(Trial::test(format!("assembly::{set}/{name}"), move || as_named(&path, is_ours)));
@@ -32,17 +32,18 @@ pub fn add(trials: &mut Vec<Trial>) {
     }
 }
 
-/// Each test of the program at the edges ends the same way in the release, with the same status where it is one.
+/// Each test of the edge case program has the same outcome in the release, with the same status code on
+/// failure.
 fn same_in_the_release() -> Outcome {
-    let folder = repository().join("fixtures/vm");
+    let directory = repository().join("fixtures/vm");
     let failed = |error: rehal_base::Error| Failed::from(error.report());
-    let file = Arc::new(MappedFile::open(&folder.join("edges.vmfb")).map_err(failed)?);
+    let file = Arc::new(MappedFile::open(&directory.join("edges.vmfb")).map_err(failed)?);
     let outcomes = check::run_tests(ModuleFile::map(file).map_err(failed)?).map_err(failed)?;
     let runner = Reference::find(&repository())?.tool("iree-run-module");
     for outcome in outcomes {
         let function = format!("--function={}", outcome.name);
         let arguments = ["--device=local-sync", "--module=edges.vmfb", &function];
-        let ended = tool::run(&runner, &arguments, &folder)?;
+        let ended = tool::run(&runner, &arguments, &directory)?;
         let is_same = match &outcome.result {
             Ok(()) => ended.succeeded(),
             Err(error) if error.code() == StatusCode::Unknown => ended.code == Some(1),
@@ -50,13 +51,15 @@ fn same_in_the_release() -> Outcome {
                 ended.code == Some(1) && ended.summary().contains(&format!(" {}; ", error.code().name()))
             }
         };
-        ensure(is_same, || format!("{}: {:?}, there {}", outcome.name, outcome.result, ended.summary()))?;
+        ensure(is_same, || {
+            format!("{}: ours {:?}, theirs {}", outcome.name, outcome.result, ended.summary())
+        })?;
     }
     Ok(())
 }
 
-fn programs(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+fn programs(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let mut found: Vec<PathBuf> = entries
         .filter_map(Result::ok)
         .map(|entry| entry.path())
@@ -77,7 +80,7 @@ fn as_named(program: &Path, is_ours: bool) -> Outcome {
     let failed = |error: rehal_base::Error| Failed::from(error.report());
     let file = Arc::new(MappedFile::open(&module).map_err(failed)?);
     let outcomes = check::run_tests(ModuleFile::map(file).map_err(failed)?).map_err(failed)?;
-    // Some of ours are called by the tests of the crate instead.
+    // Some of our programs are called by the tests of the crate instead.
     ensure(is_ours || !outcomes.is_empty(), || "the program has no tests".to_owned())?;
     let wrong: Vec<String> = outcomes
         .into_iter()

@@ -1,4 +1,4 @@
-//! The benchmark tool reports the same benchmarks in the same shapes.
+//! The benchmark tools report the same benchmarks in the same formats.
 
 use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::{Failed, Trial};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const CAPTURES: [&str; 4] =
     ["simple_abs.abs.local-sync", "add4.add.local-sync", "mlp.mlp.local-sync", "bench.abs.20.local-sync"];
 
-/// What the tool for modules is run on: a name, and arguments of which module and inputs are fixtures.
+/// Cases for the module benchmark tool: a name, and arguments in which module and inputs are fixtures.
 const MODULES: [(&str, &[&str]); 9] = [
     ("one", &["--module=modules/simple_abs.vmfb", "--function=abs", "--input=f32=-2"]),
     ("several", &["--module=modules/multi.vmfb"]),
@@ -47,7 +47,7 @@ pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("benchmark::module.recorded", recorded));
 }
 
-/// What is compared of every run.
+/// The comparisons of each case.
 fn add_shapes(trials: &mut Vec<Trial>, name: &str, tool: &'static str, arguments: &[String]) {
     let mut add = |what: &str, test: fn(&'static str, &[String]) -> Outcome| {
         let arguments = arguments.to_vec();
@@ -68,7 +68,7 @@ fn add_shapes(trials: &mut Vec<Trial>, name: &str, tool: &'static str, arguments
     });
 }
 
-/// A capture that our tool makes of a benchmark has a scope for each call, and the reference measures it.
+/// Our capture of a benchmark has a scope per call, which the reference can measure.
 fn recorded() -> Outcome {
     let scratch = tempfile::tempdir()?;
     let capture = scratch.path().join("abs.ireereplay").display().to_string();
@@ -94,13 +94,13 @@ fn run(tool: &str, arguments: &[String], flags: &[&str]) -> Result<(Ended, Ended
     Pair::find(tool)?.run(&all, &fixture(""))
 }
 
-/// Same names in the same order, and each row with the same fields.
+/// Same names in the same order, and the same fields per row.
 fn same_rows(tool: &str, arguments: &[String], flags: &[&str]) -> Outcome {
     let (ours, theirs) = run(tool, arguments, &[flags, &["--benchmark_format=json"]].concat())?;
     ensure(ours.succeeded() == theirs.succeeded(), || {
         format!("ours ends with {}\ntheirs with {}", ours.summary(), theirs.summary())
     })?;
-    // What fails before it measures has no report on either side; what fails then has one.
+    // A failure before the first measurement has no report on either side; a later one has a report.
     if !String::from_utf8_lossy(&theirs.stdout).contains('{') {
         return ensure(!String::from_utf8_lossy(&ours.stdout).contains('{'), || ours.summary());
     }
@@ -114,7 +114,7 @@ fn same_rows(tool: &str, arguments: &[String], flags: &[&str]) -> Outcome {
 
 fn json(ended: &Ended) -> Result<Value, Failed> {
     let text = String::from_utf8_lossy(&ended.stdout);
-    // The reference may print a line of its own before the report.
+    // The reference may print a line before the report.
     let start = text.find('{').ok_or("no JSON on standard output")?;
     Ok(serde_json::from_str(&text[start..]).map_err(|error| error.to_string())?)
 }

@@ -1,4 +1,4 @@
-//! Drivers and devices as both list them.
+//! Drivers and devices as listed by both tools.
 
 use crate::{Outcome, Pair, ensure};
 use libtest_mimic::{Failed, Trial};
@@ -15,7 +15,7 @@ pub fn add(trials: &mut Vec<Trial>) {
     }
 }
 
-/// What the reference prints of the drivers that both have.
+/// The reference's output for the drivers that both have.
 fn listed_alike(tool: &str) -> Outcome {
     let pair = Pair::find(tool)?;
     for question in ["--list_devices=local-sync", "--dump_devices=local-sync"] {
@@ -28,24 +28,25 @@ fn listed_alike(tool: &str) -> Outcome {
     Ok(())
 }
 
-/// Every driver that the reference knows is listed, whether it is built or not, and no other.
+/// Every driver of the reference is listed, whether included in the build or not, and no others.
 fn drivers_named_alike(tool: &str) -> Outcome {
     let (ours, theirs) = Pair::find(tool)?.run(&["--list_drivers".to_owned()], Path::new("/"))?;
     let (ours, theirs) = (drivers(&ours.stdout)?, drivers(&theirs.stdout)?);
     ensure(ours == theirs, || format!("ours {ours:?}\ntheirs {theirs:?}"))
 }
 
-/// The head of a listing, and what stands before the colon of each line behind it.
+/// The header of a listing, and the names before the colon of each line after it.
 fn drivers(listing: &[u8]) -> Result<Vec<String>, Failed> {
     let text = String::from_utf8_lossy(listing);
-    let (head, lines) = text.split_once("\n\n").ok_or("a listing has a head")?;
-    let names = lines.lines().map(|line| Ok(line.split_once(':').ok_or("a driver has a name")?.0.to_owned()));
+    let (head, lines) = text.split_once("\n\n").ok_or("the listing has no header")?;
+    let names =
+        lines.lines().map(|line| Ok(line.split_once(':').ok_or("the driver has no name")?.0.to_owned()));
     let names: Vec<String> = names.collect::<Result<_, Failed>>()?;
-    ensure(names.len() == 5, || format!("5 drivers, not {names:?}"))?;
+    ensure(names.len() == 5, || format!("expected 5 drivers, found {names:?}"))?;
     Ok([vec![head.to_owned()], names].concat())
 }
 
-/// A driver that neither has is `NOT_FOUND` in both.
+/// An unknown driver is `NOT_FOUND` in both.
 fn unknown_alike(tool: &str) -> Outcome {
     for question in ["--list_devices=abacus", "--dump_devices=abacus"] {
         let (ours, theirs) = Pair::find(tool)?.run(&[question.to_owned()], Path::new("/"))?;

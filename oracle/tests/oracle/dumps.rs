@@ -1,4 +1,4 @@
-//! A dump is byte for byte what the reference prints.
+//! A dump matches the reference's byte for byte.
 
 use crate::{Outcome, Pair, ensure, per_capture};
 use libtest_mimic::Trial;
@@ -11,18 +11,18 @@ pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
 
 fn same_dump(capture: &Capture, format: &str) -> Outcome {
     let arguments = [format!("--format={format}"), capture.path.display().to_string()];
-    let (ours, theirs) = Pair::find("iree-dump-replay")?.run(&arguments, &capture.folder)?;
+    let (ours, theirs) = Pair::find("iree-dump-replay")?.run(&arguments, &capture.directory)?;
     ensure(ours.succeeded() == theirs.succeeded(), || {
         format!("ours ends with {}\ntheirs with {}", ours.summary(), theirs.summary())
     })?;
     if !theirs.succeeded() {
-        // What the reference prints before it meets the damage is not a contract; that it fails is.
-        return ensure(!ours.stderr.is_empty(), || "ours says nothing of why it failed".to_owned());
+        // The reference's output before an error is not specified; that it fails is.
+        return ensure(!ours.stderr.is_empty(), || "ours failed without a message".to_owned());
     }
     same_bytes(&ours.stdout, &theirs.stdout)
 }
 
-/// Compares line by line, to name the first that differs.
+/// Compares line by line, to report the first difference.
 pub fn same_bytes(ours: &[u8], theirs: &[u8]) -> Outcome {
     if ours == theirs {
         return Ok(());

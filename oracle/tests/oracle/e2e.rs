@@ -1,5 +1,5 @@
-//! Programs that check themselves, compiled by the pinned release and run under our `iree-check-module`: ours, and where
-//! `REHAL_IREE_SOURCE` names a checkout of the reference's source, its own.
+//! Self-checking programs, compiled by the pinned release and run with our `iree-check-module`: ours, and the
+//! reference's if `REHAL_IREE_SOURCE` names a checkout of its source.
 
 use crate::{Outcome, fixture};
 use libtest_mimic::{Failed, Trial};
@@ -25,13 +25,13 @@ fn cache() -> PathBuf {
     repository().join("target/e2e")
 }
 
-/// The module of a program; `None` if the pinned release refuses it as it is known to.
+/// The module of a program; `None` if the pinned release is known to reject it.
 fn module(program: &Program) -> Result<Option<PathBuf>, Failed> {
     let reference = Reference::find(&repository())?;
     match (program.compile(&reference, &cache())?, program.known_refusal()) {
         (Compiled::Module(module), None) => Ok(Some(module)),
         (Compiled::Module(_), Some(words)) => {
-            Err(format!("it compiles, though listed as refused: {words}").into())
+            Err(format!("compiles, but is listed as rejected: {words}").into())
         }
         (Compiled::Refused(said), _) => Ok(program.judge_refusal(&said).map(|()| None)?),
     }
@@ -43,7 +43,7 @@ fn passes(program: &Program) -> Outcome {
     if ended.succeeded() { Ok(()) } else { Err(e2e::failures(&ended).into()) }
 }
 
-/// What the failing program's tests say, each in its own way: the report has all of these lines in this order.
+/// The expected report of the failing program, whose tests fail in different ways: these lines in this order.
 const SAID: &[&str] = &[
     "[==========] Running 7 tests from 1 test suite.",
     "[ RUN      ] module.wrong_scalar",
@@ -72,7 +72,7 @@ const SAID: &[&str] = &[
 ];
 
 fn fails(program: &Program) -> Outcome {
-    let module = module(program)?.ok_or("it does not compile")?;
+    let module = module(program)?.ok_or("does not compile")?;
     let ended = e2e::check(&module, &[])?;
     let text = String::from_utf8_lossy(&ended.stdout);
     if ended.code != Some(1) {
@@ -80,7 +80,7 @@ fn fails(program: &Program) -> Outcome {
     }
     let mut rest = &*text;
     for line in SAID {
-        let at = rest.find(line).ok_or_else(|| format!("no {line:?} where it should be\n{text}"))?;
+        let at = rest.find(line).ok_or_else(|| format!("missing {line:?} at its position\n{text}"))?;
         rest = &rest[at + line.len()..];
     }
     let ended = e2e::check(&module, &["--expect_failure"])?;

@@ -1,4 +1,4 @@
-//! Files that a capture names: found through a remap, and refused when they are not what they were.
+//! Files named in a capture: found through a remap, and rejected if they changed.
 
 use crate::replays::{refuses_well, run_with_reads};
 use crate::substitution::find;
@@ -9,10 +9,10 @@ use oracle::{printed, tool};
 use std::fs;
 use std::path::Path;
 
-/// What is done to the copy of the parameters, which is all that the replay can reach.
+/// The modification of the copied parameters, the only copy that the replay can reach.
 type Change = fn(&Path) -> Result<(), Failed>;
 
-/// Name, capture, change to the copy, the remaps (`{}` stands for the copy's directory), and whether both accept it.
+/// Name, capture, modification, the remaps (`{}` is the copy's directory), and whether both accept it.
 const CASES: [(&str, &str, Change, &[&str], bool); 9] = [
     ("remapped", "params.reference.digest.local-sync", untouched, &["/tmp/rehal-fixtures/params/={}/"], true),
     (
@@ -54,15 +54,15 @@ fn check(name: &str, change: Change, remaps: &[&str], accepted: bool) -> Outcome
     let copy = scratch.path().join("model.irpa");
     fs::copy(fixture("params/model.irpa"), &copy)?;
     change(&copy)?;
-    // Run in the scratch directory, so that the path in the capture leads nowhere by itself.
-    let capture = Capture { folder: scratch.path().to_path_buf(), ..find(name)? };
+    // Run in the scratch directory, so that the path in the capture does not resolve without a remap.
+    let capture = Capture { directory: scratch.path().to_path_buf(), ..find(name)? };
     let mut arguments = vec!["--device=local-sync".to_owned()];
     let here = scratch.path().display().to_string();
     arguments
         .extend(remaps.iter().map(|remap| format!("--replay_file_remap={}", remap.replace("{}", &here))));
     arguments.push(capture.path.display().to_string());
     let pair = Pair::find("iree-run-replay")?;
-    let theirs = tool::run(&pair.theirs, &arguments, &capture.folder)?;
+    let theirs = tool::run(&pair.theirs, &arguments, &capture.directory)?;
     ensure(theirs.succeeded() == accepted, || format!("theirs ends with {}", theirs.summary()))?;
     let (ours, reads) = run_with_reads(&pair, &capture, arguments)?;
     if !accepted {
@@ -71,7 +71,7 @@ fn check(name: &str, change: Change, remaps: &[&str], accepted: bool) -> Outcome
         return ensure(said.contains("model.irpa"), || format!("the file is not named: {said}"));
     }
     ensure(ours.succeeded(), || format!("ours ends with {}", ours.summary()))?;
-    let path = capture.printed.ok_or("what the program printed was not kept")?;
+    let path = capture.printed.ok_or("the program's output was not recorded")?;
     let printed = printed::parse(&fs::read_to_string(path)?).map_err(|error| error.to_string())?;
     let array = printed.arrays.first().ok_or("the program printed no array")?;
     ensure(reads.iter().any(|read| array.is_in(read)), || "the result is in no read".to_owned())

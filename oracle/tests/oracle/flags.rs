@@ -1,4 +1,5 @@
-//! The flags of the tools, each with its default, are exactly those of the reference's tools and the listed additions.
+//! The flags of the tools and their defaults are exactly those of the reference's tools plus the listed
+//! additions.
 
 use crate::{Outcome, Pair, ensure};
 use libtest_mimic::{Failed, Trial};
@@ -8,20 +9,20 @@ use oracle::tool;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A flag of ours that the reference's help does not have, and why.
+/// A flag of ours that the reference's help lacks, and why.
 type Added = (&'static str, &'static str);
 
-const VERSION: Added = ("version", "the reference's tools print no version");
+const VERSION: Added = ("version", "the reference's tools do not print a version");
 const GUIDE: Added = ("agents_md", "the reference's tool has no guide");
-const RECOVER: Added = ("recover", "the reference's tool refuses a capture that was never closed");
+const RECOVER: Added = ("recover", "the reference's tool rejects a capture that was never closed");
 const PERF_COUNTERS: Added =
     ("benchmark_perf_counters", "Google Benchmark's usage message names it in builds with libpfm only");
 const TIME_UNIT: Added =
     ("time_unit", "the reference's help sets it only if the flag was given before --help");
-const HOST_READS: Added = ("replay_host_reads", "the reference's tool cannot write what a replay reads back");
+const HOST_READS: Added = ("replay_host_reads", "the reference's tool cannot write a replay's host reads");
 const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
 
-/// The tools that carry the reference's names, with our additions to each.
+/// The tools with the reference's names, and our additions.
 const TOOLS: [(&str, &[Added]); 9] = [
     ("iree-run-replay", &[VERSION, RECOVER, HOST_READS, HOST_READS_LIMIT]),
     ("iree-dump-replay", &[VERSION, RECOVER]),
@@ -34,8 +35,8 @@ const TOOLS: [(&str, &[Added]); 9] = [
     ("iree-convert-parameters", &[VERSION, GUIDE]),
 ];
 
-/// Google Benchmark's defaults, as its documentation has them: the usage message states none.
-/// Without one, the flag may be repeated.
+/// Google Benchmark's defaults from its documentation: the usage message has none.
+/// A flag without a default may be repeated.
 const BENCHMARK_DEFAULTS: [(&str, Option<&str>); 17] = [
     ("benchmark_list_tests", Some("false")),
     ("benchmark_filter", Some("")),
@@ -64,7 +65,7 @@ pub fn add(trials: &mut Vec<Trial>) {
 
 fn same_flags(tool: &str, added: &[Added]) -> Outcome {
     let pair = Pair::find(tool)?;
-    // Our `--help` shows the flags that work here, the reference's all of them.
+    // Our `--help` lists the flags that work here, the reference's all of them.
     let (mut ours, mut theirs) = (flags_of(&pair.ours, "--help=all")?, flags_of(&pair.theirs, "--help")?);
     ensure(theirs.len() > 3, || format!("the reference's help has only {theirs:?}"))?;
     for (flag, declared) in &mut theirs {

@@ -1,17 +1,18 @@
-//! One test per capture and question, held against the reference release.
+//! One test per capture and question, compared with the reference release.
 //!
-//! Nothing here is skipped: if the reference release or our tools are missing, every test fails and says what to run. If the
-//! corpus is missing, its tests are listed as ignored.
+//! Nothing is skipped: if the reference release or our tools are missing, every test fails and says what to
+//! run. If the corpus or the reference's source is missing, its tests are listed as ignored.
 #![forbid(unsafe_code)]
 
 mod assembly;
 mod benchmarks;
-mod corpus;
 mod devices;
 mod dumps;
 mod e2e;
 mod files;
 mod flags;
+mod listed;
+mod lit;
 mod modules;
 mod parameters;
 mod recorded_parameters;
@@ -30,7 +31,7 @@ use oracle::tool::{self, Ended};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What a test returns.
+/// The result of a test.
 type Outcome = Result<(), Failed>;
 
 fn main() -> ExitCode {
@@ -59,13 +60,17 @@ fn main() -> ExitCode {
     flags::add(&mut trials);
     parameters::add(&mut trials);
     recorded_parameters::add(&mut trials);
+    if let Err(error) = lit::add(&mut trials) {
+        eprintln!("the tests of the source tree cannot be listed: {error}");
+        return ExitCode::FAILURE;
+    }
     modules::add(&mut trials);
     recordings::add(&captures, &mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
     trims::add(&mut trials);
     wrong_input::add(&mut trials);
-    corpus::add(&mut trials);
+    listed::add(&mut trials);
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -75,7 +80,7 @@ fn per_capture(trials: &mut Vec<Trial>, question: &str, capture: &Capture, test:
     trials.push(Trial::test(format!("{question}::{}", capture.name), move || test(&capture)));
 }
 
-/// The two programs of one name: ours and the reference's.
+/// Two tools with the same name: ours and the reference's.
 struct Pair {
     ours: PathBuf,
     theirs: PathBuf,
@@ -87,14 +92,14 @@ impl Pair {
         Ok(Self { ours: tool::ours(name)?, theirs })
     }
 
-    /// Runs ours alone.
-    fn run_ours(&self, arguments: &[String], folder: &Path) -> Result<Ended, Failed> {
-        Ok(tool::run(&self.ours, arguments, folder)?)
+    /// Runs only ours.
+    fn run_ours(&self, arguments: &[String], directory: &Path) -> Result<Ended, Failed> {
+        Ok(tool::run(&self.ours, arguments, directory)?)
     }
 
     /// Runs both on the same arguments in the same directory: ours first.
-    fn run(&self, arguments: &[String], folder: &Path) -> Result<(Ended, Ended), Failed> {
-        Ok((tool::run(&self.ours, arguments, folder)?, tool::run(&self.theirs, arguments, folder)?))
+    fn run(&self, arguments: &[String], directory: &Path) -> Result<(Ended, Ended), Failed> {
+        Ok((tool::run(&self.ours, arguments, directory)?, tool::run(&self.theirs, arguments, directory)?))
     }
 }
 
@@ -103,7 +108,7 @@ fn fixture(path: &str) -> PathBuf {
     captures::repository().join("fixtures").join(path)
 }
 
-/// Owned arguments from anything that displays.
+/// Owned arguments from displayable values.
 fn words<const N: usize>(arguments: [&str; N]) -> Vec<String> {
     arguments.map(ToOwned::to_owned).to_vec()
 }

@@ -1,5 +1,5 @@
-//! A dump of a module is byte for byte what the reference prints, in every mode. Where the reference cannot disassemble an
-//! instruction, everything around it is compared.
+//! A dump of a module matches the reference's byte for byte, in every mode. If the reference cannot
+//! disassemble an instruction, everything around it is compared.
 
 use crate::dumps::same_bytes;
 use crate::{Outcome, Pair, ensure};
@@ -19,12 +19,12 @@ const MODES: [(&str, &[&str]); 6] = [
     ("pretty", &["--output=flatbuffer-json", "--pretty"]),
 ];
 
-/// The release's disassembler forgets the type operand of this instruction, and decodes that and the rest of the block as
-/// other instructions.
+/// The release's disassembler omits the type operand of this instruction, and decodes it and the rest of the
+/// block as other instructions.
 const SWITCH_REF: &str = " = vm.switch.ref ";
 
-/// Every module with that instruction, and our disassembly from it to the end of its block: the only lines that are not
-/// compared with the reference's.
+/// Every module with that instruction, and our disassembly from it to the end of its block: the only lines
+/// that are not compared with the reference's.
 const SWITCHES: [(&str, &[&str]); 1] = [(
     "chooser.vmfb",
     &[
@@ -36,14 +36,14 @@ const SWITCHES: [(&str, &[&str]); 1] = [(
     ],
 )];
 
-/// An instruction that the release's disassembler lacks, though its assembler and interpreter have it, and one of the
-/// same form that it has.
+/// An instruction that the release's disassembler lacks, though its assembler and interpreter support it, and
+/// a supported one with the same operands.
 const UNKNOWN: (&str, &str) = ("vm.cast.ui64.f32", "vm.cast.si64.f32");
 
 pub fn add(trials: &mut Vec<Trial>) {
-    for (set, folder) in sets() {
-        for path in modules(&folder) {
-            let name = path.strip_prefix(&folder).unwrap_or(&path).display().to_string();
+    for (set, directory) in sets() {
+        for path in modules(&directory) {
+            let name = path.strip_prefix(&directory).unwrap_or(&path).display().to_string();
             trials.push(Trial::test(format!("dump_module::{set}/{name}"), move || same_dumps(&path)));
         }
     }
@@ -58,9 +58,9 @@ fn sets() -> Vec<(&'static str, PathBuf)> {
     sets
 }
 
-/// The modules in a directory and the directories in it.
-fn modules(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+/// The modules in a directory and its subdirectories.
+fn modules(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     let mut found = Vec::new();
     for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
         if path.is_dir() {
@@ -73,12 +73,12 @@ fn modules(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Compares the dumps of a module in every mode. Its source is the file beside it in VM assembly, if there is one.
+/// Compares the dumps of a module in every mode. Its source is the VM assembly file next to it, if any.
 pub fn same_dumps(module: &Path) -> Outcome {
     same_dumps_of(module, &module.with_extension("vmasm"))
 }
 
-/// Compares the dumps of a module that was made of `source` in every mode.
+/// Compares the dumps of a module compiled from `source` in every mode.
 pub fn same_dumps_of(module: &Path, source: &Path) -> Outcome {
     let pair = Pair::find("iree-dump-module")?;
     for (mode, flags) in MODES {
@@ -108,22 +108,22 @@ pub fn same_dumps_of(module: &Path, source: &Path) -> Outcome {
     Ok(())
 }
 
-/// The same program with an instruction that the reference can disassemble in place of the one that it cannot: both
-/// have the same operands and the same length.
-fn with_known_instructions(source: &Path, folder: &Path) -> Result<PathBuf, Failed> {
+/// The same program with a supported instruction in place of the unsupported one; both have the same operands
+/// and length.
+fn with_known_instructions(source: &Path, directory: &Path) -> Result<PathBuf, Failed> {
     let text = fs::read_to_string(source).map_err(|error| format!("{}: {error}", source.display()))?;
     ensure(text.contains(UNKNOWN.0), || format!("{} has no {}", source.display(), UNKNOWN.0))?;
-    let (program, module) = (folder.join("known.vmasm"), folder.join("known.vmfb"));
+    let (program, module) = (directory.join("known.vmasm"), directory.join("known.vmfb"));
     fs::write(&program, text.replace(UNKNOWN.0, UNKNOWN.1))?;
     let assembler = Reference::find(&repository())?.tool("iree-as-module");
     let arguments = [format!("--output={}", module.display()), program.display().to_string()];
-    let assembled = tool::run(&assembler, &arguments, folder)?;
+    let assembled = tool::run(&assembler, &arguments, directory)?;
     ensure(assembled.succeeded(), || format!("iree-as-module ends with {}", assembled.summary()))?;
     Ok(module)
 }
 
-/// Compares two dumps line by line, but for each stretch from a `vm.switch.ref` to the end of its block, of which ours
-/// has to be `stretch`.
+/// Compares two dumps line by line, except for each stretch from a `vm.switch.ref` to the end of its block,
+/// where ours must be `stretch`.
 fn same_but_for_switches(ours: &[u8], theirs: &[u8], stretch: &[&str]) -> Outcome {
     let (Ok(ours_text), Ok(theirs_text)) = (str::from_utf8(ours), str::from_utf8(theirs)) else {
         return same_bytes(ours, theirs);

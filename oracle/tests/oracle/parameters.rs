@@ -1,4 +1,4 @@
-//! Parameter files: what our tools print and write of them is what the reference's do, byte for byte.
+//! Parameter files: our tools' output and files match the reference's byte for byte.
 
 use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::{Failed, Trial};
@@ -13,10 +13,10 @@ const DUMP: &str = "iree-dump-parameters";
 const CREATE: &str = "iree-create-parameters";
 const CONVERT: &str = "iree-convert-parameters";
 
-/// A test's name, the tool, and the arguments besides the output.
+/// A test's name, the tool, and its arguments except for the output.
 type Case = (&'static str, &'static str, &'static [&'static str]);
 
-/// Both succeed, print the same and write the same.
+/// Both succeed, with the same output and files.
 const SAME: [Case; 27] = [
     ("dump_nothing", DUMP, &[]),
     ("dump_archive", DUMP, &["--parameters=plain.irpa"]),
@@ -92,7 +92,7 @@ const SAME: [Case; 27] = [
     ),
 ];
 
-/// Both refuse.
+/// Both fail.
 const REFUSED: [Case; 19] = [
     ("no_such_file", DUMP, &["--parameters=nowhere.irpa"]),
     ("no_such_format", DUMP, &["--parameters=model.bin"]),
@@ -131,7 +131,7 @@ pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("parameters::theirs_are_ours", theirs_are_ours));
 }
 
-/// Files of every format, and damaged ones, in a directory of their own.
+/// Files of every format, and damaged ones, in a separate directory.
 fn files() -> Result<tempfile::TempDir, Failed> {
     let scratch = tempfile::tempdir()?;
     let write = |name: &str, bytes: &[u8]| fs::write(scratch.path().join(name), bytes);
@@ -158,7 +158,7 @@ fn files() -> Result<tempfile::TempDir, Failed> {
     Ok(scratch)
 }
 
-/// What the reference reads of an archive: it knows no entries of other files and no links.
+/// The subset of archives that the reference reads: no external entries and no links.
 fn plain_archive() -> Result<Vec<u8>, Failed> {
     let mut archive = Archive::new();
     let pattern = |bytes: &[u8]| Pattern::new(bytes).unwrap_or(Pattern::ZERO);
@@ -193,7 +193,7 @@ fn tensors() -> [GgufTensor; 3] {
     ]
 }
 
-/// Every type that the reference knows under the number that files have it.
+/// Every type that the reference knows by its number in files.
 fn tensors_of_types() -> Vec<GgufTensor> {
     let of = |name, kind, elements: u64, block_bytes: usize| GgufTensor {
         name,
@@ -228,16 +228,16 @@ fn safetensors() -> Vec<u8> {
     sample::safetensors(header, &(0..29).collect::<Vec<u8>>())
 }
 
-/// Runs both tools on the arguments, each with an output of its own where the tool has one.
-fn run_both(tool: &str, arguments: &[&str], folder: &Path) -> Result<(Ended, Ended), Failed> {
+/// Runs both tools with the arguments, each with a separate output if the tool has one.
+fn run_both(tool: &str, arguments: &[&str], directory: &Path) -> Result<(Ended, Ended), Failed> {
     let pair = Pair::find(tool)?;
     let with = |output: &str| {
         let writes = tool != DUMP;
         let output = writes.then(|| format!("--output={output}"));
         arguments.iter().map(|argument| (*argument).to_owned()).chain(output).collect::<Vec<_>>()
     };
-    let ours = tool::run(&pair.ours, &with("ours.irpa"), folder)?;
-    Ok((ours, tool::run(&pair.theirs, &with("theirs.irpa"), folder)?))
+    let ours = tool::run(&pair.ours, &with("ours.irpa"), directory)?;
+    Ok((ours, tool::run(&pair.theirs, &with("theirs.irpa"), directory)?))
 }
 
 fn same((_, tool, arguments): Case) -> Outcome {
@@ -256,7 +256,7 @@ fn same((_, tool, arguments): Case) -> Outcome {
     ensure(ours == theirs, || {
         format!("files of {} and {} bytes differ first at {first:?}", ours.len(), theirs.len())
     })?;
-    // And what is written is read.
+    // The written file must be readable.
     Format::Irpa.parse(&theirs).map(drop).map_err(|error| Failed::from(error.to_string()))
 }
 
@@ -269,7 +269,7 @@ fn refused((_, tool, arguments): Case) -> Outcome {
     ensure(said.contains("; "), || format!("ours said {said}"))
 }
 
-/// Takes parameters out of a file; the reference can where it has the file in memory.
+/// Extracts parameters from a file; the reference can do so if the file is in memory.
 fn extracted() -> Outcome {
     let scratch = files()?;
     let arguments = |out: &str| {
@@ -289,10 +289,10 @@ fn extracted() -> Outcome {
     let theirs = tool::run(&pair.theirs, &arguments("x"), scratch.path())?;
     ensure(theirs.succeeded(), || theirs.summary())?;
     ensure(ours.stdout == theirs.stdout, || String::from_utf8_lossy(&ours.stdout).into_owned())?;
-    ensure(first == parts("x1")? && second == parts("x2")?, || "other bytes were taken out".into())
+    ensure(first == parts("x1")? && second == parts("x2")?, || "extracted bytes differ".into())
 }
 
-/// Patterns of several bytes, which the reference fails to write: it reads what we write.
+/// Multi-byte splats, which the reference fails to write but can read.
 fn wide_patterns() -> Outcome {
     let scratch = files()?;
     let words = ["--data=a=4xf32=2.5", "--data=b=3xi16=513", "--data=c=2xi8=1,2", "--output=ours.irpa"];
@@ -300,7 +300,7 @@ fn wide_patterns() -> Outcome {
     let ours = tool::run(&pair.ours, &words, scratch.path())?;
     let theirs = tool::run(&pair.theirs, &["--data=a=4xf32=2.5", "--output=theirs.irpa"], scratch.path())?;
     ensure(ours.succeeded(), || ours.summary())?;
-    ensure(!theirs.succeeded(), || "the reference writes patterns of several bytes by now".into())?;
+    ensure(!theirs.succeeded(), || "the reference can write multi-byte splats now".into())?;
     let dump = Pair::find(DUMP)?;
     for (key, expected) in
         [("a", 2.5f32.to_le_bytes().repeat(4)), ("b", 513i16.to_le_bytes().repeat(3)), ("c", vec![1, 2])]
@@ -309,12 +309,12 @@ fn wide_patterns() -> Outcome {
         let words = ["--parameters=ours.irpa", "--parameter_mode=preload", &extract];
         let read = tool::run(&dump.theirs, &words, scratch.path())?;
         ensure(read.succeeded(), || read.summary())?;
-        ensure(fs::read(scratch.path().join("out"))? == expected, || format!("{key} has other bytes"))?;
+        ensure(fs::read(scratch.path().join("out"))? == expected, || format!("{key}: bytes differ"))?;
     }
     Ok(())
 }
 
-/// What theirs converted, ours converts to the same file again, and the other way round.
+/// Files converted by the reference are converted identically by ours, and vice versa.
 fn theirs_are_ours() -> Outcome {
     let scratch = files()?;
     let pair = Pair::find(CONVERT)?;

@@ -1,5 +1,5 @@
-//! Programs with parameters: they compute what they do under the reference, and what is recorded until their first
-//! function runs is what the reference records.
+//! Programs with parameters: they compute the same as with the reference, and the records up to the first
+//! function call match the reference's.
 
 use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::{Failed, Trial};
@@ -11,14 +11,14 @@ use std::path::Path;
 
 const RUN: &str = "iree-run-module";
 
-/// How files are recorded.
+/// The recorder's file policy.
 const POLICIES: [(&str, &str); 3] = [
     ("identity", "--device_replay_file_validation=identity"),
     ("digest", "--device_replay_file_validation=digest"),
     ("ranges", "--device_replay_file_policy=capture-ranges"),
 ];
 
-/// A constant of each kind of storage, and a variable, which the program changes.
+/// A constant of each storage kind, and a variable that the program modifies.
 const PROGRAM: &str = r#"
 util.global private @splat = #flow.parameter.named<"m"::"splat"> : tensor<5xf32>
 util.global private mutable @sum = #flow.parameter.named<"m"::"sum"> : tensor<1000xf32>
@@ -43,7 +43,7 @@ pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("parameters::every_mode", every_mode));
 }
 
-/// The arguments that run the model of the fixtures.
+/// The arguments that run the fixture model.
 fn model() -> Vec<String> {
     vec![
         "--device=local-sync".to_owned(),
@@ -54,9 +54,9 @@ fn model() -> Vec<String> {
     ]
 }
 
-/// Runs a tool that has to succeed; what it printed.
-fn succeed(program: &Path, words: &[String], folder: &Path) -> Result<String, Failed> {
-    let ended = tool::run(program, words, folder)?;
+/// Runs a tool that must succeed; returns its output.
+fn succeed(program: &Path, words: &[String], directory: &Path) -> Result<String, Failed> {
+    let ended = tool::run(program, words, directory)?;
     ensure(ended.succeeded(), || format!("{} {words:?}: {}", program.display(), ended.summary()))?;
     Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
@@ -74,26 +74,27 @@ fn recorded(policy: &str) -> Outcome {
     let (ours, our_records) = record(&run.ours, "ours.ireereplay")?;
     let (theirs, their_records) = record(&run.theirs, "theirs.ireereplay")?;
     ensure(ours == theirs, || format!("ours:\n{ours}\ntheirs:\n{theirs}"))?;
-    ensure(their_records.iter().any(|line| line.contains("queue_read")), || "nothing was read".into())?;
+    ensure(their_records.iter().any(|line| line.contains("queue_read")), || "no file was read".into())?;
     let differ = our_records.iter().zip(&their_records).find(|(ours, theirs)| ours != theirs);
     ensure(our_records == their_records, || format!("records differ: {differ:#?}"))
 }
 
-/// The records before the first function runs, without what is of chance.
+/// The records before the first function call, without nondeterministic parts.
 fn loading(dump: &str) -> Vec<String> {
     const CHANCE: [&str; 5] = ["@", "thread=", "file_device=", "file_inode=", "file_mtime_ns="];
-    let records = dump.lines().filter(|line| line.starts_with("  @"));
+    // The first record, of the session, announces checksums in ours.
+    let records = dump.lines().filter(|line| line.starts_with("  @") && !line.contains(" session  "));
     let loading = records.take_while(|line| !line.contains("name=\"execute\""));
     let words = |line: &str| {
         let kept = line.split_whitespace().filter(|word| !CHANCE.iter().any(|it| word.starts_with(it)));
-        // Where in the file something is.
+        // Offsets in the file are nondeterministic.
         let kept = kept.map(|word| word.split_once("range=[").map_or(word, |(name, _)| name));
         kept.collect::<Vec<_>>().join(" ")
     };
     loading.map(words).collect()
 }
 
-/// What is recorded of preloaded files is what the program sees of them, and the reference replays it.
+/// For preloaded files, only the bytes that the program sees are recorded, and the reference can replay them.
 fn preloaded() -> Outcome {
     let scratch = tempfile::tempdir()?;
     let mut words = model();
@@ -101,7 +102,7 @@ fn preloaded() -> Outcome {
     succeed(&Pair::find(RUN)?.ours, &words, scratch.path())?;
     let capture = fs::metadata(scratch.path().join("ours.ireereplay"))?.len();
     let parameters = fs::metadata(fixture("params/model.irpa"))?.len();
-    // The reference records 64 KiB and more for each parameter, as often as there are parameters and once more.
+    // The reference records at least 64 KiB per parameter, once per parameter plus one.
     ensure(capture < parameters + (40 << 10), || format!("{capture} bytes for {parameters}"))?;
     let words = ["--device=local-sync".to_owned(), "ours.ireereplay".to_owned()];
     succeed(&Pair::find("iree-run-replay")?.theirs, &words, scratch.path()).map(drop)
@@ -109,23 +110,23 @@ fn preloaded() -> Outcome {
 
 fn every_mode() -> Outcome {
     let scratch = tempfile::tempdir()?;
-    let folder = scratch.path();
-    fs::write(folder.join("program.mlir"), PROGRAM)?;
+    let directory = scratch.path();
+    fs::write(directory.join("program.mlir"), PROGRAM)?;
     let compile = Reference::find(&captures::repository())?.tool("iree-compile");
     let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
     let target = ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=vmvx"];
-    succeed(&compile, &own(&[&target[..], &["program.mlir", "-o", "program.vmfb"]].concat()), folder)?;
+    succeed(&compile, &own(&[&target[..], &["program.mlir", "-o", "program.vmfb"]].concat()), directory)?;
     let values = ["--splat=splat=5xf32=1.5", "--data=sum=1000xf32=2.25", "--data=data=8xf32=1,2,3,4,5,6,7,8"];
     let create = own(&[&values[..], &["--output=m.irpa", "--quiet"]].concat());
-    succeed(&Pair::find("iree-create-parameters")?.ours, &create, folder)?;
+    succeed(&Pair::find("iree-create-parameters")?.ours, &create, directory)?;
     let run = Pair::find(RUN)?;
     let words = ["--device=local-sync", "--module=program.vmfb", "--function=add", "--input=1000xf32=1"];
     let words = own(&[&words[..], &["--parameters=m=m.irpa"]].concat());
-    let expected = succeed(&run.theirs, &words, folder)?;
+    let expected = succeed(&run.theirs, &words, directory)?;
     ensure(expected.contains("3.25") && expected.contains("5xf32=3 3 3"), || expected.clone())?;
     for mode in ["file", "mmap", "preload"] {
         let words = [words.clone(), vec![format!("--parameter_mode={mode}")]].concat();
-        let printed = succeed(&run.ours, &words, folder)?;
+        let printed = succeed(&run.ours, &words, directory)?;
         ensure(printed == expected, || format!("{mode}: {printed}"))?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Programs recorded by both: the captures say the same, and each tool takes ours.
+//! Programs recorded by both: the captures are equivalent, and each tool accepts ours.
 
 use crate::run_module::command;
 use crate::{Outcome, Pair, ensure};
@@ -8,20 +8,21 @@ use oracle::tool::{self, Ended};
 use std::fs;
 use std::path::Path;
 
-/// Commands that we can do and the reference refuses.
+/// Commands that we support and the reference rejects.
 const WIDER: [&str; 1] = ["corpus/dtypes.i1.local-sync"];
 
-/// As the reference reads modules by default, their constants begin at addresses of chance. It imports those that happen
-/// to be aligned, and copies the others through a file. Ours are always imported, as the reference's are with this flag.
+/// By default the reference reads modules to arbitrary addresses, imports the constants that happen to be
+/// aligned, and copies the others through a file. Ours are always imported, as the reference's are with this
+/// flag.
 const MAPPED: [&str; 1] = ["--module_mode=mmap"];
 
-/// Ours is this part of theirs at most where a program's constants are most of its capture.
+/// Maximum size of ours as a fraction of theirs, if constants dominate the capture.
 const MOSTLY_CONSTANTS: [(&str, f64); 1] = [("corpus/model.magika.local-sync", 0.4)];
 
 pub fn add(captures: &[Capture], trials: &mut Vec<Trial>) {
     for capture in captures {
         let Some(arguments) = command(capture) else { continue };
-        // Kernels that crash end the process, and with it the recording.
+        // Crashing kernels end the process and the recording.
         let crashes = ["crash.", "torn."].iter().any(|start| capture.short_name().starts_with(start));
         if crashes || WIDER.contains(&capture.name.as_str()) {
             continue;
@@ -42,7 +43,7 @@ fn recorded_alike(capture: &Capture, arguments: &[String]) -> Outcome {
         arguments.retain(|argument| !argument.starts_with("--device_replay_output="));
         arguments.push(format!("--device_replay_output={}", into.display()));
         arguments.extend(more.iter().map(ToString::to_string));
-        tool::run(program, &arguments, &capture.folder).map_err(Failed::from)
+        tool::run(program, &arguments, &capture.directory).map_err(Failed::from)
     };
     let run = Pair::find("iree-run-module")?;
     let ended = record(&run.ours, &ours, &[])?;
@@ -52,12 +53,13 @@ fn recorded_alike(capture: &Capture, arguments: &[String]) -> Outcome {
     let dump = Pair::find("iree-dump-replay")?;
     let ours_dumped = printed(&dump.theirs, &[text(&ours)])?;
     ensure(ours_dumped == printed(&dump.ours, &[text(&ours)])?, || "the dumps of ours differ".into())?;
+    let checksums = ours_dumped.lines().last().and_then(checksum_bytes).ok_or("ours has no checksums")?;
     said_alike(&ours_dumped, &printed(&dump.theirs, &[text(&theirs)])?)?;
     record(&run.theirs, &preloaded, &[])?;
     let (ours_bytes, theirs_bytes) = (fs::metadata(&ours)?.len(), fs::metadata(&preloaded)?.len());
     let allowed =
         MOSTLY_CONSTANTS.iter().find(|(name, _)| *name == capture.name).map_or(1.01, |(_, part)| *part);
-    ensure(ours_bytes as f64 <= theirs_bytes as f64 * allowed, || {
+    ensure((ours_bytes - checksums) as f64 <= theirs_bytes as f64 * allowed, || {
         format!("ours has {ours_bytes} bytes, theirs {theirs_bytes}")
     })?;
 
@@ -79,14 +81,21 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// What a tool that has to succeed prints.
+/// The output of a tool that must succeed.
 fn printed(program: &Path, arguments: &[String]) -> Result<String, Failed> {
     let ended = tool::run(program, arguments, Path::new("/"))?;
     ensure(ended.succeeded(), || format!("{} {arguments:?}: {}", program.display(), ended.summary()))?;
     Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
-/// Compares two dumps line by line, as far as [`comparable`] leaves them.
+/// Length of the record that a line of a dump is of, if it is one of checksums.
+fn checksum_bytes(line: &str) -> Option<u64> {
+    let (_, range) = line.split_once(" payload=unknown(1919248386) range=[")?;
+    let (_, length) = range.split_once(", +")?;
+    Some(96 + length.strip_suffix(']')?.parse::<u64>().ok()?)
+}
+
+/// Compares two dumps line by line, after [`comparable`].
 fn said_alike(ours: &str, theirs: &str) -> Outcome {
     let (ours, theirs) = (comparable(ours), comparable(theirs));
     ensure(ours.len() > 10, || format!("only {} lines are compared", ours.len()))?;
@@ -96,21 +105,27 @@ fn said_alike(ours: &str, theirs: &str) -> Outcome {
     ensure(ours.len() == theirs.len(), || format!("ours has {} lines, theirs {}", ours.len(), theirs.len()))
 }
 
-/// Every line of a dump without what differs for a reason:
+/// Every line of a dump without intended differences:
 ///
 /// - `thread=`: the reference writes 0, we write the system's id of the thread.
 /// - `@OFFSET`, `range=[OFFSET,` and `file_length:`: the reference writes the bytes of a file in memory twice, into the
 ///   operation that imports it and into the record of the object; we write them into the first and refer to it. All
-///   that follows lies elsewhere, the record of the object (`object` with `inline_bytes`) is shorter, and the summary's
+///   later offsets differ, the record of the object (`object` with `inline_bytes`) is shorter, and the summary's
 ///   `file_bytes: inline=`, which counts what objects hold, is 0.
+/// - Records of the session, and the total of records: ours has a second one, with checksums, which the first announces.
 fn comparable(dump: &str) -> Vec<String> {
-    let lines = dump.lines().filter(|line| !line.starts_with("file_length: "));
+    let is_kept = |line: &&str| !(line.starts_with("file_length: ") || line.contains(" session  "));
+    let lines = dump.lines().filter(is_kept);
     lines.map(comparable_line).collect()
 }
 
 fn comparable_line(line: &str) -> String {
     let Some(record) = line.strip_prefix("  @") else {
-        let is_counted = |word: &&str| !(line.starts_with("  file_bytes:") && word.starts_with("inline="));
+        let is_counted = |word: &&str| match line.trim_start().split(' ').next() {
+            Some("file_bytes:") => !word.starts_with("inline="),
+            Some("records:") => !word.starts_with("total="),
+            _ => true,
+        };
         return line.split(' ').filter(is_counted).collect::<Vec<_>>().join(" ");
     };
     let refers = record.contains(" object ") && record.contains("reference_type=inline_bytes");

@@ -1,4 +1,4 @@
-//! A replay succeeds where the reference's does, and what it reads back is what the program printed.
+//! A replay succeeds if the reference's does, and its host reads contain the program's output.
 
 use crate::{Outcome, Pair, ensure, per_capture};
 use libtest_mimic::{Failed, Trial};
@@ -16,7 +16,7 @@ pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
     }
 }
 
-/// The arguments that both tools take for a capture.
+/// The arguments of both tools for a capture.
 pub fn arguments(capture: &Capture) -> Vec<String> {
     let mut arguments = vec!["--device=local-sync".to_owned(); capture.device_count()];
     arguments.extend(capture.remaps.iter().map(|remap| format!("--replay_file_remap={remap}")));
@@ -27,7 +27,7 @@ pub fn arguments(capture: &Capture) -> Vec<String> {
 fn replays(capture: &Capture) -> Outcome {
     let pair = Pair::find("iree-run-replay")?;
     let arguments = arguments(capture);
-    let theirs = tool::run(&pair.theirs, &arguments, &capture.folder)?;
+    let theirs = tool::run(&pair.theirs, &arguments, &capture.directory)?;
     let (ours, reads) = run_with_reads(&pair, capture, arguments)?;
     ensure(ours.succeeded() == theirs.succeeded(), || {
         format!("ours ends with {}\ntheirs with {}", ours.summary(), theirs.summary())
@@ -40,7 +40,7 @@ fn replays(capture: &Capture) -> Outcome {
     holds_what_was_printed(&reads, &printed)
 }
 
-/// Runs ours with `--replay_host_reads` into a scratch file and reads that.
+/// Runs ours with `--replay_host_reads` to a scratch file and parses that.
 pub fn run_with_reads(
     pair: &Pair,
     capture: &Capture,
@@ -49,7 +49,7 @@ pub fn run_with_reads(
     let scratch = tempfile::tempdir()?;
     let path = scratch.path().join("reads.jsonl");
     arguments.insert(0, format!("--replay_host_reads={}", path.display()));
-    let ended = tool::run(&pair.ours, &arguments, &capture.folder)?;
+    let ended = tool::run(&pair.ours, &arguments, &capture.directory)?;
     let reads = match std::fs::read_to_string(&path) {
         Ok(text) => reads::parse(&text)?,
         Err(_) if !ended.succeeded() => Vec::new(),
@@ -58,7 +58,7 @@ pub fn run_with_reads(
     Ok((ended, reads))
 }
 
-/// Every printed array is among the reads, in the order printed.
+/// Every printed array is among the reads, in print order.
 fn holds_what_was_printed(reads: &[HostRead], printed: &Printed) -> Outcome {
     let mut rest = reads;
     for (index, array) in printed.arrays.iter().enumerate() {
@@ -69,7 +69,7 @@ fn holds_what_was_printed(reads: &[HostRead], printed: &Printed) -> Outcome {
                 let seen: Vec<_> = reads.iter().map(|read| (read.ordinal, read.length)).collect();
                 let values: Vec<_> = array.values.iter().take(8).collect();
                 return Err(format!(
-                    "result {index} ({values:?}…) is in no read; (ordinal, length): {seen:?}"
+                    "result {index} ({values:?}…) is not in the reads; (ordinal, length): {seen:?}"
                 )
                 .into());
             }
@@ -78,18 +78,18 @@ fn holds_what_was_printed(reads: &[HostRead], printed: &Printed) -> Outcome {
     Ok(())
 }
 
-/// An error is one status, one message, and nothing on standard output.
+/// An error has a status and a message, and leaves standard output empty.
 pub fn refuses_well(ours: &Ended) -> Outcome {
     ensure(ours.code == Some(1), || format!("ours ends with {}", ours.summary()))?;
-    ensure(ours.stdout.is_empty(), || "ours prints an error's output on stdout".to_owned())?;
-    ensure(!ours.stderr.is_empty(), || "ours says nothing of why it failed".to_owned())?;
+    ensure(ours.stdout.is_empty(), || "ours wrote to stdout despite an error".to_owned())?;
+    ensure(!ours.stderr.is_empty(), || "ours failed without a message".to_owned())?;
     let said = String::from_utf8_lossy(&ours.stderr);
     ensure(!said.contains("panicked"), || format!("ours panics: {said}"))
 }
 
-/// The reference dies of the kernel's signal; ours says where and ends with a status of its own.
+/// The reference dies of the kernel's signal; ours reports the location and exits with a dedicated status.
 fn crashes(capture: &Capture) -> Outcome {
-    let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments(capture), &capture.folder)?;
+    let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments(capture), &capture.directory)?;
     let (signal, function) = match capture.short_name() {
         name if name.contains("divide") => ("SIGFPE", "divide_dispatch_0"),
         _ => ("SIGSEGV", "gather_dispatch_0"),
@@ -98,7 +98,7 @@ fn crashes(capture: &Capture) -> Outcome {
     says_where(&ours, signal, function)
 }
 
-/// A crash ends with a status of its own and a message that names what crashed.
+/// A crash exits with a dedicated status and a message that names the crashed code.
 pub fn says_where(ours: &Ended, signal: &str, function: &str) -> Outcome {
     ensure(ours.code.is_some_and(|code| code > 1), || format!("ours ends with {}", ours.summary()))?;
     let said = String::from_utf8_lossy(&ours.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! The reference reads what our writer writes, and sees in it what it saw before.
+//! The reference reads files written by our writer, with unchanged contents.
 
 use crate::{Outcome, ensure, per_capture};
 use libtest_mimic::{Failed, Trial};
@@ -13,18 +13,19 @@ pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
     per_capture(trials, "rewritten", capture, rewritten);
 }
 
-/// Reads every record and writes it through typed views, then compares the reference's dumps of both files.
+/// Copies every record through typed views, then compares the reference's dumps of both files.
 fn rewritten(capture: &Capture) -> Outcome {
     let tool = Reference::find(&captures::repository())?.tool("iree-dump-replay");
     let scratch = tempfile::tempdir()?;
     let copy = scratch.path().join("copy.ireereplay");
     let torn = rewrite(&capture.path, &copy)?;
     let dump = |path: &Path| {
-        tool::run(&tool, &["--format=jsonl".into(), path.as_os_str().to_owned()], &capture.folder)
+        tool::run(&tool, &["--format=jsonl".into(), path.as_os_str().to_owned()], &capture.directory)
     };
     let (after, before) = (dump(&copy)?, dump(&capture.path)?);
-    ensure(after.succeeded(), || format!("the reference refuses the copy: {}", after.summary()))?;
-    // A torn capture becomes a whole one of the records that are left: there is nothing to compare it to.
+    ensure(after.succeeded(), || format!("the reference rejects the copy: {}", after.summary()))?;
+    // A torn capture is copied to a complete one with the remaining records: there is nothing to compare it
+    // with.
     ensure(torn || after.stdout == before.stdout, || {
         "the reference's dumps of the original and the copy differ".to_owned()
     })

@@ -1,4 +1,4 @@
-//! `iree-run-module`: is what a program prints the same, and how the tool ends?
+//! `iree-run-module`: the output and the exit status match.
 
 use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::{Failed, Trial};
@@ -7,17 +7,17 @@ use oracle::tool::{self, Ended};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Commands that we accept and the reference refuses: booleans as words.
+/// Commands that we accept and the reference rejects: booleans as words.
 const WIDER: [&str; 1] = ["corpus/dtypes.i1.local-sync"];
 
-/// What ends our tool where a signal ends the reference's: a kernel crashed.
+/// Our exit status for a crashed kernel, where the reference is killed by a signal.
 const CRASHED: i32 = 86;
 
-/// Failures that have another status here and there: the case, ours, theirs.
+/// Failures with different status codes: the case, ours, theirs.
 ///
-/// Ours says `OUT_OF_RANGE` of a number that its type cannot hold, where the reference says of every malformed input that
-/// it is invalid. Ours says `NOT_FOUND` of a missing file, where the reference drops the system's reason; and
-/// `INVALID_ARGUMENT` of a flag's value that means nothing.
+/// Ours reports `OUT_OF_RANGE` for a number that its type cannot represent, while the reference reports every
+/// malformed input as invalid. Ours reports `NOT_FOUND` for a missing file, while the reference drops the
+/// system's reason; and `INVALID_ARGUMENT` for a meaningless flag value.
 const OTHER_STATUS: [(&str, &str, &str); 11] = [
     ("echo_i8 1xi8=256", "OUT_OF_RANGE", "INVALID_ARGUMENT"),
     ("echo_i8 1xi8=-129", "OUT_OF_RANGE", "INVALID_ARGUMENT"),
@@ -36,9 +36,10 @@ pub fn add(captures: &[Capture], trials: &mut Vec<Trial>) {
     for capture in captures {
         let Some(arguments) = command(capture) else { continue };
         let name = capture.name.clone();
-        let folder = capture.folder.clone();
-        trials
-            .push(Trial::test(format!("run_module::{name}"), move || runs_alike(&name, &arguments, &folder)));
+        let directory = capture.directory.clone();
+        trials.push(Trial::test(format!("run_module::{name}"), move || {
+            runs_alike(&name, &arguments, &directory)
+        }));
     }
     for (index, words) in FORMS.iter().enumerate() {
         let name = format!("run_module::forms::{index:03}_{}", words[0]);
@@ -53,27 +54,27 @@ pub fn add(captures: &[Capture], trials: &mut Vec<Trial>) {
     let models = captures::corpus().map(|corpus| corpus.join("models"));
     for model in models.iter().flat_map(fs::read_dir).flatten().flatten() {
         let name = model.file_name().to_string_lossy().into_owned();
-        let folder = model.path();
-        trials.push(Trial::test(format!("run_module::models::{name}"), move || model_gives(&folder)));
+        let directory = model.path();
+        trials.push(Trial::test(format!("run_module::models::{name}"), move || model_gives(&directory)));
     }
 }
 
-/// The arguments of the command that made a capture, where it was `iree-run-module` on a device that we have.
+/// The arguments of the command that made a capture, if it was `iree-run-module` on a supported device.
 pub fn command(capture: &Capture) -> Option<Vec<String>> {
     let printed = fs::read_to_string(capture.printed.as_ref()?).ok()?;
     let line = printed.lines().next()?.strip_prefix("$ iree-run-module --")?;
     let arguments: Vec<String> = line
-        // Shell quotes stand around whole arguments, and the corpus has none.
+        // Shell quotes enclose whole arguments, and the corpus has none.
         .replace(" '--", " --")
         .split(" --")
-        .map(|argument| located(argument.trim_end().trim_end_matches('\''), &capture.folder))
+        .map(|argument| located(argument.trim_end().trim_end_matches('\''), &capture.directory))
         .collect();
     let is_ours = |argument: &String| !argument.starts_with("--device=") || argument == "--device=local-sync";
     arguments.iter().all(is_ours).then_some(arguments)
 }
 
-/// An argument with its paths where the corpus has them.
-fn located(argument: &str, folder: &Path) -> String {
+/// An argument with its paths resolved in the corpus.
+fn located(argument: &str, directory: &Path) -> String {
     let mut argument = format!("--{argument}");
     for (from, to) in [
         ("/models/onnx/", "models/"),
@@ -85,13 +86,13 @@ fn located(argument: &str, folder: &Path) -> String {
         argument = argument.replace(from, to);
     }
     if let Some((before, name)) = argument.split_once("data/") {
-        let place = ["inputs", "params"].into_iter().find(|place| folder.join(place).join(name).exists());
+        let place = ["inputs", "params"].into_iter().find(|place| directory.join(place).join(name).exists());
         argument = format!("{before}{}/{name}", place.unwrap_or("inputs"));
     }
     argument
 }
 
-fn runs_alike(name: &str, arguments: &[String], folder: &Path) -> Outcome {
+fn runs_alike(name: &str, arguments: &[String], directory: &Path) -> Outcome {
     let pair = Pair::find("iree-run-module")?;
     let scratch = tempfile::tempdir()?;
     let run = |program: &Path, capture: &str| {
@@ -101,7 +102,7 @@ fn runs_alike(name: &str, arguments: &[String], folder: &Path) -> Outcome {
                 true => capture.clone(),
                 false => argument.clone(),
             });
-        tool::run(program, &recorded.collect::<Vec<_>>(), folder)
+        tool::run(program, &recorded.collect::<Vec<_>>(), directory)
     };
     let (ours, theirs) = (run(&pair.ours, "ours")?, run(&pair.theirs, "theirs")?);
     if WIDER.contains(&name) {
@@ -110,8 +111,8 @@ fn runs_alike(name: &str, arguments: &[String], folder: &Path) -> Outcome {
     alike(&ours, &theirs, None)
 }
 
-/// Whether a flag was refused before anything was opened. The reference checks the values of `--output` and
-/// `--expected_output` only once the function has returned, after its name is printed.
+/// Whether a flag was rejected before any file was opened. The reference checks the values of `--output` and
+/// `--expected_output` only after the function has returned and its name is printed.
 fn checked_earlier(ours: &Ended) -> bool {
     let stderr = String::from_utf8_lossy(&ours.stderr);
     let first = stderr.lines().next().unwrap_or_default();
@@ -119,7 +120,7 @@ fn checked_earlier(ours: &Ended) -> bool {
     ours.code == Some(1) && ours.stdout.is_empty() && is_late.iter().any(|part| first.contains(part))
 }
 
-/// How both end: with the same status and the same output.
+/// The same exit status and the same output.
 fn alike(ours: &Ended, theirs: &Ended, other: Option<(&str, &str)>) -> Outcome {
     same_status(ours, theirs, other)?;
     ensure(ours.stdout == theirs.stdout, || {
@@ -129,7 +130,7 @@ fn alike(ours: &Ended, theirs: &Ended, other: Option<(&str, &str)>) -> Outcome {
     })
 }
 
-/// The same exit status, and the same status code on standard error (or the `other` ones, ours first).
+/// The same exit status, and the same status code on standard error (or the `other` pair, ours first).
 fn same_status(ours: &Ended, theirs: &Ended, other: Option<(&str, &str)>) -> Outcome {
     let summaries = || format!("ours: {}\ntheirs: {}", ours.summary(), theirs.summary());
     let code = theirs.signal.map_or(theirs.code, |_| Some(CRASHED));
@@ -139,11 +140,11 @@ fn same_status(ours: &Ended, theirs: &Ended, other: Option<(&str, &str)>) -> Out
         Some((_, theirs)) if theirs_says.as_deref() != Some(theirs) => return Err(summaries().into()),
         Some((ours, _)) => Some(ours),
         None if theirs.signal.is_some() => Some("INTERNAL"),
-        // A comparison that fails is no error there: nothing is on standard error.
+        // A failed comparison is not an error there: standard error is empty.
         None if !theirs.succeeded() && theirs.stderr.is_empty() => {
             let printed = String::from_utf8_lossy(&theirs.stdout);
             ensure(printed.contains("[FAILED]"), || {
-                format!("theirs fails and does not say why\n{}", summaries())
+                format!("theirs failed without a message\n{}", summaries())
             })?;
             Some("FAILED_PRECONDITION")
         }
@@ -153,7 +154,7 @@ fn same_status(ours: &Ended, theirs: &Ended, other: Option<(&str, &str)>) -> Out
     ensure(ours_says.as_deref() == expected, || format!("expected {expected:?}\n{}", summaries()))
 }
 
-/// Runs a function of `values.vmfb` in a directory that has files to read: what it prints and writes is the same.
+/// Runs a function of `values.vmfb` in a directory with input files: the output and the written files match.
 fn form(words: &[&str]) -> Outcome {
     let pair = Pair::find("iree-run-module")?;
     let module = format!("--module={}", fixture("modules/values.vmfb").display());
@@ -179,30 +180,30 @@ fn form(words: &[&str]) -> Outcome {
         return same_status(&ours, &theirs, other);
     }
     alike(&ours, &theirs, other)?;
-    // Neither promises anything of files that a failure leaves.
+    // Files left by a failure are unspecified.
     let same = !theirs.succeeded() || ours_written == theirs_written;
     ensure(same, || format!("ours wrote {ours_written:02x?}\ntheirs wrote {theirs_written:02x?}"))
 }
 
-/// Runs a model of the corpus on its inputs: its results are those of the reference, byte for byte.
-fn model_gives(folder: &Path) -> Outcome {
+/// Runs a model of the corpus on its inputs: its results match the reference's byte for byte.
+fn model_gives(directory: &Path) -> Outcome {
     let tool = tool::ours("iree-run-module")?;
     let named = |prefix: &str| -> Vec<PathBuf> {
-        let files = (0..).map(|index| folder.join(format!("{prefix}{index}.npy")));
+        let files = (0..).map(|index| directory.join(format!("{prefix}{index}.npy")));
         files.take_while(|path| path.exists()).collect()
     };
     let scratch = tempfile::tempdir()?;
     let mut arguments =
-        vec!["--device=local-sync".to_owned(), format!("--module={}", folder.join("m.vmfb").display())];
-    if folder.join("m.irpa").exists() {
-        arguments.push(format!("--parameters=model={}", folder.join("m.irpa").display()));
+        vec!["--device=local-sync".to_owned(), format!("--module={}", directory.join("m.vmfb").display())];
+    if directory.join("m.irpa").exists() {
+        arguments.push(format!("--parameters=model={}", directory.join("m.irpa").display()));
     }
     arguments.extend(named("in").iter().map(|path| format!("--input=@{}", path.display())));
     let results = named("iree");
     let written: Vec<_> =
         (0..results.len()).map(|index| scratch.path().join(format!("{index}.npy"))).collect();
     arguments.extend(written.iter().map(|path| format!("--output=@{}", path.display())));
-    let ended = tool::run(&tool, &arguments, folder)?;
+    let ended = tool::run(&tool, &arguments, directory)?;
     ensure(ended.succeeded(), || ended.summary())?;
     ensure(!results.is_empty(), || "the model has no results to compare with".to_owned())?;
     for (result, written) in results.iter().zip(&written) {
@@ -211,9 +212,9 @@ fn model_gives(folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// A function of `values.vmfb`, and inputs, or flags where they begin with dashes.
+/// A function of `values.vmfb`, and inputs, or flags if they start with dashes.
 ///
-/// Cases in which ours accepts more or less than the reference are not here; `docs/testing.md` lists them.
+/// Cases in which ours accepts more or less than the reference are excluded; `docs/testing.md` lists them.
 const FORMS: &[&[&str]] = &[
     &["echo_i1", "4xi1=01 00 01 00"],
     &["echo_i1", "4xi1"],

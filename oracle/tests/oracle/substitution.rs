@@ -1,4 +1,4 @@
-//! Another executable in the place of a captured one: accepted alike, refused alike, and its results are seen.
+//! Substituted executables: accepted and rejected alike, with an observable effect.
 
 use crate::replays::{refuses_well, run_with_reads, says_where};
 use crate::{Outcome, Pair, ensure, fixture};
@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use oracle::captures::{self, Capture};
 use oracle::printed::{Array, Element};
 
-/// Name, capture, substitution (`{}` stands for the fixtures directory), and whether the reference knows the form.
+/// Name, capture, substitution (`{}` is the fixtures directory), and whether the reference supports the form.
 const ACCEPTED: [(&str, &str, &str, bool); 5] = [
     ("all", "add4.add.local-sync", "all={}/modules/add4_swapped.elf", true),
     ("all_at_format", "add4.add.local-sync", "all@embedded-elf-x86_64={}/modules/add4_swapped.elf", true),
@@ -43,7 +43,7 @@ pub fn add(trials: &mut Vec<Trial>) {
     }
 }
 
-/// The fixture of one name.
+/// The fixture with this name.
 pub fn find(name: &str) -> Result<Capture, Failed> {
     let wanted = format!("fixtures/{name}");
     let found = captures::all()?.into_iter().find(|capture| capture.name == wanted);
@@ -64,23 +64,23 @@ fn accepted(name: &str, substitution: &str, known: bool) -> Outcome {
     let capture = find(name)?;
     let arguments = arguments(&capture, substitution);
     if known {
-        let theirs = oracle::tool::run(&pair.theirs, &arguments, &capture.folder)?;
-        ensure(theirs.succeeded(), || format!("the reference refuses it: {}", theirs.summary()))?;
+        let theirs = oracle::tool::run(&pair.theirs, &arguments, &capture.directory)?;
+        ensure(theirs.succeeded(), || format!("the reference rejects it: {}", theirs.summary()))?;
     }
     let (ours, reads) = run_with_reads(&pair, &capture, arguments)?;
     ensure(ours.succeeded(), || format!("ours ends with {}", ours.summary()))?;
-    // (1 2 3 4 + 10 20 30 40) * 100 is what add4_swapped makes of the captured inputs.
+    // (1 2 3 4 + 10 20 30 40) * 100 is the result of add4_swapped on the captured inputs.
     let values = ["1100", "2200", "3300", "4400"].map(ToOwned::to_owned).to_vec();
     let wanted = Array { element: Element::F32, count: 4, values };
     let seen = reads.iter().any(|read| wanted.is_in(read));
-    ensure(seen, || format!("the substituted result is in no read: {reads:?}"))
+    ensure(seen, || format!("the substituted result is not in the reads: {reads:?}"))
 }
 
-/// The id of the executable comes from the dump, as a user would find it.
+/// The executable's id comes from the dump, like a user would find it.
 fn by_id() -> Outcome {
     let capture = find("add4.add.local-sync")?;
     let dump = Pair::find("iree-dump-replay")?;
-    let said = oracle::tool::run(&dump.theirs, &[capture.path.display().to_string()], &capture.folder)?;
+    let said = oracle::tool::run(&dump.theirs, &[capture.path.display().to_string()], &capture.directory)?;
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     let line = text
         .lines()
@@ -90,23 +90,25 @@ fn by_id() -> Outcome {
     accepted("add4.add.local-sync", &format!("{id}={{}}/modules/add4_swapped.elf"), true)
 }
 
-/// The reference takes a substitution for an executable that is not in the capture and never uses it; ours says so.
+/// The reference silently ignores a substitution for an executable that is not in the capture; ours rejects
+/// it.
 fn of_nothing() -> Outcome {
     let capture = find("add4.add.local-sync")?;
     let arguments = arguments(&capture, "12345={}/modules/add4_swapped.elf");
-    let ours = oracle::tool::run(&oracle::tool::ours("iree-run-replay")?, &arguments, &capture.folder)?;
+    let ours = oracle::tool::run(&oracle::tool::ours("iree-run-replay")?, &arguments, &capture.directory)?;
     refuses_well(&ours)?;
     let said = String::from_utf8_lossy(&ours.stderr).into_owned();
     ensure(said.contains("12345") && said.contains("add_dispatch_0"), || {
-        format!("what there is is not named: {said}")
+        format!("the available executables are not listed: {said}")
     })
 }
 
-/// A kernel that this processor has no instruction for: theirs dies of the signal, ours says which kernel.
+/// A kernel with an instruction that this processor lacks: theirs is killed by the signal, ours names the
+/// kernel.
 fn illegal_instruction() -> Outcome {
     let capture = find("add4.add.local-sync")?;
     let arguments = arguments(&capture, "all={}/cts/illegal.so");
-    let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments, &capture.folder)?;
+    let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments, &capture.directory)?;
     ensure(theirs.signal == Some(4), || format!("theirs ends with {}", theirs.summary()))?;
     says_where(&ours, "SIGILL", "add_dispatch_0")
 }
@@ -114,7 +116,7 @@ fn illegal_instruction() -> Outcome {
 fn refused(name: &str, substitution: &str) -> Outcome {
     let capture = find(name)?;
     let (ours, theirs) =
-        Pair::find("iree-run-replay")?.run(&arguments(&capture, substitution), &capture.folder)?;
+        Pair::find("iree-run-replay")?.run(&arguments(&capture, substitution), &capture.directory)?;
     ensure(!theirs.succeeded(), || "the reference accepts it".to_owned())?;
     refuses_well(&ours)
 }

@@ -1,4 +1,5 @@
-//! A trim that our recorder writes, as the reference reads it. No tool trims a device, so a program of this test does.
+//! A trim written by our recorder, as read by the reference. No tool trims a device, so this test includes a
+//! program that does.
 
 use crate::{Outcome, Pair, ensure};
 use libtest_mimic::Trial;

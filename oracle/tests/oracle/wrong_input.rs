@@ -1,4 +1,4 @@
-//! Wrong input: both tools fail alike; ours with status 1, words on stderr and nothing on stdout.
+//! Invalid input: both tools fail; ours with status 1, a message on stderr and empty stdout.
 
 use crate::replays::refuses_well;
 use crate::{Outcome, Pair, ensure, fixture, words};
@@ -9,23 +9,23 @@ use std::path::{Path, PathBuf};
 const TOOLS: [&str; 3] = ["iree-run-replay", "iree-dump-replay", "iree-benchmark-replay"];
 const GOOD: &str = "captures/add4.add.local-sync.ireereplay";
 
-/// Makes the input in a scratch directory and gives the arguments that name it.
+/// Creates the input in a scratch directory and returns the arguments that name it.
 type Case = fn(&Path) -> Result<Vec<String>, Failed>;
 
 const FILES: [(&str, Case); 8] = [
-    ("no_such_file", |folder| Ok(vec![folder.join("nothing.ireereplay").display().to_string()])),
-    ("directory", |folder| Ok(vec![folder.display().to_string()])),
-    ("empty_file", |folder| write(folder, &[])),
-    ("not_a_capture", |folder| {
+    ("no_such_file", |directory| Ok(vec![directory.join("nothing.ireereplay").display().to_string()])),
+    ("directory", |directory| Ok(vec![directory.display().to_string()])),
+    ("empty_file", |directory| write(directory, &[])),
+    ("not_a_capture", |directory| {
         write(
-            folder,
+            directory,
             b"this is a text that is longer than any header, and no capture at all. ".repeat(4).as_slice(),
         )
     }),
-    ("newer_version", |folder| edit(folder, |bytes| bytes[4] = 99)),
-    ("cut_in_header", |folder| edit(folder, |bytes| bytes.truncate(20))),
-    ("cut_in_middle", |folder| edit(folder, |bytes| bytes.truncate(bytes.len() / 2))),
-    ("cut_at_end", |folder| edit(folder, |bytes| bytes.truncate(bytes.len() - 1))),
+    ("newer_version", |directory| edit(directory, |bytes| bytes[4] = 99)),
+    ("truncated_in_header", |directory| edit(directory, |bytes| bytes.truncate(20))),
+    ("truncated_in_middle", |directory| edit(directory, |bytes| bytes.truncate(bytes.len() / 2))),
+    ("truncated_at_end", |directory| edit(directory, |bytes| bytes.truncate(bytes.len() - 1))),
 ];
 
 pub fn add(trials: &mut Vec<Trial>) {
@@ -69,18 +69,18 @@ fn both_refuse(tool: &str, mut arguments: Vec<String>) -> Outcome {
         arguments.insert(0, "--device=local-sync".to_owned());
     }
     let (ours, theirs) = Pair::find(tool)?.run(&arguments, &fixture(""))?;
-    ensure(!theirs.succeeded(), || format!("the reference takes it: {}", theirs.summary()))?;
+    ensure(!theirs.succeeded(), || format!("the reference accepts it: {}", theirs.summary()))?;
     refuses_well(&ours)
 }
 
-fn write(folder: &Path, bytes: &[u8]) -> Result<Vec<String>, Failed> {
-    let path: PathBuf = folder.join("input.ireereplay");
+fn write(directory: &Path, bytes: &[u8]) -> Result<Vec<String>, Failed> {
+    let path: PathBuf = directory.join("input.ireereplay");
     fs::write(&path, bytes)?;
     Ok(vec![path.display().to_string()])
 }
 
-fn edit(folder: &Path, change: fn(&mut Vec<u8>)) -> Result<Vec<String>, Failed> {
+fn edit(directory: &Path, change: fn(&mut Vec<u8>)) -> Result<Vec<String>, Failed> {
     let mut bytes = fs::read(fixture(GOOD))?;
     change(&mut bytes);
-    write(folder, &bytes)
+    write(directory, &bytes)
 }

@@ -1,4 +1,4 @@
-//! The claims: what is run for each, and what is promised.
+//! The benchmark cases and their targets.
 
 use super::measure::{Invocation, Metric, Output};
 use super::prepare::Workplace;
@@ -7,13 +7,13 @@ use super::report::Target;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-/// One pair of programs to run, and the figures to take from it.
+/// A pair of programs to run, and the figures to extract.
 pub struct Case {
     pub name: String,
     kind: Kind,
 }
 
-/// What a case runs; captures are made or found when it is its turn.
+/// The kinds of cases; captures are made or found on demand.
 enum Kind {
     /// A full replay iteration of the capture, corpus name before fixture name.
     Iteration { corpus: &'static str, fixture: &'static str },
@@ -33,14 +33,14 @@ enum Kind {
     Program(Program),
 }
 
-/// A case made ready.
+/// A prepared case.
 pub struct Plan {
     pub theirs: Invocation,
     pub ours: Invocation,
-    /// The same without what the figure is about, theirs (where it has such) and ours: figures are the differences.
+    /// The baseline runs, theirs (if it has one) and ours: figures are the differences.
     pub without: Option<(Option<Invocation>, Invocation)>,
     pub output: Output,
-    /// How often each program runs per round: short ones more often.
+    /// Runs of each program per round: more for short ones.
     pub runs_per_round: u32,
     pub figures: Vec<Figure>,
 }
@@ -59,7 +59,7 @@ const ITERATIONS: [(&str, &str, &str); 4] = [
     ("chain", "chain.chain.local-sync", "chain.chain.local-sync"),
 ];
 
-/// Every case, in the order of the table.
+/// Every case, in table order.
 pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     let mut cases: Vec<Case> = ITERATIONS
         .iter()
@@ -93,7 +93,7 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
 }
 
 impl Case {
-    /// Finds or makes what it needs.
+    /// Finds or makes the inputs.
     pub fn prepare(&self, workplace: &Workplace) -> Result<Plan, Box<dyn Error>> {
         let figure =
             |suffix: &str, metric, target| Figure { name: format!("{}{suffix}", self.name), metric, target };

@@ -1,4 +1,4 @@
-//! What the cases about programs need: modules, inputs and parameters, made or found.
+//! Inputs of the program cases: modules, inputs and parameters, made or found.
 
 use super::prepare::{Made, Workplace};
 use super::programs::{INPUT_BYTES, USED_PARAMETER_BYTES};
@@ -7,7 +7,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// A program that uses 64 MiB of its parameters: what it needs is in the middle of a much larger file.
+/// A program that uses 64 MiB in the middle of a much larger parameter file.
 const PART_OF_PARAMETERS: &str = r#"
 util.global private @w = #flow.parameter.named<"big"::"used"> : tensor<16777216xf32>
 func.func @first() -> tensor<4xf32> {
@@ -26,12 +26,12 @@ func.func @first(%x: tensor<268435456xf32>) -> tensor<4xf32> {
 "#;
 
 impl Workplace {
-    /// A file of this name among what is made.
+    /// A generated file with this name.
     pub fn scratch(&self, name: &str) -> PathBuf {
-        self.made_folder().join(name)
+        self.made_directory().join(name)
     }
 
-    /// A program of the fixtures, compiled for every x86-64 processor.
+    /// A fixture program, compiled for every x86-64 processor.
     pub fn program(&self, name: &str) -> Made {
         let source = fs::read_to_string(self.fixture(&format!("programs/{name}.mlir")))?;
         self.compile(name, &source)
@@ -55,7 +55,8 @@ impl Workplace {
         self.models().into_iter().find(|(model, _)| *model == name).map_or("main", |(_, function)| function)
     }
 
-    /// Module, parameters and inputs of a real model; `external` takes the module whose weights are all in a file.
+    /// Module, parameters and inputs of a real model; `external` selects the module with all weights in a
+    /// file.
     pub fn model_arguments(&self, name: &str, external: bool) -> Result<Vec<String>, Box<dyn Error>> {
         let arguments = self.model_base_arguments(name)?;
         if !external {
@@ -75,7 +76,7 @@ impl Workplace {
             let unfinished = self.scratch("part.irpa.unfinished");
             let used = USED_PARAMETER_BYTES / 4;
             let rest = ((2_u64 << 30) - USED_PARAMETER_BYTES) / 8;
-            // What nobody reads stays a hole, so that this takes no room on the disk.
+            // Unread parts stay sparse, so that the file takes no disk space.
             let arguments = vec![
                 format!("--data=before={rest}xf32"),
                 format!("--data=used={used}xf32"),

@@ -1,4 +1,4 @@
-//! One run of one program: how long it took, how much memory it had, and what it reported.
+//! One run of a program: wall time, peak memory and report.
 
 use serde_json::Value;
 use std::error::Error;
@@ -14,25 +14,25 @@ pub struct Invocation {
     pub arguments: Vec<String>,
 }
 
-/// Where a program's standard output goes.
+/// The destination of a program's standard output.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Output {
-    /// Kept, to be read as the benchmark tool's JSON.
+    /// Captured and parsed as the benchmark tool's JSON.
     Json,
-    /// Nowhere: what is measured is making it.
+    /// Discarded: the measurement is of producing it.
     Discard,
 }
 
-/// What one run gave.
+/// The measurements of a run.
 pub struct Measured {
     pub wall: Duration,
-    /// Peak resident memory as the system counted it. What this program itself had when it started the other is the
-    /// least that can show up here (a few MB).
+    /// Peak resident memory as counted by the system. At least this program's own memory when it spawned the
+    /// other (a few MB).
     pub peak_bytes: u64,
     pub json: Option<Value>,
 }
 
-/// Runs it to its end; ending otherwise than with status 0 is an error.
+/// Runs it to completion; an exit status other than 0 is an error.
 pub fn run(invocation: &Invocation, output: Output) -> Result<Measured, Box<dyn Error>> {
     let stdout = if output == Output::Json { Stdio::piped() } else { Stdio::null() };
     let start = Instant::now();
@@ -43,8 +43,8 @@ pub fn run(invocation: &Invocation, output: Output) -> Result<Measured, Box<dyn 
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{}: {error}", invocation.program.display()))?;
-    // Both streams are short or absent, so reading one after the other cannot fill the other's pipe: reports are a few
-    // kilobytes, and so is what a tool says on standard error.
+    // Both streams are short, so reading one after the other cannot block on a full pipe: reports are a few
+    // kilobytes, and so is standard error.
     let text = child.stdout.take().map(std::io::read_to_string).transpose()?;
     let said = child.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
     let ended = child.wait4()?;
@@ -56,24 +56,24 @@ pub fn run(invocation: &Invocation, output: Output) -> Result<Measured, Box<dyn 
     Ok(Measured { wall, peak_bytes: ended.rusage.maxrss, json })
 }
 
-/// The JSON in what a benchmark tool printed; the reference may print a line of its own before it.
+/// The JSON in a benchmark tool's output; the reference may print a line before it.
 fn report(text: &str) -> Result<Value, Box<dyn Error>> {
-    let start = text.find('{').ok_or("the benchmark tool printed no JSON")?;
+    let start = text.find('{').ok_or("no JSON in the benchmark tool's output")?;
     Ok(serde_json::from_str(&text[start..])?)
 }
 
-/// One figure of a run.
+/// A figure of a run.
 #[derive(Clone, Debug)]
 pub enum Metric {
-    /// The time of the benchmark row with this name, per iteration.
+    /// Time per iteration of the benchmark row with this name.
     Benchmark(String),
-    /// Start to end of the process.
+    /// Wall time of the process.
     Wall,
-    /// Peak resident memory, less this much (a file that is mapped counts as resident while it is read).
+    /// Peak resident memory minus this (a mapped file counts as resident while it is read).
     PeakBeyond(u64),
 }
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Nanoseconds,
@@ -86,7 +86,7 @@ impl Metric {
         if matches!(self, Self::PeakBeyond(_)) { Unit::Bytes } else { Unit::Nanoseconds }
     }
 
-    /// Takes the figure from a run.
+    /// Extracts the figure from a run.
     pub fn of(&self, run: &Measured) -> Result<f64, String> {
         match self {
             Self::Wall => Ok(run.wall.as_nanos() as f64),

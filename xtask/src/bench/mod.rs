@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: our tools and the reference's on the same captures, in turns, each claim of speed as a row.
+//! `cargo xtask bench`: our tools and the reference's on the same captures, alternating, one row per
+//! performance target.
 
 mod cases;
 mod materials;
@@ -15,24 +16,24 @@ use prepare::Workplace;
 use report::Row;
 use std::path::PathBuf;
 
-/// What the command line asks for.
+/// Command-line options.
 #[derive(Debug, PartialEq)]
 struct Options {
-    /// Parts of case names; empty means all.
+    /// Substrings of case names; empty means all.
     only: Vec<String>,
     rounds: u32,
     json: Option<PathBuf>,
-    /// Where our tools are, when they are not to be built here.
+    /// The directory of our tools; built here if `None`.
     tools: Option<PathBuf>,
 }
 
-/// `bench [--only NAME]… [--rounds N] [--json PATH] [--tools FOLDER]`.
+/// `bench [--only NAME]… [--rounds N] [--json PATH] [--tools DIRECTORY]`.
 pub fn main(arguments: &[String]) -> Outcome {
     let options = parse(arguments)?;
     let root = root();
     let reference = Reference::find(&root)?;
     let tools = match &options.tools {
-        Some(folder) => folder.clone(),
+        Some(directory) => directory.clone(),
         None => crate::run::build_tools()?,
     };
     let workplace = Workplace::new(&root, reference, tools)?;
@@ -79,7 +80,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             "--tools" => options.tools = Some(value()?.into()),
             unknown => {
                 return Err(format!(
-                    "unknown argument {unknown:?}; there are --only, --rounds, --json, --tools"
+                    "unknown argument {unknown:?} (expected --only, --rounds, --json or --tools)"
                 ));
             }
         }
@@ -87,7 +88,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Runs both programs of a case in turns: A B, then B A, so that drift of the machine falls on both alike.
+/// Runs both programs of a case alternately: A B, then B A, so that drift of the machine affects both alike.
 fn run(case: &Case, rounds: u32, workplace: &Workplace) -> Result<Vec<Row>, Box<dyn std::error::Error>> {
     let plan = case.prepare(workplace)?;
     let (mut theirs, mut ours): (Vec<Sample>, Vec<Sample>) = (Vec::new(), Vec::new());
@@ -97,7 +98,7 @@ fn run(case: &Case, rounds: u32, workplace: &Workplace) -> Result<Vec<Row>, Box<
     };
     let run_theirs = || Sample::take(&plan.theirs, their_base, plan.output);
     let run_ours = || Sample::take(&plan.ours, our_base, plan.output);
-    // The first run of each warms the file cache and is not counted.
+    // The first run of each warms the file cache and is discarded.
     run_theirs()?;
     run_ours()?;
     for round in 0..rounds * plan.runs_per_round {
@@ -120,7 +121,7 @@ fn run(case: &Case, rounds: u32, workplace: &Workplace) -> Result<Vec<Row>, Box<
         .collect()
 }
 
-/// A run, and one of the same without what is measured, where the figure is the difference.
+/// A run, and a baseline run if the figure is a difference.
 struct Sample {
     with: Measured,
     without: Option<Measured>,

@@ -1,4 +1,4 @@
-//! What the cases need made: captures that are too large or too bound to one machine to be kept.
+//! Generated inputs of the cases: captures that are too large or machine-specific to be checked in.
 
 use crate::run;
 use oracle::reference::Reference;
@@ -7,7 +7,7 @@ use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Where things are and where made ones go.
+/// Paths of inputs and generated files.
 pub struct Workplace {
     fixtures: PathBuf,
     corpus: Option<PathBuf>,
@@ -16,7 +16,7 @@ pub struct Workplace {
     tools: PathBuf,
 }
 
-/// A 1 GiB parameter, read whole: one tensor of which one row is returned.
+/// A 1 GiB parameter, read whole: one tensor, one row of which is returned.
 const BIG_PARAMETER: &str = r#"
 util.global private @w = #flow.parameter.named<"big"::"w"> : tensor<16384x16384xf32>
 func.func @row(%i: tensor<1x16384xf32>) -> tensor<1x16384xf32> {
@@ -30,11 +30,11 @@ func.func @row(%i: tensor<1x16384xf32>) -> tensor<1x16384xf32> {
 /// Calls in the long capture; nine records each make 1.8 million.
 const LONG_CALLS: u32 = 200_000;
 
-/// What making a file gives.
+/// The result of generating a file.
 pub type Made = Result<PathBuf, Box<dyn Error>>;
 
 impl Workplace {
-    /// Uses `target/bench` under `root` for what is made.
+    /// Uses `target/bench` under `root` for generated files.
     pub fn new(root: &Path, reference: Reference, tools: PathBuf) -> Result<Self, Box<dyn Error>> {
         let scratch = root.join("target/bench");
         fs::create_dir_all(&scratch)?;
@@ -47,12 +47,12 @@ impl Workplace {
         })
     }
 
-    /// The reference's program and ours of one name.
+    /// The reference's and our program with this name.
     pub fn pair(&self, name: &str) -> (PathBuf, PathBuf) {
         (self.reference.tool(name), self.tools.join(name))
     }
 
-    /// A capture of the corpus, else of the fixtures, with names in order of preference.
+    /// A capture from the corpus, else from the fixtures, by names in order of preference.
     pub fn capture(&self, in_corpus: &str, in_fixtures: &str) -> PathBuf {
         let corpus =
             self.corpus.as_ref().map(|corpus| corpus.join(format!("captures/{in_corpus}.ireereplay")));
@@ -61,11 +61,11 @@ impl Workplace {
             .unwrap_or_else(|| self.fixtures.join(format!("captures/{in_fixtures}.ireereplay")))
     }
 
-    /// The captures of many calls: name and path.
+    /// The many-call captures: name and path.
     pub fn bench_captures(&self) -> Result<Vec<(String, PathBuf)>, Box<dyn Error>> {
         let mut found = Vec::new();
-        for folder in self.corpus.iter().chain([&self.fixtures]) {
-            for entry in fs::read_dir(folder.join("captures"))? {
+        for directory in self.corpus.iter().chain([&self.fixtures]) {
+            for entry in fs::read_dir(directory.join("captures"))? {
                 let path = entry?.path();
                 let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
                 if let Some(name) =
@@ -79,7 +79,7 @@ impl Workplace {
         Ok(found)
     }
 
-    /// Real models of the corpus; none without it.
+    /// Real models of the corpus; empty without the corpus.
     pub fn models(&self) -> Vec<(&'static str, &'static str)> {
         match self.corpus {
             Some(_) => vec![
@@ -92,7 +92,7 @@ impl Workplace {
         }
     }
 
-    /// Captures a model here, so that the identity of its parameter file holds.
+    /// Captures a model on this machine, so that the identity of its parameter file matches.
     pub fn model_capture(&self, name: &str, function: &str) -> Made {
         let path = self.scratch.join(format!("model.{name}.ireereplay"));
         let mut arguments = vec!["--device=local-sync".to_owned(), format!("--function={function}")];
@@ -103,7 +103,7 @@ impl Workplace {
 
     /// Module, parameters and inputs of a real model, as arguments.
     pub fn model_base_arguments(&self, name: &str) -> Result<Vec<String>, Box<dyn Error>> {
-        let corpus = self.corpus.as_ref().ok_or("real models are in the corpus, and it is not here")?;
+        let corpus = self.corpus.as_ref().ok_or("real models need the corpus, which is missing")?;
         let info: serde_json::Value =
             serde_json::from_slice(&fs::read(corpus.join(format!("models/{name}/info.json")))?)?;
         let base = info["base"].as_array().ok_or("info.json has no base arguments")?;
@@ -137,7 +137,8 @@ impl Workplace {
         let module = self.compile("big", BIG_PARAMETER)?;
         let parameters = self.scratch.join("big.irpa");
         if !parameters.is_file() {
-            // Under another name until it is whole, so that a run that was stopped leaves nothing half made behind.
+            // Written to a temporary name and renamed when complete, so that an interrupted run leaves no
+            // partial file.
             let unfinished = self.scratch.join("big.irpa.unfinished");
             let output = format!("--output={}", unfinished.display());
             self.tool("iree-create-parameters", vec!["--data=w=16384x16384xf32".to_owned(), output])?;
@@ -157,7 +158,7 @@ impl Workplace {
         Ok(path)
     }
 
-    /// Compiles a program for every x86-64 processor; one that was compiled from the same text is found.
+    /// Compiles a program for every x86-64 processor; results are cached by source text.
     pub fn compile(&self, name: &str, text: &str) -> Made {
         let (source, module) =
             (self.scratch.join(format!("{name}.mlir")), self.scratch.join(format!("{name}.vmfb")));
@@ -183,8 +184,8 @@ impl Workplace {
         self.fixtures.join(path)
     }
 
-    /// The folder of what is made.
-    pub fn made_folder(&self) -> &Path {
+    /// The directory of generated files.
+    pub fn made_directory(&self) -> &Path {
         &self.scratch
     }
 
@@ -193,7 +194,7 @@ impl Workplace {
         self.tool(tool, arguments)
     }
 
-    /// Runs a tool of the reference, which has to succeed.
+    /// Runs a tool of the reference, which must succeed.
     pub fn tool(&self, name: &str, arguments: Vec<String>) -> Result<(), Box<dyn Error>> {
         let ended = run::collect(&self.reference.tool(name), &arguments, &self.scratch)?;
         if ended.how == "status 0" {
@@ -203,8 +204,8 @@ impl Workplace {
     }
 }
 
-/// Writes numbers over the archive's one tensor, which is its last GiB: the reference reserves it as a hole, and reading
-/// a hole is not reading a file.
+/// Overwrites the archive's only tensor, its last GiB: the reference leaves it sparse, and reading a hole
+/// does not read a file.
 fn fill(archive: &Path) -> Result<(), Box<dyn Error>> {
     const TENSOR_BYTES: u64 = 1 << 30;
     let mut file = fs::OpenOptions::new().write(true).open(archive)?;

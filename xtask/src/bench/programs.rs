@@ -1,4 +1,4 @@
-//! The claims about programs: calls, models, starts, memory with large parameters, and what recording adds.
+//! The program cases: calls, models, startup, memory with large parameters, and recording overhead.
 
 use super::cases::{Figure, Plan};
 use super::measure::{Invocation, Metric, Output};
@@ -7,9 +7,9 @@ use super::report::Target;
 use std::error::Error;
 use std::path::Path;
 
-/// What one of these cases runs.
+/// The kinds of program cases.
 pub enum Program {
-    /// A function of `host_speed`, which gives a device nothing to do.
+    /// A function of `host_speed`, which submits no device work.
     Host { function: &'static str, target: f64 },
     /// A call of a program whose executables are interpreted: function and inputs of `vmvx_speed`.
     Vmvx { function: &'static str, inputs: &'static [&'static str], microkernels: bool },
@@ -17,15 +17,15 @@ pub enum Program {
     Call { module: &'static str, function: &'static str, inputs: &'static [&'static str] },
     /// A call of a real model.
     Model { name: &'static str },
-    /// Start of the run tool to the result: a fixture's module.
+    /// Startup to the result in the run tool, with a fixture module.
     StartSmall,
     /// The same for the largest models: with weights in the module, and with weights in a file.
     StartModel { name: &'static str, external: bool },
-    /// What running a program with a parameter file of 2 GiB takes beside the program's own 64 MiB.
+    /// Memory of a program with a 2 GiB parameter file, minus the program's own 64 MiB.
     ParameterMemory { mode: &'static str },
-    /// What recording adds to a call.
+    /// Recording overhead of a call.
     RecordedCall,
-    /// What recording inputs of 1 GiB adds to a run, over writing as many bytes.
+    /// Recording overhead of a run with 1 GiB of inputs, compared with writing as many bytes.
     RecordedInputs,
 }
 
@@ -85,14 +85,14 @@ pub fn all(has_corpus: bool) -> Vec<(String, Program)> {
     cases
 }
 
-/// Bytes of the parameter that the program with the large file uses.
+/// Bytes of the parameter used from the large file.
 pub const USED_PARAMETER_BYTES: u64 = 64 << 20;
 
-/// Bytes of the inputs whose recording is measured.
+/// Bytes of the recorded inputs.
 pub const INPUT_BYTES: u64 = 1 << 30;
 
 impl Program {
-    /// Finds or makes what it needs.
+    /// Finds or makes the inputs.
     pub fn prepare(&self, name: &str, workplace: &Workplace) -> Result<Plan, Box<dyn Error>> {
         let figure = |metric, target| vec![Figure { name: name.to_owned(), metric, target }];
         let row = |function: &str| Metric::Benchmark(format!("BM_{function}/process_time/real_time"));
@@ -132,7 +132,7 @@ impl Program {
             Self::ParameterMemory { mode } => {
                 let beyond = figure(Metric::PeakBeyond(USED_PARAMETER_BYTES), Target::Bytes(32 << 20));
                 let theirs = run(workplace, workplace.large_parameters("file")?, Vec::new()).theirs;
-                // The pinned release does not map parameters; it is run as it reads them.
+                // The pinned release does not map parameters; it is run in its default mode.
                 Plan { theirs, ..run(workplace, workplace.large_parameters(mode)?, beyond) }
             }
             Self::RecordedCall => recorded_call(workplace, figure(row("abs"), Target::Ratio(0.5))),
@@ -166,7 +166,7 @@ fn both(workplace: &Workplace, tool: &str, arguments: Vec<String>, figures: Vec<
     }
 }
 
-/// As many calls as give a capture of some hundred megabytes at most, with and without recording them.
+/// Calls for a capture of at most some hundred megabytes, with and without recording.
 fn recorded_call(workplace: &Workplace, figures: Vec<Figure>) -> Plan {
     let mut arguments = workplace.call("simple_abs", "abs", &["f32=-7.25"]);
     arguments.extend(
@@ -189,7 +189,7 @@ fn recorded_call(workplace: &Workplace, figures: Vec<Figure>) -> Plan {
     }
 }
 
-/// Ours with and without recording, beside a program that writes as many bytes.
+/// Ours with and without recording, compared with a program that writes as many bytes.
 fn recorded_inputs(workplace: &Workplace, figures: Vec<Figure>) -> Result<Plan, Box<dyn Error>> {
     let arguments = workplace.large_input()?;
     let plain = run(workplace, arguments, figures);

@@ -1,18 +1,18 @@
-//! Medians, ratios and verdicts, as a table for a person and as JSON.
+//! Medians, ratios and verdicts, as a table and as JSON.
 
 use super::measure::Unit;
 use serde_json::json;
 
-/// What is promised of a row.
+/// The target of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
-    /// Ours over the reference's is at most this.
+    /// Maximum ratio of ours to the reference's.
     Ratio(f64),
-    /// Ours is at most this many bytes.
+    /// Maximum bytes of ours.
     Bytes(u64),
 }
 
-/// One claim, measured.
+/// A measured row.
 pub struct Row {
     name: String,
     unit: Unit,
@@ -21,14 +21,14 @@ pub struct Row {
     ours: Summary,
 }
 
-/// The median of the runs, and half the distance between the quartiles as a share of it.
+/// The median of the runs, and half the interquartile range relative to it.
 struct Summary {
     median: f64,
     spread: f64,
 }
 
 impl Row {
-    /// From the figures of each run.
+    /// Summarizes the figures of the runs.
     pub fn new(name: &str, unit: Unit, target: Target, theirs: Vec<f64>, ours: Vec<f64>) -> Self {
         Self { name: name.to_owned(), unit, target, theirs: Summary::of(theirs), ours: Summary::of(ours) }
     }
@@ -37,7 +37,7 @@ impl Row {
         self.ours.median / self.theirs.median
     }
 
-    /// Decided by the ratio as it is printed: half a percent is below what runs differ by.
+    /// Compares the ratio as printed: half a percent is below the noise.
     fn is_met(&self) -> bool {
         match self.target {
             Target::Ratio(limit) => (self.ratio() * 100.0).round() / 100.0 <= limit,
@@ -63,7 +63,7 @@ impl Summary {
     }
 }
 
-/// Prints the head of the table.
+/// Prints the table header.
 pub fn print_head() {
     println!(
         "{:<28} {:>22} {:>22} {:>7}  {:<14} verdict",
@@ -71,7 +71,7 @@ pub fn print_head() {
     );
 }
 
-/// Prints a row, as soon as it is known: a run of the whole table takes minutes.
+/// Prints a row as soon as it is measured: the whole table takes minutes.
 pub fn print_row(row: &Row) {
     let side = |side: &Summary| format!("{} ±{:>2.0}%", human(side.median, row.unit), side.spread * 100.0);
     let verdict = if row.is_met() { "met" } else { "MISSED" };
@@ -85,13 +85,13 @@ pub fn print_row(row: &Row) {
     );
 }
 
-/// Prints how many promises are met.
+/// Prints how many targets are met.
 pub fn print_foot(rows: &[Row]) {
     let met = rows.iter().filter(|row| row.is_met()).count();
     println!("{met} of {} promises met", rows.len());
 }
 
-/// The same figures for a program.
+/// The same figures as JSON.
 pub fn json(rows: &[Row]) -> String {
     let rows: Vec<_> = rows
         .iter()

@@ -1,42 +1,25 @@
-//! Backend traits of the HAL have no default bodies: a decorator would compile without forwarding the function, and hide
-//! it from the device.
+//! Backend traits of the HAL have no default bodies: with one, a decorator would compile without forwarding
+//! the function, and hide the device's.
 
 use super::source::{code_only, functions};
 use super::{Problem, tree::Tree};
 
-/// Where the traits are.
+/// The location of the traits.
 const HAL: &str = "crates/hal/src/";
-
-/// Traits with default bodies that are about to go. An entry whose trait has none is a problem too.
-const PENDING: [&str; 0] = [];
 
 /// Functions with a body in traits named `*Backend`.
 pub fn no_default_bodies(tree: &Tree) -> Vec<Problem> {
-    check(tree, &PENDING)
-}
-
-fn check(tree: &Tree, pending: &[&str]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for path in tree.rust().filter(|path| path.starts_with(HAL)) {
         let code = code_only(&tree.text(path));
         for found in traits(&code).filter(|found| found.name.ends_with("Backend")) {
-            let bodies: Vec<_> = functions(found.code).iter().map(|it| (it.line, it.name.clone())).collect();
-            match (pending.contains(&found.name), bodies.is_empty()) {
-                (true, true) => problems.push(Problem::new(
-                    path,
-                    found.line,
-                    format!("{} has no default bodies: strike it from PENDING in backends.rs", found.name),
-                )),
-                (true, false) | (false, true) => {}
-                (false, false) => problems.extend(bodies.into_iter().map(|(line, function)| {
-                    let what = format!(
-                        "{}::{function} has a default body, which lets a decorator forget to forward it; each \
-                         backend has its own",
-                        found.name
-                    );
-                    Problem::new(path, found.line + line - 1, what)
-                })),
-            }
+            problems.extend(functions(found.code).iter().map(|function| {
+                let what = format!(
+                    "{}::{} has a default body, which lets a decorator forget to forward it; each backend has its own",
+                    found.name, function.name
+                );
+                Problem::new(path, found.line + function.line - 1, what)
+            }));
         }
     }
     problems
@@ -50,7 +33,7 @@ struct Trait<'c> {
     code: &'c str,
 }
 
-/// The traits at the top level of a file, from text that `code_only` gave.
+/// The top-level traits of a file, from the output of `code_only`.
 fn traits(code: &str) -> impl Iterator<Item = Trait<'_>> {
     let starts = code.match_indices("trait ").filter(|(at, _)| {
         let line_start = code[..*at].rfind('\n').map_or(0, |end| end + 1);
@@ -103,27 +86,19 @@ trait OtherBackend {
 ";
 
     #[test]
-    fn default_bodies_of_backends_are_named() {
-        let (_folder, tree) = made_up(&[
+    fn default_bodies_of_backends_are_reported() {
+        let (_directory, tree) = made_up(&[
             ("crates/hal/src/abacus.rs", TEXT),
             ("crates/local/src/abacus.rs", TEXT),
             ("crates/hal/tests/abacus.rs", TEXT),
         ]);
-        let found: Vec<_> = check(&tree, &[]).into_iter().map(|it| (it.path, it.line, it.what)).collect();
+        let found: Vec<_> =
+            no_default_bodies(&tree).into_iter().map(|it| (it.path, it.line, it.what)).collect();
         let expected = [(9, "AbacusBackend::trim has"), (25, "OtherBackend::other has")];
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for ((path, line, what), (expected_line, start)) in found.iter().zip(expected) {
             assert_eq!((path.as_str(), *line), ("crates/hal/src/abacus.rs", expected_line));
             assert!(what.starts_with(start), "{what}");
         }
-    }
-
-    #[test]
-    fn what_is_pending_is_struck_when_it_is_done() {
-        let done = "pub trait DoneBackend {\n    fn f(&self);\n}\n";
-        let (_folder, tree) = made_up(&[("crates/hal/src/a.rs", TEXT), ("crates/hal/src/done.rs", done)]);
-        let pending = ["AbacusBackend", "OtherBackend", "DoneBackend"];
-        let found: Vec<_> = check(&tree, &pending).into_iter().map(|it| (it.path, it.line)).collect();
-        assert_eq!(found, [("crates/hal/src/done.rs".to_owned(), 1)]);
     }
 }

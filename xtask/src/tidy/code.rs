@@ -1,69 +1,64 @@
-//! Rules for Rust files: what a crate says of itself, where `unsafe` may stand, how long files and functions get.
+//! Rules for Rust files: crate docs, allowed places of `unsafe`, file and function length.
 
 use super::source::{code_only, functions, word_lines};
 use super::{Problem, tree::Tree};
 
-/// Where `unsafe` may stand, and why. A path that ends in `/` means everything below it.
-const UNSAFE: [(&str, &str); 9] = [
+/// Where `unsafe` is allowed, and why. A path that ends in `/` includes everything below it.
+const UNSAFE: [(&str, &str); 10] = [
     ("crates/base/src/c_math.rs", "declares functions of the C library"),
     ("crates/base/src/map.rs", "maps files"),
-    ("crates/base/src/memory/", "owns host memory that several parties write"),
+    ("crates/base/src/memory/", "owns host memory with several writers"),
     (
         "crates/hal/src/device.rs",
-        "declares that preparing native code is unsafe, and calls it for callers that promised",
+        "declares that preparing native code is unsafe, and calls it for callers that vouch for the code",
     ),
     ("crates/local/", "loads and runs native code"),
     ("crates/session/src/devices.rs", "loads the plugins that its callers vouch for"),
     ("crates/cli/src/devices.rs", "vouches for the plugins that the user names"),
+    ("crates/cli/src/output/at_start.rs", "looks at standard output before Rust's runtime starts"),
     ("crates/vulkan/", "calls the driver"),
     ("crates/cuda/", "calls the driver"),
 ];
 
-/// Files that call or implement `prepare_executable`, the one unsafe function of the HAL, and say why they trust the
-/// bytes; and what tests need.
+/// Files that call or implement `prepare_executable`, the one unsafe function of the HAL, and document why
+/// they trust the bytes; and files that tests need.
 const PREPARES: [(&str, &str); 10] = [
     (
         "crates/modules/src/hal/executable.rs",
         "a program's executables are its code, and the user asked to run it",
     ),
-    (
-        "crates/replay/src/record/device.rs",
-        "forwards it for callers that promised, with the bytes as they came",
-    ),
-    ("crates/replay/tests/conformance.rs", "prepares the suite's kernels, which are fixtures of ours"),
+    ("crates/replay/src/record/device.rs", "forwards it for callers that vouch for the bytes, unchanged"),
+    ("crates/replay/tests/conformance.rs", "prepares the suite's kernels, which are our fixtures"),
     ("crates/replay/src/prepare.rs", "replaying a capture runs its code, and the user asked for that"),
-    (
-        "crates/replay/tests/common/device.rs",
-        "a device made for tests implements the function and runs nothing",
-    ),
+    ("crates/replay/tests/common/device.rs", "a test device implements the function and runs nothing"),
     (
         "crates/replay/tests/record/counting.rs",
         "a device that counts calls implements the function and runs nothing",
     ),
     (
         "crates/replay/tests/memory/mod.rs",
-        "an allocator that counts, to hold the planner to what a file's size explains",
+        "a counting allocator, to check that the planner's memory is in proportion to the file's size",
     ),
-    ("crates/cts/src/discrete/mod.rs", "passes the call on to the device that a device for tests lies over"),
-    ("crates/cts/tests/faults.rs", "prepares kernels of the device that the suite is tested on"),
-    ("crates/cts/tests/memory_device/mod.rs", "that device: its kernels are functions of the test"),
+    ("crates/cts/src/discrete/mod.rs", "forwards the call to the device underlying a test device"),
+    ("crates/cts/tests/faults.rs", "prepares kernels of the device that tests the suite"),
+    ("crates/cts/tests/memory_device/mod.rs", "that device: its kernels are Rust functions of the test"),
 ];
 
-/// The document that says of each of those places why, and what it rests on.
+/// The document with the reason and the assumptions of each of those places.
 const UNSAFE_DOC: &str = "docs/unsafe.md";
 
-/// No file is longer than this.
+/// Maximum lines of a file.
 const FILE_LINES: usize = 900;
-/// No function is longer than this; about 70 is what fits a screen.
+/// Maximum lines of a function; about 70 fit on a screen.
 const FUNCTION_LINES: usize = 100;
-/// Functions that are longer: file, name, and why.
+/// Longer functions: file, name, and why.
 const LONG_FUNCTIONS: [(&str, &str, &str); 1] = [(
     "crates/vm/src/interpret/dispatch.rs",
     "run",
-    "one `match` over the instructions: the compiler makes one jump of it, which parts of it would not be",
+    "one `match` over the instructions: the compiler lowers it to one jump table, which a split function would not be",
 )];
 
-/// Crate roots start with a doc that says what the crate is for and what it must never know.
+/// Crate roots start with a doc that says what the crate is for and what it must not depend on.
 pub fn crate_docs(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for path in tree.rust().filter(|path| path.ends_with("/src/lib.rs")) {
@@ -73,26 +68,34 @@ pub fn crate_docs(tree: &Tree) -> Vec<Problem> {
             problems.push(Problem::new(
                 path,
                 1,
-                "starts with a crate doc: what it is for, what it must never know, who uses it",
+                "the crate doc is missing: what the crate is for, what it must not depend on, who uses it",
             ));
-        } else if path.starts_with("crates/") && !doc.iter().any(|line| line.contains("never")) {
-            problems.push(Problem::new(path, 1, "the crate doc says what the crate must never know"));
+        } else if path.starts_with("crates/") && !says_its_limits(&doc) {
+            problems.push(Problem::new(path, 1, "the crate doc must say what the crate must not depend on"));
         }
     }
     problems
 }
 
-/// `unsafe` stands only in the listed places; every other crate root forbids it.
+/// Whether a crate doc names what the crate must not depend on.
+fn says_its_limits(doc: &[&str]) -> bool {
+    let words: Vec<&str> =
+        doc.iter().flat_map(|line| line.trim_start_matches("//!").split_whitespace()).collect();
+    let text = words.join(" ");
+    ["must not depend on", "never"].iter().any(|phrase| text.contains(phrase))
+}
+
+/// `unsafe` occurs only in the listed places; every other crate root forbids it.
 pub fn unsafe_code(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for path in tree.rust() {
         let text = tree.text(path);
         let code = code_only(&text);
         if is_root(path) {
-            let folder = path.split("src/").next().unwrap_or(path);
+            let directory = path.split("src/").next().unwrap_or(path);
             let denied = code.contains("#![forbid(unsafe_code)]")
                 || (code.contains("#![deny(unsafe_code)]")
-                    && places().any(|place| place.starts_with(folder)));
+                    && places().any(|place| place.starts_with(directory)));
             if !denied {
                 problems.push(Problem::new(
                     path,
@@ -114,7 +117,7 @@ pub fn unsafe_code(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Every place that has unsafe code is named in the document about it, or its folder is.
+/// Every place with unsafe code, or its directory, is named in the document about it.
 pub fn unsafe_is_documented(tree: &Tree) -> Vec<Problem> {
     let document = tree.text(UNSAFE_DOC);
     let named: Vec<&str> = document
@@ -133,7 +136,7 @@ pub fn unsafe_is_documented(tree: &Tree) -> Vec<Problem> {
         if let Some(line) = word_lines(&code_only(&text), "unsafe").into_iter().next()
             && !is_named(path)
         {
-            problems.push(Problem::new(path, line, format!("{UNSAFE_DOC} does not name this place")));
+            problems.push(Problem::new(path, line, format!("{UNSAFE_DOC} does not list this file")));
         }
     }
     problems
@@ -147,7 +150,8 @@ fn covers(place: &str, path: &str) -> bool {
     if place.ends_with('/') { path.starts_with(place) } else { path == place }
 }
 
-/// Roots of libraries and programs; the entry of a fuzz target is the engine's macro, which needs an unsafe attribute.
+/// Roots of libraries and programs; the entry of a fuzz target is the engine's macro, which needs an unsafe
+/// attribute.
 fn is_root(path: &str) -> bool {
     let root = path.ends_with("/src/lib.rs") || path.ends_with("/src/main.rs") || path.contains("/src/bin/");
     root && !path.starts_with("fuzz/")
@@ -163,7 +167,7 @@ pub fn lengths(tree: &Tree) -> Vec<Problem> {
             problems.push(Problem::new(
                 path,
                 0,
-                format!("{lines} lines; a file holds one idea in at most {FILE_LINES}"),
+                format!("{lines} lines, more than the limit of {FILE_LINES}: split the file"),
             ));
         }
         let is_allowed =
@@ -173,7 +177,7 @@ pub fn lengths(tree: &Tree) -> Vec<Problem> {
             .filter(|function| function.lines > FUNCTION_LINES && !is_allowed(&function.name))
         {
             let what = format!(
-                "{} has {} lines; a function fits on a screen (about 70, at most {FUNCTION_LINES})",
+                "{} has {} lines, more than the limit of {FUNCTION_LINES}: a function should fit on a screen (about 70)",
                 function.name, function.lines
             );
             problems.push(Problem::new(path, function.line, what));
@@ -187,17 +191,17 @@ mod tests {
     use super::super::tree::made_up;
     use super::*;
 
-    const GOOD: &str = "//! Does one thing.\n//! It must never know another.\n//! Everybody uses it.\n#![forbid(unsafe_code)]\n";
+    const GOOD: &str = "//! Does one thing.\n//! It must not depend on\n//! another.\n//! All crates use it.\n#![forbid(unsafe_code)]\n";
 
     #[test]
     fn a_good_crate_passes() {
-        let (_folder, tree) = made_up(&[("crates/x/src/lib.rs", GOOD)]);
+        let (_directory, tree) = made_up(&[("crates/x/src/lib.rs", GOOD)]);
         assert!(crate_docs(&tree).is_empty() && unsafe_code(&tree).is_empty() && lengths(&tree).is_empty());
     }
 
     #[test]
-    fn crate_docs_are_wanted() {
-        let (_folder, tree) = made_up(&[
+    fn crate_docs_are_required() {
+        let (_directory, tree) = made_up(&[
             ("crates/x/src/lib.rs", "pub fn f() {}\n"),
             ("crates/y/src/lib.rs", "//! A\n//! B\n//! C\n"),
         ]);
@@ -206,8 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_needs_a_place() {
-        let (_folder, tree) = made_up(&[
+    fn unsafe_needs_an_allowed_place() {
+        let (_directory, tree) = made_up(&[
             ("crates/base/src/lib.rs", "#![deny(unsafe_code)]\n"),
             ("crates/base/src/map.rs", "fn f() { unsafe {} }\n"),
             ("crates/base/src/other.rs", "// unsafe in a comment\nfn f() { unsafe {} }\n"),
@@ -227,7 +231,7 @@ mod tests {
     fn unsafe_needs_a_row() {
         let code = "fn f() { unsafe {} }\n";
         let rows = "| place | why |\n| --- | --- |\n| `base/src/map.rs`, `local/src/platform/` | maps |\n";
-        let (_folder, tree) = made_up(&[
+        let (_directory, tree) = made_up(&[
             (UNSAFE_DOC, rows),
             ("crates/base/src/map.rs", code),
             ("crates/local/src/platform/linux.rs", code),
@@ -239,9 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn long_files_and_functions_are_named() {
+    fn long_files_and_functions_are_reported() {
         let long = format!("fn f() {{\n{}}}\n", "    g();\n".repeat(FUNCTION_LINES));
-        let (_folder, tree) =
+        let (_directory, tree) =
             made_up(&[("crates/x/src/a.rs", &long), ("crates/x/src/b.rs", &"\n".repeat(FILE_LINES + 1))]);
         let problems = lengths(&tree);
         assert_eq!(problems.len(), 2);

@@ -5,8 +5,8 @@ use super::{Problem, tree::Tree};
 const ROOT: &str = "Cargo.toml";
 const SECTIONS: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
-/// Reads every `Cargo.toml`: versions stand only in the workspace's table (and in `fuzz/`, a workspace of its own), each
-/// as `=x.y.z`; crates inherit them.
+/// Reads every `Cargo.toml`: versions occur only in the workspace's table (and in `fuzz/`, a separate
+/// workspace), each as `=x.y.z`; crates inherit them.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for path in tree.ending(&["Cargo.toml"]) {
@@ -19,7 +19,7 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// Entries of the workspace's table that no crate inherits; `cargo machete` finds what a crate inherits and does not use.
+/// Entries of the workspace's table that no crate inherits; `cargo machete` finds inherited but unused ones.
 fn unused(tree: &Tree) -> Vec<Problem> {
     let manifests = tree.ending(&["Cargo.toml"]).filter(|path| *path != ROOT && !path.starts_with("fuzz/"));
     let manifests: Vec<toml::Table> = manifests.filter_map(|path| tree.text(path).parse().ok()).collect();
@@ -53,15 +53,15 @@ fn refuse(dependency: &toml::Value, inherits: bool) -> Option<&'static str> {
     let version = dependency.as_str().or_else(|| dependency.get("version").and_then(toml::Value::as_str));
     let is_true = |key| dependency.get(key).and_then(toml::Value::as_bool) == Some(true);
     if dependency.get("git").is_some() {
-        return Some("comes from a package registry, not from a repository");
+        return Some("must come from a package registry, not from a repository");
     }
     if inherits {
-        return (!is_true("workspace")).then_some("inherits its version: `workspace = true`");
+        return (!is_true("workspace")).then_some("must inherit its version: `workspace = true`");
     }
     match version {
         Some(version) if version.starts_with('=') && version.matches('.').count() == 2 => None,
         None if dependency.get("path").is_some() => None,
-        _ => Some("is pinned: `=x.y.z`"),
+        _ => Some("must be pinned: `=x.y.z`"),
     }
 }
 
@@ -71,17 +71,17 @@ mod tests {
     use super::check;
 
     #[test]
-    fn pins_and_inheritance_are_wanted() {
-        let (_folder, tree) = made_up(&[
+    fn pins_and_inheritance_are_required() {
+        let (_directory, tree) = made_up(&[
             ("Cargo.toml", "[workspace.dependencies]\na = \"=1.2.3\"\nb = \"1.2\"\nc = { path = \"c\" }\n"),
             ("crates/x/Cargo.toml", "[dependencies]\na.workspace = true\nd = \"=1.0.0\"\n"),
             ("fuzz/Cargo.toml", "[dependencies]\ne = \"=1.0.0\"\nf = { git = \"x\" }\n"),
         ]);
         let found: Vec<_> = check(&tree).iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), 5, "{found:?}");
-        assert!(found[0].contains("b: is pinned"));
-        assert!(found[1].contains("d: inherits"));
-        assert!(found[2].contains("f: comes from"));
+        assert!(found[0].contains("b: must be pinned"));
+        assert!(found[1].contains("d: must inherit"));
+        assert!(found[2].contains("f: must come from"));
         assert!(found[3].contains("b: no crate uses it") && found[4].contains("c: no crate uses it"));
     }
 }

@@ -1,8 +1,8 @@
-//! The documents are there, their links lead somewhere, and the commands in them exist.
+//! Required documents exist, their links resolve, and the commands in them exist.
 
 use super::{Problem, tree::Tree};
 
-/// Documents that every checkout has.
+/// Required documents.
 const WANTED: [&str; 10] = [
     "README.md",
     "ARCHITECTURE.md",
@@ -16,7 +16,7 @@ const WANTED: [&str; 10] = [
     "fixtures/MANIFEST.toml",
 ];
 
-/// Flags that belong to Cargo and to other people's tools in the documents' commands.
+/// Flags of Cargo and third-party tools in the documents' commands.
 const OTHERS: [&str; 12] = [
     "--release",
     "--bin",
@@ -32,23 +32,23 @@ const OTHERS: [&str; 12] = [
     "--iree-llvmcpu-target-cpu",
 ];
 
-/// Checks that documents exist and what they say of files, tools and flags.
+/// Checks that documents exist, and the files, tools and flags that they name.
 pub fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems: Vec<Problem> = WANTED
         .iter()
         .filter(|path| !tree.has(path))
-        .map(|path| Problem::new(path, 0, "is wanted and not there"))
+        .map(|path| Problem::new(path, 0, "the required document is missing"))
         .collect();
     let known = Known::read(tree);
     for path in tree.ending(&[".md"]).filter(|path| !path.starts_with("fixtures/expected/")) {
-        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
         let mut fenced = false;
         for (number, line) in tree.text(path).lines().enumerate() {
             if line.trim_start().starts_with("```") {
                 fenced = !fenced;
                 continue;
             }
-            let mut wrong = broken_links(tree, folder, line);
+            let mut wrong = broken_links(tree, directory, line);
             for code in if fenced { vec![line] } else { inline_code(line) } {
                 wrong.extend(known.unknown_words(code));
             }
@@ -58,13 +58,13 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// The targets of `](…)` that are paths and not there.
-fn broken_links(tree: &Tree, folder: &str, line: &str) -> Vec<String> {
+/// The targets of `](…)` that are paths and do not exist.
+fn broken_links(tree: &Tree, directory: &str, line: &str) -> Vec<String> {
     line.match_indices("](")
         .filter_map(|(at, _)| line[at + 2..].split_once(')'))
         .map(|(target, _)| target.split('#').next().unwrap_or(target))
-        .filter(|target| !target.is_empty() && !tree.root.join(folder).join(target).exists())
-        .map(|target| format!("the link leads nowhere: {target}"))
+        .filter(|target| !target.is_empty() && !tree.root.join(directory).join(target).exists())
+        .map(|target| format!("broken link: {target}"))
         .collect()
 }
 
@@ -72,7 +72,7 @@ fn inline_code(line: &str) -> Vec<&str> {
     line.split('`').skip(1).step_by(2).collect()
 }
 
-/// What exists: tools, verbs of `xtask`, and the text in which a flag must occur to be known.
+/// What exists: tools, verbs of `xtask`, and the text that contains every known flag.
 struct Known {
     tools: Vec<String>,
     verbs: String,
@@ -90,12 +90,12 @@ impl Known {
         let sources =
             tree.rust().filter(|path| path.starts_with("crates/cli/") || path.starts_with("xtask/"));
         let sources: String = sources.map(|path| tree.text(path)).collect();
-        // Flags of the reference's other tools are known by the recipe, which runs them.
+        // Flags of the reference's other tools occur in the recipe, which runs them.
         let flags = (sources + &tree.text("fixtures/recipe.toml")).replace('-', "_");
         Self { tools, verbs: tree.text("xtask/src/main.rs"), flags }
     }
 
-    /// What a piece of code names that does not exist.
+    /// The names in a piece of code that do not exist.
     fn unknown_words(&self, code: &str) -> Vec<String> {
         let mut wrong = Vec::new();
         let words: Vec<&str> = code.split_whitespace().collect();
@@ -105,7 +105,7 @@ impl Known {
             {
                 let verb = word.trim_matches(|c: char| !c.is_ascii_alphabetic());
                 if verb != "VERB" && !self.verbs.contains(&format!("\"{verb}\"")) {
-                    wrong.push(format!("xtask has no verb {word}"));
+                    wrong.push(format!("unknown xtask verb {word}"));
                 }
             }
             if let Some(flag) = word.trim_start_matches('[').strip_prefix("--") {
@@ -115,12 +115,12 @@ impl Known {
                     .collect();
                 let own = self.flags.contains(&name.replace('-', "_"));
                 if !name.is_empty() && !own && !OTHERS.contains(&format!("--{name}").as_str()) {
-                    wrong.push(format!("no tool has the flag --{name}"));
+                    wrong.push(format!("unknown flag --{name}"));
                 }
             }
             if words.get(at.wrapping_sub(1)) == Some(&"--bin") && !self.tools.iter().any(|tool| tool == word)
             {
-                wrong.push(format!("there is no tool {word}"));
+                wrong.push(format!("unknown tool {word}"));
             }
         }
         wrong
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     fn problems_of(readme: &str) -> Vec<String> {
-        let (_folder, tree) = made_up(&[
+        let (_directory, tree) = made_up(&[
             ("README.md", readme),
             ("docs/testing.md", ""),
             ("xtask/src/main.rs", "match verb { \"test\" => {} }"),
@@ -143,22 +143,22 @@ mod tests {
     }
 
     #[test]
-    fn what_exists_passes() {
+    fn existing_names_pass() {
         let text = "[t](docs/testing.md)\n```\ncargo xtask test\ncargo run --release --bin rehal -- --replay-scope=x\n```\n";
         assert_eq!(problems_of(text), Vec::<String>::new());
     }
 
     #[test]
-    fn what_does_not_exist_is_named() {
-        assert_eq!(problems_of("[t](docs/nothing.md)"), ["the link leads nowhere: docs/nothing.md"]);
-        assert_eq!(problems_of("run `cargo xtask fly`"), ["xtask has no verb fly"]);
-        assert_eq!(problems_of("pass `--nonsense=1`"), ["no tool has the flag --nonsense"]);
-        assert_eq!(problems_of("`cargo run --bin nothing`"), ["there is no tool nothing"]);
+    fn unknown_names_are_reported() {
+        assert_eq!(problems_of("[t](docs/nothing.md)"), ["broken link: docs/nothing.md"]);
+        assert_eq!(problems_of("run `cargo xtask fly`"), ["unknown xtask verb fly"]);
+        assert_eq!(problems_of("pass `--nonsense=1`"), ["unknown flag --nonsense"]);
+        assert_eq!(problems_of("`cargo run --bin nothing`"), ["unknown tool nothing"]);
     }
 
     #[test]
-    fn missing_documents_are_named() {
-        let (_folder, tree) = made_up(&[("README.md", "")]);
+    fn missing_documents_are_reported() {
+        let (_directory, tree) = made_up(&[("README.md", "")]);
         assert!(check(&tree).iter().any(|problem| problem.path == "LICENSE"));
     }
 }

@@ -1,16 +1,16 @@
-//! The fixtures are what their manifest says, and small.
+//! The fixtures match their manifest, and are small.
 
 use super::{Problem, tree::Tree};
 use crate::fixtures::manifest::{self, Manifest, sha256_hex};
 use std::collections::BTreeMap;
 
-/// All fixtures together stay below this.
+/// Maximum total size of the fixtures.
 const TOTAL_BYTES: u64 = 10_000_000;
 
 /// Compares `fixtures/` with its manifest in both directions.
 pub fn check(tree: &Tree) -> Vec<Problem> {
-    let folder = tree.root.join("fixtures");
-    let manifest = match Manifest::read(&folder) {
+    let directory = tree.root.join("fixtures");
+    let manifest = match Manifest::read(&directory) {
         Ok(manifest) => manifest,
         Err(error) => return vec![Problem::new("fixtures/MANIFEST.toml", 0, error)],
     };
@@ -28,10 +28,14 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
             problems.push(Problem::new(path, 0, "differs from the manifest; run `cargo xtask fixtures`"));
         }
     }
-    problems.extend(listed.keys().map(|path| Problem::new(path, 0, "is in the manifest but not there")));
+    problems.extend(listed.keys().map(|path| Problem::new(path, 0, "is in the manifest but missing")));
     let total: u64 = manifest.file.iter().map(|entry| entry.size_bytes).sum();
     if total > TOTAL_BYTES {
-        problems.push(Problem::new("fixtures", 0, format!("{total} bytes in all; at most {TOTAL_BYTES}")));
+        problems.push(Problem::new(
+            "fixtures",
+            0,
+            format!("{total} bytes in total, more than the limit of {TOTAL_BYTES}"),
+        ));
     }
     problems
 }
@@ -49,23 +53,23 @@ mod tests {
     }
 
     #[test]
-    fn a_true_manifest_passes() {
-        let (_folder, tree) =
+    fn a_matching_manifest_passes() {
+        let (_directory, tree) =
             made_up(&[("fixtures/a", "x"), ("fixtures/MANIFEST.toml", &manifest("a", b"x", 1))]);
         assert_eq!(check(&tree), []);
     }
 
     #[test]
-    fn every_difference_is_named() {
-        let (_folder, tree) =
+    fn every_difference_is_reported() {
+        let (_directory, tree) =
             made_up(&[("fixtures/a", "y"), ("fixtures/MANIFEST.toml", &manifest("a", b"x", 1))]);
         assert!(check(&tree)[0].what.contains("differs"));
-        let (_folder, tree) =
+        let (_directory, tree) =
             made_up(&[("fixtures/b", "y"), ("fixtures/MANIFEST.toml", &manifest("a", b"x", 1))]);
         let found: Vec<_> = check(&tree).iter().map(ToString::to_string).collect();
-        assert!(found[0].contains("not in the manifest") && found[1].contains("not there"), "{found:?}");
+        assert!(found[0].contains("not in the manifest") && found[1].contains("but missing"), "{found:?}");
         let big = manifest("a", b"x", 20_000_000);
-        let (_folder, tree) = made_up(&[("fixtures/a", "x"), ("fixtures/MANIFEST.toml", &big)]);
-        assert!(check(&tree).iter().any(|problem| problem.what.contains("in all")));
+        let (_directory, tree) = made_up(&[("fixtures/a", "x"), ("fixtures/MANIFEST.toml", &big)]);
+        assert!(check(&tree).iter().any(|problem| problem.what.contains("in total")));
     }
 }

@@ -1,8 +1,8 @@
-//! Arrows between crates point down only.
+//! Dependencies between crates point down only.
 
 use super::{Problem, tree::Tree};
 
-/// The layers from the ground up; a crate may depend on crates of lower layers.
+/// The layers, bottom up; a crate may depend on crates of lower layers.
 const LAYERS: [&[&str]; 6] = [
     &["base", "interleave"],
     &["hal", "vm", "capture", "profile", "params", "values", "bench"],
@@ -12,8 +12,8 @@ const LAYERS: [&[&str]; 6] = [
     &["cli"],
 ];
 
-/// The crates that one may depend on besides `base`, where that is fewer than the layers below it: what else the thin
-/// layers on top need comes through `session`.
+/// Restricted crates: what each may depend on besides `base`, if fewer than the layers below it. Everything
+/// else that the thin top layers need comes through `session`.
 const THIN: [(&str, &[&str], &str); 1] = [(
     "cli",
     &["session", "bench", "values", "params"],
@@ -21,7 +21,7 @@ const THIN: [(&str, &[&str], &str); 1] = [(
      flags and printing over `params`, `values` and `bench`",
 )];
 
-/// Edges that the layers alone would refuse: from, section, to, why.
+/// Exceptions to the layers: from, section, to, why.
 const ALLOWED: [(&str, &str, &str, &str); 4] = [
     ("local", "dev-dependencies", "cts", "a driver's tests run the conformance suite over it"),
     ("cts", "dev-dependencies", "local", "the suite's own tests need a driver"),
@@ -33,70 +33,76 @@ const ALLOWED: [(&str, &str, &str, &str); 4] = [
 pub fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for path in tree.ending(&["Cargo.toml"]) {
-        let Some(folder) = path.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/Cargo.toml"))
+        let Some(directory) = path.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/Cargo.toml"))
         else {
             continue;
         };
         match tree.text(path).parse::<toml::Table>() {
-            Ok(manifest) => check_crate(path, folder, &manifest, &mut problems),
+            Ok(manifest) => check_crate(path, directory, &manifest, &mut problems),
             Err(error) => problems.push(Problem::new(path, 0, error.to_string())),
         }
     }
     problems
 }
 
-fn check_crate(path: &str, folder: &str, manifest: &toml::Table, problems: &mut Vec<Problem>) {
+fn check_crate(path: &str, directory: &str, manifest: &toml::Table, problems: &mut Vec<Problem>) {
     let name = manifest.get("package").and_then(|package| package.get("name")).and_then(toml::Value::as_str);
-    if name != Some(&format!("rehal-{folder}")) {
-        problems.push(Problem::new(path, 0, format!("the crate in crates/{folder} is named rehal-{folder}")));
-    }
-    let Some(layer) = layer(folder) else {
+    if name != Some(&format!("rehal-{directory}")) {
         problems.push(Problem::new(
             path,
             0,
-            format!("{folder} has no layer; give it one in xtask/src/tidy/layers.rs"),
+            format!("the crate in crates/{directory} is named rehal-{directory}"),
+        ));
+    }
+    let Some(layer) = layer(directory) else {
+        problems.push(Problem::new(
+            path,
+            0,
+            format!("{directory} has no layer: add it in xtask/src/tidy/layers.rs"),
         ));
         return;
     };
     for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
         let Some(dependencies) = manifest.get(section).and_then(toml::Value::as_table) else { continue };
         for dependency in dependencies.keys() {
-            if let Some(what) = refuse(folder, layer, section, dependency) {
+            if let Some(what) = refuse(directory, layer, section, dependency) {
                 problems.push(Problem::new(path, 0, what));
             }
         }
     }
 }
 
-fn refuse(folder: &str, from: usize, section: &str, dependency: &str) -> Option<String> {
+fn refuse(directory: &str, from: usize, section: &str, dependency: &str) -> Option<String> {
     if dependency == "xtask" || dependency == "oracle" {
-        return Some(format!("no crate depends on {dependency}"));
+        return Some(format!("no crate may depend on {dependency}"));
     }
     if dependency == "testing" && section != "dev-dependencies" {
-        return Some("only tests depend on testing".to_owned());
+        return Some("only tests may depend on testing".to_owned());
     }
     let target = dependency.strip_prefix("rehal-")?;
-    if ALLOWED.iter().any(|(a, b, c, _)| (*a, *b, *c) == (folder, section, target)) {
+    if ALLOWED.iter().any(|(a, b, c, _)| (*a, *b, *c) == (directory, section, target)) {
         return None;
     }
-    if let Some((_, allowed, why)) = THIN.iter().find(|(crate_name, ..)| *crate_name == folder)
+    if let Some((_, allowed, why)) = THIN.iter().find(|(crate_name, ..)| *crate_name == directory)
         && target != "base"
         && !allowed.contains(&target)
     {
         return Some(format!(
-            "{folder} depends on {} and base alone, not on {target}: {why}",
+            "{directory} may depend only on {} and base, not on {target}: {why}",
             allowed.join(", ")
         ));
     }
     match layer(target) {
         Some(to) if to < from => None,
-        Some(_) => Some(format!("{folder} may not depend on {target} ({section}): arrows point down only")),
+        Some(_) => {
+            Some(format!("{directory} may not depend on {target} ({section}): arrows point down only"))
+        }
         None => Some(format!("{target} has no layer")),
     }
 }
 
-fn layer(folder: &str) -> Option<usize> {
-    LAYERS.iter().position(|layer| layer.contains(&folder))
+fn layer(directory: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&directory))
 }
 
 #[cfg(test)]
@@ -104,15 +110,15 @@ mod tests {
     use super::super::tree::made_up;
     use super::check;
 
-    fn crate_with(folder: &str, dependencies: &str) -> Vec<String> {
-        let path = format!("crates/{folder}/Cargo.toml");
-        let text = format!("[package]\nname = \"rehal-{folder}\"\n{dependencies}");
-        let (_folder, tree) = made_up(&[(&path, &text)]);
+    fn crate_with(directory: &str, dependencies: &str) -> Vec<String> {
+        let path = format!("crates/{directory}/Cargo.toml");
+        let text = format!("[package]\nname = \"rehal-{directory}\"\n{dependencies}");
+        let (_directory, tree) = made_up(&[(&path, &text)]);
         check(&tree).iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn down_is_allowed() {
+    fn downward_dependencies_are_allowed() {
         assert!(
             crate_with("replay", "[dependencies]\nrehal-hal.workspace = true\nserde = \"=1\"").is_empty()
         );
@@ -120,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn up_sideways_and_unknown_are_refused() {
+    fn upward_sideways_and_unknown_dependencies_are_rejected() {
         assert!(crate_with("hal", "[dependencies]\nrehal-replay.workspace = true")[0].contains("point down"));
         assert!(
             crate_with("capture", "[dependencies]\nrehal-hal.workspace = true")[0].contains("point down")
@@ -140,15 +146,15 @@ mod tests {
             assert!(with(target).is_empty(), "{target}");
         }
         for target in ["hal", "capture", "replay", "local", "vm", "modules"] {
-            assert!(with(target)[0].contains("depends on session, bench"), "{target}");
+            assert!(with(target)[0].contains("may depend only on session, bench"), "{target}");
         }
         assert!(crate_with("session", "[dependencies]\nrehal-replay.workspace = true").is_empty());
         assert!(crate_with("replay", "[dependencies]\nrehal-session.workspace = true")[0].contains("down"));
     }
 
     #[test]
-    fn names_follow_folders() {
-        let (_folder, tree) = made_up(&[("crates/hal/Cargo.toml", "[package]\nname = \"hal\"")]);
+    fn names_follow_directories() {
+        let (_directory, tree) = made_up(&[("crates/hal/Cargo.toml", "[package]\nname = \"hal\"")]);
         assert_eq!(check(&tree).len(), 1);
     }
 }

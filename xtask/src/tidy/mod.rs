@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the rules of the house that the compiler does not hold.
+//! `cargo xtask tidy`: repository rules that the compiler does not check.
 //!
-//! One file per kind of rule. A check takes the tree and gives its problems; it is tested on small made-up trees that
-//! break each rule.
+//! One file per kind of rule. A check takes the tree and returns its problems; it is tested on small
+//! synthetic trees that break each rule.
 
 mod backends;
 mod code;
@@ -12,17 +12,18 @@ mod layers;
 mod source;
 mod text;
 mod tree;
+mod words;
 
 use crate::{Outcome, root};
 use std::fmt;
 use tree::Tree;
 
-/// One broken rule.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Path below the root of the repository.
     path: String,
-    /// Line, from 1; 0 when the whole file is meant.
+    /// Line, from 1; 0 for the whole file.
     line: usize,
     /// What is wrong and what to do.
     what: String,
@@ -45,7 +46,7 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 11] = [
+const CHECKS: [(&str, Check); 12] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
@@ -57,18 +58,19 @@ const CHECKS: [(&str, Check); 11] = [
     ("pinned dependencies", dependencies::check),
     ("fixtures and their manifest", fixtures::check),
     ("documents", docs::check),
+    ("glossary", words::check),
 ];
 
-/// Runs every check; fails with all problems at once.
+/// Runs every check; reports all problems at the end.
 pub fn main(arguments: &[String]) -> Outcome {
     if let Some(unknown) = arguments.first() {
-        return Err(format!("unknown argument {unknown:?}; `tidy` takes none").into());
+        return Err(format!("unknown argument {unknown:?} (expected none)").into());
     }
     let tree = Tree::read(&root())?;
     let mut count = 0;
     for (name, check) in CHECKS {
         let problems = check(&tree);
-        println!("tidy: {name}: {}", if problems.is_empty() { "ok" } else { "BROKEN" });
+        println!("tidy: {name}: {}", if problems.is_empty() { "ok" } else { "FAILED" });
         for problem in &problems {
             println!("  {problem}");
         }

@@ -1,6 +1,6 @@
-//! Rust source with everything blanked that is not code, so that words and braces can be counted.
+//! Rust source with everything but code blanked out, so that words and braces can be counted.
 
-/// The text with comments and the inside of strings and characters replaced by spaces; lines stay where they are.
+/// The text with comments and the contents of strings and characters replaced by spaces; lines are preserved.
 pub fn code_only(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut code = String::with_capacity(text.len());
@@ -21,7 +21,7 @@ pub fn code_only(text: &str) -> String {
             0
         };
         if length == 0 {
-            // Multi-byte characters outside of strings only appear in comments; one byte at a time is enough.
+            // Multi-byte characters outside strings occur only in comments; advancing by one byte is enough.
             code.push(if rest[0].is_ascii() { rest[0] as char } else { ' ' });
             at += 1;
         } else {
@@ -115,7 +115,7 @@ pub struct Function {
     pub lines: usize,
 }
 
-/// The functions of a file, from text that `code_only` gave.
+/// The functions of a file, from the output of `code_only`.
 pub fn functions(code: &str) -> Vec<Function> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("fn ") {
@@ -133,7 +133,7 @@ pub fn functions(code: &str) -> Vec<Function> {
     found
 }
 
-/// Where the words of `code` that equal `word` start.
+/// The lines of the words in `code` that equal `word`.
 pub fn word_lines(code: &str, word: &str) -> Vec<usize> {
     let bytes = code.as_bytes();
     code.match_indices(word)
@@ -147,7 +147,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// The offset of the closing brace of a function that starts at the front; `None` for a declaration without a body.
+/// The offset of the closing brace of the function at the start; `None` for a declaration without a body.
 fn body_end(code: &[u8]) -> Option<usize> {
     let (mut round, mut curly) = (0i32, 0i32);
     for (at, byte) in code.iter().enumerate() {
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_comments_strings_and_characters() {
+    fn comments_strings_and_characters_become_spaces() {
         let text = "let a = \"} // {\"; // { }\nlet b = '{'; /* { /* { */ } */ let c: &'a str = r#\"{\"{\"#;";
         let code = code_only(text);
         assert!(!code.contains(['{', '}']), "{code}");

@@ -2,10 +2,12 @@
 
 use super::{Problem, tree::Tree};
 
-const TEXT: [&str; 9] = [".rs", ".toml", ".md", ".mlir", ".c", ".h", ".txt", ".yml", ".ci/run"];
+/// File name suffixes of text.
+pub const TEXT: [&str; 10] =
+    [".rs", ".toml", ".md", ".mlir", ".vmasm", ".c", ".h", ".txt", ".yml", ".ci/run"];
 
-/// What another program wrote is not ours to tidy.
-fn is_ours(path: &str) -> bool {
+/// Output of other programs is exempt.
+pub fn is_ours(path: &str) -> bool {
     let is_printed_by_a_tool = path.starts_with("fixtures/expected/")
         || (path.starts_with("fixtures/vm/") && path.contains(".dump."))
         || path.contains("/tests/snapshots/")
@@ -13,7 +15,8 @@ fn is_ours(path: &str) -> bool {
     !is_printed_by_a_tool
 }
 
-/// No tabs, no blanks at line ends, and notes for later carry an issue: a note is the word in capitals, then `(#N)`.
+/// No tabs, no trailing whitespace, and notes for later name an issue: a note is the word in capitals,
+/// followed by `(#N)`.
 pub fn whitespace_and_notes(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for path in tree.ending(&TEXT).filter(|path| is_ours(path)) {
@@ -23,10 +26,10 @@ pub fn whitespace_and_notes(tree: &Tree) -> Vec<Problem> {
                 say("a tab");
             }
             if line.ends_with([' ', '\r']) {
-                say("a blank at the end of the line");
+                say("trailing whitespace");
             }
             if has_loose_note(line) {
-                say("a note for later names its issue, as (#N) right after the word");
+                say("a note for later must name its issue, as (#N) right after the word");
             }
         }
     }
@@ -34,7 +37,7 @@ pub fn whitespace_and_notes(tree: &Tree) -> Vec<Problem> {
 }
 
 fn has_loose_note(line: &str) -> bool {
-    // Put together here, so that this file passes its own check.
+    // Concatenated, so that this file passes its own check.
     [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")].iter().any(|word| {
         line.match_indices(word).any(|(at, _)| {
             let before = line[..at].chars().next_back();
@@ -53,8 +56,8 @@ fn names_issue(after: &str) -> bool {
         .is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// No file names an address on the network: what is fetched comes through package managers and their settings. The
-/// licence cites its own address, and lock files are Cargo's.
+/// No file names a network address: downloads go through package managers and their settings. The licence
+/// cites its own address, and lock files are Cargo's.
 pub fn addresses(tree: &Tree) -> Vec<Problem> {
     let scheme = concat!(":", "//");
     let mut problems = Vec::new();
@@ -64,7 +67,7 @@ pub fn addresses(tree: &Tree) -> Vec<Problem> {
                 .iter()
                 .any(|word| line.contains(&format!("{word}{scheme}")))
             {
-                problems.push(Problem::new(path, number + 1, "an address on the network"));
+                problems.push(Problem::new(path, number + 1, "a network address"));
             }
         }
     }
@@ -77,8 +80,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blanks_and_tabs_are_found() {
-        let (_folder, tree) =
+    fn trailing_whitespace_and_tabs_are_found() {
+        let (_directory, tree) =
             made_up(&[("a.md", "fine\n\tno\nno \n"), ("fixtures/expected/a.txt", "theirs \n")]);
         let lines: Vec<_> = whitespace_and_notes(&tree).iter().map(|problem| problem.line).collect();
         assert_eq!(lines, [2, 3]);
@@ -96,7 +99,7 @@ mod tests {
     #[test]
     fn addresses_are_found() {
         let line = format!("see https{}example.org/x\n", concat!(":", "//"));
-        let (_folder, tree) = made_up(&[("a.rs", &line), ("LICENSE", &line)]);
+        let (_directory, tree) = made_up(&[("a.rs", &line), ("LICENSE", &line)]);
         assert_eq!(addresses(&tree).len(), 1);
     }
 }

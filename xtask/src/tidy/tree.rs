@@ -4,19 +4,19 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Folders that hold nothing of ours: build output, environments, version control.
+/// Excluded directories: build output, environments, version control.
 const SKIPPED: [&str; 7] = ["target", ".git", ".venv", "corpus", "artifacts", "node_modules", "shared"];
 
 /// The repository's files, sorted by path.
 pub struct Tree {
-    /// The top of the repository.
+    /// The root of the repository.
     pub root: PathBuf,
     /// Paths below the root, with `/`.
     pub paths: Vec<String>,
 }
 
 impl Tree {
-    /// Lists what lies under `root`.
+    /// Lists the files under `root`.
     pub fn read(root: &Path) -> io::Result<Self> {
         let mut paths = Vec::new();
         list(root, "", &mut paths)?;
@@ -29,7 +29,7 @@ impl Tree {
         self.paths.binary_search_by(|known| known.as_str().cmp(path)).is_ok()
     }
 
-    /// Paths with one of the endings.
+    /// Paths with one of these suffixes.
     pub fn ending<'a>(&'a self, endings: &'a [&str]) -> impl Iterator<Item = &'a str> {
         self.paths
             .iter()
@@ -42,7 +42,7 @@ impl Tree {
         self.ending(&[".rs"])
     }
 
-    /// The text of a file that is listed; files that are not UTF-8 read as empty.
+    /// The text of a listed file; files that are not UTF-8 read as empty.
     pub fn text(&self, path: &str) -> String {
         fs::read(self.root.join(path))
             .ok()
@@ -51,8 +51,8 @@ impl Tree {
     }
 }
 
-fn list(folder: &Path, prefix: &str, paths: &mut Vec<String>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
+fn list(directory: &Path, prefix: &str, paths: &mut Vec<String>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
         let path = format!("{prefix}{name}");
@@ -67,17 +67,17 @@ fn list(folder: &Path, prefix: &str, paths: &mut Vec<String>) -> io::Result<()> 
     Ok(())
 }
 
-/// A made-up tree for the tests of the checks.
+/// A synthetic tree for the tests of the checks.
 #[cfg(test)]
 pub fn made_up(files: &[(&str, &str)]) -> (tempfile::TempDir, Tree) {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     for (path, text) in files {
-        let path = folder.path().join(path);
+        let path = directory.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    let tree = Tree::read(folder.path()).unwrap();
-    (folder, tree)
+    let tree = Tree::read(directory.path()).unwrap();
+    (directory, tree)
 }
 
 #[cfg(test)]
@@ -85,8 +85,8 @@ mod tests {
     use super::made_up;
 
     #[test]
-    fn build_output_is_not_ours() {
-        let (_folder, tree) = made_up(&[("a/b.rs", ""), ("target/debug/c.rs", ""), (".ci/run", "")]);
+    fn build_output_is_excluded() {
+        let (_directory, tree) = made_up(&[("a/b.rs", ""), ("target/debug/c.rs", ""), (".ci/run", "")]);
         assert_eq!(tree.paths, [".ci/run", "a/b.rs"]);
         assert!(tree.has("a/b.rs") && !tree.has("a"));
     }

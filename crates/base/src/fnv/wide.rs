@@ -1,7 +1,7 @@
-//! FNV-1a over whole blocks, with the parts of a block side by side.
+//! FNV-1a over whole blocks, with the parts of a block computed in parallel.
 //!
-//! The definition, `h' = (h ^ byte) * PRIME`, waits for one multiplication per byte. Three facts cut
-//! that chain; all arithmetic is modulo a power of two, where carries only go up.
+//! The definition, `h' = (h ^ byte) * PRIME`, has a dependency chain of one multiplication per byte. Three
+//! facts break that chain; all arithmetic is modulo a power of two, where carries only propagate upwards.
 //!
 //! 1. *A part needs only the low byte of the state it starts from.* The exclusive or changes only
 //!    the low byte, so `h ^ byte = h + d` with `d` a function of `byte` and the low byte of `h`; and
@@ -18,28 +18,28 @@
 //!    number of bytes, bit 0 flips with the parity of all bits 0, and bit 1 with the parity of all
 //!    bits 1 and of the bits 0 at odd offsets: one exclusive or over the lane tells both.
 //!
-//! The chains keep the scalar multiplier busy and the lanes the vector units, so the lanes of one
-//! block run interleaved with the chains of the block before it.
+//! The chains use the scalar multiplier and the lanes the vector units, so the lanes of one block run
+//! interleaved with the chains of the block before it.
 
 use super::PRIME;
 
-/// Chains side by side: as many as one multiplication takes cycles, and not more than registers hold.
+/// Parallel chains: as many as the latency of a multiplication in cycles, and no more than registers hold.
 const SEGMENTS: usize = 4;
-/// 24 lanes, each in two guesses, are six vectors of 16 bytes: they stay in registers.
+/// 24 lanes with two guesses each are six vectors of 16 bytes: they stay in registers.
 const LANES_PER_SEGMENT: usize = 6;
 const LANES: usize = SEGMENTS * LANES_PER_SEGMENT;
-/// Pairs of bytes in a lane. More rows spread the walks over the lanes thinner, but a block and its
-/// lanes must both fit in the first-level cache.
+/// Pairs of bytes in a lane. More rows amortise the walks over the lanes, but a block and its lanes must both
+/// fit in the L1 cache.
 const ROWS: usize = 128;
 const LANE_BYTES: usize = ROWS * 2;
-/// Runs over the lanes, for two bits each.
+/// Runs over the lanes, two bits each.
 const RUNS: usize = 3;
-/// Bytes that each chain takes in while the lanes take in a row.
+/// Bytes that each chain hashes while the lanes hash a row.
 const STEPS: usize = 4;
 const SEGMENT_BYTES: usize = LANES_PER_SEGMENT * LANE_BYTES;
 pub(super) const BLOCK_BYTES: usize = SEGMENTS * SEGMENT_BYTES;
 
-const _: () = assert!(RUNS * ROWS * STEPS == SEGMENT_BYTES, "the runs take in a whole segment");
+const _: () = assert!(RUNS * ROWS * STEPS == SEGMENT_BYTES, "the runs cover a whole segment");
 
 /// `PRIME^SEGMENT_BYTES`.
 const SEGMENT_POWER: u64 = {
@@ -51,15 +51,15 @@ const SEGMENT_POWER: u64 = {
     power
 };
 
-/// What a chain takes in during one run over the lanes of the next block.
+/// What a chain hashes during one run over the lanes of the next block.
 type Part = [[u8; STEPS]; ROWS];
 type Segment = [Part; RUNS];
 type Block = [Segment; SEGMENTS];
 /// One word per lane.
 type Row = [u16; LANES];
 
-/// Takes in the whole blocks of `bytes`; returns the state after them and the bytes that are left.
-/// Takes in nothing where blocks are too few to be worth the start.
+/// Hashes the whole blocks of `bytes`; returns the state after them and the remaining bytes. Hashes nothing
+/// if there are too few blocks to amortise the start.
 pub(super) fn update(mut state: u64, bytes: &[u8]) -> (u64, &[u8]) {
     let (blocks, rest) = as_blocks(bytes);
     if blocks.len() < 2 {
@@ -67,12 +67,12 @@ pub(super) fn update(mut state: u64, bytes: &[u8]) -> (u64, &[u8]) {
     }
     let mut lanes = Lanes::new();
     lanes.load(&blocks[0]);
-    // No block comes before the first, so these chains count for nothing.
+    // No block precedes the first, so the results of these chains are discarded.
     lanes.resolve(state as u8, &blocks[0], &mut [0; SEGMENTS]);
     for (index, block) in blocks.iter().enumerate() {
         let starts = lanes.segment_starts();
         let mut chains = starts;
-        // After the last block the lanes keep its bytes, and what they resolve to is not read.
+        // After the last block the lanes keep its bytes; what they resolve to is not read.
         if let Some(next) = blocks.get(index + 1) {
             lanes.load(next);
         }
@@ -94,13 +94,13 @@ fn as_blocks(bytes: &[u8]) -> (&[Block], &[u8]) {
 
 /// The low bytes of the states in one block, lane by lane.
 struct Lanes {
-    /// Pairs of bytes, one pair of every lane in a row.
+    /// Pairs of bytes, a row being one pair per lane.
     rows: [Row; ROWS],
-    /// Exclusive or of all rows.
+    /// XOR of all rows.
     folded: Row,
-    /// The low byte of the state where each lane starts.
+    /// The low byte of the state at the start of each lane.
     starts: [u8; LANES],
-    /// The low byte of the state where the block ends.
+    /// The low byte of the state at the end of the block.
     end: u8,
 }
 
@@ -109,10 +109,10 @@ impl Lanes {
         Self { rows: [[0; LANES]; ROWS], folded: [0; LANES], starts: [0; LANES], end: 0 }
     }
 
-    /// Takes the bytes of `block`; what was resolved stays until `resolve`.
+    /// Loads the bytes of `block`; resolved starts are kept until `resolve`.
     fn load(&mut self, block: &Block) {
         let (lanes, _) = block.as_flattened().as_flattened().as_flattened().as_chunks::<LANE_BYTES>();
-        // Eight lanes at a time make whole vectors.
+        // Eight lanes at a time form whole vectors.
         const TOGETHER: usize = 8;
         let (groups, _) = lanes.as_chunks::<TOGETHER>();
         for (group, lanes) in groups.iter().enumerate() {
@@ -132,7 +132,7 @@ impl Lanes {
         self.folded = folded;
     }
 
-    /// Finds where the lanes start when the block starts from `start`, and meanwhile takes all of
+    /// Resolves the starts of the lanes for a block that starts from `start`, and meanwhile hashes all of
     /// `block` into `chains`.
     fn resolve(&mut self, start: u8, block: &Block, chains: &mut [u64; SEGMENTS]) {
         self.walk_linear_bits(start);
@@ -155,14 +155,14 @@ impl Lanes {
         self.end = low;
     }
 
-    /// Extends the starts by bits `bit` and `bit + 1`: `ends` are the low bytes that the lanes end
-    /// with, by the guess of `bit`, where bit `bit + 1` was clear.
+    /// Extends the starts by bits `bit` and `bit + 1`: `ends` are the low bytes at the end of the lanes, by
+    /// the guess of `bit`, with bit `bit + 1` clear.
     fn walk_bits(&mut self, start: u8, bit: usize, ends: &[Row; 2]) {
         let known = 0xff >> (6 - bit);
         let mut low = start & known;
         for (lane, start) in self.starts.iter_mut().enumerate() {
             *start = low;
-            // An index, since a branch on random bits is mispredicted half of the time.
+            // Indexing instead of a branch, which random bits would mispredict half of the time.
             let guess = usize::from(low >> bit & 1);
             low = (ends[guess][lane] as u8 ^ low & 2 << bit) & known;
         }
@@ -176,8 +176,8 @@ impl Lanes {
 
 /// Runs all lanes from both guesses through `rows`, and each chain through its part.
 ///
-/// The low half of a word is the low byte of a lane's state. The high half holds leftovers: carries
-/// only go up, so they never reach the low half, and nothing needs to mask them.
+/// The low half of a word is the low byte of a lane's state. The high half is garbage: carries only propagate
+/// upwards, so it never reaches the low half and needs no mask.
 #[inline(never)] // On its own it keeps everything in registers.
 fn run_interleaved(
     rows: &[Row; ROWS],

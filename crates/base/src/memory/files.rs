@@ -36,11 +36,19 @@ impl HostMemory {
                     let done = index * part_bytes;
                     let length = part_bytes.min(range.length - done);
                     let part = Range { offset: range.offset + done, length };
-                    scope.spawn(move || self.read_part(file, file_offset.saturating_add(done), part))
+                    let read = move || self.read_part(file, file_offset.saturating_add(done), part);
+                    (read, std::thread::Builder::new().spawn_scoped(scope, read))
                 })
                 .collect();
-            // All are waited for; the first failure, in file order, is the one to tell.
-            let outcomes: Vec<_> = readers.into_iter().map(join).collect();
+            // All are waited for; the first failure, in file order, is the one to tell. What the system gave no thread
+            // for is read by this one.
+            let outcomes: Vec<_> = readers
+                .into_iter()
+                .map(|(read, reader)| match reader {
+                    Ok(reader) => join(reader),
+                    Err(_) => read(),
+                })
+                .collect();
             outcomes.into_iter().find(|outcome| !matches!(outcome, Ok(Ok(())))).unwrap_or(Ok(Ok(())))
         })
     }

@@ -5,9 +5,11 @@ mod files;
 #[cfg(test)]
 mod tests;
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::any::Any;
 use std::borrow::Cow;
+use std::hint::black_box;
+use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -15,6 +17,10 @@ use crate::{Error, MappedFile, Range, Result, StatusCode};
 
 /// Alignment of every allocation in bytes: a cache line, and what compiled kernels assume at least.
 const ALIGNMENT_BYTES: usize = 64;
+
+/// Up to this size in bytes allocations are zeroed here: glibc serves its per-thread cache of free blocks, which holds
+/// blocks up to this size, by `malloc` only, and `calloc` takes several times as long.
+const SMALL_BYTES: usize = 1024;
 
 /// How much [`HostMemory::for_each_chunk`] copies at a time.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -80,22 +86,35 @@ impl HostMemory {
         };
         let length_host = usize::try_from(length).map_err(|_| exhausted())?;
         let access = Access::Writable;
+        let alignment = usize::try_from(alignment).map_err(|_| exhausted())?.max(ALIGNMENT_BYTES);
+        let Some(address) = NonZeroUsize::new(alignment).filter(|it| it.is_power_of_two()) else {
+            return Err(Error::invalid_argument(format!(
+                "an alignment of {alignment} bytes is not a power of two"
+            )));
+        };
         if length_host == 0 {
-            let (base, layout) = (NonNull::dangling(), Layout::new::<()>());
+            // Aligned like any other, as importing and binding it ask for that.
+            let (base, layout) = (NonNull::without_provenance(address), Layout::new::<()>());
             return Ok(Self { data: base, length: 0, access, owner: Owner::Allocation { base, layout } });
         }
         // Aligning by hand keeps `alloc_zeroed` on the allocator's calloc, which takes fresh pages
         // from the system already zeroed; an aligned layout would write them all.
-        let alignment = usize::try_from(alignment).map_err(|_| exhausted())?.max(ALIGNMENT_BYTES);
-        if !alignment.is_power_of_two() {
-            return Err(Error::invalid_argument(format!(
-                "an alignment of {alignment} bytes is not a power of two"
-            )));
-        }
         let padded = length_host.checked_add(alignment).ok_or_else(exhausted)?;
         let layout = Layout::from_size_align(padded, 1).map_err(|_| exhausted())?;
-        // SAFETY: the layout is not of size 0.
-        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(exhausted)?;
+        // SAFETY: the layout is not of size 0, and what is not zeroed by the allocator is zeroed here.
+        let base = unsafe {
+            if padded > SMALL_BYTES {
+                alloc_zeroed(layout)
+            } else {
+                // Hidden from the optimizer, which would make `alloc_zeroed` of the two.
+                let base = black_box(alloc(layout));
+                if !base.is_null() {
+                    base.write_bytes(0, padded);
+                }
+                base
+            }
+        };
+        let base = NonNull::new(base).ok_or_else(exhausted)?;
         // Not `align_offset`, which may give up; the address is that of an allocation.
         let shift = base.as_ptr().addr().wrapping_neg() & (alignment - 1);
         // SAFETY: `shift` is below `alignment`, by which the allocation exceeds the length.
@@ -125,14 +144,15 @@ impl HostMemory {
     /// The bytes of `range` of a mapped file, not copied; they cannot be written. Fails where the range
     /// exceeds the file.
     pub fn over_file(file: Arc<MappedFile>, range: Range) -> Result<Self> {
-        let bytes = file.bytes();
-        if !range.fits(bytes.len() as u64) {
-            return Err(exceeds("the file", range.offset, range.length, bytes.len()));
+        let size = file.bytes().len();
+        if !range.fits(size as u64) {
+            return Err(exceeds("the file", range.offset, range.length, size));
         }
-        // In range: `fits` says so. A file that is empty has a slice of its own to point to.
-        let part = &bytes[range.offset as usize..][..range.length as usize];
-        let data = NonNull::from(part).cast();
-        Ok(Self { data, length: part.len(), access: Access::Constant, owner: Owner::File { file } })
+        // SAFETY: `fits` says that the offset is within the map, or its end. The pointer is that of the map and not of a
+        // slice of it: what is read by atomics is not reached through a shared reference to plain bytes.
+        let data = unsafe { file.start().add(range.offset as usize) };
+        let length = range.length as usize;
+        Ok(Self { data, length, access: Access::Constant, owner: Owner::File { file } })
     }
 
     /// Memory that somebody else made: what a driver mapped, or what a caller lends. `keeper` keeps it valid and is

@@ -46,6 +46,17 @@ fn fills_copies_and_refuses_what_is_outside() {
     assert_eq!(HostMemory::allocate(0).unwrap().length(), 0);
 }
 
+/// An empty buffer is imported and bound like any other.
+#[test]
+fn no_bytes_are_aligned_too() {
+    for alignment in [0, 1, 64, 4096] {
+        let memory = Arc::new(HostMemory::allocate_aligned(0, alignment).unwrap());
+        let part = HostMemory::part(&memory, memory.whole()).unwrap();
+        assert!((part.as_ptr().addr() as u64).is_multiple_of(alignment.max(64)), "{alignment}");
+    }
+    assert!(HostMemory::allocate_aligned(0, 96).is_err());
+}
+
 #[test]
 fn patterns_of_any_length_fill_ranges_of_any_length() {
     for pattern_bytes in [1, 2, 3, 4, 7, 8, 16, 1000, 4095, 4096, 4097] {
@@ -68,18 +79,20 @@ fn patterns_of_any_length_fill_ranges_of_any_length() {
 #[cfg_attr(miri, ignore = "Miri maps no files")]
 fn private_memory_is_written_and_nobody_else_sees_it() {
     let path = std::env::temp_dir().join(format!("rehal-private-{}", std::process::id()));
-    std::fs::write(&path, [7; 10_000]).unwrap();
+    let bytes: Vec<u8> = (0..10_000).map(|index| (index % 251) as u8).collect();
+    std::fs::write(&path, &bytes).unwrap();
     let file = Arc::new(MappedFile::open(&path).unwrap());
     let all = Range::new(0, 10_000).unwrap();
     let mapped = Arc::new(HostMemory::over_file(file, all).unwrap());
     let inner = Arc::new(HostMemory::part(&mapped, Range::new(4000, 5000).unwrap()).unwrap());
-    let part = HostMemory::part(&inner, Range::new(96, 200).unwrap()).unwrap();
+    let part = HostMemory::part(&inner, Range::new(100, 200).unwrap()).unwrap();
     let (private, again) = (part.private().unwrap(), part.private().unwrap());
     private.store(0, [1, 2]).unwrap();
-    assert_eq!(private.load::<4>(0).unwrap(), [1, 2, 7, 7]);
+    assert_eq!(private.load::<4>(0).unwrap(), [1, 2, bytes[4102], bytes[4103]]);
     assert_eq!(private.as_ptr().addr() % 4096, part.as_ptr().addr() % 4096);
     assert_eq!(again.load::<2>(0).unwrap(), [1, 2], "one private map for all");
-    assert_eq!((part.load::<2>(0).unwrap(), std::fs::read(&path).unwrap()[4096]), ([7, 7], 7));
+    assert_eq!(part.load::<2>(0).unwrap(), bytes[4100..4102]);
+    assert!(std::fs::read(&path).unwrap() == bytes);
     assert!(private.store(199, [1, 2]).is_err());
     assert!(private.into_constant().is_err(), "the other can write it");
     // What is private already, or was never a file's, is copied.
@@ -319,4 +332,37 @@ fn a_large_read_is_the_same_bytes_however_it_is_split() {
     assert!(*memory.bytes(range).unwrap() == bytes[3..]);
     let beyond = memory.read_file_at(&file, 4, range).unwrap().unwrap_err();
     assert_eq!(beyond.kind(), std::io::ErrorKind::UnexpectedEof);
+}
+
+/// Where the system gives no more threads, a large read goes on without them. In a process of its own, since the limit
+/// is the process's.
+#[test]
+#[cfg_attr(miri, ignore = "Miri starts no processes")]
+fn a_large_read_needs_no_more_threads() {
+    const LIMITED: &str = "REHAL_TEST_LIMITED_ADDRESS_SPACE";
+    if std::env::var_os(LIMITED).is_none() {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        let name = "memory::tests::a_large_read_needs_no_more_threads";
+        let output = test.args(["--exact", name]).env(LIMITED, "1").output().unwrap();
+        return assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+    let length = 33 << 20;
+    let file = scratch_file("limited", &[]);
+    file.set_len(length).unwrap();
+    std::os::unix::fs::FileExt::write_at(&file, &[5], length - 1).unwrap();
+    let memory = HostMemory::allocate(length).unwrap();
+    memory.fill(0, length, &[9]).unwrap();
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: both calls read or write this one structure.
+    let outcome = unsafe {
+        libc::getrlimit(libc::RLIMIT_AS, &raw mut limit);
+        limit.rlim_cur = 1 << 20;
+        libc::setrlimit(libc::RLIMIT_AS, &raw const limit)
+    };
+    assert_eq!(outcome, 0);
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err(), "there is room for a thread");
+    memory.read_file_at(&file, 0, memory.whole()).unwrap().unwrap();
+    assert_eq!(memory.load::<2>(length - 2).unwrap(), [0, 5]);
+    assert!(memory.is_equal(0, &memory, 1, 1000).unwrap());
+    assert_eq!(memory.load::<1>(0).unwrap(), [0]);
 }

@@ -2,15 +2,19 @@
 
 use std::path::PathBuf;
 
-use rehal_session::DeviceSpec;
-
 use super::flag::{Effect, Flag, Group, List, Query};
 use crate::devices;
 
 const TASK_DRIVER: Effect = Effect::DefaultDriver("the local-task driver");
 const NO_DRIVER: Effect = Effect::Ignored("the Vulkan, CUDA and HIP drivers are not in this build");
-const PROFILE: Effect = Effect::Missing("profiling");
-const CAPTURE_TOOL: Effect = Effect::Missing("capturing with another program");
+const PROFILE: Effect = Effect::Missing {
+    what: "profiling",
+    instead: "iree-benchmark-replay --replay_scope=NAME and iree-benchmark-module measure times",
+};
+const CAPTURE_TOOL: Effect = Effect::Missing {
+    what: "capturing with another program",
+    instead: "run the tool under that program, or record device work with --device_replay_output=PATH",
+};
 
 /// Prints the guide for agents.
 pub(crate) const AGENTS_MD: Flag<bool> =
@@ -38,11 +42,11 @@ pub const GENERAL: Group = Group {
 };
 
 /// Which devices to run on.
-pub(crate) const DEVICE: List<DeviceSpec> = List::parsed(
+pub(crate) const DEVICE: List<String> = List::parsed(
     "device",
     "URI",
     "a driver or a device URI",
-    devices::parse_uri,
+    devices::check_uri,
     "The device to run on: a driver name, or a URI that --list_devices prints. Repeat it once for each \
      device of the program or capture, in the same order. Default: local-sync.",
 );
@@ -61,7 +65,10 @@ pub const DEVICES: Group = Group {
         )
         .of("DRIVER"),
         &List::texts("device_allocator", "SPEC", "Wraps the device's allocator in another one.")
-            .effect(Effect::Missing("other allocators")),
+            .effect(Effect::Missing {
+                what: "other allocators",
+                instead: "buffers come straight from the system, and iree-run-module --print_statistics counts them",
+            }),
     ],
 };
 
@@ -125,8 +132,9 @@ pub const TASK: Group = Group {
             "Chooses performance level and distribution for latency, throughput or efficiency.",
         )
         .effect(TASK_DRIVER),
-        &Query::new("dump_task_topologies", "Prints the topologies of the workers, and exits.")
-            .effect(Effect::Missing("local-task driver")),
+        &Query::new("dump_task_topologies", "Prints the topologies of the workers, and exits.").effect(
+            Effect::Missing { what: "local-task driver", instead: "lscpu --extended lists the CPUs" },
+        ),
     ],
 };
 

@@ -4,10 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, FileId, Result};
 
 use super::kind::split_once;
 
@@ -79,8 +78,8 @@ fn check_single_dash(text: &OsStr) -> Result<()> {
 /// A flag file that is being read.
 struct Open {
     path: PathBuf,
-    /// Device and inode, which identify it by whatever path it is reached.
-    identity: (u64, u64),
+    /// By whatever path it is reached.
+    identity: FileId,
 }
 
 impl Expanded {
@@ -115,7 +114,7 @@ impl Expanded {
         let failed = |e: std::io::Error| Error::io(format_args!("opening flag file '{shown}'"), &e);
         let file = File::open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        let identity = (metadata.dev(), metadata.ino());
+        let identity = FileId::from(&metadata);
         if open.iter().any(|it| it.identity == identity) {
             let chain: Vec<_> = open.iter().map(|it| it.path.display().to_string()).collect();
             return Err(Error::invalid_argument(format!("flag file '{shown}' includes itself"))

@@ -58,7 +58,12 @@ pub enum Effect {
     /// the flag configures, so a value other than the default is refused.
     DefaultDriver(&'static str),
     /// Nothing, and the result would differ without it: a value other than the default is refused.
-    Missing(&'static str),
+    Missing {
+        /// What this build lacks.
+        what: &'static str,
+        /// What serves the same purpose.
+        instead: &'static str,
+    },
 }
 
 /// How often an entry may be given, and what it does to the tool.

@@ -14,7 +14,7 @@ pub fn help(groups: &[&Group]) -> String {
     }
     let ignored =
         names_by_group(groups, |effect| matches!(effect, Effect::Ignored(_) | Effect::DefaultDriver(_)));
-    let refused = names_by_group(groups, |effect| matches!(effect, Effect::Missing(_)));
+    let refused = names_by_group(groups, |effect| matches!(effect, Effect::Missing { .. }));
     if ignored.is_empty() && refused.is_empty() {
         return text;
     }
@@ -54,8 +54,8 @@ fn section(text: &mut String, name: &str, flags: impl Iterator<Item = &'static d
             Effect::DefaultDriver(driver) => {
                 text.push_str(&comment(&format!("No effect in this build: {driver} is not in it.")));
             }
-            Effect::Missing(what) => {
-                text.push_str(&comment(&format!("Refused in this build: it has no {what}.")));
+            Effect::Missing { what, instead } => {
+                text.push_str(&comment(&format!("Refused in this build: it has no {what}; {instead}.")));
             }
         }
         let _ = writeln!(text, "{}\n", flag.line());
@@ -153,8 +153,10 @@ mod tests {
                 &Flag::switch("device_a_y", false, "").effect(Effect::Ignored("why")),
                 &Flag::switch("device_b", false, "Works."),
                 &Flag::switch("old_flag", false, "").effect(Effect::Ignored("why")),
-                &Flag::switch("gone_a", false, "").effect(Effect::Missing("it")),
-                &Flag::switch("gone_b", false, "").effect(Effect::Missing("it")),
+                &Flag::switch("gone_a", false, "")
+                    .effect(Effect::Missing { what: "it", instead: "use that" }),
+                &Flag::switch("gone_b", false, "")
+                    .effect(Effect::Missing { what: "it", instead: "use that" }),
             ],
         };
         let text = help(&[&GROUP]);
@@ -163,6 +165,6 @@ mod tests {
         assert!(text.contains("# Works.\n--device_b=false\n") && !text.contains("--device_a_x"), "{text}");
         let all = help_all(&[&GROUP]);
         assert!(all.contains("# No effect in this build: why.\n--device_a_x=false\n"), "{all}");
-        assert!(all.contains("# Refused in this build: it has no it.\n--gone_b=false\n"), "{all}");
+        assert!(all.contains("# Refused in this build: it has no it; use that.\n--gone_b=false\n"), "{all}");
     }
 }

@@ -153,9 +153,9 @@ fn check_effect(entry: &dyn Entry, given: &Given, all: &[Given]) -> Result<()> {
             Err(Error::unimplemented(format!("{shown} configures {driver}, which is not in this build"))
                 .advise(format!("leave out --{name}, or name another device: --device=local-sync")))
         }
-        Effect::Missing(what) => {
+        Effect::Missing { what, instead } => {
             Err(Error::unimplemented(format!("{shown} needs {what}, which is not in this build"))
-                .advise(format!("leave out --{name}")))
+                .advise(format!("leave out --{name}; {instead}")))
         }
         Effect::Full | Effect::Ignored(_) | Effect::DefaultDriver(_) => Ok(()),
     }
@@ -170,7 +170,7 @@ fn warnings(table: &[&'static dyn Entry], given: &[Given]) -> Vec<String> {
         let reason = match entry.spec().effect {
             Effect::Ignored(reason) => reason.to_string(),
             Effect::DefaultDriver(driver) => format!("{driver} is not in this build"),
-            Effect::Full | Effect::Missing(_) => continue,
+            Effect::Full | Effect::Missing { .. } => continue,
         };
         let name = format!("--{}", it.name);
         match ignored.iter_mut().find(|(known, _)| *known == reason) {

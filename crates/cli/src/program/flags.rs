@@ -178,7 +178,7 @@ impl Options {
             return Err(error.advise("name a module: --module=FILE.vmfb, or --module=- for standard input"));
         }
         program.module_mode = flags.get(&MODULE_MODE);
-        program.devices = devices::options(flags);
+        program.devices = devices::options(flags)?;
         program.lead = lead(flags, program.devices.devices.len())?;
         program.parameters = parameters::options(flags);
         program.recording = flags.get(&REPLAY_OUTPUT).map(|path| {

@@ -47,7 +47,7 @@ pub(crate) fn read_modules(options: &Options) -> Result<Vec<ProgramModule>> {
 }
 
 /// The function `name` of the main module, or its only one.
-pub(crate) fn function<'p>(program: &'p Program, name: Option<&str>) -> Result<Function<'p>> {
+pub(crate) fn function(program: &Program, name: Option<&str>) -> Result<Function> {
     if let Some(name) = name {
         return program.function(name);
     }
@@ -61,7 +61,7 @@ pub(crate) fn function<'p>(program: &'p Program, name: Option<&str>) -> Result<F
 }
 
 /// Calls a function with the inputs that the flags name.
-pub(crate) fn call(program: &Program, function: &Function<'_>, inputs: Vec<Value>) -> Result<Vec<Value>> {
+pub(crate) fn call(program: &Program, function: &Function, inputs: Vec<Value>) -> Result<Vec<Value>> {
     function
         .check_count(inputs.len())
         .context(|| format!("function '{}'", function.name()))

@@ -69,7 +69,7 @@ fn write(value: &Value, target: &OutputTarget, max_elements: u64) -> Result<()> 
 /// Returns whether nothing does.
 pub(crate) fn compare_all(
     values: &[Value],
-    function: &Function<'_>,
+    function: &Function,
     expected: &[ValueText],
     equality: &Equality,
 ) -> Result<bool> {

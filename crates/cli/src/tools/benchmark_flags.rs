@@ -8,9 +8,13 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use rehal_base::{Context, Result};
-use rehal_bench::{Color, Filter, Format, MinTime, Options, TimeUnit, parse_context, parse_min_warmup_time};
+use rehal_bench::{
+    Benchmark, Color, Filter, Format, MinTime, Options, Outcome, Reporters, Runner, TimeUnit, parse_context,
+    parse_min_warmup_time,
+};
 
 use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, Words, text};
+use crate::output::{self, ReaderLeft};
 
 const LIST_TESTS: Flag<bool> =
     switch("benchmark_list_tests", "Prints the names of the benchmarks instead of running them.");
@@ -200,6 +204,16 @@ pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
         verbosity: flags.get(&VERBOSITY),
         context: context(flags).context(|| "--benchmark_context".into())?,
     })
+}
+
+/// Runs benchmarks and reports them. A reader that leaves ends the run, and is no error.
+pub(crate) fn run(options: Options, benchmarks: &mut [Benchmark<'_>]) -> Result<Outcome> {
+    let reader_left = ReaderLeft::default();
+    let mut reporters = Reporters::with_output(&options, || Ok(Box::new(output::stdout_for(&reader_left)?)))?;
+    match Runner::new(options).run(benchmarks, &mut reporters) {
+        Err(_) if reader_left.get() => Ok(Outcome { matched: benchmarks.len(), failed: 0 }),
+        outcome => outcome,
+    }
 }
 
 /// The pairs of all contexts; a key with two values is an error.

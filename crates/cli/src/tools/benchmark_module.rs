@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use rehal_base::{Context, Error, Result};
-use rehal_bench::{Benchmark, Reporters, Runner, State, TimeUnit};
+use rehal_bench::{Benchmark, State, TimeUnit};
 use rehal_session::{Batch, Calls, Program, Value};
 
 use super::benchmark_flags::{self, BENCHMARK};
@@ -110,7 +110,11 @@ const RUN: Group = Group {
         &OUTPUT_PROCESSING,
         &PRINT_STATISTICS,
         &Flag::switch("dispatch_statistics", false, "Adds a row for each function of an executable.")
-            .effect(Effect::Missing("dispatch statistics")),
+            .effect(Effect::Missing {
+                what: "dispatch statistics",
+                instead: "record a run with --device_replay_output=PATH, and rehal info PATH counts the dispatches of \
+                          each function",
+            }),
     ],
 };
 
@@ -182,8 +186,7 @@ fn measure(program: &Program, options: Options) -> Result<()> {
                 .unit(unit)
         })
         .collect();
-    let mut reporters = Reporters::from_options(&options.bench)?;
-    Runner::new(options.bench).run(&mut benchmarks, &mut reporters)?;
+    benchmark_flags::run(options.bench, &mut benchmarks)?;
     drop(benchmarks);
     if let Some(error) = failure.take() {
         return Err(error);
@@ -200,7 +203,7 @@ fn measure(program: &Program, options: Options) -> Result<()> {
 
 /// Runs one benchmark, unless one before it failed.
 fn guarded(
-    calls: &mut Calls<'_>,
+    calls: &mut Calls,
     state: &mut State<'_>,
     kept: Option<&Kept>,
     failure: &RefCell<Option<Error>>,
@@ -218,7 +221,7 @@ fn guarded(
 }
 
 /// The measured loop.
-fn run_calls(calls: &mut Calls<'_>, state: &mut State<'_>, kept: Option<&Kept>) -> Result<()> {
+fn run_calls(calls: &mut Calls, state: &mut State<'_>, kept: Option<&Kept>) -> Result<()> {
     let batch_size = calls.batch_size();
     if !calls.needs_preparation() {
         while state.keep_running_batch(batch_size) {
@@ -247,12 +250,12 @@ fn run_calls(calls: &mut Calls<'_>, state: &mut State<'_>, kept: Option<&Kept>) 
 }
 
 /// The unit of times unless the user names another.
-fn default_unit(calls: &Calls<'_>) -> TimeUnit {
+fn default_unit(calls: &Calls) -> TimeUnit {
     if calls.is_repeating() { TimeUnit::Microsecond } else { TimeUnit::Millisecond }
 }
 
 /// Every function without inputs.
-fn all(program: &Program, batch: Batch) -> Result<Vec<Calls<'_>>> {
+fn all(program: &Program, batch: Batch) -> Result<Vec<Calls>> {
     let module = program.main_module();
     let mut chosen = Vec::new();
     for export in module.module().exports() {
@@ -264,7 +267,7 @@ fn all(program: &Program, batch: Batch) -> Result<Vec<Calls<'_>>> {
         }
         let function = program.function(name)?;
         match kind {
-            Some("dispatch") => chosen.push(program.repeating_calls(function, batch)),
+            Some("dispatch") => chosen.push(program.repeating_calls(function, batch)?),
             Some("entry") => chosen.push(program.calls(function, Vec::new(), batch)?),
             _ if function.argument_kinds().is_empty() && !is_internal => {
                 chosen.push(program.calls(function, Vec::new(), batch)?);

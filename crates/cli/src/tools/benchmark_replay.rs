@@ -1,7 +1,7 @@
 //! `iree-benchmark-replay`: replays a capture repeatedly and reports how long it takes.
 
 use rehal_base::{Context, Error, Result};
-use rehal_bench::{Benchmark, Reporters, Runner, State, TimeUnit};
+use rehal_bench::{Benchmark, State, TimeUnit};
 use rehal_session::{CaptureFile, CrashReports, Replay, ScopeTimer, find_scope};
 
 use super::benchmark_flags::{self, BENCHMARK};
@@ -16,7 +16,8 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
     summary: "measures how long a replay of a capture takes",
     about: "Plans the capture once, then replays all of it in each iteration and reports in Google \
             Benchmark's formats. BM_replay is the time of a whole replay; with --replay_scope=NAME only that \
-            scope is timed, although the whole capture runs.\n\n\
+            scope is timed, although the whole capture runs: for at most 10 times --benchmark_min_time, or for the \
+            number of iterations that it names (20x).\n\n\
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
@@ -44,6 +45,9 @@ const REPLAY: Group = Group {
     flags: &[&SCOPE, &replay_flags::FILE_REMAP, &replay_flags::SUBSTITUTION, &replay_flags::RECOVER],
 };
 
+/// How many times the minimum time a measurement of a scope may take, however small a part of the capture the scope is.
+const SCOPE_TIME_LIMIT: f64 = 10.0;
+
 /// What to replay, and how to measure it.
 struct Options {
     replay: replay_flags::Options,
@@ -53,7 +57,7 @@ struct Options {
 
 fn run(invocation: &Invocation) -> Result<()> {
     measure(Options {
-        replay: replay_flags::Options::of(invocation),
+        replay: replay_flags::Options::of(invocation)?,
         scope: invocation.flags.get(&SCOPE),
         bench: benchmark_flags::options(&invocation.flags, &invocation.program)?,
     })
@@ -79,11 +83,11 @@ fn measure(options: Options) -> Result<()> {
         Some(name) => {
             Benchmark::new(format!("BM_replay/scope:{name}"), |state| scoped(&replay, reports, name, state))
                 .use_manual_time()
+                .real_time_limit(SCOPE_TIME_LIMIT)
         }
     };
     let mut benchmarks = [benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond)];
-    let mut reporters = Reporters::from_options(&options.bench)?;
-    let outcome = Runner::new(options.bench).run(&mut benchmarks, &mut reporters);
+    let outcome = benchmark_flags::run(options.bench, &mut benchmarks);
     let outcome = outcome.context(|| captures::place(&capture))?;
     match outcome.failed {
         0 => Ok(()),

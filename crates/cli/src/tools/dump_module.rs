@@ -4,7 +4,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, HostMemory, MappedFile, Range, Result};
+use rehal_base::{Context, Error, FileKind, HostMemory, MappedFile, Range, Result};
 use rehal_session::vm::{ModuleFile, dump};
 
 use crate::flags::{Flag, Group};
@@ -98,7 +98,11 @@ fn dump_module(options: &Options) -> Result<()> {
     let whole = Range { offset: 0, length: file.bytes().len() as u64 };
     let memory = Arc::new(HostMemory::over_file(Arc::new(file), whole)?);
     let explain = |error: Error| error.context(place.clone()).advise(NO_MODULE);
-    let module = ModuleFile::inspect(memory.clone()).map_err(|error| explain(error.into()))?;
+    let module = ModuleFile::inspect(memory.clone()).map_err(|error| {
+        let length = memory.length().min(FileKind::HEAD_BYTES as u64);
+        let head = memory.bytes(Range { offset: 0, length }).unwrap_or_default();
+        FileKind::Module.refuse_other(&head, &place).unwrap_or_else(|| explain(error.into()))
+    })?;
 
     let mut out = BufWriter::with_capacity(1 << 16, output::stdout()?);
     let assembly = dump::AssemblyOptions {

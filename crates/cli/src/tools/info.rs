@@ -76,13 +76,14 @@ fn run(invocation: &Invocation) -> Result<()> {
         path: invocation.operand(),
         format: flags.get(&FORMAT),
         file_remaps: flags.list(&FILE_REMAP),
-        devices: devices::options(flags),
+        devices: devices::options(flags)?,
     })
 }
 
 fn report(options: &Options) -> Result<()> {
     let path = &options.path;
     let capture = CaptureFile::open(path, &captures::options(true))?;
+    capture.damage_with(&mut Progress::new("verifying").teller())?;
     let survey = capture.survey_with(&mut Progress::new("reading").teller())?;
     let devices = options.devices.open()?;
     let mut progress = Progress::new("reading").teller();

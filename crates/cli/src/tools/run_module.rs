@@ -120,7 +120,7 @@ fn run_function(options: &Options) -> Result<()> {
     }
 }
 
-fn call(options: &Options, program: &Program, function: &Function<'_>) -> Result<()> {
+fn call(options: &Options, program: &Program, function: &Function) -> Result<()> {
     let inputs = program.inputs(function, &options.program.inputs)?;
     output::print(&format!("EXEC @{}\n", function.name()))?;
     let mut results = program::call(program, function, inputs)?;
@@ -132,7 +132,7 @@ fn call(options: &Options, program: &Program, function: &Function<'_>) -> Result
 }
 
 /// Prints, writes or compares the results.
-pub(super) fn finish(options: &ResultOptions, function: &Function<'_>, results: &[Value]) -> Result<()> {
+pub(super) fn finish(options: &ResultOptions, function: &Function, results: &[Value]) -> Result<()> {
     if !options.expected.is_empty() {
         if compare_all(results, function, &options.expected, &options.equality)? {
             return Ok(());

@@ -10,8 +10,9 @@ use rehal_session::{CaptureFile, CrashReports, DEFAULT_BYTES_LIMIT, HostReadLog,
 
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, Refusal, TASK};
+use crate::output::{self, ReaderLeft};
 use crate::progress::Progress;
-use crate::{Invocation, Operands, Tool, captures, devices, output};
+use crate::{Invocation, Operands, Tool, captures, devices};
 
 /// See the [module](self).
 pub const RUN_REPLAY: Tool = Tool {
@@ -96,7 +97,7 @@ enum ReadsTarget {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     replay(&Options {
-        replay: replay_flags::Options::of(invocation),
+        replay: replay_flags::Options::of(invocation)?,
         host_reads: flags.get(&HOST_READS),
         host_reads_limit_bytes: flags.get(&HOST_READS_LIMIT),
     })
@@ -106,6 +107,7 @@ fn replay(options: &Options) -> Result<()> {
     let capture = CaptureFile::open(&options.replay.path, &options.replay.capture)?;
     let plan = replay_flags::compile(&capture)?;
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
+    let reader_left = ReaderLeft::default();
     let mut reads = options
         .host_reads
         .as_ref()
@@ -113,7 +115,7 @@ fn replay(options: &Options) -> Result<()> {
             if let ReadsTarget::File(path) = target {
                 captures::check_output(&capture, HOST_READS.name(), path)?;
             }
-            Ok::<_, Error>(HostReadLog::new(target.open()?, options.host_reads_limit_bytes))
+            Ok::<_, Error>(HostReadLog::new(target.open(&reader_left)?, options.host_reads_limit_bytes))
         })
         .transpose()?;
     let mut steps = Steps::new(replay.plan().step_count(), reports);
@@ -123,9 +125,24 @@ fn replay(options: &Options) -> Result<()> {
     }
     let outcome = replay.run(&mut observers);
     drop(steps);
+    note_skipped(replay.plan().skipped_count());
     // What was read before a failure is useful too.
     let written = reads.map_or(Ok(()), |reads| reads.finish().map(drop));
-    outcome.and(written)
+    match outcome.and(written) {
+        Err(_) if reader_left.get() => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// What the capture says had failed is no part of a replay, which nobody should have to guess.
+fn note_skipped(count: u64) {
+    match count {
+        0 => {}
+        1 => output::note("note: skipped 1 operation that had failed at capture; `rehal info` names it"),
+        _ => output::note(&format!(
+            "note: skipped {count} operations that had failed at capture; `rehal info` names them"
+        )),
+    }
 }
 
 fn parse_reads_target(value: &OsStr) -> Result<Option<ReadsTarget>, Refusal> {
@@ -137,14 +154,20 @@ fn parse_reads_target(value: &OsStr) -> Result<Option<ReadsTarget>, Refusal> {
 }
 
 impl ReadsTarget {
-    fn open(&self) -> Result<Box<dyn Write>> {
-        let file = match self {
-            Self::StandardOutput => output::stdout()?,
-            Self::File(path) => File::create(path)
-                .map_err(|error| Error::io(format_args!("creating '{}'", path.display()), &error))
-                .context(|| format!("--{}", HOST_READS.name()))?,
-        };
-        Ok(Box::new(BufWriter::with_capacity(64 << 10, file)))
+    /// A writer, which sets `reader_left` if it is to standard output and nobody reads any longer.
+    fn open(&self, reader_left: &ReaderLeft) -> Result<Box<dyn Write>> {
+        const BUFFER_BYTES: usize = 64 << 10;
+        Ok(match self {
+            Self::StandardOutput => {
+                Box::new(BufWriter::with_capacity(BUFFER_BYTES, output::stdout_for(reader_left)?))
+            }
+            Self::File(path) => {
+                let file = File::create(path)
+                    .map_err(|error| Error::io(format_args!("creating '{}'", path.display()), &error))
+                    .context(|| format!("--{}", HOST_READS.name()))?;
+                Box::new(BufWriter::with_capacity(BUFFER_BYTES, file))
+            }
+        })
     }
 }
 

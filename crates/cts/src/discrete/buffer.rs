@@ -4,19 +4,19 @@ use std::sync::Arc;
 use rehal_base::{Error, HostMemory, Range, Result};
 use rehal_hal::{Buffer, BufferBackend, BufferParams, BufferUsage, MappedRange, MemoryAccess, MemoryType};
 
-/// What the bytes of a range are that is mapped to be discarded, until the host writes them.
+/// The contents of a range mapped with `DISCARD`, until the host writes it.
 pub const JUNK: u8 = 0xdd;
 
-/// A buffer that the host sees a copy of, if it sees it at all.
+/// A buffer with a separate copy for the host if it is mappable.
 pub(super) struct DiscreteBuffer {
-    /// What the device has.
+    /// The device's memory.
     pub base: Buffer,
-    /// What the host sees, where the memory can be mapped.
+    /// The host's copy, if the memory can be mapped.
     shadow: Option<Arc<HostMemory>>,
 }
 
 impl DiscreteBuffer {
-    /// What is asked of the device beneath: memory that this device can copy to and from.
+    /// The parameters for the underlying device: memory that this device can copy to and from.
     pub fn base_params(params: BufferParams) -> BufferParams {
         BufferParams {
             usage: params.usage | BufferUsage::MAPPING_SCOPED,
@@ -26,7 +26,7 @@ impl DiscreteBuffer {
         }
     }
 
-    /// The handle of a buffer that was granted so.
+    /// The handle of a buffer with the granted parameters.
     pub fn wrap(base: Buffer, granted: BufferParams) -> Result<Buffer> {
         let size = base.size();
         let is_visible = granted.memory_type.contains(MemoryType::HOST_VISIBLE);
@@ -37,15 +37,15 @@ impl DiscreteBuffer {
         Ok(Buffer::new(granted, size, Self { base, shadow }))
     }
 
-    /// The buffer beneath a handle of this kind of device.
+    /// The underlying buffer of a handle of this kind of device.
     pub fn base_of(buffer: &Buffer) -> Result<&Buffer> {
         match buffer.backend().as_any().downcast_ref::<Self>() {
             Some(discrete) => Ok(&discrete.base),
-            None => Err(Error::invalid_argument("the buffer belongs to a device of another driver")),
+            None => Err(Error::invalid_argument("the buffer belongs to another driver")),
         }
     }
 
-    /// A range of a mapping as one of the buffer.
+    /// A range of a mapping as a range of the buffer.
     fn place(mapped: &MappedRange, range: Range) -> u64 {
         mapped.range.offset + range.offset
     }
@@ -54,7 +54,7 @@ impl DiscreteBuffer {
 impl BufferBackend for DiscreteBuffer {
     fn map(&self, mapped: &MappedRange) -> Result<HostMemory> {
         let Some(shadow) = &self.shadow else {
-            return Err(Error::failed_precondition("the memory is the device's alone"));
+            return Err(Error::failed_precondition("the memory is not host-visible"));
         };
         let Range { offset, length } = mapped.range;
         let device = self.base.map(MemoryAccess::READ, offset, length)?;

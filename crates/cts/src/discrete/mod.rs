@@ -1,12 +1,12 @@
-//! A device for tests, over any other: one whose memory is apart from the host's.
+//! A test device over any other: its memory is separate from the host's.
 //!
-//! Memory that is device-local cannot be mapped. Memory that can be mapped is there twice, once for the device and once
-//! for the host, and bytes go from one to the other only at the points where [`rehal_hal::BufferBackend`] promises it:
-//! when a range is mapped or invalidated, and when it is flushed or unmapped. What is mapped to be discarded holds
-//! [`JUNK`]. So code that maps what it should stage fails on it, and code that forgets to flush or to invalidate sees
-//! stale bytes. All work is done by the device beneath.
+//! Device-local memory cannot be mapped. Mappable memory exists twice, once for the device and once for the
+//! host, and bytes are copied only at the points where [`rehal_hal::BufferBackend`] guarantees visibility:
+//! when a range is mapped or invalidated, and when it is flushed or unmapped. A mapping with `DISCARD`
+//! contains [`JUNK`]. Code that maps what it should stage thus fails on it, and code that forgets to flush or
+//! to invalidate sees stale bytes. The underlying device does all work.
 
-#![allow(unsafe_code, reason = "passes on what it is told of native code; docs/unsafe.md lists it")]
+#![allow(unsafe_code, reason = "unsafe.md lists it/unsafe.md lists it")]
 
 mod buffer;
 mod command_buffer;
@@ -34,7 +34,7 @@ pub struct DiscreteDevice {
 }
 
 impl DiscreteDevice {
-    /// A device with memory of its own over `base`, all of whose memory the host must be able to map.
+    /// A device with memory of its own over `base`, all of whose memory must be mappable.
     pub fn over(base: Device) -> Device {
         Device::new(Self { base })
     }
@@ -49,13 +49,15 @@ impl DeviceBackend for DiscreteDevice {
         self.base.query_i64(category, key)
     }
 
-    // What is local to the device is nothing else.
+    // Device-local memory is not host-visible.
     fn grant(&self, params: BufferParams) -> Result<BufferParams> {
         let all = MemoryAccess::READ | MemoryAccess::WRITE | MemoryAccess::DISCARD;
         let access = if params.access.is_empty() { all } else { params.access };
         let wanted = params.memory_type;
         if wanted.contains(MemoryType::HOST_VISIBLE) && !wanted.contains(MemoryType::DEVICE_LOCAL) {
-            return Ok(BufferParams { access, memory_type: wanted - MemoryType::OPTIMAL, ..params });
+            // What the host sees is a copy, so it is never coherent, as memory of the host's own would be.
+            let memory_type = wanted - MemoryType::OPTIMAL - MemoryType::HOST_COHERENT;
+            return Ok(BufferParams { access, memory_type, ..params });
         }
         let mapping = BufferUsage::MAPPING_SCOPED
             | BufferUsage::MAPPING_PERSISTENT
@@ -72,7 +74,7 @@ impl DeviceBackend for DiscreteDevice {
     }
 
     fn import_buffer(&self, _params: BufferParams, _memory: HostMemory) -> Result<Buffer> {
-        Err(Error::unimplemented("memory of the host is not memory of a discrete device"))
+        Err(Error::unimplemented("a discrete device cannot import host memory"))
     }
 
     fn create_semaphore(
@@ -110,7 +112,8 @@ impl DeviceBackend for DiscreteDevice {
     }
 
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
-        // SAFETY: the caller vouches for the code, as this function demands; the code goes on as it came.
+        // SAFETY: the caller vouches for the code, as this function requires; the code is forwarded
+        // unchanged.
         unsafe { self.base.backend().prepare_executable(params) }
     }
 
@@ -132,6 +135,8 @@ impl DeviceBackend for DiscreteDevice {
             _ => Ok(None),
         }
     }
+
+    fn refused(&self, _submission: &Submission<Live<'_>>, _error: &Error) {}
 
     fn trim(&self) -> Result<()> {
         self.base.trim()

@@ -8,8 +8,8 @@ use rehal_hal::{
 use super::buffer::DiscreteBuffer;
 use super::command_buffer::DiscreteCommands;
 
-/// Turns handles of a discrete device into those of the device beneath: buffers and command buffers, as all others are
-/// the same.
+/// Converts handles of a discrete device to those of the underlying device: buffers and command buffers; all
+/// others are the same.
 pub(super) struct BaseNames<'s> {
     pub device: &'s Device,
     pub scratch: &'s Bump,
@@ -35,7 +35,7 @@ impl<'a: 's, 's> Rename<Live<'a>, Live<'s>> for BaseNames<'s> {
         DiscreteBuffer::base_of(name)
     }
 
-    // The buffer beneath is the whole allocation, so a range of a part is one of that.
+    // The underlying buffer is the whole allocation, so a range of a subspan is translated.
     fn buffer_ref(&mut self, reference: BufferRef<&'a Buffer>) -> Result<BufferRef<&'s Buffer>> {
         let BufferRef { binding, offset, length } = reference;
         match binding {

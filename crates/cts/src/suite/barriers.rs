@@ -1,4 +1,4 @@
-//! What orders and describes commands: barriers, events, advice, debug groups.
+//! Synchronization and annotation of commands: barriers, events, advice, debug groups.
 
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{
@@ -36,7 +36,7 @@ const ISSUE: ExecutionStage = ExecutionStage::COMMAND_ISSUE;
 const WRITE_TO_READ: MemoryBarrier =
     MemoryBarrier { source_scope: AccessScope::TRANSFER_WRITE, target_scope: AccessScope::TRANSFER_READ };
 
-/// Fills the left half; `between`; copies the left half to the right one.
+/// Fills the left half, runs `between`, copies the left half to the right one.
 fn fill_then_copy(
     harness: &Harness<'_>,
     between: impl FnOnce(&CommandBuffer, &Buffer) -> Result<()>,
@@ -151,14 +151,14 @@ fn nested_debug_groups(harness: &Harness<'_>) -> Result<()> {
 
 fn create(harness: &Harness<'_>) -> Result<Event> {
     let event = harness.device.create_event(QUEUE_AFFINITY_ANY, 0)?;
-    holds("an event is the same as its clone", event.is_same(&event.clone()))?;
+    holds("an event equals its clone", event.is_same(&event.clone()))?;
     let other = harness.device.create_event(QUEUE_AFFINITY_ANY, 0)?;
-    holds("two events are not the same", !event.is_same(&other))?;
+    holds("two events are distinct", !event.is_same(&other))?;
     Ok(event)
 }
 
 fn record_wait(commands: &CommandBuffer, events: &[&Event]) -> Result<()> {
-    // Events are borrowed for as long as the list of them is.
+    // Events are borrowed for as long as the list that contains them.
     let events: Vec<&Event> = events.to_vec();
     commands.record(&Command::WaitEvents {
         events: &events,
@@ -184,7 +184,7 @@ fn signal_and_reset(harness: &Harness<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Source: `iree_hal_command_buffer_signal_event_validation` and what is beside it.
+/// Source: `iree_hal_command_buffer_signal_event_validation` and its neighbours.
 fn events_are_for_dispatches(harness: &Harness<'_>) -> Result<()> {
     let event = create(harness)?;
     let commands = harness.unbegun(CommandBufferMode::ONE_SHOT, CommandCategories::TRANSFER, 0)?;

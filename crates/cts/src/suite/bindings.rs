@@ -1,4 +1,4 @@
-//! Binding tables: what commands find in their slots.
+//! Binding tables and slots.
 
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{BufferParams, BufferRef, BufferUsage, CommandBuffer, CommandBufferMode, WHOLE_BUFFER};
@@ -25,7 +25,7 @@ pub(super) fn add(list: &mut List) {
     list.add("bindings/queue_operations_have_no_slots", &[], queue_operations_have_no_slots);
 }
 
-/// A copy from slot 0 to slot 1, of these ranges.
+/// A copy from slot 0 to slot 1 with these ranges.
 fn copier(harness: &Harness<'_>, from: (u64, u64), to: (u64, u64)) -> Result<CommandBuffer> {
     let commands = harness.begin(CommandBufferMode::empty(), 2)?;
     let (source, target) = (BufferRef::slot(0, from.0, from.1), BufferRef::slot(1, to.0, to.1));
@@ -45,7 +45,7 @@ fn each_submission_has_its_own_table(harness: &Harness<'_>) -> Result<()> {
         same_bytes("a target", &harness.read(target)?, &[value; 8])?;
     }
     harness.execute(&commands, &[BufferRef::from(&targets[4]), BufferRef::from(&sources[0])])?;
-    same_bytes("the other way round", &harness.read(&sources[0])?, &[4; 8])
+    same_bytes("the reverse", &harness.read(&sources[0])?, &[4; 8])
 }
 
 fn ranges_add_up(harness: &Harness<'_>) -> Result<()> {
@@ -112,7 +112,7 @@ fn unused_slots_and_longer_tables(harness: &Harness<'_>) -> Result<()> {
     harness.execute(&commands, &table)?;
     for (index, buffer) in buffers.iter().enumerate() {
         let expected = if index == 2 { [7; 4] } else { [0; 4] };
-        same_bytes(&format!("the buffer of slot {index}"), &harness.read(buffer)?, &expected)?;
+        same_bytes(&format!("the buffer in slot {index}"), &harness.read(buffer)?, &expected)?;
     }
     Ok(())
 }
@@ -131,7 +131,7 @@ fn short_table_is_refused(harness: &Harness<'_>) -> Result<()> {
     let commands = copier(harness, (0, 4), (0, 4))?;
     let buffer = harness.buffer(&[0; 8])?;
     refused("no table", harness.execute(&commands, &[]), ARGUMENT)?;
-    refused("a table that is too short", harness.execute(&commands, &[BufferRef::from(&buffer)]), ARGUMENT)
+    refused("a short table", harness.execute(&commands, &[BufferRef::from(&buffer)]), ARGUMENT)
 }
 
 fn table_entry_outside_is_refused(harness: &Harness<'_>) -> Result<()> {
@@ -148,7 +148,7 @@ fn table_entry_outside_is_refused(harness: &Harness<'_>) -> Result<()> {
 fn range_beyond_the_entry_fails(harness: &Harness<'_>) -> Result<()> {
     let source = harness.buffer(&[1; 64])?;
     let target = harness.buffer(&[0; 64])?;
-    // The buffers are large enough; the entries are not.
+    // The buffers are large enough; the table entries are not.
     for (range, entry) in [((0, 9), 8), ((8, 1), 8), ((4, 8), 8), ((9, 0), 8), ((u64::MAX - 2, 4), 8)] {
         let commands = copier(harness, (0, range.1), range)?;
         let table = [BufferRef::from(&source), BufferRef::range(&target, 16, entry)];
@@ -165,7 +165,7 @@ fn usage_of_the_entry_is_enforced(harness: &Harness<'_>) -> Result<()> {
     let source_only = harness.device.allocate_buffer(params, 4)?;
     source_only.write(0, &[2; 4])?;
     let outcome = harness.execute(&commands, &[BufferRef::from(&source), BufferRef::from(&source_only)]);
-    enforced("a target that is a source only", &source_only, BufferUsage::TRANSFER_TARGET, outcome)?;
+    enforced("a target without TRANSFER_TARGET usage", &source_only, BufferUsage::TRANSFER_TARGET, outcome)?;
     let is_target = source_only.params().usage.contains(BufferUsage::TRANSFER_TARGET);
     same_bytes("the entry", &harness.read(&source_only)?, &[if is_target { 1 } else { 2 }; 4])
 }
@@ -192,7 +192,7 @@ fn table_is_taken_at_submit(harness: &Harness<'_>) -> Result<()> {
     drop(commands);
     gate.signal(1)?;
     harness.wait(&done, 1)?;
-    same_bytes("what the table named is kept", &harness.read(&target)?, &[1, 2, 3, 4])
+    same_bytes("the table's buffers are retained", &harness.read(&target)?, &[1, 2, 3, 4])
 }
 
 fn queue_operations_have_no_slots(harness: &Harness<'_>) -> Result<()> {

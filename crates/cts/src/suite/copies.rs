@@ -78,8 +78,8 @@ fn large(harness: &Harness<'_>, route: Route) -> Result<()> {
         .copy(BufferRef::range(&source, 5, length), BufferRef::range(&target, 2, length))
         .run()?;
     let found = harness.read(&target)?;
-    same_bytes("what was copied", &found[2..SIZE - 3], &bytes[5..])?;
-    same_bytes("what was not", &[&found[..2], &found[SIZE - 3..]].concat(), &[0; 5])
+    same_bytes("copied bytes", &found[2..SIZE - 3], &bytes[5..])?;
+    same_bytes("other bytes", &[&found[..2], &found[SIZE - 3..]].concat(), &[0; 5])
 }
 
 fn chain(harness: &Harness<'_>, route: Route) -> Result<()> {
@@ -117,7 +117,7 @@ fn different_lengths(harness: &Harness<'_>, route: Route) -> Result<()> {
     ];
     for (read, written) in pairs {
         let outcome = Script::new(harness, route).copy(read, written).run();
-        refused("a copy of one length to another", outcome, ARGUMENT)?;
+        refused("a copy with different lengths", outcome, ARGUMENT)?;
     }
     same_bytes("nothing changed", &harness.read(&small)?, &[1; 16])?;
     same_bytes("nothing changed", &harness.read(&big)?, &[2; 32])

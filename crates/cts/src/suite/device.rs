@@ -1,4 +1,4 @@
-//! What a device says of itself.
+//! Properties of a device.
 
 use rehal_base::{Result, StatusCode};
 
@@ -45,8 +45,8 @@ fn matches_its_own_id(harness: &Harness<'_>) -> Result<()> {
 
 fn devices_are_independent(harness: &Harness<'_>) -> Result<()> {
     let other = Harness::new(harness.subject())?;
-    holds("two devices are not the same", !harness.device.is_same(&other.device))?;
-    holds("a device is the same as its clone", harness.device.is_same(&harness.device.clone()))?;
+    holds("two devices are distinct", !harness.device.is_same(&other.device))?;
+    holds("a device equals its clone", harness.device.is_same(&harness.device.clone()))?;
     let ours = harness.buffer(&[1; 64])?;
     let theirs = other.buffer(&[2; 64])?;
     drop(other);
@@ -63,7 +63,7 @@ fn trim_keeps_what_is_in_use(harness: &Harness<'_>) -> Result<()> {
     let after = harness.buffer(&[4; 64])?;
     harness.device.trim()?;
     harness.device.trim()?;
-    equal("bytes of a buffer that was allocated between trims", harness.read(&after)?, vec![4; 64])
+    equal("bytes of a buffer allocated between trims", harness.read(&after)?, vec![4; 64])
 }
 
 fn unknown_formats_are_not_taken(harness: &Harness<'_>) -> Result<()> {

@@ -45,7 +45,7 @@ pub(super) fn add(list: &mut List, format: &'static str) {
     list.add(name("from_several_threads"), needs, move |it| from_several_threads(it, format));
 }
 
-/// The numbers 0 to 15 and what `affine` makes of them.
+/// The numbers 0 to 15 and the result of `affine`.
 fn numbers() -> Vec<u32> {
     (0..16).collect()
 }
@@ -91,7 +91,7 @@ fn constants_and_bindings(harness: &Harness<'_>, format: &'static str, route: Ro
 
 fn subranges(harness: &Harness<'_>, format: &'static str, route: Route) -> Result<()> {
     let executable = harness.prepare(Kernel::Affine, format)?;
-    // Kernels may assume 64 bytes of alignment, so ranges begin at multiples of that.
+    // Kernels may assume 64-byte alignment, so ranges start at multiples of that.
     let all: Vec<u32> = (0..64).map(|index| index * 5).collect();
     for (from, to) in [(0, 0), (16, 32), (32, 16), (48, 48)] {
         let input = harness.words(&all)?;
@@ -133,7 +133,7 @@ fn entry_points(harness: &Harness<'_>, format: &'static str, route: Route) -> Re
     equal("sum", harness.read_words(&outputs[2])?, vec![3, 6, 9, 12])
 }
 
-/// What `write_ids` leaves in its buffer of 64 rows, which held `0xdddddddd`.
+/// The result of `write_ids` in its buffer of 64 rows, initialised with `0xdddddddd`.
 pub(super) fn expected_ids(count: [u32; 3]) -> Vec<u32> {
     let mut rows = vec![0xdddd_dddd; 64 * 6];
     let [nx, ny, nz] = count;
@@ -245,7 +245,7 @@ fn category_is_enforced(harness: &Harness<'_>, format: &'static str) -> Result<(
     commands.end()
 }
 
-/// Submits `write_constants` and forgets all that it was given.
+/// Submits `write_constants` and drops all its arguments.
 fn submit_and_forget(
     harness: &Harness<'_>,
     format: &'static str,
@@ -293,7 +293,7 @@ fn commands_keep_it(harness: &Harness<'_>, format: &'static str) -> Result<()> {
         let (commands, table) = script.record(CommandBufferMode::empty())?;
         (commands, table.len())
     };
-    equal("entries that commands without slots want", table, 0)?;
+    equal("binding table entries of commands without slots", table, 0)?;
     for _ in 0..3 {
         output.write(0, &[0; 16])?;
         harness.execute(&commands, &[])?;

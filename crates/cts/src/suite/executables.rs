@@ -1,4 +1,4 @@
-//! Preparing executables and asking what is in them.
+//! Preparation and reflection of executables.
 
 use rehal_base::{Error, Result, StatusCode};
 
@@ -24,10 +24,10 @@ pub(super) fn add(list: &mut List, format: &'static str) {
     list.add(name("truncated_is_refused"), needs, move |it| truncated(it, format));
 }
 
-/// The name of a function, its number of constants and of bindings.
+/// The name of a function, and its number of constants and bindings.
 type Function = (&'static str, u16, u16);
 
-/// Kernels with their functions.
+/// Kernels and their functions.
 const FUNCTIONS: [(Kernel, &[Function]); 5] = [
     (Kernel::Affine, &[("affine", 2, 2)]),
     (Kernel::Constants, &[("write_constants", 4, 1)]),
@@ -57,7 +57,7 @@ fn lookup_by_name(harness: &Harness<'_>, format: &str) -> Result<()> {
             equal("ordinal", executable.lookup(name)?, ordinal)?;
         }
         for name in ["", "no_such_function", "AFFINE", "affin", "negate "] {
-            refused("a name that is not there", executable.lookup(name), &[StatusCode::NotFound])?;
+            refused("an unknown name", executable.lookup(name), &[StatusCode::NotFound])?;
         }
     }
     Ok(())
@@ -72,7 +72,7 @@ fn out_of_range(harness: &Harness<'_>, format: &str) -> Result<()> {
 }
 
 fn format_is_recognised(harness: &Harness<'_>, format: &str) -> Result<()> {
-    // Code that fits two formats may be taken for either; the one that is named has to work.
+    // Code that is valid in two formats may be detected as either; the named format must work.
     for (kernel, _) in FUNCTIONS {
         let data = harness.subject().kernel(kernel, format)?;
         match harness.device.infer_executable_format(&data) {
@@ -81,12 +81,12 @@ fn format_is_recognised(harness: &Harness<'_>, format: &str) -> Result<()> {
         }
     }
     for data in [&[][..], b"?", &noise(1000, 2), &[0; 64]] {
-        equal("the format of nothing known", harness.device.infer_executable_format(data), None)?;
+        equal("the format of unknown data", harness.device.infer_executable_format(data), None)?;
     }
     Ok(())
 }
 
-/// Runs `affine` once, to see that the executable works.
+/// Runs `affine` once, to check that the executable works.
 fn check_affine(harness: &Harness<'_>, executable: &rehal_hal::Executable) -> Result<()> {
     let input = harness.words(&core::array::from_fn::<u32, 16, _>(|index| index as u32))?;
     let output = harness.words(&[0; 16])?;
@@ -99,7 +99,7 @@ fn check_affine(harness: &Harness<'_>, executable: &rehal_hal::Executable) -> Re
 fn prepared_twice(harness: &Harness<'_>, format: &str) -> Result<()> {
     let first = harness.prepare(Kernel::Affine, format)?;
     let second = harness.prepare(Kernel::Affine, format)?;
-    holds("two executables are not the same", !first.is_same(&second))?;
+    holds("two executables are distinct", !first.is_same(&second))?;
     check_affine(harness, &second)?;
     drop(second);
     check_affine(harness, &first)
@@ -113,7 +113,7 @@ fn bytes_may_go(harness: &Harness<'_>, format: &str) -> Result<()> {
     check_affine(harness, &executable)
 }
 
-/// Captures hold code at any offset.
+/// Captures contain code at any alignment.
 fn unaligned_bytes(harness: &Harness<'_>, format: &str) -> Result<()> {
     let data = harness.subject().kernel(Kernel::Affine, format)?;
     for shift in [1, 2, 3, 7] {
@@ -133,7 +133,7 @@ fn unknown_format(harness: &Harness<'_>, format: &str) -> Result<()> {
     let data = harness.subject().kernel(Kernel::Affine, format)?;
     for unknown in ["", "no-such-format", &format.to_uppercase()] {
         let outcome = harness.prepare_bytes(&data, unknown, &[]);
-        holds(&format!("'{unknown}' is refused"), outcome.is_err())?;
+        holds(&format!("'{unknown}' is rejected"), outcome.is_err())?;
     }
     Ok(())
 }
@@ -141,10 +141,10 @@ fn unknown_format(harness: &Harness<'_>, format: &str) -> Result<()> {
 fn expect_refused(harness: &Harness<'_>, what: &str, data: &[u8], format: &str) -> Result<()> {
     match harness.prepare_bytes(data, format, &[]) {
         Err(error) if error.message().is_empty() => {
-            Err(Error::data_loss(format!("{what} was refused without a word")))
+            Err(Error::data_loss(format!("{what} was rejected without a message")))
         }
         Err(_) => Ok(()),
-        Ok(_) => Err(Error::data_loss(format!("{what} was taken"))),
+        Ok(_) => Err(Error::data_loss(format!("{what} was accepted"))),
     }
 }
 
@@ -153,12 +153,12 @@ fn garbage(harness: &Harness<'_>, format: &str) -> Result<()> {
     expect_refused(harness, "zeros", &[0; 4096], format)?;
     for seed in 0..20 {
         expect_refused(harness, "noise", &noise(2000, seed), format)?;
-        // Right at the front, wrong from there on.
+        // A valid start followed by noise.
         let mut data = harness.subject().kernel(Kernel::Affine, format)?;
         let start = data.len().min(24);
         let rest = noise(data.len() - start, seed);
         data[start..].copy_from_slice(&rest);
-        expect_refused(harness, "a kernel's first bytes with noise after them", &data, format)?;
+        expect_refused(harness, "a kernel's first bytes followed by noise", &data, format)?;
     }
     Ok(())
 }

@@ -36,7 +36,7 @@ pub(super) fn add(list: &mut List) {
     let disk = &[Capability::DiskFiles];
     list.add("file/disk/writes_reach_the_disk", disk, writes_reach_the_disk);
     list.add("file/disk/opened_for_reading_only", disk, opened_for_reading_only);
-    list.add("file/disk/cut_short_after_import_fails", disk, cut_short_after_import_fails);
+    list.add("file/disk/truncated_after_import_fails", disk, truncated_after_import_fails);
 }
 
 #[derive(Clone, Copy)]
@@ -76,7 +76,7 @@ fn is_described(harness: &Harness<'_>, place: Place) -> Result<()> {
     let file = import(harness, place, MemoryAccess::READ, &[0; 100])?;
     equal("length", file.length(), 100)?;
     equal("access", file.access(), MemoryAccess::READ)?;
-    holds("a file is the same as its clone", file.is_same(&file.clone()))
+    holds("a file equals its clone", file.is_same(&file.clone()))
 }
 
 fn read_whole(harness: &Harness<'_>, place: Place) -> Result<()> {
@@ -149,7 +149,7 @@ fn empty(harness: &Harness<'_>, place: Place) -> Result<()> {
     let file = import(harness, place, BOTH, &[])?;
     equal("length", file.length(), 0)?;
     same_bytes("nothing", &read(harness, &file, 0, 0)?, &[])?;
-    refused("a byte of nothing", read(harness, &file, 0, 1), RANGE)
+    refused("a byte of an empty file", read(harness, &file, 0, 1), RANGE)
 }
 
 fn ranges_outside(harness: &Harness<'_>, place: Place) -> Result<()> {
@@ -157,24 +157,24 @@ fn ranges_outside(harness: &Harness<'_>, place: Place) -> Result<()> {
     let buffer = harness.buffer(&[8; 16])?;
     for (file_offset, length) in [(9, 8), (16, 1), (17, 0), (u64::MAX, 1), (u64::MAX - 7, 8)] {
         refused(
-            "a read outside of the file",
+            "a read out of bounds of the file",
             harness.run(|queue| queue.read(&file, file_offset, BufferRef::range(&buffer, 0, length), 0)),
             RANGE,
         )?;
         refused(
-            "a write outside of the file",
+            "a write out of bounds of the file",
             harness.run(|queue| queue.write(BufferRef::range(&buffer, 0, length), &file, file_offset, 0)),
             RANGE,
         )?;
     }
     for (offset, length) in [(9, 8), (16, 1), (17, WHOLE_BUFFER), (u64::MAX - 3, 8)] {
         refused(
-            "a read outside of the buffer",
+            "a read out of bounds of the buffer",
             harness.run(|queue| queue.read(&file, 0, BufferRef::range(&buffer, offset, length), 0)),
             RANGE,
         )?;
         refused(
-            "a write outside of the buffer",
+            "a write out of bounds of the buffer",
             harness.run(|queue| queue.write(BufferRef::range(&buffer, offset, length), &file, 0, 0)),
             RANGE,
         )?;
@@ -187,13 +187,13 @@ fn access_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
     let buffer = harness.buffer(&[8; 16])?;
     let read_only = import(harness, place, MemoryAccess::READ, &[7; 16])?;
     refused(
-        "a write of a file for reading",
+        "a write to a read-only file",
         harness.run(|queue| queue.write(&buffer, &read_only, 0, 0)),
         PERMISSION,
     )?;
     let write_only = import(harness, place, MemoryAccess::WRITE, &[7; 16])?;
     refused(
-        "a read of a file for writing",
+        "a read of a write-only file",
         harness.run(|queue| queue.read(&write_only, 0, &buffer, 0)),
         PERMISSION,
     )?;
@@ -209,7 +209,7 @@ fn usage_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
     let source = with(BufferUsage::TRANSFER_SOURCE)?;
     let usage = BufferUsage::TRANSFER_TARGET;
     enforced(
-        "a read to a buffer that is no target",
+        "a read into a buffer without TRANSFER_TARGET usage",
         &source,
         usage,
         harness.run(|queue| queue.read(&file, 0, &source, 0)),
@@ -217,14 +217,14 @@ fn usage_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
     let target = with(BufferUsage::TRANSFER_TARGET)?;
     let usage = BufferUsage::TRANSFER_SOURCE;
     enforced(
-        "a write from a buffer that is no source",
+        "a write from a buffer without TRANSFER_SOURCE usage",
         &target,
         usage,
         harness.run(|queue| queue.write(&target, &file, 0, 0)),
     )
 }
 
-/// Read, change, write, read back: submitted at once, nothing waited for between.
+/// Reads, changes, writes and reads back: all submitted without a wait in between.
 fn chained_by_timepoints(harness: &Harness<'_>, place: Place) -> Result<()> {
     let bytes = noise(64, 3);
     let file = import(harness, place, BOTH, &bytes)?;
@@ -290,7 +290,7 @@ fn opened_for_reading_only(harness: &Harness<'_>) -> Result<()> {
     let disk = DiskFile::open(named.path()).map_err(io)?;
     let file = harness.device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, HostFile::Disk(disk))?;
     same_bytes("the bytes", &read(harness, &file, 0, 16)?, &[5; 16])?;
-    // Imported for more than the system allows: refused at import, or when it is tried.
+    // Imported for more access than the file descriptor allows: fails at import or at the write.
     let disk = DiskFile::open(named.path()).map_err(io)?;
     let buffer = harness.buffer(&[6; 16])?;
     let outcome =
@@ -298,16 +298,16 @@ fn opened_for_reading_only(harness: &Harness<'_>) -> Result<()> {
             let source = BufferRef::whole(&buffer);
             harness.run(|queue| queue.write(source, &file, 0, 0))
         });
-    holds("a write that the system refuses fails", outcome.is_err())?;
+    holds("a write to a read-only descriptor fails", outcome.is_err())?;
     same_bytes("on disk", &std::fs::read(named.path()).map_err(io)?, &[5; 16])
 }
 
-fn cut_short_after_import_fails(harness: &Harness<'_>) -> Result<()> {
+fn truncated_after_import_fails(harness: &Harness<'_>) -> Result<()> {
     let disk = on_disk(&[5; 64])?;
     let same = disk.try_clone().map_err(io)?;
     let file = harness.device.import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, HostFile::Disk(disk))?;
     same.set_len(10).map_err(io)?;
     let codes = &[StatusCode::DataLoss, StatusCode::OutOfRange, StatusCode::Unavailable];
     refused("a read beyond the end", read(harness, &file, 0, 64), codes)?;
-    same_bytes("what is left", &read(harness, &file, 0, 10)?, &[5; 10])
+    same_bytes("the remaining bytes", &read(harness, &file, 0, 10)?, &[5; 10])
 }

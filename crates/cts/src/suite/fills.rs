@@ -8,7 +8,7 @@ use crate::harness::{Harness, noise};
 use crate::script::{Route, Script};
 use crate::test::List;
 
-/// Patterns of each size that a fill may have; no two of their bytes are alike.
+/// Patterns of each valid size; no two of their bytes are equal.
 const PATTERNS: [&[u8]; 3] = [&[0xa1], &[0xb1, 0xb2], &[0xc1, 0xc2, 0xc3, 0xc4]];
 
 pub(super) fn add(list: &mut List) {
@@ -132,7 +132,7 @@ fn wrong_patterns(harness: &Harness<'_>, route: Route) -> Result<()> {
 
 fn unaligned_ranges(harness: &Harness<'_>, route: Route) -> Result<()> {
     let buffer = harness.buffer(&[5; 47])?;
-    // The last is the whole of a buffer whose size no pattern divides.
+    // The last one fills a whole buffer whose size no pattern divides.
     let ranges = [(1, 8), (2, 8), (0, 6), (4, 3), (3, 4), (0, u64::MAX)];
     for (offset, length) in ranges {
         let part = BufferRef::range(&buffer, offset, length);

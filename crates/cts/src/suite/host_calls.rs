@@ -1,4 +1,4 @@
-//! Functions of the host that a queue calls.
+//! Host functions called by a queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -65,7 +65,7 @@ fn counter(calls: &Arc<AtomicU64>) -> HostCall {
 }
 
 fn failing() -> HostCall {
-    HostCall(Arc::new(|_| Err(Error::new(StatusCode::PermissionDenied, "the host says no"))))
+    HostCall(Arc::new(|_| Err(Error::new(StatusCode::PermissionDenied, "rejected by the host"))))
 }
 
 fn failure_fails_all_signals(harness: &Harness<'_>) -> Result<()> {
@@ -76,7 +76,7 @@ fn failure_fails_all_signals(harness: &Harness<'_>) -> Result<()> {
     for done in &dones {
         harness.expect_failure("a signal", done, StatusCode::PermissionDenied)?;
         let words = done.query().err().map(|error| error.message().to_string()).unwrap_or_default();
-        holds("the words are kept", words.contains("the host says no"))?;
+        holds("the message is preserved", words.contains("rejected by the host"))?;
     }
     harness.settle()
 }
@@ -90,7 +90,7 @@ fn failure_after_a_wait(harness: &Harness<'_>) -> Result<()> {
     }
     drop(call);
     equal("before", done.query()?, 0)?;
-    // The one who signals must not get the failure of what waited.
+    // The signaller must not get the failure of the waiter.
     gate.signal(1)?;
     equal("the gate", gate.query()?, 1)?;
     harness.expect_failure("the signal", &done, StatusCode::PermissionDenied)
@@ -124,7 +124,7 @@ fn non_blocking_failure_is_its_own(harness: &Harness<'_>) -> Result<()> {
     harness.settle()
 }
 
-/// A call that does not block may itself wait for what its submission signals.
+/// A non-blocking call may itself wait for the signals of its submission.
 fn non_blocking_comes_after(harness: &Harness<'_>) -> Result<()> {
     let (done, side) = (harness.semaphore()?, harness.semaphore()?);
     let (own, after, patience) = (done.clone(), side.clone(), harness.patience());
@@ -137,14 +137,14 @@ fn non_blocking_comes_after(harness: &Harness<'_>) -> Result<()> {
     harness.wait(&side, 1)
 }
 
-/// A call that returns `DEFERRED` has the signals in its own hands.
+/// A call that returns `DEFERRED` takes over the signals.
 fn deferred() -> HostCall {
     HostCall(Arc::new(|_| Err(Error::new(StatusCode::Deferred, "later"))))
 }
 
 fn submit_deferred(harness: &Harness<'_>, done: &Semaphore) -> Result<()> {
     let (call, gate) = (deferred(), harness.semaphore()?);
-    // One that runs at once and one that runs when the gate opens.
+    // One that runs immediately and one that runs when the gate opens.
     for opens_at in [0, 1] {
         let (waits, signals) = ([gate.at(opens_at)], [done.at(opens_at + 1)]);
         harness.queue().wait(&waits).signal(&signals).host_call(&call, [0; 4], HostCallFlags::empty())?;
@@ -167,7 +167,7 @@ fn deferred_signals_later(harness: &Harness<'_>) -> Result<()> {
 fn deferred_may_fail_later(harness: &Harness<'_>) -> Result<()> {
     let done = harness.semaphore()?;
     submit_deferred(harness, &done)?;
-    done.fail(Error::new(StatusCode::Aborted, "it came to nothing"));
+    done.fail(Error::new(StatusCode::Aborted, "deferred failure"));
     harness.expect_failure("the signal", &done, StatusCode::Aborted)
 }
 
@@ -239,7 +239,7 @@ fn one_call_submitted_often(harness: &Harness<'_>) -> Result<()> {
     equal("calls", calls.load(Ordering::SeqCst), 20)
 }
 
-/// A device that keeps calls after they ran keeps what they captured.
+/// A device that retains calls after they ran leaks their captures.
 fn dropped_when_done(harness: &Harness<'_>) -> Result<()> {
     let captured = Arc::new(());
     let held = captured.clone();
@@ -249,7 +249,7 @@ fn dropped_when_done(harness: &Harness<'_>) -> Result<()> {
     }));
     harness.run(|queue| queue.host_call(&call, [0; 4], HostCallFlags::empty()))?;
     drop(call);
-    // A thread of the device may be about to drop its own.
+    // A thread of the device may be about to drop its reference.
     let start = std::time::Instant::now();
     while Arc::strong_count(&captured) != 1 && start.elapsed() < harness.patience() {
         std::thread::yield_now();

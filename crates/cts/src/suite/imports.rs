@@ -1,4 +1,4 @@
-//! Memory of the host that becomes a buffer.
+//! Host memory imported as a buffer.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) fn add(list: &mut List) {
     list.add("import/wrong_alignment_is_refused", &[], wrong_alignment_is_refused);
 }
 
-/// A cache line into memory of 1000 bytes: half of what there is.
+/// From one cache line into 1000 bytes of memory: half of it.
 const PART: Range = Range { offset: 64, length: 500 };
 
 fn shares_bytes(harness: &Harness<'_>) -> Result<()> {
@@ -33,7 +33,7 @@ fn shares_bytes(harness: &Harness<'_>) -> Result<()> {
     memory.read(0, &mut bytes)?;
     same_bytes("written by the device", &bytes[64..564], &[7; 500])?;
     same_bytes("before the range", &bytes[..64], &noise(1000, 1)[..64])?;
-    same_bytes("behind the range", &bytes[564..], &noise(1000, 1)[564..])
+    same_bytes("after the range", &bytes[564..], &noise(1000, 1)[564..])
 }
 
 fn is_a_source(harness: &Harness<'_>) -> Result<()> {
@@ -50,17 +50,21 @@ fn keeps_the_memory(harness: &Harness<'_>) -> Result<()> {
     memory.write(0, &noise(1000, 3))?;
     let buffer = harness.device.import_buffer(Harness::mappable(), &memory, PART)?;
     drop(memory);
-    same_bytes("after its owner went", &harness.read(&buffer)?, &noise(1000, 3)[64..564])
+    same_bytes("after its owner was dropped", &harness.read(&buffer)?, &noise(1000, 3)[64..564])
 }
 
 fn constants_stay(harness: &Harness<'_>) -> Result<()> {
     let memory = Arc::new(HostMemory::constant(&[1; 1000])?);
     let write = BufferParams { access: MemoryAccess::READ | MemoryAccess::WRITE, ..Harness::mappable() };
-    refused("constants to write to", harness.device.import_buffer(write, &memory, PART), PERMISSION)?;
+    refused(
+        "a writable import of constants",
+        harness.device.import_buffer(write, &memory, PART),
+        PERMISSION,
+    )?;
     let read = BufferParams { access: MemoryAccess::READ, ..Harness::mappable() };
     let buffer = harness.device.import_buffer(read, &memory, PART)?;
     refused("a write to constants", buffer.write(0, &[2]), PERMISSION)?;
-    // A device may refuse work that writes them, or have a copy of its own that is written.
+    // A device may reject work that writes them, or write to a copy of its own.
     let fill = harness.run(|queue| queue.fill(&buffer, &[2], 0));
     if fill.is_err() {
         refused("a fill of constants", fill, PERMISSION)?;

@@ -1,4 +1,4 @@
-//! Workgroup counts that come from a buffer.
+//! Indirect workgroup counts.
 
 use rehal_base::Result;
 use rehal_hal::{Buffer, BufferParams, BufferRef, BufferUsage, DispatchFlags};
@@ -36,8 +36,8 @@ pub(super) fn add(list: &mut List, format: &'static str) {
     }
     let name = format!("dispatch/{format}/count_from_buffer/read_when_it_runs");
     list.add(name, needs, move |it| read_when_it_runs(it, format));
-    let name = format!("dispatch/{format}/count_from_buffer/read_anew_each_time");
-    list.add(name, needs, move |it| read_anew_each_time(it, format));
+    let name = format!("dispatch/{format}/count_from_buffer/read_at_each_execution");
+    list.add(name, needs, move |it| read_at_each_execution(it, format));
 }
 
 const STATIC: DispatchFlags = DispatchFlags::STATIC_INDIRECT_PARAMETERS;
@@ -137,17 +137,17 @@ fn wrong_buffers(harness: &Harness<'_>, format: &'static str, route: Route) -> R
     refused("a count of two words", run(BufferRef::from(&short)), RANGE)?;
     let long = harness.words(&[1, 1, 1, 1])?;
     refused("a count at the end", run(BufferRef::range(&long, 8, 8)), RANGE)?;
-    refused("a count outside", run(BufferRef::range(&long, 8, 12)), RANGE)?;
+    refused("a count out of bounds", run(BufferRef::range(&long, 8, 12)), RANGE)?;
     let usage = BufferUsage::DISPATCH_STORAGE_READ | BufferUsage::MAPPING_SCOPED;
     let params = BufferParams { usage, ..Harness::mappable() };
     let other = harness.device.allocate_buffer(params, 12)?;
     other.write(0, &bytes_of(&[1, 1, 1]))?;
     let usage = BufferUsage::DISPATCH_INDIRECT_PARAMETERS;
-    enforced("a count in a buffer not for that", &other, usage, run(BufferRef::from(&other)))?;
+    enforced("a count in a buffer without the usage", &other, usage, run(BufferRef::from(&other)))?;
     equal("nothing written", harness.read_words(&output)?, expected_ids([0; 3]))
 }
 
-/// A dispatch may write what it is bound to, so a buffer that it may only read is not for it.
+/// A dispatch may write its bindings, so a read-only buffer is not allowed.
 fn binding_usage(harness: &Harness<'_>, format: &'static str, route: Route) -> Result<()> {
     let executable = harness.prepare(Kernel::Workgroups, format)?;
     let usage = BufferUsage::DISPATCH_STORAGE_READ | BufferUsage::MAPPING_SCOPED;
@@ -155,10 +155,10 @@ fn binding_usage(harness: &Harness<'_>, format: &'static str, route: Route) -> R
     let output = harness.device.allocate_buffer(params, 64 * 6 * 4)?;
     let call = Call::new(&executable, 0).bind(&output);
     let outcome = Script::new(harness, route).call(call).run();
-    enforced("a binding to a buffer not for that", &output, BufferUsage::DISPATCH_STORAGE_WRITE, outcome)
+    enforced("a binding without the usage", &output, BufferUsage::DISPATCH_STORAGE_WRITE, outcome)
 }
 
-/// The count is written between submission and the point where the dispatch may run.
+/// The count is written between submission and the point where the dispatch may execute.
 fn read_when_it_runs(harness: &Harness<'_>, format: &'static str) -> Result<()> {
     let executable = harness.prepare(Kernel::Workgroups, format)?;
     let (output, from) = (rows(harness)?, harness.words(&[0; 3])?);
@@ -177,7 +177,7 @@ fn read_when_it_runs(harness: &Harness<'_>, format: &'static str) -> Result<()> 
     equal("ids", harness.read_words(&output)?, expected_ids([2, 3, 4]))
 }
 
-fn read_anew_each_time(harness: &Harness<'_>, format: &'static str) -> Result<()> {
+fn read_at_each_execution(harness: &Harness<'_>, format: &'static str) -> Result<()> {
     let executable = harness.prepare(Kernel::Workgroups, format)?;
     let (output, from) = (rows(harness)?, harness.words(&[0; 3])?);
     let call = Call::new(&executable, 0).bind(&output).count_from(&from, DYNAMIC);

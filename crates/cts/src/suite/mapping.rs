@@ -53,7 +53,7 @@ fn every_subrange(harness: &Harness<'_>) -> Result<()> {
             same_bytes("after a write", &harness.read(&buffer)?, &expected)?;
             let mut part = vec![0; length];
             buffer.read(offset as u64, &mut part)?;
-            same_bytes("a range read alone", &part, &written)?;
+            same_bytes("a separate read of the range", &part, &written)?;
         }
     }
     Ok(())
@@ -144,8 +144,8 @@ fn access_of_the_mapping_is_enforced(harness: &Harness<'_>) -> Result<()> {
     refused("a write through a mapping for reading", reading.write(0, &[1]), PERMISSION)?;
     let writing = buffer.map(MemoryAccess::WRITE, 0, 16)?;
     refused("a read through a mapping for writing", writing.read(0, &mut [0]), PERMISSION)?;
-    refused("a look through a mapping for writing", writing.source(), PERMISSION)?;
-    refused("the memory of a mapping for reading, to write", reading.target(), PERMISSION)?;
+    refused("direct access through a mapping for writing", writing.source(), PERMISSION)?;
+    refused("writable access through a mapping for reading", reading.target(), PERMISSION)?;
     same_bytes("nothing changed", &harness.read(&buffer)?, &[3; 16])
 }
 
@@ -153,10 +153,10 @@ fn needs_the_usage(harness: &Harness<'_>) -> Result<()> {
     let params = BufferParams { usage: BufferParams::default().usage, ..Harness::mappable() };
     let buffer = harness.device.allocate_buffer(params, 16)?;
     if buffer.params().usage.contains(BufferUsage::MAPPING_SCOPED) {
-        // The device grants it to every buffer: then it has to work.
+        // If the device grants it to every buffer, it must work.
         return buffer.map(MemoryAccess::READ, 0, 16).map(drop);
     }
-    refused("a mapping of a buffer not for that", buffer.map(MemoryAccess::READ, 0, 16), PERMISSION)
+    refused("a mapping of a buffer without the usage", buffer.map(MemoryAccess::READ, 0, 16), PERMISSION)
 }
 
 fn needs_host_visible_memory(harness: &Harness<'_>) -> Result<()> {
@@ -165,7 +165,7 @@ fn needs_host_visible_memory(harness: &Harness<'_>) -> Result<()> {
         usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
         ..BufferParams::default()
     };
-    // A device may refuse to make such a buffer, or make it visible; else the mapping is refused.
+    // A device may reject such a buffer, or make it host-visible; else mapping must fail.
     let Ok(buffer) = harness.device.allocate_buffer(params, 16) else {
         return Ok(());
     };
@@ -173,7 +173,7 @@ fn needs_host_visible_memory(harness: &Harness<'_>) -> Result<()> {
     if buffer.params().memory_type.contains(MemoryType::HOST_VISIBLE) {
         return mapping?.write(0, &[1; 16]);
     }
-    refused("memory that the host cannot see", mapping, &[StatusCode::FailedPrecondition])
+    refused("memory that is not host-visible", mapping, &[StatusCode::FailedPrecondition])
 }
 
 fn sees_what_the_device_wrote(harness: &Harness<'_>) -> Result<()> {
@@ -183,7 +183,7 @@ fn sees_what_the_device_wrote(harness: &Harness<'_>) -> Result<()> {
     mapping.invalidate(0, 4)?;
     let mut found = [0; 4];
     mapping.read(0, &mut found)?;
-    equal("through a mapping made before", found, [1, 2, 1, 2])?;
+    equal("through an existing mapping", found, [1, 2, 1, 2])?;
     same_bytes("through a new mapping", &harness.read(&buffer)?, &[1, 2].repeat(16))
 }
 
@@ -249,9 +249,9 @@ fn wrong_parts_are_refused(harness: &Harness<'_>) -> Result<()> {
         refused("an invalidation", mapping.invalidate(offset, length), RANGE)?;
     }
     let reading = buffer.map(MemoryAccess::READ, 0, 8)?;
-    refused("a flush of what is read", reading.flush(0, 8), PERMISSION)?;
+    refused("a flush of a mapping for reading", reading.flush(0, 8), PERMISSION)?;
     let writing = buffer.map(MemoryAccess::WRITE, 0, 8)?;
-    refused("an invalidation of what is written", writing.invalidate(0, 8), PERMISSION)
+    refused("an invalidation of a mapping for writing", writing.invalidate(0, 8), PERMISSION)
 }
 
 fn outlives_its_buffer(harness: &Harness<'_>) -> Result<()> {

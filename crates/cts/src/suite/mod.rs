@@ -25,8 +25,8 @@ mod stress;
 mod transients;
 mod updates;
 
-/// All tests, with those of executables once for each of `formats`, the names of the executable
-/// formats that the driver takes.
+/// All tests; those of executables once for each of `formats`, the names of the executable formats that the
+/// driver supports.
 pub fn tests(formats: &[&'static str]) -> Vec<Test> {
     let mut list = List::default();
     device::add(&mut list, formats);

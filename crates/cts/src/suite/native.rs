@@ -1,4 +1,4 @@
-//! What only kernels written in C show: local memory, failures, what a kernel is told.
+//! Behaviour that only kernels written in C can observe: local memory, failures, the dispatch state.
 
 use rehal_base::{Result, StatusCode};
 use rehal_hal::{BufferRef, CachingMode, Executable, ExecutableParams, QUEUE_AFFINITY_ANY};
@@ -40,7 +40,7 @@ fn prepare(harness: &Harness<'_>, format: &str, constants: &[u32]) -> Result<Exe
     )
 }
 
-/// The function asks for two pages of 4096 bytes.
+/// The function requests two pages of 4096 bytes.
 const LOCAL_MEMORY: u32 = 2 * 4096;
 
 fn check_local_memory(harness: &Harness<'_>, format: &str, route: Route, more: u32) -> Result<()> {
@@ -53,7 +53,7 @@ fn check_local_memory(harness: &Harness<'_>, format: &str, route: Route, more: u
     let found = harness.read_words(&output)?;
     let (sums, sizes) = found.split_at(COUNT as usize);
     for (workgroup, (sum, size)) in (0..).zip(sums.iter().zip(sizes)) {
-        holds("there is as much local memory as was asked for", *size >= LOCAL_MEMORY + more)?;
+        holds("the requested local memory is available", *size >= LOCAL_MEMORY + more)?;
         equal("the sum over a workgroup's own memory", *sum, workgroup * (size / 4))?;
     }
     Ok(())
@@ -80,7 +80,7 @@ fn failing_kernel(harness: &Harness<'_>, format: &'static str, route: Route) -> 
             refused("a kernel that fails", outcome, &[StatusCode::Internal])?;
         }
     }
-    // No workgroup has this number: none fails.
+    // No workgroup has this number, so none fails.
     let call = Call::new(&executable, function).count([5, 1, 1]).constants(&[StatusCode::DataLoss as u32, 5]);
     Script::new(harness, route).call(call).run()
 }
@@ -96,7 +96,7 @@ fn after_a_failure(harness: &Harness<'_>, format: &'static str, route: Route) ->
         .fill(BufferRef::range(&buffer, 4, 4), &[2])
         .run();
     refused("a failure in the middle", outcome, &[StatusCode::Internal])?;
-    equal("what came before, and not what came after", harness.read(&buffer)?, vec![1, 1, 1, 1, 0, 0, 0, 0])
+    equal("only the work before the failure", harness.read(&buffer)?, vec![1, 1, 1, 1, 0, 0, 0, 0])
 }
 
 fn surroundings(harness: &Harness<'_>, format: &'static str, route: Route) -> Result<()> {
@@ -110,17 +110,17 @@ fn surroundings(harness: &Harness<'_>, format: &'static str, route: Route) -> Re
     Script::new(harness, route).call(call).run()?;
     let mut expected = vec![4, 2, 1, 2, 3, 1, 3, 1, 48];
     expected.extend(EXECUTABLE_CONSTANTS);
-    // The optional import is not there.
+    // The optional import is unresolved.
     expected.push(0);
     expected.extend([0xdddd_dddd; 4]);
-    equal("what the kernel is told", harness.read_words(&output)?, expected)
+    equal("the dispatch state", harness.read_words(&output)?, expected)
 }
 
 fn wrong_executable_constants(harness: &Harness<'_>, format: &'static str) -> Result<()> {
     prepare(harness, format, &EXECUTABLE_CONSTANTS)?;
     for constants in [&[][..], &[1], &[1, 2, 3]] {
         let outcome = prepare(harness, format, constants);
-        holds(&format!("{} constants for 2 are refused", constants.len()), outcome.is_err())?;
+        holds(&format!("{} constants for 2 are rejected", constants.len()), outcome.is_err())?;
     }
     Ok(())
 }

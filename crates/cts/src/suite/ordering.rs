@@ -1,4 +1,4 @@
-//! Submissions that wait for each other: chains, forks, joins, in any order of submission.
+//! Dependent submissions: chains, forks, joins, in any order of submission.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) fn add(list: &mut List) {
     list.add("ordering/many_submissions_wait_for_one_value", &[], many_wait_for_one_value);
     list.add("ordering/a_queue_never_moves_a_timeline_back", &[], never_moves_back);
     list.add("ordering/queues_by_affinity", &[], queues_by_affinity);
-    list.add("ordering/failure_stops_at_what_does_not_wait", &[], failure_stops_where_nobody_waits);
+    list.add("ordering/failure_stops_at_independent_work", &[], failure_stops_at_independent_work);
 }
 
 fn barrier(harness: &Harness<'_>, waits: &[(&Semaphore, u64)], signals: &[(&Semaphore, u64)]) -> Result<()> {
@@ -39,7 +39,7 @@ fn barrier(harness: &Harness<'_>, waits: &[(&Semaphore, u64)], signals: &[(&Sema
     harness.queue().wait(&waits).signal(&signals).barrier(0)
 }
 
-/// In which order operations ran: each is a host call that writes down its number.
+/// The order in which operations ran: each is a host call that logs its number.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u64>>>);
 
@@ -144,7 +144,7 @@ fn different_values_of_one_timeline(harness: &Harness<'_>) -> Result<()> {
     harness.wait(&dones[0], 1)?;
     harness.settle()?;
     equal("what waits for 2", dones[1].query()?, 0)?;
-    // Beyond both of the others at once, by a queue.
+    // Beyond both of the others at once, signalled by a queue.
     barrier(harness, &[], &[(&timeline, 5)])?;
     harness.wait(&dones[1], 1)?;
     harness.wait(&dones[2], 1)?;
@@ -165,8 +165,7 @@ fn device_and_host_must_both_signal(harness: &Harness<'_>) -> Result<()> {
     })
 }
 
-/// The host waits for whichever comes first: what a queue signals, or what another part of the host
-/// does.
+/// The host waits for whichever comes first: a signal of a queue or of the host.
 fn device_or_host_whichever_signals(harness: &Harness<'_>) -> Result<()> {
     let gate = harness.semaphore()?;
     let of_device = harness.semaphore()?;
@@ -226,8 +225,8 @@ fn one_timeline_for_many_steps(harness: &Harness<'_>) -> Result<()> {
     equal("the timeline", timeline.query()?, STEPS)
 }
 
-/// As long as a program gets in which nothing is waited for; a driver that runs the next operation
-/// inside of the one before runs out of stack here.
+/// The longest chain without a host wait; a driver that executes the next operation recursively inside the
+/// previous one overflows the stack here.
 const DEEP: usize = 20_000;
 
 fn deep(harness: &Harness<'_>) -> Result<Vec<Semaphore>> {
@@ -287,7 +286,7 @@ fn many_wait_for_one_value(harness: &Harness<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A signal that is no growth is refused or fails the timeline, but never lowers it.
+/// A signal that does not increase the payload fails or fails the timeline, but never lowers it.
 fn never_moves_back(harness: &Harness<'_>) -> Result<()> {
     let timeline = harness.semaphore_at(5)?;
     let accepted = barrier(harness, &[], &[(&timeline, 3)]).is_ok();
@@ -295,13 +294,13 @@ fn never_moves_back(harness: &Harness<'_>) -> Result<()> {
     match timeline.query() {
         Ok(value) => {
             equal("the timeline", value, 5)?;
-            holds("a signal that cannot happen must not be lost in silence", !accepted)
+            holds("an invalid signal must not be silently ignored", !accepted)
         }
         Err(error) => refused::<()>("the timeline", Err(error), crate::check::RANGE),
     }
 }
 
-/// Named queues wait for each other as one queue does for itself; a device has the first at least.
+/// Named queues wait for each other as one queue does for itself; a device has at least the first.
 fn queues_by_affinity(harness: &Harness<'_>) -> Result<()> {
     let timeline = harness.semaphore()?;
     for (value, affinity) in [(1, 1), (0, QUEUE_AFFINITY_ANY), (2, 1)] {
@@ -312,7 +311,7 @@ fn queues_by_affinity(harness: &Harness<'_>) -> Result<()> {
     harness.wait(&timeline, 3)
 }
 
-fn failure_stops_where_nobody_waits(harness: &Harness<'_>) -> Result<()> {
+fn failure_stops_at_independent_work(harness: &Harness<'_>) -> Result<()> {
     let (gate, failing, healthy) = (harness.semaphore()?, harness.semaphore()?, harness.semaphore()?);
     barrier(harness, &[(&gate, 1)], &[(&failing, 1)])?;
     gate.fail(Error::new(StatusCode::Aborted, "only its own"));

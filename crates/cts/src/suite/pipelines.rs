@@ -1,4 +1,4 @@
-//! Dispatches and transfers that read what the one before wrote, over every route.
+//! Dispatches and transfers that read the result of the previous one, over every route.
 
 use rehal_base::Result;
 use rehal_hal::{BufferParams, BufferRef, CommandBufferMode};
@@ -57,7 +57,7 @@ fn dispatch_then_copy(harness: &Harness<'_>, format: &'static str, route: Route)
         .fill(&middle, &[0])
         .run()?;
     equal("the output", harness.read_words(&output)?, vec![4; 16])?;
-    equal("what was overwritten after", harness.read_words(&middle)?, vec![0; 16])
+    equal("the buffer overwritten later", harness.read_words(&middle)?, vec![0; 16])
 }
 
 fn fill_dispatch_dispatch(harness: &Harness<'_>, format: &'static str, route: Route) -> Result<()> {
@@ -134,7 +134,7 @@ fn reused(harness: &Harness<'_>, format: &'static str) -> Result<()> {
     Ok(())
 }
 
-/// Alloca, execute and dealloca of several rounds, submitted without a wait between.
+/// Alloca, execute and dealloca of several rounds, submitted without waits in between.
 fn transient_lives(harness: &Harness<'_>, format: &'static str) -> Result<()> {
     let executable = harness.prepare(Kernel::Affine, format)?;
     let (input, output) = (harness.words(&[0; 16])?, harness.words(&[0; 16])?);

@@ -12,13 +12,13 @@ use crate::harness::{Harness, bytes_of};
 use crate::live::{Command, Dispatch};
 use crate::{Capability, Kernel};
 
-/// An operation of a queue, as a thing to try the ordering on.
+/// A queue operation for ordering tests.
 #[derive(Clone, Copy)]
 pub(super) struct Operation {
     name: &'static str,
-    /// What a driver needs for it.
+    /// The features it needs.
     pub(super) needs: &'static [Capability],
-    /// Makes its objects; a dispatch is given the format of its executable.
+    /// Creates its objects; a dispatch gets the format of its executable.
     make: fn(&Harness<'_>, &'static str) -> Result<Probe>,
     format: &'static str,
 }
@@ -38,10 +38,10 @@ const OTHERS: [Operation; 10] = [
     Operation::new("host_call", &[Capability::HostCalls], host_call),
 ];
 
-/// Bytes before the operation, and after.
+/// The bytes before and after the operation.
 const BEFORE: [u8; 16] = [0x11; 16];
 const AFTER: [u8; 16] = [0x2e; 16];
-/// The same, as the kernel `write_constants` writes it.
+/// The same, as written by the kernel `write_constants`.
 const AFTER_WORDS: [u32; 4] = [0x2e2e_2e2e; 4];
 
 impl Operation {
@@ -53,13 +53,13 @@ impl Operation {
         Self { name, needs, make, format: "" }
     }
 
-    /// All of them, dispatches once for each format.
+    /// All operations; dispatches once per format.
     pub(super) fn all(formats: &[&'static str]) -> Vec<Self> {
         let dispatches = formats.iter().map(|format| Self { format, ..DISPATCH });
         OTHERS.into_iter().chain(dispatches).collect()
     }
 
-    /// Its part of a test's name.
+    /// Its part in test names.
     pub(super) fn name(self) -> String {
         match self.format {
             "" => self.name.into(),
@@ -71,18 +71,18 @@ impl Operation {
 type Submit = dyn Fn(Queue<'_>) -> Result<Option<Buffer>> + Send + Sync;
 type HasRun = dyn Fn(&Harness<'_>) -> Result<bool> + Send + Sync;
 
-/// An operation with its objects, which is submitted once, and what shows whether it has run.
+/// An operation with its objects, submitted once, and a check for whether it has executed.
 pub(super) struct Probe {
     name: &'static str,
-    /// Submits it; holds the objects that it needs.
+    /// Submits it; owns the objects that it needs.
     submit: Option<Box<Submit>>,
-    /// Looks at its effect, where it can be seen; holds the objects that show it.
+    /// Checks its effect, if observable; owns the objects that show it.
     has_run: Option<Box<HasRun>>,
     allocated: Option<Buffer>,
 }
 
 impl Probe {
-    /// The operation, not yet submitted.
+    /// The unsubmitted operation.
     pub(super) fn new(harness: &Harness<'_>, operation: Operation) -> Result<Self> {
         Ok(Self { name: operation.name, ..(operation.make)(harness, operation.format)? })
     }
@@ -99,7 +99,7 @@ impl Probe {
         Self { has_run: Some(Box::new(has_run)), ..Self::unseen(submit) }
     }
 
-    /// An operation that turns `target` from `BEFORE` into `AFTER`.
+    /// An operation that changes `target` from `BEFORE` to `AFTER`.
     fn writes(
         target: Buffer,
         submit: impl Fn(Queue<'_>, &Buffer) -> Result<()> + Send + Sync + 'static,
@@ -121,37 +121,37 @@ impl Probe {
         let submit = submit.ok_or_else(|| Error::failed_precondition("the probe has dropped its objects"))?;
         self.allocated = submit(harness.queue().wait(&waits).signal(&signals))?;
         match &self.allocated {
-            Some(buffer) => equal("the size of an alloca's buffer, known at once", buffer.size(), 64),
+            Some(buffer) => equal("the size of an alloca's buffer", buffer.size(), 64),
             None => Ok(()),
         }
     }
 
-    /// Drops everything that is not needed to see whether the operation has run.
+    /// Drops everything that is not needed to check whether the operation has executed.
     pub(super) fn drop_objects(&mut self) {
         self.submit = None;
     }
 
-    /// Fails unless the operation has not run, where that can be seen.
+    /// Asserts that the operation has not executed, if observable.
     #[track_caller]
     pub(super) fn expect_not_run(&self, harness: &Harness<'_>) -> Result<()> {
         match &self.has_run {
-            Some(has_run) if has_run(harness)? => wrong(format!("the {} has run", self.name)),
+            Some(has_run) if has_run(harness)? => wrong(format!("the {} has executed", self.name)),
             _ => Ok(()),
         }
     }
 
-    /// Fails unless the operation has run, where that can be seen.
+    /// Asserts that the operation has executed, if observable.
     #[track_caller]
     pub(super) fn expect_run(&self, harness: &Harness<'_>) -> Result<()> {
         match &self.has_run {
             Some(has_run) if !has_run(harness)? => {
-                wrong(format!("the {} has signalled, but not run", self.name))
+                wrong(format!("the {} has signalled but not executed", self.name))
             }
             _ => Ok(()),
         }
     }
 
-    /// Uses what an alloca gave, after it has signalled.
+    /// Uses the buffer of an alloca after it has signalled.
     pub(super) fn expect_allocated(&self, harness: &Harness<'_>) -> Result<()> {
         let Some(buffer) = &self.allocated else {
             return Ok(());
@@ -170,7 +170,7 @@ fn dealloca(harness: &Harness<'_>, _format: &str) -> Result<Probe> {
     let deallocated = buffer.clone();
     Ok(Probe::seen(
         move |queue| queue.dealloca(&buffer, 0),
-        // What is deallocated cannot be filled any more.
+        // A deallocated buffer can no longer be filled.
         move |harness| Ok(harness.run(|queue| queue.fill(&deallocated, &[1], 0)).is_err()),
     ))
 }

@@ -1,5 +1,5 @@
-//! What holds for every operation of a queue: it runs when its waits are met, however and whenever
-//! that comes about, it signals when it has run, and it fails its signals when it cannot.
+//! Requirements on every queue operation: it executes when its waits are reached, in whatever way, it signals
+//! after execution, and it fails its signals on error.
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::Semaphore;
@@ -43,13 +43,13 @@ pub(super) fn add(list: &mut List, formats: &[&'static str]) {
     });
 }
 
-/// Has run, and what it gave can be used.
+/// It has executed, and its result is usable.
 fn expect_done(harness: &Harness<'_>, probe: &Probe) -> Result<()> {
     probe.expect_run(harness)?;
     probe.expect_allocated(harness)
 }
 
-/// Has not run and not signalled, although the device had the time.
+/// It has neither executed nor signalled, although the device had time to.
 fn expect_pending(harness: &Harness<'_>, probe: &Probe, done: &Semaphore) -> Result<()> {
     harness.settle()?;
     equal("the signal of a pending operation", done.query()?, 0)?;
@@ -157,11 +157,11 @@ fn signals_all(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     expect_done(harness, &probe)
 }
 
-/// A submission that waits for what has failed is refused, or fails its signals.
+/// A submission that waits for a failed semaphore is rejected, or fails its signals.
 fn failed_wait_fails_the_signals(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gate = harness.semaphore()?;
     let dones = [harness.semaphore()?, harness.semaphore()?];
-    gate.fail(Error::new(StatusCode::Cancelled, "the gate is shut"));
+    gate.fail(Error::new(StatusCode::Cancelled, "the gate is closed"));
     let mut probe = Probe::new(harness, operation)?;
     match probe.submit(harness, &[(&gate, 1)], &[(&dones[0], 1), (&dones[1], 2)]) {
         Ok(()) => {
@@ -180,12 +180,12 @@ fn wait_that_fails_later(harness: &Harness<'_>, operation: Operation) -> Result<
     let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 1)], &[(&dones[0], 1), (&dones[1], 2)])?;
     expect_pending(harness, &probe, &dones[0])?;
-    gate.fail(Error::new(StatusCode::DataLoss, "the gate fell down"));
+    gate.fail(Error::new(StatusCode::DataLoss, "the gate failed"));
     for done in &dones {
         harness.expect_failure("a signal", done, StatusCode::DataLoss)?;
         let error = done.query().err();
-        let keeps = error.is_some_and(|error| error.message().contains("the gate fell down"));
-        holds("the failure keeps its words", keeps)?;
+        let keeps = error.is_some_and(|error| error.message().contains("the gate failed"));
+        holds("the failure keeps its message", keeps)?;
     }
     probe.expect_not_run(harness)
 }
@@ -205,7 +205,7 @@ fn one_failed_wait_is_enough(harness: &Harness<'_>, operation: Operation) -> Res
 fn failure_goes_down_a_chain(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let links: Vec<_> = (0..6).map(|_| harness.semaphore()).collect::<Result<_>>()?;
     let mut probe = Probe::new(harness, operation)?;
-    // Submitted from the end to the front; the probe is in the middle.
+    // Submitted from the end to the start; the probe is in the middle.
     for index in (0..5).rev() {
         if index == 2 {
             probe.submit(harness, &[(&links[2], 1)], &[(&links[3], 1)])?;
@@ -227,7 +227,7 @@ fn keeps_its_objects_while_it_waits(harness: &Harness<'_>, operation: Operation)
     let mut probe = Probe::new(harness, operation)?;
     probe.submit(harness, &[(&gate, 1)], &[(&done, 1)])?;
     probe.drop_objects();
-    // Takes what a driver that let go as well would have given back.
+    // Allocates whatever a driver that released too early would have freed.
     let others: Vec<_> = (0..32).map(|_| harness.buffer(&[0xdd; 16])).collect::<Result<_>>()?;
     gate.signal(1)?;
     harness.wait(&done, 1)?;
@@ -235,7 +235,7 @@ fn keeps_its_objects_while_it_waits(harness: &Harness<'_>, operation: Operation)
     expect_done(harness, &probe)
 }
 
-/// Only the queue knows the semaphore between two operations.
+/// Only the queue references the semaphore between two operations.
 fn keeps_its_semaphores(harness: &Harness<'_>, operation: Operation) -> Result<()> {
     let gate = harness.semaphore()?;
     let done = harness.semaphore()?;

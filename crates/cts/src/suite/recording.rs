@@ -1,4 +1,4 @@
-//! Command buffers as such: their states, what they may hold, how often they run.
+//! Command buffers: states, categories, execution modes.
 
 use rehal_base::Result;
 use rehal_hal::{Buffer, BufferRef, CommandBuffer, CommandBufferMode, CommandCategories, QUEUE_AFFINITY_ANY};
@@ -95,9 +95,9 @@ fn nothing_after_end(harness: &Harness<'_>) -> Result<()> {
 
 fn execute_before_end(harness: &Harness<'_>) -> Result<()> {
     let commands = harness.unbegun(REUSABLE, all(), 0)?;
-    refused("one that is not begun", harness.execute(&commands, &[]), STATE)?;
+    refused("one that has not begun", harness.execute(&commands, &[]), STATE)?;
     commands.begin()?;
-    refused("one that is being recorded", harness.execute(&commands, &[]), STATE)?;
+    refused("one that is still recording", harness.execute(&commands, &[]), STATE)?;
     commands.end()?;
     harness.execute(&commands, &[])
 }
@@ -118,7 +118,7 @@ fn categories_are_enforced(harness: &Harness<'_>) -> Result<()> {
     commands.end()?;
     harness.execute(&commands, &[])?;
     same_bytes("nothing was recorded", &harness.read(&buffer)?, &[0; 4])?;
-    // Dispatches among transfers: see the tests of dispatches.
+    // Dispatches among transfers are covered by the tests of dispatches.
     let commands = harness.unbegun(REUSABLE, CommandCategories::TRANSFER, 0)?;
     commands.begin()?;
     commands.record(&fill)?;
@@ -151,11 +151,11 @@ fn refused_commands_are_not_recorded(harness: &Harness<'_>) -> Result<()> {
     let buffer = harness.buffer(&[0; 6])?;
     let commands = harness.begin(REUSABLE, 0)?;
     commands.record(&Command::Fill { target: BufferRef::range(&buffer, 0, 2), pattern: &[1], flags: 0 })?;
-    holds("a wrong fill is refused", record_fill(&commands, &buffer, &[9, 9, 9]).is_err())?;
+    holds("an invalid fill is rejected", record_fill(&commands, &buffer, &[9, 9, 9]).is_err())?;
     commands.record(&Command::Fill { target: BufferRef::range(&buffer, 4, 2), pattern: &[2], flags: 0 })?;
     commands.end()?;
     harness.execute(&commands, &[])?;
-    same_bytes("what was not refused", &harness.read(&buffer)?, &[1, 1, 0, 0, 2, 2])
+    same_bytes("the valid commands", &harness.read(&buffer)?, &[1, 1, 0, 0, 2, 2])
 }
 
 fn nothing_runs_before_execute(harness: &Harness<'_>) -> Result<()> {
@@ -179,12 +179,12 @@ fn reusable(harness: &Harness<'_>) -> Result<()> {
     for round in 0..20_u8 {
         buffer.write(0, &[round, 1, 2, round])?;
         harness.execute(&commands, &[])?;
-        same_bytes("each time anew", &harness.read(&target)?, &[round, 1, 2, round])?;
+        same_bytes("each execution", &harness.read(&target)?, &[round, 1, 2, round])?;
     }
     Ok(())
 }
 
-/// Submitted three times before the first has run; each sees what the one before left.
+/// Submitted three times before the first has executed; each sees the result of the previous one.
 fn overlapping_submissions(harness: &Harness<'_>) -> Result<()> {
     let history = harness.buffer(&[1, 2, 3, 4, 5, 6, 7, 8])?;
     let scratch = harness.buffer(&[0; 7])?;

@@ -1,4 +1,4 @@
-//! Timelines by themselves, from one thread and from several.
+//! Timelines in isolation, from one thread and from several.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,7 +61,7 @@ fn only_grows(harness: &Harness<'_>) -> Result<()> {
     semaphore.signal(3)?;
     semaphore.signal(40)?;
     for value in [40, 39, 3, 0] {
-        refused("a signal that is no growth", semaphore.signal(value), RANGE)?;
+        refused("a signal that does not increase the payload", semaphore.signal(value), RANGE)?;
         equal("value", semaphore.query()?, 40)?;
     }
     semaphore.signal(41)?;
@@ -98,7 +98,7 @@ fn failure_stays(harness: &Harness<'_>) -> Result<()> {
     refused("a query", semaphore.query(), codes)?;
     for value in [1, 2, 1000] {
         refused("a wait", semaphore.wait(value, NOW), codes)?;
-        refused("a wait without end", semaphore.wait(value, None), codes)?;
+        refused("a wait without a deadline", semaphore.wait(value, None), codes)?;
     }
     Ok(())
 }
@@ -106,12 +106,12 @@ fn failure_stays(harness: &Harness<'_>) -> Result<()> {
 fn failure_keeps_its_code_and_words(harness: &Harness<'_>) -> Result<()> {
     for code in [StatusCode::Cancelled, StatusCode::Aborted, StatusCode::Unavailable, StatusCode::Internal] {
         let semaphore = harness.semaphore()?;
-        semaphore.fail(Error::new(code, "the words of the failure"));
+        semaphore.fail(Error::new(code, "the original message"));
         match semaphore.query() {
             Ok(value) => return Err(Error::data_loss(format!("a failed semaphore is at {value}"))),
             Err(error) => {
                 equal("code", error.code(), code)?;
-                holds("the words are kept", error.message().contains("the words of the failure"))?;
+                holds("the message is preserved", error.message().contains("the original message"))?;
             }
         }
     }
@@ -143,7 +143,7 @@ fn callbacks_run_once(harness: &Harness<'_>) -> Result<()> {
     semaphore.signal(2)?;
     equal("one due", seen.load(Ordering::SeqCst), 1)?;
     note(1, 10_000);
-    equal("due at once", seen.load(Ordering::SeqCst), 10_001)?;
+    equal("due immediately", seen.load(Ordering::SeqCst), 10_001)?;
     semaphore.signal(9)?;
     semaphore.signal(10)?;
     equal("each once", seen.load(Ordering::SeqCst), 10_101)
@@ -165,7 +165,7 @@ fn callbacks_see_failure(harness: &Harness<'_>) -> Result<()> {
     semaphore.fail(Error::new(StatusCode::Aborted, "gone"));
     equal("a callback that waited", seen.load(Ordering::SeqCst), 1)?;
     note();
-    equal("a callback that came late", seen.load(Ordering::SeqCst), 2)
+    equal("a callback registered late", seen.load(Ordering::SeqCst), 2)
 }
 
 fn callback_may_signal_another(harness: &Harness<'_>) -> Result<()> {
@@ -210,7 +210,7 @@ fn reached_in_any_order(harness: &Harness<'_>) -> Result<()> {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for index in [3, 0, 5, 1, 4, 2] {
-                // A refusal shows as a wait that never ends.
+                // A failure shows as a wait that never ends.
                 let _ = semaphores[index].signal(1);
                 std::thread::yield_now();
             }
@@ -236,7 +236,7 @@ fn none_reached_times_out(harness: &Harness<'_>) -> Result<()> {
     for time in [NOW, SOON] {
         refused("a wait", wait_any(&[a.at(4), b.at(1)], time), LATE)?;
     }
-    // What an earlier wait left behind changes nothing.
+    // An earlier wait leaves nothing behind.
     a.signal(4)?;
     equal("after it", wait_any(&[b.at(1), a.at(4)], NOW)?, 1)
 }
@@ -260,7 +260,7 @@ fn wait_any_of_several(harness: &Harness<'_>) -> Result<()> {
             });
             let first = wait_any(&timepoints, Some(harness.patience()))?;
             joined(signaller)?;
-            equal("who was reached", first, winner)
+            equal("the reached semaphore", first, winner)
         })?;
     }
     Ok(())
@@ -373,7 +373,7 @@ fn wait_all_of_the_same(harness: &Harness<'_>) -> Result<()> {
     })
 }
 
-/// Signals from several threads: those that are too low are refused, the highest wins.
+/// Signals from several threads: those that are too low fail, the highest wins.
 fn signallers_race(harness: &Harness<'_>) -> Result<()> {
     const THREADS: u64 = 4;
     const EACH: u64 = 250;
@@ -388,7 +388,7 @@ fn signallers_race(harness: &Harness<'_>) -> Result<()> {
                         if let Err(error) = semaphore.signal(value) {
                             refused::<()>("a signal that lost", Err(error), RANGE)?;
                         }
-                        holds("it has at least that value", semaphore.query()? >= value)?;
+                        holds("the payload is at least that value", semaphore.query()? >= value)?;
                     }
                     Ok(())
                 })
@@ -399,7 +399,7 @@ fn signallers_race(harness: &Harness<'_>) -> Result<()> {
     equal("the highest value", semaphore.query()?, THREADS * EACH)
 }
 
-/// The result of a thread; its panic is ours.
+/// The result of a thread; propagates its panic.
 pub(super) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
     match thread.join() {
         Ok(result) => result,

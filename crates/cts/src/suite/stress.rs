@@ -1,4 +1,4 @@
-//! Much at once, from several threads, bounded in number rather than in time.
+//! High concurrency from several threads, bounded in number rather than in time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -78,7 +78,7 @@ fn hand_over(harness: &Harness<'_>) -> Result<()> {
     same_bytes("each link wrote after the one before", &harness.read(&buffer)?, &expected)
 }
 
-/// Nodes wait for up to three lower ones. Each checks, when it runs, that those have run.
+/// Nodes wait for up to three lower ones. Each checks, when it executes, that those have executed.
 fn random_graph(harness: &Harness<'_>) -> Result<()> {
     const NODES: usize = 400;
     let done: Vec<Semaphore> = (0..NODES).map(|_| harness.semaphore()).collect::<Result<_>>()?;
@@ -93,7 +93,7 @@ fn random_graph(harness: &Harness<'_>) -> Result<()> {
             .map(|thread| {
                 let (done, ran, parents) = (&done, &ran, &parents);
                 scope.spawn(move || {
-                    // From the end, so that most waits are met by what is submitted later.
+                    // In reverse order, so that most waits are satisfied by later submissions.
                     (thread..NODES).step_by(THREADS).rev().try_for_each(|node| {
                         let above = parents(node);
                         submit_node(harness, node, &above, done, ran)
@@ -107,7 +107,7 @@ fn random_graph(harness: &Harness<'_>) -> Result<()> {
         harness.wait(semaphore, 1)?;
     }
     for count in ran.iter() {
-        equal("how often a node ran", count.load(Ordering::SeqCst), 1)?;
+        equal("executions of a node", count.load(Ordering::SeqCst), 1)?;
     }
     Ok(())
 }
@@ -122,7 +122,7 @@ fn submit_node(
     let (ran, before) = (ran.clone(), above.to_vec());
     let call = HostCall(Arc::new(move |_| {
         for parent in &before {
-            equal("a node that was waited for", ran[*parent].load(Ordering::SeqCst), 1)?;
+            equal("executions of a parent node", ran[*parent].load(Ordering::SeqCst), 1)?;
         }
         ran[node].fetch_add(1, Ordering::SeqCst);
         Ok(())
@@ -147,7 +147,7 @@ fn shared_command_buffer(harness: &Harness<'_>) -> Result<()> {
                         let source = harness.buffer(&bytes)?;
                         let target = harness.buffer(&[0; 64])?;
                         harness.execute(commands, &[BufferRef::from(&source), BufferRef::from(&target)])?;
-                        same_bytes("a thread's own target", &harness.read(&target)?, &bytes)?;
+                        same_bytes("the thread's target", &harness.read(&target)?, &bytes)?;
                     }
                     Ok(())
                 })

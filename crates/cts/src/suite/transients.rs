@@ -1,4 +1,4 @@
-//! Buffers that live on a queue: alloca to dealloca.
+//! Queue-ordered buffers: alloca to dealloca.
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{Buffer, BufferParams, BufferRef, BufferUsage, CommandBufferMode, MemoryAccess, Semaphore};
@@ -70,7 +70,7 @@ fn is_described_at_once(harness: &Harness<'_>) -> Result<()> {
         | BufferUsage::DISPATCH_STORAGE_READ
         | BufferUsage::DISPATCH_STORAGE_WRITE;
     holds("it has the usage", buffer.params().usage.contains(usage))?;
-    equal("not there yet", done.query()?, 0)?;
+    equal("not allocated yet", done.query()?, 0)?;
     gate.signal(1)?;
     harness.wait(&done, 1)?;
     dealloca(harness, &buffer)
@@ -116,7 +116,7 @@ fn wrong_alignment_is_refused(harness: &Harness<'_>) -> Result<()> {
     refused("an alignment", harness.queue().signal(&signals).alloca(params, 16, 0), ARGUMENT)
 }
 
-/// A whole life is submitted before any of it runs.
+/// The whole lifetime is submitted before any of it executes.
 fn named_before_it_is_there(harness: &Harness<'_>) -> Result<()> {
     let timeline = harness.semaphore()?;
     let target = harness.buffer(&[0; 8])?;
@@ -216,7 +216,7 @@ fn commands_after_dealloca_fail(harness: &Harness<'_>) -> Result<()> {
     dealloca(harness, &buffer)?;
     witness.write(0, &[0; 4])?;
     refused("the second time", harness.execute(&commands, &[]), AFTER_DEALLOCA)?;
-    same_bytes("what comes after a failure is not run", &harness.read(&witness)?, &[0; 4])
+    same_bytes("commands after a failure do not execute", &harness.read(&witness)?, &[0; 4])
 }
 
 fn handle_dropped_before_dealloca_runs(harness: &Harness<'_>) -> Result<()> {
@@ -232,7 +232,7 @@ fn handle_dropped_before_dealloca_runs(harness: &Harness<'_>) -> Result<()> {
 
 fn never_deallocated(harness: &Harness<'_>) -> Result<()> {
     for _ in 0..100 {
-        // More than memory holds if dropping the handle did not give it back.
+        // More than fits in memory unless dropping the handle frees it.
         drop(harness.transient(&[1; 1 << 16])?);
     }
     harness.settle()
@@ -261,7 +261,7 @@ fn many_cycles(harness: &Harness<'_>) -> Result<()> {
     same_bytes("each cycle", &harness.read(&sum)?, &expected)
 }
 
-/// Several lives at once: none may get memory that another still uses.
+/// Several lifetimes overlap: none may get memory that another still uses.
 fn pipelined_cycles_keep_apart(harness: &Harness<'_>) -> Result<()> {
     let gate = harness.semaphore()?;
     let mut lives = Vec::new();
@@ -285,7 +285,7 @@ fn pipelined_cycles_keep_apart(harness: &Harness<'_>) -> Result<()> {
     gate.signal(1)?;
     for (life, (timeline, target)) in (1..).zip(&lives) {
         harness.wait(timeline, 5)?;
-        same_bytes("a life", &harness.read(target)?, &[life; 256])?;
+        same_bytes("a lifetime", &harness.read(target)?, &[life; 256])?;
     }
     Ok(())
 }

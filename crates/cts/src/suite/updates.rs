@@ -58,7 +58,7 @@ fn part_of_the_source(harness: &Harness<'_>, route: Route) -> Result<()> {
 }
 
 fn large(harness: &Harness<'_>, route: Route) -> Result<()> {
-    // Beyond 64 KiB, where other devices need another way.
+    // Beyond 64 KiB, where some devices need another method.
     for length in [65_535, 65_536, 65_537, 1 << 20] {
         let source = noise(length, 3);
         let buffer = harness.buffer(&vec![0; length])?;

@@ -7,15 +7,15 @@ use rehal_hal::{ExecutableBackend, FunctionInfo};
 
 use super::step::{Place, words_of};
 
-/// The name of the device's one format.
+/// The name of the device's only format.
 pub const FORMAT: &str = "memory-kernels";
 
-/// The "code" of a kernel, by the name of its file.
+/// The "code" of a kernel: its file name, padded.
 pub fn code(name: &str) -> Vec<u8> {
     format!("{name:.<96}").into_bytes()
 }
 
-/// What a workgroup is given.
+/// The arguments of a workgroup.
 pub(super) struct Workgroup<'a> {
     id: [u32; 3],
     count: [u32; 3],
@@ -25,7 +25,7 @@ pub(super) struct Workgroup<'a> {
 
 type Body = fn(&Workgroup<'_>) -> Result<()>;
 
-/// A function: name, constants, bindings, and what a workgroup of it does.
+/// A function: name, constants, bindings, and its body per workgroup.
 type Function = (&'static str, u16, u16, Body);
 
 const KERNELS: [(&str, &[Function]); 5] = [
@@ -36,7 +36,7 @@ const KERNELS: [(&str, &[Function]); 5] = [
     ("workgroups", &[("write_ids", 0, 1, write_ids)]),
 ];
 
-/// The functions of a kernel, where `data` is one.
+/// The functions of a kernel, if `data` is one.
 pub(super) fn find(data: &[u8]) -> Option<&'static [Function]> {
     KERNELS.iter().find(|(name, _)| code(name) == data).map(|(_, functions)| *functions)
 }
@@ -48,7 +48,7 @@ pub(super) struct MemoryExecutable {
 
 impl MemoryExecutable {
     pub(super) fn prepare(data: &[u8]) -> Result<Self> {
-        let functions = find(data).ok_or_else(|| Error::invalid_argument("no kernel of ours"))?;
+        let functions = find(data).ok_or_else(|| Error::invalid_argument("unknown kernel"))?;
         let info = |(name, constants, bindings, _): &Function| FunctionInfo {
             name: (*name).into(),
             flags: 0,
@@ -104,18 +104,15 @@ impl ExecutableBackend for MemoryExecutable {
 impl Workgroup<'_> {
     fn input(&self, binding: usize, count: usize) -> Result<Vec<u32>> {
         let words = words_of(&self.bindings[binding].read()?);
-        words
-            .get(..count)
-            .map(<[u32]>::to_vec)
-            .ok_or_else(|| Error::out_of_range("a binding that is too short"))
+        words.get(..count).map(<[u32]>::to_vec).ok_or_else(|| Error::out_of_range("the binding is too short"))
     }
 
-    /// Writes words from `start` on; the rest of the binding stays.
+    /// Writes words at `start`; the rest of the binding is unchanged.
     fn output(&self, binding: usize, start: usize, words: &[u32]) -> Result<()> {
         let mut bytes = self.bindings[binding].read()?;
         let new: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let target = bytes.get_mut(4 * start..4 * start + new.len());
-        target.ok_or_else(|| Error::out_of_range("a binding that is too short"))?.copy_from_slice(&new);
+        target.ok_or_else(|| Error::out_of_range("the binding is too short"))?.copy_from_slice(&new);
         self.bindings[binding].write(&bytes)
     }
 }

@@ -1,5 +1,5 @@
-//! A device made of nothing but host memory and Rust functions, which runs work on whichever thread
-//! makes it ready. It is as small as the suite allows, and can be told to do one thing wrong.
+//! A device of host memory and Rust functions, which executes work on the thread that makes it ready. It is
+//! as small as the suite allows, and can be given a single fault.
 
 mod kernels;
 mod step;
@@ -16,7 +16,7 @@ use step::{Place, Step};
 
 pub use kernels::{FORMAT, code};
 
-/// What the device does wrong.
+/// The device's fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Nothing,
@@ -46,7 +46,7 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// A device that has this fault.
+    /// A device with this fault.
     pub fn create(fault: Fault) -> Device {
         let info = DeviceInfo { driver: "memory".into(), name: "memory".into() };
         Device::new(Self { info, fault })
@@ -142,6 +142,8 @@ impl DeviceBackend for MemoryDevice {
         Ok(created)
     }
 
+    fn refused(&self, _submission: &Submission<Live<'_>>, _error: &Error) {}
+
     fn trim(&self) -> Result<()> {
         Ok(())
     }
@@ -159,7 +161,7 @@ impl DeviceBackend for MemoryDevice {
     }
 }
 
-/// A submission on its way.
+/// A submission in flight.
 struct Job {
     fault: Fault,
     step: Step,
@@ -175,11 +177,11 @@ impl Job {
         let Some((semaphore, value)) = self.waits.pop() else {
             return self.run();
         };
-        let go_on = move |outcome: Result<()>| match outcome {
+        let resume = move |outcome: Result<()>| match outcome {
             Err(error) if self.fault != Fault::RunsAfterFailedWaits => self.settle(&Err(error)),
             _ => self.wait(),
         };
-        semaphore.on_reached(value, Box::new(go_on)).detach();
+        semaphore.on_reached(value, Box::new(resume)).detach();
     }
 
     fn run(self) {
@@ -238,6 +240,8 @@ impl CommandBufferBackend for Commands {
         Ok(())
     }
 
+    fn refused(&self, _command: &Command<Live<'_>>, _error: &Error) {}
+
     fn end(&self) -> Result<()> {
         let steps = std::mem::take(&mut *self.steps.lock().unwrap_or_else(PoisonError::into_inner));
         self.ready.set(steps).map_err(|_| Error::failed_precondition("ended twice"))
@@ -256,7 +260,7 @@ impl EventBackend for Mark {
     }
 }
 
-/// A timeline that says yes to a signal which is no growth.
+/// A timeline that accepts a signal which does not increase its payload.
 struct Careless(Timeline);
 
 impl SemaphoreBackend for Careless {

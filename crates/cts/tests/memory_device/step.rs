@@ -4,7 +4,7 @@ use rehal_hal::*;
 use super::kernels::MemoryExecutable;
 use super::{Commands, Fault};
 
-/// An operation that owns what it names: of a queue, or of a command buffer.
+/// An operation of a queue or a command buffer that owns its operands.
 pub(super) struct Step {
     fault: Fault,
     action: Action,
@@ -65,9 +65,9 @@ impl Reference {
             return Ok(Place { buffer: buffer.clone(), range });
         }
         let Some(Some(Place { buffer, range })) = table.get(self.slot as usize) else {
-            return Err(Error::invalid_argument(format!("nothing in slot {}", self.slot)));
+            return Err(Error::invalid_argument(format!("slot {} is empty", self.slot)));
         };
-        let outside = || Error::out_of_range("a range beyond its binding");
+        let outside = || Error::out_of_range("the range exceeds its binding");
         let offset = if fault == Fault::IgnoresOffsetsInSlots { 0 } else { self.offset };
         let length = match self.length {
             WHOLE_BUFFER => range.length.checked_sub(offset).ok_or_else(outside)?,
@@ -92,7 +92,7 @@ impl Place {
 
     pub(super) fn write(&self, bytes: &[u8]) -> Result<()> {
         if bytes.len() as u64 != self.range.length {
-            return Err(Error::invalid_argument("as many bytes as the range has"));
+            return Err(Error::invalid_argument("length mismatch"));
         }
         PlainBuffer::memory_of(&self.buffer)?.write(self.range.offset, bytes)
     }
@@ -131,7 +131,7 @@ impl Step {
             Command::Update { source, target, .. } => Action::update(source, target),
             Command::Copy { source, target, .. } => Action::copy(source, target),
             Command::Dispatch(dispatch) => Action::Dispatch(Arguments::of(dispatch)),
-            Command::Collective { .. } => return Err(Error::unimplemented("no collectives")),
+            Command::Collective { .. } => return Err(Error::unimplemented("collectives are not supported")),
             _ => Action::Nothing,
         };
         Ok(Self { fault, action })
@@ -174,7 +174,9 @@ impl Step {
                 };
                 let table: Vec<_> = table.iter().map(entry).collect::<Result<_>>()?;
                 let commands = commands.backend().as_any().downcast_ref::<Commands>();
-                commands.ok_or_else(|| Error::invalid_argument("of another device"))?.run(&table)
+                commands
+                    .ok_or_else(|| Error::invalid_argument("the command buffer belongs to another device"))?
+                    .run(&table)
             }
             Action::Dispatch(arguments) => arguments.run(table, self.fault),
         }
@@ -184,7 +186,7 @@ impl Step {
         let step = pattern.len() as u64;
         let Range { offset, length } = place.range;
         if !offset.is_multiple_of(step) || !length.is_multiple_of(step) {
-            return Err(Error::invalid_argument("a fill that is not aligned"));
+            return Err(Error::invalid_argument("the fill is not aligned"));
         }
         let offset = if self.fault == Fault::FillsFromTheStart { 0 } else { offset };
         PlainBuffer::memory_of(&place.buffer)?.fill(offset, length, pattern)
@@ -192,10 +194,10 @@ impl Step {
 
     fn copy(&self, source: &Place, target: &Place) -> Result<()> {
         if source.buffer.shares_allocation(&target.buffer) && source.range.overlaps(target.range) {
-            return Err(Error::invalid_argument("a copy onto itself"));
+            return Err(Error::invalid_argument("the copy ranges overlap"));
         }
         if source.range.length != target.range.length {
-            return Err(Error::invalid_argument("a copy of one length to another"));
+            return Err(Error::invalid_argument("the copy lengths differ"));
         }
         match self.fault {
             Fault::CopiesTheWrongWay => source.write(&target.read()?),
@@ -234,7 +236,8 @@ impl Arguments {
 
     fn run(&self, table: &[Option<Place>], fault: Fault) -> Result<()> {
         let executable = self.executable.backend().as_any().downcast_ref::<MemoryExecutable>();
-        let executable = executable.ok_or_else(|| Error::invalid_argument("of another device"))?;
+        let executable =
+            executable.ok_or_else(|| Error::invalid_argument("the executable belongs to another device"))?;
         let place = |reference: &Reference| reference.place(table, fault);
         let bindings: Vec<_> = self.bindings.iter().map(place).collect::<Result<_>>()?;
         let count = match &self.count {
@@ -242,7 +245,7 @@ impl Arguments {
             Err(buffer) => {
                 let words = words_of(&place(buffer)?.read()?);
                 if words.len() < 3 {
-                    return Err(Error::out_of_range("a workgroup count has three words"));
+                    return Err(Error::out_of_range("the workgroup count does not have three words"));
                 }
                 [words[0], words[1], words[2]]
             }
@@ -256,7 +259,7 @@ impl Arguments {
     }
 }
 
-/// Little-endian words; bytes that do not fill one are left out.
+/// Little-endian words; a trailing partial word is ignored.
 pub(super) fn words_of(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
 }

@@ -1,10 +1,10 @@
-//! Models of what threads do with timelines and pending work, run for every interleaving.
+//! Models of threads that use timelines and pending work, run for every interleaving.
 //!
-//! The files below are those of the crate, compiled a second time with the model checker's locks in the place of
-//! `sync`. What they share with the rest of the crate (handles, registrations, errors) has no lock of its own.
-//! docs/testing.md says what each model proves.
+//! The files below are those of the crate, compiled a second time with the model checker's locks in place of
+//! `sync`. The rest of the crate that they use (handles, registrations, errors) has no locks. docs/testing.md
+//! says what each model proves.
 
-#![allow(dead_code, clippy::duplicate_mod, reason = "the crate's own files, under other locks")]
+#![allow(dead_code, clippy::duplicate_mod, reason = "the crate's files, with other locks")]
 
 mod sync {
     pub(super) use rehal_interleave::{
@@ -44,7 +44,7 @@ fn registered(semaphore: &Semaphore) -> usize {
     semaphore.backend().as_any().downcast_ref::<timeline::Timeline>().unwrap().registered_callbacks()
 }
 
-/// Counts what a model sees. Not a step of the model: reading it says nothing of what other threads may see.
+/// Counts events of a model. Not a step of the model: reading it does not synchronize with other threads.
 #[derive(Clone, Default)]
 struct Counter(Arc<AtomicUsize>);
 

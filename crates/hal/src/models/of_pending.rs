@@ -5,7 +5,7 @@ use super::sync::{AtomicU64, Ordering, explore, explore_bounded, thread};
 use super::{Counter, at, registered, semaphore};
 use crate::{QUEUE_AFFINITY_ANY, QueueOp, Semaphore, Span, Store, Submission, Timepoint};
 
-/// Work without waits of the device, which signals 1 of the first semaphore and 2 of the others.
+/// Work without device waits, which signals 1 of the first semaphore and 2 of the others.
 fn work(signals: &[&Semaphore]) -> KeptSubmission {
     let mut store = Store::default();
     for (semaphore, value) in signals.iter().zip([1, 2, 2]) {
@@ -22,7 +22,7 @@ fn work(signals: &[&Semaphore]) -> KeptSubmission {
     KeptSubmission::of(store, submission)
 }
 
-/// A device that counts what it runs.
+/// A device that counts executions.
 fn device() -> (PendingSubmissions, Counter) {
     let ran = Counter::default();
     let counter = ran.clone();
@@ -56,7 +56,7 @@ fn runs_once_when_the_last_wait_is_reached() {
 }
 
 #[test]
-fn runs_once_when_it_is_reached_while_it_is_submitted() {
+fn runs_once_if_reached_during_submission() {
     explore(|| {
         let (a, b, done) = (semaphore(), semaphore(), semaphore());
         let (pending, ran) = device();
@@ -74,10 +74,10 @@ fn runs_once_when_it_is_reached_while_it_is_submitted() {
     });
 }
 
-/// One wait fails while the other is reached: it does not run, and the signals fail once.
+/// One wait fails while the other is reached: the submission does not run, and its signals fail once.
 #[test]
 fn a_failing_wait_fails_the_signals() {
-    // Without a bound it takes more than five minutes.
+    // Unbounded, it takes more than five minutes.
     explore_bounded(2, || {
         let (a, b, done) = (semaphore(), semaphore(), semaphore());
         let (pending, ran) = device();
@@ -97,9 +97,10 @@ fn a_failing_wait_fails_the_signals() {
     });
 }
 
-/// The device goes while the wait is reached: it runs, or its signals fail, and nobody hangs.
+/// The device is dropped while the wait is reached: the submission runs, or its signals fail, and no waiter
+/// hangs.
 #[test]
-fn a_device_that_is_released_fails_what_waits_or_has_run_it() {
+fn a_released_device_fails_or_has_run_the_submission() {
     explore(|| {
         let (a, done) = (semaphore(), semaphore());
         let (pending, ran) = device();
@@ -116,13 +117,13 @@ fn a_device_that_is_released_fails_what_waits_or_has_run_it() {
     });
 }
 
-/// A handle that may still signal keeps what waits for it from being taken for stranded.
+/// A live handle that can still signal prevents the waiting submission from being considered stranded.
 #[test]
-fn what_somebody_can_still_signal_is_not_stranded() {
+fn a_signallable_submission_is_not_stranded() {
     explore(|| {
         let (a, done) = (semaphore(), semaphore());
         let (pending, ran) = device();
-        // It waits for 1 of the semaphore of which it signals 2.
+        // It waits for 1 of the semaphore whose 2 it signals.
         pending.keep_until(&[at(&a, 1)], work(&[&done, &a]));
         let signal = thread::spawn(move || {
             a.signal(1).unwrap();
@@ -135,16 +136,17 @@ fn what_somebody_can_still_signal_is_not_stranded() {
     });
 }
 
-/// Two that wait for each other, while the only other handle is dropped: sooner or later they are found, once.
+/// Two submissions that wait for each other, while the only other handle is dropped: they are eventually
+/// found, once.
 #[test]
-fn what_nobody_can_signal_is_failed_once() {
+fn a_stranded_submission_fails_once() {
     explore(|| {
         let (a, b, done) = (semaphore(), semaphore(), semaphore());
         let (pending, ran) = device();
         pending.keep_until(&[at(&a, 1)], work(&[&done, &b]));
         pending.keep_until(&[at(&b, 1)], work(&[&a]));
         drop(b);
-        // Handles are counted without a step of the model, so this makes one.
+        // Counting handles is not a step of the model, so this adds one.
         let step = std::sync::Arc::new(AtomicU64::new(0));
         let release = thread::spawn({
             let step = step.clone();

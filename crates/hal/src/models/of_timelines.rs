@@ -5,7 +5,7 @@ use rehal_base::{Error, Result, StatusCode};
 use super::sync::{AtomicU64, Ordering, explore, thread};
 use super::{Counter, registered, semaphore};
 
-/// A callback that counts how it was called, and that it was dropped.
+/// A callback that counts its calls and its drop.
 #[derive(Clone, Default)]
 struct Watched {
     reached: Counter,
@@ -48,9 +48,9 @@ fn a_waiter_is_woken() {
     });
 }
 
-/// What was written before a signal is seen by whoever sees its value, without a lock.
+/// Writes before a signal are visible to a thread that reads its value, without a lock.
 #[test]
-fn a_payload_publishes_what_was_written_before_it() {
+fn a_payload_publishes_prior_writes() {
     explore(|| {
         let semaphore = semaphore();
         let bytes = Arc::new(AtomicU64::new(0));
@@ -72,7 +72,7 @@ fn a_payload_publishes_what_was_written_before_it() {
 }
 
 #[test]
-fn a_callback_runs_once_whoever_signals_first() {
+fn a_callback_runs_once_under_concurrent_signals() {
     explore(|| {
         let semaphore = semaphore();
         let watched = Watched::default();
@@ -82,7 +82,7 @@ fn a_callback_runs_once_whoever_signals_first() {
         });
         let signal = thread::spawn({
             let semaphore = semaphore.clone();
-            // Refused if the other was first.
+            // Fails if the other signal was first.
             move || drop(semaphore.signal(2))
         });
         let _ = semaphore.signal(3);
@@ -94,7 +94,7 @@ fn a_callback_runs_once_whoever_signals_first() {
 }
 
 #[test]
-fn a_failure_reaches_all() {
+fn a_failure_reaches_all_waiters() {
     explore(|| {
         let semaphore = semaphore();
         let watched = Watched::default();
@@ -114,7 +114,7 @@ fn a_failure_reaches_all() {
 }
 
 #[test]
-fn a_signal_and_a_failure_race_and_one_of_them_counts() {
+fn a_signal_and_a_failure_race_and_one_wins() {
     explore(|| {
         let semaphore = semaphore();
         let watched = Watched::default();
@@ -131,7 +131,7 @@ fn a_signal_and_a_failure_race_and_one_of_them_counts() {
 }
 
 #[test]
-fn a_callback_that_is_taken_back_while_it_is_reached_runs_at_most_once() {
+fn a_callback_cancelled_during_a_signal_runs_at_most_once() {
     explore(|| {
         let semaphore = semaphore();
         let (taken, other) = (Watched::default(), Watched::default());
@@ -150,7 +150,7 @@ fn a_callback_that_is_taken_back_while_it_is_reached_runs_at_most_once() {
 }
 
 #[test]
-fn a_callback_that_was_taken_back_before_never_runs() {
+fn a_callback_cancelled_before_a_signal_never_runs() {
     explore(|| {
         let semaphore = semaphore();
         let watched = Watched::default();
@@ -170,7 +170,7 @@ fn a_callback_that_was_taken_back_before_never_runs() {
 }
 
 #[test]
-fn a_released_semaphore_fails_a_callback_unless_it_is_taken_back() {
+fn a_released_semaphore_fails_a_callback_unless_cancelled() {
     explore(|| {
         let semaphore = semaphore();
         let (kept, taken) = (Watched::default(), Watched::default());
@@ -185,7 +185,7 @@ fn a_released_semaphore_fails_a_callback_unless_it_is_taken_back() {
     });
 }
 
-/// What one thread's callbacks owe runs after them, and what another thread owes is its own.
+/// Callbacks queued by one thread's callbacks run after them; each thread has a queue of its own.
 #[test]
 fn chains_of_signals_complete() {
     explore(|| {
@@ -197,7 +197,7 @@ fn chains_of_signals_complete() {
                     1,
                     Box::new(move |outcome| {
                         outcome.unwrap();
-                        // Refused if the other thread was first.
+                        // Fails if the other thread was first.
                         let _ = next.signal(1);
                     }),
                 )

@@ -20,14 +20,14 @@ fn a_wait_with_a_deadline_ends_with_the_signal_or_the_deadline() {
             Ok(()) => assert_eq!(semaphore.query().unwrap(), 1),
             Err(error) => assert_eq!(error.code(), StatusCode::DeadlineExceeded),
         }
-        // Later waits are not disturbed by it.
+        // Later waits are unaffected by it.
         semaphore.wait(1, None).unwrap();
         signal.join().unwrap();
     });
 }
 
 #[test]
-fn waiting_for_any_ends_with_the_first_and_leaves_nothing() {
+fn waiting_for_any_ends_with_the_first_and_cleans_up() {
     explore(|| {
         let (a, b) = (semaphore(), semaphore());
         let signals = [a.clone(), b.clone()].map(|it| thread::spawn(move || it.signal(1).unwrap()));
@@ -41,7 +41,7 @@ fn waiting_for_any_ends_with_the_first_and_leaves_nothing() {
 }
 
 #[test]
-fn waiting_for_any_ends_with_the_deadline_and_leaves_nothing() {
+fn waiting_for_any_ends_with_the_deadline_and_cleans_up() {
     explore(|| {
         let (a, b) = (semaphore(), semaphore());
         let signal = thread::spawn({

@@ -32,7 +32,11 @@ impl Dylib {
             .map_err(|error| Error::io("writing the library for the dynamic loader", &error))
             .context(place)?;
         // SAFETY: the caller trusts the bytes, and the file holds exactly these.
-        let mut this = unsafe { Self::open(file.path().as_os_str()) }.context(place)?;
+        let opened = unsafe { Self::open(file.path().as_os_str()) };
+        // The loader names the file, which is one that the caller never saw.
+        let shown = file.path().display().to_string();
+        let rename = |error: Error| Error::new(error.code(), error.message().replace(&shown, "the library"));
+        let mut this = opened.map_err(rename).context(place)?;
         file.remove_from_disk();
         this._file = Some(file);
         Ok(this)
@@ -112,6 +116,19 @@ mod tests {
         // SAFETY: there is no such library, so that none of its code can run.
         let error = unsafe { Dylib::open(OsStr::new("/no/such/library.so")) }.err().unwrap();
         assert!(error.to_string().contains("cannot open shared object file"), "{error}");
+    }
+
+    /// The loader gets the library under a path that it has only while it is loaded.
+    #[test]
+    fn errors_of_the_loader_do_not_name_the_file_it_was_given() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/affine.system.so");
+        let mut library = std::fs::read(path).unwrap();
+        // For another operating system.
+        library[7] = 0xff;
+        // SAFETY: a fixture of ours, which the loader refuses before any of its code runs.
+        let error = unsafe { Dylib::from_bytes(&library) }.err().unwrap();
+        assert!(error.message().ends_with("the library: ELF file OS ABI invalid"), "{error}");
+        assert!(!error.report().contains("/proc/"), "{error:?}");
     }
 
     #[test]

@@ -38,3 +38,9 @@ pub use library::{Library, LoadOptions};
 pub(crate) use local_executable::{DispatchArguments, LocalExecutable};
 pub use plugin::{Plugin, Plugins};
 pub use processor::query as query_processor;
+
+/// Writes out what executables and plugins have printed to the streams of C's stdio, which are buffered apart from those
+/// of Rust. Call it before printing what is to come after that.
+pub fn flush_c_streams() {
+    crate::platform::flush_c_streams();
+}

@@ -1,5 +1,5 @@
-//! The expectations, on bytes. What they say begins with the reference's words, which scripts look for; what differs
-//! follows, element by element.
+//! The expectations, on bytes. Messages start with the reference's words, which scripts look for; the
+//! differing elements follow.
 
 use std::fmt::Write;
 
@@ -10,34 +10,34 @@ use rehal_values::{Floats, TensorType, format_tensor, general_lower, is_close};
 #[derive(Clone, Copy)]
 pub(super) struct Tensor<'a> {
     pub tensor_type: &'a TensorType,
-    /// As many as the type says.
+    /// As many as the type requires.
     pub bytes: &'a [u8],
 }
 
-/// How far floats may be apart: by `absolute + relative * |rhs|`.
+/// Tolerance for floats: `absolute + relative * |rhs|`.
 #[derive(Clone, Copy)]
 pub(super) struct Tolerance {
     pub absolute: f32,
     pub relative: f32,
 }
 
-/// Elements that a message shows of a tensor.
+/// Elements of a tensor that a message prints.
 const SHOWN_ELEMENTS: u64 = 1024;
 
 /// Differing elements that a message lists.
 const LISTED: usize = 8;
 
-/// What is wrong with a number that has to be other than 0.
+/// The failure of a number that must be nonzero.
 pub(super) fn is_true(operand: i32) -> Option<String> {
     (operand == 0).then(|| format!("Expected {operand} to be nonzero."))
 }
 
-/// What is wrong with a number that has to be 0.
+/// The failure of a number that must be 0.
 pub(super) fn is_false(operand: i32) -> Option<String> {
     (operand != 0).then(|| format!("Expected {operand} to be zero."))
 }
 
-/// What is wrong with a tensor of which no element may be 0.
+/// The failure of a tensor whose elements must all be nonzero.
 pub(super) fn all_true(tensor: Tensor<'_>) -> Result<Option<String>> {
     let element_type = tensor.tensor_type.element_type;
     let numerical = element_type.numerical();
@@ -46,7 +46,7 @@ pub(super) fn all_true(tensor: Tensor<'_>) -> Result<Option<String>> {
     };
     let floats = Floats::of(element_type);
     let is_zero = |index: &usize| match floats {
-        // A negative zero is one too.
+        // Negative zero counts as zero.
         Some(floats) => floats.at(tensor.bytes, *index) == Some(0.0),
         None => tensor.bytes[*index * size as usize..][..size as usize].iter().all(|byte| *byte == 0),
     };
@@ -61,7 +61,7 @@ pub(super) fn all_true(tensor: Tensor<'_>) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// What is wrong with tensors that have to be the same, bit for bit.
+/// The failure of tensors that must be bitwise equal.
 pub(super) fn equal(lhs: Tensor<'_>, rhs: Tensor<'_>) -> Result<Option<String>> {
     if lhs.tensor_type == rhs.tensor_type && lhs.bytes == rhs.bytes {
         return Ok(None);
@@ -80,7 +80,7 @@ pub(super) fn equal(lhs: Tensor<'_>, rhs: Tensor<'_>) -> Result<Option<String>> 
     Ok(Some(text))
 }
 
-/// What is wrong with tensors of floats that have to be close.
+/// The failure of float tensors that must be close.
 pub(super) fn almost_equal(lhs: Tensor<'_>, rhs: Tensor<'_>, tolerance: Tolerance) -> Result<Option<String>> {
     let Tolerance { absolute, relative } = tolerance;
     let mut text = String::from("Expected near equality of these values.");
@@ -109,7 +109,7 @@ pub(super) fn almost_equal(lhs: Tensor<'_>, rhs: Tensor<'_>, tolerance: Toleranc
     Ok(Some(text))
 }
 
-/// Says whether element types and shapes differ; whether neither does.
+/// Reports mismatches of element type and shape; returns whether both match.
 fn types(text: &mut String, lhs: Tensor<'_>, rhs: Tensor<'_>) -> bool {
     let same_elements = lhs.tensor_type.element_type == rhs.tensor_type.element_type;
     let same_shape = lhs.tensor_type.shape == rhs.tensor_type.shape;
@@ -122,7 +122,7 @@ fn types(text: &mut String, lhs: Tensor<'_>, rhs: Tensor<'_>) -> bool {
     same_elements && same_shape
 }
 
-/// Lists the first elements that differ: where, and both values.
+/// Lists the first elements that differ: index and both values.
 fn list_differences(
     text: &mut String,
     lhs: Tensor<'_>,
@@ -148,7 +148,7 @@ fn list_differences(
     Ok(())
 }
 
-/// The bits of an element; packed ones fill bytes from the low end.
+/// The bits of an element; packed elements start from the low bits.
 fn element(tensor: Tensor<'_>, index: usize) -> u128 {
     let bits = tensor.tensor_type.element_type.bits() as usize;
     let (from, to) = (index * bits, (index + 1) * bits);
@@ -167,14 +167,14 @@ fn one(tensor: Tensor<'_>, index: usize) -> Result<String> {
     let size = scalar.size_bytes()? as usize;
     let word = element(tensor, index).to_le_bytes();
     let bytes = match element_type.whole_bytes() {
-        // Elements may be larger than any number.
+        // Elements may be wider than any integer.
         Some(_) => &tensor.bytes[index * size..][..size],
         None => &word[..size.min(word.len())],
     };
     rehal_values::format_elements(&scalar, bytes, 1)
 }
 
-/// The texts of both elements, with their bits where the digits that are printed do not tell them apart.
+/// Both elements as text, with their bits if the printed digits are equal.
 fn told_apart(lhs: Tensor<'_>, rhs: Tensor<'_>, index: usize) -> Result<(String, String)> {
     let (l, r) = (one(lhs, index)?, one(rhs, index)?);
     if l != r {
@@ -185,12 +185,12 @@ fn told_apart(lhs: Tensor<'_>, rhs: Tensor<'_>, index: usize) -> Result<(String,
     Ok((with_bits(l, lhs), with_bits(r, rhs)))
 }
 
-/// Number of elements, as far as there are bytes.
+/// Number of elements, limited by the bytes available.
 fn count(tensor: Tensor<'_>) -> usize {
     tensor.tensor_type.element_count().map_or(0, |count| count as usize)
 }
 
-/// The index of an element in each dimension.
+/// The index of an element per dimension.
 fn place(tensor_type: &TensorType, mut index: usize) -> String {
     let mut places = vec![0; tensor_type.shape.len()];
     for (place, size) in places.iter_mut().zip(&tensor_type.shape).rev() {
@@ -210,7 +210,7 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Appends a tensor under its name, as the reference does.
+/// Appends a tensor with its name, like the reference.
 fn show(text: &mut String, name: &str, tensor: Tensor<'_>) -> Result<()> {
     let shown = format_tensor(tensor.tensor_type, tensor.bytes, SHOWN_ELEMENTS)?;
     let _ = write!(text, "\n  {name}:\n    {shown}");
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn near_is_what_the_reference_calls_near() {
+    fn near_matches_the_reference() {
         for (lhs, rhs, absolute, relative, expected) in [
             (
                 "5xf32=1 2 3 4 5",
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_printed_as_c_does() {
+    fn differences_are_printed_as_in_c() {
         for (value, text) in
             [(-0.001, "-1.000e-03"), (2.0, "2.000e+00"), (1e100, "1.000e+100"), (f64::NAN, "nan")]
         {

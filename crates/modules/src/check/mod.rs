@@ -1,8 +1,8 @@
-//! The `check` module: what test programs expect of their values.
+//! The `check` module: expectations of test programs.
 //!
-//! An expectation that does not hold is no error of the program, which goes on: it is kept in [`Failures`], which whoever
-//! runs the tests reads after each (source: `iree/modules/check/module.cc` and the compiler's `check.imports.mlir` of
-//! release 3.13.0; programs import all of it optionally).
+//! A failed expectation is not an error of the program, which continues: it is stored in [`Failures`], which
+//! the test runner reads after each test (source: `iree/modules/check/module.cc` and the compiler's
+//! `check.imports.mlir` of release 3.13.0; all its imports are optional).
 
 mod expect;
 
@@ -10,20 +10,20 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use rehal_base::{Context as _, Error, Result};
-use rehal_hal::{Buffer, BufferView, Device, transfer};
+use rehal_hal::{BufferView, Device, transfer};
 use rehal_values::TensorType;
 use rehal_vm::{Call, Export, Flow, NativeModule, State};
 
 use crate::hal::Handle;
 use expect::{Tensor, Tolerance};
 
-/// The `check` module. Every context that it is in reports to the same [`Failures`].
+/// The `check` module. Every context that contains it reports to the same [`Failures`].
 #[derive(Default)]
 pub struct CheckModule {
     failures: Failures,
 }
 
-/// What did not hold: text for people, one for each expectation. Clones share it.
+/// Failed expectations, one text each. Clones share them.
 #[derive(Clone, Default)]
 pub struct Failures(Arc<Mutex<Kept>>);
 
@@ -33,15 +33,15 @@ struct Kept {
     more: u64,
 }
 
-/// More failures than this in one test are counted, not kept: a loop must not fill memory.
+/// Further failures in one test are counted, not stored, so that a loop cannot exhaust memory.
 const KEPT_LIMIT: usize = 100;
 
 impl Failures {
-    /// What failed since the last call, in order.
+    /// The failures since the last call, in order.
     pub fn take(&self) -> Vec<String> {
         let Kept { mut texts, more } = std::mem::take(&mut *self.0.lock());
         if more > 0 {
-            texts.push(format!("{more} more expectations did not hold."));
+            texts.push(format!("{more} more expectations failed."));
         }
         texts
     }
@@ -58,7 +58,7 @@ impl CheckModule {
         Self { failures }
     }
 
-    /// Where it reports to.
+    /// The failures it reports to.
     pub fn failures(&self) -> &Failures {
         &self.failures
     }
@@ -95,14 +95,14 @@ impl NativeModule for CheckModule {
             1 => expect::is_false(call.i32(0)?),
             2 => {
                 let [operand] = operands(call, [1])?;
-                operand.look(expect::all_true)??
+                with_tensor(operand, expect::all_true)??
             }
             3 => both(call, expect::equal)?,
             4 => {
                 let tolerance = Tolerance { absolute: call.f32(3)?, relative: call.f32(4)? };
                 both(call, |lhs, rhs| expect::almost_equal(lhs, rhs, tolerance))?
             }
-            other => return Err(Error::not_found(format!("the check module has no function {other}"))),
+            other => return Err(Error::not_found(format!("module check has no function {other}"))),
         };
         if let Some(what) = failure {
             let name = self.exports()[ordinal].name;
@@ -112,42 +112,32 @@ impl NativeModule for CheckModule {
     }
 }
 
-/// Shows the tensors of both operands of a comparison to `look`.
+/// Calls `look` with the tensors of both operands of a comparison.
 fn both(
     call: &Call<'_>,
     look: impl FnOnce(Tensor<'_>, Tensor<'_>) -> Result<Option<String>>,
 ) -> Result<Option<String>> {
     let [lhs, rhs] = operands(call, [1, 2])?;
-    lhs.look(|lhs| rhs.look(|rhs| look(lhs, rhs)))??
+    with_tensor(lhs, |lhs| with_tensor(rhs, |rhs| look(lhs, rhs)))??
 }
 
-/// A buffer view that was given, and a buffer with its bytes that the host can map.
-struct Operand<'c> {
-    view: &'c BufferView,
-    buffer: Buffer,
-}
-
-/// The operands at `indices`; what the host cannot map is copied by the device at argument 0.
-fn operands<'c, const N: usize>(call: &'c Call<'_>, indices: [usize; N]) -> Result<[Operand<'c>; N]> {
+/// The operands at `indices`.
+fn operands<'c, const N: usize>(call: &'c Call<'_>, indices: [usize; N]) -> Result<[&'c BufferView; N]> {
     let mut views = Vec::with_capacity(N);
     for index in indices {
-        views.push(Handle::<BufferView>::of(call.reference(index)?).context(|| format!("argument {index}"))?);
+        let view = Handle::<BufferView>::of(call.reference(index)?);
+        views.push(view.context(|| format!("argument {index}"))?);
     }
-    let device: &Device = Handle::of(call.reference(0)?).context(|| "argument 0".into())?;
-    let buffers: Vec<Buffer> = views.iter().map(|view| view.buffer().clone()).collect();
-    let buffers = crate::to_host(device, &buffers, &crate::READABLE)?;
-    Ok(std::array::from_fn(|index| Operand { view: views[index], buffer: buffers[index].clone() }))
+    // Each buffer knows its device; the one that is passed is only checked.
+    let _: &Device = Handle::of(call.reference(0)?).context(|| "argument 0".into())?;
+    Ok(std::array::from_fn(|index| views[index]))
 }
 
-impl Operand<'_> {
-    /// Shows its tensor to `look`.
-    fn look<R>(&self, look: impl FnOnce(Tensor<'_>) -> R) -> Result<R> {
-        let tensor_type =
-            TensorType { shape: self.view.shape().to_vec(), element_type: self.view.element_type() };
-        let size_bytes = tensor_type.size_bytes()?;
-        let bytes = transfer::to_vec(&self.buffer, 0, size_bytes)?;
-        Ok(look(Tensor { tensor_type: &tensor_type, bytes: &bytes }))
-    }
+/// Calls `look` with the tensor of an operand.
+fn with_tensor<R>(view: &BufferView, look: impl FnOnce(Tensor<'_>) -> R) -> Result<R> {
+    let tensor_type = TensorType { shape: view.shape().to_vec(), element_type: view.element_type() };
+    let bytes = transfer::to_vec(view.buffer(), 0, tensor_type.size_bytes()?)?;
+    Ok(look(Tensor { tensor_type: &tensor_type, bytes: &bytes }))
 }
 
 #[cfg(test)]

@@ -18,9 +18,9 @@ pub(super) fn allocate(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `(allocator, try, affinity, memory types, usage, bytes, offset, length) -> buffer`: the program's bytes as a
-/// buffer, without a copy. A length of -1 is that of all of `bytes`. Where the device cannot reach them and this is
-/// a try, the program gets null and copies them.
+/// `(allocator, try, affinity, memory types, usage, bytes, offset, length) -> buffer`: imports the program's
+/// bytes as a buffer, zero-copy. A length of -1 means all of `bytes`. If the device cannot access them and
+/// `try` is set, returns null and the program copies them.
 pub(super) fn import(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let Allocator(device) = handle(call, 0)?;
     let is_try = call.i32(1)? != 0;
@@ -52,8 +52,8 @@ pub(super) fn import(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `(memory types, usage, flags, [device, affinity]) -> device, affinity`: where to allocate what several devices
-/// use. On the lead device where it is one of them, else on the first.
+/// `(memory types, usage, flags, [device, affinity]) -> device, affinity`: where to allocate memory shared by
+/// several devices: on the lead device if it is among them, else on the first.
 pub(super) fn select(state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let lead = state.lead.and_then(|index| state.devices.get(index));
     let mut chosen = None;
@@ -75,7 +75,7 @@ pub(super) fn select(state: &HalState, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Parameters as the HAL's own calls complete them: what is left at zero is the default.
+/// Completes parameters like the HAL's own calls: zero fields get their default.
 pub(super) fn params(affinity: u64, memory_type: u32, usage: u32, access: MemoryAccess) -> BufferParams {
     let defaults = BufferParams::default();
     let memory_type = MemoryType::from_bits_retain(memory_type);

@@ -1,4 +1,4 @@
-//! What the exports read from a call.
+//! Accessors for the arguments of a call.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ pub(super) fn handle<'c, T: Kind>(call: &'c Call<'_>, index: usize) -> Result<&'
     Ok(&call.object::<Handle<T>>(index)?.0)
 }
 
-/// The handle at `index`, or nothing where the program passes null.
+/// The handle at `index`, or `None` for null.
 #[inline]
 pub(super) fn optional_handle<'c, T: Kind>(call: &'c Call<'_>, index: usize) -> Result<Option<&'c T>> {
     Ok(call.optional::<Handle<T>>(index)?.map(|handle| &handle.0))
@@ -25,34 +25,34 @@ pub(super) fn tuple_handle<'c, T: Kind>(tuple: Tuple<'c>, column: usize) -> Resu
     Ok(&tuple.object::<Handle<T>>(column)?.0)
 }
 
-/// The handle in `column` of a tuple, or nothing where the program passes null.
+/// The handle in `column` of a tuple, or `None` for null.
 #[inline]
 pub(super) fn optional_tuple_handle<'c, T: Kind>(tuple: Tuple<'c>, column: usize) -> Result<Option<&'c T>> {
     Ok(tuple.optional::<Handle<T>>(column)?.map(|handle| &handle.0))
 }
 
-/// All bytes of the byte buffer at `index`: where they are if they are constant, copied if not.
+/// All bytes of the byte buffer at `index`: zero-copy if constant, else copied.
 pub(super) fn bytes<'c>(call: &'c Call<'_>, index: usize) -> Result<Cow<'c, [u8]>> {
     bytes_of(call.object(index)?)
 }
 
-/// As [`bytes`]; empty where the program passes null.
+/// Like [`bytes`]; empty for null.
 pub(super) fn optional_bytes<'c>(call: &'c Call<'_>, index: usize) -> Result<Cow<'c, [u8]>> {
     call.optional(index)?.map_or(Ok(Cow::Borrowed(&[])), bytes_of)
 }
 
 /// The text in the byte buffer at `index`.
 pub(super) fn text<'c>(call: &'c Call<'_>, index: usize) -> Result<Cow<'c, str>> {
-    let wrong = || Error::invalid_argument(format!("the text of argument {index} is not UTF-8"));
+    let wrong = || Error::invalid_argument(format!("argument {index}: invalid UTF-8"));
     match bytes(call, index)? {
         Cow::Borrowed(bytes) => std::str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| wrong()),
         Cow::Owned(bytes) => String::from_utf8(bytes).map(Cow::Owned).map_err(|_| wrong()),
     }
 }
 
-/// A range of a byte buffer: where it is if it is constant, copied if not.
+/// A range of a byte buffer: zero-copy if constant, else copied.
 pub(super) fn part_of(buffer: &rehal_vm::Buffer, offset: u64, length: u64) -> Result<Cow<'_, [u8]>> {
-    // A range whose end overflows exceeds any buffer: the memory says so.
+    // A range whose end overflows exceeds any buffer: the memory reports it.
     buffer.memory().bytes(Range { offset, length })
 }
 

@@ -1,4 +1,4 @@
-//! What programs check of their arguments. The words are those that the reference prints: scripts look for them.
+//! Assertions of programs about their arguments. The messages are the reference's: scripts look for them.
 
 use std::fmt::{Display, Write};
 
@@ -14,7 +14,7 @@ use super::handle::Allocator;
 /// `(buffer, message, allocator, least size, memory types, usage)`
 pub(super) fn buffer(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let buffer: &Buffer = handle(call, 0)?;
-    // Checked to be one, and not to be the buffer's: a program may be given buffers of other devices.
+    // Checked to be an allocator, but not the buffer's: a program may be passed buffers of other devices.
     handle::<Allocator>(call, 2)?;
     check_buffer(
         buffer,
@@ -33,7 +33,7 @@ pub(super) fn buffer_view(_state: &HalState, call: &mut Call<'_>) -> Result<()> 
     check_view(view, element_type, encoding, &shape(call, 4)?).or_else(|wrong| wrong.into_error(call))
 }
 
-/// What is wrong with an argument; the message of the program goes before it.
+/// The failure of an argument; prefixed with the program's message.
 struct Wrong(StatusCode, String);
 
 impl Wrong {
@@ -115,7 +115,7 @@ fn check_view(
     Ok(())
 }
 
-/// Bytes of no known meaning may be anything; integers of one width are passed with or without a sign.
+/// Opaque bytes match any type; integers of the same width match regardless of signedness.
 fn is_compatible(actual: ElementType, expected: ElementType) -> bool {
     actual.numerical() == Numerical::OPAQUE
         || actual == expected
@@ -143,7 +143,7 @@ fn shape_text(shape: &[u64]) -> String {
     join(shape.iter().map(|dim| *dim as i64), "x")
 }
 
-/// Memory types as the reference names them: what contains others first.
+/// Names of memory types as in the reference: combinations first.
 const MEMORY_TYPES: &[(MemoryType, &str)] = &[
     (MemoryType::HOST_LOCAL, "HOST_LOCAL"),
     (MemoryType::DEVICE_LOCAL, "DEVICE_LOCAL"),
@@ -159,7 +159,7 @@ const IMAGE: BufferUsage = BufferUsage::DISPATCH_IMAGE_READ.union(BufferUsage::D
 const PARAMETERS: BufferUsage =
     BufferUsage::DISPATCH_INDIRECT_PARAMETERS.union(BufferUsage::DISPATCH_UNIFORM_READ);
 
-/// Usages as the reference names them: what contains others first.
+/// Names of usages as in the reference: combinations first.
 const USAGES: &[(BufferUsage, &str)] = &[
     (BufferUsage::TRANSFER_SOURCE.union(BufferUsage::TRANSFER_TARGET), "TRANSFER"),
     (PARAMETERS.union(STORAGE).union(IMAGE), "DISPATCH"),
@@ -179,7 +179,7 @@ fn usage_text(flags: BufferUsage) -> String {
     join(named(flags.bits(), names).into_iter(), "|")
 }
 
-/// The names whose bits are all set, each bit named once; what has no name as a number.
+/// The names whose bits are all set, each bit named once; unnamed bits as a number.
 fn named<'n>(bits: u32, names: impl Iterator<Item = (u32, &'n str)>) -> Vec<String> {
     let mut rest = bits;
     let mut found = Vec::new();
@@ -199,7 +199,7 @@ fn join(parts: impl Iterator<Item = impl Display>, separator: &str) -> String {
     let mut text = String::new();
     for (index, part) in parts.enumerate() {
         let separator = if index == 0 { "" } else { separator };
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(text, "{separator}{part}");
     }
     text

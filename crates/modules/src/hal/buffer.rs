@@ -6,7 +6,7 @@ use super::HalState;
 use super::arguments::handle;
 use super::handle::Handle;
 
-/// `(buffer) -> was last`: gives up one owner of the allocation.
+/// `(buffer) -> was last`: drops one owner of the allocation.
 pub(super) fn discard(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let was_last = handle::<Buffer>(call, 0)?.discard();
     call.push(was_last);
@@ -67,21 +67,21 @@ pub(super) fn store(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
         )));
     }
     if length != 0 {
-        // What is written over is not read: all of the mapped bytes are.
-        let access = MemoryAccess::WRITE | MemoryAccess::DISCARD;
+        // Overwritten bytes are not read, if the buffer allows to say so: the whole mapping is overwritten.
+        let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & buffer.params().access);
         transfer::write_as(buffer, access, offset, length.into(), bytes)?;
     }
     Ok(())
 }
 
-/// `(buffer, offset, length) -> buffer`: a part that shares the memory.
+/// `(buffer, offset, length) -> buffer`: a subspan that shares the memory.
 pub(super) fn subspan(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let part = part_of(handle(call, 0)?, call.u64(1)?, call.u64(2)?)?;
     call.push(Handle::reference(part));
     Ok(())
 }
 
-/// A part of a buffer; an error says which part was asked for.
+/// A subspan of a buffer; an error names the requested range.
 pub(super) fn part_of(buffer: &Buffer, offset: u64, length: u64) -> Result<Buffer> {
     buffer.subspan(offset, length).map_err(|error| {
         error.context(format!(

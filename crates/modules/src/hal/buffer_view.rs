@@ -8,10 +8,10 @@ use super::buffer::part_of;
 use super::handle::Handle;
 use super::scratch::Scratch;
 
-/// How many dimensions a shape may have (source: the stack limit of `iree/modules/hal/module.c`).
+/// Limit on the dimensions of a shape (source: the stack limit of `iree/modules/hal/module.c`).
 const RANK_LIMIT: usize = 128;
 
-/// How many values one trace may have.
+/// Limit on the values of one trace.
 const TRACE_LIMIT: usize = 128;
 
 /// A shape of a few dimensions.
@@ -22,7 +22,9 @@ pub(super) fn shape(call: &Call<'_>, index: usize) -> Result<Shape> {
     let span = call.span(index)?;
     if span.len() > RANK_LIMIT {
         let rank = span.len();
-        return Err(Error::resource_exhausted(format!("a shape of {rank} dimensions exceeds {RANK_LIMIT}")));
+        return Err(Error::resource_exhausted(format!(
+            "shape of {rank} dimensions exceeds the limit of {RANK_LIMIT}"
+        )));
     }
     Shape::collect(span.tuples().map(|tuple| tuple.u64(0)))
 }
@@ -49,7 +51,7 @@ pub(super) fn buffer(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `(view, index) -> dim`: 0 where the view has no such dimension.
+/// `(view, index) -> dim`: 0 if the view has no such dimension.
 pub(super) fn dim(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let index = call.u32(1)? as usize;
     let dim = view(call)?.shape().get(index).copied().unwrap_or(0);
@@ -78,7 +80,7 @@ pub(super) fn rank(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `(key, [view])`: shows values to whoever debugs the program.
+/// `(key, [view])`: sends values to the trace sink.
 pub(super) fn trace(state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let Some(sink) = &state.trace else { return Ok(()) };
     let key = text(call, 0)?;

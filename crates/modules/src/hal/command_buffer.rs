@@ -9,7 +9,7 @@ use super::HalState;
 use super::arguments::{bytes, handle, optional_handle, part_of};
 use super::handle::Handle;
 
-/// `(device, mode, categories, affinity, binding capacity) -> command buffer`, which is being recorded.
+/// `(device, mode, categories, affinity, binding capacity) -> command buffer`, with recording begun.
 pub(super) fn create(state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let device: &Device = handle(call, 0)?;
     let mut mode = CommandBufferMode::from_bits_retain(call.u32(1)?);
@@ -43,8 +43,8 @@ pub(super) fn end_debug_group(_state: &HalState, call: &mut Call<'_>) -> Result<
     record(call, &Command::EndDebugGroup)
 }
 
-/// `(command buffer, source stages, target stages, flags)`: one memory barrier, which programs do not name, makes
-/// what dispatches wrote visible to dispatches.
+/// `(command buffer, source stages, target stages, flags)`: one memory barrier, implicit in the program,
+/// which makes writes of dispatches visible to dispatches.
 pub(super) fn execution_barrier(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     const DISPATCHES: &[MemoryBarrier] = &[MemoryBarrier {
         source_scope: AccessScope::DISPATCH_WRITE,
@@ -106,7 +106,7 @@ pub(super) fn collective(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     record(call, &command)
 }
 
-/// A range of a buffer or, where the program passes none, of what the binding table holds in `slot`.
+/// A range of a buffer or, for a null buffer, of the binding table's entry `slot`.
 pub(super) fn buffer_ref(buffer: Option<&Buffer>, slot: u32, offset: u64, length: u64) -> BufferRef<&Buffer> {
     match buffer {
         Some(buffer) => BufferRef::range(buffer, offset, length),

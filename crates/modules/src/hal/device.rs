@@ -32,7 +32,7 @@ pub(super) fn count(state: &HalState, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `(index) -> device`, or null beyond the last.
+/// `(index) -> device`, or null if out of bounds.
 pub(super) fn get(state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let device = usize::try_from(call.i32(0)?).ok().and_then(|index| state.devices.get(index));
     call.push(device.map_or(Ref::NULL, |entry| entry.reference.clone()));

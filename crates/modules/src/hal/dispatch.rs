@@ -10,10 +10,10 @@ use super::arguments::{handle, optional_handle, optional_tuple_handle};
 use super::command_buffer::buffer_ref;
 use super::scratch::Scratch;
 
-/// How many bindings a dispatch may have (source: `iree/modules/hal/module.c`).
+/// Limit on the bindings of a dispatch (source: `iree/modules/hal/module.c`).
 const BINDING_LIMIT: usize = 32;
 
-/// Bytes of the three `u32` of an indirect workgroup count.
+/// Bytes of an indirect workgroup count: three `u32`.
 const WORKGROUP_COUNT_BYTES: u64 = 12;
 
 type Bindings<'a> = Scratch<BufferRef<&'a Buffer>, 8>;
@@ -24,8 +24,9 @@ pub(super) fn dispatch(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     record(call, count, DispatchFlags::from_bits_retain(call.u64(6)?))
 }
 
-/// `(command buffer, executable, function, slot, workgroups buffer, offset, flags, [constant], [reserved, slot, buffer,
-/// offset, length])`: the workgroup count is read when the command runs unless the flags say that it is constant.
+/// `(command buffer, executable, function, slot, workgroups buffer, offset, flags, [constant], [reserved,
+/// slot, buffer, offset, length])`: the workgroup count is read when the command executes, unless the flags
+/// mark it as static.
 pub(super) fn dispatch_indirect(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let count = buffer_ref(optional_handle(call, 4)?, call.u32(3)?, call.u64(5)?, WORKGROUP_COUNT_BYTES);
     let mut flags = DispatchFlags::from_bits_retain(call.u64(6)?);
@@ -35,7 +36,7 @@ pub(super) fn dispatch_indirect(_state: &HalState, call: &mut Call<'_>) -> Resul
     record(call, WorkgroupCount::Indirect(count), flags)
 }
 
-/// What both forms have at the same places: the function, the constants and the bindings.
+/// The arguments that both forms share: the function, the constants and the bindings.
 fn record(call: &Call<'_>, workgroup_count: WorkgroupCount<&Buffer>, flags: DispatchFlags) -> Result<()> {
     let command_buffer: &CommandBuffer = handle(call, 0)?;
     let executable: &Executable = handle(call, 1)?;
@@ -53,9 +54,9 @@ fn record(call: &Call<'_>, workgroup_count: WorkgroupCount<&Buffer>, flags: Disp
     }))
 }
 
-/// The number that programs know a function by is its ordinal.
+/// The number by which programs refer to a function is its ordinal.
 fn function_of(id: i64) -> Result<u32> {
-    u32::try_from(id).map_err(|_| Error::out_of_range(format!("no executable has a function {id}")))
+    u32::try_from(id).map_err(|_| Error::out_of_range(format!("invalid function ordinal {id}")))
 }
 
 fn constants(span: Span<'_>) -> Result<SmallVec<[u8; 64]>> {

@@ -17,7 +17,7 @@ pub(super) fn create(state: &HalState, call: &mut Call<'_>) -> Result<()> {
     }
     let mut caching_mode = CachingMode::ALLOW_PERSISTENT_CACHING | CachingMode::ALLOW_OPTIMIZATION;
     if !call.object::<rehal_vm::Buffer>(3)?.is_mutable() {
-        // What a module was compiled with stays as long as the program.
+        // The module's compiled data lives as long as the program.
         caching_mode |= CachingMode::ALIAS_PROVIDED_DATA;
     }
     let executable = prepare(
@@ -42,14 +42,11 @@ pub(super) fn lookup_function(_state: &HalState, call: &mut Call<'_>) -> Result<
     Ok(())
 }
 
-/// Prepares the code of the program that is running.
-#[allow(
-    unsafe_code,
-    reason = "a module's executables are native code; docs/unsafe.md says what running one means"
-)]
+/// Prepares code of the running program.
+#[allow(unsafe_code, reason = "unsafe.md says what running one means/unsafe.md says what running one means")]
 fn prepare(device: &Device, params: &ExecutableParams<'_>) -> Result<Executable> {
-    // SAFETY: the code is a part of the module that the user asked to run, which is the trust that running it
-    // needs: a module is a program, and its executables have the rights of whoever runs it.
+    // SAFETY: the code is part of the module that the user asked to run. Running a module implies trusting
+    // its executables, which have the user's privileges.
     unsafe { device.backend().prepare_executable(params) }
 }
 

@@ -1,14 +1,14 @@
-//! The table of exports: names, calling conventions and functions, in the order of their names.
+//! The export table: names, calling conventions and functions, sorted by name.
 
 use rehal_base::Result;
 use rehal_vm::{Call, Export, Flow};
 
 use super::*;
 
-/// What runs an export.
+/// The implementation of an export.
 pub(super) type Function = fn(&HalState, &mut Call<'_>) -> Result<Flow>;
 
-/// What functions of the table return: most are done when they do.
+/// The return types of table functions: most complete immediately.
 trait Outcome {
     fn flow(self) -> Flow;
 }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_sorted_and_conventions_are_read() {
+    fn names_are_sorted_and_conventions_parse() {
         assert!(EXPORTS.is_sorted_by(|a, b| a.name < b.name));
         assert_eq!(EXPORTS.len(), FUNCTIONS.len());
         for export in EXPORTS {

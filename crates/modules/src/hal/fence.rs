@@ -9,10 +9,10 @@ use super::HalState;
 use super::arguments::{handle, optional_tuple_handle};
 use super::handle::Handle;
 
-/// A timeout that never passes, in milliseconds.
+/// An infinite timeout, in milliseconds.
 const NO_TIMEOUT: u32 = u32::MAX;
 
-/// The bits of a status that are its code.
+/// The code bits of a status.
 const STATUS_CODE_MASK: u32 = 0x1f;
 
 /// `(device, flags) -> fence`: a fence with a semaphore of its own, reached at 1.
@@ -21,7 +21,7 @@ pub(super) fn create(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `(flags, [fence]) -> fence`: null where there is nothing to wait for.
+/// `(flags, [fence]) -> fence`: null if there is nothing to wait for.
 pub(super) fn join(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let mut joined = Fence::default();
     for tuple in call.span(1)?.tuples() {
@@ -34,7 +34,7 @@ pub(super) fn join(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `(fence) -> status`: OK when reached, DEFERRED before, the code of the failure.
+/// `(fence) -> status`: OK if reached, DEFERRED if pending, else the code of the failure.
 pub(super) fn query(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let status = match handle::<Fence>(call, 0)?.query() {
         Ok(true) => StatusCode::Ok,
@@ -50,7 +50,7 @@ pub(super) fn signal(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     handle::<Fence>(call, 0)?.signal()
 }
 
-/// `(fence, status)`: fails it; what the program calls a failure is one, even where its code says OK.
+/// `(fence, status)`: fails it; always a failure, even with the code OK.
 pub(super) fn fail(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let code = match StatusCode::from_u32(call.u32(1)? & STATUS_CODE_MASK) {
         None | Some(StatusCode::Ok) => StatusCode::Unknown,
@@ -60,8 +60,8 @@ pub(super) fn fail(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `(timeout in milliseconds, flags, [fence]) -> status`: OK when all are reached, DEADLINE_EXCEEDED when the time is
-/// up before; a failure of one ends the program. The program is suspended meanwhile.
+/// `(timeout in milliseconds, flags, [fence]) -> status`: OK when all are reached, DEADLINE_EXCEEDED on
+/// timeout; a failed fence fails the program. Suspends the program while waiting.
 pub(super) fn await_all(_state: &HalState, call: &mut Call<'_>) -> Result<Flow> {
     match call.resumed() {
         None => {}
@@ -93,7 +93,7 @@ fn done(call: &mut Call<'_>, status: StatusCode) -> Result<Flow> {
     Ok(Flow::Return)
 }
 
-/// What an invocation waits for until a fence is reached.
+/// The wait source of an invocation that waits for a fence.
 struct FenceWait(Fence);
 
 impl WaitSource for FenceWait {
@@ -105,7 +105,7 @@ impl WaitSource for FenceWait {
         let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         match self.0.wait(timeout) {
             Ok(()) => Ok(true),
-            // A semaphore may have failed with the same code: then it is not merely late.
+            // A semaphore may have failed with the same code: that is not a timeout.
             Err(error) if error.code() == StatusCode::DeadlineExceeded => self.0.query(),
             Err(error) => Err(error),
         }

@@ -6,7 +6,8 @@ use super::HalState;
 use super::arguments::handle;
 use super::handle::Handle;
 
-/// `(device, affinity, access, bytes, offset, length, flags) -> file`: the program's bytes as a file, without a copy.
+/// `(device, affinity, access, bytes, offset, length, flags) -> file`: the program's bytes as a file,
+/// zero-copy.
 pub(super) fn from_memory(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let device: &Device = handle(call, 0)?;
     let access = MemoryAccess::from_bits_retain(call.u32(2)? as u16);

@@ -4,16 +4,16 @@ use rehal_hal::{
 };
 use rehal_vm::{NamedObject, Object, Ref};
 
-/// A handle of the HAL as an object that programs hold references to.
+/// A HAL handle as an object that programs reference.
 pub struct Handle<T>(pub T);
 
-/// A kind of handle that programs know.
+/// A kind of handle known to programs.
 pub trait Kind: Send + Sync + 'static {
     /// Its name in programs, without the `!`.
     const NAME: &'static str;
 }
 
-/// The allocator of a device: the device itself, under the name by which programs allocate from it.
+/// A device's allocator: the device itself, under the type name that programs allocate from.
 #[derive(Clone)]
 pub struct Allocator(pub Device);
 
@@ -55,7 +55,7 @@ impl<T: Kind> Handle<T> {
         Ref::new(Self(handle))
     }
 
-    /// The handle behind a reference, which has to be of this kind.
+    /// The handle behind a reference, which must be of this kind.
     pub fn of(reference: &Ref) -> Result<&T> {
         Ok(&reference.object::<Self>()?.0)
     }

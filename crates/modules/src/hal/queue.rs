@@ -1,5 +1,5 @@
-//! The queue operations. Each begins with the device, the affinity, the fence that it waits for and the fence that it
-//! signals, either of which may be null.
+//! The queue operations. Each starts with the device, the affinity, the wait fence and the signal fence, both
+//! nullable.
 
 use rehal_base::{Error, Result};
 use rehal_hal::{
@@ -18,7 +18,7 @@ use super::scratch::Scratch;
 type Timepoints<'a> = Scratch<Timepoint<&'a Semaphore>, 4>;
 type BindingTable<'a> = Scratch<BufferRef<&'a Buffer>, 16>;
 
-/// Where an operation goes, and what orders it.
+/// The target and the ordering of an operation.
 struct Arguments<'a> {
     device: &'a Device,
     affinity: QueueAffinity,
@@ -59,7 +59,8 @@ pub(super) fn alloca(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `(.., buffer, flags)`: what no queue owns is not given back to one; then only the order is kept.
+/// `(.., buffer, flags)`: a buffer that no queue owns is not deallocated; the operation then only preserves
+/// ordering.
 pub(super) fn dealloca(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let buffer: &Buffer = handle(call, 4)?;
     let arguments = Arguments::of(call)?;

@@ -2,16 +2,16 @@ use std::ops::Deref;
 
 use rehal_base::Result;
 
-/// A list that lives for one call, without an allocation where it has `N` elements or fewer.
+/// A list that lives for one call, without an allocation for up to `N` elements.
 pub(super) enum Scratch<T: Copy, const N: usize> {
     Empty,
-    /// The first so many are elements, the rest are copies of the first one.
+    /// The first `len` are elements, the rest are copies of the first one.
     Inline([T; N], usize),
     Heap(Vec<T>),
 }
 
 impl<T: Copy, const N: usize> Scratch<T, N> {
-    /// The elements in order, up to the first that cannot be had.
+    /// Collects the elements in order, up to the first error.
     #[inline]
     pub fn collect(elements: impl ExactSizeIterator<Item = Result<T>>) -> Result<Self> {
         let count = elements.len();
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_and_long_lists_hold_what_they_were_given() {
+    fn short_and_long_lists_hold_their_elements() {
         for count in [0, 1, 3, 4, 5, 100] {
             let elements: Vec<usize> = (0..count).collect();
             let list = Scratch::<usize, 4>::collect(elements.iter().map(|element| Ok(*element))).unwrap();

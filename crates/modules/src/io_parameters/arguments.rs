@@ -3,7 +3,7 @@ use rehal_vm::{Buffer, Call};
 
 use super::Span;
 
-/// Bytes of an entry of the key table: offset and length in the key data, 32 bits each.
+/// Bytes of a key table entry: offset and length in the key data, 32 bits each.
 const KEY_BYTES: u64 = 8;
 
 /// Bytes of a span: offset in the parameter, offset in the buffer and length, 64 bits each.
@@ -15,15 +15,15 @@ pub(super) fn spans(call: &Call<'_>, first: usize) -> Result<Vec<Span>> {
     let spans = call.object::<Buffer>(first + 2)?;
     if !spans.length().is_multiple_of(SPAN_BYTES) {
         return Err(Error::invalid_argument(format!(
-            "spans of {SPAN_BYTES} bytes each cannot take {} bytes",
+            "the size of the span table, {} bytes, is not a multiple of {SPAN_BYTES}",
             spans.length()
         )));
     }
     let count = spans.length() / SPAN_BYTES;
-    // It cannot overflow: the spans are three times as long.
+    // Cannot overflow: the spans take three times as much.
     if table.length() < count * KEY_BYTES {
         return Err(Error::invalid_argument(format!(
-            "a key table of {} bytes names no {count} spans",
+            "key table of {} bytes does not match {count} spans",
             table.length()
         )));
     }
@@ -41,7 +41,7 @@ fn span(table: &Buffer, data: &Buffer, spans: &Buffer, index: u64) -> Result<Spa
     })
 }
 
-/// The scope in the byte buffer at `index`; null is the one without a name.
+/// The scope in the byte buffer at `index`; null is the unnamed scope.
 pub(super) fn scope(call: &Call<'_>, index: usize) -> Result<String> {
     match call.optional::<Buffer>(index)? {
         Some(buffer) => text(buffer, 0, buffer.length()),
@@ -52,6 +52,6 @@ pub(super) fn scope(call: &Call<'_>, index: usize) -> Result<String> {
 fn text(buffer: &Buffer, offset: u64, length: u64) -> Result<String> {
     match std::str::from_utf8(&buffer.memory().bytes(Range { offset, length })?) {
         Ok(text) => Ok(text.to_string()),
-        Err(_) => Err(Error::invalid_argument("the key of a parameter, or its scope, is not UTF-8")),
+        Err(_) => Err(Error::invalid_argument("parameter key or scope: invalid UTF-8")),
     }
 }

@@ -2,16 +2,16 @@ use rehal_base::Result;
 use rehal_hal::*;
 use rehal_params::Pattern;
 
-/// How many timelines work of a batch is spread over (the reference's limit).
+/// Limit on the timelines that a batch is spread over (the reference's limit).
 const MAX_TIMELINES: usize = 8;
 
-/// The largest update of a buffer that every device takes, in bytes.
+/// Limit on the size of a buffer update that every device accepts, in bytes.
 const UPDATE_BYTES: u64 = 64 << 10;
 
-/// Work that starts when `waits` are reached and signals `signals` when all of it is done.
+/// Work that starts when `waits` are reached and signals `signals` when all of it has completed.
 ///
-/// Operations are spread over a few timelines, each of which is a chain: the next one goes to the
-/// timeline with the fewest bytes so far. What fills buffers is collected in one command buffer.
+/// Operations are spread over a few timelines, each of which is a chain: the next one goes to the timeline
+/// with the fewest bytes so far. Fills are collected in one command buffer.
 pub(super) struct Batch<'a> {
     device: &'a Device,
     affinity: QueueAffinity,
@@ -28,19 +28,20 @@ struct Timeline {
     bytes: u64,
 }
 
-/// The commands that fill buffers, and what has to be there first.
+/// The fill commands and their dependencies.
 struct Transfers {
     command_buffer: CommandBuffer,
     bytes: u64,
-    /// The timelines that its buffers are allocated on, with the values by which they are.
+    /// The timelines that allocate their buffers, with the values that signal the allocation.
     allocated: Vec<Allocated>,
 }
 
-/// The next place on a timeline.
+/// A position on a timeline.
 #[derive(Clone, Copy)]
 struct Step {
     timeline: usize,
-    /// The value before; `None` for the timeline's first operation, which waits for what the batch does.
+    /// The preceding value; `None` for the first operation of the timeline, which waits for the batch's
+    /// waits.
     after: Option<u64>,
     reaches: u64,
 }
@@ -56,7 +57,7 @@ pub(super) struct Part<'b> {
     pub length: u64,
 }
 
-/// When a buffer that a batch allocates is there: a timeline of the batch, and its value.
+/// The point at which a buffer allocated by the batch is available: a timeline of the batch and a value.
 pub(super) type Allocated = (usize, u64);
 
 impl<'a> Batch<'a> {
@@ -70,7 +71,7 @@ impl<'a> Batch<'a> {
         Self { device, affinity, waits, signals, timelines: Vec::new(), transfers: None }
     }
 
-    /// Allocates a buffer in the queue. What fills it next goes to the same timeline.
+    /// Allocates a buffer on the queue. The operations that fill it go to the same timeline.
     pub(super) fn alloca(&mut self, params: BufferParams, size: u64) -> Result<(Buffer, Allocated)> {
         let step = self.advance(0)?;
         let buffer = self.submit(step, &[], |queue| queue.alloca(params, size, 0))?;
@@ -89,7 +90,7 @@ impl<'a> Batch<'a> {
         self.submit(step, &[], |queue| queue.write(range(source), file, file_offset, 0))
     }
 
-    /// Repeats a pattern over a range of a buffer.
+    /// Fills a range of a buffer with a pattern.
     pub(super) fn splat(
         &mut self,
         target: Part<'_>,
@@ -112,12 +113,12 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Submits what is left and makes the batch's signals wait for all of it.
+    /// Submits the remaining work and makes the batch's signals wait for all of it.
     pub(super) fn finish(mut self) -> Result<()> {
         if let Some(transfers) = self.transfers.take() {
             transfers.command_buffer.end()?;
             let step = self.advance(transfers.bytes)?;
-            // Buffers may be allocated on other timelines than the one that this goes to.
+            // Buffers may be allocated on other timelines than the one of the transfers.
             let mut others: Vec<Allocated> = Vec::new();
             for (timeline, value) in transfers.allocated {
                 match others.iter_mut().find(|(known, _)| *known == timeline) {
@@ -135,7 +136,7 @@ impl<'a> Batch<'a> {
         self.device.queue(self.affinity).wait(&waits).signal(&signals).barrier(0)
     }
 
-    /// Takes the next place on the timeline with the fewest bytes; an unused one has none.
+    /// Advances the timeline with the fewest bytes; unused ones have none.
     fn advance(&mut self, bytes: u64) -> Result<Step> {
         let least = (0..self.timelines.len()).min_by_key(|index| self.timelines[*index].bytes);
         let unused = self.timelines.len() < MAX_TIMELINES;
@@ -155,7 +156,7 @@ impl<'a> Batch<'a> {
         Ok(Step { timeline, after, reaches: chosen.value })
     }
 
-    /// Submits an operation at its place on a timeline.
+    /// Submits an operation at its position on a timeline.
     fn submit<R>(
         &self,
         step: Step,
@@ -186,7 +187,7 @@ impl Transfers {
     }
 }
 
-/// The timepoints of a fence; none of none.
+/// The timepoints of a fence; empty for `None`.
 fn of_fence(fence: Option<&Fence>) -> &[(Semaphore, u64)] {
     fence.map_or(&[], Fence::timepoints)
 }
@@ -195,13 +196,13 @@ fn timepoints(named: &[(Semaphore, u64)]) -> Vec<Timepoint<&Semaphore>> {
     named.iter().map(|(semaphore, value)| semaphore.at(*value)).collect()
 }
 
-/// A range of a buffer, as operations name it.
+/// A range of a buffer as an operand.
 fn range(part: Part<'_>) -> BufferRef<&Buffer> {
     BufferRef { binding: Binding::Direct(part.buffer), offset: part.offset, length: part.length }
 }
 
-/// Repeats a pattern that no fill can, being wide or not aligned: writes its start, and copies that
-/// behind itself, twice as much each time. (The reference fails here.)
+/// Fills with a pattern that fill commands cannot express, being wide or unaligned: writes its start, and
+/// repeatedly doubles it by copying. (The reference fails here.)
 fn spread(into: &CommandBuffer, target: Part<'_>, pattern: &[u8]) -> Result<()> {
     let Part { buffer, offset, length } = target;
     let part = |offset, length| range(Part { buffer, offset, length });

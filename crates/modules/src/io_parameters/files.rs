@@ -5,11 +5,11 @@ use rehal_base::{Error, Range, Result};
 use rehal_hal::{Device, File, HostFile, HostMemory, MemoryAccess, QueueAffinity};
 use rehal_params::{Contents, ParameterFile};
 
-/// The files that devices read parameters from, each made known to a device once.
+/// The parameter files, each imported into a device once.
 #[derive(Default)]
 pub(super) struct Files(Mutex<Vec<Imported>>);
 
-/// A file as one device knows it.
+/// A file imported into one device.
 struct Imported {
     device: Device,
     affinity: QueueAffinity,
@@ -18,19 +18,19 @@ struct Imported {
     file: File,
 }
 
-/// Bytes of a file that a queue of the device can read or write.
+/// A range of a file that a queue of the device can read or write.
 pub(super) struct Place {
     /// The file.
     pub file: File,
-    /// Where in it the bytes start.
+    /// Offset of the bytes in it.
     pub offset: u64,
 }
 
 impl Files {
-    /// Makes `range` of a parameter file usable by queues of `device`.
+    /// Imports `range` of a parameter file for queues of `device`.
     ///
-    /// A file on disk is known to the device as a whole. Of one in memory only the range is: what a
-    /// program does not see, nobody who listens in shall take for its data.
+    /// A file on disk is imported as a whole. Of a file in memory only the range is, so that a recorder does
+    /// not mistake bytes that the program never sees for its data.
     pub(super) fn place(
         &self,
         device: &Device,
@@ -52,7 +52,7 @@ impl Files {
         }
     }
 
-    /// Lets go of all files; they are made known again when they are needed.
+    /// Drops all imported files; they are imported again on demand.
     pub(super) fn forget(&self) {
         self.0.lock().clear();
     }

@@ -6,9 +6,9 @@ use rehal_vm::{Call, ElementKind, Export, Flow, List, NativeModule, Ref, Signal,
 use super::{Provider, Request, arguments};
 use crate::hal::{Handle, Kind};
 
-/// The `io_parameters` module over the parameters of some scopes.
+/// The `io_parameters` module over the parameters of several scopes.
 ///
-/// A program that asks for a scope or a key that is not there fails, with the nearest ones in the error.
+/// A program that requests a missing scope or key fails; the error suggests the nearest ones.
 pub struct IoParameters(Provider);
 
 const EXPORTS: &[Export] = &[
@@ -23,7 +23,7 @@ impl IoParameters {
         Self(Provider::new(scopes))
     }
 
-    /// The provider behind it.
+    /// Its provider.
     pub fn provider(&self) -> &Provider {
         &self.0
     }
@@ -98,7 +98,7 @@ impl NativeModule for IoParameters {
     }
 }
 
-/// What all three functions start with.
+/// The arguments that all three functions start with.
 fn request<'c>(call: &'c Call<'_>, scope: &'c str) -> Result<Request<'c>> {
     let fence = |index| -> Result<_> { Ok(call.optional::<Handle<Fence>>(index)?.map(|handle| &handle.0)) };
     Ok(Request {
@@ -110,7 +110,7 @@ fn request<'c>(call: &'c Call<'_>, scope: &'c str) -> Result<Request<'c>> {
     })
 }
 
-/// No queue at all stands for any of them (as everywhere in the HAL).
+/// An empty affinity means any queue (as everywhere in the HAL).
 fn any_if_none(affinity: u64) -> u64 {
     if affinity == 0 { rehal_hal::QUEUE_AFFINITY_ANY } else { affinity }
 }

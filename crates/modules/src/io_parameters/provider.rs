@@ -14,22 +14,22 @@ pub struct Provider {
     files: Files,
 }
 
-/// On which queues a request runs, after and before what, and in which scope its names are.
+/// The queues, the ordering and the scope of a request.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
     /// The device.
     pub device: &'a Device,
-    /// Its queues that may be used.
+    /// The queues that may be used.
     pub affinity: QueueAffinity,
-    /// What has to be reached before; nothing where there is none.
+    /// What to wait for; nothing if `None`.
     pub waits: Option<&'a Fence>,
-    /// What is reached when all of it is done, and fails when something of it does.
+    /// Signalled when all of it has completed, failed if any of it fails.
     pub signals: Option<&'a Fence>,
     /// The scope.
     pub scope: &'a str,
 }
 
-/// A range of a parameter, and where in a buffer it goes or comes from; in bytes.
+/// A range of a parameter and the offset in a buffer that it is copied to or from; in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The parameter's name.
@@ -53,22 +53,23 @@ impl Provider {
         &self.scopes
     }
 
-    /// Lets go of what can be made again.
+    /// Frees what can be recreated.
     pub fn trim(&self) {
         self.files.forget();
     }
 
-    /// Makes a buffer of `params` for each span.
+    /// Creates a buffer with `params` for each span.
     ///
-    /// A buffer may lie over a file that is in memory already, where the device can use that and the
-    /// program wants constants (`SHARING_IMMUTABLE`, as compiled programs say). Otherwise it is allocated in the queue and read or filled there.
+    /// A buffer may be zero-copy over a file that is already in memory, if the device can use it and the
+    /// program wants constants (`SHARING_IMMUTABLE`, as compiled programs request). Otherwise it is allocated
+    /// on the queue and read or filled.
     pub fn load(&self, request: &Request<'_>, params: BufferParams, spans: &[Span]) -> Result<Vec<Buffer>> {
         self.batch(request, |batch| {
             spans.iter().map(|span| self.load_one(request, params, span, batch)).collect()
         })
     }
 
-    /// Puts each span into its range of `target`.
+    /// Copies each span into its range of `target`.
     pub fn gather(&self, request: &Request<'_>, target: &Buffer, spans: &[Span]) -> Result<()> {
         self.batch(request, |batch| {
             for span in spans {
@@ -81,7 +82,7 @@ impl Provider {
         })
     }
 
-    /// Writes each span's range of `source` into its parameter.
+    /// Writes each span's range of `source` to its parameter.
     pub fn scatter(&self, request: &Request<'_>, source: &Buffer, spans: &[Span]) -> Result<()> {
         self.batch(request, |batch| {
             for span in spans {
@@ -92,7 +93,7 @@ impl Provider {
         })
     }
 
-    /// Runs `enqueue` on a batch and submits it; where that fails, what waits for the request is told.
+    /// Runs `enqueue` on a batch and submits it; on error, fails the signals of the request.
     fn batch<R>(
         &self,
         request: &Request<'_>,
@@ -119,7 +120,7 @@ impl Provider {
             if let Some(buffer) = self.import(request.device, params, entry, span)? {
                 return Ok(buffer);
             }
-            // The file is made known before what it is read into, as captures have it.
+            // Imports the file before the target buffer, in the order that captures have.
             let source = self.source(request, entry, span)?;
             let (buffer, allocated) = batch.alloca(params, span.length)?;
             source.fill(span, &buffer, Some(allocated), batch)?;
@@ -128,7 +129,7 @@ impl Provider {
         load().context(|| of(request, span))
     }
 
-    /// The span's bytes where they are, if they are in memory and the device can use them there.
+    /// The span's bytes zero-copy, if they are in memory and the device can use them there.
     fn import(
         &self,
         device: &Device,
@@ -136,18 +137,18 @@ impl Provider {
         entry: &Entry,
         span: &Span,
     ) -> Result<Option<Buffer>> {
-        // What the program writes to later must be its own.
+        // The program may write to the buffer, so it needs a copy.
         if !params.usage.contains(BufferUsage::SHARING_IMMUTABLE) {
             return Ok(None);
         }
         let Some((memory, range)) = in_memory(entry, span)? else { return Ok(None) };
-        // Exactly the span: the rest of the file is not the program's.
+        // Exactly the span: the rest of the file is not visible to the program.
         let params = BufferParams { access: MemoryAccess::READ, ..params };
-        // A device that cannot (most need some alignment) gets a copy instead.
+        // A device that cannot import it (most require some alignment) gets a copy instead.
         Ok(device.import_buffer(params, memory, range).ok())
     }
 
-    /// Where a queue takes the span's bytes from.
+    /// The source of a span's bytes for a queue.
     fn source(&self, request: &Request<'_>, entry: &Entry, span: &Span) -> Result<Source> {
         Ok(match &entry.storage {
             Storage::Splat(pattern) => Source::Pattern(pattern.rotated(span.parameter_offset)),
@@ -166,7 +167,7 @@ impl Provider {
         batch: &mut Batch<'_>,
     ) -> Result<()> {
         match &entry.storage {
-            // Refused when the entry was resolved: a pattern cannot be written.
+            // Rejected when the entry was resolved: a splat is read-only.
             Storage::Splat(_) => Err(refused(&span.name, MemoryAccess::READ, MemoryAccess::WRITE)),
             Storage::File { file, offset } => {
                 let place = self.place(request, MemoryAccess::WRITE, file, *offset, span)?;
@@ -184,12 +185,12 @@ impl Provider {
         offset: u64,
         span: &Span,
     ) -> Result<Place> {
-        // Both are known to be in the file.
+        // Both are checked to be in bounds of the file.
         let range = Range { offset: offset + span.parameter_offset, length: span.length };
         self.files.place(request.device, request.affinity, access, file, range)
     }
 
-    /// The entry that `span` is a range of, which allows `access`.
+    /// The entry that contains `span` and allows `access`.
     fn resolve(&self, scope: &str, span: &Span, access: MemoryAccess) -> Result<&Entry> {
         let place = || format!("scope '{scope}'");
         let entry = self.scopes.lookup(scope)?.lookup(&span.name).context(place)?;
@@ -215,14 +216,14 @@ impl Provider {
     }
 }
 
-/// Where a queue takes bytes from.
+/// The source of a queue operation.
 enum Source {
     Pattern(Pattern),
     File(Place),
 }
 
 impl Source {
-    /// Fills the span's range of `buffer`, which is there once `allocated` is.
+    /// Fills the span's range of `buffer`, which is available once `allocated` is reached.
     fn fill(
         &self,
         span: &Span,
@@ -238,11 +239,11 @@ impl Source {
     }
 }
 
-/// Where the span's bytes are in memory, if its file is there as a whole.
+/// The memory of the span's bytes, if its file is in memory as a whole.
 fn in_memory<'e>(entry: &'e Entry, span: &Span) -> Result<Option<(&'e Arc<HostMemory>, Range)>> {
     let Storage::File { file, offset } = &entry.storage else { return Ok(None) };
     let Some(memory) = file.contents()?.memory() else { return Ok(None) };
-    // A buffer of which only a part is asked for is not one that lies over the file.
+    // A buffer that is larger than the span cannot be zero-copy.
     if span.buffer_offset != 0 {
         return Ok(None);
     }

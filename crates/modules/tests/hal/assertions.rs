@@ -35,17 +35,17 @@ fn check_view(view: Value, element_type: u32, encoding: i32, shape: &[i64]) -> R
 }
 
 #[test]
-fn views_are_what_programs_expect() {
+fn matching_views_pass() {
     check_view(view(I32_TYPE, 1, &[2, 2]), I32_TYPE, 1, &[2, 2]).unwrap();
     check_view(view(I32_TYPE, 1, &[]), I32_TYPE, 1, &[]).unwrap();
-    // With or without a sign, opaque bytes, an opaque encoding.
+    // Either signedness, opaque bytes, an opaque encoding.
     check_view(view(SI32_TYPE, 1, &[4]), I32_TYPE, 1, &[4]).unwrap();
     check_view(view(0x20, 1, &[4]), F32_TYPE, 1, &[4]).unwrap();
     check_view(view(I32_TYPE, 0, &[4]), I32_TYPE, 1, &[4]).unwrap();
 }
 
 #[test]
-fn what_programs_do_not_expect_is_named_as_the_reference_names_it() {
+fn mismatches_have_the_reference_s_messages() {
     for (view, element_type, encoding, shape, message) in [
         (
             view(I32_TYPE, 1, &[4]),

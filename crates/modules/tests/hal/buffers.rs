@@ -8,13 +8,13 @@ use crate::program::{
     ANY_QUEUE, ANY_USAGE, DEVICE_LOCAL, Program, bytes, devices, handle, i32_of, i64_of, words_of,
 };
 
-/// Usage of what is never written, as compiled programs ask for it: dispatches, transfers, immutable.
+/// Usage of data that is never written, as compiled programs request it: dispatches, transfers, immutable.
 const CONSTANT_USAGE: i32 = 0x0008_0c03;
-/// Usage of what nothing can write: read by dispatches and transfers, immutable.
+/// Usage of immutable data: read by dispatches and transfers.
 const READ_ONLY_USAGE: i32 = 0x0008_0401;
 
 #[test]
-fn devices_are_counted_and_given_by_number() {
+fn devices_are_counted_and_indexed() {
     let program = Program::over(HalModule::new(devices(2)));
     assert_eq!(i32_of(&program.one("devices.count", &[])), 2);
     let second = program.one("devices.get", &[I32(1)]);
@@ -28,7 +28,7 @@ fn devices_are_counted_and_given_by_number() {
 }
 
 #[test]
-fn devices_answer_what_programs_choose_by() {
+fn devices_answer_queries() {
     let program = Program::new();
     let query = |category: &str, key: &str| {
         let results =
@@ -46,7 +46,7 @@ fn devices_answer_what_programs_choose_by() {
 }
 
 #[test]
-fn a_buffer_is_loaded_and_stored_in_parts() {
+fn partial_loads_and_stores() {
     let program = Program::new();
     let buffer = program.buffer(6);
     assert_eq!(i64_of(&program.one("buffer.length", std::slice::from_ref(&buffer))), 6);
@@ -74,7 +74,7 @@ fn a_buffer_is_loaded_and_stored_in_parts() {
 }
 
 #[test]
-fn a_part_shares_memory_and_owners() {
+fn a_subspan_shares_memory_and_owners() {
     let program = Program::new();
     let whole = program.words(&[1, 2, 3, 4]);
     let part = program.one("buffer.subspan", &[whole.clone(), I64(4), I64(8)]);
@@ -96,7 +96,7 @@ fn a_part_shares_memory_and_owners() {
 }
 
 #[test]
-fn allocations_get_what_they_ask_for() {
+fn allocations_get_the_requested_parameters() {
     let program = Program::new();
     let buffer = program.buffer(16);
     let params = *handle::<Buffer>(&buffer).params();
@@ -111,11 +111,11 @@ fn allocations_get_what_they_ask_for() {
     let wrong =
         program.refused("allocator.allocate", &[program.device.clone(), I64(0), I32(0), I32(0), I64(0)]);
     assert_eq!(wrong.code(), StatusCode::InvalidArgument);
-    assert_eq!(wrong.message(), "a reference to hal.allocator is needed, and this is one to hal.device");
+    assert_eq!(wrong.message(), "expected a reference to hal.allocator, found one to hal.device");
 }
 
 #[test]
-fn the_first_device_is_selected_or_the_lead() {
+fn the_lead_or_the_first_device_is_selected() {
     let program = Program::over(HalModule::new(devices(2)));
     let second = program.one("devices.get", &[I32(1)]);
     let fixed = [I32(DEVICE_LOCAL), I32(ANY_USAGE), I64(0)];
@@ -171,7 +171,7 @@ impl Import<'_> {
 }
 
 #[test]
-fn constants_are_imported_without_a_copy() {
+fn constants_are_imported_zero_copy() {
     let program = Program::new();
     let source = bytes([7; 256]);
     let import = Import { program: &program, source, is_try: 0, usage: READ_ONLY_USAGE };
@@ -189,11 +189,11 @@ fn constants_are_imported_without_a_copy() {
     let import = Import { usage: CONSTANT_USAGE, ..import };
     assert_eq!(handle::<Buffer>(&import.of(64, 64).unwrap()).params().access, MemoryAccess::READ);
 
-    // What is aligned too little for kernels is refused, or null where the program only tries.
+    // Bytes that are underaligned for kernels are rejected, or null if `try` is set.
     assert_eq!(import.of(4, 8).unwrap_err().code(), StatusCode::OutOfRange);
     let tried = Import { is_try: 1, source: import.source.clone(), ..import };
     assert!(matches!(tried.of(4, 8).unwrap(), Value::Ref(none) if none.is_null()));
-    // A program's own mistakes are errors in any case.
+    // Errors of the program itself fail in any case.
     let beyond = tried.of(250, 7).unwrap_err();
     assert_eq!(beyond.message(), "byte range out of bounds (requested 250-256 of available 256)");
     assert_eq!(tried.of(1, -1).unwrap_err().code(), StatusCode::InvalidArgument);
@@ -203,7 +203,7 @@ fn constants_are_imported_without_a_copy() {
 }
 
 #[test]
-fn a_program_s_own_bytes_are_imported_to_be_written() {
+fn writable_bytes_are_imported() {
     let program = Program::new();
     let source: Value = Ref::new(rehal_vm::Buffer::allocate(128, 64).unwrap()).into();
     let import = Import { program: &program, source: source.clone(), is_try: 0, usage: ANY_USAGE };

@@ -15,7 +15,7 @@ pub fn create(program: &Program, capacity: i32) -> Value {
     )
 }
 
-/// Ends the recording and runs it with these buffers as the binding table.
+/// Ends the recording and executes it with these buffers as the binding table.
 pub fn run(program: &Program, command_buffer: &Value, table: &[&Value]) {
     program.call("command_buffer.finalize", std::slice::from_ref(command_buffer)).unwrap();
     let signal = program.fence();
@@ -57,13 +57,13 @@ fn transfers_are_recorded_and_run() {
     call("copy_buffer", &[I32(0), I32(0), source.clone(), I64(8), target.clone(), I64(12), I64(4), I64(0)]);
     call("advise_buffer", &[target.clone(), I64(0), I64(0), I64(0), I32(0)]);
     call("end_debug_group", &[]);
-    assert_eq!(words_of(&target), [0; 4], "nothing runs before it is submitted");
+    assert_eq!(words_of(&target), [0; 4], "nothing executes before submission");
     run(&program, &commands, &[]);
     assert_eq!(words_of(&target), [0x0607_0809, 0xaabb_aabb, 0xaabb_aabb, 3]);
 }
 
 #[test]
-fn slots_are_filled_by_the_binding_table() {
+fn slots_resolve_through_the_binding_table() {
     let program = Program::new();
     let (source, target) = (program.words(&[1, 2, 3, 4]), program.buffer(16));
     let commands = create(&program, 2);
@@ -79,7 +79,7 @@ fn slots_are_filled_by_the_binding_table() {
 }
 
 #[test]
-fn commands_that_cannot_be_are_refused() {
+fn invalid_commands_are_rejected() {
     let program = Program::new();
     let target = program.buffer(16);
     let commands = create(&program, 0);
@@ -95,7 +95,7 @@ fn commands_that_cannot_be_are_refused() {
     assert_eq!(program.refused("command_buffer.update_buffer", &update).code(), StatusCode::OutOfRange);
     let wrong = [target.clone(), I32(0), I32(0), I64(0)];
     let error = program.refused("command_buffer.execution_barrier", &wrong);
-    assert_eq!(error.message(), "a reference to hal.command_buffer is needed, and this is one to hal.buffer");
+    assert_eq!(error.message(), "expected a reference to hal.command_buffer, found one to hal.buffer");
     program.call("command_buffer.finalize", std::slice::from_ref(&commands)).unwrap();
     let again = program.refused("command_buffer.finalize", std::slice::from_ref(&commands));
     assert_eq!(again.code(), StatusCode::FailedPrecondition);
@@ -104,7 +104,7 @@ fn commands_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn profiles_ask_command_buffers_to_keep_their_names() {
+fn profiles_make_command_buffers_retain_metadata() {
     let program = Program::over(HalModule::new(devices(1)).retain_profile_metadata());
     let commands = create(&program, 0);
     let mode = handle::<CommandBuffer>(&commands).params().mode;
@@ -121,6 +121,6 @@ fn a_cpu_has_no_channels() {
         ("channel.rank_and_count", vec![Value::NULL]),
     ] {
         let error = program.refused(name, &arguments);
-        assert_eq!(error.message(), "a reference to hal.channel is needed, and this one is null");
+        assert_eq!(error.message(), "expected a reference to hal.channel, found null");
     }
 }

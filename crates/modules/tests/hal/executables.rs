@@ -28,7 +28,7 @@ fn function(program: &Program, executable: &Value, name: &str) -> Value {
     program.one("executable.lookup.function", &[executable.clone(), bytes(name)])
 }
 
-/// A binding of all of a buffer, or of a slot.
+/// A binding of a whole buffer, or of a slot.
 fn binding(buffer: &Value, slot: i32) -> [Value; 5] {
     [I32(0), I32(slot), buffer.clone(), I64(0), I64(-1)]
 }
@@ -63,7 +63,7 @@ fn a_kernel_runs_with_constants_and_bindings() {
 }
 
 #[test]
-fn a_workgroup_count_is_read_when_the_command_runs() {
+fn an_indirect_workgroup_count_is_read_at_execution() {
     let program = Program::new();
     let affine = executable(&program, "affine");
     let function = function(&program, &affine, "affine");
@@ -79,7 +79,7 @@ fn a_workgroup_count_is_read_when_the_command_runs() {
 }
 
 #[test]
-fn dispatches_that_cannot_be_are_refused() {
+fn invalid_dispatches_are_rejected() {
     let program = Program::new();
     let affine = executable(&program, "affine");
     let buffer = program.buffer(64);
@@ -99,9 +99,9 @@ fn dispatches_that_cannot_be_are_refused() {
     assert_eq!(many.message(), "binding count 33 > 32");
 }
 
-/// What a device keeps to be faster is let go, and what is in use stays.
+/// Caches of the device are dropped; objects in use stay valid.
 #[test]
-fn executables_outlive_a_lack_of_memory() {
+fn executables_survive_a_low_memory_signal() {
     let program = Program::new();
     let affine = executable(&program, "affine");
     for signal in [Signal::Suspend, Signal::Resume, Signal::LowMemory] {
@@ -127,7 +127,7 @@ fn functions_are_found_by_name() {
 }
 
 #[test]
-fn executables_that_cannot_be_are_refused() {
+fn invalid_executables_are_rejected() {
     let program = Program::new();
     assert!(prepare(&program, "no-such-format", code("affine"), Value::NULL).is_err());
     assert!(prepare(&program, FORMAT, bytes("not an image"), Value::NULL).is_err());

@@ -19,7 +19,7 @@ fn function(name: &str) -> Function {
     context.function(name).unwrap()
 }
 
-/// Starts to wait for `fences`.
+/// Starts a wait for `fences`.
 fn start(fences: &[&Value], timeout: i32) -> (Invocation, rehal_base::Result<Step>) {
     let mut invocation = Invocation::new(&function("hal.fence.await"));
     let mut arguments = vec![I32(timeout), I64(0)];
@@ -46,7 +46,7 @@ fn a_fence_is_deferred_then_reached_or_failed() {
 }
 
 #[test]
-fn joining_nothing_is_nothing() {
+fn joining_no_fences_is_null() {
     let program = Program::new();
     let join = |fences: &[Value]| {
         let arguments = [&[I64(0)], fences].concat();
@@ -69,9 +69,9 @@ fn waiting_suspends_the_program() {
     program.call("fence.signal", std::slice::from_ref(&a)).unwrap();
     assert!(matches!(invocation.resume().unwrap(), Step::Waiting(_)));
     let (sender, woken) = std::sync::mpsc::channel();
-    let taken_back = wait.source().notify(Box::new(|| panic!("the notification was taken back")));
+    let cancelled = wait.source().notify(Box::new(|| panic!("the notification was cancelled")));
     let _notification = wait.source().notify(Box::new(move || sender.send(()).unwrap()));
-    drop(taken_back);
+    drop(cancelled);
     assert!(woken.try_recv().is_err());
     program.call("fence.signal", std::slice::from_ref(&b)).unwrap();
     woken.try_recv().unwrap();
@@ -80,7 +80,7 @@ fn waiting_suspends_the_program() {
 }
 
 #[test]
-fn what_is_reached_is_not_waited_for() {
+fn reached_fences_do_not_suspend() {
     let program = Program::new();
     let fence = program.fence();
     program.call("fence.signal", std::slice::from_ref(&fence)).unwrap();
@@ -92,7 +92,7 @@ fn what_is_reached_is_not_waited_for() {
 }
 
 #[test]
-fn a_failure_ends_the_program_with_its_own_words() {
+fn a_failed_fence_fails_the_program_with_its_message() {
     let program = Program::new();
     let (never, bad) = (program.fence(), program.fence());
     let (mut invocation, step) = start(&[&never, &bad], FOREVER);
@@ -104,7 +104,7 @@ fn a_failure_ends_the_program_with_its_own_words() {
 }
 
 #[test]
-fn time_runs_out() {
+fn waits_time_out() {
     let program = Program::new();
     let never = program.fence();
     let late = |timeout| {
@@ -119,7 +119,7 @@ fn time_runs_out() {
 }
 
 #[test]
-fn whoever_drives_the_program_may_block_for_it() {
+fn a_host_can_block_on_a_wait() {
     let program = Program::new();
     let fence = program.fence();
     let signaller = std::thread::spawn({

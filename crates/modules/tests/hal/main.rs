@@ -1,4 +1,4 @@
-//! Every export of the `hal` module, called as programs call them, on `local-sync`.
+//! Every export of the `hal` module, called as programs call it, on `local-sync`.
 mod assertions;
 mod buffers;
 mod commands;

@@ -6,7 +6,7 @@ use rehal_local::LocalSync;
 use rehal_modules::hal::{HalModule, Handle, Kind};
 use rehal_vm::{Context, Module, Ref, Signal, Value};
 
-/// Device-local memory, as compiled programs ask for it.
+/// Device-local memory, as compiled programs request it.
 pub const DEVICE_LOCAL: i32 = 0x30;
 /// Usage for transfers, dispatches, indirect parameters and mappings.
 pub const ANY_USAGE: i32 = 0x0b00_0d03;
@@ -45,7 +45,7 @@ impl Program {
         self.context.function(&format!("hal.{name}"))?.call_with_spans(arguments, tuples)
     }
 
-    /// The one result of a call that succeeds.
+    /// The single result of a successful call.
     #[track_caller]
     pub fn one(&self, name: &str, arguments: &[Value]) -> Value {
         match self.call(name, arguments).unwrap().as_slice() {
@@ -54,13 +54,13 @@ impl Program {
         }
     }
 
-    /// The error of a call that fails.
+    /// The error of a failing call.
     #[track_caller]
     pub fn refused(&self, name: &str, arguments: &[Value]) -> Error {
         self.call(name, arguments).unwrap_err()
     }
 
-    /// A buffer of `size` bytes that the host and the device can use.
+    /// A buffer of `size` bytes accessible by host and device.
     pub fn buffer(&self, size: i64) -> Value {
         let usage = Value::I32(ANY_USAGE);
         self.one(
@@ -83,7 +83,7 @@ impl Program {
         value
     }
 
-    /// A fence that nobody signalled.
+    /// An unsignalled fence.
     pub fn fence(&self) -> Value {
         self.one("fence.create", &[self.device.clone(), Value::I64(0)])
     }
@@ -98,11 +98,11 @@ pub fn devices(count: usize) -> DeviceGroup {
 pub fn handle<T: Kind>(value: &Value) -> &T {
     match value {
         Value::Ref(reference) => Handle::of(reference).unwrap(),
-        other => panic!("{other:?} is no reference"),
+        other => panic!("expected a reference, found {other:?}"),
     }
 }
 
-/// A value over a handle.
+/// A value that references a handle.
 pub fn value<T: Kind>(handle: T) -> Value {
     Handle::reference(handle).into()
 }
@@ -125,7 +125,7 @@ pub fn words_of(value: &Value) -> Vec<u32> {
 pub fn i32_of(value: &Value) -> i32 {
     match value {
         Value::I32(value) => *value,
-        other => panic!("{other:?} is no i32"),
+        other => panic!("expected an i32, found {other:?}"),
     }
 }
 
@@ -133,7 +133,7 @@ pub fn i32_of(value: &Value) -> i32 {
 pub fn i64_of(value: &Value) -> i64 {
     match value {
         Value::I64(value) => *value,
-        other => panic!("{other:?} is no i64"),
+        other => panic!("expected an i64, found {other:?}"),
     }
 }
 

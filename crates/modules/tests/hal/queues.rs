@@ -11,7 +11,7 @@ use crate::program::{
     ANY_QUEUE, ANY_USAGE, DEVICE_LOCAL, Program, bytes, handle, is_reached, value, words_of,
 };
 
-/// Calls a queue operation; gives its results and the fence that it signals.
+/// Calls a queue operation; returns its results and its signal fence.
 fn submit(program: &Program, name: &str, wait: &Value, rest: &[Value]) -> (Vec<Value>, Value) {
     let signal = program.fence();
     let head = [program.device.clone(), I64(ANY_QUEUE), wait.clone(), signal.clone()];
@@ -24,7 +24,7 @@ fn run(program: &Program, name: &str, rest: &[Value]) {
 }
 
 #[test]
-fn every_transfer_runs_on_a_queue() {
+fn transfers_execute_on_a_queue() {
     let program = Program::new();
     let (source, target) = (program.words(&[1, 2, 3, 4]), program.buffer(16));
     run(&program, "fill", &[target.clone(), I64(0), I64(16), I64(0x0101), I32(1), I64(0)]);
@@ -37,7 +37,7 @@ fn every_transfer_runs_on_a_queue() {
 }
 
 #[test]
-fn files_over_memory_are_read() {
+fn memory_files_are_read() {
     let program = Program::new();
     let contents: Vec<u8> = (0..32).collect();
     let open = |access, offset, length| {
@@ -71,7 +71,7 @@ fn files_over_memory_are_read() {
 }
 
 #[test]
-fn transient_buffers_come_and_go() {
+fn transient_buffers_are_allocated_and_freed() {
     let program = Program::new();
     let rest = [I64(0), I32(DEVICE_LOCAL), I32(ANY_USAGE), I64(8), I64(0)];
     let (results, ready) = submit(&program, "alloca", &Value::NULL, &rest);
@@ -79,7 +79,7 @@ fn transient_buffers_come_and_go() {
     assert!(is_reached(&ready));
     let (_, gone) = submit(&program, "dealloca", &ready, &[buffer.clone(), I64(0)]);
     assert!(is_reached(&gone));
-    // The memory of a CPU that runs work at once belongs to whoever holds it.
+    // The memory of a synchronous CPU device lives as long as its handles.
     program.call("buffer.load", &[buffer, I64(0), I32(4)]).unwrap();
     let pooled = [program.device.clone(), I64(ANY_QUEUE), Value::NULL, Value::NULL, I64(1)];
     let error = program.refused("device.queue.alloca", &[&pooled[..], &rest[1..]].concat());
@@ -89,7 +89,7 @@ fn transient_buffers_come_and_go() {
     );
 }
 
-/// Memory that a queue owns, as on devices with allocators of their own.
+/// Memory owned by a queue, as on devices with queue-ordered allocators.
 struct QueueOwned(Arc<HostMemory>, Arc<AtomicBool>);
 
 impl BufferBackend for QueueOwned {
@@ -118,7 +118,7 @@ impl BufferBackend for QueueOwned {
 }
 
 #[test]
-fn what_a_queue_owns_is_given_back_to_it() {
+fn queue_owned_memory_is_deallocated() {
     let program = Program::new();
     let is_gone = Arc::new(AtomicBool::new(false));
     let backend = QueueOwned(Arc::new(HostMemory::allocate(4).unwrap()), is_gone.clone());
@@ -150,7 +150,7 @@ fn work_waits_for_all_timepoints_of_its_fence() {
 }
 
 #[test]
-fn a_failure_is_passed_on_by_fences() {
+fn a_failure_propagates_through_fences() {
     let program = Program::new();
     let wait = program.fence();
     let (_, done) = submit(&program, "barrier", &wait, &[I64(0)]);

@@ -18,7 +18,7 @@ fn create(program: &Program, buffer: &Value, range: (i64, i64), shape: &[i64]) -
 }
 
 #[test]
-fn a_view_tells_what_it_was_made_of() {
+fn a_view_has_the_properties_it_was_created_with() {
     let program = Program::new();
     let buffer = program.words(&[1, 2, 3, 4, 5, 6]);
     let view = create(&program, &buffer, (0, 24), &[2, 3]).unwrap();
@@ -40,7 +40,7 @@ fn a_view_tells_what_it_was_made_of() {
 }
 
 #[test]
-fn views_that_cannot_be_are_refused() {
+fn invalid_views_are_rejected() {
     let program = Program::new();
     let buffer = program.buffer(24);
     let error = create(&program, &buffer, (20, 8), &[2]).unwrap_err();
@@ -54,7 +54,7 @@ fn views_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn traces_go_to_whoever_listens() {
+fn traces_go_to_the_sink() {
     type Heard = (String, Vec<usize>);
     let heard: Arc<Mutex<Vec<Heard>>> = Arc::default();
     let sink = heard.clone();
@@ -75,6 +75,6 @@ fn traces_go_to_whoever_listens() {
     assert_eq!(error.message(), "too many buffer views for a single trace call");
     let printed = rehal_modules::hal::trace_text("key", &[handle(&view), handle(&view)]).unwrap();
     assert_eq!(printed, "=== key ===\n1x1xf32=[0]\n1x1xf32=[0]\n\n");
-    // Nobody listens.
+    // Without a sink.
     Program::new().call_with_spans("buffer_view.trace", &[bytes("key"), view], &[1]).unwrap();
 }

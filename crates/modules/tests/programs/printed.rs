@@ -1,8 +1,8 @@
-//! A `.run.txt`: the command, what it printed, and how it ended.
+//! Parses a `.run.txt`: the command, its output, and its outcome.
 
 use std::path::{Path, PathBuf};
 
-/// The name of what the corpus leaves out.
+/// The name of the directory that the corpus omits.
 const LACKING: &str = "lacking";
 
 #[derive(Debug, Default)]
@@ -13,20 +13,20 @@ pub struct Printed {
     pub inputs: Vec<String>,
     /// `SCOPE=PATH`
     pub parameters: Vec<String>,
-    /// Whether results were compared rather than printed.
+    /// Whether results were compared instead of printed.
     pub compared: bool,
     /// Whether it ended without a status.
     pub crashed: bool,
-    /// Whether it needs files that were left out of the corpus, large parameters.
+    /// Whether it needs large parameter files that the corpus omits.
     pub lacks_files: bool,
-    /// The lines with results, from `result[0]` on.
+    /// The result lines, from `result[0]` on.
     pub results: Vec<String>,
-    /// The message of the failure, where it failed.
+    /// The error message, if it failed.
     pub failure: Option<String>,
 }
 
 impl Printed {
-    pub fn read(text: &str, folder: &Path) -> Self {
+    pub fn read(text: &str, directory: &Path) -> Self {
         let mut printed = Self::default();
         let mut lines = text.lines();
         for word in words(lines.next().unwrap()) {
@@ -35,10 +35,10 @@ impl Printed {
             };
             match flag {
                 "device" => printed.devices.push(value.to_string()),
-                "module" => printed.module = find(value, folder),
+                "module" => printed.module = find(value, directory),
                 "function" => printed.function = value.to_string(),
-                "input" => printed.inputs.push(in_folder(value, folder, '@')),
-                "parameters" => printed.parameters.push(in_folder(value, folder, '=')),
+                "input" => printed.inputs.push(in_directory(value, directory, '@')),
+                "parameters" => printed.parameters.push(in_directory(value, directory, '=')),
                 "expected_output" => printed.compared = true,
                 _ => {}
             }
@@ -62,26 +62,26 @@ impl Printed {
     }
 }
 
-/// A value with the path after `mark` as it is here.
-fn in_folder(value: &str, folder: &Path, mark: char) -> String {
+/// A value with the path after `mark` resolved in this checkout.
+fn in_directory(value: &str, directory: &Path, mark: char) -> String {
     match value.split_once(mark) {
-        Some((before, path)) => format!("{before}{mark}{}", find(path, folder).display()),
+        Some((before, path)) => format!("{before}{mark}{}", find(path, directory).display()),
         None => value.to_string(),
     }
 }
 
-/// Where a file of a command is, wherever it was when the program ran.
-fn find(path: &str, folder: &Path) -> PathBuf {
+/// Resolves a file of a command, regardless of its original location.
+fn find(path: &str, directory: &Path) -> PathBuf {
     let name = Path::new(path).file_name().unwrap();
     let model = Path::new(path).parent().and_then(Path::file_name).unwrap_or_default();
-    let mut places = ["modules", "inputs", "params"].map(|place| folder.join(place)).to_vec();
-    places.push(folder.join("models").join(model));
+    let mut places = ["modules", "inputs", "params"].map(|place| directory.join(place)).to_vec();
+    places.push(directory.join("models").join(model));
     let mut found = places.into_iter().map(|place| place.join(name)).filter(|path| path.exists());
-    found.next().unwrap_or_else(|| folder.join(LACKING))
+    found.next().unwrap_or_else(|| directory.join(LACKING))
 }
 
-/// The words of a command as a shell splits them, with quotes; where they were left out, a word that is no flag goes
-/// on with the one before.
+/// Splits a command into words like a shell, with quotes; if the quotes are missing, a word that is not a
+/// flag continues the previous one.
 fn words(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quote = None;

@@ -1,4 +1,4 @@
-//! Runs a program as a command did.
+//! Runs a program with the flags of a command.
 
 use std::sync::Arc;
 
@@ -16,29 +16,29 @@ use rehal_vm::{Argument, Context, Convention, Module, Value, ValueKind};
 
 use crate::printed::Printed;
 
-/// How many elements the reference prints of a result.
+/// Elements of a result that the reference prints.
 const MAX_ELEMENTS: u64 = 1024;
 
 pub fn check(printed: &Printed) -> Result<(), String> {
     match (run(printed), &printed.failure) {
         (Ok(lines), None) if lines == printed.results => Ok(()),
         (Ok(lines), None) => {
-            Err(format!("printed\n  {}\nnot\n  {}", lines.join("\n  "), printed.results.join("\n  ")))
+            Err(format!("found\n  {}\nexpected\n  {}", lines.join("\n  "), printed.results.join("\n  ")))
         }
-        (Ok(_), Some(failure)) => Err(format!("succeeded, but should fail with: {failure}")),
+        (Ok(_), Some(failure)) => Err(format!("succeeded, expected failure: {failure}")),
         (Err(error), Some(failure)) if error.message().starts_with(failure) => Ok(()),
         (Err(error), _) => Err(error.report()),
     }
 }
 
-/// Whether the results are the arrays in these `.npy` files, bit for bit.
+/// Whether the results are bitwise equal to the arrays in these `.npy` files.
 pub fn check_bytes(printed: &Printed, expected: &[String]) -> Result<(), String> {
     let results = results(printed).map_err(|error| error.report())?;
     if results.len() != expected.len() {
-        return Err(format!("{} results, not {}", results.len(), expected.len()));
+        return Err(format!("found {} results, expected {}", results.len(), expected.len()));
     }
     for (result, path) in results.iter().zip(expected) {
-        let Value::Ref(reference) = result else { return Err(format!("{result:?} is no array")) };
+        let Value::Ref(reference) = result else { return Err(format!("{result:?} is not an array")) };
         let array = read_npy(path).and_then(|array| Ok((array, read_view(Handle::of(reference)?)?)));
         let (expected, found) = array.map_err(|error| error.report())?;
         if expected != found {
@@ -76,7 +76,7 @@ fn results(printed: &Printed) -> Result<Vec<Value>> {
     for (text, kind) in printed.inputs.iter().zip(&kinds) {
         arguments.push(input(&device, text, *kind)?);
     }
-    // Functions that return before their work is done take a fence to wait for and one to signal.
+    // Asynchronous functions take a wait fence and a signal fence.
     let done = match kinds.len() - arguments.len() {
         0 => None,
         _ => {
@@ -96,7 +96,7 @@ fn results(printed: &Printed) -> Result<Vec<Value>> {
 fn kinds_of(convention: &Convention) -> Vec<ValueKind> {
     let one = |argument: &Argument| match argument {
         Argument::One(kind) => *kind,
-        Argument::Span(_) => panic!("a compiled function has no spans"),
+        Argument::Span(_) => panic!("compiled functions have no spans"),
     };
     convention.arguments().iter().map(one).collect()
 }
@@ -123,7 +123,7 @@ fn input(device: &Device, text: &str, kind: ValueKind) -> Result<Value> {
             let (tensor_type, bytes) = read_npy(path.to_str().expect("paths of fixtures are UTF-8"))?;
             view(device, &tensor_type, &bytes)
         }
-        other => panic!("{other:?} is no input of these programs"),
+        other => panic!("unexpected input {other:?}"),
     }
 }
 
@@ -162,7 +162,7 @@ fn show(index: usize, result: &Value, lines: &mut Vec<String>) -> Result<()> {
             Value::I64(value) => format!("i64={value}"),
             Value::F32(value) => format!("f32={}", Scalar::F32(*value).number()),
             Value::F64(value) => format!("f64={}", Scalar::F64(*value).number()),
-            other => panic!("{other:?} is no result"),
+            other => panic!("unexpected result {other:?}"),
         };
         lines.push(format!("result[{index}]: {text}"));
         return Ok(());

@@ -1,18 +1,18 @@
-//! The numbers of types in a GGUF file, and how large their values are.
+//! The type numbers of GGUF files, and the sizes of their values.
 
-/// Elements of a tensor that are stored together, and the bytes that they take.
+/// Elements of a tensor that are stored as a block, and the size of the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
-    /// Elements in a block; rows of a tensor are whole blocks.
+    /// Elements per block; rows of a tensor are whole blocks.
     pub elements: u64,
     /// Bytes of a block.
     pub bytes: u64,
 }
 
-/// The types of tensors (source: `enum ggml_type` and `GGML_QUANT_SIZES` of the ggml project).
+/// Tensor types (source: `enum ggml_type` and `GGML_QUANT_SIZES` of the ggml project).
 ///
-/// IREE 3.13.0 has the numbers of 2023, in which 16, 17 and 18 were I8, I16 and I32; files have held
-/// IQ2_XXS, IQ2_XS and IQ3_XXS under them since. What is missing was removed from the format.
+/// IREE 3.13.0 has the numbers of 2023, in which 16, 17 and 18 were I8, I16 and I32; since then they mean
+/// IQ2_XXS, IQ2_XS and IQ3_XXS. Missing numbers were removed from the format.
 const BLOCKS: &[(u32, u64, u64)] = &[
     (0, 1, 4),      // F32
     (1, 1, 2),      // F16
@@ -50,20 +50,20 @@ const BLOCKS: &[(u32, u64, u64)] = &[
     (41, 128, 18),  // Q1_0
 ];
 
-/// The block of a tensor type, or `None` for one that nobody knows.
+/// The block of a tensor type, or `None` if it is unknown.
 pub(super) fn block(kind: u32) -> Option<Block> {
     let (_, elements, bytes) = *BLOCKS.iter().find(|(number, ..)| *number == kind)?;
     Some(Block { elements, bytes })
 }
 
-/// A metadata value that is a `u32`.
+/// A `u32` metadata value.
 pub(super) const VALUE_UINT32: u32 = 4;
-/// A metadata value that is text: its length in 64 bits, and UTF-8.
+/// A text metadata value: 64-bit length, and UTF-8.
 pub(super) const VALUE_STRING: u32 = 8;
-/// A metadata value that is an array: type, length in 64 bits, and the elements.
+/// An array metadata value: type, 64-bit length, and the elements.
 pub(super) const VALUE_ARRAY: u32 = 9;
 
-/// Bytes of a metadata value of this type, or `None` where its own bytes say so, or it is unknown.
+/// Size of a metadata value of this type, or `None` if it is variable or unknown.
 pub(super) fn value_bytes(kind: u32) -> Option<u64> {
     Some(match kind {
         0 | 1 | 7 => 1,            // uint8, int8, bool

@@ -6,18 +6,18 @@ use zerocopy::IntoBytes;
 use super::layout::*;
 use crate::Pattern;
 
-/// Alignment in bytes that data has where nothing else is said.
+/// Default alignment of data in bytes.
 pub const DATA_ALIGNMENT: u64 = 64;
 
-/// Files of archives are padded to a multiple of this many bytes, so that they map well.
+/// Archive files are padded to a multiple of this many bytes, for mapping.
 pub const FILE_ALIGNMENT: u64 = 4096;
 
 const HEADER_BYTES: u64 = (size_of::<Header>() as u64).next_multiple_of(ENTRY_ALIGNMENT);
 
-/// An archive that is being laid out: first all parameters are declared, then everything in front of
-/// the data can be written, and then the data, each parameter's at its offset.
+/// An archive being laid out: declare all parameters first, then write the header, then the data, each
+/// parameter's at its offset.
 ///
-/// Files are those of the reference, byte for byte, for the same parameters in the same order.
+/// Files match the reference's byte for byte, for the same parameters in the same order.
 #[derive(Debug, Default)]
 pub struct Archive {
     entries: Vec<Declared>,
@@ -40,7 +40,7 @@ struct Declared {
 #[derive(Debug)]
 enum What {
     Splat(Pattern),
-    /// Counted from the start of the storage segment.
+    /// Relative to the start of the storage segment.
     Data {
         offset: u64,
     },
@@ -50,19 +50,19 @@ enum What {
     },
 }
 
-/// A reference into the storage segment of an [`Archive`] that data was declared in.
+/// A reference into the storage segment of the [`Archive`] in which the data was declared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(usize);
 
 impl Archive {
-    /// An archive of nothing.
+    /// An empty archive.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Declares a parameter of `length` bytes that repeats a pattern and needs no room.
+    /// Declares a splat parameter of `length` bytes, which occupies no storage.
     ///
-    /// Fails where the pattern does not divide the length or the name is there already.
+    /// Fails if the pattern does not divide the length, or the name is a duplicate.
     pub fn add_splat(&mut self, name: &str, metadata: &[u8], pattern: Pattern, length: u64) -> Result<()> {
         if !pattern.divides(length) {
             return Err(Error::invalid_argument(format!(
@@ -73,16 +73,17 @@ impl Archive {
         self.declare(name, metadata, length, What::Splat(pattern), size_of::<SplatEntry>()).map(drop)
     }
 
-    /// Declares a parameter of `length` bytes whose data comes behind everything else, at an offset in
-    /// the storage segment that is a multiple of `alignment`, a power of two in bytes.
+    /// Declares a parameter of `length` bytes whose data is in the storage segment, at an offset aligned to
+    /// `alignment`, a power of two in bytes.
     pub fn add_data(&mut self, name: &str, metadata: &[u8], alignment: u64, length: u64) -> Result<Slot> {
         if !alignment.is_power_of_two() {
             return Err(Error::invalid_argument(format!(
-                "an alignment of {alignment} bytes is not a power of two"
+                "invalid alignment of {alignment} bytes (expected a power of two)"
             )));
         }
-        let too_long =
-            || Error::out_of_range(format!("parameter '{name}' of {length} bytes fits into no file"));
+        let too_long = || {
+            Error::out_of_range(format!("parameter '{name}' of {length} bytes exceeds the maximum file size"))
+        };
         let offset = self.storage_segment_bytes.checked_next_multiple_of(alignment).ok_or_else(too_long)?;
         let end = offset.checked_add(length).filter(|end| *end <= i64::MAX as u64).ok_or_else(too_long)?;
         let slot = self.declare(name, metadata, length, What::Data { offset }, size_of::<DataEntry>())?;
@@ -93,8 +94,8 @@ impl Archive {
         Ok(slot)
     }
 
-    /// Declares a parameter whose `length` bytes are those at `offset` of another file, whose path is
-    /// absolute or counts from the folder of the archive.
+    /// Declares an external parameter: `length` bytes at `offset` of another file, whose path is absolute or
+    /// relative to the archive's directory.
     pub fn add_external(
         &mut self,
         name: &str,
@@ -105,7 +106,7 @@ impl Archive {
     ) -> Result<()> {
         if path.is_empty() || offset.checked_add(length).is_none() {
             return Err(Error::invalid_argument(format!(
-                "parameter '{name}' cannot be {length} bytes at {offset} of file '{path}'"
+                "invalid external parameter '{name}': {length} bytes at {offset} of file '{path}'"
             )));
         }
         let what = What::External { path: path.to_string(), offset };
@@ -125,7 +126,7 @@ impl Archive {
         if !self.names.insert(name.to_string()) {
             return Err(Error::new(
                 rehal_base::StatusCode::AlreadyExists,
-                format!("there are two parameters '{name}'; only the first could be found"),
+                format!("duplicate parameter '{name}'"),
             ));
         }
         self.entry_segment_bytes =
@@ -136,8 +137,8 @@ impl Archive {
         Ok(Slot(self.entries.len() - 1))
     }
 
-    /// Byte offset in the file at which the data of `slot` starts, for an archive at the file's start.
-    /// It stands once everything is declared.
+    /// Offset in the file of the data of `slot`, for an archive at the start of the file. Final once
+    /// everything is declared.
     pub fn data_offset(&self, slot: Slot) -> u64 {
         match self.entries[slot.0].what {
             What::Data { offset } => self.storage_offset() + offset,
@@ -145,7 +146,7 @@ impl Archive {
         }
     }
 
-    /// Bytes of the whole file, padded to [`FILE_ALIGNMENT`].
+    /// Size of the whole file, padded to [`FILE_ALIGNMENT`].
     pub fn file_bytes(&self) -> u64 {
         (self.storage_offset() + self.storage_segment_bytes).next_multiple_of(FILE_ALIGNMENT)
     }
@@ -155,7 +156,7 @@ impl Archive {
             .next_multiple_of(self.storage_alignment.max(1))
     }
 
-    /// Writes everything in front of the data: header, table, names and metadata.
+    /// Writes everything before the data: header, table, names and metadata.
     pub fn write_header(&self, output: &mut dyn Write) -> Result<()> {
         self.try_write(output).map_err(|error| Error::io("writing an archive's header", &error))
     }
@@ -187,12 +188,12 @@ impl Archive {
                 output.write_all(path.as_bytes())?;
             }
         }
-        // Without entries, the padding behind the header is still to come.
+        // Without entries, the padding after the header is still missing.
         let padding = HEADER_BYTES.saturating_sub(written);
         output.write_all(&[0; ENTRY_ALIGNMENT as usize][..padding as usize])
     }
 
-    /// Each parameter: its name, its length, and where in the file its data is, if it has any there.
+    /// Each parameter: name, length, and offset of its data in the file, if any.
     pub fn entries(&self) -> impl Iterator<Item = (&str, u64, Option<u64>)> {
         self.entries.iter().map(|entry| {
             let offset = match entry.what {
@@ -204,7 +205,7 @@ impl Archive {
     }
 }
 
-/// Writes an entry of the table and moves `metadata_offset` behind what it refers to.
+/// Writes a table entry and advances `metadata_offset` past its references.
 fn write_entry(entry: &Declared, metadata_offset: &mut u64, output: &mut dyn Write) -> std::io::Result<u64> {
     let mut reserve = |length: usize| {
         let at = *metadata_offset;
@@ -242,7 +243,7 @@ fn write_entry(entry: &Declared, metadata_offset: &mut u64, output: &mut dyn Wri
         }
         What::Data { offset } => write(
             DataEntry {
-                // The reference says this whatever the data was aligned to.
+                // The reference writes this regardless of the data's alignment.
                 header: header(ENTRY_DATA, size_of::<DataEntry>(), DATA_ALIGNMENT),
                 storage: span(*offset, entry.length),
             }

@@ -1,7 +1,7 @@
 //! The structures of an archive, byte for byte (source: IREE's `schemas/parameter_archive.h`, 0.0).
 //!
-//! Packed and little-endian. The number before a field is its offset and the number after a name is
-//! the size, both in bytes and both checked when this compiles.
+//! Packed and little-endian. The number before a field is its offset and the number after a name is the size,
+//! both in bytes and checked at compile time.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -33,7 +33,7 @@ macro_rules! layouts {
 /// The first four bytes of every archive, `IRPA` read as a little-endian number.
 pub(super) const MAGIC: u32 = 0x4150_5249;
 
-/// Headers and entries of the table start at multiples of this, in bytes.
+/// Alignment of headers and table entries, in bytes.
 pub(super) const ENTRY_ALIGNMENT: u64 = 16;
 
 /// An entry that was erased.
@@ -46,7 +46,7 @@ pub(super) const ENTRY_DATA: u32 = 2;
 pub(super) const ENTRY_EXTERNAL: u32 = 3;
 
 layouts! {
-    /// What archives of all versions start with.
+    /// The common prefix of all versions' headers.
     HeaderPrefix = 32 {
         /// [`MAGIC`].
         0 magic: U32,
@@ -54,7 +54,7 @@ layouts! {
         4 version_major: U16,
         /// 0.
         6 version_minor: U16,
-        /// Bytes of the whole header.
+        /// Size of the whole header.
         8 header_size: U64,
         /// Bytes from this header to the next archive's, or 0.
         16 next_header_offset: U64,
@@ -62,7 +62,7 @@ layouts! {
         24 flags: U64,
     }
 
-    /// Bytes of something, from where the field's own description says.
+    /// A byte range, relative to a base named in the field's description.
     Span = 16 {
         /// First byte.
         0 offset: U64,
@@ -70,11 +70,11 @@ layouts! {
         8 length: U64,
     }
 
-    /// The header of version 0. Segments count from its first byte.
+    /// The header of version 0. Segments are relative to its first byte.
     Header = 88 {
-        /// What all versions have.
+        /// The common prefix.
         0 prefix: HeaderPrefix,
-        /// Entries in the table.
+        /// Number of table entries.
         32 entry_count: U64,
         /// The table.
         40 entry_segment: Span,
@@ -84,11 +84,11 @@ layouts! {
         72 storage_segment: Span,
     }
 
-    /// What all entries start with.
+    /// The common prefix of all entries.
     EntryHeader = 60 {
-        /// Bytes of the entry, without what aligns the next one.
+        /// Size of the entry, without trailing alignment.
         0 entry_size: U64,
-        /// What it is.
+        /// Its type.
         8 kind: U32,
         /// Reserved.
         12 flags: U64,
@@ -100,29 +100,29 @@ layouts! {
         52 minimum_alignment: U64,
     }
 
-    /// A pattern that repeats.
+    /// A splat entry.
     SplatEntry = 85 {
-        /// What all entries have.
+        /// The common prefix.
         0 header: EntryHeader,
-        /// Length in bytes, in repetitions that are whole.
+        /// Length in bytes, a multiple of the pattern's.
         60 length: U64,
-        /// The pattern, of which `pattern_length` bytes count.
+        /// The pattern, of which `pattern_length` bytes are used.
         68 pattern: [u8; 16],
         /// 1, 2, 4, 8 or 16.
         84 pattern_length: u8,
     }
 
-    /// Bytes of this archive.
+    /// An entry with data in this archive.
     DataEntry = 76 {
-        /// What all entries have.
+        /// The common prefix.
         0 header: EntryHeader,
         /// The bytes, in the storage segment.
         60 storage: Span,
     }
 
-    /// Bytes of another file.
+    /// An entry with data in another file.
     ExternalEntry = 92 {
-        /// What all entries have.
+        /// The common prefix.
         0 header: EntryHeader,
         /// The file's path, in the metadata segment.
         60 path: Span,

@@ -9,14 +9,14 @@ const FORMAT: &str = "parameter archive";
 const HEADER_BYTES: u64 = size_of::<Header>() as u64;
 const ENTRY_HEADER_BYTES: u64 = size_of::<EntryHeader>() as u64;
 
-/// The parameters of all archives in `bytes`, linked ones behind the one that links to them.
+/// The parameters of all archives in `bytes`; linked archives follow the one that links to them.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
     let mut reader = Reader::new(bytes);
     let mut base = 0;
     loop {
         let archive = reader.archive(base)?;
         reader.entries(&archive)?;
-        // Links only go forward, so they end.
+        // Links only point forward, so the loop terminates.
         match archive.next {
             Some(next) => base = next,
             None => return Ok(reader.parsed),
@@ -24,7 +24,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
     }
 }
 
-/// A header whose segments are known to lie in the file. Ranges are of the file.
+/// A header whose segments are in bounds of the file. Ranges are relative to the file.
 struct Archive {
     base: u64,
     entry_count: u64,
@@ -37,16 +37,16 @@ struct Archive {
 struct Reader<'a> {
     bytes: &'a [u8],
     parsed: Vec<Parsed>,
-    /// Entries that may still come. Archives may overlap, so each one's own size bounds nothing.
+    /// Limit on further entries. Archives may overlap, so their own sizes bound nothing.
     entries_left: u64,
-    /// Bytes of names, metadata and paths that may still be copied, for the same reason.
+    /// Limit on further bytes of names, metadata and paths, for the same reason.
     text_left: u64,
 }
 
 impl<'a> Reader<'a> {
     fn new(bytes: &'a [u8]) -> Self {
         let length = bytes.len() as u64;
-        // Entries may share a name's bytes, but nobody writes more than a few that do.
+        // Entries may share a name's bytes, but real files do so rarely.
         let text_left = length.saturating_mul(4).saturating_add(1 << 16);
         Self { bytes, parsed: Vec::new(), entries_left: length / ENTRY_HEADER_BYTES, text_left }
     }
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// The part of the file that a span of the header names.
+    /// The range in the file of a header's segment.
     fn segment(&self, base: u64, at: u64, field: &'static str, span: Span) -> Result<Range, FormatError> {
         let length = span.length.get();
         if length == 0 {
@@ -113,7 +113,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The range of the next entry, which `table` then starts behind.
+    /// The range of the next entry; advances `table` past it.
     fn next_entry(&self, table: &mut Range) -> Result<Range, FormatError> {
         let at = table.offset;
         let room = |field, found: u64| {
@@ -127,7 +127,7 @@ impl<'a> Reader<'a> {
         if size < ENTRY_HEADER_BYTES || size > table.length {
             return Err(room("entry_size", size));
         }
-        // The last entry's padding need not be there.
+        // The last entry's padding is optional.
         let step = size.next_multiple_of(ENTRY_ALIGNMENT).min(table.length);
         *table = Range { offset: at + step, length: table.length - step };
         Ok(Range { offset: at, length: size })
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
     ) -> Result<(u64, Place), FormatError> {
         let path = self.text(archive, at + 60, "path", entry.path)?;
         if path.is_empty() {
-            return Err(corrupt(at + 60, "path", "the path of a file", "nothing"));
+            return Err(corrupt(at + 60, "path", "a path", "none"));
         }
         let (offset, length) = (entry.range.offset.get(), entry.range.length.get());
         if Range::new(offset, length).is_none() {
@@ -184,7 +184,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes of the metadata segment.
+    /// Bytes in the metadata segment.
     fn blob(
         &mut self,
         archive: &Archive,
@@ -201,13 +201,13 @@ impl<'a> Reader<'a> {
             corrupt(at, field, expected, format!("{length} bytes at {offset}"))
         })?;
         self.text_left = self.text_left.checked_sub(length).ok_or_else(|| {
-            let expected = "names and metadata that are not much more than the whole file";
+            let expected = "names and metadata in proportion to the file's size";
             corrupt(at, field, expected, format!("{length} more bytes"))
         })?;
         Ok(&self.bytes[range.offset as usize..range.end() as usize])
     }
 
-    /// An entry of a known kind; longer ones are of a writer that knows more fields.
+    /// An entry of a known type; longer ones come from a newer writer.
     fn read_entry<T: Layout>(&self, entry: Range) -> Result<&'a T, FormatError> {
         let needed = size_of::<T>() as u64;
         if entry.length < needed {
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is read in place.
+/// A layout that is read in place.
 trait Layout: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned {}
 impl<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned> Layout for T {}
 
@@ -249,7 +249,7 @@ fn splat(entry: &SplatEntry, at: u64) -> Result<(u64, Place), FormatError> {
 
 fn data(entry: &DataEntry, at: u64, archive: &Archive) -> Result<(u64, Place), FormatError> {
     let length = entry.storage.length.get();
-    // Of a parameter without bytes the reference says 0 as well.
+    // The reference writes 0 too for a parameter without bytes.
     if length == 0 {
         return Ok((0, Place::Here(0)));
     }
@@ -261,7 +261,7 @@ fn data(entry: &DataEntry, at: u64, archive: &Archive) -> Result<(u64, Place), F
     Ok((length, Place::Here(range.offset)))
 }
 
-/// The range of the file that `span` of `segment` is.
+/// The range in the file of `span`, relative to `segment`.
 fn within(segment: Range, span: Span) -> Option<Range> {
     let span = Range::new(span.offset.get(), span.length.get())?;
     let inside = span.fits(segment.length);

@@ -1,7 +1,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use rehal_base::Result;
+use rehal_base::{Error, Result};
 use rehal_hal::{Command, CommandBuffer, CommandBufferBackend, HostOp, Live};
 
 use super::names::{BaseNames, IdNames, Recorded, copy_sides, with_scratch};
@@ -47,7 +47,7 @@ impl CommandBufferBackend for RecordedCommandBuffer {
         };
         with_scratch(|scratch| {
             let stream = &self.stream;
-            let ids = command.rename(&mut IdNames { stream, scratch })?;
+            let ids = command.rename(&mut IdNames::new(stream, scratch))?;
             let outcome = self.base.backend().record(&command.rename(&mut BaseNames { stream, scratch })?);
             let status = status_of(&outcome);
             if status == 0 && transfers_nothing(command) {
@@ -56,6 +56,21 @@ impl CommandBufferBackend for RecordedCommandBuffer {
             stream.record(|log| log.calls(self.device, status, |put| encode::command(self.id, &ids, put)));
             outcome
         })
+    }
+
+    fn refused(&self, command: &Command<Live<'_>>, error: &Error) {
+        let stream = &self.stream;
+        with_scratch(|scratch| {
+            if let Ok(ids) = command.rename(&mut IdNames::of_refused(stream, scratch)) {
+                let status = error.code() as u32;
+                stream.record(|log| {
+                    log.calls(self.device, status, |put| encode::command(self.id, &ids, put));
+                });
+            }
+            if let Ok(base) = command.rename(&mut BaseNames { stream, scratch }) {
+                self.base.backend().refused(&base, error);
+            }
+        });
     }
 
     fn end(&self) -> Result<()> {

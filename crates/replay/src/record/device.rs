@@ -2,7 +2,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rehal_base::{HostMemory, Result};
+use rehal_base::{Error, HostMemory, Result};
 use rehal_capture::ObjectType;
 use rehal_hal::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, CreateOp, Device,
@@ -19,6 +19,7 @@ use super::event::RecordedEvent;
 use super::executable::{self, RecordedExecutable};
 use super::file::{RecordedFile, Reference, Source};
 use super::names::{BaseNames, IdNames, Recorded, copy_sides, recorded_semaphore, with_scratch};
+use super::outcome::Outcome;
 use super::semaphore::RecordedSemaphore;
 use super::stream::{Stream, status_of};
 use crate::encode::{self, Put};
@@ -245,7 +246,7 @@ impl DeviceBackend for RecordedDevice {
     }
 
     // Recorded before it is given to the device: what it signals may set off calls that are recorded before
-    // this one comes back, and in the capture they have to follow it. Its status is filled in afterwards.
+    // this one comes back, and in the capture they have to follow it. Its status is filled in when it has ended.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let stream = &self.stream;
         let mut submission = *submission;
@@ -253,7 +254,7 @@ impl DeviceBackend for RecordedDevice {
             (*source, *target) = copy_sides(source, target);
         }
         with_scratch(|scratch| {
-            let ids = submission.rename(&mut IdNames { stream, scratch })?;
+            let ids = submission.rename(&mut IdNames::new(stream, scratch))?;
             let base = submission.rename(&mut BaseNames { stream, scratch })?;
             let created = match ids.op {
                 QueueOp::Alloca { created, .. } => created,
@@ -274,23 +275,33 @@ impl DeviceBackend for RecordedDevice {
                     offset = Some(log.operation(self.id, 0, call, payload_type, parts));
                 });
             });
+            let ending = Outcome::of(stream, offset, submission.signals);
             let outcome = base.device.backend().submit(&base);
+            ending.returned(&outcome);
             if outcome.is_err() {
                 for (signal, before) in signals.iter().zip(&*before) {
                     recorded_semaphore(stream, signal.semaphore)?.will_not_signal(signal.value, *before);
                 }
             }
-            match (&outcome, offset) {
-                (Ok(None), _) | (_, None) => {}
-                (Ok(Some(made)), _) => {
-                    stream.record(|log| buffer::record_object(log, self.id, created, made, false));
-                }
-                (Err(_), Some(offset)) => {
-                    stream.record(|log| log.set_status(offset, status_of(&outcome)));
-                }
+            if let Ok(Some(made)) = &outcome {
+                stream.record(|log| buffer::record_object(log, self.id, created, made, false));
             }
             Ok(outcome?.map(|made| self.wrap_buffer(made, created)))
         })
+    }
+
+    fn refused(&self, submission: &Submission<Live<'_>>, error: &Error) {
+        let stream = &self.stream;
+        with_scratch(|scratch| {
+            // What names objects of another recorder cannot be recorded; it is refused for that first.
+            if let Ok(ids) = submission.rename(&mut IdNames::of_refused(stream, scratch)) {
+                let status = error.code() as u32;
+                stream.record(|log| log.calls(self.id, status, |put| encode::submission(&ids, put)));
+            }
+            if let Ok(base) = submission.rename(&mut BaseNames { stream, scratch }) {
+                base.device.backend().refused(&base, error);
+            }
+        });
     }
 
     fn trim(&self) -> Result<()> {

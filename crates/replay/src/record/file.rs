@@ -35,19 +35,18 @@ impl RecordedFile {
     /// What a read of `range` gives, where the capture is to hold it.
     pub fn captured(&self, range: Range) -> Result<&[u8]> {
         let Some(contents) = &self.contents else { return Ok(&[]) };
-        let bytes = contents.bytes();
-        if !range.fits(bytes.len() as u64) {
+        // It is the program's, which may have truncated it since.
+        let present = contents.present_bytes()?;
+        if !range.fits(present) {
             return Err(Error::new(
                 StatusCode::Unavailable,
                 format!(
-                    "{} bytes at offset {} cannot be captured: the file has {} bytes",
-                    range.length,
-                    range.offset,
-                    bytes.len()
+                    "{} bytes at offset {} cannot be captured: the file has {present} bytes",
+                    range.length, range.offset
                 ),
             ));
         }
-        Ok(&bytes[range.offset as usize..][..range.length as usize])
+        Ok(&contents.bytes()[range.offset as usize..][..range.length as usize])
     }
 }
 
@@ -185,7 +184,12 @@ fn describe_disk(
 ) -> Result<(FileIdentity, Reference)> {
     // What the system calls the open file, wherever its path leads by now.
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let contents = || MappedFile::open(Path::new(&link));
+    let contents = || {
+        MappedFile::open(Path::new(&link)).map_err(|error| {
+            let path = std::fs::read_link(&link).unwrap_or_else(|_| "the imported file".into());
+            Error::new(error.code(), error.message().replace(&link, &path.display().to_string()))
+        })
+    };
     let path = || {
         std::fs::read_link(&link).map_err(|error| {
             Error::new(StatusCode::Unavailable, format!("the path of an imported file is not known: {error}"))

@@ -14,21 +14,23 @@ mod file;
 #[cfg(test)]
 mod models;
 mod names;
+mod outcome;
 mod semaphore;
 mod stream;
 mod sync;
 
+use std::fs::{File, TryLockError};
 use std::io::Seek;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::{Device, DeviceGroup, HostOp};
 
 use self::device::RecordedDevice;
 use self::names::recorded_device;
-use self::stream::{Sink, Stream};
+use self::stream::Stream;
 use crate::encode;
 
 pub use self::stream::CaptureSink;
@@ -115,24 +117,19 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a capture in a new file at `path`, or over what was there. A pipe is refused: the length is written
-    /// at the beginning of a capture in the end.
+    /// Starts a capture in a new file at `path`, or over what was there. A new file is for its owner and its group
+    /// (mode 0640): a capture holds what the program computed with.
+    ///
+    /// The file is locked until the capture is closed: a recorder that is to write to it meanwhile, of this process or
+    /// another, is refused with `UNAVAILABLE`. A pipe is refused with `INVALID_ARGUMENT`: the length is written at the
+    /// beginning of a capture in the end.
     pub fn create(path: &Path, options: RecordOptions) -> Result<Self> {
-        let failed = |error| Error::io(format_args!("creating the capture '{}'", path.display()), &error);
-        // Asked first: a pipe opens when somebody reads it, which may be never.
-        if std::fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo()) {
-            return Err(no_way_back(path));
-        }
-        let mut file = std::fs::File::create(path).map_err(failed)?;
-        if file.stream_position().is_err() {
-            return Err(no_way_back(path));
-        }
-        Ok(Self { stream: Stream::start(Sink::File(file), options)? })
+        Ok(Self { stream: Stream::start(Box::new(create_file(path)?), options)? })
     }
 
     /// Starts a capture in `sink`.
     pub fn to(sink: impl CaptureSink + 'static, options: RecordOptions) -> Result<Self> {
-        Ok(Self { stream: Stream::start(Sink::Other(Box::new(sink)), options)? })
+        Ok(Self { stream: Stream::start(Box::new(sink), options)? })
     }
 
     /// The devices of `group`, in its order, with all that is done with them on record.
@@ -176,6 +173,50 @@ impl Recorder {
         self.stream.record(|log| log.calls(0, 0, |put| encode::host_op(op, put)));
         Ok(())
     }
+}
+
+/// Mode of a new capture, less what the process masks.
+const FILE_MODE: u32 = 0o640;
+
+/// Opens the file of a capture, empty and locked.
+fn create_file(path: &Path) -> Result<File> {
+    let failed = |error| Error::io(format_args!("creating the capture '{}'", path.display()), &error);
+    // Asked first: a pipe opens when somebody reads it, which may be never.
+    if std::fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo()) {
+        return Err(no_way_back(path));
+    }
+    // Truncated once it is locked: what another process is recording stays whole. A lock and not a temporary file
+    // that is renamed in the end: what a killed program leaves has to be where the user looks for it.
+    let mut file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(FILE_MODE)
+        .open(path)
+        .map_err(failed)?;
+    if file.stream_position().is_err() {
+        return Err(no_way_back(path));
+    }
+    // Of other kinds, such as /dev/null, any number of processes write to one.
+    if file.metadata().map_err(failed)?.is_file() {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => return Err(in_use(path)),
+            // Some file systems have no locks; recording there is better than not recording.
+            Ok(()) | Err(TryLockError::Error(_)) => {}
+        }
+        file.set_len(0).map_err(failed)?;
+    }
+    Ok(file)
+}
+
+#[cold]
+fn in_use(path: &Path) -> Error {
+    let path = path.display();
+    Error::new(
+        StatusCode::Unavailable,
+        format!("creating the capture '{path}': another recorder is writing to it"),
+    )
+    .advise("name a file of its own for each process, or wait until the other capture is closed")
 }
 
 fn no_way_back(path: &Path) -> Error {

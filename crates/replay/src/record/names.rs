@@ -222,8 +222,22 @@ impl<'a: 's, 's> Rename<Live<'a>, Live<'s>> for BaseNames<'s> {
 
 /// Turns recorded handles into the ids that the capture knows them by.
 pub(super) struct IdNames<'s> {
-    pub stream: &'s Arc<Stream>,
-    pub scratch: &'s Bump,
+    stream: &'s Arc<Stream>,
+    scratch: &'s Bump,
+    /// Whether the bytes of a read are captured where the policy says so.
+    captures_reads: bool,
+}
+
+impl<'s> IdNames<'s> {
+    /// The ids of `stream`; lists go to `scratch`.
+    pub fn new(stream: &'s Arc<Stream>, scratch: &'s Bump) -> Self {
+        Self { stream, scratch, captures_reads: true }
+    }
+
+    /// The same for a call that was refused: it read nothing.
+    pub fn of_refused(stream: &'s Arc<Stream>, scratch: &'s Bump) -> Self {
+        Self { captures_reads: false, ..Self::new(stream, scratch) }
+    }
 }
 
 impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
@@ -334,6 +348,9 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
         (): (),
     ) -> Result<&'s [u8]> {
         let Binding::Direct(buffer) = target.binding else { return Ok(&[]) };
+        if !self.captures_reads {
+            return Ok(&[]);
+        }
         let length = buffer.resolve(target.offset, target.length)?.length;
         recorded_file(self.stream, file)?.captured(rehal_base::Range { offset: file_offset, length })
     }

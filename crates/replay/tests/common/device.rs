@@ -308,6 +308,8 @@ impl DeviceBackend for TestDevice {
         Ok(())
     }
 
+    fn refused(&self, _submission: &Submission<Live<'_>>, _error: &Error) {}
+
     fn trim(&self) -> Result<()> {
         self.log.lock().unwrap().push(Ran::Trimmed);
         Ok(())
@@ -371,6 +373,8 @@ impl CommandBufferBackend for Commands {
         self.work.lock().unwrap().push(Work::of(command)?);
         Ok(())
     }
+
+    fn refused(&self, _command: &Command<Live<'_>>, _error: &Error) {}
 
     fn end(&self) -> Result<()> {
         Ok(())

@@ -136,7 +136,7 @@ fn a_policy_that_forbids_files_refuses_them_on_record() {
 }
 
 #[test]
-fn what_the_file_has_not_got_is_refused_before_it_is_recorded() {
+fn a_read_beyond_the_end_of_a_file_is_recorded_as_it_failed() {
     for file_policy in [FilePolicy::Reference, FilePolicy::CaptureRanges] {
         let program = Program::new(RecordOptions { file_policy, ..RecordOptions::default() });
         let file = HostFile::Disk(on_disk().reopen().unwrap());
@@ -145,10 +145,34 @@ fn what_the_file_has_not_got_is_refused_before_it_is_recorded() {
         let target = BufferRef::whole(&buffer);
         let refused = program.device().queue(QUEUE_AFFINITY_ANY).read(&file, 950, target, 0).unwrap_err();
         assert_eq!(refused.code(), StatusCode::OutOfRange);
-        let mut reads = 0;
-        each_operation(&program.capture(), |record| {
-            reads += u32::from(record.operation() == Code::DEVICE_QUEUE_READ);
+        let capture = program.capture();
+        let mut reads = Vec::new();
+        each_operation(&capture, |record| {
+            if let Payload::QueueRead(it) = record.payload().unwrap() {
+                reads.push((record.header.status_code.get(), it.captured_data.len()));
+            }
         });
-        assert_eq!(reads, 0);
+        assert_eq!(reads, [(StatusCode::OutOfRange as u32, 0)]);
+    }
+}
+
+/// A file that a program truncates after it imported it: the read is refused, and nobody touches bytes that are gone.
+#[test]
+fn what_a_file_has_lost_is_refused_by_every_policy() {
+    let policies = [FilePolicy::Reference, FilePolicy::CaptureRanges, FilePolicy::CaptureAll];
+    for (file_policy, code) in
+        policies.into_iter().zip([StatusCode::DataLoss, StatusCode::Unavailable, StatusCode::DataLoss])
+    {
+        let program = Program::new(RecordOptions { file_policy, ..RecordOptions::default() });
+        let on_disk = on_disk();
+        let file = HostFile::Disk(on_disk.reopen().unwrap());
+        let file = program.device().import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file).unwrap();
+        on_disk.as_file().set_len(0).unwrap();
+        let buffer = program.buffer(&[0; 100]);
+        let refused = program.device().queue(QUEUE_AFFINITY_ANY).read(&file, 50, &buffer, 0).unwrap_err();
+        assert_eq!(refused.code(), code, "{refused}");
+        on_disk.as_file().set_len(1000).unwrap();
+        program.device().queue(QUEUE_AFFINITY_ANY).read(&file, 50, &buffer, 0).unwrap();
+        program.capture();
     }
 }

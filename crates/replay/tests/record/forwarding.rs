@@ -87,6 +87,8 @@ fn on_device(forwarding: &mut Forwarding, device: &Device) {
     };
     let submitted = forwarding.check("DeviceBackend::submit", || backend.submit(&barrier));
     assert!(submitted.unwrap().is_none());
+    let error = Error::invalid_argument("refused");
+    forwarding.check("DeviceBackend::refused", || backend.refused(&barrier, &error));
 }
 
 fn on_executables(forwarding: &mut Forwarding, device: &Device) {
@@ -155,6 +157,8 @@ fn on_command_buffers(forwarding: &mut Forwarding, device: &Device) {
     let label = Command::BeginDebugGroup { label: &b"group"[..], color: 0 };
     forwarding.check("CommandBufferBackend::begin", || backend.begin()).unwrap();
     forwarding.check("CommandBufferBackend::record", || backend.record(&label)).unwrap();
+    let error = Error::invalid_argument("refused");
+    forwarding.check("CommandBufferBackend::refused", || backend.refused(&label, &error));
     forwarding.check("CommandBufferBackend::end", || backend.end()).unwrap();
 }
 

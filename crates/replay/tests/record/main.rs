@@ -2,11 +2,13 @@
 
 mod counting;
 mod discrete;
+mod failures;
 mod files;
 mod forwarding;
 mod mappings;
 mod memory;
 mod order;
+mod processes;
 mod program;
 mod trim;
 mod trouble;

@@ -3,10 +3,10 @@
 use rehal_base::StatusCode;
 use rehal_capture::OperationCode as Op;
 use rehal_capture::layout::{BufferBarrier, MemoryBarrier};
-use rehal_hal::AccessScope;
+use rehal_hal::{AccessScope, CommandBufferMode};
 use zerocopy::little_endian::U32;
 
-use crate::common::{Bound, CaptureBuilder, FLUSHED, Ran, code, function, range, run, slot, whole};
+use crate::common::{Bound, CaptureBuilder, FLUSHED, Id, Ran, code, function, range, run, slot, whole};
 
 #[test]
 fn transfers_run_when_the_command_buffer_does() {
@@ -170,9 +170,76 @@ fn a_command_of_a_category_that_the_command_buffer_lacks_is_an_error() {
     capture.last_payload()[4] = 2;
     capture.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
     capture.command_fill(commands, whole(buffer), &[1]);
+    capture.bare_call(Op::COMMAND_BUFFER_END, commands);
+    capture.execute(commands, &[]);
     let error = run(&capture.finish()).unwrap_err();
     assert_eq!(error.code(), StatusCode::FailedPrecondition);
     assert!(error.report().contains("command_buffer.fill_buffer(309)"), "{error:?}");
+}
+
+/// Adds a command to a command buffer, on a buffer of 8 bytes.
+type AddCommand = fn(&mut CaptureBuilder, Id, Id);
+
+/// Commands that every device refuses, and those that the plan does, with what is said of them.
+const WRONG_COMMANDS: [(&str, AddCommand); 6] = [
+    ("exceed a buffer of 8 bytes", |it, commands, buffer| {
+        it.command_fill(commands, range(buffer, 6, 4), &[1]);
+    }),
+    ("exceed a buffer of 8 bytes", |it, commands, buffer| {
+        it.command_copy(commands, range(buffer, 0, 4), range(buffer, 5, 4));
+    }),
+    ("not aligned to its pattern", |it, commands, buffer| {
+        it.command_fill(commands, range(buffer, 0, 3), &[1, 2]);
+    }),
+    ("copy lengths differ", |it, commands, buffer| {
+        it.command_copy(commands, range(buffer, 0, 4), range(buffer, 4, 3));
+    }),
+    ("there are 1 slots", |it, commands, _| it.command_fill(commands, slot(1, 0, 4), &[1])),
+    ("object 90 is used as a buffer", |it, commands, _| it.command_fill(commands, whole(90), &[1])),
+];
+
+#[test]
+fn a_command_is_checked_where_it_would_run() {
+    for (reason, add) in WRONG_COMMANDS {
+        let mut capture = CaptureBuilder::new();
+        let buffer = capture.buffer(8);
+        let mut wrong = capture.place();
+        let commands = capture.commands(1, |it, commands| {
+            it.command_fill(commands, whole(buffer), &[7]);
+            add(it, commands, buffer);
+            wrong = it.place();
+        });
+        // The submission failed when it was captured, so it is skipped, and what it would have run with it.
+        let semaphore = capture.semaphore(0);
+        capture.order(&[], &[(semaphore, 1)]).execute(commands, &[slot(0, 0, 0)]);
+        capture.last().status_code = StatusCode::OutOfRange as u32;
+        capture.read(buffer, 0, 8);
+        assert_eq!(run(&capture.finish()).unwrap().bytes(), [[0; 8]], "{reason}");
+        // One that did not fail is refused, and says which command and which execution.
+        capture.execute(commands, &[slot(0, 0, 0)]);
+        let error = run(&capture.finish()).unwrap_err().report();
+        for place in [wrong, capture.place()] {
+            assert!(
+                error.contains(&format!("record #{}, offset {}: ", place.ordinal, place.offset)),
+                "{error}"
+            );
+        }
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn a_command_that_runs_while_it_is_recorded_is_checked_there() {
+    for (reason, add) in WRONG_COMMANDS {
+        let mut capture = CaptureBuilder::new();
+        let (buffer, commands) = (capture.buffer(8), capture.command_buffer(1));
+        let mode = CommandBufferMode::ONE_SHOT | CommandBufferMode::ALLOW_INLINE_EXECUTION;
+        capture.last_payload()[..4].copy_from_slice(&mode.bits().to_le_bytes());
+        capture.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
+        add(&mut capture, commands, buffer);
+        let error = run(&capture.finish()).unwrap_err();
+        assert!(error.message().contains(reason), "{error:?}");
+    }
 }
 
 #[test]

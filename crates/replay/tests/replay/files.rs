@@ -1,12 +1,19 @@
 //! Files that programs read and wrote: outside of the capture, inside of it, and read in ranges.
 
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Error, StatusCode, fnv};
-use rehal_replay::{FileRemap, ReplayOptions};
+use rehal_capture::CaptureBytes;
+use rehal_hal::DeviceGroup;
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{FileRemap, Plan, PlanOptions, Replay, ReplayOptions};
+use tempfile::NamedTempFile;
 
 use crate::common::{CaptureBuilder, FileSpec, Observed, range, replay, run, run_with, whole};
+use crate::memory::peak_bytes;
 
 const BYTES: &[u8] = b"0123456789abcdefghijklmnopqrstuv";
 
@@ -60,6 +67,31 @@ fn inline_bytes_are_read() {
     let mut capture = CaptureBuilder::new();
     capture.file(&FileSpec::inline(b""));
     run(&capture.finish()).unwrap();
+}
+
+/// Of a mapped capture, a file that is only read costs no memory: its bytes are read from where they lie.
+#[test]
+fn inline_bytes_of_a_mapped_capture_are_not_copied() {
+    const FILE_BYTES: usize = 8 << 20;
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(4);
+    let file = capture.file(&FileSpec::inline(&vec![7; FILE_BYTES]));
+    capture.file_read(file, FILE_BYTES as u64 - 4, whole(buffer), b"");
+    capture.read(buffer, 0, 4);
+    let mut written = NamedTempFile::new().unwrap();
+    written.write_all(&capture.finish()).unwrap();
+    let (bytes, peak) = peak_bytes(|| {
+        let mapped = CaptureBytes::map(written.path()).unwrap();
+        let plan = Plan::compile(mapped, PlanOptions::default()).unwrap();
+        assert!(plan.files().all(|file| file.check(&[]).is_ok()));
+        let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+        let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+        let mut observed = Observed::default();
+        replay.run(&mut [&mut observed]).unwrap();
+        observed.bytes().concat()
+    });
+    assert_eq!(bytes, [7; 4]);
+    assert!(peak < FILE_BYTES / 8, "{peak}");
 }
 
 #[test]

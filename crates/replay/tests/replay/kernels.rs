@@ -1,12 +1,15 @@
 //! Captures of real programs on `local-sync`, with the kernels that they hold and with others.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 
-use rehal_base::Result;
+use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::DeviceGroup;
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions, Substitution};
+use rehal_replay::{
+    Plan, PlanOptions, Replacement, Replay, ReplayOptions, Selector, Substitute, Substitution,
+};
 
 use crate::common::Observed;
 
@@ -76,11 +79,94 @@ fn executables_that_do_not_fit_are_refused_before_anything_runs() {
     for (path, words) in [
         ("modules/add4_swapped.aarch64.elf", "aarch64"),
         ("cts/entry_points.embedded.elf", "has no function 'add_dispatch_0_elementwise_4_f32'"),
-        ("recipe.toml", "does not know what kind of executable"),
+        ("recipe.toml", "is a text file, not an executable"),
+        ("inputs/mlp_x.npy", "is a NumPy array (.npy), not an executable"),
     ] {
         let error = replay("add4.add.local-sync", &format!("all={{}}{path}"), 1).unwrap_err();
         let report = error.report();
         assert!(report.contains(words) && report.contains(path), "{path}: {report}");
         assert!(report.contains("executable_cache.prepare_executable(402)"), "{path}: {report}");
     }
+}
+
+/// Replays `add4.add` with what `change` does to the options, and gives its result.
+fn substituted(change: impl FnOnce(&mut ReplayOptions)) -> Result<Vec<f32>> {
+    let bytes = std::fs::read(fixture("captures/add4.add.local-sync.ireereplay")).unwrap();
+    let plan = Plan::compile(bytes, PlanOptions::default())?;
+    let devices = DeviceGroup::new(vec![LocalSync::create(Plugins::default())])?;
+    let mut options = ReplayOptions::default();
+    change(&mut options);
+    let mut observed = Observed::default();
+    Replay::new(plan, &devices, &options)?.run(&mut [&mut observed])?;
+    Ok(result(&observed))
+}
+
+const SUM: [f32; 4] = [11.0, 22.0, 33.0, 44.0];
+const SWAPPED: [f32; 4] = [1100.0, 2200.0, 3300.0, 4400.0];
+
+#[test]
+fn executables_are_replaced_by_bytes() {
+    let elf = std::fs::read(fixture("modules/add4_swapped.elf")).unwrap();
+    for replacement in
+        [Replacement::bytes(elf.clone()), Replacement::bytes(elf.clone()).of_format("embedded-elf-x86_64")]
+    {
+        let replaced = substituted(|options| {
+            options.substitutions.push(Substitution::new(Selector::Id(4), replacement));
+        });
+        assert_eq!(replaced.unwrap(), SWAPPED);
+    }
+    let error = substituted(|options| {
+        options.substitutions.push(Substitution::new(Selector::All, Replacement::bytes(*b"GGUF")));
+    })
+    .unwrap_err();
+    assert_eq!(error.message(), "4 bytes of memory is a GGUF parameter file, not an executable");
+}
+
+#[test]
+fn a_callback_is_asked_for_each_executable() {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let answer = |replacement: Option<Replacement>| -> Substitute {
+        let asked = asked.clone();
+        Arc::new(move |candidate| {
+            let record = &candidate.record;
+            let functions = record.function_names().map(|name| name.escape_ascii().to_string());
+            asked.lock().unwrap().push((
+                record.id,
+                candidate.own_name()?,
+                String::from_utf8_lossy(record.format).into_owned(),
+                functions.collect::<Vec<_>>(),
+            ));
+            Ok(replacement.clone())
+        })
+    };
+    assert_eq!(substituted(|options| options.substitute = Some(answer(None))).unwrap(), SUM);
+    let elf = fixture("modules/add4_swapped.elf");
+    let by_file = answer(Some(Replacement::file(&elf)));
+    assert_eq!(substituted(|options| options.substitute = Some(by_file)).unwrap(), SWAPPED);
+    let functions = ["add_dispatch_0_elementwise_4_f32", "mul_dispatch_0_elementwise_4_f32"];
+    let expected = (
+        4,
+        "add4_linked".to_string(),
+        "embedded-elf-x86_64".to_string(),
+        functions.map(String::from).to_vec(),
+    );
+    assert_eq!(*asked.lock().unwrap(), [expected.clone(), expected]);
+
+    // It counts more than a selector, and where it gives nothing the selector counts.
+    let captured = Replacement::file(fixture("cts/affine.embedded.elf"));
+    let selector = Substitution::new(Selector::All, captured);
+    let by_bytes = answer(Some(Replacement::bytes(std::fs::read(&elf).unwrap())));
+    let both = |answer: Substitute| {
+        substituted(|options| {
+            options.substitutions.push(selector.clone());
+            options.substitute = Some(answer);
+        })
+    };
+    assert_eq!(both(by_bytes).unwrap(), SWAPPED);
+    assert!(both(answer(None)).unwrap_err().report().contains("affine.embedded.elf"));
+
+    let refusing: Substitute = Arc::new(|_| Err(Error::new(StatusCode::Aborted, "not today")));
+    let error = substituted(|options| options.substitute = Some(refusing)).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Aborted);
+    assert!(error.report().contains("the substitute for executable 4, record #11"), "{}", error.report());
 }

@@ -9,6 +9,8 @@ mod commands;
 mod files;
 mod host_memory;
 mod kernels;
+#[path = "../memory/mod.rs"]
+mod memory;
 mod owned;
 mod queue;
 mod refusals;

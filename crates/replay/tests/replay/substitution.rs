@@ -329,7 +329,8 @@ fn files_that_are_no_replacement() {
     let empty = files.add("empty", b"");
     for format in ["", "@fake"] {
         let error = try_with(&empty, format);
-        assert_eq!((error.code(), error.message()), (StatusCode::InvalidArgument, "the file is empty"));
+        let expected = format!("'{}' is empty, not an executable", empty.display());
+        assert_eq!((error.code(), error.message()), (StatusCode::InvalidArgument, &*expected));
     }
     let text = files.add("text", b"#!/bin/sh");
     let error = try_with(&text, "");

@@ -4,7 +4,7 @@ use rehal_modules::hal::Handle;
 use rehal_replay::Recorder;
 use rehal_vm::{Invocation, Value};
 
-use super::{Function, Program};
+use super::Function;
 
 /// How many calls a batch has, and how many of them run concurrently. Both are positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,26 +52,26 @@ impl Batch {
 ///     calls.run(&mut batch)?;
 /// }
 /// println!("{:?} for 10 calls", start.elapsed());
-/// # drop(calls);
+/// drop(calls);
 /// program.close()
 /// # }
 /// ```
-pub struct Calls<'p> {
-    recorder: Option<&'p Recorder>,
-    function: Function<'p>,
+pub struct Calls {
     inputs: Vec<Value>,
     batch: Batch,
-    kind: Kind<'p>,
+    kind: Kind,
     /// Kept between calls, so that a call allocates nothing.
     invocation: Invocation,
+    /// Dropped last: the invocation and the inputs are of its program, which may end on another thread once it is gone.
+    function: Function,
 }
 
-enum Kind<'p> {
+enum Kind {
     Synchronous,
     /// Takes the number of repetitions, which is the size of the batch.
     Repeating,
-    /// Takes two fences behind its inputs.
-    Asynchronous(&'p Device),
+    /// Takes two fences of this device behind its inputs.
+    Asynchronous(Device),
 }
 
 /// What the calls of one batch need, and what they return.
@@ -84,30 +84,33 @@ pub struct PreparedBatch {
     results: Vec<Vec<Value>>,
 }
 
-impl<'p> Calls<'p> {
-    pub(super) fn new(
-        program: &'p Program,
-        function: Function<'p>,
-        inputs: Vec<Value>,
-        batch: Batch,
-    ) -> Result<Self> {
-        let kind = match (function.is_async(), program.device()) {
+impl Calls {
+    pub(super) fn new(function: Function, inputs: Vec<Value>, batch: Batch) -> Result<Self> {
+        let kind = match (function.is_async(), function.device()) {
             (false, _) => Kind::Synchronous,
-            (true, Some(device)) => Kind::Asynchronous(device),
+            (true, Some(device)) => Kind::Asynchronous(device.clone()),
             (true, None) => return Err(no_device()),
         };
         let invocation = Invocation::new(function.vm());
-        Ok(Self { recorder: program.recorder(), function, inputs, batch, kind, invocation })
+        Ok(Self { function, inputs, batch, kind, invocation })
     }
 
-    pub(super) fn repeating(program: &'p Program, function: Function<'p>, batch: Batch) -> Self {
-        let inputs = vec![Value::I32(batch.size as i32)];
+    pub(super) fn repeating(function: Function, batch: Batch) -> Result<Self> {
+        let Ok(repetitions) = i32::try_from(batch.size) else {
+            return Err(Error::out_of_range(format!(
+                "the function counts its repetitions up to {}, and the batch has {}",
+                i32::MAX,
+                batch.size
+            ))
+            .advise("choose a smaller batch"));
+        };
+        let inputs = vec![Value::I32(repetitions)];
         let invocation = Invocation::new(function.vm());
-        Self { recorder: program.recorder(), function, inputs, batch, kind: Kind::Repeating, invocation }
+        Ok(Self { function, inputs, batch, kind: Kind::Repeating, invocation })
     }
 
     /// The function.
-    pub fn function(&self) -> &Function<'p> {
+    pub fn function(&self) -> &Function {
         &self.function
     }
 
@@ -133,7 +136,7 @@ impl<'p> Calls<'p> {
     #[inline]
     pub fn call(&mut self) -> Result<()> {
         let (invocation, inputs) = (&mut self.invocation, &self.inputs);
-        scoped(self.recorder, || invocation.call(inputs.iter().cloned()))
+        scoped(self.function.recorder(), || invocation.call(inputs.iter().cloned()))
     }
 
     /// The results of the last [`Calls::call`].
@@ -143,7 +146,7 @@ impl<'p> Calls<'p> {
 
     /// Prepares a batch: the fences of an asynchronous function, nothing for others.
     pub fn prepare(&self) -> Result<PreparedBatch> {
-        match self.kind {
+        match &self.kind {
             Kind::Synchronous | Kind::Repeating => Ok(PreparedBatch::default()),
             Kind::Asynchronous(device) => PreparedBatch::new(device, self.batch),
         }
@@ -158,7 +161,7 @@ impl<'p> Calls<'p> {
             return Ok(());
         }
         let (invocation, inputs) = (&mut self.invocation, &self.inputs);
-        scoped(self.recorder, || {
+        scoped(self.function.recorder(), || {
             for fences in &prepared.fences {
                 invocation.call(inputs.iter().chain(fences).cloned())?;
                 prepared.results.push(invocation.take_results());

@@ -13,10 +13,10 @@ impl Program {
     /// (`--iree-hal-instrument-dispatches=SIZE` and the like), as buffers that the host can read.
     pub fn instruments(&self) -> Result<Vec<Value>> {
         let list = Ref::new(List::new(ElementKind::Variant, 0)?);
-        for module in &self.modules {
+        for module in &self.0.modules {
             if module.file().exports().any(|export| export.local_name == QUERY) {
                 let name = format!("{}.{QUERY}", module.name());
-                let query = self.context.function(&name)?;
+                let query = self.0.context.function(&name)?;
                 query.call(&[Value::Ref(list.clone())]).context(|| format!("function '{name}'"))?;
             }
         }

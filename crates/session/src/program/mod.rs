@@ -15,7 +15,6 @@ mod tensors;
 mod tests;
 mod transfer;
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use rehal_base::{Context as _, Error, Result};
@@ -57,11 +56,15 @@ pub type Offer<'o> = &'o mut dyn FnMut(&str) -> Result<Option<Module>>;
 /// let mut results = program.call(&function, inputs)?;
 /// program.to_host(&mut results)?;
 /// assert_eq!(format_value(&results[0], 16)?, "hal.buffer_view\nf32=2");
-/// # drop(function);
+/// // Functions keep the program's globals: they go first.
+/// drop(function);
 /// program.close()
 /// # }
 /// ```
-pub struct Program {
+pub struct Program(Arc<Inner>);
+
+/// What a program and its functions share.
+struct Inner {
     /// In the order of the options; functions are looked up in the last one.
     modules: Vec<ProgramModule>,
     context: Context,
@@ -71,11 +74,12 @@ pub struct Program {
     recorder: Option<Recorder>,
 }
 
-/// A function of a program that can be called from outside. It keeps the program's globals, so it has to be dropped
-/// before the program is closed: that is what the borrow is for.
-pub struct Function<'p> {
+/// A function of a program that can be called from outside. It shares the program, so it can be kept beside it, sent to
+/// other threads and handed to another language; see [`Program::close`].
+pub struct Function {
+    /// Dropped before the program, which may end on another thread once that is gone.
     function: rehal_vm::Function,
-    program: PhantomData<&'p Program>,
+    program: Arc<Inner>,
     /// Whether it takes two fences behind its inputs: one that it waits for, one that it signals.
     is_async: bool,
     /// What the module says of it, such as `sync func @f(...)`.
@@ -103,48 +107,50 @@ impl Program {
         let context = loader.resolve(&modules, offer).and_then(|()| new_context(options, &loader.loaded));
         let Loader { devices, recorder, .. } = loader;
         match context {
-            Ok(context) => Ok(Self { modules, context, devices, lead: options.lead, recorder }),
+            Ok(context) => {
+                Ok(Self(Arc::new(Inner { modules, context, devices, lead: options.lead, recorder })))
+            }
             Err(error) => closed(Err(error), recorder.as_ref()),
         }
     }
 
     /// The module whose functions are called.
     pub fn main_module(&self) -> &ProgramModule {
-        self.modules.last().expect("a program has a module, or loading fails")
+        self.0.modules.last().expect("a program has a module, or loading fails")
     }
 
     /// The devices, if the program uses devices; those of the recorder if it is recorded.
     pub fn devices(&self) -> Option<&DeviceGroup> {
-        self.devices.as_ref()
+        self.0.devices.as_ref()
     }
 
     /// The device that inputs go to, if the program uses devices.
     pub fn device(&self) -> Option<&Device> {
-        self.devices.as_ref().and_then(|devices| devices.devices().get(self.lead))
+        self.0.device()
     }
 
     /// What records the program, if it is recorded.
     pub fn recorder(&self) -> Option<&Recorder> {
-        self.recorder.as_ref()
+        self.0.recorder.as_ref()
     }
 
     /// The function `name` of the main module.
-    pub fn function(&self, name: &str) -> Result<Function<'_>> {
+    pub fn function(&self, name: &str) -> Result<Function> {
         let module = self.main_module();
-        let function = self.context.function(&format!("{}.{name}", module.name())).map_err(|error| {
+        let function = self.0.context.function(&format!("{}.{name}", module.name())).map_err(|error| {
             let names: Vec<_> = module.runnable_functions().collect();
             error.advise(format!("the module has: {}", names.join(", ")))
         })?;
         Ok(Function {
             function,
-            program: PhantomData,
+            program: self.0.clone(),
             is_async: module.is_async(name),
             declaration: module.attribute(name, "iree.abi.declaration").map(str::to_string),
         })
     }
 
     /// Reads the inputs of a function, onto the program's device.
-    pub fn inputs(&self, function: &Function<'_>, inputs: &[ValueText]) -> Result<Vec<Value>> {
+    pub fn inputs(&self, function: &Function, inputs: &[ValueText]) -> Result<Vec<Value>> {
         let device = self.device();
         let parsed = inputs::parse(inputs, &function.argument_kinds(), &mut |tensor_type, bytes| {
             tensors::upload(device, tensor_type, bytes)
@@ -167,8 +173,9 @@ impl Program {
 
     /// Calls a function and waits for it. Results may be buffers that only the device can read; see
     /// [`Program::to_host`].
-    pub fn call(&self, function: &Function<'_>, mut inputs: Vec<Value>) -> Result<Vec<Value>> {
+    pub fn call(&self, function: &Function, mut inputs: Vec<Value>) -> Result<Vec<Value>> {
         let place = || format!("function '{}'", function.name());
+        self.check_own(function).context(place)?;
         function.check_count(inputs.len()).context(place)?;
         let finished = self.append_fences(function, &mut inputs)?;
         let results = function.function.call(&inputs).context(place)?;
@@ -180,23 +187,29 @@ impl Program {
     }
 
     /// Calls of a function with these inputs, for measurements. Each call of a batch is one call of the function.
-    pub fn calls<'p>(
-        &'p self,
-        function: Function<'p>,
-        inputs: Vec<Value>,
-        batch: Batch,
-    ) -> Result<Calls<'p>> {
-        Calls::new(self, function, inputs, batch)
+    pub fn calls(&self, function: Function, inputs: Vec<Value>, batch: Batch) -> Result<Calls> {
+        self.check_own(&function).context(|| format!("function '{}'", function.name()))?;
+        Calls::new(function, inputs, batch)
     }
 
     /// Calls of a function that the compiler made for measurements (`iree.benchmark` says `dispatch`): it takes the
-    /// number of repetitions of its dispatches, which is the size of the batch.
-    pub fn repeating_calls<'p>(&'p self, function: Function<'p>, batch: Batch) -> Calls<'p> {
-        Calls::repeating(self, function, batch)
+    /// number of repetitions of its dispatches, which is the size of the batch: at most [`i32::MAX`].
+    pub fn repeating_calls(&self, function: Function, batch: Batch) -> Result<Calls> {
+        self.check_own(&function).context(|| format!("function '{}'", function.name()))?;
+        Calls::repeating(function, batch)
+    }
+
+    /// Fails for a function of another program: it would get fences of devices that are not its own.
+    fn check_own(&self, function: &Function) -> Result<()> {
+        match Arc::ptr_eq(&self.0, &function.program) {
+            true => Ok(()),
+            false => Err(Error::invalid_argument("the function is of another program")
+                .advise("look it up in the program that is to call it")),
+        }
     }
 
     /// Adds the fences that an asynchronous function takes behind its inputs. Returns the one to wait for.
-    fn append_fences(&self, function: &Function<'_>, inputs: &mut Vec<Value>) -> Result<Option<Fence>> {
+    fn append_fences(&self, function: &Function, inputs: &mut Vec<Value>) -> Result<Option<Fence>> {
         if !function.is_async {
             return Ok(None);
         }
@@ -217,7 +230,7 @@ impl Program {
 
     /// Runs `body` in a scope of the capture, if the program is recorded.
     pub fn scope<R>(&self, name: &str, body: impl FnOnce() -> Result<R>) -> Result<R> {
-        match &self.recorder {
+        match &self.0.recorder {
             None => body(),
             Some(recorder) => {
                 let _scope = recorder.scope(name)?;
@@ -227,8 +240,12 @@ impl Program {
     }
 
     /// Ends the program: its globals are freed, in the scope `deinit` of the capture, then the capture is closed.
-    /// Values of the program are dropped before, or what they free is not in the capture. A program that is dropped
-    /// instead ends as well, with a capture that was never closed.
+    /// Values of the program are dropped before, or what they free is not in the capture.
+    ///
+    /// [`Function`]s and [`Calls`] keep the globals, so they are dropped before: while some are alive
+    /// ([`Program::function_count`]), this fails with `FAILED_PRECONDITION` and the program ends as one that is dropped.
+    /// A program that is dropped ends with the last of its functions, its globals freed outside of a scope, and with a
+    /// capture that was never closed, since nobody could be told that closing it failed.
     pub fn close(self) -> Result<()> {
         self.end(true)
     }
@@ -238,9 +255,19 @@ impl Program {
         self.end(false)
     }
 
+    /// How many functions and [`Calls`] of the program are alive.
+    pub fn function_count(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+
     fn end(self, scoped: bool) -> Result<()> {
+        let inner = Arc::try_unwrap(self.0).map_err(|inner| {
+            let count = Arc::strong_count(&inner) - 1;
+            let error = Error::failed_precondition(format!("{count} function(s) of the program are alive"));
+            error.context("closing the program").advise("drop its functions and calls before it")
+        })?;
         // The devices live until the capture is closed.
-        let Self { modules, context, devices, recorder, .. } = self;
+        let Inner { modules, context, devices, recorder, .. } = inner;
         let deinit =
             recorder.as_ref().filter(|_| scoped).map(|recorder| recorder.scope("deinit")).transpose();
         drop(context);
@@ -248,6 +275,12 @@ impl Program {
         let outcome = closed(deinit.map(drop), recorder.as_ref());
         drop(devices);
         outcome
+    }
+}
+
+impl Inner {
+    fn device(&self) -> Option<&Device> {
+        self.devices.as_ref().and_then(|devices| devices.devices().get(self.lead))
     }
 }
 
@@ -266,12 +299,7 @@ fn closed<T>(outcome: Result<T>, recorder: Option<&Recorder>) -> Result<T> {
     outcome.and_then(|value| closed.map(|()| value))
 }
 
-/// Does nothing, but makes the compiler refuse a program that is closed while its functions are alive.
-impl Drop for Function<'_> {
-    fn drop(&mut self) {}
-}
-
-impl Function<'_> {
+impl Function {
     /// The name without that of the module.
     pub fn name(&self) -> &str {
         self.function.name()
@@ -280,6 +308,16 @@ impl Function<'_> {
     /// The function of the VM.
     pub(crate) fn vm(&self) -> &rehal_vm::Function {
         &self.function
+    }
+
+    /// The device of its program, if that uses devices.
+    pub(crate) fn device(&self) -> Option<&Device> {
+        self.program.device()
+    }
+
+    /// What records its program, if it is recorded.
+    pub(crate) fn recorder(&self) -> Option<&Recorder> {
+        self.program.recorder.as_ref()
     }
 
     /// Whether it takes two fences behind its inputs.

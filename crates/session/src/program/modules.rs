@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, HostMemory, MappedFile, Result};
+use rehal_base::{Context, Error, FileKind, HostMemory, MappedFile, Range, Result};
 use rehal_vm::{Module, ModuleFile};
 
 use super::options::{ModuleMode, ModuleSource, ProgramOptions};
@@ -48,13 +48,16 @@ fn read(source: &ModuleSource, mode: ModuleMode) -> Result<HostMemory> {
         ModuleSource::StandardInput => read_standard_input()?,
         ModuleSource::Bytes(bytes) => HostMemory::constant(bytes)?,
         ModuleSource::File(path) if is_system_library(path) => {
-            let error = Error::unimplemented("modules in system libraries are not supported");
-            return Err(error.advise(NO_MODULE));
+            // The reference's interface for them changes with each release, and nothing in the file says which it has.
+            let error = Error::unimplemented("modules in native code (.so) are not in this build");
+            return Err(error.advise(
+                "compile the module to a .vmfb; native code that its kernels import goes to --executable_plugin=PATH",
+            ));
         }
         ModuleSource::File(path) => match mode {
             ModuleMode::Mmap => {
                 let file = Arc::new(MappedFile::open(path).advise(advice)?);
-                let whole = rehal_base::Range { offset: 0, length: file.bytes().len() as u64 };
+                let whole = Range { offset: 0, length: file.bytes().len() as u64 };
                 HostMemory::over_file(file, whole)?
             }
             ModuleMode::Preload => read_file(path).advise(advice)?,
@@ -106,7 +109,13 @@ impl ProgramModule {
     /// Reads and verifies a module.
     pub fn read(source: &ModuleSource, mode: ModuleMode) -> Result<Self> {
         let memory = Arc::new(read(source, mode)?);
-        let file = ModuleFile::read(memory).map_err(Error::from).advise(|| NO_MODULE.into())?;
+        let file = ModuleFile::read(memory.clone()).map_err(|error| {
+            let shown = source.path().map_or("it".into(), |path| format!("'{}'", path.display()));
+            let length = memory.length().min(FileKind::HEAD_BYTES as u64);
+            let head = memory.bytes(Range { offset: 0, length }).unwrap_or_default();
+            let other = FileKind::Module.refuse_other(&head, &shown);
+            other.unwrap_or_else(|| Error::from(error).advise(NO_MODULE))
+        })?;
         let module = Module::bytecode(file.clone())?;
         Ok(Self { file, module })
     }

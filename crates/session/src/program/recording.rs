@@ -1,7 +1,6 @@
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rehal_base::{Context, Error, Result};
+use rehal_base::{Context, Error, FileId, Result};
 use rehal_replay::Recorder;
 
 use super::options::ProgramOptions;
@@ -17,11 +16,10 @@ pub(super) fn recorder(options: &ProgramOptions) -> Result<Option<Recorder>> {
 
 /// Refuses to truncate a module or parameters, which may be mapped.
 fn check_not_read(options: &ProgramOptions, path: &Path) -> Result<()> {
-    let identity = |path: &Path| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
-    let Some(written) = identity(path) else { return Ok(()) };
+    let Some(written) = FileId::at(path) else { return Ok(()) };
     let modules = options.modules.iter().filter_map(|module| module.path());
     let parameters = options.parameters.files.iter().map(|file| file.path.path());
-    match modules.chain(parameters).find(|read| identity(read) == Some(written)) {
+    match modules.chain(parameters).find(|read| FileId::at(read) == Some(written)) {
         None => Ok(()),
         Some(read) => {
             Err(Error::invalid_argument(format!("the capture would overwrite '{}'", read.display()))

@@ -24,8 +24,8 @@ pub fn format_value(value: &Value, max_elements: u64) -> Result<String> {
         Value::Ref(reference) => reference,
     };
     let Some(type_name) = reference.type_name() else { return Ok("(null)".to_string()) };
-    let held = if let Some(list) = reference.downcast_ref::<List>() {
-        format_list(list, max_elements)?
+    let held = if reference.downcast_ref::<List>().is_some() {
+        format_list(reference, max_elements)?
     } else if let Some(Handle(view)) = reference.downcast_ref::<Handle<BufferView>>() {
         format_view(view, max_elements)?
     } else {
@@ -34,36 +34,39 @@ pub fn format_value(value: &Value, max_elements: u64) -> Result<String> {
     Ok(format!("{type_name}\n{held}"))
 }
 
-fn format_list(list: &List, max_elements: u64) -> Result<String> {
-    // Lists can hold lists, and themselves.
+/// The elements of a list, a line each, with those of lists within it. Without recursion: a program can make lists that
+/// are deeper than the stack.
+fn format_list(list: &Ref, max_elements: u64) -> Result<String> {
     const MAX_TEXT_BYTES: usize = 64 << 20;
-    const MAX_DEPTH: u32 = 64;
-    format_list_within(list, max_elements, MAX_DEPTH, MAX_TEXT_BYTES)
-}
-
-fn format_list_within(list: &List, max_elements: u64, depth: u32, max_bytes: usize) -> Result<String> {
-    if depth == 0 {
-        return Err(Error::resource_exhausted(
-            "lists within lists are too deep to print; they may hold themselves",
-        ));
-    }
     let mut text = String::new();
-    for index in 0..list.len() {
-        let value = list.get(index)?;
-        let child = match &value {
-            Value::Ref(reference) => reference.downcast_ref::<List>(),
-            _ => None,
-        };
-        let child = match child {
-            Some(child) => {
-                let left = max_bytes.saturating_sub(text.len());
-                format!("vm.list\n{}", format_list_within(child, max_elements, depth - 1, left)?)
+    // The lists that are being printed, each within the one before it, and their next elements.
+    let mut open = vec![(list.clone(), 0)];
+    while let Some((list, next)) = open.last_mut() {
+        let list = list.object::<List>()?;
+        if *next == list.len() {
+            open.pop();
+            // A list ends the line of the element that it is.
+            if !open.is_empty() {
+                text.push('\n');
             }
-            None => format_value(&value, max_elements)?,
-        };
-        let _ = writeln!(text, "child_list[{index}]: {child}");
-        if text.len() > max_bytes {
-            return Err(Error::resource_exhausted("a list is too long to print"));
+            continue;
+        }
+        let (index, value) = (*next, list.get(*next)?);
+        *next += 1;
+        let _ = write!(text, "child_list[{index}]: ");
+        match value {
+            Value::Ref(child) if child.downcast_ref::<List>().is_some() => {
+                text.push_str("vm.list\n");
+                open.push((child, 0));
+            }
+            value => {
+                let _ = writeln!(text, "{}", format_value(&value, max_elements)?);
+            }
+        }
+        if text.len() > MAX_TEXT_BYTES {
+            return Err(Error::resource_exhausted(format!(
+                "a list is too long to print, or holds itself: its text has more than {MAX_TEXT_BYTES} bytes"
+            )));
         }
     }
     Ok(text)

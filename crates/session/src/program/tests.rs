@@ -1,3 +1,7 @@
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
 use rehal_base::{Context, Error, Result};
 use rehal_modules::check::{CheckModule, Failures};
 use rehal_vm::Module;
@@ -6,11 +10,16 @@ use super::{Program, ProgramModule, ProgramOptions, modules};
 
 /// The tests that a module exports: its functions without inputs and results. Each runs in a program of its own, so
 /// that none sees what another left behind.
+///
+/// If the options name a capture, the first test that runs is recorded there, and each other one beside it, in a file with
+/// the test's name before the extension: `checks.ireereplay`, `checks.second.ireereplay`.
 pub struct ModuleTests {
     options: ProgramOptions,
     modules: Vec<ProgramModule>,
     tests: Vec<ModuleTest>,
     failures: Failures,
+    /// The test that has the path of the options for its capture.
+    recorded_first: OnceLock<String>,
 }
 
 /// A test of a module.
@@ -43,7 +52,8 @@ impl ModuleTests {
     /// As [`ModuleTests::load`], of modules that are read already.
     pub fn new(options: &ProgramOptions, modules: Vec<ProgramModule>) -> Result<Self> {
         let tests = tests(modules.last().ok_or_else(modules::no_module)?)?;
-        Ok(Self { options: options.clone(), modules, tests, failures: Failures::default() })
+        let (failures, recorded_first) = (Failures::default(), OnceLock::new());
+        Ok(Self { options: options.clone(), modules, tests, failures, recorded_first })
     }
 
     /// The name of the module.
@@ -67,7 +77,7 @@ impl ModuleTests {
             "check" => Module::native(CheckModule::new(self.failures.clone())).map(Some),
             _ => Ok(None),
         };
-        let program = Program::with_modules(&self.options, self.modules.clone(), &mut offer)?;
+        let program = Program::with_modules(&self.options_of(name), self.modules.clone(), &mut offer)?;
         let outcome = program
             .function(name)
             .and_then(|function| program.call(&function, Vec::new()))
@@ -75,6 +85,30 @@ impl ModuleTests {
             .context(|| format!("test '{name}'"));
         outcome.and(program.close_unscoped())
     }
+
+    /// The options of a test's program: its capture does not overwrite that of another.
+    fn options_of(&self, name: &str) -> Cow<'_, ProgramOptions> {
+        let mut options = Cow::Borrowed(&self.options);
+        if self.options.recording.is_some()
+            && self.recorded_first.get_or_init(|| name.to_owned()) != name
+            && let Some(recording) = &mut options.to_mut().recording
+        {
+            recording.path = beside(recording.path.path(), name).into();
+        }
+        options
+    }
+}
+
+/// `path` with the name of a test before its extension.
+fn beside(path: &Path, test: &str) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(test.replace('/', "_"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
 }
 
 /// The tests of a module: all of its functions, none of which may take or return anything.

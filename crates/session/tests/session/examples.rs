@@ -1,11 +1,15 @@
 //! The examples, run as they are.
 
+#[path = "../../examples/drive.rs"]
+mod drive;
 #[path = "../../examples/host_reads.rs"]
 mod host_reads;
 #[path = "../../examples/keep.rs"]
 mod keep;
 #[path = "../../examples/record.rs"]
 mod record;
+#[path = "../../examples/substitute.rs"]
+mod substitute;
 #[path = "../../examples/survey.rs"]
 mod survey;
 #[path = "../../examples/threads.rs"]
@@ -57,4 +61,49 @@ fn a_program_is_recorded_and_its_capture_replayed() {
     let reads = host_reads::host_reads(&path).unwrap();
     let bytes: Vec<u8> = [11.0_f32, 22.0, 33.0, 44.0].into_iter().flat_map(f32::to_le_bytes).collect();
     assert!(reads.0.contains(&("execute".to_string(), bytes)), "{:?}", reads.0);
+}
+
+#[test]
+fn a_program_that_drives_a_device_is_recorded() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("drive.ireereplay");
+    let bytes = drive::drive(&path).unwrap();
+    assert_eq!(bytes, [1, 2, 3, 4].repeat(4));
+    let reads = String::from_utf8(drive::replay(&path).unwrap()).unwrap();
+    assert!(reads.contains("01020304010203040102030401020304") && reads.contains("execute"), "{reads}");
+}
+
+#[test]
+fn executables_are_chosen_by_a_function() {
+    let kernel = std::fs::read(fixture("modules/add4_swapped.elf")).unwrap();
+    let capture = capture("add4.add.local-sync");
+    let text = |numbers: [f32; 4]| -> String {
+        numbers.into_iter().flat_map(f32::to_le_bytes).map(|byte| format!("{byte:02x}")).collect()
+    };
+    let replay = |function| {
+        let (reads, replaced) = substitute::replay_with(&capture, function, kernel.clone()).unwrap();
+        (String::from_utf8(reads).unwrap(), replaced)
+    };
+    let (reads, replaced) = replay("add_dispatch_0_elementwise_4_f32");
+    assert!(reads.contains(&text([1100.0, 2200.0, 3300.0, 4400.0])), "{reads}");
+    assert_eq!(replaced, [4]);
+    let (reads, replaced) = replay("another");
+    assert!(reads.contains(&text([11.0, 22.0, 33.0, 44.0])), "{reads}");
+    assert!(replaced.is_empty());
+}
+
+/// A program that embeds rehal depends on one crate.
+#[test]
+fn examples_use_no_other_crate_of_rehal() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
+    let mut count = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let others: Vec<_> =
+            text.split("rehal_").skip(1).filter(|rest| !rest.starts_with("session")).collect();
+        assert!(others.is_empty(), "{}: {others:?}", path.display());
+        count += 1;
+    }
+    assert!(count >= 7);
 }

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rehal_session::{
-    Batch, CaptureFile, CaptureOptions, DeviceOptions, Equality, Expected, ModuleMode, ModuleSource,
-    ModuleTests, NamedPath, ParameterFile, Program, ProgramOptions, RecordingOptions, Replay, ReplayOptions,
-    Result, StatusCode, TensorType, TextSink, Value, ValueText, format_value, type_of_value,
+    Batch, Calls, CaptureFile, CaptureOptions, DeviceOptions, Equality, Expected, Function, ModuleMode,
+    ModuleSource, ModuleTests, NamedPath, ParameterFile, Program, ProgramOptions, RecordingOptions, Replay,
+    ReplayOptions, Result, StatusCode, TensorType, TextSink, Value, ValueText, format_value, type_of_value,
     with_value_bytes,
 };
+
+use rehal_session::vm::{ElementKind, List, Ref};
 
 use crate::fixture;
 
@@ -85,6 +87,27 @@ fn results_are_compared_with_what_is_expected() {
 }
 
 #[test]
+fn lists_are_formatted_however_deep_they_are() {
+    let list = |element: Value| {
+        let list = List::new(ElementKind::Variant, 0).unwrap();
+        list.push(element).unwrap();
+        Ref::new(list)
+    };
+    let nested = |depth| (1..depth).fold(list(7.into()), |inner, _| list(inner.into()));
+    for depth in [1, 2, 1000, 100_000] {
+        let text = format_value(&nested(depth).into(), 16).unwrap();
+        let expected = "vm.list\nchild_list[0]: ".repeat(depth) + "i32=7" + &"\n".repeat(depth);
+        assert!(text == expected, "{depth}: {}", &text[..text.len().min(200)]);
+    }
+    let itself = Ref::new(List::new(ElementKind::Variant, 0).unwrap());
+    itself.object::<List>().unwrap().push(itself.clone().into()).unwrap();
+    let error = format_value(&itself.clone().into(), 16).unwrap_err();
+    assert_eq!(error.code(), StatusCode::ResourceExhausted);
+    assert!(error.message().contains("holds itself"), "{}", error.report());
+    itself.object::<List>().unwrap().resize(0).unwrap();
+}
+
+#[test]
 fn calls_are_repeated_without_new_inputs() {
     for (module, name, inputs, batch) in [
         ("add4", "add", &ADD[..], Batch::default()),
@@ -131,6 +154,88 @@ fn what_is_recorded_replays_and_has_the_scopes_of_the_program() {
     assert_eq!(scopes, [(b"init".to_vec(), 1), (b"execute".to_vec(), 1), (b"deinit".to_vec(), 1)]);
     let devices = DeviceOptions::default().open().unwrap();
     Replay::new(plan, &devices, &ReplayOptions::default()).unwrap().run(&mut []).unwrap();
+}
+
+/// What a binding holds: nothing is borrowed.
+struct Handles {
+    function: Function,
+    calls: Calls,
+    program: Program,
+}
+
+const fn is_send_and_static<T: Send + 'static>() {}
+const _: () = is_send_and_static::<Handles>();
+
+#[test]
+fn functions_are_kept_beside_their_program_and_go_before_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ends.ireereplay");
+    // A module that uses its device when its globals are freed.
+    let mut options = options("ends");
+    options.recording = Some(RecordingOptions::new(&path));
+    let program = Program::load(&options).unwrap();
+    let function = program.function("nothing").unwrap();
+    let calls = program.calls(program.function("nothing").unwrap(), Vec::new(), Batch::default()).unwrap();
+    let handles = Handles { function, calls, program };
+    // Used on another thread, and dropped in any order but the program's.
+    let used = std::thread::spawn(move || {
+        let Handles { function, mut calls, program } = handles;
+        program.call(&function, Vec::new()).unwrap();
+        calls.call().unwrap();
+        assert_eq!(program.function_count(), 2);
+        drop(function);
+        drop(calls);
+        program
+    });
+    let program = used.join().unwrap();
+    assert_eq!(program.function_count(), 0);
+    program.close().unwrap();
+    let capture = CaptureFile::open(&path, &CaptureOptions::default()).unwrap();
+    assert!(capture.is_closed());
+    let mut dump = Vec::new();
+    capture.dump(rehal_session::Format::Text, &mut dump, &mut |_| {}).unwrap();
+    let dump = String::from_utf8(dump).unwrap();
+    let last: Vec<_> = dump
+        .lines()
+        .filter_map(|line| {
+            let operation =
+                ["scope_begin", "scope_end", "allocate_buffer"].into_iter().find(|it| line.contains(it))?;
+            Some((operation, line.contains("deinit")))
+        })
+        .collect();
+    let expected = [("scope_begin", true), ("allocate_buffer", false), ("scope_end", true)];
+    assert!(last.ends_with(&expected), "{dump}");
+}
+
+#[test]
+fn closing_a_program_whose_functions_are_alive_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("add4.ireereplay");
+    let mut options = options("add4");
+    options.recording = Some(RecordingOptions::new(&path));
+    let program = Program::load(&options).unwrap();
+    let function = program.function("add").unwrap();
+    let error = program.close().unwrap_err();
+    assert_eq!(error.code(), StatusCode::FailedPrecondition);
+    assert_eq!(error.message(), "1 function(s) of the program are alive");
+    // It ends with the function; nobody has closed the capture.
+    assert_eq!(function.name(), "add");
+    drop(function);
+    let error = CaptureFile::open(&path, &CaptureOptions::default()).err().unwrap();
+    assert!(error.report().contains("never closed"), "{}", error.report());
+}
+
+#[test]
+fn a_function_is_called_by_its_own_program_alone() {
+    let (one, other) = (Program::load(&options("add4")).unwrap(), Program::load(&options("add4")).unwrap());
+    let function = one.function("add").unwrap();
+    let inputs = one.inputs(&function, &texts(&ADD)).unwrap();
+    let error = other.call(&function, inputs).unwrap_err();
+    assert_eq!(
+        (error.code(), error.message()),
+        (StatusCode::InvalidArgument, "the function is of another program")
+    );
+    assert!(other.calls(function, Vec::new(), Batch::default()).is_err());
 }
 
 #[test]
@@ -237,6 +342,41 @@ fn tests_of_a_module_are_run_apart() {
     }
     let error = ModuleTests::load(&options("add4")).err().unwrap();
     assert!(error.message().starts_with("expected function with no inputs"), "{}", error.report());
+}
+
+/// None of the captures is lost, and a test that runs again has the same one.
+#[test]
+fn each_test_of_a_module_has_its_capture() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options("checks");
+    options.recording = Some(RecordingOptions::new(directory.path().join("all.ireereplay")));
+    let tests = ModuleTests::load(&options).unwrap();
+    let names: Vec<_> = tests.tests().iter().map(|test| test.name.as_str()).collect();
+    for name in names.iter().chain(&names) {
+        tests.run(name);
+    }
+    let mut expected: Vec<_> = names[1..].iter().map(|name| format!("all.{name}.ireereplay")).collect();
+    expected.push("all.ireereplay".to_owned());
+    let files = std::fs::read_dir(directory.path()).unwrap();
+    let mut found: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    expected.sort();
+    found.sort();
+    assert_eq!(found, expected);
+    for file in found {
+        let capture = CaptureFile::open(&directory.path().join(file), &CaptureOptions::default()).unwrap();
+        capture.plan().unwrap();
+    }
+}
+
+/// A function that repeats itself takes the number as an i32.
+#[test]
+fn a_batch_that_a_function_cannot_count_is_refused() {
+    let program = Program::load(&options("add4")).unwrap();
+    for (size, is_refused) in [(i32::MAX as u64, false), (1 << 31, true), (1 << 32, true), (u64::MAX, true)] {
+        let batch = Batch { size, ..Batch::default() };
+        let calls = program.repeating_calls(program.function("add").unwrap(), batch);
+        assert_eq!(calls.err().map(|error| error.code()), is_refused.then_some(StatusCode::OutOfRange));
+    }
 }
 
 #[test]

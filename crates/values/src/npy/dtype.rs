@@ -1,12 +1,12 @@
 use rehal_base::{ElementType, Error, Numerical, Result};
 
-/// The type that a `descr` names, such as `<f4` or `|b1`.
+/// The element type for a `descr` such as `<f4` or `|b1`.
 pub(super) fn parse(descr: &str) -> Result<ElementType> {
     let unsupported =
         |what: &str| Err(Error::unimplemented(format!("arrays of type '{descr}' are not supported: {what}")));
     let kind_and_width = match descr.as_bytes() {
         [b'>', _, b'1'] | [b'|' | b'<' | b'=', ..] => &descr[1..],
-        [b'>', ..] => return unsupported("its numbers are big-endian"),
+        [b'>', ..] => return unsupported("big-endian numbers"),
         _ => descr,
     };
     let numerical = match kind_and_width.as_bytes().first() {
@@ -24,14 +24,14 @@ pub(super) fn parse(descr: &str) -> Result<ElementType> {
     let width = &kind_and_width[1..];
     match width.parse::<u8>() {
         Ok(bytes @ 1..=31) if width.bytes().all(|byte| byte.is_ascii_digit()) => match (numerical, bytes) {
-            (Numerical::BOOLEAN, 2..) => unsupported("truth values of more than a byte"),
+            (Numerical::BOOLEAN, 2..) => unsupported("booleans wider than a byte"),
             _ => Ok(ElementType::of(numerical, bytes * 8)),
         },
-        _ => unsupported("elements have 1 to 31 bytes"),
+        _ => unsupported("element size is not 1 to 31 bytes"),
     }
 }
 
-/// The `descr` of a type. Fails for types that NumPy has none for.
+/// The `descr` of a type. Fails for types that NumPy lacks.
 pub(super) fn name(element_type: ElementType) -> Result<String> {
     let kind = match element_type.numerical() {
         Numerical::OPAQUE => Some('V'),
@@ -46,6 +46,6 @@ pub(super) fn name(element_type: ElementType) -> Result<String> {
         (Some(kind), Some(1)) => Ok(format!("|{kind}1")),
         (Some(kind), Some(bytes)) => Ok(format!("<{kind}{bytes}")),
         _ => Err(Error::unimplemented(format!(".npy files have no type for {element_type}"))
-            .advise("write the bytes alone, to a file whose name does not end with .npy")),
+            .advise("write the raw bytes, to a file without the extension .npy")),
     }
 }

@@ -8,54 +8,54 @@ use crate::{MAX_RANK, TensorType};
 
 const MAGIC: [u8; 6] = *b"\x93NUMPY";
 
-/// The longest header that is read. A header says shape and type, which takes some hundred bytes.
+/// Limit on the header size. A header has a shape and a type, about a hundred bytes.
 pub const MAX_HEADER_BYTES: u32 = 1 << 16;
 
-/// Headers are padded so that elements begin at a multiple of this.
+/// Headers are padded so that elements are aligned to this.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// Reads the header of the array that begins here; its elements follow.
+/// Reads the header of the next array; its elements follow.
 pub fn read_header(reader: &mut impl Read) -> Result<TensorType> {
     let mut prefix = [0; 8];
-    fill(reader, &mut prefix, "its first bytes")?;
+    fill(reader, &mut prefix, "the magic bytes")?;
     let [magic @ .., major, minor] = prefix;
     if magic != MAGIC {
-        return Err(Error::invalid_argument("not an .npy file: it does not begin with \\x93NUMPY"));
+        return Err(Error::invalid_argument("not an .npy file: it does not start with \\x93NUMPY"));
     }
     let length = match major {
         1 => {
             let mut length = [0; 2];
-            fill(reader, &mut length, "the length of its header")?;
+            fill(reader, &mut length, "the header length")?;
             u32::from(u16::from_le_bytes(length))
         }
         2 | 3 => {
             let mut length = [0; 4];
-            fill(reader, &mut length, "the length of its header")?;
+            fill(reader, &mut length, "the header length")?;
             u32::from_le_bytes(length)
         }
         _ => {
             return Err(Error::unimplemented(format!(
-                ".npy version {major}.{minor}; versions 1, 2 and 3 are read"
+                "unsupported .npy version {major}.{minor} (expected 1, 2 or 3)"
             )));
         }
     };
     if length > MAX_HEADER_BYTES {
         return Err(Error::resource_exhausted(format!(
-            "an .npy header of {length} bytes; at most {MAX_HEADER_BYTES} are read"
+            ".npy header of {length} bytes exceeds the limit of {MAX_HEADER_BYTES}"
         )));
     }
     let mut text = vec![0; length as usize];
-    fill(reader, &mut text, "its header")?;
-    // Versions 1 and 2 are Latin-1; beyond ASCII only names of record fields could be, which are refused.
+    fill(reader, &mut text, "the header")?;
+    // Versions 1 and 2 are Latin-1; only names of record fields could be non-ASCII, and records are rejected.
     let text = std::str::from_utf8(&text)
-        .map_err(|_| Error::invalid_argument("the .npy header is damaged: it is no text"))?;
+        .map_err(|_| Error::invalid_argument("malformed .npy header: invalid UTF-8"))?;
     parse(text)
 }
 
 fn fill(reader: &mut impl Read, target: &mut [u8], what: &str) -> Result<()> {
     reader
         .read_exact(target)
-        .map_err(|error| Error::io(format_args!("the .npy file ends within {what}"), &error))
+        .map_err(|error| Error::io(format_args!("truncated .npy file: reading {what}"), &error))
 }
 
 fn parse(text: &str) -> Result<TensorType> {
@@ -71,19 +71,19 @@ fn parse(text: &str) -> Result<TensorType> {
             ("shape", Literal::Sequence(sizes)) => shape = Some(parse_shape(&sizes)?),
             ("descr" | "fortran_order" | "shape", _) => {
                 return Err(Error::invalid_argument(format!(
-                    "the .npy header is damaged: '{key}' is of the wrong kind"
+                    "malformed .npy header: '{key}' has the wrong type"
                 )));
             }
-            // Later writers may say more.
+            // Unknown keys are ignored: newer writers may add them.
             _ => {}
         }
     }
-    let missing = |key| Error::invalid_argument(format!("the .npy header is damaged: '{key}' is missing"));
+    let missing = |key| Error::invalid_argument(format!("malformed .npy header: '{key}' is missing"));
     let tensor_type = TensorType {
         shape: shape.ok_or_else(|| missing("shape"))?,
         element_type: element_type.ok_or_else(|| missing("descr"))?,
     };
-    // The order of what has one dimension at most is the same either way, and NumPy then says False.
+    // The order is irrelevant with at most one dimension, for which NumPy writes False.
     if !is_row_major.ok_or_else(|| missing("fortran_order"))? {
         return Err(Error::unimplemented("arrays in Fortran order are not supported")
             .advise("save it with numpy.ascontiguousarray"));
@@ -96,18 +96,17 @@ fn parse_shape(sizes: &[Literal<'_>]) -> Result<Vec<u64>> {
     if sizes.len() > MAX_RANK {
         let rank = sizes.len();
         return Err(Error::resource_exhausted(format!(
-            "an array of {rank} dimensions; at most {MAX_RANK} are read"
+            "array of {rank} dimensions exceeds the limit of {MAX_RANK}"
         )));
     }
     let size = |literal: &Literal<'_>| match literal {
         Literal::Number(size) => Ok(*size),
-        _ => Err(Error::invalid_argument("the .npy header is damaged: a dimension is no number")),
+        _ => Err(Error::invalid_argument("malformed .npy header: a dimension is not a number")),
     };
     sizes.iter().map(size).collect()
 }
 
-/// What stands before the elements of an array of this type, as NumPy writes it. Fails for types that NumPy
-/// has none for.
+/// The header of an array of this type, as NumPy writes it. Fails for types that NumPy lacks.
 pub fn header(tensor_type: &TensorType) -> Result<Vec<u8>> {
     let descr = dtype::name(tensor_type.element_type)?;
     let sizes: Vec<String> = tensor_type.shape.iter().map(u64::to_string).collect();
@@ -116,11 +115,11 @@ pub fn header(tensor_type: &TensorType) -> Result<Vec<u8>> {
     let mut text = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}{comma}), }}");
     let fixed = MAGIC.len() + 2 + 2;
     let padded = (fixed + text.len() + 1).next_multiple_of(ALIGNMENT_BYTES);
-    let blanks = padded - fixed - text.len() - 1;
-    text.extend(std::iter::repeat_n(' ', blanks));
+    let padding = padded - fixed - text.len() - 1;
+    text.extend(std::iter::repeat_n(' ', padding));
     text.push('\n');
     let length = u16::try_from(text.len())
-        .map_err(|_| Error::resource_exhausted("a shape too long for an .npy header"))?;
+        .map_err(|_| Error::resource_exhausted("the shape is too long for an .npy header"))?;
     let mut bytes = MAGIC.to_vec();
     bytes.extend_from_slice(&[1, 0]);
     bytes.extend_from_slice(&length.to_le_bytes());
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn unsupported_and_malformed_headers_are_rejected() {
         let of = |descr: &str, order: &str, shape: &str| {
             format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}}}")
         };
@@ -179,19 +178,19 @@ mod tests {
             (of("'|O'", "False", "(2,)"), "Python objects"),
             (of("'<U4'", "False", "(2,)"), "text"),
             (of("'<M8[ns]'", "False", "(2,)"), "dates"),
-            (of("'|V99'", "False", "(2,)"), "1 to 31 bytes"),
-            (of("'<f'", "False", "(2,)"), "1 to 31 bytes"),
+            (of("'|V99'", "False", "(2,)"), "not 1 to 31 bytes"),
+            (of("'<f'", "False", "(2,)"), "not 1 to 31 bytes"),
             (of("''", "False", "(2,)"), "unknown"),
             (of("[('a', '<f4')]", "False", "(2,)"), "records"),
             (of("'<f4'", "False", "(-1,)"), "expected a value"),
-            (of("'<f4'", "False", "('2',)"), "no number"),
-            (of("'<f4'", "False", "2"), "'shape' is of the wrong kind"),
+            (of("'<f4'", "False", "('2',)"), "not a number"),
+            (of("'<f4'", "False", "2"), "'shape' has the wrong type"),
             (of("'<f4'", "False", "(1152921504606846976, 64)"), "64 bits"),
             ("{'descr': '<f4', 'shape': (1,)}".into(), "'fortran_order' is missing"),
             ("{'descr': '<f4".into(), "closing quote"),
             ("[]".into(), "expected '{', found '[]'"),
             ("".into(), "expected '{', found ''"),
-            (of("'<f4'", "False", "((((((((((1,),),),),),),),),),)"), "brackets within brackets"),
+            (of("'<f4'", "False", "((((((((((1,),),),),),),),),),)"), "nested brackets"),
             (of("'<f4'", "False", "(1,)") + "x", "the end of the header"),
         ] {
             let error = read(1, &text).unwrap_err();
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_are_written() {
+    fn written_headers_match_numpy() {
         for (text, dictionary) in [
             ("2x3xf32", "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"),
             ("5xi1", "{'descr': '|b1', 'fortran_order': False, 'shape': (5,), }"),

@@ -1,6 +1,6 @@
 use rehal_base::{Error, Result};
 
-/// The part of Python's literals that headers are made of.
+/// The subset of Python literals used in headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Literal<'a> {
     True,
@@ -12,16 +12,16 @@ pub(super) enum Literal<'a> {
     Sequence(Vec<Literal<'a>>),
 }
 
-/// Sequences within sequences within …
+/// Limit on nested sequences.
 const MAX_DEPTH: u32 = 8;
 
-/// Reads a dictionary with text as keys, which is all of `text` but blanks.
+/// Parses a dictionary with string keys; nothing but whitespace may surround it.
 pub(super) fn parse_dictionary(text: &str) -> Result<Vec<(&str, Literal<'_>)>> {
     let mut reader = Reader { text, at: 0 };
     reader.expect("{")?;
     let mut pairs = Vec::new();
     while !reader.take("}") {
-        let Literal::Text(key) = reader.literal(0)? else { return Err(reader.wrong("a key in quotes")) };
+        let Literal::Text(key) = reader.literal(0)? else { return Err(reader.wrong("a quoted key")) };
         reader.expect(":")?;
         pairs.push((key, reader.literal(0)?));
         if !reader.take(",") {
@@ -29,7 +29,7 @@ pub(super) fn parse_dictionary(text: &str) -> Result<Vec<(&str, Literal<'_>)>> {
             break;
         }
     }
-    reader.skip_blanks();
+    reader.skip_whitespace();
     match reader.rest() {
         "" => Ok(pairs),
         _ => Err(reader.wrong("the end of the header")),
@@ -46,13 +46,13 @@ impl<'a> Reader<'a> {
         &self.text[self.at..]
     }
 
-    fn skip_blanks(&mut self) {
+    fn skip_whitespace(&mut self) {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_ascii_start().len();
     }
 
     fn take(&mut self, word: &str) -> bool {
-        self.skip_blanks();
+        self.skip_whitespace();
         let found = self.rest().starts_with(word);
         self.at += if found { word.len() } else { 0 };
         found
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
 
     fn sequence(&mut self, close: &str, depth: u32) -> Result<Literal<'a>> {
         if depth > MAX_DEPTH {
-            return Err(self.wrong("fewer brackets within brackets"));
+            return Err(self.wrong("fewer nested brackets"));
         }
         let mut items = Vec::new();
         while !self.take(close) {
@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         let digits = rest.len() - rest.trim_start_matches(|char: char| char.is_ascii_digit()).len();
         let number = rest[..digits].parse().map_err(|_| self.wrong("a value"))?;
         self.at += digits;
-        // Python 2 wrote long numbers so.
+        // Python 2 wrote long integers like this.
         self.take("L");
         Ok(Literal::Number(number))
     }
@@ -112,7 +112,7 @@ impl<'a> Reader<'a> {
     fn wrong(&self, expected: &str) -> Error {
         let found: String = self.rest().chars().take(16).collect();
         Error::invalid_argument(format!(
-            "the .npy header is damaged: expected {expected}, found '{}'",
+            "malformed .npy header: expected {expected}, found '{}'",
             found.escape_debug()
         ))
     }

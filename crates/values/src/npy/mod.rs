@@ -1,7 +1,7 @@
-//! `.npy` files: a header that tells shape and type, then the elements; several may follow each other.
+//! `.npy` files: a header with shape and type, then the elements; a file may contain several arrays.
 //!
-//! Source: NumPy's "NPY format", versions 1.0, 2.0 and 3.0. Arrays whose elements are not little-endian or
-//! not in row-major order, and those of records, text, dates or objects are refused.
+//! Source: NumPy's "NPY format", versions 1.0, 2.0 and 3.0. Rejects arrays that are big-endian or not
+//! row-major, and arrays of records, text, dates or objects.
 
 mod dtype;
 mod header;

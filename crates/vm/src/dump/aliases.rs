@@ -2,10 +2,10 @@ use crate::module_file::schema::id;
 use crate::module_file::table::Tables;
 use crate::module_file::{Export, ModuleFile};
 
-/// The exports of a module by the function that they are, so that a dump takes time linear in its size.
+/// Index from functions to their exports, so that a dump takes linear time.
 pub(super) struct Aliases<'a> {
     exports: Tables<'a>,
-    /// Ordinals of functions with those of their exports, ascending.
+    /// Ordinals of functions and of their exports, ascending.
     by_function: Vec<(usize, usize)>,
 }
 
@@ -17,7 +17,7 @@ impl<'a> Aliases<'a> {
         Self { exports: file.root().tables(id::MODULE_EXPORTS), by_function }
     }
 
-    /// Names that the function of that ordinal is exported by, in the order of the exports.
+    /// The names that the function is exported by, in export order.
     pub(super) fn names(&self, function: usize) -> impl Iterator<Item = &'a str> {
         let first = self.by_function.partition_point(|(of, _)| *of < function);
         let own = self.by_function[first..].iter().take_while(move |(of, _)| *of == function);

@@ -1,4 +1,4 @@
-//! A module as the text that `iree-as-module` assembles: `--output=disassembly`.
+//! A module as text that `iree-as-module` assembles: `--output=disassembly`.
 
 use std::io::Write;
 
@@ -14,16 +14,16 @@ use crate::{Module, ModuleFile};
 /// Options of the disassembly.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AssemblyOptions<'a> {
-    /// Only the function of that name or ordinal.
+    /// Only the function with this name or ordinal.
     pub function: Option<&'a str>,
-    /// Each instruction's offset in its function before it.
+    /// Prefix each instruction with its offset in the function.
     pub bytecode_offsets: bool,
 }
 
-/// Writes a module's types, imports, rodata and functions as assembly. The module may be one of
-/// [`ModuleFile::inspect`]: it is checked here.
+/// Writes a module's types, imports, rodata and functions as assembly. Accepts a module from
+/// [`ModuleFile::inspect`]: this function checks it.
 pub fn assembly(file: &ModuleFile, options: AssemblyOptions<'_>, out: &mut impl Write) -> Result<(), Error> {
-    // Instructions that the interpreter would refuse have no text.
+    // Instructions that the interpreter would reject have no text form.
     let checked = ModuleFile::read(file.memory().clone()).map_err(|error| Error::Module(error.into()))?;
     Module::bytecode(checked).map_err(Error::Module)?;
     writeln!(out, "vm.module @{} version {}", shown(file.name()), file.version())?;
@@ -52,7 +52,7 @@ pub fn assembly(file: &ModuleFile, options: AssemblyOptions<'_>, out: &mut impl 
     Ok(())
 }
 
-/// Types, imports and rodata; whether there was any.
+/// Writes types, imports and rodata; returns whether there were any.
 fn directives(file: &ModuleFile, out: &mut impl Write) -> Result<bool, Error> {
     for name in file.types() {
         writeln!(out, "vm.type {}", shown(name))?;
@@ -84,7 +84,7 @@ fn hexadecimal(out: &mut impl Write, bytes: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The name of the first export, else that of the source, else one made of the ordinal.
+/// The name of the first export, else the source name, else a name made from the ordinal.
 fn function_name(file: &ModuleFile, aliases: &Aliases<'_>, ordinal: usize) -> String {
     if let Some(name) = aliases.names(ordinal).next() {
         return shown(name).into();
@@ -92,7 +92,7 @@ fn function_name(file: &ModuleFile, aliases: &Aliases<'_>, ordinal: usize) -> St
     source_name(file, ordinal).map_or_else(|| format!("fn{ordinal}"), String::from)
 }
 
-/// Numbers are ordinals, in the forms that C reads: decimal, octal after `0`, hexadecimal after `0x`.
+/// Ordinals use C syntax: decimal, octal after `0`, hexadecimal after `0x`.
 fn is_wanted(wanted: &str, ordinal: usize, name: &str) -> bool {
     match parse_ordinal(wanted) {
         Some(number) => number == ordinal as u64,

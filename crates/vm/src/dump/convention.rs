@@ -4,13 +4,13 @@ use std::io::Write;
 
 use super::Error;
 
-/// The arguments and results of a calling convention, `v` taken as none.
+/// The arguments and results of a calling convention; `v` becomes empty.
 pub(super) fn halves(convention: &str) -> Result<(&str, &str), Error> {
     if convention.is_empty() {
         return Ok(("", ""));
     }
     let Some(body) = convention.strip_prefix('0') else {
-        return Err(unknown(convention, "starts with no version that is known"));
+        return Err(unknown(convention, "has an unknown version"));
     };
     let (arguments, results) = body.split_once('_').unwrap_or((body, ""));
     let nothing = |half| if half == "v" { "" } else { half };
@@ -38,10 +38,10 @@ fn write_half(out: &mut impl Write, half: &str, convention: &str) -> Result<(), 
             continue;
         }
         let Some((span, behind)) = rest.as_str().split_once('D') else {
-            return Err(unknown(convention, "has a span without an end"));
+            return Err(unknown(convention, "has an unterminated span"));
         };
         if span.contains('C') {
-            return Err(unknown(convention, "has a span within a span"));
+            return Err(unknown(convention, "has a nested span"));
         }
         write!(out, "tuple<")?;
         write_half(out, span, convention)?;
@@ -51,7 +51,7 @@ fn write_half(out: &mut impl Write, half: &str, convention: &str) -> Result<(), 
     Ok(())
 }
 
-/// The type that a letter of a calling convention stands for; `None` for `v`.
+/// The type for a letter of a calling convention; `None` for `v`.
 pub(super) fn type_name(kind: char, convention: &str) -> Result<&'static str, Error> {
     Ok(match kind {
         'v' => "",

@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// A number as C prints it with `%.9g` or `%.17g`: so many significant digits, no zeros at the end, and an exponent
-/// if it is below -4 or not below the number of digits.
+/// A number as C prints it with `%.9g` or `%.17g`: the given number of significant digits, no trailing zeros,
+/// and an exponent if it is below -4 or at least the number of digits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct General {
     /// The number.
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_look_as_in_c() {
+    fn numbers_match_printf() {
         let f32s = |value: f32| General { value: value.into(), digits: 9 }.to_string();
         for (value, text) in [
             (0.0, "0"),

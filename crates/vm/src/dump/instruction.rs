@@ -9,18 +9,18 @@ use crate::instruction::{FieldValue, Instruction, List};
 use crate::module_file::ModuleFile;
 use crate::operation::{Field, Op};
 
-/// Bit of a register's number: it holds a reference.
+/// Register bit: a reference register.
 const REF_BIT: u16 = 0x8000;
-/// Bit of a reference register's number: the reference is moved.
+/// Reference register bit: the reference is moved.
 const MOVE_BIT: u16 = 0x4000;
-/// Bit of a function's ordinal: it is an import.
+/// Function ordinal bit: an import.
 const IMPORT_BIT: u32 = 0x8000_0000;
 
-/// An instruction of a module, as text without a line end.
+/// An instruction of a module as text, without a newline.
 pub(crate) struct InstructionText<'a, 'b> {
     /// The module, for names.
     pub(crate) file: &'a ModuleFile,
-    /// Offsets of the function's blocks, ascending, to number blocks by; `None` to name them by their offsets.
+    /// Offsets of the function's blocks, ascending, to number blocks; `None` to name blocks by offset.
     pub(crate) blocks: Option<&'a [u32]>,
     /// The instruction.
     pub(crate) instruction: &'a Instruction<'b>,
@@ -45,7 +45,7 @@ impl fmt::Display for InstructionText<'_, '_> {
 }
 
 impl InstructionText<'_, '_> {
-    /// `%i0, %r1 = `, unless nothing is written or the syntax has the results elsewhere.
+    /// `%i0, %r1 = `, unless nothing is written or the syntax places the results elsewhere.
     fn results(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operation = self.instruction.operation;
         let Some(last) = operation.fields.len().checked_sub(1) else { return Ok(()) };
@@ -58,7 +58,7 @@ impl InstructionText<'_, '_> {
         }
     }
 
-    /// The operands as the table writes them: `{n}` stands for field n.
+    /// The operands in the syntax of the table: `{n}` is field n.
     fn operands(&self, f: &mut fmt::Formatter<'_>, syntax: &str) -> fmt::Result {
         f.write_str(" ")?;
         let mut rest = syntax;
@@ -81,12 +81,12 @@ impl InstructionText<'_, '_> {
         f.write_str(rest)
     }
 
-    /// The operands that are read, in order, and the type behind a colon.
+    /// The read operands in order, and the type after a colon.
     fn operands_in_order(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = self.instruction.operation.fields;
         let mut separator = " ";
         for (index, field) in fields.iter().enumerate() {
-            // A `return` without values has no space behind it.
+            // A `return` without values has no trailing space.
             let is_empty = *field == Field::Operands && self.instruction.list(index).len() == 0;
             if is_empty || matches!(field, Field::Write(_) | Field::TypeId) {
                 continue;
@@ -112,7 +112,7 @@ impl InstructionText<'_, '_> {
         fmt::from_fn(move |f| {
             let kind = self.instruction.operation.fields[index];
             match (&self.instruction.values[index], kind) {
-                // A borrowed reference is not moved, whatever the bit says; nor is null.
+                // A borrowed reference is not moved, regardless of the bit; nor is null.
                 (FieldValue::Register(register), Field::Read(Ref)) => {
                     write_register(f, register & !MOVE_BIT, Ref)
                 }
@@ -128,7 +128,7 @@ impl InstructionText<'_, '_> {
                 (FieldValue::Bits(bits), Field::Const(kind)) => write_number(f, *bits, kind),
                 (FieldValue::Ordinal(ordinal), kind) => self.ordinal(f, *ordinal, kind),
                 (FieldValue::Text(text), _) => {
-                    // The release prints the bytes; so does this, unless they are not UTF-8.
+                    // The release prints the raw bytes; so does this unless they are not UTF-8.
                     write!(f, "\"{}\"", String::from_utf8_lossy(text))
                 }
                 (FieldValue::List(list), Field::Segments) => {
@@ -179,7 +179,7 @@ impl InstructionText<'_, '_> {
     }
 }
 
-/// A function's name in the source, if the debug database has one.
+/// A function's source name, if the debug database has it.
 pub(super) fn source_name(file: &ModuleFile, ordinal: usize) -> Option<&str> {
     let map = file.debug_database()?.function(ordinal)?;
     Some(map.local_name).filter(|name| !name.is_empty())
@@ -221,7 +221,7 @@ fn write_register(f: &mut fmt::Formatter<'_>, register: u16, kind: ValueKind) ->
     }
 }
 
-/// A register whose kind only its number tells: a register pair goes by its lower half.
+/// A register whose kind follows only from its number: a register pair is named by its lower half.
 fn write_any_register(f: &mut fmt::Formatter<'_>, register: u16) -> fmt::Result {
     match (register & REF_BIT != 0, register & MOVE_BIT != 0) {
         (false, _) => write!(f, "%i{register}"),

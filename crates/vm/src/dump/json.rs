@@ -1,7 +1,7 @@
-//! A module's flatbuffer as JSON: `--output=flatbuffer-json`. One walk along the schema.
+//! A module's flatbuffer as JSON: `--output=flatbuffer-json`. Walks the schema once.
 //!
-//! Scalars at their defaults are left out, bits with names are names, and the layout is that of the release: elements
-//! that are tables follow the bracket on its line, others stand on lines of their own.
+//! Scalars with their default value are omitted, named bits are printed as names, and the layout is the
+//! release's: table elements follow the bracket on its line, others are on their own lines.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::ModuleFile;
 use crate::module_file::schema::{FlagNames, Kind, MODULE, StructSchema, TableSchema, UnionSchema};
 use crate::module_file::table::{Table, Vector};
 
-/// Writes the flatbuffer as JSON; `pretty` with line breaks and indentation. The module may be one of
+/// Writes the flatbuffer as JSON; `pretty` adds line breaks and indentation. Accepts a module from
 /// [`ModuleFile::inspect`].
 pub fn json(file: &ModuleFile, pretty: bool, out: &mut impl Write) -> io::Result<()> {
     let mut printer = Printer { out, pretty, level: 0 };
@@ -20,7 +20,7 @@ pub fn json(file: &ModuleFile, pretty: bool, out: &mut impl Write) -> io::Result
 struct Printer<'w, W> {
     out: &'w mut W,
     pretty: bool,
-    /// Brackets that are open.
+    /// Depth of open brackets.
     level: usize,
 }
 
@@ -43,7 +43,7 @@ impl<W: Write> Printer<'_, W> {
         Ok(())
     }
 
-    /// Before a member or an element: a comma unless it is the first.
+    /// Before a member or an element: writes a comma unless it is the first.
     fn separate(&mut self, first: &mut bool) -> io::Result<()> {
         if !std::mem::replace(first, false) {
             self.out.write_all(b",")?;
@@ -131,7 +131,7 @@ impl<W: Write> Printer<'_, W> {
         }
     }
 
-    /// Elements on lines of their own.
+    /// Elements on their own lines.
     fn scalars(
         &mut self,
         vector: Option<Vector<'_>>,
@@ -149,7 +149,7 @@ impl<W: Write> Printer<'_, W> {
         self.close(b"]")
     }
 
-    /// A struct: its members are all there, so all are shown.
+    /// A struct: always has all members, so all are printed.
     fn record(&mut self, vector: Vector<'_>, index: usize, schema: &StructSchema) -> io::Result<()> {
         let mut at = index * schema.size_bytes();
         let mut first = true;
@@ -196,7 +196,7 @@ impl<W: Write> Printer<'_, W> {
         }
     }
 
-    /// Names if all bits have one, else the number.
+    /// Names if every bit has one, else the number.
     fn flags(&mut self, bits: u32, names: &FlagNames) -> io::Result<()> {
         if bits == 0 || bits >> names.bits.len() != 0 {
             return write!(self.out, "{bits}");

@@ -12,14 +12,14 @@ use crate::module_file::{Attribute, Features, Signature};
 
 /// A separator line of the release.
 const RULE: &str = "//===--------------------------------------------------------------------------------------------------------------===//";
-/// Bytes that the release counts for a global reference.
+/// Bytes that the release counts per global reference.
 const REF_BYTES: u64 = 16;
-/// Texts in rodata are shown up to here, in bytes.
+/// Limit on the rodata text shown, in bytes.
 const SHOWN_BYTES: usize = 32;
-/// Least width of the column of a function's requirements, in characters.
+/// Minimum width of the column of a function's requirements, in characters.
 const REQUIREMENTS_WIDTH: usize = 12;
 
-/// Prints a module, part by part. The module may be one of [`ModuleFile::inspect`].
+/// Prints a module, section by section. Accepts a module from [`ModuleFile::inspect`].
 pub fn metadata(file: &ModuleFile, out: &mut impl Write) -> Result<(), Error> {
     let root = file.root();
     let version = file.version() as i32;
@@ -118,7 +118,7 @@ fn attributes<'a>(
     Ok(())
 }
 
-/// How large things are.
+/// Sizes of the module's parts.
 fn sections(file: &ModuleFile, out: &mut impl Write) -> Result<(), Error> {
     let root = file.root();
     if let Some(state) = root.table(id::MODULE_STATE) {
@@ -144,7 +144,7 @@ fn sections(file: &ModuleFile, out: &mut impl Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes a line about a segment; bytes of it outside of the flatbuffer.
+/// Writes a line about a segment; returns its bytes outside the flatbuffer.
 fn rodata(out: &mut impl Write, index: usize, segment: Table<'_>) -> Result<u64, Error> {
     let tag = if segment.u8(id::RODATA_COMPRESSION_TAG) == 1 { "uncompressed " } else { "" };
     write!(out, "  .rodata[{index:3}] {tag}")?;
@@ -202,7 +202,7 @@ fn functions(file: &ModuleFile, out: &mut impl Write) -> Result<(), Error> {
     Ok(())
 }
 
-/// Features as the release shows them: it has names for two. Its count of characters leaves the bars out.
+/// Features as the release prints them: it has names for two. Its character count excludes the bars.
 fn features(features: Features) -> (String, usize) {
     let mut names: Vec<String> = Vec::new();
     for (bit, name) in [(Features::EXT_F32, "EXT_F32"), (Features::EXT_F64, "EXT_F64")] {

@@ -1,7 +1,7 @@
-//! Module files as text: the output of `iree-dump-module`, byte for byte that of release 3.13.0.
+//! Module files as text: the output of `iree-dump-module`, byte for byte as in release 3.13.0.
 //!
-//! All of it streams: at most a line of text is buffered. Errors are those of the writer and, if a module
-//! says something that cannot be shown, [`Error::Module`].
+//! All output streams: at most a line of text is buffered. Errors are those of the writer or, if the module
+//! contains something without a text form, [`Error::Module`].
 
 mod aliases;
 mod assembly;
@@ -22,9 +22,9 @@ pub use metadata::metadata;
 /// Why a dump ended early.
 #[derive(Debug)]
 pub enum Error {
-    /// The text could not be written.
+    /// Writing the output failed.
     Write(io::Error),
-    /// The module says something that has no text.
+    /// The module contains something without a text form.
     Module(rehal_base::Error),
 }
 
@@ -45,7 +45,7 @@ impl From<io::Error> for Error {
     }
 }
 
-/// Text up to its first NUL: the reference prints texts as C does.
+/// Text up to its first NUL, as the reference prints it.
 fn shown(text: &str) -> &str {
     text.split('\0').next().unwrap_or_default()
 }

@@ -4,14 +4,14 @@ use rehal_base::{Cursor, Fault, FormatError};
 
 use super::FORMAT;
 
-/// Bytes of the length that stands before the flatbuffer.
+/// Bytes of the length prefix before the flatbuffer.
 pub const PREFIX_BYTES: usize = 4;
 
 const ZIP_SIGNATURE: u32 = 0x0403_4b50;
 /// A ZIP local file header up to the lengths of its name and extra field.
 const ZIP_HEADER_BYTES: usize = 30;
 const ZIP_LENGTHS_OFFSET: usize = 26;
-/// Alignment of the data behind the flatbuffer, from the archive's first byte.
+/// Alignment of the data after the flatbuffer, from the archive's first byte.
 const SEGMENT_ALIGNMENT: usize = 64;
 /// Alignment of the flatbuffer itself.
 const PREFIX_ALIGNMENT: usize = 8;
@@ -21,13 +21,14 @@ const PREFIX_ALIGNMENT: usize = 8;
 pub struct Layout {
     /// The flatbuffer, without its length prefix.
     pub flatbuffer: Range<usize>,
-    /// The base of external rodata. May be behind the last byte if there is none.
+    /// The base of external rodata. May be past the end of the file if there is none.
     pub rodata_start: usize,
 }
 
 impl Layout {
-    /// Finds the flatbuffer in `bytes`, which are a module as the compiler writes it: its length and itself, where
-    /// asked for with a ZIP header before them (and a directory behind all), so that common tools can list it.
+    /// Finds the flatbuffer in `bytes`, a module as the compiler writes it: the flatbuffer with its length
+    /// prefix, optionally after a ZIP header (and with a ZIP directory at the end) so that common tools can
+    /// list it.
     ///
     /// Source of the fact: `archive.c` of release 3.13.0.
     pub fn read(bytes: &[u8]) -> Result<Self, FormatError> {
@@ -76,10 +77,10 @@ fn zip_header_bytes(bytes: &[u8]) -> Result<usize, FormatError> {
     Ok(header)
 }
 
-/// The error of a truncated file, or of one that is not a module: the identifier tells which.
+/// The error for a truncated file, or for one that is not a module: the identifier tells which.
 fn not_whole(bytes: &[u8], prefix_at: usize, length: u32, remaining: usize) -> FormatError {
     let looks_like_one = bytes.get(prefix_at + 8..prefix_at + 12).is_some_and(|id| id == b"IREE");
-    let (expected, found) = (format!("{length} bytes behind it"), format!("{remaining}"));
+    let (expected, found) = (format!("{length} bytes after it"), format!("{remaining}"));
     if looks_like_one || remaining < 12 {
         return FormatError::new(
             FORMAT,
@@ -91,5 +92,5 @@ fn not_whole(bytes: &[u8], prefix_at: usize, length: u32, remaining: usize) -> F
         );
     }
     FormatError::new(FORMAT, Fault::Corrupt, prefix_at as u64, "flatbuffer length", expected, found)
-        .advise("is it a .vmfb that iree-compile wrote with its default output format?")
+        .advise("expected a .vmfb written by iree-compile with its default output format")
 }

@@ -4,16 +4,16 @@ use super::schema::id;
 use super::views::{RawDescriptor, external_range};
 use super::{BytecodeVersion, FORMAT, Features, Location, ModuleFile};
 
-/// Registers that instructions can name; the top bits of a register's number say of which kind it is.
+/// Registers that instructions can address; the top bits of a register number are its kind.
 const MAX_I32_REGISTERS: i16 = 0x7FFF;
 const MAX_REF_REGISTERS: i16 = 0x3FFF;
-/// Limit on the bytes of a module's globals, beside [`GLOBAL_BYTES_PER_FILE_BYTE`].
+/// Limit on the bytes of a module's globals, in addition to [`GLOBAL_BYTES_PER_FILE_BYTE`].
 const MIN_GLOBAL_BYTES: usize = 1 << 20;
-/// Each global is reached by an instruction of at least 7 bytes, so real modules stay far below.
+/// Each global is accessed by an instruction of at least 7 bytes, so real modules stay far below.
 const GLOBAL_BYTES_PER_FILE_BYTE: usize = 16;
 const GLOBAL_REF_BYTES: usize = 16;
 
-/// Checks the contents of a module's tables, which are well-formed flatbuffer tables.
+/// Checks the contents of a module's tables, which are already well-formed flatbuffer tables.
 pub fn check(file: &ModuleFile) -> Result<(), FormatError> {
     check_version(file)?;
     check_requirements(file, file.requirements(), "BytecodeModuleDef.requirements")?;
@@ -25,7 +25,7 @@ pub fn check(file: &ModuleFile) -> Result<(), FormatError> {
     check_debug_database(file)
 }
 
-/// An error about the value of `field`; its offset is not known, so it is that of the flatbuffer.
+/// An error about the value of `field`. The field's offset is unknown, so the error has the flatbuffer's.
 fn error(
     file: &ModuleFile,
     fault: Fault,
@@ -46,7 +46,7 @@ fn check_version(file: &ModuleFile) -> Result<(), FormatError> {
     let field = "BytecodeModuleDef.bytecode_version";
     let found = format!("bytecode version {version}");
     let advice = format!(
-        "compile the module with a compiler whose bytecode version is {supported}: release 3.13.0 is one"
+        "compile the module with a compiler whose bytecode version is {supported}, such as release 3.13.0"
     );
     Err(error(file, Fault::Unsupported, field, expected, found).advise(advice))
 }
@@ -126,7 +126,8 @@ fn check_function(file: &ModuleFile, raw: &RawDescriptor, bytecode_bytes: usize)
         _ => None,
     };
     if range.is_none_or(|range| !range.fits(bytecode_bytes as u64)) {
-        let expected = format!("a start that leaves {} bytes of {bytecode_bytes}", raw.bytecode_length);
+        let expected =
+            format!("an offset with {} bytes within the bytecode of {bytecode_bytes}", raw.bytecode_length);
         return corrupt("FunctionDescriptor.bytecode_offset", expected, raw.bytecode_offset);
     }
     if raw.bytecode_length == 0 {
@@ -149,7 +150,7 @@ fn check_function(file: &ModuleFile, raw: &RawDescriptor, bytecode_bytes: usize)
     Ok(())
 }
 
-/// Embedded segments were verified with the tables; external ones lie behind them.
+/// Embedded segments were verified with the tables; external ones follow them.
 fn check_rodata(file: &ModuleFile) -> Result<(), FormatError> {
     let size = file.bytes().len() as u64;
     let start = file.external_rodata_start() as u64;
@@ -165,7 +166,7 @@ fn check_rodata(file: &ModuleFile) -> Result<(), FormatError> {
         let field = "RodataSegmentDef.external_data_offset";
         let expected =
             format!("{length} bytes from byte {offset} of external rodata, which starts at byte {start}");
-        // Rodata comes last: a segment beyond the end means a truncated file.
+        // Rodata is last: a segment beyond the end means a truncated file.
         let found = format!("a file of {size} bytes");
         return Err(error(file, Fault::Truncated, field, expected, found).in_record(index as u64));
     }

@@ -9,7 +9,7 @@ pub struct DebugDatabase<'a> {
     functions: Tables<'a>,
 }
 
-/// A place in the source. Numbers are indices into the database's locations.
+/// A source location. Numbers are indices into the database's locations.
 #[derive(Clone, Copy, Debug)]
 pub enum Location<'a> {
     /// Unknown.
@@ -18,10 +18,10 @@ pub enum Location<'a> {
     CallSite {
         /// The inlined function.
         callee: usize,
-        /// Where.
+        /// The call site.
         caller: usize,
     },
-    /// A place in a file.
+    /// A position in a file.
     FileLineColumn {
         /// The file's name.
         filename: &'a str,
@@ -30,28 +30,28 @@ pub enum Location<'a> {
         /// Column, from 1.
         column: i32,
     },
-    /// Several places made one instruction.
+    /// Several locations fused into one.
     Fused {
         /// The compiler's metadata.
         metadata: Option<&'a str>,
-        /// The places.
+        /// The locations.
         locations: FusedLocations<'a>,
     },
-    /// A place with a name.
+    /// A named location.
     Named {
         /// The name.
         name: &'a str,
-        /// The location, if it is known.
+        /// The location, if known.
         child: Option<usize>,
     },
 }
 
-/// The places that a fused location is made of, as indices.
+/// The locations that a fused location consists of, as indices.
 #[derive(Clone, Copy, Debug)]
 pub struct FusedLocations<'a>(Option<Vector<'a>>);
 
 impl<'a> FusedLocations<'a> {
-    /// All of them.
+    /// All indices.
     pub fn iter(self) -> impl ExactSizeIterator<Item = usize> + Clone + use<'a> {
         let length = self.0.map_or(0, |vector| vector.len());
         (0..length).map(move |index| {
@@ -75,8 +75,8 @@ impl<'a> DebugDatabase<'a> {
         self.locations.map_or(0, |vector| vector.len())
     }
 
-    /// The location of that index. Locations refer to others; a hostile file may let them refer in circles, so who
-    /// follows them must count.
+    /// The location at `index`. Locations refer to others and may form cycles in a hostile file, so callers
+    /// that follow them must bound the depth.
     pub fn location(&self, index: usize) -> Option<Location<'a>> {
         let (tags, locations) = (self.tags?, self.locations?);
         let [tag] = tags.element::<1>(index)?;
@@ -113,8 +113,8 @@ impl<'a> DebugDatabase<'a> {
         self.functions.len()
     }
 
-    /// The source map at that index: that of the function of this ordinal if each function has one, else
-    /// perhaps another's (see [`DebugDatabase::of_function`]).
+    /// The source map at `index`: that of the function with this ordinal if each function has one, else
+    /// possibly another function's (see [`DebugDatabase::of_function`]).
     pub fn function(&self, index: usize) -> Option<FunctionSourceMap<'a>> {
         let table = self.functions.get(index)?;
         Some(FunctionSourceMap {
@@ -123,8 +123,9 @@ impl<'a> DebugDatabase<'a> {
         })
     }
 
-    /// The source map of a function of a module of `function_count`: at its ordinal if each function has one,
-    /// else the one with its name. Release 3.13.0 writes that of the last function only, as the first.
+    /// The source map of a function of a module with `function_count` functions: at its ordinal if each
+    /// function has one, else the one with its name. Release 3.13.0 writes only that of the last function, as
+    /// the first.
     pub fn of_function(
         &self,
         ordinal: usize,
@@ -142,7 +143,7 @@ impl<'a> DebugDatabase<'a> {
 /// The source map of one function.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionSourceMap<'a> {
-    /// The function's name in the source, which need not be that of its export; may be empty.
+    /// The function's name in the source, which may differ from its export's; may be empty.
     pub local_name: &'a str,
     entries: Option<Vector<'a>>,
 }
@@ -158,15 +159,15 @@ impl FunctionSourceMap<'_> {
         self.len() == 0
     }
 
-    /// Entry `index`: the offset in the function's bytecode from which on it holds, and the index of the location.
-    /// Entries are in ascending order of their offsets.
+    /// Entry `index`: the offset in the function's bytecode where the location starts to apply, and the
+    /// location's index. Entries are sorted by offset.
     pub fn entry(&self, index: usize) -> Option<(usize, usize)> {
         let bytes = self.entries?.element::<8>(index)?;
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         Some((word(0) as usize, word(4) as usize))
     }
 
-    /// Index of the location of the instruction at `bytecode_offset` of the function.
+    /// Index of the location of the function's instruction at `bytecode_offset`.
     pub fn location_at(&self, bytecode_offset: usize) -> Option<usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {

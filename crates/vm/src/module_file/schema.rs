@@ -1,14 +1,14 @@
-//! The layout of a module's tables, once: verification, reading and the JSON of the dump tool all follow it.
+//! The layout of a module's tables; verification, reading and the dump tool's JSON all follow it.
 //!
-//! Source of the facts: IREE's `bytecode_module_def.fbs` (release 3.13.0). The ids of fields are their positions here;
-//! a union takes two, its tag first.
+//! Source: IREE's `bytecode_module_def.fbs` (release 3.13.0). A field's id is its position here; a union
+//! takes two, its tag first.
 
 /// A table of the schema: its fields.
 #[derive(Debug)]
 pub struct TableSchema {
     /// Its name in the schema.
     pub name: &'static str,
-    /// Its fields in the order of their ids.
+    /// Its fields in order of their ids.
     pub fields: &'static [Field],
 }
 
@@ -17,11 +17,11 @@ pub struct TableSchema {
 pub struct Field {
     /// Its name in the schema.
     pub name: &'static str,
-    /// The table's name and its own, for errors.
+    /// The qualified name, for errors.
     pub path: &'static str,
     /// Its type.
     pub kind: Kind,
-    /// A module without it is not one.
+    /// Whether a module without it is malformed.
     pub required: bool,
 }
 
@@ -30,9 +30,9 @@ pub struct Field {
 pub enum Kind {
     /// A 32-bit integer, shown as signed.
     I32,
-    /// A 32-bit integer and its default.
+    /// A 32-bit integer with its default.
     U32(u32),
-    /// 32 flags that have names, and their default.
+    /// A 32-bit set of named flags with its default.
     Flags(&'static FlagNames, u32),
     /// A 64-bit integer, 0 by default.
     U64,
@@ -50,7 +50,7 @@ pub enum Kind {
     Tables(&'static TableSchema),
     /// The tag of the union in the next field.
     Tag,
-    /// A union: a table of the type that the tag before it names; tag 0 is none.
+    /// A union: a table of the type that the preceding tag selects; tag 0 means none.
     Union(&'static UnionSchema),
     /// The tags of the unions in the next field.
     Tags,
@@ -58,7 +58,7 @@ pub enum Kind {
     Unions(&'static UnionSchema),
 }
 
-/// The tables that a union may hold, in the order of their tags, from tag 1.
+/// The tables of a union, in order of their tags, from tag 1.
 #[derive(Debug)]
 pub struct UnionSchema(pub &'static [&'static TableSchema]);
 
@@ -71,15 +71,15 @@ pub struct FlagNames {
     pub bits: &'static [&'static str],
 }
 
-/// A struct: scalars without gaps.
+/// A struct: scalars without padding.
 #[derive(Debug)]
 pub struct StructSchema {
-    /// Name and width in bytes (2 or 4) of each member; [`FlagNames`] if its bits have names.
+    /// Name and width in bytes (2 or 4) of each member; [`FlagNames`] if its bits are named.
     pub members: &'static [(&'static str, usize, Option<&'static FlagNames>)],
 }
 
 impl StructSchema {
-    /// Bytes of one struct.
+    /// Size of a struct in bytes.
     pub const fn size_bytes(&self) -> usize {
         let (mut sum, mut i) = (0, 0);
         while i < self.members.len() {
@@ -110,13 +110,13 @@ macro_rules! tables {
 /// The features that a module or a function requires.
 pub static FEATURES: FlagNames =
     FlagNames { name: "FeatureBits", bits: &["EXT_F32", "EXT_F64", "YIELD", "UNWIND"] };
-/// Whether a module's dependency must be there.
+/// Whether a module dependency is required.
 pub static DEPENDENCY_FLAGS: FlagNames =
     FlagNames { name: "ModuleDependencyFlagBits", bits: &["REQUIRED", "OPTIONAL"] };
-/// Whether an import must be there.
+/// Whether an import is required.
 pub static IMPORT_FLAGS: FlagNames = FlagNames { name: "ImportFlagBits", bits: &["REQUIRED", "OPTIONAL"] };
 
-/// The range of a function's bytecode and what it requires.
+/// A function's bytecode range and requirements.
 pub static FUNCTION_DESCRIPTOR: StructSchema = StructSchema {
     members: &[
         ("bytecode_offset", 4, None),
@@ -128,13 +128,13 @@ pub static FUNCTION_DESCRIPTOR: StructSchema = StructSchema {
         ("ref_register_count", 2, None),
     ],
 };
-/// The offset in a function from which a location holds.
+/// The offset in a function at which a location starts.
 pub static BYTECODE_LOCATION: StructSchema =
     StructSchema { members: &[("bytecode_offset", 4, None), ("location", 4, None)] };
 
-/// Tables that a rodata segment's compression may be.
+/// The compression variants of a rodata segment.
 pub static COMPRESSION: UnionSchema = UnionSchema(&[&UNCOMPRESSED]);
-/// Tables that a source location may be.
+/// The variants of a source location.
 pub static LOCATION: UnionSchema = UnionSchema(&[&CALL_SITE, &FILE_LINE_COLUMN, &FUSED, &NAMED]);
 
 tables! {
@@ -152,26 +152,26 @@ tables! {
         "calling_convention": Kind::Text,
         "attrs": Kind::Tables(&ATTRIBUTE),
     }
-    /// A module that this one needs.
+    /// A module that this one depends on.
     DEPENDENCY = "ModuleDependencyDef" {
         "name": Kind::Text,
         "minimum_version": Kind::U32(0),
         "flags": Kind::Flags(&DEPENDENCY_FLAGS, 1),
     }
-    /// A function of another module.
+    /// An imported function.
     IMPORT = "ImportFunctionDef" {
         "full_name": Kind::Text,
         "signature": Kind::Table(&SIGNATURE),
         "flags": Kind::Flags(&IMPORT_FLAGS, 1),
     }
-    /// A function that others may call.
+    /// An exported function.
     EXPORT = "ExportFunctionDef" {
         "local_name": Kind::Text,
         "internal_ordinal": Kind::I32,
     }
-    /// The only compression there is: none.
+    /// The only compression: none.
     UNCOMPRESSED = "UncompressedDataDef" {}
-    /// Read-only bytes, here or behind the flatbuffer.
+    /// Read-only bytes, embedded or after the flatbuffer.
     RODATA = "RodataSegmentDef" {
         "compression_type_type": Kind::Tag,
         "compression_type": Kind::Union(&COMPRESSION),
@@ -179,11 +179,11 @@ tables! {
         "external_data_offset": Kind::U64,
         "external_data_length": Kind::U64,
     }
-    /// Bytes that are reserved for writing.
+    /// Bytes reserved for writing.
     RWDATA = "RwdataSegmentDef" {
         "byte_size": Kind::I32,
     }
-    /// How much each context keeps for a module.
+    /// The state that each context keeps for a module.
     STATE = "ModuleStateDef" {
         "global_bytes_capacity": Kind::I32,
         "global_ref_count": Kind::I32,
@@ -193,18 +193,18 @@ tables! {
         "callee": Kind::I32,
         "caller": Kind::I32,
     }
-    /// A place in a file.
+    /// A position in a file.
     FILE_LINE_COLUMN = "FileLineColLocDef" {
         "filename": Kind::Text,
         "line": Kind::I32,
         "column": Kind::I32,
     }
-    /// Several locations in one.
+    /// Several locations fused into one.
     FUSED = "FusedLocDef" {
         "metadata": Kind::Text,
         "locations": Kind::I32s,
     }
-    /// A location with a name.
+    /// A named location.
     NAMED = "NameLocDef" {
         "name": Kind::Text,
         "child_location": Kind::I32,
@@ -241,7 +241,7 @@ tables! {
     }
 }
 
-/// Ids of the fields that code asks for by name.
+/// Ids of the fields that code accesses by name.
 pub mod id {
     #![allow(missing_docs, reason = "each is a position in the table of the same name above")]
 

@@ -1,5 +1,5 @@
-//! Reading of flatbuffer tables in place. In a verified buffer every field is found; in one that is not verified, or
-//! that changed since, reads yield the default instead: they cannot panic or leave the buffer.
+//! In-place reading of flatbuffer tables. In a verified buffer every field is valid; in an unverified one, or
+//! one modified since, reads return the default instead: they cannot panic or leave the buffer.
 
 /// A table in a flatbuffer.
 #[derive(Clone, Copy, Debug)]
@@ -9,7 +9,7 @@ pub struct Table<'a> {
     at: usize,
 }
 
-/// A vector in a flatbuffer: its elements lie one after another from `at`.
+/// A vector in a flatbuffer: elements are contiguous from `at`.
 #[derive(Clone, Copy, Debug)]
 pub struct Vector<'a> {
     buffer: &'a [u8],
@@ -108,7 +108,7 @@ impl<'a> Vector<'a> {
         load(self.buffer, self.place(index, N)?)
     }
 
-    /// `length` bytes at `offset` from the first element, which need not be whole elements; `None` if they lie beyond
+    /// `length` bytes at `offset` from the first element, not necessarily whole elements; `None` if beyond
     /// the buffer.
     pub fn part(&self, offset: usize, length: usize) -> &'a [u8] {
         let start = self.at.saturating_add(offset);
@@ -148,7 +148,7 @@ impl<'a> Tables<'a> {
         self.0.table(index)
     }
 
-    /// All of them.
+    /// All tables.
     pub fn iter(self) -> impl ExactSizeIterator<Item = Table<'a>> + Clone {
         let nothing = Table { buffer: &[], at: usize::MAX };
         (0..self.len()).map(move |index| self.get(index).unwrap_or(nothing))

@@ -7,19 +7,21 @@ use super::{FORMAT, archive::PREFIX_BYTES};
 
 /// The file identifier at bytes 4..8 of every module's flatbuffer.
 const FILE_IDENTIFIER: &[u8; 4] = b"IREE";
-/// The root offset and the identifier.
+/// Bytes of the root offset and the identifier.
 const HEADER_BYTES: usize = 8;
-/// How much of the flatbuffer verification may read, in multiples of its size. Builders share vtables, texts (which are
-/// read once here) and now and then a table; a file that unfolds to more was made to cost time.
+/// Limit on the bytes that verification reads, as a multiple of the flatbuffer's size. Builders share
+/// vtables, text (read once here) and occasionally a table; a file that expands to more is an attack on time.
 const MAX_UNFOLDING: usize = 4;
-/// The same for texts, which names of files are shared as by every location: whoever asks for all names reads so much.
+/// The same for text, which files share, such as the file name of every location: callers that collect all
+/// names read this much.
 const MAX_TEXT_UNFOLDING: usize = 64;
 
-/// Checks that everything `schema` reaches from the root of `buffer` lies in it, is aligned, and is of the right form:
-/// vtables, tables, vectors, texts, unions.
+/// Checks that everything reachable by `schema` from the root of `buffer` is in bounds, aligned and
+/// well-formed: vtables, tables, vectors, text, unions.
 ///
-/// Offsets in errors count from the first byte of the archive, in which the buffer lies at `base`. Takes time linear in
-/// the size of the buffer; allocates a set of the places of texts. The depth of recursion is the schema's.
+/// Offsets in errors count from the first byte of the archive, which contains the buffer at `base`. Takes
+/// time linear in the size of the buffer; allocates a set of text positions. The depth of recursion is
+/// bounded by the schema.
 pub fn verify(buffer: &[u8], base: usize, schema: &'static TableSchema) -> Result<(), FormatError> {
     let mut verifier = Verifier {
         buffer,
@@ -48,13 +50,13 @@ struct Verifier<'a> {
     texts: HashSet<usize>,
     /// Bytes that may still be read.
     budget: usize,
-    /// Bytes of texts that may still be referred to.
+    /// Bytes of text that may still be referenced.
     text_budget: usize,
-    /// Index in the vector of the root table that is being read, for errors.
+    /// Index in the root table's vector that is being read, for errors.
     index: Option<u64>,
 }
 
-/// A table whose place and vtable are checked.
+/// A table whose position and vtable are checked.
 #[derive(Clone, Copy)]
 struct Checked {
     at: usize,
@@ -80,12 +82,12 @@ impl Verifier<'_> {
         }
     }
 
-    /// `at..at + length` must lie in the buffer and start aligned. Builders align relative to the size prefix.
+    /// `at..at + length` must be in bounds and aligned. Builders align relative to the size prefix.
     fn range(&self, at: usize, length: usize, align: usize, field: &'static str) -> Result<(), FormatError> {
         let size = self.buffer.len();
         if at.checked_add(length).is_none_or(|end| end > size) {
             let expected = format!("{length} bytes within the flatbuffer's {size}");
-            return Err(self.error(Fault::Corrupt, at, field, expected, format!("a start at its byte {at}")));
+            return Err(self.error(Fault::Corrupt, at, field, expected, format!("offset {at}")));
         }
         if !(at + PREFIX_BYTES).is_multiple_of(align) {
             let expected = format!("a multiple of {align}");
@@ -113,8 +115,8 @@ impl Verifier<'_> {
     }
 
     fn unfolds(&self, limit: usize, at: usize, field: &'static str) -> FormatError {
-        let expected = format!("a module that unfolds to at most {limit} times its size");
-        self.error(Fault::Corrupt, at, field, expected, "parts that share parts to hold more")
+        let expected = format!("a module that expands to at most {limit} times its size");
+        self.error(Fault::Corrupt, at, field, expected, "shared tables that expand to more")
     }
 
     fn u16(&self, at: usize) -> usize {
@@ -169,7 +171,7 @@ impl Verifier<'_> {
                 at,
                 field,
                 "a vtable within the flatbuffer",
-                format!("one {back} bytes before"),
+                format!("one {back} bytes before the table"),
             )
         })?;
         self.range(vtable, 4, 2, field)?;
@@ -197,7 +199,7 @@ impl Verifier<'_> {
         Ok(Checked { at, size, vtable, vtable_size })
     }
 
-    /// The offset of the field's value, checked to lie in the table.
+    /// The offset of the field's value, checked to be within the table.
     fn locate(&self, table: Checked, id: usize, field: &Field) -> Result<Option<usize>, FormatError> {
         let slot = 4 + 2 * id;
         if slot + 2 > table.vtable_size {
@@ -214,7 +216,7 @@ impl Verifier<'_> {
         };
         if offset < 4 || offset + size > table.size {
             let expected = format!("{size} bytes within the table's {}", table.size);
-            let found = format!("a start at its byte {offset}");
+            let found = format!("offset {offset}");
             return Err(self.error(Fault::Corrupt, table.vtable + slot, field.path, expected, found));
         }
         self.range(table.at + offset, size, size, field.path)?;
@@ -271,7 +273,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Tags without values are as wrong as values without tags.
+    /// A tag without a value is as malformed as a value without a tag.
     fn absent(&self, table: Checked, id: usize, field: &Field) -> Result<(), FormatError> {
         let lonely = matches!(field.kind, Kind::Unions(_)) && self.present(table, id - 1);
         if lonely {
@@ -285,7 +287,7 @@ impl Verifier<'_> {
         slot + 2 <= table.vtable_size && self.u16(table.vtable + slot) != 0
     }
 
-    /// One more than the schema's last tag is a kind of table that a newer release knows.
+    /// One past the schema's last tag may be a table of a newer release.
     fn member(
         &mut self,
         target: usize,
@@ -315,7 +317,7 @@ impl Verifier<'_> {
         if !self.present(table, id - 1) {
             return Err(self.error(Fault::Corrupt, at, field, "a tag for each value", "none"));
         }
-        // The tags were checked as the field before.
+        // The tags were checked with the previous field.
         let tags_at = table.at + self.u16(table.vtable + 4 + 2 * (id - 1));
         let tags = self.follow(tags_at, field)?;
         let tag_count = self.u32(tags) as usize;
@@ -335,7 +337,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    /// Start and number of the elements of the vector that the offset at `at` points to.
+    /// Start and length of the vector that the offset at `at` points to.
     fn vector(
         &mut self,
         at: usize,

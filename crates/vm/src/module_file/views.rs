@@ -7,10 +7,10 @@ use super::table::Table;
 
 /// Bytes of a function descriptor.
 const DESCRIPTOR_BYTES: usize = FUNCTION_DESCRIPTOR.size_bytes();
-/// Bit of an import's or dependency's flags.
+/// Flag bit of an import or dependency.
 const FLAG_OPTIONAL: u32 = 1 << 1;
 
-/// A key and a value, in words of whoever wrote the module.
+/// A key and a value, set by the module's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attribute<'a> {
     /// Its key.
@@ -26,10 +26,10 @@ impl<'a> Attribute<'a> {
     }
 }
 
-/// How a function is called.
+/// How to call a function.
 #[derive(Clone, Copy, Debug)]
 pub struct Signature<'a> {
-    /// The calling convention, such as `0ri_r`, if the module has it. Not checked here.
+    /// The calling convention, such as `0ri_r`, if present. Unchecked.
     pub calling_convention: Option<&'a str>,
     table: Option<Table<'a>>,
 }
@@ -45,20 +45,20 @@ impl<'a> Signature<'a> {
         tables.into_iter().flat_map(|tables| tables.iter()).map(Attribute::read)
     }
 
-    /// The value of the first attribute with that key.
+    /// The value of the first attribute with this key.
     pub fn attribute(self, key: &str) -> Option<&'a str> {
         self.attributes().find(|attribute| attribute.key == key).map(|attribute| attribute.value)
     }
 }
 
-/// A module that another needs.
+/// A module dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dependency<'a> {
     /// Its name.
     pub name: &'a str,
-    /// The least version of it that will do.
+    /// The minimum version.
     pub minimum_version: u32,
-    /// Whether the module can do without it.
+    /// Whether the module works without it.
     pub optional: bool,
 }
 
@@ -72,14 +72,14 @@ impl<'a> Dependency<'a> {
     }
 }
 
-/// A function that a module takes from another.
+/// An imported function.
 #[derive(Clone, Copy, Debug)]
 pub struct Import<'a> {
-    /// Its name with that of its module: `hal.buffer.assert`.
+    /// Its qualified name: `hal.buffer.assert`.
     pub full_name: &'a str,
     /// How the module calls it.
     pub signature: Signature<'a>,
-    /// Whether the module can do without it.
+    /// Whether the module works without it.
     pub optional: bool,
 }
 
@@ -94,12 +94,12 @@ impl<'a> Import<'a> {
     }
 }
 
-/// A function that others can call.
+/// An exported function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Export<'a> {
-    /// Its name, without that of the module.
+    /// Its name, without the module's.
     pub local_name: &'a str,
-    /// Ordinal of the function that it is.
+    /// Ordinal of its function.
     pub function: usize,
 }
 
@@ -112,18 +112,18 @@ impl<'a> Export<'a> {
     }
 }
 
-/// The range of a function's instructions, and what they require.
+/// A function's bytecode range and requirements.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionDescriptor {
-    /// Bytes of the module's bytecode.
+    /// Range in the module's bytecode.
     pub bytecode: Range<usize>,
-    /// Features that it uses.
+    /// Features that it requires.
     pub requirements: Features,
     /// Number of blocks, at least 1.
     pub block_count: usize,
     /// Number of 32-bit registers.
     pub i32_register_count: usize,
-    /// Number of ref registers.
+    /// Number of reference registers.
     pub ref_register_count: usize,
 }
 
@@ -155,7 +155,7 @@ impl RawDescriptor {
 }
 
 impl FunctionDescriptor {
-    /// `None` if a count is negative.
+    /// `None` if any count is negative.
     pub(super) fn read(bytes: [u8; DESCRIPTOR_BYTES]) -> Option<Self> {
         let raw = RawDescriptor::read(bytes);
         let start = usize::try_from(raw.bytecode_offset).ok()?;
@@ -176,10 +176,10 @@ impl FunctionDescriptor {
 pub struct RodataSegment {
     /// Their range in the file.
     pub range: Range<usize>,
-    /// Whether they lie behind the flatbuffer instead of in it. External segments start at the alignment that the
-    /// compiler gave them, counted from the first byte of the file; embedded ones at any multiple of 4 or less.
+    /// Whether they are after the flatbuffer instead of in it. External segments have the alignment that the
+    /// compiler chose, from the first byte of the file; embedded ones are aligned to 4 at most.
     pub external: bool,
-    /// Whether the file says that they are not compressed, which is all that it can say.
+    /// Whether the file marks them as uncompressed, the only marking there is.
     pub uncompressed_tag: bool,
 }
 
@@ -197,7 +197,7 @@ impl RodataSegment {
     }
 }
 
-/// Offset from the base of external rodata, and length, of a segment that is not embedded.
+/// Offset from the base of external rodata, and length, if external.
 pub(super) fn external_range(table: Table<'_>) -> (u64, u64) {
     (table.u64(id::RODATA_EXTERNAL_OFFSET), table.u64(id::RODATA_EXTERNAL_LENGTH))
 }
@@ -215,15 +215,15 @@ impl Features {
     pub const YIELD: Self = Self(1 << 2);
     /// The function or a callee must release references on failure.
     pub const UNWIND: Self = Self(1 << 3);
-    /// All that this VM has.
+    /// All features of this VM.
     pub const SUPPORTED: Self = Self(0xF);
 
-    /// Whether all of `other` is in it.
+    /// Whether it contains all of `other`.
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The features in it and not in `other`.
+    /// The features not in `other`.
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
@@ -261,14 +261,14 @@ impl fmt::Display for Features {
 /// Version of the instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BytecodeVersion {
-    /// Modules of another major version cannot run.
+    /// Must match for the module to run.
     pub major: u16,
-    /// Modules of a later minor version cannot run.
+    /// Must not be newer for the module to run.
     pub minor: u16,
 }
 
 impl BytecodeVersion {
-    /// The one that this VM runs: that of release 3.13.0.
+    /// The version that this VM runs, that of release 3.13.0.
     pub const SUPPORTED: Self = Self { major: 17, minor: 0 };
 
     pub(super) fn from_bits(bits: u32) -> Self {

@@ -69,7 +69,7 @@ impl Assembly {
     }
 }
 
-/// Bytes of a function, and how many blocks they have.
+/// Bytes of a function, and its number of blocks.
 pub(super) struct Assembled {
     pub(super) bytecode: Vec<u8>,
     pub(super) block_count: usize,

@@ -1,4 +1,4 @@
-//! Random programs that verify, with the sequences that superinstructions are fused from.
+//! Random valid programs, with the sequences that superinstructions are fused from.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -29,9 +29,9 @@ const BUFFERS: &[u16] =
 /// Registers and register pairs that computations use; they overlap.
 const NARROW: &[u16] = &[0, 1, 2, 10, 11, 14, 15];
 const WIDE: &[u16] = &[0, 4, 6, 8, 10, 12, 14, WIDE_COUNTER];
-/// 32-bit registers that moves read and write, the counter and its step among them.
+/// 32-bit registers that moves read and write, including the counter and its step.
 const MOVED: &[u16] = &[0, 1, 2, 4, 10, 11, COUNTER, ONE];
-/// What bounds most loops: how many blocks were executed, how many may be, and 1.
+/// Bounds most loops: the number of executed blocks, its limit, and 1.
 const COUNTER: u16 = 16;
 const LIMIT: u16 = 17;
 const ONE: u16 = 18;
@@ -43,21 +43,21 @@ const WIDE_SCRATCH: u16 = 22;
 /// Ordinal of the callee.
 const CALLEE: u32 = 1;
 
-/// A random program that verifies.
+/// A random valid program.
 pub(super) struct RandomProgram {
     pub(super) function: Assembled,
-    /// The function that the first calls, if it does.
+    /// The function that the first one calls, if any.
     pub(super) callee: Assembled,
 }
 
 impl RandomProgram {
-    /// A program whose first block ends with the parts of a superinstruction, or as it happens.
+    /// A program whose first block ends with the parts of a superinstruction, or randomly.
     pub(super) fn new(random: &mut Random, superinstruction: Option<&'static str>) -> Self {
         Self { callee: callee(random), function: function(random, superinstruction) }
     }
 }
 
-/// Random numbers with a seed: the same programs on every machine.
+/// Seeded random numbers: the same programs on every machine.
 pub(super) struct Random(pub(super) fastrand::Rng);
 
 impl Random {
@@ -108,7 +108,7 @@ fn function(random: &mut Random, first: Option<&'static str>) -> Assembled {
     assembly.finish()
 }
 
-/// Computes three results, one of them in the register of an argument, and counts its calls in a global.
+/// Computes three results, one in the register of an argument, and counts its calls in a global.
 fn callee(random: &mut Random) -> Assembled {
     let mut assembly = Assembly::default();
     assembly.block();
@@ -128,7 +128,7 @@ fn callee(random: &mut Random) -> Assembled {
     assembly.finish()
 }
 
-/// What a block does before its terminator.
+/// The instructions of a block before its terminator.
 fn body(random: &mut Random, assembly: &mut Assembly) {
     const NARROW_OPS: &[Op] =
         &[Op::AddI32, Op::SubI32, Op::MulI32, Op::AndI32, Op::OrI32, Op::XorI32, Op::CmpLTI32S, Op::CmpEQI32];
@@ -205,7 +205,7 @@ fn select(random: &mut Random, assembly: &mut Assembly) {
 }
 
 fn switch(random: &mut Random, assembly: &mut Assembly) {
-    // Often in range.
+    // Often in bounds.
     let index = random.narrow();
     assembly.registers(Op::CmpLTI32S, &[random.narrow(), random.narrow(), index]);
     let is_narrow = random.below(2) == 0;
@@ -228,7 +228,7 @@ fn global(random: &mut Random, assembly: &mut Assembly) {
     }
 }
 
-/// The fields of a call, which continues at another block if there is one.
+/// The fields of a call, which continues at another block if given.
 fn call(random: &mut Random, assembly: &mut Assembly, next: Option<usize>) {
     assembly.bytes.extend(CALLEE.to_le_bytes());
     assembly.list(&[random.narrow(), random.narrow(), random.wide()]);
@@ -238,7 +238,7 @@ fn call(random: &mut Random, assembly: &mut Assembly, next: Option<usize>) {
     // Often in registers that only moves read.
     let wide = match random.below(4) {
         0..2 => 12,
-        // Over the narrow results.
+        // Overlapping the narrow results.
         2 => 10,
         _ => random.wide(),
     };
@@ -258,7 +258,7 @@ fn moves(random: &mut Random) -> Vec<u16> {
                 moves.extend([random.of(MOVED), random.of(MOVED)]);
                 continue;
             }
-            // Halves whose targets are not a register pair.
+            // Halves whose targets do not form a register pair.
             2 => (random.wide(), random.of(&[1, 5, 9])),
             _ => (random.wide(), random.wide()),
         };
@@ -267,7 +267,8 @@ fn moves(random: &mut Random) -> Vec<u16> {
     moves
 }
 
-/// Ends the block `index` of `count` with a branch forward, or back to the loop while the counter is below its limit.
+/// Ends the block `index` of `count` with a forward branch, or a branch back to the loop while the counter is
+/// below its limit.
 fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: usize) {
     if index == 1 {
         return start_loop(random, assembly, count);
@@ -311,7 +312,7 @@ fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: 
             }
             2 => branch(random, assembly, Op::Yield, one),
             3 => {
-                // Falls through to the next block, unless the counter is above its limit.
+                // Falls through to the next block unless the counter is above its limit.
                 let flag = random.narrow();
                 assembly.registers(Op::CmpLTI32S, &[LIMIT, COUNTER, flag]);
                 assembly.registers(Op::Fail, &[flag]);
@@ -329,7 +330,7 @@ fn end_block(random: &mut Random, assembly: &mut Assembly, index: usize, count: 
             assembly.registers(Op::CmpLTI32S, &[COUNTER, LIMIT, flag]);
             assembly.registers(Op::CondBranch, &[flag]);
             let (yes, no) = (moves(random), moves(random));
-            // Not the first block, which starts the counter.
+            // Not the first block, which initialises the counter.
             assembly.edge(1 + random.below(index.max(1)), &yes);
             assembly.edge(one, &no);
         }
@@ -341,7 +342,7 @@ fn any_superinstruction(random: &mut Random) -> &'static str {
     random.of(SUPERINSTRUCTIONS).0
 }
 
-/// The parts of a superinstruction, with those of parts that are superinstructions themselves.
+/// The parts of a superinstruction; parts that are superinstructions are expanded.
 fn parts_of(name: &'static str) -> Vec<&'static str> {
     let mut parts = Vec::new();
     add_parts(name, &mut parts);
@@ -350,7 +351,7 @@ fn parts_of(name: &'static str) -> Vec<&'static str> {
 
 fn add_parts(name: &'static str, parts: &mut Vec<&'static str>) {
     match SUPERINSTRUCTIONS.iter().find(|(fused, _)| *fused == name) {
-        // The one that is a primitive of lowering, too.
+        // The part that is also a primitive of lowering.
         Some((_, [first, second])) if *second == name => {
             parts.push(first);
             parts.push(second);
@@ -380,7 +381,8 @@ fn is_wide(kind: ValueKind) -> bool {
     matches!(kind, ValueKind::I64 | ValueKind::F64)
 }
 
-/// The computations among parts, each on the result of the one before it. Gives the last result and whether it is wide.
+/// The computations among parts, each using the previous result. Returns the last result and whether it is
+/// wide.
 fn computations(random: &mut Random, assembly: &mut Assembly, parts: &[&str]) -> Option<(u16, bool)> {
     if parts.contains(&"SelectI64") {
         return wrap(random, assembly, parts.contains(&"RemI64S"));
@@ -509,7 +511,7 @@ fn superinstruction(
     let widths: Vec<bool> =
         parts.iter().filter(|part| part.starts_with("Move")).map(|part| *part == "Move64").collect();
     match (&widths[..], value) {
-        // What the first move reads is what the second writes, so that the value cannot be computed there.
+        // The first move reads what the second writes, so the value cannot be computed there.
         ([is_wide, _], Some((value, is_value_wide))) if *is_wide == is_value_wide => {
             let source = random.register(*is_wide);
             copy(source, random.register(*is_wide), *is_wide);
@@ -525,7 +527,8 @@ fn superinstruction(
     assembly.edge(one, &moves);
 }
 
-/// A branch with a value that the block computes and one from before it, perhaps after a step of the counter.
+/// A branch with a value that the block computes and one from before it, sometimes after a step of the
+/// counter.
 fn carry(random: &mut Random, assembly: &mut Assembly, target: usize) {
     let is_wide = random.below(2) == 0;
     let any = |random: &mut Random| if is_wide { random.wide() } else { random.narrow() };
@@ -553,7 +556,7 @@ fn carry(random: &mut Random, assembly: &mut Assembly, target: usize) {
     assembly.edge(target, &moves);
 }
 
-/// A loop header: nothing but the test.
+/// A loop header: only the test.
 fn start_loop(random: &mut Random, assembly: &mut Assembly, count: usize) {
     let flag = random.narrow();
     match random.below(8) {
@@ -594,7 +597,7 @@ fn conditional(random: &mut Random, assembly: &mut Assembly, yes: usize, no: usi
     assembly.edge(no, &no_moves);
 }
 
-/// A jump table, with an index that often is one of its cases.
+/// A jump table with an index that is often one of its cases.
 fn table(random: &mut Random, assembly: &mut Assembly, targets: &[usize]) {
     let index = random.narrow();
     assembly.registers(Op::CmpLTI32S, &[random.narrow(), random.narrow(), index]);

@@ -1,4 +1,4 @@
-//! Programs that call deeper than they may, or run longer.
+//! Programs that recurse or run beyond their limits.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use rehal_base::{Error, StatusCode};
 use rehal_vm::{Budget, Context, Invocation, Result, Step, Value};
 
-/// Deeper than any program may.
+/// Deeper than any limit.
 const ENDLESS: i32 = i32::MAX;
-/// Lines that an error shows of calls, however many there are.
+/// Limit on the call lines that an error shows.
 const LINES: usize = 65;
 
 fn context() -> Context {
@@ -23,7 +23,7 @@ fn call(context: &Context, name: &str, arguments: &[i32]) -> Result<i32> {
     Ok(result)
 }
 
-/// Checks that it is the error of a program that calls too deeply, and gives its lines.
+/// Checks that the error is a call depth overflow, and returns its lines.
 fn lines_of(error: &Error) -> Vec<String> {
     assert_eq!(error.code(), StatusCode::ResourceExhausted, "{}", error.report());
     assert!(error.message().starts_with("the program calls too deeply: "), "{}", error.message());
@@ -55,8 +55,8 @@ fn unbounded_mutual_recursion_fails() {
     assert_eq!((even, odd), (LINES / 2, LINES / 2));
 }
 
-/// A module imports only from those before it, so no two can call each other in circles: the depth of one comes on
-/// top of that of the other.
+/// A module imports only from earlier modules, so two modules cannot be mutually recursive: their depths add
+/// up.
 #[test]
 fn call_depth_is_shared_by_modules() {
     let context = context();
@@ -81,7 +81,7 @@ fn an_interrupted_invocation_can_be_restarted() {
     }
 }
 
-/// Yields and native calls on the way do not refill its budget.
+/// Yields and native calls do not refill the budget.
 #[test]
 fn a_budget_covers_a_whole_invocation() {
     let host = Host::default();
@@ -98,12 +98,12 @@ fn a_budget_covers_a_whole_invocation() {
         }
         assert_eq!(step.unwrap_err().code(), StatusCode::ResourceExhausted);
         assert!(yields > 10, "{yields}");
-        // The next has a budget of its own.
+        // The next invocation has its own budget.
         invocation.call([Value::I32(0), Value::I32(5)]).unwrap();
     }
 }
 
-/// Tracing instantiates the dispatch loop with another meter, and names the place in both modules.
+/// Tracing instantiates the dispatch loop with another meter, and names locations in both modules.
 #[test]
 fn tracing_does_not_change_results() {
     let host = Host::default();
@@ -122,7 +122,7 @@ fn tracing_does_not_change_results() {
         assert_eq!(lines.iter().filter(is_it).count(), 3, "{name}");
     }
     let count = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
-    // Of each call the condition and the return, and four instructions between them if it recurses.
+    // Each call executes the condition and the return, and four instructions in between if it recurses.
     assert_eq!(count("[library.descend+"), 20 * (2 + 10 * 6));
     assert!(count("[lent.slow_inside+") == 5 && count("[client.__init+") > 0, "{lines:#?}");
 }

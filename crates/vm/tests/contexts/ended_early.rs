@@ -3,7 +3,7 @@
 use crate::host::{Host, number};
 use rehal_vm::{Invocation, Step, Value};
 
-/// Where an invocation is suspended, and how many tokens it holds then.
+/// Where an invocation suspends, and how many tokens it then holds.
 const STOPS: &[(&str, &[i32], usize)] = &[
     ("lent.slow", &[1], 1),
     ("lent.slow_inside", &[1], 2),
@@ -24,7 +24,7 @@ fn dropped_invocations_release_their_references() {
             drop(step);
             drop(invocation);
             assert_eq!(host.alive(), 0, "{name}");
-            // The next one reuses its machine, which is empty.
+            // The next one reuses its machine, which must be empty.
             let results = context.function("lent.slow").unwrap().call(&[Value::I32(1)]).unwrap();
             assert_eq!(results.iter().map(number).collect::<Vec<_>>(), [7, 7], "{name}");
             assert_eq!(host.alive(), 1);
@@ -46,7 +46,7 @@ fn dropping_an_invocation_unwinds_both_modules() {
         }
         assert!(matches!(step, Step::Yielded));
         assert_eq!(host.alive(), 2);
-        // Many at once, of which the first ends first.
+        // Many at once; the first is dropped first.
         let mut others: Vec<Invocation> = (0..4).map(|_| Invocation::new(&linger)).collect();
         for other in &mut others {
             let step = other.start([Value::I32(5), host.token(3), host.token(4)]).unwrap();

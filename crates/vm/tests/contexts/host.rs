@@ -15,21 +15,21 @@ use rehal_vm::{
 pub struct Host {
     /// What programs logged, in order.
     notes: Arc<Mutex<Vec<i32>>>,
-    /// Tokens that have not ended.
+    /// Live tokens.
     alive: Arc<AtomicUsize>,
-    /// States of contexts that have not ended.
+    /// Live states of contexts.
     states: Arc<AtomicUsize>,
     /// The wait source of `host.wait`.
     event: Arc<Event>,
 }
 
-/// An object with an identity that is counted.
+/// An object whose identity is counted.
 pub struct Token {
     pub number: i32,
     alive: Arc<AtomicUsize>,
 }
 
-/// Something that has happened or not.
+/// An event that happens once.
 #[derive(Default)]
 pub struct Event {
     has_happened: Mutex<bool>,
@@ -39,12 +39,12 @@ pub struct Event {
 struct HostState(Arc<AtomicUsize>);
 
 impl Host {
-    /// A context of this module and the programs of these names in `fixtures/vm`.
+    /// A context with this module and the programs with these names in `fixtures/vm`.
     pub fn context(&self, programs: &[&str]) -> Result<Context> {
         Context::new(&self.modules(programs))
     }
 
-    /// This module, and the programs of these names behind it.
+    /// This module, followed by the programs with these names.
     pub fn modules(&self, programs: &[&str]) -> Vec<Module> {
         let mut modules = vec![Module::native(self.clone()).unwrap()];
         modules.extend(programs.iter().map(|name| program(name)));
@@ -55,12 +55,12 @@ impl Host {
         self.notes.lock().clone()
     }
 
-    /// How many tokens there are.
+    /// Number of live tokens.
     pub fn alive(&self) -> usize {
         self.alive.load(Ordering::Acquire)
     }
 
-    /// How many contexts have a state of it.
+    /// Number of contexts with a state of this module.
     pub fn states(&self) -> usize {
         self.states.load(Ordering::Acquire)
     }
@@ -69,7 +69,7 @@ impl Host {
         &self.event
     }
 
-    /// A new token, for a program to have.
+    /// A new token to pass to a program.
     pub fn token(&self, number: i32) -> Value {
         self.alive.fetch_add(1, Ordering::AcqRel);
         Value::Ref(Ref::new(Token { number, alive: self.alive.clone() }))
@@ -88,7 +88,7 @@ pub fn number(value: &Value) -> i32 {
     object.optional::<Token>().unwrap().map_or(0, |token| token.number)
 }
 
-/// Shares of a token beside the one that the call has.
+/// References to a token besides the call's own.
 fn shares(object: &Ref) -> Result<i32> {
     Ok(Arc::strong_count(&object.share::<Token>()?) as i32 - 1)
 }
@@ -139,7 +139,7 @@ impl NativeModule for Host {
                 }
             }
             "slowly" => {
-                // Results that are pushed before a yield are discarded.
+                // Results pushed before a yield are discarded.
                 call.push(call.reference(0)?.clone());
                 if let Some(flow) = yields(call, 1)? {
                     return Ok(flow);
@@ -148,7 +148,9 @@ impl NativeModule for Host {
             "wait" => match call.resumed() {
                 None => return Ok(Flow::Wait(Wait::new(self.event.clone(), None))),
                 Some(Resumed::Ready) => call.push(call.reference(1)?.clone()),
-                Some(other) => return Err(Error::failed_precondition(format!("it ended by {other:?}"))),
+                Some(other) => {
+                    return Err(Error::failed_precondition(format!("unexpected outcome {other:?}")));
+                }
             },
             "fail" => {
                 if let Some(flow) = yields(call, 1)? {
@@ -186,7 +188,7 @@ impl NativeModule for Host {
     }
 }
 
-/// Yields once, if the argument at `index` says so and it has not yet.
+/// Yields once, if the argument at `index` asks for it and it has not yielded yet.
 fn yields(call: &mut Call<'_>, index: usize) -> Result<Option<Flow>> {
     Ok(match call.resumed() {
         None if call.i32(index)? != 0 => Some(Flow::Yield),

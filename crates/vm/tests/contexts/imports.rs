@@ -1,13 +1,13 @@
-//! A program that imports from another, and both from Rust.
+//! A program that imports from another program, both of which import from Rust.
 
 use crate::host::{Host, program};
 use rehal_base::{Error, StatusCode};
 use rehal_vm::{Call, Context, Export, Flow, Module, NativeModule, Result, State, Value};
 
-/// A module that has the library's name and other functions, each of which fails.
+/// A module with the library's name and other functions, each of which fails.
 struct Impostor(&'static [Export]);
 
-/// One is called another way.
+/// One has another signature.
 const CALLED_ANOTHER_WAY: &[Export] = &[Export::new("count", "0_i"), Export::new("turn", "0CIrD_r")];
 /// The modules that the client imports from.
 const COMPLETE: &[Export] = &[
@@ -97,11 +97,11 @@ fn an_error_names_the_functions_of_both_modules() {
         assert_eq!((error.code(), error.message()), (StatusCode::NotFound, "the library refuses"));
         let lines = error.context_lines();
         let names: Vec<&str> = lines.iter().map(|line| line.split_once('+').unwrap().0).collect();
-        // Those that are not exported have no name.
+        // Functions that are not exported have no name.
         let [inner, second, third, outer] = names[..] else { panic!("{names:?}") };
         assert_eq!((second, outer), ("library.end_with", "client.end_in_library"));
         assert!(inner.starts_with("library.@") && third.starts_with("client.@"), "{names:?}");
-        // With 0 it does not fail.
+        // With 0 it succeeds.
         assert!(function.call(&[Value::I32(0)]).unwrap().is_empty());
     }
 }
@@ -113,7 +113,7 @@ fn an_unresolved_import_is_named() {
     assert_eq!(error.code(), StatusCode::NotFound);
     assert!(error.message().contains("'library.count'"), "{}", error.message());
     assert!(error.message().contains("0_i"), "{}", error.message());
-    // Those before it count, those behind it do not.
+    // Later modules do not count, only earlier ones.
     assert!(host.context(&["client", "library"]).err().unwrap().message().contains("'library.count'"));
     assert_eq!((host.states(), host.notes().len()), (0, 0));
 }
@@ -127,13 +127,13 @@ fn a_signature_mismatch_names_both_conventions() {
     for part in ["'library.turn'", "0IrFirf_riFrfI", "0CIrD_r", "version 7"] {
         assert!(error.message().contains(part), "{}", error.message());
     }
-    // Of two with one name the last counts.
+    // If two modules share a name, the last one wins.
     modules.insert(2, program("library"));
     assert!(Context::new(&modules).is_ok());
     assert_eq!(host.states(), 0);
 }
 
-/// Those that were initialised are deinitialised, the one that failed to as well.
+/// Modules that were initialised are deinitialised, including the one that failed.
 #[test]
 fn a_failing_initialiser_fails_the_context() {
     let host = Host::default();

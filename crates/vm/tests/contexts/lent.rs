@@ -1,17 +1,17 @@
-//! A native function gets the references that its caller keeps without a share more, and the caller has them back
-//! afterwards, whatever the function did in between.
+//! A native function borrows the references that its caller keeps, without incrementing their counts, and the
+//! caller has them back afterwards, whatever the function did.
 
 use crate::host::{Host, number};
 use rehal_base::StatusCode;
 use rehal_vm::{Context, Invocation, Result, Step, Value};
 
-/// Calls a function of the program twice, the second time with the machine of the first, and returns the numbers of
-/// its results: those of tokens, and integers themselves. No token may leak.
+/// Calls a function of the program twice, reusing the machine, and returns the results as numbers: token
+/// numbers and integers. No token may leak.
 fn call(host: &Host, context: &Context, name: &str, arguments: &[i32]) -> Result<Vec<i32>> {
     let function = context.function(&format!("lent.{name}"))?;
     let mut both = Vec::new();
     for _ in 0..2 {
-        // References first, as tokens of those numbers.
+        // References first, as tokens with those numbers.
         let kinds = function.convention().as_str()[1..].bytes();
         let values = kinds.zip(arguments).map(|(kind, argument)| match kind {
             b'r' => host.token(*argument),

@@ -55,7 +55,7 @@ fn threads_call_one_context_concurrently() {
     });
 }
 
-/// A number of 8 bytes is read as somebody wrote it, and not in parts.
+/// An 8-byte read returns a value that was written, never halves of two.
 #[test]
 fn concurrent_stores_do_not_tear() {
     let context = Host::default().context(&["shared"]).unwrap();
@@ -71,7 +71,7 @@ fn concurrent_stores_do_not_tear() {
     });
 }
 
-/// Each step of an invocation runs on whatever thread comes by.
+/// Each step of an invocation runs on an arbitrary thread.
 #[test]
 fn suspended_invocations_move_between_threads() {
     const INVOCATIONS: i32 = 60;
@@ -111,7 +111,7 @@ fn suspended_invocations_move_between_threads() {
     assert_eq!(done, finished);
 }
 
-/// Contexts are made and ended by many threads while others call.
+/// Contexts are created and dropped by many threads while others call.
 #[test]
 fn contexts_are_created_and_dropped_concurrently() {
     let host = Host::default();
@@ -122,7 +122,7 @@ fn contexts_are_created_and_dropped_concurrently() {
                 for _ in 0..5 {
                     let context = host.context(&modules).unwrap();
                     let count = context.function("client.count").unwrap();
-                    // This one is not shared.
+                    // This context is not shared.
                     assert!(matches!(count.call(&[]).unwrap()[..], [Value::I32(102)]));
                 }
             });

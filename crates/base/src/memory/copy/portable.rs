@@ -9,22 +9,28 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// # Safety
+/// `byte` is valid for reads, and accessed by atomics alone meanwhile.
+#[inline]
+unsafe fn load_byte(byte: *const u8) -> u8 {
+    // SAFETY: as the caller says; a byte has no alignment. Not `from_ptr`, which wants memory that can be written:
+    // constants cannot, and relaxed loads of a byte are allowed there (std, "Atomic accesses to read-only memory").
+    unsafe { &*byte.cast::<AtomicU8>() }.load(Ordering::Relaxed)
+}
+
+/// # Safety
 /// `byte` is valid for reads and writes, and accessed by atomics alone meanwhile.
 #[inline]
-unsafe fn at<'a>(byte: *mut u8) -> &'a AtomicU8 {
+unsafe fn store_byte(byte: *mut u8, value: u8) {
     // SAFETY: as the caller says; a byte has no alignment.
-    unsafe { AtomicU8::from_ptr(byte) }
+    unsafe { AtomicU8::from_ptr(byte) }.store(value, Ordering::Relaxed);
 }
 
 /// See [`super::copy`].
 #[inline]
 pub(super) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
-    let source = source.cast_mut();
     let one = |index: usize| {
         // SAFETY: the caller says that both are valid for `length` bytes, which `index` is below.
-        unsafe {
-            at(target.add(index)).store(at(source.add(index)).load(Ordering::Relaxed), Ordering::Relaxed)
-        };
+        unsafe { store_byte(target.add(index), load_byte(source.add(index))) };
     };
     // A target that begins within the source is written from its end, so that no byte is written before it is read.
     if target.addr().wrapping_sub(source.addr()) < length {
@@ -39,7 +45,7 @@ pub(super) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
 pub(super) unsafe fn copy_out(source: *const u8, target: &mut [u8]) {
     for (index, byte) in target.iter_mut().enumerate() {
         // SAFETY: the caller says that the source is as long as the target.
-        *byte = unsafe { at(source.add(index).cast_mut()) }.load(Ordering::Relaxed);
+        *byte = unsafe { load_byte(source.add(index)) };
     }
 }
 
@@ -48,7 +54,7 @@ pub(super) unsafe fn copy_out(source: *const u8, target: &mut [u8]) {
 pub(super) unsafe fn copy_in(source: &[u8], target: *mut u8) {
     for (index, byte) in source.iter().enumerate() {
         // SAFETY: the caller says that the target is as long as the source.
-        unsafe { at(target.add(index)) }.store(*byte, Ordering::Relaxed);
+        unsafe { store_byte(target.add(index), *byte) };
     }
 }
 
@@ -57,7 +63,7 @@ pub(super) unsafe fn copy_in(source: &[u8], target: *mut u8) {
 pub(super) unsafe fn set(target: *mut u8, length: usize, value: u8) {
     for index in 0..length {
         // SAFETY: the caller says that the target has `length` bytes.
-        unsafe { at(target.add(index)) }.store(value, Ordering::Relaxed);
+        unsafe { store_byte(target.add(index), value) };
     }
 }
 

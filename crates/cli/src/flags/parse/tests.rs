@@ -34,7 +34,7 @@ const GROUP: Group = Group {
         &List::texts("device", "URI", ""),
         &Query::new("show", "").of("WHAT"),
         &Query::new("tell", ""),
-        &Flag::text("mode", "MODE", "").effect(Effect::Missing("profiling")),
+        &Flag::text("mode", "MODE", "").effect(Effect::Missing { what: "profiling", instead: "measure it" }),
         &Flag::switch("streams", true, "").effect(Effect::Ignored("there are none")),
         &Flag::switch("graphs", true, "").effect(Effect::Ignored("there are none")),
         &Flag::integer("threads", 0, "").effect(Effect::DefaultDriver("the local-task driver")),
@@ -163,7 +163,7 @@ fn flags_without_effect_warn_once_or_are_refused() {
     assert_eq!(flags.warnings(), expected);
     assert_eq!(
         error(&["--mode=x"]),
-        "UNIMPLEMENTED; --mode=x needs profiling, which is not in this build\n  try: leave out --mode"
+        "UNIMPLEMENTED; --mode=x needs profiling, which is not in this build\n  try: leave out --mode; measure it"
     );
     assert!(error(&["--threads=4"]).contains("configures the local-task driver"));
 }

@@ -207,11 +207,12 @@ impl Reflection {
         let convention = signature.and_then(|signature| signature.calling_convention).unwrap_or_default();
         let (ENTRY_CONVENTION, Some(signature)) = (convention, signature) else {
             return Err(Error::invalid_argument(format!(
-                "it is called as '{convention}', entry points of executables are called as '{ENTRY_CONVENTION}'"
+                "it is a compiled module (.vmfb), not an executable: the function is called as '{convention}', entry \
+                 points of executables as '{ENTRY_CONVENTION}'"
             ))
             .advise(
-                "a program's module (.vmfb) is no executable itself: \
-                 --iree-hal-dump-executable-binaries-to=DIR writes those in it",
+                "rehal run-module --module=FILE runs it; --iree-hal-dump-executable-binaries-to=DIR of iree-compile \
+                 writes the executables in it",
             ));
         };
         let number = |key: &str, limit: usize| match signature.attribute(key).map(str::parse::<usize>) {

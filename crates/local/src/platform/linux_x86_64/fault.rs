@@ -8,7 +8,7 @@ use std::sync::Once;
 use crate::platform::Fault;
 use crate::platform::linux_x86_64::PAGE_BYTES;
 
-const SIGNALS: [(c_int, &str); 4] = [
+pub(super) const SIGNALS: [(c_int, &str); 4] = [
     (libc::SIGSEGV, "SIGSEGV"),
     (libc::SIGILL, "SIGILL"),
     (libc::SIGFPE, "SIGFPE"),

@@ -1,0 +1,232 @@
+use crate::Error;
+
+/// What kind of file some bytes are the beginning of, as far as they tell: so that a file in the place of another is
+/// refused by what it is, and not by the first field that does not fit.
+///
+/// ```
+/// use rehal_base::FileKind;
+///
+/// assert_eq!(FileKind::of(b"GGUF\x03\0\0\0"), Some(FileKind::Gguf));
+/// let error = FileKind::Capture.refuse_other(b"GGUF\x03\0\0\0", "'model.gguf'").unwrap();
+/// assert_eq!(error.message(), "'model.gguf' is a GGUF parameter file, not a capture");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// A file without bytes.
+    Empty,
+    /// A capture of device work.
+    Capture,
+    /// A compiled module. Executables of the VM are such files as well.
+    Module,
+    /// A parameter archive of IREE.
+    Irpa,
+    /// A parameter file of llama.cpp and its kin.
+    Gguf,
+    /// A parameter file of Hugging Face's models.
+    Safetensors,
+    /// A device profile.
+    Profile,
+    /// Machine code, in one ELF image or in several (FatELF).
+    Elf,
+    /// An array of NumPy.
+    Npy,
+    /// A zip archive that is not a module.
+    Zip,
+    /// Text.
+    Text,
+}
+
+impl FileKind {
+    /// How many bytes of a file's beginning are looked at.
+    pub const HEAD_BYTES: usize = 512;
+
+    /// The kind of a file that begins with `head`; all of the file, or at least [`FileKind::HEAD_BYTES`]. `None` if they
+    /// do not tell.
+    pub fn of(head: &[u8]) -> Option<Self> {
+        let head = &head[..head.len().min(Self::HEAD_BYTES)];
+        let at = |offset: usize, bytes: &[u8]| head.get(offset..).is_some_and(|rest| rest.starts_with(bytes));
+        Some(match head {
+            [] => Self::Empty,
+            [b'I', b'R', b'R', b'P', ..] => Self::Capture,
+            [b'I', b'R', b'P', b'A', ..] => Self::Irpa,
+            [b'I', b'R', b'P', b'F', ..] => Self::Profile,
+            [b'G', b'G', b'U', b'F', ..] => Self::Gguf,
+            [0x7F, b'E', b'L', b'F', ..] | [0xFA, 0x70, 0x0E, 0x1F, ..] => Self::Elf,
+            [0x93, b'N', b'U', b'M', b'P', b'Y', ..] => Self::Npy,
+            // The name of the first file of the archive.
+            [b'P', b'K', 3, 4, ..] if at(30, b"module.fb") => Self::Module,
+            [b'P', b'K', 3, 4, ..] => Self::Zip,
+            // A flatbuffer behind its length has its identifier here.
+            _ if at(8, b"IREE") => Self::Module,
+            // The length of a header, far below 2^32, and the header: a JSON object.
+            _ if at(4, &[0, 0, 0, 0, b'{']) => Self::Safetensors,
+            _ if is_text(head) => Self::Text,
+            _ => return None,
+        })
+    }
+
+    /// What messages call it, with its article.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::Capture => "a capture (.ireereplay)",
+            Self::Module => "a compiled module (.vmfb)",
+            Self::Irpa => "a parameter archive (.irpa)",
+            Self::Gguf => "a GGUF parameter file",
+            Self::Safetensors => "a safetensors parameter file",
+            Self::Profile => "a device profile (.ireeprof)",
+            Self::Elf => "an ELF image (machine code)",
+            Self::Npy => "a NumPy array (.npy)",
+            Self::Zip => "a zip archive",
+            Self::Text => "a text file",
+        }
+    }
+
+    /// Whether it holds parameters.
+    pub fn is_parameters(self) -> bool {
+        matches!(self, Self::Irpa | Self::Gguf | Self::Safetensors)
+    }
+
+    /// The error for a file in the place of one of this kind, if its first bytes say that it is of another.
+    pub fn refuse_other(self, head: &[u8], file: &str) -> Option<Error> {
+        match Self::of(head) {
+            Some(kind) if kind != self && !(kind.is_parameters() && self.is_parameters()) => {
+                Some(kind.refuse(file, self.plain_name()).advise(kind.advice(self)))
+            }
+            _ => None,
+        }
+    }
+
+    /// The error for a file of this kind in the place of `wanted`, such as `an executable`, with what takes it if something does.
+    pub fn refuse_as(self, file: &str, wanted: &str) -> Error {
+        let error = self.refuse(file, wanted);
+        match self.used_by() {
+            Some(used_by) => error.advise(used_by),
+            None => error,
+        }
+    }
+
+    fn refuse(self, file: &str, wanted: &str) -> Error {
+        Error::invalid_argument(match self {
+            Self::Empty => format!("{file} is empty, not {wanted}"),
+            kind => format!("{file} is {}, not {wanted}", kind.name()),
+        })
+    }
+
+    /// What to do about a file of this kind where one of the kind `wanted` is expected.
+    fn advice(self, wanted: Self) -> &'static str {
+        match (self.used_by(), wanted) {
+            (Some(used_by), _) => used_by,
+            (None, Self::Module) => "name a module, as iree-compile writes it",
+            (None, Self::Capture) => {
+                "name a capture (.ireereplay), as IREE's tools write it with --device_replay_output=PATH"
+            }
+            (None, _) if wanted.is_parameters() => "name a parameter file: .irpa, .gguf or .safetensors",
+            (None, _) => "name another file",
+        }
+    }
+
+    /// Which command takes it.
+    fn used_by(self) -> Option<&'static str> {
+        match self {
+            Self::Capture => Some(
+                "rehal run FILE replays it, rehal info FILE summarizes it, and rehal dump FILE prints its records",
+            ),
+            Self::Module => Some(
+                "rehal run-module --module=FILE runs it, and rehal dump-module FILE prints it; \
+                 --iree-hal-dump-executable-binaries-to=DIR of iree-compile writes the executables in it",
+            ),
+            Self::Irpa | Self::Gguf | Self::Safetensors => Some(
+                "rehal dump-parameters --parameters=FILE lists it, and rehal run-module takes it as --parameters=FILE",
+            ),
+            Self::Profile => Some("iree-profile of IREE prints it; this build reads no profiles"),
+            Self::Elf => Some(
+                "rehal run --replay_executable_substitution=ID=FILE runs it in place of an executable of a capture, and \
+                 --executable_plugin=FILE loads it as a plugin",
+            ),
+            Self::Npy => Some("rehal run-module takes it as --input=@FILE"),
+            Self::Empty | Self::Zip | Self::Text => None,
+        }
+    }
+
+    /// The name without the part in parentheses.
+    fn plain_name(self) -> &'static str {
+        match self {
+            kind if kind.is_parameters() => "a parameter file",
+            kind => kind.name().split(" (").next().unwrap_or_default(),
+        }
+    }
+}
+
+/// Whether these are the first bytes of a text.
+fn is_text(head: &[u8]) -> bool {
+    let is_plain = |text: &str| {
+        text.chars().all(|it| !it.is_control() || matches!(it, '\t' | '\n' | '\r' | '\x0C' | '\x1B'))
+    };
+    match str::from_utf8(head) {
+        Ok(text) => is_plain(text),
+        // The last character may be cut.
+        Err(error) => {
+            error.error_len().is_none() && str::from_utf8(&head[..error.valid_up_to()]).is_ok_and(is_plain)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_bytes_identify_the_kind() {
+        let zip = |name: &str| [b"PK\x03\x04".as_slice(), &[0; 26], name.as_bytes()].concat();
+        for (head, kind) in [
+            (b"".to_vec(), Some(FileKind::Empty)),
+            (b"IRRP\x02".to_vec(), Some(FileKind::Capture)),
+            (zip("module.fb"), Some(FileKind::Module)),
+            (zip("data.pkl"), Some(FileKind::Zip)),
+            (b"\x40\0\0\0\x08\0\0\0IREE".to_vec(), Some(FileKind::Module)),
+            (b"IRPA\0\0".to_vec(), Some(FileKind::Irpa)),
+            (b"IRPF\x01\0".to_vec(), Some(FileKind::Profile)),
+            (b"\x10\0\0\0\0\0\0\0{\"w\":".to_vec(), Some(FileKind::Safetensors)),
+            (b"\x7FELF\x02".to_vec(), Some(FileKind::Elf)),
+            (b"\xFA\x70\x0E\x1F".to_vec(), Some(FileKind::Elf)),
+            (b"\x93NUMPY\x01".to_vec(), Some(FileKind::Npy)),
+            ("// Grüße\n".into(), Some(FileKind::Text)),
+            // Cut within its last character.
+            ([vec![b'x'; 511], "ü".into()].concat(), Some(FileKind::Text)),
+            (b"\x01\x02\x03".to_vec(), None),
+            (b"text\0".to_vec(), None),
+            (vec![0xFF; 600], None),
+        ] {
+            assert_eq!(FileKind::of(&head), kind, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_both_kinds_and_what_takes_the_file() {
+        let report = |wanted: FileKind, head: &[u8]| {
+            wanted.refuse_other(head, "'x'").map_or(String::new(), |error| error.report())
+        };
+        assert!(report(FileKind::Capture, b"\x7FELF").starts_with(
+            "INVALID_ARGUMENT; 'x' is an ELF image (machine code), not a capture\n  try: rehal run "
+        ));
+        assert_eq!(
+            report(FileKind::Module, b""),
+            "INVALID_ARGUMENT; 'x' is empty, not a compiled module\n  try: name a module, as iree-compile writes it"
+        );
+        assert_eq!(
+            report(FileKind::Irpa, b"text"),
+            "INVALID_ARGUMENT; 'x' is a text file, not a parameter file\n  \
+             try: name a parameter file: .irpa, .gguf or .safetensors"
+        );
+        assert_eq!(report(FileKind::Irpa, b"GGUF"), "");
+        assert_eq!(report(FileKind::Capture, b"IRRP"), "");
+        assert_eq!(report(FileKind::Capture, b"\x01\x02"), "");
+        assert!(
+            FileKind::Module
+                .refuse_as("'x'", "an executable")
+                .report()
+                .contains("(.vmfb), not an executable\n  try: ")
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! The status that a program saw of a submission is the status of its record, so that a replay skips what had failed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use rehal_base::{Error, StatusCode};
+use rehal_capture::OperationCode as Code;
+use rehal_hal::{
+    BufferParams, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
+    CommandCategories, HostCallFlags, QUEUE_AFFINITY_ANY, QueueOp,
+};
+use rehal_replay::RecordOptions;
+
+use crate::program::{Program, Reads, host_call, operations, replay};
+
+/// The status of each submission, in order.
+#[track_caller]
+fn statuses(capture: &[u8]) -> Vec<(Code, u32)> {
+    let mut operations = operations(capture);
+    operations.retain(|(code, _)| code.to_string().starts_with("device.queue_"));
+    operations
+}
+
+/// Commands that fail whenever they run: the binding is too short for them.
+fn failing_commands(program: &Program) -> CommandBuffer {
+    let params = CommandBufferParams {
+        mode: CommandBufferMode::empty(),
+        categories: CommandCategories::TRANSFER,
+        affinity: QUEUE_AFFINITY_ANY,
+        binding_capacity: 1,
+    };
+    let commands = program.device().create_command_buffer(params).unwrap();
+    commands.begin().unwrap();
+    let target = BufferRef::slot(0, 0, 8);
+    commands.record(&Command::Fill { target, pattern: &[9], flags: 0 }).unwrap();
+    commands.end().unwrap();
+    commands
+}
+
+const OUT_OF_RANGE: u32 = StatusCode::OutOfRange as u32;
+const ABORTED: u32 = StatusCode::Aborted as u32;
+
+#[test]
+fn work_that_fails_has_its_status_and_so_has_what_waits_for_it() {
+    let program = Program::new(RecordOptions::default());
+    let (buffer, commands) = (program.buffer(&[1; 4]), failing_commands(&program));
+    let (failed, after, fine) = (program.semaphore(), program.semaphore(), program.semaphore());
+    let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+    let error = queue.signal(&[failed.at(1)]).execute(&commands, &[(&buffer).into()], 0).unwrap_err();
+    assert_eq!(error.code(), StatusCode::OutOfRange);
+    assert_eq!(failed.query().unwrap_err().code(), StatusCode::OutOfRange);
+    queue.wait(&[failed.at(1)]).signal(&[after.at(1)]).fill(&buffer, &[2], 0).unwrap_err();
+    queue.wait(&[after.at(1)]).alloca(BufferParams::default(), 4, 0).map(drop).unwrap_err();
+    // A semaphore that had failed before does not make a submission fail that others wait for.
+    queue.signal(&[failed.at(2), fine.at(1)]).fill(&buffer, &[3], 0).unwrap();
+    queue.wait(&[fine.at(1)]).signal(&[fine.at(2), failed.at(3)]).fill(&buffer, &[4], 0).unwrap();
+    queue.wait(&[fine.at(2)]).signal(&[fine.at(3)]).barrier(0).unwrap();
+    let mut bytes = [0; 4];
+    buffer.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [4; 4]);
+
+    let capture = program.capture();
+    let expected = [
+        (Code::DEVICE_QUEUE_EXECUTE, OUT_OF_RANGE),
+        (Code::DEVICE_QUEUE_FILL, OUT_OF_RANGE),
+        (Code::DEVICE_QUEUE_ALLOCA, OUT_OF_RANGE),
+        (Code::DEVICE_QUEUE_FILL, 0),
+        (Code::DEVICE_QUEUE_FILL, 0),
+        (Code::DEVICE_QUEUE_EXECUTE, 0),
+    ];
+    assert_eq!(statuses(&capture), expected);
+    let mut reads = Reads::default();
+    replay(&capture, &mut reads).unwrap();
+    assert_eq!(reads.0, [[4; 4]]);
+}
+
+#[test]
+fn a_submission_that_fails_after_its_call_has_the_status_of_its_signals() {
+    let program = Program::new(RecordOptions::default());
+    let (buffer, commands) = (program.buffer(&[1; 4]), failing_commands(&program));
+    let [gate, never, ran, waited] = std::array::from_fn(|_| program.semaphore());
+    let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+    // One fails when it runs, one because the host fails what it waits for; both calls succeed.
+    queue.wait(&[gate.at(1)]).signal(&[ran.at(1)]).execute(&commands, &[(&buffer).into()], 0).unwrap();
+    queue.wait(&[never.at(1)]).signal(&[waited.at(1)]).fill(&buffer, &[2], 0).unwrap();
+    queue.signal(&[gate.at(1)]).barrier(0).unwrap();
+    assert_eq!(ran.query().unwrap_err().code(), StatusCode::OutOfRange);
+    never.fail(Error::new(StatusCode::Aborted, "the host gave up"));
+    assert_eq!(waited.query().unwrap_err().code(), StatusCode::Aborted);
+
+    let capture = program.capture();
+    let expected = [
+        (Code::DEVICE_QUEUE_EXECUTE, OUT_OF_RANGE),
+        (Code::DEVICE_QUEUE_FILL, ABORTED),
+        (Code::DEVICE_QUEUE_EXECUTE, 0),
+    ];
+    assert_eq!(statuses(&capture), expected);
+    replay(&capture, &mut Reads::default()).unwrap();
+}
+
+#[test]
+fn a_submission_that_nothing_settles_is_recorded_as_it_was_submitted() {
+    let program = Program::new(RecordOptions::default());
+    let buffer = program.buffer(&[1; 4]);
+    let (never, after) = (program.semaphore(), program.semaphore());
+    let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+    queue.wait(&[never.at(1)]).signal(&[after.at(1)]).fill(&buffer, &[2], 0).unwrap();
+    let capture = program.capture();
+    assert_eq!(statuses(&capture), [(Code::DEVICE_QUEUE_FILL, 0)]);
+    // The program goes on after the capture is closed.
+    never.fail(Error::new(StatusCode::Aborted, "too late for the capture"));
+    assert_eq!(after.query().unwrap_err().code(), StatusCode::Aborted);
+}
+
+#[test]
+fn what_the_handles_refuse_is_recorded_with_the_status_of_the_call() {
+    let program = Program::new(RecordOptions::default());
+    let (buffer, commands) = (program.buffer(&[1; 4]), failing_commands(&program));
+    let recording = program.device().create_command_buffer(*commands.params()).unwrap();
+    recording.begin().unwrap();
+    let beyond = BufferRef::range(&buffer, 2, 4);
+    recording.record(&Command::Fill { target: beyond, pattern: &[9], flags: 0 }).unwrap_err();
+    let done = program.semaphore();
+    let signals = [done.at(1)];
+    let queue = program.device().queue(QUEUE_AFFINITY_ANY).signal(&signals);
+    queue.fill(beyond, &[9], 0).unwrap_err();
+    queue
+        .submit(QueueOp::Execute { command_buffer: &recording, bindings: &[], flags: 0 })
+        .map(drop)
+        .unwrap_err();
+    // What was refused signals nothing: another submission does.
+    queue.fill(&buffer, &[3], 0).unwrap();
+
+    let capture = program.capture();
+    let failed: Vec<_> = operations(&capture).into_iter().filter(|(_, status)| *status != 0).collect();
+    let expected = [
+        (Code::COMMAND_BUFFER_FILL_BUFFER, OUT_OF_RANGE),
+        (Code::DEVICE_QUEUE_FILL, OUT_OF_RANGE),
+        (Code::DEVICE_QUEUE_EXECUTE, StatusCode::FailedPrecondition as u32),
+    ];
+    assert_eq!(failed, expected);
+    assert_eq!(statuses(&capture).last(), Some(&(Code::DEVICE_QUEUE_FILL, 0)));
+    replay(&capture, &mut Reads::default()).unwrap();
+}
+
+#[test]
+fn a_panic_fails_the_record_of_the_work_that_panicked_and_of_nothing_else() {
+    let panics = host_call(|| panic!("the program's own"));
+    // Where the call runs: in its own submission, in a later one that lets it run, or where the host signals.
+    for (waits_for, expected) in [
+        (None, vec![(Code::DEVICE_QUEUE_HOST_CALL, StatusCode::Internal as u32)]),
+        (
+            Some(true),
+            vec![(Code::DEVICE_QUEUE_HOST_CALL, StatusCode::Internal as u32), (Code::DEVICE_QUEUE_FILL, 0)],
+        ),
+        (
+            Some(false),
+            vec![
+                (Code::DEVICE_QUEUE_HOST_CALL, StatusCode::Internal as u32),
+                // The signal of the host, which the call waits for.
+                (Code::DEVICE_QUEUE_EXECUTE, 0),
+            ],
+        ),
+    ] {
+        for signal_count in [0, 1] {
+            if waits_for.is_some() && signal_count == 0 {
+                // Nothing tells a program, or a recorder, how this ends.
+                continue;
+            }
+            let program = Program::new(RecordOptions::default());
+            let buffer = program.buffer(&[1; 4]);
+            let (go, done) = (program.semaphore(), program.semaphore());
+            let (gate, signals) = ([go.at(1)], vec![done.at(1); signal_count]);
+            let run = || {
+                let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+                let waiting = if waits_for.is_some() { queue.wait(&gate) } else { queue };
+                waiting.signal(&signals).host_call(&panics, [0; 4], HostCallFlags::empty()).unwrap();
+                match waits_for {
+                    Some(true) => queue.signal(&gate).fill(&buffer, &[2], 0).unwrap(),
+                    _ => go.signal(1).unwrap(),
+                }
+            };
+            catch_unwind(AssertUnwindSafe(run)).unwrap_err();
+            let capture = program.capture();
+            assert_eq!(statuses(&capture), expected);
+            replay(&capture, &mut Reads::default()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The glossary: words and phrases that describe around a term, and the term to write instead.
+
+use super::text::{TEXT, is_ours};
+use super::{Problem, tree::Tree};
+
+/// A phrase in lower case, and what to write instead. Matches whole words, across line breaks and underscores.
+const WORDS: &[(&str, &str)] = &[
+    ("folder", "directory"),
+    ("folders", "directories"),
+    ("truth value", "boolean"),
+    ("truth values", "booleans"),
+    ("whole number", "integer"),
+    ("whole numbers", "integers"),
+    ("binary32", "f32"),
+    ("binary64", "f64"),
+    ("a blank", "a space"),
+    ("blanks", "spaces, whitespace"),
+    ("nobody", "no one, nothing; or name the actor"),
+    ("somebody", "name the actor"),
+    ("whoever", "name the actor"),
+    ("goes on elsewhere", "branches"),
+    ("goes on", "continues, falls through"),
+    ("is told", "receives, is passed"),
+    ("are told", "receive, are passed"),
+    ("given up", "moved, released"),
+    ("gives up", "moves, releases"),
+    ("given back", "freed, returned"),
+    ("taken back", "cancelled"),
+    ("takes back", "cancels"),
+    ("lets go", "releases, frees"),
+    ("let go", "release, free"),
+    ("lies", "is, starts"),
+    ("stands", "is, occurs"),
+    ("such as are", "those that are"),
+    ("what is none", "name it: malformed, not an X"),
+    ("for ever", "forever; or deadlock"),
+    ("waits without end", "waits forever"),
+    ("anew", "again"),
+    ("the other way round", "vice versa"),
+    ("cut at", "truncated at"),
+    ("cut off", "truncated"),
+    ("cut short", "truncated"),
+    ("takes room", "occupies space"),
+    ("takes memory", "allocates"),
+    ("nothing is copied", "zero-copy"),
+    ("fails where", "fails if"),
+    ("where there is none", "if there is none"),
+    ("where there is one", "if there is one"),
+    ("where that is", "if that is"),
+    ("of so many", "name the count"),
+    ("must never know", "must not depend on"),
+];
+
+/// Uses that are right: path, phrase, and why. A row whose file no longer has the phrase is a problem too.
+const ALLOWED: &[(&str, &str, &str)] =
+    &[("crates/vm/tests/contexts/lent.rs", "given up", "names of functions in fixtures/vm/lent.vmasm")];
+
+/// Paths that are not cleaned yet, by prefix. A row without matches is a problem: it must be removed.
+const PENDING: &[&str] = &[
+    "ARCHITECTURE.md",
+    "crates/base/src/memory/",
+    "crates/capture/",
+    "crates/cli/",
+    "crates/local/",
+    "crates/params/src/gguf.rs",
+    "crates/replay/",
+    "crates/session/",
+    "crates/vm/src/interpret/",
+    "crates/vm/src/lower/",
+    "crates/vm/src/superinstructions.rs",
+    "docs/",
+    "fixtures/",
+];
+
+/// The file with the table itself.
+const OWN: &str = "xtask/src/tidy/words.rs";
+
+/// Words of the glossary outside [`PENDING`]; prints the number of matches in each pending path.
+pub fn check(tree: &Tree) -> Vec<Problem> {
+    let (problems, pending) = check_with(tree, ALLOWED, PENDING);
+    for (prefix, count) in pending {
+        println!("tidy: glossary: {count:4} pending in {prefix}");
+    }
+    problems
+}
+
+/// The problems, and the number of matches in each pending path.
+fn check_with<'a>(
+    tree: &Tree,
+    allowed: &[(&str, &str, &str)],
+    pending: &[&'a str],
+) -> (Vec<Problem>, Vec<(&'a str, usize)>) {
+    let mut problems = Vec::new();
+    let mut counts: Vec<_> = pending.iter().map(|prefix| (*prefix, 0)).collect();
+    let mut used = vec![false; allowed.len()];
+    for path in tree.ending(&TEXT).filter(|path| is_ours(path) && *path != OWN) {
+        for (line, phrase, instead) in matches(&tree.text(path)) {
+            let row = allowed.iter().position(|(place, allowed, _)| *place == path && *allowed == phrase);
+            if let Some(row) = row {
+                used[row] = true;
+            } else if let Some((_, count)) = counts.iter_mut().find(|(prefix, _)| path.starts_with(prefix)) {
+                *count += 1;
+            } else {
+                problems.push(Problem::new(path, line, format!("'{phrase}': write {instead}")));
+            }
+        }
+    }
+    for ((path, phrase, _), _) in allowed.iter().zip(used).filter(|(_, used)| !used) {
+        problems.push(Problem::new(
+            path,
+            0,
+            format!("no '{phrase}' here: remove it from ALLOWED in words.rs"),
+        ));
+    }
+    for (prefix, _) in counts.iter().filter(|(_, count)| *count == 0) {
+        problems.push(Problem::new(prefix, 0, "is clean: remove it from PENDING in words.rs"));
+    }
+    (problems, counts)
+}
+
+/// Line, phrase and replacement of each match in a text.
+fn matches(text: &str) -> Vec<(usize, &'static str, &'static str)> {
+    let (prose, lines) = prose(text);
+    let line_of = |at: usize| lines.partition_point(|start| *start <= at);
+    let mut found = Vec::new();
+    for (phrase, instead) in WORDS {
+        let whole = prose.match_indices(phrase).filter(|(at, _)| {
+            let after = &prose[at + phrase.len()..];
+            is_whole(&prose, *at, phrase.len()) && !(*phrase == "stands" && after.starts_with(" for "))
+        });
+        found.extend(whole.map(|(at, _)| (line_of(at), *phrase, *instead)));
+    }
+    for verb in ["is no ", "are no "] {
+        let phrase = if verb == "is no " { "is no" } else { "are no" };
+        let whole = prose.match_indices(verb).filter(|(at, _)| is_whole(&prose, *at, phrase.len()));
+        let misused = whole.filter(|(at, _)| !is_existential(&prose[..*at], &prose[at + verb.len()..]));
+        found.extend(misused.map(|(at, _)| (line_of(at), phrase, "is not a; or without, missing")));
+    }
+    found.sort_unstable();
+    found
+}
+
+/// Whether "is no" between these texts is plain English: "there is no", "is no longer", "is no more than".
+fn is_existential(before: &str, after: &str) -> bool {
+    let subject = before.split_whitespace().next_back().unwrap_or_default();
+    let object = after.split_whitespace().next().unwrap_or_default();
+    let object = object.trim_matches(|char: char| !char.is_alphanumeric());
+    matches!(subject, "there" | "if" | "unless")
+        || ["longer", "more", "less", "greater", "larger", "smaller"].contains(&object)
+}
+
+fn is_whole(text: &str, at: usize, length: usize) -> bool {
+    let is_word = |char: Option<char>| char.is_some_and(|char| char.is_alphanumeric());
+    !is_word(text[..at].chars().next_back()) && !is_word(text[at + length..].chars().next())
+}
+
+/// The text in lower case with single spaces, without comment markers and underscores; and where each line starts in it.
+fn prose(text: &str) -> (String, Vec<usize>) {
+    let (mut prose, mut lines) = (String::with_capacity(text.len()), Vec::new());
+    for line in text.lines() {
+        lines.push(prose.len());
+        let line = line.trim_start();
+        let line =
+            ["//!", "///", "//", "#"].iter().find_map(|marker| line.strip_prefix(marker)).unwrap_or(line);
+        for word in line.replace(['_', '/'], " ").split_whitespace() {
+            prose += &word.to_lowercase();
+            prose.push(' ');
+        }
+    }
+    (prose, lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::made_up;
+    use super::*;
+
+    fn found(text: &str) -> Vec<(usize, &'static str)> {
+        matches(text).into_iter().map(|(line, phrase, _)| (line, phrase)).collect()
+    }
+
+    #[test]
+    fn phrases_are_found_across_lines_and_underscores() {
+        assert_eq!(found("// The file is in the Folder.\n"), [(1, "folder")]);
+        assert_eq!(found("fn f() {}\n    /// a whole\n    /// number of bytes\n"), [(2, "whole number")]);
+        assert_eq!(found("fn what_is_none_of_these() {}\n"), [(1, "what is none")]);
+        assert_eq!(found("a directory, folderol, `n` stands for an integer\n"), []);
+    }
+
+    #[test]
+    fn is_no_is_allowed_only_where_something_does_not_exist() {
+        assert_eq!(found("'x' is no device\n"), [(1, "is no")]);
+        assert_eq!(found("these are no files\n"), [(1, "are no")]);
+        assert_eq!(found("there is no device; it is no longer there; this no-op is no more than one\n"), []);
+    }
+
+    #[test]
+    fn rows_of_the_lists_must_be_needed() {
+        let (_directory, tree) = made_up(&[
+            ("a.md", "a folder\n"),
+            ("crates/x/src/lib.rs", "// folders\n// a folder\n"),
+            ("b.md", "fine\n"),
+            ("c.md", "the folder button\n"),
+        ]);
+        let allowed = [("c.md", "folder", "a label"), ("b.md", "folder", "stale")];
+        let (problems, pending) = check_with(&tree, &allowed, &["crates/x/", "crates/y/"]);
+        let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "a.md:1: 'folder': write directory",
+                "b.md: no 'folder' here: remove it from ALLOWED in words.rs",
+                "crates/y/: is clean: remove it from PENDING in words.rs",
+            ]
+        );
+        assert_eq!(pending, [("crates/x/", 2), ("crates/y/", 0)]);
+    }
+}
