@@ -1,19 +1,19 @@
-//! What the guard prints. Everything here runs in a signal handler: no allocation, no lock, no panic.
+//! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics.
 
 use super::instruction::Feature;
 use super::{CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, RECORD, WRONG_MACHINE_STATUS};
 use crate::platform::{self, Fault};
 
-/// Reports a fault of a kernel and ends the process; returns where the thread runs no kernel.
+/// Reports a fault of a kernel and ends the process; returns if the thread runs no kernel.
 pub(super) fn report(fault: &Fault<'_>) {
     let current = CURRENT.get();
     if current.is_null() {
         return;
     }
     let mut text = Text::new();
-    // SAFETY: a non-null pointer is of the `Current` that a live `Watch` of this thread borrows, and
-    // what it points to (library, dispatch, workgroup) is borrowed or owned by `Library::run`, whose
-    // frame lies below this handler's.
+    // SAFETY: a non-null pointer is to the `Current` that a live `Watch` of this thread borrows, and its
+    // referents (library, dispatch, workgroup) are borrowed or owned by `Library::run`, whose frame is below
+    // this handler's.
     unsafe { describe(&mut text, &*current, fault) };
     platform::write_stderr(text.bytes());
     let status = if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS };
@@ -21,7 +21,7 @@ pub(super) fn report(fault: &Fault<'_>) {
     platform::exit_now(status);
 }
 
-/// What the CPU lacks for the instruction that faulted, where that is why.
+/// The feature that the CPU lacks for the faulting instruction, if that is the cause.
 fn missing_feature(fault: &Fault<'_>) -> Option<Feature> {
     if fault.name == "SIGILL" { Feature::of(fault.code) } else { None }
 }
@@ -29,8 +29,8 @@ fn missing_feature(fault: &Fault<'_>) -> Option<Feature> {
 /// # Safety
 /// The pointers of `current` are valid.
 unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
-    // SAFETY: valid by the caller. The kernel may have been writing to the workgroup's state only if
-    // it is broken, and any bits are valid integers.
+    // SAFETY: valid per the caller. Only a broken kernel writes to the workgroup's state, and any bits are
+    // valid integers.
     let (library, dispatch, workgroup) =
         unsafe { (&*current.library, &*current.dispatch, current.workgroup.read_volatile()) };
     let name = library.functions().get(current.ordinal as usize).map_or("", |function| &function.name);
