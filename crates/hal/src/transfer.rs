@@ -3,7 +3,7 @@
 //! Mappable buffers are mapped once, as a whole. Others are staged: copied in pieces by a queue of the
 //! buffer's device, to or from a host-visible buffer. Either way the calling thread blocks. As for any host
 //! access, the caller must have waited for device work that writes the range (or reads it, before a write).
-//! All code except drivers transfers bytes with these functions.
+//! All code except drivers transfers bytes with these functions, unless a capture must show other calls.
 
 use std::cell::Cell;
 

@@ -6,6 +6,3 @@
 pub mod check;
 pub mod hal;
 pub mod io_parameters;
-mod transfer;
-
-pub use transfer::{READABLE, to_host};

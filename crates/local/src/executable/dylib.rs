@@ -118,6 +118,19 @@ mod tests {
         assert!(error.to_string().contains("cannot open shared object file"), "{error}");
     }
 
+    /// The loader gets the library under a path that it has only while it is loaded.
+    #[test]
+    fn errors_of_the_loader_do_not_name_the_file_it_was_given() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/affine.system.so");
+        let mut library = std::fs::read(path).unwrap();
+        // For another operating system.
+        library[7] = 0xff;
+        // SAFETY: a fixture of ours, which the loader refuses before any of its code runs.
+        let error = unsafe { Dylib::from_bytes(&library) }.err().unwrap();
+        assert!(error.message().ends_with("the library: ELF file OS ABI invalid"), "{error}");
+        assert!(!error.report().contains("/proc/"), "{error:?}");
+    }
+
     #[test]
     fn a_truncated_library_never_reaches_the_loader() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/affine.system.so");

@@ -2,7 +2,8 @@
 //!
 //! Tools call [`install`] once, before any dispatch. From then on SIGSEGV, SIGILL, SIGFPE and SIGBUS on a
 //! thread that is running a kernel report the kernel and the fault on standard error and end the process with
-//! [`EXIT_STATUS`]. Other faults are passed to the previous handler.
+//! [`EXIT_STATUS`]. A SIGBUS in a file that was truncated while it was mapped names the file, on any thread, and ends
+//! the process with [`TRUNCATED_STATUS`]. Other faults are passed to the previous handler.
 //!
 //! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state.
 //! The handler does not allocate, block or use formatting. C stdio output of the kernel is flushed after the
@@ -26,6 +27,9 @@ pub const EXIT_STATUS: i32 = 86;
 /// Exit status if the kernel uses an instruction that this CPU lacks: the executable is for another machine,
 /// which is invalid input.
 pub const WRONG_MACHINE_STATUS: i32 = 1;
+
+/// Exit status where a mapped file ended before the page that was read: that of errors.
+pub const TRUNCATED_STATUS: i32 = 1;
 
 /// Installs the guard for the process and arms the calling thread. Later calls only arm.
 pub fn install() {

@@ -1,5 +1,6 @@
 use super::*;
 use rehal_base::ElementType;
+use rehal_cts::discrete::DiscreteDevice;
 use rehal_hal::{BufferParams, BufferUsage, Encoding, MemoryAccess, MemoryType, QUEUE_AFFINITY_ANY};
 use rehal_local::LocalSync;
 use rehal_values::parse_tensor;
@@ -14,24 +15,32 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::on(LocalSync::create(rehal_local::executable::Plugins::default()))
+    }
+
+    fn on(device: Device) -> Self {
         let failures = Failures::default();
         let module = Module::native(CheckModule::new(failures.clone())).unwrap();
-        let device = LocalSync::create(rehal_local::executable::Plugins::default());
         Self { context: Context::new(&[module]).unwrap(), failures, device }
     }
 
     fn view(&self, text: &str) -> Value {
+        let memory_type = MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE;
+        self.view_in(memory_type, text)
+    }
+
+    fn view_in(&self, memory_type: MemoryType, text: &str) -> Value {
         let (tensor_type, contents) = parse_tensor(text).unwrap();
         let size_bytes = tensor_type.size_bytes().unwrap();
         let params = BufferParams {
-            usage: BufferUsage::MAPPING_SCOPED | BufferUsage::TRANSFER_SOURCE,
+            usage: BufferUsage::MAPPING_SCOPED | BufferUsage::TRANSFER_SOURCE | BufferUsage::TRANSFER_TARGET,
             access: MemoryAccess::ANY,
-            memory_type: MemoryType::HOST_LOCAL | MemoryType::DEVICE_VISIBLE,
+            memory_type,
             affinity: QUEUE_AFFINITY_ANY,
             min_alignment: 0,
         };
         let buffer = self.device.allocate_buffer(params, size_bytes).unwrap();
-        buffer.write(0, &contents.to_bytes(size_bytes)).unwrap();
+        transfer::write(&buffer, 0, &contents.to_bytes(size_bytes)).unwrap();
         let ElementType(_) = tensor_type.element_type;
         let view =
             BufferView::new(buffer, &tensor_type.shape, tensor_type.element_type, Encoding::DENSE_ROW_MAJOR);
@@ -59,6 +68,19 @@ fn passing_expectations_report_nothing() {
     assert_eq!(bench.call("check.expect_eq", &same).unwrap(), [""; 0]);
     let close = [device, four, bench.view("2x2xf32=1 2 3 4.01"), Value::F32(0.0), Value::F32(0.01)];
     assert_eq!(bench.call("check.expect_almost_eq", &close).unwrap(), [""; 0]);
+}
+
+#[test]
+fn operands_that_cannot_be_mapped_are_staged() {
+    let local_sync = LocalSync::create(rehal_local::executable::Plugins::default());
+    let bench = Bench::on(DiscreteDevice::over(local_sync));
+    let hidden = |text| bench.view_in(MemoryType::DEVICE_LOCAL, text);
+    let (device, four) = (bench.device(), hidden("4xi32=1 2 3 4"));
+    assert_eq!(bench.call("check.expect_all_true", &[device.clone(), four.clone()]).unwrap(), [""; 0]);
+    let mixed = [device.clone(), four.clone(), bench.view("4xi32=1 2 3 4")];
+    assert_eq!(bench.call("check.expect_eq", &mixed).unwrap(), [""; 0]);
+    let failures = bench.call("check.expect_eq", &[device, four, hidden("4xi32=1 2 9 4")]).unwrap();
+    assert!(failures[0].contains("[2] lhs 3 rhs 9"), "{failures:?}");
 }
 
 #[test]

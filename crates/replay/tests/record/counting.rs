@@ -67,7 +67,7 @@ impl DeviceBackend for Counting {
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         self.calls.count("DeviceBackend::allocate_buffer");
-        let memory = PlainBuffer::allocate(size)?;
+        let memory = HostMemory::allocate(size)?;
         Ok(Buffer::new(params, size, CountingBuffer { memory, calls: self.calls.clone() }))
     }
 
@@ -162,25 +162,31 @@ impl DeviceBackend for Counting {
     }
 }
 
+/// The device's memory. A mapping is a copy of it, and the device overwrites what it is handed at once.
 struct CountingBuffer {
-    memory: PlainBuffer,
+    memory: HostMemory,
     calls: Calls,
 }
+
+/// What the device writes over the bytes that the host flushes.
+pub const OVERWRITTEN: u8 = 0xee;
 
 impl BufferBackend for CountingBuffer {
     fn map(&self, mapped: &MappedRange) -> Result<HostMemory> {
         self.calls.count("BufferBackend::map");
-        self.memory.map(mapped)
+        let copy = HostMemory::allocate(mapped.range.length)?;
+        copy.copy_from(0, &self.memory, mapped.range.offset, mapped.range.length)?;
+        Ok(copy)
     }
 
-    fn unmap(&self, _: &MappedRange, _: &HostMemory) -> Result<()> {
+    fn unmap(&self, mapped: &MappedRange, _: &HostMemory) -> Result<()> {
         self.calls.count("BufferBackend::unmap");
-        Ok(())
+        self.memory.fill(mapped.range.offset, mapped.range.length, &[OVERWRITTEN])
     }
 
-    fn flush(&self, _: &MappedRange, _: &HostMemory, _: Range) -> Result<()> {
+    fn flush(&self, mapped: &MappedRange, _: &HostMemory, range: Range) -> Result<()> {
         self.calls.count("BufferBackend::flush");
-        Ok(())
+        self.memory.fill(mapped.range.offset + range.offset, range.length, &[OVERWRITTEN])
     }
 
     fn invalidate(&self, _: &MappedRange, _: &HostMemory, _: Range) -> Result<()> {

@@ -8,8 +8,9 @@ use rehal_hal::{
 };
 use rehal_replay::{Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
 
+use crate::counting::{self, Calls, OVERWRITTEN};
 use crate::memory::Memory;
-use crate::program::{Program, Reads, each_operation, local_sync, operations, replay};
+use crate::program::{Program, Reads, each_operation, local_sync, mappable, operations, replay};
 
 /// A program on record that stages: what it wrote and read is in the capture, which replays on either kind of device.
 #[test]
@@ -52,6 +53,36 @@ fn no_bytes_are_not_staged() {
     assert_eq!(codes.iter().filter(|code| **code == Code::ALLOCATOR_ALLOCATE_BUFFER).count(), 1, "{codes:?}");
 }
 
+/// The device may overwrite what the host flushes before the recorder has written it. The bytes of the record are
+/// those of the mapping, for payloads that are copied and for those that are not.
+#[test]
+fn flushes_and_unmaps_record_the_bytes_of_the_mapping() {
+    for size in [16_u64, 1 << 20] {
+        let program = Program::on(vec![counting::device(&Calls::default())], RecordOptions::default());
+        let buffer = program.device().allocate_buffer(mappable(), size).unwrap();
+        let mapping = buffer.map(MemoryAccess::READ | MemoryAccess::WRITE, 4, size - 4).unwrap();
+        let mut shown: Vec<u8> = (0..size as u32 - 4).map(|index| (index / 5) as u8).collect();
+        mapping.write(0, &shown).unwrap();
+        mapping.flush(2, size - 8).unwrap();
+        let flushed = shown[2..][..size as usize - 8].to_vec();
+        mapping.write(3, &[1, 2]).unwrap();
+        shown[3..5].copy_from_slice(&[1, 2]);
+        mapping.unmap().unwrap();
+        assert!(
+            transfer::to_vec(&buffer, 4, size - 4).unwrap().iter().all(|byte| *byte == OVERWRITTEN),
+            "the device's memory differs from what the mapping showed"
+        );
+
+        let mut written = Vec::new();
+        each_operation(&program.capture(), |record| {
+            if let Ok(Payload::BufferRangeData(it)) = record.payload() {
+                written.push((it.byte_offset.get(), it.data.to_vec()));
+            }
+        });
+        assert!(written == [(6, flushed), (4, shown)], "{size} bytes");
+    }
+}
+
 /// Bytes that are too many to be copied go to the sink on a way of their own, which is another for files: both are what
 /// the same bytes in constant memory are.
 #[test]
@@ -61,7 +92,7 @@ fn large_writes_are_recorded_the_same_to_files_and_to_memory() {
     let run = |recorder: &Recorder, is_constant: bool| {
         let group = recorder.wrap(&DeviceGroup::new(vec![local_sync()]).unwrap()).unwrap();
         let device = &group.devices()[0];
-        let buffer = device.allocate_buffer(crate::program::mappable(), SIZE).unwrap();
+        let buffer = device.allocate_buffer(mappable(), SIZE).unwrap();
         buffer.write(0, &bytes).unwrap();
         let mapping = buffer.map(MemoryAccess::READ | MemoryAccess::WRITE, 3, SIZE - 3).unwrap();
         mapping.write(5, &[1; 9]).unwrap();
@@ -72,7 +103,7 @@ fn large_writes_are_recorded_the_same_to_files_and_to_memory() {
             memory.write(0, &bytes).unwrap();
             if is_constant { memory.into_constant().unwrap() } else { memory }
         };
-        let params = BufferParams { access: MemoryAccess::READ, ..crate::program::mappable() };
+        let params = BufferParams { access: MemoryAccess::READ, ..mappable() };
         let range = Range { offset: 64, length: SIZE - 64 };
         device.import_buffer(params, &std::sync::Arc::new(of()), range).unwrap();
         let file = HostFile::Memory(of());
