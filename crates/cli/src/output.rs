@@ -1,5 +1,5 @@
-//! Standard output and error. A reader that has seen enough is no error; output that is lost is one. What native code
-//! printed with C's stdio comes before what the tools print after it.
+//! Standard output and error. A closed pipe is not an error; lost output is. Output of native code through C's stdio
+//! precedes the tool's later output.
 
 mod at_start;
 
@@ -19,7 +19,7 @@ pub(crate) struct Stdout {
     reader_left: ReaderLeft,
 }
 
-/// Set once a write to standard output has failed because nobody reads any longer.
+/// Set once a write to standard output has failed because the reader closed the pipe.
 pub(crate) type ReaderLeft = Rc<Cell<bool>>;
 
 /// Standard output, for writers that bring pieces.
@@ -52,7 +52,7 @@ impl Write for Stdout {
     }
 }
 
-/// Prints text; a closed pipe is no error.
+/// Prints text; a closed pipe is not an error.
 pub(crate) fn print(text: &str) -> Result<()> {
     written(stdout()?.write_all(text.as_bytes()))
 }
@@ -64,11 +64,11 @@ pub(crate) fn is_printed_to(path: &Path) -> bool {
         let stream = stream.try_clone_to_owned().map(File::from).and_then(|it| it.metadata());
         stream.is_ok_and(|it| FileId::from(&it) == FileId::from(&file))
     };
-    // Terminals and /dev/null stay what they are, whoever writes to them.
+    // Several writers can share terminals and /dev/null.
     file.is_file() && (is_it(io::stdout().as_fd()) || is_it(io::stderr().as_fd()))
 }
 
-/// Turns what came of writing to standard output into a result; a closed pipe is no error.
+/// The result of a write to standard output; a closed pipe is not an error.
 pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -78,7 +78,7 @@ pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     }
 }
 
-/// A line on standard error. Nobody can be told when that fails.
+/// Prints a line on standard error; a failure cannot be reported anywhere.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

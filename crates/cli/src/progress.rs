@@ -18,7 +18,7 @@ const BAR_WIDTH: u64 = 30;
 /// How far something has come.
 pub(crate) struct Progress {
     what: &'static str,
-    /// `None` where nobody watches.
+    /// `None` if standard error is not a terminal.
     watched: Option<Watched>,
 }
 
@@ -36,7 +36,7 @@ impl Progress {
         Self { what, watched: io::stderr().is_terminal().then_some(watched) }
     }
 
-    /// Progress that nobody watches.
+    /// Progress without output.
     pub(crate) fn silent() -> Self {
         Self { what: "", watched: None }
     }
@@ -53,7 +53,7 @@ impl Progress {
         if now >= watched.next_at {
             watched.next_at = now + INTERVAL;
             watched.shown = true;
-            // A terminal that cannot be written to has nobody to miss the bar.
+            // An error of the terminal only loses the progress bar.
             let line = line(self.what, done, total, now - watched.since);
             let _ = write!(io::stderr(), "\r{line}\x1b[K");
         }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sees_what_is_not_on_a_terminal() {
+    fn progress_is_shown_only_on_a_terminal() {
         let mut progress = Progress::silent();
         progress.set(1, 2);
         assert!(progress.watched.is_none());

@@ -107,7 +107,7 @@ fn names_filters_and_dry_runs() {
 }
 
 #[test]
-fn context_is_added_and_the_environment_stands_behind_flags() {
+fn context_is_added_and_flags_override_the_environment() {
     let context = report(&["--benchmark_context=a=1,b=2", "--benchmark_context=c=3", ONCE, &mlp()]);
     let context = &context["context"];
     assert_eq!((&context["a"], &context["b"], &context["c"]), (&"1".into(), &"2".into(), &"3".into()));

@@ -81,7 +81,7 @@ fn recorded_calls_are_scopes() {
     assert!(report.contains("BM_replay/scope:execute/process_time/manual_time"));
 }
 
-/// A capture whose scopes do not end can be replayed by nobody.
+/// A capture whose scopes do not end cannot be replayed.
 #[test]
 fn calls_that_fail_end_their_scope() {
     let scratch = Scratch::new();

@@ -66,7 +66,7 @@ fn reports_are_kept_and_work_is_recorded() {
 }
 
 #[test]
-fn what_are_no_tests_is_refused() {
+fn functions_that_are_not_tests_are_rejected() {
     let module = format!("--module={}", fixture("modules/simple_abs.vmfb"));
     let failing = |flags: &[&str]| {
         let ran = run(&[&["iree-check-module"], flags].concat());

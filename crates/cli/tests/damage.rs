@@ -58,7 +58,7 @@ fn a_flipped_bit_is_refused_and_named() {
         assert_eq!(dumped.status == Some(0), in_data, "byte {at}: {}", dumped.stderr);
         let info = run(&["rehal", "info", &damaged]);
         let said = format!("{}{}", info.stdout, info.stderr);
-        // What lies behind the last block of records is the checksums' own record.
+        // After the last block of records is the record of the checksums.
         let named = said.contains(&format!("bytes {block} to ")) || said.contains("the record of checksums");
         assert!(named || at > bytes.len() - 200, "byte {at}: {said}");
     }

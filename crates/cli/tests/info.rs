@@ -119,7 +119,7 @@ fn files_from_outside() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_said() {
+fn info_names_what_prevents_a_replay() {
     let scratch = Scratch::new();
     let abs = std::fs::read(capture("simple_abs.abs.local-sync")).unwrap();
     let arm = scratch.file("arm", patched(&abs, b"embedded-elf-x86_64", b"embedded-elf-arm_64"));

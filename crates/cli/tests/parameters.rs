@@ -38,10 +38,10 @@ fn what_is_made_is_printed_taken_out_and_converted() {
         assert_eq!(file("s"), (-0.5f64).to_le_bytes().repeat(8));
     }
     let output = format!("--output={}", path("b.irpa"));
-    let changes = ["--exclude=c", "--rename=a=z", "--splat=b=i16=7", "--splat=nobody=i8=1"];
+    let changes = ["--exclude=c", "--rename=a=z", "--splat=b=i16=7", "--splat=missing=i8=1"];
     let ran = run(&[&["iree-convert-parameters", &from, &output], &changes[..]].concat());
     assert_eq!(rows(&ran.stdout), ["-|-|64|`s`", "384|400|16|`z`", "-|-|6|`b`"]);
-    assert_eq!(ran.stderr, "note: --splat=nobody matches no parameter of these files\n");
+    assert_eq!(ran.stderr, "note: --splat=missing matches no parameter of these files\n");
 }
 
 #[test]

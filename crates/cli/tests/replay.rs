@@ -42,7 +42,7 @@ fn host_reads_are_what_the_program_printed() {
 }
 
 #[test]
-fn host_reads_go_to_a_file_and_are_cut_at_the_limit() {
+fn host_reads_go_to_a_file_and_are_truncated_to_the_limit() {
     let scratch = Scratch::new();
     let path = scratch.path("reads.jsonl");
     let flag = format!("--replay_host_reads={}", path.display());

@@ -132,7 +132,7 @@ fn files_in_and_out() {
 }
 
 #[test]
-fn outputs_go_where_they_are_told() {
+fn outputs_go_to_the_given_files() {
     let scratch = Scratch::new();
     let path = scratch.path("scalars.npy");
     let path = path.to_str().unwrap();
@@ -473,9 +473,9 @@ fn several_modules_and_devices() {
 }
 
 #[test]
-fn what_a_program_measures_is_written() {
-    let folder = Scratch::new();
-    let path = folder.path("measured.bin").display().to_string();
+fn instrumentation_data_is_written() {
+    let directory = Scratch::new();
+    let path = directory.path("measured.bin").display().to_string();
     let file = format!("--instrument_file={path}");
     let ran = call("instruments", "main", &["--input=4xi32=1 2 3 4", &file]);
     assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""));

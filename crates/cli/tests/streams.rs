@@ -80,7 +80,7 @@ fn output_that_is_lost_is_an_error() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_pipe_is_not_an_error() {
     for words in printing() {
         let scratch = Scratch::new();
         let (reader, writer) = std::io::pipe().unwrap();

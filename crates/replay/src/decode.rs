@@ -15,8 +15,8 @@ use rehal_hal::{
 
 use crate::ids::{Ids, refuse};
 
-/// The operation that `record` holds; `None` where it informs, or where the call that it records had failed. Fails
-/// where the payload is wrong, and where the record holds work that cannot be reproduced.
+/// Decodes the operation of `record`; `None` for informational records and for calls that failed at capture.
+/// Fails if the payload is corrupt, or if the operation cannot be reproduced.
 pub(crate) fn decode<'a>(record: &Record<'a>) -> Result<Option<Op<Ids<'a>>>> {
     match record.record_type() {
         RecordType::SESSION => Ok(None),

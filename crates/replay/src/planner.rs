@@ -71,7 +71,7 @@ pub(crate) fn in_record(error: Error, record: &Record<'_>) -> Error {
     error.context(place)
 }
 
-/// What an id stands for.
+/// The object of an id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Object {
     Device,

@@ -1,5 +1,5 @@
-//! Records a program that drives a device itself, then replays what it did:
-//! `cargo run --example drive -- CAPTURE.ireereplay`.
+//! Records a program that drives a device itself, then replays the capture: `cargo run --example drive --
+//! CAPTURE.ireereplay`.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use rehal_session::{
 /// Fills a buffer, copies it to another one and reads that back, recorded to a capture.
 pub fn drive(capture: &Path) -> Result<Vec<u8>> {
     let recorder = Recorder::create(capture, RecordOptions::default())?;
-    // What the recorder gives is used like any other device.
+    // The recorder's devices are used like any others.
     let devices = recorder.wrap(&DeviceOptions::default().open()?)?;
     let outcome = recorder.scope("execute").and_then(|_scope| fill_and_copy(&devices.devices()[0]));
-    // The capture is closed however the work ended.
+    // The capture is closed regardless of the outcome.
     let closed = recorder.close();
     outcome.and_then(|bytes| closed.map(|()| bytes))
 }

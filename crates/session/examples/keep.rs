@@ -1,4 +1,5 @@
-//! Keeps replays for later, in a value that owns all that they need: `cargo run --example keep -- CAPTURE.ireereplay`.
+//! Stores replays in a value that owns everything they need: `cargo run --example keep --
+//! CAPTURE.ireereplay`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,15 +9,15 @@ use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, Error, Replay, ReplayOptions, Result, ScopeTimer,
 };
 
-/// Replays by the path of their capture. It borrows nothing, so a server can keep it in a static or behind a handle
-/// that it hands to another language.
+/// Replays by the path of their capture. It borrows nothing, so a server can store it in a static or wrap it
+/// for another language.
 #[derive(Default)]
 pub struct Replays(Mutex<BTreeMap<PathBuf, Replay>>);
 
 impl Replays {
-    /// The time that the program spent in `scope`, in nanoseconds. The capture is planned when it is first asked for.
+    /// The time of the program in `scope`, in nanoseconds. The capture is planned on first use.
     pub fn time_scope(&self, path: &Path, scope: &str) -> Result<u64> {
-        // A panic of a replay leaves it as it was, so what a poisoned lock protects is good to use.
+        // A panic leaves a replay usable, so poisoning can be ignored.
         let mut replays = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !replays.contains_key(path) {
             replays.insert(path.to_path_buf(), open(path)?);
@@ -27,7 +28,7 @@ impl Replays {
     }
 }
 
-/// Neither the open file nor the devices are needed once this has returned.
+/// The open file and the devices may be dropped afterwards.
 fn open(path: &Path) -> Result<Replay> {
     let plan = CaptureFile::open(path, &CaptureOptions::default())?.plan()?;
     let devices = DeviceOptions::for_plan(&plan, DeviceSpec::find("local-sync")?);

@@ -19,12 +19,12 @@ pub fn replay_with(capture: &Path, function: &str, code: Vec<u8>) -> Result<(Vec
     let mut options = ReplayOptions::default();
     let wanted = replaced.clone();
     let code: Arc<[u8]> = code.into();
-    // Asked once for each executable, before anything runs. A tuner can compile something here.
+    // Called once per executable, before anything runs. A tuner can compile code here.
     options.substitute = Some(Arc::new(move |candidate| {
         Ok(wanted.contains(&candidate.record.id).then(|| Replacement::bytes(code.clone())))
     }));
     let replay = Replay::new(plan, &DeviceOptions::default().open()?, &options)?;
-    // A signature mismatch is found here, before the first dispatch.
+    // Signature mismatches are reported here, before the first dispatch.
     replay.check_executables()?;
     let mut reads = HostReadLog::new(Vec::new(), 64);
     replay.run(&mut [&mut reads])?;

@@ -1,4 +1,5 @@
-//! Says what a capture holds and whether it can be replayed here: `cargo run --example survey -- CAPTURE.ireereplay`.
+//! Prints the contents of a capture and whether it can be replayed here: `cargo run --example survey --
+//! CAPTURE.ireereplay`.
 
 use std::io::Write;
 use std::path::Path;

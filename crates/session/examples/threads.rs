@@ -9,7 +9,7 @@ use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, Error, Plan, Replay, ReplayOptions, Result,
 };
 
-/// How long a replay takes on each of `count` threads, each with devices of its own.
+/// The time of a replay on each of `count` threads, each with devices of its own.
 pub fn replay_on_threads(path: &Path, count: usize) -> Result<Vec<Duration>> {
     let plan = CaptureFile::open(path, &CaptureOptions::default())?.plan()?;
     let threads: Vec<_> = (0..count)

@@ -13,15 +13,15 @@ use crate::{Survey, Verdict};
 /// What to do about a file that is not a capture.
 const NO_CAPTURE: &str = "name a capture, as IREE's tools write it with --device_replay_output=PATH";
 
-/// What to do about a capture that contradicts itself.
-const DAMAGED: &str = "the file is damaged: copy it again from where it was made, or capture again";
+/// Advice for a capture that is inconsistent.
+const DAMAGED: &str = "the file is damaged: copy it again from its source, or capture again";
 
 /// Fewer bytes cannot be a capture, damaged or not.
 const MIN_BYTES: usize = 24;
 
-/// A capture that is open: its envelope has been checked, its records have not been read.
+/// An open capture, whose envelope is checked and whose records are not read yet.
 ///
-/// It shares the bytes of the capture: a clone is cheap, and it can be kept and sent to other threads.
+/// It shares the bytes of the capture: it is cheap to clone, `Send` and `'static`.
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
@@ -51,8 +51,9 @@ pub struct CaptureFile {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CaptureOptions {
-    /// Read what is whole of a capture that was never closed or was cut, and what can be read of one that is damaged,
-    /// instead of refusing it; see [`CaptureFile::tear`] and [`CaptureFile::damage`]. Default: false.
+    /// Read the complete records of a capture that was never closed or is truncated, and the readable ones of
+    /// a damaged capture, instead of failing; see [`CaptureFile::tear`] and [`CaptureFile::damage`]. Default:
+    /// false.
     pub recover: bool,
 }
 
@@ -62,7 +63,7 @@ impl CaptureFile {
         Self::from_bytes(CaptureBytes::map(path).advise(|| NO_CAPTURE.into())?, options)
     }
 
-    /// A capture in memory, or in a file that is mapped already.
+    /// A capture in memory, or in a file that is already mapped.
     pub fn from_bytes(bytes: impl Into<CaptureBytes>, options: &CaptureOptions) -> Result<Self> {
         let bytes = bytes.into();
         let recover = options.recover;
@@ -78,12 +79,12 @@ impl CaptureFile {
         Ok(Self { bytes, recover, version, is_closed, length_bytes, tear, checksums, damage })
     }
 
-    /// Where the file is; `None` for a capture in memory.
+    /// The path; `None` for a capture in memory.
     pub fn path(&self) -> Option<&Path> {
         self.bytes.path()
     }
 
-    /// All bytes of the file.
+    /// The contents of the file.
     pub fn bytes(&self) -> &CaptureBytes {
         &self.bytes
     }
@@ -93,7 +94,7 @@ impl CaptureFile {
         self.version
     }
 
-    /// Whether its writer closed it, so that it says how long it is.
+    /// Whether its writer closed it, so that its header has the length.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
@@ -108,7 +109,7 @@ impl CaptureFile {
         self.bytes.as_slice().len() as u64
     }
 
-    /// Where it ends before its writer meant it to; only ever set with [`CaptureOptions::recover`].
+    /// Offset of the first incomplete record; set only with [`CaptureOptions::recover`].
     pub fn tear(&self) -> Option<Tear> {
         self.tear
     }
@@ -118,19 +119,20 @@ impl CaptureFile {
         self.recover
     }
 
-    /// Whether it has checksums: those of rehal's recorder have, once they are closed. Where there are any, plans and
-    /// surveys verify what they read, and dumps what they print; with [`CaptureOptions::recover`] only
+    /// Whether it has checksums, as closed captures of rehal's recorder do. If so, plans and surveys verify
+    /// what they read, and dumps what they print; with [`CaptureOptions::recover`] only
     /// [`CaptureFile::damage`] does.
     pub fn checksums(&self) -> ChecksumState {
         self.checksums
     }
 
-    /// All parts that do not match their checksum. The first call reads the whole capture, if it has checksums.
+    /// All ranges that do not match their checksum. The first call reads the whole capture, if it has
+    /// checksums.
     pub fn damage(&self) -> Result<&[Damage]> {
         self.damage_with(&mut |_| {})
     }
 
-    /// As [`CaptureFile::damage`], calling `progress` every few megabytes.
+    /// Like [`CaptureFile::damage`], calling `progress` every few megabytes.
     pub fn damage_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<&[Damage]> {
         let capture = self.capture()?;
         let total_bytes = self.length_bytes;
@@ -151,12 +153,12 @@ impl CaptureFile {
         Some(Error::data_loss(message).advise(DAMAGED))
     }
 
-    /// Compiles it for replays. Fails if a record is damaged or cannot be reproduced, and says which.
+    /// Compiles it for replays. The error names the record that is damaged or cannot be reproduced.
     pub fn plan(&self) -> Result<Arc<Plan>> {
         self.plan_with(&mut |_| {})
     }
 
-    /// As [`CaptureFile::plan`], calling `progress` every few megabytes.
+    /// Like [`CaptureFile::plan`], calling `progress` every few megabytes.
     pub fn plan_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<Arc<Plan>> {
         let mut tell = |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes });
         let options = PlanOptions { recover: self.recover, progress: Some(&mut tell) };
@@ -164,26 +166,26 @@ impl CaptureFile {
         plan.map(Arc::new).map_err(|error| self.explain(error))
     }
 
-    /// Counts and names what it holds. Runs nothing.
+    /// Counts and names its contents. Executes nothing.
     pub fn survey(&self) -> Result<Survey> {
         self.survey_with(&mut |_| {})
     }
 
-    /// As [`CaptureFile::survey`], calling `progress` every few megabytes.
+    /// Like [`CaptureFile::survey`], calling `progress` every few megabytes.
     pub fn survey_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<Survey> {
         self.capture()
             .and_then(|capture| Survey::of(&self.bytes, &capture, progress))
-            // What is damaged may look like anything else; that it is damaged is what helps.
+            // Damage may cause any other error, so damage is reported first.
             .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
     }
 
-    /// Whether it can be replayed on `devices` with its files where `remaps` say, found without running anything of
-    /// it. Files that are known by a digest are read for it.
+    /// Determines whether it can be replayed on `devices`, with its files remapped by `remaps`. Executes
+    /// nothing; reads the files that are validated by a digest.
     pub fn verdict(&self, devices: &DeviceGroup, remaps: &[FileRemap]) -> Verdict {
         self.verdict_with(devices, remaps, &mut |_| {})
     }
 
-    /// As [`CaptureFile::verdict`], calling `progress` every few megabytes of the capture.
+    /// Like [`CaptureFile::verdict`], calling `progress` every few megabytes of the capture.
     pub fn verdict_with(
         &self,
         devices: &DeviceGroup,
@@ -193,7 +195,7 @@ impl CaptureFile {
         Verdict::of(self, devices, remaps, progress)
     }
 
-    /// Prints it as text or as JSON lines, byte for byte as `iree-dump-replay` does. The whole capture is checked
+    /// Dumps it as text or as JSON lines, byte for byte like `iree-dump-replay`. The whole capture is checked
     /// before the first byte is written.
     pub fn dump(
         &self,
@@ -222,16 +224,16 @@ impl CaptureFile {
     }
 }
 
-/// Why a dump ended early.
+/// The reason why a dump ended early.
 #[derive(Debug)]
 pub enum DumpError {
     /// The capture is damaged. Nothing has been written.
     Capture(Error),
-    /// The writer failed; `BrokenPipe` means that the reader has seen enough.
+    /// The writer failed; `BrokenPipe` means that the reader closed the pipe.
     Write(std::io::Error),
 }
 
-/// Adds the file to an error about what is in it, and what to do unless the error knows better.
+/// Adds the file to an error, and the advice unless the error has its own.
 fn explain(bytes: &CaptureBytes, error: Error) -> Error {
     let error = match bytes.path() {
         Some(path) => error.context(format!("'{}'", path.display())),

@@ -5,7 +5,7 @@ use rehal_local::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};
 
 use crate::{NamedPath, Plan};
 
-/// Every driver that the reference has, including those that are not in this build.
+/// All drivers of the reference, including those missing from this build.
 pub fn drivers() -> DriverRegistry {
     let drivers = [
         Driver::missing("cuda", "NVIDIA GPUs, through the CUDA driver"),
@@ -21,7 +21,8 @@ pub fn drivers() -> DriverRegistry {
     registry
 }
 
-/// The driver of this name, which may not be available. If it does not exist, the error says which one was meant.
+/// The driver of this name, which may be unavailable. If it does not exist, the error suggests a similar
+/// name.
 pub fn find_driver<'r>(registry: &'r DriverRegistry, name: &str) -> Result<&'r Driver> {
     registry.find(name).advise(|| {
         let works = registry.drivers().iter().filter(|driver| driver.availability().is_ok());
@@ -31,7 +32,7 @@ pub fn find_driver<'r>(registry: &'r DriverRegistry, name: &str) -> Result<&'r D
     })
 }
 
-/// A device that exists on this machine and is not open yet.
+/// A device of this machine, not opened yet.
 #[derive(Clone)]
 pub struct DeviceSpec {
     uri: String,
@@ -55,7 +56,7 @@ impl DeviceSpec {
         Self::find_in(&drivers(), uri)
     }
 
-    /// As [`DeviceSpec::find`], of a program's own drivers.
+    /// Like [`DeviceSpec::find`], with the program's own drivers.
     pub fn find_in(registry: &DriverRegistry, text: &str) -> Result<Self> {
         let uri = DeviceUri::parse(text)?;
         let driver = find_driver(registry, uri.driver)?;
@@ -70,7 +71,7 @@ impl DeviceSpec {
         Ok(Self { uri: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)? })
     }
 
-    /// The URI that it was found by.
+    /// The URI by which it was found.
     pub fn uri(&self) -> &str {
         &self.uri
     }
@@ -83,14 +84,14 @@ impl Default for DeviceSpec {
     }
 }
 
-/// Which devices are opened.
+/// The devices to open.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct DeviceOptions {
     /// The devices, in the order of the program or capture. Default: one [`DeviceSpec::default`].
     pub devices: Vec<DeviceSpec>,
-    /// What drivers create their devices with, by type; drivers of the program's own find theirs here too. Default:
-    /// nothing, so that each driver takes its defaults.
+    /// The options with which drivers create their devices, by type, including those of the program's own
+    /// drivers. Default: none, so that each driver uses its defaults.
     pub drivers: OptionSet,
     plugins: Vec<NamedPath>,
 }
@@ -107,17 +108,17 @@ impl DeviceOptions {
         Self { devices, ..Self::default() }
     }
 
-    /// For a plan, as many devices like `device` as its capture uses.
+    /// For a plan: as many devices like `device` as its capture uses.
     pub fn for_plan(plan: &Plan, device: DeviceSpec) -> Self {
         Self::of(vec![device; plan.device_count()])
     }
 
-    /// Adds a library that executables resolve imports from; a later one takes precedence.
+    /// Adds a library that resolves imports of executables; later ones have precedence.
     ///
     /// # Safety
     ///
-    /// The library's code is run in this process, with its rights: the caller trusts it as its own.
-    #[allow(unsafe_code, reason = "the trust boundary of native code, passed on to the caller")]
+    /// The library's code runs in this process, with its privileges: the caller trusts it as its own.
+    #[allow(unsafe_code, reason = "trust boundary of native code, forwarded to the caller")]
     pub unsafe fn add_plugin(&mut self, path: impl Into<NamedPath>) {
         self.plugins.push(path.into());
     }
@@ -142,8 +143,8 @@ impl DeviceOptions {
     }
 }
 
-#[allow(unsafe_code, reason = "the trust boundary of native code")]
+#[allow(unsafe_code, reason = "trust boundary of native code")]
 fn load_plugin(plugins: &mut Plugins, path: &NamedPath) -> Result<()> {
-    // SAFETY: `add_plugin` is the only way for a path to get here, and its caller vouches for the library.
+    // SAFETY: paths come only from `add_plugin`, whose caller vouches for the library.
     unsafe { plugins.load(path.path().as_os_str()) }
 }

@@ -1,8 +1,10 @@
-//! What a program that embeds rehal calls: open devices, run programs on them, record, replay and survey captures.
+//! The API for programs that embed rehal: open devices, run programs on them, record, replay and survey
+//! captures.
 //!
-//! - [`CaptureFile`] opens a capture, to survey it, judge whether it can be replayed here, dump it, and plan it.
-//! - [`Replay`] runs a plan on devices, and tells [`Observer`]s what happens.
-//! - [`Program`] loads compiled modules, calls their functions, and records what they do.
+//! - [`CaptureFile`] opens a capture, to survey, plan or dump it, or to determine whether it can be replayed
+//!   here.
+//! - [`Replay`] runs a plan on devices, and notifies [`Observer`]s.
+//! - [`Program`] loads compiled modules, calls their functions, and records their device calls.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -21,9 +23,9 @@
 //! # }
 //! ```
 //!
-//! Options are plain structs with documented defaults; errors are [`Error`]s with a status code, a message, where it
-//! happened and what to do. This crate must never know a flag, print, or end the process. The tools and the bindings to
-//! other languages are thin layers over it, and it re-exports all that a program needs.
+//! Options are plain structs with documented defaults; errors are [`Error`]s with a status code, a message,
+//! where it happened and advice. This crate must not depend on flags, print, or end the process. The tools
+//! and language bindings are thin layers over it, and it re-exports everything that a program needs.
 
 #![deny(unsafe_code)]
 
@@ -73,8 +75,8 @@ pub use rehal_replay::{
 pub use rehal_values::{Equality, TensorType};
 pub use rehal_vm::{Value, ValueKind};
 
-/// Buffers, queues and the other objects of devices, for programs that drive devices themselves.
+/// Buffers, queues and other device objects, for programs that drive devices themselves.
 pub use rehal_hal as hal;
 
-/// Modules, values and invocations, for programs that bring modules of their own.
+/// Modules, values and invocations, for programs with native modules of their own.
 pub use rehal_vm as vm;

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-/// A path, and what errors call it: the flag, the keyword or the field by which a user named it.
+/// A path, with its name in errors: the flag, the keyword or the field with which a user specified it.
 ///
 /// ```
 /// use rehal_session::NamedPath;
@@ -25,7 +25,7 @@ impl NamedPath {
         &self.path
     }
 
-    /// What errors call it; without a name, the path in quotes.
+    /// Its name in errors; by default, the path in quotes.
     pub fn place(&self) -> String {
         self.name.clone().unwrap_or_else(|| format!("'{}'", self.path.display()))
     }

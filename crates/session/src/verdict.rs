@@ -7,7 +7,7 @@ use rehal_replay::{ExecutableRecord, FileContents, FileRemap, Plan, resolve_path
 
 use crate::CaptureFile;
 
-/// Whether a capture can be replayed on a device of this machine.
+/// The result of checking whether a capture can be replayed on a device of this machine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Verdict {
@@ -25,9 +25,9 @@ pub struct Verdict {
 pub struct FileState {
     /// Its id in the capture.
     pub id: u64,
-    /// Where it is looked for.
+    /// The path where it is expected.
     pub path: PathBuf,
-    /// Why it cannot be used, unless it can.
+    /// The reason why it cannot be used, if any.
     pub problem: Option<Error>,
 }
 
@@ -37,7 +37,7 @@ impl Verdict {
         self.reasons.is_empty()
     }
 
-    /// What is known of the external file with this id.
+    /// The state of the external file with this id.
     pub fn file(&self, id: u64) -> Option<&FileState> {
         self.files.iter().find(|file| file.id == id)
     }

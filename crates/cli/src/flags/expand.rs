@@ -10,7 +10,7 @@ use rehal_base::{Context, Error, FileId, Result};
 
 use super::kind::split_once;
 
-/// A flag file is text that somebody or some program wrote; what is larger is an endless device.
+/// Maximum size of a flag file: guards against endless devices.
 const MAX_FLAGFILE_BYTES: u64 = 64 << 20;
 
 /// Files that include files twice each would otherwise grow exponentially.

@@ -74,8 +74,8 @@ fn has_effect(flag: &dyn Entry) -> bool {
 /// A line for each group: the names of its flags whose effect is `wanted`, those with a common prefix as `prefix_*`.
 fn names_by_group(groups: &[&Group], wanted: fn(Effect) -> bool) -> String {
     let all: Vec<_> = groups.iter().flat_map(|group| group.flags).map(|flag| flag.spec()).collect();
-    // A prefix stands for flags only if it stands for no others, and does not look as if it did.
-    let stands = |prefix: &str| {
+    // A prefix may abbreviate flags only if it is unambiguous and does not look like a flag.
+    let is_unambiguous = |prefix: &str| {
         if all.iter().any(|spec| spec.name == prefix.trim_end_matches('_')) {
             return false;
         }
@@ -87,7 +87,7 @@ fn names_by_group(groups: &[&Group], wanted: fn(Effect) -> bool) -> String {
         let mut names: Vec<String> = Vec::new();
         for spec in group.flags.iter().map(|flag| flag.spec()).filter(|spec| wanted(spec.effect)) {
             let ends = spec.name.match_indices('_').map(|(at, _)| &spec.name[..=at]).take(2);
-            let name = match ends.into_iter().find(|prefix| stands(prefix)) {
+            let name = match ends.into_iter().find(|prefix| is_unambiguous(prefix)) {
                 Some(prefix) => format!("--{prefix}*"),
                 None => format!("--{}", spec.name),
             };

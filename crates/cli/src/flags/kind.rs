@@ -214,7 +214,7 @@ pub(super) fn optional_path(value: &OsStr) -> Result<Option<PathBuf>, Refusal> {
     Ok((!value.is_empty()).then(|| value.into()))
 }
 
-/// What stands on both sides of the first `separator`, if it occurs.
+/// The parts before and after the first `separator`, if it occurs.
 pub(crate) fn split_once(value: &OsStr, separator: u8) -> Option<(&OsStr, &OsStr)> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = value.as_bytes();

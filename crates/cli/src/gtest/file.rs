@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::options::FileFormat;
 use super::run::{Iteration, Outcome, Suite};
 
-/// Writes the report of a run to `path`, making its folder where there is none.
+/// Writes the report of a run to `path`, creating its directory if it does not exist.
 pub(crate) fn write<T>(
     format: FileFormat,
     path: &Path,
@@ -23,8 +23,8 @@ pub(crate) fn write<T>(
         FileFormat::Xml => xml(suite, disabled, ran),
         FileFormat::Json => format!("{:#}\n", json(suite, disabled, ran)),
     };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    folder
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    directory
         .map_or(Ok(()), fs::create_dir_all)
         .and_then(|()| fs::write(path, text))
         .map_err(|error| Error::io(format_args!("writing '{}'", path.display()), &error))

@@ -27,7 +27,7 @@ const FILTER: Flag<Filter> = Flag::parsed(
 const ALSO_RUN_DISABLED: Flag<bool> =
     switch("gtest_also_run_disabled_tests", false, "Also runs tests whose name starts with DISABLED_.");
 
-/// `None` for ever.
+/// `None` repeats forever.
 const REPEAT: Flag<Option<u32>> = Flag::number(
     "gtest_repeat",
     1,

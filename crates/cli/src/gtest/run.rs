@@ -12,7 +12,7 @@ use super::order::{Random, next_seed};
 
 /// The tests of one module.
 pub(crate) struct Suite<T> {
-    /// What stands before the dot in a test's full name.
+    /// The part of a test's full name before the dot.
     pub name: String,
     pub tests: Vec<Test<T>>,
 }
@@ -98,7 +98,7 @@ pub(crate) fn run<T>(
     let none = (options.fail_if_none_selected && on.is_empty())
         || (options.fail_if_none_linked && suite.tests.is_empty());
     if none {
-        let error = Error::failed_precondition("there is no test to run, where that is a failure");
+        let error = Error::failed_precondition("no tests to run, which the flags treat as a failure");
         return Err(error.advise("--gtest_list_tests lists the tests, --gtest_filter chooses among them"));
     }
     Ok(failed)

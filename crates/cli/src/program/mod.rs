@@ -119,7 +119,7 @@ pub(crate) fn write_instruments(program: &Program, path: &Path) -> Result<()> {
     let mut file = File::create(path).map_err(failed)?;
     for (index, value) in program.instruments()?.iter().enumerate() {
         let written = with_value_bytes(value, |bytes| file.write_all(bytes));
-        written.context(|| format!("value {index} of what the program measured"))?.map_err(failed)?;
+        written.context(|| format!("value {index} of the instrumentation data"))?.map_err(failed)?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the tools that run programs are told: typed, and without flags.
+//! Typed options of the tools that run programs, independent of flags.
 
 use std::path::{Path, PathBuf};
 

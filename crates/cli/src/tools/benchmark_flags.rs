@@ -206,7 +206,7 @@ pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
     })
 }
 
-/// Runs benchmarks and reports them. A reader that leaves ends the run, and is no error.
+/// Runs benchmarks and reports them. A closed pipe ends the run without an error.
 pub(crate) fn run(options: Options, benchmarks: &mut [Benchmark<'_>]) -> Result<Outcome> {
     let reader_left = ReaderLeft::default();
     let mut reporters = Reporters::with_output(&options, || Ok(Box::new(output::stdout_for(&reader_left)?)))?;

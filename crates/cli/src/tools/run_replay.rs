@@ -58,7 +58,7 @@ const HOST_READS: Flag<Option<ReadsTarget>> = Flag::parsed(
     parse_reads_target,
     "Writes what the program read back from the device to a file (or - for standard output), one JSON object \
      per line: ordinal, scope, buffer_id, offset, length, fnv1a64, blake3, bytes (in hexadecimal), truncated. \
-     Without it nothing is copied.",
+     Without it, host reads are not copied.",
 );
 
 const HOST_READS_LIMIT: Flag<usize> = Flag::number(
@@ -134,7 +134,7 @@ fn replay(options: &Options) -> Result<()> {
     }
 }
 
-/// What the capture says had failed is no part of a replay, which nobody should have to guess.
+/// Reports that operations that failed at capture are skipped.
 fn note_skipped(count: u64) {
     match count {
         0 => {}
@@ -154,7 +154,7 @@ fn parse_reads_target(value: &OsStr) -> Result<Option<ReadsTarget>, Refusal> {
 }
 
 impl ReadsTarget {
-    /// A writer, which sets `reader_left` if it is to standard output and nobody reads any longer.
+    /// A writer, which sets `reader_left` if it is standard output and the reader closed the pipe.
     fn open(&self, reader_left: &ReaderLeft) -> Result<Box<dyn Write>> {
         const BUFFER_BYTES: usize = 64 << 10;
         Ok(match self {

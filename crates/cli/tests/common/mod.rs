@@ -88,12 +88,12 @@ pub fn capture(name: &str) -> String {
     fixture(&format!("captures/{name}.ireereplay"))
 }
 
-/// A scratch folder with files in it.
+/// A temporary directory with files.
 pub struct Scratch(tempfile::TempDir);
 
 impl Scratch {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().expect("scratch folders can be made"))
+        Self(tempfile::tempdir().expect("temporary directories can be created"))
     }
 
     /// Writes a file and gives its path.

@@ -116,7 +116,7 @@ impl DeviceBackend for RecordedDevice {
         let size = memory.length();
         let whole = rehal_base::Range { offset: 0, length: size };
         let outcome = self.base.backend().import_buffer(params, HostMemory::part(&memory, whole)?);
-        // A program that is refused and goes on by copying brings the bytes again; nobody would read these.
+        // A program whose import is rejected copies the bytes instead, which records them; these would be unused.
         let recorded = rehal_base::Range { length: if outcome.is_ok() { size } else { 0 }, ..whole };
         let allocator = self.allocator;
         self.stream.record(|log| {
@@ -191,7 +191,7 @@ impl DeviceBackend for RecordedDevice {
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
         let cache = self.cache()?;
         let created = self.stream.next_id();
-        // SAFETY: the caller vouches for the code, as this function demands; the code goes on as it came.
+        // SAFETY: the caller vouches for the code, as this function requires; the code is forwarded unchanged.
         let prepared = unsafe { self.base.backend().prepare_executable(params) };
         let outcome = prepared.and_then(|base| Ok((executable::metadata(base.functions())?, base)));
         let constants: Vec<U32> = params.constants.iter().copied().map(U32::new).collect();

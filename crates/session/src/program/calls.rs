@@ -6,12 +6,12 @@ use rehal_vm::{Invocation, Value};
 
 use super::Function;
 
-/// How many calls a batch has, and how many of them run concurrently. Both are positive.
+/// The number of calls in a batch, and how many of them run concurrently. Both are positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// How many calls.
+    /// Number of calls.
     pub size: u64,
-    /// How many of them may run concurrently; each further one waits for an earlier one.
+    /// Maximum number of concurrent calls; each further one waits for an earlier one.
     pub concurrency: u64,
 }
 
@@ -22,15 +22,15 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// The number of calls, as a multiple of those that run concurrently.
+    /// The number of calls, rounded to a multiple of the concurrency.
     pub fn rounded(self) -> u64 {
         let concurrency = self.concurrency.max(1);
-        // One that no number holds is rounded down.
+        // Rounded down if the multiple overflows.
         self.size.checked_next_multiple_of(concurrency).unwrap_or(self.size - self.size % concurrency)
     }
 }
 
-/// A function with its inputs, to be called again and again: for measurements, a call costs the call.
+/// A function with its inputs, for repeated calls in measurements, without overhead beyond the call.
 ///
 /// Each batch of calls is in a scope `execute` of the capture, if the program is recorded.
 ///
@@ -60,24 +60,25 @@ pub struct Calls {
     inputs: Vec<Value>,
     batch: Batch,
     kind: Kind,
-    /// Kept between calls, so that a call allocates nothing.
+    /// Reused between calls, so that a call does not allocate.
     invocation: Invocation,
-    /// Dropped last: the invocation and the inputs are of its program, which may end on another thread once it is gone.
+    /// Dropped last: the invocation and the inputs belong to its program, which may end on another thread
+    /// afterwards.
     function: Function,
 }
 
 enum Kind {
     Synchronous,
-    /// Takes the number of repetitions, which is the size of the batch.
+    /// Takes the number of repetitions: the batch size.
     Repeating,
-    /// Takes two fences of this device behind its inputs.
+    /// Takes two fences of this device after its inputs.
     Asynchronous(Device),
 }
 
-/// What the calls of one batch need, and what they return.
+/// The fences and results of one batch.
 #[derive(Default)]
 pub struct PreparedBatch {
-    /// For each call of an asynchronous function the fence that it waits for and the one that it signals.
+    /// For each call of an asynchronous function, the fence it waits for and the one it signals.
     fences: Vec<[Value; 2]>,
     /// Reached when all calls are done.
     completion: Fence,
@@ -119,12 +120,12 @@ impl Calls {
         matches!(self.kind, Kind::Repeating)
     }
 
-    /// Whether batches need something prepared: if not, [`Calls::call`] is all that there is to measure.
+    /// Whether batches need preparation; if not, [`Calls::call`] is the whole measured operation.
     pub fn needs_preparation(&self) -> bool {
         matches!(self.kind, Kind::Asynchronous(_))
     }
 
-    /// How many calls a batch counts as.
+    /// The number of calls that a batch counts as.
     pub fn batch_size(&self) -> u64 {
         match self.kind {
             Kind::Synchronous | Kind::Repeating => self.batch.size,
@@ -152,8 +153,8 @@ impl Calls {
         }
     }
 
-    /// Runs a batch and waits for it. Of asynchronous calls that follow one another on a track, each waits for the one
-    /// before it. A synchronous function is called once.
+    /// Runs a batch and waits for it. Consecutive asynchronous calls on a track wait for each other. A
+    /// synchronous function is called once.
     pub fn run(&mut self, prepared: &mut PreparedBatch) -> Result<()> {
         if !self.needs_preparation() {
             self.call()?;
@@ -206,8 +207,8 @@ pub(super) fn no_device() -> Error {
     Error::failed_precondition("the function takes fences, and its module uses no device to make them on")
 }
 
-/// Runs `body` in the scope of captures that marks the calls. The scope ends also if `body` fails, or the capture could
-/// not be replayed by scope.
+/// Runs `body` in the scope that marks the calls in captures. The scope ends even if `body` fails; otherwise
+/// the capture could not be replayed by scope.
 #[inline]
 fn scoped(recorder: Option<&Recorder>, body: impl FnOnce() -> Result<()>) -> Result<()> {
     let Some(recorder) = recorder else { return body() };

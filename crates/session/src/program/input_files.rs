@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Context, Error, HostMemory, Range, Result};
 use rehal_values::Start;
 
-/// From this size on, bytes of a file go straight to where they are needed.
+/// From this size on, bytes of a file are read directly into their destination.
 const DIRECT_FROM_BYTES: u64 = 64 << 10;
 
-/// The files that inputs are read from, each open until all inputs are read: an input can go on where the
-/// one before it ended.
+/// The files of inputs, each open until all inputs are read: an input can continue where the previous one
+/// ended.
 #[derive(Default)]
 pub(crate) struct InputFiles(BTreeMap<PathBuf, InputFile>);
 
@@ -19,12 +19,12 @@ pub(crate) struct InputFiles(BTreeMap<PathBuf, InputFile>);
 pub(crate) struct InputFile {
     path: PathBuf,
     reader: BufReader<File>,
-    /// Bytes of a regular file; what else there is ends when it ends.
+    /// Size of a regular file; other files have no known size.
     length: Option<u64>,
 }
 
 impl InputFiles {
-    /// The file at `path`, at its beginning or where it was left.
+    /// The file at `path`, at its beginning or its current position.
     pub(crate) fn open(&mut self, path: &Path, start: Start) -> Result<&mut InputFile> {
         if !self.0.contains_key(path) {
             let is_like_number = start == Start::Continue
@@ -63,7 +63,7 @@ impl InputFile {
         }
     }
 
-    /// Whether nothing follows.
+    /// Whether it is at its end.
     pub(crate) fn is_at_end(&mut self) -> Result<bool> {
         let rest = self
             .reader
@@ -72,17 +72,17 @@ impl InputFile {
         Ok(rest.is_empty())
     }
 
-    /// Where headers are read from.
+    /// The reader for headers.
     pub(crate) fn reader(&mut self) -> &mut impl Read {
         &mut self.reader
     }
 
-    /// The path, as errors name it.
+    /// The path in errors.
     pub(crate) fn place(&self) -> String {
         format!("'{}'", self.path.display())
     }
 
-    /// Fails where fewer than `size_bytes` follow: before anything is allocated for them.
+    /// Fails if fewer than `size_bytes` remain: before anything is allocated for them.
     pub(crate) fn require(&mut self, size_bytes: u64) -> Result<()> {
         let Some(length) = self.length else { return Ok(()) };
         let position = self.reader.stream_position();
@@ -97,7 +97,7 @@ impl InputFile {
         Ok(())
     }
 
-    /// Fills a range of `memory` with the bytes that follow.
+    /// Fills a range of `memory` with the next bytes.
     pub(crate) fn fill(&mut self, memory: &HostMemory, range: Range) -> Result<()> {
         let failed = |error| Error::io(format_args!("reading {} bytes", range.length), &error);
         let outcome = match self.length {
@@ -107,7 +107,7 @@ impl InputFile {
         outcome.and_then(|read| read.map_err(failed)).context(|| self.place())
     }
 
-    /// [`InputFile::fill`] of a regular file around the reader and its buffer.
+    /// [`InputFile::fill`] for a regular file, bypassing the reader and its buffer.
     fn fill_directly(&mut self, memory: &HostMemory, range: Range) -> Result<std::io::Result<()>> {
         let position = match self.reader.stream_position() {
             Ok(position) => position,

@@ -9,35 +9,35 @@ use rehal_values::{Input, ScalarType, Source};
 
 use crate::{DeviceOptions, NamedPath};
 
-/// Is given text, such as what a program traces. It may be called from any thread that runs the program.
+/// Receives text, such as traced values. May be called from any thread that runs the program.
 pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// How a program is loaded and run.
+/// Options for loading and running a program.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ProgramOptions {
-    /// The modules, each after those that it imports from; functions are looked up in the last one. At least one.
-    /// What modules import of rehal itself (`hal`, `io_parameters`) is added without being named.
+    /// The modules, each after those it imports; functions are looked up in the last one. At least one.
+    /// Imports from rehal itself (`hal`, `io_parameters`) are added automatically.
     pub modules: Vec<ModuleSource>,
     /// How modules are read. Default: into memory.
     pub module_mode: ModuleMode,
-    /// The devices, which are opened only if the program uses devices.
+    /// The devices, opened only if the program uses devices.
     pub devices: DeviceOptions,
     /// Index of the device that allocates inputs and memory that devices share. Default: 0.
     pub lead: usize,
-    /// The parameter files, which are opened only if the program imports parameters.
+    /// The parameter files, opened only if the program imports parameters.
     pub parameters: ParameterOptions,
-    /// The capture that the program is recorded to. Default: none.
+    /// The capture of the program. Default: none.
     pub recording: Option<RecordingOptions>,
-    /// Is given each instruction before it is executed. Default: nothing is traced.
+    /// Receives each instruction before it is executed. Default: no tracing.
     pub trace_execution: Option<TextSink>,
-    /// Is given the values that the program traces (`flow.tensor.trace`). Default: they are dropped.
+    /// Receives the values that the program traces (`flow.tensor.trace`). Default: they are dropped.
     pub trace_values: Option<TextSink>,
     /// Whether [`CrashReports`](crate::CrashReports) are installed before a kernel can run. Default: false.
     pub report_crashes: bool,
 }
 
-/// Where a module is read from.
+/// The source of a module.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ModuleSource {
@@ -49,7 +49,7 @@ pub enum ModuleSource {
     Bytes(Arc<[u8]>),
 }
 
-/// How the files of modules are read.
+/// How module files are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ModuleMode {
     /// Into memory at the start.
@@ -59,17 +59,17 @@ pub enum ModuleMode {
     Mmap,
 }
 
-/// The capture that a program is recorded to.
+/// The capture of a program.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordingOptions {
     /// The file, which is created or truncated.
     pub path: NamedPath,
-    /// What the capture holds of files, and how a replay verifies them.
+    /// What the capture stores of files, and how a replay validates them.
     pub record: RecordOptions,
 }
 
-/// Which parameter files a program finds its parameters in, and how they are read.
+/// The parameter files of a program, and how they are read.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ParameterOptions {
@@ -90,8 +90,8 @@ pub struct ParameterFile {
     pub path: NamedPath,
 }
 
-/// The text of an input or of an expected result, such as `2x2xf32=1 2 3 4`. Its syntax is valid for an argument of
-/// some type; the function's signature decides which type it is parsed as.
+/// The text of an input or of an expected result, such as `2x2xf32=1 2 3 4`. Its syntax is valid for some
+/// argument type; the function's signature determines the type it is parsed as.
 #[derive(Clone, Debug)]
 pub struct ValueText(OsString);
 
@@ -119,7 +119,7 @@ impl Default for ParameterOptions {
 }
 
 impl ParameterOptions {
-    /// Opens the files and reads their tables.
+    /// Opens the files and parses their headers.
     pub fn open(&self) -> Result<Scopes> {
         let mut scopes = Scopes::new();
         for file in &self.files {
@@ -139,7 +139,7 @@ impl ParameterFile {
 }
 
 impl ValueText {
-    /// Fails if the text is valid for no type of argument.
+    /// Fails if the text is not valid for any argument type.
     pub fn new(text: impl AsRef<OsStr>) -> Result<Self> {
         const SCALARS: [ScalarType; 4] = [ScalarType::I32, ScalarType::I64, ScalarType::F32, ScalarType::F64];
         let text = text.as_ref();
@@ -156,7 +156,7 @@ impl ValueText {
         &self.0
     }
 
-    /// The file that the value is read from, if it is in one.
+    /// The file of the value, if it is in one.
     pub fn path(&self) -> Option<&Path> {
         match Input::parse(&self.0, None).ok()? {
             Input::Npy { path, .. } | Input::Tensor { source: Source::File { path, .. }, .. } => Some(path),

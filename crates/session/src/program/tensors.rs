@@ -9,10 +9,10 @@ use rehal_values::TensorType;
 
 use super::inputs::TensorBytes;
 
-/// What it takes to map memory from time to time.
+/// Usage required to map memory in scopes.
 pub(crate) const MAPPING: BufferUsage = BufferUsage::MAPPING_SCOPED.union(BufferUsage::MAPPING_ACCESS_RANDOM);
 
-/// A tensor that a program can take, filled.
+/// Makes and fills a tensor argument.
 pub(crate) fn upload(
     device: Option<&Device>,
     tensor_type: &TensorType,
@@ -25,7 +25,7 @@ pub(crate) fn upload(
         ..BufferParams::default()
     };
     let buffer = match device {
-        // As the reference, which asks what it would get and then for that.
+        // As in the reference, which queries what it would get and then requests that.
         Some(device) => device.allocate_buffer(device.backend().grant(wanted)?, size)?,
         None => plain(size, wanted)?,
     };
@@ -44,7 +44,7 @@ fn plain(size: u64, params: BufferParams) -> Result<Buffer> {
     Ok(Buffer::new(params, size, PlainBuffer::allocate(size)?))
 }
 
-/// A tensor in host memory that no device knows.
+/// A tensor in host memory, without a device.
 pub(crate) struct HostTensor {
     pub tensor_type: TensorType,
     /// Constant.
@@ -65,12 +65,12 @@ impl HostTensor {
     }
 }
 
-/// The type of what a view shows.
+/// The type of a view's tensor.
 pub(crate) fn type_of(view: &BufferView) -> TensorType {
     TensorType { shape: view.shape().to_vec(), element_type: view.element_type() }
 }
 
-/// Shows the bytes of a buffer, all of them, to `look`.
+/// Passes all bytes of a buffer to `look`.
 pub(crate) fn view<R>(buffer: &Buffer, look: impl FnOnce(&HostMemory) -> Result<R>) -> Result<R> {
     transfer::view(buffer, 0, WHOLE_BUFFER, look)
 }

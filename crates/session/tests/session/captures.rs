@@ -140,7 +140,7 @@ fn errors_of_a_replay_name_the_file() {
 }
 
 #[test]
-fn a_scope_that_is_missing_is_told_with_those_that_there_are() {
+fn a_missing_scope_is_an_error_that_lists_the_existing_ones() {
     let plan = CaptureFile::open(&capture("add4.add.local-sync"), &strict()).unwrap().plan().unwrap();
     find_scope(&plan, "execute").unwrap();
     let error = find_scope(&plan, "other").unwrap_err();
@@ -148,7 +148,7 @@ fn a_scope_that_is_missing_is_told_with_those_that_there_are() {
 }
 
 #[test]
-fn a_device_that_does_not_exist_is_told() {
+fn a_missing_device_is_an_error() {
     for (uri, code, words) in [
         ("abacus", StatusCode::NotFound, "'abacus'"),
         ("local-snc", StatusCode::NotFound, "did you mean 'local-sync'?"),

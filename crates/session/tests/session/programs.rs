@@ -103,7 +103,7 @@ fn lists_are_formatted_however_deep_they_are() {
     itself.object::<List>().unwrap().push(itself.clone().into()).unwrap();
     let error = format_value(&itself.clone().into(), 16).unwrap_err();
     assert_eq!(error.code(), StatusCode::ResourceExhausted);
-    assert!(error.message().contains("holds itself"), "{}", error.report());
+    assert!(error.message().contains("contains itself"), "{}", error.report());
     itself.object::<List>().unwrap().resize(0).unwrap();
 }
 
@@ -218,7 +218,7 @@ fn closing_a_program_whose_functions_are_alive_is_refused() {
     let error = program.close().unwrap_err();
     assert_eq!(error.code(), StatusCode::FailedPrecondition);
     assert_eq!(error.message(), "1 function(s) of the program are alive");
-    // It ends with the function; nobody has closed the capture.
+    // It ends with the function; the capture was never closed.
     assert_eq!(function.name(), "add");
     drop(function);
     let error = CaptureFile::open(&path, &CaptureOptions::default()).err().unwrap();
@@ -233,7 +233,7 @@ fn a_function_is_called_by_its_own_program_alone() {
     let error = other.call(&function, inputs).unwrap_err();
     assert_eq!(
         (error.code(), error.message()),
-        (StatusCode::InvalidArgument, "the function is of another program")
+        (StatusCode::InvalidArgument, "the function belongs to another program")
     );
     assert!(other.calls(function, Vec::new(), Batch::default()).is_err());
 }

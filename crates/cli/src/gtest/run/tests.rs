@@ -110,8 +110,8 @@ fn repeats_shuffles_and_stops() {
 
 #[test]
 fn reports_are_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| -> PathBuf { folder.path().join("new").join(name) };
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| -> PathBuf { directory.path().join("new").join(name) };
     let keep = |format: &str, path: PathBuf| {
         report(&["abs", "bad", "DISABLED_x"], &[&format!("--gtest_output={format}:{}", path.display())]);
         std::fs::read_to_string(path).unwrap()
