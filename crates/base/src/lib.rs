@@ -29,7 +29,7 @@ pub use error::{Context, Error, Result};
 pub use file_id::FileId;
 pub use file_kind::FileKind;
 pub use format_error::{Fault, FormatError};
-pub use map::MappedFile;
+pub use map::{MappedFile, mapped_file_at};
 pub use memory::HostMemory;
 pub use nearest::nearest;
 pub use range::{Range, checked_array_bytes};

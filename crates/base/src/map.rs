@@ -7,17 +7,24 @@ use std::sync::OnceLock;
 
 use memmap2::{Mmap, MmapOptions, MmapRaw, UncheckedAdvice};
 
+use self::places::Place;
 use crate::{Error, Result};
+
+mod places;
+
+pub use places::mapped_file_at;
 
 /// A whole file, mapped read-only.
 ///
 /// Pages are loaded on access and released by [`MappedFile::forget`], so that a streaming reader needs no
 /// memory of its own for a file of any size.
 pub struct MappedFile {
+    /// Of the map, and dropped before it.
+    _place: Option<Place>,
     map: Option<Mmap>,
     file: File,
     /// A second, writable mapping, created on demand.
-    private: OnceLock<MmapRaw>,
+    private: OnceLock<(Place, MmapRaw)>,
     path: PathBuf,
 }
 
@@ -37,21 +44,24 @@ impl MappedFile {
         let file = File::open(path).map_err(|e| Error::io(format_args!("opening '{shown}'"), &e))?;
         let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
         if metadata.len() == 0 {
-            return Ok(Self { map: None, file, private: OnceLock::new(), path: path.to_path_buf() });
+            let (private, path) = (OnceLock::new(), path.to_path_buf());
+            return Ok(Self { _place: None, map: None, file, private, path });
         }
         // SAFETY: the mapping is private and read-only. Another process that writes to or truncates the file
         // while it is mapped can change bytes or raise SIGBUS; readers check each value after reading it
         // once, and docs/unsafe.md names what remains.
         let map =
             unsafe { Mmap::map(&file) }.map_err(|e| Error::io(format_args!("mapping '{shown}'"), &e))?;
-        Ok(Self { map: Some(map), file, private: OnceLock::new(), path: path.to_path_buf() })
+        let place = Place::of(path, map.as_ptr().addr(), map.len());
+        let (private, path) = (OnceLock::new(), path.to_path_buf());
+        Ok(Self { _place: Some(place), map: Some(map), file, private, path })
     }
 
     /// A second, copy-on-write mapping of the file, as a pointer to its first byte: writes are visible
     /// neither in [`MappedFile::bytes`] nor in the file. All callers share it, and it lives as long as
     /// `self`.
     pub(crate) fn private(&self) -> Result<NonNull<u8>> {
-        if let Some(map) = self.private.get() {
+        if let Some((_, map)) = self.private.get() {
             return Ok(first(map));
         }
         // SAFETY: as for the mapping above; pages that are written become private to this process.
@@ -59,7 +69,9 @@ impl MappedFile {
             unsafe { MmapOptions::new().len(self.bytes().len()).map_copy(&self.file) }.map_err(|error| {
                 Error::io(format_args!("mapping '{}' as writable", self.path.display()), &error)
             })?;
-        Ok(first(self.private.get_or_init(|| map.into())))
+        let map = MmapRaw::from(map);
+        let place = Place::of(&self.path, map.as_ptr().addr(), map.len());
+        Ok(first(&self.private.get_or_init(|| (place, map)).1))
     }
 
     /// All bytes of the file.

@@ -1,7 +1,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rehal_base::{Error, HostMemory, MappedFile, Range, Result};
+use rehal_base::{Error, FormatError, HostMemory, MappedFile, Range, Result};
+
+use crate::{Capture, OpenOptions};
 
 /// The bytes of a capture with what keeps them: a mapped file, or memory. A clone shares them.
 #[derive(Clone)]
@@ -17,6 +19,14 @@ impl CaptureBytes {
     /// Maps the regular file at `path`. What is in it is looked at when it is opened as a capture.
     pub fn map(path: &Path) -> Result<Self> {
         MappedFile::open(path).map(Self::from)
+    }
+
+    /// Opens them as a capture: see [`Capture::open`].
+    pub fn open(&self, options: OpenOptions) -> std::result::Result<Capture<'_>, FormatError> {
+        match &self.0 {
+            Owner::File(file) => Capture::open_mapped(file, options),
+            Owner::Memory(bytes) => Capture::open(bytes, options),
+        }
     }
 
     /// All bytes, whether they belong to the capture or not.

@@ -3,18 +3,25 @@
 use rehal_base::FormatError;
 
 use crate::payload::ExecutablePrepare;
-use crate::{Capture, OpenOptions, Payload};
+use crate::{Capture, ChecksumState, OpenOptions, Payload};
 
 /// Opens `bytes` strictly and for recovery, and walks every record, payload, list and name.
 ///
-/// Returns how many records were read in the two walks together; the point is that it returns.
+/// Returns how many records were read in all walks together; the point is that it returns.
 pub fn exercise(bytes: &[u8]) -> u64 {
     [false, true].into_iter().filter_map(|recover| walk(bytes, OpenOptions { recover }).ok()).sum()
 }
 
 fn walk(bytes: &[u8], options: OpenOptions) -> Result<u64, FormatError> {
     let capture = Capture::open(bytes, options)?;
+    for damage in capture.damage(&mut |_| {}) {
+        assert!(damage.offset + damage.length <= capture.length_bytes(), "damage is in the file");
+    }
     let mut read = 0;
+    if capture.checksums() == ChecksumState::Present {
+        let whole = capture.records_without_data().map_while(Result::ok);
+        read += whole.filter(|record| record.payload().is_ok()).count() as u64;
+    }
     for record in capture.records() {
         let Ok(record) = record else { break };
         read += 1;

@@ -212,6 +212,14 @@ codes! {
     }
 }
 
+/// Of rehal's own. They have no name here, because dumps print what the reference prints: `unknown`.
+impl PayloadType {
+    /// Of the session record at the beginning of a capture that ends with checksums.
+    pub const CHECKSUMMED: Self = Self(0x7265_6801);
+    /// Of the session record at the end, with the checksums of all that is before it.
+    pub const CHECKSUMS: Self = Self(0x7265_6802);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

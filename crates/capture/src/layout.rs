@@ -94,6 +94,15 @@ layouts! {
         88 reserved1: U64,
     }
 
+    /// Behind the checksums in a record of [`PayloadType::CHECKSUMS`](crate::PayloadType::CHECKSUMS), and so the last
+    /// bytes of the file.
+    ChecksumFooter = 12 {
+        /// File offset of the record.
+        0 record_offset: U64,
+        /// CRC-32 of the record up to here.
+        8 checksum: U32,
+    }
+
     /// A buffer.
     BufferObject = 56 {
         /// Bytes of the whole allocation.

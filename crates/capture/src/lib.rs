@@ -14,6 +14,7 @@
 )]
 
 mod bytes;
+mod checksums;
 mod codes;
 mod reader;
 mod rules;
@@ -25,6 +26,7 @@ pub mod payload;
 pub mod sample;
 
 pub use bytes::CaptureBytes;
+pub use checksums::{ChecksumState, Damage};
 pub use codes::{
     DigestType, FileReferenceType, FileValidationType, ObjectType, OperationCode, PayloadType, RecordType,
 };

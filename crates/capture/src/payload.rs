@@ -319,6 +319,23 @@ payloads! {
     }
 }
 
+impl<'a> Payload<'a> {
+    /// The program's bytes in it, which only a replay looks at: code, contents of files and what the host wrote. Empty
+    /// where there are none.
+    pub fn data(&self) -> &'a [u8] {
+        match self {
+            Self::ImportBuffer(view) => view.data,
+            Self::BufferRangeData(view) => view.data,
+            Self::ExecutablePrepare(view) => view.data,
+            Self::FileObject(view) => view.reference,
+            Self::QueueUpdate(view) => view.data,
+            Self::QueueRead(view) => view.captured_data,
+            Self::CommandUpdate(view) => view.data,
+            _ => &[],
+        }
+    }
+}
+
 /// The functions of an executable, as its device described them at capture.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutableMetadata<'a> {

@@ -1,24 +1,32 @@
-use rehal_base::{Fault, FormatError};
+use rehal_base::{Fault, FormatError, MappedFile, StatusCode};
 use zerocopy::FromBytes;
 
+use crate::checksums::{ChecksumState, Damage, Extent, Mismatch, Table, Verifier};
 use crate::layout::{FILE_MAGIC, FileHeader, RECORD_FLAG_OPTIONAL, RecordHeader};
 use crate::{ObjectType, OperationCode, Payload, PayloadType, RecordType};
 
 /// The word that errors call the format by.
 const FORMAT: &str = "capture";
 
+/// So many zeros in the place of a record are no damage of a record, but the end of what was written.
+const ZEROS_BYTES: usize = 1 << 20;
+
 const FILE_HEADER_BYTES: usize = size_of::<FileHeader>();
 const RECORD_HEADER_BYTES: usize = size_of::<RecordHeader>();
 
 /// A capture whose envelope has been checked. Its records are handed out in place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct Capture<'a> {
     /// The valid part: up to the recorded length, or up to the tear.
     bytes: &'a [u8],
+    /// The file that they are mapped from, if they are.
+    map: Option<&'a MappedFile>,
     header: &'a FileHeader,
     closed: bool,
+    recover: bool,
     tear: Option<Tear>,
     total_bytes: u64,
+    checksums: Option<Table<'a>>,
 }
 
 /// How to open a capture.
@@ -48,6 +56,15 @@ pub struct Tear {
     pub lost_bytes: u64,
 }
 
+impl std::fmt::Debug for Capture<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut fields = f.debug_struct("Capture");
+        fields.field("length_bytes", &self.length_bytes()).field("closed", &self.closed);
+        fields.field("tear", &self.tear).field("checksums", &self.checksums());
+        fields.finish_non_exhaustive()
+    }
+}
+
 impl<'a> Capture<'a> {
     /// Checks the envelope of a capture that starts at the first of `bytes`.
     ///
@@ -55,7 +72,23 @@ impl<'a> Capture<'a> {
     /// its recorded length is an error of [`Fault::Truncated`]. With it, such a file is read up to
     /// the last whole record, which takes one walk over the record headers here; see
     /// [`Capture::tear`]. Bytes after the recorded length are ignored.
+    ///
+    /// Fails with [`Fault::Corrupt`] if the capture announces checksums and has none; see [`Capture::records`] for how
+    /// they are used.
     pub fn open(bytes: &'a [u8], options: OpenOptions) -> Result<Self, FormatError> {
+        Self::open_in(bytes, None, options)
+    }
+
+    /// [`Capture::open`] of a mapped file. What is verified of a long record is let go again.
+    pub fn open_mapped(file: &'a MappedFile, options: OpenOptions) -> Result<Self, FormatError> {
+        Self::open_in(file.bytes(), Some(file), options)
+    }
+
+    fn open_in(
+        bytes: &'a [u8],
+        map: Option<&'a MappedFile>,
+        options: OpenOptions,
+    ) -> Result<Self, FormatError> {
         let header = check_file_header(bytes)?;
         let length = header.file_length.get();
         let total_bytes = bytes.len() as u64;
@@ -64,10 +97,14 @@ impl<'a> Capture<'a> {
         if !whole && !options.recover {
             return Err(never_closed_or_cut(length, total_bytes));
         }
-        let end = if whole { length as usize } else { bytes.len() };
-        let mut this = Self { bytes: &bytes[..end], header, closed, tear: None, total_bytes };
+        let bytes = if whole { &bytes[..length as usize] } else { bytes };
+        let checksums = if whole { Table::find(bytes) } else { None };
+        let recover = options.recover;
+        let mut this = Self { bytes, map, header, closed, recover, tear: None, total_bytes, checksums };
         if !whole {
             this.find_tear();
+        } else if !recover && this.checksums() == ChecksumState::Missing {
+            return Err(no_checksums(length));
         }
         Ok(this)
     }
@@ -107,22 +144,86 @@ impl<'a> Capture<'a> {
         u64::from(self.header.header_length.get())
     }
 
+    /// Whether it has checksums.
+    pub fn checksums(&self) -> ChecksumState {
+        let first = self.bytes.get(self.first_record_offset() as usize..).unwrap_or_default();
+        let announced = RecordHeader::ref_from_prefix(first)
+            .is_ok_and(|(header, _)| header.payload_type.get() == PayloadType::CHECKSUMMED.0);
+        match self.checksums {
+            Some(_) => ChecksumState::Present,
+            None if announced => ChecksumState::Missing,
+            None => ChecksumState::Absent,
+        }
+    }
+
     /// All records, in file order. The iterator ends after the first error.
+    ///
+    /// Where the capture has checksums, each record is verified before it is handed out, and damage is an error of
+    /// [`Fault::Corrupt`]. With `recover`, nothing is verified: see [`Capture::damage`].
     pub fn records(&self) -> Records<'a> {
+        self.verified(Extent::Whole)
+    }
+
+    /// [`Capture::records`] for readers that do not look at [`Payload::data`], which is not verified and not read.
+    pub fn records_without_data(&self) -> Records<'a> {
+        self.verified(Extent::WithoutData)
+    }
+
+    /// [`Capture::records`] without verifying anything, for whoever has done so.
+    pub fn records_unverified(&self) -> Records<'a> {
         self.records_from(self.first_record_offset(), 0)
     }
 
     /// The records from the one with `ordinal` on, which starts at file offset `offset` (both from
-    /// a [`Record`] of this capture).
+    /// a [`Record`] of this capture). Nothing is verified.
     pub fn records_from(&self, offset: u64, ordinal: u64) -> Records<'a> {
         let position = usize::try_from(offset).map_or(self.bytes.len(), |at| at.min(self.bytes.len()));
-        Records { bytes: self.bytes, position, ordinal, version: self.version() }
+        Records { bytes: self.bytes, position, ordinal, version: self.version(), verifier: None }
+    }
+
+    fn verified(&self, extent: Extent) -> Records<'a> {
+        let checksums = self.checksums.filter(|_| !self.recover);
+        let verifier = checksums.map(|table| Verifier::new(table, self.map, extent));
+        Records { verifier, ..self.records_unverified() }
+    }
+
+    /// Reads the whole capture and gives all that does not match its checksum, in file order. `walked` is called with
+    /// an offset every few megabytes. Empty for a capture without checksums.
+    pub fn damage(&self, walked: &mut dyn FnMut(u64)) -> Vec<Damage> {
+        let Some(table) = &self.checksums else { return Vec::new() };
+        let mut forgotten = 0;
+        let mut damage = table.damage(&mut |offset| {
+            if let Some(map) = self.map {
+                map.forget(forgotten as usize, (offset - forgotten) as usize);
+            }
+            forgotten = offset;
+            walked(offset);
+        });
+        if !damage.is_empty() {
+            self.find_records(&mut damage);
+        }
+        damage
+    }
+
+    /// Names the records in which there is damage.
+    fn find_records(&self, damage: &mut [Damage]) {
+        let mut first = 0;
+        for record in self.records_unverified() {
+            // From here on, records cannot be told apart.
+            let Ok(record) = record else { return };
+            let end = record.payload_offset() + record.payload.len() as u64;
+            first += damage[first..].iter().take_while(|it| it.offset + it.length <= record.offset).count();
+            for damage in damage[first..].iter_mut().take_while(|it| it.offset < end) {
+                let (since, _) = damage.records.unwrap_or((record.ordinal(), 0));
+                damage.records = Some((since, record.ordinal()));
+            }
+        }
     }
 
     /// Cuts the bytes at the first record that is not whole. A record that is whole and wrong is
     /// left for [`Records`] to report.
     fn find_tear(&mut self) {
-        let mut records = self.records();
+        let mut records = self.records_unverified();
         let tail = |at: usize| self.bytes.get(at..).unwrap_or(&[]);
         loop {
             let (position, ordinal) = (records.position, records.ordinal);
@@ -131,8 +232,9 @@ impl<'a> Capture<'a> {
                 Some(Ok(_)) => continue,
                 Some(Err(error)) => error.fault == Fault::Truncated,
             };
-            // File systems may leave zeros where a write was announced and never arrived.
-            if torn || tail(position).iter().all(|byte| *byte == 0) {
+            // File systems may leave zeros where a write was announced and never arrived: holes of any size, so that only
+            // the first of them are looked at.
+            if torn || tail(position).iter().take(ZEROS_BYTES).all(|byte| *byte == 0) {
                 let lost_bytes = tail(position).len() as u64;
                 self.tear = Some(Tear { offset: position as u64, record_count: ordinal, lost_bytes });
                 self.bytes = &self.bytes[..position];
@@ -225,12 +327,13 @@ impl<'a> Record<'a> {
 }
 
 /// The records of a [`Capture`], in file order.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Records<'a> {
     bytes: &'a [u8],
     position: usize,
     ordinal: u64,
     version: Version,
+    verifier: Option<Verifier<'a>>,
 }
 
 impl Records<'_> {
@@ -248,7 +351,7 @@ impl<'a> Iterator for Records<'a> {
         if self.position >= self.bytes.len() {
             return None;
         }
-        let result = self.parse();
+        let result = self.verify_and_parse();
         match &result {
             Ok(record) => {
                 self.position += record.header.record_length.get() as usize;
@@ -261,6 +364,18 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl<'a> Records<'a> {
+    /// Nothing is believed before it is verified: damage shows as damage, not as what it looks like.
+    #[inline]
+    fn verify_and_parse(&mut self) -> Result<Record<'a>, FormatError> {
+        let Some(mut verifier) = self.verifier.take() else { return self.parse() };
+        let in_record = |mismatch: Mismatch| mismatch.error(self.ordinal);
+        verifier.reach(self.position + RECORD_HEADER_BYTES).map_err(in_record)?;
+        let record = self.parse()?;
+        verifier.record(&record).map_err(in_record)?;
+        self.verifier = Some(verifier);
+        Ok(record)
+    }
+
     #[inline]
     fn parse(&self) -> Result<Record<'a>, FormatError> {
         let rest = &self.bytes[self.position..];
@@ -292,6 +407,11 @@ impl<'a> Records<'a> {
         let record_type = RecordType(header.record_type.get());
         if !record_type.is_known() || record_type == RecordType::NONE {
             self.check_unknown_type(record_type, flags)?;
+        }
+        let status_code = header.status_code.get();
+        if StatusCode::from_u32(status_code).is_none() {
+            // A replay skips what failed, so damage here would be an operation less.
+            return Err(self.corrupt(76, "status_code", "a status code, 0 to 18", status_code));
         }
         if header.reserved0.get() != 0 {
             return Err(self.corrupt(80, "reserved0", "0", header.reserved0.get()));
@@ -464,6 +584,13 @@ fn check_file_header(bytes: &[u8]) -> Result<&FileHeader, FormatError> {
         return corrupt(16, "file_length", expected, length.to_string());
     }
     Ok(header)
+}
+
+#[cold]
+fn no_checksums(length: u64) -> FormatError {
+    let expected = "a record of checksums at the end, which the first record announces";
+    FormatError::new(FORMAT, Fault::Corrupt, length, "checksums", expected, "none")
+        .advise("the file is damaged: copy it again from where it was made, or capture again; --recover reads it nevertheless")
 }
 
 #[cold]

@@ -395,7 +395,7 @@ impl Sample<'_> {
         };
         self.writer.append_view(&fields, &view::AllocateBuffer { header: &allocation() })?;
         self.writer.append(&RecordFields { status_code: 18, ..fields }, &[])?;
-        self.writer.append(&RecordFields { status_code: 4_000_000_000, ..fields }, &[])?;
+        self.writer.append(&RecordFields { status_code: 17, ..fields }, &[])?;
         for operation in
             [Op::DEVICE_QUEUE_HOST_CALL, Op::DEVICE_CREATE_CHANNEL, Op::COMMAND_BUFFER_COLLECTIVE]
         {

@@ -5,12 +5,16 @@ use rehal_base::{Error, Result};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
+use crate::checksums::{self, Blocks};
 use crate::layout::{FILE_MAGIC, FileHeader, RECORD_FLAG_OPTIONAL, RecordHeader};
 use crate::payload::View;
 use crate::{ObjectType, OperationCode, PayloadType, RecordType};
 
 /// Bytes that may wait in memory before they are written.
 const BUFFER_BYTES: usize = 256 * 1024;
+
+/// Bytes of a long payload that are summed and written in turns.
+const SUMMED_BYTES: usize = 1 << 20;
 
 /// How long the oldest of them may wait.
 const BUFFER_AGE: Duration = Duration::from_millis(100);
@@ -31,7 +35,14 @@ pub struct Writer<W: Write> {
     minds_age: bool,
     length_bytes: u64,
     record_count: u64,
+    checksums: Option<Box<Blocks>>,
     failure: Option<Error>,
+}
+
+/// The end of a record's payload, which its bytes are written to; see [`Writer::append_with_tail`].
+pub struct Tail<'w, W: Write> {
+    writer: &'w mut Writer<W>,
+    left_bytes: u64,
 }
 
 /// What a record says besides its place in the file and its payload.
@@ -69,11 +80,27 @@ impl<W: Write> Writer<W> {
             minds_age: true,
             length_bytes: 0,
             record_count: 0,
+            checksums: None,
             failure: None,
         };
         this.put(file_header(0).as_bytes());
         this.flush()?;
         Ok(this)
+    }
+
+    /// Adds the record that a session begins, which announces that [`Writer::close`] adds checksums of all bytes: one of
+    /// four bytes for each 4 KiB, which are kept in memory until then.
+    ///
+    /// Fails unless it is the first record, and where the sink failed.
+    pub fn begin_checksummed(&mut self, fields: &RecordFields) -> Result<()> {
+        if self.record_count > 0 {
+            return Err(Error::failed_precondition("checksums are announced by the first record"));
+        }
+        let mut blocks = Box::new(Blocks::default());
+        blocks.add(file_header(0).as_bytes());
+        self.checksums = Some(blocks);
+        let (record_type, payload_type) = (RecordType::SESSION, PayloadType::CHECKSUMMED);
+        self.append(&RecordFields { record_type, payload_type, ..*fields }, &[])
     }
 
     /// Stops looking at the clock: the owner calls [`Writer::flush`] at least every 100 ms.
@@ -102,8 +129,9 @@ impl<W: Write> Writer<W> {
         self.check_failure()
     }
 
-    /// Adds a record whose payload is the bytes of `parts` and then `tail_length` bytes that `write_tail` writes to the
-    /// sink itself: for bytes that are not there as a slice, or are too many to be copied on their way.
+    /// Adds a record whose payload is the bytes of `parts` and then the `tail_length` bytes that `write_tail` writes:
+    /// for bytes that are not there as a slice. Bytes that it leaves out are zero, and those beyond `tail_length` are
+    /// dropped.
     ///
     /// Fails as [`Writer::append`] does.
     pub fn append_with_tail(
@@ -111,18 +139,15 @@ impl<W: Write> Writer<W> {
         fields: &RecordFields,
         parts: &[&[u8]],
         tail_length: u64,
-        write_tail: impl FnOnce(&mut W) -> std::io::Result<()>,
+        write_tail: impl FnOnce(&mut Tail<'_, W>),
     ) -> Result<()> {
         let header = self.begin_record(fields, parts, tail_length)?;
         self.put(header.as_bytes());
         parts.iter().for_each(|part| self.put(part));
-        self.drain();
-        self.length_bytes += tail_length;
-        if self.failure.is_none()
-            && let Err(error) = write_tail(&mut self.sink)
-        {
-            self.fail(&error);
-        }
+        let mut tail = Tail { writer: self, left_bytes: tail_length };
+        write_tail(&mut tail);
+        tail.fill_up();
+        self.flush_if_due();
         self.check_failure()
     }
 
@@ -223,10 +248,16 @@ impl<W: Write> Writer<W> {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        if self.failure.is_none()
-            && let Err(error) = self.sink.write_all(bytes)
-        {
-            self.fail(&error);
+        // Piece by piece, so that the sink finds in the cache what was summed.
+        for piece in bytes.chunks(SUMMED_BYTES) {
+            if let Some(checksums) = &mut self.checksums {
+                checksums.add(piece);
+            }
+            if self.failure.is_none()
+                && let Err(error) = self.sink.write_all(piece)
+            {
+                self.fail(&error);
+            }
         }
     }
 
@@ -244,8 +275,8 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write + Seek> Writer<W> {
-    /// Changes the status of the record that starts at `record_offset`, which is what
-    /// [`Writer::length_bytes`] was before it was appended.
+    /// Sets the status of the record that starts at `record_offset`, which is what [`Writer::length_bytes`] was before
+    /// it was appended. It was appended with the status 0.
     pub fn set_status(&mut self, record_offset: u64, status_code: u32) {
         let status = U32::new(status_code);
         let offset = record_offset + core::mem::offset_of!(RecordHeader, status_code) as u64;
@@ -254,6 +285,9 @@ impl<W: Write + Seek> Writer<W> {
         if let Some(waiting) = offset.checked_sub(written_bytes) {
             self.buffer[waiting as usize..][..size_of::<U32>()].copy_from_slice(status.as_bytes());
         } else if self.failure.is_none() {
+            if let Some(checksums) = &mut self.checksums {
+                checksums.fill_in(offset, status.as_bytes());
+            }
             let mut change = || {
                 self.sink.seek(SeekFrom::Start(offset))?;
                 self.sink.write_all(status.as_bytes())?;
@@ -265,9 +299,12 @@ impl<W: Write + Seek> Writer<W> {
         }
     }
 
-    /// Ends the capture: writes what waits, then the length into the file header. Reports the first
+    /// Ends the capture: writes what waits and the checksums, then the length into the file header. Reports the first
     /// error that any call met.
     pub fn close(mut self) -> Result<()> {
+        if let Some(checksums) = self.checksums.take() {
+            self.append_checksums(*checksums)?;
+        }
         self.flush()?;
         let header = file_header(self.length_bytes);
         let sealed = (|| {
@@ -277,6 +314,43 @@ impl<W: Write + Seek> Writer<W> {
             self.sink.flush()
         })();
         sealed.map_err(|error| Error::io("closing the capture", &error))
+    }
+}
+
+impl<W: Write> Writer<W> {
+    /// Adds the last record, with the checksums of all before it.
+    fn append_checksums(&mut self, mut blocks: Blocks) -> Result<()> {
+        blocks.add(&self.buffer);
+        let record_offset = self.length_bytes;
+        let payload_bytes = Blocks::payload_bytes(record_offset);
+        let length = U64::new(record_offset + size_of::<RecordHeader>() as u64 + payload_bytes);
+        blocks.fill_in(core::mem::offset_of!(FileHeader, file_length) as u64, length.as_bytes());
+        let fields = RecordFields {
+            record_type: RecordType::SESSION,
+            optional: true,
+            payload_type: PayloadType::CHECKSUMS,
+            ..Default::default()
+        };
+        let checksums = blocks.finish();
+        let header = record_header(&fields, self.record_count, payload_bytes);
+        let footer = checksums::footer(record_offset, &header, &checksums);
+        self.append(&fields, &[checksums.as_bytes(), footer.as_bytes()])
+    }
+}
+
+impl<W: Write> Tail<'_, W> {
+    fn fill_up(&mut self) {
+        while self.left_bytes > 0 {
+            let zeros = [0; 4096];
+            self.add(&zeros);
+        }
+    }
+
+    /// Adds bytes, from the front of the tail on.
+    pub fn add(&mut self, bytes: &[u8]) {
+        let count = (bytes.len() as u64).min(self.left_bytes);
+        self.left_bytes -= count;
+        self.writer.put(&bytes[..count as usize]);
     }
 }
 
@@ -463,8 +537,9 @@ mod tests {
             let mut writer = Writer::new(io::Cursor::new(bytes)).unwrap();
             writer.append(&SESSION, &[b"first"]).unwrap();
             if has_tail {
-                let tail = |sink: &mut io::Cursor<&mut Vec<u8>>| sink.write_all(b"tail");
-                writer.append_with_tail(&blob, &[b"head", b"er"], 4, tail).unwrap();
+                // What goes beyond the length is dropped.
+                let add = |tail: &mut Tail<'_, _>| [&b"ta"[..], b"ill"].iter().for_each(|it| tail.add(it));
+                writer.append_with_tail(&blob, &[b"head", b"er"], 4, add).unwrap();
             } else {
                 writer.append(&blob, &[b"head", b"er", b"tail"]).unwrap();
             }
@@ -475,7 +550,9 @@ mod tests {
         }
         assert_eq!(together, apart);
         let mut writer = Writer::new(Full { room: 400 }).unwrap();
-        let first = writer.append_with_tail(&blob, &[], 1000, |sink| sink.write_all(&[7; 1000])).unwrap_err();
+        let long = vec![7; 2 * BUFFER_BYTES];
+        let add = |tail: &mut Tail<'_, _>| tail.add(&long);
+        let first = writer.append_with_tail(&blob, &[], long.len() as u64, add).unwrap_err();
         assert!(first.to_string().starts_with("RESOURCE_EXHAUSTED; writing the capture"), "{first}");
         assert_eq!(writer.close().unwrap_err().to_string(), first.to_string());
     }

@@ -62,6 +62,27 @@ fn a_capture_that_was_never_closed_is_read_to_its_end_or_to_its_zeros() {
     assert!(capture.records().all(|record| record.is_ok()));
 }
 
+/// What a program leaves that was killed while it wrote far behind the end, or what somebody made with `truncate`.
+#[test]
+fn recovery_does_not_walk_over_holes() {
+    use std::io::Write;
+    let mut bytes = sample::capture();
+    let count = Capture::open(&bytes, OpenOptions::default()).unwrap().records().count();
+    bytes[16..24].fill(0);
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&bytes).unwrap();
+    file.as_file().set_len(1 << 42).unwrap();
+    let map = rehal_base::MappedFile::open(file.path()).unwrap();
+    let capture = Capture::open_mapped(&map, RECOVER).unwrap();
+    let tear = capture.tear().unwrap();
+    let lost_bytes = (1 << 42) - bytes.len() as u64;
+    assert_eq!(
+        (tear.offset, tear.record_count, tear.lost_bytes),
+        (bytes.len() as u64, count as u64, lost_bytes)
+    );
+    assert_eq!(capture.records().count(), count);
+}
+
 #[test]
 fn recovery_forgives_a_tear_and_no_damage() {
     let mut bytes = sample::capture();
@@ -156,6 +177,8 @@ fn errors_name_the_field() {
     assert_eq!(error_after(session, |r| r[60] = 0).field, "record_type");
     assert_eq!(error_after(session, |r| r[62] = 2).field, "record_flags");
     assert_eq!(error_after(session, |r| r[88] = 1).field, "reserved1");
+    assert_eq!(error_after(object, |r| r[76] = 19).field, "status_code");
+    assert_eq!(error_after(dispatch, |r| r[78] = 1).field, "status_code");
     assert_eq!(error_after(object, |r| r[68] = 5).field, "payload_type");
     assert_eq!(error_after(object, |r| r[68] = 0).field, "object_type");
     assert_eq!(error_after(object, |r| r[40] = 0).field, "object_id");

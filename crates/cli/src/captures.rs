@@ -6,6 +6,7 @@ use rehal_base::{Error, FileId, Result};
 use rehal_session::{CaptureFile, CaptureOptions};
 
 use crate::output;
+use crate::progress::Progress;
 
 /// How a capture is opened: whether a truncated one is.
 pub(crate) fn options(recover: bool) -> CaptureOptions {
@@ -14,8 +15,24 @@ pub(crate) fn options(recover: bool) -> CaptureOptions {
     options
 }
 
-/// Says on standard error where a capture is torn, if it is.
-pub(crate) fn note_tear(capture: &CaptureFile) {
+/// Says on standard error what is not whole of a capture that is read nevertheless: where it is torn, what is damaged.
+pub(crate) fn note_recovered(capture: &CaptureFile) -> Result<()> {
+    const MAX_PARTS: usize = 8;
+    if !capture.is_recovered() {
+        return Ok(());
+    }
+    note_tear(capture);
+    let damage = capture.damage_with(&mut Progress::new("verifying").teller())?;
+    for part in damage.iter().take(MAX_PARTS) {
+        output::note(&format!("note: {} is damaged: {part}", place(capture)));
+    }
+    if let Some(count @ 1..) = damage.len().checked_sub(MAX_PARTS) {
+        output::note(&format!("note: {} is damaged in {count} more places: see rehal info", place(capture)));
+    }
+    Ok(())
+}
+
+fn note_tear(capture: &CaptureFile) {
     if let Some(tear) = capture.tear() {
         output::note(&format!(
             "note: {} is torn at offset {}: the {} records before it are used, {} bytes are not",

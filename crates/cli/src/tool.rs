@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use rehal_base::{Error, Result, nearest};
+use rehal_session::CrashReports;
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
 use crate::output;
@@ -112,6 +113,8 @@ fn start(
     }
     let operand = tool.operands.check(&name, flags.operands())?;
     flags.warnings().iter().for_each(|warning| output::note(warning));
+    // A mapped file may be truncated under any of them.
+    CrashReports::install();
     (tool.run)(&Invocation { name, program, flags, operand })
 }
 

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Scratch, capture, fixture, patched, print};
+use common::{Scratch, capture, fixture, patched, print, run};
 use serde_json::Value;
 
 fn json(words: &[&str]) -> Value {
@@ -16,8 +16,9 @@ fn a_screen() {
         "{path}
   capture 2.0, 12.0 KiB, closed
   60 records of 14 objects, 1 device, 3 submissions on queues, 1 dispatch
+  checksums: none in this capture, so damage may go unnoticed
 
-Replay here: yes, on local-sync
+Replay here: yes (kernels not loaded), on local-sync
 
 Scopes
   init     entered 1 time
@@ -26,8 +27,8 @@ Scopes
 
 Executables
   4  embedded-elf-x86_64, 4.1 KiB, 2 functions
-    #0  add_dispatch_0_elementwise_4_f32    1 dispatch  3 bindings  0 constants
-    #1  mul_dispatch_0_elementwise_4_f32  0 dispatches  3 bindings  0 constants
+    #0  add_dispatch_0_elementwise_4_f32    1 dispatch  1x1x1 workgroups  3 bindings  0 constants
+    #1  mul_dispatch_0_elementwise_4_f32  0 dispatches  1x1x1 workgroups  3 bindings  0 constants
 
 Bytes
   executables    4.1 KiB  33.8 %
@@ -38,6 +39,25 @@ Needs from outside: nothing
 "
     );
     assert_eq!(print(&["rehal", "info", &path]), expected);
+}
+
+/// A constant that the device could not import where it lay, so that the program went on by copying it.
+#[test]
+fn operations_that_had_failed_are_named_and_a_replay_says_that_it_skips_them() {
+    let path = capture("bigconst.scale.local-sync");
+    let screen = print(&["rehal", "info", &path]);
+    let named =
+        "  1 operation had failed and will be skipped\n    #13 allocator.import_buffer OUT_OF_RANGE\n";
+    assert!(screen.contains(named), "{screen}");
+    let expected = serde_json::json!([
+        { "ordinal": 13, "operation": "allocator.import_buffer", "status": "OUT_OF_RANGE" }
+    ]);
+    assert_eq!(json(&[&path])["failed_operations"], expected);
+    let note = "note: skipped 1 operation that had failed at capture; `rehal info` names it\n";
+    for (path, noted) in [(path, note), (capture("add4.add.local-sync"), "")] {
+        let replayed = run(&["iree-run-replay", &path]);
+        assert_eq!((replayed.status, &*replayed.stdout, &*replayed.stderr), (Some(0), "", noted));
+    }
 }
 
 #[test]
@@ -116,7 +136,10 @@ fn what_stands_in_the_way_is_said() {
     let torn = json(&[&capture("torn.gather.local-sync")]);
     assert_eq!((&torn["closed"], &torn["tear"]["offset"]), (&false.into(), &8116.into()));
     let two = print(&["rehal", "info", &capture("two_devices.ss")]);
-    assert!(two.contains("yes, on local-sync (--device=local-sync given 2 times)"), "{two}");
+    assert!(
+        two.contains("yes (kernels not loaded), on local-sync (--device=local-sync given 2 times)"),
+        "{two}"
+    );
 }
 
 /// One record of everything that the format has.

@@ -9,6 +9,16 @@ use crate::flags::*;
 use crate::statistics::{Counted, MemoryCounters};
 use crate::{Device, HostMemory};
 
+/// What a device does with a buffer, and not the host.
+const DEVICE_USAGE: BufferUsage = BufferUsage::TRANSFER_SOURCE
+    .union(BufferUsage::TRANSFER_TARGET)
+    .union(BufferUsage::DISPATCH_INDIRECT_PARAMETERS)
+    .union(BufferUsage::DISPATCH_UNIFORM_READ)
+    .union(BufferUsage::DISPATCH_STORAGE_READ)
+    .union(BufferUsage::DISPATCH_STORAGE_WRITE)
+    .union(BufferUsage::DISPATCH_IMAGE_READ)
+    .union(BufferUsage::DISPATCH_IMAGE_WRITE);
+
 /// The requested or granted parameters of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferParams {
@@ -233,7 +243,8 @@ impl Buffer {
         }
     }
 
-    /// Fails unless the buffer allows all of `usage`, and its memory the access of the transfers in it.
+    /// Fails unless the buffer allows all of `usage`, its memory the access of the transfers in it, and the device can
+    /// see the memory, if `usage` is the device's.
     /// (Whether a dispatch writes is known only to the kernel.)
     pub fn require_usage(&self, usage: BufferUsage) -> Result<()> {
         let params = &self.allocation.params;
@@ -247,6 +258,12 @@ impl Buffer {
                 ),
             ));
         }
+        if usage.intersects(DEVICE_USAGE) && !params.memory_type.contains(MemoryType::DEVICE_VISIBLE) {
+            return Err(Error::new(
+                rehal_base::StatusCode::PermissionDenied,
+                format!("the device cannot see memory of type {:?}", params.memory_type),
+            ));
+        }
         let mut access = MemoryAccess::empty();
         access.set(MemoryAccess::READ, usage.contains(BufferUsage::TRANSFER_SOURCE));
         access.set(MemoryAccess::WRITE, usage.contains(BufferUsage::TRANSFER_TARGET));
@@ -255,8 +272,7 @@ impl Buffer {
 
     fn require_access(&self, access: MemoryAccess) -> Result<()> {
         let allowed = self.allocation.params.access;
-        let wanted = access & (MemoryAccess::READ | MemoryAccess::WRITE);
-        if allowed.intersects(MemoryAccess::ANY) || allowed.contains(wanted) {
+        if (allowed | access).intersects(MemoryAccess::ANY) || allowed.contains(access) {
             return Ok(());
         }
         Err(Error::new(

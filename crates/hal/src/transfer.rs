@@ -1,9 +1,9 @@
-//! Bytes between the host and buffers, wherever their memory is.
+//! Transfers between the host and buffers, wherever their memory is.
 //!
-//! What can be mapped is mapped, once and as a whole. What cannot is staged: copied in pieces by a queue of the
-//! buffer's device, to or from a buffer that the host can map. Either way the calling thread waits. The caller has
-//! waited for work of the device that writes the range (or reads it, if it is to be written), as for any access of the
-//! host. Everything that is not a driver moves bytes by these functions, unless a capture must show other calls.
+//! Mappable buffers are mapped once, as a whole. Others are staged: copied in pieces by a queue of the
+//! buffer's device, to or from a host-visible buffer. Either way the calling thread blocks. As for any host
+//! access, the caller must have waited for device work that writes the range (or reads it, before a write).
+//! All code except drivers transfers bytes with these functions, unless a capture must show other calls.
 
 use std::cell::Cell;
 
@@ -12,10 +12,10 @@ use rehal_base::{Error, HostMemory, Range, Result, StatusCode};
 use crate::flags::*;
 use crate::{Buffer, BufferParams, BufferRef, Device, Mapping, Semaphore};
 
-/// The most that is staged at a time.
+/// Maximum number of bytes staged at a time.
 const PIECE_BYTES: u64 = 4 << 20;
 
-/// Copies bytes of a buffer, from `offset` on.
+/// Reads bytes of a buffer at `offset`.
 pub fn read(buffer: &Buffer, offset: u64, target: &mut [u8]) -> Result<()> {
     let mut rest = &mut *target;
     read_with(buffer, offset, rest.len() as u64, |memory, range| {
@@ -25,7 +25,7 @@ pub fn read(buffer: &Buffer, offset: u64, target: &mut [u8]) -> Result<()> {
     })
 }
 
-/// A copy of a range of a buffer; `length` may be [`WHOLE_BUFFER`]. Fails when the machine has not that much memory.
+/// Copies a range of a buffer; `length` may be [`WHOLE_BUFFER`]. Fails if the allocation fails.
 pub fn to_vec(buffer: &Buffer, offset: u64, length: u64) -> Result<Vec<u8>> {
     let length = buffer.resolve(offset, length)?.length as usize;
     let mut bytes = Vec::new();
@@ -37,8 +37,8 @@ pub fn to_vec(buffer: &Buffer, offset: u64, length: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Shows `take` the bytes of a range of a buffer, piece by piece and in order; `length` may be [`WHOLE_BUFFER`]. What
-/// is mapped is one piece, also where it is empty.
+/// Passes the bytes of a range to `take` in pieces, in order; `length` may be [`WHOLE_BUFFER`]. A mapped
+/// range is one piece, even if empty.
 pub fn read_with(
     buffer: &Buffer,
     offset: u64,
@@ -58,8 +58,8 @@ pub fn read_with(
     })
 }
 
-/// Shows `look` a range of a buffer as one memory: what is mapped where it is, else a copy. Fails when the machine has
-/// not that much memory.
+/// Passes a range of a buffer to `look` as one memory: mapped if possible, otherwise a copy. Fails if the
+/// allocation fails.
 pub fn view<R>(
     buffer: &Buffer,
     offset: u64,
@@ -81,13 +81,13 @@ pub fn view<R>(
     look(&copy)
 }
 
-/// Copies bytes to a buffer, from `offset` on.
+/// Writes bytes to a buffer at `offset`.
 pub fn write(buffer: &Buffer, offset: u64, source: &[u8]) -> Result<()> {
     let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & buffer.params().access);
     write_as(buffer, access, offset, source.len() as u64, source)
 }
 
-/// [`write`] to the first bytes of a range, all of which is mapped for `access` if it is mapped.
+/// [`write`] to the start of a range, all of which is mapped for `access` if it is mappable.
 pub fn write_as(
     buffer: &Buffer,
     access: MemoryAccess,
@@ -108,9 +108,8 @@ pub fn write_as(
     })
 }
 
-/// Lets `give` write the bytes of a range of a buffer, piece by piece and in order: all of them, whatever `access` the
-/// range is mapped for if it is mapped. `length` may be [`WHOLE_BUFFER`]. What is mapped is one piece, also where it is
-/// empty.
+/// Lets `give` write the bytes of a range in pieces, in order: all of them, whatever the `access` with which
+/// the range is mapped. `length` may be [`WHOLE_BUFFER`]. A mapped range is one piece, even if empty.
 pub fn write_with(
     buffer: &Buffer,
     access: MemoryAccess,
@@ -131,8 +130,8 @@ pub fn write_with(
     })
 }
 
-/// The device that has to stage, where the buffer cannot be mapped and can be copied. Where it can be neither, mapping
-/// says what is wrong with it.
+/// The device for staging, if the buffer cannot be mapped but copied. If it supports neither, the error of
+/// mapping it explains why.
 fn staging_device(buffer: &Buffer, usage: BufferUsage) -> Option<&Device> {
     match buffer.is_mappable() || !buffer.params().usage.contains(usage) {
         true => None,
@@ -144,7 +143,7 @@ fn whole(mapping: &Mapping) -> Range {
     Range { offset: 0, length: mapping.length() }
 }
 
-/// A buffer that the host can map, and what its copies signal.
+/// A host-visible buffer, and the semaphore that its copies signal.
 struct Staging<'d> {
     device: &'d Device,
     affinity: QueueAffinity,
@@ -168,14 +167,14 @@ impl<'d> Staging<'d> {
         if !staging.is_mappable() {
             return Err(Error::new(
                 StatusCode::FailedPrecondition,
-                format!("device '{}' has no memory that the host can map", device.info().name),
+                format!("device '{}' has no host-visible memory", device.info().name),
             ));
         }
         let done = device.create_semaphore(affinity, 0, SemaphoreFlags::HOST_INTERRUPT)?;
         Ok(Self { device, affinity, buffer: staging, done, copies: Cell::new(0) })
     }
 
-    /// Calls `step` with each piece of `length` bytes of `buffer`. Where there are none, the device is left alone.
+    /// Calls `step` with each piece of `length` bytes of `buffer`. Without pieces, the device is not used.
     fn pieces(
         device: &'d Device,
         buffer: &Buffer,
@@ -195,7 +194,7 @@ impl<'d> Staging<'d> {
         Ok(())
     }
 
-    /// Copies from a place to another on the device and waits.
+    /// Copies on the device and waits.
     fn copy(&self, source: (&Buffer, u64), target: (&Buffer, u64), length: u64) -> Result<()> {
         let place = |(buffer, offset): (_, u64)| BufferRef::range(buffer, offset, length);
         let value = self.copies.get() + 1;

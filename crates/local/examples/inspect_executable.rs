@@ -1,10 +1,10 @@
-//! Loads executables, prints what they are, and how long loading one takes.
+//! Loads executables, prints their properties, and how long loading one takes.
 //!
 //! ```text
 //! cargo run --release -p rehal-local --example inspect_executable -- PATH...
 //! ```
 //! The bytes are trusted: loading runs their code.
-#![allow(unsafe_code, reason = "loads the executables that the command line names")]
+#![allow(unsafe_code, reason = "loads the executables named on the command line")]
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -25,7 +25,7 @@ fn main() {
 
 fn inspect(bytes: &[u8]) {
     println!("  format: {}", infer_format(bytes).unwrap_or("unknown"));
-    // SAFETY: whoever ran this named the file to be loaded.
+    // SAFETY: the user of this example chose the file.
     match unsafe { Library::load_inferred(bytes, &LoadOptions::default()) } {
         Ok(library) => {
             println!("  library: '{}'", library.name());

@@ -11,10 +11,10 @@ pub const LOCAL_SYNC: &str = "local-sync";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LocalSyncDriver;
 
-/// What a `local-sync` device is created with.
+/// Options of a `local-sync` device.
 #[derive(Clone, Default)]
 pub struct LocalSyncOptions {
-    /// The libraries that executables resolve their imports from.
+    /// Libraries that resolve the imports of executables.
     pub plugins: Plugins,
 }
 
@@ -26,7 +26,7 @@ impl DriverBackend for LocalSyncDriver {
     }
 
     fn description(&self) -> &str {
-        "The CPU, on the thread that makes work ready"
+        "CPU; runs work on the thread that makes it ready"
     }
 
     fn availability(&self) -> Result<()> {

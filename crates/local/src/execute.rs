@@ -1,8 +1,7 @@
-//! How a CPU runs one operation: on the thread that calls, with the bytes where they are.
+//! Executes one operation on the calling thread, in place.
 //!
-//! Operations come under live names (a submission that can run at once) or as stored indices (one
-//! that had to wait, and the commands of a command buffer); [`Resolve`] looks both up, so each
-//! operation is written once.
+//! Operations have live names (a submission that can run at once) or stored indices (one that had to wait,
+//! and the commands of a command buffer); [`Resolve`] looks up both, so each operation is implemented once.
 
 use std::sync::Arc;
 
@@ -25,10 +24,10 @@ pub(crate) struct Place<'a> {
     length: u64,
 }
 
-/// The binding table of a submission; `None` where a slot is left empty.
+/// The binding table of a submission; `None` for empty slots.
 pub(crate) type BindingTable<'a> = SmallVec<[Option<Place<'a>>; 8]>;
 
-/// Looks up what an operation names.
+/// Looks up the objects of an operation.
 pub(crate) trait Resolve<'r, N: Names + 'r> {
     fn buffer(&self, name: N::Buffer) -> &'r Buffer;
     fn executable(&self, name: N::Executable) -> &'r Executable;
@@ -39,7 +38,7 @@ pub(crate) trait Resolve<'r, N: Names + 'r> {
     fn refs(&self, list: N::BufferRefs) -> &'r [BufferRef<N::Buffer>];
     fn slots(&self) -> &'r [Option<Place<'r>>];
 
-    /// The memory behind a reference; the range is checked against the buffer or the slot.
+    /// The memory of a reference, after checking the range against the buffer or the slot.
     fn place(&self, reference: &BufferRef<N::Buffer>) -> Result<Place<'r>> {
         match reference.binding {
             Binding::Direct(name) => {
@@ -73,7 +72,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    // The handle checked these as far as it knew ranges: a binding table adds offsets and lengths.
+    // The handle could not check ranges through a binding table, which adds offsets and lengths.
     fn fill(self, pattern: &[u8]) -> Result<()> {
         shape::check_fill(self.offset, self.length, pattern)?;
         self.memory.fill(self.offset, self.length, pattern)
@@ -101,14 +100,14 @@ impl<'a> Place<'a> {
         Self { memory, offset: 0, length: memory.length() }
     }
 
-    /// The range as memory of its own, which shares the bytes.
+    /// A `HostMemory` that shares the range.
     pub(crate) fn part(self) -> Result<HostMemory> {
         HostMemory::part(self.memory, self.range())
     }
 
-    /// Where the bytes are, for code that takes addresses.
+    /// The range as address and length, for native code.
     pub(crate) fn span(self) -> MemorySpan {
-        // `offset` is within the memory: the place was made from a checked range.
+        // `offset` is in bounds: it comes from a checked range.
         MemorySpan {
             pointer: self.memory.as_ptr().wrapping_add(self.offset as usize),
             length_bytes: self.length as usize,
@@ -116,7 +115,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Live names: they are what they name.
+/// Live names: each is the object itself.
 pub(crate) struct LiveNames;
 
 impl<'a> Resolve<'a, Live<'a>> for LiveNames {
@@ -182,14 +181,14 @@ impl<'r> Resolve<'r, Indexed> for StoredNames<'r> {
 /// Runs a submission that had to wait, on the thread that reached the last of its waits.
 pub(crate) fn run_kept(kept: KeptSubmission) {
     let names = StoredNames { store: kept.store(), table: &[] };
-    // A waiter gets a failure from the signals; nothing else is told.
+    // Waiters get a failure from the signals; there is no other receiver.
     let _ = run_and_settle(kept.op(), &names, kept.promise());
 }
 
-/// Runs one queue operation and settles its signals. If it panics, they fail with the promise.
+/// Runs one queue operation and settles its signals. If it panics, the promise fails them.
 ///
-/// A host call that does not block comes after the signals, and what it returns is its own; one that
-/// returns `DEFERRED` has taken over the signals and brings them about later.
+/// A non-blocking host call runs after the signals, and its result is ignored; one that returns `DEFERRED`
+/// has taken ownership of the signals and settles them later.
 pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
     op: &QueueOp<N>,
     names: &R,
@@ -218,7 +217,7 @@ pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
 /// Runs one operation to its end.
 pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Result<()> {
     match *op {
-        // The memory was made with the handle; see `LocalDevice::submit`.
+        // The memory was allocated with the handle; see `LocalDevice::submit`.
         QueueOp::Alloca { .. } | QueueOp::Barrier { .. } => Ok(()),
         QueueOp::Dealloca { buffer, .. } => names.buffer(buffer).backend().deallocate(),
         QueueOp::Fill { target, pattern, .. } => names.place(&target)?.fill(names.bytes(pattern)),
@@ -247,26 +246,28 @@ pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: 
     }
 }
 
-/// What a command does on a CPU, if anything: barriers and events are kept by the order in which one
-/// thread runs commands, hints and labels have no reader. Fails for what a CPU cannot do.
+/// The effect of a command on a CPU, if any: barriers and events hold because commands run in order on one
+/// thread; hints and labels are ignored. Fails for commands that a CPU does not support.
 pub(crate) fn effect_of<N: Names>(command: &Command<N>) -> Result<Option<QueueOp<N>>> {
     match command {
         Command::Dispatch(dispatch) => check_arguments(dispatch.flags)?,
-        Command::Collective { .. } => return Err(Error::unimplemented("CPU devices have no collectives")),
+        Command::Collective { .. } => {
+            return Err(Error::unimplemented("CPU devices do not support collectives"));
+        }
         _ => {}
     }
     Ok(command.as_queue_op())
 }
 
-/// Fails where a dispatch passes its arguments in a form of a driver's own: kernels of a CPU take
-/// constants and bindings, and would misread anything else.
+/// Fails if a dispatch passes its arguments in a driver-specific form: CPU kernels receive constants and
+/// bindings, and would misread anything else.
 fn check_arguments(flags: DispatchFlags) -> Result<()> {
     let other = DispatchFlags::CUSTOM_DIRECT_ARGUMENTS
         | DispatchFlags::DYNAMIC_INDIRECT_ARGUMENTS
         | DispatchFlags::STATIC_INDIRECT_ARGUMENTS;
     if flags.intersects(other) {
         return Err(Error::unimplemented(format!(
-            "CPU devices pass constants and bindings to kernels, not arguments of another form (flags 0x{:x})",
+            "CPU devices support only constants and bindings as kernel arguments (flags 0x{:x})",
             flags.bits()
         )));
     }

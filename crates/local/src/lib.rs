@@ -1,10 +1,9 @@
-//! The CPU as a device: the `local-sync` driver, and executables: native code, and programs of the VM.
+//! The CPU as a device: the `local-sync` driver, and executables, both native code and VM programs.
 //!
-//! It must never know captures, plans or tools. The tools create its device; the conformance suite
-//! tests it. What depends on the platform sits in `platform`, one module each.
+//! Used by the tools, which create its device, and tested by the conformance suite. It must not depend on
+//! captures, plans or tools. Platform-dependent code is in `platform`, one module per platform.
 //!
-//! Loading an executable runs its code: this crate is the one place of the workspace where bytes
-//! become instructions (docs/unsafe.md).
+//! Loading an executable runs its code: only this crate executes bytes as machine code (docs/unsafe.md).
 
 #![deny(unsafe_code)]
 

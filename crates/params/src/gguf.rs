@@ -17,9 +17,19 @@ const DEFAULT_ALIGNMENT: u32 = 32;
 /// Arrays of arrays end here; nobody writes any.
 const MAX_ARRAY_DEPTH: u32 = 8;
 
+/// Bytes of metadata and tensor descriptions, as safetensors limits its header: a file of holes costs nothing to make
+/// and would take hours to walk over.
+const MAX_HEADER_BYTES: usize = 100_000_000;
+
+/// The fewest bytes that describe a tensor: an empty name, no dimensions, type and offset.
+const MIN_TENSOR_BYTES: u64 = 8 + 4 + 4 + 8;
+
+/// The fewest bytes of a piece of metadata: an empty key, the type and a byte.
+const MIN_METADATA_BYTES: u64 = 8 + 4 + 1;
+
 /// The tensors of a file.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
-    let mut reader = Reader { cursor: Cursor::new(bytes) };
+    let mut reader = Reader::new(bytes);
     reader.magic_and_version()?;
     let tensor_count = reader.u64("tensor_count")?;
     let metadata_count = reader.u64("metadata_kv_count")?;
@@ -27,10 +37,18 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
     if tensor_count == 0 {
         return Ok(Vec::new());
     }
+    reader.check_count("metadata_kv_count", metadata_count, MIN_METADATA_BYTES)?;
+    reader.check_count("tensor_count", tensor_count, MIN_TENSOR_BYTES)?;
     let alignment = reader.metadata(metadata_count)?;
-    let mut tensors = Vec::new();
+    let mut tensors: Vec<Tensor<'_>> = Vec::new();
     for _ in 0..tensor_count {
-        tensors.push(reader.tensor(alignment)?);
+        let tensor = reader.tensor(alignment)?;
+        // What a stretch of zeros looks like.
+        if let Some(last) = tensors.last().filter(|last| last.name == tensor.name) {
+            let found = format!("'{}' twice, first at offset {}", last.name, last.at);
+            return Err(corrupt(tensor.at, "tensor name", "a name of its own for each tensor", found));
+        }
+        tensors.push(tensor);
     }
     let data_offset = (reader.cursor.position() as u64).next_multiple_of(u64::from(alignment));
     let data_bytes = (bytes.len() as u64).saturating_sub(data_offset);
@@ -41,6 +59,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
 
 struct Reader<'a> {
     cursor: Cursor<'a>,
+    /// Whether the file goes on behind what may be header.
+    is_limited: bool,
 }
 
 /// A tensor, whose range counts from the start of the data.
@@ -69,6 +89,24 @@ impl Tensor<'_> {
 }
 
 impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        let header = &bytes[..bytes.len().min(MAX_HEADER_BYTES)];
+        Self { cursor: Cursor::new(header), is_limited: header.len() < bytes.len() }
+    }
+
+    /// Refuses a count of what takes at least `min_bytes` each, if there is no room for so many.
+    fn check_count(&self, field: &'static str, count: u64, min_bytes: u64) -> Result<(), FormatError> {
+        let most = self.cursor.remaining() as u64 / min_bytes;
+        if count <= most {
+            return Ok(());
+        }
+        if self.is_limited {
+            return Err(self.too_long());
+        }
+        let expected = format!("at most {most}, which the file has room for");
+        Err(FormatError::new(FORMAT, Fault::Truncated, self.at(), field, expected, count.to_string()))
+    }
+
     fn magic_and_version(&mut self) -> Result<(), FormatError> {
         let magic = self.u32("magic")?;
         if magic != MAGIC {
@@ -122,7 +160,8 @@ impl<'a> Reader<'a> {
                 if let Some(element_bytes) = types::value_bytes(element) {
                     return self.take(count.checked_mul(element_bytes), "array").map(drop);
                 }
-                // Each of these takes bytes of the file, so the count ends with it.
+                // A string has its length, an array the type and the number of its elements. Anything else is refused below.
+                self.check_count("array length", count, if element == types::VALUE_ARRAY { 12 } else { 8 })?;
                 for _ in 0..count {
                     self.skip_value(element, depth + 1)?;
                 }
@@ -197,8 +236,19 @@ impl<'a> Reader<'a> {
     }
 
     fn truncated(&self, field: &'static str, bytes: u64) -> FormatError {
+        if self.is_limited {
+            return self.too_long();
+        }
         let (expected, found) = (format!("{bytes} bytes"), format!("{}", self.cursor.remaining()));
         FormatError::new(FORMAT, Fault::Truncated, self.at(), field, expected, found)
+    }
+}
+
+impl Reader<'_> {
+    #[cold]
+    fn too_long(&self) -> FormatError {
+        let expected = format!("metadata and tensor descriptions of at most {MAX_HEADER_BYTES} bytes");
+        FormatError::new(FORMAT, Fault::Unsupported, self.at(), "header", expected, "more")
     }
 }
 

@@ -117,6 +117,13 @@ fn host_access<'a>(code: Code, on: u64, payload: &Payload<'a>) -> Option<Result<
         (Code::BUFFER_UNMAP_RANGE, Payload::BufferRange(it)) => HostOp::Unmap(range(on, it), None),
         (Code::BUFFER_FLUSH_RANGE, Payload::BufferRange(it)) => HostOp::Flush(range(on, it), None),
         (Code::BUFFER_UNMAP_RANGE | Code::BUFFER_FLUSH_RANGE, Payload::BufferRangeData(it)) => {
+            let access = MemoryAccess::from_bits_retain(it.memory_access.get());
+            if !it.data.is_empty() && !access.contains(MemoryAccess::WRITE) {
+                return Some(Err(Error::data_loss(format!(
+                    "{} bytes were written to a range that was mapped for {access:?}",
+                    it.data_length
+                ))));
+            }
             if it.data_length.get() > it.byte_length.get() {
                 return Some(Err(Error::data_loss(format!(
                     "{} bytes were written to a range of {}",
@@ -128,7 +135,7 @@ fn host_access<'a>(code: Code, on: u64, payload: &Payload<'a>) -> Option<Result<
                 offset: it.byte_offset.get(),
                 length: it.byte_length.get(),
                 mode: MappingMode::from_bits_retain(it.mapping_mode.get()),
-                access: MemoryAccess::from_bits_retain(it.memory_access.get()),
+                access,
             };
             match code {
                 Code::BUFFER_UNMAP_RANGE => HostOp::Unmap(range, Some(it.data)),
@@ -414,14 +421,22 @@ fn execute<'a>(it: &payload::QueueExecute<'a>) -> Result<QueueOp<Ids<'a>>> {
     }
 }
 
+/// Whether a dispatch reads its workgroup count from a buffer.
+pub(crate) fn is_indirect(it: &layout::Dispatch) -> bool {
+    dispatch_flags(it)
+        .intersects(DispatchFlags::DYNAMIC_INDIRECT_PARAMETERS | DispatchFlags::STATIC_INDIRECT_PARAMETERS)
+}
+
+fn dispatch_flags(it: &layout::Dispatch) -> DispatchFlags {
+    DispatchFlags::from_bits_retain(u64::from(it.flags.get()))
+}
+
 fn dispatch<'a>(it: &payload::Dispatch<'a>) -> Dispatch<Ids<'a>> {
-    let flags = DispatchFlags::from_bits_retain(u64::from(it.flags.get()));
-    let indirect = DispatchFlags::DYNAMIC_INDIRECT_PARAMETERS | DispatchFlags::STATIC_INDIRECT_PARAMETERS;
     Dispatch {
         executable: it.executable_id.get(),
         function: it.function_ordinal.get(),
         workgroup_size: it.workgroup_size.map(|size| size.get()),
-        workgroup_count: if flags.intersects(indirect) {
+        workgroup_count: if is_indirect(it.header) {
             WorkgroupCount::Indirect(buffer_ref(&it.workgroup_count_ref))
         } else {
             WorkgroupCount::Static(it.workgroup_count.map(|count| count.get()))
@@ -429,7 +444,7 @@ fn dispatch<'a>(it: &payload::Dispatch<'a>) -> Dispatch<Ids<'a>> {
         dynamic_local_memory: it.dynamic_workgroup_local_memory.get(),
         constants: it.constants,
         bindings: it.bindings,
-        flags,
+        flags: dispatch_flags(it.header),
     }
 }
 

@@ -40,6 +40,7 @@ pub struct Plan {
     pub(crate) files: Vec<StoredFile>,
     /// Names, and how often each is entered.
     pub(crate) scopes: Vec<(Span<u8>, u64)>,
+    pub(crate) skipped_count: u64,
 }
 
 /// Kinds of objects that a plan numbers and releases.
@@ -170,6 +171,11 @@ impl Plan {
     /// Number of operations that a run issues.
     pub fn step_count(&self) -> usize {
         self.steps.len()
+    }
+
+    /// Number of operations that had failed when they were captured, which a run skips.
+    pub fn skipped_count(&self) -> u64 {
+        self.skipped_count
     }
 
     /// The executables, in the order in which they are prepared.

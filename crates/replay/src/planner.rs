@@ -15,7 +15,7 @@ use zerocopy::little_endian::U64;
 
 use crate::arguments::{check_command, check_queue_op};
 use crate::command_buffer::{CommandBufferState, Use};
-use crate::decode::{buffer_barrier, buffer_ref, decode, memory_barrier, timepoint};
+use crate::decode::{buffer_barrier, buffer_ref, decode, is_indirect, memory_barrier, timepoint};
 use crate::ids::{Ids, refuse};
 use crate::order::Order;
 use crate::plan::{
@@ -27,7 +27,7 @@ use crate::plan::{
 const PROGRESS_STEP_BYTES: u64 = 4 << 20;
 
 pub(crate) fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Result<Plan> {
-    let capture = Capture::open(bytes.as_slice(), OpenOptions { recover: options.recover })?;
+    let capture = bytes.open(OpenOptions { recover: options.recover })?;
     let mut planner = Planner::new(bytes.as_slice());
     let mut reported = 0;
     for record in capture.records() {
@@ -164,6 +164,7 @@ struct Planner<'a> {
     scopes: Vec<(Span<u8>, u64)>,
     /// Where a name is in `scopes`: captures may have as many names as records.
     scope_indices: HashMap<&'a [u8], usize>,
+    skipped_count: u64,
 }
 
 impl<'a> Planner<'a> {
@@ -187,12 +188,17 @@ impl<'a> Planner<'a> {
             files: Vec::new(),
             scopes: Vec::new(),
             scope_indices: HashMap::new(),
+            skipped_count: 0,
         }
     }
 
     fn add(&mut self, record: &Record<'a>) -> Result<()> {
         match decode(record)? {
-            None | Some(Op::Info(_)) => Ok(()),
+            None => {
+                self.skipped_count += u64::from(record.header.status_code.get() != 0);
+                Ok(())
+            }
+            Some(Op::Info(_)) => Ok(()),
             Some(Op::Host(op)) => self.add_host_op(op),
             Some(Op::Command { into, command }) => self.add_command(into, command, record),
             Some(Op::Queue(submission)) => {
@@ -203,18 +209,23 @@ impl<'a> Planner<'a> {
     }
 
     /// A dispatch names a buffer for its workgroup count even where the count is static and the
-    /// operation drops it; a name of nothing says that the record is damaged.
+    /// operation drops it; a name of nothing says that the record is damaged, and so does a range of nothing.
     fn check_count_buffer(&self, record: &Record<'a>) -> Result<()> {
         if record.payload_type() != PayloadType::DISPATCH {
             return Ok(());
         }
-        match record.payload()? {
-            Payload::Dispatch(it) if it.workgroup_count_ref.buffer_id.get() != 0 => {
-                let id = it.workgroup_count_ref.buffer_id.get();
-                self.lookup(id, Object::Numbered(Kind::Buffer)).map(drop)
-            }
-            _ => Ok(()),
+        let Payload::Dispatch(it) = record.payload()? else { return Ok(()) };
+        let count = &it.workgroup_count_ref;
+        if count.buffer_id.get() != 0 {
+            return self.lookup(count.buffer_id.get(), Object::Numbered(Kind::Buffer)).map(drop);
         }
+        if is_indirect(it.header) || *count == layout::BufferRef::default() {
+            return Ok(());
+        }
+        Err(Error::data_loss(format!(
+            "the workgroup count is static, but refers to slot {}, offset {}, length {}",
+            count.buffer_slot, count.offset, count.length
+        )))
     }
 
     fn add_host_op(&mut self, op: HostOp<Ids<'a>>) -> Result<()> {
@@ -491,6 +502,7 @@ impl<'a> Planner<'a> {
             executables: self.executables,
             files: self.files,
             scopes: self.scopes,
+            skipped_count: self.skipped_count,
         })
     }
 }

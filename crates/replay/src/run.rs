@@ -337,8 +337,13 @@ impl Run<'_, '_> {
                     self.before_host_access(&range)?;
                     let buffer = get(&self.objects.buffers, range.buffer)?;
                     // The range as a whole is what was mapped; the bytes are what was written of it.
-                    let access = range.access | MemoryAccess::WRITE;
-                    transfer::write_as(buffer, access, range.offset, range.length, data.of(self.bytes))?;
+                    transfer::write_as(
+                        buffer,
+                        range.access,
+                        range.offset,
+                        range.length,
+                        data.of(self.bytes),
+                    )?;
                 }
             }
             HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,

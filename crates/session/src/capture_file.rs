@@ -1,9 +1,9 @@
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rehal_base::{Context, Error, FileKind, Result, StatusCode};
-use rehal_capture::{Capture, CaptureBytes, OpenOptions, Tear, Version};
+use rehal_capture::{Capture, CaptureBytes, ChecksumState, Damage, OpenOptions, Tear, Version};
 use rehal_hal::DeviceGroup;
 use rehal_replay::dump::{self, Progress};
 use rehal_replay::{FileRemap, Plan, PlanOptions};
@@ -43,14 +43,16 @@ pub struct CaptureFile {
     is_closed: bool,
     length_bytes: u64,
     tear: Option<Tear>,
+    checksums: ChecksumState,
+    damage: Arc<OnceLock<Vec<Damage>>>,
 }
 
 /// How a capture is opened.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CaptureOptions {
-    /// Read what is whole of a capture that was never closed or was cut, instead of refusing it; see
-    /// [`CaptureFile::tear`]. Default: false.
+    /// Read what is whole of a capture that was never closed or was cut, and what can be read of one that is damaged,
+    /// instead of refusing it; see [`CaptureFile::tear`] and [`CaptureFile::damage`]. Default: false.
     pub recover: bool,
 }
 
@@ -64,7 +66,7 @@ impl CaptureFile {
     pub fn from_bytes(bytes: impl Into<CaptureBytes>, options: &CaptureOptions) -> Result<Self> {
         let bytes = bytes.into();
         let recover = options.recover;
-        let opened = Capture::open(bytes.as_slice(), OpenOptions { recover });
+        let opened = bytes.open(OpenOptions { recover });
         let capture = opened.map_err(|error| {
             let file = bytes.path().map_or("it".into(), |path| format!("'{}'", path.display()));
             let other = FileKind::Capture.refuse_other(bytes.as_slice(), &file);
@@ -72,7 +74,8 @@ impl CaptureFile {
         })?;
         let (version, tear) = (capture.version(), capture.tear());
         let (is_closed, length_bytes) = (capture.is_closed(), capture.length_bytes());
-        Ok(Self { bytes, recover, version, is_closed, length_bytes, tear })
+        let (checksums, damage) = (capture.checksums(), Arc::default());
+        Ok(Self { bytes, recover, version, is_closed, length_bytes, tear, checksums, damage })
     }
 
     /// Where the file is; `None` for a capture in memory.
@@ -110,6 +113,44 @@ impl CaptureFile {
         self.tear
     }
 
+    /// Whether it was opened with [`CaptureOptions::recover`].
+    pub fn is_recovered(&self) -> bool {
+        self.recover
+    }
+
+    /// Whether it has checksums: those of rehal's recorder have, once they are closed. Where there are any, plans and
+    /// surveys verify what they read, and dumps what they print; with [`CaptureOptions::recover`] only
+    /// [`CaptureFile::damage`] does.
+    pub fn checksums(&self) -> ChecksumState {
+        self.checksums
+    }
+
+    /// All parts that do not match their checksum. The first call reads the whole capture, if it has checksums.
+    pub fn damage(&self) -> Result<&[Damage]> {
+        self.damage_with(&mut |_| {})
+    }
+
+    /// As [`CaptureFile::damage`], calling `progress` every few megabytes.
+    pub fn damage_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<&[Damage]> {
+        let capture = self.capture()?;
+        let total_bytes = self.length_bytes;
+        let walk = || capture.damage(&mut |done_bytes| progress(Progress { done_bytes, total_bytes }));
+        Ok(self.damage.get_or_init(walk))
+    }
+
+    /// The error that names what is damaged; `None` if nothing is.
+    pub(crate) fn damage_error(&self) -> Option<Error> {
+        const MAX_PARTS: usize = 8;
+        let damage = self.damage().ok().filter(|damage| !damage.is_empty())?;
+        let parts: Vec<_> = damage.iter().take(MAX_PARTS).map(ToString::to_string).collect();
+        let more = match damage.len().saturating_sub(MAX_PARTS) {
+            0 => String::new(),
+            count => format!(" and {count} more"),
+        };
+        let message = format!("the capture does not match its checksums: {}{more}", parts.join(", "));
+        Some(Error::data_loss(message).advise(DAMAGED))
+    }
+
     /// Compiles it for replays. Fails if a record is damaged or cannot be reproduced, and says which.
     pub fn plan(&self) -> Result<Arc<Plan>> {
         self.plan_with(&mut |_| {})
@@ -132,7 +173,8 @@ impl CaptureFile {
     pub fn survey_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<Survey> {
         self.capture()
             .and_then(|capture| Survey::of(&self.bytes, &capture, progress))
-            .map_err(|error| self.explain(error))
+            // What is damaged may look like anything else; that it is damaged is what helps.
+            .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
     }
 
     /// Whether it can be replayed on `devices` with its files where `remaps` say, found without running anything of
@@ -172,7 +214,7 @@ impl CaptureFile {
     }
 
     pub(crate) fn capture(&self) -> Result<Capture<'_>> {
-        Ok(Capture::open(self.bytes.as_slice(), OpenOptions { recover: self.recover })?)
+        Ok(self.bytes.open(OpenOptions { recover: self.recover })?)
     }
 
     fn explain(&self, error: Error) -> Error {

@@ -6,7 +6,8 @@ use rehal_replay::{Observer, RecordLocation};
 ///
 /// From [`CrashReports::install`] on, a SIGSEGV, SIGILL, SIGFPE or SIGBUS of a kernel ends the process with a message
 /// that names the executable, the function, the workgroup and the address, and with
-/// [`CrashReports::EXIT_STATUS`]. A crash anywhere else goes to the handlers that were there before. As an
+/// [`CrashReports::EXIT_STATUS`]. A SIGBUS of a file that another process truncated while it was mapped ends it with a
+/// message that names the file, and with [`CrashReports::TRUNCATED_STATUS`]. A crash anywhere else goes to the handlers that were there before. As an
 /// [`Observer`] of a replay it adds the record to that message.
 ///
 /// A library that is loaded into somebody else's process does not install it.
@@ -16,6 +17,9 @@ pub struct CrashReports(());
 impl CrashReports {
     /// Exit status of a process that a kernel has crashed.
     pub const EXIT_STATUS: i32 = guard::EXIT_STATUS;
+
+    /// Exit status of a process whose mapped file was truncated.
+    pub const TRUNCATED_STATUS: i32 = guard::TRUNCATED_STATUS;
 
     /// Installs the signal handlers for the process and gives the calling thread a stack for them. Later calls only
     /// do the latter.

@@ -51,11 +51,14 @@ pub use program::{
     TestOutcome, TextSink, ValueText, format_value, type_of_value, with_value_bytes, with_value_memory,
 };
 pub use scope_timer::{ScopeTimer, find_scope};
-pub use survey::{ExecutableSurvey, ExternalFile, FunctionSurvey, ScopeSurvey, Survey, SurveyedBytes};
+pub use survey::{
+    ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,
+    ScopeSurvey, Survey, SurveyedBytes,
+};
 pub use verdict::{FileState, Verdict};
 
 pub use rehal_base::{Context, ElementType, Error, HostMemory, Numerical, Range, Result, StatusCode};
-pub use rehal_capture::{CaptureBytes, Tear, Version};
+pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::flush_c_streams;
 pub use rehal_params::FileMode;

@@ -1,11 +1,12 @@
 use std::collections::HashMap;
 
-use rehal_base::Result;
+use rehal_base::{Result, StatusCode};
 use rehal_capture::payload::{Dispatch, ExecutablePrepare, FileObject};
 use rehal_capture::{
     Capture, CaptureBytes, FileReferenceType, FileValidationType, ObjectType, OperationCode, Payload, Record,
     RecordType,
 };
+use rehal_hal::DispatchFlags;
 use rehal_replay::dump::Progress;
 
 /// Numbers and names of what is in a capture, counted in one walk over its records.
@@ -20,6 +21,8 @@ pub struct Survey {
     pub object_count: u64,
     /// Operations that had failed when they were captured, and are skipped.
     pub failed_count: u64,
+    /// The first [`MAX_FAILED`] of these.
+    pub failed: Vec<FailedOperation>,
     /// Records of what could not be captured.
     pub unsupported_count: u64,
     /// Devices that the program used.
@@ -36,6 +39,21 @@ pub struct Survey {
     pub external_files: Vec<ExternalFile>,
     /// Bytes of the file by what they are.
     pub bytes: SurveyedBytes,
+}
+
+/// How many failed operations a [`Survey`] names.
+pub const MAX_FAILED: usize = 1000;
+
+/// An operation that had failed when it was captured.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FailedOperation {
+    /// The ordinal of its record.
+    pub ordinal: u64,
+    /// The operation, such as `allocator.import_buffer`.
+    pub operation: &'static str,
+    /// The name of the status that the program got, such as `OUT_OF_RANGE`.
+    pub status: &'static str,
 }
 
 /// A scope, by name.
@@ -74,7 +92,13 @@ pub struct FunctionSurvey {
     pub binding_count: u16,
     /// How often it is dispatched: directly, or by each execution of a command buffer it is in.
     pub dispatch_count: u64,
+    /// The first [`MAX_WORKGROUP_COUNTS`] different workgroup counts of its dispatches, in the order in which they were
+    /// captured, whether they are executed or not; `None` is one that a dispatch reads from a buffer.
+    pub workgroup_counts: Vec<Option<[u32; 3]>>,
 }
+
+/// How many different workgroup counts of a function a [`Survey`] holds.
+pub const MAX_WORKGROUP_COUNTS: usize = 16;
 
 /// A file outside of the capture.
 #[derive(Clone, Debug)]
@@ -190,11 +214,22 @@ impl<'a> Surveyor<'a> {
                 self.survey.operation_count += 1;
                 match record.header.status_code.get() {
                     0 => self.add_operation(record, payload),
-                    _ => self.survey.failed_count += 1,
+                    status => self.add_failed(record, status),
                 }
             }
             RecordType::UNSUPPORTED => self.survey.unsupported_count += 1,
             _ => {}
+        }
+    }
+
+    fn add_failed(&mut self, record: &Record<'a>, status: u32) {
+        self.survey.failed_count += 1;
+        if self.survey.failed.len() < MAX_FAILED {
+            self.survey.failed.push(FailedOperation {
+                ordinal: record.ordinal(),
+                operation: record.operation().name(),
+                status: StatusCode::from_u32(status).map_or("unknown status", StatusCode::name),
+            });
         }
     }
 
@@ -237,10 +272,12 @@ impl<'a> Surveyor<'a> {
                 self.count(&before);
             }
             (OperationCode::COMMAND_BUFFER_DISPATCH, Payload::Dispatch(it)) => {
+                self.add_workgroup_count(it);
                 self.recorded.entry(header.object_id.get()).or_default().add(it);
             }
             (OperationCode::DEVICE_QUEUE_DISPATCH, Payload::Dispatch(it)) => {
                 self.survey.submission_count += 1;
+                self.add_workgroup_count(it);
                 self.dispatch(it.executable_id.get(), it.function_ordinal.get(), 1);
             }
             (OperationCode::DEVICE_QUEUE_EXECUTE, Payload::QueueExecute(it)) => {
@@ -276,6 +313,7 @@ impl<'a> Surveyor<'a> {
             constant_count: function.metadata.constant_count.get(),
             binding_count: function.metadata.binding_count.get(),
             dispatch_count: 0,
+            workgroup_counts: Vec::new(),
         });
         self.executable_index.insert(id, self.survey.executables.len());
         self.survey.executables.push(ExecutableSurvey {
@@ -310,6 +348,18 @@ impl<'a> Surveyor<'a> {
             index.and_then(|index| self.survey.executables[*index].functions.get_mut(function as usize));
         if let Some(row) = row {
             row.dispatch_count = row.dispatch_count.saturating_add(count);
+        }
+    }
+
+    fn add_workgroup_count(&mut self, it: &Dispatch<'a>) {
+        let flags = DispatchFlags::from_bits_retain(it.flags.get().into());
+        let indirect = DispatchFlags::DYNAMIC_INDIRECT_PARAMETERS | DispatchFlags::STATIC_INDIRECT_PARAMETERS;
+        let count = (!flags.intersects(indirect)).then(|| it.workgroup_count.map(|count| count.get()));
+        let Some(index) = self.executable_index.get(&it.executable_id.get()) else { return };
+        let functions = &mut self.survey.executables[*index].functions;
+        let Some(row) = functions.get_mut(it.function_ordinal.get() as usize) else { return };
+        if row.workgroup_counts.len() < MAX_WORKGROUP_COUNTS && !row.workgroup_counts.contains(&count) {
+            row.workgroup_counts.push(count);
         }
     }
 

@@ -54,6 +54,7 @@ impl Verdict {
             let torn = format!("the capture is torn at offset {}", tear.offset);
             this.reasons.push(Error::data_loss(torn).advise("--recover replays the records before the tear"));
         }
+        this.reasons.extend(capture.damage_error());
         match capture.plan_with(progress) {
             Ok(plan) => this.check(&plan, device, remaps),
             Err(error) => this.reasons.push(error),

@@ -1,5 +1,5 @@
-//! Between shared memory and files. The system copies, so no reference to the bytes is needed; what it does to them is
-//! outside of the memory model as a device's accesses are, single bytes in any order.
+//! Transfers between shared memory and files. The system copies, so no reference to the bytes is needed; like
+//! a device, it accesses them outside the memory model, as single bytes in any order.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
@@ -8,27 +8,26 @@ use std::os::fd::AsRawFd;
 use super::{CHUNK_BYTES, HostMemory};
 use crate::{Range, Result};
 
-/// From this size on, a read is split among the processors: what takes the time is copying, and
-/// the first touch of the pages that it goes to.
+/// From this size on, a read is split among threads: its cost is the copy and the first touch of the target
+/// pages.
 const PARALLEL_FROM_BYTES: u64 = 32 << 20;
 
-/// The most that one call of the system is asked for.
+/// Maximum length of one system call.
 const CALL_BYTES: usize = 1 << 30;
 
-/// What came of a transfer: the outer error is of the memory (its range, whether it can be written), the inner one of
-/// the file.
+/// Result of a transfer: the outer error concerns the memory (range, not writable), the inner one the file.
 type Transferred = Result<std::io::Result<()>>;
 
 impl HostMemory {
-    /// Fills `range` with the bytes of `file` at `file_offset`; fails where the file ends before. Large ones are read
-    /// by several threads.
+    /// Fills `range` with the bytes of `file` at `file_offset`; fails at the end of the file. Large reads use
+    /// several threads.
     pub fn read_file_at(&self, file: &File, file_offset: u64, range: Range) -> Transferred {
         self.at_mut(range.offset, range.length)?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from).min(8) as u64;
         if range.length < PARALLEL_FROM_BYTES || processors == 1 {
             return self.read_part(file, file_offset, range);
         }
-        // Whole huge pages for each, so that no two readers fault on the same one.
+        // Each thread reads whole huge pages, so that no two fault on the same one.
         let part_bytes = range.length.div_ceil(processors).next_multiple_of(2 << 20);
         std::thread::scope(|scope| {
             let readers: Vec<_> = (0..range.length.div_ceil(part_bytes))
@@ -40,8 +39,8 @@ impl HostMemory {
                     (read, std::thread::Builder::new().spawn_scoped(scope, read))
                 })
                 .collect();
-            // All are waited for; the first failure, in file order, is the one to tell. What the system gave no thread
-            // for is read by this one.
+            // Joins all and reports the first failure in file order. Parts for which no thread could be
+            // spawned are read here.
             let outcomes: Vec<_> = readers
                 .into_iter()
                 .map(|(read, reader)| match reader {
@@ -57,12 +56,12 @@ impl HostMemory {
     pub fn write_file_at(&self, file: &File, file_offset: u64, range: Range) -> Transferred {
         self.transfer(range, false, |pointer, length, done| {
             let offset = position(file_offset, done)?;
-            // SAFETY: `transfer` gives ranges of this memory, which the system reads.
+            // SAFETY: `transfer` passes ranges of this memory, which the system reads.
             Ok(unsafe { libc::pwrite(file.as_raw_fd(), pointer.cast(), length, offset) })
         })
     }
 
-    /// Writes `range` to `file` where it stands: pipes and files that are appended to have no other place.
+    /// Writes `range` to `file` at its current position: pipes and files opened for appending have no other.
     pub fn write_file(&self, file: &File, range: Range) -> Transferred {
         self.transfer(range, false, |pointer, length, _| {
             // SAFETY: as above.
@@ -70,7 +69,7 @@ impl HostMemory {
         })
     }
 
-    /// Fills `range` from `reader`, through a copy; fails where it ends before.
+    /// Fills `range` from `reader`, through a copy; fails if it ends before.
     pub fn read_from(&self, reader: &mut dyn Read, range: Range) -> Transferred {
         self.at_mut(range.offset, range.length)?;
         let mut chunk = vec![0; range.length.min(CHUNK_BYTES as u64) as usize];
@@ -90,12 +89,12 @@ impl HostMemory {
     fn read_part(&self, file: &File, file_offset: u64, range: Range) -> Transferred {
         self.transfer(range, true, |pointer, length, done| {
             let offset = position(file_offset, done)?;
-            // SAFETY: `transfer` gives ranges of this memory, which can be written, and the system writes them.
+            // SAFETY: `transfer` passes ranges of this memory, which is writable.
             Ok(unsafe { libc::pread(file.as_raw_fd(), pointer.cast(), length, offset) })
         })
     }
 
-    /// Calls `call` with what is left of `range` and how much is done, until nothing is left.
+    /// Calls `call` with the rest of `range` and the number of bytes done, until the range is complete.
     fn transfer(
         &self,
         range: Range,
@@ -128,7 +127,7 @@ impl HostMemory {
     }
 }
 
-/// A position as the system counts it.
+/// A file position as an `off_t`.
 fn position(offset: u64, done: u64) -> std::io::Result<libc::off_t> {
     let position = offset.checked_add(done).and_then(|position| position.try_into().ok());
     position.ok_or_else(|| ErrorKind::InvalidInput.into())

@@ -1,4 +1,4 @@
-#![allow(unsafe_code, reason = "owns host memory that several parties write; docs/unsafe.md says why")]
+#![allow(unsafe_code, reason = "owns host memory that other threads and devices write; see docs/unsafe.md")]
 
 mod copy;
 mod files;
@@ -15,26 +15,26 @@ use std::sync::Arc;
 
 use crate::{Error, MappedFile, Range, Result, StatusCode};
 
-/// Alignment of every allocation in bytes: a cache line, and what compiled kernels assume at least.
+/// Alignment of every allocation in bytes: a cache line, and the minimum that compiled kernels assume.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// Up to this size in bytes allocations are zeroed here: glibc serves its per-thread cache of free blocks, which holds
-/// blocks up to this size, by `malloc` only, and `calloc` takes several times as long.
+/// Allocations up to this size in bytes are zeroed here: glibc's per-thread cache of free blocks, which holds
+/// blocks up to this size, serves only `malloc`, and `calloc` is several times slower.
 const SMALL_BYTES: usize = 1024;
 
-/// How much [`HostMemory::for_each_chunk`] copies at a time.
+/// Size of the pieces of [`HostMemory::for_each_chunk`].
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Up to this size a copy goes to the stack.
+/// Copies up to this size use the stack.
 const STACK_BYTES: usize = 4 << 10;
 
-/// Bytes of the host that several parties share: a program's buffers, a device's memory, a mapped file.
+/// Host memory that may be shared: a program's buffers, a device's memory, a mapped file.
 ///
-/// Any number of threads may read and write the same bytes at the same time. There is no reference to bytes that can
-/// change: all functions copy, in or out, and what a race between two of them gives is some mix of the bytes that
-/// were there and the bytes that were written (each byte is one or the other), as with relaxed atomics. Programs order
-/// their accesses by timepoints where they want more. Bytes that never change are there to be borrowed
-/// ([`HostMemory::constant_bytes`]), and so are those of memory that has only one owner ([`HostMemory::exclusive_bytes`]).
+/// Any number of threads may read and write the same bytes concurrently. Mutable bytes are never borrowed:
+/// all functions copy in or out, and a data race yields a mix of the old and the new bytes (each byte is one
+/// or the other), as with relaxed atomics. Programs that need more order their accesses by timepoints.
+/// Constant bytes can be borrowed ([`HostMemory::constant_bytes`]), and so can those of uniquely owned memory
+/// ([`HostMemory::exclusive_bytes`]).
 pub struct HostMemory {
     data: NonNull<u8>,
     length: usize,
@@ -42,44 +42,45 @@ pub struct HostMemory {
     owner: Owner,
 }
 
-/// What may happen to the bytes.
+/// Allowed accesses to the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Access {
-    /// Nothing writes them as long as the memory lives.
+    /// Constant for the lifetime of the memory.
     Constant,
-    /// Others may write them, but not through this memory.
+    /// Read-only through this memory; others may write them.
     ReadOnly,
-    /// They can be written.
+    /// Writable.
     Writable,
 }
 
-/// What keeps the bytes where they are.
+/// Keeps the bytes at their address.
 enum Owner {
-    /// This memory: what the allocator gave, which `data` may be moved up from. Of size 0, nothing.
+    /// This memory: an allocation, in which `data` may start after its beginning for alignment. Of size 0,
+    /// nothing.
     Allocation { base: NonNull<u8>, layout: Layout },
-    /// A file's map: the one that is only read, or where this memory is writable, the private one.
+    /// A mapped file: its read-only mapping or, if this memory is writable, the private one.
     File { file: Arc<MappedFile> },
-    /// Memory that this is a part of.
+    /// The memory that this is a part of.
     Part { whole: Arc<HostMemory> },
-    /// Whoever lent it; dropping this gives it back.
+    /// The keeper passed to [`HostMemory::foreign`]; dropping it releases the bytes.
     Foreign { _keeper: Box<dyn Any + Send + Sync> },
 }
 
-// SAFETY: the bytes are owned, or kept by an owner that is itself Send and Sync and never moves them. All access is by
-// copies that may race (`copy`), but for constant bytes, which nothing writes, and for bytes behind a `&mut` of their
-// only owner. Freeing needs the only owner.
+// SAFETY: the bytes are owned, or kept by an owner that is itself Send and Sync and never moves them. All
+// accesses are copies that may race (`copy`), except to constant bytes, which nothing writes, and to bytes
+// behind a `&mut` of their unique owner. Freeing requires the unique owner.
 unsafe impl Send for HostMemory {}
 // SAFETY: as above.
 unsafe impl Sync for HostMemory {}
 
 impl HostMemory {
-    /// `length` zeroed bytes. Fails when the machine has not that many.
+    /// `length` zeroed bytes. Fails if the allocation fails.
     pub fn allocate(length: u64) -> Result<Self> {
         Self::allocate_aligned(length, 0)
     }
 
-    /// `length` zeroed bytes at a multiple of `alignment`, a power of two in bytes; what is smaller
-    /// than a cache line gets a cache line. Fails when the machine has not that many.
+    /// `length` zeroed bytes, aligned to `alignment` bytes, a power of two, and at least to a cache line.
+    /// Fails if the allocation fails.
     pub fn allocate_aligned(length: u64, alignment: u64) -> Result<Self> {
         let exhausted = || {
             Error::resource_exhausted(format!("cannot allocate a buffer of {length} bytes of host memory"))
@@ -93,20 +94,20 @@ impl HostMemory {
             )));
         };
         if length_host == 0 {
-            // Aligned like any other, as importing and binding it ask for that.
+            // Aligned like any other, as imports and bindings require it.
             let (base, layout) = (NonNull::without_provenance(address), Layout::new::<()>());
             return Ok(Self { data: base, length: 0, access, owner: Owner::Allocation { base, layout } });
         }
-        // Aligning by hand keeps `alloc_zeroed` on the allocator's calloc, which takes fresh pages
-        // from the system already zeroed; an aligned layout would write them all.
+        // Aligning by hand keeps `alloc_zeroed` on the allocator's calloc, which gets fresh zero pages from
+        // the system; an aligned layout would write them all.
         let padded = length_host.checked_add(alignment).ok_or_else(exhausted)?;
         let layout = Layout::from_size_align(padded, 1).map_err(|_| exhausted())?;
-        // SAFETY: the layout is not of size 0, and what is not zeroed by the allocator is zeroed here.
+        // SAFETY: the layout has a nonzero size, and bytes that the allocator does not zero are zeroed here.
         let base = unsafe {
             if padded > SMALL_BYTES {
                 alloc_zeroed(layout)
             } else {
-                // Hidden from the optimizer, which would make `alloc_zeroed` of the two.
+                // Hidden from the optimizer, which would fuse the two to `alloc_zeroed`.
                 let base = black_box(alloc(layout));
                 if !base.is_null() {
                     base.write_bytes(0, padded);
@@ -115,24 +116,24 @@ impl HostMemory {
             }
         };
         let base = NonNull::new(base).ok_or_else(exhausted)?;
-        // Not `align_offset`, which may give up; the address is that of an allocation.
+        // Not `align_offset`, which may fail; the address is that of an allocation.
         let shift = base.as_ptr().addr().wrapping_neg() & (alignment - 1);
         // SAFETY: `shift` is below `alignment`, by which the allocation exceeds the length.
         let data = unsafe { base.add(shift) };
         Ok(Self { data, length: length_host, access, owner: Owner::Allocation { base, layout } })
     }
 
-    /// A copy of `bytes` that stays as it is. Fails when the machine has not that much memory.
+    /// A constant copy of `bytes`. Fails if the allocation fails.
     pub fn constant(bytes: &[u8]) -> Result<Self> {
         let memory = Self::allocate(bytes.len() as u64)?;
         memory.write(0, bytes)?;
         memory.into_constant()
     }
 
-    /// The same bytes, which stay as they are from now on. Fails unless the memory is an allocation of its own: what is
-    /// a part of other memory, or somebody else's, can be written through that.
+    /// Makes the bytes constant. Fails unless this memory is an allocation with a unique owner: a part of
+    /// other memory, or foreign memory, could be written through its other owners.
     pub fn into_constant(mut self) -> Result<Self> {
-        // A part of this memory would hold it in an `Arc`, which it could not be moved out of.
+        // A part of this memory would share it in an `Arc`, from which it could not be moved.
         match self.owner {
             Owner::Allocation { .. } => self.access = Access::Constant,
             _ if self.access == Access::Constant => {}
@@ -141,29 +142,29 @@ impl HostMemory {
         Ok(self)
     }
 
-    /// The bytes of `range` of a mapped file, not copied; they cannot be written. Fails where the range
-    /// exceeds the file.
+    /// `range` of a mapped file, zero-copy and read-only. Fails if the range exceeds the file.
     pub fn over_file(file: Arc<MappedFile>, range: Range) -> Result<Self> {
         let size = file.bytes().len();
         if !range.fits(size as u64) {
             return Err(exceeds("the file", range.offset, range.length, size));
         }
-        // SAFETY: `fits` says that the offset is within the map, or its end. The pointer is that of the map and not of a
-        // slice of it: what is read by atomics is not reached through a shared reference to plain bytes.
+        // SAFETY: `fits` guarantees an offset within the mapping, or its end. The pointer is that of the
+        // mapping, not of a slice: bytes read by atomics are not accessed through a shared reference to plain
+        // bytes.
         let data = unsafe { file.start().add(range.offset as usize) };
         let length = range.length as usize;
         Ok(Self { data, length, access: Access::Constant, owner: Owner::File { file } })
     }
 
-    /// Memory that somebody else made: what a driver mapped, or what a caller lends. `keeper` keeps it valid and is
-    /// dropped with the last handle of this memory or of a part of it, so unmapping or giving back belongs into its
-    /// `Drop`, nowhere else. With `is_writable` unset it cannot be written through the handle.
+    /// Memory from elsewhere: mapped by a driver, or lent by a caller. `keeper` keeps it valid and is dropped
+    /// with the last handle of this memory or of a part of it, so its `Drop` should unmap or release the
+    /// memory. If `is_writable` is false, it cannot be written through the handle.
     ///
     /// # Safety
-    /// Until `keeper` is dropped, `pointer` is valid for reads of `length` initialised bytes, and for writes if
-    /// `is_writable`. As long, the process accesses them otherwise only by atomics of single bytes or something that
-    /// is specified so: the system, a device, inline assembly, kernels that the program orders by timepoints. No
-    /// reference to them exists.
+    /// Until `keeper` is dropped, `pointer` is valid for reads of `length` initialized bytes, and for writes
+    /// if `is_writable`. Until then, all other accesses are single-byte atomics or equivalent: by the system,
+    /// a device, inline assembly, or kernels that the program orders by timepoints. No reference to the bytes
+    /// exists.
     pub unsafe fn foreign(
         pointer: NonNull<u8>,
         length: usize,
@@ -174,28 +175,28 @@ impl HostMemory {
         Self { data: pointer, length, access, owner: Owner::Foreign { _keeper: keeper } }
     }
 
-    /// A range of `whole` as memory of its own: the same bytes, counted from 0. Fails where it exceeds `whole`.
+    /// A part of `whole` that shares its bytes. Fails if `range` exceeds `whole`.
     pub fn part(whole: &Arc<Self>, range: Range) -> Result<Self> {
         let data = NonNull::new(whole.at(range.offset, range.length)?).unwrap_or(whole.data);
         let owner = Owner::Part { whole: whole.clone() };
         Ok(Self { data, length: range.length as usize, access: whole.access, owner })
     }
 
-    /// Memory that has the same bytes and can be written, which nobody else sees: a copy, or for a file, pages that
-    /// become copies when they are written to. Fails when the machine has not that much memory.
+    /// Writable memory with the same contents that is shared with no other owner: a copy or, for a file,
+    /// copy-on-write pages. Fails if the allocation fails.
     pub fn private(&self) -> Result<Self> {
         let Some((file, offset)) = self.place_in_file() else {
             let copy = Self::allocate(self.length as u64)?;
             copy.copy_from(0, self, 0, self.length as u64)?;
             return Ok(copy);
         };
-        // SAFETY: both maps of the file have the same size, and this memory's range lies within it.
+        // SAFETY: both mappings of the file have the same size, and this memory's range is within it.
         let data = unsafe { file.private()?.add(offset) };
         let owner = Owner::File { file: file.clone() };
         Ok(Self { data, length: self.length, access: Access::Writable, owner })
     }
 
-    /// The file whose read-only map this lies in, and where.
+    /// The file whose read-only mapping contains this, and the offset in it.
     fn place_in_file(&self) -> Option<(&Arc<MappedFile>, usize)> {
         let from = |start: usize| self.data.as_ptr().addr().checked_sub(start);
         match &self.owner {
@@ -215,46 +216,48 @@ impl HostMemory {
         self.access == Access::Writable
     }
 
-    /// The bytes, where nothing can write them.
+    /// The bytes, if they are constant.
     pub fn constant_bytes(&self) -> Option<&[u8]> {
         if self.access != Access::Constant {
             return None;
         }
-        // SAFETY: the owner keeps the bytes as long as `self`, and nothing writes them: an allocation became constant
-        // while it had no other owner, and is refused to be written since; a mapped file's bytes are covered by
-        // `MappedFile`; a part is constant if its whole is.
+        // SAFETY: the owner keeps the bytes as long as `self`, and nothing writes them: an allocation became
+        // constant while it had a unique owner, and rejects writes since; a mapped file's bytes are covered
+        // by `MappedFile`; a part is constant if its whole is.
         Some(unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.length) })
     }
 
-    /// The bytes of an allocation that has no owner but the caller, to be written in place. Nothing where they are a
-    /// part of other memory, or somebody else's.
+    /// The bytes of a uniquely owned allocation, for writing in place. `None` for parts of other memory and
+    /// for foreign memory.
     pub fn exclusive_bytes(&mut self) -> Option<&mut [u8]> {
         if !matches!(self.owner, Owner::Allocation { .. }) || !self.is_writable() {
             return None;
         }
-        // SAFETY: the allocation is this long, initialised (it began zeroed), and this memory's alone: a part of it
-        // would share it in an `Arc`, which gives no `&mut` then.
+        // SAFETY: the allocation has this length, is initialized (it was zeroed), and belongs to this memory
+        // alone: a part of it would share it in an `Arc`, from which no `&mut` can be borrowed.
         Some(unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.length) })
     }
 
-    /// The bytes of a range while nobody writes them, without a copy.
+    /// Borrows the bytes of a range, zero-copy.
     ///
     /// # Safety
-    /// Nothing writes the range as long as the slice lives.
+    /// Nothing writes the range while the slice lives.
     pub unsafe fn unraced_bytes(&self, range: Range) -> Result<&[u8]> {
         let source = self.at(range.offset, range.length)?;
-        // SAFETY: `at` checked the range, all memory is initialised, and the caller says that nothing writes it.
+        // SAFETY: `at` checked the range, all memory is initialized, and the caller guarantees that nothing
+        // writes it.
         Ok(unsafe { std::slice::from_raw_parts(source, range.length as usize) })
     }
 
-    /// The bytes of a range while nobody else accesses them, to be written in place.
+    /// Borrows the bytes of a range for writing in place.
     ///
     /// # Safety
-    /// Nothing else reads or writes the range as long as the slice lives.
-    #[allow(clippy::mut_from_ref, reason = "the caller says that it is the only one")]
+    /// Nothing else reads or writes the range while the slice lives.
+    #[allow(clippy::mut_from_ref, reason = "the caller guarantees exclusive access")]
     pub unsafe fn unraced_bytes_mut(&self, range: Range) -> Result<&mut [u8]> {
         let target = self.at_mut(range.offset, range.length)?;
-        // SAFETY: `at_mut` checked the range, all memory is initialised, and the caller says that it is the only one.
+        // SAFETY: `at_mut` checked the range, all memory is initialized, and the caller guarantees exclusive
+        // access.
         Ok(unsafe { std::slice::from_raw_parts_mut(target, range.length as usize) })
     }
 
@@ -268,8 +271,8 @@ impl HostMemory {
         Range { offset: 0, length: self.length() }
     }
 
-    /// Where the bytes start. Valid as long as `self`, for reads of `length` bytes and, where the memory
-    /// is writable, for writes.
+    /// Address of the first byte. Valid as long as `self`, for reads of `length` bytes and, if the memory is
+    /// writable, for writes.
     pub fn as_ptr(&self) -> *mut u8 {
         self.data.as_ptr()
     }
@@ -280,7 +283,7 @@ impl HostMemory {
         if length > limit || offset > limit - length {
             return Err(exceeds("a buffer", offset, length, self.length));
         }
-        // SAFETY: the offset is within the bytes.
+        // SAFETY: the offset is in bounds.
         Ok(unsafe { self.data.as_ptr().add(offset as usize) })
     }
 
@@ -293,13 +296,13 @@ impl HostMemory {
     }
 }
 
-/// Access to the bytes, by copies.
+/// Accesses to the bytes, by copy.
 impl HostMemory {
     /// Copies bytes out.
     #[inline]
     pub fn read(&self, offset: u64, target: &mut [u8]) -> Result<()> {
         let source = self.at(offset, target.len() as u64)?;
-        // SAFETY: `at` checked the range; others access the bytes as `copy` demands.
+        // SAFETY: `at` checked the range; concurrent accesses are as `copy` requires.
         unsafe { copy::copy_out(source, target) };
         Ok(())
     }
@@ -308,12 +311,12 @@ impl HostMemory {
     #[inline]
     pub fn write(&self, offset: u64, source: &[u8]) -> Result<()> {
         let target = self.at_mut(offset, source.len() as u64)?;
-        // SAFETY: as for `read`; memory that can be written is not what a slice refers to.
+        // SAFETY: as for `read`; no slice borrows writable memory.
         unsafe { copy::copy_in(source, target) };
         Ok(())
     }
 
-    /// `N` bytes at `offset`, as a scalar is loaded.
+    /// Loads `N` bytes at `offset`, as a scalar.
     #[inline(always)]
     pub fn load<const N: usize>(&self, offset: u64) -> Result<[u8; N]> {
         let source = self.at(offset, N as u64)?;
@@ -321,7 +324,7 @@ impl HostMemory {
         Ok(unsafe { copy::load(source) })
     }
 
-    /// Puts `N` bytes at `offset`, as a scalar is stored.
+    /// Stores `N` bytes at `offset`, as a scalar.
     #[inline(always)]
     pub fn store<const N: usize>(&self, offset: u64, value: [u8; N]) -> Result<()> {
         let target = self.at_mut(offset, N as u64)?;
@@ -330,11 +333,11 @@ impl HostMemory {
         Ok(())
     }
 
-    /// Copies bytes from `source`, which may be the same memory; ranges that overlap are moved.
+    /// Copies bytes from `source`, which may be the same memory and overlap.
     pub fn copy_from(&self, offset: u64, source: &Self, source_offset: u64, length: u64) -> Result<()> {
         let from = source.at(source_offset, length)?;
         let to = self.at_mut(offset, length)?;
-        // SAFETY: `at` checked both ranges; others access the bytes as `copy` demands.
+        // SAFETY: `at` checked both ranges; concurrent accesses are as `copy` requires.
         unsafe { copy::copy(from, to, length as usize) };
         Ok(())
     }
@@ -357,7 +360,7 @@ impl HostMemory {
             unsafe { copy::set(target, length, pattern[0]) };
             return Ok(());
         }
-        // As many patterns as fit on the stack, again and again.
+        // Repeats as many patterns as fit on the stack.
         let mut block = [0; STACK_BYTES];
         let block = match STACK_BYTES / pattern.len() {
             0 => pattern,
@@ -375,7 +378,7 @@ impl HostMemory {
         Ok(())
     }
 
-    /// The bytes of a range: where they are if they are constant, copied if not.
+    /// The bytes of a range: borrowed if they are constant, otherwise copied.
     pub fn bytes(&self, range: Range) -> Result<Cow<'_, [u8]>> {
         let Range { offset, length } = range;
         self.at(offset, length)?;
@@ -390,7 +393,7 @@ impl HostMemory {
         })
     }
 
-    /// Shows the bytes of a range to `look`, piece by piece: constant ones where they are and all at once, others in
+    /// Passes the bytes of a range to `look` in pieces: constant bytes borrowed as one piece, others in
     /// copies of at most 64 KiB. Stops at the first error.
     pub fn for_each_chunk<E: From<Error>>(
         &self,
@@ -421,7 +424,7 @@ impl HostMemory {
         Ok(())
     }
 
-    /// Whether `length` bytes here and in `other` are the same.
+    /// Whether `length` bytes here and in `other` are equal.
     pub fn is_equal(&self, offset: u64, other: &Self, other_offset: u64, length: u64) -> Result<bool> {
         self.at(offset, length)?;
         other.at(other_offset, length)?;
@@ -448,7 +451,7 @@ fn exceeds(what: &str, offset: u64, length: u64, size: usize) -> Error {
 
 #[cold]
 fn read_only() -> Error {
-    Error::new(StatusCode::PermissionDenied, "constant memory cannot be written")
+    Error::new(StatusCode::PermissionDenied, "read-only memory cannot be written")
 }
 
 impl Drop for HostMemory {
@@ -456,7 +459,7 @@ impl Drop for HostMemory {
         if let Owner::Allocation { base, layout } = self.owner
             && layout.size() != 0
         {
-            // SAFETY: `base` came from the allocator with this layout and is freed once.
+            // SAFETY: `base` was allocated with this layout and is freed once.
             unsafe { dealloc(base.as_ptr(), layout) };
         }
     }

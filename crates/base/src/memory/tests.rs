@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::*;
 
 #[test]
-fn fills_copies_and_refuses_what_is_outside() {
+fn fills_copies_and_rejects_out_of_bounds_ranges() {
     let memory = HostMemory::allocate(16).unwrap();
     assert!((memory.as_ptr() as usize).is_multiple_of(ALIGNMENT_BYTES));
     let page = HostMemory::allocate_aligned(16, 4096).unwrap();
@@ -24,9 +24,9 @@ fn fills_copies_and_refuses_what_is_outside() {
     assert_eq!(HostMemory::allocate(0).unwrap().length(), 0);
 }
 
-/// An empty buffer is imported and bound like any other.
+/// Empty buffers are imported and bound too.
 #[test]
-fn no_bytes_are_aligned_too() {
+fn empty_allocations_are_aligned() {
     for alignment in [0, 1, 64, 4096] {
         let memory = Arc::new(HostMemory::allocate_aligned(0, alignment).unwrap());
         let part = HostMemory::part(&memory, memory.whole()).unwrap();
@@ -55,7 +55,7 @@ fn patterns_of_any_length_fill_ranges_of_any_length() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no files")]
-fn private_memory_is_written_and_nobody_else_sees_it() {
+fn writes_to_private_memory_are_not_shared() {
     let path = std::env::temp_dir().join(format!("rehal-private-{}", std::process::id()));
     let bytes: Vec<u8> = (0..10_000).map(|index| (index % 251) as u8).collect();
     std::fs::write(&path, &bytes).unwrap();
@@ -73,7 +73,7 @@ fn private_memory_is_written_and_nobody_else_sees_it() {
     assert!(std::fs::read(&path).unwrap() == bytes);
     assert!(private.store(199, [1, 2]).is_err());
     assert!(private.into_constant().is_err(), "the other can write it");
-    // What is private already, or was never a file's, is copied.
+    // Memory that is already private, or not of a file, is copied.
     let copy = again.private().unwrap();
     copy.store(0, [9]).unwrap();
     assert_eq!((again.load::<1>(0).unwrap(), copy.load::<2>(0).unwrap()), ([1], [9, 2]));
@@ -81,7 +81,7 @@ fn private_memory_is_written_and_nobody_else_sees_it() {
 }
 
 #[test]
-fn private_copies_of_constants_are_written() {
+fn private_copies_of_constants_are_writable() {
     let constant = HostMemory::constant(&[5; 3]).unwrap();
     constant.private().unwrap().store(0, [6]).unwrap();
     assert_eq!(constant.load::<1>(0).unwrap(), [5]);
@@ -89,7 +89,7 @@ fn private_copies_of_constants_are_written() {
 }
 
 #[test]
-fn parts_share_bytes_and_constants_stay() {
+fn parts_share_bytes_and_constness() {
     let whole = Arc::new(HostMemory::allocate(16).unwrap());
     let part = HostMemory::part(&whole, Range::new(4, 8).unwrap()).unwrap();
     part.store(2, 0x0403_0201_u32.to_le_bytes()).unwrap();
@@ -108,9 +108,9 @@ fn parts_share_bytes_and_constants_stay() {
     assert!(end.into_constant().is_ok(), "it is already");
 }
 
-/// What would let safe code write bytes that are borrowed as constant.
+/// Safe code must not be able to write bytes that are borrowed as constant.
 #[test]
-fn what_somebody_else_can_write_does_not_become_constant() {
+fn shared_memory_cannot_become_constant() {
     let whole = Arc::new(HostMemory::allocate(16).unwrap());
     let mut part = HostMemory::part(&whole, Range::new(4, 8).unwrap()).unwrap();
     assert!(part.exclusive_bytes().is_none());
@@ -123,15 +123,15 @@ fn what_somebody_else_can_write_does_not_become_constant() {
 }
 
 #[test]
-fn foreign_memory_gives_its_keeper_back_with_the_last_part() {
+fn foreign_memory_drops_its_keeper_with_the_last_part() {
     struct Keeper(Arc<AtomicBool>, NonNull<[u8; 8]>);
-    // SAFETY: it is the only owner of what it points to.
+    // SAFETY: it uniquely owns its allocation.
     unsafe impl Send for Keeper {}
-    // SAFETY: it gives nobody access.
+    // SAFETY: it lends no access.
     unsafe impl Sync for Keeper {}
     impl Drop for Keeper {
         fn drop(&mut self) {
-            // SAFETY: the pointer came from a box and goes back once.
+            // SAFETY: the pointer came from a box and is freed once.
             drop(unsafe { Box::from_raw(self.1.as_ptr()) });
             self.0.store(true, Ordering::Relaxed);
         }
@@ -141,7 +141,7 @@ fn foreign_memory_gives_its_keeper_back_with_the_last_part() {
         is_released.store(false, Ordering::Relaxed);
         let lent = NonNull::from(Box::leak(Box::new([3_u8; 8])));
         let keeper = Box::new(Keeper(is_released.clone(), lent));
-        // SAFETY: the keeper has the bytes until it is dropped, and does not access them before.
+        // SAFETY: the keeper owns the bytes until it is dropped, and does not access them before.
         unsafe { HostMemory::foreign(lent.cast(), 8, is_writable, keeper) }
     };
     let memory = Arc::new(lend(true));
@@ -160,7 +160,7 @@ fn foreign_memory_gives_its_keeper_back_with_the_last_part() {
 }
 
 #[test]
-fn chunks_are_all_bytes_in_order() {
+fn chunks_cover_all_bytes_in_order() {
     let length: u32 = if cfg!(miri) { 5000 } else { 200_000 };
     let bytes: Vec<u8> = (0..length).map(|index| (index % 251) as u8).collect();
     let memory = HostMemory::allocate(length.into()).unwrap();
@@ -182,7 +182,7 @@ fn chunks_are_all_bytes_in_order() {
     assert!(memory.bytes(beyond).is_err());
     let stop = memory.for_each_chunk(memory.whole(), |_| Err(Error::not_found("here")));
     assert_eq!(stop.unwrap_err().code(), StatusCode::NotFound);
-    // Constants are shown where they are.
+    // Constants are borrowed.
     let constant = memory.into_constant().unwrap();
     let mut times = 0;
     let look = |chunk: &[u8]| {
@@ -196,7 +196,7 @@ fn chunks_are_all_bytes_in_order() {
 }
 
 #[test]
-fn equality_is_of_all_bytes() {
+fn equality_compares_all_bytes() {
     let length = 10_000;
     let (first, second) = (HostMemory::allocate(length).unwrap(), HostMemory::allocate(length).unwrap());
     for place in [0, 1, 4095, 4096, 9999] {
@@ -209,10 +209,10 @@ fn equality_is_of_all_bytes() {
     assert!(first.is_equal(1, &second, 0, length).is_err() && first.is_equal(0, &second, 1, length).is_err());
 }
 
-/// Every function at once on the same bytes, from several threads, at several sizes. What comes out is any of what
-/// was there and what was written; that nothing else happens is for Miri and the thread sanitizer to see.
+/// Calls every function on the same bytes, from several threads, at several sizes. Each byte read is an old
+/// or a new one; Miri and the thread sanitizer check the rest.
 #[test]
-fn races_give_some_of_the_bytes() {
+fn races_yield_old_or_new_bytes() {
     let rounds = if cfg!(miri) { 3 } else { 300 };
     let memory = HostMemory::allocate(8192).unwrap();
     let run = AtomicUsize::new(0);
@@ -246,7 +246,7 @@ fn races_give_some_of_the_bytes() {
 
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no files")]
-fn files_are_read_where_they_lie() {
+fn file_memory_is_zero_copy() {
     let path = std::env::temp_dir().join(format!("rehal-memory-{}", std::process::id()));
     std::fs::write(&path, [1, 2, 3, 4]).unwrap();
     let file = Arc::new(MappedFile::open(&path).unwrap());
@@ -258,7 +258,7 @@ fn files_are_read_where_they_lie() {
     assert!(HostMemory::over_file(file, Range::new(1, 4).unwrap()).is_err());
 }
 
-/// A file that is gone with its last handle.
+/// An unlinked file, deleted with its last handle.
 fn scratch_file(name: &str, bytes: &[u8]) -> std::fs::File {
     let path = std::env::temp_dir().join(format!("rehal-{name}-{}", std::process::id()));
     std::fs::write(&path, bytes).unwrap();
@@ -268,7 +268,7 @@ fn scratch_file(name: &str, bytes: &[u8]) -> std::fs::File {
 }
 
 #[test]
-fn bytes_go_to_files_and_back() {
+fn bytes_round_trip_through_files() {
     use std::io::{Read, Seek, SeekFrom};
     let mut file = scratch_file("transfer", &[9; 10]);
     let memory = HostMemory::allocate(100).unwrap();
@@ -300,7 +300,7 @@ fn bytes_go_to_files_and_back() {
 
 #[test]
 #[cfg_attr(miri, ignore = "32 MiB take hours")]
-fn a_large_read_is_the_same_bytes_however_it_is_split() {
+fn large_reads_do_not_depend_on_how_they_are_split() {
     let bytes: Vec<u8> = (0..(32 << 20) / 4 + 1000_u32).flat_map(u32::to_le_bytes).collect();
     let file = scratch_file("large", &bytes);
     let length = bytes.len() as u64 - 3;
@@ -312,15 +312,15 @@ fn a_large_read_is_the_same_bytes_however_it_is_split() {
     assert_eq!(beyond.kind(), std::io::ErrorKind::UnexpectedEof);
 }
 
-/// Where the system gives no more threads, a large read goes on without them. In a process of its own, since the limit
-/// is the process's.
+/// A large read succeeds if no threads can be spawned. In a process of its own, since the limit is
+/// process-wide.
 #[test]
 #[cfg_attr(miri, ignore = "Miri starts no processes")]
-fn a_large_read_needs_no_more_threads() {
+fn large_reads_work_without_threads() {
     const LIMITED: &str = "REHAL_TEST_LIMITED_ADDRESS_SPACE";
     if std::env::var_os(LIMITED).is_none() {
         let mut test = std::process::Command::new(std::env::current_exe().unwrap());
-        let name = "memory::tests::a_large_read_needs_no_more_threads";
+        let name = "memory::tests::large_reads_work_without_threads";
         let output = test.args(["--exact", name]).env(LIMITED, "1").output().unwrap();
         return assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
@@ -331,7 +331,7 @@ fn a_large_read_needs_no_more_threads() {
     let memory = HostMemory::allocate(length).unwrap();
     memory.fill(0, length, &[9]).unwrap();
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: both calls read or write this one structure.
+    // SAFETY: both calls access only this structure.
     let outcome = unsafe {
         libc::getrlimit(libc::RLIMIT_AS, &raw mut limit);
         limit.rlim_cur = 1 << 20;

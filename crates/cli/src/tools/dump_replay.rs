@@ -58,10 +58,7 @@ fn dump(path: &Path, format: Format, options: &CaptureOptions) -> Result<()> {
     let outcome = capture.dump(format, &mut stdout, &mut tell);
     drop(tell);
     match outcome {
-        Ok(()) => {
-            captures::note_tear(&capture);
-            Ok(())
-        }
+        Ok(()) => captures::note_recovered(&capture),
         Err(DumpError::Write(error)) => output::written(Err(error)),
         Err(DumpError::Capture(error)) => Err(error),
     }

@@ -69,6 +69,13 @@ pub(crate) struct Output {
 impl Output {
     fn create(path: &Path, length: u64) -> Result<Self> {
         let creating = |error: std::io::Error| Error::io("creating the file", &error);
+        // Asked first: opening a pipe waits for its reader, and then has no way to write the header last.
+        if std::fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir()) {
+            return Err(Error::invalid_argument(
+                "an archive cannot be written to a pipe or a device: its header is written last",
+            )
+            .advise("name a regular file"));
+        }
         let file = File::create(path).map_err(creating)?;
         file.set_len(length).map_err(creating)?;
         Ok(Self { file })

@@ -18,7 +18,8 @@ use crate::{Invocation, captures, devices};
 pub(crate) const RECOVER: Flag<bool> = Flag::switch(
     "recover",
     false,
-    "Uses the complete records of a truncated capture, or of one whose program was killed before closing it.",
+    "Uses the complete records of a truncated capture, or of one whose program was killed before closing it, and \
+     what can be read of a damaged one.",
 );
 
 /// Where files are on this machine.
@@ -70,9 +71,9 @@ impl Options {
     }
 }
 
-/// Compiles the capture's plan, shows progress, and notes where a truncated capture ends.
+/// Compiles the capture's plan, shows progress, and notes what is not whole of a capture that is read nevertheless.
 pub(crate) fn compile(capture: &CaptureFile) -> Result<Arc<Plan>> {
-    captures::note_tear(capture);
+    captures::note_recovered(capture)?;
     capture.plan_with(&mut Progress::new("reading").teller())
 }
 

@@ -125,11 +125,23 @@ fn replay(options: &Options) -> Result<()> {
     }
     let outcome = replay.run(&mut observers);
     drop(steps);
+    note_skipped(replay.plan().skipped_count());
     // What was read before a failure is useful too.
     let written = reads.map_or(Ok(()), |reads| reads.finish().map(drop));
     match outcome.and(written) {
         Err(_) if reader_left.get() => Ok(()),
         outcome => outcome,
+    }
+}
+
+/// What the capture says had failed is no part of a replay, which nobody should have to guess.
+fn note_skipped(count: u64) {
+    match count {
+        0 => {}
+        1 => output::note("note: skipped 1 operation that had failed at capture; `rehal info` names it"),
+        _ => output::note(&format!(
+            "note: skipped {count} operations that had failed at capture; `rehal info` names them"
+        )),
     }
 }
 

@@ -1,26 +1,26 @@
-//! The CPU library ABI, version 6: what a compiled executable and its host share in memory.
+//! The CPU library ABI, version 6: the structures that a compiled executable shares with its host.
 //!
-//! Source of the facts: `iree/hal/local/executable_library.h` of the pinned release. Every struct
-//! asserts its size and offsets for 64-bit machines at compile time. Pointers are as the library
-//! gives them: possibly null where the field says so, valid while the library is loaded.
+//! Defined in `iree/hal/local/executable_library.h` of the pinned release. Every struct asserts its size and
+//! offsets for 64-bit machines at compile time. Pointers come from the library: possibly null if the field
+//! says so, valid while the library is loaded.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
-/// The version of the ABI that is read here.
+/// The supported version of the ABI.
 pub const VERSION: u32 = 6;
 /// The symbol that a library exports ([`QueryFn`]).
 pub const QUERY_SYMBOL: &str = "iree_hal_executable_library_query";
-/// Most 32-bit constants of a dispatch.
+/// Maximum number of 32-bit constants of a dispatch.
 pub const MAX_CONSTANT_COUNT: usize = 64;
-/// Most bindings of a dispatch.
+/// Maximum number of bindings of a dispatch.
 pub const MAX_BINDING_COUNT: usize = 64;
-/// Bytes of a page of workgroup local memory.
+/// Size of a page of workgroup local memory in bytes.
 pub const LOCAL_MEMORY_PAGE_BYTES: usize = 4096;
 /// Words of processor data.
 pub const PROCESSOR_DATA_WORDS: usize = 8;
 
-/// Gives the library's table, or null where it has none of `max_version` or below.
+/// Returns the library's table, or null if it has none of `max_version` or below.
 pub type QueryFn =
     unsafe extern "C" fn(max_version: u32, environment: *const Environment) -> *const LibraryTable;
 /// An imported function; returns 0 on success.
@@ -40,7 +40,7 @@ pub type DispatchFn = unsafe extern "C" fn(
     workgroup: *const WorkgroupState,
 ) -> c_int;
 
-/// At the top of every version of the ABI.
+/// The start of the table in every version of the ABI.
 #[repr(C)]
 pub struct LibraryHeader {
     /// Version of the ABI that the library was built for.
@@ -62,7 +62,7 @@ pub struct ImportTable {
     pub symbols: *const *const c_char,
 }
 
-/// What the library may know of where it runs.
+/// The library's view of its environment.
 #[repr(C)]
 pub struct Environment {
     /// Specialization constants, as many as the library declares.
@@ -77,7 +77,7 @@ pub struct Environment {
     pub processor: [u64; PROCESSOR_DATA_WORDS],
 }
 
-/// What all workgroups of a dispatch share.
+/// State shared by all workgroups of a dispatch.
 #[repr(C)]
 pub struct DispatchState {
     /// Workgroup size in x.
@@ -94,7 +94,7 @@ pub struct DispatchState {
     pub workgroup_count_y: u32,
     /// Workgroup count in z.
     pub workgroup_count_z: u16,
-    /// Workgroups that may run at the same time, at most.
+    /// Maximum number of workgroups that run concurrently.
     pub max_concurrency: u8,
     /// Number of bindings.
     pub binding_count: u8,
@@ -106,7 +106,7 @@ pub struct DispatchState {
     pub binding_lengths: *const usize,
 }
 
-/// What is of one workgroup alone.
+/// State of one workgroup.
 #[repr(C)]
 pub struct WorkgroupState {
     /// Workgroup id in x.
@@ -125,10 +125,10 @@ pub struct WorkgroupState {
     pub local_memory_size: u32,
 }
 
-/// How an exported function is executed.
+/// Attributes of an exported function.
 #[repr(C)]
 pub struct DispatchAttrs {
-    /// Behaviour: bit 0 sequential, bit 1 dynamic workgroup size.
+    /// Flags: bit 0 sequential, bit 1 dynamic workgroup size.
     pub flags: u64,
     /// Pages of scratch memory, each [`LOCAL_MEMORY_PAGE_BYTES`].
     pub local_memory_pages: u16,
@@ -136,7 +136,7 @@ pub struct DispatchAttrs {
     pub constant_count: u8,
     /// Number of bindings.
     pub binding_count: u8,
-    /// Workgroup size in x, 0 where unknown.
+    /// Workgroup size in x, 0 if unknown.
     pub workgroup_size_x: u32,
     /// Workgroup size in y.
     pub workgroup_size_y: u32,
@@ -155,7 +155,7 @@ pub struct DispatchParameter {
     pub kind: u8,
     /// Size in bytes.
     pub size: u8,
-    /// Behaviour; no bits are defined.
+    /// Flags; no bits are defined.
     pub flags: u16,
     /// Index into the table of parameter names, 0xFFFF for none.
     pub name: u16,
@@ -163,18 +163,18 @@ pub struct DispatchParameter {
     pub offset: u16,
 }
 
-/// Where a function comes from.
+/// A source location.
 #[repr(C)]
 pub struct SourceLocationEntry {
-    /// Line of the file.
+    /// Line number.
     pub line: u32,
-    /// Bytes of `path`.
+    /// Length of `path` in bytes.
     pub path_length: u32,
     /// Path of the file, NUL-terminated.
     pub path: *const c_char,
 }
 
-/// Where a function comes from at each stage of its compilation.
+/// The source locations of a function at each stage of its compilation.
 #[repr(C)]
 pub struct StageLocationTable {
     /// Number of stages.
@@ -196,41 +196,41 @@ pub struct ExportTable {
     pub attrs: *const DispatchAttrs,
     /// Optional: per export its parameters, or null.
     pub params: *const *const DispatchParameter,
-    /// Optional; nothing defined.
+    /// Optional; undefined.
     pub occupancy: *const c_int,
     /// `count` names.
     pub names: *const *const c_char,
-    /// Optional: per export a tag for people, or null.
+    /// Optional: a human-readable tag per export, or null.
     pub tags: *const *const c_char,
-    /// Optional: names that parameters refer to.
+    /// Optional: names of parameters.
     pub parameter_names: *const *const c_char,
-    /// Optional: per export where it comes from.
+    /// Optional: source location per export.
     pub source_locations: *const SourceLocationEntry,
-    /// Optional: per export where it comes from, by stage.
+    /// Optional: source locations by compilation stage per export.
     pub stage_locations: *const StageLocationTable,
 }
 
-/// Specialization constants that the library wants.
+/// Specialization constants of the library.
 #[repr(C)]
 pub struct ConstantTable {
     /// Number of 32-bit values.
     pub count: u32,
 }
 
-/// A source file carried for debugging.
+/// A source file embedded for debugging.
 #[repr(C)]
 pub struct SourceFile {
-    /// Bytes of `path`.
+    /// Length of `path` in bytes.
     pub path_length: u32,
     /// Path, NUL-terminated.
     pub path: *const c_char,
-    /// Bytes of `content`.
+    /// Length of `content` in bytes.
     pub content_length: u32,
-    /// The file.
+    /// Contents of the file.
     pub content: *const u8,
 }
 
-/// Source files carried for debugging.
+/// Source files embedded for debugging.
 #[repr(C)]
 pub struct SourceFileTable {
     /// Number of files.
@@ -244,13 +244,13 @@ pub struct SourceFileTable {
 pub struct LibraryTable {
     /// The header.
     pub header: *const LibraryHeader,
-    /// What it imports.
+    /// Imports.
     pub imports: ImportTable,
-    /// What it exports.
+    /// Exports.
     pub exports: ExportTable,
-    /// What constants it wants.
+    /// Specialization constants.
     pub constants: ConstantTable,
-    /// Sources it carries.
+    /// Embedded sources.
     pub sources: SourceFileTable,
 }
 

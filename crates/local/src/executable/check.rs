@@ -1,5 +1,5 @@
-//! The way in for fuzzing: everything that reads untrusted bytes. Machine code among them is not run;
-//! programs of the VM are, because they need no trust.
+//! The entry point for fuzzing: all code that reads untrusted bytes. Machine code in them is not run; VM
+//! programs are, because they are verified.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::vmvx::VmvxExecutable;
 use super::{abi, elf, format};
 use crate::execute::Place;
 
-/// Reads `bytes` as an executable in every way there is, and maps them where they parse. Runs what is a
-/// program of the VM, and no machine code.
+/// Reads `bytes` as an executable in all supported ways, and maps images that parse. Runs VM programs, but no
+/// machine code.
 pub fn exercise(bytes: &[u8]) {
     let inferred = format::infer(bytes);
     let reached = exercise_program(bytes);
@@ -24,7 +24,7 @@ pub fn exercise(bytes: &[u8]) {
     let query = image.function(abi::QUERY_SYMBOL);
     let names = image.symbol_names().count();
     assert!(query.is_err() || names > 0, "a function that is found is among the symbols");
-    // Larger images cost the fuzzer time and no other code.
+    // Larger images cost time and reach no additional code.
     if image.memory_bytes() <= 1 << 20
         && let Ok(module) = image.map()
         && let Ok(query) = query
@@ -33,27 +33,27 @@ pub fn exercise(bytes: &[u8]) {
     }
 }
 
-/// How far a program of the VM came.
+/// How far a VM program got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// It is not an executable.
+    /// Rejected as an executable.
     Nothing,
-    /// It was loaded, and so many of its functions ran to their end.
+    /// Loaded, and that many of its functions ran to completion.
     Loaded {
-        /// Functions that did; the others failed.
+        /// Functions that succeeded; the others failed.
         completed: usize,
     },
 }
 
-/// What each workgroup may use. Microkernels work on no more than this and the bindings.
+/// Resource limits of each workgroup, in addition to microkernels, which are bounded by the bindings.
 const BUDGET: Budget = Budget { instructions: 20_000, bytes: 64 << 10 };
-/// Of each binding.
+/// Bytes of each binding.
 const BINDING_BYTES: u64 = 1024;
-/// How many of its functions are called.
+/// Maximum number of functions to call.
 const CALLS: usize = 64;
 
-/// Loads `bytes` as an executable that is a program of the VM, and runs its functions, as far as it is one. The
-/// point is that it returns: without a panic, soon, and with memory that the size explains.
+/// Loads `bytes` as a VM executable and runs its functions. This must return without a panic, soon, and with
+/// memory bounded by the size of the input.
 pub fn exercise_program(bytes: &[u8]) -> Reached {
     let params = ExecutableParams {
         label: "",
@@ -63,7 +63,7 @@ pub fn exercise_program(bytes: &[u8]) -> Reached {
         data: bytes,
         constants: &[],
     };
-    // What wants constants of its own is tried with some.
+    // If it requires constants, some are provided.
     let load = |constants| VmvxExecutable::load(&ExecutableParams { constants, ..params }, Some(BUDGET));
     let Ok(executable) = load(&[]).or_else(|_| load(&[71, 72])) else { return Reached::Nothing };
     let functions = (0..).zip(executable.functions()).take(CALLS);

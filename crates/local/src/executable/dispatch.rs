@@ -1,4 +1,4 @@
-//! Running a function of an executable over all of its workgroups.
+//! Runs a function of an executable over all of its workgroups.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -21,20 +21,19 @@ pub struct MemorySpan {
     pub length_bytes: usize,
 }
 
-/// What a function is run with.
+/// The arguments of a dispatch.
 pub struct Dispatch<'a> {
-    /// Workgroups in x, y and z; a zero means that nothing runs. The ABI has 16 bits for z.
+    /// Number of workgroups in x, y and z; if any is 0, nothing runs. The ABI has 16 bits for z.
     pub workgroup_count: [u32; 3],
     /// Workgroup size in x, y and z; a zero means 1.
     pub workgroup_size: [u32; 3],
-    /// As many 32-bit constants as the function wants.
+    /// As many 32-bit constants as the function declares.
     pub constants: &'a [u32],
-    /// As many bindings as the function has.
+    /// As many bindings as the function declares.
     pub bindings: &'a [MemorySpan],
-    /// Scratch memory, at least [`Library::local_memory_bytes`]; its contents do not matter.
+    /// Scratch memory, at least [`Library::local_memory_bytes`], with arbitrary contents.
     pub local_memory: &'a mut [u8],
-    /// Whether denormal floating-point values are taken as zero. The reference does so for what is
-    /// in command buffers.
+    /// Whether denormals are flushed to zero, as the reference does for command buffers.
     pub flush_denormals: bool,
 }
 
@@ -51,29 +50,29 @@ impl Default for Dispatch<'_> {
     }
 }
 
-/// Bindings as the ABI has them: addresses and lengths apart. Only what is used is initialized.
+/// Bindings in the ABI's layout: separate addresses and lengths. Only the used part is initialized.
 struct BindingTable {
     ptrs: [MaybeUninit<*mut c_void>; abi::MAX_BINDING_COUNT],
     lengths: [MaybeUninit<usize>; abi::MAX_BINDING_COUNT],
 }
 
 impl Library {
-    /// Runs function `ordinal` on the calling thread: workgroups one after another, x fastest, then
-    /// y, then z. Stops at the first workgroup that fails.
+    /// Runs function `ordinal` on the calling thread: workgroups one after another, x fastest, then y, then
+    /// z. Stops at the first workgroup that fails.
     ///
-    /// Fails with `OutOfRange` where there is no such function or z has more than 16 bits, with
-    /// `InvalidArgument` where constants, bindings or local memory do not fit the function, and with
-    /// `Internal` where the kernel returns a non-zero value.
+    /// Fails with `OutOfRange` if the function does not exist or z exceeds 16 bits, with `InvalidArgument` if
+    /// constants, bindings or local memory do not match the function, and with `Internal` if the kernel
+    /// returns a non-zero value.
     ///
     /// # Safety
-    /// Runs the executable's code, which trusts its arguments: each binding is valid for reads and
-    /// writes of its length for the duration of the call, nobody else writes to them meanwhile, and
-    /// they are large enough for what the code does with these constants and workgroups.
+    /// Runs the executable's code, which trusts its arguments: each binding is valid for reads and writes of
+    /// its length during the call, no other thread writes to it meanwhile, and it is large enough for the
+    /// code with these constants and workgroups.
     pub unsafe fn dispatch(&self, ordinal: u32, dispatch: Dispatch<'_>) -> Result<()> {
         let function = self.function(ordinal)?;
         check(function, self.local_memory_bytes(ordinal)?, &dispatch)?;
         if dispatch.workgroup_count.contains(&0) {
-            // Not by the loops: 0 in x alone would still leave billions of steps in y and z.
+            // Not left to the loops: a 0 in x alone would still iterate billions of times over y and z.
             return Ok(());
         }
         let mut table = BindingTable {
@@ -101,8 +100,8 @@ impl Library {
             binding_lengths: table.lengths.as_ptr().cast(),
         };
         let _mode = dispatch.flush_denormals.then(FlushDenormals::enter);
-        // SAFETY: the state's arrays have the function's counts (`check`) and live through the call;
-        // the rest is the caller's.
+        // SAFETY: the state's arrays have the function's counts (`check`) and outlive the call; the rest is
+        // guaranteed by the caller.
         let failed = unsafe { self.run(ordinal, &state, dispatch.local_memory) };
         match failed {
             None => Ok(()),
@@ -110,12 +109,12 @@ impl Library {
         }
     }
 
-    /// Runs one workgroup of function `ordinal` and returns what the kernel returned, 0 for success:
-    /// the innermost step, for drivers that spread workgroups over threads.
+    /// Runs one workgroup of function `ordinal` and returns the kernel's result, 0 for success. For drivers
+    /// that distribute workgroups over threads.
     ///
     /// # Safety
-    /// `ordinal` is below [`Library::function_count`]; `dispatch` has the function's counts of
-    /// constants and bindings; the rest as for [`Library::dispatch`].
+    /// `ordinal` is below [`Library::function_count`]; `dispatch` has the function's counts of constants and
+    /// bindings; the rest as for [`Library::dispatch`].
     #[inline]
     pub unsafe fn dispatch_workgroup(
         &self,
@@ -123,8 +122,8 @@ impl Library {
         dispatch: &DispatchState,
         workgroup: &WorkgroupState,
     ) -> c_int {
-        // SAFETY: the table has code for every function (`query::read`), and the ABI lets the
-        // library swap it, which is why it is read each time; the rest is the caller's.
+        // SAFETY: the table has code for every function (`query::read`); the ABI allows the library to
+        // replace it, so it is read each time; the rest is guaranteed by the caller.
         unsafe {
             match *(*self.table).exports.ptrs.add(ordinal as usize) {
                 Some(function) => function(&raw const *self.environment, dispatch, workgroup),
@@ -133,7 +132,7 @@ impl Library {
         }
     }
 
-    /// Runs all workgroups; the first that fails comes back with what it returned.
+    /// Runs all workgroups; returns the first that fails with its result.
     ///
     /// # Safety
     /// As for [`Library::dispatch_workgroup`].
@@ -159,8 +158,8 @@ impl Library {
         for z in 0..state.workgroup_count_z {
             for y in 0..state.workgroup_count_y {
                 for x in 0..state.workgroup_count_x {
-                    // SAFETY: the pointer is of a local variable that only this loop changes and
-                    // that the kernel and the crash guard only read.
+                    // SAFETY: the pointer is to a local variable that only this loop modifies; the kernel and
+                    // the crash guard only read it.
                     let code = unsafe {
                         (*workgroup).workgroup_id_x = x;
                         (*workgroup).workgroup_id_y = y;
@@ -177,7 +176,7 @@ impl Library {
     }
 }
 
-/// Checks what the kernel relies on of its local memory and its arguments.
+/// Checks what the kernel relies on: its local memory and its arguments.
 fn check(function: &FunctionInfo, local_memory_bytes: u32, dispatch: &Dispatch<'_>) -> Result<()> {
     let counts = (dispatch.constants.len(), dispatch.bindings.len());
     check_arguments(function, counts, dispatch.workgroup_count, dispatch.workgroup_size)?;
@@ -188,8 +187,7 @@ fn check(function: &FunctionInfo, local_memory_bytes: u32, dispatch: &Dispatch<'
     Ok(())
 }
 
-/// Checks the numbers of constants and bindings against the function's, and that workgroups fit the
-/// ABI, which has 16 bits for z.
+/// Checks the numbers of constants and bindings against the function's, and z against the 16 bits of the ABI.
 pub(super) fn check_arguments(
     function: &FunctionInfo,
     (constants, bindings): (usize, usize),

@@ -1,4 +1,4 @@
-//! Shared libraries of the system (`system-elf-x86_64`), loaded by its dynamic loader.
+//! System shared libraries (`system-elf-x86_64`), loaded by the system's dynamic loader.
 
 use std::ffi::{OsStr, c_void};
 
@@ -7,20 +7,20 @@ use rehal_base::{Context, Error, Result, StatusCode};
 use super::elf;
 use crate::platform::{LibraryFile, open_library};
 
-/// The footer that the compiler puts behind a library that carries a debug database.
+/// The footer that the compiler appends to a library with a debug database.
 const FOOTER_MAGIC: &[u8; 8] = b"IREEDBG\0";
 const FOOTER_BYTES: usize = 48;
 
 /// A loaded shared library; unloaded when dropped.
 pub struct Dylib {
     library: libloading::Library,
-    /// The dynamic loader takes a path that it has loaded for the same library: the path of a file in
-    /// memory must stay taken for as long as the library is loaded. Behind the library, to go after it.
+    /// The dynamic loader identifies libraries by path, so the path of the in-memory file must stay in use
+    /// while the library is loaded. Declared after the library, to be dropped after it.
     _file: Option<LibraryFile>,
 }
 
 impl Dylib {
-    /// Loads the library whose bytes these are.
+    /// Loads a library from memory.
     ///
     /// # Safety
     /// Runs the library's initializers: the caller trusts its code as it trusts its own.
@@ -31,9 +31,9 @@ impl Dylib {
         let mut file = LibraryFile::new(library)
             .map_err(|error| Error::io("writing the library for the dynamic loader", &error))
             .context(place)?;
-        // SAFETY: the caller trusts the bytes, and the file holds exactly these.
+        // SAFETY: the caller trusts the bytes, and the file has exactly these contents.
         let opened = unsafe { Self::open(file.path().as_os_str()) };
-        // The loader names the file, which is one that the caller never saw.
+        // The message names a temporary file, which the caller does not know.
         let shown = file.path().display().to_string();
         let rename = |error: Error| Error::new(error.code(), error.message().replace(&shown, "the library"));
         let mut this = opened.map_err(rename).context(place)?;
@@ -57,7 +57,7 @@ impl Dylib {
 
     /// The address of the symbol `name`.
     pub fn symbol(&self, name: &str) -> Result<*const c_void> {
-        // SAFETY: only the address is taken; whoever uses it says what it is.
+        // SAFETY: only takes the address; its user determines the type.
         let symbol = unsafe { self.library.get::<*const c_void>(name.as_bytes()) };
         match symbol {
             Ok(symbol) => Ok(*symbol),
@@ -66,7 +66,7 @@ impl Dylib {
     }
 }
 
-/// What the dynamic loader said: the error's own words and those of its cause.
+/// The message of the dynamic loader: the error and its source.
 fn words(error: &libloading::Error) -> String {
     let text = error.to_string();
     match std::error::Error::source(error) {
@@ -75,7 +75,7 @@ fn words(error: &libloading::Error) -> String {
     }
 }
 
-/// The library without the debug database that may follow it.
+/// The library without an appended debug database.
 fn without_footer(bytes: &[u8]) -> Result<&[u8]> {
     let Some(start) = bytes.len().checked_sub(FOOTER_BYTES) else { return Ok(bytes) };
     let footer = &bytes[start..];
@@ -87,7 +87,7 @@ fn without_footer(bytes: &[u8]) -> Result<&[u8]> {
     let size = u64::from_le_bytes(size);
     if size > start as u64 {
         return Err(Error::out_of_range(format!(
-            "the library's debug footer says {size} bytes of library, there are {start}"
+            "the debug footer claims a library of {size} bytes, found {start}"
         )));
     }
     Ok(&bytes[..size as usize])
@@ -113,9 +113,22 @@ mod tests {
 
     #[test]
     fn what_cannot_be_opened_is_an_error_with_the_loaders_words() {
-        // SAFETY: there is no such library, so that none of its code can run.
+        // SAFETY: the library does not exist, so none of its code can run.
         let error = unsafe { Dylib::open(OsStr::new("/no/such/library.so")) }.err().unwrap();
         assert!(error.to_string().contains("cannot open shared object file"), "{error}");
+    }
+
+    /// The loader gets the library under a path that it has only while it is loaded.
+    #[test]
+    fn errors_of_the_loader_do_not_name_the_file_it_was_given() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/affine.system.so");
+        let mut library = std::fs::read(path).unwrap();
+        // For another operating system.
+        library[7] = 0xff;
+        // SAFETY: a fixture of ours, which the loader refuses before any of its code runs.
+        let error = unsafe { Dylib::from_bytes(&library) }.err().unwrap();
+        assert!(error.message().ends_with("the library: ELF file OS ABI invalid"), "{error}");
+        assert!(!error.report().contains("/proc/"), "{error:?}");
     }
 
     #[test]
@@ -123,9 +136,9 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/affine.system.so");
         let library = std::fs::read(path).unwrap();
         for length in (0..library.len()).step_by(97) {
-            // SAFETY: a fixture of ours; cut, none of its code may run.
+            // SAFETY: our fixture, truncated; none of its code can run.
             let error = unsafe { Dylib::from_bytes(&library[..length]) }.err();
-            let error = error.unwrap_or_else(|| panic!("{length} bytes were taken"));
+            let error = error.unwrap_or_else(|| panic!("{length} bytes were accepted"));
             assert!(!error.message().is_empty());
         }
     }

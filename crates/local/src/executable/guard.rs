@@ -2,7 +2,8 @@
 //!
 //! [`install`] is for tools, once, before anything is dispatched. From then on SIGSEGV, SIGILL,
 //! SIGFPE and SIGBUS on a thread that is running a kernel print what ran and where on standard error
-//! and end the process with [`EXIT_STATUS`]. Faults anywhere else go to whoever handled them before.
+//! and end the process with [`EXIT_STATUS`]. A SIGBUS of a file that was truncated while it was mapped names the file,
+//! whoever touched it, and ends the process with [`TRUNCATED_STATUS`]. Other faults go to whoever handled them before.
 //!
 //! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the state that
 //! the kernel has anyway. The handler allocates nothing, waits for no lock and formats by hand. What the kernel printed
@@ -26,6 +27,9 @@ pub const EXIT_STATUS: i32 = 86;
 /// Exit status where the kernel uses an instruction that this CPU does not have: the executable is
 /// for another machine, which is wrong input like any other.
 pub const WRONG_MACHINE_STATUS: i32 = 1;
+
+/// Exit status where a mapped file ended before the page that was read: that of errors.
+pub const TRUNCATED_STATUS: i32 = 1;
 
 /// Installs the guard for the process and arms the calling thread. Later calls only arm.
 pub fn install() {

@@ -16,7 +16,7 @@ pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};
 pub(crate) use open_library::open_library;
 pub(crate) use vectors::{has_fused_vectors, with_vectors};
 
-/// The name of this machine's architecture, as executable formats spell it.
+/// This machine's architecture, as in executable formats.
 pub(crate) const ARCHITECTURE: &str = "x86_64";
-/// Whether native executables run here.
+/// Whether native executables can run.
 pub(crate) const RUNS_EXECUTABLES: bool = true;

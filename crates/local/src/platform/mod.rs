@@ -1,8 +1,8 @@
-//! What depends on the operating system and the machine, once per platform.
+//! Code that depends on the operating system and the CPU, one module per platform.
 //!
-//! Each platform's module has the same items; the rest of the crate compiles for any target.
+//! All modules have the same items; the rest of the crate compiles for any target.
 
-#![allow(unsafe_code, reason = "maps pages and handles signals; docs/unsafe.md says what it rests on")]
+#![allow(unsafe_code, reason = "maps pages and handles signals; see docs/unsafe.md")]
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod linux_x86_64;
@@ -14,10 +14,10 @@ mod unsupported;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 pub(crate) use unsupported::*;
 
-/// What may be done with a run of pages. There is deliberately no way to say writable and executable.
+/// Protection of a run of pages. Deliberately, none is both writable and executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
-    /// Nothing.
+    /// No access.
     None,
     /// Read.
     Read,
@@ -27,25 +27,25 @@ pub(crate) enum Protection {
     ReadExecute,
 }
 
-/// A fault that the operating system reported, as its handler sees it.
+/// A fault reported by the operating system, as its handler receives it.
 pub(crate) struct Fault<'a> {
     /// The signal's name, such as `SIGSEGV`.
     pub(crate) name: &'static str,
-    /// The address that the fault is about, of memory or of the instruction, where the processor
-    /// gives one (it does not for addresses that no memory can have).
+    /// The faulting address, of data or of the instruction, if the processor provides one (it does not for
+    /// non-canonical addresses).
     pub(crate) address: Option<usize>,
     /// Address of the instruction.
     pub(crate) instruction: usize,
-    /// Bytes of the instruction, where they can be read safely; at most 15.
+    /// Bytes of the instruction, if they can be read safely; at most 15.
     pub(crate) code: &'a [u8],
 }
 
-/// A loop over numbers that is worth compiling for wide vectors.
+/// A numeric loop worth compiling for wide vectors.
 pub(crate) trait VectorWork {
-    /// What it gives.
+    /// The result.
     type Output;
 
-    /// Does the work. Implementations are `#[inline(always)]`, so that they take on the vectors of
-    /// their caller. `fuses` says that [`f32::mul_add`] is one instruction here.
+    /// Runs the loop. Implementations are `#[inline(always)]`, so that they are compiled with their caller's
+    /// target features. `fuses` says that [`f32::mul_add`] is one instruction here.
     fn run(self, fuses: bool) -> Self::Output;
 }

@@ -1,4 +1,4 @@
-//! Any other platform: it compiles, and says what it cannot do.
+//! Fallback for all other platforms: it compiles, and fails with `Unsupported`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -7,14 +7,14 @@ use std::path::Path;
 
 use crate::platform::{Fault, Protection, VectorWork};
 
-/// The name of this machine's architecture, as executable formats spell it.
+/// This machine's architecture, as in executable formats.
 pub(crate) const ARCHITECTURE: &str = match std::env::consts::ARCH.as_bytes() {
     b"aarch64" => "arm_64",
     b"arm" => "arm_32",
     b"x86" => "x86_32",
     _ => std::env::consts::ARCH,
 };
-/// Whether native executables run here.
+/// Whether native executables can run.
 pub(crate) const RUNS_EXECUTABLES: bool = false;
 pub(crate) const PAGE_BYTES: usize = 4096;
 
@@ -22,7 +22,7 @@ fn unsupported(what: &str) -> io::Error {
     let (os, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
     io::Error::new(
         io::ErrorKind::Unsupported,
-        format!("{what} is supported on Linux on x86-64 only, this is {os} on {architecture}"),
+        format!("{what} is supported only on Linux on x86-64; this is {os} on {architecture}"),
     )
 }
 
@@ -105,12 +105,12 @@ impl FlushDenormals {
     }
 }
 
-/// Nothing is flushed here: numbers too small to be normal are kept.
+/// Denormals are kept here.
 pub(crate) fn with_flushed_denormals(work: &mut dyn FnMut()) {
     work();
 }
 
-/// No kernel runs here, so that none can fault.
+/// No kernel runs here, so none can fault.
 pub(crate) fn install_fault_handler(_report: fn(&Fault<'_>)) {}
 
 pub(crate) fn arm_thread() {}
@@ -119,7 +119,7 @@ pub(crate) fn write_stderr(bytes: &[u8]) {
     let _ = io::Write::write_all(&mut io::stderr(), bytes);
 }
 
-/// No native code runs here that could have printed anything.
+/// No native code runs here, so nothing was printed.
 pub(crate) fn flush_c_streams() {}
 
 pub(crate) fn flush_after_crash(_status: i32) {}

@@ -14,7 +14,7 @@ mod text;
 use std::io::{self, Write};
 
 use rehal_base::{FormatError, MappedFile};
-use rehal_capture::{Capture, OpenOptions, Payload, Record, Tear};
+use rehal_capture::{Capture, OpenOptions, Payload, Record, Records, Tear};
 
 pub use summary::Summary;
 
@@ -67,7 +67,7 @@ pub struct Progress {
 /// Dumps the capture in `input` to `writer` in pieces of at most some 100 KiB, and returns where
 /// the capture is torn (only ever with `recover`).
 ///
-/// The whole capture is checked before the first byte is written. `progress` is called every few
+/// All that is printed is checked before the first byte is written, also against the capture's checksums. `progress` is called every few
 /// megabytes.
 pub fn dump(
     input: Input<'_>,
@@ -75,10 +75,15 @@ pub fn dump(
     writer: &mut dyn Write,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Option<Tear>, Error> {
-    let capture = Capture::open(input.bytes, OpenOptions { recover: options.recover })?;
+    let how = OpenOptions { recover: options.recover };
+    let capture = match input.map {
+        Some(map) => Capture::open_mapped(map, how)?,
+        None => Capture::open(input.bytes, how)?,
+    };
     let mut walk = Walk::new(input, &capture, progress);
     let mut summary = Summary::default();
-    walk.records(&capture, |record, payload| {
+    // Of the data only its place is printed, so it is not read.
+    walk.records(capture.records_without_data(), |record, payload| {
         summary.add(record, payload);
         Ok(())
     })?;
@@ -86,11 +91,15 @@ pub fn dump(
     match options.format {
         Format::Text => {
             text::write_file(&mut output, &capture, &summary);
-            walk.records(&capture, |record, payload| text::write_record(&mut output, record, payload))?;
+            walk.records(capture.records_unverified(), |record, payload| {
+                text::write_record(&mut output, record, payload)
+            })?;
         }
         Format::Jsonl => {
             jsonl::write_file(&mut output, &capture, &summary);
-            walk.records(&capture, |record, payload| jsonl::write_record(&mut output, record, payload))?;
+            walk.records(capture.records_unverified(), |record, payload| {
+                jsonl::write_record(&mut output, record, payload)
+            })?;
         }
     }
     output.finish()?;
@@ -114,7 +123,7 @@ struct Walk<'a> {
     map: Option<&'a MappedFile>,
     progress: &'a mut dyn FnMut(Progress),
     walked_bytes: u64,
-    total_bytes: u64,
+    length_bytes: u64,
 }
 
 impl<'a> Walk<'a> {
@@ -122,16 +131,16 @@ impl<'a> Walk<'a> {
     const STEP_BYTES: u64 = 4 << 20;
 
     fn new(input: Input<'a>, capture: &Capture<'_>, progress: &'a mut dyn FnMut(Progress)) -> Self {
-        Self { map: input.map, progress, walked_bytes: 0, total_bytes: 2 * capture.length_bytes() }
+        Self { map: input.map, progress, walked_bytes: 0, length_bytes: capture.length_bytes() }
     }
 
     fn records<'c>(
         &mut self,
-        capture: &Capture<'c>,
+        records: Records<'c>,
         mut visit: impl FnMut(&Record<'c>, &Payload<'c>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut behind = 0;
-        for record in capture.records() {
+        for record in records {
             let record = record?;
             visit(&record, &record.payload()?)?;
             if record.offset - behind >= Self::STEP_BYTES {
@@ -141,9 +150,9 @@ impl<'a> Walk<'a> {
         }
         // A small capture is not worth a system call.
         if behind > 0 {
-            self.forget(behind, capture.length_bytes());
+            self.forget(behind, self.length_bytes);
         }
-        self.walked_bytes += capture.length_bytes();
+        self.walked_bytes += self.length_bytes;
         Ok(())
     }
 
@@ -153,7 +162,7 @@ impl<'a> Walk<'a> {
             map.forget(from as usize, (to - from) as usize);
         }
         let done_bytes = self.walked_bytes + to;
-        (self.progress)(Progress { done_bytes, total_bytes: self.total_bytes });
+        (self.progress)(Progress { done_bytes, total_bytes: 2 * self.length_bytes });
     }
 }
 

@@ -3,9 +3,9 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use rehal_base::{Error, HostMemory, Range, Result};
+use rehal_base::{Error, Result};
 
-use super::stream::Sink;
+use super::stream::CaptureSink;
 use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{Condvar, Mutex, MutexGuard};
 
@@ -28,7 +28,7 @@ struct Shared {
 
 struct State {
     /// Taken by the thread while it writes.
-    sink: Option<Sink>,
+    sink: Option<Box<dyn CaptureSink>>,
     /// What the thread is to write; not empty while it does.
     piece: Vec<u8>,
     /// Of the piece written last, until a call reports it.
@@ -38,7 +38,7 @@ struct State {
 
 impl Behind {
     /// Starts the thread.
-    pub fn start(sink: Sink) -> Result<Self> {
+    pub fn start(sink: Box<dyn CaptureSink>) -> Result<Self> {
         let piece = Vec::with_capacity(BEHIND_BYTES);
         let state = State { sink: Some(sink), piece, failure: None, ended: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
@@ -51,19 +51,17 @@ impl Behind {
         Ok(Self { shared, writer: Some(writer) })
     }
 
-    /// Writes a range of memory, from where it is.
-    pub fn write_memory(&mut self, memory: &HostMemory, range: Range) -> io::Result<()> {
-        self.after_writing(|_, sink| sink.write_memory(memory, range))
-    }
-
     /// Calls `work` with the sink once what was written before has reached it; fails if that failed.
-    fn after_writing<R>(&self, work: impl FnOnce(&mut State, &mut Sink) -> io::Result<R>) -> io::Result<R> {
+    fn after_writing<R>(
+        &self,
+        work: impl FnOnce(&mut State, &mut dyn CaptureSink) -> io::Result<R>,
+    ) -> io::Result<R> {
         let mut state = self.shared.idle();
         if let Some(failure) = state.failure.take() {
             return Err(failure);
         }
         let Some(mut sink) = state.sink.take() else { return Err(io::ErrorKind::Other.into()) };
-        let result = caught(|| work(&mut state, &mut sink));
+        let result = caught(|| work(&mut state, &mut *sink));
         state.sink = Some(sink);
         result
     }

@@ -30,7 +30,7 @@ use rehal_hal::{Device, DeviceGroup, HostOp};
 
 use self::device::RecordedDevice;
 use self::names::recorded_device;
-use self::stream::{Sink, Stream};
+use self::stream::Stream;
 use crate::encode;
 
 pub use self::stream::CaptureSink;
@@ -124,12 +124,12 @@ impl Recorder {
     /// another, is refused with `UNAVAILABLE`. A pipe is refused with `INVALID_ARGUMENT`: the length is written at the
     /// beginning of a capture in the end.
     pub fn create(path: &Path, options: RecordOptions) -> Result<Self> {
-        Ok(Self { stream: Stream::start(Sink::File(create_file(path)?), options)? })
+        Ok(Self { stream: Stream::start(Box::new(create_file(path)?), options)? })
     }
 
     /// Starts a capture in `sink`.
     pub fn to(sink: impl CaptureSink + 'static, options: RecordOptions) -> Result<Self> {
-        Ok(Self { stream: Stream::start(Sink::Other(Box::new(sink)), options)? })
+        Ok(Self { stream: Stream::start(Box::new(sink), options)? })
     }
 
     /// The devices of `group`, in its order, with all that is done with them on record.

@@ -98,7 +98,7 @@ impl Seek for Sink {
 }
 
 fn start(sink: &Sink) -> Arc<Stream> {
-    Stream::start(stream::Sink::Other(Box::new(sink.clone())), RecordOptions::default()).unwrap()
+    Stream::start(Box::new(sink.clone()), RecordOptions::default()).unwrap()
 }
 
 /// Adds the record of device `id`.
@@ -124,7 +124,7 @@ fn ids(bytes: &[u8]) -> (Vec<u64>, bool) {
 fn every_piece_is_written_in_order() {
     explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
-        let mut behind = Behind::start(stream::Sink::Other(Box::new(sink.clone()))).unwrap();
+        let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
         behind.write_all(b"ab").unwrap();
         behind.write_all(b"cd").unwrap();
         behind.flush().unwrap();
@@ -142,7 +142,7 @@ fn an_error_of_the_thread_shows_in_the_next_call() {
     for fault in [Fault::Fails, Fault::Panics] {
         explore_bounded(PREEMPTIONS, move || {
             let sink = Sink::with_fault(2, fault);
-            let mut behind = Behind::start(stream::Sink::Other(Box::new(sink.clone()))).unwrap();
+            let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
             behind.write_all(b"ab").unwrap();
             behind.write_all(b"cd").unwrap();
             let failed = behind.flush().unwrap_err();
@@ -234,7 +234,7 @@ fn a_dropped_recorder_leaves_what_was_recorded() {
             assert_eq!((ids, is_closed), (vec![1, 2], false));
         };
         let sink = Box::new(Sink { disk: Arc::default(), at_drop: Some(at_drop) });
-        let stream = Stream::start(stream::Sink::Other(sink), RecordOptions::default()).unwrap();
+        let stream = Stream::start(sink, RecordOptions::default()).unwrap();
         let other = thread::spawn({
             let stream = stream.clone();
             move || record(&stream, 1)

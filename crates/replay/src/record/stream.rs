@@ -1,4 +1,4 @@
-use std::io::{self, Seek, Write};
+use std::io::{Seek, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,53 +18,6 @@ use crate::encode::{Call, Put};
 pub trait CaptureSink: Write + Seek + Send {}
 
 impl<T: Write + Seek + Send> CaptureSink for T {}
-
-/// What a capture is written to: a file takes bytes of shared memory straight from where they are.
-pub(super) enum Sink {
-    /// A file, from where it stands.
-    File(std::fs::File),
-    /// Anything else.
-    Other(Box<dyn CaptureSink>),
-}
-
-impl Sink {
-    fn as_dyn(&mut self) -> &mut dyn CaptureSink {
-        match self {
-            Self::File(file) => file,
-            Self::Other(sink) => &mut **sink,
-        }
-    }
-
-    /// Writes a range of memory.
-    pub fn write_memory(&mut self, memory: &HostMemory, range: Range) -> io::Result<()> {
-        let sink = match self {
-            Self::File(file) => return memory.write_file(file, range).map_err(io::Error::other)?,
-            Self::Other(sink) => sink,
-        };
-        let mut outcome = Ok(());
-        let written = memory.for_each_chunk(range, |chunk| {
-            outcome = sink.write_all(chunk);
-            outcome.as_ref().map(drop).map_err(|error| Error::io("writing the capture", error))
-        });
-        outcome.and(written.map_err(io::Error::other))
-    }
-}
-
-impl Write for Sink {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.as_dyn().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.as_dyn().flush()
-    }
-}
-
-impl Seek for Sink {
-    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
-        self.as_dyn().seek(to)
-    }
-}
 
 /// Up to this size, bytes of shared memory are copied into a record like any others.
 const COPIED_BYTES: u64 = 256 * 1024;
@@ -99,10 +52,10 @@ pub(super) struct Log {
 
 impl Stream {
     /// Starts a capture and the thread that keeps the file up to date.
-    pub fn start(sink: Sink, options: RecordOptions) -> Result<Arc<Self>> {
+    pub fn start(sink: Box<dyn CaptureSink>, options: RecordOptions) -> Result<Arc<Self>> {
         let mut writer = Writer::new(Behind::start(sink)?)?;
         writer.leave_age_to_owner();
-        writer.append(&RecordFields { record_type: RecordType::SESSION, ..Default::default() }, &[])?;
+        writer.begin_checksummed(&RecordFields::default())?;
         let ending = Arc::new(Ending::default());
         let this = Arc::new(Self {
             options,
@@ -209,8 +162,14 @@ impl Log {
         encode(&[], &mut |call, payload_type, parts| {
             let fields = fields_of(device, status, call, payload_type);
             let header = announce(payload_type, parts, range.length);
-            let tail = |sink: &mut Behind| sink.write_memory(memory, range);
-            let _ = self.writer.append_with_tail(&fields, &[&header], range.length, tail);
+            // Copied on their way: what is summed has to be what is written, also where the program writes meanwhile.
+            let _ = self.writer.append_with_tail(&fields, &[&header], range.length, |tail| {
+                let copied = memory.for_each_chunk(range, |chunk| {
+                    tail.add(chunk);
+                    Ok::<_, Error>(())
+                });
+                debug_assert!(copied.is_ok(), "the range is of the memory");
+            });
         });
     }
 

@@ -525,9 +525,6 @@ fn calls_that_had_failed_are_skipped() {
     let buffer = capture.buffer(4);
     capture.fill(whole(buffer), &[7]);
     capture.read(buffer, 0, 4);
-    // A status that no release knows is no success either.
-    capture.bare_call(Op::DEVICE_QUEUE_HOST_CALL, 1);
-    capture.last().status_code = u32::MAX;
     assert_eq!(run(&capture.finish()).unwrap().bytes(), [[7; 4]]);
 }
 
@@ -633,5 +630,97 @@ fn a_count_buffer_is_checked_whether_the_count_is_indirect_or_not() {
             header.workgroup_count_ref.buffer_id = U64::new(90);
             it.dispatch(&header, &[], &[]);
         });
+    }
+}
+
+#[test]
+fn a_count_that_is_static_names_no_range() {
+    type Change = fn(&mut rehal_capture::layout::BufferRef);
+    let changes: [(Change, &str); 3] = [
+        (|it| it.buffer_slot = U32::new(1), "slot 1, offset 0, length 0"),
+        (|it| it.offset = U64::new(4), "slot 0, offset 4, length 0"),
+        (|it| it.length = U64::new(1 << 40), "slot 0, offset 0, length 1099511627776"),
+    ];
+    for (change, words) in changes {
+        refused(DATA_LOSS, &["the workgroup count is static", words], |it| {
+            let cache = it.cache();
+            let executable = it.executable(cache, &code("c", 1, &[function("f", 0, 0)]));
+            let mut header = CaptureBuilder::kernel(executable, 0, [1; 3]);
+            change(&mut header.workgroup_count_ref);
+            it.dispatch(&header, &[], &[]);
+        });
+    }
+}
+
+/// Otherwise the operation would be skipped as one that had failed.
+#[test]
+fn a_status_that_is_no_status_code() {
+    for status_code in [19, 65536, u32::MAX] {
+        let mut capture = CaptureBuilder::new();
+        let buffer = capture.buffer(4);
+        capture.fill(whole(buffer), &[7]);
+        capture.last().status_code = status_code;
+        let error = run(&capture.finish()).err().unwrap();
+        assert_eq!(error.code(), DATA_LOSS, "{error}");
+        assert!(
+            error
+                .message()
+                .contains(&format!("status_code: expected a status code, 0 to 18, found {status_code}")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn host_data_of_a_range_that_was_not_mapped_for_writing() {
+    for access in [0u16, 1, 4] {
+        refused(DATA_LOSS, &["4 bytes were written to a range that was mapped for "], |it| {
+            let buffer = it.buffer(16);
+            it.written(Op::BUFFER_UNMAP_RANGE, buffer, 0, 4, b"data");
+            // Behind the offset, the length, the data's length and the mode.
+            let at = std::mem::offset_of!(rehal_capture::layout::BufferRangeData, memory_access);
+            it.last_payload()[at..at + 2].copy_from_slice(&access.to_le_bytes());
+        });
+    }
+}
+
+/// The device decides what a buffer has, so the run refuses, as the reference's does.
+#[test]
+fn uses_that_a_buffer_does_not_allow() {
+    use rehal_hal::{MemoryAccess, MemoryType};
+    let denied = |allocation, uses: &dyn Fn(&mut CaptureBuilder, Id)| {
+        let mut capture = CaptureBuilder::new();
+        let buffer = capture.buffer_with(allocation);
+        uses(&mut capture, buffer);
+        let error = run(&capture.finish()).expect_err("refused");
+        assert_eq!(error.code(), StatusCode::PermissionDenied, "{error}");
+        error.to_string()
+    };
+    let host_only = crate::common::allocation(16);
+    let host_only = rehal_capture::layout::AllocateBuffer {
+        memory_type: U32::new(MemoryType::HOST_LOCAL.bits()),
+        ..host_only
+    };
+    let error = denied(host_only, &|it, buffer| it.fill(whole(buffer), &[1]));
+    assert!(error.contains("the device cannot see memory of type "), "{error}");
+    denied(host_only, &|it, buffer| {
+        let commands = it.commands(0, |it, into| it.command_fill(into, whole(buffer), &[1]));
+        it.execute(commands, &[]);
+    });
+    // The host may use it.
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer_with(host_only);
+    capture.write(buffer, 0, b"data");
+    run(&capture.finish()).unwrap();
+
+    // What is mapped has to be allowed as a whole: the builder writes with DISCARD.
+    for access in [MemoryAccess::READ, MemoryAccess::READ | MemoryAccess::WRITE] {
+        let allocation = crate::common::allocation(16);
+        let allocation = rehal_capture::layout::AllocateBuffer {
+            access: zerocopy::little_endian::U16::new(access.bits()),
+            ..allocation
+        };
+        let error = denied(allocation, &|it, buffer| it.write(buffer, 0, b"data"));
+        assert!(error.contains("the buffer does not allow"), "{error}");
     }
 }

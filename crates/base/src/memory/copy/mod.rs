@@ -1,14 +1,15 @@
-//! The accesses to bytes that other threads may access at the same time.
+//! Accesses to bytes that other threads may access concurrently.
 //!
-//! Each function is specified as a sequence of relaxed atomic accesses to single bytes, in any order that gives each
-//! target byte one of the values which its source byte has during the call. So a race has some outcome and is never
-//! undefined. Bytes, and not wider pieces: Rust's memory model, like that of C++, has no atomic accesses of different
-//! sizes to the same place at the same time, and two threads may well choose different sizes.
+//! Each function is specified as a sequence of relaxed atomic accesses to single bytes, in any order in which
+//! each target byte receives one of the values that its source byte has during the call. A data race
+//! therefore has some outcome and is never undefined. Single bytes, because Rust's memory model, like that of
+//! C++, does not define concurrent atomic accesses of different sizes to the same location, and two threads
+//! may choose different sizes.
 //!
-//! `portable.rs` is that specification as code, which Miri and the thread sanitizer check. `x86_64.rs` does the same
-//! with wide moves in inline assembly. A block of assembly has to do what some Rust code could do (the Rust reference,
-//! "Inline assembly", "Rules for inline assembly"): each wide move there is one of the outcomes that the byte accesses
-//! allow.
+//! `portable.rs` implements that specification directly; Miri and the thread sanitizer check it. `x86_64.rs`
+//! implements it with wide moves in inline assembly. A block of assembly must behave as some Rust code could
+//! (the Rust reference, "Rules for inline assembly"): each wide move is one of the outcomes that the byte
+//! accesses allow.
 
 #[cfg(any(test, miri, not(target_arch = "x86_64"), rehal_portable_memory))]
 mod portable;
@@ -20,35 +21,35 @@ use portable as chosen;
 #[cfg(all(target_arch = "x86_64", not(any(miri, rehal_portable_memory))))]
 use x86_64 as chosen;
 
-/// Copies between shared bytes; the ranges may overlap, and then the target gets what the source was, if nobody else
-/// writes it meanwhile.
+/// Copies between shared bytes, like `memmove`: if the ranges overlap, the target receives the source's
+/// previous contents, unless another thread writes it meanwhile.
 ///
 /// # Safety
-/// `source` is valid for reads and `target` for writes of `length` bytes during the call. Others access these bytes
-/// meanwhile by the functions of this module only (or something that is specified as they are).
+/// `source` is valid for reads and `target` for writes of `length` bytes during the call. Concurrent accesses
+/// to these bytes use only the functions of this module (or something with the same specification).
 #[inline]
 pub(super) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { chosen::copy(source, target, length) }
 }
 
-/// Copies shared bytes to the caller's own.
+/// Copies shared bytes to memory owned by the caller.
 ///
 /// # Safety
-/// As for [`copy`]; `target` is memory of its own.
+/// As for [`copy`], with `target` exclusively borrowed.
 #[inline]
 pub(super) unsafe fn copy_out(source: *const u8, target: &mut [u8]) {
-    // SAFETY: as the caller says; the target is valid by being a reference.
+    // SAFETY: guaranteed by the caller; the target is valid because it is a reference.
     unsafe { chosen::copy_out(source, target) }
 }
 
-/// Copies bytes that nobody writes to shared ones.
+/// Copies bytes that no thread writes to shared ones.
 ///
 /// # Safety
-/// As for [`copy`]; `source` is memory of its own.
+/// As for [`copy`], with `source` borrowed.
 #[inline]
 pub(super) unsafe fn copy_in(source: &[u8], target: *mut u8) {
-    // SAFETY: as the caller says; the source is valid by being a reference.
+    // SAFETY: guaranteed by the caller; the source is valid because it is a reference.
     unsafe { chosen::copy_in(source, target) }
 }
 
@@ -58,7 +59,7 @@ pub(super) unsafe fn copy_in(source: &[u8], target: *mut u8) {
 /// As for the target of [`copy`].
 #[inline]
 pub(super) unsafe fn set(target: *mut u8, length: usize, value: u8) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { chosen::set(target, length, value) }
 }
 
@@ -68,7 +69,7 @@ pub(super) unsafe fn set(target: *mut u8, length: usize, value: u8) {
 /// As for the source of [`copy`].
 #[inline(always)]
 pub(super) unsafe fn load<const N: usize>(source: *const u8) -> [u8; N] {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { chosen::load(source) }
 }
 
@@ -78,7 +79,7 @@ pub(super) unsafe fn load<const N: usize>(source: *const u8) -> [u8; N] {
 /// As for the target of [`copy`].
 #[inline(always)]
 pub(super) unsafe fn store<const N: usize>(target: *mut u8, value: [u8; N]) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { chosen::store(target, value) }
 }
 

@@ -1,27 +1,28 @@
-//! The accesses byte by byte: what the others are specified by, and what other processors, Miri and the thread
-//! sanitizer run.
+//! The accesses byte by byte: the specification of the others, and the implementation on other processors,
+//! under Miri and under the thread sanitizer.
 
 #![cfg_attr(
     not(any(miri, not(target_arch = "x86_64"), rehal_portable_memory)),
-    allow(dead_code, reason = "tests compare with a part of it")
+    allow(dead_code, reason = "tests compare with part of it")
 )]
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// # Safety
-/// `byte` is valid for reads, and accessed by atomics alone meanwhile.
+/// `byte` is valid for reads, and all concurrent accesses are atomic.
 #[inline]
 unsafe fn load_byte(byte: *const u8) -> u8 {
-    // SAFETY: as the caller says; a byte has no alignment. Not `from_ptr`, which wants memory that can be written:
-    // constants cannot, and relaxed loads of a byte are allowed there (std, "Atomic accesses to read-only memory").
+    // SAFETY: guaranteed by the caller; a byte has no alignment. Not `from_ptr`, which requires writable
+    // memory: constants are read-only, where relaxed loads of a byte are allowed (std, "Atomic accesses to
+    // read-only memory").
     unsafe { &*byte.cast::<AtomicU8>() }.load(Ordering::Relaxed)
 }
 
 /// # Safety
-/// `byte` is valid for reads and writes, and accessed by atomics alone meanwhile.
+/// `byte` is valid for reads and writes, and all concurrent accesses are atomic.
 #[inline]
 unsafe fn store_byte(byte: *mut u8, value: u8) {
-    // SAFETY: as the caller says; a byte has no alignment.
+    // SAFETY: guaranteed by the caller; a byte has no alignment.
     unsafe { AtomicU8::from_ptr(byte) }.store(value, Ordering::Relaxed);
 }
 
@@ -29,10 +30,11 @@ unsafe fn store_byte(byte: *mut u8, value: u8) {
 #[inline]
 pub(super) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
     let one = |index: usize| {
-        // SAFETY: the caller says that both are valid for `length` bytes, which `index` is below.
+        // SAFETY: the caller guarantees `length` bytes in both, and `index` is below that.
         unsafe { store_byte(target.add(index), load_byte(source.add(index))) };
     };
-    // A target that begins within the source is written from its end, so that no byte is written before it is read.
+    // If the target starts within the source, copy backwards, so that no byte is overwritten before it is
+    // read.
     if target.addr().wrapping_sub(source.addr()) < length {
         (0..length).rev().for_each(one);
     } else {
@@ -44,7 +46,7 @@ pub(super) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
 #[inline]
 pub(super) unsafe fn copy_out(source: *const u8, target: &mut [u8]) {
     for (index, byte) in target.iter_mut().enumerate() {
-        // SAFETY: the caller says that the source is as long as the target.
+        // SAFETY: the caller guarantees a source as long as the target.
         *byte = unsafe { load_byte(source.add(index)) };
     }
 }
@@ -53,7 +55,7 @@ pub(super) unsafe fn copy_out(source: *const u8, target: &mut [u8]) {
 #[inline]
 pub(super) unsafe fn copy_in(source: &[u8], target: *mut u8) {
     for (index, byte) in source.iter().enumerate() {
-        // SAFETY: the caller says that the target is as long as the source.
+        // SAFETY: the caller guarantees a target as long as the source.
         unsafe { store_byte(target.add(index), *byte) };
     }
 }
@@ -62,7 +64,7 @@ pub(super) unsafe fn copy_in(source: &[u8], target: *mut u8) {
 #[inline]
 pub(super) unsafe fn set(target: *mut u8, length: usize, value: u8) {
     for index in 0..length {
-        // SAFETY: the caller says that the target has `length` bytes.
+        // SAFETY: the caller guarantees a target of `length` bytes.
         unsafe { store_byte(target.add(index), value) };
     }
 }
@@ -71,7 +73,7 @@ pub(super) unsafe fn set(target: *mut u8, length: usize, value: u8) {
 #[inline]
 pub(super) unsafe fn load<const N: usize>(source: *const u8) -> [u8; N] {
     let mut value = [0; N];
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy_out(source, &mut value) };
     value
 }
@@ -79,6 +81,6 @@ pub(super) unsafe fn load<const N: usize>(source: *const u8) -> [u8; N] {
 /// See [`super::store`].
 #[inline]
 pub(super) unsafe fn store<const N: usize>(target: *mut u8, value: [u8; N]) {
-    // SAFETY: as the caller says.
+    // SAFETY: guaranteed by the caller.
     unsafe { copy_in(&value, target) };
 }

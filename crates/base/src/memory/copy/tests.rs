@@ -5,7 +5,7 @@ fn noise(length: usize, seed: u8) -> Vec<u8> {
     (0..length).map(|index| (index as u8).wrapping_mul(167).wrapping_add(seed)).collect()
 }
 
-/// Lengths around every limit at which another way of copying begins.
+/// Lengths around every threshold between copy strategies.
 fn lengths() -> impl Iterator<Item = usize> {
     let limits = [0, 64, 128, 192, 1024, 5000];
     let around = limits.into_iter().flat_map(|limit: usize| limit.saturating_sub(3)..limit + 4);
@@ -14,7 +14,7 @@ fn lengths() -> impl Iterator<Item = usize> {
 }
 
 #[test]
-fn copies_are_what_copy_within_does_at_any_distance() {
+fn copies_match_copy_within_at_any_distance() {
     for length in lengths() {
         for distance in [0, 1, 2, 7, 15, 16, 17, 31, 63, 64, 65, 100, 3000] {
             for is_up in [false, true] {
@@ -23,7 +23,7 @@ fn copies_are_what_copy_within_does_at_any_distance() {
                 let mut found = expected.clone();
                 expected.copy_within(from..from + length, to);
                 let start = found.as_mut_ptr();
-                // SAFETY: both ranges lie in the vector, which nobody else has.
+                // SAFETY: both ranges are within the vector, which is exclusively owned.
                 unsafe { copy(start.add(from), start.add(to), length) };
                 assert!(found == expected, "{length} bytes from {from} to {to}");
             }
@@ -38,7 +38,7 @@ fn copies_write_nothing_else() {
         let mut target = noise(length + 32, 5);
         let mut expected = target.clone();
         expected[16..16 + length].copy_from_slice(&source);
-        // SAFETY: the target has room for the source 16 bytes from its start.
+        // SAFETY: the target has space for the source at offset 16.
         unsafe { copy_in(&source, target.as_mut_ptr().add(16)) };
         assert_eq!(target, expected);
         let mut back = vec![0; length];
@@ -71,7 +71,7 @@ fn scalar<const N: usize>() {
 }
 
 #[test]
-fn scalars_of_any_size_at_any_place() {
+fn scalars_of_any_size_at_any_offset() {
     scalar::<0>();
     scalar::<1>();
     scalar::<2>();
@@ -84,15 +84,15 @@ fn scalars_of_any_size_at_any_place() {
     scalar::<19>();
 }
 
-/// Both ways do the same, so what Miri sees of the one is true of the other.
+/// Both implementations are equivalent, so Miri's results for the portable one carry over.
 #[test]
-fn the_portable_way_is_the_same() {
+fn portable_copies_match_assembly() {
     for length in lengths() {
         for (from, to) in [(0, 0), (0, 5), (5, 0), (0, 300), (300, 0)] {
             let mut first = noise(length + 300, 11);
             let mut second = first.clone();
             let (one, two) = (first.as_mut_ptr(), second.as_mut_ptr());
-            // SAFETY: the ranges lie in the vectors.
+            // SAFETY: the ranges are within the vectors.
             unsafe {
                 copy(one.add(from), one.add(to), length);
                 portable::copy(two.add(from), two.add(to), length);

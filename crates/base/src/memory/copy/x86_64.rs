@@ -1,24 +1,25 @@
 //! The accesses in inline assembly.
 //!
-//! The compiler knows of each block that it reads, or reads and writes, any memory that its pointers reach, and
-//! nothing of how. What a block does is described as accesses to single bytes; the processor makes of a wide move one
-//! or several accesses to neighbouring bytes, each of which is atomic, so every outcome is one of what is described.
+//! The compiler knows of each block only that it reads, or reads and writes, any memory reachable from its
+//! pointers. A block is specified as accesses to single bytes; the processor splits a wide move into one or
+//! more accesses to adjacent bytes, each of which is atomic, so every outcome is one that the specification
+//! allows.
 
 use std::arch::asm;
 
-/// From this length on, the processor's own copy is faster than a loop of ours.
+/// From this length on, `rep movsb` and `rep stosb` are faster than our loops.
 const STRING_FROM_BYTES: usize = 1024;
 
 /// See [`super::copy`].
 #[inline]
 pub(super) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
-    // SAFETY: as the caller says; each function takes the lengths that it is given.
+    // SAFETY: guaranteed by the caller; each function receives only lengths that it supports.
     unsafe {
         match length {
             0..=16 => copy_small(source, target, length),
             17..=64 => copy_middle(source, target, length),
-            // A target that begins within the source is written from its end, so that no byte is written before it is
-            // read; for one that ends within it, the processor's own copy is slow.
+            // If the target starts within the source, copy backwards, so that no byte is overwritten before
+            // it is read; if it ends within the source, `rep movsb` is slow.
             _ if target.addr().wrapping_sub(source.addr()) < length => copy_backward(source, target, length),
             _ if length < STRING_FROM_BYTES || source.addr().wrapping_sub(target.addr()) < length => {
                 copy_forward(source, target, length);
@@ -31,14 +32,14 @@ pub(super) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) {
 /// See [`super::copy_out`].
 #[inline]
 pub(super) unsafe fn copy_out(source: *const u8, target: &mut [u8]) {
-    // SAFETY: as the caller says; the target is the caller's own.
+    // SAFETY: guaranteed by the caller; the target is exclusively borrowed.
     unsafe { copy(source, target.as_mut_ptr(), target.len()) };
 }
 
 /// See [`super::copy_in`].
 #[inline]
 pub(super) unsafe fn copy_in(source: &[u8], target: *mut u8) {
-    // SAFETY: as the caller says; the source is only read.
+    // SAFETY: guaranteed by the caller; the source is only read.
     unsafe { copy(source.as_ptr(), target, source.len()) };
 }
 
@@ -46,7 +47,7 @@ pub(super) unsafe fn copy_in(source: &[u8], target: *mut u8) {
 #[inline]
 pub(super) unsafe fn set(target: *mut u8, length: usize, value: u8) {
     let wide = u64::from(value) * 0x0101_0101_0101_0101;
-    // SAFETY: as the caller says; each piece lies within the range, as its length is at most `length`.
+    // SAFETY: each piece is within the range, as its length is at most `length`.
     unsafe {
         match length {
             STRING_FROM_BYTES.. => set_string(target, length, value),
@@ -64,7 +65,7 @@ pub(super) unsafe fn set(target: *mut u8, length: usize, value: u8) {
 #[inline(always)]
 pub(super) unsafe fn load<const N: usize>(source: *const u8) -> [u8; N] {
     let mut bytes = [0; N];
-    // SAFETY: each reads `N` bytes, which the caller says are there.
+    // SAFETY: each reads `N` bytes, which the caller guarantees.
     unsafe {
         match N {
             1 => bytes.copy_from_slice(&(load_1(source) as u8).to_ne_bytes()),
@@ -81,7 +82,7 @@ pub(super) unsafe fn load<const N: usize>(source: *const u8) -> [u8; N] {
 #[inline(always)]
 pub(super) unsafe fn store<const N: usize>(target: *mut u8, value: [u8; N]) {
     let mut wide = [0; 8];
-    // SAFETY: each writes `N` bytes, which the caller says are there.
+    // SAFETY: each writes `N` bytes, which the caller guarantees.
     unsafe {
         match N {
             1 => store_1(target, value[0]),
@@ -101,11 +102,11 @@ macro_rules! scalars {
         #[doc = concat!("Reads ", $bytes, " bytes.")]
         ///
         /// # Safety
-        /// They are there to read.
+        /// `source` is valid for reads of that many bytes.
         #[inline(always)]
         unsafe fn $load(source: *const u8) -> $into {
             let value: $into;
-            // SAFETY: it reads as many bytes from `source` on, which the caller says are there.
+            // SAFETY: it reads that many bytes from `source`, which the caller guarantees.
             unsafe { asm!($read, out(reg) value, in(reg) source, options(nostack, preserves_flags, readonly)) };
             value
         }
@@ -113,10 +114,10 @@ macro_rules! scalars {
         #[doc = concat!("Writes ", $bytes, " bytes.")]
         ///
         /// # Safety
-        /// They are there to write.
+        /// `target` is valid for writes of that many bytes.
         #[inline(always)]
         unsafe fn $store(target: *mut u8, value: $type) {
-            // SAFETY: it writes as many bytes from `target` on, which the caller says are there.
+            // SAFETY: it writes that many bytes to `target`, which the caller guarantees.
             unsafe { asm!($write, in(reg) target, in($class) value, options(nostack, preserves_flags)) };
         }
     )*};
@@ -129,14 +130,14 @@ scalars! {
     load_8 store_8 8 reg u64, u64, "mov {0}, qword ptr [{1}]", "mov qword ptr [{0}], {1}";
 }
 
-/// Copies at most 16 bytes: two pieces from both ends, which may have bytes in common. All is read before anything is
-/// written, here and in [`copy_middle`], so the ranges may overlap.
+/// Copies at most 16 bytes: one piece from each end, which may overlap. All loads precede all stores, here
+/// and in [`copy_middle`], so the ranges may overlap.
 ///
 /// # Safety
 /// As for [`copy`].
 #[inline]
 unsafe fn copy_small(source: *const u8, target: *mut u8, length: usize) {
-    // SAFETY: each piece lies within the ranges, as its length is at most `length`.
+    // SAFETY: each piece is within the ranges, as its length is at most `length`.
     unsafe {
         match length {
             8.. => {
@@ -166,7 +167,7 @@ unsafe fn copy_small(source: *const u8, target: *mut u8, length: usize) {
 /// As for [`copy`].
 #[inline]
 unsafe fn copy_middle(source: *const u8, target: *mut u8, length: usize) {
-    // Up to 32 bytes, the inner pieces are the outer ones once more.
+    // Up to 32 bytes, the inner pieces equal the outer ones.
     let inner = if length > 32 { 16_usize } else { 0 };
     // SAFETY: four pieces of 16 bytes, at 0, `inner`, `length - 16 - inner` and `length - 16`: all within the ranges.
     unsafe {
@@ -192,14 +193,14 @@ unsafe fn copy_middle(source: *const u8, target: *mut u8, length: usize) {
     }
 }
 
-/// Copies more than 64 bytes upwards, 64 at a time; the last 64 are read first. So the target may begin before the
-/// source and overlap it.
+/// Copies more than 64 bytes upwards, 64 at a time; the last 64 are read first, so the target may start
+/// before the source and overlap it.
 ///
 /// # Safety
-/// As for [`copy`]; the target does not begin within the source.
+/// As for [`copy`]; the target does not start within the source.
 unsafe fn copy_forward(source: *const u8, target: *mut u8, length: usize) {
-    // SAFETY: `at` counts from 0 in steps of 64 while it is below `length - 64`; each step reads and writes 64 bytes
-    // from there on, and the last pieces are the last 64 bytes.
+    // SAFETY: `at` increases from 0 in steps of 64 while it is below `length - 64`; each step reads and
+    // writes the 64 bytes from there, and the last pieces are the last 64 bytes.
     unsafe {
         asm!(
             "movdqu {4}, [{s} + {rest}]",
@@ -236,10 +237,10 @@ unsafe fn copy_forward(source: *const u8, target: *mut u8, length: usize) {
 /// Copies more than 64 bytes downwards, 64 at a time; the first 64 are read first.
 ///
 /// # Safety
-/// As for [`copy`]; the source does not begin within the target.
+/// As for [`copy`]; the source does not start within the target.
 unsafe fn copy_backward(source: *const u8, target: *mut u8, length: usize) {
-    // SAFETY: `left` counts down from `length` in steps of 64 while it is above 64; each step reads and writes the 64
-    // bytes before it, and the last pieces are the first 64 bytes.
+    // SAFETY: `left` decreases from `length` in steps of 64 while it is above 64; each step reads and writes
+    // the 64 bytes before it, and the last pieces are the first 64 bytes.
     unsafe {
         asm!(
             "movdqu {4}, [{s}]",
@@ -272,14 +273,14 @@ unsafe fn copy_backward(source: *const u8, target: *mut u8, length: usize) {
     }
 }
 
-/// Copies by the processor's own instruction for that.
+/// Copies with `rep movsb`.
 ///
 /// # Safety
 /// As for [`copy`]; the ranges do not overlap.
 #[inline]
 unsafe fn copy_string(source: *const u8, target: *mut u8, length: usize) {
-    // SAFETY: it reads and writes `length` bytes from `source` and `target` on. The direction flag is clear, as the
-    // rules of inline assembly have it.
+    // SAFETY: it reads and writes `length` bytes from `source` and `target`. The direction flag is clear, as
+    // the rules of inline assembly guarantee.
     unsafe {
         asm!(
             "rep movsb",
@@ -291,14 +292,14 @@ unsafe fn copy_string(source: *const u8, target: *mut u8, length: usize) {
     }
 }
 
-/// Sets at least 16 bytes, 16 at a time; the last 16 may have been set before.
+/// Sets at least 16 bytes, 16 at a time; the last 16 may overlap those before.
 ///
 /// # Safety
 /// As for [`set`].
 #[inline]
 unsafe fn set_vectors(target: *mut u8, length: usize, wide: u64) {
-    // SAFETY: `at` counts from 0 in steps of 16 while it is below `length - 16`; each step writes 16 bytes from there
-    // on, and the last piece is the last 16 bytes.
+    // SAFETY: `at` increases from 0 in steps of 16 while it is below `length - 16`; each step writes 16 bytes
+    // from there, and the last piece is the last 16 bytes.
     unsafe {
         asm!(
             "movq {0}, {wide}",
@@ -319,14 +320,14 @@ unsafe fn set_vectors(target: *mut u8, length: usize, wide: u64) {
     }
 }
 
-/// Sets bytes by the processor's own instruction for that.
+/// Sets bytes with `rep stosb`.
 ///
 /// # Safety
 /// As for [`set`].
 #[inline]
 unsafe fn set_string(target: *mut u8, length: usize, value: u8) {
-    // SAFETY: it writes `length` bytes from `target` on, which the caller says are there. The direction flag is clear,
-    // as the rules of inline assembly have it.
+    // SAFETY: it writes `length` bytes to `target`, which the caller guarantees. The direction flag is clear,
+    // as the rules of inline assembly guarantee.
     unsafe {
         asm!(
             "rep stosb",

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Report;
-use rehal_session::{ExecutableSurvey, ExternalFile};
+use rehal_session::{ChecksumState, Damage, ExecutableSurvey, ExternalFile};
 
 /// The report for a program: sizes in bytes, names as text.
 pub(super) fn show(report: &Report<'_>) -> String {
@@ -22,6 +22,14 @@ pub(super) fn show(report: &Report<'_>) -> String {
             "record_count": tear.record_count,
             "lost_bytes": tear.lost_bytes,
         })),
+        "checksums": {
+            "state": match capture.checksums() {
+                ChecksumState::Absent => "absent",
+                ChecksumState::Missing => "missing",
+                ChecksumState::Present => "present",
+            },
+            "damage": capture.damage().unwrap_or_default().iter().map(damage).collect::<Vec<_>>(),
+        },
         "counts": {
             "records": survey.record_count,
             "operations": survey.operation_count,
@@ -32,6 +40,9 @@ pub(super) fn show(report: &Report<'_>) -> String {
             "submissions": survey.submission_count,
             "dispatches": survey.dispatch_count,
         },
+        "failed_operations": survey.failed.iter()
+            .map(|it| json!({ "ordinal": it.ordinal, "operation": it.operation, "status": it.status }))
+            .collect::<Vec<_>>(),
         "scopes": survey.scopes.iter()
             .map(|scope| json!({ "name": text(&scope.name), "count": scope.count }))
             .collect::<Vec<_>>(),
@@ -58,6 +69,15 @@ fn reason(error: &rehal_base::Error) -> Value {
     })
 }
 
+fn damage(it: &Damage) -> Value {
+    json!({
+        "offset": it.offset,
+        "length": it.length,
+        "first_record": it.records.map(|(first, _)| first),
+        "last_record": it.records.map(|(_, last)| last),
+    })
+}
+
 fn executable(it: &ExecutableSurvey) -> Value {
     let functions = it.functions.iter().zip(0u32..).map(|(function, ordinal)| {
         json!({
@@ -66,6 +86,7 @@ fn executable(it: &ExecutableSurvey) -> Value {
             "constants": function.constant_count,
             "bindings": function.binding_count,
             "dispatches": function.dispatch_count,
+            "workgroup_counts": function.workgroup_counts,
         })
     });
     json!({

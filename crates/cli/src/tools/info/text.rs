@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::Report;
-use rehal_session::{ExecutableSurvey, ExternalFile};
+use rehal_session::{ChecksumState, ExecutableSurvey, ExternalFile, FunctionSurvey, MAX_WORKGROUP_COUNTS};
 
 /// Rows of a list that are shown; a screen is for an overview.
 const MAX_ROWS: usize = 24;
@@ -41,9 +41,14 @@ fn head(text: &mut String, report: &Report<'_>) {
         plural(survey.submission_count, "submission"),
         plural(survey.dispatch_count, "dispatch"),
     );
+    let _ = writeln!(text, "  checksums: {}", checksums(report));
     if survey.failed_count > 0 {
         let _ =
             writeln!(text, "  {} had failed and will be skipped", plural(survey.failed_count, "operation"));
+        for failed in survey.failed.iter().take(MAX_ROWS) {
+            let _ = writeln!(text, "    #{} {} {}", failed.ordinal, failed.operation, failed.status);
+        }
+        more(text, survey.failed_count as usize);
     }
     if survey.unsupported_count > 0 {
         let _ = writeln!(text, "  {} could not be captured", plural(survey.unsupported_count, "operation"));
@@ -62,6 +67,21 @@ pub(super) fn state(report: &Report<'_>) -> String {
     }
 }
 
+/// Whether the bytes are those that were recorded.
+fn checksums(report: &Report<'_>) -> String {
+    let damage = report.capture.damage().unwrap_or_default();
+    match report.capture.checksums() {
+        ChecksumState::Present if damage.is_empty() => "all match".into(),
+        ChecksumState::Present => {
+            let parts: Vec<_> = damage.iter().take(MAX_ROWS).map(ToString::to_string).collect();
+            format!("do not match: {}", parts.join(", "))
+        }
+        ChecksumState::Missing if report.capture.is_closed() => "missing from the end of the file".into(),
+        ChecksumState::Missing => "none, they are added when a capture is closed".into(),
+        ChecksumState::Absent => "none in this capture, so damage may go unnoticed".into(),
+    }
+}
+
 fn verdict(text: &mut String, report: &Report<'_>) {
     let verdict = &report.verdict;
     let devices = match report.survey.device_count {
@@ -69,7 +89,9 @@ fn verdict(text: &mut String, report: &Report<'_>) {
         count => format!(" (--device={} given {count} times)", verdict.device),
     };
     if verdict.reasons.is_empty() {
-        let _ = writeln!(text, "\nReplay here: yes, on {}{devices}", verdict.device);
+        // What only shows once code is loaded is not known yet.
+        let loaded = if report.survey.executables.is_empty() { "" } else { " (kernels not loaded)" };
+        let _ = writeln!(text, "\nReplay here: yes{loaded}, on {}{devices}", verdict.device);
         return;
     }
     let _ = writeln!(text, "\nReplay here: no, not on {}{devices}", verdict.device);
@@ -130,14 +152,26 @@ fn functions(text: &mut String, executable: &ExecutableSurvey, limit: usize) -> 
             format!("  #{ordinal}"),
             name,
             plural(function.dispatch_count, "dispatch"),
+            workgroups(function),
             plural(function.binding_count.into(), "binding"),
             plural(function.constant_count.into(), "constant"),
         ]
     });
     let rows: Vec<_> = rows.collect();
     let count = rows.len().max(1);
-    table(text, &[Right, Left, Right, Right, Right], rows);
+    table(text, &[Right, Left, Right, Right, Right, Right], rows);
     count.min(limit)
+}
+
+/// The workgroup count of a function's dispatches, or how many different ones they have.
+fn workgroups(function: &FunctionSurvey) -> String {
+    match &function.workgroup_counts[..] {
+        [] => "-".into(),
+        [None] => "indirect workgroups".into(),
+        [Some([x, y, z])] => format!("{x}x{y}x{z} workgroups"),
+        counts if counts.len() == MAX_WORKGROUP_COUNTS => format!("{MAX_WORKGROUP_COUNTS}+ workgroup counts"),
+        counts => format!("{} workgroup counts", counts.len()),
+    }
 }
 
 fn bytes(text: &mut String, report: &Report<'_>) {

@@ -1,11 +1,15 @@
 //! What the guard prints. Everything here runs in a signal handler: no allocation, no lock, no panic.
 
 use super::instruction::Feature;
-use super::{CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, RECORD, WRONG_MACHINE_STATUS};
+use super::{
+    CURRENT, Current, EXIT_STATUS, NO_RECORD, OFFSET, RECORD, TRUNCATED_STATUS, WRONG_MACHINE_STATUS,
+};
 use crate::platform::{self, Fault};
 
-/// Reports a fault of a kernel and ends the process; returns where the thread runs no kernel.
+/// Reports a fault of a kernel, or of a file that was truncated while it was mapped, and ends the process; returns if it
+/// is neither.
 pub(super) fn report(fault: &Fault<'_>) {
+    report_truncation(fault);
     let current = CURRENT.get();
     if current.is_null() {
         return;
@@ -19,6 +23,22 @@ pub(super) fn report(fault: &Fault<'_>) {
     let status = if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS };
     platform::flush_after_crash(status);
     platform::exit_now(status);
+}
+
+/// A page of a mapped file that the file no longer has: whoever touched it, a kernel or a reader, is not to blame.
+fn report_truncation(fault: &Fault<'_>) {
+    let Some(address) = fault.address.filter(|_| fault.name == "SIGBUS") else { return };
+    let mut text = Text::new();
+    let is_mapped = rehal_base::mapped_file_at(address, |path, offset| {
+        text.push("DATA_LOSS; '").name_bytes(path);
+        text.push("' was truncated while it was mapped, or cannot be read (SIGBUS at offset ");
+        text.decimal(offset as u64).push(")\n  try: run it again once nothing writes to the file; ");
+        text.push("whoever replaces a file that is in use writes a new one and renames it over the old\n");
+    });
+    if is_mapped.is_some() {
+        platform::write_stderr(text.bytes());
+        platform::exit_now(TRUNCATED_STATUS);
+    }
 }
 
 /// What the CPU lacks for the instruction that faulted, where that is why.
@@ -118,8 +138,12 @@ impl Text {
 
     /// A name from an executable: control characters would reach the terminal.
     fn name(&mut self, name: &str) -> &mut Self {
-        for byte in name.bytes().take(256) {
-            self.byte(if byte < 0x20 || byte == 0x7F { b'?' } else { byte });
+        self.name_bytes(name.as_bytes())
+    }
+
+    fn name_bytes(&mut self, name: &[u8]) -> &mut Self {
+        for byte in name.iter().take(256) {
+            self.byte(if *byte < 0x20 || *byte == 0x7F { b'?' } else { *byte });
         }
         self
     }

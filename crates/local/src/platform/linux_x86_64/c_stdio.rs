@@ -1,4 +1,4 @@
-//! The buffers of C's stdio, which native code in this process prints through.
+//! The C stdio buffers of native code in this process.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -7,32 +7,32 @@ use libc::FILE;
 
 use super::fault::{SIGNALS, exit_now};
 
-// SAFETY: these are the C library's, with these names and types (POSIX, `stdio.h`; glibc and musl have all of them).
+// SAFETY: declared as in the C library (POSIX `stdio.h`; glibc and musl have all of them).
 unsafe extern "C" {
     static stdout: *mut FILE;
     fn ftrylockfile(stream: *mut FILE) -> c_int;
     fn fflush_unlocked(stream: *mut FILE) -> c_int;
 }
 
-/// Writes out what native code has printed to C's streams.
+/// Flushes the output of native code in C streams.
 pub(crate) fn flush_c_streams() {
-    // SAFETY: null means all streams that are open for output, and each is locked while it is flushed. That a stream
-    // cannot be written is for whoever printed to it.
+    // SAFETY: null means all output streams, and each is locked while it is flushed. Write errors are the
+    // concern of the code that printed.
     unsafe { libc::fflush(std::ptr::null_mut()) };
 }
 
-/// The status that a second fault ends the process with.
+/// Exit status after a second fault.
 static STATUS: AtomicI32 = AtomicI32::new(0);
 
-/// Writes out what a kernel has printed to C's standard output, from the handler of the fault that it ended with. The
-/// process ends with `status` if that faults as well: the kernel may have corrupted the stream.
+/// Flushes C's standard output from the handler of a kernel's fault. If that faults too, the process exits
+/// with `status`: the kernel may have corrupted the stream.
 ///
-/// Other streams are left alone, because finding them takes a lock that some thread may never release.
+/// Other streams are not flushed: enumerating them takes a lock that another thread may never release.
 pub(crate) fn flush_after_crash(status: i32) {
     STATUS.store(status, Ordering::Relaxed);
-    // SAFETY: the new handler makes async-signal-safe calls alone. The lock of a stream is not waited for, and belongs to
-    // this thread where the fault came from inside of a function of stdio. What is read of the stream may be anything;
-    // a fault in there ends the process, which is what the caller does next.
+    // SAFETY: the new handler makes only async-signal-safe calls. The stream's lock is tried, not waited for,
+    // and is owned by this thread if the fault occurred inside stdio. The stream may have arbitrary contents;
+    // a fault while reading it ends the process, which the caller does next anyway.
     unsafe {
         let mut faults: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut faults);
@@ -43,7 +43,7 @@ pub(crate) fn flush_after_crash(status: i32) {
             libc::sigaction(signal, &action, std::ptr::null_mut());
             libc::sigaddset(&mut faults, signal);
         }
-        // The one that is being handled is blocked, and a fault that is blocked ends the process with a signal.
+        // The signal being handled is blocked, and a fault while it is blocked would kill the process.
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &faults, std::ptr::null_mut());
         if ftrylockfile(stdout) == 0 {
             fflush_unlocked(stdout);

@@ -5,18 +5,18 @@ use std::arch::x86_64::{__cpuid_count, CpuidResult};
 use std::hint::black_box;
 use std::marker::PhantomData;
 
-/// Feature words as `iree/schemas/cpu_feature_bits.inl` numbers them; word 0 alone is in use.
+/// Feature words, numbered as in `iree/schemas/cpu_feature_bits.inl`; only word 0 is in use.
 pub(crate) fn processor_data() -> [u64; 8] {
     let basic = cpuid(0x1);
     let extended = cpuid(0x7);
     let amd = cpuid(0x8000_0001);
     let state = cpuid(0xD);
     let sub_leaf_1 = if extended.eax >= 1 { __cpuid_count(0x7, 1) } else { NONE };
-    // The operating system saves these registers (bits of XCR0 that may be set).
+    // Registers that the operating system saves (bits of XCR0).
     let saves = |mask: u32| state.eax & mask == mask;
     let (ymm, zmm, tiles) = (saves(0x7), saves(0xE7), saves(0x6_0000));
     let features = [
-        // (our bit, the register of cpuid, its bit, whether the system lets it be used)
+        // (our bit, CPUID register, its bit, enabled by the system)
         (0, basic.ecx, 0, true),       // sse3
         (1, basic.ecx, 9, true),       // ssse3
         (2, basic.ecx, 19, true),      // sse4.1
@@ -54,27 +54,27 @@ pub(crate) fn processor_data() -> [u64; 8] {
 
 const NONE: CpuidResult = CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 };
 
-/// The leaf's sub-leaf 0, or zeros where the processor does not have it.
+/// Sub-leaf 0 of the leaf, or zeros if the processor lacks it.
 fn cpuid(leaf: u32) -> CpuidResult {
     let last = __cpuid_count(leaf & 0x8000_0000, 0).eax;
     if leaf <= last { __cpuid_count(leaf, 0) } else { NONE }
 }
 
-/// The logical processor that the calling thread runs on right now.
+/// The logical processor that the calling thread currently runs on.
 pub(crate) fn processor_id() -> u32 {
-    // SAFETY: takes no arguments and touches no memory of ours.
+    // SAFETY: takes no arguments and does not access our memory.
     let id = unsafe { libc::sched_getcpu() };
     u32::try_from(id).unwrap_or(0)
 }
 
-/// While it lives, the thread's SSE unit takes denormals as zero and flushes results to zero, which
-/// is how the reference runs kernels; without it results differ in the last bits.
+/// While it lives, the thread's SSE unit flushes denormal inputs and results to zero, as the reference does
+/// for kernels; otherwise results differ in the last bits.
 ///
-/// Only calls into kernels may happen meanwhile: Rust's own floating-point code assumes the default. The
-/// one exception is [`with_flushed_denormals`].
+/// Only kernels may be called meanwhile: Rust's floating-point code assumes the default mode. The only
+/// exception is [`with_flushed_denormals`].
 pub(crate) struct FlushDenormals {
     previous: u32,
-    /// The mode is the thread's.
+    /// The mode is per thread, so it is not `Send`.
     _not_send: PhantomData<*const ()>,
 }
 
@@ -100,13 +100,12 @@ impl Drop for FlushDenormals {
     }
 }
 
-/// Runs `work`, which interprets a program's numbers, in that mode.
+/// Runs `work`, which interprets floating-point operations of a program, in that mode.
 ///
-/// Rust promises nothing for floating-point code outside of the default mode, so this stands on what the
-/// compiler does: an operation on numbers that are known at run time only becomes an instruction of the
-/// SSE unit or a call of the mathematical library, both of which follow the mode as they do in the
-/// reference. What `work` computes is not seen from here, so that none of it is computed before or after
-/// the mode is set. Nothing but numbers depends on it: memory safety rests on no floating-point result.
+/// Rust specifies floating-point code only in the default mode, so this relies on the compiler: an operation
+/// on values known only at run time becomes an SSE instruction or a libm call, both of which follow the mode
+/// as in the reference. `work` is opaque here, so none of it can be moved out of the region where the mode is
+/// set. Only floating-point results depend on the mode, and memory safety depends on none of them.
 pub(crate) fn with_flushed_denormals(work: &mut dyn FnMut()) {
     let _mode = FlushDenormals::enter();
     black_box(work)();
@@ -120,9 +119,9 @@ fn load_mxcsr() -> u32 {
 }
 
 fn store_mxcsr(value: u32) {
-    // SAFETY: loads the control word from the four bytes of `value`. Only the two flush bits differ
-    // from what was there. No Rust floating-point code runs before they are put back but that of
-    // `with_flushed_denormals`, which says what it stands on.
+    // SAFETY: loads the control word from the four bytes of `value`. Only the two flush bits differ from
+    // before. Until they are restored, the only Rust floating-point code that runs is that of
+    // `with_flushed_denormals`, justified there.
     unsafe {
         asm!("ldmxcsr [{}]", in(reg) &raw const value, options(nostack, readonly, preserves_flags));
     }
@@ -165,7 +164,7 @@ mod tests {
             {
                 let _inner = FlushDenormals::enter();
             }
-            assert_eq!(load_mxcsr() & FLUSH, FLUSH, "the inner one leaves the outer's mode alone");
+            assert_eq!(load_mxcsr() & FLUSH, FLUSH, "the inner guard keeps the outer mode");
         }
         // Bits 0..6 are sticky exception flags, which other code may set.
         assert_eq!(load_mxcsr() & !0x3F, before & !0x3F);

@@ -1,4 +1,4 @@
-//! Handlers for the signals of a broken kernel.
+//! Signal handlers for faults of kernels.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -15,17 +15,17 @@ pub(super) const SIGNALS: [(c_int, &str); 4] = [
     (libc::SIGBUS, "SIGBUS"),
 ];
 
-/// Bytes of the stack that a handler runs on. With AVX-512 and AMX the kernel's frame alone takes 11 KiB.
+/// Size of the handlers' stack. With AVX-512 and AMX, the kernel's signal frame alone takes 11 KiB.
 const STACK_BYTES: usize = 64 << 10;
-/// `si_code` of a general protection fault, which comes without an address.
+/// `si_code` of a general protection fault, which has no address.
 const SI_KERNEL: c_int = 0x80;
 /// Longest x86 instruction.
 const INSTRUCTION_BYTES: usize = 15;
 
-/// Decides what a fault is: it returns where the fault is not ours.
+/// Handles a fault; returns if it is not ours.
 type Report = fn(&Fault<'_>);
 
-/// What was installed before, per signal, and who reports.
+/// The previous action per signal, and the reporting function.
 struct Installed(UnsafeCell<MaybeUninit<([libc::sigaction; SIGNALS.len()], Report)>>);
 
 // SAFETY: written once under `ONCE` before any handler that reads it is installed.
@@ -34,16 +34,16 @@ unsafe impl Sync for Installed {}
 static INSTALLED: Installed = Installed(UnsafeCell::new(MaybeUninit::uninit()));
 static ONCE: Once = Once::new();
 
-/// Installs the handlers for the process, once, and gives the calling thread a stack for them.
+/// Installs the handlers for the process, once, and a signal stack for the calling thread.
 pub(crate) fn install_fault_handler(report: Report) {
     ONCE.call_once(|| {
         // SAFETY: a zeroed `sigaction` is a valid value of the struct; each call only fills it in.
         let mut previous: [libc::sigaction; SIGNALS.len()] = unsafe { std::mem::zeroed() };
         for (slot, (signal, _)) in previous.iter_mut().zip(SIGNALS) {
-            // SAFETY: asks for the present action and changes nothing.
+            // SAFETY: queries the current action without changing it.
             unsafe { libc::sigaction(signal, std::ptr::null(), slot) };
         }
-        // SAFETY: nobody reads it yet, and `Once` lets only one thread come here.
+        // SAFETY: no handler reads it yet, and `Once` admits only one thread.
         unsafe { (*INSTALLED.0.get()).write((previous, report)) };
         for (signal, _) in SIGNALS {
             // SAFETY: the handler only makes async-signal-safe calls, and runs on its own stack.
@@ -59,7 +59,7 @@ pub(crate) fn install_fault_handler(report: Report) {
     arm_thread();
 }
 
-/// Gives the calling thread a stack for the handlers, until the thread ends.
+/// Installs a signal stack for the calling thread, until the thread ends.
 pub(crate) fn arm_thread() {
     STACK.with(|_| {});
 }
@@ -75,9 +75,9 @@ struct AlternateStack {
 
 impl AlternateStack {
     fn install() -> Self {
-        // SAFETY: a zeroed `stack_t` is a valid value; mmap makes fresh memory; the lowest page is
-        // made inaccessible so that a handler that overflows faults instead of corrupting memory.
-        // Where memory is short the thread keeps the stack it has.
+        // SAFETY: a zeroed `stack_t` is a valid value; mmap returns fresh memory; the lowest page becomes a
+        // guard page, so that an overflow of a handler faults instead of corrupting memory. If memory is
+        // short, the thread keeps its previous stack.
         unsafe {
             let mut previous: libc::stack_t = std::mem::zeroed();
             let memory = libc::mmap(
@@ -105,8 +105,8 @@ impl Drop for AlternateStack {
         if self.memory.is_null() {
             return;
         }
-        // SAFETY: puts back the stack that was there (or none), then unmaps ours, which no handler
-        // of this thread can be running on here.
+        // SAFETY: restores the previous stack (or none), then unmaps ours, on which no handler of this thread
+        // can be running.
         unsafe {
             libc::sigaltstack(&self.previous, std::ptr::null_mut());
             libc::munmap(self.memory, PAGE_BYTES + STACK_BYTES);
@@ -121,7 +121,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
         let (previous, report) = (*INSTALLED.0.get()).assume_init_ref();
         let position = SIGNALS.iter().position(|(number, _)| *number == signal);
         let Some(index) = position else { return };
-        // A positive code is the processor's own fault; others were sent by somebody.
+        // A positive code is a fault of the processor; others were sent by a process.
         let raised = (*info).si_code > 0;
         if raised {
             let registers = &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs;
@@ -133,7 +133,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
                 code: code_at(instruction, signal),
             });
         }
-        // Not ours: whoever was there before decides. A fault comes again when we return.
+        // Not ours: restore the previous action. The fault recurs on return.
         libc::sigaction(signal, &previous[index], std::ptr::null_mut());
         if !raised {
             libc::raise(signal);
@@ -141,11 +141,11 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     }
 }
 
-/// The bytes of an instruction that was fetched but not understood, up to the end of its page.
+/// The bytes of an instruction that was fetched but not decoded, up to the end of its page.
 ///
 /// # Safety
-/// `instruction` is the address of a fault with `signal`. Only for SIGILL is it certain that the
-/// bytes are mapped; for others nothing is read.
+/// `instruction` is the address of a fault with `signal`. Only SIGILL guarantees that the bytes are mapped;
+/// for others nothing is read.
 unsafe fn code_at(instruction: usize, signal: c_int) -> &'static [u8] {
     if signal != libc::SIGILL {
         return &[];
@@ -166,8 +166,8 @@ pub(crate) fn write_stderr(mut bytes: &[u8]) {
     }
 }
 
-/// Ends the process without running anything else; async-signal-safe.
+/// Exits without running anything else; async-signal-safe.
 pub(crate) fn exit_now(status: i32) -> ! {
-    // SAFETY: never returns and runs no code of ours.
+    // SAFETY: never returns and runs no code of this process.
     unsafe { libc::_exit(status) }
 }

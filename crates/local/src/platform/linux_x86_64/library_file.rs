@@ -1,4 +1,4 @@
-//! A shared library in memory, under a path that the dynamic loader can open.
+//! A shared library in memory, with a path that the dynamic loader can open.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// The bytes of a library as a file; it goes when this is dropped, what was loaded from it stays.
+/// A library's bytes as a file, deleted on drop; libraries loaded from it stay.
 ///
-/// Files in memory have paths by the number of their descriptor, which is free again afterwards.
+/// The path of an in-memory file contains its descriptor number, which is reused after the drop.
 pub(crate) struct LibraryFile {
     path: PathBuf,
     /// Keeps the memory file open while its path is in use.
@@ -19,7 +19,8 @@ pub(crate) struct LibraryFile {
 }
 
 impl LibraryFile {
-    /// Writes `bytes` to an anonymous memory file, or where the kernel has none to a temporary file.
+    /// Writes `bytes` to an anonymous memory file, or, if the kernel does not support that, to a temporary
+    /// file.
     pub(crate) fn new(bytes: &[u8]) -> io::Result<Self> {
         match Self::in_memory(bytes) {
             Ok(file) => Ok(file),
@@ -62,8 +63,8 @@ impl LibraryFile {
         &self.path
     }
 
-    /// Removes a file on disk right away, so that it does not stay behind when the process is killed.
-    /// Its path is not used again by this process; a file in memory keeps its own.
+    /// Unlinks a file on disk early, so that it is not left behind if the process is killed. Its path is not
+    /// reused by this process; an in-memory file keeps its own.
     pub(crate) fn remove_from_disk(&mut self) {
         if std::mem::take(&mut self.on_disk) {
             let _ = std::fs::remove_file(&self.path);
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_give_the_bytes_and_leave_nothing_behind() {
+    fn files_in_memory_and_on_disk_have_the_bytes_and_are_deleted() {
         for file in [LibraryFile::in_memory(b"bytes").unwrap(), LibraryFile::on_disk(b"bytes").unwrap()] {
             assert_eq!(std::fs::read(file.path()).unwrap(), b"bytes");
             let path = file.path().to_path_buf();

@@ -1,4 +1,4 @@
-//! Pages for code: written first, then protected, never both writable and executable.
+//! Pages for code: written, then protected, never both writable and executable.
 
 use std::ffi::c_void;
 use std::io;
@@ -9,10 +9,10 @@ use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, m
 
 use crate::platform::Protection;
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// Mappings up to this size get their pages in the call that makes them: page faults cost more than
-/// the few pages of an executable that are never touched.
+/// Mappings up to this size are populated when created: page faults cost more than the few pages of an
+/// executable that are never accessed.
 const POPULATE_LIMIT_BYTES: usize = 256 << 10;
 
 /// A span of anonymous pages, unmapped when dropped.
@@ -21,20 +21,20 @@ struct Pages {
     length: usize,
 }
 
-// SAFETY: the pages belong to this value alone and to no thread.
+// SAFETY: the pages belong to this value alone and are not bound to a thread.
 unsafe impl Send for Pages {}
 // SAFETY: shared access only yields addresses.
 unsafe impl Sync for Pages {}
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `base..base + length` is a mapping that `WritableMapping::new` made and nobody
-        // else unmaps. An error would leave it mapped, which is harmless.
+        // SAFETY: `base..base + length` is a mapping that `WritableMapping::new` created and only this drop
+        // unmaps. On an error it stays mapped, which is harmless.
         let _ = unsafe { munmap(self.base.as_ptr().cast::<c_void>(), self.length) };
     }
 }
 
-/// Zeroed pages that can be written and not executed.
+/// Zeroed pages, writable but not executable.
 pub(crate) struct WritableMapping(Pages);
 
 impl WritableMapping {
@@ -44,7 +44,7 @@ impl WritableMapping {
         if length <= POPULATE_LIMIT_BYTES {
             flags |= MapFlags::POPULATE;
         }
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice touches nothing.
+        // SAFETY: a fresh anonymous mapping at an address chosen by the kernel affects no other memory.
         let base = unsafe {
             mmap_anonymous(std::ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags)?
         };
@@ -59,15 +59,15 @@ impl WritableMapping {
 
     /// All bytes.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the pages are mapped readable and writable for as long as this value lives, zeroed
-        // by the kernel, and borrowed uniquely through `self`.
+        // SAFETY: the pages are mapped readable and writable while this value lives, zeroed by the kernel,
+        // and exclusively borrowed through `self`.
         unsafe { std::slice::from_raw_parts_mut(self.0.base.as_ptr(), self.0.length) }
     }
 
-    /// Gives each run of pages (byte ranges, whole pages) its protection.
+    /// Sets the protection of each run of pages (page-aligned byte ranges).
     pub(crate) fn protect(self, runs: &[(Range<usize>, Protection)]) -> io::Result<Mapping> {
         for (range, protection) in runs {
-            assert!(range.start <= range.end && range.end <= self.0.length, "a run lies in the mapping");
+            assert!(range.start <= range.end && range.end <= self.0.length, "a run is within the mapping");
             assert!(range.start.is_multiple_of(PAGE_BYTES) && range.end.is_multiple_of(PAGE_BYTES));
             let flags = match protection {
                 Protection::None => MprotectFlags::empty(),
@@ -75,8 +75,8 @@ impl WritableMapping {
                 Protection::ReadWrite => continue,
                 Protection::ReadExecute => MprotectFlags::READ | MprotectFlags::EXEC,
             };
-            // SAFETY: the range lies in pages that this value owns; it is consumed, so that nobody
-            // writes to them as plain memory any more.
+            // SAFETY: the range is in pages owned by this value; consuming it prevents further writes to them
+            // as plain memory.
             unsafe {
                 let start = self.0.base.as_ptr().add(range.start).cast::<c_void>();
                 mprotect(start, range.end - range.start, flags)?;

@@ -1,19 +1,19 @@
-//! Opening shared libraries with the system's dynamic loader.
+//! Opens shared libraries with the system's dynamic loader.
 
 use std::ffi::OsStr;
 use std::sync::Once;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
-/// What executables may call without naming it: the compiler links them without its libraries and leaves
-/// functions such as `exp` and `fmodf`, and helpers such as `__extendhfsf2`, to the process that loads
-/// them. This process does not link the first of these, nor all of the second.
+/// Libraries whose symbols executables use without declaring them: the compiler links without its libraries
+/// and expects functions such as `exp` and `fmodf`, and helpers such as `__extendhfsf2`, in the host process.
+/// This process does not link libm, and links only part of libgcc.
 const HOST_LIBRARIES: [&str; 2] = ["libm.so.6", "libgcc_s.so.1"];
 
-/// Opens the library at `path`, which the system searches for if it has no `/`. Its symbols stay its own.
+/// Opens the library at `path`, which the system searches for if it has no `/`, with local symbols.
 ///
-/// Everything that it needs is looked up now: a function that is missing is an error here, where the
-/// loader would otherwise end the process at the first call.
+/// All symbols are bound now: a missing function is an error here, instead of ending the process at its first
+/// call.
 ///
 /// # Safety
 /// Runs the library's initializers: the caller trusts its code as it trusts its own.
@@ -23,14 +23,14 @@ pub(crate) unsafe fn open_library(path: &OsStr) -> Result<libloading::Library, l
     unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
 }
 
-/// Makes the symbols of the host's libraries visible to what is opened after them, for good.
+/// Makes the symbols of the host libraries visible to libraries opened later, permanently.
 fn provide_host_libraries() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         for name in HOST_LIBRARIES {
-            // SAFETY: the system's own libraries, of which the reference's programs link the same.
+            // SAFETY: the system's own libraries, which the reference's programs link too.
             let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_GLOBAL) };
-            // One that is not there is noticed by what needs it.
+            // If one is missing, the executables that need it fail to load.
             if let Ok(library) = library {
                 std::mem::forget(library);
             }

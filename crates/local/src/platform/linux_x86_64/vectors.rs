@@ -1,9 +1,9 @@
-//! Running loops with the widest vectors that the processor has.
+//! Runs loops with the widest vectors of the processor.
 
 use crate::platform::VectorWork;
 
-/// Whether the processor multiplies and adds in one step with one rounding, in vectors of `lanes`
-/// 32-bit numbers: 8 or 16. The reference's microkernels ask for these features.
+/// Whether the processor has fused multiply-add in vectors of `lanes` 32-bit floats: 8 or 16. The reference's
+/// microkernels check for these features.
 pub(crate) fn has_fused_vectors(lanes: usize) -> bool {
     match lanes {
         8 => is_x86_feature_detected!("avx2") && has_fma(),
@@ -12,10 +12,10 @@ pub(crate) fn has_fused_vectors(lanes: usize) -> bool {
     }
 }
 
-/// Runs `work` compiled for the widest vectors of this machine; its results do not depend on them.
+/// Runs `work` compiled for the widest vectors of this machine, which do not affect its results.
 pub(crate) fn with_vectors<W: VectorWork>(work: W) -> W::Output {
     if has_fused_vectors(16) {
-        // SAFETY: the processor and the system have each feature that the function names.
+        // SAFETY: the processor and the system support each feature that the function enables.
         return unsafe { with_avx512(work) };
     }
     if has_fused_vectors(8) {

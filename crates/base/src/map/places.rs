@@ -1,0 +1,105 @@
+//! Where files are mapped, for the handler of a signal that must say which file is gone.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+/// Maps that can be told apart at a time; further ones have no name.
+const SLOTS: usize = 64;
+
+/// Bytes of a path that are kept, from its end.
+const PATH_BYTES: usize = 255;
+
+/// A slot whose map starts here is being filled.
+const TAKEN: usize = 1;
+
+/// One map. Everything is atomic, because a signal may come at any time, on any thread.
+struct Slot {
+    /// Address of the first byte; 0 if the slot is free.
+    start: AtomicUsize,
+    end: AtomicUsize,
+    path: [AtomicU8; PATH_BYTES],
+    path_bytes: AtomicUsize,
+}
+
+static PLACES: [Slot; SLOTS] = [const { Slot::free() }; SLOTS];
+
+/// That a map is among the places, until this is dropped.
+pub(super) struct Place(Option<&'static Slot>);
+
+impl Place {
+    /// Says that the file at `path` is mapped at `start`.
+    pub fn of(path: &Path, start: usize, length: usize) -> Self {
+        let take = |slot: &&Slot| {
+            slot.start.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        let Some(slot) = PLACES.iter().find(take) else { return Self(None) };
+        let path = path.as_os_str().as_encoded_bytes();
+        let kept = &path[path.len().saturating_sub(PATH_BYTES)..];
+        slot.path.iter().zip(kept).for_each(|(byte, kept)| byte.store(*kept, Ordering::Relaxed));
+        slot.path_bytes.store(kept.len(), Ordering::Relaxed);
+        slot.end.store(start.saturating_add(length), Ordering::Relaxed);
+        slot.start.store(start, Ordering::Release);
+        Self(Some(slot))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0 {
+            slot.start.store(0, Ordering::Release);
+        }
+    }
+}
+
+impl Slot {
+    const fn free() -> Self {
+        Self {
+            start: AtomicUsize::new(0),
+            end: AtomicUsize::new(0),
+            path: [const { AtomicU8::new(0) }; PATH_BYTES],
+            path_bytes: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// The path of the mapped file that `address` is in, as far as it is kept, and where in the file. It is
+/// async-signal-safe: it allocates nothing and takes no lock.
+pub fn mapped_file_at<R>(address: usize, tell: impl FnOnce(&[u8], usize) -> R) -> Option<R> {
+    for slot in &PLACES {
+        let start = slot.start.load(Ordering::Acquire);
+        if start > TAKEN && start <= address && address < slot.end.load(Ordering::Relaxed) {
+            let mut path = [0; PATH_BYTES];
+            path.iter_mut().zip(&slot.path).for_each(|(kept, byte)| *kept = byte.load(Ordering::Relaxed));
+            let length = slot.path_bytes.load(Ordering::Relaxed);
+            return Some(tell(path.get(..length).unwrap_or_default(), address - start));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_found_while_its_file_is_mapped() {
+        let found = |address| mapped_file_at(address, |path, offset| (path.to_vec(), offset));
+        let place = Place::of(Path::new("/a/file"), 0x10_0000, 0x2000);
+        assert_eq!(found(0x10_0000), Some((b"/a/file".to_vec(), 0)));
+        assert_eq!(found(0x10_1FFF), Some((b"/a/file".to_vec(), 0x1FFF)));
+        assert_eq!((found(0x10_2000), found(0xF_FFFF)), (None, None));
+        drop(place);
+        assert_eq!(found(0x10_0000), None);
+        let long = "/d".repeat(400);
+        let place = Place::of(Path::new(&long), 0x20_0000, 1);
+        assert_eq!(found(0x20_0000), Some((long.as_bytes()[800 - PATH_BYTES..].to_vec(), 0)));
+        drop(place);
+        // More maps than slots: the last ones have no name.
+        let places: Vec<_> =
+            (0..2 * SLOTS).map(|at| Place::of(Path::new("f"), 0x4000_0000 + at, 1)).collect();
+        assert!(mapped_file_at(0x4000_0000 + 2 * SLOTS - 1, |_, _| ()).is_none());
+        drop(places);
+        let _place = Place::of(Path::new("g"), 0x4000_0000, 1);
+        assert!(mapped_file_at(0x4000_0000, |_, _| ()).is_some());
+    }
+}
