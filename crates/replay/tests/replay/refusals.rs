@@ -721,6 +721,6 @@ fn uses_that_a_buffer_does_not_allow() {
             ..allocation
         };
         let error = denied(allocation, &|it, buffer| it.write(buffer, 0, b"data"));
-        assert!(error.contains("the buffer does not allow"), "{error}");
+        assert!(error.contains("buffer access does not allow"), "{error}");
     }
 }
