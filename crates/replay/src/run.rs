@@ -365,16 +365,6 @@ impl Run<'_, '_> {
             HostOp::Trim { device } | HostOp::TrimAllocator { allocator: device } => {
                 self.device(device).trim()?;
             }
-            // No plan has these as steps.
-            HostOp::AssignTopology { .. }
-            | HostOp::BeginProfiling { .. }
-            | HostOp::FlushProfiling { .. }
-            | HostOp::EndProfiling { .. }
-            | HostOp::BeginExternalCapture { .. }
-            | HostOp::EndExternalCapture { .. }
-            | HostOp::QueryDevice { .. }
-            | HostOp::QueryMemoryHeaps { .. }
-            | HostOp::QueryExecutable { .. } => {}
         }
         Ok(())
     }

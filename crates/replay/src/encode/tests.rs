@@ -66,6 +66,7 @@ fn encoded(record: &Record<'_>) -> Option<Plain> {
     };
     match decode(record).ok()?? {
         Op::Host(it) => host_op(&it, &mut put),
+        Op::Info(it) => info_op(&it, &mut put),
         Op::Command { into, command: it } => command(into, &it, &mut put),
         Op::Queue(it) => submission(&it, &mut put),
     }
