@@ -142,6 +142,32 @@ fn info_names_what_prevents_a_replay() {
     );
 }
 
+#[test]
+fn loaded_executables_need_their_imports() {
+    let scratch = Scratch::new();
+    let mut bytes = std::fs::read(capture("add4.syslib.local-sync")).unwrap();
+    let library = std::fs::read(fixture("cts/imports.so")).unwrap();
+    let offset = bytes.windows(4).position(|four| four == b"\x7fELF").unwrap();
+    bytes[offset..offset + library.len()].copy_from_slice(&library);
+    let path = scratch.file("imports", bytes);
+    assert!(
+        print(&["rehal", "info", &path]).contains("Replay here: yes (kernels not loaded), on local-sync")
+    );
+    let missing = "missing 1 required executable imports: [rehal_fixture_scale]";
+    let report = print(&["rehal", "info", "--load_executables", &path]);
+    assert!(report.contains("Replay here: no, not on local-sync") && report.contains(missing), "{report}");
+    let plugin = format!("--executable_plugin={}", fixture("cts/plugin.so"));
+    let provided = print(&["rehal", "info", "--load_executables", &plugin, &path]);
+    assert!(!provided.contains("imports:") && provided.contains("function"), "{provided}");
+
+    let whole = capture("add4.syslib.local-sync");
+    assert!(
+        print(&["rehal", "info", "--load_executables", &whole]).contains("Replay here: yes, on local-sync\n")
+    );
+    assert_eq!(json(&["--load_executables", &whole])["replay"]["executables_loaded"], true);
+    assert_eq!(json(&[&whole])["replay"]["executables_loaded"], false);
+}
+
 /// One record of everything that the format has.
 #[test]
 fn a_capture_of_everything_has_a_report() {

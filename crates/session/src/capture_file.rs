@@ -195,6 +195,20 @@ impl CaptureFile {
         Verdict::of(self, devices, remaps, progress)
     }
 
+    /// Like [`CaptureFile::verdict_with`], and loads each executable unless something else prevents a replay: this
+    /// finds missing imports and CPU features, and corrupt machine code. Loading runs code of the capture with the
+    /// privileges of the process, such as constructors of its libraries.
+    pub fn verdict_loading(
+        &self,
+        devices: &DeviceGroup,
+        remaps: &[FileRemap],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Verdict {
+        let mut verdict = self.verdict_with(devices, remaps, progress);
+        verdict.load(self, devices, remaps);
+        verdict
+    }
+
     /// Dumps it as text or as JSON lines, byte for byte like `iree-dump-replay`. The whole capture is checked
     /// before the first byte is written.
     pub fn dump(

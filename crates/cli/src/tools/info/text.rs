@@ -90,7 +90,8 @@ fn verdict(text: &mut String, report: &Report<'_>) {
     };
     if verdict.reasons.is_empty() {
         // What only shows once code is loaded is not known yet.
-        let loaded = if report.survey.executables.is_empty() { "" } else { " (kernels not loaded)" };
+        let is_known = verdict.is_loaded || report.survey.executables.is_empty();
+        let loaded = if is_known { "" } else { " (kernels not loaded)" };
         let _ = writeln!(text, "\nReplay here: yes{loaded}, on {}{devices}", verdict.device);
         return;
     }
