@@ -5,24 +5,24 @@ use serde_json::Value;
 
 use crate::{HostRead, Observer};
 
-/// How many bytes of a read a line holds in full, unless said otherwise.
+/// Default number of bytes of a read that a line contains.
 pub const DEFAULT_BYTES_LIMIT: usize = 64 << 10;
 
-/// Writes one JSON line per host read: `ordinal`, `scope`, `buffer_id`, `offset`, `length`, the
-/// digests `fnv1a64` and `blake3` of all bytes in hexadecimal, `bytes` (the first bytes up to the
-/// limit, in hexadecimal), and `truncated` (whether there are more).
+/// Writes one JSON line per host read: `ordinal`, `scope`, `buffer_id`, `offset`, `length`, the digests `fnv1a64`
+/// and `blake3` of all bytes in hexadecimal, `bytes` (the leading bytes up to the limit, in hexadecimal), and
+/// `truncated` (whether the read exceeds the limit).
 pub struct HostReadLog<W: Write> {
     sink: W,
     bytes_limit: usize,
 }
 
 impl<W: Write> HostReadLog<W> {
-    /// A log that holds at most `bytes_limit` bytes of a read in full.
+    /// A log that writes at most `bytes_limit` bytes of each read.
     pub fn new(sink: W, bytes_limit: usize) -> Self {
         Self { sink, bytes_limit }
     }
 
-    /// Writes out what is buffered, and gives the sink back.
+    /// Flushes the log and returns the sink.
     pub fn finish(mut self) -> Result<W> {
         self.sink.flush().map_err(|error| Error::io("writing host reads", &error))?;
         Ok(self.sink)
@@ -44,7 +44,7 @@ impl<W: Write> Observer for HostReadLog<W> {
             blake3.update(chunk);
             Ok::<_, Error>(())
         })?;
-        // In the documented order, which an object of `serde_json` does not keep.
+        // In the documented order, which a `serde_json` object does not preserve.
         let fields: [(&str, Value); 9] = [
             ("ordinal", read.location.ordinal.into()),
             ("scope", read.scope.map(|name| String::from_utf8_lossy(name)).into()),

@@ -3,53 +3,53 @@ use rehal_hal::Executable;
 
 use crate::{ExecutableRecord, RecordLocation};
 
-/// A scope that the program opened around part of its work.
+/// A scope opened by the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope<'a> {
-    /// Its name; UTF-8 by contract, which nothing enforces.
+    /// Its name; UTF-8 by convention, not validated.
     pub name: &'a [u8],
-    /// The record that opens or closes it.
+    /// The record that begins or ends it.
     pub location: RecordLocation,
 }
 
-/// Bytes that the program mapped for reading: what it saw of what was computed.
+/// Bytes that the program mapped for reading: its view of the results.
 #[derive(Clone, Copy)]
 pub struct HostRead<'a> {
-    /// The record of the map.
+    /// The record of the map call.
     pub location: RecordLocation,
-    /// Name of the innermost scope that is open.
+    /// Name of the innermost open scope.
     pub scope: Option<&'a [u8]>,
     /// The buffer's id in the capture.
     pub buffer_id: u64,
-    /// First byte in the buffer.
+    /// Byte offset in the buffer.
     pub offset: u64,
-    /// The bytes, all of this memory.
+    /// The mapped bytes.
     pub memory: &'a HostMemory,
 }
 
 impl HostRead<'_> {
-    /// A copy of the bytes.
+    /// Copies the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
-        // All of the memory is in range.
+        // The whole memory is in range.
         self.memory.bytes(self.memory.whole()).unwrap_or_default().into_owned()
     }
 }
 
-/// Receives the steps of a replay. An error of an observer ends the replay.
+/// Receives the steps of a replay. An error returned by an observer aborts the replay.
 pub trait Observer {
-    /// A scope opens; what it times starts after this returns.
+    /// A scope begins; its timing starts after this returns.
     fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {
         let _ = scope;
         Ok(())
     }
 
-    /// A scope closes; what it times ended before this is called.
+    /// A scope ends; its timing ended before this call.
     fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
         let _ = scope;
         Ok(())
     }
 
-    /// Whether [`Observer::host_read`] wants to be called; asked once, before a run.
+    /// Whether [`Observer::host_read`] is called; queried once, before a run.
     fn wants_host_reads(&self) -> bool {
         false
     }
@@ -60,18 +60,18 @@ pub trait Observer {
         Ok(())
     }
 
-    /// An executable of the capture, or what replaces it, is prepared.
+    /// An executable of the capture, or its substitute, has been prepared.
     fn executable(&mut self, record: &ExecutableRecord<'_>, executable: &Executable) -> Result<()> {
         let _ = (record, executable);
         Ok(())
     }
 
-    /// Whether [`Observer::step`] wants to be called; asked once, before a run.
+    /// Whether [`Observer::step`] is called; queried once, before a run.
     fn wants_steps(&self) -> bool {
         false
     }
 
-    /// The operation of the record at `location` is about to run: crash reports and progress.
+    /// The operation of the record at `location` is about to run; for crash reports and progress.
     fn step(&mut self, location: RecordLocation) -> Result<()> {
         let _ = location;
         Ok(())

@@ -1,5 +1,5 @@
-//! How far semaphores are, as the plan follows them: which submissions can run when they are issued, and which have to
-//! wait for a signal of a later step.
+//! Tracks semaphore payloads during planning: which submissions can run when issued, and which must wait for a
+//! signal of a later step.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use rehal_hal::Timepoint;
 
 use crate::plan::{Completion, RecordLocation};
 
-/// The semaphores of a capture when every step so far has run.
+/// The semaphores of a capture after all steps so far.
 #[derive(Default)]
 pub(crate) struct Order {
     semaphores: Vec<Semaphore>,
-    /// Submissions that cannot run yet, by the first of their waits that is not reached.
+    /// Submissions that cannot run yet, keyed by their first unreached wait.
     deferred: BTreeMap<(u32, u64), Vec<Deferred>>,
     completions: Vec<Completion>,
 }
@@ -31,13 +31,13 @@ struct Deferred {
 }
 
 impl Order {
-    /// Follows one more semaphore.
+    /// Tracks another semaphore.
     pub(crate) fn add_semaphore(&mut self, id: u64, initial_value: u64) {
         self.semaphores.push(Semaphore { id, reached: initial_value });
     }
 
-    /// Follows a submission that is issued at `step`; gives whether it runs there. One whose waits are not reached is
-    /// deferred: it runs at the step that signals the last of them.
+    /// Tracks a submission issued at `step` and returns whether it runs there. With unreached waits it is deferred:
+    /// it runs at the step that signals the last of them.
     pub(crate) fn submit(
         &mut self,
         step: u32,
@@ -57,8 +57,7 @@ impl Order {
         Ok(true)
     }
 
-    /// The submissions that complete at a later step than the one that issues them, in the order in which they
-    /// complete. Fails if one never runs, with its location.
+    /// The deferred submissions, in completion order. Fails if one never runs, naming its location.
     pub(crate) fn finish(self) -> Result<Vec<Completion>, (RecordLocation, Error)> {
         let first = self.deferred.iter().flat_map(|(unmet, list)| list.iter().map(move |it| (unmet, it)));
         let Some(((semaphore, value), never)) = first.min_by_key(|(_, it)| it.location.ordinal) else {
@@ -71,7 +70,7 @@ impl Order {
         Err((never.location, error))
     }
 
-    /// The first of `waits` that is not reached.
+    /// The first unreached wait.
     fn unmet(&self, waits: &[Timepoint<u32>]) -> Option<(u32, u64)> {
         let unmet = waits.iter().find(|it| self.semaphores[it.semaphore as usize].reached < it.value);
         unmet.map(|it| (it.semaphore, it.value))
@@ -91,7 +90,7 @@ impl Order {
         Ok(())
     }
 
-    /// Runs what waited for `signals`, and what waited for that, until nothing is left that can run.
+    /// Runs the submissions that waited for `signals`, transitively.
     fn run_deferred(&mut self, step: u32, signals: &[Timepoint<u32>]) -> Result<()> {
         let mut signalled: Vec<u32> = match self.deferred.is_empty() {
             true => return Ok(()),
@@ -149,7 +148,7 @@ mod tests {
             assert!(!submit(&mut order, step, &[at(step + 1, 1)], &[at(step, 1)]).unwrap());
         }
         assert!(submit(&mut order, 3, &[], &[at(3, 1)]).unwrap());
-        // The head has signalled, so this does not wait.
+        // The head has signalled, so this does not block.
         assert!(submit(&mut order, 4, &[at(0, 1)], &[at(0, 2)]).unwrap());
         let completed: Vec<_> = order.finish().unwrap().iter().map(|it| (it.step, it.submission)).collect();
         assert_eq!(completed, [(3, 2), (3, 1), (3, 0)]);

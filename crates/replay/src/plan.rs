@@ -6,7 +6,7 @@ use rehal_hal::{Command, FileSource, HostOp, Indexed, MemoryAccess, Span, Stored
 
 use crate::planner;
 
-/// The record of a capture that an operation comes from.
+/// The capture record of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordLocation {
     /// The record's ordinal.
@@ -15,11 +15,11 @@ pub struct RecordLocation {
     pub offset: u64,
 }
 
-/// A capture as a program: ids are dense indices, payloads are operations, and every check that
-/// needs no device is done. Running it parses nothing.
+/// A compiled capture: ids are dense indices, payloads are operations, and all checks that need no device have
+/// passed. Running it parses nothing.
 ///
-/// It shares the bytes of the capture, from which data is taken as the work is run, and depends on nothing
-/// else: it can be kept, sent to another thread, and run by several.
+/// It shares the bytes of the capture, from which runs read data, and depends on nothing else: it can be stored,
+/// sent to another thread and run concurrently.
 pub struct Plan {
     pub(crate) capture: CaptureBytes,
     pub(crate) version: Version,
@@ -28,22 +28,22 @@ pub struct Plan {
     pub(crate) host_ops: Vec<HostOp<Indexed>>,
     pub(crate) commands: Vec<(u32, Command<Indexed>)>,
     pub(crate) submissions: Vec<Submission<Indexed>>,
-    /// In the order of their steps.
+    /// Sorted by step.
     pub(crate) completions: Vec<Completion>,
     pub(crate) lists: StoredLists,
     pub(crate) device_count: u32,
     pub(crate) counts: [u32; KINDS],
-    /// Objects in the order in which they are done with.
+    /// Objects in release order.
     pub(crate) releases: Vec<Release>,
     pub(crate) buffer_ids: Vec<u64>,
     pub(crate) executables: Vec<StoredExecutable>,
     pub(crate) files: Vec<StoredFile>,
-    /// Names, and how often each is entered.
+    /// Names, each with its number of entries.
     pub(crate) scopes: Vec<(Span<u8>, u64)>,
     pub(crate) skipped_count: u64,
 }
 
-/// Kinds of objects that a plan numbers and releases.
+/// Kinds of objects that a plan indexes and releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -57,24 +57,24 @@ pub(crate) enum Kind {
 
 pub(crate) const KINDS: usize = 6;
 
-/// One operation and where it comes from.
+/// One operation and its record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     pub location: RecordLocation,
     pub op: StepOp,
 }
 
-/// An index into the list of operations of its kind.
+/// An index into the operation list of its kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StepOp {
     Host(u32),
     Command(u32),
     Submission(u32),
-    /// A submission that waits for what a later step signals: it is issued here, and completes there.
+    /// A deferred submission, which waits for the signal of a later step: issued here, completed there.
     Deferred(u32),
 }
 
-/// At step `step`, the deferred submission `submission` completes.
+/// The deferred submission `submission` completes at step `step`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completion {
     pub step: u32,
@@ -83,7 +83,7 @@ pub(crate) struct Completion {
     pub location: RecordLocation,
 }
 
-/// The object `index` of `kind` is not used after step `step`.
+/// Step `step` is the last use of object `index` of `kind`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Release {
     pub step: u32,
@@ -91,21 +91,21 @@ pub(crate) struct Release {
     pub kind: Kind,
 }
 
-/// An executable of a capture, in place.
+/// An executable of a capture, borrowed from its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutableRecord<'p> {
     /// The record that prepared it.
     pub location: RecordLocation,
     /// Its id.
     pub id: u64,
-    /// Name of its format, such as `embedded-elf-x86_64`.
+    /// Its format, such as `embedded-elf-x86_64`.
     pub format: &'p [u8],
     /// Its bytes.
     pub data: &'p [u8],
     metadata: Option<payload::ExecutableMetadata<'p>>,
 }
 
-/// An executable as a plan keeps it: where its parts are in the capture.
+/// An executable as stored in a plan: the spans of its parts in the capture.
 #[derive(Clone, Copy)]
 pub(crate) struct StoredExecutable {
     pub location: RecordLocation,
@@ -116,7 +116,7 @@ pub(crate) struct StoredExecutable {
     pub function_count: u32,
 }
 
-/// A file of a capture. `B` is how its bytes and its path are held.
+/// A file of a capture. `B` is the representation of its bytes and path.
 #[derive(Clone, Copy, Debug)]
 pub struct FileRecord<B> {
     /// The record that imported it.
@@ -125,39 +125,40 @@ pub struct FileRecord<B> {
     pub id: u64,
     /// Its length in bytes.
     pub length: u64,
-    /// What the program may do with it.
+    /// The access it was imported with.
     pub access: MemoryAccess,
-    /// Where its bytes are.
+    /// The location of its bytes.
     pub source: FileSource<B>,
 }
 
-/// A file as a plan keeps it.
+/// A file as stored in a plan.
 pub(crate) type StoredFile = FileRecord<Span<u8>>;
 
-/// What [`Plan::compile`] may be given.
+/// Options of [`Plan::compile`].
 #[derive(Default)]
 pub struct PlanOptions<'o> {
-    /// Plan what is whole of a capture that was never closed or was cut, instead of refusing it; see [`Plan::tear`].
+    /// Plan the intact records of a capture that was not closed or was truncated instead of rejecting it; see
+    /// [`Plan::tear`].
     pub recover: bool,
-    /// Called every few megabytes with the number of bytes read so far, and how many there are.
+    /// Called every few megabytes with the number of bytes read and the total.
     pub progress: Option<&'o mut dyn FnMut(u64, u64)>,
 }
 
 impl Plan {
     /// Compiles a capture.
     ///
-    /// Fails if a record is corrupt, if operations are inconsistent, and if an operation cannot be
-    /// reproduced; the error names the record and the reason.
+    /// Fails if a record is corrupt, if operations are inconsistent, or if an operation cannot be reproduced; the
+    /// error names the record and the reason.
     pub fn compile(capture: impl Into<CaptureBytes>, options: PlanOptions<'_>) -> Result<Self> {
         planner::compile(capture.into(), options)
     }
 
-    /// Number of devices that the capture uses.
+    /// Number of devices used by the capture.
     pub fn device_count(&self) -> usize {
         self.device_count as usize
     }
 
-    /// Fails if the capture uses no device: its program was killed before, or did nothing else.
+    /// Fails if the capture uses no device: its program used none, or was killed before it did.
     pub fn check_not_empty(&self) -> Result<()> {
         match self.device_count {
             0 => Err(Error::failed_precondition(
@@ -173,43 +174,43 @@ impl Plan {
         self.steps.len()
     }
 
-    /// Number of operations that had failed when they were captured, which a run skips.
+    /// Number of operations that failed at capture, which a run skips.
     pub fn skipped_count(&self) -> u64 {
         self.skipped_count
     }
 
-    /// The executables, in the order in which they are prepared.
+    /// The executables, in preparation order.
     pub fn executables(&self) -> impl ExactSizeIterator<Item = ExecutableRecord<'_>> {
         self.executables.iter().map(|stored| stored.record(self.bytes()))
     }
 
-    /// The files, in the order in which they are imported.
+    /// The files, in import order.
     pub fn files(&self) -> impl ExactSizeIterator<Item = FileRecord<&[u8]>> {
         self.files.iter().map(|stored| stored.record(self.bytes()))
     }
 
-    /// The names of the scopes, each with how often it is entered, in order of first appearance.
+    /// The names of the scopes with their number of entries, in order of first appearance.
     pub fn scopes(&self) -> impl Iterator<Item = (&[u8], u64)> {
         let entered = self.scopes.iter().filter(|(_, count)| *count > 0);
         entered.map(|(name, count)| (name.of(self.bytes()), *count))
     }
 
-    /// The version of the capture.
+    /// The format version of the capture.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Where the capture ends too early; only ever set by planning with `recover`.
+    /// The offset at which the capture is torn; only set when planned with `recover`.
     pub fn tear(&self) -> Option<Tear> {
         self.tear
     }
 
-    /// The capture that was planned.
+    /// The planned capture.
     pub fn capture(&self) -> &CaptureBytes {
         &self.capture
     }
 
-    /// The bytes of the capture, which spans point into.
+    /// The bytes of the capture, indexed by spans.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.capture.as_slice()
     }
@@ -228,12 +229,12 @@ impl StoredExecutable {
 }
 
 impl<'p> ExecutableRecord<'p> {
-    /// What the device that captured it said of its functions, by ordinal.
+    /// The capturing device's description of its functions, by ordinal.
     pub(crate) fn functions(&self) -> impl Iterator<Item = payload::Function<'p>> {
         self.metadata.into_iter().flat_map(|metadata| metadata.functions())
     }
 
-    /// The names of its functions, by ordinal; empty ones where the capture is of version 1.0.
+    /// The names of its functions, by ordinal; empty in captures of version 1.0.
     pub fn function_names(&self) -> impl Iterator<Item = &'p [u8]> {
         self.functions().map(|function| function.name)
     }
@@ -248,7 +249,7 @@ impl StoredFile {
 }
 
 impl RecordLocation {
-    /// Adds the record at this place of `capture` to an error: which operation, on which objects.
+    /// Adds this record of `capture` to an error, with its operation and objects.
     pub(crate) fn find_in(self, capture: &Capture<'_>, error: Error) -> Error {
         match capture.records_from(self.offset, u64::from(self.ordinal)).next() {
             Some(Ok(record)) => planner::in_record(error, &record),
@@ -256,7 +257,7 @@ impl RecordLocation {
         }
     }
 
-    /// Adds this place to an error.
+    /// Adds this location to an error.
     pub(crate) fn on(self, error: Error) -> Error {
         error.context(self.to_string())
     }

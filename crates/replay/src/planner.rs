@@ -23,7 +23,7 @@ use crate::plan::{
     StoredFile,
 };
 
-/// How many bytes of the capture are planned between two calls of the progress function.
+/// Bytes of the capture planned between two calls of the progress function.
 const PROGRESS_STEP_BYTES: u64 = 4 << 20;
 
 pub(crate) fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Result<Plan> {
@@ -35,7 +35,7 @@ pub(crate) fn compile(bytes: CaptureBytes, mut options: PlanOptions<'_>) -> Resu
         planner.location = RecordLocation { ordinal: ordinal(&record)?, offset: record.offset };
         planner.add(&record).map_err(|error| in_record(error, &record))?;
         if record.offset >= reported + PROGRESS_STEP_BYTES {
-            // What is planned is read again only for its data, so the rest of a large file needs no memory.
+            // After planning, only the data of records is read again, so the pages of a large file can be released.
             bytes.forget(reported, record.offset - reported);
             reported = record.offset;
             if let Some(progress) = &mut options.progress {
@@ -51,7 +51,7 @@ fn ordinal(record: &Record<'_>) -> Result<u32> {
         .map_err(|_| Error::resource_exhausted("a capture of more than 2^32 records cannot be planned"))
 }
 
-/// Says in which record, on which operation and which objects.
+/// Adds the record, its operation and its objects to the error.
 pub(crate) fn in_record(error: Error, record: &Record<'_>) -> Error {
     let header = record.header;
     let mut place =
@@ -71,7 +71,7 @@ pub(crate) fn in_record(error: Error, record: &Record<'_>) -> Error {
     error.context(place)
 }
 
-/// The object of an id.
+/// The object with an id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Object {
     Device,
@@ -96,15 +96,15 @@ impl Object {
     }
 }
 
-/// Ids of a capture and what they stand for. Recorders count ids up from 1, so they index a list;
-/// the few that a stranger capture may spread out lie in a map, so that no id costs memory.
+/// Maps the ids of a capture to objects. Recorders allocate ids sequentially from 1, so a list is indexed by them;
+/// sparse ids, which other captures may use, go into a map, so that no id causes a large allocation.
 #[derive(Default)]
 struct ObjectTable {
     dense: Vec<Option<(Object, u32)>>,
     sparse: HashMap<u64, (Object, u32)>,
 }
 
-/// How far an id may be ahead of those before it and still extend the list.
+/// The largest gap between consecutive ids for which the list is extended.
 const DENSE_GAP: usize = 64;
 
 impl ObjectTable {
@@ -146,12 +146,13 @@ struct Planner<'a> {
     location: RecordLocation,
     objects: ObjectTable,
     device_count: u32,
-    /// Per kind and object, the last step that uses it.
+    /// The last step that uses each object, by kind.
     last_use: [Vec<u32>; KINDS],
     order: Order,
-    /// Per command buffer, how far it is.
+    /// The state of each command buffer.
     command_buffers: Vec<CommandBufferState>,
-    /// By command buffer, the first of its commands that is wrong, and why: refused if it is executed.
+    /// The first invalid command of each command buffer with its error, which is reported if the command buffer is
+    /// executed.
     refused_commands: HashMap<u32, Error>,
     steps: Vec<Step>,
     host_ops: Vec<HostOp<Indexed>>,
@@ -162,7 +163,7 @@ struct Planner<'a> {
     executables: Vec<StoredExecutable>,
     files: Vec<StoredFile>,
     scopes: Vec<(Span<u8>, u64)>,
-    /// Where a name is in `scopes`: captures may have as many names as records.
+    /// Index in `scopes` by name: captures may have as many names as records.
     scope_indices: HashMap<&'a [u8], usize>,
     skipped_count: u64,
 }
@@ -208,8 +209,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A dispatch names a buffer for its workgroup count even where the count is static and the
-    /// operation drops it; a name of nothing says that the record is damaged, and so does a range of nothing.
+    /// A dispatch names a buffer for its workgroup count even if the count is static and the operation drops it. An
+    /// unknown buffer, or a range without a buffer, means that the record is corrupt.
     fn check_count_buffer(&self, record: &Record<'a>) -> Result<()> {
         if record.payload_type() != PayloadType::DISPATCH {
             return Ok(());
@@ -264,10 +265,10 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Names the object that `op` makes; `None` where a run has nothing to do for it.
+    /// Indexes the object created by `op`; `None` if a run need not create it.
     fn create(&mut self, mut op: CreateOp<Ids<'a>>) -> Result<Option<CreateOp<Indexed>>> {
         match &mut op {
-            // The largest value stands for a failure, on every device.
+            // The maximum value denotes a failed semaphore, on every device.
             CreateOp::Semaphore { initial_value: u64::MAX, .. } => {
                 return Err(Error::data_loss("a semaphore starts with the value of a failed one"));
             }
@@ -279,7 +280,7 @@ impl<'a> Planner<'a> {
             }
             CreateOp::Executable(it) => self.add_executable(it)?,
             CreateOp::File(it) => self.add_file(it)?,
-            // A run allocates it and writes the bytes.
+            // A run allocates the buffer and writes its bytes.
             CreateOp::ImportedBuffer { params, .. } => {
                 params.memory_type |= MemoryType::HOST_VISIBLE;
                 params.access |= MemoryAccess::WRITE;
@@ -300,10 +301,10 @@ impl<'a> Planner<'a> {
         Ok((!is_named_only).then_some(op))
     }
 
-    /// Adds a command. One that is wrong is refused where it would run: a program that recorded it may have been told
-    /// so when it submitted the command buffer, and gone on without.
+    /// Adds a command. An invalid command is reported only if it is executed: the submission may have failed in the
+    /// captured program, which then continued without it.
     fn add_command(&mut self, into: u64, command: Command<Ids<'a>>, record: &Record<'a>) -> Result<()> {
-        // Captures hold hints and labels without their arguments; there is nothing to give on.
+        // Captures store hints and labels without their arguments, so there is nothing to replay.
         if let Command::Advise { .. } | Command::BeginDebugGroup { .. } | Command::EndDebugGroup = command {
             return Ok(());
         }
@@ -338,7 +339,7 @@ impl<'a> Planner<'a> {
     }
 
     fn add_submission(&mut self, mut submission: Submission<Ids<'a>>) -> Result<()> {
-        // A read whose bytes are in the capture needs no file any more.
+        // A read whose bytes are in the capture does not need the file.
         if let QueueOp::Read { file, target, captured, .. } = submission.op
             && !captured.is_empty()
         {
@@ -400,8 +401,8 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Where a name is in `scopes`. All scopes of a name share its first bytes in the capture, so
-    /// that a run does not touch a page of the file for each.
+    /// The index of a name in `scopes`. All scopes of a name share the span of its first occurrence, so that a run
+    /// does not touch a page of the file for each.
     fn scope(&mut self, name: &'a [u8]) -> Result<usize> {
         if let Some(index) = self.scope_indices.get(name) {
             return Ok(*index);
@@ -412,7 +413,8 @@ impl<'a> Planner<'a> {
         Ok(self.scopes.len() - 1)
     }
 
-    /// The state of command buffer `id` once it is used so; fails unless it may be.
+    /// Advances command buffer `id` by the use `wanted` and returns its state; fails if its state does not allow
+    /// that use.
     fn advance(&mut self, id: u64, wanted: Use) -> Result<CommandBufferState> {
         let index = self.command_buffer(id)?;
         let state = &mut self.command_buffers[index as usize];
@@ -424,7 +426,7 @@ impl<'a> Planner<'a> {
         self.steps.push(Step { location: self.location, op });
     }
 
-    /// A run waits for the signals of deferred submissions when they complete.
+    /// Extends the lifetime of semaphores signalled by deferred submissions: a run waits for them on completion.
     fn keep_until_complete(&mut self, completions: &[Completion]) {
         for completion in completions {
             let submission = &self.submissions[completion.submission as usize];
@@ -435,7 +437,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Numbers a new object.
+    /// Assigns an index to a new object.
     fn number(&mut self, id: u64, kind: Kind) -> Result<u32> {
         let index = self.last_use[kind as usize].len() as u32;
         self.objects.insert(id, (Object::Numbered(kind), index))?;
@@ -446,7 +448,7 @@ impl<'a> Planner<'a> {
         Ok(index)
     }
 
-    /// The number of an object that the step about to be added uses.
+    /// The index of an object, which is marked as used by the next step.
     fn used(&mut self, id: u64, kind: Kind) -> Result<u32> {
         let index = self.lookup(id, Object::Numbered(kind))?;
         self.last_use[kind as usize][index as usize] = self.steps.len() as u32;
@@ -507,7 +509,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Appends to a list of the planner while the planner renames what goes into it.
+/// Appends renamed items to a list of the planner; renaming borrows the planner mutably.
 macro_rules! append {
     ($self:ident, $list:ident, $items:expr, $item:ident => $renamed:expr) => {{
         let start = $self.lists.$list.len();
@@ -609,7 +611,7 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
         Ok(())
     }
 
-    // What was captured is an update by now.
+    // Captured reads have already become updates.
     fn captured_read(
         &mut self,
         _file: u64,

@@ -17,41 +17,40 @@ use crate::prepare::{self, Prepared};
 use crate::substitute::{Replacements, Substitute, Substitution};
 use crate::{HostRead, Observer, Plan, Scope};
 
-/// How a capture is replayed.
+/// Options of a replay.
 #[derive(Clone, Default)]
 pub struct ReplayOptions {
-    /// Where files of the capture are here.
+    /// Path remappings for the capture's files.
     pub file_remaps: Vec<FileRemap>,
-    /// Executables to replace.
+    /// Executables to substitute.
     pub substitutions: Vec<Substitution>,
-    /// Is asked for each executable; what it gives counts more than [`ReplayOptions::substitutions`].
+    /// Called for each executable; its result takes precedence over [`ReplayOptions::substitutions`].
     pub substitute: Option<Substitute>,
 }
 
-/// A plan on the devices that run it: files are opened and checked, replacements are found.
+/// A plan bound to the devices that run it: files are opened and validated, substitutes are loaded.
 ///
-/// It shares the plan and holds the devices, so that it can be kept, sent to another thread, and run by several.
+/// It shares the plan and holds the devices, so that it can be stored, sent to another thread and run concurrently.
 ///
-/// The host calls of the capture run one after another and the host waits for each submission,
-/// which is the `serialized` order.
+/// Host calls run one after another, and the host waits for each submission: the `serialized` order.
 pub struct Replay {
     plan: Arc<Plan>,
     devices: DeviceGroup,
     replacements: Replacements,
     own_names: Vec<String>,
-    /// Files that runs share, by their number; `None` where each run needs its own.
+    /// Files shared by runs, by index; `None` if each run needs its own.
     files: Vec<Option<File>>,
 }
 
 impl Replay {
     /// Fails if the number of devices differs from the capture's, a file is missing or does not match, or a
-    /// replacement selects nothing.
+    /// substitution selects no executable.
     pub fn new(plan: impl Into<Arc<Plan>>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
         let plan = plan.into();
         Self::of(plan.clone(), devices, options).map_err(|error| plan.in_file(error))
     }
 
-    /// The plan that it runs.
+    /// The plan.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
@@ -81,7 +80,7 @@ impl Replay {
         Ok(this)
     }
 
-    /// Runs the plan once, from nothing to nothing.
+    /// Runs the plan once; all objects are created anew and released.
     pub fn run(&self, observers: &mut [&mut dyn Observer]) -> Result<()> {
         let mut run = Run {
             plan: &self.plan,
@@ -96,8 +95,8 @@ impl Replay {
         run.all().map_err(|error| self.plan.in_file(error))
     }
 
-    /// Prepares each executable, or what replaces it, and drops it again: what a run would refuse
-    /// of them is found before anything is issued.
+    /// Prepares and drops each executable or its substitute, so that executables which a run would reject are found
+    /// before anything is issued.
     pub fn check_executables(&self) -> Result<()> {
         for step in &self.plan.steps {
             let StepOp::Host(index) = step.op else { continue };
@@ -119,9 +118,9 @@ impl Replay {
             let stored = &plan.files[op.created as usize];
             let record = &stored.record(plan.bytes());
             let opened = match stored.source.contents {
-                // What one run writes into an inline file must not be there for the next.
+                // Writes of one run to an inline file must not be visible to the next.
                 FileContents::Inline(_) if record.access.contains(MemoryAccess::WRITE) => Ok(None),
-                // Read in place: a copy would double the memory.
+                // Borrowed from the capture: a copy would double the memory.
                 FileContents::Inline(bytes) => {
                     let range = Range { offset: bytes.start, length: bytes.count };
                     plan.capture().memory(range).map(|memory| Some(HostFile::Memory(memory)))
@@ -141,7 +140,7 @@ impl Replay {
 }
 
 impl Plan {
-    /// Adds the capture's file to where an error happened.
+    /// Adds the capture's path to an error.
     fn in_file(&self, error: Error) -> Error {
         match self.capture().path() {
             Some(path) => error.context(format!("'{}'", path.display())),
@@ -149,7 +148,7 @@ impl Plan {
         }
     }
 
-    /// Says in which record of the capture an error happened, on what.
+    /// Adds the record, its operation and its objects to an error.
     fn locate(&self, error: Error, location: RecordLocation) -> Error {
         match Capture::open(self.bytes(), OpenOptions { recover: true }) {
             Ok(capture) => location.find_in(&capture, error),
@@ -158,7 +157,7 @@ impl Plan {
     }
 }
 
-/// The live objects of a run, by their number.
+/// The live objects of a run, by index.
 struct Objects {
     buffers: Vec<Option<Buffer>>,
     semaphores: Vec<Option<Semaphore>>,
@@ -175,7 +174,7 @@ fn empty<T>(count: u32) -> Vec<Option<T>> {
 fn get<T>(list: &[Option<T>], index: u32) -> Result<&T> {
     match list.get(index as usize) {
         Some(Some(object)) => Ok(object),
-        // The plan proved that it is made before it is used and released after.
+        // The plan guarantees creation before use and release after it.
         _ => Err(Error::new(StatusCode::Internal, "the plan uses an object that is not there")),
     }
 }
@@ -206,21 +205,22 @@ impl Objects {
     }
 }
 
-/// How many steps an object is kept past its last use while a scope is open: a scope of a call or
-/// two is then timed without the freeing, and a long one does not hold on to its memory.
+/// How many steps an object outlives its last use while a scope is open: a scope of one or two calls is timed
+/// without the frees, and a long one does not retain its memory.
 const HELD_STEPS: u32 = 32;
 
 /// One run of a plan.
 struct Run<'r, 'o> {
     plan: &'r Plan,
-    /// Those of the plan's capture, which spans point into.
+    /// The bytes of the capture, indexed by spans.
     bytes: &'r [u8],
     replay: &'r Replay,
     objects: Objects,
     observers: &'r mut [&'o mut dyn Observer],
     wants_host_reads: bool,
     open_scopes: Vec<&'r [u8]>,
-    /// By command buffer, the first of its commands that was refused, and why: an error if it is executed.
+    /// The first rejected command of each command buffer with its error, which is returned if the command buffer is
+    /// executed.
     refused_commands: HashMap<u32, Error>,
 }
 
@@ -259,7 +259,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Issues a submission; one that `runs` now is waited for in serialized order.
+    /// Issues a submission; if it `runs` now, the serialized order waits for it.
     fn submit(&mut self, index: u32, runs: bool, scratch: &Bump) -> Result<()> {
         let submission = &self.plan.submissions[index as usize];
         if let QueueOp::Execute { command_buffer, .. } = submission.op
@@ -279,19 +279,19 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// What the host does once work is issued that can run: in serialized order, wait for it. An order that lets
-    /// the device run ahead keeps the submission here and waits in [`Self::before_host_access`].
+    /// Called after a runnable submission is issued. The serialized order waits for it; an order that lets the
+    /// device run ahead would track the submission here and wait in [`Self::before_host_access`].
     fn submitted(&self, submission: &Submission<Live<'_>>) -> Result<()> {
         wait_all(submission.signals, None)
     }
 
-    /// What the host does before it touches bytes of a buffer: in serialized order nothing, because
-    /// no work that can run is in flight.
+    /// Called before the host accesses a buffer. The serialized order does nothing: no runnable work is in flight.
     fn before_host_access(&self, _range: &RangeOp<Indexed>) -> Result<()> {
         Ok(())
     }
 
-    /// Records a command. One that is refused is an error only where it would run, as in the plan.
+    /// Records a command. If it is rejected, the error is returned only if the command would run, as in the
+    /// planner.
     fn record(&mut self, index: u32, location: RecordLocation, scratch: &Bump) -> Result<()> {
         let (into, command) = self.plan.commands[index as usize];
         let command_buffer = get(&self.objects.command_buffers, into)?;
@@ -332,11 +332,11 @@ impl Run<'_, '_> {
             }
             HostOp::Map(range) | HostOp::Invalidate(range) => self.host_read(&range, location)?,
             HostOp::Unmap(range, data) | HostOp::Flush(range, data) => {
-                // Nothing written needs no right to write.
+                // An empty write needs no write access.
                 if let Some(data) = data.filter(|data| data.count != 0) {
                     self.before_host_access(&range)?;
                     let buffer = get(&self.objects.buffers, range.buffer)?;
-                    // The range as a whole is what was mapped; the bytes are what was written of it.
+                    // The range was mapped as a whole; the bytes are the written part of it.
                     transfer::write_as(
                         buffer,
                         range.access,
@@ -357,7 +357,7 @@ impl Run<'_, '_> {
                 let name = name.of(self.bytes);
                 let scope = Scope { name, location };
                 self.observers.iter_mut().try_for_each(|it| it.scope_end(&scope))?;
-                // Scopes may overlap instead of nesting, and an end may come without a begin.
+                // Scopes may overlap instead of nesting, and an end may lack its begin.
                 if let Some(open) = self.open_scopes.iter().rposition(|open| *open == name) {
                     self.open_scopes.remove(open);
                 }
@@ -402,7 +402,7 @@ impl Run<'_, '_> {
                 transfer::write(&buffer, 0, data.of(self.bytes))?;
                 self.objects.buffers[created as usize] = Some(buffer);
             }
-            // They are there before the run; and no plan has channels.
+            // The first three exist before the run; a plan contains no channels.
             CreateOp::Device { .. }
             | CreateOp::Allocator { .. }
             | CreateOp::ExecutableCache { .. }
@@ -419,7 +419,7 @@ impl Run<'_, '_> {
                 let file = HostFile::from_bytes(bytes)?;
                 Some(self.device(op.device).import_file(op.affinity, record.access, file)?)
             }
-            // Its reads are updates in the plan, so nothing asks for it.
+            // Its reads are updates in the plan, so the file is not used.
             (None, _) => None,
         };
         self.objects.files[op.created as usize] = file;
@@ -442,7 +442,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// Looks up the numbers of a plan among the objects of a run.
+/// Maps the indices of a plan to the objects of a run.
 struct LiveNames<'s> {
     lists: &'s StoredLists,
     bytes: &'s [u8],
