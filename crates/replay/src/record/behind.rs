@@ -9,13 +9,13 @@ use super::stream::CaptureSink;
 use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{Condvar, Mutex, MutexGuard};
 
-/// What is longer goes to the sink straight from where it is.
+/// Larger writes go to the sink directly, without a copy.
 const BEHIND_BYTES: usize = 256 * 1024;
 
-/// A sink that is written by a thread of its own, so that a program does not wait for the file.
+/// A sink written by a dedicated thread, so that the program does not block on file I/O.
 ///
-/// One piece at a time: a write waits until the one before it is written. An error shows in the next call. A sink that
-/// panics has failed with an error: what it is given comes from calls of a program, which has no part in it.
+/// At most one write is in flight: the next one waits for it. An error is reported by the next call. A panic of the
+/// sink becomes an error: its writes are caused by calls of the program, which must not unwind for them.
 pub(super) struct Behind {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -27,11 +27,11 @@ struct Shared {
 }
 
 struct State {
-    /// Taken by the thread while it writes.
+    /// Taken by the thread during a write.
     sink: Option<Box<dyn CaptureSink>>,
-    /// What the thread is to write; not empty while it does.
+    /// The bytes in flight; non-empty until they are written.
     piece: Vec<u8>,
-    /// Of the piece written last, until a call reports it.
+    /// The error of the last write, until a call reports it.
     failure: Option<io::Error>,
     ended: bool,
 }
@@ -51,7 +51,7 @@ impl Behind {
         Ok(Self { shared, writer: Some(writer) })
     }
 
-    /// Calls `work` with the sink once what was written before has reached it; fails if that failed.
+    /// Calls `work` with the sink after pending writes; fails if one of them failed.
     fn after_writing<R>(
         &self,
         work: impl FnOnce(&mut State, &mut dyn CaptureSink) -> io::Result<R>,
@@ -68,7 +68,7 @@ impl Behind {
 }
 
 impl Shared {
-    /// Waits until nothing is left to write.
+    /// Waits until no write is pending.
     fn idle(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         while !state.piece.is_empty() {
@@ -77,7 +77,7 @@ impl Shared {
         state
     }
 
-    /// What the thread does.
+    /// The thread's loop.
     fn write(&self) {
         let mut state = self.state.lock();
         loop {
@@ -90,7 +90,7 @@ impl Shared {
             }
             let (piece, sink) = (std::mem::take(&mut state.piece), state.sink.take());
             let Some(mut sink) = sink else { return };
-            // Others see a piece, so that they wait; its bytes are here.
+            // The state keeps a non-empty piece, so that others wait.
             state.piece.push(0);
             let outcome = MutexGuard::unlocked(&mut state, || caught(|| sink.write_all(&piece)));
             state.failure = outcome.err();
@@ -102,14 +102,14 @@ impl Shared {
     }
 }
 
-/// Turns a panic of a sink into an error.
+/// Converts a panic of a sink into an error.
 fn caught<R>(work: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
-    // The writer makes no call after an error, so nothing sees what the sink left behind.
+    // The writer stops at the first error, so the sink's state after a panic is never observed.
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(io::Error::other(format!("the sink panicked: {}", said(&*panic)))))
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
@@ -144,7 +144,7 @@ impl Drop for Behind {
     fn drop(&mut self) {
         self.shared.state.lock().ended = true;
         self.shared.changed.notify_all();
-        // It writes what is left first; nothing is left to report an error to.
+        // The thread writes what is pending first; there is no caller left to report an error to.
         let _ = self.writer.take().map(JoinHandle::join);
     }
 }

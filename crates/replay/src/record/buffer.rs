@@ -13,7 +13,7 @@ use super::stream::{Log, Stream, status_of};
 use crate::encode;
 use crate::ids::Ids;
 
-/// A buffer whose accesses by the host are recorded.
+/// A buffer whose host accesses are recorded.
 pub(super) struct RecordedBuffer {
     pub base: Buffer,
     pub id: u64,
@@ -22,7 +22,7 @@ pub(super) struct RecordedBuffer {
 }
 
 impl RecordedBuffer {
-    /// The handle of buffer `id`, which the device made as `base`.
+    /// Wraps `base` as buffer `id`.
     pub fn wrap(base: Buffer, id: u64, device: u64, stream: &Arc<Stream>) -> Buffer {
         let (params, size) = (*base.params(), base.size());
         Buffer::new(params, size, Self { base, id, device, stream: stream.clone() })
@@ -36,7 +36,7 @@ impl RecordedBuffer {
         self.stream.record(|log| log.calls(self.device, status, |put| encode::host_op(op, put)));
     }
 
-    /// Records what the host may have written to `range` of a mapping.
+    /// Records the bytes that the host may have written to `range` of a mapping.
     fn record_written(
         &self,
         status: u32,
@@ -73,7 +73,7 @@ impl BufferBackend for RecordedBuffer {
         outcome
     }
 
-    // The mapping's memory outlives this: what it shows is what the host wrote.
+    // The mapped memory outlives this and contains the host's writes.
     fn unmap(&self, mapped: &MappedRange, memory: &HostMemory) -> Result<()> {
         let outcome = self.base.backend().unmap(mapped, memory);
         let status = status_of(&outcome);
@@ -120,8 +120,8 @@ impl Recorded for RecordedBuffer {
     }
 }
 
-/// Records a buffer that was made. Where captures say that it is: on all queues if it is the program's own memory,
-/// on the first where a queue allocated it, and nowhere if it was there at once.
+/// Records a buffer that was created. Its placement as captures state it: all queues for imported memory, the first
+/// queue for a queue allocation, none for a synchronous allocation.
 pub(super) fn record_object(log: &mut Log, device: u64, id: u64, buffer: &Buffer, is_imported: bool) {
     /// `IREE_HAL_BUFFER_PLACEMENT_FLAG_ASYNCHRONOUS`.
     const ASYNCHRONOUS: u32 = 1;

@@ -17,7 +17,7 @@ pub(super) struct RecordedCommandBuffer {
 }
 
 impl RecordedCommandBuffer {
-    /// The handle of command buffer `id`, which the device made as `base`.
+    /// Wraps `base` as command buffer `id`.
     pub fn wrap(base: CommandBuffer, id: u64, device: u64, stream: &Arc<Stream>) -> CommandBuffer {
         let params = *base.params();
         CommandBuffer::new(params, Self { base, id, device, stream: stream.clone() })
@@ -29,7 +29,7 @@ impl RecordedCommandBuffer {
     }
 }
 
-// The handle has checked the state and the commands, so the device's own handle is passed by.
+// The recording handle has validated the state and the commands, so the base handle's checks are skipped.
 impl CommandBufferBackend for RecordedCommandBuffer {
     fn begin(&self) -> Result<()> {
         let outcome = self.base.backend().begin();
@@ -84,7 +84,7 @@ impl CommandBufferBackend for RecordedCommandBuffer {
     }
 }
 
-/// Whether it is a fill, an update or a copy of no bytes. The reference's HAL drops these before its recorder sees them.
+/// Whether it is a fill, update or copy of zero bytes, which the reference's HAL drops before its recorder.
 fn transfers_nothing(command: &Command<Live<'_>>) -> bool {
     match command {
         Command::Fill { target, .. } | Command::Update { target, .. } | Command::Copy { target, .. } => {

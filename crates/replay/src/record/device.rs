@@ -29,15 +29,15 @@ use crate::ids::Ids;
 pub(super) struct RecordedDevice {
     pub base: Device,
     pub id: u64,
-    /// The device's allocator, which is an object of its own in captures.
+    /// The device's allocator, a separate object in captures.
     allocator: u64,
-    /// The executable cache that was created last, or 0 before the first.
+    /// The most recently created executable cache; 0 if none.
     cache: AtomicU64,
     stream: Arc<Stream>,
 }
 
 impl RecordedDevice {
-    /// Puts `base` and its allocator on the record.
+    /// Records `base` and its allocator.
     pub fn wrap(base: Device, stream: &Arc<Stream>) -> Device {
         let (id, allocator) = (stream.next_id(), stream.next_id());
         stream.record(|log| {
@@ -48,7 +48,7 @@ impl RecordedDevice {
         Device::new(Self { base, id, allocator, cache: AtomicU64::new(0), stream: stream.clone() })
     }
 
-    /// Records that the device became one of a group.
+    /// Records that the device joined a group.
     pub fn record_topology(&self) {
         self.record_info(0, &InfoOp::AssignTopology { device: self.id });
     }
@@ -61,13 +61,13 @@ impl RecordedDevice {
         self.stream.record(|log| log.calls(self.id, status, |put| encode::info_op(op, put)));
     }
 
-    /// Records the call that made an object of type `made`, and the object.
+    /// Records the call that created an object of type `made`, and the object.
     fn record_creation<T>(&self, outcome: &Result<T>, made: ObjectType, op: &CreateOp<Ids<'_>>) {
         let status = status_of(outcome);
         self.stream.record(|log| log.creation(self.id, status, made, |put| encode::create(op, put)));
     }
 
-    /// Records the call that made buffer `id`, and the buffer.
+    /// Records the call that created buffer `id`, and the buffer.
     fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, op: &CreateOp<Ids<'_>>) {
         self.stream.record(|log| {
             log.calls(self.id, status_of(outcome), |put| encode::create(op, put));
@@ -81,7 +81,7 @@ impl RecordedDevice {
         RecordedBuffer::wrap(base, id, self.id, &self.stream)
     }
 
-    /// The cache that executables are prepared on: captures need one.
+    /// The cache on which executables are prepared, created on first use: captures require one.
     fn cache(&self) -> Result<u64> {
         if self.cache.load(Ordering::Acquire) == 0 {
             self.create_executable_cache("")?;
@@ -120,7 +120,8 @@ impl DeviceBackend for RecordedDevice {
         let size = memory.length();
         let whole = rehal_base::Range { offset: 0, length: size };
         let outcome = self.base.backend().import_buffer(params, HostMemory::part(&memory, whole)?);
-        // A program whose import is rejected copies the bytes instead, which records them; these would be unused.
+        // A program whose import is rejected falls back to a copy, which records the bytes; storing them here would
+        // waste space.
         let recorded = rehal_base::Range { length: if outcome.is_ok() { size } else { 0 }, ..whole };
         let allocator = self.allocator;
         self.stream.record(|log| {
@@ -182,7 +183,7 @@ impl DeviceBackend for RecordedDevice {
         outcome
     }
 
-    // Not on the record: captures hold the format that is then prepared.
+    // Not recorded: captures store the format that is then used to prepare.
     fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
         self.base.backend().infer_executable_format(data)
     }
@@ -240,7 +241,7 @@ impl DeviceBackend for RecordedDevice {
                 _ => log.calls(device, status, |put| put_file(description.source(), put)),
             }
             if outcome.is_ok() {
-                // The operation holds the bytes; here they would be there twice.
+                // The operation's record contains the bytes; this one would duplicate them.
                 put_file(description.without_bytes(), &mut |_, payload_type, parts| {
                     log.object_parts(device, ObjectType::FILE, created, payload_type, parts);
                 });
@@ -249,8 +250,8 @@ impl DeviceBackend for RecordedDevice {
         outcome.map(|base| RecordedFile::wrap(base, created, description, &self.stream))
     }
 
-    // Recorded before it is given to the device: what it signals may set off calls that are recorded before
-    // this one comes back, and in the capture they have to follow it. Its status is filled in when it has ended.
+    // Recorded before the device gets it: its signals may trigger calls that are recorded before this one returns
+    // and must follow it in the capture. The status is filled in on completion.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let stream = &self.stream;
         let mut submission = *submission;
@@ -297,7 +298,8 @@ impl DeviceBackend for RecordedDevice {
     fn refused(&self, submission: &Submission<Live<'_>>, error: &Error) {
         let stream = &self.stream;
         with_scratch(|scratch| {
-            // What names objects of another recorder cannot be recorded; it is refused for that first.
+            // A submission with objects of another recorder cannot be recorded; that is the error it is rejected
+            // with.
             if let Ok(ids) = submission.rename(&mut IdNames::of_refused(stream, scratch)) {
                 let status = error.code() as u32;
                 stream.record(|log| log.calls(self.id, status, |put| encode::submission(&ids, put)));

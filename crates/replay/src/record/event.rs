@@ -6,7 +6,7 @@ use rehal_hal::{Event, EventBackend};
 use super::names::Recorded;
 use super::stream::Stream;
 
-/// An event that commands of recorded command buffers name.
+/// An event used by recorded command buffers.
 pub(super) struct RecordedEvent {
     pub base: Event,
     pub id: u64,
@@ -14,7 +14,7 @@ pub(super) struct RecordedEvent {
 }
 
 impl RecordedEvent {
-    /// The handle of event `id`, which the device made as `base`.
+    /// Wraps `base` as event `id`.
     pub fn wrap(base: Event, id: u64, stream: &Arc<Stream>) -> Event {
         Event::new(Self { base, id, stream: stream.clone() })
     }

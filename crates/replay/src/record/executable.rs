@@ -12,7 +12,7 @@ use super::names::Recorded;
 use super::stream::Stream;
 use crate::encode;
 
-/// An executable whose functions are looked up on the record.
+/// An executable whose function lookups are recorded.
 pub(super) struct RecordedExecutable {
     pub base: Executable,
     pub id: u64,
@@ -21,7 +21,7 @@ pub(super) struct RecordedExecutable {
 }
 
 impl RecordedExecutable {
-    /// The handle of executable `id`, which the device made as `base`.
+    /// Wraps `base` as executable `id`.
     pub fn wrap(base: Executable, id: u64, device: u64, stream: &Arc<Stream>) -> Executable {
         Executable::new(Self { base, id, device, stream: stream.clone() })
     }
@@ -60,8 +60,8 @@ impl Recorded for RecordedExecutable {
     }
 }
 
-/// What captures hold of an executable's functions. Fails, as the reference's recorder does, where a replay
-/// could not find them again: it looks for them by name.
+/// Encodes the functions of an executable. Fails, like the reference's recorder, if a replay could not look them up
+/// by name.
 pub(super) fn metadata(functions: &[FunctionInfo]) -> Result<Vec<u8>> {
     let mut names = BTreeSet::new();
     for (ordinal, function) in functions.iter().enumerate() {
@@ -92,7 +92,7 @@ pub(super) fn metadata(functions: &[FunctionInfo]) -> Result<Vec<u8>> {
             workgroup_size: function.workgroup_size.map(U32::new),
             constant_count: U16::new(function.constant_count),
             binding_count: U16::new(function.binding_count),
-            // Those that it describes; the loader's count is of those that it announces.
+            // The described parameters; the loader's count is that of the declared ones.
             parameter_count: U16::new(function.parameters.len() as u16),
             name_length: U16::new(function.name.len() as u16),
             ..Default::default()

@@ -12,17 +12,17 @@ use super::names::Recorded;
 use super::stream::Stream;
 use super::{FilePolicy, FileValidation, RecordOptions};
 
-/// A file that queues read and write on the record.
+/// A file whose queue reads and writes are recorded.
 pub(super) struct RecordedFile {
     pub base: File,
     pub id: u64,
-    /// The contents, where reads are recorded with what they give.
+    /// The contents, if reads are recorded with their bytes.
     contents: Option<MappedFile>,
     stream: Arc<Stream>,
 }
 
 impl RecordedFile {
-    /// The handle of file `id`, which the device made as `base`.
+    /// Wraps `base` as file `id`.
     pub fn wrap(base: File, id: u64, description: Description, stream: &Arc<Stream>) -> File {
         let (access, length) = (base.access(), base.length());
         let contents = match description.reference {
@@ -32,10 +32,10 @@ impl RecordedFile {
         File::new(access, length, Self { base, id, contents, stream: stream.clone() })
     }
 
-    /// What a read of `range` gives, where the capture is to hold it.
+    /// The bytes of a read of `range`, if the capture is to contain them.
     pub fn captured(&self, range: Range) -> Result<&[u8]> {
         let Some(contents) = &self.contents else { return Ok(&[]) };
-        // It is the program's, which may have truncated it since.
+        // The file belongs to the program, which may have truncated it since.
         let present = contents.present_bytes()?;
         if !range.fits(present) {
             return Err(Error::new(
@@ -72,28 +72,28 @@ impl Recorded for RecordedFile {
     }
 }
 
-/// What a capture holds of an imported file.
+/// The description of an imported file in a capture.
 pub(super) struct Description {
     handle_type: u32,
     identity: FileIdentity,
     pub reference: Reference,
 }
 
-/// Where the bytes of an imported file are.
+/// The location of an imported file's bytes.
 pub(super) enum Reference {
-    /// Nowhere: the file is refused.
+    /// None: the file is rejected.
     Nothing,
     /// At this path.
     External { path: PathBuf, validation: Validation },
-    /// At this path, and in the records of the reads.
+    /// At this path; the bytes read are in the records of the reads.
     Ranges { path: PathBuf, contents: MappedFile },
-    /// In the capture: those of this file.
+    /// In the capture, copied from this file.
     InlineFile(MappedFile),
-    /// In the capture: those of this memory.
+    /// In the capture, copied from this memory.
     InlineMemory(Arc<HostMemory>),
 }
 
-/// A file that is about to be imported, kept so that it can be described once it is.
+/// A file about to be imported, kept so that it can be described afterwards.
 pub(super) enum Source {
     /// A file on disk.
     Disk(std::fs::File),
@@ -102,7 +102,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// What `file` is, and the file again to import.
+    /// Keeps a handle to `file` and returns it for the import.
     pub fn of(file: HostFile) -> Result<(Self, HostFile)> {
         match file {
             HostFile::Disk(file) => {
@@ -119,7 +119,7 @@ impl Source {
         }
     }
 
-    /// What the capture holds of it; with an error, what it holds of the refusal.
+    /// Describes the file; on error, as a rejected one.
     pub fn describe(self, length: u64, options: &RecordOptions) -> (Description, Result<()>) {
         /// `IREE_IO_FILE_HANDLE_TYPE_HOST_ALLOCATION` and `IREE_IO_FILE_HANDLE_TYPE_FD`.
         const HOST_ALLOCATION: u32 = 0;
@@ -144,8 +144,8 @@ impl Source {
 }
 
 impl Description {
-    /// What the capture stores of it. The bytes of memory, which may be written meanwhile, are not among it: they go by
-    /// [`Description::source_of`].
+    /// The file's source as stored in the capture. The bytes of memory, which may be written concurrently, are
+    /// passed to [`Description::source_of`] instead.
     pub fn source(&self) -> FileSource<&[u8]> {
         self.with_contents(match &self.reference {
             Reference::Nothing => FileContents::Nothing,
@@ -158,12 +158,12 @@ impl Description {
         })
     }
 
-    /// What the capture stores of memory that holds `bytes`.
+    /// The source for memory that contains `bytes`.
     pub fn source_of<'b>(&self, bytes: &'b [u8]) -> FileSource<&'b [u8]> {
         self.with_contents(FileContents::Inline(bytes))
     }
 
-    /// What the capture stores, without bytes of the file itself.
+    /// The source without the file's own bytes.
     pub fn without_bytes(&self) -> FileSource<&[u8]> {
         match &self.reference {
             Reference::InlineFile(_) | Reference::InlineMemory(_) => self.source_of(&[]),
@@ -182,7 +182,7 @@ fn describe_disk(
     length: u64,
     options: &RecordOptions,
 ) -> Result<(FileIdentity, Reference)> {
-    // What the system calls the open file, wherever its path leads by now.
+    // The kernel's name for the open file, whatever its path refers to by now.
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     let contents = || {
         MappedFile::open(Path::new(&link)).map_err(|error| {
@@ -215,7 +215,7 @@ fn describe_disk(
     Ok((identity(file)?, reference))
 }
 
-/// By what the system knows the file.
+/// The identity of the file reported by the operating system.
 fn identity(file: &std::fs::File) -> Result<FileIdentity> {
     let metadata = file.metadata().map_err(|error| Error::io("asking what an imported file is", &error))?;
     let seconds = metadata.mtime().unsigned_abs();

@@ -1,8 +1,8 @@
-//! The recorder: a decorator over a device group that puts every call on record and forwards it unchanged.
+//! The recorder: a decorator over a device group that records every call and forwards it unchanged.
 //!
-//! Each object of the base devices gets a handle of the recorder's over it, with an id; each call is renamed
-//! twice, to the handles of the base device and to ids, and the ids become a record by `encode.rs`. All devices
-//! of a group write to one stream.
+//! Each object of the base devices is wrapped in a handle of the recorder with an id. Each call is renamed twice,
+//! to base handles and to ids, and `encode.rs` encodes the ids as a record. All devices of a group write to one
+//! stream.
 
 mod behind;
 mod buffer;
@@ -35,49 +35,49 @@ use crate::encode;
 
 pub use self::stream::CaptureSink;
 
-/// What a capture holds of files that a program imports from disk. Files over memory are always held whole.
+/// How files imported from disk are stored in a capture. Files over memory are always stored whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilePolicy {
-    /// Where the file is and how to tell that it is the same one.
+    /// By reference: the path and how to validate it.
     #[default]
     Reference,
-    /// The bytes that queues read from it.
+    /// The bytes read by queues.
     CaptureRanges,
-    /// All of its bytes.
+    /// The whole file.
     CaptureAll,
-    /// Nothing: importing a file fails with `FAILED_PRECONDITION`.
+    /// Not at all: importing a file fails with `FAILED_PRECONDITION`.
     Fail,
 }
 
-/// How a replay tells that a file held by reference is the one that was recorded.
+/// How a replay validates that a file stored by reference is the recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FileValidation {
-    /// By device, inode and time of modification.
+    /// By device, inode and modification time.
     #[default]
     Identity,
-    /// By a digest of its contents, which are read for it when the file is imported.
+    /// By a digest of the contents, which are read on import.
     Digest,
 }
 
-/// How a recorder records.
+/// Options of a recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordOptions {
-    /// What the capture holds of files on disk.
+    /// How files on disk are stored.
     pub file_policy: FilePolicy,
     /// How files stored by reference are validated.
     pub file_validation: FileValidation,
 }
 
-/// Records what a program does with devices into a capture.
+/// Records a program's use of devices into a capture.
 ///
-/// The program gets devices from [`Recorder::wrap`] and uses them as any others. Each call goes to the base device
-/// first and is then recorded with the status that it returned (a submission is recorded when it is issued, since
-/// its effects may be recorded before the call returns; its status is filled in then). A write error does not
-/// disturb the program: the first one stays, and [`Recorder::close`] reports it. What is recorded reaches the file
-/// within 100 ms, so the capture of a program that is killed can be read up to there; closing seals it.
+/// The program gets devices from [`Recorder::wrap`] and uses them like any others. Each call is forwarded to the
+/// base device and then recorded with the status it returned (a submission is recorded when issued, since its
+/// effects may be recorded before the call returns; its status is filled in afterwards). A write error does not
+/// disturb the program: the first one is kept, and [`Recorder::close`] reports it. Records reach the file within
+/// 100 ms, so the capture of a killed program can be recovered up to that point; closing seals it.
 ///
-/// Host writes are recorded when a mapping ends or is flushed. A range that is mapped persistently for writing is
-/// refused with `UNIMPLEMENTED`: the recorder cannot observe the writes.
+/// Host writes are recorded when a mapping ends or is flushed. A persistent writable mapping is rejected with
+/// `UNIMPLEMENTED`: the recorder cannot observe the writes.
 ///
 /// ```
 /// use rehal_capture::CaptureBytes;
@@ -117,12 +117,12 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts a capture in a new file at `path`, or over what was there. A new file is for its owner and its group
-    /// (mode 0640): a capture holds what the program computed with.
+    /// Starts a capture at `path`, creating or truncating the file. New files have mode 0640 (owner and group): a
+    /// capture contains the program's data.
     ///
-    /// The file is locked until the capture is closed: a recorder that is to write to it meanwhile, of this process or
-    /// another, is refused with `UNAVAILABLE`. A pipe is refused with `INVALID_ARGUMENT`: the length is written at the
-    /// beginning of a capture in the end.
+    /// The file is locked until the capture is closed: another recorder for it, in this process or another, fails
+    /// with `UNAVAILABLE`. A pipe is rejected with `INVALID_ARGUMENT`: closing a capture writes the length in its
+    /// header.
     pub fn create(path: &Path, options: RecordOptions) -> Result<Self> {
         Ok(Self { stream: Stream::start(Box::new(create_file(path)?), options)? })
     }
@@ -132,7 +132,7 @@ impl Recorder {
         Ok(Self { stream: Stream::start(Box::new(sink), options)? })
     }
 
-    /// The devices of `group`, in its order, with all that is done with them on record.
+    /// Wraps the devices of `group`, in order; every call on them is recorded.
     pub fn wrap(&self, group: &DeviceGroup) -> Result<DeviceGroup> {
         let devices: Vec<Device> =
             group.devices().iter().map(|base| RecordedDevice::wrap(base.clone(), &self.stream)).collect();
@@ -143,25 +143,24 @@ impl Recorder {
         DeviceGroup::new(devices)
     }
 
-    /// Marks the beginning of what the program calls `name`, which may not be empty. Scopes may nest, and the same
-    /// name may come again.
+    /// Begins the scope `name`, which must not be empty. Scopes may nest, and names may repeat.
     pub fn scope_begin(&self, name: &str) -> Result<()> {
         self.record_scope(name, &HostOp::ScopeBegin { name: name.as_bytes() })
     }
 
-    /// Marks the end of the scope `name`.
+    /// Ends the scope `name`.
     pub fn scope_end(&self, name: &str) -> Result<()> {
         self.record_scope(name, &HostOp::ScopeEnd { name: name.as_bytes() })
     }
 
-    /// Begins a scope that ends when what is returned is dropped.
+    /// Begins a scope that ends when the returned guard is dropped.
     pub fn scope<'r>(&'r self, name: &'r str) -> Result<OpenScope<'r>> {
         self.scope_begin(name)?;
         Ok(OpenScope { recorder: self, name })
     }
 
-    /// Ends the capture: writes what waits and seals the file. Reports the first error that recording met; what is
-    /// done with the devices from now on is forwarded and not recorded. Closing again does nothing.
+    /// Closes the capture: writes pending records and seals the file. Returns the first error of recording; later
+    /// calls on the devices are forwarded without being recorded. Closing again does nothing.
     pub fn close(&self) -> Result<()> {
         self.stream.close()
     }
@@ -175,18 +174,18 @@ impl Recorder {
     }
 }
 
-/// Mode of a new capture, less what the process masks.
+/// Mode of a new capture, before the umask.
 const FILE_MODE: u32 = 0o640;
 
-/// Opens the file of a capture, empty and locked.
+/// Opens the file of a capture, truncated and locked.
 fn create_file(path: &Path) -> Result<File> {
     let failed = |error| Error::io(format_args!("creating the capture '{}'", path.display()), &error);
-    // Checked first: opening a pipe blocks until it has a reader.
+    // Checked first: opening a pipe for writing blocks until it has a reader.
     if std::fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo()) {
         return Err(not_seekable(path));
     }
-    // Truncated once it is locked: what another process is recording stays whole. A lock and not a temporary file
-    // that is renamed in the end: what a killed program leaves has to be where the user looks for it.
+    // Truncated only once locked, so that the recording of another process stays intact. A lock rather than a
+    // temporary file with an atomic rename: the capture of a killed program must be at the path the user gave.
     let mut file = File::options()
         .write(true)
         .create(true)
@@ -197,11 +196,11 @@ fn create_file(path: &Path) -> Result<File> {
     if file.stream_position().is_err() {
         return Err(not_seekable(path));
     }
-    // Of other kinds, such as /dev/null, any number of processes write to one.
+    // Any number of processes may write to other kinds, such as /dev/null.
     if file.metadata().map_err(failed)?.is_file() {
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Err(in_use(path)),
-            // Some file systems have no locks; recording there is better than not recording.
+            // Some file systems do not support locks; recording without one is better than failing.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
         file.set_len(0).map_err(failed)?;
@@ -225,7 +224,7 @@ fn not_seekable(path: &Path) -> Error {
         .advise("name a file")
 }
 
-/// A scope of a capture that is open.
+/// An open scope of a capture.
 pub struct OpenScope<'r> {
     recorder: &'r Recorder,
     name: &'r str,
@@ -233,7 +232,7 @@ pub struct OpenScope<'r> {
 
 impl Drop for OpenScope<'_> {
     fn drop(&mut self) {
-        // The name is not empty, or the scope would not have begun.
+        // The name is not empty: the scope has begun.
         let _ = self.recorder.scope_end(self.name);
     }
 }

@@ -1,7 +1,7 @@
-//! Models of what threads do with the writer of a capture, run for every interleaving.
+//! Models of the concurrency of the capture writer, run for every interleaving.
 //!
-//! The files are those of the recorder, compiled a second time with the model checker's locks and threads in the
-//! place of `sync`. docs/testing.md says what each model proves.
+//! The recorder's files are compiled a second time with the model checker's locks and threads in place of `sync`.
+//! docs/testing.md states what each model proves.
 
 #![allow(dead_code, clippy::duplicate_mod, reason = "the recorder's own files, under other locks")]
 
@@ -26,14 +26,14 @@ use self::stream::Stream;
 use self::sync::{explore_bounded, thread};
 use super::RecordOptions;
 
-/// The interleavings of four threads are too many without a bound.
+/// Four threads have too many interleavings to explore without a bound.
 const PREEMPTIONS: usize = 2;
 
-/// A file that tests can read, and that can be told to go wrong.
+/// A sink that tests can inspect and make fail.
 #[derive(Clone, Default)]
 struct Sink {
     disk: Arc<Mutex<Disk>>,
-    /// What has to hold of the bytes when the sink is dropped.
+    /// Assertion on the bytes when the sink is dropped.
     at_drop: Option<fn(&[u8])>,
 }
 
@@ -41,7 +41,7 @@ struct Sink {
 struct Disk {
     bytes: Cursor<Vec<u8>>,
     writes: usize,
-    /// Which write goes wrong, counted from 1, and how.
+    /// Which write fails, counted from 1, and how.
     fault: Option<(usize, Fault)>,
 }
 
@@ -81,7 +81,7 @@ impl Write for Sink {
         match fault {
             None => self.disk.lock().unwrap().bytes.write(bytes),
             Some((_, Fault::Fails)) => Err(io::ErrorKind::StorageFull.into()),
-            // Quietly: the panic's report would be printed for each interleaving.
+            // Without the panic hook, which would print a report for each interleaving.
             Some((_, Fault::Panics)) => std::panic::resume_unwind(Box::new("out of order")),
         }
     }
@@ -106,7 +106,7 @@ fn record(stream: &Stream, id: u64) {
     stream.record(|log| log.bare_object(0, ObjectType::DEVICE, id));
 }
 
-/// The ids of the records of a capture, in its order, and whether it was closed.
+/// The record ids of a capture, in order, and whether it was closed.
 fn ids(bytes: &[u8]) -> (Vec<u64>, bool) {
     let capture = Capture::open(bytes, OpenOptions { recover: true }).unwrap();
     let mut ids = Vec::new();
@@ -131,7 +131,7 @@ fn every_piece_is_written_in_order() {
         assert_eq!(sink.bytes(), b"abcd");
         behind.seek(SeekFrom::Start(1)).unwrap();
         behind.write_all(b"x").unwrap();
-        // Dropped with a piece that waits: it is written before the drop returns.
+        // Dropped with a pending piece, which is written before the drop returns.
         drop(behind);
         assert_eq!(sink.bytes(), b"axcd");
     });
@@ -150,7 +150,7 @@ fn an_error_of_the_thread_shows_in_the_next_call() {
                 Fault::Fails => assert_eq!(failed.kind(), io::ErrorKind::StorageFull),
                 Fault::Panics => assert_eq!(failed.to_string(), "the sink panicked: out of order"),
             }
-            // Told once: who wants it to stick keeps it.
+            // Reported once; a caller that needs the error again keeps it.
             behind.flush().unwrap();
             drop(behind);
             assert_eq!(sink.bytes(), b"ab");
@@ -158,7 +158,7 @@ fn an_error_of_the_thread_shows_in_the_next_call() {
     }
 }
 
-/// Two threads record while the flusher works; closing writes all of it.
+/// Two threads record concurrently with the flusher; closing writes all records.
 #[test]
 fn every_record_is_written_once_and_in_order() {
     explore_bounded(PREEMPTIONS, || {
@@ -181,7 +181,7 @@ fn every_record_is_written_once_and_in_order() {
     });
 }
 
-/// What is recorded while another thread closes is in the capture or is not, as a whole.
+/// Each record added concurrently with a close is either complete in the capture or absent.
 #[test]
 fn a_close_takes_what_was_recorded_before_it() {
     explore_bounded(PREEMPTIONS, || {
@@ -223,8 +223,8 @@ fn concurrent_closes_return_to_a_closed_capture() {
     });
 }
 
-/// The program drops the recorder without closing it. Whichever thread drops the last handle, the flusher included, all
-/// records are in the file before the sink is dropped, and the file says that it was not closed.
+/// The program drops the recorder without closing it. Whichever thread drops the last handle, even the flusher, all
+/// records are written before the sink is dropped, and the capture is marked as not closed.
 #[test]
 fn a_dropped_recorder_leaves_what_was_recorded() {
     explore_bounded(PREEMPTIONS, || {
@@ -245,14 +245,14 @@ fn a_dropped_recorder_leaves_what_was_recorded() {
     });
 }
 
-/// The flusher or a program's thread meets the error; the program is not disturbed, and closing reports it.
+/// The flusher or a program thread hits the error; the program is not disturbed, and closing reports it.
 #[test]
 fn the_first_error_sticks_and_closing_reports_it() {
     for (fault, says) in
         [(Fault::Fails, "RESOURCE_EXHAUSTED"), (Fault::Panics, "the sink panicked: out of order")]
     {
         explore_bounded(PREEMPTIONS, move || {
-            // The file's header is the first write.
+            // The file header is the first write.
             let sink = Sink::with_fault(2, fault);
             let stream = start(&sink);
             record(&stream, 1);

@@ -21,15 +21,15 @@ use super::stream::Stream;
 use crate::encode::buffer_ref;
 use crate::ids::Ids;
 
-/// The object behind a recorded handle.
+/// The object behind a recording handle.
 pub(super) trait Recorded: 'static {
     /// Its name in messages.
     const NAME: &'static str;
-    /// The capture that it was made for.
+    /// The capture it is recorded into.
     fn stream(&self) -> &Arc<Stream>;
 }
 
-/// The recorded object behind `backend`; fails for what another device, or another recorder, made.
+/// The recorded object behind `backend`; fails for objects of another device or recorder.
 #[inline]
 fn recorded<'a, T: Recorded>(stream: &Arc<Stream>, backend: &'a dyn std::any::Any) -> Result<&'a T> {
     match backend.downcast_ref::<T>() {
@@ -67,7 +67,7 @@ pub(super) fn with_scratch<R>(work: impl FnOnce(&Bump) -> R) -> R {
     thread_local! {
         static SCRATCH: Cell<Option<Bump>> = const { Cell::new(None) };
     }
-    // Work may come back here: a submission runs host calls. That one finds none and makes its own.
+    // Reentrant: a submission runs host calls. The inner call finds the cell empty and creates its own arena.
     let mut scratch = SCRATCH.take().unwrap_or_else(|| Bump::with_capacity(4096));
     let result = work(&scratch);
     scratch.reset();
@@ -83,7 +83,7 @@ fn list<'s, T, U: Copy>(
     Ok(scratch.alloc_slice_try_fill_with(items.len(), |index| rename(&items[index]))?)
 }
 
-/// A range of a buffer as one of its allocation, which is what was recorded and what the device made.
+/// A range of a buffer as a range of its allocation, the object known to the capture and the base device.
 fn in_allocation<'a>(reference: &BufferRef<&'a Buffer>, buffer: &'a Buffer) -> (u64, u64) {
     let (offset, length) = (reference.offset, reference.length);
     let part = buffer.allocation_offset() != 0 || buffer.size() != buffer.allocation_size();
@@ -93,8 +93,8 @@ fn in_allocation<'a>(reference: &BufferRef<&'a Buffer>, buffer: &'a Buffer) -> (
     }
 }
 
-/// The sides of a copy, which are compared by their lengths. Where one is a part of an allocation and gets a number from
-/// [`in_allocation`], the other gets one too.
+/// Both sides of a copy, whose lengths must match: if [`in_allocation`] resolves the length of one side because it
+/// is a subspan, the other is resolved too.
 pub(super) fn copy_sides<'a>(
     source: &BufferRef<&'a Buffer>,
     target: &BufferRef<&'a Buffer>,
@@ -118,7 +118,7 @@ pub(super) fn copy_sides<'a>(
     (said(source, target), said(target, source))
 }
 
-/// Turns recorded handles into those of the device that is recorded.
+/// Maps recording handles to base handles.
 pub(super) struct BaseNames<'s> {
     pub stream: &'s Arc<Stream>,
     pub scratch: &'s Bump,
@@ -220,21 +220,21 @@ impl<'a: 's, 's> Rename<Live<'a>, Live<'s>> for BaseNames<'s> {
     }
 }
 
-/// Turns recorded handles into the ids that the capture knows them by.
+/// Maps recording handles to ids of the capture.
 pub(super) struct IdNames<'s> {
     stream: &'s Arc<Stream>,
     scratch: &'s Bump,
-    /// Whether the bytes of a read are captured where the policy says so.
+    /// Whether the bytes of a read are captured if the policy requires it.
     captures_reads: bool,
 }
 
 impl<'s> IdNames<'s> {
-    /// The ids of `stream`; lists go to `scratch`.
+    /// The ids of `stream`; lists are allocated in `scratch`.
     pub fn new(stream: &'s Arc<Stream>, scratch: &'s Bump) -> Self {
         Self { stream, scratch, captures_reads: true }
     }
 
-    /// The same for a call that was refused: it read nothing.
+    /// The same for a rejected call, which has read nothing.
     pub fn of_refused(stream: &'s Arc<Stream>, scratch: &'s Bump) -> Self {
         Self { captures_reads: false, ..Self::new(stream, scratch) }
     }
@@ -279,7 +279,7 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
         Ok(recorded_event(self.stream, name)?.id)
     }
 
-    // Captures cannot hold what channels and host calls do; the record says that there was one.
+    // Captures cannot represent channels and host calls; the record only marks their use.
     fn channel(&mut self, _name: &'a Channel) -> Result<u64> {
         Ok(0)
     }
@@ -292,7 +292,8 @@ impl<'a: 's, 's> Rename<Live<'a>, Ids<'s>> for IdNames<'s> {
         Ok(bytes)
     }
 
-    // The reference's replay adds an offset to the length of an entry of a binding table, whatever it is.
+    // The reference's replay adds the offset to the length of a binding table entry, even for the whole-buffer
+    // value.
     fn buffer_refs(&mut self, items: &'a [BufferRef<&'a Buffer>]) -> Result<&'s [layout::BufferRef]> {
         list(self.scratch, items, |item| {
             let mut item = *item;

@@ -5,26 +5,26 @@ use rehal_hal::{Semaphore, Timepoint};
 
 use super::stream::{Stream, status_of};
 
-/// A submission that is on record and given to the device: its record gets the status that it ends with, whether the
-/// program learns of it from the call, from a panic that passes through it, or later from what it signals.
+/// A submission that is recorded and issued: its record gets the final status, whether the call returns it, a panic
+/// unwinds through the call, or a signal reports it later.
 pub(super) struct Outcome<'a> {
     stream: &'a Arc<Stream>,
-    /// Where its record is; `None` once the capture is closed.
+    /// The offset of its record; `None` once the capture is closed.
     offset: Option<u64>,
-    /// The signal that tells how it ended: one of a semaphore that had not failed before, if there is one.
+    /// The signal that reports its completion: one on a semaphore that had not failed before, if any.
     signal: Option<Timepoint<&'a Semaphore>>,
     has_returned: bool,
 }
 
 impl<'a> Outcome<'a> {
-    /// Of the submission with these signals whose record is at `offset`, before the device gets it.
+    /// For the submission with these signals and the record at `offset`, before it is issued.
     pub fn of(stream: &'a Arc<Stream>, offset: Option<u64>, signals: &'a [Timepoint<&'a Semaphore>]) -> Self {
-        // Signals are settled in their order: when the last is, the others are.
+        // Signals are settled in order, the last one after all others.
         let last = signals.iter().rev().find(|it| it.semaphore.query().is_ok()).or(signals.last());
         Self { stream, offset, signal: last.copied(), has_returned: false }
     }
 
-    /// The device's call has returned.
+    /// Called when the device's call has returned.
     pub fn returned<T>(mut self, outcome: &Result<T>) {
         self.has_returned = true;
         match outcome {
@@ -33,7 +33,7 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// Takes the status from the signal, now or when it is settled.
+    /// Takes the status from the signal, now or once it is settled.
     fn follow_signal(&self) {
         let (Some(signal), Some(offset)) = (self.signal, self.offset) else { return };
         match signal.semaphore.query() {
@@ -58,7 +58,7 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// If the call unwinds, what panicked may be the work, or something that its signals set off.
+/// On unwind, the panic may come from the work itself or from something its signals triggered.
 impl Drop for Outcome<'_> {
     fn drop(&mut self) {
         match self.signal {

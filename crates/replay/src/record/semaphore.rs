@@ -15,7 +15,7 @@ use super::names::Recorded;
 use super::stream::{Log, Stream, status_of};
 use crate::encode;
 
-/// A semaphore that recorded submissions wait for and signal.
+/// A semaphore used by recorded submissions.
 ///
 /// Host operations on semaphores are not recorded (nor does the reference record them), with one exception: if a
 /// submission waits for a value that only the host signals, a replay would deadlock. The capture then gets a queue
@@ -25,21 +25,21 @@ pub(super) struct RecordedSemaphore {
     pub id: u64,
     device: u64,
     stream: Arc<Stream>,
-    /// The highest value that a record signals, or the initial value.
+    /// The highest value signalled by a record, or the initial value.
     recorded: AtomicU64,
     beyond: Mutex<Beyond>,
 }
 
-/// What is beyond the recorded signals.
+/// State beyond the recorded signals.
 struct Beyond {
-    /// The highest value that the host has signalled.
+    /// The highest value signalled by the host.
     host: u64,
-    /// The highest value that a record waits for and none signals yet.
+    /// The highest value that a record waits for and no record signals yet.
     awaited: u64,
 }
 
 impl RecordedSemaphore {
-    /// The handle of semaphore `id`, which the device made as `base`.
+    /// Wraps `base` as semaphore `id`.
     pub fn wrap(
         base: Semaphore,
         id: u64,
@@ -52,9 +52,9 @@ impl RecordedSemaphore {
         Semaphore::new(Self { base, id, device, stream: stream.clone(), recorded, beyond })
     }
 
-    /// A submission that waits for `value` is about to be recorded: makes sure that a record signals what the
-    /// host has signalled already. Gives whether the records so far reach `value`: otherwise the submission is
-    /// deferred in a replay, and what it signals is not reached where it is recorded.
+    /// Called before a submission that waits for `value` is recorded: records a signal if the host has already
+    /// signalled it. Returns whether the records so far reach `value`; otherwise a replay defers the submission,
+    /// and its signals are not reached at its record.
     pub fn will_wait(&self, value: u64) -> bool {
         if self.recorded.load(Ordering::Acquire) >= value {
             return true;
@@ -74,20 +74,20 @@ impl RecordedSemaphore {
         true
     }
 
-    /// A submission that signals `value`, and is not deferred, is about to be recorded. Gives what records signalled
-    /// before.
+    /// Called before a submission that signals `value` and is not deferred is recorded. Returns the previously
+    /// recorded value.
     pub fn will_signal(&self, value: u64) -> u64 {
         self.recorded.fetch_max(value, Ordering::AcqRel)
     }
 
-    /// The device refused the submission, so that `value` is still to be signalled: by another one, or by the host.
+    /// The device rejected the submission, so `value` is still to be signalled, by another submission or the host.
     pub fn will_not_signal(&self, value: u64, before: u64) {
-        // If another record has signalled more meanwhile, that counts.
+        // A higher signal recorded concurrently takes precedence.
         let _ = self.recorded.compare_exchange(value, before, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// What records signal. Where the semaphore is beyond what the host has signalled, a record has brought it there:
-    /// a deferred submission that has run by now.
+    /// Updates the recorded value. A payload beyond the host's signals was reached by a record: a deferred
+    /// submission that has completed.
     fn refresh(&self, beyond: &Beyond) -> u64 {
         match self.base.query() {
             Ok(value) if value > beyond.host => self.recorded.fetch_max(value, Ordering::AcqRel).max(value),
@@ -117,7 +117,7 @@ impl SemaphoreBackend for RecordedSemaphore {
         self.base.query()
     }
 
-    // Recorded first: what the signal sets off may be recorded before the call comes back.
+    // Recorded first: calls triggered by the signal may be recorded before this call returns.
     fn signal(&self, value: u64) -> Result<()> {
         let mut recorded_at = None;
         let mut beyond = self.beyond.lock();

@@ -14,19 +14,19 @@ use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{AtomicU64, Condvar, Mutex, Ordering};
 use crate::encode::{Call, Put};
 
-/// Where a capture goes: a file, or memory.
+/// The destination of a capture: a file or memory.
 pub trait CaptureSink: Write + Seek + Send {}
 
 impl<T: Write + Seek + Send> CaptureSink for T {}
 
-/// Up to this size, bytes of shared memory are copied into a record like any others.
+/// Shared memory up to this size is copied into a record like any other bytes.
 const COPIED_BYTES: u64 = 256 * 1024;
 
-/// How often what waits in memory is written: a record reaches the file within 100 ms of its call even if
-/// the machine is busy.
+/// How often pending records are written: a record reaches the file within 100 ms of its call even if the machine
+/// is busy.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(40);
 
-/// The records of all devices of a program, in one order.
+/// The records of all devices of a program, in a single order.
 pub(super) struct Stream {
     pub options: RecordOptions,
     next_id: AtomicU64,
@@ -35,23 +35,23 @@ pub(super) struct Stream {
     flusher: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Tells the flusher to stop.
+/// Tells the flusher to exit.
 #[derive(Default)]
 struct Ending {
     ended: Mutex<bool>,
     changed: Condvar,
 }
 
-/// The capture, while records are added to it.
+/// The capture under construction.
 ///
-/// The writer keeps the first error that its sink met. A program is not to be disturbed by it, so adding a
-/// record says nothing; [`Stream::close`] does.
+/// The writer keeps the first error of its sink. The error must not disturb the program, so adding a record does
+/// not return it; [`Stream::close`] does.
 pub(super) struct Log {
     writer: Writer<Behind>,
 }
 
 impl Stream {
-    /// Starts a capture and the thread that keeps the file up to date.
+    /// Starts a capture and its flusher thread.
     pub fn start(sink: Box<dyn CaptureSink>, options: RecordOptions) -> Result<Arc<Self>> {
         let mut writer = Writer::new(Behind::start(sink)?)?;
         writer.leave_age_to_owner();
@@ -78,12 +78,12 @@ impl Stream {
         Ok(this)
     }
 
-    /// An id that no object has yet.
+    /// Allocates an object id.
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Adds records; those of one call stay together. Once the capture is closed, nothing is added.
+    /// Appends records atomically: those of one call are contiguous. Does nothing once the capture is closed.
     #[inline]
     pub fn record(&self, add: impl FnOnce(&mut Log)) {
         if let Some(log) = &mut *self.log.lock() {
@@ -91,8 +91,8 @@ impl Stream {
         }
     }
 
-    /// Ends the capture and reports the first error that writing it met. A second close does nothing, and returns
-    /// when the first is complete.
+    /// Closes the capture and returns its first write error. A second close does nothing, and returns once the
+    /// first has completed.
     pub fn close(&self) -> Result<()> {
         let mut log = self.log.lock();
         let Some(Log { writer }) = log.take() else { return Ok(()) };
@@ -100,7 +100,7 @@ impl Stream {
         drop(log);
         self.ending.end();
         let flusher = self.flusher.lock().take();
-        // It ends because the stream is closed; the writer has kept any error.
+        // It exits because the stream is closed; the writer has kept any error.
         let _ = flusher.map(JoinHandle::join);
         outcome
     }
@@ -108,7 +108,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // Not joined: the flusher may be the one that drops the last handle.
+        // Not joined: the flusher itself may drop the last handle.
         self.ending.end();
     }
 }
@@ -119,7 +119,7 @@ impl Ending {
         self.changed.notify_all();
     }
 
-    /// Waits for the end for at most `time`; returns whether it is the end.
+    /// Waits at most `time` for the end; returns whether it was reached.
     fn wait(&self, time: Duration) -> bool {
         let mut ended = self.ended.lock();
         if !*ended {
@@ -130,7 +130,7 @@ impl Ending {
 }
 
 impl Log {
-    /// Adds the record of a call on `device` that ended with `status`; gives where it starts.
+    /// Appends the record of a call on `device` that returned `status`; returns its offset.
     pub fn operation(
         &mut self,
         device: u64,
@@ -144,8 +144,8 @@ impl Log {
         offset
     }
 
-    /// [`Log::calls`] with bytes of shared memory as the last part of the payload: `encode` is given them, or none
-    /// where they are to follow what it puts.
+    /// [`Log::calls`] with shared memory as the last part of the payload: `encode` receives the bytes, or an empty
+    /// slice if they are appended after its output.
     pub fn calls_with_memory(
         &mut self,
         device: u64,
@@ -155,14 +155,14 @@ impl Log {
         encode: impl FnOnce(&[u8], &mut Put<'_>),
     ) {
         if range.length <= COPIED_BYTES || memory.constant_bytes().is_some() {
-            // The range is in bounds: its constructor checked that.
+            // In bounds: checked by the constructor of the range.
             let bytes = memory.bytes(range).unwrap_or_default();
             return self.calls(device, status, |put| encode(&bytes, put));
         }
         encode(&[], &mut |call, payload_type, parts| {
             let fields = fields_of(device, status, call, payload_type);
             let header = announce(payload_type, parts, range.length);
-            // Copied on their way: what is summed has to be what is written, also where the program writes meanwhile.
+            // Copied on the way: the checksum must match the written bytes even if the program writes concurrently.
             let _ = self.writer.append_with_tail(&fields, &[&header], range.length, |tail| {
                 let copied = memory.for_each_chunk(range, |chunk| {
                     tail.add(chunk);
@@ -173,25 +173,25 @@ impl Log {
         });
     }
 
-    /// Adds the record of an object that was made.
+    /// Appends the record of a created object.
     pub fn object(&mut self, device: u64, object_type: ObjectType, id: u64, view: &impl View) {
         view.with_parts(|parts| self.object_parts(device, object_type, id, payload_type(view), parts));
     }
 
-    /// Adds the record of an object of which nothing more is said.
+    /// Appends the record of an object without a payload.
     pub fn bare_object(&mut self, device: u64, object_type: ObjectType, id: u64) {
         self.object_parts(device, object_type, id, PayloadType::NONE, &[]);
     }
 
-    /// Adds what `encode` puts, as calls on `device` that ended with `status`.
+    /// Appends the calls emitted by `encode`, on `device` with `status`.
     pub fn calls(&mut self, device: u64, status: u32, encode: impl FnOnce(&mut Put<'_>)) {
         encode(&mut |call, payload_type, parts| {
             self.operation(device, status, call, payload_type, parts);
         });
     }
 
-    /// Adds the call that `encode` puts and, where it succeeded, the object of type `made` that it made, which
-    /// has the same payload.
+    /// Appends the call emitted by `encode` and, if it succeeded, the created object of type `made`, with the same
+    /// payload.
     pub fn creation(
         &mut self,
         device: u64,
@@ -207,12 +207,12 @@ impl Log {
         });
     }
 
-    /// Changes the status of the record at `offset`: the call has only now failed.
+    /// Updates the status of the record at `offset`, whose call has failed only now.
     pub fn set_status(&mut self, offset: u64, status: u32) {
         self.writer.set_status(offset, status);
     }
 
-    /// Adds the record of an object whose payload is `parts`.
+    /// Appends the record of an object with the payload `parts`.
     pub fn object_parts(
         &mut self,
         device: u64,
@@ -234,12 +234,12 @@ impl Log {
     }
 
     fn append(&mut self, fields: &RecordFields, parts: &[&[u8]]) {
-        // The writer keeps a failure until it is closed.
+        // The writer keeps an error until it is closed.
         let _ = self.writer.append(fields, parts);
     }
 }
 
-/// What the record of a call says besides its payload.
+/// The fields of a call's record besides its payload.
 fn fields_of(device: u64, status: u32, call: Call, payload_type: PayloadType) -> RecordFields {
     RecordFields {
         record_type: call.record_type,
@@ -255,11 +255,11 @@ fn fields_of(device: u64, status: u32, call: Call, payload_type: PayloadType) ->
     }
 }
 
-/// A payload that was encoded without its last part, as it is if `length` bytes follow.
+/// Patches a payload that was encoded without its last part as if `length` more bytes followed.
 fn announce(payload_type: PayloadType, parts: &[&[u8]], length: u64) -> Vec<u8> {
     let mut payload = parts.concat();
     let length = U64::new(length);
-    // The header comes first and is whole: `encode` made it.
+    // The header comes first and is complete: `encode` emitted it.
     match payload_type {
         PayloadType::BUFFER_RANGE_DATA => {
             header(&mut payload, |it: &mut layout::BufferRangeData| it.data_length = length)
@@ -286,7 +286,7 @@ fn payload_type<V: View>(_: &V) -> PayloadType {
     V::TYPE
 }
 
-/// What the system calls this thread.
+/// The operating system's id of this thread.
 fn thread_id() -> u64 {
     thread_local! {
         static ID: u64 = rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs().into();
@@ -294,7 +294,7 @@ fn thread_id() -> u64 {
     ID.with(|id| *id)
 }
 
-/// The status code of an outcome, as captures store it.
+/// The status code of a result as stored in captures.
 pub(super) fn status_of<T>(outcome: &Result<T>) -> u32 {
     match outcome {
         Ok(_) => 0,

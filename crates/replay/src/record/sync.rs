@@ -1,7 +1,7 @@
-//! The locks and threads that the capture's writer is built of.
+//! The locks and threads used by the capture writer.
 //!
-//! `stream` and `behind` take them from here and from nowhere else: `models` compiles them a second time with the
-//! model checker's in this place.
+//! `stream` and `behind` must take them only from here: `models` compiles both a second time with the model
+//! checker's versions instead.
 
 pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) use std::thread;
