@@ -1,4 +1,4 @@
-//! What an operation says of itself that is wrong on every device.
+//! Checks of an operation's arguments that fail on every device.
 
 use rehal_base::{Error, Result};
 use rehal_capture::layout;
@@ -6,8 +6,8 @@ use rehal_hal::{Binding, BufferRef, Command, Dispatch, QueueOp, WorkgroupCount, 
 
 use crate::ids::Ids;
 
-/// Fails if the data of a queue operation does not match its range, or a range refers to a slot: only an
-/// execution has a binding table.
+/// Fails if the data of a queue operation does not match its range, or a range refers to a slot: only an execution
+/// has a binding table.
 pub(crate) fn check_queue_op(op: &QueueOp<Ids<'_>>) -> Result<()> {
     match op {
         QueueOp::Fill { target, pattern, .. } => {
@@ -42,8 +42,8 @@ pub(crate) fn check_queue_op(op: &QueueOp<Ids<'_>>) -> Result<()> {
     }
 }
 
-/// Fails if the data of a command does not match its range, or it refers to a slot beyond the `slots` of its
-/// command buffer.
+/// Fails if the data of a command does not match its range, or it refers to a slot out of bounds of its command
+/// buffer's `slots`.
 pub(crate) fn check_command(command: &Command<Ids<'_>>, slots: u64) -> Result<()> {
     let check_slot = |reference: &BufferRef<u64>| match reference.binding {
         Binding::Slot(slot) => check_slot(slot, slots),
@@ -110,7 +110,7 @@ fn check_slot(slot: u32, slots: u64) -> Result<()> {
     )))
 }
 
-/// What no program could have issued was damaged on the way.
+/// No program could have issued this: the capture is corrupt.
 #[cold]
 fn damaged(error: Error) -> Error {
     Error::data_loss(error.message())

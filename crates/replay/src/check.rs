@@ -1,20 +1,20 @@
-//! What fuzzing runs: everything that can be asked of a capture without a device, on any bytes.
+//! The body of the fuzz target: everything that can be done with a capture without a device, on any bytes.
 
 use rehal_base::Result;
 
 use crate::dump::{self, Format, Options};
 use crate::{Plan, PlanOptions};
 
-/// Opens `bytes` strictly and for recovery, plans them, and dumps them in both formats to nowhere.
+/// Opens `bytes` strictly and for recovery, plans them, and dumps them in both formats, discarding the output.
 /// Nothing is executed.
 ///
-/// Returns how many steps were planned; the point is that it returns.
+/// Returns the number of planned steps; the property under test is that it returns.
 pub fn exercise(bytes: &[u8]) -> usize {
     let planned = [false, true].map(|recover| plan(bytes, recover).unwrap_or_default());
     for recover in [false, true] {
         for format in [Format::Text, Format::Jsonl] {
             let options = Options { format, recover };
-            // What is wrong with the bytes is the walk's own business; a sink takes everything.
+            // An error means that the bytes are malformed, which is expected; the sink accepts all writes.
             let _ = dump::dump(bytes.into(), options, &mut std::io::sink(), &mut |_| {});
         }
     }

@@ -1,15 +1,15 @@
-//! The state of a command buffer, as the plan follows it.
+//! The state of a command buffer during planning.
 
 use rehal_base::{Error, Result};
 use rehal_hal::{CommandBufferMode, CommandBufferParams};
 
-/// A command buffer while the capture is planned.
+/// A command buffer during planning.
 #[derive(Clone, Copy)]
 pub(crate) struct CommandBufferState {
     state: State,
     /// Slots of its binding table.
     pub slots: u64,
-    /// Whether its commands may run as they are recorded.
+    /// Whether its commands may execute while being recorded.
     pub is_inline: bool,
 }
 
@@ -20,7 +20,7 @@ enum State {
     Ready,
 }
 
-/// What an operation does with a command buffer.
+/// A use of a command buffer.
 #[derive(Clone, Copy)]
 pub(crate) enum Use {
     Begin,
@@ -35,7 +35,7 @@ impl CommandBufferState {
         Self { state: State::Initial, slots: params.binding_capacity, is_inline }
     }
 
-    /// Moves command buffer `id` to the state after `wanted`; fails unless its state allows that.
+    /// Advances command buffer `id` to the state after `wanted`; fails if its state does not allow that.
     pub(crate) fn advance(&mut self, wanted: Use, id: u64) -> Result<()> {
         let (from, to, verb) = match wanted {
             Use::Begin => (State::Initial, State::Recording, "begun"),
@@ -55,7 +55,7 @@ impl CommandBufferState {
         Ok(())
     }
 
-    /// Fails if a binding table of `bindings` entries has fewer than the slots.
+    /// Fails if a binding table of `bindings` entries is smaller than the number of slots.
     pub(crate) fn check_table(&self, bindings: u64, id: u64) -> Result<()> {
         if bindings >= self.slots {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Records of a capture as operations: the one place where a payload's fields become an operation's.
+//! Decodes records into operations: the only place that maps payload fields to operation fields.
 
 use rehal_base::{Error, Result};
 use rehal_capture::{
@@ -21,7 +21,7 @@ pub(crate) fn decode<'a>(record: &Record<'a>) -> Result<Option<Op<Ids<'a>>>> {
     match record.record_type() {
         RecordType::SESSION => Ok(None),
         RecordType::OBJECT => decode_object(record),
-        // A call that failed made nothing; what the program did instead follows in the capture.
+        // A call that failed created nothing; the program's fallback follows in the capture.
         RecordType::OPERATION | RecordType::UNSUPPORTED if record.header.status_code.get() != 0 => Ok(None),
         RecordType::OPERATION => decode_operation(record).map(Some),
         RecordType::UNSUPPORTED => {
@@ -32,9 +32,9 @@ pub(crate) fn decode<'a>(record: &Record<'a>) -> Result<Option<Op<Ids<'a>>>> {
     }
 }
 
-/// Devices and allocators are there before any call; every other object follows the call that made it.
+/// Devices and allocators exist before any call; every other object follows the call that created it.
 fn decode_object<'a>(record: &Record<'a>) -> Result<Option<Op<Ids<'a>>>> {
-    // Checked even where it is not used: a capture with a broken record is broken.
+    // Validated even if unused: a capture with a corrupt record is corrupt.
     record.payload()?;
     let created = record.header.object_id.get();
     let op = match record.object_type() {
@@ -72,7 +72,7 @@ fn is_command(code: Code) -> bool {
     code.object_type() == Some(ObjectType::COMMAND_BUFFER)
 }
 
-/// The host operation that `code` is, where captures hold no more of it than the object.
+/// The host operation with `code`, for those that captures describe only by their object.
 fn bare<'a>(code: Code, on: u64) -> Option<HostOp<Ids<'a>>> {
     Some(match code {
         Code::COMMAND_BUFFER_BEGIN => HostOp::BeginCommandBuffer { command_buffer: on },
@@ -84,7 +84,7 @@ fn bare<'a>(code: Code, on: u64) -> Option<HostOp<Ids<'a>>> {
     })
 }
 
-/// The query, or other call that no result depends on, that `code` is.
+/// The query with `code`, or another call without effect on results.
 fn info<'a>(code: Code, on: u64) -> Option<InfoOp<Ids<'a>>> {
     let device = |query| InfoOp::QueryDevice { device: on, query };
     let executable = |query| InfoOp::QueryExecutable { executable: on, query };
@@ -107,7 +107,7 @@ fn info<'a>(code: Code, on: u64) -> Option<InfoOp<Ids<'a>>> {
     })
 }
 
-/// The host access or the scope that `code` is.
+/// The host access or scope operation with `code`.
 fn host_access<'a>(code: Code, on: u64, payload: &Payload<'a>) -> Option<Result<HostOp<Ids<'a>>>> {
     Some(Ok(match (code, payload) {
         (Code::REPLAY_SCOPE_BEGIN, Payload::Scope(it)) => HostOp::ScopeBegin { name: it.name },
@@ -146,7 +146,7 @@ fn host_access<'a>(code: Code, on: u64, payload: &Payload<'a>) -> Option<Result<
     }))
 }
 
-/// The creation of an object that `code` is.
+/// The object creation with `code`.
 fn create<'a>(code: Code, on: u64, created: u64, payload: &Payload<'a>) -> Option<Result<CreateOp<Ids<'a>>>> {
     Some(Ok(match (code, payload) {
         (Code::DEVICE_CREATE_COMMAND_BUFFER, Payload::CommandBufferObject(it)) => {
@@ -301,7 +301,7 @@ fn command<'a>(code: Code, payload: Payload<'a>) -> Result<Command<Ids<'a>>> {
         (Code::COMMAND_BUFFER_BEGIN_DEBUG_GROUP, _) => Command::BeginDebugGroup { label: &[], color: 0 },
         (Code::COMMAND_BUFFER_END_DEBUG_GROUP, _) => Command::EndDebugGroup,
         (Code::COMMAND_BUFFER_ADVISE_BUFFER, _) => {
-            // Captures hold that there was a hint, not which.
+            // Captures record that there was a hint, but not its arguments.
             Command::Advise { buffer: BufferRef::slot(0, 0, 0), flags: 0, arguments: [0; 2] }
         }
         (Code::COMMAND_BUFFER_EXECUTION_BARRIER, Payload::CommandBarrier(it)) => Command::ExecutionBarrier {
@@ -458,7 +458,7 @@ fn buffer_params(it: &layout::AllocateBuffer) -> BufferParams {
     }
 }
 
-/// A stored reference as an operation's.
+/// Converts a stored reference.
 pub(crate) fn buffer_ref(it: &layout::BufferRef) -> BufferRef<u64> {
     BufferRef {
         binding: match it.buffer_id.get() {
@@ -470,12 +470,12 @@ pub(crate) fn buffer_ref(it: &layout::BufferRef) -> BufferRef<u64> {
     }
 }
 
-/// A stored timepoint as an operation's.
+/// Converts a stored timepoint.
 pub(crate) fn timepoint(it: &layout::SemaphoreTimepoint) -> Timepoint<u64> {
     Timepoint { semaphore: it.semaphore_id.get(), value: it.value.get() }
 }
 
-/// A stored barrier as an operation's.
+/// Converts a stored barrier.
 pub(crate) fn memory_barrier(source_scope: u32, target_scope: u32) -> MemoryBarrier {
     MemoryBarrier {
         source_scope: AccessScope::from_bits_retain(source_scope),
@@ -483,7 +483,7 @@ pub(crate) fn memory_barrier(source_scope: u32, target_scope: u32) -> MemoryBarr
     }
 }
 
-/// A stored barrier of a buffer as an operation's.
+/// Converts a stored buffer barrier.
 pub(crate) fn buffer_barrier(it: &layout::BufferBarrier) -> BufferBarrier<u64> {
     BufferBarrier {
         barrier: memory_barrier(it.source_scope.get(), it.target_scope.get()),

@@ -1,8 +1,8 @@
-//! Operations as records of a capture: the inverse of `decode.rs`, and the one place where an operation's
-//! fields become a payload's.
+//! Encodes operations as records: the inverse of `decode.rs`, and the only place that maps operation fields to
+//! payload fields.
 //!
-//! What captures cannot hold becomes a record that says so, which `decode.rs` refuses: channels, collectives and host
-//! calls. Of hints and debug groups captures hold that there was one.
+//! An operation that captures cannot represent becomes a record that marks it and that `decode.rs` rejects:
+//! channels, collectives and host calls. Of hints and debug groups, only the occurrence is recorded.
 
 use rehal_capture::payload::View;
 use rehal_capture::{
@@ -18,16 +18,16 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use crate::ids::Ids;
 
-/// What a record says besides the payload.
+/// The fields of a record besides its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// A call, a call of which captures hold no more than that it was made, or an object that was there before.
+    /// An operation, an unsupported one without its arguments, or an object that already existed.
     pub record_type: RecordType,
-    /// The call.
+    /// The operation code.
     pub operation: Code,
-    /// What kind of object it is called on, or that is there.
+    /// The type of the object it is called on, or of the existing object.
     pub object_type: ObjectType,
-    /// The device that the object belongs to, where the operation says so.
+    /// The device of the object, if the operation names it.
     pub device: Option<u64>,
     /// The object, or zero.
     pub object: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Call {
     pub related: u64,
 }
 
-/// What takes the record: the call, the payload's type and its bytes, piece by piece.
+/// Receives the record: the call, the payload type, and the payload in pieces.
 pub(crate) type Put<'p> = dyn FnMut(Call, PayloadType, &[&[u8]]) + 'p;
 
 impl Call {
@@ -53,18 +53,18 @@ impl Call {
         Self { record_type, operation: Code::NONE, object_type, device: Some(device), object: id, related: 0 }
     }
 
-    /// Puts the call with `view`.
+    /// Emits the call with `view` as its payload.
     fn with<V: View>(self, put: &mut Put<'_>, view: &V) {
         view.with_parts(|parts| put(self, V::TYPE, parts));
     }
 
-    /// Puts the call without a payload.
+    /// Emits the call without a payload.
     fn bare(self, put: &mut Put<'_>) {
         put(self, PayloadType::NONE, &[]);
     }
 }
 
-/// A command that is recorded into command buffer `into`.
+/// A command recorded into command buffer `into`.
 pub(crate) fn command(into: u64, command: &Command<Ids<'_>>, put: &mut Put<'_>) {
     let call = |code| Call::new(code, into, 0);
     match *command {
@@ -156,7 +156,7 @@ fn command_update(into: u64, data: &[u8], target: &BufferRef<u64>, flags: u64, p
     Call::new(Code::COMMAND_BUFFER_UPDATE_BUFFER, into, 0).with(put, &view);
 }
 
-/// Work for a queue.
+/// A queue operation.
 pub(crate) fn submission(it: &Submission<Ids<'_>>, put: &mut Put<'_>) {
     match it.op {
         QueueOp::Alloca { params, size, flags, created } => {
@@ -306,7 +306,7 @@ fn execute(
     Call::new(Code::DEVICE_QUEUE_EXECUTE, it.device, command_buffer).with(put, &view);
 }
 
-/// What the host does.
+/// A host operation.
 pub(crate) fn host_op(op: &HostOp<Ids<'_>>, put: &mut Put<'_>) {
     let mut bare = |code, object| Call::new(code, object, 0).bare(put);
     match *op {
@@ -325,7 +325,7 @@ pub(crate) fn host_op(op: &HostOp<Ids<'_>>, put: &mut Put<'_>) {
     }
 }
 
-/// A call that no result depends on.
+/// A call without effect on results.
 pub(crate) fn info_op(op: &InfoOp<Ids<'_>>, put: &mut Put<'_>) {
     let mut bare = |code, object| Call::new(code, object, 0).bare(put);
     match *op {
@@ -350,7 +350,7 @@ pub(crate) fn info_op(op: &InfoOp<Ids<'_>>, put: &mut Put<'_>) {
     }
 }
 
-/// What makes an object.
+/// The creation of an object.
 pub(crate) fn create(op: &CreateOp<Ids<'_>>, put: &mut Put<'_>) {
     match *op {
         CreateOp::Device { created } => Call::object(ObjectType::DEVICE, 0, created).bare(put),
@@ -419,7 +419,7 @@ pub(crate) fn create(op: &CreateOp<Ids<'_>>, put: &mut Put<'_>) {
 }
 
 fn executable(it: &PrepareExecutable<Ids<'_>>, put: &mut Put<'_>) {
-    // Constants are words; bytes that are left over are none.
+    // Constants are words; trailing bytes are dropped.
     let words =
         <[U32] as zerocopy::FromBytes>::ref_from_prefix_with_elems(it.constants, it.constants.len() / 4);
     let constants = words.map_or(&[][..], |(words, _)| words);
@@ -523,7 +523,7 @@ fn dispatch(it: &Dispatch<Ids<'_>>, affinity: u64, waits: usize, signals: usize)
     }
 }
 
-/// What is asked of a buffer, as captures store it.
+/// Requested buffer parameters, as stored.
 pub(crate) fn allocate_buffer(params: &BufferParams, size: u64) -> layout::AllocateBuffer {
     layout::AllocateBuffer {
         allocation_size: U64::new(size),
@@ -536,7 +536,7 @@ pub(crate) fn allocate_buffer(params: &BufferParams, size: u64) -> layout::Alloc
     }
 }
 
-/// An operation's reference as captures store it.
+/// A reference, as stored.
 pub(crate) fn buffer_ref(it: &BufferRef<u64>) -> layout::BufferRef {
     let (buffer_id, buffer_slot) = match it.binding {
         Binding::Direct(id) => (id, 0),

@@ -1,4 +1,4 @@
-//! Files that a capture refers to: found, checked and opened.
+//! Finds, validates and opens the files that a capture refers to.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
@@ -11,17 +11,17 @@ use rehal_hal::{HostFile, MemoryAccess};
 
 use crate::{FileContents, FileIdentity, FileRecord, Validation};
 
-/// A prefix of captured paths, and what stands for it here.
+/// Maps a prefix of captured paths to a local path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileRemap {
-    /// Prefix of the path that the program named.
+    /// The prefix of captured paths.
     pub captured: OsString,
-    /// What replaces the prefix.
+    /// Its replacement.
     pub here: OsString,
 }
 
 impl FileRemap {
-    /// Reads `CAPTURED=HERE`.
+    /// Parses `CAPTURED=HERE`.
     pub fn parse(text: &(impl AsRef<OsStr> + ?Sized)) -> Result<Self> {
         let text = text.as_ref().as_bytes();
         match text.iter().position(|&byte| byte == b'=') {
@@ -37,7 +37,7 @@ impl FileRemap {
     }
 }
 
-/// The path where a captured file is looked for here: the longest remapped prefix is replaced.
+/// The local path of a captured file: the longest matching prefix is replaced.
 pub fn resolve_path(captured: &[u8], remaps: &[FileRemap]) -> PathBuf {
     let longest = remaps
         .iter()
@@ -55,15 +55,15 @@ pub fn resolve_path(captured: &[u8], remaps: &[FileRemap]) -> PathBuf {
 }
 
 impl FileRecord<&[u8]> {
-    /// Whether the file can be used here: it is there, and it is the one that was captured. Reads all
-    /// of it where it is known by its digest.
+    /// Whether the file is usable here: it exists and is the captured one. Reads the whole file if it is validated
+    /// by digest.
     pub fn check(&self, remaps: &[FileRemap]) -> Result<()> {
         open(self, remaps).map(drop)
     }
 }
 
-/// Opens the external file of a record and makes sure that it is the one that was captured; `None` if the capture
-/// holds what is read of it.
+/// Opens the external file of a record and validates that it is the captured one; `None` if the capture contains
+/// the bytes that are read from it.
 pub(crate) fn open(record: &FileRecord<&[u8]>, remaps: &[FileRemap]) -> Result<Option<HostFile>> {
     match record.source.contents {
         FileContents::Ranges { .. } | FileContents::Nothing | FileContents::Inline(_) => Ok(None),
@@ -86,7 +86,7 @@ fn open_external(
     validation: Validation,
 ) -> Result<HostFile> {
     let reading = |error| Error::io(format_args!("opening '{}'", path.display()), &error);
-    // Checked before it is opened: opening a pipe blocks until it has a writer.
+    // Checked before opening: opening a pipe blocks until it has a writer.
     require_regular(path, &std::fs::metadata(path).map_err(reading)?)?;
     let write = record.access.contains(MemoryAccess::WRITE);
     let file = OpenOptions::new().read(true).write(write).open(path).map_err(reading)?;
@@ -101,7 +101,7 @@ fn open_external(
     }
     match validation {
         Validation::Length => {}
-        // A recorder on a platform without identities leaves zeros.
+        // A recorder on a platform without file identities writes zeros.
         Validation::Identity if record.source.identity == FileIdentity::default() => {}
         Validation::Identity => {
             let FileIdentity { device, inode, mtime_ns } = record.source.identity;
@@ -142,8 +142,8 @@ fn require_regular(path: &std::path::Path, metadata: &std::fs::Metadata) -> Resu
 /// The digest of the first `length` bytes of `file`.
 pub(crate) fn digest(file: &std::fs::File, length: u64) -> Result<u64> {
     use std::os::unix::fs::FileExt;
-    // Large, since the digest is fast only over many bytes at once, yet small enough that they are
-    // still in the second-level cache when it reads them.
+    // Large, since the digest is fast only over many bytes at once, yet small enough for the bytes to stay in the
+    // second-level cache.
     const CHUNK_BYTES: u64 = 1 << 20;
     let mut digest = fnv::Fnv1a64::default();
     let mut chunk = vec![0; length.min(CHUNK_BYTES) as usize];

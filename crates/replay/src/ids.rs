@@ -3,8 +3,7 @@ use rehal_capture::layout;
 use rehal_hal::Names;
 use zerocopy::little_endian::U64;
 
-/// Names of a capture: the ids that its recorder gave out, with lists and bytes where they lie in
-/// the file.
+/// The names of a capture: the ids assigned by its recorder, with lists and bytes borrowed from the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Ids<'a>(std::marker::PhantomData<&'a ()>);
 
@@ -30,7 +29,7 @@ impl<'a> Names for Ids<'a> {
     type Captured<T: Copy> = T;
 }
 
-/// Why a record stops a replay.
+/// The error for a record that cannot be replayed.
 pub(crate) fn refuse(reason: impl Into<String>) -> Error {
     Error::unimplemented(reason)
 }

@@ -1,4 +1,4 @@
-//! Executables of a capture, or their replacements, prepared on the devices that replay it.
+//! Prepares the executables of a capture, or their replacements, on the replaying devices.
 
 use rehal_base::{Context, Error, FileKind, Result};
 use rehal_capture::payload::Function;
@@ -10,15 +10,15 @@ use rehal_hal::{
 use crate::substitute::{NO_EXECUTABLE, OpenReplacement, Replacements};
 use crate::{ExecutableRecord, Plan};
 
-/// An executable with what captured functions are in it.
+/// An executable with its captured functions.
 pub(crate) struct Prepared {
     pub executable: Executable,
     /// The function of `executable` for each captured ordinal.
     pub functions: Vec<u32>,
 }
 
-/// Prepares the executable that `op` asks for, or what replaces it, and checks that what is
-/// prepared takes the arguments that the captured dispatches pass.
+/// Prepares the executable of `op` or its replacement, and checks that the result accepts the arguments of the
+/// captured dispatches.
 pub(crate) fn prepare(
     plan: &Plan,
     op: &PrepareExecutable<Indexed>,
@@ -45,7 +45,7 @@ pub(crate) fn prepare(
     };
     let matched = |executable| {
         let prepared = match_functions(record, executable, plan.version().major)?;
-        // The plan checked the same bytes, unless the file was written since.
+        // The plan validated the same bytes, unless the file has been modified since.
         match prepared.functions.len() == stored.function_count as usize {
             true => Ok(prepared),
             false => Err(Error::data_loss("the executable's metadata has changed since it was planned")),
@@ -59,14 +59,13 @@ pub(crate) fn prepare(
     }
 }
 
-/// What the executables of a plan call themselves, in order; needed only where a substitution is
-/// by such a name.
+/// The own names of a plan's executables, in order; needed only if a substitution selects by such a name.
 pub(crate) fn own_names(plan: &Plan, devices: &[Device]) -> Result<Vec<String>> {
     let ops = preparations(plan);
     ops.into_iter().map(|op| own_name(plan, devices, op)).collect()
 }
 
-/// The operations that prepare the executables of a plan, in order.
+/// The operations of a plan that prepare executables, in order.
 pub(crate) fn preparations(plan: &Plan) -> Vec<&PrepareExecutable<Indexed>> {
     let of = |op| match op {
         &HostOp::Create(CreateOp::Executable(ref op)) => Some(op),
@@ -75,7 +74,7 @@ pub(crate) fn preparations(plan: &Plan) -> Vec<&PrepareExecutable<Indexed>> {
     plan.host_ops.iter().filter_map(of).collect()
 }
 
-/// What an executable calls itself.
+/// The own name of an executable.
 pub(crate) fn own_name(plan: &Plan, devices: &[Device], op: &PrepareExecutable<Indexed>) -> Result<String> {
     let nothing = Replacements::open(&[], plan)?;
     let prepared = prepare(plan, op, &devices[op.cache as usize], &nothing, &[])?;
@@ -105,7 +104,7 @@ fn prepare_replacement(
     };
     let prepared = prepare_one(device, &ExecutableParams { format, data, ..*captured });
     prepared.map_err(|error| match kind {
-        // Executables of the VM are modules, and some of other devices are text.
+        // VM executables are modules, and some of other devices are text.
         None | Some(FileKind::Elf | FileKind::Module | FileKind::Text) => error,
         Some(kind) => refuse(kind),
     })
@@ -119,7 +118,7 @@ fn prepare_one(device: &Device, params: &ExecutableParams<'_>) -> Result<Executa
     unsafe { device.backend().prepare_executable(&ExecutableParams { caching_mode, ..*params }) }
 }
 
-/// Finds each captured function in `executable` and compares how it is called.
+/// Looks up each captured function in `executable` and compares the signatures.
 fn match_functions(
     record: &ExecutableRecord<'_>,
     executable: Executable,
@@ -144,7 +143,7 @@ fn match_functions(
 
 fn find_function(captured: &Function<'_>, executable: &Executable, version_major: u16) -> Result<u32> {
     if captured.name.is_empty() {
-        // Captures of version 1.0 know functions by their ordinal alone.
+        // Captures of version 1.0 identify functions only by ordinal.
         if version_major == 1 {
             executable.function(captured.ordinal)?;
             return Ok(captured.ordinal);

@@ -1,4 +1,4 @@
-//! Executables of a capture that are replaced by others.
+//! Substitution of executables.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
@@ -10,38 +10,38 @@ use rehal_base::{Context, Error, MappedFile, Result};
 
 use crate::{ExecutableRecord, Plan};
 
-/// Which executables are replaced, and by what.
+/// Which executables to replace, and with what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substitution {
-    /// Which.
+    /// The executables to replace.
     pub selector: Selector,
-    /// What by.
+    /// The replacement.
     pub replacement: Replacement,
 }
 
-/// Code that is run in place of an executable.
+/// Code that runs in place of an executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replacement {
-    /// Where its bytes are.
+    /// The location of its bytes.
     pub code: Code,
-    /// Its format, such as `embedded-elf-x86_64`; `None` lets the device tell it from the bytes.
+    /// Its format, such as `embedded-elf-x86_64`; `None` lets the device infer it from the bytes.
     pub format: Option<String>,
 }
 
-/// Where the bytes of a replacement are.
+/// The location of a replacement's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// In a file, which is mapped.
+    /// A file, which is mapped.
     File(PathBuf),
-    /// In memory.
+    /// Memory.
     Bytes(Arc<[u8]>),
 }
 
-/// Is asked for each executable of a capture, in the capture's order, what to run in its place; `None` leaves it.
+/// Called for each executable of a capture, in capture order; returns its replacement, or `None` to keep it.
 pub type Substitute = Arc<dyn Fn(&Candidate<'_>) -> Result<Option<Replacement>> + Send + Sync>;
 
-/// An executable that may be replaced.
+/// An executable offered for substitution.
 pub struct Candidate<'a> {
     /// The executable: id, format, functions, bytes.
     pub record: ExecutableRecord<'a>,
@@ -49,25 +49,25 @@ pub struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// What the executable calls itself. It has to be prepared for that, on the device that the capture used it on, so
-    /// this fails for an executable that cannot be loaded here.
+    /// The executable's own name. Reading it prepares the executable on its captured device, so this fails if it
+    /// cannot be loaded here.
     pub fn own_name(&self) -> Result<String> {
         (self.own_name)()
     }
 }
 
 impl Replacement {
-    /// The code in a file.
+    /// Code from a file.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self { code: Code::File(path.into()), format: None }
     }
 
-    /// Code in memory.
+    /// Code from memory.
     pub fn bytes(bytes: impl Into<Arc<[u8]>>) -> Self {
         Self { code: Code::Bytes(bytes.into()), format: None }
     }
 
-    /// The same code, of this format.
+    /// The same code with an explicit format.
     pub fn of_format(self, format: impl Into<String>) -> Self {
         Self { format: Some(format.into()), ..self }
     }
@@ -84,10 +84,10 @@ impl Replacement {
     }
 }
 
-/// A replacement whose bytes are there.
+/// A replacement with its bytes loaded.
 pub(crate) struct OpenReplacement {
     bytes: Bytes,
-    /// What errors call it.
+    /// Its name in errors.
     pub place: String,
     pub format: Option<String>,
 }
@@ -106,14 +106,14 @@ impl OpenReplacement {
     }
 }
 
-/// Which executables of a capture.
+/// Selects executables of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// All.
     All,
     /// The one with this id.
     Id(u64),
-    /// Those that have a function of this name, or are named so themselves.
+    /// Those that have a function of this name, or this own name.
     Name(String),
 }
 
@@ -129,16 +129,16 @@ impl Display for Selector {
 
 const FORMS: &str = "ID=PATH, ID@FORMAT=PATH, NAME=PATH, NAME@FORMAT=PATH, all=PATH or all@FORMAT=PATH";
 
-/// What to do about a file that cannot replace an executable.
+/// The advice for a file that cannot replace an executable.
 pub(crate) const NO_EXECUTABLE: &str = "name a compiled executable, an ELF image or a library";
 
 impl Substitution {
-    /// `replacement` in place of what `selector` selects.
+    /// Replaces the executables selected by `selector` with `replacement`.
     pub fn new(selector: Selector, replacement: Replacement) -> Self {
         Self { selector, replacement }
     }
 
-    /// Reads `SELECTOR[@FORMAT]=PATH`, in which the selector is `all`, a number or a name.
+    /// Parses `SELECTOR[@FORMAT]=PATH`; the selector is `all`, an id or a name.
     pub fn parse(text: &(impl AsRef<OsStr> + ?Sized)) -> Result<Self> {
         let text = text.as_ref().as_bytes();
         let wrong = |what: &str| {
@@ -167,15 +167,15 @@ impl Substitution {
     }
 }
 
-/// The replacements of a replay, their files opened and each found to be of use.
+/// The replacements of a replay, with their files opened and each known to be used.
 pub(crate) struct Replacements {
     selected: Vec<(Substitution, OpenReplacement)>,
-    /// What the program's [`Substitute`] gave, by the executable's index in the plan.
+    /// The results of the program's [`Substitute`], by the executable's index in the plan.
     given: Vec<Option<OpenReplacement>>,
 }
 
 impl Replacements {
-    /// Opens the files. Fails when two selectors contradict each other or one selects nothing.
+    /// Opens the files. Fails if two selectors conflict or one selects no executable.
     pub(crate) fn open(substitutions: &[Substitution], plan: &Plan) -> Result<Self> {
         for (index, substitution) in substitutions.iter().enumerate() {
             let others = &substitutions[..index];
@@ -204,8 +204,8 @@ impl Replacements {
         Ok(Self { selected, given: Vec::new() })
     }
 
-    /// Asks for each executable; what is given counts more than what selectors say. `own_name` gives what the executable
-    /// of an index calls itself.
+    /// Calls the substitute for each executable; its results take precedence over selectors. `own_name` returns the
+    /// own name of the executable at an index.
     pub(crate) fn ask(
         &mut self,
         substitute: &Substitute,
@@ -226,14 +226,13 @@ impl Replacements {
         Ok(())
     }
 
-    /// Whether a name has to be compared with what executables call themselves, which is known
-    /// only after they are prepared.
+    /// Whether a selector must be matched against own names, which are known only after preparation.
     pub(crate) fn need_own_names(&self, plan: &Plan) -> bool {
         self.selected.iter().any(|(it, _)| !plan.executables().any(|record| it.selects_by_capture(&record)))
     }
 
-    /// The replacement for the executable at `index` of the plan, if there is one: one that was asked for, before an id,
-    /// before a name, before all.
+    /// The replacement for the executable at `index` of the plan, if any. Precedence: the callback, an id, a name,
+    /// all.
     pub(crate) fn find(
         &self,
         index: usize,
@@ -255,7 +254,7 @@ impl Replacements {
         })
     }
 
-    /// Fails when a name turned out to select nothing, given what executables call themselves.
+    /// Fails if a name selects no executable, given their own names.
     pub(crate) fn check_names(&self, plan: &Plan, own_names: &[String]) -> Result<()> {
         for (it, _) in &self.selected {
             let by_capture = plan.executables().any(|record| it.selects_by_capture(&record));

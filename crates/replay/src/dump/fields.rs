@@ -1,4 +1,4 @@
-//! The fields of every payload, once, for all formats.
+//! The fields of every payload, shared by all formats.
 
 use rehal_capture::layout::{self, SemaphoreTimepoint};
 use rehal_capture::payload as view;
@@ -6,7 +6,7 @@ use rehal_capture::{FileReferenceType, FileValidationType, Payload, Record};
 
 use super::sink::{Fields, Name, name};
 
-/// Gives the fields of `payload` to `out`. There are none for a payload that has no type.
+/// Passes the fields of `payload` to `out`; none if it has no type.
 pub fn write<F: Fields>(record: &Record<'_>, payload: &Payload<'_>, out: &mut F) {
     let spans = Spans { next: record.payload_offset() };
     match payload {
@@ -65,13 +65,13 @@ pub fn write<F: Fields>(record: &Record<'_>, payload: &Payload<'_>, out: &mut F)
     }
 }
 
-/// File ranges of the lists of a payload, in their order behind its header.
+/// File ranges of a payload's lists, in their order after the header.
 struct Spans {
     next: u64,
 }
 
 impl Spans {
-    /// Steps over the header `H`.
+    /// Skips the header `H`.
     fn after<H>(mut self) -> Self {
         self.next += size_of::<H>() as u64;
         self
@@ -95,13 +95,13 @@ fn span<F: Fields>(out: &mut F, name: Name, span: Span) {
     out.range(name, span.offset, span.length);
 }
 
-/// How many timepoints a queue operation waits for and signals.
+/// The number of timepoints that a queue operation waits for and signals.
 fn timepoint_counts<F: Fields>(out: &mut F, waits: &[SemaphoreTimepoint], signals: &[SemaphoreTimepoint]) {
     out.number(name!("wait_count", "wait_semaphore_count"), waits.len() as u64);
     out.number(name!("signal_count", "signal_semaphore_count"), signals.len() as u64);
 }
 
-/// Where they are.
+/// Their file ranges.
 fn timepoint_spans<F: Fields>(
     out: &mut F,
     spans: &mut Spans,

@@ -1,7 +1,7 @@
-//! The format for programs: a JSON object per line.
+//! The machine-readable format: one JSON object per line.
 //!
-//! Strings from the capture are escaped where JSON must have it and otherwise written as they are,
-//! so bytes that are not UTF-8 stay what they were, as in the reference.
+//! Strings from the capture are escaped as JSON requires and otherwise copied verbatim, so invalid UTF-8 is
+//! preserved, as by the reference.
 
 use rehal_base::StatusCode;
 use rehal_capture::layout::{BufferRef, SemaphoreTimepoint};
@@ -12,7 +12,7 @@ use super::output::Output;
 use super::sink::{Fields, Name, name};
 use super::{Error, Summary, fields};
 
-/// Writes the lines in front of the records.
+/// Writes the lines before the records.
 pub fn write_file(out: &mut Output<'_>, capture: &Capture<'_>, summary: &Summary) {
     let (version, header) = (capture.version(), capture.header());
     let length = match header.file_length.get() {
@@ -120,7 +120,7 @@ pub fn write_record(out: &mut Output<'_>, record: &Record<'_>, payload: &Payload
     Ok(out.end_line()?)
 }
 
-/// The codes of a record, each as a name and as a number.
+/// The codes of a record, each as name and number.
 fn write_codes(out: &mut Output<'_>, record: &Record<'_>) {
     let (object_type, operation, payload_type) =
         (record.object_type(), record.operation(), record.payload_type());
@@ -143,10 +143,10 @@ fn write_codes(out: &mut Output<'_>, record: &Record<'_>) {
     out.decimal(payload_type.0.into());
 }
 
-/// Fields as members of an object.
+/// Writes fields as members of an object.
 struct Json<'o, 'w> {
     out: &'o mut Output<'w>,
-    /// Whether the object has no member yet, so that the next one goes without its comma.
+    /// Whether the object is still empty, so that the next member is written without a comma.
     first: bool,
 }
 
@@ -157,7 +157,7 @@ impl Json<'_, '_> {
         self.out.text(&name.json[skip..]);
     }
 
-    /// The elements of a list, each written by `put`.
+    /// A list whose elements are written by `put`.
     #[inline]
     fn list<T>(&mut self, name: Name, elements: &[T], mut put: impl FnMut(&mut Output<'_>, &T)) {
         self.name(name);
@@ -265,7 +265,7 @@ impl Fields for Json<'_, '_> {
     }
 }
 
-/// A byte that may not stand in a JSON string as it is.
+/// Whether a byte must be escaped in a JSON string.
 fn put_escaped(out: &mut Output<'_>, byte: u8) {
     match byte {
         b'"' => out.text("\\\""),

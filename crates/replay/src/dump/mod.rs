@@ -1,8 +1,8 @@
-//! Prints a capture as text for a person or as JSON lines for a program, byte for byte as
-//! `iree-dump-replay` of release 3.13.0 does.
+//! Prints a capture as human-readable text or as JSON lines, byte-identical to `iree-dump-replay` of release
+//! 3.13.0.
 //!
-//! It streams: one walk checks everything and counts for the summary, a second one prints, and the
-//! pages of a mapped file are released behind both, so that the working set does not grow with the file.
+//! Dumps are streamed: a first pass checks everything and counts for the summary, a second one prints. Both release
+//! the pages of a mapped file behind them, so that the working set does not grow with the file.
 
 mod fields;
 mod jsonl;
@@ -20,55 +20,55 @@ pub use summary::Summary;
 
 use output::Output;
 
-/// How a dump looks.
+/// The output format of a dump.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// A header with a summary, then a line per record.
+    /// A header with a summary, then one line per record.
     #[default]
     Text,
-    /// A JSON object per line: the file, the summary, then each record.
+    /// One JSON object per line: the file, the summary, then each record.
     Jsonl,
 }
 
-/// What to dump and how.
+/// Options of a dump.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// How it looks.
+    /// The output format.
     pub format: Format,
-    /// Dump what is whole of a capture that was never closed or was cut; see [`OpenOptions`].
+    /// Dump the intact records of a capture that was not closed or was truncated; see [`OpenOptions`].
     pub recover: bool,
 }
 
-/// Where a capture's bytes are.
+/// The location of a capture's bytes.
 #[derive(Clone, Copy)]
 pub struct Input<'a> {
     bytes: &'a [u8],
     map: Option<&'a MappedFile>,
 }
 
-/// Why a dump ended early.
+/// The reason why a dump ended early.
 #[derive(Debug)]
 pub enum Error {
     /// The capture cannot be read. Nothing has been written.
     Format(Box<FormatError>),
-    /// The writer failed; [`io::ErrorKind::BrokenPipe`] means that the reader has seen enough.
+    /// The writer failed; [`io::ErrorKind::BrokenPipe`] means that the reader closed the pipe.
     Write(io::Error),
 }
 
-/// How far a dump has come, in bytes read; each byte is read twice.
+/// The progress of a dump in bytes read; each byte is read twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes read so far.
     pub done_bytes: u64,
-    /// Bytes to read in all.
+    /// Total number of bytes to read.
     pub total_bytes: u64,
 }
 
-/// Dumps the capture in `input` to `writer` in pieces of at most some 100 KiB, and returns where
-/// the capture is torn (only ever with `recover`).
+/// Dumps the capture in `input` to `writer` in pieces of about 100 KiB, and returns where the capture is torn (only
+/// with `recover`).
 ///
-/// All that is printed is checked before the first byte is written, also against the capture's checksums. `progress` is called every few
-/// megabytes.
+/// Everything is validated before the first byte is written, also against the capture's checksums. `progress` is
+/// called every few megabytes.
 pub fn dump(
     input: Input<'_>,
     options: Options,
@@ -82,7 +82,7 @@ pub fn dump(
     };
     let mut walk = Walk::new(input, &capture, progress);
     let mut summary = Summary::default();
-    // Of the data only its place is printed, so it is not read.
+    // Only the location of data is printed, so data is not read.
     walk.records(capture.records_without_data(), |record, payload| {
         summary.add(record, payload);
         Ok(())
@@ -106,19 +106,19 @@ pub fn dump(
     Ok(capture.tear())
 }
 
-/// [`dump`] of a whole capture in memory as text.
+/// Like [`dump`], for a whole capture in memory, as text.
 pub fn dump_text(bytes: &[u8], writer: &mut dyn Write) -> Result<(), Error> {
     let options = Options { format: Format::Text, recover: false };
     dump(Input::from(bytes), options, writer, &mut |_| {}).map(drop)
 }
 
-/// [`dump`] of a whole capture in memory as JSON lines.
+/// Like [`dump`], for a whole capture in memory, as JSON lines.
 pub fn dump_jsonl(bytes: &[u8], writer: &mut dyn Write) -> Result<(), Error> {
     let options = Options { format: Format::Jsonl, recover: false };
     dump(Input::from(bytes), options, writer, &mut |_| {}).map(drop)
 }
 
-/// Walks over the records, releasing the pages behind it.
+/// Iterates over the records, releasing the pages behind it.
 struct Walk<'a> {
     map: Option<&'a MappedFile>,
     progress: &'a mut dyn FnMut(Progress),
@@ -127,7 +127,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Bytes after which pages are released and progress is reported.
+    /// Number of bytes after which pages are released and progress is reported.
     const STEP_BYTES: u64 = 4 << 20;
 
     fn new(input: Input<'a>, capture: &Capture<'_>, progress: &'a mut dyn FnMut(Progress)) -> Self {
@@ -148,7 +148,7 @@ impl<'a> Walk<'a> {
                 behind = record.offset;
             }
         }
-        // A small capture is not worth a system call.
+        // For a small capture, the system call costs more than it saves.
         if behind > 0 {
             self.forget(behind, self.length_bytes);
         }

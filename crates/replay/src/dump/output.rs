@@ -1,6 +1,6 @@
 use std::io::{self, Write};
 
-/// Collects text and hands it to a writer in large pieces.
+/// Buffers text and passes it to a writer in large pieces.
 ///
 /// Appending cannot fail: the first error is kept and [`Output::end_line`] reports it.
 pub struct Output<'w> {
@@ -9,7 +9,7 @@ pub struct Output<'w> {
     failure: Option<io::Error>,
 }
 
-/// Bytes that go to the writer at once.
+/// Size of a piece passed to the writer.
 const PIECE_BYTES: usize = 64 * 1024;
 
 impl<'w> Output<'w> {
@@ -36,7 +36,7 @@ impl<'w> Output<'w> {
         }
     }
 
-    /// `0x` and exactly `digits` digits (2, 4, 8 or 16), which must be enough for `value`.
+    /// `0x` and exactly `digits` digits (2, 4, 8 or 16), which must suffice for `value`.
     #[inline]
     pub fn hexadecimal<const DIGITS: usize>(&mut self, value: u64) {
         let mut text = [0; DIGITS];
@@ -47,7 +47,7 @@ impl<'w> Output<'w> {
         self.buffer.extend_from_slice(&text);
     }
 
-    /// Bytes as they are, however many.
+    /// Raw bytes, of any length.
     pub fn raw(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(PIECE_BYTES) {
             self.buffer.extend_from_slice(piece);
@@ -55,8 +55,8 @@ impl<'w> Output<'w> {
         }
     }
 
-    /// Hands over what has come together, if that is a piece. Lists call it between elements, so
-    /// that a line of any length needs no more than a piece.
+    /// Writes out the buffer if it has reached a piece. Lists call it between elements, so that a line of any
+    /// length needs only one piece of memory.
     #[inline]
     pub fn spill(&mut self) {
         if self.buffer.len() >= PIECE_BYTES {
@@ -64,7 +64,7 @@ impl<'w> Output<'w> {
         }
     }
 
-    /// Ends a line, and says whether all pieces so far could be written.
+    /// Ends a line; returns whether all writes so far succeeded.
     #[inline]
     pub fn end_line(&mut self) -> io::Result<()> {
         self.buffer.push(b'\n');
@@ -75,7 +75,7 @@ impl<'w> Output<'w> {
         }
     }
 
-    /// Writes what is left.
+    /// Writes the remaining bytes.
     pub fn finish(mut self) -> io::Result<()> {
         self.write_out();
         match self.failure {

@@ -8,8 +8,8 @@ pub struct Name {
     pub json: &'static str,
 }
 
-/// `name!("x")` for a field with one name, `name!("x", "y")` for one that text calls `x` and JSON
-/// calls `y`, `name!(json "y")` for one that text leaves out.
+/// `name!("x")` for a field with one name, `name!("x", "y")` for `x` in text and `y` in JSON, `name!(json "y")` for
+/// a field omitted from text.
 macro_rules! name {
     (json $json:literal) => {
         $crate::dump::sink::Name { text: "", json: concat!(",\"", $json, "\":") }
@@ -26,30 +26,30 @@ macro_rules! name {
 }
 pub(crate) use name;
 
-/// Takes the fields of a payload, one after another, and puts them into a format.
+/// Receives the fields of a payload in order and formats them.
 ///
-/// A range is of file offsets. Text puts references to buffers behind the ranges, wherever they
-/// come; JSON keeps the order it is given.
+/// Ranges are file offsets. Text prints buffer references after the ranges, whatever their order; JSON preserves
+/// the order.
 pub trait Fields {
-    /// Whether this is text, for the few payloads whose fields come in another order there.
+    /// Whether this is text, for the few payloads whose field order differs there.
     const TEXT: bool;
 
     fn number(&mut self, name: Name, value: u64);
 
-    /// A bit field of as many hexadecimal digits in text; JSON has it decimal.
+    /// A bit field: hexadecimal with `DIGITS` digits in text, decimal in JSON.
     fn bits<const DIGITS: usize>(&mut self, name: Name, value: u64);
 
     fn triple(&mut self, name: Name, values: &[U32; 3]);
 
     fn range(&mut self, name: Name, offset: u64, length: u64);
 
-    /// A number with what it means. JSON has the meaning under `meaning_name`.
+    /// A number with its meaning, which JSON writes as `meaning_name`.
     fn code(&mut self, name: Name, value: u32, meaning_name: Name, meaning: &'static str);
 
-    /// A digest of 64 bits, hexadecimal in both formats.
+    /// A 64-bit digest, hexadecimal in both formats.
     fn digest(&mut self, name: Name, value: u64);
 
-    /// A name from the capture, whatever bytes it is made of.
+    /// A name from the capture, as arbitrary bytes.
     fn string(&mut self, name: Name, bytes: &[u8]);
 
     fn reference(&mut self, name: Name, reference: &BufferRef);

@@ -1,7 +1,6 @@
 use rehal_capture::{FileReferenceType, FileValidationType, OperationCode, Payload, Record, RecordType};
 
-/// What a capture holds, in numbers: records by kind, files by where their bytes are and by how
-/// they are validated.
+/// Counts of a capture's contents: records by kind, files by storage and by validation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of the JSON that carries them")]
 pub struct Summary {
@@ -16,11 +15,11 @@ pub struct Summary {
     pub inline_file_count: u64,
     pub range_file_count: u64,
     pub unknown_file_reference_count: u64,
-    /// Bytes of the files that a path refers to.
+    /// Bytes of files referenced by path.
     pub external_file_total_length: u64,
-    /// Bytes of the files that are in the capture.
+    /// Bytes of files stored in the capture.
     pub inline_file_total_length: u64,
-    /// Bytes of the files of which the capture has what was read.
+    /// Bytes of files whose reads are stored in the capture.
     pub range_file_total_length: u64,
     /// Bytes of those reads.
     pub captured_read_total_length: u64,
@@ -48,24 +47,24 @@ impl Summary {
         }
     }
 
-    /// Whether the capture needs files that are not in it.
+    /// Whether the capture depends on external files.
     pub fn environment_referenced(&self) -> bool {
         self.external_file_count != 0
     }
 
-    /// Whether everything that a replay needs is in the capture.
+    /// Whether the capture is self-contained for a replay.
     pub fn hermetic(&self) -> bool {
         !self.environment_referenced() && self.unknown_file_reference_count == 0
     }
 
-    /// Whether nothing in it is known to prevent a faithful replay.
+    /// Whether the capture contains nothing known to prevent a faithful replay.
     pub fn strict_replay_supported(&self) -> bool {
         self.unsupported_count == 0
             && self.unknown_file_reference_count == 0
             && self.unknown_validation_count == 0
     }
 
-    // Lengths are whatever the file says, so sums wrap like the reference's.
+    // Lengths are untrusted, so sums wrap like the reference's.
     fn add_file(&mut self, payload: &Payload<'_>) {
         let Payload::FileObject(file) = payload else { return };
         self.file_object_count += 1;

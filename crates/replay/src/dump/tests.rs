@@ -5,7 +5,7 @@ use rehal_capture::sample;
 
 use super::*;
 
-/// What release 3.13.0 printed of [`sample::capture`].
+/// The output of release 3.13.0 for [`sample::capture`].
 const SAMPLE_TEXT: &[u8] = include_bytes!("testdata/sample.text");
 const SAMPLE_JSONL: &[u8] = include_bytes!("testdata/sample.jsonl");
 
@@ -15,7 +15,7 @@ fn dumped(input: Input<'_>, format: Format, recover: bool) -> Result<Vec<u8>, Er
     Ok(output)
 }
 
-/// Compares line by line, so that a failure shows the line and not two files.
+/// Compares line by line, so that a failure shows the differing line.
 #[track_caller]
 fn assert_same(ours: &[u8], theirs: &[u8]) {
     let lines = |bytes: &[u8]| -> Vec<String> {
@@ -68,7 +68,7 @@ fn nothing_is_written_of_a_damaged_capture() {
     assert!(output.is_empty());
 }
 
-/// A reader that goes away after the first piece.
+/// A reader that closes the pipe after the first piece.
 struct Closed(usize);
 
 impl Write for Closed {
@@ -82,7 +82,7 @@ impl Write for Closed {
     }
 }
 
-/// A capture of `count` records of some 300 bytes.
+/// A capture of `count` records of about 300 bytes each.
 fn long_capture(count: u64) -> Vec<u8> {
     use rehal_capture::{RecordFields, RecordType, Writer};
     let mut bytes = io::Cursor::new(Vec::new());

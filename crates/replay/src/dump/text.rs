@@ -1,4 +1,4 @@
-//! The format for a person.
+//! The human-readable format.
 
 use rehal_base::StatusCode;
 use rehal_capture::layout::{BufferRef, SemaphoreTimepoint};
@@ -73,7 +73,7 @@ pub fn write_record(out: &mut Output<'_>, record: &Record<'_>, payload: &Payload
     out.byte(b' ');
     let kind = record.record_type().name();
     out.text(kind);
-    // The longest name has eleven letters, and the others are filled up to it.
+    // Names are padded to the longest one, of eleven letters.
     out.text(&"           "[kind.len().min(11)..]);
     out.text(" dev=");
     out.decimal(header.device_id.get());
@@ -118,7 +118,7 @@ fn code(out: &mut Output<'_>, name: &str, number: u32) {
 /// Fields as ` name=value`.
 struct Text<'o, 'w> {
     out: &'o mut Output<'w>,
-    /// References that wait for the ranges to be over; no payload has more.
+    /// References deferred until after the ranges; no payload has more.
     references: [Option<(Name, BufferRef)>; 2],
 }
 
