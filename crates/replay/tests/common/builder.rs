@@ -10,30 +10,30 @@ use zerocopy::little_endian::{U16, U32, U64};
 use super::payloads::{FileSpec, allocation, metadata, timepoints};
 use super::{FAKE_FORMAT, FakeCode, Id, whole};
 
-/// Makes a capture record by record, right or wrong. Calls that create an object return its id.
+/// Builds a capture record by record, valid or malformed. Calls that create an object return its id.
 ///
-/// It keeps a semaphore of its own: a queue operation waits for what the one before signalled and
-/// signals the next value, unless [`CaptureBuilder::order`] said otherwise for it.
+/// It has its own semaphore: each queue operation waits for the previous one's signal and signals the next value,
+/// unless [`CaptureBuilder::order`] overrides this for it.
 #[derive(Clone)]
 pub struct CaptureBuilder {
-    /// The records so far: what each says of itself, and its payload.
+    /// The records so far: fields and payload of each.
     pub records: Vec<(RecordFields, Vec<u8>)>,
-    /// 2, or 1 for a capture whose functions have no names.
+    /// 2, or 1 for a capture without function names.
     pub version_major: u16,
-    /// The device that operations go to.
+    /// The device of the next operations.
     pub device: Id,
-    /// The allocator that buffers come from.
+    /// The allocator of the next buffers.
     pub allocator: Id,
-    /// The semaphore that orders queue operations, and the value it has reached.
+    /// The semaphore that orders queue operations, and its current value.
     pub timeline: Id,
     pub now: u64,
-    /// The id that the next object gets.
+    /// The id of the next object.
     pub next_id: Id,
     next_order: Option<(Vec<SemaphoreTimepoint>, Vec<SemaphoreTimepoint>)>,
 }
 
 impl CaptureBuilder {
-    /// A capture of a session in which nothing has happened yet.
+    /// A capture of a session without any records.
     pub fn empty() -> Self {
         let mut this = Self {
             records: Vec::new(),
@@ -49,7 +49,7 @@ impl CaptureBuilder {
         this
     }
 
-    /// A capture with a device, its allocator, and a semaphore that orders queue operations.
+    /// A capture with a device, its allocator and a semaphore that orders queue operations.
     pub fn new() -> Self {
         let mut this = Self::empty();
         this.device = this.device();
@@ -58,12 +58,12 @@ impl CaptureBuilder {
         this
     }
 
-    /// The bytes of the capture, closed.
+    /// Closes the capture and returns its bytes.
     pub fn finish(&self) -> Vec<u8> {
         let mut bytes = Cursor::new(Vec::new());
         let mut writer = Writer::new(&mut bytes).unwrap();
         for (fields, payload) in &self.records {
-            // The writer refuses what no reader could skip; such a record gets its type below.
+            // The writer rejects records that no reader could skip; their type is patched below.
             let unknown = !fields.record_type.is_known() && !fields.optional;
             let written =
                 if unknown { RecordFields { record_type: RecordType::BLOB, ..*fields } } else { *fields };
@@ -81,7 +81,7 @@ impl CaptureBuilder {
         bytes
     }
 
-    /// Where the last record is.
+    /// The location of the last record.
     pub fn place(&self) -> RecordLocation {
         let index = self.records.len() - 1;
         let before: usize =
@@ -89,17 +89,17 @@ impl CaptureBuilder {
         RecordLocation { ordinal: index as u32, offset: (size_of::<FileHeader>() + before) as u64 }
     }
 
-    /// What the last record says of itself, to be changed.
+    /// The fields of the last record, for modification.
     pub fn last(&mut self) -> &mut RecordFields {
         &mut self.records.last_mut().unwrap().0
     }
 
-    /// The last record's payload, to be changed.
+    /// The payload of the last record, for modification.
     pub fn last_payload(&mut self) -> &mut Vec<u8> {
         &mut self.records.last_mut().unwrap().1
     }
 
-    /// The next queue operation waits for and signals these.
+    /// Sets the waits and signals of the next queue operation.
     pub fn order(&mut self, waits: &[(Id, u64)], signals: &[(Id, u64)]) -> &mut Self {
         self.next_order = Some((timepoints(waits), timepoints(signals)));
         self
@@ -114,18 +114,18 @@ impl CaptureBuilder {
         (waits, timepoints(&[(self.timeline, self.now)]))
     }
 
-    /// The id of the next object.
+    /// Allocates an object id.
     pub fn new_id(&mut self) -> Id {
         self.next_id += 1;
         self.next_id - 1
     }
 
-    /// Adds any record.
+    /// Appends an arbitrary record.
     pub fn push(&mut self, fields: RecordFields, payload: &[u8]) {
         self.records.push((fields, payload.to_vec()));
     }
 
-    /// Adds an operation on an object, with a payload.
+    /// Appends an operation on an object, with a payload.
     pub fn call(&mut self, operation: Op, on: Id, created: Id, view: &impl View) {
         let payload = view.with_parts(|parts| parts.concat());
         self.push(
@@ -134,12 +134,12 @@ impl CaptureBuilder {
         );
     }
 
-    /// Adds an operation on an object, without a payload.
+    /// Appends an operation on an object, without a payload.
     pub fn bare_call(&mut self, operation: Op, on: Id) {
         self.push(self.fields(operation, on, 0), &[]);
     }
 
-    /// Adds the record of an object that carries no payload.
+    /// Appends the record of an object without a payload.
     pub fn object(&mut self, object_type: ObjectType, id: Id, device: Id) {
         let record_type = RecordType::OBJECT;
         let fields = RecordFields {
@@ -197,7 +197,7 @@ impl CaptureBuilder {
         id
     }
 
-    /// A buffer that may be used for everything, and mapped.
+    /// A mappable buffer that allows every use.
     pub fn buffer(&mut self, size: u64) -> Id {
         self.buffer_with(allocation(size))
     }
@@ -209,7 +209,7 @@ impl CaptureBuilder {
         id
     }
 
-    /// Memory of external type `external_type` that became a buffer; 1 is a host allocation.
+    /// A buffer imported from memory of type `external_type`; 1 is a host allocation.
     pub fn import_buffer(&mut self, external_type: u32, size: u64, data: &[u8]) -> Id {
         let id = self.new_id();
         let header = ImportBuffer {
@@ -240,7 +240,7 @@ impl CaptureBuilder {
         id
     }
 
-    /// An executable of the test device, with what the device says of its functions.
+    /// An executable of the test device, with the device's description of its functions.
     pub fn executable(&mut self, cache: Id, code: &FakeCode) -> Id {
         self.executable_with(cache, FAKE_FORMAT, &code.encode(), &code.functions)
     }
@@ -277,7 +277,7 @@ impl CaptureBuilder {
     }
 }
 
-/// What the host does.
+/// Host operations.
 impl CaptureBuilder {
     pub fn scope_begin(&mut self, name: &str) {
         self.scope(Op::REPLAY_SCOPE_BEGIN, name.as_bytes());
@@ -292,8 +292,8 @@ impl CaptureBuilder {
         self.call(operation, 0, 0, &view::Scope { header: &header, name });
     }
 
-    /// Map, unmap, invalidate or flush, without bytes. `mode` is 1 for scoped, 2 for persistent;
-    /// `access` is 1 for reading, 2 for writing.
+    /// Map, unmap, invalidate or flush, without bytes. `mode` is 1 for scoped and 2 for persistent; `access` is 1
+    /// for reads and 2 for writes.
     pub fn range(&mut self, operation: Op, buffer: Id, offset: u64, length: u64, mode: u32, access: u16) {
         let header = BufferRange {
             byte_offset: U64::new(offset),
@@ -305,7 +305,7 @@ impl CaptureBuilder {
         self.call(operation, buffer, 0, &view::BufferRange { header: &header });
     }
 
-    /// Unmap or flush of a range of `length` bytes with the bytes that were written to it.
+    /// Unmap or flush of a range of `length` bytes with its written bytes.
     pub fn written(&mut self, operation: Op, buffer: Id, offset: u64, length: u64, data: &[u8]) {
         let header = BufferRangeData {
             byte_offset: U64::new(offset),
@@ -318,14 +318,14 @@ impl CaptureBuilder {
         self.call(operation, buffer, 0, &view::BufferRangeData { header: &header, data });
     }
 
-    /// Writes to a buffer as a program does: map, unmap with the bytes.
+    /// Writes to a buffer like a program: map, then unmap with the bytes.
     pub fn write(&mut self, buffer: Id, offset: u64, data: &[u8]) {
         let length = data.len() as u64;
         self.range(Op::BUFFER_MAP_RANGE, buffer, offset, length, 1, 6);
         self.written(Op::BUFFER_UNMAP_RANGE, buffer, offset, length, data);
     }
 
-    /// Reads a buffer as a program does: map, unmap.
+    /// Reads a buffer like a program: map, then unmap.
     pub fn read(&mut self, buffer: Id, offset: u64, length: u64) {
         self.range(Op::BUFFER_MAP_RANGE, buffer, offset, length, 1, 1);
         self.range(Op::BUFFER_UNMAP_RANGE, buffer, offset, length, 0, 1);
@@ -334,7 +334,7 @@ impl CaptureBuilder {
 
 /// Command buffers.
 impl CaptureBuilder {
-    /// A command buffer with `binding_capacity` slots that takes all commands.
+    /// A command buffer with `binding_capacity` slots that accepts all commands.
     pub fn command_buffer(&mut self, binding_capacity: u64) -> Id {
         let id = self.new_id();
         let header = CommandBufferObject {
@@ -348,7 +348,7 @@ impl CaptureBuilder {
         id
     }
 
-    /// A command buffer with what `record` records into it.
+    /// A command buffer with the commands recorded by `record`.
     pub fn commands(&mut self, binding_capacity: u64, record: impl FnOnce(&mut Self, Id)) -> Id {
         let id = self.command_buffer(binding_capacity);
         self.bare_call(Op::COMMAND_BUFFER_BEGIN, id);
@@ -380,7 +380,7 @@ impl CaptureBuilder {
         self.call(Op::COMMAND_BUFFER_COPY_BUFFER, into, 0, &view::CommandCopy { header: &header });
     }
 
-    /// A barrier for all memory and for ranges of buffers.
+    /// A barrier for all memory and for buffer ranges.
     pub fn command_barrier(&mut self, into: Id, memory: &[MemoryBarrier], buffers: &[BufferBarrier]) {
         let header = CommandBarrier {
             source_stage_mask: U64::new(4),
@@ -481,7 +481,7 @@ impl CaptureBuilder {
         self.call(Op::DEVICE_QUEUE_COPY, self.device, 0, &view);
     }
 
-    /// A read of a file, with the bytes where the policy was to capture them.
+    /// A read of a file, with its bytes if the policy was to capture them.
     pub fn file_read(&mut self, file: Id, file_offset: u64, target: BufferRef, captured_data: &[u8]) {
         let (waits, signals) = self.take_order();
         let header = QueueRead {
@@ -545,7 +545,7 @@ impl CaptureBuilder {
         self.call(Op::DEVICE_QUEUE_DEALLOCA, self.device, 0, &view);
     }
 
-    /// Runs a command buffer; 0 is a barrier.
+    /// Executes a command buffer; 0 is a barrier.
     pub fn execute(&mut self, command_buffer: Id, bindings: &[BufferRef]) {
         let (waits, signals) = self.take_order();
         let header = QueueExecute {
@@ -572,7 +572,7 @@ impl CaptureBuilder {
         self.call(Op::DEVICE_QUEUE_DISPATCH, self.device, 0, &view);
     }
 
-    /// A dispatch of `function` of `executable` with this many workgroups.
+    /// A dispatch of `function` of `executable` with the given workgroup count.
     pub fn kernel(executable: Id, function: u32, workgroup_count: [u32; 3]) -> Dispatch {
         Dispatch {
             executable_id: U64::new(executable),

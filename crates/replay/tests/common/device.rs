@@ -1,6 +1,5 @@
-//! A device over host memory that runs everything at once and keeps a log, so that a test can see
-//! what a replay asked of it. It grants exactly what it is asked for and forgives nothing: waits
-//! must be reached, events signalled, formats known.
+//! A synchronous device over host memory that keeps a log, so that a test can see the calls of a replay. It grants
+//! exactly what is requested and is strict: waits must be reached, events signalled, formats known.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,16 +15,16 @@ use rehal_hal::{
 };
 use serde_json::{Value, json};
 
-/// The format that the device tells from the bytes.
+/// The format that the device infers from the bytes.
 pub const FAKE_FORMAT: &str = "fake";
-/// A format of the same bytes that it only believes.
+/// A format for the same bytes that is never inferred and must be given.
 pub const FAKE_RAW_FORMAT: &str = "fake-raw";
 const MAGIC: &[u8] = b"FAKE";
 
-/// What the device did.
+/// An action of the device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ran {
-    /// An executable was prepared: its name, format and constants.
+    /// An executable with this name and format was prepared.
     Prepared {
         name: String,
         format: String,
@@ -40,39 +39,40 @@ pub enum Ran {
         workgroup_size: [u32; 3],
         local_memory: u32,
     },
-    /// A barrier in a command buffer, with the memory and the ranges that it is for.
+    /// A barrier in a command buffer, with its memory barrier and buffer ranges.
     Barrier {
         memory: Vec<MemoryBarrier>,
         buffers: Vec<(u64, u64)>,
     },
-    /// An event was signalled, or reset.
+    /// An event was signalled or reset.
     Signalled,
     Reset,
-    /// So many events were waited for.
+    /// This number of events was waited for.
     Waited {
         events: usize,
         memory: Vec<MemoryBarrier>,
         buffers: Vec<(u64, u64)>,
     },
-    /// Another operation of a queue ran to its end.
+    /// Another queue operation completed.
     Queue(&'static str),
     /// The queues with this affinity were flushed.
     Flushed(QueueAffinity),
-    /// What the device keeps was freed.
+    /// The device's caches were trimmed.
     Trimmed,
 }
 
 /// All queues were flushed.
 pub const FLUSHED: Ran = Ran::Flushed(rehal_hal::QUEUE_AFFINITY_ANY);
 
-/// A binding of a dispatch: where it is in its buffer, and what was there.
+/// A binding of a dispatch: its range in the buffer, and its contents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bound {
     pub offset: u64,
     pub bytes: Vec<u8>,
 }
 
-/// What the device runs: functions that add a number to each byte of their first binding. One that
+/// An executable of the device: functions that add a number to each byte of their first binding. A function named
+/// `fails` fails instead.
 /// is called `fails` fails instead.
 #[derive(Clone, Debug)]
 pub struct FakeCode {
@@ -81,12 +81,12 @@ pub struct FakeCode {
     pub functions: Vec<FunctionInfo>,
 }
 
-/// Code with these functions.
+/// An executable with these functions.
 pub fn code(name: &str, adds: u8, functions: &[FunctionInfo]) -> FakeCode {
     FakeCode { name: name.into(), adds, functions: functions.to_vec() }
 }
 
-/// A function with so many constants and bindings and a workgroup of one.
+/// A function with these counts of constants and bindings and a workgroup size of one.
 pub fn function(name: &str, constant_count: u16, binding_count: u16) -> FunctionInfo {
     FunctionInfo {
         name: name.into(),
@@ -167,7 +167,7 @@ pub struct TestDevice {
 type Log = Mutex<Vec<Ran>>;
 
 impl TestDevice {
-    /// The device and its log.
+    /// Creates the device and its log.
     pub fn create() -> (Device, Arc<Log>) {
         let log = Arc::new(Log::default());
         let info = DeviceInfo { driver: "test".into(), name: "test".into() };
@@ -336,7 +336,7 @@ struct Commands {
     recording: Mutex<Recording>,
 }
 
-/// Commands with all objects that they name.
+/// Commands with the objects they use, kept alive.
 #[derive(Default)]
 struct Recording {
     store: Store,
@@ -365,10 +365,10 @@ impl CommandBufferBackend for Commands {
     }
 }
 
-/// Runs stored operations.
+/// Executes stored operations.
 struct Stored<'a> {
     store: &'a Store,
-    /// The binding table; `None` if a slot is empty.
+    /// The binding table; `None` is an empty slot.
     table: &'a [Option<Place>],
     log: &'a Log,
 }
@@ -480,7 +480,7 @@ impl Stored<'_> {
         Ok(())
     }
 
-    /// The ranges of barriers, as offset and length.
+    /// The ranges of buffer barriers, as offset and length.
     fn ranges(&self, barriers: Span<BufferBarrier<u32>>) -> Result<Vec<(u64, u64)>> {
         let barriers = barriers.of(&self.store.lists.buffer_barriers).iter();
         barriers.map(|it| self.place(&it.buffer).map(|at| (at.range.offset, at.range.length))).collect()
@@ -513,7 +513,7 @@ fn read_count(place: &Place) -> Result<[u32; 3]> {
     Ok([word(0), word(4), word(8)])
 }
 
-/// Bytes of a buffer.
+/// Reads bytes of a buffer.
 struct Place {
     buffer: Buffer,
     range: Range,

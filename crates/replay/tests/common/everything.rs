@@ -6,8 +6,7 @@ use zerocopy::little_endian::U32;
 
 use super::{CaptureBuilder, FileSpec, Id, code, function, range, slot, whole};
 
-/// A capture that holds every operation that is replayed, and can be replayed: a seed for whatever
-/// changes captures.
+/// A replayable capture with every operation that replays support: a seed for mutations.
 pub fn everything() -> CaptureBuilder {
     let mut capture = CaptureBuilder::new();
     capture.scope_begin("everything");

@@ -1,5 +1,5 @@
-//! What tests of replays share: captures made by hand, a device that keeps a log of what it ran,
-//! and an observer that keeps what it was told.
+//! Helpers shared by replay tests: hand-built captures, a device that logs its work, and an observer that records
+//! its notifications.
 
 mod builder;
 mod device;

@@ -10,19 +10,19 @@ use rehal_replay::{
 
 use super::{Ran, TestDevice};
 
-/// What an observer was told, and what the device ran.
+/// The notifications of an observer and the log of the device.
 #[derive(Debug, Default)]
 pub struct Observed {
     /// `begin:NAME` and `end:NAME`.
     pub scopes: Vec<String>,
     pub reads: Vec<Read>,
-    /// The ids of the executables, and the names of what stood for them.
+    /// The ids of the executables and the names of their substitutes.
     pub executables: Vec<(u64, String)>,
     /// The ordinals of the steps.
     pub steps: Vec<u32>,
-    /// What the test device ran.
+    /// The log of the test device.
     pub ran: Vec<Ran>,
-    /// An error to give when this scope begins.
+    /// The observer returns an error when this scope begins.
     pub fail_in: Option<&'static str>,
 }
 
@@ -37,7 +37,7 @@ pub struct Read {
 }
 
 impl Observed {
-    /// The bytes of each read.
+    /// The bytes of every read.
     pub fn bytes(&self) -> Vec<&[u8]> {
         self.reads.iter().map(|read| read.bytes.as_slice()).collect()
     }
@@ -93,15 +93,15 @@ pub fn run(bytes: &[u8]) -> Result<Observed> {
     run_with(bytes, &ReplayOptions::default())
 }
 
-/// As [`run`], with options.
+/// Like [`run`], with options.
 pub fn run_with(bytes: &[u8], options: &ReplayOptions) -> Result<Observed> {
     replay(bytes, options, 1).map(|mut runs| runs.remove(0))
 }
 
-/// Plans a capture once and runs it `count` times, on as many test devices as it uses. What the
-/// devices ran while the replay was set up is before the first run.
+/// Plans a capture once and runs it `count` times, on as many test devices as it uses. What the devices logged
+/// during setup precedes the first run.
 ///
-/// A capture without executables is run on `local-sync` as well, and has to end alike there.
+/// A capture without executables also runs on `local-sync`, with the same outcome.
 pub fn replay(bytes: &[u8], options: &ReplayOptions, count: usize) -> Result<Vec<Observed>> {
     let plan = Arc::new(Plan::compile(bytes.to_vec(), PlanOptions::default())?);
     let (devices, logs): (Vec<_>, Vec<_>) = (0..plan.device_count()).map(|_| TestDevice::create()).unzip();
@@ -140,15 +140,15 @@ fn assert_alike(ours: &Result<Vec<Observed>>, others: &Result<Vec<Observed>>) {
                 assert_eq!((&ours.scopes, &ours.steps), (&other.scopes, &other.steps));
             }
         }
-        // Only the test device holds programs to their events.
+        // Only the test device checks events.
         (Err(ours), _) if ours.code() == StatusCode::Aborted => {}
         (Err(ours), Err(other)) => assert_eq!(ours.code(), other.code(), "{ours:?} {other:?}"),
         _ => panic!("ends otherwise on local-sync: {ours:?} {others:?}"),
     }
 }
 
-/// The error that planning a capture ends with. It must name `place` as a tool prints it, with the
-/// operation and the objects, and give each of `words`.
+/// The error of planning a capture. Its context must be `place` as a tool prints it, with the operation and the
+/// objects, and it must contain each of `words`.
 #[track_caller]
 pub fn refusal(bytes: &[u8], location: RecordLocation, words: &[&str]) -> Error {
     let error = match Plan::compile(bytes.to_vec(), PlanOptions::default()) {

@@ -1,4 +1,4 @@
-//! Payloads of hand-made captures, from what a test says of them.
+//! Payloads of hand-built captures.
 
 use rehal_capture::layout::*;
 use rehal_hal::{BufferUsage, FunctionInfo, MemoryAccess, MemoryType};
@@ -7,7 +7,7 @@ use zerocopy::little_endian::{U16, U32, U64};
 
 use super::Id;
 
-/// `length` bytes of `buffer` from `offset`.
+/// `length` bytes of `buffer` at `offset`.
 pub fn range(buffer: Id, offset: u64, length: u64) -> BufferRef {
     BufferRef {
         buffer_id: U64::new(buffer),
@@ -22,12 +22,12 @@ pub fn whole(buffer: Id) -> BufferRef {
     range(buffer, 0, u64::MAX)
 }
 
-/// `length` bytes from `offset` of what the binding table has in `slot`.
+/// `length` bytes at `offset` of the binding in `slot`.
 pub fn slot(slot: u32, offset: u64, length: u64) -> BufferRef {
     BufferRef { buffer_slot: U32::new(slot), ..range(0, offset, length) }
 }
 
-/// A request for `size` bytes that may be used for everything and mapped.
+/// A request for `size` mappable bytes that allow every use.
 pub fn allocation(size: u64) -> AllocateBuffer {
     let usage = BufferUsage::TRANSFER_SOURCE
         | BufferUsage::TRANSFER_TARGET
@@ -47,7 +47,7 @@ pub fn allocation(size: u64) -> AllocateBuffer {
     }
 }
 
-/// Timepoints from pairs of a semaphore and a value.
+/// Timepoints from pairs of semaphore and value.
 pub fn timepoints(pairs: &[(Id, u64)]) -> Vec<SemaphoreTimepoint> {
     pairs
         .iter()
@@ -55,8 +55,7 @@ pub fn timepoints(pairs: &[(Id, u64)]) -> Vec<SemaphoreTimepoint> {
         .collect()
 }
 
-/// What a recorder writes of an executable's functions; without names, as version 1.0 did, where
-/// `named` is false.
+/// The recorded description of an executable's functions; without names, as in version 1.0, unless `named`.
 pub fn metadata(functions: &[FunctionInfo], named: bool) -> Vec<u8> {
     let parameters: usize = functions.iter().map(|it| it.parameters.len()).sum();
     let names: String = functions.iter().filter(|_| named).map(|it| it.name.as_str()).collect();
@@ -94,7 +93,7 @@ pub fn metadata(functions: &[FunctionInfo], named: bool) -> Vec<u8> {
     bytes
 }
 
-/// A file of a capture: what its record says.
+/// The fields of a file's record.
 #[derive(Clone, Debug)]
 pub struct FileSpec {
     pub header: FileObject,
@@ -102,22 +101,22 @@ pub struct FileSpec {
 }
 
 impl FileSpec {
-    /// A file outside of the capture, without validation beyond its length.
+    /// An external file, validated only by its length.
     pub fn external(path: &std::path::Path, length: u64) -> Self {
         Self::new(1, path.as_os_str().as_encoded_bytes(), length)
     }
 
-    /// A file whose bytes are in the capture.
+    /// A file stored in the capture.
     pub fn inline(bytes: &[u8]) -> Self {
         Self::new(2, bytes, bytes.len() as u64)
     }
 
-    /// A file of which the capture holds what was read.
+    /// A file whose reads are stored in the capture.
     pub fn ranges(path: &str, length: u64) -> Self {
         Self::new(3, path.as_bytes(), length)
     }
 
-    /// A file by reference of any type.
+    /// A referenced file of any reference type.
     pub fn new(reference_type: u32, reference: &[u8], length: u64) -> Self {
         let header = FileObject {
             queue_affinity: U64::new(u64::MAX),
@@ -129,13 +128,13 @@ impl FileSpec {
         Self { header, reference: reference.to_vec() }
     }
 
-    /// The program may write to it as well.
+    /// Allows writes.
     pub fn writable(mut self) -> Self {
         self.header.access = U32::new((MemoryAccess::READ | MemoryAccess::WRITE).bits().into());
         self
     }
 
-    /// Must be the file with this device, inode and time of modification in nanoseconds.
+    /// Validated by this device, inode and modification time in nanoseconds.
     pub fn identity(mut self, [device, inode, mtime_ns]: [u64; 3]) -> Self {
         self.header.validation_type = U32::new(1);
         self.header.file_device = U64::new(device);
@@ -144,7 +143,7 @@ impl FileSpec {
         self
     }
 
-    /// Must have contents with this FNV-1a-64.
+    /// Validated by this FNV-1a-64 digest of the contents.
     pub fn digest(mut self, digest: u64) -> Self {
         self.header.validation_type = U32::new(2);
         self.header.digest_type = U16::new(1);
