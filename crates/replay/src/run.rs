@@ -80,7 +80,7 @@ impl Replay {
         Ok(this)
     }
 
-    /// Runs the plan once; all objects are created anew and released.
+    /// Runs the plan once, creating and releasing all of its objects.
     pub fn run(&self, observers: &mut [&mut dyn Observer]) -> Result<()> {
         let mut run = Run {
             plan: &self.plan,

@@ -1,5 +1,5 @@
-//! Encoding and decoding are inverses: what a record decodes to is encoded as that record, byte by byte, except for what
-//! [`UNUSED`] and [`RULED_OUT`] list.
+//! Round trips: a decoded record encodes to the same bytes, except for the fields listed in [`UNUSED`] and
+//! [`RULED_OUT`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Cursor;
@@ -12,7 +12,7 @@ use rehal_hal::Op;
 use super::*;
 use crate::decode::decode;
 
-/// A record as the test compares it: what it says of its call, its payload's type and the payload.
+/// A record for comparison: the fields of its call, its payload type and the payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Plain {
     call: Call,
@@ -35,7 +35,7 @@ impl Plain {
         Self { call, payload_type: record.payload_type(), payload: record.payload.to_vec() }
     }
 
-    /// What the operation that it decodes to is encoded as; `None` where it holds none, or is refused.
+    /// Decodes the record and encodes the operation again; `None` if it contains no operation or is rejected.
     fn again(&self) -> Option<Self> {
         let mut bytes = Cursor::new(Vec::new());
         let fields = RecordFields {
@@ -57,7 +57,7 @@ impl Plain {
     }
 }
 
-/// What the operation that a record decodes to is encoded as.
+/// The encoding of the operation that a record decodes to.
 fn encoded(record: &Record<'_>) -> Option<Plain> {
     let mut found = None;
     let mut put = |call, payload_type, parts: &[&[u8]]| {
@@ -74,7 +74,7 @@ fn encoded(record: &Record<'_>) -> Option<Plain> {
     found
 }
 
-/// The captures of real programs: those of `fixtures/` and of the corpus, if present.
+/// The captures of real programs: those in `fixtures/` and, if present, in the corpus.
 fn captures() -> Vec<PathBuf> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures");
     let corpus = std::env::var_os("REHAL_CORPUS").map(PathBuf::from);
@@ -102,18 +102,18 @@ fn records(bytes: &[u8]) -> Vec<Record<'_>> {
 
 type Ranges = &'static [(PayloadType, std::ops::Range<usize>)];
 
-/// Bytes of payloads that operations do not hold, since nothing depends on them.
+/// Payload bytes that operations omit, since nothing depends on them.
 const UNUSED: Ranges = &[
-    // Padding, which may hold anything.
+    // Padding, which may contain anything.
     (PayloadType::BUFFER_RANGE, 28..32),
     (PayloadType::BUFFER_RANGE_DATA, 36..40),
     (PayloadType::FILE_OBJECT, 108..112),
-    // Where in the program's memory the bytes of an update were.
+    // The address of an update's bytes in the program's memory.
     (PayloadType::DEVICE_QUEUE_UPDATE, 48..56),
     (PayloadType::COMMAND_BUFFER_UPDATE_BUFFER, 40..48),
 ];
 
-/// Bytes of payloads that operations do not hold where other fields rule them out. No recorder writes them.
+/// Payload bytes that operations omit if other fields make them irrelevant. No recorder writes them.
 const RULED_OUT: Ranges = &[
     // The slot of a reference that names a buffer.
     (PayloadType::DEVICE_QUEUE_FILL, 24..28),
@@ -124,14 +124,15 @@ const RULED_OUT: Ranges = &[
     (PayloadType::DEVICE_QUEUE_WRITE, 24..28),
     (PayloadType::COMMAND_BUFFER_UPDATE_BUFFER, 24..28),
     (PayloadType::COMMAND_BUFFER_COPY_BUFFER, 24..28),
-    // The slot too, and an offset: a buffer is deallocated as a whole.
+    // Also the slot, and the offset: a buffer is deallocated as a whole.
     (PayloadType::DEVICE_QUEUE_DEALLOCA, 8..16),
     (PayloadType::DEVICE_QUEUE_DEALLOCA, 24..28),
-    // The queue of a dispatch in a command buffer; the workgroup count that is not the one that the flags choose.
+    // The queue of a dispatch in a command buffer; the workgroup count not selected by the flags.
     (PayloadType::DISPATCH, 8..16),
     (PayloadType::DISPATCH, 36..48),
     (PayloadType::DISPATCH, 72..76),
-    // Accesses that do not exist; the validation of a file that is in the capture, and a digest where none is used.
+    // Undefined access bits; the validation of a file stored in the capture, and a digest without digest
+    // validation.
     (PayloadType::FILE_OBJECT, 50..52),
     (PayloadType::FILE_OBJECT, 64..70),
     (PayloadType::FILE_OBJECT, 76..108),
@@ -172,7 +173,7 @@ fn what_programs_recorded_is_encoded_as_it_was() {
     assert!(compared.len() >= 20, "{compared:?}");
 }
 
-/// Every byte of every payload: changed, it is refused, or in the operation, or listed.
+/// A change of any payload byte is rejected, changes the operation, or is listed.
 #[test]
 fn no_other_byte_of_a_payload_is_lost() {
     let mut missing = BTreeMap::<(PayloadType, &str), BTreeSet<usize>>::new();
@@ -209,7 +210,7 @@ fn no_other_byte_of_a_payload_is_lost() {
     assert_eq!(covered, all, "every operation with every payload that it may have");
 }
 
-/// Each operation with each payload that it may have, with the payloads of the sample.
+/// Each operation with each of its payload types, with the payloads of the sample.
 fn canonical_records() -> Vec<Plain> {
     let bytes = sample::capture();
     let mut found = Vec::new();
@@ -225,7 +226,7 @@ fn canonical_records() -> Vec<Plain> {
     found
 }
 
-/// Every operation that captures have is decoded, or refused with the reason; none is passed over.
+/// Every operation code is decoded, or rejected with the reason; none is skipped silently.
 #[test]
 fn each_operation_is_an_operation_or_refused_by_name() {
     let mut refused = Vec::new();
