@@ -5,7 +5,7 @@ use rehal_base::{Error, FormatError, HostMemory, MappedFile, Range, Result};
 
 use crate::{Capture, OpenOptions};
 
-/// The bytes of a capture with what keeps them: a mapped file, or memory. A clone shares them.
+/// The bytes of a capture and their owner: a mapped file, or memory. A clone shares them.
 #[derive(Clone)]
 pub struct CaptureBytes(Owner);
 
@@ -16,12 +16,12 @@ enum Owner {
 }
 
 impl CaptureBytes {
-    /// Maps the regular file at `path`. What is in it is looked at when it is opened as a capture.
+    /// Maps the regular file at `path`. Its contents are not read until it is opened as a capture.
     pub fn map(path: &Path) -> Result<Self> {
         MappedFile::open(path).map(Self::from)
     }
 
-    /// Opens them as a capture: see [`Capture::open`].
+    /// Opens the bytes as a capture: see [`Capture::open`].
     pub fn open(&self, options: OpenOptions) -> std::result::Result<Capture<'_>, FormatError> {
         match &self.0 {
             Owner::File(file) => Capture::open_mapped(file, options),
@@ -29,7 +29,7 @@ impl CaptureBytes {
         }
     }
 
-    /// All bytes, whether they belong to the capture or not.
+    /// All bytes, including those behind the end of the capture.
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
             Owner::File(file) => file.bytes(),
@@ -37,7 +37,7 @@ impl CaptureBytes {
         }
     }
 
-    /// A range of these bytes as constant memory, zero-copy for a mapped file. Fails if the range exceeds them, or if
+    /// A range of the bytes as constant memory, zero-copy for a mapped file. Fails if the range is out of bounds, or if
     /// allocating a copy fails.
     pub fn memory(&self, range: Range) -> Result<HostMemory> {
         match &self.0 {
@@ -65,8 +65,8 @@ impl CaptureBytes {
         }
     }
 
-    /// Frees the pages of a mapped file behind `offset..offset + length`, which come back when they are read again, so
-    /// that a walk over a large file keeps its working set small. Bytes in memory stay.
+    /// Evicts the pages of a mapped file in `offset..offset + length`, which are faulted in again on the next read, so
+    /// that a walk over a large file keeps its working set small. No-op for bytes in memory.
     pub fn forget(&self, offset: u64, length: u64) {
         if let Owner::File(file) = &self.0 {
             file.forget(offset as usize, length as usize);

@@ -1,4 +1,4 @@
-//! What fuzzing runs: everything that a reader of captures can be asked, on any bytes.
+//! The fuzz target: every operation of the reader, on arbitrary bytes.
 
 use rehal_base::FormatError;
 
@@ -7,7 +7,7 @@ use crate::{Capture, ChecksumState, OpenOptions, Payload};
 
 /// Opens `bytes` strictly and for recovery, and walks every record, payload, list and name.
 ///
-/// Returns how many records were read in all walks together; the point is that it returns.
+/// Returns the number of records read in all walks; the point is that it returns.
 pub fn exercise(bytes: &[u8]) -> u64 {
     [false, true].into_iter().filter_map(|recover| walk(bytes, OpenOptions { recover }).ok()).sum()
 }

@@ -1,13 +1,13 @@
 //! The checksums that rehal's recorder adds to a capture: a CRC-32 of each block of 4 KiB of the file.
 //!
-//! The first record, which says that a session begins, has the payload type [`PayloadType::CHECKSUMMED`] and no
-//! payload. The last record is another of the session, of type [`PayloadType::CHECKSUMS`]: a checksum for each block of
-//! what lies before it, the file header included, and a [`ChecksumFooter`]. Readers that do not know the types pass
-//! over both, the reference's among them: records of a session have no effect, while its replay refuses optional
-//! records of an unknown type.
+//! The first record, a session record, has the payload type [`PayloadType::CHECKSUMMED`] and no payload. The last
+//! record is another session record, of type [`PayloadType::CHECKSUMS`]: a checksum for each block before it,
+//! including the file header, and a [`ChecksumFooter`]. Readers that do not know these types, such as the
+//! reference's, skip both. Session records are used because the reference's replay ignores them, but rejects
+//! optional records of an unknown type.
 //!
-//! A CRC, because it finds all errors of up to 32 adjacent bits, and because it is linear: when a status or the file's
-//! length is filled in later, the checksum of its block is adjusted without reading the block again.
+//! A CRC, because it detects all burst errors of up to 32 bits, and because it is linear: when a status or the file
+//! length is patched later, the checksum of its block is adjusted without reading the block again.
 
 use std::fmt;
 
@@ -18,32 +18,32 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::layout::{ChecksumFooter, RecordHeader};
 use crate::{PayloadType, Record};
 
-/// Bytes that one checksum is of. A block of 4 KiB names the damage within some records of usual size, at a cost of
-/// one byte in a thousand.
+/// Bytes per checksum. A block of 4 KiB narrows damage down to a few records of typical size, at an overhead of one
+/// byte in a thousand.
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
-/// A verified stretch of a mapped file of this size is let go, unless it is about to be read.
+/// A verified range of a mapped file of at least this size is evicted, unless it is about to be read.
 const FORGET_BYTES: usize = 4 << 20;
 
 /// Whether a capture has checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumState {
-    /// It was recorded by a program that adds none, such as the reference's tools.
+    /// None: recorded by a program that adds none, such as the reference's tools.
     Absent,
-    /// Its recorder adds them when it closes the capture, which it did not do, or the file was cut.
+    /// Missing: the recorder adds them when it closes the capture, which it did not do, or the file is truncated.
     Missing,
-    /// It has one for each block of 4 KiB.
+    /// One for each block of 4 KiB.
     Present,
 }
 
-/// A part of a capture whose checksum does not match.
+/// A range of a capture whose checksum does not match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// File offset of its first byte.
     pub offset: u64,
-    /// Its length in bytes: one or more blocks, or the record of the checksums.
+    /// Its length in bytes: one or more blocks, or the checksum record.
     pub length: u64,
-    /// Ordinals of the first and the last record in it, as far as the records up to there can be told apart.
+    /// Ordinals of the first and the last record in it, unless damage before it hides the record boundaries.
     pub records: Option<(u64, u64)>,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Checksums of a capture that is being written.
+/// Computes the checksums of a capture while it is written.
 #[derive(Default)]
 pub(crate) struct Blocks {
     complete: Vec<U32>,
@@ -81,11 +81,11 @@ impl Blocks {
         }
     }
 
-    /// Accounts for bytes at `offset`, which have been added as zeros and become `bytes`.
+    /// Updates the checksums for bytes at `offset` that were added as zeros and are patched to `bytes`.
     pub fn fill_in(&mut self, offset: u64, bytes: &[u8]) {
         for (byte, offset) in bytes.iter().zip(offset..) {
             let (index, at) = (offset as usize / BLOCK_BYTES, offset as usize % BLOCK_BYTES);
-            // The CRC of a message of the same length that differs in this byte differs by the same in every message.
+            // CRCs are linear: changing this byte changes the CRC by the same XOR in all messages of this length.
             let difference = |length: usize| {
                 let mut block = vec![0; length];
                 let zeros = crc32fast::hash(&block);
@@ -103,12 +103,12 @@ impl Blocks {
         }
     }
 
-    /// Bytes of the payload of [`PayloadType::CHECKSUMS`] behind `length` bytes of file.
+    /// Payload size of the [`PayloadType::CHECKSUMS`] record of a file with `length` bytes before it.
     pub fn payload_bytes(length: u64) -> u64 {
         length.div_ceil(BLOCK_BYTES as u64) * size_of::<U32>() as u64 + size_of::<ChecksumFooter>() as u64
     }
 
-    /// The checksums of all that was added.
+    /// The checksums of all bytes added.
     pub fn finish(mut self) -> Vec<U32> {
         if self.current_bytes > 0 {
             self.complete.push(U32::new(self.current.finalize()));
@@ -117,7 +117,7 @@ impl Blocks {
     }
 }
 
-/// The last field of the footer: of the record of the checksums up to there.
+/// The last field of the footer: the checksum of the checksum record up to that field.
 pub(crate) fn footer(record_offset: u64, header: &RecordHeader, checksums: &[U32]) -> ChecksumFooter {
     let record_offset = U64::new(record_offset);
     let mut hasher = crc32fast::Hasher::new();
@@ -130,14 +130,14 @@ pub(crate) fn footer(record_offset: u64, header: &RecordHeader, checksums: &[U32
 /// The checksums of a capture, in place.
 #[derive(Clone, Copy)]
 pub(crate) struct Table<'a> {
-    /// What they are of.
+    /// The bytes that they cover.
     bytes: &'a [u8],
     checksums: &'a [U32],
-    /// The record that has them.
+    /// The checksum record.
     record: &'a [u8],
 }
 
-/// The checksum of a block, or of the record of the checksums, is not what it should be.
+/// The checksum of a block, or of the checksum record, does not match.
 pub(crate) struct Mismatch {
     offset: u64,
     length: u64,
@@ -146,7 +146,7 @@ pub(crate) struct Mismatch {
 }
 
 impl<'a> Table<'a> {
-    /// Finds the checksums at the end of `bytes`, a whole capture.
+    /// Finds the checksums at the end of `bytes`, a complete capture.
     pub fn find(bytes: &'a [u8]) -> Option<Self> {
         let (rest, footer) = ChecksumFooter::ref_from_suffix(bytes).ok()?;
         let record_offset = footer.record_offset.get();
@@ -162,23 +162,23 @@ impl<'a> Table<'a> {
         Some(Self { bytes, checksums: <[U32]>::ref_from_bytes(checksums).ok()?, record })
     }
 
-    /// Compares the checksum of block `index`.
+    /// Verifies block `index`.
     fn check(&self, index: usize) -> Result<(), Mismatch> {
         let start = index * BLOCK_BYTES;
         let block = &self.bytes[start..self.bytes.len().min(start + BLOCK_BYTES)];
         compare(start, block, self.checksums[index].get())
     }
 
-    /// Compares the checksum of the checksums.
+    /// Verifies the checksum record itself.
     fn check_self(&self) -> Result<(), Mismatch> {
         let (summed, stored) = self.record.split_at(self.record.len() - size_of::<U32>());
         let stored = U32::read_from_bytes(stored).map_or(0, U32::get);
         compare(self.bytes.len(), summed, stored)
     }
 
-    /// What is damaged, without the records. `walked` is called with an offset every few megabytes.
+    /// The damaged ranges, without record ordinals. `walked` is called with an offset every few megabytes.
     pub fn damage(&self, walked: &mut dyn FnMut(u64)) -> Vec<Damage> {
-        // If they are damaged themselves, nothing can be said of what they are of.
+        // If the checksums themselves are damaged, they say nothing about the blocks.
         if let Err(mismatch) = self.check_self() {
             return vec![Damage { length: self.record.len() as u64, ..mismatch.damage() }];
         }
@@ -213,7 +213,7 @@ impl Mismatch {
         Damage { offset: self.offset, length: self.length, records: None }
     }
 
-    /// The error that names `ordinal` as the record that was being read.
+    /// The error, naming `ordinal` as the record being read.
     #[cold]
     pub fn error(&self, ordinal: u64) -> FormatError {
         let Self { offset, length, expected, found } = *self;
@@ -227,22 +227,22 @@ impl Mismatch {
     }
 }
 
-/// How much of a record is verified before it is handed out.
+/// How much of a record is verified before it is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// All of it.
     Whole,
-    /// All but its data, for readers that do not look at it; see [`Payload::data`](crate::Payload::data).
+    /// All but its data, for readers that do not use it; see [`Payload::data`](crate::Payload::data).
     WithoutData,
 }
 
-/// Verifies blocks from the front of a capture on, each once.
+/// Verifies the blocks of a capture from front to back, each once.
 #[derive(Clone)]
 pub(crate) struct Verifier<'a> {
     table: Table<'a>,
     map: Option<&'a MappedFile>,
     extent: Extent,
-    /// Where the next block starts that has not been looked at; beyond the file when all is done.
+    /// Start of the next unverified block; beyond the end of the file when done.
     position: usize,
 }
 
@@ -270,9 +270,9 @@ impl<'a> Verifier<'a> {
         self.verify(end)
     }
 
-    /// Steps over the blocks that are data and nothing else.
+    /// Skips the blocks that contain only data.
     fn skip_data(&mut self, record: &Record<'_>) -> Result<(), Mismatch> {
-        // A payload that cannot be taken apart is verified as a whole: damage may be why.
+        // A malformed payload is verified as a whole: it may be malformed because it is damaged.
         let Ok(payload) = record.payload() else { return Ok(()) };
         let data = payload.data();
         if data.is_empty() {
@@ -291,7 +291,7 @@ impl<'a> Verifier<'a> {
         let mut kept = self.position;
         while self.position < end.min(summed) {
             let matches = self.table.check(self.position / BLOCK_BYTES);
-            // A mismatch is only worth what the checksum is.
+            // A mismatch is only meaningful if the checksum record is intact.
             matches.or_else(|mismatch| self.table.check_self().and(Err(mismatch)))?;
             self.position = (self.position + BLOCK_BYTES).min(summed);
             if self.position - kept >= FORGET_BYTES

@@ -1,8 +1,7 @@
-//! The numbers of a capture that have names. Each table is the only place where a number meets its
-//! name, and the names are those that `iree-dump-replay` prints.
+//! The enumerations of the format. Each table is the only place that maps a number to its name, and the names are
+//! those that `iree-dump-replay` prints.
 //!
-//! A code is a plain number with a type, so that an unknown number can still be stored,
-//! compared and printed.
+//! A code is a newtype over its number, so that unknown values can still be stored, compared and printed.
 
 use std::fmt;
 
@@ -24,10 +23,10 @@ macro_rules! codes {
             impl $name {
                 $( pub const $constant: Self = Self($number); )*
 
-                /// All that have a name, in the order of the table.
+                /// All named values, in the order of the table.
                 pub const ALL: &'static [Self] = &[ $( Self::$constant, )* ];
 
-                /// The name that dumps print; `unknown` for a number without one.
+                /// The name that dumps print; `unknown` for an unnamed value.
                 pub const fn name(self) -> &'static str {
                     match self.0 {
                         $( $number => $text, )*
@@ -35,7 +34,7 @@ macro_rules! codes {
                     }
                 }
 
-                /// Whether the number has a name.
+                /// Whether the value has a name.
                 pub const fn is_known(self) -> bool {
                     matches!(self.0, $( $number )|*)
                 }
@@ -57,7 +56,7 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What a record is.
+    /// Type of a record.
     RecordType(u16) {
         NONE = 0 "none",
         SESSION = 1 "session",
@@ -67,7 +66,7 @@ codes! {
         UNSUPPORTED = 5 "unsupported",
     }
 
-    /// Kind of a HAL object.
+    /// Type of a HAL object.
     ObjectType(u32) {
         NONE = 0 "none",
         DEVICE = 1 "device",
@@ -84,7 +83,7 @@ codes! {
         HOST_CALL = 12 "host_call",
     }
 
-    /// A call of the HAL.
+    /// A HAL operation.
     OperationCode(u32) {
         NONE = 0 "none",
         DEVICE_TRIM = 1 "device.trim",
@@ -158,7 +157,7 @@ codes! {
         EXECUTABLE_LOOKUP_FUNCTION_BY_NAME = 503 "executable.lookup_function_by_name",
     }
 
-    /// Shape of a record's payload.
+    /// Type of a record's payload.
     PayloadType(u32) {
         NONE = 0 "none",
         BUFFER_OBJECT = 1 "buffer_object",
@@ -190,7 +189,7 @@ codes! {
         REPLAY_SCOPE = 27 "replay_scope",
     }
 
-    /// Where a captured file's bytes are.
+    /// Where the contents of a captured file are stored.
     FileReferenceType(u32) {
         NONE = 0 "none",
         EXTERNAL_PATH = 1 "external_path",
@@ -198,25 +197,25 @@ codes! {
         CAPTURED_RANGES = 3 "captured_ranges",
     }
 
-    /// How a file found at replay is compared with the captured one.
+    /// How a file is validated against the captured one at replay.
     FileValidationType(u32) {
         NONE = 0 "none",
         IDENTITY = 1 "identity",
         CONTENT_DIGEST = 2 "digest",
     }
 
-    /// Which digest fills the 32 bytes of a file's digest.
+    /// The algorithm of a file's digest.
     DigestType(u16) {
         NONE = 0 "none",
         FNV1A_64 = 1 "fnv1a64",
     }
 }
 
-/// Of rehal's own. They have no name here, because dumps print what the reference prints: `unknown`.
+/// Extensions of rehal. Unnamed, because dumps print what the reference prints for them: `unknown`.
 impl PayloadType {
-    /// Of the session record at the beginning of a capture that ends with checksums.
+    /// Of the session record at the start of a capture with checksums.
     pub const CHECKSUMMED: Self = Self(0x7265_6801);
-    /// Of the session record at the end, with the checksums of all that is before it.
+    /// Of the session record at the end, with the checksums of all bytes before it.
     pub const CHECKSUMS: Self = Self(0x7265_6802);
 }
 

@@ -1,9 +1,9 @@
 //! The structures of a capture file, byte for byte (source: IREE's `hal/replay/format.h`, 2.0).
 //!
-//! Fields are little-endian and every structure has alignment 1, because records in real captures
-//! start at any offset. The number before a field is its offset and the number after a name is the
-//! size, both in bytes and both checked when this compiles. `reserved` fields are zero in every
-//! valid file; `padding` is what C compilers leave between fields and may hold anything.
+//! Fields are little-endian and every structure has alignment 1, because records in real captures start at
+//! unaligned offsets. The number before a field is its offset and the number after a name is the size, both in
+//! bytes and asserted at compile time. `reserved` fields are zero in every valid file; `padding` is what C compilers
+//! insert between fields and has arbitrary contents.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -33,10 +33,10 @@ macro_rules! layouts {
     };
 }
 
-/// The first four bytes of every capture, `IRRP` read as a little-endian number.
+/// The magic of every capture: `IRRP` as a little-endian integer.
 pub const FILE_MAGIC: u32 = 0x5052_5249;
 
-/// The bit of [`RecordHeader::record_flags`] that lets readers skip a record of unknown type.
+/// The flag in [`RecordHeader::record_flags`] that allows readers to skip a record of unknown type.
 pub const RECORD_FLAG_OPTIONAL: u16 = 1;
 
 layouts! {
@@ -48,29 +48,29 @@ layouts! {
         4 version_major: U16,
         /// Minor version: 0.
         6 version_minor: U16,
-        /// Bytes of this header; the first record starts there.
+        /// Size of this header in bytes: the offset of the first record.
         8 header_length: U32,
         /// Zero.
         12 flags: U32,
-        /// Bytes of the whole capture, or zero while its writer has not closed it.
+        /// Size of the whole capture in bytes, or zero until its writer closes it.
         16 file_length: U64,
     }
 
-    /// In front of every record's payload.
+    /// Precedes every record's payload.
     RecordHeader = 96 {
         /// Bytes of this header and the payload.
         0 record_length: U64,
         /// Bytes of the payload.
         8 payload_length: U64,
-        /// 0, 1, 2 and so on in file order.
+        /// Sequence number in file order, from 0.
         16 sequence_ordinal: U64,
         /// Thread that made the call, or zero if unknown.
         24 thread_id: U64,
         /// Device the record belongs to, or zero.
         32 device_id: U64,
-        /// Object that the record is about, or zero.
+        /// The object of the record, or zero.
         40 object_id: U64,
-        /// Second object, such as the one that an operation creates, or zero.
+        /// A related object, such as the one that an operation creates, or zero.
         48 related_object_id: U64,
         /// Bytes of this header.
         56 header_length: U32,
@@ -84,32 +84,32 @@ layouts! {
         68 object_type: U32,
         /// An [`OperationCode`](crate::OperationCode), or zero for other records.
         72 operation_code: U32,
-        /// IREE status code that the captured call returned; zero is OK.
+        /// IREE status code of the captured call; zero is OK.
         76 status_code: U32,
         /// Zero.
         80 reserved0: U32,
-        /// Anything.
+        /// Arbitrary.
         84 padding: [u8; 4],
         /// Zero.
         88 reserved1: U64,
     }
 
-    /// Behind the checksums in a record of [`PayloadType::CHECKSUMS`](crate::PayloadType::CHECKSUMS), and so the last
-    /// bytes of the file.
+    /// Follows the checksums in a [`PayloadType::CHECKSUMS`](crate::PayloadType::CHECKSUMS) record: the last bytes of the
+    /// file.
     ChecksumFooter = 12 {
         /// File offset of the record.
         0 record_offset: U64,
-        /// CRC-32 of the record up to here.
+        /// CRC-32 of the record up to this field.
         8 checksum: U32,
     }
 
     /// A buffer.
     BufferObject = 56 {
-        /// Bytes of the whole allocation.
+        /// Size of the whole allocation in bytes.
         0 allocation_size: U64,
-        /// First byte of this view in the allocation.
+        /// Offset of this view in the allocation.
         8 byte_offset: U64,
-        /// Bytes of this view.
+        /// Size of this view in bytes.
         16 byte_length: U64,
         /// Queues it is placed on.
         24 queue_affinity: U64,
@@ -125,17 +125,17 @@ layouts! {
         46 reserved0: U16,
         /// Zero.
         48 reserved1: U32,
-        /// Anything.
+        /// Arbitrary.
         52 padding: [u8; 4],
     }
 
     /// A request for a buffer.
     AllocateBuffer = 40 {
-        /// Bytes asked for.
+        /// Requested size in bytes.
         0 allocation_size: U64,
         /// Queues that will use it.
         8 queue_affinity: U64,
-        /// Least alignment in bytes.
+        /// Minimum alignment in bytes.
         16 min_alignment: U64,
         /// HAL buffer usage bits.
         24 usage: U32,
@@ -149,9 +149,9 @@ layouts! {
         36 reserved1: U32,
     }
 
-    /// Host memory that became a buffer; its bytes follow.
+    /// Host memory imported as a buffer; its bytes follow.
     ImportBuffer = 56 {
-        /// The buffer to make on replay.
+        /// The buffer to create at replay.
         0 allocation: AllocateBuffer,
         /// HAL external buffer type.
         40 external_type: U32,
@@ -163,7 +163,7 @@ layouts! {
 
     /// A range of a buffer's allocation, for map, unmap, invalidate and flush.
     BufferRange = 32 {
-        /// First byte in the allocation.
+        /// Offset in the allocation.
         0 byte_offset: U64,
         /// Bytes of the range.
         8 byte_length: U64,
@@ -175,13 +175,13 @@ layouts! {
         22 reserved0: U16,
         /// Zero.
         24 reserved1: U32,
-        /// Anything.
+        /// Arbitrary.
         28 padding: [u8; 4],
     }
 
-    /// A range of a buffer's allocation with what the host had written to it, which follows.
+    /// A range of a buffer's allocation that the host wrote; the bytes follow.
     BufferRangeData = 40 {
-        /// First byte in the allocation.
+        /// Offset in the allocation.
         0 byte_offset: U64,
         /// Bytes of the range.
         8 byte_length: U64,
@@ -195,7 +195,7 @@ layouts! {
         30 reserved0: U16,
         /// Zero.
         32 reserved1: U32,
-        /// Anything.
+        /// Arbitrary.
         36 padding: [u8; 4],
     }
 
@@ -207,7 +207,7 @@ layouts! {
         4 command_categories: U32,
         /// Queues it may be submitted to.
         8 queue_affinity: U64,
-        /// Slots of its binding table.
+        /// Capacity of its binding table.
         16 binding_capacity: U64,
     }
 
@@ -231,17 +231,17 @@ layouts! {
         24 caching_mode: U32,
         /// Bytes of the format's name.
         28 executable_format_length: U32,
-        /// Bytes of the metadata, or zero where the executable was not prepared.
+        /// Bytes of the metadata, or zero if the executable was not prepared.
         32 executable_metadata_length: U32,
         /// Zero.
         36 reserved1: U32,
     }
 
-    /// In front of an executable's metadata; functions, parameters and names follow.
+    /// Header of an executable's metadata; functions, parameters and names follow.
     ExecutableMetadataHeader = 32 {
-        /// [`FunctionMetadata`] that follow.
+        /// Number of [`FunctionMetadata`] that follow.
         0 function_count: U64,
-        /// [`ParameterMetadata`] that follow the functions.
+        /// Number of [`ParameterMetadata`] that follow the functions.
         8 parameter_count: U64,
         /// Bytes of names that follow the parameters. Reserved, so zero, in 1.0.
         16 function_name_storage_length: U64,
@@ -249,25 +249,25 @@ layouts! {
         24 reserved1: U64,
     }
 
-    /// What a captured executable says of one of its functions.
+    /// Reflection of one function of a captured executable.
     FunctionMetadata = 32 {
         /// HAL executable function flags.
         0 flags: U64,
-        /// Static or least workgroup size: x, y, z.
+        /// Static or minimum workgroup size: x, y, z.
         8 workgroup_size: [U32; 3],
-        /// Constants of 32 bits that a dispatch gives.
+        /// Number of 32-bit constants that a dispatch passes.
         20 constant_count: U16,
-        /// Bindings that a dispatch gives.
+        /// Number of bindings that a dispatch passes.
         22 binding_count: U16,
-        /// Parameters of this function; those of function 0 come first.
+        /// Number of parameters; those of function 0 come first.
         24 parameter_count: U16,
         /// Bytes of its name; that of function 0 comes first. Reserved, so zero, in 1.0.
         26 name_length: U16,
-        /// Anything.
+        /// Arbitrary.
         28 padding: [u8; 4],
     }
 
-    /// What a captured executable says of one parameter of a function.
+    /// Reflection of one parameter of a function.
     ParameterMetadata = 8 {
         /// Offset in bytes, or ordinal of a binding, after `parameter_type`.
         0 offset: U16,
@@ -285,7 +285,7 @@ layouts! {
     SemaphoreObject = 32 {
         /// Queues it is used on.
         0 queue_affinity: U64,
-        /// Value it starts with.
+        /// Initial payload value.
         8 initial_value: U64,
         /// HAL semaphore flags.
         16 flags: U64,
@@ -293,17 +293,17 @@ layouts! {
         24 reserved0: U64,
     }
 
-    /// A file; its reference (a path, or its bytes, or nothing) follows.
+    /// A file; its reference (a path, its bytes, or nothing) follows.
     FileObject = 112 {
         /// Queues it is used on.
         0 queue_affinity: U64,
-        /// Bytes that the file gives access to.
+        /// Accessible size of the file in bytes.
         8 file_length: U64,
-        /// Number of the file system's device, or zero.
+        /// Device number of the file system, or zero.
         16 file_device: U64,
-        /// Number of the inode, or zero.
+        /// Inode number, or zero.
         24 file_inode: U64,
-        /// When it was last written, in nanoseconds, or zero.
+        /// Modification time in nanoseconds, or zero.
         32 file_mtime_ns: U64,
         /// Bytes that follow.
         40 reference_length: U64,
@@ -325,7 +325,7 @@ layouts! {
         72 reserved1: U32,
         /// Digest of the contents; FNV-1a-64 fills the first eight bytes.
         76 digest: [u8; 32],
-        /// Anything.
+        /// Arbitrary.
         108 padding: [u8; 4],
     }
 
@@ -341,7 +341,7 @@ layouts! {
         16 reserved1: U64,
     }
 
-    /// Begin or end of a named scope; the name follows.
+    /// Begins or ends a named scope; the name follows.
     Scope = 24 {
         /// Bytes that follow; at least one.
         0 name_length: U64,
@@ -353,29 +353,29 @@ layouts! {
         16 reserved1: U64,
     }
 
-    /// A value of a semaphore's timeline.
+    /// A timepoint: a semaphore and a payload value.
     SemaphoreTimepoint = 16 {
         /// The semaphore.
         0 semaphore_id: U64,
-        /// Its value.
+        /// Its payload value.
         8 value: U64,
     }
 
-    /// A range of a buffer, or of a slot of a binding table.
+    /// A range of a buffer, direct or by a slot of a binding table.
     BufferRef = 32 {
-        /// The buffer, or zero for the slot.
+        /// The buffer, or zero to use the slot.
         0 buffer_id: U64,
         /// First byte.
         8 offset: U64,
-        /// Bytes; all ones means up to the end.
+        /// Size in bytes; all ones means up to the end.
         16 length: U64,
-        /// The slot where `buffer_id` is zero.
+        /// The slot, used if `buffer_id` is zero.
         24 buffer_slot: U32,
         /// Zero.
         28 reserved0: U32,
     }
 
-    /// A barrier for all memory.
+    /// A global memory barrier.
     MemoryBarrier = 8 {
         /// HAL access scope bits before it.
         0 source_scope: U32,
@@ -383,7 +383,7 @@ layouts! {
         4 target_scope: U32,
     }
 
-    /// A barrier for a range of a buffer.
+    /// A memory barrier for a range of a buffer.
     BufferBarrier = 40 {
         /// HAL access scope bits before it.
         0 source_scope: U32,
@@ -441,13 +441,13 @@ layouts! {
         16 function_ordinal: U32,
         /// HAL dispatch flags.
         20 flags: U32,
-        /// Static or least workgroup size: x, y, z.
+        /// Static or minimum workgroup size: x, y, z.
         24 workgroup_size: [U32; 3],
         /// Static workgroup count: x, y, z.
         36 workgroup_count: [U32; 3],
-        /// Where an indirect dispatch reads the workgroup count.
+        /// The buffer range from which an indirect dispatch reads the workgroup count.
         48 workgroup_count_ref: BufferRef,
-        /// Bytes of local memory on top of what the function asks for.
+        /// Dynamic workgroup local memory in bytes, in addition to the function's static requirement.
         80 dynamic_workgroup_local_memory: U32,
         /// Zero.
         84 reserved0: U32,
@@ -463,9 +463,9 @@ layouts! {
 
     /// Executes a command buffer; waits, signals and the binding table follow.
     QueueExecute = 48 {
-        /// The command buffer, or zero for a barrier.
+        /// The command buffer, or zero for a queue barrier.
         0 command_buffer_id: U64,
-        /// Queues to choose from.
+        /// Queue affinity.
         8 queue_affinity: U64,
         /// HAL execute flags.
         16 flags: U64,
@@ -479,9 +479,9 @@ layouts! {
 
     /// Allocates a buffer in queue order; waits and signals follow.
     QueueAlloca = 72 {
-        /// The buffer asked for.
+        /// The requested buffer.
         0 allocation: AllocateBuffer,
-        /// Queues to choose from.
+        /// Queue affinity.
         40 queue_affinity: U64,
         /// HAL alloca flags.
         48 flags: U64,
@@ -495,7 +495,7 @@ layouts! {
     QueueDealloca = 64 {
         /// The buffer.
         0 buffer_ref: BufferRef,
-        /// Queues to choose from.
+        /// Queue affinity.
         32 queue_affinity: U64,
         /// HAL dealloca flags.
         40 flags: U64,
@@ -507,9 +507,9 @@ layouts! {
 
     /// Fills a range on a queue; waits, signals and the pattern follow.
     QueueFill = 72 {
-        /// What is filled.
+        /// The target.
         0 target_ref: BufferRef,
-        /// Queues to choose from.
+        /// Queue affinity.
         32 queue_affinity: U64,
         /// HAL fill flags.
         40 flags: U64,
@@ -523,13 +523,13 @@ layouts! {
 
     /// Writes host bytes to a range on a queue; waits, signals and the bytes follow.
     QueueUpdate = 80 {
-        /// What is written.
+        /// The target.
         0 target_ref: BufferRef,
-        /// Queues to choose from.
+        /// Queue affinity.
         32 queue_affinity: U64,
         /// HAL update flags.
         40 flags: U64,
-        /// Offset in the program's own buffer; the bytes that follow start there already.
+        /// Offset in the program's source buffer; the bytes that follow already start there.
         48 source_offset: U64,
         /// Bytes that follow the semaphores.
         56 data_length: U64,
@@ -541,11 +541,11 @@ layouts! {
 
     /// Copies a range on a queue; waits and signals follow.
     QueueCopy = 96 {
-        /// What is read.
+        /// The source.
         0 source_ref: BufferRef,
-        /// What is written.
+        /// The target.
         32 target_ref: BufferRef,
-        /// Queues to choose from.
+        /// Queue affinity.
         64 queue_affinity: U64,
         /// HAL copy flags.
         72 flags: U64,
@@ -555,15 +555,15 @@ layouts! {
         88 signal_semaphore_count: U64,
     }
 
-    /// Reads from a file on a queue; waits, signals and what was read (where captured) follow.
+    /// Reads from a file on a queue; waits, signals and the bytes read (if captured) follow.
     QueueRead = 88 {
         /// The file.
         0 source_file_id: U64,
-        /// First byte in the file.
+        /// Offset in the file.
         8 source_offset: U64,
-        /// What is written.
+        /// The target.
         16 target_ref: BufferRef,
-        /// Queues to choose from.
+        /// Queue affinity.
         48 queue_affinity: U64,
         /// HAL read flags.
         56 flags: U64,
@@ -577,13 +577,13 @@ layouts! {
 
     /// Writes to a file on a queue; waits and signals follow.
     QueueWrite = 80 {
-        /// What is read.
+        /// The source.
         0 source_ref: BufferRef,
         /// The file.
         32 target_file_id: U64,
-        /// First byte in the file.
+        /// Offset in the file.
         40 target_offset: U64,
-        /// Queues to choose from.
+        /// Queue affinity.
         48 queue_affinity: U64,
         /// HAL write flags.
         56 flags: U64,
@@ -595,7 +595,7 @@ layouts! {
 
     /// Fills a range in a command buffer; the pattern follows.
     CommandFill = 48 {
-        /// What is filled.
+        /// The target.
         0 target_ref: BufferRef,
         /// HAL fill flags.
         32 flags: U32,
@@ -607,13 +607,13 @@ layouts! {
 
     /// Writes host bytes to a range in a command buffer; the bytes follow.
     CommandUpdate = 56 {
-        /// What is written.
+        /// The target.
         0 target_ref: BufferRef,
         /// HAL update flags.
         32 flags: U32,
         /// Zero.
         36 reserved0: U32,
-        /// Offset in the program's own buffer; the bytes that follow start there already.
+        /// Offset in the program's source buffer; the bytes that follow already start there.
         40 source_offset: U64,
         /// Bytes that follow.
         48 data_length: U64,
@@ -621,9 +621,9 @@ layouts! {
 
     /// Copies a range in a command buffer.
     CommandCopy = 80 {
-        /// What is read.
+        /// The source.
         0 source_ref: BufferRef,
-        /// What is written.
+        /// The target.
         32 target_ref: BufferRef,
         /// HAL copy flags.
         64 flags: U32,

@@ -1,5 +1,5 @@
-//! The `.ireereplay` capture format as data: its layout, a reader that hands out records in place,
-//! typed views of their payloads, and a writer that streams.
+//! The `.ireereplay` capture format: its layout, a zero-copy reader, typed views of payloads, and a streaming
+//! writer.
 //!
 //! It handles bytes only, and must not depend on devices, tools or the semantics of operations. `replay`
 //! plans, dumps and records with it.

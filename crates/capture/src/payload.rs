@@ -1,8 +1,7 @@
-//! Typed views of payloads: a fixed header and the lists that follow it, all in place.
+//! Typed zero-copy views of payloads: a fixed header and the lists that follow it.
 //!
-//! One table lists, for every payload type, its header, the lists behind it with the header's field
-//! that counts each, and the fields that must be zero. The same views serve the reader, which makes
-//! them from bytes, and the writer, which takes them apart again.
+//! One table lists, for every payload type, its header, the lists that follow with the header field that counts
+//! each, and the fields that must be zero. The reader decodes bytes to these views, and the writer encodes them.
 
 use std::ops::Deref;
 
@@ -16,16 +15,16 @@ use crate::layout::{
 };
 use crate::{PayloadType, Record};
 
-/// A view that a writer can take apart; see [`Writer::append_view`](crate::Writer::append_view).
+/// A view that a writer can encode; see [`Writer::append_view`](crate::Writer::append_view).
 pub trait View {
-    /// The type that a record carries for it.
+    /// Its payload type.
     const TYPE: PayloadType;
 
     /// Calls `use_parts` with the bytes of the header and of each list, in file order.
     fn with_parts<R>(&self, use_parts: impl FnOnce(&[&[u8]]) -> R) -> R;
 
-    /// The first count in the header that is not the length of its list: the field, what it should
-    /// be and what it is.
+    /// The first count in the header that differs from the length of its list: the field, the expected value and the
+    /// found value.
     fn count_mismatch(&self) -> Option<(&'static str, u64, u64)>;
 }
 
@@ -42,7 +41,7 @@ macro_rules! payloads {
         pub enum Payload<'a> {
             /// Nothing.
             None,
-            /// Bytes of a type that has no view: none at all, or a number without a name.
+            /// Bytes of a type without a view: `NONE`, or an unknown type.
             Opaque(&'a [u8]),
             $( $(#[$doc])* $name($name<'a>), )*
         }
@@ -58,7 +57,7 @@ macro_rules! payloads {
                 }
             }
 
-            /// Calls `use_parts` with the payload's bytes in as many pieces as there are lists.
+            /// Calls `use_parts` with the payload's bytes, as the header and one slice per list.
             pub fn with_parts<R>(&self, use_parts: impl FnOnce(&[&[u8]]) -> R) -> R {
                 match self {
                     Self::None => use_parts(&[]),
@@ -142,18 +141,18 @@ payloads! {
     /// A request for a buffer.
     ALLOCATOR_ALLOCATE_BUFFER AllocateBuffer {} zero { reserved0, reserved1 }
 
-    /// Host memory that became a buffer.
+    /// Host memory imported as a buffer.
     ALLOCATOR_IMPORT_BUFFER ImportBuffer {
-        /// The memory's bytes at that moment.
+        /// The contents of the memory at import.
         data: [u8] = data_length,
     } zero { allocation.reserved0, allocation.reserved1 }
 
     /// A range of a buffer.
     BUFFER_RANGE BufferRange {} zero { reserved0, reserved1 }
 
-    /// A range of a buffer with what the host wrote there.
+    /// A range of a buffer and the bytes that the host wrote to it.
     BUFFER_RANGE_DATA BufferRangeData {
-        /// What the host wrote, from the range's first byte on.
+        /// The bytes written, from the start of the range.
         data: [u8] = data_length,
     } zero { reserved0, reserved1 }
 
@@ -166,7 +165,7 @@ payloads! {
         identifier: [u8] = identifier_length,
     } zero { reserved0 }
 
-    /// An executable as it was given to the device.
+    /// An executable as passed to the device.
     EXECUTABLE_PREPARE ExecutablePrepare {
         /// Name of its format, such as `embedded-elf-x86_64`.
         format: [u8] = executable_format_length,
@@ -186,13 +185,13 @@ payloads! {
 
     /// A file object.
     FILE_OBJECT FileObject {
-        /// The path, or the file's bytes, or nothing: as `reference_type` says.
+        /// The path, the file's bytes, or nothing, depending on `reference_type`.
         reference: [u8] = reference_length,
     } zero { reserved0, reserved1 }
 
-    /// Begin or end of a scope.
+    /// Begins or ends a scope.
     REPLAY_SCOPE Scope {
-        /// Its name, never empty. UTF-8 by contract, which is not checked.
+        /// Its name, never empty. Supposed to be UTF-8, which is not checked.
         name: [u8] = name_length,
     } zero { flags, reserved0, reserved1 } [check_scope]
 
@@ -240,7 +239,7 @@ payloads! {
         waits: [SemaphoreTimepoint] = wait_semaphore_count,
         /// Timepoints to signal.
         signals: [SemaphoreTimepoint] = signal_semaphore_count,
-        /// What is repeated.
+        /// The pattern.
         pattern: [u8] = pattern_length,
     } zero { target_ref.reserved0 }
 
@@ -250,7 +249,7 @@ payloads! {
         waits: [SemaphoreTimepoint] = wait_semaphore_count,
         /// Timepoints to signal.
         signals: [SemaphoreTimepoint] = signal_semaphore_count,
-        /// What is written.
+        /// The bytes to write.
         data: [u8] = data_length,
     } zero { target_ref.reserved0 }
 
@@ -268,7 +267,7 @@ payloads! {
         waits: [SemaphoreTimepoint] = wait_semaphore_count,
         /// Timepoints to signal.
         signals: [SemaphoreTimepoint] = signal_semaphore_count,
-        /// What the read gave, where the policy was to capture it.
+        /// The bytes read, if the policy was to capture them.
         captured_data: [u8] = captured_data_length,
     } zero { target_ref.reserved0 }
 
@@ -282,9 +281,9 @@ payloads! {
 
     /// An execution barrier in a command buffer.
     COMMAND_BUFFER_EXECUTION_BARRIER CommandBarrier {
-        /// Barriers for all memory.
+        /// Global memory barriers.
         memory_barriers: [MemoryBarrier] = memory_barrier_count,
-        /// Barriers for ranges of buffers.
+        /// Buffer memory barriers.
         buffer_barriers: [BufferBarrier] = buffer_barrier_count,
     } zero {}
 
@@ -295,21 +294,21 @@ payloads! {
     COMMAND_BUFFER_WAIT_EVENTS CommandWaitEvents {
         /// Ids of the events.
         events: [U64] = event_count,
-        /// Barriers for all memory.
+        /// Global memory barriers.
         memory_barriers: [MemoryBarrier] = memory_barrier_count,
-        /// Barriers for ranges of buffers.
+        /// Buffer memory barriers.
         buffer_barriers: [BufferBarrier] = buffer_barrier_count,
     } zero { reserved0 }
 
     /// A fill in a command buffer.
     COMMAND_BUFFER_FILL_BUFFER CommandFill {
-        /// What is repeated.
+        /// The pattern.
         pattern: [u8] = pattern_length,
     } zero { target_ref.reserved0, reserved0 }
 
     /// An update in a command buffer.
     COMMAND_BUFFER_UPDATE_BUFFER CommandUpdate {
-        /// What is written.
+        /// The bytes to write.
         data: [u8] = data_length,
     } zero { target_ref.reserved0, reserved0 }
 
@@ -320,8 +319,7 @@ payloads! {
 }
 
 impl<'a> Payload<'a> {
-    /// The program's bytes in it, which only a replay looks at: code, contents of files and what the host wrote. Empty
-    /// where there are none.
+    /// The program's data in it, which only a replay uses: code, file contents and host writes. Empty if there is none.
     pub fn data(&self) -> &'a [u8] {
         match self {
             Self::ImportBuffer(view) => view.data,
@@ -336,7 +334,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// The functions of an executable, as its device described them at capture.
+/// The functions of an executable, as reflected by its device at capture.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutableMetadata<'a> {
     /// Counts.
@@ -349,25 +347,25 @@ pub struct ExecutableMetadata<'a> {
 /// One function of an executable.
 #[derive(Clone, Copy, Debug)]
 pub struct Function<'a> {
-    /// Number that dispatches name it by.
+    /// Ordinal that dispatches refer to.
     pub ordinal: u32,
     /// Workgroup size, counts and flags.
     pub metadata: &'a FunctionMetadata,
-    /// Its parameters; empty where the compiler described none.
+    /// Its parameters; empty if the compiler emitted none.
     pub parameters: &'a [ParameterMetadata],
     /// Its name; empty in captures of version 1.0.
     pub name: &'a [u8],
 }
 
 impl<'a> ExecutablePrepare<'a> {
-    /// What the executable says of its functions; `None` where it was not prepared.
+    /// The metadata of its functions; `None` if it was not prepared.
     pub fn metadata(&self) -> Option<ExecutableMetadata<'a>> {
         ExecutableMetadata::read(self.metadata_bytes)
     }
 }
 
 impl<'a> ExecutableMetadata<'a> {
-    /// How many functions there are.
+    /// Number of functions.
     pub fn function_count(&self) -> usize {
         self.functions.len()
     }
@@ -382,7 +380,7 @@ impl<'a> ExecutableMetadata<'a> {
         })
     }
 
-    /// The lists, without a look at what is in them.
+    /// The lists, before their contents are validated.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let (header, rest) = ExecutableMetadataHeader::ref_from_prefix(bytes).ok()?;
         let functions_bytes = list_bytes::<FunctionMetadata>(header.function_count.get(), rest)?;
@@ -465,9 +463,9 @@ fn check_executable(record: &Record<'_>, prepare: &ExecutablePrepare<'_>) -> Res
     Ok(())
 }
 
-/// What can stand in a list: its reserved field must be zero.
+/// An element of a list: its reserved field must be zero.
 trait Element: FromBytes + Immutable + KnownLayout + Unaligned {
-    /// Whether there is a reserved field at all, and where.
+    /// The reserved field, if there is one.
     const RESERVED: Option<usize> = None;
 
     fn reserved(&self) -> u32 {
@@ -497,7 +495,7 @@ impl Element for BufferBarrier {
     }
 }
 
-/// Takes what follows a payload's header apart, from front to back.
+/// Splits the bytes that follow a payload's header into lists, from front to back.
 struct Lists<'r, 'a> {
     record: &'r Record<'a>,
     rest: &'a [u8],
@@ -515,7 +513,7 @@ impl<'r, 'a> Lists<'r, 'a> {
         }
     }
 
-    /// The next list, of as many elements as the field `field` at `field_offset` says.
+    /// The next list, whose length is the field `field` at `field_offset`.
     #[inline]
     fn take<T: Element>(
         &mut self,
@@ -543,7 +541,7 @@ impl<'r, 'a> Lists<'r, 'a> {
         Ok(list)
     }
 
-    /// Nothing may be left.
+    /// Fails if there are trailing bytes.
     #[inline]
     fn end(self) -> Result<(), FormatError> {
         if self.rest.is_empty() {

@@ -5,21 +5,21 @@ use crate::checksums::{ChecksumState, Damage, Extent, Mismatch, Table, Verifier}
 use crate::layout::{FILE_MAGIC, FileHeader, RECORD_FLAG_OPTIONAL, RecordHeader};
 use crate::{ObjectType, OperationCode, Payload, PayloadType, RecordType};
 
-/// The word that errors call the format by.
+/// The name of the format in errors.
 const FORMAT: &str = "capture";
 
-/// So many zeros in the place of a record are no damage of a record, but the end of what was written.
+/// This many zeros instead of a record header mark the end of the written data, not a corrupt record.
 const ZEROS_BYTES: usize = 1 << 20;
 
 const FILE_HEADER_BYTES: usize = size_of::<FileHeader>();
 const RECORD_HEADER_BYTES: usize = size_of::<RecordHeader>();
 
-/// A capture whose envelope has been checked. Its records are handed out in place.
+/// A capture whose envelope has been validated. Its records are zero-copy.
 #[derive(Clone, Copy)]
 pub struct Capture<'a> {
     /// The valid part: up to the recorded length, or up to the tear.
     bytes: &'a [u8],
-    /// The file that they are mapped from, if they are.
+    /// The mapped file, if any.
     map: Option<&'a MappedFile>,
     header: &'a FileHeader,
     closed: bool,
@@ -32,11 +32,11 @@ pub struct Capture<'a> {
 /// How to open a capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// Read what is whole of a capture that was never closed or was cut, instead of refusing it.
+    /// Read the complete records of a capture that was never closed or is truncated, instead of rejecting it.
     pub recover: bool,
 }
 
-/// Version of the format that a file is written in.
+/// Format version of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     /// 1 or 2.
@@ -45,14 +45,14 @@ pub struct Version {
     pub minor: u16,
 }
 
-/// Where a capture ends before its writer meant it to.
+/// The premature end of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tear {
-    /// File offset of the first record that is not whole.
+    /// File offset of the first incomplete record.
     pub offset: u64,
-    /// Whole records before it.
+    /// Number of complete records before it.
     pub record_count: u64,
-    /// Bytes of the file from there on, which are not read.
+    /// Bytes of the file from there on, which are ignored.
     pub lost_bytes: u64,
 }
 
@@ -66,12 +66,11 @@ impl std::fmt::Debug for Capture<'_> {
 }
 
 impl<'a> Capture<'a> {
-    /// Checks the envelope of a capture that starts at the first of `bytes`.
+    /// Validates the envelope of a capture that starts at the first of `bytes`.
     ///
-    /// Without `recover`, a file that was never closed (recorded length 0) or that is shorter than
-    /// its recorded length is an error of [`Fault::Truncated`]. With it, such a file is read up to
-    /// the last whole record, which takes one walk over the record headers here; see
-    /// [`Capture::tear`]. Bytes after the recorded length are ignored.
+    /// Without `recover`, a file that was never closed (recorded length 0) or is shorter than its recorded length is an
+    /// error of [`Fault::Truncated`]. With it, such a file is read up to the last complete record, which costs one walk
+    /// over the record headers here; see [`Capture::tear`]. Bytes after the recorded length are ignored.
     ///
     /// Fails with [`Fault::Corrupt`] if the capture announces checksums and has none; see [`Capture::records`] for how
     /// they are used.
@@ -79,7 +78,7 @@ impl<'a> Capture<'a> {
         Self::open_in(bytes, None, options)
     }
 
-    /// [`Capture::open`] of a mapped file. What is verified of a long record is let go again.
+    /// [`Capture::open`] of a mapped file. Verified pages of a long record are evicted.
     pub fn open_mapped(file: &'a MappedFile, options: OpenOptions) -> Result<Self, FormatError> {
         Self::open_in(file.bytes(), Some(file), options)
     }
@@ -114,27 +113,27 @@ impl<'a> Capture<'a> {
         self.header
     }
 
-    /// The version that the file is written in.
+    /// The format version.
     pub fn version(&self) -> Version {
         Version { major: self.header.version_major.get(), minor: self.header.version_minor.get() }
     }
 
-    /// Whether its writer closed it, so that it says how long it is.
+    /// Whether its writer closed it, so that the header has its length.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Where it ends too early; only ever set by opening with `recover`.
+    /// Where it is torn; only set if opened with `recover`.
     pub fn tear(&self) -> Option<Tear> {
         self.tear
     }
 
-    /// Bytes that are read: up to the recorded length, or up to the tear.
+    /// Number of valid bytes: up to the recorded length, or up to the tear.
     pub fn length_bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// Bytes that were given, whether they belong to the capture or not.
+    /// Number of bytes passed to open, including those behind the end of the capture.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
@@ -158,24 +157,24 @@ impl<'a> Capture<'a> {
 
     /// All records, in file order. The iterator ends after the first error.
     ///
-    /// Where the capture has checksums, each record is verified before it is handed out, and damage is an error of
+    /// If the capture has checksums, each record is verified before it is returned, and damage is an error of
     /// [`Fault::Corrupt`]. With `recover`, nothing is verified: see [`Capture::damage`].
     pub fn records(&self) -> Records<'a> {
         self.verified(Extent::Whole)
     }
 
-    /// [`Capture::records`] for readers that do not look at [`Payload::data`], which is not verified and not read.
+    /// [`Capture::records`] for readers that do not use [`Payload::data`], which is neither verified nor read.
     pub fn records_without_data(&self) -> Records<'a> {
         self.verified(Extent::WithoutData)
     }
 
-    /// [`Capture::records`] without verifying anything, for whoever has done so.
+    /// [`Capture::records`] without verification, for captures that are already verified.
     pub fn records_unverified(&self) -> Records<'a> {
         self.records_from(self.first_record_offset(), 0)
     }
 
-    /// The records from the one with `ordinal` on, which starts at file offset `offset` (both from
-    /// a [`Record`] of this capture). Nothing is verified.
+    /// The records from `ordinal` on, which starts at file offset `offset` (both from a [`Record`] of this capture).
+    /// Nothing is verified.
     pub fn records_from(&self, offset: u64, ordinal: u64) -> Records<'a> {
         let position = usize::try_from(offset).map_or(self.bytes.len(), |at| at.min(self.bytes.len()));
         Records { bytes: self.bytes, position, ordinal, version: self.version(), verifier: None }
@@ -187,8 +186,8 @@ impl<'a> Capture<'a> {
         Records { verifier, ..self.records_unverified() }
     }
 
-    /// Reads the whole capture and gives all that does not match its checksum, in file order. `walked` is called with
-    /// an offset every few megabytes. Empty for a capture without checksums.
+    /// Reads the whole capture and returns all ranges that do not match their checksums, in file order. `walked` is
+    /// called with an offset every few megabytes. Empty for a capture without checksums.
     pub fn damage(&self, walked: &mut dyn FnMut(u64)) -> Vec<Damage> {
         let Some(table) = &self.checksums else { return Vec::new() };
         let mut forgotten = 0;
@@ -205,11 +204,11 @@ impl<'a> Capture<'a> {
         damage
     }
 
-    /// Names the records in which there is damage.
+    /// Adds the ordinals of the damaged records.
     fn find_records(&self, damage: &mut [Damage]) {
         let mut first = 0;
         for record in self.records_unverified() {
-            // From here on, records cannot be told apart.
+            // Record boundaries are unknown from here on.
             let Ok(record) = record else { return };
             let end = record.payload_offset() + record.payload.len() as u64;
             first += damage[first..].iter().take_while(|it| it.offset + it.length <= record.offset).count();
@@ -220,8 +219,8 @@ impl<'a> Capture<'a> {
         }
     }
 
-    /// Cuts the bytes at the first record that is not whole. A record that is whole and wrong is
-    /// left for [`Records`] to report.
+    /// Truncates the bytes before the first incomplete record. A complete but malformed record is left for [`Records`]
+    /// to report.
     fn find_tear(&mut self) {
         let mut records = self.records_unverified();
         let tail = |at: usize| self.bytes.get(at..).unwrap_or(&[]);
@@ -232,8 +231,8 @@ impl<'a> Capture<'a> {
                 Some(Ok(_)) => continue,
                 Some(Err(error)) => error.fault == Fault::Truncated,
             };
-            // File systems may leave zeros where a write was announced and never arrived: holes of any size, so that only
-            // the first of them are looked at.
+            // After a crash, file systems may leave zeros in place of writes that never completed: holes of any size,
+            // so only the first bytes are tested.
             if torn || tail(position).iter().take(ZEROS_BYTES).all(|byte| *byte == 0) {
                 let lost_bytes = tail(position).len() as u64;
                 self.tear = Some(Tear { offset: position as u64, record_count: ordinal, lost_bytes });
@@ -244,7 +243,7 @@ impl<'a> Capture<'a> {
     }
 }
 
-/// One record, in place.
+/// One record, zero-copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     /// File offset of the record's header.
@@ -253,37 +252,37 @@ pub struct Record<'a> {
     pub header: &'a RecordHeader,
     /// The payload's bytes.
     pub payload: &'a [u8],
-    /// The version of the file it comes from.
+    /// The format version of its file.
     pub version: Version,
 }
 
 impl<'a> Record<'a> {
-    /// Its place among the records of the file, from zero.
+    /// Its index among the records of the file, from zero.
     pub fn ordinal(&self) -> u64 {
         self.header.sequence_ordinal.get()
     }
 
-    /// What it is.
+    /// The record type.
     pub fn record_type(&self) -> RecordType {
         RecordType(self.header.record_type.get())
     }
 
-    /// Kind of the object that it is about.
+    /// Type of its object.
     pub fn object_type(&self) -> ObjectType {
         ObjectType(self.header.object_type.get())
     }
 
-    /// The call that it records, or `NONE`.
+    /// The recorded operation, or `NONE`.
     pub fn operation(&self) -> OperationCode {
         OperationCode(self.header.operation_code.get())
     }
 
-    /// Shape of the payload.
+    /// The payload type.
     pub fn payload_type(&self) -> PayloadType {
         PayloadType(self.header.payload_type.get())
     }
 
-    /// Whether it is of a type that we do not know and may be skipped.
+    /// Whether its type is unknown and it may be skipped.
     pub fn is_skippable(&self) -> bool {
         !self.record_type().is_known()
     }
@@ -293,12 +292,12 @@ impl<'a> Record<'a> {
         self.offset + u64::from(self.header.header_length.get())
     }
 
-    /// The payload, typed: every length, list and reserved field in it is checked.
+    /// The typed payload, with every length, list and reserved field validated.
     pub fn payload(&self) -> Result<Payload<'a>, FormatError> {
         Payload::parse(self)
     }
 
-    /// An error about this record: `field_offset` counts from the start of its payload.
+    /// An error in this record; `field_offset` is relative to its payload.
     #[cold]
     pub fn payload_error(
         &self,
@@ -312,7 +311,7 @@ impl<'a> Record<'a> {
         FormatError::new(FORMAT, fault, offset, field, expected, found).in_record(self.ordinal())
     }
 
-    /// An error about this record's header: `field_offset` counts from the start of the record.
+    /// An error in this record's header; `field_offset` is relative to the record.
     #[cold]
     pub fn header_error(
         &self,
@@ -364,7 +363,7 @@ impl<'a> Iterator for Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Nothing is believed before it is verified: damage shows as damage, not as what it looks like.
+    /// Verifies before parsing, so that damage is reported as damage and not as a malformed record.
     #[inline]
     fn verify_and_parse(&mut self) -> Result<Record<'a>, FormatError> {
         let Some(mut verifier) = self.verifier.take() else { return self.parse() };
@@ -389,7 +388,7 @@ impl<'a> Records<'a> {
             let found = format!("{} bytes up to the end of the capture", rest.len());
             return Err(self.torn("record_length", format!("{record_length} bytes"), found));
         }
-        // At least the header's own bytes and at most the record's, so no step here can wrap.
+        // At least the size of the header and at most the size of the record, so this cannot overflow.
         let extra = header.header_length.get() as usize - RECORD_HEADER_BYTES;
         let payload = &after[extra..record_length as usize - RECORD_HEADER_BYTES];
         let record = Record { offset: self.position as u64, header, payload, version: self.version };
@@ -397,7 +396,7 @@ impl<'a> Records<'a> {
         Ok(record)
     }
 
-    /// What the header says of itself, before anything outside of it is looked at.
+    /// Validates the header on its own, before anything outside of it is read.
     #[inline]
     fn check_fields(&self, header: &RecordHeader) -> Result<(), FormatError> {
         let flags = header.record_flags.get();
@@ -410,7 +409,7 @@ impl<'a> Records<'a> {
         }
         let status_code = header.status_code.get();
         if StatusCode::from_u32(status_code).is_none() {
-            // A replay skips what failed, so damage here would be an operation less.
+            // A replay skips failed operations, so damage here would silently drop an operation.
             return Err(self.corrupt(76, "status_code", "a status code, 0 to 18", status_code));
         }
         if header.reserved0.get() != 0 {
@@ -477,8 +476,8 @@ impl<'a> Records<'a> {
     }
 }
 
-/// What the fields of a record's header say about each other. A code without a name is left to
-/// whoever needs its meaning.
+/// Checks the fields of a record's header against each other. Unknown codes are left to the consumers that interpret
+/// them.
 #[inline]
 fn check_consistency(record: &Record<'_>) -> Result<(), FormatError> {
     match record.record_type() {
@@ -535,7 +534,7 @@ fn check_operation(record: &Record<'_>) -> Result<(), FormatError> {
     check_empty(record)
 }
 
-/// A payload without a type has no bytes.
+/// A payload of type `NONE` must be empty.
 #[inline]
 fn check_empty(record: &Record<'_>) -> Result<(), FormatError> {
     if record.payload_type() == PayloadType::NONE && !record.payload.is_empty() {
@@ -549,7 +548,7 @@ fn check_file_header(bytes: &[u8]) -> Result<&FileHeader, FormatError> {
     let corrupt = |offset, field, expected: String, found: String| {
         Err(FormatError::new(FORMAT, Fault::Corrupt, offset, field, expected, found))
     };
-    // The magic first: a short file of another kind is not a cut capture.
+    // The magic first: a short file of another format is not a truncated capture.
     let magic = &FILE_MAGIC.to_le_bytes()[..bytes.len().min(4)];
     if !bytes.starts_with(magic) {
         let found = bytes[..magic.len()].escape_ascii().to_string();

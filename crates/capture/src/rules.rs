@@ -1,11 +1,10 @@
-//! What belongs together in a record: which object an operation is called on, and which payloads
-//! an operation or an object carries (source: IREE's `hal/replay/recorder*.c`).
+//! Consistency rules of records: the object type of each operation, and the payload types of each operation and
+//! object (source: IREE's `hal/replay/recorder*.c`).
 
 use crate::{ObjectType, OperationCode, PayloadType};
 
 impl OperationCode {
-    /// Kind of the object that the operation is called on; `NONE` for scopes, and `None` for a
-    /// number without a name.
+    /// Type of the object that the operation is called on; `NONE` for scopes, and `None` for an unknown operation.
     pub fn object_type(self) -> Option<ObjectType> {
         if !self.is_known() {
             return None;
@@ -21,10 +20,10 @@ impl OperationCode {
         })
     }
 
-    /// Payloads that a record of the operation may carry; only `NONE` where it carries none, and
-    /// nothing at all for a number without a name.
+    /// Payload types allowed in a record of the operation; only `NONE` if it has no payload, and empty for an unknown
+    /// operation.
     ///
-    /// A call that failed and a call that could not be captured may come without theirs.
+    /// Calls that failed or could not be captured may omit the payload.
     pub fn payload_types(self) -> &'static [PayloadType] {
         use OperationCode as Op;
         use PayloadType as P;
@@ -62,7 +61,7 @@ impl OperationCode {
 }
 
 impl ObjectType {
-    /// Payload that the record of such an object carries, or `None` where nobody captures one.
+    /// Payload type of the record of such an object, or `None` if such objects are never captured.
     pub fn payload_type(self) -> Option<PayloadType> {
         Some(match self {
             Self::DEVICE | Self::ALLOCATOR | Self::EXECUTABLE => PayloadType::NONE,

@@ -1,7 +1,7 @@
-//! A made-up capture with every payload and every oddity that the format allows.
+//! A synthetic capture with every payload type and every edge case that the format allows.
 //!
-//! No program wrote it and it cannot be replayed. It is for the tests of whoever reads captures and
-//! as a seed of fuzzing, because the captures of real programs lack most of what is in it.
+//! It cannot be replayed. It is a fixture for tests of readers and a fuzzing seed, because captures of real programs
+//! cover only a small part of the format.
 
 use std::io::Cursor;
 
@@ -82,7 +82,7 @@ impl Sample<'_> {
         self.object(7, ObjectType::EXECUTABLE_CACHE, &cache)
     }
 
-    /// One file of each kind of reference and validation, unknown ones included.
+    /// One file for each reference type and validation type, including unknown ones.
     fn files(&mut self) -> Result<()> {
         let kinds: [(u32, u32, &[u8]); 6] = [
             (1, 1, b"/models/with \"quotes\".irpa"),
@@ -384,7 +384,7 @@ impl Sample<'_> {
         Ok(())
     }
 
-    /// Calls that failed, with their payload and without, and calls that could not be captured.
+    /// Failed calls, with and without payload, and calls that could not be captured.
     fn failures(&mut self) -> Result<()> {
         let fields = RecordFields {
             operation: Op::ALLOCATOR_ALLOCATE_BUFFER,
@@ -408,7 +408,7 @@ impl Sample<'_> {
         Ok(())
     }
 
-    /// What is not in the format of today, where a reader has to cope with it.
+    /// Unknown values that a reader must tolerate.
     fn oddities(&mut self) -> Result<()> {
         let plain = RecordFields::default();
         let blob = RecordFields { record_type: RecordType::BLOB, ..plain };
@@ -448,7 +448,7 @@ impl Sample<'_> {
     }
 }
 
-/// What all calls have in common.
+/// Fields common to all calls.
 const CALL: RecordFields = RecordFields {
     record_type: RecordType::OPERATION,
     optional: false,

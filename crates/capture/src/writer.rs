@@ -10,24 +10,23 @@ use crate::layout::{FILE_MAGIC, FileHeader, RECORD_FLAG_OPTIONAL, RecordHeader};
 use crate::payload::View;
 use crate::{ObjectType, OperationCode, PayloadType, RecordType};
 
-/// Bytes that may wait in memory before they are written.
+/// Capacity of the write buffer in bytes.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// Bytes of a long payload that are summed and written in turns.
+/// Chunk size for checksumming and writing a long payload.
 const SUMMED_BYTES: usize = 1 << 20;
 
-/// How long the oldest of them may wait.
+/// Maximum age of buffered bytes.
 const BUFFER_AGE: Duration = Duration::from_millis(100);
 
 /// Writes a capture of version 2.0, record by record.
 ///
-/// It holds at most 256 KiB and no payload longer than the call that brought it. What a killed
-/// program leaves is readable with `recover`: records reach the sink when 256 KiB or 100 ms of them
-/// have come together (the age is looked at by each append and by [`Writer::flush_if_due`], unless
-/// [`Writer::leave_age_to_owner`] says that somebody else minds it).
+/// It buffers at most 256 KiB, and borrows payloads only for the duration of a call. The capture of a killed program
+/// is readable with `recover`: records are flushed to the sink once they amount to 256 KiB or are 100 ms old (each
+/// append and [`Writer::flush_if_due`] check the age, unless [`Writer::leave_age_to_owner`] was called).
 ///
-/// The first error of the sink sticks: later calls repeat it and [`Writer::close`] reports it.
-/// A writer that is dropped writes what it holds and leaves the capture unclosed.
+/// The first error of the sink is sticky: later calls repeat it and [`Writer::close`] returns it. Dropping a writer
+/// flushes its buffer and leaves the capture unclosed.
 pub struct Writer<W: Write> {
     sink: W,
     buffer: Vec<u8>,
@@ -39,39 +38,39 @@ pub struct Writer<W: Write> {
     failure: Option<Error>,
 }
 
-/// The end of a record's payload, which its bytes are written to; see [`Writer::append_with_tail`].
+/// Writes the tail of a record's payload; see [`Writer::append_with_tail`].
 pub struct Tail<'w, W: Write> {
     writer: &'w mut Writer<W>,
     left_bytes: u64,
 }
 
-/// What a record says besides its place in the file and its payload.
+/// The header fields of a record, except its ordinal and sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordFields {
-    /// What it is.
+    /// The record type.
     pub record_type: RecordType,
-    /// Whether readers that do not know its type may skip it.
+    /// Whether readers may skip it if they do not know its type.
     pub optional: bool,
     /// Thread that made the call, or zero.
     pub thread_id: u64,
     /// Device it belongs to, or zero.
     pub device_id: u64,
-    /// Object it is about, or zero.
+    /// The object, or zero.
     pub object_id: u64,
-    /// Second object, or zero.
+    /// The related object, or zero.
     pub related_object_id: u64,
-    /// Shape of its payload.
+    /// The payload type.
     pub payload_type: PayloadType,
-    /// Kind of the object it is about.
+    /// Type of the object.
     pub object_type: ObjectType,
-    /// The call that it records.
+    /// The recorded operation.
     pub operation: OperationCode,
-    /// IREE status code that the call returned.
+    /// IREE status code of the call.
     pub status_code: u32,
 }
 
 impl<W: Write> Writer<W> {
-    /// Starts a capture at the beginning of `sink`. The header is written at once.
+    /// Starts a capture at the beginning of `sink`. Writes the header immediately.
     pub fn new(sink: W) -> Result<Self> {
         let mut this = Self {
             sink,
@@ -88,10 +87,10 @@ impl<W: Write> Writer<W> {
         Ok(this)
     }
 
-    /// Adds the record that a session begins, which announces that [`Writer::close`] adds checksums of all bytes: one of
-    /// four bytes for each 4 KiB, which are kept in memory until then.
+    /// Appends the session record which announces that [`Writer::close`] appends checksums of all bytes: four bytes for
+    /// each 4 KiB, kept in memory until then.
     ///
-    /// Fails unless it is the first record, and where the sink failed.
+    /// Fails unless it is the first record, or if the sink failed.
     pub fn begin_checksummed(&mut self, fields: &RecordFields) -> Result<()> {
         if self.record_count > 0 {
             return Err(Error::failed_precondition("checksums are announced by the first record"));
@@ -103,16 +102,15 @@ impl<W: Write> Writer<W> {
         self.append(&RecordFields { record_type, payload_type, ..*fields }, &[])
     }
 
-    /// Stops looking at the clock: the owner calls [`Writer::flush`] at least every 100 ms.
+    /// Stops checking the age of buffered bytes: the owner calls [`Writer::flush`] at least every 100 ms.
     pub fn leave_age_to_owner(&mut self) {
         self.minds_age = false;
         self.oldest_byte = None;
     }
 
-    /// Adds a record whose payload is the bytes of `parts`, one after another.
+    /// Appends a record whose payload is the concatenation of `parts`.
     ///
-    /// Fails where the record type is one that readers could neither know nor skip, and where the
-    /// sink failed now or before.
+    /// Fails if the record type is unknown and not optional, or if the sink fails or has failed before.
     pub fn append(&mut self, fields: &RecordFields, parts: &[&[u8]]) -> Result<()> {
         let header = self.begin_record(fields, parts, 0)?;
         let record_bytes = header.record_length.get();
@@ -129,11 +127,10 @@ impl<W: Write> Writer<W> {
         self.check_failure()
     }
 
-    /// Adds a record whose payload is the bytes of `parts` and then the `tail_length` bytes that `write_tail` writes:
-    /// for bytes that are not there as a slice. Bytes that it leaves out are zero, and those beyond `tail_length` are
-    /// dropped.
+    /// Appends a record whose payload is `parts` followed by `tail_length` bytes from `write_tail`, for data that is not
+    /// available as a slice. Missing bytes are zero, and bytes beyond `tail_length` are dropped.
     ///
-    /// Fails as [`Writer::append`] does.
+    /// Fails like [`Writer::append`].
     pub fn append_with_tail(
         &mut self,
         fields: &RecordFields,
@@ -151,7 +148,7 @@ impl<W: Write> Writer<W> {
         self.check_failure()
     }
 
-    /// Counts a record and gives its header.
+    /// Counts a record and returns its header.
     fn begin_record(
         &mut self,
         fields: &RecordFields,
@@ -169,10 +166,9 @@ impl<W: Write> Writer<W> {
         Ok(header)
     }
 
-    /// Adds a record with a typed payload; its type is the view's, whatever `fields` says.
+    /// Appends a record with a typed payload. The payload type is the view's; the one in `fields` is ignored.
     ///
-    /// Fails, besides where [`Writer::append`] does, where a count in the view's header is not the
-    /// length of its list.
+    /// Fails like [`Writer::append`], and if a count in the view's header differs from the length of its list.
     pub fn append_view(&mut self, fields: &RecordFields, view: &impl View) -> Result<()> {
         let fields = RecordFields { payload_type: view_type(view), ..*fields };
         if let Some((field, length, count)) = view.count_mismatch() {
@@ -184,7 +180,7 @@ impl<W: Write> Writer<W> {
         view.with_parts(|parts| self.append(&fields, parts))
     }
 
-    /// Hands everything to the sink.
+    /// Flushes the buffer to the sink.
     pub fn flush(&mut self) -> Result<()> {
         self.drain();
         if self.failure.is_none()
@@ -195,8 +191,8 @@ impl<W: Write> Writer<W> {
         self.check_failure()
     }
 
-    /// Hands everything to the sink if enough has waited for long enough. A recorder calls it from
-    /// wherever its program waits; a failure shows in the next call.
+    /// Flushes the buffer to the sink if it is old enough. A recorder calls it at each wait of its program; the next call
+    /// returns a failure.
     pub fn flush_if_due(&mut self) {
         if self.oldest_byte.is_some_and(|since| since.elapsed() >= BUFFER_AGE) {
             self.drain();
@@ -208,18 +204,18 @@ impl<W: Write> Writer<W> {
         self.record_count
     }
 
-    /// Bytes of the capture so far, those that wait in memory included.
+    /// Bytes of the capture so far, including buffered ones.
     pub fn length_bytes(&self) -> u64 {
         self.length_bytes
     }
 
-    /// Ends the capture without its length, for a sink that cannot go back (a pipe): readers take
-    /// it for one that was never closed.
+    /// Ends the capture without its length, for a sink that is not seekable (a pipe): to readers, the capture was never
+    /// closed.
     pub fn close_unsealed(mut self) -> Result<()> {
         self.flush()
     }
 
-    /// Adds bytes to the capture: to the buffer, or around it where they would not fit.
+    /// Appends bytes to the capture: to the buffer, or directly to the sink if they do not fit.
     fn put(&mut self, bytes: &[u8]) {
         self.length_bytes += bytes.len() as u64;
         if self.buffer.len() + bytes.len() > BUFFER_BYTES {
@@ -248,7 +244,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        // Piece by piece, so that the sink finds in the cache what was summed.
+        // In chunks, so that the bytes are still in the cache when the sink reads them.
         for piece in bytes.chunks(SUMMED_BYTES) {
             if let Some(checksums) = &mut self.checksums {
                 checksums.add(piece);
@@ -275,13 +271,13 @@ impl<W: Write> Writer<W> {
 }
 
 impl<W: Write + Seek> Writer<W> {
-    /// Sets the status of the record that starts at `record_offset`, which is what [`Writer::length_bytes`] was before
-    /// it was appended. It was appended with the status 0.
+    /// Patches the status of the record at `record_offset`, the value of [`Writer::length_bytes`] before it was
+    /// appended. It must have been appended with status 0.
     pub fn set_status(&mut self, record_offset: u64, status_code: u32) {
         let status = U32::new(status_code);
         let offset = record_offset + core::mem::offset_of!(RecordHeader, status_code) as u64;
         let written_bytes = self.length_bytes - self.buffer.len() as u64;
-        // A header is put in one piece, so its field is on one side as a whole.
+        // Headers are appended whole, so the field is either in the buffer or in the sink, never split.
         if let Some(waiting) = offset.checked_sub(written_bytes) {
             self.buffer[waiting as usize..][..size_of::<U32>()].copy_from_slice(status.as_bytes());
         } else if self.failure.is_none() {
@@ -299,8 +295,8 @@ impl<W: Write + Seek> Writer<W> {
         }
     }
 
-    /// Ends the capture: writes what waits and the checksums, then the length into the file header. Reports the first
-    /// error that any call met.
+    /// Closes the capture: writes the buffer and the checksums, then the length into the file header. Returns the first
+    /// error of any call.
     pub fn close(mut self) -> Result<()> {
         if let Some(checksums) = self.checksums.take() {
             self.append_checksums(*checksums)?;
@@ -318,7 +314,7 @@ impl<W: Write + Seek> Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Adds the last record, with the checksums of all before it.
+    /// Appends the last record, with the checksums of all bytes before it.
     fn append_checksums(&mut self, mut blocks: Blocks) -> Result<()> {
         blocks.add(&self.buffer);
         let record_offset = self.length_bytes;
@@ -346,7 +342,7 @@ impl<W: Write> Tail<'_, W> {
         }
     }
 
-    /// Adds bytes, from the front of the tail on.
+    /// Appends bytes to the tail.
     pub fn add(&mut self, bytes: &[u8]) {
         let count = (bytes.len() as u64).min(self.left_bytes);
         self.left_bytes -= count;
@@ -356,7 +352,7 @@ impl<W: Write> Tail<'_, W> {
 
 impl<W: Write> Drop for Writer<W> {
     fn drop(&mut self) {
-        // Nobody is left to hear of a failure; who wants to know calls `close`.
+        // Drop cannot report a failure; `close` does.
         let _ = self.flush();
     }
 }
@@ -420,7 +416,7 @@ mod tests {
     use super::*;
     use crate::{Capture, OpenOptions};
 
-    /// A sink that takes `room` bytes and then is full.
+    /// A sink that is full after `room` bytes.
     struct Full {
         room: usize,
     }
@@ -483,7 +479,7 @@ mod tests {
         assert_eq!(capture.records().count(), 1);
     }
 
-    /// What a killed program leaves: all but the last 256 KiB, and no payload is held on to.
+    /// A killed program loses at most the last 256 KiB, and payloads are not retained.
     #[test]
     fn no_more_than_a_buffer_waits_in_memory() {
         let shared = std::rc::Rc::new(std::cell::Cell::new(0u64));
@@ -537,7 +533,7 @@ mod tests {
             let mut writer = Writer::new(io::Cursor::new(bytes)).unwrap();
             writer.append(&SESSION, &[b"first"]).unwrap();
             if has_tail {
-                // What goes beyond the length is dropped.
+                // Bytes beyond the length are dropped.
                 let add = |tail: &mut Tail<'_, _>| [&b"ta"[..], b"ill"].iter().for_each(|it| tail.add(it));
                 writer.append_with_tail(&blob, &[b"head", b"er"], 4, add).unwrap();
             } else {

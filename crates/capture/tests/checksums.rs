@@ -263,7 +263,7 @@ fn captures_without_checksums_say_so() {
     let bytes = capture();
     let cut = Capture::open(&bytes[..bytes.len() - 1], RECOVER).unwrap();
     assert_eq!(cut.checksums(), ChecksumState::Missing);
-    // A length that ends before them is no way around them.
+    // A length that ends before the checksums does not bypass them.
     let mut bytes = capture();
     let last = Capture::open(&bytes, STRICT).unwrap().records().last().unwrap().unwrap().offset;
     bytes[16..24].copy_from_slice(&last.to_le_bytes());

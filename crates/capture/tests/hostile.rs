@@ -1,4 +1,4 @@
-//! Bytes that nobody meant to be a capture: always an error or fewer records, never a panic.
+//! Malformed captures: always an error or fewer records, never a panic.
 
 #[allow(dead_code, reason = "shared with the tests that write captures again")]
 mod common;
@@ -30,7 +30,11 @@ fn a_cut_anywhere_is_named_and_keeps_the_records_before_it() {
         assert!(error.advice.unwrap().contains("--recover"));
         let capture = Capture::open(cut, RECOVER).unwrap();
         let whole = starts.iter().skip(1).filter(|end| **end <= length).count();
-        assert_eq!(capture.records().filter(|record| record.is_ok()).count(), whole, "cut at {length}");
+        assert_eq!(
+            capture.records().filter(|record| record.is_ok()).count(),
+            whole,
+            "truncated to {length} bytes"
+        );
         match capture.tear() {
             None => assert!(length == 24 || starts.contains(&length)),
             Some(tear) => {
@@ -62,7 +66,7 @@ fn a_capture_that_was_never_closed_is_read_to_its_end_or_to_its_zeros() {
     assert!(capture.records().all(|record| record.is_ok()));
 }
 
-/// What a program leaves that was killed while it wrote far behind the end, or what somebody made with `truncate`.
+/// The file of a program killed while it wrote far behind the end, or one extended with `truncate`.
 #[test]
 fn recovery_does_not_walk_over_holes() {
     use std::io::Write;

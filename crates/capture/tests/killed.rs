@@ -26,7 +26,7 @@ fn child() {
         };
         let payload = vec![ordinal as u8; LENGTHS[ordinal as usize % LENGTHS.len()]];
         writer.append(&fields, &[&payload]).unwrap();
-        // Far more than the test waits for; it ends also where nobody kills it.
+        // Far more than the test waits for; bounds the child if it is not killed.
         assert!(writer.length_bytes() < 1 << 30);
     }
 }
