@@ -1,4 +1,4 @@
-//! Replays a capture and looks at what the program read back: `cargo run --example host_reads -- CAPTURE.ireereplay`.
+//! Replays a capture and prints its host reads: `cargo run --example host_reads -- CAPTURE.ireereplay`.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ impl Observer for Reads {
     }
 }
 
-/// What the program in the capture read from its devices, when its work is done here.
+/// Replays a capture; returns the start of each host read.
 pub fn host_reads(path: &Path) -> Result<Reads> {
     let plan = CaptureFile::open(path, &CaptureOptions::default())?.plan()?;
     let devices = DeviceOptions::for_plan(&plan, DeviceSpec::find("local-sync")?);

@@ -15,7 +15,7 @@ pub fn record(module: &Path, function: &str, inputs: &[&str], capture: &Path) ->
     options.recording = Some(RecordingOptions::new(capture));
     let program = Program::load(&options)?;
     let outcome = program.scope("execute", || call(&program, function, inputs));
-    // The capture is closed however the call ended.
+    // The capture is closed even if the call failed.
     let closed = program.close();
     let results = outcome?;
     closed.map(|()| results)
@@ -29,7 +29,7 @@ fn call(program: &Program, function: &str, inputs: &[&str]) -> Result<Vec<String
     results.iter().map(|result| format_value(result, 1024)).collect()
 }
 
-/// Replays what was recorded.
+/// Replays the capture.
 pub fn replay(capture: &Path) -> Result<()> {
     let plan = CaptureFile::open(capture, &CaptureOptions::default())?.plan()?;
     Replay::new(plan, &DeviceOptions::default().open()?, &ReplayOptions::default())?.run(&mut [])

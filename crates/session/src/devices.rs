@@ -5,7 +5,7 @@ use rehal_local::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};
 
 use crate::{NamedPath, Plan};
 
-/// Every driver that the reference has, including those that are not in this build.
+/// All drivers of the reference, including those that are not in this build.
 pub fn drivers() -> DriverRegistry {
     let drivers = [
         Driver::missing("cuda", "NVIDIA GPUs, through the CUDA driver"),
@@ -21,7 +21,7 @@ pub fn drivers() -> DriverRegistry {
     registry
 }
 
-/// The driver of this name, which may not be available. If it does not exist, the error says which one was meant.
+/// The driver with this name, which may be unavailable. If it does not exist, the error suggests a similar name.
 pub fn find_driver<'r>(registry: &'r DriverRegistry, name: &str) -> Result<&'r Driver> {
     registry.find(name).advise(|| {
         let works = registry.drivers().iter().filter(|driver| driver.availability().is_ok());
@@ -40,8 +40,8 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// The device with this URI: `driver` for its default device, or `driver://which` with a path, an identifier or an
-    /// index.
+    /// Finds the device with this URI: `driver` for its default device, or `driver://which` with a path, an identifier
+    /// or an index.
     ///
     /// ```
     /// use rehal_session::{DeviceSpec, StatusCode};
@@ -55,7 +55,7 @@ impl DeviceSpec {
         Self::find_in(&drivers(), uri)
     }
 
-    /// As [`DeviceSpec::find`], of a program's own drivers.
+    /// As [`DeviceSpec::find`], in the caller's registry.
     pub fn find_in(registry: &DriverRegistry, text: &str) -> Result<Self> {
         let uri = DeviceUri::parse(text)?;
         let driver = find_driver(registry, uri.driver)?;
@@ -70,7 +70,7 @@ impl DeviceSpec {
         Ok(Self { uri: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)? })
     }
 
-    /// The URI that it was found by.
+    /// The URI by which it was found.
     pub fn uri(&self) -> &str {
         &self.uri
     }
@@ -83,14 +83,14 @@ impl Default for DeviceSpec {
     }
 }
 
-/// Which devices are opened.
+/// The devices to open.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct DeviceOptions {
     /// The devices, in the order of the program or capture. Default: one [`DeviceSpec::default`].
     pub devices: Vec<DeviceSpec>,
-    /// What drivers create their devices with, by type; drivers of the program's own find theirs here too. Default:
-    /// nothing, so that each driver takes its defaults.
+    /// Options of the drivers, by type, including those of the caller's own drivers. Default: empty, so each driver
+    /// uses its defaults.
     pub drivers: OptionSet,
     plugins: Vec<NamedPath>,
 }
@@ -102,12 +102,12 @@ impl Default for DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// These devices.
+    /// Options with these devices.
     pub fn of(devices: Vec<DeviceSpec>) -> Self {
         Self { devices, ..Self::default() }
     }
 
-    /// For a plan, as many devices like `device` as its capture uses.
+    /// As many devices like `device` as the plan's capture uses.
     pub fn for_plan(plan: &Plan, device: DeviceSpec) -> Self {
         Self::of(vec![device; plan.device_count()])
     }
@@ -116,7 +116,7 @@ impl DeviceOptions {
     ///
     /// # Safety
     ///
-    /// The library's code is run in this process, with its rights: the caller trusts it as its own.
+    /// The library's code runs in this process with its privileges; the caller must trust it like its own code.
     #[allow(unsafe_code, reason = "the trust boundary of native code, passed on to the caller")]
     pub unsafe fn add_plugin(&mut self, path: impl Into<NamedPath>) {
         self.plugins.push(path.into());
@@ -132,7 +132,7 @@ impl DeviceOptions {
         DeviceGroup::new(self.devices.iter().map(open).collect::<Result<_>>()?)
     }
 
-    /// What each driver creates its devices with.
+    /// The options for each driver, with plugins loaded.
     fn driver_options(&self) -> Result<OptionSet> {
         let LocalSyncOptions { mut plugins } = self.drivers.get();
         for path in &self.plugins {
@@ -144,6 +144,6 @@ impl DeviceOptions {
 
 #[allow(unsafe_code, reason = "the trust boundary of native code")]
 fn load_plugin(plugins: &mut Plugins, path: &NamedPath) -> Result<()> {
-    // SAFETY: `add_plugin` is the only way for a path to get here, and its caller vouches for the library.
+    // SAFETY: paths come only from `add_plugin`, whose caller guarantees that the library can be trusted.
     unsafe { plugins.load(path.path().as_os_str()) }
 }

@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-/// A path, and what errors call it: the flag, the keyword or the field by which a user named it.
+/// A path and its name in errors: the flag, keyword or field in which the user gave it.
 ///
 /// ```
 /// use rehal_session::NamedPath;
@@ -25,7 +25,7 @@ impl NamedPath {
         &self.path
     }
 
-    /// What errors call it; without a name, the path in quotes.
+    /// Its name in errors; by default, the quoted path.
     pub fn place(&self) -> String {
         self.name.clone().unwrap_or_else(|| format!("'{}'", self.path.display()))
     }

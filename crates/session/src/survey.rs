@@ -9,27 +9,27 @@ use rehal_capture::{
 use rehal_hal::DispatchFlags;
 use rehal_replay::dump::Progress;
 
-/// Numbers and names of what is in a capture, counted in one walk over its records.
+/// A summary of a capture, from one pass over its records.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Survey {
-    /// All records.
+    /// Number of records.
     pub record_count: u64,
-    /// Calls of the program that were captured.
+    /// Number of captured API calls.
     pub operation_count: u64,
-    /// Objects that the program made, its devices included.
+    /// Number of objects that the program created, including devices.
     pub object_count: u64,
-    /// Operations that had failed when they were captured, and are skipped.
+    /// Number of operations that had failed at capture; a replay skips them.
     pub failed_count: u64,
-    /// The first [`MAX_FAILED`] of these.
+    /// The first [`MAX_FAILED`] failed operations.
     pub failed: Vec<FailedOperation>,
-    /// Records of what could not be captured.
+    /// Number of operations that could not be captured.
     pub unsupported_count: u64,
-    /// Devices that the program used.
+    /// Number of devices that the program used.
     pub device_count: u64,
-    /// Dispatches that a replay issues: directly, or by executing a command buffer.
+    /// Number of dispatches of a replay: direct ones, and those of executed command buffers.
     pub dispatch_count: u64,
-    /// Executions of command buffers, and other operations given to queues.
+    /// Number of submissions: executions of command buffers and other queue operations.
     pub submission_count: u64,
     /// The scopes by name, in order of first appearance.
     pub scopes: Vec<ScopeSurvey>,
@@ -37,14 +37,14 @@ pub struct Survey {
     pub executables: Vec<ExecutableSurvey>,
     /// Files that are not in the capture.
     pub external_files: Vec<ExternalFile>,
-    /// Bytes of the file by what they are.
+    /// Bytes of the file by kind.
     pub bytes: SurveyedBytes,
 }
 
-/// How many failed operations a [`Survey`] names.
+/// Maximum number of failed operations in a [`Survey`].
 pub const MAX_FAILED: usize = 1000;
 
-/// An operation that had failed when it was captured.
+/// An operation that had failed at capture.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FailedOperation {
@@ -52,7 +52,7 @@ pub struct FailedOperation {
     pub ordinal: u64,
     /// The operation, such as `allocator.import_buffer`.
     pub operation: &'static str,
-    /// The name of the status that the program got, such as `OUT_OF_RANGE`.
+    /// The name of the captured status, such as `OUT_OF_RANGE`.
     pub status: &'static str,
 }
 
@@ -60,13 +60,13 @@ pub struct FailedOperation {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScopeSurvey {
-    /// Its name; UTF-8 by contract, which nothing enforces.
+    /// Its name; UTF-8 by contract, but not validated.
     pub name: Vec<u8>,
-    /// How often it is entered.
+    /// Number of times it is entered.
     pub count: u64,
 }
 
-/// An executable that was prepared.
+/// A prepared executable.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ExecutableSurvey {
@@ -86,21 +86,21 @@ pub struct ExecutableSurvey {
 pub struct FunctionSurvey {
     /// Its name; empty in captures of version 1.0.
     pub name: Vec<u8>,
-    /// 32-bit constants of a dispatch.
+    /// Number of 32-bit constants of a dispatch.
     pub constant_count: u16,
-    /// Buffers of a dispatch.
+    /// Number of bindings of a dispatch.
     pub binding_count: u16,
-    /// How often it is dispatched: directly, or by each execution of a command buffer it is in.
+    /// Number of its dispatches: direct ones, and one per execution of a command buffer that contains it.
     pub dispatch_count: u64,
     /// The first [`MAX_WORKGROUP_COUNTS`] different workgroup counts of its dispatches, in the order in which they were
     /// captured, whether they are executed or not; `None` is one that a dispatch reads from a buffer.
     pub workgroup_counts: Vec<Option<[u32; 3]>>,
 }
 
-/// How many different workgroup counts of a function a [`Survey`] holds.
+/// Maximum number of different workgroup counts of a function in a [`Survey`].
 pub const MAX_WORKGROUP_COUNTS: usize = 16;
 
-/// A file outside of the capture.
+/// An external file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ExternalFile {
@@ -114,28 +114,28 @@ pub struct ExternalFile {
     pub validation: &'static str,
 }
 
-/// Bytes of the file by what they are.
+/// Bytes of the file by kind.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SurveyedBytes {
-    /// Code.
+    /// Executable code.
     pub executables: u64,
-    /// What the program wrote into mapped buffers.
+    /// Data written to mapped buffers.
     pub mapped_writes: u64,
-    /// What the program passed to updates, on queues and in command buffers.
+    /// Data of update operations, on queues and in command buffers.
     pub updates: u64,
-    /// Memory of the program that became buffers.
+    /// Host memory imported as buffers.
     pub imported_buffers: u64,
     /// Constants of dispatches and executables.
     pub constants: u64,
-    /// Whole files.
+    /// Complete files.
     pub inline_files: u64,
-    /// What was read of files.
+    /// Ranges read from files.
     pub captured_reads: u64,
 }
 
 impl SurveyedBytes {
-    /// The kinds that are data, with their names.
+    /// The sizes of all kinds of data, with their names.
     pub fn rows(&self) -> [(&'static str, u64); 7] {
         [
             ("executables", self.executables),
@@ -148,14 +148,14 @@ impl SurveyedBytes {
         ]
     }
 
-    /// All of them together.
+    /// The total.
     pub fn total(&self) -> u64 {
         self.rows().iter().map(|(_, bytes)| bytes).sum()
     }
 }
 
-/// What a command buffer holds: how often each function of each executable. It is counted into the
-/// functions once, when the recording is done with, so that time does not grow with executions.
+/// The dispatches of a command buffer per executable and function. They are added to the functions' counts once,
+/// after the last execution, so that the time does not depend on the number of executions.
 #[derive(Default)]
 struct Recorded {
     one_shot: bool,
@@ -163,13 +163,13 @@ struct Recorded {
     dispatches: Vec<(u64, u32, u64)>,
 }
 
-/// Pages behind the walk are let go after so many bytes.
+/// Number of bytes after which pages that have been read are released.
 const STEP_BYTES: u64 = 4 << 20;
 
-/// The bit of a command buffer's mode that lets it be executed once (`iree/hal/command_buffer.h`).
+/// The one-shot bit of a command buffer's mode (`iree/hal/command_buffer.h`).
 const MODE_ONE_SHOT: u32 = 1;
 
-/// A survey while it is taken.
+/// The state of a survey.
 #[derive(Default)]
 struct Surveyor<'a> {
     survey: Survey,
@@ -179,7 +179,7 @@ struct Surveyor<'a> {
 }
 
 impl Survey {
-    /// Walks over the records of `capture`, which is in `bytes`. Fails at the first one that is damaged.
+    /// Reads all records of `capture`, whose bytes are `bytes`. Fails at the first corrupt record.
     pub(crate) fn of(
         bytes: &CaptureBytes,
         capture: &Capture<'_>,

@@ -13,21 +13,21 @@ use crate::CaptureFile;
 pub struct Verdict {
     /// The device, by its driver's name.
     pub device: String,
-    /// Everything that prevents a replay; empty if nothing does.
+    /// The reasons that prevent a replay; empty if it is possible.
     pub reasons: Vec<Error>,
-    /// The external files of the capture; none if the capture cannot be planned.
+    /// The external files of the capture; empty if the capture cannot be planned.
     pub files: Vec<FileState>,
 }
 
-/// An external file as it is on this machine.
+/// The state of an external file on this machine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FileState {
     /// Its id in the capture.
     pub id: u64,
-    /// Where it is looked for.
+    /// Its remapped path.
     pub path: PathBuf,
-    /// Why it cannot be used, unless it can.
+    /// Why it cannot be used, if so.
     pub problem: Option<Error>,
 }
 
@@ -37,7 +37,7 @@ impl Verdict {
         self.reasons.is_empty()
     }
 
-    /// What is known of the external file with this id.
+    /// The state of the external file with this id.
     pub fn file(&self, id: u64) -> Option<&FileState> {
         self.files.iter().find(|file| file.id == id)
     }
@@ -51,8 +51,8 @@ impl Verdict {
         let device = &devices.devices()[0];
         let mut this = Self { device: device.info().driver.clone(), reasons: Vec::new(), files: Vec::new() };
         if let Some(tear) = capture.tear() {
-            let torn = format!("the capture is torn at offset {}", tear.offset);
-            this.reasons.push(Error::data_loss(torn).advise("--recover replays the records before the tear"));
+            let torn = format!("the capture is truncated at offset {}", tear.offset);
+            this.reasons.push(Error::data_loss(torn).advise("--recover replays the records before it"));
         }
         this.reasons.extend(capture.damage_error());
         match capture.plan_with(progress) {

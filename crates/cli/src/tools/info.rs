@@ -1,4 +1,4 @@
-//! `rehal info`: one screen about a capture, for a person.
+//! `rehal info`: summarizes a capture, on one screen or as JSON.
 
 mod json;
 mod text;
@@ -38,7 +38,7 @@ pub const INFO: Tool = Tool {
     run,
 };
 
-/// How the report looks.
+/// The format of the report.
 #[derive(Clone, Copy)]
 enum Format {
     Text,
@@ -54,7 +54,7 @@ const FORMAT: Flag<Format> = Flag::choice(
 
 const REPORT: Group = Group { title: "Report", flags: &[&FORMAT, &FILE_REMAP] };
 
-/// Which capture to report on, and how.
+/// The capture to report on, and the format.
 struct Options {
     path: PathBuf,
     format: Format,
@@ -62,7 +62,7 @@ struct Options {
     devices: DeviceOptions,
 }
 
-/// All that is known of a capture.
+/// The contents of a report.
 struct Report<'a> {
     path: &'a Path,
     capture: &'a CaptureFile,

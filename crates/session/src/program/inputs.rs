@@ -1,4 +1,4 @@
-//! From the text of inputs and expected results to values.
+//! Parses inputs and expected results to values.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,19 +10,19 @@ use rehal_vm::ValueKind;
 use super::input_files::{InputFile, InputFiles};
 use super::options::ValueText;
 
-/// A value that was read; `T` is what a tensor is made into.
+/// A parsed value; `T` is the representation of tensors.
 pub(crate) enum Parsed<T> {
-    /// No object, or the number 0: what is of no interest.
+    /// A null reference or the number 0; as an expected result, ignored.
     Null(Option<Scalar>),
-    /// A number.
+    /// A scalar.
     Scalar(Scalar),
     /// A tensor.
     Tensor(T),
-    /// The storage of a tensor alone.
+    /// The storage of a tensor, without a view.
     Storage(T),
 }
 
-/// Where the bytes of a tensor come from.
+/// The source of a tensor's bytes.
 pub(crate) enum TensorBytes<'a> {
     Contents(&'a Contents),
     Bytes(&'a [u8]),
@@ -30,21 +30,22 @@ pub(crate) enum TensorBytes<'a> {
 }
 
 impl TensorBytes<'_> {
-    /// Fills a range of `memory` with the tensor's bytes from `at` on. Calls come in order: files are read as they are.
+    /// Fills a range of `memory` with the tensor's bytes from `at` on. Calls must be in order: files are read
+    /// sequentially.
     pub(crate) fn fill(&mut self, at: u64, memory: &HostMemory, range: Range) -> Result<()> {
         match self {
             Self::Contents(contents) => contents.fill_memory(at, memory, range),
-            // As long as the tensor, which the range is a part of.
+            // The pattern is as long as the tensor, which contains the range.
             Self::Bytes(bytes) => memory.write(range.offset, &bytes[at as usize..][..range.length as usize]),
             Self::File(file) => file.fill(memory, range),
         }
     }
 }
 
-/// Reads values for arguments (or results) of these kinds, in order. `make` makes a tensor of a type and lets
-/// the bytes be filled in; they are there: a file that is too short is refused before.
+/// Parses values for arguments (or results) of these kinds, in order. `make` creates a tensor of a type and fills in
+/// its bytes; a file that is too short is refused before.
 ///
-/// Fails where there are more values than `kinds`; fewer are the caller's to judge.
+/// Fails if there are more values than `kinds`; the caller checks for fewer.
 pub(crate) fn parse<T>(
     values: &[ValueText],
     kinds: &[ValueKind],
@@ -66,10 +67,10 @@ struct Reader<'k, 'm, T> {
 
 impl<T> Reader<'_, '_, T> {
     fn read(&mut self, spec: &OsStr) -> Result<()> {
-        // All arrays of a file may be none, so such a value does not need an argument.
+        // `*file` may have no array left, so it does not require an argument.
         let kind = self.kinds.get(self.values.len()).copied();
         let input = Input::parse(spec, kind.and_then(scalar_type));
-        // Without an argument nothing says what the text should be, so what is wrong with it does not matter.
+        // Without an argument the type is unknown, so the excess value is reported rather than its text.
         if kind.is_none() && !matches!(input, Ok(Input::Npy { take: Take::Rest, .. })) {
             return Err(self.too_many()).context(|| Input::place(spec));
         }
@@ -118,9 +119,7 @@ impl<T> Reader<'_, '_, T> {
                 Some(ValueKind::Ref) => {}
                 Some(kind) => {
                     let name = kind.name();
-                    return Err(Error::invalid_argument(format!(
-                        "the function takes an {name} there, no tensor"
-                    )));
+                    return Err(Error::invalid_argument(format!("expected an {name}, found a tensor")));
                 }
                 None => return Err(self.too_many()),
             }
@@ -136,11 +135,12 @@ impl<T> Reader<'_, '_, T> {
     }
 
     fn too_many(&self) -> Error {
-        Error::invalid_argument(format!("the function takes {} and more are given", self.kinds.len()))
+        let (wanted, plural) = (self.kinds.len(), if self.kinds.len() == 1 { "" } else { "s" });
+        Error::invalid_argument(format!("expected {wanted} value{plural}, found more"))
     }
 }
 
-/// The number that an argument of this kind is.
+/// The scalar type of an argument of this kind.
 fn scalar_type(kind: ValueKind) -> Option<ScalarType> {
     match kind {
         ValueKind::I32 => Some(ScalarType::I32),

@@ -1,16 +1,16 @@
-//! What programs measured of themselves.
+//! Instrumentation data of programs.
 
 use rehal_base::{Context as _, Error, Result};
 use rehal_vm::{ElementKind, List, Ref, Value};
 
 use super::Program;
 
-/// The function by which a module hands out what it measured: it takes a list, and adds buffers to it.
+/// The function that returns a module's instrumentation data: it takes a list, and appends buffers to it.
 const QUERY: &str = "__query_instruments";
 
 impl Program {
-    /// What all modules of the program measured of themselves, if they were compiled for it
-    /// (`--iree-hal-instrument-dispatches=SIZE` and the like), as buffers that the host can read.
+    /// The instrumentation data of all modules that were compiled with it (`--iree-hal-instrument-dispatches=SIZE` and
+    /// the like), as buffers that the host can read.
     pub fn instruments(&self) -> Result<Vec<Value>> {
         let list = Ref::new(List::new(ElementKind::Variant, 0)?);
         for module in &self.0.modules {
@@ -24,8 +24,8 @@ impl Program {
         self.to_host(&mut measured)?;
         for (index, value) in measured.iter().enumerate() {
             if !matches!(value, Value::Ref(reference) if !reference.is_null()) {
-                let error = Error::invalid_argument("it is no buffer");
-                return Err(error.context(format!("value {index} of what the program measured")));
+                let error = Error::invalid_argument("the value is not a buffer");
+                return Err(error.context(format!("instrumentation buffer {index}")));
             }
         }
         Ok(measured)

@@ -1,7 +1,7 @@
-//! Programs: modules with what they import, on devices, recorded where that is asked for.
+//! Programs: modules with their imports, on devices, optionally recorded.
 //!
-//! A [`Program`] is loaded from [`ProgramOptions`], its [`Function`]s are called, and it is closed. Inputs and results
-//! are in the files below.
+//! A [`Program`] is loaded from [`ProgramOptions`], its [`Function`]s are called, and it is closed. The submodules
+//! handle inputs and results.
 
 mod calls;
 mod input_files;
@@ -38,10 +38,10 @@ pub use tests::{ModuleTest, ModuleTests, TestOutcome};
 
 use inputs::Parsed;
 
-/// A module that a program may import and that is not a file, by its name; `None` for a name that is not known.
+/// Provides built-in modules by name; `None` for unknown names.
 pub type Offer<'o> = &'o mut dyn FnMut(&str) -> Result<Option<Module>>;
 
-/// A program that is loaded: its modules' initialisers have run.
+/// A loaded program: its modules' initializers have run.
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
@@ -56,45 +56,45 @@ pub type Offer<'o> = &'o mut dyn FnMut(&str) -> Result<Option<Module>>;
 /// let mut results = program.call(&function, inputs)?;
 /// program.to_host(&mut results)?;
 /// assert_eq!(format_value(&results[0], 16)?, "hal.buffer_view\nf32=2");
-/// // Functions keep the program's globals: they go first.
+/// // Functions keep the program's globals alive, so drop them first.
 /// drop(function);
 /// program.close()
 /// # }
 /// ```
 pub struct Program(Arc<Inner>);
 
-/// What a program and its functions share.
+/// The state shared by a program and its functions.
 struct Inner {
     /// In the order of the options; functions are looked up in the last one.
     modules: Vec<ProgramModule>,
     context: Context,
     devices: Option<DeviceGroup>,
-    /// Which of them leads.
+    /// Index of the lead device.
     lead: usize,
     recorder: Option<Recorder>,
 }
 
-/// A function of a program that can be called from outside. It shares the program, so it can be kept beside it, sent to
-/// other threads and handed to another language; see [`Program::close`].
+/// An exported function of a program. It shares ownership of the program, so it can be stored next to it, sent to
+/// other threads and passed to another language; see [`Program::close`].
 pub struct Function {
-    /// Dropped before the program, which may end on another thread once that is gone.
+    /// Dropped before the program, which another thread may end afterwards.
     function: rehal_vm::Function,
     program: Arc<Inner>,
-    /// Whether it takes two fences behind its inputs: one that it waits for, one that it signals.
+    /// Whether it takes a wait fence and a signal fence after its inputs.
     is_async: bool,
-    /// What the module says of it, such as `sync func @f(...)`.
+    /// Its declaration in the module, such as `sync func @f(...)`.
     declaration: Option<String>,
 }
 
 impl Program {
-    /// Loads the modules that the options name, with all that they need: devices, parameters, a recorder. Runs the
-    /// modules' initialisers.
+    /// Loads the modules of the options with their dependencies: devices, parameters, a recorder. Runs the modules'
+    /// initializers.
     pub fn load(options: &ProgramOptions) -> Result<Self> {
         Self::with_modules(options, modules::load(options)?, &mut |_| Ok(None))
     }
 
-    /// As [`Program::load`], of modules that are read already, in the place of those that the options name. `offer`
-    /// gives further modules that they may need.
+    /// As [`Program::load`], with modules that have already been read instead of those of the options. `offer`
+    /// provides further modules that they may import.
     pub fn with_modules(
         options: &ProgramOptions,
         modules: Vec<ProgramModule>,
@@ -119,17 +119,17 @@ impl Program {
         self.0.modules.last().expect("a program has a module, or loading fails")
     }
 
-    /// The devices, if the program uses devices; those of the recorder if it is recorded.
+    /// The devices, if the program uses any; the recorder's devices if it is recorded.
     pub fn devices(&self) -> Option<&DeviceGroup> {
         self.0.devices.as_ref()
     }
 
-    /// The device that inputs go to, if the program uses devices.
+    /// The device that allocates inputs, if the program uses devices.
     pub fn device(&self) -> Option<&Device> {
         self.0.device()
     }
 
-    /// What records the program, if it is recorded.
+    /// The recorder, if the program is recorded.
     pub fn recorder(&self) -> Option<&Recorder> {
         self.0.recorder.as_ref()
     }
@@ -149,7 +149,7 @@ impl Program {
         })
     }
 
-    /// Reads the inputs of a function, onto the program's device.
+    /// Parses the inputs of a function, and creates tensors on the program's device.
     pub fn inputs(&self, function: &Function, inputs: &[ValueText]) -> Result<Vec<Value>> {
         let device = self.device();
         let parsed = inputs::parse(inputs, &function.argument_kinds(), &mut |tensor_type, bytes| {
@@ -158,12 +158,12 @@ impl Program {
         Ok(parsed.into_iter().map(value).collect())
     }
 
-    /// A tensor that functions take, of the bytes of its elements. They are copied to the program's device.
+    /// Creates a tensor from the bytes of its elements, which are copied to the program's device.
     pub fn tensor(&self, tensor_type: &TensorType, bytes: &[u8]) -> Result<Value> {
         let size = tensor_type.size_bytes()?;
         if size != bytes.len() as u64 {
             return Err(Error::invalid_argument(format!(
-                "{} bytes are given for a tensor of {size}",
+                "expected {size} bytes for the tensor, found {}",
                 bytes.len()
             )));
         }
@@ -171,7 +171,7 @@ impl Program {
         Ok(Handle::reference(view).into())
     }
 
-    /// Calls a function and waits for it. Results may be buffers that only the device can read; see
+    /// Calls a function and waits for it. Results may be in memory that only the device can read; see
     /// [`Program::to_host`].
     pub fn call(&self, function: &Function, mut inputs: Vec<Value>) -> Result<Vec<Value>> {
         let place = || format!("function '{}'", function.name());
@@ -186,29 +186,29 @@ impl Program {
         Ok(results)
     }
 
-    /// Calls of a function with these inputs, for measurements. Each call of a batch is one call of the function.
+    /// Prepares repeated calls of a function with these inputs, for benchmarks.
     pub fn calls(&self, function: Function, inputs: Vec<Value>, batch: Batch) -> Result<Calls> {
         self.check_own(&function).context(|| format!("function '{}'", function.name()))?;
         Calls::new(function, inputs, batch)
     }
 
-    /// Calls of a function that the compiler made for measurements (`iree.benchmark` says `dispatch`): it takes the
-    /// number of repetitions of its dispatches, which is the size of the batch: at most [`i32::MAX`].
+    /// As [`Program::calls`], for a function that the compiler generated for benchmarks (`iree.benchmark` is
+    /// `dispatch`): it takes the repetition count of its dispatches, which is the batch size, at most [`i32::MAX`].
     pub fn repeating_calls(&self, function: Function, batch: Batch) -> Result<Calls> {
         self.check_own(&function).context(|| format!("function '{}'", function.name()))?;
         Calls::repeating(function, batch)
     }
 
-    /// Fails for a function of another program: it would get fences of devices that are not its own.
+    /// Fails for a function of another program, which would receive fences of the wrong devices.
     fn check_own(&self, function: &Function) -> Result<()> {
         match Arc::ptr_eq(&self.0, &function.program) {
             true => Ok(()),
-            false => Err(Error::invalid_argument("the function is of another program")
-                .advise("look it up in the program that is to call it")),
+            false => Err(Error::invalid_argument("the function belongs to another program")
+                .advise("look it up in the program that calls it")),
         }
     }
 
-    /// Adds the fences that an asynchronous function takes behind its inputs. Returns the one to wait for.
+    /// Appends the fences of an asynchronous function to its inputs. Returns the fence to wait for.
     fn append_fences(&self, function: &Function, inputs: &mut Vec<Value>) -> Result<Option<Fence>> {
         if !function.is_async {
             return Ok(None);
@@ -220,7 +220,7 @@ impl Program {
         Ok(Some(finished))
     }
 
-    /// Replaces results that the host cannot read by copies that it can.
+    /// Replaces results that the host cannot read by readable copies.
     pub fn to_host(&self, results: &mut [Value]) -> Result<()> {
         match self.device() {
             Some(device) => transfer::to_host(results, device),
@@ -240,22 +240,22 @@ impl Program {
     }
 
     /// Ends the program: its globals are freed, in the scope `deinit` of the capture, then the capture is closed.
-    /// Values of the program are dropped before, or what they free is not in the capture.
+    /// Drop the program's values first, or their deallocation is not captured.
     ///
-    /// [`Function`]s and [`Calls`] keep the globals, so they are dropped before: while some are alive
-    /// ([`Program::function_count`]), this fails with `FAILED_PRECONDITION` and the program ends as one that is dropped.
-    /// A program that is dropped ends with the last of its functions, its globals freed outside of a scope, and with a
-    /// capture that was never closed, since nobody could be told that closing it failed.
+    /// [`Function`]s and [`Calls`] keep the globals alive, so drop them first: while any exist
+    /// ([`Program::function_count`]), this fails with `FAILED_PRECONDITION`, and the program ends as if dropped.
+    /// A dropped program ends with the last of its functions; its globals are freed outside of a scope, and its capture
+    /// is not closed, because a drop cannot report that closing failed.
     pub fn close(self) -> Result<()> {
         self.end(true)
     }
 
-    /// As [`Program::close`], without a scope, as the reference's tools that measure and test do it.
+    /// As [`Program::close`], without a scope, like the reference's benchmark and check tools.
     pub fn close_unscoped(self) -> Result<()> {
         self.end(false)
     }
 
-    /// How many functions and [`Calls`] of the program are alive.
+    /// The number of [`Function`]s and [`Calls`] of the program that are alive.
     pub fn function_count(&self) -> usize {
         Arc::strong_count(&self.0) - 1
     }
@@ -264,9 +264,9 @@ impl Program {
         let inner = Arc::try_unwrap(self.0).map_err(|inner| {
             let count = Arc::strong_count(&inner) - 1;
             let error = Error::failed_precondition(format!("{count} function(s) of the program are alive"));
-            error.context("closing the program").advise("drop its functions and calls before it")
+            error.context("closing the program").advise("drop its functions and calls first")
         })?;
-        // The devices live until the capture is closed.
+        // The devices must outlive the closing of the capture.
         let Inner { modules, context, devices, recorder, .. } = inner;
         let deinit =
             recorder.as_ref().filter(|_| scoped).map(|recorder| recorder.scope("deinit")).transpose();
@@ -284,7 +284,7 @@ impl Inner {
     }
 }
 
-/// The modules in a context, traced where that is asked for. Runs their initialisers.
+/// Creates a context with the modules, with tracing if requested. Runs their initializers.
 fn new_context(options: &ProgramOptions, modules: &[Module]) -> Result<Context> {
     match &options.trace_execution {
         Some(sink) => Context::traced(modules, sink.clone()),
@@ -292,7 +292,7 @@ fn new_context(options: &ProgramOptions, modules: &[Module]) -> Result<Context> 
     }
 }
 
-/// Closes the capture, however the program ended.
+/// Closes the capture, even if the program failed.
 fn closed<T>(outcome: Result<T>, recorder: Option<&Recorder>) -> Result<T> {
     let closed = recorder.map_or(Ok(()), |recorder| recorder.close());
     let closed = closed.context(|| "closing the capture".into());
@@ -300,32 +300,32 @@ fn closed<T>(outcome: Result<T>, recorder: Option<&Recorder>) -> Result<T> {
 }
 
 impl Function {
-    /// The name without that of the module.
+    /// The name without the module name.
     pub fn name(&self) -> &str {
         self.function.name()
     }
 
-    /// The function of the VM.
+    /// The VM function.
     pub(crate) fn vm(&self) -> &rehal_vm::Function {
         &self.function
     }
 
-    /// The device of its program, if that uses devices.
+    /// The device of its program, if the program uses devices.
     pub(crate) fn device(&self) -> Option<&Device> {
         self.program.device()
     }
 
-    /// What records its program, if it is recorded.
+    /// The recorder of its program, if it is recorded.
     pub(crate) fn recorder(&self) -> Option<&Recorder> {
         self.program.recorder.as_ref()
     }
 
-    /// Whether it takes two fences behind its inputs.
+    /// Whether it takes fences after its inputs.
     pub fn is_async(&self) -> bool {
         self.is_async
     }
 
-    /// What the module says of the function, such as `sync func @f(...)`.
+    /// The declaration of the function in the module, such as `sync func @f(...)`.
     pub fn declaration(&self) -> Option<&str> {
         self.declaration.as_deref()
     }
@@ -334,7 +334,7 @@ impl Function {
     pub fn argument_kinds(&self) -> Vec<ValueKind> {
         let kinds = self.function.convention().arguments().iter().map(|argument| match argument {
             Argument::One(kind) => *kind,
-            // Bytecode has no such function; what it takes from outside would be refused by the call.
+            // Bytecode has no such function, and the call would refuse its inputs.
             Argument::Span(_) => ValueKind::Ref,
         });
         let mut kinds: Vec<_> = kinds.collect();
@@ -353,13 +353,14 @@ impl Function {
         match self.argument_kinds().len() {
             wanted if wanted == given => Ok(()),
             wanted => {
-                Err(Error::invalid_argument(format!("the function takes {wanted} and {given} are given")))
+                let plural = if wanted == 1 { "" } else { "s" };
+                Err(Error::invalid_argument(format!("expected {wanted} input{plural}, found {given}")))
             }
         }
     }
 }
 
-/// The value that a function takes.
+/// Converts a parsed value to an argument.
 fn value(parsed: Parsed<BufferView>) -> Value {
     match parsed {
         Parsed::Null(None) => Value::NULL,
@@ -374,10 +375,10 @@ fn value(parsed: Parsed<BufferView>) -> Value {
     }
 }
 
-/// Finds what modules need.
+/// Resolves the dependencies of modules.
 struct Loader<'o> {
     options: &'o ProgramOptions,
-    /// In an order in which each stands behind those that it needs.
+    /// In dependency order.
     loaded: Vec<Module>,
     devices: Option<DeviceGroup>,
     recorder: Option<Recorder>,
@@ -393,7 +394,7 @@ impl Loader<'_> {
                 }
                 let place = || format!("module '{}'", user.name());
                 let provided = match name {
-                    // Devices are what the options name, whichever module needs them first.
+                    // Devices come from the options, not from the module that imports them first.
                     "hal" => self.hal().map(Some),
                     _ => self.provide(name, offer).context(place),
                 };
@@ -401,15 +402,17 @@ impl Loader<'_> {
                     Some(module) => self.loaded.push(module),
                     None if dependency.optional => {}
                     None => {
-                        let error = Error::not_found(format!("module '{name}' is needed and not given"));
-                        return Err(error.context(place()).advise("load it before the one that needs it"));
+                        let error = Error::not_found(format!("module '{name}' is missing"));
+                        return Err(error
+                            .context(place())
+                            .advise("load it before the module that imports it"));
                     }
                 }
             }
             self.loaded.push(user.module().clone());
         }
         if self.recorder.is_none() && self.options.recording.is_some() {
-            let error = Error::invalid_argument("a recording is of devices, and the program uses none");
+            let error = Error::invalid_argument("a recording needs devices, and the program uses none");
             return Err(error.advise("run it without a recording"));
         }
         Ok(())
@@ -444,7 +447,7 @@ impl Loader<'_> {
     }
 }
 
-/// Gives values that a program traces to `sink`, as text.
+/// Formats the values that a program traces, for `sink`.
 fn trace(sink: &(dyn Fn(&str) + Send + Sync), key: &str, views: &[&BufferView]) -> Result<()> {
     let mut text = format!("=== {key} ===\n");
     for view in views {
