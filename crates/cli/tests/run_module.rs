@@ -124,7 +124,7 @@ fn files_in_and_out() {
     assert_eq!(echo("f32", &format!("4xf32=+{bytes}")), "4xf32=1 2 3 4");
     let values = format!("--module={}", fixture("modules/values.vmfb"));
     let number = run(&["iree-run-module", &values, "--function=echo_f32", "--input=2xf32=+7 8"]);
-    assert!(number.stderr.contains("opening '7 8'") && number.stderr.contains("without one"), "{number:?}");
+    assert!(number.stderr.contains("opening '7 8'") && number.stderr.contains("without it"), "{number:?}");
     let ran = call("values", "echo_f32", &[&difference[0], &next]);
     assert!(ran.stderr.contains("expected 1 value, found more"), "{}", ran.stderr);
     let ran = call("values", "echo_f32", &[&format!("--input=*{arrays}")]);

@@ -22,7 +22,7 @@
 //! ```
 //!
 //! Options are plain structs with documented defaults; errors are [`Error`]s with a status code, a message, context
-//! and advice. It must not depend on flags, print, or end the process. The tools and the bindings to other
+//! and advice. The crate must not depend on flags, and never prints or ends the process. The tools and the bindings to other
 //! languages are thin layers over it, and it re-exports everything that a program needs.
 
 #![deny(unsafe_code)]
