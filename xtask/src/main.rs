@@ -30,7 +30,7 @@ cargo xtask VERB
   miri        runs the tests of base, hal, capture and vm under Miri (nightly) [--thread-sanitizer] [CRATE...]
   bench       measures our tools beside the reference's [--only NAME] [--rounds N] [--json PATH] [--tools DIRECTORY]
   e2e         compiles and runs all programs that check themselves [--only NAME] [--jobs N]
-  fixtures    makes every fixture from fixtures/recipe.toml with the reference release
+  fixtures    makes every fixture from fixtures/recipe.toml with the reference release, or some [vm] [MODULE...]
 ";
 
 fn main() -> ExitCode {

@@ -37,8 +37,8 @@ impl CaptureBytes {
         }
     }
 
-    /// A range of these bytes as memory that nobody writes: that of a mapped file is not copied. Fails if the range
-    /// exceeds them, and if the machine has no memory for a copy.
+    /// A range of these bytes as constant memory, zero-copy for a mapped file. Fails if the range exceeds them, or if
+    /// allocating a copy fails.
     pub fn memory(&self, range: Range) -> Result<HostMemory> {
         match &self.0 {
             Owner::File(file) => HostMemory::over_file(file.clone(), range),

@@ -221,7 +221,7 @@ impl Mismatch {
         FormatError::new("capture", Fault::Corrupt, offset, "checksum", expected, format!("{found:08x}"))
             .in_record(ordinal)
             .advise(
-                "the file is damaged: copy it again from where it was made, or capture again; \
+                "the file is damaged: copy it again from its source, or capture again; \
                  rehal info lists all that is damaged, and --recover reads it nevertheless",
             )
     }

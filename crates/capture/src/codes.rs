@@ -1,7 +1,7 @@
 //! The numbers of a capture that have names. Each table is the only place where a number meets its
 //! name, and the names are those that `iree-dump-replay` prints.
 //!
-//! A code is a plain number with a type, so that a number nobody has named yet can still be held,
+//! A code is a plain number with a type, so that an unknown number can still be stored,
 //! compared and printed.
 
 use std::fmt;

@@ -64,7 +64,7 @@ layouts! {
         8 payload_length: U64,
         /// 0, 1, 2 and so on in file order.
         16 sequence_ordinal: U64,
-        /// Thread that made the call, or zero where unknown.
+        /// Thread that made the call, or zero if unknown.
         24 thread_id: U64,
         /// Device the record belongs to, or zero.
         32 device_id: U64,
@@ -82,7 +82,7 @@ layouts! {
         64 payload_type: U32,
         /// An [`ObjectType`](crate::ObjectType).
         68 object_type: U32,
-        /// An [`OperationCode`](crate::OperationCode), or zero for what is no operation.
+        /// An [`OperationCode`](crate::OperationCode), or zero for other records.
         72 operation_code: U32,
         /// IREE status code that the captured call returned; zero is OK.
         76 status_code: U32,

@@ -192,7 +192,7 @@ payloads! {
 
     /// Begin or end of a scope.
     REPLAY_SCOPE Scope {
-        /// Its name, never empty. UTF-8 by contract, which nobody checks.
+        /// Its name, never empty. UTF-8 by contract, which is not checked.
         name: [u8] = name_length,
     } zero { flags, reserved0, reserved1 } [check_scope]
 

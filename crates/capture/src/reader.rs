@@ -590,7 +590,7 @@ fn check_file_header(bytes: &[u8]) -> Result<&FileHeader, FormatError> {
 fn no_checksums(length: u64) -> FormatError {
     let expected = "a record of checksums at the end, which the first record announces";
     FormatError::new(FORMAT, Fault::Corrupt, length, "checksums", expected, "none")
-        .advise("the file is damaged: copy it again from where it was made, or capture again; --recover reads it nevertheless")
+        .advise("the file is damaged: copy it again from its source, or capture again; --recover reads it nevertheless")
 }
 
 #[cold]

@@ -30,44 +30,27 @@ pub enum HostOp<N: Names> {
     TrimAllocator {
         allocator: N::Allocator,
     },
-    AssignTopology {
-        device: N::Device,
-    },
-    BeginProfiling {
-        device: N::Device,
-    },
-    FlushProfiling {
-        device: N::Device,
-    },
-    EndProfiling {
-        device: N::Device,
-    },
-    BeginExternalCapture {
-        device: N::Device,
-    },
-    EndExternalCapture {
-        device: N::Device,
-    },
-    /// A query, without an effect on later results.
-    QueryDevice {
-        device: N::Device,
-        query: DeviceQuery,
-    },
-    /// A query, without an effect on later results.
-    QueryMemoryHeaps {
-        allocator: N::Allocator,
-    },
-    /// A query, without an effect on later results.
-    QueryExecutable {
-        executable: N::Executable,
-        query: ExecutableQuery,
-    },
     ScopeBegin {
         name: N::Bytes,
     },
     ScopeEnd {
         name: N::Bytes,
     },
+}
+
+/// Queries, profiling and topology: calls that no later result depends on. A replay skips them.
+#[derive(Clone, Copy)]
+#[allow(missing_docs, reason = "the names are those of the HAL")]
+pub enum InfoOp<N: Names> {
+    AssignTopology { device: N::Device },
+    BeginProfiling { device: N::Device },
+    FlushProfiling { device: N::Device },
+    EndProfiling { device: N::Device },
+    BeginExternalCapture { device: N::Device },
+    EndExternalCapture { device: N::Device },
+    QueryDevice { device: N::Device, query: DeviceQuery },
+    QueryMemoryHeaps { allocator: N::Allocator },
+    QueryExecutable { executable: N::Executable, query: ExecutableQuery },
 }
 
 /// A device query.
@@ -281,21 +264,6 @@ impl<N: Names> HostOp<N> {
             Self::FlushQueue { device } => To::FlushQueue { device: names.device(device)? },
             Self::Trim { device } => To::Trim { device: names.device(device)? },
             Self::TrimAllocator { allocator } => To::TrimAllocator { allocator: names.allocator(allocator)? },
-            Self::AssignTopology { device } => To::AssignTopology { device: names.device(device)? },
-            Self::BeginProfiling { device } => To::BeginProfiling { device: names.device(device)? },
-            Self::FlushProfiling { device } => To::FlushProfiling { device: names.device(device)? },
-            Self::EndProfiling { device } => To::EndProfiling { device: names.device(device)? },
-            Self::BeginExternalCapture { device } => {
-                To::BeginExternalCapture { device: names.device(device)? }
-            }
-            Self::EndExternalCapture { device } => To::EndExternalCapture { device: names.device(device)? },
-            Self::QueryDevice { device, query } => To::QueryDevice { device: names.device(device)?, query },
-            Self::QueryMemoryHeaps { allocator } => {
-                To::QueryMemoryHeaps { allocator: names.allocator(allocator)? }
-            }
-            Self::QueryExecutable { executable, query } => {
-                To::QueryExecutable { executable: names.executable(executable)?, query }
-            }
             Self::ScopeBegin { name } => To::ScopeBegin { name: names.bytes(name)? },
             Self::ScopeEnd { name } => To::ScopeEnd { name: names.bytes(name)? },
         })

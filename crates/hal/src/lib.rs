@@ -5,9 +5,9 @@
 //!
 //! # The vocabulary
 //!
-//! [`Op`] is everything that a program requests of an accelerator, as plain data: a [`HostOp`] creates, maps
-//! and queries; a [`Command`] is recorded into a command buffer; a [`QueueOp`] inside a [`Submission`] is
-//! submitted to a queue. Operations are generic over how they name objects ([`Names`]): a program uses live
+//! [`Op`] is everything that a program requests of an accelerator, as plain data: a [`HostOp`] creates and
+//! maps; an [`InfoOp`] queries or profiles; a [`Command`] is recorded into a command buffer; a [`QueueOp`]
+//! inside a [`Submission`] is submitted to a queue. Operations are generic over how they name objects ([`Names`]): a program uses live
 //! handles ([`Live`]), a plan or a recorded command list dense indices ([`Indexed`]), a capture ids.
 //! [`Rename`] converts between them, once for all operations.
 //!
@@ -79,7 +79,7 @@ pub use flags::*;
 pub use group::DeviceGroup;
 pub use host_op::{
     CreateOp, DeviceQuery, ExecutableQuery, FileContents, FileIdentity, FileSource, HostOp, ImportFile,
-    PrepareExecutable, RangeOp, Validation,
+    InfoOp, PrepareExecutable, RangeOp, Validation,
 };
 pub use names::{Live, Names, Rename, RenameHost, rename_buffer_ref};
 pub use op::{

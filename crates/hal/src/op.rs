@@ -4,12 +4,14 @@ use std::sync::Arc;
 use rehal_base::Result;
 
 use crate::flags::*;
-use crate::{Buffer, BufferParams, HostOp, Names, Rename};
+use crate::{Buffer, BufferParams, HostOp, InfoOp, Names, Rename};
 
 /// Everything that a program requests of an accelerator.
 pub enum Op<N: Names> {
     /// A host operation.
     Host(HostOp<N>),
+    /// A call that no result depends on.
+    Info(InfoOp<N>),
     /// A command recorded into a command buffer.
     Command {
         /// The command buffer.

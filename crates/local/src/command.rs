@@ -11,8 +11,8 @@ use rehal_hal::{
 
 use crate::execute::{BindingTable, LiveNames, StoredNames, effect_of, run};
 
-/// The commands of a command buffer. A CPU has nothing to bake: they are kept as they were recorded,
-/// or, where the program allows it, run as they are recorded and not kept at all.
+/// The commands of a command buffer. A CPU has nothing to bake: commands are stored as recorded or, if the
+/// program allows inline execution, run while they are recorded and not stored.
 pub(crate) struct LocalCommands {
     inline: bool,
     recording: Mutex<Option<Box<Recording>>>,
@@ -22,18 +22,18 @@ pub(crate) struct LocalCommands {
 #[derive(Default)]
 struct Recording {
     store: Store,
-    /// What the commands do, without those that do nothing.
+    /// The effects of the commands, without no-ops.
     operations: Vec<QueueOp<Indexed>>,
 }
 
 thread_local! {
-    #[allow(clippy::vec_box, reason = "the boxes come from command buffers and go into them again")]
-    /// Recordings whose command buffers are gone, for their capacity: programs record again what
-    /// they recorded before.
+    #[allow(clippy::vec_box, reason = "boxes are moved from and to command buffers")]
+    /// A free list of recordings of dropped command buffers, for their capacity: programs repeat their
+    /// recordings.
     static SPARE: RefCell<Vec<Box<Recording>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How many recordings a thread keeps for their capacity.
+/// Maximum length of the free list.
 const SPARE_LIMIT: usize = 8;
 
 impl Recording {
@@ -41,10 +41,10 @@ impl Recording {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
     }
 
-    fn give_back(mut self: Box<Self>) {
+    fn recycle(mut self: Box<Self>) {
         self.store.clear();
         self.operations.clear();
-        // A thread that ends has no place for it any more, and needs none.
+        // An exiting thread may have destroyed its free list.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < SPARE_LIMIT {
@@ -65,19 +65,19 @@ impl LocalCommands {
         CommandBuffer::new(params, Self { inline, recording: Mutex::default(), ready: OnceLock::new() })
     }
 
-    /// The backend of a command buffer that this driver made.
+    /// The backend of a command buffer created by this driver.
     pub(crate) fn of(command_buffer: &CommandBuffer) -> Result<&Self> {
         command_buffer.backend().as_any().downcast_ref().ok_or_else(|| {
             Error::invalid_argument("the command buffer belongs to a device of another driver")
         })
     }
 
-    /// Frees what this thread keeps for the next recordings.
+    /// Frees this thread's free list.
     pub(crate) fn drop_spare() {
         SPARE.with_borrow_mut(Vec::clear);
     }
 
-    /// Whether the commands ran when they were recorded, so that waits come too late.
+    /// Whether the commands ran when they were recorded, so that waits have no effect.
     pub(crate) fn is_inline(&self) -> bool {
         self.inline
     }
@@ -88,7 +88,7 @@ impl LocalCommands {
             return Ok(());
         }
         let Some(recording) = self.ready.get() else {
-            return Err(Error::failed_precondition("the command buffer is run before its recording ended"));
+            return Err(Error::failed_precondition("cannot run: the command buffer is still being recorded"));
         };
         let names = StoredNames { store: &recording.store, table };
         for (index, operation) in recording.operations.iter().enumerate() {
@@ -123,7 +123,7 @@ impl CommandBufferBackend for LocalCommands {
     fn end(&self) -> Result<()> {
         let recording = self.recording.lock().take();
         if !self.inline {
-            // A command buffer is recorded once (the handle sees to it), so this is the first.
+            // The handle ensures that a command buffer is recorded once, so this is the first value.
             let _ = self.ready.set(recording.ok_or_else(not_recording)?);
         }
         Ok(())
@@ -137,7 +137,7 @@ impl CommandBufferBackend for LocalCommands {
 impl Drop for LocalCommands {
     fn drop(&mut self) {
         if let Some(recording) = self.ready.take() {
-            recording.give_back();
+            recording.recycle();
         }
     }
 }

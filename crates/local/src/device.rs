@@ -14,18 +14,18 @@ use crate::driver::LOCAL_SYNC;
 use crate::executable::{self, LocalExecutable, Plugins};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
 
-/// Where buffers begin, at least: what compiled kernels assume.
+/// Minimum alignment of buffers, as compiled kernels assume.
 const BINDING_ALIGNMENT_BYTES: usize = 64;
 
 const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD);
 
-/// A CPU as a device whose work runs on whichever thread makes it ready: the one that submits, or
-/// the one that signals the last of its waits.
+/// A CPU device that runs work on the thread that makes it ready: the one that submits, or the one that
+/// signals the last of its waits.
 pub struct LocalSync {
     info: DeviceInfo,
     plugins: Plugins,
     memory: Arc<MemoryCounters>,
-    /// Submissions whose waits are not reached.
+    /// Submissions with unreached waits.
     pending: PendingSubmissions,
 }
 
@@ -53,12 +53,12 @@ impl DeviceBackend for LocalSync {
             ("hal.executable.format", format) => Ok(executable::is_supported(format).into()),
             ("hal.device" | "hal.dispatch", "concurrency") => Ok(1),
             ("hal.cpu", feature) => executable::query_processor(feature),
-            _ => Err(Error::not_found(format!("device '{}' knows no '{category} :: {key}'", self.info.name))),
+            _ => Err(Error::not_found(format!("device '{}' has no '{category} :: {key}'", self.info.name))),
         }
     }
 
-    // Every buffer is host memory, so every buffer can be mapped and copied (as the reference's
-    // heap allocator grants it, which captures show).
+    // All buffers are host memory, so all can be mapped and copied (the reference's heap allocator grants the
+    // same, as captures show).
     fn grant(&self, params: BufferParams) -> Result<BufferParams> {
         Ok(BufferParams {
             memory_type: (params.memory_type - MemoryType::OPTIMAL) | MemoryType::HOST_VISIBLE,
@@ -68,7 +68,7 @@ impl DeviceBackend for LocalSync {
                 | BufferUsage::MAPPING_ACCESS_RANDOM
                 | BufferUsage::TRANSFER_SOURCE
                 | BufferUsage::TRANSFER_TARGET,
-            // As in the reference, no access named is all of it.
+            // As in the reference, no requested access means all access.
             access: if params.access.is_empty() { ALL_ACCESS } else { params.access },
             ..params
         })
@@ -110,15 +110,16 @@ impl DeviceBackend for LocalSync {
     }
 
     fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
-        // Kernels assume it of every binding. The code is the reference's, by which programs go on to copy.
+        // Kernels assume this alignment of every binding. The status code is the reference's: programs then
+        // copy instead.
         if !memory.as_ptr().addr().is_multiple_of(BINDING_ALIGNMENT_BYTES) {
             return Err(Error::out_of_range(format!(
-                "imported memory begins at {:p}; the device needs it at a multiple of {BINDING_ALIGNMENT_BYTES} bytes",
+                "imported memory at {:p} is not aligned to {BINDING_ALIGNMENT_BYTES} bytes",
                 memory.as_ptr()
             )));
         }
-        // Programs promise not to write their constants, and some have kernels sort them where they are. What nobody
-        // may write is not what a kernel gets, unless it cannot be bound to one that writes.
+        // Programs promise not to write their constants, yet some have kernels sort them in place. Read-only
+        // memory is therefore rejected, unless it cannot be bound to a kernel that writes.
         let writes = BufferUsage::DISPATCH_STORAGE_WRITE | BufferUsage::TRANSFER_TARGET;
         let memory = if memory.is_writable() || !params.usage.intersects(writes) {
             memory
@@ -132,9 +133,9 @@ impl DeviceBackend for LocalSync {
         executable::is_supported(format)
     }
 
-    #[allow(unsafe_code, reason = "the trust boundary of native code; see DeviceBackend")]
+    #[allow(unsafe_code, reason = "trust boundary of native code; see DeviceBackend")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
-        // SAFETY: the caller vouches for the code, as this function demands.
+        // SAFETY: guaranteed by the caller, as this function requires.
         let executable = unsafe { LocalExecutable::prepare(params, &self.plugins) }?;
         Ok(Executable::new(executable))
     }
@@ -149,7 +150,7 @@ impl DeviceBackend for LocalSync {
             QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
                 if LocalCommands::of(command_buffer)?.is_inline() {
                     return Err(Error::invalid_argument(
-                        "a command buffer that may run while it is recorded is submitted with waits",
+                        "cannot wait: a command buffer with inline execution runs while it is recorded",
                     ));
                 }
                 None
@@ -171,7 +172,7 @@ impl DeviceBackend for LocalSync {
         }
         let outcome = run_and_settle(&submission.op, &LiveNames, Promise::new(submission.signals));
         match outcome {
-            // What a host call returns is for the semaphores; without any, only the caller can hear of it.
+            // The semaphores receive the result of a host call; without any, only the caller can.
             Err(_) if matches!(submission.op, QueueOp::HostCall { .. }) && !submission.signals.is_empty() => {
                 Ok(created)
             }
@@ -201,7 +202,7 @@ impl DeviceBackend for LocalSync {
     }
 }
 
-/// An event: commands run in order on one thread, so there is nothing to hold.
+/// An event: commands run in order on one thread, so it has no state.
 struct LocalEvent;
 
 impl EventBackend for LocalEvent {

@@ -1,5 +1,5 @@
-//! Dispatches whose arguments are in a form that only other devices know.
-#![allow(unsafe_code, reason = "prepares an executable of the project's own")]
+//! Dispatches whose arguments are in a form that only other drivers support.
+#![allow(unsafe_code, reason = "prepares a fixture")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use rehal_base::StatusCode;
@@ -10,7 +10,7 @@ use rehal_hal::{
 use rehal_local::LocalSync;
 
 #[test]
-fn arguments_of_another_form_are_refused_before_a_kernel_misreads_them() {
+fn driver_specific_arguments_are_rejected() {
     let device = LocalSync::create(Default::default());
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/constants.embedded.elf");
     let params = ExecutableParams {
@@ -21,7 +21,7 @@ fn arguments_of_another_form_are_refused_before_a_kernel_misreads_them() {
         data: &std::fs::read(path).unwrap(),
         constants: &[],
     };
-    // SAFETY: a fixture of the project's own.
+    // SAFETY: our fixture.
     let executable = unsafe { device.backend().prepare_executable(&params) }.unwrap();
     let output = device.allocate_buffer(BufferParams::default(), 16).unwrap();
     for flags in [

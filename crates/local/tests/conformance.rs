@@ -1,5 +1,4 @@
-//! The conformance suite over the `local-sync` device, and over a device with memory of its own that `local-sync` does
-//! the work of: one test of the harness for each of its own.
+//! The conformance suite on the `local-sync` device, and on a discrete device that wraps it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -40,21 +39,21 @@ impl Subject for Local {
         std::fs::read(&path).map_err(|error| Error::io(format!("reading '{}'", path.display()), &error))
     }
 
-    #[allow(unsafe_code, reason = "the suite's kernels are fixtures of ours")]
+    #[allow(unsafe_code, reason = "the suite's kernels are our fixtures")]
     fn prepare(&self, device: &Device, params: &ExecutableParams<'_>) -> Result<Executable> {
-        // SAFETY: the suite hands over kernels of `fixtures/cts`, which this repository holds and
-        // which touch nothing but their bindings, and damaged copies that must be refused.
+        // SAFETY: the suite passes kernels of `fixtures/cts`, which are in this repository and access only
+        // their bindings, and corrupt copies that must be rejected.
         unsafe { device.backend().prepare_executable(params) }
     }
 
     fn expected(&self) -> &[Expected] {
-        const VMVX_IS_NO_MACHINE: Expected =
+        const VMVX_IS_NOT_MACHINE_CODE: Expected =
             Expected::Fails("native/vmvx-bytecode-fb/*", "kernels in C are machine code");
         const DISCRETE: &[Expected] = &[
-            VMVX_IS_NO_MACHINE,
-            Expected::Lacks(Capability::HostMemory, "its memory is apart from the host's"),
+            VMVX_IS_NOT_MACHINE_CODE,
+            Expected::Lacks(Capability::HostMemory, "its memory is separate from the host's"),
         ];
-        if self.is_discrete { DISCRETE } else { &[VMVX_IS_NO_MACHINE] }
+        if self.is_discrete { DISCRETE } else { &[VMVX_IS_NOT_MACHINE_CODE] }
     }
 }
 

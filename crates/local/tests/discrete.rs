@@ -1,4 +1,5 @@
-//! Bytes between the host and a device whose memory is apart from it, and that this device shows who forgets a step.
+//! Transfers between the host and a discrete device, and the consequences of omitting synchronization with
+//! it.
 
 use rehal_base::{HostMemory, Range, Result, StatusCode};
 use rehal_cts::discrete::{DiscreteDevice, JUNK};
@@ -15,14 +16,14 @@ fn device() -> Device {
     DiscreteDevice::over(LocalSync::create(Plugins::default()))
 }
 
-/// A buffer that the host cannot map.
+/// A buffer that is not host-visible.
 fn hidden(device: &Device, size: u64) -> Buffer {
     let buffer = device.allocate_buffer(BufferParams::default(), size).unwrap();
     assert!(!buffer.is_mappable());
     buffer
 }
 
-/// A buffer that the host maps.
+/// A host-visible buffer.
 fn visible(device: &Device, size: u64) -> Buffer {
     let params = BufferParams {
         usage: BufferParams::default().usage | BufferUsage::MAPPING_SCOPED,
@@ -47,11 +48,11 @@ fn noise(length: usize) -> Vec<u8> {
     (0..length as u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
 
-/// Sizes around those at which another piece is staged.
+/// Sizes around the multiples of the staging size.
 const SIZES: [usize; 7] = [0, 1, 100, (4 << 20) - 1, 4 << 20, (4 << 20) + 1, (9 << 20) + 77];
 
 #[test]
-fn what_is_written_is_read_wherever_the_memory_is() {
+fn writes_are_read_back_from_any_memory() {
     let device = device();
     for size in SIZES {
         for buffer in [hidden(&device, size as u64), visible(&device, size as u64)] {
@@ -67,7 +68,7 @@ fn what_is_written_is_read_wherever_the_memory_is() {
 }
 
 #[test]
-fn ranges_and_parts_are_where_they_are() {
+fn ranges_of_subspans_have_the_right_offsets() {
     let device = device();
     for whole in [hidden(&device, 5 << 20), visible(&device, 5 << 20)] {
         fill(&device, &whole, 9);
@@ -118,7 +119,7 @@ fn producers_and_consumers_see_pieces_in_order() {
     }
 }
 
-/// The first bytes of a range are written, however much of it is mapped.
+/// The start of a range is written, even if more of it is mapped.
 #[test]
 fn the_start_of_a_mapped_range_is_written() {
     let device = device();
@@ -131,7 +132,7 @@ fn the_start_of_a_mapped_range_is_written() {
 }
 
 #[test]
-fn what_can_be_neither_mapped_nor_copied_says_so() {
+fn a_buffer_that_can_be_neither_mapped_nor_copied_is_an_error() {
     let device = device();
     let params = BufferParams { usage: BufferUsage::DISPATCH_STORAGE_READ, ..BufferParams::default() };
     let buffer = device.allocate_buffer(params, 16).unwrap();
@@ -143,9 +144,9 @@ fn what_can_be_neither_mapped_nor_copied_says_so() {
     }
 }
 
-/// Where a piece fails, the transfer ends with its error: earlier pieces are there, later ones are as they were.
+/// If a piece fails, the transfer fails: earlier pieces are transferred, later ones unchanged.
 #[test]
-fn a_transfer_that_fails_half_way_ends_with_the_error() {
+fn a_failed_piece_fails_the_transfer() {
     let device = device();
     let buffer = hidden(&device, 9 << 20);
     fill(&device, &buffer, 1);
@@ -160,7 +161,7 @@ fn a_transfer_that_fails_half_way_ends_with_the_error() {
     let bytes = transfer::to_vec(&buffer, 0, WHOLE_BUFFER).unwrap();
     assert!(bytes[..4 << 20].iter().all(|byte| *byte == 2) && bytes[4 << 20..].iter().all(|byte| *byte == 1));
 
-    // The memory goes away between two pieces: the copy of the second fails, and with it the semaphore that it signals.
+    // The memory is deallocated between two pieces: the copy of the second fails its semaphore.
     let mut seen = 0;
     let take = |_: &HostMemory, range: Range| {
         seen += range.length;
@@ -174,9 +175,9 @@ fn a_transfer_that_fails_half_way_ends_with_the_error() {
     assert!(transfer::view(&buffer, 0, 4, |_| Ok(())).is_err());
 }
 
-/// Who maps a range, has the device write it and does not invalidate reads what was there before.
+/// Mapping a range that the device then writes, without invalidating, reads the previous contents.
 #[test]
-fn a_forgotten_invalidation_shows_stale_bytes() {
+fn without_invalidate_reads_are_stale() {
     let device = device();
     let buffer = visible(&device, 4);
     fill(&device, &buffer, 1);
@@ -184,14 +185,14 @@ fn a_forgotten_invalidation_shows_stale_bytes() {
     fill(&device, &buffer, 2);
     assert_eq!(mapping.source().unwrap().load(0).unwrap(), [1; 4], "stale");
     mapping.invalidate(1, 2).unwrap();
-    assert_eq!(mapping.source().unwrap().load(0).unwrap(), [1, 2, 2, 1], "the rest is stale still");
+    assert_eq!(mapping.source().unwrap().load(0).unwrap(), [1, 2, 2, 1], "the rest is still stale");
     drop(mapping);
     assert_eq!(transfer::to_vec(&buffer, 0, 4).unwrap(), [2; 4]);
 }
 
-/// Who writes through a mapping, does not flush and has the device read gets what was there before.
+/// Writing through a mapping that the device then reads, without flushing, has no effect.
 #[test]
-fn a_forgotten_flush_hides_what_was_written() {
+fn without_flush_writes_are_lost() {
     let device = device();
     let (buffer, seen) = (visible(&device, 4), visible(&device, 4));
     fill(&device, &buffer, 1);
@@ -201,15 +202,15 @@ fn a_forgotten_flush_hides_what_was_written() {
     assert_eq!(transfer::to_vec(&seen, 0, 4).unwrap(), [1; 4], "stale");
     mapping.flush(1, 2).unwrap();
     copy(&device, &buffer, &seen);
-    assert_eq!(transfer::to_vec(&seen, 0, 4).unwrap(), [1, 2, 2, 1], "the rest is stale still");
+    assert_eq!(transfer::to_vec(&seen, 0, 4).unwrap(), [1, 2, 2, 1], "the rest is still stale");
     mapping.unmap().unwrap();
     copy(&device, &buffer, &seen);
     assert_eq!(transfer::to_vec(&seen, 0, 4).unwrap(), [2; 4]);
 }
 
-/// Who says that bytes may be discarded and then does not write them loses them.
+/// Bytes that are mapped for discarding and not written are lost.
 #[test]
-fn what_is_discarded_is_gone() {
+fn discarded_bytes_are_lost() {
     let device = device();
     let buffer = visible(&device, 4);
     fill(&device, &buffer, 1);
@@ -218,7 +219,7 @@ fn what_is_discarded_is_gone() {
 }
 
 #[test]
-fn memory_of_the_device_alone_is_not_mapped() {
+fn device_local_memory_cannot_be_mapped() {
     let device = device();
     let wishes = MemoryType::DEVICE_LOCAL | MemoryType::HOST_VISIBLE;
     let params = BufferParams {
@@ -229,5 +230,8 @@ fn memory_of_the_device_alone_is_not_mapped() {
     let buffer = device.allocate_buffer(params, 4).unwrap();
     assert!(!buffer.params().memory_type.contains(MemoryType::HOST_VISIBLE));
     assert_eq!(buffer.map(MemoryAccess::READ, 0, 4).err().unwrap().code(), StatusCode::FailedPrecondition);
-    assert!(rehal_hal::PlainBuffer::memory_of(&buffer).is_err(), "its memory is no CPU driver's");
+    assert!(
+        rehal_hal::PlainBuffer::memory_of(&buffer).is_err(),
+        "its memory does not belong to a CPU driver"
+    );
 }

@@ -1,4 +1,4 @@
-//! The ELF loader: every way of linking, protections, and hostile images.
+//! The ELF loader: all linker options, protections, and hostile images.
 #![allow(unsafe_code, reason = "runs the libraries that it compiled")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -22,7 +22,7 @@ fn refused(bytes: &[u8]) -> FormatError {
     Image::parse(bytes).err().expect("an error")
 }
 
-/// Protections of the mapped pages in `range`, in order, as `/proc/self/maps` has them.
+/// Protections of the mapped pages in `range`, in order, from `/proc/self/maps`.
 fn protections(range: &Range<usize>) -> Vec<(Range<usize>, String)> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let parse = |line: &str| {
@@ -35,7 +35,7 @@ fn protections(range: &Range<usize>) -> Vec<(Range<usize>, String)> {
 }
 
 #[test]
-fn every_way_of_linking_loads_and_runs() {
+fn images_of_all_linker_options_load_and_run() {
     let styles: [&[&str]; 8] = [
         &["-Wl,--hash-style=sysv"],
         &["-Wl,--hash-style=gnu"],
@@ -66,7 +66,7 @@ fn pages_are_never_writable_and_executable() {
     let of = |address: usize| &pages.iter().find(|(range, _)| range.contains(&address)).unwrap().1;
     assert_eq!(of(memory.start), "r--");
     assert_eq!(of(module.address(parsed.function(QUERY).unwrap()) as usize), "r-x");
-    // The data behind what is read-only after relocation.
+    // The data after the RELRO pages.
     assert_eq!(of(memory.end - 1), "rw-");
     assert!(!module.is_immutable());
     drop(module);
@@ -83,7 +83,7 @@ fn relocated_data_is_read_only() {
 }
 
 #[test]
-fn a_container_gives_the_image_of_this_machine() {
+fn a_container_selects_the_image_for_this_machine() {
     let bytes = image();
     let record = |machine: u16, word_size: u8, offset: u64, size: usize| {
         let mut record = machine.to_le_bytes().to_vec();
@@ -102,19 +102,19 @@ fn a_container_gives_the_image_of_this_machine() {
     let fat = container(&[record(183, 2, 56, bytes.len()), ours.clone()]);
     assert!(Image::parse(&fat).unwrap().function(QUERY).is_ok());
     for length in 0..fat.len() {
-        assert!(Image::parse(&fat[..length]).is_err(), "cut at {length}");
+        assert!(Image::parse(&fat[..length]).is_err(), "truncated at {length}");
     }
     let error = refused(&container(&[record(183, 2, 56, bytes.len()), record(3, 1, 56, bytes.len())]));
     assert_eq!((error.field, error.found.as_str()), ("FatELF machine", "arm_64, x86_32"));
     let error = refused(&container(&[ours.clone(), record(62, 2, 4, bytes.len())])[..100]);
     assert_eq!((error.fault, error.field), (Fault::Truncated, "FatELF image"));
-    // What is wrong in the image is named at its place in the container.
+    // Errors in the image are reported at their offset in the container.
     let mut broken = fat.clone();
     broken[56 + 20] = 9;
     assert_eq!(refused(&broken).offset, 56 + 20);
 }
 
-/// Offset of the first segment of this kind in the table, and the table's entry size.
+/// Table offset of the first segment of this type, and the entry size.
 fn segment(bytes: &[u8], kind: u32) -> usize {
     let count = u16::from_le_bytes([bytes[56], bytes[57]]) as usize;
     (0..count).map(|index| 64 + index * 56).find(|at| bytes[*at..*at + 4] == kind.to_le_bytes()).unwrap()
@@ -154,7 +154,7 @@ fn wrong_fields_are_named() {
 }
 
 #[test]
-fn a_segment_of_many_gigabytes_is_refused_before_it_is_mapped() {
+fn a_huge_segment_is_rejected_before_mapping() {
     let good = image();
     for size in [1u64 << 30, 1 << 40, 1 << 62] {
         let mut bytes = good.clone();
@@ -165,17 +165,17 @@ fn a_segment_of_many_gigabytes_is_refused_before_it_is_mapped() {
 }
 
 #[test]
-fn an_image_that_is_cut_anywhere_is_an_error() {
+fn an_image_truncated_anywhere_is_an_error() {
     let bytes = image();
     for length in 0..bytes.len() {
-        assert!(Image::parse(&bytes[..length]).is_err(), "cut at {length} of {}", bytes.len());
+        assert!(Image::parse(&bytes[..length]).is_err(), "truncated at {length} of {}", bytes.len());
         check::exercise(&bytes[..length]);
     }
     check::exercise(&bytes);
 }
 
 #[test]
-fn mutated_images_are_mapped_and_relocated_or_refused() {
+fn mutated_images_are_relocated_or_rejected() {
     let originals = [
         image(),
         compile("library.c", Link::Embedded, &["-Wl,-z,pack-relative-relocs,--hash-style=gnu", "-s"]),
@@ -184,7 +184,7 @@ fn mutated_images_are_mapped_and_relocated_or_refused() {
     let mut mapped = 0;
     for round in 0..6000 {
         let mut bytes = originals[round % 2].clone();
-        // Half of the changes hit the header, the table of segments and the tables behind it.
+        // Half of the changes affect the header, the program header table and the tables after it.
         let reach = if round % 4 < 2 { bytes.len() } else { 2048.min(bytes.len()) };
         for _ in 0..=random.usize(..4) {
             let at = random.usize(..reach);
@@ -218,7 +218,7 @@ fn mutated_relocations_stay_in_the_image() {
         }
         check::exercise(&bytes);
     }
-    // A target outside, and one that begins inside and ends outside.
+    // A target out of bounds, and one that starts in bounds and ends out of bounds.
     for target in [u64::MAX, u64::MAX - 3, 1 << 40] {
         let mut bytes = good.clone();
         bytes[table.start..table.start + 8].copy_from_slice(&target.to_le_bytes());
@@ -232,7 +232,7 @@ fn mutated_relocations_stay_in_the_image() {
     assert_eq!((refused(&bytes).fault, refused(&bytes).field), (Fault::Corrupt, "r_info"));
 }
 
-/// Where the relocations with addends lie in the file; addresses equal offsets in the first segment.
+/// File range of the relocations with addends; addresses equal offsets in the first segment.
 fn relocations(bytes: &[u8]) -> Range<usize> {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
     let dynamic = segment(bytes, 2);

@@ -1,4 +1,4 @@
-//! The crash guard, in processes of their own: this binary runs itself.
+//! The crash guard, in child processes: this binary runs itself.
 #![allow(unsafe_code, reason = "runs the libraries that it compiled, and crashes on purpose")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -12,13 +12,13 @@ use support::{Link, compile};
 
 const CASE: &str = "REHAL_TEST_GUARD_CASE";
 
-/// Not a test of its own: what the other tests run in a child process.
+/// Not a test: the child process of the other tests.
 #[test]
 fn child() {
     let Ok(case) = std::env::var(CASE) else { return };
     guard::install();
     match case.as_str() {
-        // SAFETY: crashes on purpose, as nobody's kernel.
+        // SAFETY: crashes on purpose, outside of kernels.
         "host" => unsafe { std::ptr::without_provenance::<u32>(16).read_volatile() },
         // As a user would end the process. Rust's own handler lets the first one pass.
         "sent" => (0..2).fold(0, |_, _| {
@@ -90,7 +90,7 @@ fn a_kernel_that_faults_is_named() {
 #[test]
 fn an_instruction_that_the_cpu_lacks_is_named() {
     if rehal_local::executable::processor::feature("xop") == Some(true) {
-        return; // Only processors that nobody has made since 2015.
+        return; // Only processors not made since 2015.
     }
     let output = crash("xop");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -100,7 +100,7 @@ fn an_instruction_that_the_cpu_lacks_is_named() {
 }
 
 #[test]
-fn faults_that_are_no_kernels_end_as_they_did_before() {
+fn faults_outside_kernels_are_not_intercepted() {
     for case in ["host", "sent"] {
         let output = crash(case);
         let text = String::from_utf8_lossy(&output.stderr);

@@ -26,7 +26,7 @@ fn span<T>(values: &mut [T]) -> MemorySpan {
 
 fn run(library: &Library, name: &str, dispatch: Dispatch<'_>) -> Result<()> {
     let ordinal = library.lookup(name)?;
-    // SAFETY: the callers give bindings of their own that are large enough.
+    // SAFETY: the callers pass bindings of their own that are large enough.
     unsafe { library.dispatch(ordinal, dispatch) }
 }
 
@@ -61,7 +61,7 @@ fn functions_are_described() {
 }
 
 #[test]
-fn a_function_computes_what_it_should() {
+fn a_function_computes_the_expected_values() {
     for (format, bytes) in both(&[]) {
         let library = load(format, &bytes).unwrap();
         let (mut a, mut b, mut out) = ([1.0f32, 2.0, 3.0], [10.0f32, 20.0, 30.0], [0.0f32; 3]);
@@ -100,11 +100,11 @@ fn workgroups_run_x_first_and_see_their_dispatch() {
             }
         }
     }
-    assert!(scratch.iter().all(|byte| *byte == 1), "all of the local memory is the kernel's");
+    assert!(scratch.iter().all(|byte| *byte == 1), "the kernel can write all of the local memory");
 }
 
 #[test]
-fn nothing_runs_where_a_count_is_zero() {
+fn nothing_runs_if_a_count_is_zero() {
     let [(format, bytes), _] = both(&[]);
     let library = load(format, &bytes).unwrap();
     for workgroup_count in [[0, 1, 1], [1, 0, 1], [1, 1, 0]] {
@@ -129,7 +129,7 @@ fn the_first_failure_ends_a_dispatch() {
 }
 
 #[test]
-fn what_does_not_fit_the_function_is_refused() {
+fn mismatched_arguments_are_rejected() {
     let [(format, bytes), _] = both(&[]);
     let library = load(format, &bytes).unwrap();
     let mut word = [0u32; 16];
@@ -166,7 +166,7 @@ fn constants_and_the_processor_reach_the_library() {
 }
 
 #[test]
-fn libraries_that_are_loaded_together_stay_apart() {
+fn libraries_loaded_together_are_independent() {
     for link in [Link::Embedded, Link::System] {
         let format = if link == Link::Embedded { EMBEDDED } else { SYSTEM };
         let none = load(format, &compile("library.c", link, &[])).unwrap();
@@ -196,12 +196,12 @@ fn denormals_are_flushed_on_request() {
 }
 
 #[test]
-fn broken_tables_are_refused_with_the_reason() {
+fn invalid_tables_are_rejected_with_the_reason() {
     let cases = [
         ("-DVERSION=5", StatusCode::Incompatible, "has ABI version 5, supported is 6"),
         ("-DSANITIZER=1", StatusCode::Unavailable, "built with AddressSanitizer"),
         ("-DNO_NAME", StatusCode::FailedPrecondition, "function 0 of the executable has no name"),
-        ("-DBINDING_COUNT=65", StatusCode::OutOfRange, "wants 65 bindings, the limit is 64"),
+        ("-DBINDING_COUNT=65", StatusCode::OutOfRange, "requires 65 bindings, the limit is 64"),
     ];
     for (option, code, words) in cases {
         for (format, bytes) in both(&[option]) {
@@ -212,14 +212,14 @@ fn broken_tables_are_refused_with_the_reason() {
 }
 
 #[test]
-fn constructors_run_before_the_library_is_asked() {
+fn constructors_run_before_the_query_function() {
     for (format, bytes) in both(&["-DCONSTRUCTOR"]) {
         load(format, &bytes).unwrap();
     }
 }
 
 #[test]
-fn an_image_with_data_is_loaded_afresh_each_time() {
+fn an_image_with_data_is_not_cached() {
     let bytes = compile("library.c", Link::Embedded, &["-DMUTABLE"]);
     let first = load(EMBEDDED, &bytes).unwrap();
     let second = load(EMBEDDED, &bytes).unwrap();
@@ -229,7 +229,7 @@ fn an_image_with_data_is_loaded_afresh_each_time() {
 }
 
 #[test]
-fn an_image_without_data_is_shared_and_outlives_its_first_user() {
+fn an_image_without_data_is_cached() {
     let bytes = compile("library.c", Link::Embedded, &[]);
     let first = load(EMBEDDED, &bytes).unwrap();
     let second = load(EMBEDDED, &bytes).unwrap();
@@ -267,7 +267,7 @@ fn threads_run_one_library_at_the_same_time() {
 
 #[test]
 fn a_system_library_calls_the_hosts_math_library_without_naming_it() {
-    // As the compiler links them: no library is named, so that the process has to have the function.
+    // As the compiler links them: without naming libraries, so the process must provide the function.
     let unnamed = |function| {
         let bytes =
             compile("library.c", Link::System, &["-nodefaultlibs", &format!("-DNEEDS_FUNCTION={function}")]);
@@ -300,7 +300,7 @@ fn formats_are_inferred_from_what_an_image_needs() {
 }
 
 #[test]
-fn a_library_without_the_query_function_is_refused() {
+fn a_library_without_the_query_function_is_rejected() {
     for link in [Link::Embedded, Link::System] {
         let bytes = compile("plugin.c", link, &[]);
         let format = if link == Link::Embedded { EMBEDDED } else { SYSTEM };

@@ -1,4 +1,4 @@
-//! Submissions that wait: what becomes of them when their waits are never reached, and when what they run panics.
+//! Waiting submissions: unreachable waits, and panics in what they run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -34,14 +34,14 @@ fn submit(
     queue.host_call(call, [0; 4], HostCallFlags::empty()).unwrap();
 }
 
-/// A host call that counts its runs, and what is left of it.
+/// A host call that counts its runs, and its remaining references.
 #[derive(Default)]
 struct Work {
     runs: Arc<AtomicUsize>,
 }
 
 impl Work {
-    /// Every submission that is alive holds one more of `runs`.
+    /// Every live submission holds one more reference of `runs`.
     fn call(&self) -> HostCall {
         let runs = self.runs.clone();
         HostCall(Arc::new(move |_| {
@@ -66,30 +66,30 @@ fn a_hundred_thousand_submissions_whose_semaphore_is_released_are_freed_at_once(
     let (device, work) = (device(), Work::default());
     let done = semaphore(&device);
     for _ in 0..MANY {
-        let (go, next) = (semaphore(&device), semaphore(&device));
-        submit(&device, &[at(&go, 1)], &[at(&next, 1)], &work.call());
+        let (gate, next) = (semaphore(&device), semaphore(&device));
+        submit(&device, &[at(&gate, 1)], &[at(&next, 1)], &work.call());
         submit(&device, &[at(&next, 1)], &[], &work.call());
         drop(next);
         assert_eq!(work.alive(), 2);
-        drop(go);
+        drop(gate);
         assert_eq!(work.alive(), 0);
     }
-    let go = semaphore(&device);
-    submit(&device, &[at(&go, 1)], &[at(&done, 1)], &work.call());
-    drop(go);
+    let gate = semaphore(&device);
+    submit(&device, &[at(&gate, 1)], &[at(&done, 1)], &work.call());
+    drop(gate);
     let error = done.wait(1, None).unwrap_err();
     assert_eq!(error.code(), StatusCode::Aborted);
     assert_eq!(error.message(), "the semaphore was released at 0, before the timepoint was reached");
     assert_eq!((work.runs(), work.alive()), (0, 0));
 }
 
-/// A submission keeps alive what it signals, so rings do not free themselves.
+/// A submission keeps its signals alive, so cycles do not free themselves.
 #[test]
 fn a_hundred_thousand_submissions_that_wait_for_one_another_are_freed_in_time() {
     let (device, work) = (device(), Work::default());
     for _ in 0..MANY {
         let (a, b) = (semaphore(&device), semaphore(&device));
-        // The queue's own timeline, and two queues that take turns.
+        // The queue's own timeline, and two queues that alternate.
         submit(&device, &[at(&a, 1)], &[at(&a, 2), at(&b, 1)], &work.call());
         submit(&device, &[at(&b, 1)], &[at(&a, 3)], &work.call());
         drop((a, b));
@@ -100,7 +100,7 @@ fn a_hundred_thousand_submissions_that_wait_for_one_another_are_freed_in_time() 
 }
 
 #[test]
-fn trimming_leaves_what_can_still_be_reached() {
+fn trimming_keeps_reachable_submissions() {
     let (device, work) = (device(), Work::default());
     let (a, b, done) = (semaphore(&device), semaphore(&device), semaphore(&device));
     submit(&device, &[at(&a, 1)], &[at(&a, 2), at(&b, 1)], &work.call());
@@ -113,11 +113,11 @@ fn trimming_leaves_what_can_still_be_reached() {
     assert_eq!((work.runs(), work.alive(), a.query().unwrap()), (2, 0, 2));
 }
 
-/// Buffers name their device, for transfers. Those of a submission that waits do not keep it alive.
+/// Buffers refer to their device, for transfers. Those of a pending submission must not keep it alive.
 #[test]
-fn a_device_that_is_released_fails_what_waits_with_buffers() {
+fn releasing_a_device_fails_pending_submissions_with_buffers() {
     let device = device();
-    let (go, done) = (semaphore(&device), semaphore(&device));
+    let (gate, done) = (semaphore(&device), semaphore(&device));
     let buffer = device.allocate_buffer(BufferParams::default(), 16).unwrap();
     let commands = device
         .create_command_buffer(CommandBufferParams {
@@ -132,7 +132,7 @@ fn a_device_that_is_released_fails_what_waits_with_buffers() {
     commands.record(&Command::Fill { target, pattern: &[7], flags }).unwrap();
     commands.end().unwrap();
     for value in [1, 2] {
-        let (waits, signals) = ([at(&go, value)], [at(&done, value)]);
+        let (waits, signals) = ([at(&gate, value)], [at(&done, value)]);
         let queue = device.queue(QUEUE_AFFINITY_ANY).wait(&waits).signal(&signals);
         match value {
             1 => queue.fill(&buffer, &[7], 0),
@@ -146,10 +146,10 @@ fn a_device_that_is_released_fails_what_waits_with_buffers() {
 }
 
 #[test]
-fn a_device_that_is_released_fails_what_waits() {
+fn releasing_a_device_fails_pending_submissions() {
     let (device, work) = (device(), Work::default());
-    let (go, next, done) = (semaphore(&device), semaphore(&device), semaphore(&device));
-    submit(&device, &[at(&go, 1)], &[at(&next, 1)], &work.call());
+    let (gate, next, done) = (semaphore(&device), semaphore(&device), semaphore(&device));
+    submit(&device, &[at(&gate, 1)], &[at(&next, 1)], &work.call());
     submit(&device, &[at(&next, 1)], &[at(&done, 1)], &work.call());
     drop(device);
     for semaphore in [&next, &done] {
@@ -157,12 +157,12 @@ fn a_device_that_is_released_fails_what_waits() {
         assert_eq!(error.code(), StatusCode::Aborted);
         assert_eq!(error.message(), "the device was released while the submission waited");
     }
-    go.signal(1).unwrap();
+    gate.signal(1).unwrap();
     assert_eq!((work.runs(), work.alive()), (0, 0));
 }
 
 #[test]
-fn a_failed_wait_fails_at_once_whatever_the_others_do() {
+fn a_failed_wait_fails_the_submission_at_once() {
     let (device, work) = (device(), Work::default());
     let (never, fails, done) = (semaphore(&device), semaphore(&device), semaphore(&device));
     submit(&device, &[at(&never, 1), at(&fails, 1)], &[at(&done, 1)], &work.call());
@@ -182,7 +182,7 @@ fn panics(work: impl FnOnce()) -> &'static str {
     panic.downcast_ref::<&str>().copied().unwrap()
 }
 
-/// Its signals failed, and the thread and the device work as before.
+/// Its signals failed, and the thread and the device still work.
 fn expect_failed_and_working(device: &Device, signals: &[&Semaphore]) {
     for semaphore in signals {
         let error = semaphore.wait(9, None).unwrap_err();
@@ -190,9 +190,9 @@ fn expect_failed_and_working(device: &Device, signals: &[&Semaphore]) {
         assert_eq!(error.message(), "the thread that ran the submission panicked");
     }
     let work = Work::default();
-    let (go, done) = (semaphore(device), semaphore(device));
-    submit(device, &[at(&go, 1)], &[at(&done, 1)], &work.call());
-    submit(device, &[], &[at(&go, 1)], &work.call());
+    let (gate, done) = (semaphore(device), semaphore(device));
+    submit(device, &[at(&gate, 1)], &[at(&done, 1)], &work.call());
+    submit(device, &[], &[at(&gate, 1)], &work.call());
     done.wait(1, None).unwrap();
     assert_eq!(work.runs(), 2);
 }
@@ -209,27 +209,27 @@ fn a_host_call_that_panics_while_it_is_submitted_fails_its_signals() {
 #[test]
 fn a_host_call_that_panics_when_it_becomes_ready_fails_its_signals() {
     let (device, work) = (device(), Work::default());
-    let (go, a, b, done) = (semaphore(&device), semaphore(&device), semaphore(&device), semaphore(&device));
-    submit(&device, &[at(&go, 1)], &[at(&a, 1), at(&b, 1)], &panicking("at the signal"));
+    let (gate, a, b, done) = (semaphore(&device), semaphore(&device), semaphore(&device), semaphore(&device));
+    submit(&device, &[at(&gate, 1)], &[at(&a, 1), at(&b, 1)], &panicking("at the signal"));
     // The same signal makes this one ready too.
-    submit(&device, &[at(&go, 1)], &[at(&done, 1)], &work.call());
-    // What hangs on the signals of the one that panics learns of it.
+    submit(&device, &[at(&gate, 1)], &[at(&done, 1)], &work.call());
+    // Dependents of the panicking submission fail too.
     let behind = semaphore(&device);
     submit(&device, &[at(&b, 1)], &[at(&behind, 1)], &work.call());
-    assert_eq!(panics(|| go.signal(1).unwrap()), "at the signal");
-    assert_eq!((go.query().unwrap(), done.query().unwrap(), work.runs()), (1, 1, 1));
+    assert_eq!(panics(|| gate.signal(1).unwrap()), "at the signal");
+    assert_eq!((gate.query().unwrap(), done.query().unwrap(), work.runs()), (1, 1, 1));
     expect_failed_and_working(&device, &[&a, &b, &behind]);
-    // On another thread it is that thread's.
-    let (go, a) = (semaphore(&device), semaphore(&device));
-    submit(&device, &[at(&go, 1)], &[at(&a, 1)], &panicking("elsewhere"));
-    let signaller = std::thread::spawn(move || go.signal(1).unwrap());
+    // On another thread, the panic unwinds that thread.
+    let (gate, a) = (semaphore(&device), semaphore(&device));
+    submit(&device, &[at(&gate, 1)], &[at(&a, 1)], &panicking("elsewhere"));
+    let signaller = std::thread::spawn(move || gate.signal(1).unwrap());
     assert_eq!(*signaller.join().unwrap_err().downcast_ref::<&str>().unwrap(), "elsewhere");
     expect_failed_and_working(&device, &[&a]);
 }
 
-/// A destructor that submits while its thread unwinds: the panic is not the submission's.
+/// A destructor submits while its thread unwinds: the panic does not belong to the submission.
 #[test]
-fn submissions_of_a_thread_that_unwinds_run_like_others() {
+fn submissions_of_an_unwinding_thread_run() {
     struct SubmitOnDrop<'a>(
         &'a Device,
         &'a [Timepoint<&'a Semaphore>],
@@ -242,38 +242,38 @@ fn submissions_of_a_thread_that_unwinds_run_like_others() {
         }
     }
     let (device, work) = (device(), Work::default());
-    let (go, done) = (semaphore(&device), semaphore(&device));
-    let (waits, signals) = ([at(&go, 1)], [at(&done, 1)]);
+    let (gate, done) = (semaphore(&device), semaphore(&device));
+    let (waits, signals) = ([at(&gate, 1)], [at(&done, 1)]);
     let panicked = panics(|| {
         let _submit = SubmitOnDrop(&device, &waits, &signals, work.call());
         panic!("unrelated");
     });
     assert_eq!((panicked, done.query().unwrap()), ("unrelated", 0));
-    go.signal(1).unwrap();
+    gate.signal(1).unwrap();
     assert_eq!((done.query().unwrap(), work.runs()), (1, 1));
 }
 
-/// A semaphore whose payload starts at the value that stands for a failure would have failed without an error.
+/// The largest payload marks a failure: a semaphore that started there would have failed without an error.
 #[test]
-fn semaphores_start_below_the_value_of_a_failure() {
+fn the_failure_payload_is_rejected_as_an_initial_value() {
     let create = |value| device().create_semaphore(QUEUE_AFFINITY_ANY, value, SemaphoreFlags::empty());
     assert_eq!(create(u64::MAX).err().unwrap().code(), StatusCode::OutOfRange);
     assert_eq!(create(u64::MAX - 1).unwrap().query().unwrap(), u64::MAX - 1);
 }
 
-/// A callback of the first signal panics: the second comes about all the same.
+/// A callback of the first signal panics: the second still happens.
 #[test]
-fn a_callback_that_panics_does_not_keep_other_signals_from_coming() {
+fn a_panicking_callback_does_not_prevent_other_signals() {
     let (device, work) = (device(), Work::default());
     for waits in [false, true] {
-        let (go, a, b) = (semaphore(&device), semaphore(&device), semaphore(&device));
+        let (gate, a, b) = (semaphore(&device), semaphore(&device), semaphore(&device));
         let panic: Box<dyn FnOnce(Result<()>) + Send> = Box::new(|_| panic!("in the callback"));
         a.on_reached(1, panic).detach();
-        let waits = if waits { vec![at(&go, 1)] } else { vec![] };
+        let waits = if waits { vec![at(&gate, 1)] } else { vec![] };
         assert_eq!(
             panics(|| {
                 submit(&device, &waits, &[at(&a, 1), at(&b, 1)], &work.call());
-                go.signal(1).unwrap();
+                gate.signal(1).unwrap();
             }),
             "in the callback"
         );
@@ -282,9 +282,9 @@ fn a_callback_that_panics_does_not_keep_other_signals_from_coming() {
     assert_eq!(work.runs(), 2);
 }
 
-/// It has signalled before it runs, so nothing is left to fail.
+/// It has signalled before it runs, so there is nothing to fail.
 #[test]
-fn a_host_call_that_does_not_block_may_panic_after_its_signals() {
+fn a_non_blocking_host_call_may_panic_after_its_signals() {
     let device = device();
     let done = semaphore(&device);
     let call = panicking("after the signals");
@@ -295,11 +295,11 @@ fn a_host_call_that_does_not_block_may_panic_after_its_signals() {
     expect_failed_and_working(&device, &[]);
 }
 
-/// What the host call waits for is due on the thread that it would put to sleep.
+/// The host call waits for an action that is due on its own thread.
 #[test]
-fn a_host_call_may_wait_for_what_its_own_signal_sets_off() {
+fn a_host_call_may_wait_for_effects_of_its_own_signal() {
     let device = device();
-    let (go, first, second, done) =
+    let (gate, first, second, done) =
         (semaphore(&device), semaphore(&device), semaphore(&device), semaphore(&device));
     let call = HostCall(Arc::new({
         let (first, second) = (first.clone(), second.clone());
@@ -308,8 +308,8 @@ fn a_host_call_may_wait_for_what_its_own_signal_sets_off() {
             second.wait(1, Some(Duration::from_secs(20)))
         }
     }));
-    submit(&device, &[at(&go, 1)], &[at(&done, 1)], &call);
+    submit(&device, &[at(&gate, 1)], &[at(&done, 1)], &call);
     device.queue(QUEUE_AFFINITY_ANY).wait(&[at(&first, 1)]).signal(&[at(&second, 1)]).barrier(0).unwrap();
-    go.signal(1).unwrap();
+    gate.signal(1).unwrap();
     done.wait(1, Some(Duration::ZERO)).unwrap();
 }

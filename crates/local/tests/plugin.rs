@@ -44,12 +44,12 @@ fn library(format: &str, bytes: &[u8], plugins: &Plugins) -> Result<Library> {
     unsafe { Library::load(format, bytes, &options) }
 }
 
-/// What the library's import makes of 3 and 4, and whether the optional import is there.
+/// The result of the library's import for 3 and 4, and whether the optional import is resolved.
 fn add(library: &Library) -> (i32, bool) {
     let mut values = [3i32, 4, 0, -1];
     let bindings = [MemorySpan { pointer: values.as_mut_ptr().cast(), length_bytes: 16 }];
     let function = library.lookup("calls").unwrap();
-    // SAFETY: the binding has the four values that the function uses.
+    // SAFETY: the binding has the four values that the function accesses.
     unsafe { library.dispatch(function, Dispatch { bindings: &bindings, ..Dispatch::default() }) }.unwrap();
     (values[2], values[3] != 0)
 }
@@ -82,7 +82,7 @@ fn the_prefix_chooses_our_loader() {
 }
 
 #[test]
-fn the_plugin_that_came_last_is_asked_first() {
+fn the_last_plugin_has_precedence() {
     let first = plugin("so", Link::System, &["-DBIAS=100"]);
     let second = plugin("sos", Link::Embedded, &["-DBIAS=200"]);
     let nothing = plugin("sos", Link::Embedded, &["-DPROVIDES_NOTHING"]);
@@ -116,7 +116,7 @@ fn a_missing_import_is_named() {
 }
 
 #[test]
-fn plugins_that_cannot_be_used_say_why() {
+fn unusable_plugins_are_rejected_with_the_reason() {
     let cases = [
         ("-DVERSION=2", StatusCode::Incompatible, "interface has version 2, supported is 1"),
         ("-DREFUSES=8", StatusCode::ResourceExhausted, "executable plugin 'test_plugin' failed to load"),

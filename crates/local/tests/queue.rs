@@ -35,10 +35,10 @@ fn first_byte(buffer: &Buffer) -> u8 {
 fn work_that_waits_runs_when_the_host_signals() {
     let device = device();
     let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
-    let (go, done) = (semaphore(&device), semaphore(&device));
-    fill(&device, &buffer, 7, &go, &done).unwrap();
+    let (gate, done) = (semaphore(&device), semaphore(&device));
+    fill(&device, &buffer, 7, &gate, &done).unwrap();
     assert_eq!((first_byte(&buffer), done.query().unwrap()), (0, 0));
-    go.signal(1).unwrap();
+    gate.signal(1).unwrap();
     assert_eq!((first_byte(&buffer), done.query().unwrap()), (7, 1));
 }
 
@@ -46,11 +46,11 @@ fn work_that_waits_runs_when_the_host_signals() {
 fn work_that_waits_runs_when_another_thread_signals() {
     let device = device();
     let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
-    let (go, done) = (semaphore(&device), semaphore(&device));
-    fill(&device, &buffer, 7, &go, &done).unwrap();
+    let (gate, done) = (semaphore(&device), semaphore(&device));
+    fill(&device, &buffer, 7, &gate, &done).unwrap();
     let signaller = std::thread::spawn({
-        let go = go.clone();
-        move || go.signal(1).unwrap()
+        let gate = gate.clone();
+        move || gate.signal(1).unwrap()
     });
     done.wait(1, None).unwrap();
     assert_eq!(first_byte(&buffer), 7);
@@ -61,13 +61,13 @@ fn work_that_waits_runs_when_another_thread_signals() {
 fn what_waits_outlives_the_handles_that_it_was_submitted_with() {
     let device = device();
     let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
-    let (go, done) = (semaphore(&device), semaphore(&device));
+    let (gate, done) = (semaphore(&device), semaphore(&device));
     {
         let shortlived = semaphore(&device);
-        fill(&device, &buffer, 3, &go, &shortlived).unwrap();
+        fill(&device, &buffer, 3, &gate, &shortlived).unwrap();
         fill(&device, &buffer, 9, &shortlived, &done).unwrap();
     }
-    go.signal(1).unwrap();
+    gate.signal(1).unwrap();
     assert_eq!(done.query().unwrap(), 1);
     assert_eq!(first_byte(&buffer), 9);
 }
@@ -85,7 +85,7 @@ fn failures_travel_and_stop_the_work_behind_them() {
         assert_eq!(link.query().unwrap_err().message(), "the first link broke");
     }
     assert_eq!(first_byte(&buffer), 0);
-    // A submission after the failure learns of it at once, and so does who waits for it.
+    // A submission after the failure fails at once, and so do waits for it.
     let late = semaphore(&device);
     let error = fill(&device, &buffer, 7, &chain[3], &late).unwrap_err();
     assert_eq!(error.message(), "the first link broke");
@@ -140,8 +140,8 @@ fn an_operation_waits_for_all_its_semaphores_in_any_order() {
 #[test]
 fn a_buffer_is_named_before_its_alloca_runs_and_not_after_its_dealloca() {
     let device = device();
-    let [go, made, gone] = [semaphore(&device), semaphore(&device), semaphore(&device)];
-    let waits = [go.at(1)];
+    let [gate, made, gone] = [semaphore(&device), semaphore(&device), semaphore(&device)];
+    let waits = [gate.at(1)];
     let signals = [made.at(1)];
     let buffer = device
         .queue(QUEUE_AFFINITY_ANY)
@@ -154,7 +154,7 @@ fn a_buffer_is_named_before_its_alloca_runs_and_not_after_its_dealloca() {
     let waits = [made.at(1)];
     let signals = [gone.at(1)];
     device.queue(QUEUE_AFFINITY_ANY).wait(&waits).signal(&signals).dealloca(&buffer, 0).unwrap();
-    go.signal(1).unwrap();
+    gate.signal(1).unwrap();
     assert_eq!((made.query().unwrap(), gone.query().unwrap()), (1, 1));
     assert_eq!(buffer.write(0, &[1]).unwrap_err().code(), StatusCode::FailedPrecondition);
 }

@@ -1,5 +1,5 @@
-//! Damaged executables that are programs of the VM: refused, or run to an error or an end. Unlike damaged machine
-//! code they are run, because what is verified reaches nothing but what it is given.
+//! Corrupt VM executables: rejected, or run to an error or to completion. Unlike corrupt machine code they
+//! are run, because verified code accesses only its own bindings.
 
 #[path = "../../replay/tests/memory/mod.rs"]
 mod memory;
@@ -17,7 +17,8 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
 }
 
-/// Executables of ours: of the conformance suite, in assembly, and with every microkernel that the compiler calls.
+/// Our executables: of the conformance suite, in assembly, and with every microkernel that the compiler
+/// calls.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for name in ["affine", "constants", "crash", "entry_points", "indirect", "workgroups"] {
@@ -34,34 +35,36 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// What any input may hold at its peak: its copy, what is decoded from it, and what its budget and bindings allow.
+/// Limits the peak memory of any input: its copy, its decoded form, and the allowance of its budget and
+/// bindings.
 fn exercise_within_bounds(bytes: &[u8]) -> Reached {
     let (reached, peak) = peak_bytes(|| exercise_program(bytes));
-    assert!(peak < (4 << 20) + 200 * bytes.len(), "{peak} bytes held for an input of {}", bytes.len());
+    assert!(peak < (4 << 20) + 200 * bytes.len(), "{peak} bytes allocated for an input of {}", bytes.len());
     reached
 }
 
 #[test]
-fn undamaged_ones_are_loaded_and_run() {
+fn valid_executables_are_loaded_and_run() {
     for seed in seeds() {
         let Reached::Loaded { completed } = exercise_within_bounds(&seed) else {
-            panic!("a seed is refused")
+            panic!("a seed is rejected")
         };
         assert!(completed > 0);
     }
 }
 
 #[test]
-fn truncated_ones_are_refused_at_every_byte() {
+fn truncated_executables_are_rejected() {
     let seed = &seeds()[0];
     for length in 0..seed.len() {
-        // Behind the flatbuffer there may be a directory that nobody reads.
+        // There may be a ZIP directory after the FlatBuffer, which is not read.
         let reached = exercise_within_bounds(&seed[..length]);
         assert!(reached == Reached::Nothing || length + 200 > seed.len(), "{length} of {} bytes", seed.len());
     }
 }
 
-/// Changes a few places: a bit, a byte, a field to an extreme or near to what it was, a run from elsewhere.
+/// Changes a few locations: a bit, a byte, a field to an extreme or a nearby value, a run copied from
+/// elsewhere.
 fn mutate(seed: &[u8], random: &mut Rng) -> Vec<u8> {
     const EXTREMES: [u32; 8] = [0, 1, 0x7F, 0xFFFF, 0x7FFF_FFFF, 0x8000_0000, u32::MAX - 1, u32::MAX];
     let mut bytes = seed.to_vec();
@@ -89,7 +92,7 @@ fn mutate(seed: &[u8], random: &mut Rng) -> Vec<u8> {
 }
 
 #[test]
-fn mutated_ones_are_refused_or_run() {
+fn mutated_executables_are_rejected_or_run() {
     let seeds = seeds();
     let mut random = Rng::with_seed(0x5EED);
     let (mut refused, mut loaded, mut completed_all) = (0, 0, 0);
@@ -103,6 +106,6 @@ fn mutated_ones_are_refused_or_run() {
             }
         }
     }
-    // Where all were refused, or none, the mutations would be of no use.
+    // If all were rejected, or none, the mutations would be useless.
     assert!(refused > 500 && loaded > 500 && completed_all > 500, "{refused} {loaded} {completed_all}");
 }

@@ -1,7 +1,7 @@
 //! What recording adds to a program: the calls of a benchmarked `abs` (nine records), bare and recorded, and 1 GiB of
 //! inputs beside a plain write of as many bytes. Prints nanoseconds and ratios; `cargo xtask bench` measures the tools.
 //!
-//! `cargo run --profile measure -p rehal-replay --example recording_cost -- FOLDER`
+//! `cargo run --profile measure -p rehal-replay --example recording_cost -- DIRECTORY`
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ const CALLS: u32 = 20_000;
 const INPUT_BYTES: usize = 1 << 30;
 
 fn main() -> Result<()> {
-    let folder = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| ".".into()));
-    let path = folder.join("recording_cost.ireereplay");
+    let directory = PathBuf::from(std::env::args().nth(1).unwrap_or_else(|| ".".into()));
+    let path = directory.join("recording_cost.ireereplay");
     for _ in 0..5 {
         let bare = nanoseconds_per_call(&LocalSync::create(Plugins::default()), None)?;
         let recorder = Recorder::create(&path, RecordOptions::default())?;

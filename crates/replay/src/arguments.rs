@@ -6,8 +6,8 @@ use rehal_hal::{Binding, BufferRef, Command, Dispatch, QueueOp, WorkgroupCount, 
 
 use crate::ids::Ids;
 
-/// Fails where the data of a queue operation does not fit its range, or a range is one of a slot:
-/// only an execution brings a binding table.
+/// Fails if the data of a queue operation does not match its range, or a range refers to a slot: only an
+/// execution has a binding table.
 pub(crate) fn check_queue_op(op: &QueueOp<Ids<'_>>) -> Result<()> {
     match op {
         QueueOp::Fill { target, pattern, .. } => {
@@ -42,8 +42,8 @@ pub(crate) fn check_queue_op(op: &QueueOp<Ids<'_>>) -> Result<()> {
     }
 }
 
-/// Fails where the data of a command does not fit its range, or it refers to a slot beyond the
-/// `slots` of its command buffer.
+/// Fails if the data of a command does not match its range, or it refers to a slot beyond the `slots` of its
+/// command buffer.
 pub(crate) fn check_command(command: &Command<Ids<'_>>, slots: u64) -> Result<()> {
     let check_slot = |reference: &BufferRef<u64>| match reference.binding {
         Binding::Slot(slot) => check_slot(slot, slots),

@@ -35,7 +35,7 @@ impl CommandBufferState {
         Self { state: State::Initial, slots: params.binding_capacity, is_inline }
     }
 
-    /// Fails unless command buffer `id` is where `wanted` needs it, and goes on to where that leads.
+    /// Moves command buffer `id` to the state after `wanted`; fails unless its state allows that.
     pub(crate) fn advance(&mut self, wanted: Use, id: u64) -> Result<()> {
         let (from, to, verb) = match wanted {
             Use::Begin => (State::Initial, State::Recording, "begun"),
@@ -55,7 +55,7 @@ impl CommandBufferState {
         Ok(())
     }
 
-    /// Fails where a binding table of `bindings` entries leaves slots without one.
+    /// Fails if a binding table of `bindings` entries has fewer than the slots.
     pub(crate) fn check_table(&self, bindings: u64, id: u64) -> Result<()> {
         if bindings >= self.slots {
             return Ok(());

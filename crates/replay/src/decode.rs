@@ -9,14 +9,14 @@ use rehal_hal::{
     AccessScope, Binding, BufferBarrier, BufferParams, BufferRef, BufferUsage, CachingMode, Command,
     CommandBufferMode, CommandBufferParams, CommandCategories, CreateOp, DeviceQuery, Dispatch,
     DispatchFlags, ExecutableQuery, ExecutionStage, FileContents, FileIdentity, FileSource, HostOp,
-    ImportFile, MappingMode, MemoryAccess, MemoryBarrier, MemoryType, Op, PrepareExecutable, QueueOp,
+    ImportFile, InfoOp, MappingMode, MemoryAccess, MemoryBarrier, MemoryType, Op, PrepareExecutable, QueueOp,
     RangeOp, SemaphoreFlags, Submission, Timepoint, Validation, WorkgroupCount,
 };
 
 use crate::ids::{Ids, refuse};
 
-/// The operation that `record` holds; `None` where it informs, or where the call that it records had failed. Fails
-/// where the payload is wrong, and where the record holds work that cannot be reproduced.
+/// Decodes the operation of `record`; `None` for informational records and for calls that failed at capture.
+/// Fails if the payload is corrupt, or if the operation cannot be reproduced.
 pub(crate) fn decode<'a>(record: &Record<'a>) -> Result<Option<Op<Ids<'a>>>> {
     match record.record_type() {
         RecordType::SESSION => Ok(None),
@@ -53,6 +53,9 @@ fn decode_operation<'a>(record: &Record<'a>) -> Result<Op<Ids<'a>>> {
     if let Some(op) = bare(code, on) {
         return Ok(Op::Host(op));
     }
+    if let Some(op) = info(code, on) {
+        return Ok(Op::Info(op));
+    }
     if is_command(code) {
         return Ok(Op::Command { into: on, command: command(code, payload)? });
     }
@@ -71,24 +74,31 @@ fn is_command(code: Code) -> bool {
 
 /// The host operation that `code` is, where captures hold no more of it than the object.
 fn bare<'a>(code: Code, on: u64) -> Option<HostOp<Ids<'a>>> {
-    let device = |query| HostOp::QueryDevice { device: on, query };
-    let executable = |query| HostOp::QueryExecutable { executable: on, query };
     Some(match code {
         Code::COMMAND_BUFFER_BEGIN => HostOp::BeginCommandBuffer { command_buffer: on },
         Code::COMMAND_BUFFER_END => HostOp::EndCommandBuffer { command_buffer: on },
         Code::DEVICE_QUEUE_FLUSH => HostOp::FlushQueue { device: on },
         Code::DEVICE_TRIM => HostOp::Trim { device: on },
         Code::ALLOCATOR_TRIM => HostOp::TrimAllocator { allocator: on },
-        Code::DEVICE_ASSIGN_TOPOLOGY_INFO => HostOp::AssignTopology { device: on },
-        Code::DEVICE_PROFILING_BEGIN => HostOp::BeginProfiling { device: on },
-        Code::DEVICE_PROFILING_FLUSH => HostOp::FlushProfiling { device: on },
-        Code::DEVICE_PROFILING_END => HostOp::EndProfiling { device: on },
-        Code::DEVICE_EXTERNAL_CAPTURE_BEGIN => HostOp::BeginExternalCapture { device: on },
-        Code::DEVICE_EXTERNAL_CAPTURE_END => HostOp::EndExternalCapture { device: on },
+        _ => return None,
+    })
+}
+
+/// The query, or other call that no result depends on, that `code` is.
+fn info<'a>(code: Code, on: u64) -> Option<InfoOp<Ids<'a>>> {
+    let device = |query| InfoOp::QueryDevice { device: on, query };
+    let executable = |query| InfoOp::QueryExecutable { executable: on, query };
+    Some(match code {
+        Code::DEVICE_ASSIGN_TOPOLOGY_INFO => InfoOp::AssignTopology { device: on },
+        Code::DEVICE_PROFILING_BEGIN => InfoOp::BeginProfiling { device: on },
+        Code::DEVICE_PROFILING_FLUSH => InfoOp::FlushProfiling { device: on },
+        Code::DEVICE_PROFILING_END => InfoOp::EndProfiling { device: on },
+        Code::DEVICE_EXTERNAL_CAPTURE_BEGIN => InfoOp::BeginExternalCapture { device: on },
+        Code::DEVICE_EXTERNAL_CAPTURE_END => InfoOp::EndExternalCapture { device: on },
         Code::DEVICE_QUERY_I64 => device(DeviceQuery::I64),
         Code::DEVICE_QUERY_CAPABILITIES => device(DeviceQuery::Capabilities),
         Code::DEVICE_QUERY_QUEUE_POOL_BACKEND => device(DeviceQuery::QueuePool),
-        Code::ALLOCATOR_QUERY_MEMORY_HEAPS => HostOp::QueryMemoryHeaps { allocator: on },
+        Code::ALLOCATOR_QUERY_MEMORY_HEAPS => InfoOp::QueryMemoryHeaps { allocator: on },
         Code::EXECUTABLE_FUNCTION_COUNT => executable(ExecutableQuery::FunctionCount),
         Code::EXECUTABLE_FUNCTION_INFO => executable(ExecutableQuery::FunctionInfo),
         Code::EXECUTABLE_FUNCTION_PARAMETERS => executable(ExecutableQuery::FunctionParameters),

@@ -11,7 +11,7 @@ use rehal_capture::{
 };
 use rehal_hal::{
     Binding, BufferParams, BufferRef, Command, CreateOp, DeviceQuery, Dispatch, ExecutableQuery,
-    FileContents, FileSource, HostOp, ImportFile, PrepareExecutable, QueueOp, RangeOp, Submission,
+    FileContents, FileSource, HostOp, ImportFile, InfoOp, PrepareExecutable, QueueOp, RangeOp, Submission,
     Validation, WorkgroupCount,
 };
 use zerocopy::little_endian::{U16, U32, U64};
@@ -315,24 +315,6 @@ pub(crate) fn host_op(op: &HostOp<Ids<'_>>, put: &mut Put<'_>) {
         HostOp::FlushQueue { device } => bare(Code::DEVICE_QUEUE_FLUSH, device),
         HostOp::Trim { device } => bare(Code::DEVICE_TRIM, device),
         HostOp::TrimAllocator { allocator } => bare(Code::ALLOCATOR_TRIM, allocator),
-        HostOp::AssignTopology { device } => bare(Code::DEVICE_ASSIGN_TOPOLOGY_INFO, device),
-        HostOp::BeginProfiling { device } => bare(Code::DEVICE_PROFILING_BEGIN, device),
-        HostOp::FlushProfiling { device } => bare(Code::DEVICE_PROFILING_FLUSH, device),
-        HostOp::EndProfiling { device } => bare(Code::DEVICE_PROFILING_END, device),
-        HostOp::BeginExternalCapture { device } => bare(Code::DEVICE_EXTERNAL_CAPTURE_BEGIN, device),
-        HostOp::EndExternalCapture { device } => bare(Code::DEVICE_EXTERNAL_CAPTURE_END, device),
-        HostOp::QueryDevice { device, query } => match query {
-            DeviceQuery::I64 => bare(Code::DEVICE_QUERY_I64, device),
-            DeviceQuery::Capabilities => bare(Code::DEVICE_QUERY_CAPABILITIES, device),
-            DeviceQuery::QueuePool => bare(Code::DEVICE_QUERY_QUEUE_POOL_BACKEND, device),
-        },
-        HostOp::QueryMemoryHeaps { allocator } => bare(Code::ALLOCATOR_QUERY_MEMORY_HEAPS, allocator),
-        HostOp::QueryExecutable { executable, query } => match query {
-            ExecutableQuery::FunctionCount => bare(Code::EXECUTABLE_FUNCTION_COUNT, executable),
-            ExecutableQuery::FunctionInfo => bare(Code::EXECUTABLE_FUNCTION_INFO, executable),
-            ExecutableQuery::FunctionParameters => bare(Code::EXECUTABLE_FUNCTION_PARAMETERS, executable),
-            ExecutableQuery::LookupFunction => bare(Code::EXECUTABLE_LOOKUP_FUNCTION_BY_NAME, executable),
-        },
         HostOp::Create(op) => create(&op, put),
         HostOp::Map(it) => range(Code::BUFFER_MAP_RANGE, &it, None, put),
         HostOp::Unmap(it, data) => range(Code::BUFFER_UNMAP_RANGE, &it, data, put),
@@ -340,6 +322,31 @@ pub(crate) fn host_op(op: &HostOp<Ids<'_>>, put: &mut Put<'_>) {
         HostOp::Flush(it, data) => range(Code::BUFFER_FLUSH_RANGE, &it, data, put),
         HostOp::ScopeBegin { name } => scope(Code::REPLAY_SCOPE_BEGIN, name, put),
         HostOp::ScopeEnd { name } => scope(Code::REPLAY_SCOPE_END, name, put),
+    }
+}
+
+/// A call that no result depends on.
+pub(crate) fn info_op(op: &InfoOp<Ids<'_>>, put: &mut Put<'_>) {
+    let mut bare = |code, object| Call::new(code, object, 0).bare(put);
+    match *op {
+        InfoOp::AssignTopology { device } => bare(Code::DEVICE_ASSIGN_TOPOLOGY_INFO, device),
+        InfoOp::BeginProfiling { device } => bare(Code::DEVICE_PROFILING_BEGIN, device),
+        InfoOp::FlushProfiling { device } => bare(Code::DEVICE_PROFILING_FLUSH, device),
+        InfoOp::EndProfiling { device } => bare(Code::DEVICE_PROFILING_END, device),
+        InfoOp::BeginExternalCapture { device } => bare(Code::DEVICE_EXTERNAL_CAPTURE_BEGIN, device),
+        InfoOp::EndExternalCapture { device } => bare(Code::DEVICE_EXTERNAL_CAPTURE_END, device),
+        InfoOp::QueryDevice { device, query } => match query {
+            DeviceQuery::I64 => bare(Code::DEVICE_QUERY_I64, device),
+            DeviceQuery::Capabilities => bare(Code::DEVICE_QUERY_CAPABILITIES, device),
+            DeviceQuery::QueuePool => bare(Code::DEVICE_QUERY_QUEUE_POOL_BACKEND, device),
+        },
+        InfoOp::QueryMemoryHeaps { allocator } => bare(Code::ALLOCATOR_QUERY_MEMORY_HEAPS, allocator),
+        InfoOp::QueryExecutable { executable, query } => match query {
+            ExecutableQuery::FunctionCount => bare(Code::EXECUTABLE_FUNCTION_COUNT, executable),
+            ExecutableQuery::FunctionInfo => bare(Code::EXECUTABLE_FUNCTION_INFO, executable),
+            ExecutableQuery::FunctionParameters => bare(Code::EXECUTABLE_FUNCTION_PARAMETERS, executable),
+            ExecutableQuery::LookupFunction => bare(Code::EXECUTABLE_LOOKUP_FUNCTION_BY_NAME, executable),
+        },
     }
 }
 

@@ -86,7 +86,7 @@ fn open_external(
     validation: Validation,
 ) -> Result<HostFile> {
     let reading = |error| Error::io(format_args!("opening '{}'", path.display()), &error);
-    // Looked at before it is opened: opening a pipe waits for somebody who writes to it.
+    // Checked before it is opened: opening a pipe blocks until it has a writer.
     require_regular(path, &std::fs::metadata(path).map_err(reading)?)?;
     let write = record.access.contains(MemoryAccess::WRITE);
     let file = OpenOptions::new().read(true).write(write).open(path).map_err(reading)?;

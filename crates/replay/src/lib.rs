@@ -1,8 +1,8 @@
 //! Captures as work: planned once, run as often as wanted, observed, and dumped as text.
 //!
 //! A [`Plan`] is compiled from a capture and has passed every check that needs no device. A
-//! [`Replay`] runs it on a device group. [`Observer`]s are told what happens. This crate must never
-//! know a driver, a flag or a terminal; the tools use it.
+//! [`Replay`] runs it on a device group. [`Observer`]s are notified of its steps. Used by `session`; it must
+//! not depend on drivers, flags or a terminal.
 
 #![deny(unsafe_code)]
 

@@ -6,7 +6,7 @@ use crate::{ExecutableRecord, RecordLocation};
 /// A scope that the program opened around part of its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope<'a> {
-    /// Its name; UTF-8 by contract, which nobody enforces.
+    /// Its name; UTF-8 by contract, which nothing enforces.
     pub name: &'a [u8],
     /// The record that opens or closes it.
     pub location: RecordLocation,
@@ -35,7 +35,7 @@ impl HostRead<'_> {
     }
 }
 
-/// Is told what a replay does. An error of an observer ends the replay.
+/// Receives the steps of a replay. An error of an observer ends the replay.
 pub trait Observer {
     /// A scope opens; what it times starts after this returns.
     fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {

@@ -58,7 +58,7 @@ impl Order {
     }
 
     /// The submissions that complete at a later step than the one that issues them, in the order in which they
-    /// complete. Fails where one never runs, with its location.
+    /// complete. Fails if one never runs, with its location.
     pub(crate) fn finish(self) -> Result<Vec<Completion>, (RecordLocation, Error)> {
         let first = self.deferred.iter().flat_map(|(unmet, list)| list.iter().map(move |it| (unmet, it)));
         let Some(((semaphore, value), never)) = first.min_by_key(|(_, it)| it.location.ordinal) else {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn values_only_grow_whoever_signals() {
+    fn payloads_must_increase_whichever_operation_signals() {
         let mut order = order(2);
         submit(&mut order, 0, &[at(0, 1)], &[at(1, 1)]).unwrap();
         submit(&mut order, 1, &[], &[at(1, 2)]).unwrap();

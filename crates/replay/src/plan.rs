@@ -146,8 +146,8 @@ pub struct PlanOptions<'o> {
 impl Plan {
     /// Compiles a capture.
     ///
-    /// Fails where a record is damaged, where operations contradict each other, and where something
-    /// was captured that cannot be reproduced; the error says which record and why.
+    /// Fails if a record is corrupt, if operations are inconsistent, and if an operation cannot be
+    /// reproduced; the error names the record and the reason.
     pub fn compile(capture: impl Into<CaptureBytes>, options: PlanOptions<'_>) -> Result<Self> {
         planner::compile(capture.into(), options)
     }

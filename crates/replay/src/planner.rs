@@ -71,7 +71,7 @@ pub(crate) fn in_record(error: Error, record: &Record<'_>) -> Error {
     error.context(place)
 }
 
-/// What an id stands for.
+/// The object of an id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Object {
     Device,
@@ -198,6 +198,7 @@ impl<'a> Planner<'a> {
                 self.skipped_count += u64::from(record.header.status_code.get() != 0);
                 Ok(())
             }
+            Some(Op::Info(_)) => Ok(()),
             Some(Op::Host(op)) => self.add_host_op(op),
             Some(Op::Command { into, command }) => self.add_command(into, command, record),
             Some(Op::Queue(submission)) => {
@@ -257,16 +258,6 @@ impl<'a> Planner<'a> {
             | HostOp::FlushQueue { .. }
             | HostOp::Trim { .. }
             | HostOp::TrimAllocator { .. } => op.rename(self)?,
-            // Nothing that later work computes depends on these.
-            HostOp::AssignTopology { .. }
-            | HostOp::BeginProfiling { .. }
-            | HostOp::FlushProfiling { .. }
-            | HostOp::EndProfiling { .. }
-            | HostOp::BeginExternalCapture { .. }
-            | HostOp::EndExternalCapture { .. }
-            | HostOp::QueryDevice { .. }
-            | HostOp::QueryMemoryHeaps { .. }
-            | HostOp::QueryExecutable { .. } => return Ok(()),
         };
         self.host_ops.push(op);
         self.push_step(StepOp::Host(self.host_ops.len() as u32 - 1));

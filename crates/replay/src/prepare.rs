@@ -45,7 +45,7 @@ pub(crate) fn prepare(
     };
     let matched = |executable| {
         let prepared = match_functions(record, executable, plan.version().major)?;
-        // The plan looked at the same bytes; unless somebody has written to the file since.
+        // The plan checked the same bytes, unless the file was written since.
         match prepared.functions.len() == stored.function_count as usize {
             true => Ok(prepared),
             false => Err(Error::data_loss("the executable's metadata has changed since it was planned")),
@@ -114,8 +114,8 @@ fn prepare_replacement(
 #[allow(unsafe_code, reason = "the trust boundary of native code: a capture is a program")]
 fn prepare_one(device: &Device, params: &ExecutableParams<'_>) -> Result<Executable> {
     let caching_mode = params.caching_mode - CachingMode::ALIAS_PROVIDED_DATA;
-    // SAFETY: whoever replays a capture, or names a replacement, asks for this very code to be run,
-    // as docs/unsafe.md and the tools' help say; captures from strangers are programs from strangers.
+    // SAFETY: the user who replays a capture, or names a replacement, requests to run this code, as
+    // docs/unsafe.md and the help of the tools state: a capture is as trusted as a program.
     unsafe { device.backend().prepare_executable(&ExecutableParams { caching_mode, ..*params }) }
 }
 

@@ -44,8 +44,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Fails where the group has another number of devices than the capture uses, a file is missing
-    /// or is another one, or a replacement selects nothing.
+    /// Fails if the number of devices differs from the capture's, a file is missing or does not match, or a
+    /// replacement selects nothing.
     pub fn new(plan: impl Into<Arc<Plan>>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
         let plan = plan.into();
         Self::of(plan.clone(), devices, options).map_err(|error| plan.in_file(error))
@@ -121,7 +121,7 @@ impl Replay {
             let opened = match stored.source.contents {
                 // What one run writes into an inline file must not be there for the next.
                 FileContents::Inline(_) if record.access.contains(MemoryAccess::WRITE) => Ok(None),
-                // Read where it lies: a copy would be the file's size more.
+                // Read in place: a copy would double the memory.
                 FileContents::Inline(bytes) => {
                     let range = Range { offset: bytes.start, length: bytes.count };
                     plan.capture().memory(range).map(|memory| Some(HostFile::Memory(memory)))
@@ -365,16 +365,6 @@ impl Run<'_, '_> {
             HostOp::Trim { device } | HostOp::TrimAllocator { allocator: device } => {
                 self.device(device).trim()?;
             }
-            // No plan has these as steps.
-            HostOp::AssignTopology { .. }
-            | HostOp::BeginProfiling { .. }
-            | HostOp::FlushProfiling { .. }
-            | HostOp::EndProfiling { .. }
-            | HostOp::BeginExternalCapture { .. }
-            | HostOp::EndExternalCapture { .. }
-            | HostOp::QueryDevice { .. }
-            | HostOp::QueryMemoryHeaps { .. }
-            | HostOp::QueryExecutable { .. } => {}
         }
         Ok(())
     }

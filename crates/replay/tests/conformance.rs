@@ -93,13 +93,13 @@ impl Subject for Recorded {
     }
 
     fn expected(&self) -> &[Expected] {
-        const VMVX_IS_NO_MACHINE: Expected =
+        const VMVX_IS_NOT_MACHINE_CODE: Expected =
             Expected::Fails("native/vmvx-bytecode-fb/*", "kernels in C are machine code");
         const DISCRETE: &[Expected] = &[
-            VMVX_IS_NO_MACHINE,
-            Expected::Lacks(Capability::HostMemory, "its memory is apart from the host's"),
+            VMVX_IS_NOT_MACHINE_CODE,
+            Expected::Lacks(Capability::HostMemory, "its memory is separate from the host's"),
         ];
-        if self.is_discrete { DISCRETE } else { &[VMVX_IS_NO_MACHINE] }
+        if self.is_discrete { DISCRETE } else { &[VMVX_IS_NOT_MACHINE_CODE] }
     }
 }
 

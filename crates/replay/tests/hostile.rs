@@ -1,5 +1,5 @@
-//! Bytes that nobody meant to be a capture: planned or refused, never a panic, a hang, or memory
-//! that the file's own size does not explain. Nothing here is executed: captures hold machine code.
+//! Malformed captures are planned or rejected, without a panic, a hang, or memory beyond a bound of the
+//! file's size. Nothing here is executed: captures contain machine code.
 
 #[allow(dead_code, unused_imports, reason = "shared with the tests that run captures")]
 mod common;
@@ -25,7 +25,7 @@ fn the_seed_of_the_mutations_can_be_replayed() {
 }
 
 #[test]
-fn a_cut_at_every_byte_is_refused_and_recovered() {
+fn a_capture_truncated_at_any_byte_is_rejected_and_recovered() {
     let mut seeds = vec![everything().finish(), sample::capture()];
     seeds.extend(
         captures(&fixtures()).iter().map(|path| std::fs::read(path).unwrap()).filter(|it| it.len() < 7200),
@@ -150,7 +150,7 @@ fn lists_as_long_as_their_record() {
 }
 
 #[test]
-fn sizes_that_no_machine_has_are_no_concern_of_a_plan() {
+fn a_plan_accepts_sizes_beyond_the_memory_of_the_machine() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(u64::MAX);
     capture.range(Op::BUFFER_MAP_RANGE, buffer, u64::MAX, u64::MAX, 1, 1);
@@ -170,7 +170,7 @@ fn sizes_that_no_machine_has_are_no_concern_of_a_plan() {
 #[test]
 fn records_that_overlap() {
     let seed = everything().finish();
-    // The last two are a call that failed and a note, and nobody looks at what those carry.
+    // The last two are a failed call and a note, whose payloads are not read.
     let mut ranges = record_ranges(&seed);
     ranges.truncate(ranges.len() - 2);
     for (index, range) in ranges.iter().enumerate() {

@@ -10,18 +10,18 @@ use rehal_replay::{FileRemap, Plan, PlanOptions};
 
 use crate::{Survey, Verdict};
 
-/// Advice about a file that is not a capture.
-const NO_CAPTURE: &str = "name a capture, which IREE's tools write with --device_replay_output=PATH";
+/// What to do about a file that is not a capture.
+const NO_CAPTURE: &str = "name a capture, as IREE's tools write it with --device_replay_output=PATH";
 
-/// Advice about a corrupt capture.
-const DAMAGED: &str = "the file is damaged: copy it again from its source, or record it again";
+/// Advice for a capture that is inconsistent.
+const DAMAGED: &str = "the file is damaged: copy it again from its source, or capture again";
 
-/// Smaller files cannot be captures, damaged or not.
+/// Fewer bytes cannot be a capture, damaged or not.
 const MIN_BYTES: usize = 24;
 
-/// An open capture: its file header has been checked, its records have not been read.
+/// An open capture, whose envelope is checked and whose records are not read yet.
 ///
-/// Clones are cheap: they share the bytes of the capture, and can be sent to other threads.
+/// It shares the bytes of the capture: it is cheap to clone, `Send` and `'static`.
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
@@ -47,12 +47,13 @@ pub struct CaptureFile {
     damage: Arc<OnceLock<Vec<Damage>>>,
 }
 
-/// Options for opening a capture.
+/// How a capture is opened.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CaptureOptions {
-    /// Read the complete records of a truncated or unclosed capture, and the readable ones of a damaged capture,
-    /// instead of refusing it; see [`CaptureFile::tear`] and [`CaptureFile::damage`]. Default: false.
+    /// Read the complete records of a capture that was never closed or is truncated, and the readable ones of
+    /// a damaged capture, instead of failing; see [`CaptureFile::tear`] and [`CaptureFile::damage`]. Default:
+    /// false.
     pub recover: bool,
 }
 
@@ -62,7 +63,7 @@ impl CaptureFile {
         Self::from_bytes(CaptureBytes::map(path).advise(|| NO_CAPTURE.into())?, options)
     }
 
-    /// Opens a capture in memory or in a file that is already mapped.
+    /// A capture in memory, or in a file that is already mapped.
     pub fn from_bytes(bytes: impl Into<CaptureBytes>, options: &CaptureOptions) -> Result<Self> {
         let bytes = bytes.into();
         let recover = options.recover;
@@ -78,37 +79,37 @@ impl CaptureFile {
         Ok(Self { bytes, recover, version, is_closed, length_bytes, tear, checksums, damage })
     }
 
-    /// The path of the file; `None` for a capture in memory.
+    /// The path; `None` for a capture in memory.
     pub fn path(&self) -> Option<&Path> {
         self.bytes.path()
     }
 
-    /// The bytes of the file.
+    /// The contents of the file.
     pub fn bytes(&self) -> &CaptureBytes {
         &self.bytes
     }
 
-    /// The format version.
+    /// The version of the format.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether it was closed, so that its header has its length.
+    /// Whether its writer closed it, so that its header has the length.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Number of readable bytes: up to the recorded length, or up to the tear.
+    /// Number of bytes that are read: up to the recorded length, or up to the tear.
     pub fn length_bytes(&self) -> u64 {
         self.length_bytes
     }
 
-    /// Size of the file in bytes.
+    /// Number of bytes of the file, including those that are not read.
     pub fn total_bytes(&self) -> u64 {
         self.bytes.as_slice().len() as u64
     }
 
-    /// Where it is truncated; only set with [`CaptureOptions::recover`].
+    /// Offset of the first incomplete record; set only with [`CaptureOptions::recover`].
     pub fn tear(&self) -> Option<Tear> {
         self.tear
     }
@@ -118,19 +119,20 @@ impl CaptureFile {
         self.recover
     }
 
-    /// Whether it has checksums, which rehal's recorder adds when it closes a capture. If it has, plans and surveys
-    /// verify the data that they read, and dumps the data that they print; with [`CaptureOptions::recover`], only
+    /// Whether it has checksums, as closed captures of rehal's recorder do. If so, plans and surveys verify
+    /// what they read, and dumps what they print; with [`CaptureOptions::recover`] only
     /// [`CaptureFile::damage`] does.
     pub fn checksums(&self) -> ChecksumState {
         self.checksums
     }
 
-    /// The parts that do not match their checksums. The first call reads the whole capture, if it has checksums.
+    /// All ranges that do not match their checksum. The first call reads the whole capture, if it has
+    /// checksums.
     pub fn damage(&self) -> Result<&[Damage]> {
         self.damage_with(&mut |_| {})
     }
 
-    /// As [`CaptureFile::damage`], calling `progress` every few megabytes.
+    /// Like [`CaptureFile::damage`], calling `progress` every few megabytes.
     pub fn damage_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<&[Damage]> {
         let capture = self.capture()?;
         let total_bytes = self.length_bytes;
@@ -138,7 +140,7 @@ impl CaptureFile {
         Ok(self.damage.get_or_init(walk))
     }
 
-    /// An error that names the damaged parts; `None` without damage.
+    /// The error that names what is damaged; `None` if nothing is.
     pub(crate) fn damage_error(&self) -> Option<Error> {
         const MAX_PARTS: usize = 8;
         let damage = self.damage().ok().filter(|damage| !damage.is_empty())?;
@@ -151,12 +153,12 @@ impl CaptureFile {
         Some(Error::data_loss(message).advise(DAMAGED))
     }
 
-    /// Compiles it to a plan. Fails if a record is damaged or cannot be reproduced; the error names the record.
+    /// Compiles it for replays. The error names the record that is damaged or cannot be reproduced.
     pub fn plan(&self) -> Result<Arc<Plan>> {
         self.plan_with(&mut |_| {})
     }
 
-    /// As [`CaptureFile::plan`], calling `progress` every few megabytes.
+    /// Like [`CaptureFile::plan`], calling `progress` every few megabytes.
     pub fn plan_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<Arc<Plan>> {
         let mut tell = |done_bytes, total_bytes| progress(Progress { done_bytes, total_bytes });
         let options = PlanOptions { recover: self.recover, progress: Some(&mut tell) };
@@ -164,26 +166,26 @@ impl CaptureFile {
         plan.map(Arc::new).map_err(|error| self.explain(error))
     }
 
-    /// Summarizes its contents. Executes nothing.
+    /// Counts and names its contents. Executes nothing.
     pub fn survey(&self) -> Result<Survey> {
         self.survey_with(&mut |_| {})
     }
 
-    /// As [`CaptureFile::survey`], calling `progress` every few megabytes.
+    /// Like [`CaptureFile::survey`], calling `progress` every few megabytes.
     pub fn survey_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<Survey> {
         self.capture()
             .and_then(|capture| Survey::of(&self.bytes, &capture, progress))
-            // Damage can cause any other error; reporting the damage is more helpful.
+            // Damage may cause any other error, so damage is reported first.
             .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
     }
 
-    /// Whether it can be replayed on `devices` with its files remapped by `remaps`. Executes nothing; reads files that
-    /// are validated by digest.
+    /// Determines whether it can be replayed on `devices`, with its files remapped by `remaps`. Executes
+    /// nothing; reads the files that are validated by a digest.
     pub fn verdict(&self, devices: &DeviceGroup, remaps: &[FileRemap]) -> Verdict {
         self.verdict_with(devices, remaps, &mut |_| {})
     }
 
-    /// As [`CaptureFile::verdict`], calling `progress` every few megabytes of the capture.
+    /// Like [`CaptureFile::verdict`], calling `progress` every few megabytes of the capture.
     pub fn verdict_with(
         &self,
         devices: &DeviceGroup,
@@ -193,8 +195,22 @@ impl CaptureFile {
         Verdict::of(self, devices, remaps, progress)
     }
 
-    /// Prints it as text or as JSON lines, byte for byte like `iree-dump-replay`. The whole capture is verified before
-    /// the first byte is written.
+    /// Like [`CaptureFile::verdict_with`], and loads each executable unless something else prevents a replay: this
+    /// finds missing imports and CPU features, and corrupt machine code. Loading runs code of the capture with the
+    /// privileges of the process, such as constructors of its libraries.
+    pub fn verdict_loading(
+        &self,
+        devices: &DeviceGroup,
+        remaps: &[FileRemap],
+        progress: &mut dyn FnMut(Progress),
+    ) -> Verdict {
+        let mut verdict = self.verdict_with(devices, remaps, progress);
+        verdict.load(self, devices, remaps);
+        verdict
+    }
+
+    /// Dumps it as text or as JSON lines, byte for byte like `iree-dump-replay`. The whole capture is checked
+    /// before the first byte is written.
     pub fn dump(
         &self,
         format: dump::Format,
@@ -222,16 +238,16 @@ impl CaptureFile {
     }
 }
 
-/// Why a dump ended early.
+/// The reason why a dump ended early.
 #[derive(Debug)]
 pub enum DumpError {
-    /// The capture is corrupt. Nothing has been written.
+    /// The capture is damaged. Nothing has been written.
     Capture(Error),
-    /// The writer failed; `BrokenPipe` means that the pipe was closed early.
+    /// The writer failed; `BrokenPipe` means that the reader closed the pipe.
     Write(std::io::Error),
 }
 
-/// Adds the file to an error about its contents, and advice unless the error has some.
+/// Adds the file to an error, and the advice unless the error has its own.
 fn explain(bytes: &CaptureBytes, error: Error) -> Error {
     let error = match bytes.path() {
         Some(path) => error.context(format!("'{}'", path.display())),

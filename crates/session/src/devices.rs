@@ -5,7 +5,7 @@ use rehal_local::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};
 
 use crate::{NamedPath, Plan};
 
-/// All drivers of the reference, including those that are not in this build.
+/// All drivers of the reference, including those missing from this build.
 pub fn drivers() -> DriverRegistry {
     let drivers = [
         Driver::missing("cuda", "NVIDIA GPUs, through the CUDA driver"),
@@ -21,7 +21,8 @@ pub fn drivers() -> DriverRegistry {
     registry
 }
 
-/// The driver with this name, which may be unavailable. If it does not exist, the error suggests a similar name.
+/// The driver of this name, which may be unavailable. If it does not exist, the error suggests a similar
+/// name.
 pub fn find_driver<'r>(registry: &'r DriverRegistry, name: &str) -> Result<&'r Driver> {
     registry.find(name).advise(|| {
         let works = registry.drivers().iter().filter(|driver| driver.availability().is_ok());
@@ -31,7 +32,7 @@ pub fn find_driver<'r>(registry: &'r DriverRegistry, name: &str) -> Result<&'r D
     })
 }
 
-/// A device that exists on this machine and is not open yet.
+/// A device of this machine, not opened yet.
 #[derive(Clone)]
 pub struct DeviceSpec {
     uri: String,
@@ -40,8 +41,8 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// Finds the device with this URI: `driver` for its default device, or `driver://which` with a path, an identifier
-    /// or an index.
+    /// The device with this URI: `driver` for its default device, or `driver://which` with a path, an identifier or an
+    /// index.
     ///
     /// ```
     /// use rehal_session::{DeviceSpec, StatusCode};
@@ -55,7 +56,7 @@ impl DeviceSpec {
         Self::find_in(&drivers(), uri)
     }
 
-    /// As [`DeviceSpec::find`], in the caller's registry.
+    /// Like [`DeviceSpec::find`], with the program's own drivers.
     pub fn find_in(registry: &DriverRegistry, text: &str) -> Result<Self> {
         let uri = DeviceUri::parse(text)?;
         let driver = find_driver(registry, uri.driver)?;
@@ -89,8 +90,8 @@ impl Default for DeviceSpec {
 pub struct DeviceOptions {
     /// The devices, in the order of the program or capture. Default: one [`DeviceSpec::default`].
     pub devices: Vec<DeviceSpec>,
-    /// Options of the drivers, by type, including those of the caller's own drivers. Default: empty, so each driver
-    /// uses its defaults.
+    /// The options with which drivers create their devices, by type, including those of the program's own
+    /// drivers. Default: none, so that each driver uses its defaults.
     pub drivers: OptionSet,
     plugins: Vec<NamedPath>,
 }
@@ -102,22 +103,22 @@ impl Default for DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// Options with these devices.
+    /// These devices.
     pub fn of(devices: Vec<DeviceSpec>) -> Self {
         Self { devices, ..Self::default() }
     }
 
-    /// As many devices like `device` as the plan's capture uses.
+    /// For a plan: as many devices like `device` as its capture uses.
     pub fn for_plan(plan: &Plan, device: DeviceSpec) -> Self {
         Self::of(vec![device; plan.device_count()])
     }
 
-    /// Adds a library that executables resolve imports from; a later one takes precedence.
+    /// Adds a library that resolves imports of executables; later ones have precedence.
     ///
     /// # Safety
     ///
-    /// The library's code runs in this process with its privileges; the caller must trust it like its own code.
-    #[allow(unsafe_code, reason = "the trust boundary of native code, passed on to the caller")]
+    /// The library's code runs in this process, with its privileges: the caller trusts it as its own.
+    #[allow(unsafe_code, reason = "trust boundary of native code, forwarded to the caller")]
     pub unsafe fn add_plugin(&mut self, path: impl Into<NamedPath>) {
         self.plugins.push(path.into());
     }
@@ -132,7 +133,7 @@ impl DeviceOptions {
         DeviceGroup::new(self.devices.iter().map(open).collect::<Result<_>>()?)
     }
 
-    /// The options for each driver, with plugins loaded.
+    /// What each driver creates its devices with.
     fn driver_options(&self) -> Result<OptionSet> {
         let LocalSyncOptions { mut plugins } = self.drivers.get();
         for path in &self.plugins {
@@ -142,8 +143,8 @@ impl DeviceOptions {
     }
 }
 
-#[allow(unsafe_code, reason = "the trust boundary of native code")]
+#[allow(unsafe_code, reason = "trust boundary of native code")]
 fn load_plugin(plugins: &mut Plugins, path: &NamedPath) -> Result<()> {
-    // SAFETY: paths come only from `add_plugin`, whose caller guarantees that the library can be trusted.
+    // SAFETY: paths come only from `add_plugin`, whose caller vouches for the library.
     unsafe { plugins.load(path.path().as_os_str()) }
 }

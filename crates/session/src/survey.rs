@@ -9,27 +9,27 @@ use rehal_capture::{
 use rehal_hal::DispatchFlags;
 use rehal_replay::dump::Progress;
 
-/// A summary of a capture, from one pass over its records.
+/// Counts and names of a capture's contents, from one pass over its records.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Survey {
     /// Number of records.
     pub record_count: u64,
-    /// Number of captured API calls.
+    /// Captured calls of the program.
     pub operation_count: u64,
-    /// Number of objects that the program created, including devices.
+    /// Objects that the program created, including devices.
     pub object_count: u64,
-    /// Number of operations that had failed at capture; a replay skips them.
+    /// Operations that failed at capture, which a replay skips.
     pub failed_count: u64,
-    /// The first [`MAX_FAILED`] failed operations.
+    /// The first [`MAX_FAILED`] of these.
     pub failed: Vec<FailedOperation>,
-    /// Number of operations that could not be captured.
+    /// Records of calls that could not be captured.
     pub unsupported_count: u64,
-    /// Number of devices that the program used.
+    /// Devices that the program used.
     pub device_count: u64,
-    /// Number of dispatches of a replay: direct ones, and those of executed command buffers.
+    /// Dispatches issued by a replay: directly, or by executing a command buffer.
     pub dispatch_count: u64,
-    /// Number of submissions: executions of command buffers and other queue operations.
+    /// Executions of command buffers, and other queue operations.
     pub submission_count: u64,
     /// The scopes by name, in order of first appearance.
     pub scopes: Vec<ScopeSurvey>,
@@ -37,14 +37,14 @@ pub struct Survey {
     pub executables: Vec<ExecutableSurvey>,
     /// Files that are not in the capture.
     pub external_files: Vec<ExternalFile>,
-    /// Bytes of the file by kind.
+    /// Bytes of the file by purpose.
     pub bytes: SurveyedBytes,
 }
 
 /// Maximum number of failed operations in a [`Survey`].
 pub const MAX_FAILED: usize = 1000;
 
-/// An operation that had failed at capture.
+/// An operation that failed at capture.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FailedOperation {
@@ -52,7 +52,7 @@ pub struct FailedOperation {
     pub ordinal: u64,
     /// The operation, such as `allocator.import_buffer`.
     pub operation: &'static str,
-    /// The name of the captured status, such as `OUT_OF_RANGE`.
+    /// The name of the status that the program received, such as `OUT_OF_RANGE`.
     pub status: &'static str,
 }
 
@@ -60,7 +60,7 @@ pub struct FailedOperation {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScopeSurvey {
-    /// Its name; UTF-8 by contract, but not validated.
+    /// Its name; UTF-8 by contract, which nothing enforces.
     pub name: Vec<u8>,
     /// Number of times it is entered.
     pub count: u64,
@@ -86,21 +86,21 @@ pub struct ExecutableSurvey {
 pub struct FunctionSurvey {
     /// Its name; empty in captures of version 1.0.
     pub name: Vec<u8>,
-    /// Number of 32-bit constants of a dispatch.
+    /// 32-bit constants of a dispatch.
     pub constant_count: u16,
-    /// Number of bindings of a dispatch.
+    /// Buffers of a dispatch.
     pub binding_count: u16,
-    /// Number of its dispatches: direct ones, and one per execution of a command buffer that contains it.
+    /// Number of dispatches: direct, or by each execution of a command buffer.
     pub dispatch_count: u64,
-    /// The first [`MAX_WORKGROUP_COUNTS`] different workgroup counts of its dispatches, in the order in which they were
-    /// captured, whether they are executed or not; `None` is one that a dispatch reads from a buffer.
+    /// The first [`MAX_WORKGROUP_COUNTS`] different workgroup counts of its dispatches, in capture order,
+    /// whether executed or not; `None` for an indirect count.
     pub workgroup_counts: Vec<Option<[u32; 3]>>,
 }
 
-/// Maximum number of different workgroup counts of a function in a [`Survey`].
+/// Maximum number of workgroup counts per function in a [`Survey`].
 pub const MAX_WORKGROUP_COUNTS: usize = 16;
 
-/// An external file.
+/// A file outside of the capture.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ExternalFile {
@@ -114,28 +114,28 @@ pub struct ExternalFile {
     pub validation: &'static str,
 }
 
-/// Bytes of the file by kind.
+/// Bytes of the file by purpose.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SurveyedBytes {
-    /// Executable code.
+    /// Code.
     pub executables: u64,
-    /// Data written to mapped buffers.
+    /// Writes of the program to mapped buffers.
     pub mapped_writes: u64,
-    /// Data of update operations, on queues and in command buffers.
+    /// What the program passed to updates, on queues and in command buffers.
     pub updates: u64,
     /// Host memory imported as buffers.
     pub imported_buffers: u64,
     /// Constants of dispatches and executables.
     pub constants: u64,
-    /// Complete files.
+    /// Whole files.
     pub inline_files: u64,
-    /// Ranges read from files.
+    /// Captured file reads.
     pub captured_reads: u64,
 }
 
 impl SurveyedBytes {
-    /// The sizes of all kinds of data, with their names.
+    /// The data, by kind and name.
     pub fn rows(&self) -> [(&'static str, u64); 7] {
         [
             ("executables", self.executables),
@@ -154,8 +154,8 @@ impl SurveyedBytes {
     }
 }
 
-/// The dispatches of a command buffer per executable and function. They are added to the functions' counts once,
-/// after the last execution, so that the time does not depend on the number of executions.
+/// The dispatches in a command buffer: a count per function and executable. Added to the functions once, when
+/// the recording is released, so that the time does not grow with executions.
 #[derive(Default)]
 struct Recorded {
     one_shot: bool,
@@ -163,13 +163,13 @@ struct Recorded {
     dispatches: Vec<(u64, u32, u64)>,
 }
 
-/// Number of bytes after which pages that have been read are released.
+/// Pages behind the walk are released in steps of this size.
 const STEP_BYTES: u64 = 4 << 20;
 
-/// The one-shot bit of a command buffer's mode (`iree/hal/command_buffer.h`).
+/// The bit of a command buffer's mode that lets it be executed once (`iree/hal/command_buffer.h`).
 const MODE_ONE_SHOT: u32 = 1;
 
-/// The state of a survey.
+/// A survey in progress.
 #[derive(Default)]
 struct Surveyor<'a> {
     survey: Survey,
@@ -179,7 +179,7 @@ struct Surveyor<'a> {
 }
 
 impl Survey {
-    /// Reads all records of `capture`, whose bytes are `bytes`. Fails at the first corrupt record.
+    /// Walks over the records of `capture`, which is in `bytes`. Fails at the first damaged one.
     pub(crate) fn of(
         bytes: &CaptureBytes,
         capture: &Capture<'_>,
@@ -334,7 +334,7 @@ impl<'a> Surveyor<'a> {
         }
     }
 
-    /// Counts the dispatches of a recording, once for each execution.
+    /// Counts the dispatches of a recording, once per execution.
     fn count(&mut self, recorded: &Recorded) {
         for (executable, function, count) in &recorded.dispatches {
             self.dispatch(*executable, *function, count.saturating_mul(recorded.execution_count));

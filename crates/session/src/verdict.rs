@@ -3,31 +3,33 @@ use std::path::PathBuf;
 use rehal_base::{Error, Result};
 use rehal_hal::{Device, DeviceGroup};
 use rehal_replay::dump::Progress;
-use rehal_replay::{ExecutableRecord, FileContents, FileRemap, Plan, resolve_path};
+use rehal_replay::{ExecutableRecord, FileContents, FileRemap, Plan, Replay, ReplayOptions, resolve_path};
 
 use crate::CaptureFile;
 
-/// Whether a capture can be replayed on a device of this machine.
+/// The result of checking whether a capture can be replayed on a device of this machine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Verdict {
     /// The device, by its driver's name.
     pub device: String,
-    /// The reasons that prevent a replay; empty if it is possible.
+    /// Everything that prevents a replay; empty if nothing does.
     pub reasons: Vec<Error>,
-    /// The external files of the capture; empty if the capture cannot be planned.
+    /// The external files of the capture; none if the capture cannot be planned.
     pub files: Vec<FileState>,
+    /// Whether its executables were loaded; see [`CaptureFile::verdict_loading`].
+    pub is_loaded: bool,
 }
 
-/// The state of an external file on this machine.
+/// An external file as it is on this machine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FileState {
     /// Its id in the capture.
     pub id: u64,
-    /// Its remapped path.
+    /// The path where it is expected.
     pub path: PathBuf,
-    /// Why it cannot be used, if so.
+    /// The reason why it cannot be used, if any.
     pub problem: Option<Error>,
 }
 
@@ -49,10 +51,15 @@ impl Verdict {
         progress: &mut dyn FnMut(Progress),
     ) -> Self {
         let device = &devices.devices()[0];
-        let mut this = Self { device: device.info().driver.clone(), reasons: Vec::new(), files: Vec::new() };
+        let mut this = Self {
+            device: device.info().driver.clone(),
+            reasons: Vec::new(),
+            files: Vec::new(),
+            is_loaded: false,
+        };
         if let Some(tear) = capture.tear() {
-            let torn = format!("the capture is truncated at offset {}", tear.offset);
-            this.reasons.push(Error::data_loss(torn).advise("--recover replays the records before it"));
+            let torn = format!("the capture is torn at offset {}", tear.offset);
+            this.reasons.push(Error::data_loss(torn).advise("--recover replays the records before the tear"));
         }
         this.reasons.extend(capture.damage_error());
         match capture.plan_with(progress) {
@@ -60,6 +67,14 @@ impl Verdict {
             Err(error) => this.reasons.push(error),
         }
         this
+    }
+
+    /// Loads the executables if nothing else prevents a replay.
+    pub(crate) fn load(&mut self, capture: &CaptureFile, devices: &DeviceGroup, remaps: &[FileRemap]) {
+        if self.is_replayable() {
+            self.reasons.extend(load_executables(capture, devices, remaps).err());
+            self.is_loaded = true;
+        }
     }
 
     fn check(&mut self, plan: &Plan, device: &Device, remaps: &[FileRemap]) {
@@ -73,6 +88,15 @@ impl Verdict {
             self.files.push(FileState { id: record.id, path, problem });
         }
     }
+}
+
+fn load_executables(capture: &CaptureFile, devices: &DeviceGroup, remaps: &[FileRemap]) -> Result<()> {
+    let plan = capture.plan()?;
+    // Like the rest of the verdict, it answers for as many devices as the capture has.
+    let given = devices.devices();
+    let used = (0..plan.device_count()).map(|index| given.get(index).unwrap_or(&given[0]).clone());
+    let options = ReplayOptions { file_remaps: remaps.to_vec(), ..ReplayOptions::default() };
+    Replay::new(plan, &DeviceGroup::new(used.collect())?, &options)?.check_executables()
 }
 
 fn check_format(record: &ExecutableRecord<'_>, device: &Device) -> Result<()> {

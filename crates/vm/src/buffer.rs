@@ -81,6 +81,18 @@ impl Buffer {
         self.memory_mut()?.store(offset, value)
     }
 
+    /// Element `index` of the buffer as an array of elements of `N` bytes.
+    #[inline(always)]
+    pub fn load_element<const N: usize>(&self, index: u64) -> Result<[u8; N]> {
+        self.memory.load_element(index)
+    }
+
+    /// Stores element `index` of the buffer as an array of elements of `N` bytes.
+    #[inline(always)]
+    pub fn store_element<const N: usize>(&self, index: u64, value: [u8; N]) -> Result<()> {
+        self.memory_mut()?.store_element(index, value)
+    }
+
     /// A new writable buffer with a copy of a range.
     pub fn clone_range(&self, offset: u64, length: u64, alignment: u64) -> Result<Self> {
         // Checked before anything is allocated.

@@ -13,8 +13,10 @@ pub(crate) struct Code {
     pub(crate) ordinal: u32,
     /// The instructions; the last is [`OutOfLine::End`].
     pub(crate) insns: Box<[Insn]>,
-    /// For each instruction, the offset in the bytecode that it was lowered from.
+    /// For each instruction, the offset in the bytecode that it was lowered from; for a superinstruction, of its last part.
     pub(crate) offsets: Box<[u32]>,
+    /// For superinstructions whose first part may fail, their index and that part's offset, ascending.
+    pub(crate) first_offsets: Box<[(u32, u32)]>,
     /// 32-bit registers of a frame, an even number.
     pub(crate) words: u16,
     /// Reference registers of a frame.
@@ -29,6 +31,22 @@ pub(crate) struct Code {
     pub(crate) texts: Box<[Box<str>]>,
 }
 
+/// Set in a program counter if the first part of the superinstruction before it failed.
+pub(crate) const FIRST_PART: u32 = 1 << 31;
+
+impl Code {
+    /// The offset in the bytecode of the instruction that a program counter is behind.
+    pub(crate) fn offset_before(&self, pc: u32) -> u32 {
+        let index = (pc & !FIRST_PART).saturating_sub(1);
+        if pc & FIRST_PART != 0
+            && let Ok(at) = self.first_offsets.binary_search_by_key(&index, |(index, _)| *index)
+        {
+            return self.first_offsets[at].1;
+        }
+        self.offsets.get(index as usize).copied().unwrap_or(0)
+    }
+}
+
 /// A part of [`Code::registers`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slice {
@@ -36,24 +54,37 @@ pub(crate) struct Slice {
     pub(crate) length: u32,
 }
 
+/// How many registers a superinstruction can name.
+pub(crate) const REGISTERS: usize = 7;
+/// The same for one that branches or jumps.
+pub(crate) const BRANCH_REGISTERS: usize = 5;
+
 /// The operands of an instruction as fusion sees them; missing operands are 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Operands {
-    pub(crate) registers: [u16; 5],
+    pub(crate) registers: [u16; REGISTERS],
     /// The jump target.
     pub(crate) to: u32,
 }
 
-/// The registers that a computation accesses, each with its number of 32-bit registers; the result is last.
+impl Operands {
+    /// These registers, and a jump target.
+    pub(crate) fn new<const N: usize>(registers: [u16; N], to: u32) -> Self {
+        Self { registers: padded(registers), to }
+    }
+}
+
+/// The registers that a computation accesses, each with the number of 32-bit registers it takes; the result is the
+/// last.
 pub(crate) type Accessed = smallvec::SmallVec<[(u16, u16); 4]>;
 
-/// The first of `registers`, padded with zeros.
-fn padded<const N: usize>(registers: [u16; N]) -> [u16; 5] {
+/// The first of `registers`, zeros behind them.
+pub(crate) fn padded<const N: usize>(registers: [u16; N]) -> [u16; REGISTERS] {
     std::array::from_fn(|index| registers.get(index).copied().unwrap_or(0))
 }
 
-/// The first of five registers.
-fn cut<const N: usize>(registers: [u16; 5]) -> [u16; N] {
+/// The first of the registers that fusion knows.
+pub(crate) fn cut<const N: usize>(registers: [u16; REGISTERS]) -> [u16; N] {
     std::array::from_fn(|index| registers.get(index).copied().unwrap_or(0))
 }
 
@@ -61,6 +92,7 @@ macro_rules! insns {
     (
         fall_through { $($straight:ident = $straight_1:ident + $straight_2:ident: $straight_pattern:ty;)* }
         branches { $($branch:ident = $branch_1:ident + $branch_2:ident: $branch_pattern:ty;)* }
+        accesses { $($access:ident = $access_1:ident + $access_2:ident: $access_pattern:ty;)* }
         jumps { $($jump:ident = $jump_1:ident + $jump_2:ident: $jump_pattern:ty;)* }
         computed { $($set:ident $opcode:literal $op:ident $mnemonic:literal $($syntax:literal)?
             ($($arg:ident: $type:ident),*) -> $result:ident $value:block $($commutes:ident)?;)* }
@@ -78,9 +110,10 @@ macro_rules! insns {
             // The groups `inline` and `fallible` of `isa.rs`: operands, then the result.
             $($op([u16; count!($($arg)* result)]),)*
             // Superinstructions; their patterns say what the registers are.
-            $($straight { registers: [u16; 5] },)*
-            $($branch { registers: [u16; 5], to: u32 },)*
-            $($jump { registers: [u16; 5], to: u32 },)*
+            $($straight { registers: [u16; REGISTERS] },)*
+            $($branch { registers: [u16; BRANCH_REGISTERS], to: u32 },)*
+            $($access { registers: [u16; REGISTERS] },)*
+            $($jump { registers: [u16; BRANCH_REGISTERS], to: u32 },)*
             /// Sets a register to a constant.
             Const32 { result: u16, value: u32 },
             /// Sets a register pair to a constant.
@@ -107,12 +140,19 @@ macro_rules! insns {
             GlobalLoad64 { offset: u32, result: u16 },
             /// Stores a global of 8 bytes.
             GlobalStore64 { offset: u32, value: u16 },
-            /// Loads an element of a buffer: buffer, index, result.
-            Load { width: Width, registers: [u16; 3] },
-            /// Stores an element of a buffer: buffer, index, value.
-            Store { width: Width, registers: [u16; 3] },
-            /// An instruction of the groups `library` and `routines` of `isa.rs`: registers and types in
-            /// order.
+            /// Loads an element of a buffer, by its width and how it is extended: buffer, index, result.
+            Load8U([u16; 3]),
+            Load8S([u16; 3]),
+            Load16U([u16; 3]),
+            Load16S([u16; 3]),
+            Load32([u16; 3]),
+            Load64([u16; 3]),
+            /// Stores an element of a buffer, by its width: buffer, index, value.
+            Store8([u16; 3]),
+            Store16([u16; 3]),
+            Store32([u16; 3]),
+            Store64([u16; 3]),
+            /// An instruction of the groups `library` and `routines` of `isa.rs`: registers and types in their order.
             Routine { op: Op, operands: [u16; 6] },
             /// An instruction executed by an out-of-line function; together they are one variant.
             OutOfLine(OutOfLine),
@@ -144,8 +184,10 @@ macro_rules! insns {
                 match self {
                     $(Self::$op(registers) => Operands { registers: padded(registers), to: 0 },)*
                     $(Self::$straight { registers } => Operands { registers, to: 0 },)*
-                    $(Self::$branch { registers, to } => Operands { registers, to },)*
-                    $(Self::$jump { registers, to } => Operands { registers, to },)*
+                    $(Self::$access { registers } => Operands { registers, to: 0 },)*
+                    $(Self::$branch { registers, to } => Operands::new(registers, to),)*
+                    $(Self::$jump { registers, to } => Operands::new(registers, to),)*
+                    Self::Load32(registers) | Self::Store32(registers) => Operands::new(registers, 0),
                     Self::Move32(registers) | Self::Move64(registers) => {
                         Operands { registers: padded(registers), to: 0 }
                     }
@@ -208,6 +250,7 @@ macro_rules! both_tables {
         $callback:ident
         fall_through { $($straight:tt)* }
         branches { $($branches:tt)* }
+        accesses { $($accesses:tt)* }
         jumps { $($jumps:tt)* }
         inline { $($inline:tt)* }
         fallible { $($fallible:tt)* }
@@ -216,6 +259,7 @@ macro_rules! both_tables {
         $callback! {
             fall_through { $($straight)* }
             branches { $($branches)* }
+            accesses { $($accesses)* }
             jumps { $($jumps)* }
             computed { $($inline)* $($fallible)* }
         }
@@ -262,17 +306,6 @@ pub(crate) enum OutOfLine {
     SwitchRef { type_id: u16, registers: Slice },
     /// The end of the function; a verified program reaches it only by falling through its last `fail`.
     End,
-}
-
-/// The layout of an element in a buffer, and its extension to a register.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Width {
-    U8,
-    I8,
-    U16,
-    I16,
-    B32,
-    B64,
 }
 
 /// A call site.

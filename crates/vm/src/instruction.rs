@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use crate::operation::{Field, Operation, Set, lookup};
 
 /// A decoded, unverified instruction.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Instruction<'a> {
     /// Its row in the table.
     pub(crate) operation: &'static Operation,

@@ -296,20 +296,20 @@ macro_rules! instructions {
         Core 0x09 GlobalStoreRef "global.store.ref" "{2}, {0} : {1}" [global_ref type_id take_ref] => Lowering::store_global_ref;
 
         // Elements of buffers.
-        Core 0x62 BufferLoadI8U "buffer.load.i8.u" [read_ref read_i64 write_i32] => |to, from| to.load(Width::U8, from);
-        Core 0x63 BufferLoadI8S "buffer.load.i8.s" [read_ref read_i64 write_i32] => |to, from| to.load(Width::I8, from);
-        Core 0x64 BufferLoadI16U "buffer.load.i16.u" [read_ref read_i64 write_i32] => |to, from| to.load(Width::U16, from);
-        Core 0x65 BufferLoadI16S "buffer.load.i16.s" [read_ref read_i64 write_i32] => |to, from| to.load(Width::I16, from);
-        Core 0x66 BufferLoadI32 "buffer.load.i32" [read_ref read_i64 write_i32] => |to, from| to.load(Width::B32, from);
-        Core 0x67 BufferLoadI64 "buffer.load.i64" [read_ref read_i64 write_i64] => |to, from| to.load(Width::B64, from);
-        F32 0x33 BufferLoadF32 "buffer.load.f32" [read_ref read_i64 write_f32] => |to, from| to.load(Width::B32, from);
-        F64 0x39 BufferLoadF64 "buffer.load.f64" [read_ref read_i64 write_f64] => |to, from| to.load(Width::B64, from);
-        Core 0x68 BufferStoreI8 "buffer.store.i8" "{2}, {0}, {1}" [read_ref read_i64 read_i32] => |to, from| to.store(Width::U8, from);
-        Core 0x69 BufferStoreI16 "buffer.store.i16" "{2}, {0}, {1}" [read_ref read_i64 read_i32] => |to, from| to.store(Width::U16, from);
-        Core 0x6a BufferStoreI32 "buffer.store.i32" "{2}, {0}, {1}" [read_ref read_i64 read_i32] => |to, from| to.store(Width::B32, from);
-        Core 0x6b BufferStoreI64 "buffer.store.i64" "{2}, {0}, {1}" [read_ref read_i64 read_i64] => |to, from| to.store(Width::B64, from);
-        F32 0x34 BufferStoreF32 "buffer.store.f32" "{2}, {0}, {1}" [read_ref read_i64 read_f32] => |to, from| to.store(Width::B32, from);
-        F64 0x3a BufferStoreF64 "buffer.store.f64" "{2}, {0}, {1}" [read_ref read_i64 read_f64] => |to, from| to.store(Width::B64, from);
+        Core 0x62 BufferLoadI8U "buffer.load.i8.u" [read_ref read_i64 write_i32] => |to, from| to.access(Insn::Load8U, from);
+        Core 0x63 BufferLoadI8S "buffer.load.i8.s" [read_ref read_i64 write_i32] => |to, from| to.access(Insn::Load8S, from);
+        Core 0x64 BufferLoadI16U "buffer.load.i16.u" [read_ref read_i64 write_i32] => |to, from| to.access(Insn::Load16U, from);
+        Core 0x65 BufferLoadI16S "buffer.load.i16.s" [read_ref read_i64 write_i32] => |to, from| to.access(Insn::Load16S, from);
+        Core 0x66 BufferLoadI32 "buffer.load.i32" [read_ref read_i64 write_i32] => |to, from| to.access(Insn::Load32, from);
+        Core 0x67 BufferLoadI64 "buffer.load.i64" [read_ref read_i64 write_i64] => |to, from| to.access(Insn::Load64, from);
+        F32 0x33 BufferLoadF32 "buffer.load.f32" [read_ref read_i64 write_f32] => |to, from| to.access(Insn::Load32, from);
+        F64 0x39 BufferLoadF64 "buffer.load.f64" [read_ref read_i64 write_f64] => |to, from| to.access(Insn::Load64, from);
+        Core 0x68 BufferStoreI8 "buffer.store.i8" "{2}, {0}, {1}" [read_ref read_i64 read_i32] => |to, from| to.access(Insn::Store8, from);
+        Core 0x69 BufferStoreI16 "buffer.store.i16" "{2}, {0}, {1}" [read_ref read_i64 read_i32] => |to, from| to.access(Insn::Store16, from);
+        Core 0x6a BufferStoreI32 "buffer.store.i32" "{2}, {0}, {1}" [read_ref read_i64 read_i32] => |to, from| to.access(Insn::Store32, from);
+        Core 0x6b BufferStoreI64 "buffer.store.i64" "{2}, {0}, {1}" [read_ref read_i64 read_i64] => |to, from| to.access(Insn::Store64, from);
+        F32 0x34 BufferStoreF32 "buffer.store.f32" "{2}, {0}, {1}" [read_ref read_i64 read_f32] => |to, from| to.access(Insn::Store32, from);
+        F64 0x3a BufferStoreF64 "buffer.store.f64" "{2}, {0}, {1}" [read_ref read_i64 read_f64] => |to, from| to.access(Insn::Store64, from);
 
         // Selection by an index.
         Core 0x1f SwitchI32 "switch.i32" "{0}[{2}] else {1}" [read_i32 read_i32 many_i32 write_i32] => |to, from| to.switch(ValueKind::I32, from);

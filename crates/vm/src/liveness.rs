@@ -120,17 +120,21 @@ fn collect(
     } else {
         accesses(tables, function, instruction, access);
     }
-    for (field, value) in instruction.operation.fields.iter().zip(&instruction.values) {
-        match (field, value) {
-            (Field::Target, FieldValue::Ordinal(target)) => block.successors.push(*target),
-            (Field::Cases, FieldValue::Cases(cases)) => {
-                block.successors.extend(cases.iter().map(|(target, _)| *target));
-            }
-            _ => {}
-        }
-    }
-    if op == Op::Fail {
-        // With a status of 0 it falls through to the next block.
-        block.successors.push(instruction.end as u32);
-    }
+    block.successors.extend(successors(instruction));
+}
+
+/// The offsets of the blocks that a terminator may continue at.
+pub(crate) fn successors<'i>(instruction: &'i Instruction<'_>) -> impl Iterator<Item = u32> + 'i {
+    let fields = instruction.operation.fields.iter().zip(&instruction.values);
+    let targets = fields.clone().filter_map(|field| match field {
+        (Field::Target, FieldValue::Ordinal(target)) => Some(*target),
+        _ => None,
+    });
+    let cases = fields.filter_map(|field| match field {
+        (Field::Cases, FieldValue::Cases(cases)) => Some(cases),
+        _ => None,
+    });
+    // With a status of 0 it falls through to the next block.
+    let next = (instruction.operation.op == Op::Fail).then_some(instruction.end as u32);
+    targets.chain(cases.flatten().map(|(target, _)| *target)).chain(next)
 }

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 
+use crate::Buffer;
+
 /// An object that a program can reference: a buffer view, a fence, a list.
 ///
 /// Its type name is that of the modules' type tables, without the `!` ("hal.buffer_view").
@@ -20,44 +22,80 @@ pub trait NamedObject: Object {
 
 /// A reference-counted reference of a program to an object, or null. Cloning it shares the object.
 #[derive(Clone, Default)]
-pub struct Ref(Option<Arc<dyn Object>>);
+pub struct Ref(Held);
+
+/// What a reference refers to. Buffers have a variant of their own: programs load and store their elements one by one,
+/// and a tag is compared faster than a type is asked for by a virtual call.
+#[derive(Clone, Default)]
+enum Held {
+    #[default]
+    Null,
+    Buffer(Arc<Buffer>),
+    Object(Arc<dyn Object>),
+}
 
 impl Ref {
     /// The null reference.
-    pub const NULL: Self = Self(None);
+    pub const NULL: Self = Self(Held::Null);
 
     /// A reference to a new object.
     pub fn new(object: impl Object) -> Self {
-        Self(Some(Arc::new(object)))
+        Self::from_arc(Arc::new(object))
     }
 
     /// A reference to a shared object.
     pub fn from_arc<T: Object>(object: Arc<T>) -> Self {
-        Self(Some(object))
+        let mut object = Some(object);
+        let any: &mut dyn Any = &mut object;
+        if let Some(buffer) = any.downcast_mut::<Option<Arc<Buffer>>>().and_then(Option::take) {
+            return Self(Held::Buffer(buffer));
+        }
+        object.map_or(Self::NULL, |object| Self(Held::Object(object)))
     }
 
     /// Whether it is null.
     #[inline]
     pub fn is_null(&self) -> bool {
-        self.0.is_none()
+        matches!(self.0, Held::Null)
     }
 
     /// Moves the reference out and leaves null.
     #[inline]
     pub fn take(&mut self) -> Self {
-        Self(self.0.take())
+        std::mem::take(self)
+    }
+
+    /// The buffer, if it is to one.
+    #[inline(always)]
+    pub(crate) fn buffer(&self) -> Option<&Buffer> {
+        match &self.0 {
+            Held::Buffer(buffer) => Some(buffer),
+            Held::Null | Held::Object(_) => None,
+        }
+    }
+
+    #[inline]
+    fn any(&self) -> Option<&dyn Any> {
+        match &self.0 {
+            Held::Null => None,
+            Held::Buffer(buffer) => Some(&**buffer),
+            Held::Object(object) => Some(&**object),
+        }
     }
 
     /// The name of the object's type; `None` for null.
     pub fn type_name(&self) -> Option<&'static str> {
-        self.0.as_deref().map(Object::type_name)
+        match &self.0 {
+            Held::Null => None,
+            Held::Buffer(_) => Some(Buffer::TYPE_NAME),
+            Held::Object(object) => Some(object.type_name()),
+        }
     }
 
     /// The object, if it is a `T`.
     #[inline]
     pub fn downcast_ref<T: Object>(&self) -> Option<&T> {
-        let object: &dyn Any = self.0.as_deref()?;
-        object.downcast_ref()
+        self.any()?.downcast_ref()
     }
 
     /// The object, which must be a `T`; the error names the expected and the actual type.
@@ -74,30 +112,42 @@ impl Ref {
 
     /// The object as an `Arc`; it must be a `T`.
     pub fn share<T: NamedObject>(&self) -> Result<Arc<T>> {
-        let Some(object) = self.0.clone() else { return Err(self.mismatch(T::TYPE_NAME)) };
-        let any: Arc<dyn Any + Send + Sync> = object;
+        let any = self.clone().into_any().ok_or_else(|| self.mismatch(T::TYPE_NAME))?;
         any.downcast().map_err(|_| self.mismatch(T::TYPE_NAME))
     }
 
     /// Unwraps the object if it is a `T` and this is the only reference.
     pub(crate) fn into_only<T: Object>(self) -> Option<T> {
-        let any: Arc<dyn Any + Send + Sync> = self.0?;
-        Arc::into_inner(any.downcast::<T>().ok()?)
+        Arc::into_inner(self.into_any()?.downcast::<T>().ok()?)
+    }
+
+    fn into_any(self) -> Option<Arc<dyn Any + Send + Sync>> {
+        match self.0 {
+            Held::Null => None,
+            Held::Buffer(buffer) => Some(buffer),
+            Held::Object(object) => Some(object),
+        }
+    }
+
+    /// The address of the object.
+    #[inline]
+    fn address(&self) -> Option<*const ()> {
+        match &self.0 {
+            Held::Null => None,
+            Held::Buffer(buffer) => Some(Arc::as_ptr(buffer).cast()),
+            Held::Object(object) => Some(Arc::as_ptr(object).cast()),
+        }
     }
 
     /// Whether both reference the same object, or both are null.
     #[inline]
     pub fn is_same(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (None, None) => true,
-            // Compares addresses only: one object may have several vtables.
-            (Some(a), Some(b)) => std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b)),
-            _ => false,
-        }
+        self.address() == other.address()
     }
 
+    /// The error for a reference that is not to an object of type `expected`.
     #[cold]
-    fn mismatch(&self, expected: &str) -> Error {
+    pub(crate) fn mismatch(&self, expected: &str) -> Error {
         Error::invalid_argument(match self.type_name() {
             Some(found) => format!("expected a reference to {expected}, found one to {found}"),
             None => format!("expected a reference to {expected}, found null"),
@@ -107,9 +157,9 @@ impl Ref {
 
 impl fmt::Debug for Ref {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Some(object) => write!(f, "{}@{:p}", object.type_name(), Arc::as_ptr(object)),
-            None => f.write_str("null"),
+        match (self.type_name(), self.address()) {
+            (Some(name), Some(address)) => write!(f, "{name}@{address:p}"),
+            _ => f.write_str("null"),
         }
     }
 }

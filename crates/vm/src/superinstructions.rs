@@ -3,17 +3,21 @@
 //!
 //! A superinstruction is a row: its name, its two parts, and a [`Pattern`], which says how the operands of the parts
 //! must be connected for the peephole to fuse them, which operands are left, and how the whole runs. A part is an
-//! instruction of the group `inline` of `isa.rs` (a `fallible` one may not: patterns cannot return an error), a primitive of lowering (`Move32`, `Move64`,
-//! `Jump`, `BranchNZI32`), or another superinstruction, since fusion repeats until nothing fits. Adding a
+//! instruction of the group `inline` of `isa.rs`, a primitive of lowering (`Move32`, `Move64`, `Jump`, `BranchNZI32`,
+//! `Load32` and `Store32`), or another superinstruction, since fusion repeats until nothing fits. Only patterns of the
+//! group `accesses` may return an error, and say of which part. Adding a
 //! superinstruction means adding a row; one whose parts are connected in a new way means a pattern in this file too.
 //! The variants of [`Insn`], the peephole, the dispatch loop and the random programs of the differential test follow
 //! from the table; a test fails for a row that lowering never produces or that no program executes.
 //!
 //! Rows with the same parts are tried in order.
 
-use crate::code::{Insn, Operands, build};
+use crate::code::{BRANCH_REGISTERS, Insn, Operands, REGISTERS, build, cut, padded};
 use crate::compute;
 use crate::registers::{Number, Window};
+
+mod elements;
+pub(crate) use elements::*;
 
 /// Passes the table to a macro, behind the tokens that follow its name. Groups say how an instruction ends.
 macro_rules! superinstructions {
@@ -36,18 +40,14 @@ macro_rules! superinstructions {
             MulAddI32 = MulI32 + AddI32: Chain;
             MulSubI32 = MulI32 + SubI32: Chain;
             MulMulI32 = MulI32 + MulI32: Chain;
-            MulAndI32 = MulI32 + AndI32: Chain;
-            MulOrI32 = MulI32 + OrI32: Chain;
             MulXorI32 = MulI32 + XorI32: Chain;
             AndAddI32 = AndI32 + AddI32: Chain;
             AndSubI32 = AndI32 + SubI32: Chain;
-            AndMulI32 = AndI32 + MulI32: Chain;
             AndAndI32 = AndI32 + AndI32: Chain;
             AndOrI32 = AndI32 + OrI32: Chain;
             AndXorI32 = AndI32 + XorI32: Chain;
             OrAddI32 = OrI32 + AddI32: Chain;
             OrSubI32 = OrI32 + SubI32: Chain;
-            OrMulI32 = OrI32 + MulI32: Chain;
             OrAndI32 = OrI32 + AndI32: Chain;
             OrOrI32 = OrI32 + OrI32: Chain;
             OrXorI32 = OrI32 + XorI32: Chain;
@@ -60,39 +60,22 @@ macro_rules! superinstructions {
             AddAddI64 = AddI64 + AddI64: Chain;
             AddSubI64 = AddI64 + SubI64: Chain;
             AddMulI64 = AddI64 + MulI64: Chain;
-            AddAndI64 = AddI64 + AndI64: Chain;
-            AddOrI64 = AddI64 + OrI64: Chain;
-            AddXorI64 = AddI64 + XorI64: Chain;
             SubAddI64 = SubI64 + AddI64: Chain;
             SubSubI64 = SubI64 + SubI64: Chain;
             SubMulI64 = SubI64 + MulI64: Chain;
-            SubAndI64 = SubI64 + AndI64: Chain;
-            SubOrI64 = SubI64 + OrI64: Chain;
-            SubXorI64 = SubI64 + XorI64: Chain;
             MulAddI64 = MulI64 + AddI64: Chain;
             MulSubI64 = MulI64 + SubI64: Chain;
             MulMulI64 = MulI64 + MulI64: Chain;
-            MulAndI64 = MulI64 + AndI64: Chain;
-            MulOrI64 = MulI64 + OrI64: Chain;
-            MulXorI64 = MulI64 + XorI64: Chain;
-            AndAddI64 = AndI64 + AddI64: Chain;
-            AndSubI64 = AndI64 + SubI64: Chain;
-            AndMulI64 = AndI64 + MulI64: Chain;
-            AndAndI64 = AndI64 + AndI64: Chain;
-            AndOrI64 = AndI64 + OrI64: Chain;
-            AndXorI64 = AndI64 + XorI64: Chain;
-            OrAddI64 = OrI64 + AddI64: Chain;
-            OrSubI64 = OrI64 + SubI64: Chain;
-            OrMulI64 = OrI64 + MulI64: Chain;
-            OrAndI64 = OrI64 + AndI64: Chain;
-            OrOrI64 = OrI64 + OrI64: Chain;
-            OrXorI64 = OrI64 + XorI64: Chain;
-            XorAddI64 = XorI64 + AddI64: Chain;
-            XorSubI64 = XorI64 + SubI64: Chain;
-            XorMulI64 = XorI64 + MulI64: Chain;
-            XorAndI64 = XorI64 + AndI64: Chain;
-            XorOrI64 = XorI64 + OrI64: Chain;
-            XorXorI64 = XorI64 + XorI64: Chain;
+
+            // An index that is a product and two sums.
+            FMAAddI64 = FMAI64 + AddI64: LongChain;
+
+            // A remainder made non-negative: what indices modulo a size are computed by.
+            CmpLTAddI64 = CmpLTI64S + AddI64: CompareAndCompute;
+            WrapI64 = CmpLTAddI64 + SelectI64: Wrap;
+
+            // Both ends of a comparison, as sorts exchange elements.
+            MinMaxI32S = MinI32S + MaxI32S: Sequence;
 
             // What branches pass on as block arguments.
             Moves32 = Move32 + Move32: TwoMoves;
@@ -156,6 +139,34 @@ macro_rules! superinstructions {
             AddI64CmpLTBranch = AddI64 + CmpLTI64SBranch: StepCompareAndTest;
         }
 
+        accesses {
+            // An element whose index is computed for it alone.
+            AddLoad32 = AddI64 + Load32: LoadAt<Sum>;
+            AddAddLoad32 = AddAddI64 + Load32: LoadAt<LongSum>;
+            MulAddLoad32 = MulAddI64 + Load32: LoadAt<ProductAndSum>;
+            FMALoad32 = FMAI64 + Load32: LoadAt<Product>;
+            FMAAddLoad32 = FMAAddI64 + Load32: LoadAt<LongProduct>;
+            AddStore32 = AddI64 + Store32: StoreAt<Sum>;
+            AddAddStore32 = AddAddI64 + Store32: StoreAt<LongSum>;
+
+            // Reductions, whose accumulator is an element of a buffer.
+            LoadAddI32 = Load32 + AddI32: LoadAndFold<AddI32>;
+            LoadAddF32 = Load32 + AddF32: LoadAndFold<AddF32>;
+            LoadFMAI32 = Load32 + FMAI32: LoadAndFold<FMAI32>;
+            LoadFMAF32 = Load32 + FMAF32: LoadAndFold<FMAF32>;
+            AccumulateAddI32 = LoadAddI32 + Store32: Accumulate<AddI32>;
+            AccumulateAddF32 = LoadAddF32 + Store32: Accumulate<AddF32>;
+            AccumulateFMAI32 = LoadFMAI32 + Store32: Accumulate<FMAI32>;
+            AccumulateFMAF32 = LoadFMAF32 + Store32: Accumulate<FMAF32>;
+
+            // Neighbours.
+            Loads32 = Load32 + Load32: TwoLoads;
+            Stores32 = Store32 + Store32: TwoStores;
+
+            // An index modulo a size.
+            ModI64 = RemI64S + WrapI64: Remainder;
+        }
+
         jumps {
             Move32Jump = Move32 + Jump: MoveAndJump;
             Move64Jump = Move64 + Jump: MoveAndJump;
@@ -191,8 +202,8 @@ pub(crate) trait Pattern {
 }
 
 /// Operands without a jump target.
-fn straight(registers: [u16; 5]) -> Option<Operands> {
-    Some(Operands { registers, to: 0 })
+fn straight<const N: usize>(registers: [u16; N]) -> Option<Operands> {
+    Some(Operands::new(registers, 0))
 }
 
 /// Two operands and the result of the first part; the other operand and the result of the second, which computes on
@@ -213,9 +224,8 @@ impl Pattern for Chain {
     }
 
     fn split(operands: &Operands) -> Option<[Operands; 2]> {
-        let [a, b, value, other, result] = operands.registers;
-        let part = |registers| Operands { registers, to: 0 };
-        Some([part([a, b, value, 0, 0]), part([value, other, result, 0, 0])])
+        let [a, b, value, other, result, ..] = operands.registers;
+        Some([Operands::new([a, b, value], 0), Operands::new([value, other, result], 0)])
     }
 }
 
@@ -223,7 +233,7 @@ impl Chain {
     #[inline(always)]
     pub(crate) fn run<A: Number, B: Number, C: Number, D: Number, R: Number>(
         window: &mut Window,
-        [a, b, value, other, result]: [u16; 5],
+        [a, b, value, other, result, ..]: [u16; REGISTERS],
         first: impl Fn(A, B) -> C,
         second: impl Fn(C, D) -> R,
     ) {
@@ -233,13 +243,142 @@ impl Chain {
     }
 }
 
+/// As [`Chain`], with three operands of the first part.
+pub(crate) struct LongChain;
+
+impl Pattern for LongChain {
+    fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
+        let [a, b, c, value, ..] = first.operands.registers;
+        let [left, right, result, ..] = second.operands.registers;
+        if left == value {
+            straight([a, b, c, value, right, result])
+        } else if right == value && second.commutes {
+            straight([a, b, c, value, left, result])
+        } else {
+            None
+        }
+    }
+}
+
+impl LongChain {
+    #[inline(always)]
+    pub(crate) fn run<A: Number, B: Number, C: Number, V: Number, D: Number, R: Number>(
+        window: &mut Window,
+        [a, b, c, value, other, result, _]: [u16; REGISTERS],
+        first: impl Fn(A, B, C) -> V,
+        second: impl Fn(V, D) -> R,
+    ) {
+        let computed = first(A::get(window, a), B::get(window, b), C::get(window, c));
+        computed.put(window, value);
+        second(computed, D::get(window, other)).put(window, result);
+    }
+}
+
+/// Two operands and the result of the first part, the same of the second, which computes after it.
+pub(crate) struct Sequence;
+
+impl Pattern for Sequence {
+    fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
+        let ([a, b, first, ..], [c, d, second, ..]) = (first.operands.registers, second.operands.registers);
+        straight([a, b, first, c, d, second])
+    }
+}
+
+impl Sequence {
+    #[inline(always)]
+    pub(crate) fn run<A: Number, B: Number, C: Number, D: Number, R: Number, S: Number>(
+        window: &mut Window,
+        [a, b, first, c, d, second, _]: [u16; REGISTERS],
+        compute: impl Fn(A, B) -> R,
+        compute_next: impl Fn(C, D) -> S,
+    ) {
+        compute(A::get(window, a), B::get(window, b)).put(window, first);
+        compute_next(C::get(window, c), D::get(window, d)).put(window, second);
+    }
+}
+
+/// The two operands and the result of a comparison; the other operand and the result of a computation on its left side.
+pub(crate) struct CompareAndCompute;
+
+impl Pattern for CompareAndCompute {
+    fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
+        let [left, right, flag, ..] = first.operands.registers;
+        let [a, b, result, ..] = second.operands.registers;
+        let other = match () {
+            () if a == left => b,
+            () if b == left && second.commutes => a,
+            () => return None,
+        };
+        // What the computation reads is not what the comparison writes.
+        let is_read = |pair: u16| is_half_of(flag, pair);
+        (!is_read(left) && !is_read(other)).then(|| Operands::new([left, right, flag, other, result], 0))
+    }
+}
+
+impl CompareAndCompute {
+    #[inline(always)]
+    pub(crate) fn run<A: Number, B: Number, D: Number, R: Number>(
+        window: &mut Window,
+        [left, right, flag, other, result, ..]: [u16; REGISTERS],
+        test: impl Fn(A, B) -> i32,
+        compute: impl Fn(A, D) -> R,
+    ) {
+        let value = A::get(window, left);
+        let holds = test(value, B::get(window, right));
+        let computed = compute(value, D::get(window, other));
+        holds.put(window, flag);
+        computed.put(window, result);
+    }
+}
+
+/// What is compared, and selected unless it is less than the second; what is added to it where it is less; the result.
+/// The comparison and the sum are dead.
+pub(crate) struct Wrap;
+
+impl Pattern for Wrap {
+    fn fuse(first: &Part, second: &Part, is_dead: IsDead<'_>) -> Option<Operands> {
+        let [value, limit, flag, step, sum, ..] = first.operands.registers;
+        let [condition, yes, no, result, ..] = second.operands.registers;
+        let is_connected = (condition, yes, no) == (flag, sum, value);
+        let is_apart = value != sum && !is_half_of(flag, sum);
+        let flag_is_dead = is_half_of(flag, result) || is_dead(flag, 1);
+        let sum_is_dead = sum == result || is_dead(sum, 2);
+        (is_connected && is_apart && flag_is_dead && sum_is_dead)
+            .then(|| Operands::new([value, limit, step, result], 0))
+    }
+}
+
+impl Wrap {
+    #[inline(always)]
+    pub(crate) fn run<T, S>(
+        window: &mut Window,
+        [value, limit, step, result, ..]: [u16; REGISTERS],
+        _test: T,
+        _select: S,
+    ) {
+        let value = i64::get(window, value);
+        wrap(value, i64::get(window, limit), i64::get(window, step)).put(window, result);
+    }
+}
+
+/// What [`Wrap`] computes.
+#[inline(always)]
+fn wrap(value: i64, limit: i64, step: i64) -> i64 {
+    if value < limit { value.wrapping_add(step) } else { value }
+}
+
+/// Whether a register is one of a pair.
+fn is_half_of(register: u16, pair: u16) -> bool {
+    register == pair || register == pair + 1
+}
+
 /// Source and target of the first move, then of the second.
 pub(crate) struct TwoMoves;
 
 impl Pattern for TwoMoves {
     fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
         let ([a, b, ..], [c, d, ..]) = (first.operands.registers, second.operands.registers);
-        straight([a, b, c, d, 0])
+        straight([a, b, c, d])
     }
 }
 
@@ -247,7 +386,7 @@ impl TwoMoves {
     #[inline(always)]
     pub(crate) fn run<A: Number, B: Number>(
         window: &mut Window,
-        [a, b, c, d, _]: [u16; 5],
+        [a, b, c, d, ..]: [u16; REGISTERS],
         first: impl Fn(A) -> A,
         second: impl Fn(B) -> B,
     ) {
@@ -263,7 +402,7 @@ pub(crate) struct Carry<const WORDS: u16>;
 impl<const WORDS: u16> Pattern for Carry<WORDS> {
     fn fuse(first: &Part, second: &Part, is_dead: IsDead<'_>) -> Option<Operands> {
         let [left, right, value, ..] = first.operands.registers;
-        let [source, target, moved, result, _] = second.operands.registers;
+        let [source, target, moved, result, ..] = second.operands.registers;
         let is_apart = |register: u16| register.abs_diff(value) >= WORDS;
         if moved != value || !is_apart(source) || !is_apart(target) || !is_dead(value, WORDS) {
             return None;
@@ -276,7 +415,7 @@ impl<const WORDS: u16> Carry<WORDS> {
     #[inline(always)]
     pub(crate) fn run<A: Number, B: Number, R: Number, M: Number>(
         window: &mut Window,
-        [left, right, source, target, result]: [u16; 5],
+        [left, right, source, target, result, ..]: [u16; REGISTERS],
         compute: impl Fn(A, B) -> R,
         copy: impl Fn(M) -> M,
     ) {
@@ -293,8 +432,7 @@ impl Pattern for TestOne {
     fn fuse(first: &Part, second: &Part, is_dead: IsDead<'_>) -> Option<Operands> {
         let ([value, result, ..], [condition, ..]) = (first.operands.registers, second.operands.registers);
         // The result may have been written over the operand, and is as nonzero as that was.
-        let registers = [value, 0, 0, 0, 0];
-        (condition == result && is_dead(result, 1)).then_some(Operands { registers, to: second.operands.to })
+        (condition == result && is_dead(result, 1)).then_some(Operands::new([value], second.operands.to))
     }
 }
 
@@ -302,7 +440,7 @@ impl TestOne {
     #[inline(always)]
     pub(crate) fn run<A: Number, B>(
         window: &mut Window,
-        [value, ..]: [u16; 5],
+        [value, ..]: [u16; BRANCH_REGISTERS],
         test: impl Fn(A) -> i32,
         _branch: B,
     ) -> bool {
@@ -317,8 +455,8 @@ impl Pattern for Test {
     fn fuse(first: &Part, second: &Part, is_dead: IsDead<'_>) -> Option<Operands> {
         let ([left, right, result, ..], [condition, ..]) =
             (first.operands.registers, second.operands.registers);
-        let registers = [left, right, 0, 0, 0];
-        (condition == result && is_dead(result, 1)).then_some(Operands { registers, to: second.operands.to })
+        (condition == result && is_dead(result, 1))
+            .then_some(Operands::new([left, right], second.operands.to))
     }
 }
 
@@ -326,7 +464,7 @@ impl Test {
     #[inline(always)]
     pub(crate) fn run<A: Number, B: Number, C>(
         window: &mut Window,
-        [left, right, ..]: [u16; 5],
+        [left, right, ..]: [u16; BRANCH_REGISTERS],
         test: impl Fn(A, B) -> i32,
         _branch: C,
     ) -> bool {
@@ -349,7 +487,7 @@ impl CompareAndTest {
     #[inline(always)]
     pub(crate) fn run<A: Number, B: Number, C>(
         window: &mut Window,
-        [left, right, result, ..]: [u16; 5],
+        [left, right, result, ..]: [u16; BRANCH_REGISTERS],
         test: impl Fn(A, B) -> i32,
         _branch: C,
     ) -> bool {
@@ -374,7 +512,7 @@ impl StepAndTestOne {
     #[inline(always)]
     pub(crate) fn run<A: Number, B: Number, C: Number>(
         window: &mut Window,
-        [left, right, result, ..]: [u16; 5],
+        [left, right, result, ..]: [u16; BRANCH_REGISTERS],
         step: impl Fn(A, B) -> C,
         test: impl Fn(C) -> i32,
     ) -> bool {
@@ -395,7 +533,7 @@ impl Pattern for StepAndTest {
             () if right == value && second.commutes => left,
             () => return None,
         };
-        Some(Operands { registers: [a, b, value, other, 0], to: second.operands.to })
+        Some(Operands::new([a, b, value, other], second.operands.to))
     }
 }
 
@@ -403,7 +541,7 @@ impl StepAndTest {
     #[inline(always)]
     pub(crate) fn run<A: Number, B: Number, C: Number, D: Number>(
         window: &mut Window,
-        [left, right, result, other, _]: [u16; 5],
+        [left, right, result, other, _]: [u16; BRANCH_REGISTERS],
         step: impl Fn(A, B) -> C,
         test: impl Fn(C, D) -> i32,
     ) -> bool {
@@ -419,8 +557,7 @@ pub(crate) struct StepAndTestRight;
 impl Pattern for StepAndTestRight {
     fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
         let ([a, b, value, ..], [other, right, ..]) = (first.operands.registers, second.operands.registers);
-        let registers = [a, b, value, other, 0];
-        (right == value).then_some(Operands { registers, to: second.operands.to })
+        (right == value).then_some(Operands::new([a, b, value, other], second.operands.to))
     }
 }
 
@@ -428,7 +565,7 @@ impl StepAndTestRight {
     #[inline(always)]
     pub(crate) fn run<A: Number, B: Number, C: Number, D: Number>(
         window: &mut Window,
-        [left, right, result, other, _]: [u16; 5],
+        [left, right, result, other, _]: [u16; BRANCH_REGISTERS],
         step: impl Fn(A, B) -> C,
         test: impl Fn(D, C) -> i32,
     ) -> bool {
@@ -445,8 +582,7 @@ impl Pattern for StepCompareAndTest {
     fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
         let ([a, b, value, ..], [left, limit, result, ..]) =
             (first.operands.registers, second.operands.registers);
-        let registers = [a, b, value, limit, result];
-        (left == value).then_some(Operands { registers, to: second.operands.to })
+        (left == value).then_some(Operands::new([a, b, value, limit, result], second.operands.to))
     }
 }
 
@@ -454,7 +590,7 @@ impl StepCompareAndTest {
     #[inline(always)]
     pub(crate) fn run<A: Number, B: Number, C: Number, D: Number>(
         window: &mut Window,
-        [left, right, sum, limit, result]: [u16; 5],
+        [left, right, sum, limit, result]: [u16; BRANCH_REGISTERS],
         step: impl Fn(A, B) -> C,
         test: impl Fn(C, D) -> i32,
     ) -> bool {
@@ -479,7 +615,7 @@ impl MoveAndJump {
     #[inline(always)]
     pub(crate) fn run<A: Number, B>(
         window: &mut Window,
-        [source, target, ..]: [u16; 5],
+        [source, target, ..]: [u16; BRANCH_REGISTERS],
         copy: impl Fn(A) -> A,
         _jump: B,
     ) {
@@ -500,11 +636,11 @@ impl TwoMovesAndJump {
     #[inline(always)]
     pub(crate) fn run<A: Number, B>(
         window: &mut Window,
-        registers: [u16; 5],
+        registers: [u16; BRANCH_REGISTERS],
         copy: impl Fn(A) -> A,
         _jump: B,
     ) {
-        TwoMoves::run(window, registers, &copy, &copy);
+        TwoMoves::run(window, padded(registers), &copy, &copy);
     }
 }
 
@@ -512,6 +648,7 @@ macro_rules! derive {
     (
         fall_through { $($straight:ident = $straight_first:ident + $straight_second:ident: $straight_pattern:ty;)* }
         branches { $($branch:ident = $branch_first:ident + $branch_second:ident: $branch_pattern:ty;)* }
+        accesses { $($access:ident = $access_first:ident + $access_second:ident: $access_pattern:ty;)* }
         jumps { $($jump:ident = $jump_first:ident + $jump_second:ident: $jump_pattern:ty;)* }
     ) => {
         /// What parts compute, by their names: a superinstruction as a part stands for its own first part.
@@ -551,14 +688,27 @@ macro_rules! derive {
                 $((Insn::$branch_first { .. }, Insn::$branch_second { .. })
                     if let Some(Operands { registers, to }) = <$branch_pattern>::fuse(&a, &b, is_dead) =>
                 {
-                    Some(Insn::$branch { registers, to })
+                    Some(Insn::$branch { registers: cut(registers), to })
+                })*
+                $((Insn::$access_first { .. }, Insn::$access_second { .. })
+                    if let Some(operands) = <$access_pattern>::fuse(&a, &b, is_dead) =>
+                {
+                    Some(Insn::$access { registers: operands.registers })
                 })*
                 $((Insn::$jump_first { .. }, Insn::$jump_second { .. })
                     if let Some(Operands { registers, to }) = <$jump_pattern>::fuse(&a, &b, is_dead) =>
                 {
-                    Some(Insn::$jump { registers, to })
+                    Some(Insn::$jump { registers: cut(registers), to })
                 })*
                 _ => None,
+            }
+        }
+
+        /// Whether the first part of an instruction may fail, if it is a superinstruction.
+        pub(crate) fn is_access(insn: Insn) -> bool {
+            match insn {
+                $(Insn::$access { .. } => true,)*
+                _ => false,
             }
         }
 
@@ -578,6 +728,7 @@ macro_rules! derive {
         pub(crate) const SUPERINSTRUCTIONS: &[(&str, [&str; 2])] = &[
             $((stringify!($straight), [stringify!($straight_first), stringify!($straight_second)]),)*
             $((stringify!($branch), [stringify!($branch_first), stringify!($branch_second)]),)*
+            $((stringify!($access), [stringify!($access_first), stringify!($access_second)]),)*
             $((stringify!($jump), [stringify!($jump_first), stringify!($jump_second)]),)*
         ];
 
@@ -587,6 +738,7 @@ macro_rules! derive {
             match insn {
                 $(Insn::$straight { .. } => Some(stringify!($straight)),)*
                 $(Insn::$branch { .. } => Some(stringify!($branch)),)*
+                $(Insn::$access { .. } => Some(stringify!($access)),)*
                 $(Insn::$jump { .. } => Some(stringify!($jump)),)*
                 _ => None,
             }

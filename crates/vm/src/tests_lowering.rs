@@ -21,10 +21,10 @@ use crate::program::Program;
 use crate::superinstructions::{self, SUPERINSTRUCTIONS};
 use crate::tables::{Function, Tables};
 use crate::verify::verify;
-use crate::{Budget, Convention, ModuleFile, Resumed, Value};
+use crate::{Budget, Buffer, Convention, ModuleFile, Ref, Resumed, Value};
 
 use assembly::{Assembled, Assembly};
-use random_program::{CALLEE_CONVENTION, CONVENTION, GLOBAL_BYTES, REGISTERS, Random, RandomProgram};
+use random_program::{CALLEE_CONVENTION, CONVENTION, GLOBAL_BYTES, REFS, REGISTERS, Random, RandomProgram};
 
 /// Number of programs executed.
 const PROGRAMS: usize = 4000;
@@ -74,7 +74,10 @@ impl Alone {
     fn run(self, inputs: &[Value]) -> Option<String> {
         let mut machine = Machine::new(Some(Budget { instructions: 20_000, bytes: 1 << 20 }), None);
         let target = Target { module: 0, ordinal: 0 };
-        let mut outcome = machine.begin(&self, target, inputs.iter().cloned(), []);
+        let buffers = [Buffer::allocate(40, 0).unwrap(), Buffer::from_bytes(&[7; 24]).unwrap()];
+        let buffers = buffers.map(Ref::new);
+        let inputs = inputs.iter().cloned().chain(buffers.iter().cloned().map(Value::Ref));
+        let mut outcome = machine.begin(&self, target, inputs, []);
         let mut yields = 0;
         while matches!(outcome, Ok(Outcome::Yielded)) {
             yields += 1;
@@ -86,7 +89,8 @@ impl Alone {
             Err(error) => error.report(),
         };
         let globals = [0, 8].map(|offset| self.instance.globals.load_64(offset).unwrap());
-        Some(format!("{end} after {yields} yields, and leaves {globals:x?}"))
+        let bytes = buffers[0].object::<Buffer>().unwrap().to_vec();
+        Some(format!("{end} after {yields} yields, and leaves {globals:x?} and {bytes:x?}"))
     }
 }
 
@@ -108,7 +112,7 @@ fn function(convention: &str, assembled: &Assembled) -> Function {
         requirements: Features::SUPPORTED,
         block_count: assembled.block_count,
         i32_register_count: REGISTERS,
-        ref_register_count: 0,
+        ref_register_count: REFS,
     };
     Function { convention: Convention::parse(convention).unwrap(), descriptor }
 }

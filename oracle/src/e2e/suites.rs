@@ -25,7 +25,10 @@ const MODERN: &str = "--iree-llvmcpu-target-cpu=x86-64-v3";
 pub fn reference_programs(source: &Path, generated: &Path) -> io::Result<Vec<Program>> {
     let top = source.join("tests/e2e");
     let mut files = Vec::new();
-    build_files(&top, &mut files)?;
+    build_files(&top, &mut files).map_err(|error| {
+        let words = format!("{SOURCE_VARIABLE} must name a checkout of the reference's source: {error}");
+        io::Error::new(error.kind(), words)
+    })?;
     let mut programs = Vec::new();
     for file in files {
         let directory = file.parent().unwrap_or(&top);
@@ -70,7 +73,9 @@ pub fn reference_programs(source: &Path, generated: &Path) -> io::Result<Vec<Pro
 }
 
 fn build_files(directory: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
+    let entries = fs::read_dir(directory)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", directory.display())))?;
+    for entry in entries {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             build_files(&entry.path(), found)?;
@@ -151,6 +156,17 @@ fn generate(directory: &Path, made: &Path, generated: &Path) -> io::Result<PathB
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_invalid_source_directory_is_named_with_its_variable() {
+        let directory = tempfile::tempdir().unwrap();
+        let source = directory.path().join("no-checkout");
+        let error = reference_programs(&source, directory.path()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        let words = error.to_string();
+        assert!(words.starts_with("REHAL_IREE_SOURCE must name a checkout"), "{words}");
+        assert!(words.contains(&source.join("tests/e2e").display().to_string()), "{words}");
+    }
 
     #[test]
     fn declarations_are_read() {

@@ -20,7 +20,8 @@ pub fn source() -> Option<PathBuf> {
 /// Adds a test for each command.
 pub fn add(trials: &mut Vec<Trial>) -> Result<(), Box<dyn std::error::Error>> {
     let Some(source) = source() else { return Ok(()) };
-    let source = source.canonicalize().map_err(|error| format!("{SOURCE_VARIABLE}: {error}"))?;
+    let wrong = |error| format!("{SOURCE_VARIABLE}={}: {error}", source.display());
+    let source = source.canonicalize().map_err(wrong)?;
     for (command, verdict) in lit::commands(&source)? {
         let name = name(&command, &verdict);
         let is_ignored = matches!(verdict, Verdict::Ignored(_));

@@ -11,6 +11,8 @@ use std::path::Path;
 pub enum Program {
     /// A function of `host_speed`, which submits no device work.
     Host { function: &'static str, target: f64 },
+    /// A call of a program whose executables are interpreted: function and inputs of `vmvx_speed`.
+    Vmvx { function: &'static str, inputs: &'static [&'static str], microkernels: bool },
     /// A call of a small program: module, function and inputs.
     Call { module: &'static str, function: &'static str, inputs: &'static [&'static str] },
     /// A call of a real model.
@@ -30,12 +32,35 @@ pub enum Program {
 /// Inputs of the `mlp` fixture.
 const MLP: &[&str] = &["@mlp_x.npy", "@mlp_w0.npy", "@mlp_w1.npy", "@mlp_w2.npy"];
 
-/// All of these cases: name and kind. Models need the corpus.
+/// Functions of `vmvx_speed`, which take as long whatever the numbers are.
+const VMVX: [(&str, &[&str]); 5] = [
+    ("sort", &["2000xi32=5"]),
+    ("matmul", &["128x128xf32=0.5", "128x128xf32=1.5"]),
+    ("reduction", &["512x512xf32=0.5"]),
+    ("conv", &["1x34x34x8xf32=0.5", "3x3x8x8xf32=1.5"]),
+    ("softmax", &["64x256xf32=0.5"]),
+];
+
+/// The same for the module with microkernels.
+const VMVX_MICROKERNELS: [(&str, &[&str]); 2] = [
+    ("large_matmul", &["512x512xf32=0.5", "512x512xf32=1.5"]),
+    ("conv", &["1x34x34x8xf32=0.5", "3x3x8x8xf32=1.5"]),
+];
+
+/// Every one of these cases: its name and what it runs. Models are in the corpus.
 pub fn all(has_corpus: bool) -> Vec<(String, Program)> {
     let mut cases: Vec<(String, Program)> = Vec::new();
     for (function, target) in [("nothing", 0.7), ("fib", 0.8), ("sum", 0.8), ("floats", 0.8), ("calls", 0.6)]
     {
         cases.push((format!("host.{function}"), Program::Host { function, target }));
+    }
+    for (function, inputs) in VMVX {
+        let program = Program::Vmvx { function, inputs, microkernels: false };
+        cases.push((format!("vmvx.{function}"), program));
+    }
+    for (function, inputs) in VMVX_MICROKERNELS {
+        let program = Program::Vmvx { function, inputs, microkernels: true };
+        cases.push((format!("vmvx.microkernels.{function}"), program));
     }
     cases.push((
         "call.simple_abs".into(),
@@ -77,6 +102,11 @@ impl Program {
                 let arguments =
                     vec![format!("--module={}", module.display()), format!("--function={function}")];
                 benchmark(workplace, arguments, figure(row(function), Target::Ratio(*target)))
+            }
+            Self::Vmvx { function, inputs, microkernels } => {
+                let module = if *microkernels { "vmvx_speed.microkernels.vmvx" } else { "vmvx_speed.vmvx" };
+                let arguments = workplace.call(module, function, inputs);
+                benchmark(workplace, arguments, figure(row(function), Target::Ratio(0.9)))
             }
             Self::Call { module, function, inputs } => {
                 let arguments = workplace.call(module, function, inputs);

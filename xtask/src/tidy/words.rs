@@ -52,8 +52,13 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Uses that are right: path, phrase, and why. A row whose file no longer has the phrase is a problem too.
-const ALLOWED: &[(&str, &str, &str)] =
-    &[("crates/vm/tests/contexts/lent.rs", "given up", "names of functions in fixtures/vm/lent.vmasm")];
+const ALLOWED: &[(&str, &str, &str)] = &[
+    ("crates/vm/tests/contexts/lent.rs", "given up", "names of functions in fixtures/vm/lent.vmasm"),
+    ("crates/cli/src/gtest/options.rs", "are no", "there are none: the quote before 'there' hides it"),
+    ("fixtures/vm/lent.vmasm", "given up", "names of functions, which the compiled module contains"),
+    ("fixtures/vm/shared.vmasm", "somebody", "a message in the compiled module"),
+    ("fixtures/vm/client.vmasm", "nobody", "names of functions, which the compiled module contains"),
+];
 
 /// Paths that are not cleaned yet, by prefix. A row without matches is a problem: it must be removed.
 const PENDING: &[&str] = &[
@@ -64,8 +69,6 @@ const PENDING: &[&str] = &[
     "crates/vm/src/interpret/",
     "crates/vm/src/lower/",
     "crates/vm/src/superinstructions.rs",
-    "docs/",
-    "fixtures/",
 ];
 
 /// The file with the table itself.

@@ -294,6 +294,18 @@ impl HostMemory {
         }
         self.at(offset, length)
     }
+
+    /// Where element `index` is, if the memory is an array of elements of `N` bytes: one comparison, since a multiplied
+    /// index that is below the count of elements cannot overflow.
+    #[inline(always)]
+    fn element<const N: usize>(&self, index: u64) -> Result<*mut u8> {
+        const { assert!(N > 0, "an element has bytes") };
+        if index >= (self.length / N) as u64 {
+            return Err(no_element(index, N, self.length));
+        }
+        // SAFETY: `index + 1` elements are at most the length.
+        Ok(unsafe { self.data.as_ptr().add(index as usize * N) })
+    }
 }
 
 /// Accesses to the bytes, by copy.
@@ -329,6 +341,26 @@ impl HostMemory {
     pub fn store<const N: usize>(&self, offset: u64, value: [u8; N]) -> Result<()> {
         let target = self.at_mut(offset, N as u64)?;
         // SAFETY: as for `write`.
+        unsafe { copy::store(target, value) };
+        Ok(())
+    }
+
+    /// Like [`HostMemory::load`] at `index * N` bytes: an element of an array.
+    #[inline(always)]
+    pub fn load_element<const N: usize>(&self, index: u64) -> Result<[u8; N]> {
+        let source = self.element::<N>(index)?;
+        // SAFETY: `element` checked the range; other threads access the bytes as `copy` requires.
+        Ok(unsafe { copy::load(source) })
+    }
+
+    /// Like [`HostMemory::store`] at `index * N` bytes: an element of an array.
+    #[inline(always)]
+    pub fn store_element<const N: usize>(&self, index: u64, value: [u8; N]) -> Result<()> {
+        if self.access != Access::Writable {
+            return Err(read_only());
+        }
+        let target = self.element::<N>(index)?;
+        // SAFETY: as for `load_element`; no slice refers to writable memory.
         unsafe { copy::store(target, value) };
         Ok(())
     }
@@ -447,6 +479,11 @@ impl HostMemory {
 #[cold]
 fn exceeds(what: &str, offset: u64, length: u64, size: usize) -> Error {
     Error::out_of_range(format!("{length} bytes at offset {offset} exceed {what} of {size} bytes"))
+}
+
+#[cold]
+fn no_element(index: u64, size: usize, length: usize) -> Error {
+    exceeds("a buffer", index.saturating_mul(size as u64), size as u64, length)
 }
 
 #[cold]

@@ -3,6 +3,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::*;
 
 #[test]
+fn elements_are_bounded_by_their_count() {
+    let memory = HostMemory::allocate(10).unwrap();
+    memory.write(0, &(0..10).collect::<Vec<u8>>()).unwrap();
+    assert_eq!(memory.load_element::<4>(1).unwrap(), [4, 5, 6, 7]);
+    assert_eq!(memory.load_element::<2>(4).unwrap(), [8, 9]);
+    memory.store_element(1, [40, 50, 60, 70]).unwrap();
+    assert_eq!(memory.load::<6>(3).unwrap(), [3, 40, 50, 60, 70, 8]);
+    // The third element of four bytes would end out of bounds, and the last indices overflow.
+    for index in [2, u64::MAX / 4, u64::MAX / 4 + 1, u64::MAX] {
+        let error = memory.load_element::<4>(index).unwrap_err();
+        assert_eq!(error.code(), StatusCode::OutOfRange, "{index}");
+        assert_eq!(memory.store_element(index, [0; 4]).unwrap_err().code(), StatusCode::OutOfRange);
+    }
+    let message = memory.load_element::<4>(2).unwrap_err();
+    assert_eq!(message.message(), "4 bytes at offset 8 exceed a buffer of 10 bytes");
+    assert!(HostMemory::allocate(0).unwrap().load_element::<1>(0).is_err());
+    let constant = memory.into_constant().unwrap();
+    assert_eq!(constant.store_element(0, [0; 4]).unwrap_err().code(), StatusCode::PermissionDenied);
+    assert_eq!(constant.load_element::<1>(9).unwrap(), [9]);
+}
+
+#[test]
 fn fills_copies_and_rejects_out_of_bounds_ranges() {
     let memory = HostMemory::allocate(16).unwrap();
     assert!((memory.as_ptr() as usize).is_multiple_of(ALIGNMENT_BYTES));

@@ -6,7 +6,7 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use rehal_base::Result;
-use rehal_session::{CaptureFile, DeviceOptions, FileRemap, Survey, Verdict};
+use rehal_session::{CaptureFile, CrashReports, DeviceOptions, FileRemap, Survey, Verdict};
 
 use super::replay_flags::FILE_REMAP;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
@@ -22,7 +22,8 @@ pub const INFO: Tool = Tool {
             devices, scopes, executables with their functions and dispatch counts, bytes by kind, external \
             files and whether they are available, and whether it can be replayed on the given devices \
             (default: local-sync). Nothing in the capture is executed, so problems that appear only when \
-            code is loaded, such as a missing CPU feature, are not detected.",
+            code is loaded, such as a missing import or CPU feature, are not detected without \
+            --load_executables.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: &[&REPORT, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
     examples: &[
@@ -52,12 +53,19 @@ const FORMAT: Flag<Format> = Flag::choice(
     "text: a screen for people. json: an object for programs.",
 );
 
-const REPORT: Group = Group { title: "Report", flags: &[&FORMAT, &FILE_REMAP] };
+const LOAD: Flag<bool> = Flag::switch(
+    "load_executables",
+    false,
+    "Loads the executables to find missing imports and CPU features. This runs code of the capture.",
+);
+
+const REPORT: Group = Group { title: "Report", flags: &[&FORMAT, &LOAD, &FILE_REMAP] };
 
 /// The capture to report on, and the format.
 struct Options {
     path: PathBuf,
     format: Format,
+    load: bool,
     file_remaps: Vec<FileRemap>,
     devices: DeviceOptions,
 }
@@ -75,6 +83,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     report(&Options {
         path: invocation.operand(),
         format: flags.get(&FORMAT),
+        load: flags.get(&LOAD),
         file_remaps: flags.list(&FILE_REMAP),
         devices: devices::options(flags)?,
     })
@@ -87,7 +96,12 @@ fn report(options: &Options) -> Result<()> {
     let survey = capture.survey_with(&mut Progress::new("reading").teller())?;
     let devices = options.devices.open()?;
     let mut progress = Progress::new("reading").teller();
-    let verdict = capture.verdict_with(&devices, &options.file_remaps, &mut progress);
+    let verdict = if options.load {
+        CrashReports::install();
+        capture.verdict_loading(&devices, &options.file_remaps, &mut progress)
+    } else {
+        capture.verdict_with(&devices, &options.file_remaps, &mut progress)
+    };
     drop(progress);
     let report = Report { path, capture: &capture, survey, verdict };
     output::print(&match options.format {

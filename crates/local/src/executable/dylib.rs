@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_footer_is_cut_off_and_checked() {
+    fn the_footer_is_checked_and_removed() {
         let mut bytes = b"library and debug".to_vec();
         assert_eq!(without_footer(&bytes).unwrap(), bytes);
         bytes.extend(FOOTER_MAGIC);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_cut_short_never_reaches_the_loader() {
+    fn a_truncated_library_never_reaches_the_loader() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/affine.system.so");
         let library = std::fs::read(path).unwrap();
         for length in (0..library.len()).step_by(97) {

@@ -1,20 +1,20 @@
-//! Names of executable formats, and which format bytes are of.
+//! Names of executable formats, and detection of the format of bytes.
 
 use rehal_base::{Error, Result};
 
 use super::elf;
 use crate::platform;
 
-/// The name of embedded ELF executables for this machine's architecture begins with this.
+/// Name prefix of embedded ELF executables for this machine's architecture.
 const EMBEDDED: &str = "embedded-elf-";
-/// The name of system libraries for this machine's architecture begins with this.
+/// Name prefix of system libraries for this machine's architecture.
 const SYSTEM: &str = "system-elf-";
-/// Programs of the VM.
+/// VM programs.
 const VMVX: &str = "vmvx-bytecode-fb";
 /// A library linked into the process.
 const STATIC: &str = "static";
 
-/// A format that can be loaded.
+/// A supported format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     EmbeddedElf,
@@ -24,13 +24,13 @@ pub(super) enum Format {
 
 /// Whether executables of the format named `format` can be loaded here.
 ///
-/// As in the reference, a name may go on after the architecture.
+/// As in the reference, a name may have a suffix after the architecture.
 pub fn is_supported(format: &str) -> bool {
     Format::of(format).is_ok()
 }
 
 impl Format {
-    /// The format named `name`, or an error that says why it cannot be loaded here.
+    /// The format named `name`, or an error with the reason why it cannot be loaded here.
     pub(super) fn of(name: &str) -> Result<Self> {
         let here = platform::ARCHITECTURE;
         for (prefix, format) in [(EMBEDDED, Self::EmbeddedElf), (SYSTEM, Self::SystemElf)] {
@@ -41,7 +41,7 @@ impl Format {
             if architecture.starts_with(here) {
                 let os = std::env::consts::OS;
                 return Err(Error::unimplemented(format!(
-                    "native executables run on Linux on x86-64 only, this is {os} on {here}"
+                    "native executables are supported only on Linux on x86-64; this is {os} on {here}"
                 )));
             }
             return Err(Error::incompatible(format!(
@@ -61,10 +61,10 @@ impl Format {
     }
 }
 
-/// The name of the format that `bytes` are of, or `None` where they are none that is known.
+/// The name of the format of `bytes`, or `None` if unknown.
 ///
-/// ELF images that need nothing from outside are `embedded-elf-…` and other ELF images `system-elf-…`
-/// (the reference takes both for system libraries); archives of VM bytecode are `vmvx-bytecode-fb`.
+/// Self-contained ELF images are `embedded-elf-…` and other ELF images `system-elf-…` (the reference treats
+/// both as system libraries); archives of VM bytecode are `vmvx-bytecode-fb`.
 pub fn infer(bytes: &[u8]) -> Option<&'static str> {
     if bytes.starts_with(&elf::FAT_MAGIC) {
         return elf_names(platform::ARCHITECTURE).map(|(embedded, _)| embedded);
@@ -73,8 +73,7 @@ pub fn infer(bytes: &[u8]) -> Option<&'static str> {
         let (embedded, system) = elf_names(&elf::architecture(bytes))?;
         return Some(if elf::needs_system_loader(bytes) { system } else { embedded });
     }
-    // A zip archive, as the compiler writes modules, or the bare flatbuffer behind its length, with its
-    // identifier.
+    // A ZIP archive, as written by the compiler, or the bare length-prefixed FlatBuffer with its identifier.
     let is_archive = bytes.starts_with(b"PK\x03\x04");
     let is_flatbuffer = bytes.get(8..12) == Some(b"IREE".as_slice());
     (is_archive || is_flatbuffer).then_some(VMVX)

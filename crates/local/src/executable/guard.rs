@@ -1,13 +1,13 @@
-//! The crash guard: a kernel that faults ends the process with words instead of a core dump.
+//! The crash guard: a kernel that faults ends the process with a report instead of a core dump.
 //!
-//! [`install`] is for tools, once, before anything is dispatched. From then on SIGSEGV, SIGILL,
-//! SIGFPE and SIGBUS on a thread that is running a kernel print what ran and where on standard error
-//! and end the process with [`EXIT_STATUS`]. A SIGBUS of a file that was truncated while it was mapped names the file,
-//! whoever touched it, and ends the process with [`TRUNCATED_STATUS`]. Other faults go to whoever handled them before.
+//! Tools call [`install`] once, before any dispatch. From then on SIGSEGV, SIGILL, SIGFPE and SIGBUS on a
+//! thread that is running a kernel report the kernel and the fault on standard error and end the process with
+//! [`EXIT_STATUS`]. A SIGBUS in a file that was truncated while it was mapped names the file, on any thread, and ends
+//! the process with [`TRUNCATED_STATUS`]. Other faults are passed to the previous handler.
 //!
-//! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the state that
-//! the kernel has anyway. The handler allocates nothing, waits for no lock and formats by hand. What the kernel printed
-//! with C's stdio is written out after the report.
+//! The cost per dispatch is two stores to a thread-local; workgroup ids are read from the kernel's own state.
+//! The handler does not allocate, block or use formatting. C stdio output of the kernel is flushed after the
+//! report.
 
 mod instruction;
 mod report;
@@ -21,11 +21,11 @@ use super::abi::{DispatchState, WorkgroupState};
 use super::library::Library;
 use crate::platform;
 
-/// Exit status of a process that a kernel has crashed.
+/// Exit status of a process whose kernel crashed.
 pub const EXIT_STATUS: i32 = 86;
 
-/// Exit status where the kernel uses an instruction that this CPU does not have: the executable is
-/// for another machine, which is wrong input like any other.
+/// Exit status if the kernel uses an instruction that this CPU lacks: the executable is for another machine,
+/// which is invalid input.
 pub const WRONG_MACHINE_STATUS: i32 = 1;
 
 /// Exit status where a mapped file ended before the page that was read: that of errors.
@@ -36,21 +36,21 @@ pub fn install() {
     platform::install_fault_handler(report::report);
 }
 
-/// Gives the calling thread a stack of its own for the guard, so that it can also report a kernel
-/// that ran out of stack. For threads that run kernels, other than the one that installed the guard.
+/// Installs a signal stack for the calling thread, so that a stack overflow of a kernel can be reported too.
+/// For threads that run kernels, except the one that installed the guard.
 pub fn arm_thread() {
     platform::arm_thread();
 }
 
-/// Says which record of a capture the calling thread is replaying: its ordinal, and its offset in
-/// the file in bytes. Two stores; stays until the next call or [`clear_context`].
+/// Sets the capture record that the calling thread is replaying: its ordinal, and its offset in the file in
+/// bytes. Two stores; valid until the next call or [`clear_context`].
 #[inline]
 pub fn set_context(record_ordinal: u64, file_offset: u64) {
     RECORD.set(record_ordinal);
     OFFSET.set(file_offset);
 }
 
-/// Says that the calling thread replays no record.
+/// Clears the record of the calling thread.
 #[inline]
 pub fn clear_context() {
     RECORD.set(NO_RECORD);
@@ -64,11 +64,11 @@ thread_local! {
     static CURRENT: Cell<*const Current> = const { Cell::new(std::ptr::null()) };
 }
 
-/// What messages say of an executable, made when it is loaded.
+/// The description of an executable in messages, built when it is loaded.
 pub(super) struct Label {
     name: Box<str>,
     label: Box<str>,
-    /// Addresses of its code, empty where only the system's loader knows.
+    /// Addresses of its code, empty if known only to the system's loader.
     memory: Range<usize>,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Current {
 }
 
 impl Current {
-    /// The pointers are read by the handler while a [`watch`] on this lives.
+    /// The handler reads the pointers while a [`watch`] on this lives.
     pub(super) fn new(
         library: &Library,
         ordinal: u32,
@@ -102,11 +102,11 @@ impl Current {
     }
 }
 
-/// Makes `current` what a fault on this thread is about, until the result is dropped.
+/// Makes `current` the dispatch of this thread's faults, until the result is dropped.
 #[inline]
 pub(super) fn watch(current: &Current) -> Watch<'_> {
     let previous = CURRENT.replace(current);
-    // The handler reads what the compiler cannot see being read.
+    // The compiler cannot see the handler's reads.
     compiler_fence(Ordering::SeqCst);
     Watch { previous, _current: PhantomData }
 }

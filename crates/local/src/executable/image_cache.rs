@@ -1,8 +1,8 @@
-//! Embedded images that stay mapped after their last user, for the next one who loads the same bytes.
+//! A cache of mapped embedded images, for later loads of the same bytes.
 //!
-//! A replay prepares the same executables in every iteration, and mapping one costs more than all
-//! else about it (fresh pages, protections: about 15 us for 4 KiB). An image qualifies when nothing of
-//! it can change once it is loaded: no writable pages, no initializers. The compiler's all do.
+//! A replay prepares the same executables in every iteration, and mapping dominates the cost (fresh pages,
+//! protections: about 15 us for 4 KiB). An image is cached if it is immutable after loading: no writable
+//! pages, no initializers. All images of the compiler are.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use rehal_base::{Context, Result};
 
 use super::{abi, elf};
 
-/// Most images kept.
+/// Maximum number of cached images.
 const MAX_IMAGES: usize = 64;
-/// Most bytes of images kept; a larger image is not kept at all.
+/// Maximum number of cached bytes; larger images are not cached.
 const MAX_BYTES: usize = 16 << 20;
 
 /// A loaded image and its query function.
@@ -28,16 +28,16 @@ pub(super) struct LoadedImage {
 // SAFETY: the address is of read-only code that the module keeps mapped.
 unsafe impl Send for LoadedImage {}
 
-/// An image that is kept, and the bytes that it was loaded from.
+/// A cached image, and the bytes from which it was loaded.
 struct Kept {
     bytes: Box<[u8]>,
     image: LoadedImage,
 }
 
-/// The images, the one used last at the end.
+/// The images, most recently used last.
 static CACHE: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
 
-/// Loads `bytes`, or finds them loaded.
+/// Loads `bytes`, or returns the cached image.
 ///
 /// # Safety
 /// As for [`elf::Image::load`].
@@ -47,7 +47,7 @@ pub(super) unsafe fn load(bytes: &[u8]) -> Result<LoadedImage> {
     }
     let image = elf::Image::parse(bytes).context(|| "embedded ELF executable".to_string())?;
     let query = image.function(abi::QUERY_SYMBOL)?;
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let module = unsafe { image.load() }?;
     let loaded = LoadedImage { query: module.address(query), module: Arc::new(module) };
     if bytes.len() <= MAX_BYTES && loaded.module.is_immutable() {
@@ -56,7 +56,7 @@ pub(super) unsafe fn load(bytes: &[u8]) -> Result<LoadedImage> {
     Ok(loaded)
 }
 
-/// Drops all images that are kept; those in use stay mapped until they are done.
+/// Clears the cache; images in use stay mapped until they are dropped.
 pub(crate) fn clear() {
     CACHE.lock().clear();
 }
@@ -73,7 +73,7 @@ fn find(bytes: &[u8]) -> Option<LoadedImage> {
 fn keep(bytes: &[u8], image: LoadedImage) {
     let mut cache = CACHE.lock();
     let mut total = bytes.len() + cache.iter().map(|kept| kept.bytes.len()).sum::<usize>();
-    // The oldest go first; what still runs stays mapped until it is done.
+    // Evicts the least recently used; images in use stay mapped until they are dropped.
     while cache.len() >= MAX_IMAGES || total > MAX_BYTES {
         total -= cache.remove(0).bytes.len();
     }

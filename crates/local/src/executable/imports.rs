@@ -1,4 +1,4 @@
-//! Functions that an executable imports, and who provides them.
+//! Functions that an executable imports, and their providers.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use super::abi::ImportFn;
 
 /// Resolves imports of executables: a plugin, or functions of the host.
 pub trait ImportProvider: Send + Sync {
-    /// Fills in what it has of the imports that are still unresolved. Leaving some is no error.
+    /// Resolves those unresolved imports that it provides. Leaving some unresolved is not an error.
     fn resolve(&self, request: &mut ImportRequest) -> Result<()>;
 }
 
 /// The imports of an executable while they are being resolved.
 pub struct ImportRequest {
-    /// The names as the executable has them, valid while it is loaded; sorted.
+    /// The names in the executable, valid while it is loaded; sorted.
     symbols: Vec<*const c_char>,
     functions: Vec<Option<ImportFn>>,
     contexts: Vec<*mut c_void>,
@@ -40,7 +40,7 @@ impl ImportRequest {
         CStr::from_bytes_with_nul(&symbol.to_bytes_with_nul()[optional..]).unwrap_or(symbol)
     }
 
-    /// Whether the executable does without it.
+    /// Whether the import is optional.
     pub fn is_optional(&self, index: usize) -> bool {
         self.symbol(index).to_bytes().starts_with(b"?")
     }
@@ -62,17 +62,17 @@ impl ImportRequest {
     }
 
     fn symbol(&self, index: usize) -> &CStr {
-        // SAFETY: `resolve_all` was given non-null, NUL-terminated names that outlive this.
+        // SAFETY: `resolve_all` received non-null, NUL-terminated names that outlive this.
         unsafe { CStr::from_ptr(self.symbols[index]) }
     }
 }
 
-/// Asks the providers for `symbols`, the one registered last first, until nothing is missing.
+/// Resolves `symbols` with the providers, most recently registered first, until none is missing.
 ///
-/// Fails where a provider fails, or where an import that is not optional stays unresolved.
+/// Fails if a provider fails, or if a required import stays unresolved.
 ///
 /// # Safety
-/// `symbols` are non-null and NUL-terminated, and stay so during the call.
+/// `symbols` are non-null and NUL-terminated during the call.
 pub(super) unsafe fn resolve_all(
     symbols: Vec<*const c_char>,
     providers: &[Arc<dyn ImportProvider>],

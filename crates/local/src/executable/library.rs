@@ -13,10 +13,9 @@ use super::guard::Label;
 use super::imports::{self, ImportProvider, Imports};
 use super::{elf, image_cache, processor, query};
 
-/// A loaded executable: its functions, its environment, and the code itself, which goes when this is
-/// dropped.
+/// A loaded executable: its functions, its environment, and its code, unloaded on drop.
 ///
-/// It is shared freely between threads; dispatching takes `&self` and allocates nothing.
+/// Shared between threads: dispatching takes `&self` and does not allocate.
 pub struct Library {
     pub(super) table: *const LibraryTable,
     pub(super) environment: Box<Environment>,
@@ -24,41 +23,41 @@ pub struct Library {
     /// Bytes of workgroup local memory that each function needs.
     local_memory_bytes: Box<[u32]>,
     pub(super) label: Box<Label>,
-    /// What the environment points to.
+    /// Referenced by the environment.
     _constants: Box<[u32]>,
     _imports: Imports,
-    /// Behind everything that points into it: fields drop in this order.
+    /// After everything that points into it: fields drop in declaration order.
     _code: Code,
-    /// Whoever provided imports stays loaded as long as they can be called.
+    /// Providers of imports stay loaded while these can be called.
     _providers: Vec<Arc<dyn ImportProvider>>,
 }
 
 /// What a library is loaded with.
 #[derive(Clone, Copy, Default)]
 pub struct LoadOptions<'a> {
-    /// What messages call the executable, such as `executable 4`; may be empty.
+    /// The executable's name in messages, such as `executable 4`; may be empty.
     pub label: &'a str,
     /// Specialization constants, exactly as many as the library declares.
     pub constants: &'a [u32],
-    /// Who resolves imports, in the order of registration: the last is asked first.
+    /// Providers of imports, in the order of registration: the last has precedence.
     pub providers: &'a [Arc<dyn ImportProvider>],
 }
 
-/// Whatever keeps the machine code mapped.
+/// Keeps the machine code mapped.
 enum Code {
     Embedded(Arc<elf::Module>),
     System(#[expect(dead_code, reason = "kept for its drop")] Dylib),
 }
 
-// SAFETY: the table and what it points to are read-only or the library's own business (the ABI has
-// it synchronize itself); the environment is not changed after loading; import contexts are passed
-// back to their provider, which must allow any thread; dropping may happen on any thread.
+// SAFETY: the table and its referents are read-only or managed by the library (the ABI requires it to
+// synchronize itself); the environment is immutable after loading; import contexts are passed to their
+// provider, which must support any thread; dropping is allowed on any thread.
 unsafe impl Send for Library {}
-// SAFETY: as above; functions of an executable may be called by several threads at once.
+// SAFETY: as above; several threads may call functions of an executable concurrently.
 unsafe impl Sync for Library {}
 
 impl Library {
-    /// Loads an executable of machine code, of a format that [`format::is_supported`] knows.
+    /// Loads a native executable of a format supported by [`format::is_supported`].
     ///
     /// # Safety
     /// Runs the executable's code (initializers and its query function): the caller trusts `bytes`
@@ -77,7 +76,7 @@ impl Library {
             }
             Format::Vmvx => {
                 return Err(Error::unimplemented(format!(
-                    "executables of format '{format}' are programs of the VM, not libraries of machine code"
+                    "executables of format '{format}' are VM programs, not native libraries"
                 )));
             }
         };
@@ -85,7 +84,7 @@ impl Library {
         unsafe { Self::query(code.0, code.1, options) }
     }
 
-    /// Loads the executable at hand whatever its format, as [`format::infer`] sees it.
+    /// Loads an executable of the format detected by [`format::infer`].
     ///
     /// # Safety
     /// As for [`Library::load`].
@@ -93,7 +92,7 @@ impl Library {
         let Some(format) = format::infer(bytes) else {
             return Err(Error::incompatible("the bytes are not an executable of a known format"));
         };
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         unsafe { Self::load(format, bytes, options) }
     }
 
@@ -108,7 +107,7 @@ impl Library {
             import_contexts: std::ptr::null(),
             processor: processor::data(),
         });
-        // SAFETY: the symbol has this type by the ABI, and the environment outlives the library.
+        // SAFETY: the ABI defines this type of the symbol, and the environment outlives the library.
         let (table, contents) = unsafe {
             let query = std::mem::transmute::<*const c_void, abi::QueryFn>(query);
             let table = query(abi::VERSION, &raw const *environment);
@@ -140,7 +139,7 @@ impl Library {
         })
     }
 
-    /// The name that the library gives itself; may be empty.
+    /// The library's own name; may be empty.
     pub fn name(&self) -> &str {
         self.label.name()
     }
@@ -150,18 +149,17 @@ impl Library {
         self.functions.len()
     }
 
-    /// All functions, by ordinal, as the reference reports them and so as captures hold them.
+    /// All functions, by ordinal, as the reference reports and captures record them.
     pub fn functions(&self) -> &[FunctionInfo] {
         &self.functions
     }
 
-    /// The function with this ordinal, or an error that says how many there are.
+    /// The function with this ordinal, or an error with the number of functions.
     pub fn function(&self, ordinal: u32) -> Result<&FunctionInfo> {
         self.functions.get(ordinal as usize).ok_or_else(|| self.no_function(ordinal))
     }
 
-    /// Bytes of workgroup local memory that this function needs, or an error that says how many
-    /// functions there are.
+    /// Bytes of workgroup local memory that this function needs, or an error with the number of functions.
     pub fn local_memory_bytes(&self, ordinal: u32) -> Result<u32> {
         self.local_memory_bytes.get(ordinal as usize).copied().ok_or_else(|| self.no_function(ordinal))
     }
@@ -189,7 +187,8 @@ impl Library {
     }
 }
 
-/// How executables call imports: directly, they speak the same calling convention.
+/// The thunk through which executables call imports: a direct call, since the calling conventions are the
+/// same.
 unsafe extern "C" fn call_import(
     function: Option<ImportFn>,
     params: *mut c_void,
@@ -199,7 +198,7 @@ unsafe extern "C" fn call_import(
     match function {
         // SAFETY: the executable passes an entry of its import table and arguments for it.
         Some(function) => unsafe { function(params, context, reserved) },
-        // A missing optional import was called: what the ABI calls a catastrophic failure.
+        // A missing optional import was called: the ABI defines this as a fatal error.
         None => StatusCode::Unavailable as c_int,
     }
 }

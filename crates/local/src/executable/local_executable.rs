@@ -12,30 +12,30 @@ use super::plugin::Plugins;
 use super::vmvx::VmvxExecutable;
 use crate::execute::Place;
 
-/// A loaded executable as the CPU drivers have it.
+/// A loaded executable of a CPU driver.
 pub(crate) enum LocalExecutable {
     /// Machine code.
     Native(Library),
-    /// A program of the VM.
+    /// A VM program.
     Vmvx(VmvxExecutable),
 }
 
-/// What a driver runs a function with.
+/// The arguments with which a driver runs a function.
 pub(crate) struct DispatchArguments<'a> {
     pub(crate) workgroup_count: [u32; 3],
     pub(crate) workgroup_size: [u32; 3],
     pub(crate) constants: &'a [u32],
     pub(crate) bindings: &'a [Place<'a>],
-    /// Bytes of local memory beyond what the function asks for.
+    /// Bytes of local memory in addition to the function's own requirement.
     pub(crate) dynamic_local_memory: u32,
 }
 
 impl LocalExecutable {
-    /// Loads the executable; native code asks `plugins` for what it imports.
+    /// Loads the executable; `plugins` resolve the imports of native code.
     ///
     /// # Safety
-    /// Runs the executable's code now and in [`LocalExecutable::run`]. Where it is native, the caller
-    /// trusts it as it trusts its own, for whatever it will be dispatched with.
+    /// Runs the executable's code now and in [`LocalExecutable::run`]. If it is native, the caller trusts it
+    /// as its own code, with any arguments it is dispatched with.
     pub(crate) unsafe fn prepare(params: &ExecutableParams<'_>, plugins: &Plugins) -> Result<Self> {
         let in_format = || format!("executable of format '{}'", params.format);
         if let Format::Vmvx = Format::of(params.format).context(in_format)? {
@@ -48,7 +48,7 @@ impl LocalExecutable {
         Ok(Self::Native(library))
     }
 
-    /// The backend of an executable that this driver made.
+    /// The backend of an executable created by this driver.
     pub(crate) fn of(executable: &Executable) -> Result<&Self> {
         let backend = executable.backend().as_any().downcast_ref();
         backend.ok_or_else(|| Error::invalid_argument("the executable belongs to a device of another driver"))
@@ -75,8 +75,8 @@ fn run_native(library: &Library, ordinal: u32, arguments: &DispatchArguments<'_>
             local_memory,
             flush_denormals: true,
         };
-        // SAFETY: whoever prepared the executable vouched for its code; the driver resolved the
-        // bindings to ranges of live buffers, ordered by timepoints as the program demands.
+        // SAFETY: the caller of `prepare` vouched for the code; the driver resolved the bindings to ranges of
+        // live buffers, ordered by timepoints as the program requires.
         unsafe { library.dispatch(ordinal, dispatch) }
     })
 }
@@ -105,22 +105,21 @@ impl ExecutableBackend for LocalExecutable {
     }
 }
 
-/// More local memory than this is given back after the dispatch. Kernels that compilers make ask for
-/// a few pages.
+/// Local memory beyond this size is freed after the dispatch. Compiled kernels require a few pages.
 const KEPT_LOCAL_MEMORY_BYTES: u64 = 1 << 20;
 
 thread_local! {
-    /// Workgroup-local memory of dispatches that run on this thread, grown as they ask for it.
+    /// Workgroup-local memory of dispatches on this thread, grown on demand.
     static LOCAL_MEMORY: Cell<Option<HostMemory>> = const { Cell::new(None) };
 }
 
-/// Calls `run` with `length` bytes of this thread's scratch memory, whatever they hold. Fails where
-/// the machine has not that many.
+/// Calls `run` with `length` bytes of this thread's scratch memory, with arbitrary contents. Fails if the
+/// allocation fails.
 fn with_local_memory(length: u64, run: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
     if length == 0 {
         return run(&mut []);
     }
-    // Taken and not borrowed: what runs may dispatch again.
+    // Taken instead of borrowed: `run` may dispatch again.
     let mut memory = match LOCAL_MEMORY.take() {
         Some(memory) if memory.length() >= length => memory,
         _ => HostMemory::allocate(length).context(|| "workgroup-local memory".to_owned())?,
@@ -158,8 +157,8 @@ mod tests {
         })
     }
 
-    /// A capture may ask for 4 GiB (one flipped bit does): what is not touched must cost nothing,
-    /// what the machine has not must be an error, and neither may stay behind.
+    /// A capture may request 4 GiB (a single bit flip does): untouched memory must cost nothing, a failed
+    /// allocation must be an error, and neither may leak.
     #[test]
     fn too_much_local_memory_is_an_error_and_much_is_not_kept() {
         let error = with_local_memory(1 << 62, |_| Ok(())).unwrap_err();

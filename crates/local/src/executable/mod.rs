@@ -1,15 +1,15 @@
-//! Executables: what a capture or a module holds as code, loaded and callable.
+//! Executables: the code of a capture or a module, loaded and callable.
 //!
 //! ```text
 //! bytes --format--> elf | dylib --query--> library --imports from plugins--> dispatch
-//!                   vmvx: a program of the VM, which needs no trust
+//! vmvx: a VM program, verified instead of trusted
 //! ```
 //!
-//! [`Library`] is the way in; `local_executable` is what the driver makes of it. Reading bytes
-//! ([`elf::Image::parse`]) is safe for any bytes; loading and dispatching run them and are `unsafe`:
-//! the caller says why it trusts them.
+//! [`Library`] is the entry point; `local_executable` is the driver's view of it. Reading bytes
+//! ([`elf::Image::parse`]) is safe for any bytes; loading and dispatching execute them and are `unsafe`: the
+//! caller states why it trusts them.
 
-#![allow(unsafe_code, reason = "loads and calls machine code; docs/unsafe.md says what it rests on")]
+#![allow(unsafe_code, reason = "loads and calls machine code; see docs/unsafe.md")]
 
 pub mod abi;
 pub mod check;

@@ -1,4 +1,4 @@
-//! Plugins: libraries that provide what executables import (`--executable_plugin=`).
+//! Plugins: libraries that provide imports of executables (`--executable_plugin=`).
 
 use std::ffi::{OsStr, c_void};
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use super::plugin_abi::{
 };
 use super::query::text;
 
-/// A loaded plugin; unloaded when the last user of its functions is gone.
+/// A loaded plugin; unloaded with the last user of its functions.
 pub struct Plugin {
     table: *const PluginTable,
-    /// What the plugin's own load function gave.
+    /// The instance returned by the plugin's load function.
     state: *mut c_void,
     name: String,
-    /// Behind the table, which points into it.
+    /// Declared after the table, which points into it.
     _code: Code,
 }
 
-/// Plugins in the order in which they were given: executables ask the last one first.
+/// Plugins in the order of registration: the last has precedence.
 #[derive(Clone, Default)]
 pub struct Plugins(Vec<Arc<dyn ImportProvider>>);
 
@@ -34,25 +34,25 @@ enum Code {
     System(#[expect(dead_code, reason = "kept for its drop")] Dylib),
 }
 
-// SAFETY: the ABI asks plugins to be safe to load and resolve from several threads at once, and the
+// SAFETY: the ABI requires plugins to support loading and resolving on several threads concurrently, and the
 // table is read-only.
 unsafe impl Send for Plugin {}
 // SAFETY: as above.
 unsafe impl Sync for Plugin {}
 
 impl Plugins {
-    /// Loads the plugin that a flag's value names and asks it before those that are there.
+    /// Loads the plugin named by a flag's value, with precedence over those already registered.
     ///
     /// # Safety
     /// As for [`Plugin::load`].
     pub unsafe fn load(&mut self, spec: &OsStr) -> Result<()> {
-        // SAFETY: the caller's.
+        // SAFETY: guaranteed by the caller.
         let plugin = unsafe { Plugin::load(spec) }?;
         self.register(Arc::new(plugin));
         Ok(())
     }
 
-    /// Registers a provider and asks it before those that are there.
+    /// Registers a provider with precedence over those already registered.
     pub fn register(&mut self, provider: Arc<dyn ImportProvider>) {
         self.0.push(provider);
     }
@@ -64,8 +64,8 @@ impl Plugins {
 }
 
 impl Plugin {
-    /// Loads the plugin that the value of `--executable_plugin=` names: the path of a library for the
-    /// system's loader, or, with the prefix `embedded:` or the ending `.sos`, of an ELF image for ours.
+    /// Loads the plugin named by the value of `--executable_plugin=`: the path of a library for the system's
+    /// loader, or, with the prefix `embedded:` or the extension `.sos`, of an ELF image for our own.
     ///
     /// # Safety
     /// Runs the plugin's code: the caller trusts the file as it trusts its own code.
@@ -77,11 +77,11 @@ impl Plugin {
             // SAFETY: the caller trusts the file.
             None => unsafe { load_system(spec) },
         };
-        // SAFETY: the address is of the query symbol of the code that comes with it.
+        // SAFETY: the address is of the query symbol of the code loaded with it.
         loaded.and_then(|(query, code)| unsafe { Self::query(query, code) }).context(place)
     }
 
-    /// The name that the plugin gives itself.
+    /// The plugin's own name.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -89,14 +89,14 @@ impl Plugin {
     /// # Safety
     /// `query` is the query function of `code`, which the caller trusts.
     unsafe fn query(query: *const c_void, code: Code) -> Result<Self> {
-        // SAFETY: the symbol has this type by the ABI; the table is null or valid while loaded.
+        // SAFETY: the ABI defines this type of the symbol; the table is null or valid while loaded.
         unsafe {
             let query = std::mem::transmute::<*const c_void, QueryFn>(query);
             let table = query(plugin_abi::VERSION, std::ptr::null_mut());
             let name = check(table)?;
             let mut this = Self { table, state: std::ptr::null_mut(), name, _code: code };
             if let Err(error) = this.call_load() {
-                // What did not load is not unloaded.
+                // A plugin that did not load is not unloaded.
                 this.table = std::ptr::null();
                 return Err(error);
             }
@@ -109,7 +109,7 @@ impl Plugin {
     unsafe fn call_load(&mut self) -> Result<()> {
         let allocator = Allocator { this: std::ptr::null_mut(), ctl: Some(allocate) };
         let environment = PluginEnvironment { host_allocator: allocator };
-        // SAFETY: valid by the caller; `check` found the function non-null.
+        // SAFETY: valid per the caller; `check` found the function non-null.
         let status = unsafe {
             match (*self.table).load {
                 Some(load) => load(&environment, 0, std::ptr::null(), &mut self.state),
@@ -124,7 +124,7 @@ impl Plugin {
             return Ok(());
         }
         let code = StatusCode::from_u32((status & STATUS_CODE_MASK) as u32).unwrap_or(StatusCode::Unknown);
-        // A status with words but code 0 cannot be; an error needs a code that says so.
+        // An error status must have a nonzero code.
         let code = if code == StatusCode::Ok { StatusCode::Unknown } else { code };
         Err(Error::new(code, format!("executable plugin '{}' failed to {what}", self.name)))
     }
@@ -135,7 +135,7 @@ impl ImportProvider for Plugin {
         let (symbol_names, out_fn_ptrs, out_fn_contexts) = request.as_raw();
         let params = ResolveParams { count: request.count(), symbol_names, out_fn_ptrs, out_fn_contexts };
         let mut resolution = 0;
-        // SAFETY: the table is valid while the plugin is loaded, `check` found the function, and the
+        // SAFETY: the table is valid while the plugin is loaded, `check` found the function non-null, and the
         // arrays have `count` entries.
         let status = unsafe {
             match (*self.table).resolve {
@@ -144,7 +144,7 @@ impl ImportProvider for Plugin {
             }
         };
         match self.status(status, "resolve imports") {
-            // It has some of the required imports at most; others may have the rest.
+            // It may provide only some of the required imports; other plugins may provide the rest.
             Err(error) if error.code() == StatusCode::NotFound => Ok(()),
             result => result,
         }
@@ -153,8 +153,8 @@ impl ImportProvider for Plugin {
 
 impl Drop for Plugin {
     fn drop(&mut self) {
-        // SAFETY: null where loading failed, else valid; nobody uses the plugin's functions any more:
-        // executables keep their providers.
+        // SAFETY: null if loading failed, otherwise valid; the plugin's functions have no more users:
+        // executables keep their providers alive.
         unsafe {
             if let Some(table) = self.table.as_ref()
                 && let Some(unload) = table.unload
@@ -165,18 +165,18 @@ impl Drop for Plugin {
     }
 }
 
-/// The path of an ELF image for our own loader, or `None` where the system's is meant.
+/// The path of an ELF image for our own loader, or `None` for the system's.
 fn embedded_path(spec: &OsStr) -> Option<PathBuf> {
     let bytes = spec.as_encoded_bytes();
     let path = bytes.strip_prefix(b"embedded:").or(bytes.ends_with(b".sos").then_some(bytes))?;
-    // SAFETY: what follows a prefix of ASCII is valid for the platform's encoding.
+    // SAFETY: the text after an ASCII prefix is valid in the platform's encoding.
     Some(PathBuf::from(unsafe { OsStr::from_encoded_bytes_unchecked(path) }))
 }
 
 /// # Safety
 /// The caller trusts the library's code.
 unsafe fn load_system(spec: &OsStr) -> Result<(*const c_void, Code)> {
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let dylib = unsafe { Dylib::open(spec) }?;
     Ok((dylib.symbol(plugin_abi::QUERY_SYMBOL)?, Code::System(dylib)))
 }
@@ -187,7 +187,7 @@ unsafe fn load_embedded(path: &Path) -> Result<(*const c_void, Code)> {
     let file = MappedFile::open(path)?;
     let image = elf::Image::parse(file.bytes())?;
     let query = image.function(plugin_abi::QUERY_SYMBOL)?;
-    // SAFETY: the caller's.
+    // SAFETY: guaranteed by the caller.
     let module = unsafe { image.load() }?;
     Ok((module.address(query), Code::Embedded(module)))
 }
@@ -195,11 +195,11 @@ unsafe fn load_embedded(path: &Path) -> Result<(*const c_void, Code)> {
 /// Checks the table and returns the plugin's name.
 ///
 /// # Safety
-/// `table` is null or what a plugin's query function returned.
+/// `table` is null or was returned by a plugin's query function.
 unsafe fn check(table: *const PluginTable) -> Result<String> {
-    // SAFETY: null or valid, by the caller.
+    // SAFETY: null or valid, per the caller.
     let table = unsafe { table.as_ref() };
-    // SAFETY: null or valid, by the caller.
+    // SAFETY: null or valid, per the caller.
     let header = unsafe { table.and_then(|table| table.header.as_ref()) };
     let (Some(header), Some(table)) = (header, table) else {
         return Err(Error::failed_precondition(format!(
@@ -223,19 +223,19 @@ unsafe fn check(table: *const PluginTable) -> Result<String> {
     if table.load.is_none() || table.resolve.is_none() {
         return Err(Error::failed_precondition("the plugin lacks the functions to load and to resolve"));
     }
-    // SAFETY: null or NUL-terminated, by the caller.
+    // SAFETY: null or NUL-terminated, per the caller.
     Ok(unsafe { text(header.name) }.unwrap_or_default())
 }
 
-/// The allocator that plugins are given: the C library's.
+/// The allocator passed to plugins: that of the C library.
 unsafe extern "C" fn allocate(
     _this: *mut c_void,
     command: u32,
     params: *const c_void,
     inout_ptr: *mut *mut c_void,
 ) -> Status {
-    // SAFETY: by the ABI, `inout_ptr` is valid, `params` has the length for all commands but the
-    // one that frees, and the pointer to grow or free came from here.
+    // SAFETY: per the ABI, `inout_ptr` is valid, `params` has the length for all commands except the one that
+    // frees, and a pointer to grow or free was allocated here.
     unsafe {
         if command == AllocatorCommand::Free as u32 {
             libc::free(*inout_ptr);

@@ -1,24 +1,24 @@
-//! The plugin ABI, version 1: what a library of imports and its host share in memory.
+//! The plugin ABI, version 1: the structures that a plugin shares with its host.
 //!
-//! Source of the facts: `iree/hal/local/executable_plugin.h` of the pinned release.
+//! Defined in `iree/hal/local/executable_plugin.h` of the pinned release.
 
 use std::ffi::{c_char, c_void};
 use std::mem::offset_of;
 
 use super::abi::layout;
 
-/// The version of the ABI that is read here.
+/// The supported version of the ABI.
 pub const VERSION: u32 = 1;
 /// The symbol that a plugin exports ([`QueryFn`]).
 pub const QUERY_SYMBOL: &str = "iree_hal_executable_plugin_query";
 /// Bit of a resolution: an optional import was not found.
 pub const RESOLUTION_MISSING_OPTIONAL: u32 = 1;
-/// The bits of a status that hold its code; the rest may point to more words.
+/// The bits of a status that hold its code; the rest may be a pointer to details.
 pub const STATUS_CODE_MASK: usize = 0x1F;
 
 /// A status: its code in the low bits, 0 for success.
 pub type Status = usize;
-/// Gives the plugin's table, or null where it has none of `max_version` or below.
+/// Returns the plugin's table, or null if it has none of `max_version` or below.
 pub type QueryFn = unsafe extern "C" fn(max_version: u32, reserved: *mut c_void) -> *const PluginTable;
 /// Allocates and frees; see [`AllocatorCommand`].
 pub type AllocatorFn = unsafe extern "C" fn(
@@ -27,7 +27,7 @@ pub type AllocatorFn = unsafe extern "C" fn(
     params: *const c_void,
     inout_ptr: *mut *mut c_void,
 ) -> Status;
-/// Loads the plugin; what it stores in `out_self` is passed back later.
+/// Loads the plugin; the instance stored in `out_self` is passed to later calls.
 pub type LoadFn = unsafe extern "C" fn(
     environment: *const PluginEnvironment,
     param_count: usize,
@@ -36,28 +36,28 @@ pub type LoadFn = unsafe extern "C" fn(
 ) -> Status;
 /// Unloads the plugin.
 pub type UnloadFn = unsafe extern "C" fn(this: *mut c_void);
-/// Resolves imports; leaves those alone which are already resolved.
+/// Resolves imports; those already resolved are left unchanged.
 pub type ResolveFn =
     unsafe extern "C" fn(this: *mut c_void, params: *const ResolveParams, out_resolution: *mut u32) -> Status;
 
-/// What an [`AllocatorFn`] is asked for; any other number is refused.
+/// Commands of an [`AllocatorFn`]; any other number is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum AllocatorCommand {
-    /// Uninitialized memory.
+    /// Allocate uninitialized memory.
     Malloc = 0,
-    /// Zeroed memory.
+    /// Allocate zeroed memory.
     Calloc = 1,
-    /// Memory grown or shrunk.
+    /// Grow or shrink memory.
     Realloc = 2,
-    /// Memory given back.
+    /// Free memory.
     Free = 3,
 }
 
-/// What goes with an allocation.
+/// Parameters of an allocation.
 #[repr(C)]
 pub struct AllocatorParams {
-    /// Bytes wanted.
+    /// Size in bytes.
     pub byte_length: usize,
 }
 
@@ -70,14 +70,14 @@ pub struct Allocator {
     pub ctl: Option<AllocatorFn>,
 }
 
-/// At the top of every version of the plugin ABI.
+/// The start of the table in every version of the plugin ABI.
 #[repr(C)]
 pub struct PluginHeader {
     /// Version of the ABI that the plugin was built for.
     pub version: u32,
     /// Name for diagnostics, or null.
     pub name: *const c_char,
-    /// Words for people, or null.
+    /// Human-readable description, or null.
     pub description: *const c_char,
     /// Feature bits: 0 standalone, 1 full status objects.
     pub features: u32,
@@ -87,21 +87,21 @@ pub struct PluginHeader {
     pub reserved: [u64; 8],
 }
 
-/// What a plugin is given when it is loaded.
+/// Parameters of a plugin's load function.
 #[repr(C)]
 pub struct PluginEnvironment {
     /// For all memory of the plugin, valid until it is unloaded.
     pub host_allocator: Allocator,
 }
 
-/// What a plugin is asked to resolve.
+/// Parameters of a plugin's resolve function.
 #[repr(C)]
 pub struct ResolveParams {
     /// Number of imports.
     pub count: usize,
     /// `count` names, sorted; a leading `?` marks one that may stay null.
     pub symbol_names: *const *const c_char,
-    /// `count` functions, written by the plugin where still null.
+    /// `count` functions, which the plugin sets if still null.
     pub out_fn_ptrs: *mut *mut c_void,
     /// `count` contexts.
     pub out_fn_contexts: *mut *mut c_void,

@@ -1,4 +1,4 @@
-//! What the processor can do, as executables ask for it and as tools print it.
+//! Processor features, for executables and tools.
 
 use std::sync::OnceLock;
 
@@ -7,14 +7,13 @@ use rehal_base::{Error, Result};
 use super::abi::PROCESSOR_DATA_WORDS;
 use crate::platform;
 
-/// Feature words of this machine for [`super::abi::Environment::processor`]; zeros where the
-/// machine's are not known. Asked from the processor once.
+/// Feature words of this machine for [`super::abi::Environment::processor`]; zeros if unknown. Detected once.
 pub fn data() -> [u64; PROCESSOR_DATA_WORDS] {
     static DATA: OnceLock<[u64; PROCESSOR_DATA_WORDS]> = OnceLock::new();
     *DATA.get_or_init(platform::processor_data)
 }
 
-/// The logical processor that the calling thread runs on at this moment, for
+/// The logical processor that currently runs the calling thread, for
 /// [`super::abi::WorkgroupState::processor_id`].
 pub fn id() -> u32 {
     platform::processor_id()
@@ -51,8 +50,8 @@ const FEATURES: [(u32, &str); 27] = [
     (52, "amx-bf16"),
 ];
 
-/// The value of the feature named `key` (as LLVM spells it), which is how programs query `hal.cpu`:
-/// `Some(true)` where this machine has it, `None` where the name is unknown here.
+/// The value of the feature named `key` (as LLVM spells it), which programs query as `hal.cpu`: `Some(true)`
+/// if this machine has it, `None` if the name is unknown here.
 pub fn feature(key: &str) -> Option<bool> {
     if platform::ARCHITECTURE != "x86_64" {
         return None;
@@ -61,27 +60,27 @@ pub fn feature(key: &str) -> Option<bool> {
     Some(data()[0] >> bit & 1 == 1)
 }
 
-/// The answer to the query `hal.cpu :: key`: 1 or 0, or an error where the name is unknown here.
+/// The result of the query `hal.cpu :: key`: 1 or 0, or an error if the name is unknown here.
 pub fn query(key: &str) -> Result<i64> {
     feature(key).map(i64::from).ok_or_else(|| {
         Error::not_found(format!("CPU feature '{key}' is unknown on {}", platform::ARCHITECTURE))
     })
 }
 
-/// Names of the features that this machine has, in the order of their bits.
+/// Names of the features of this machine, in bit order.
 pub fn feature_names() -> Vec<&'static str> {
     FEATURES.iter().filter(|(_, name)| feature(name) == Some(true)).map(|(_, name)| *name).collect()
 }
 
-/// Instruction-set levels of the x86-64 psABI: the bit of each in a `.note.gnu.property`, its name,
-/// and the features in word 0 that stand for it.
+/// Instruction-set levels of the x86-64 psABI: the bit of each in a `.note.gnu.property`, its name, and its
+/// features in word 0.
 const LEVELS: [(u32, &str, &[&str]); 3] = [
     (1, "x86-64-v2", &["sse3", "ssse3", "sse4.1", "sse4.2"]),
     (2, "x86-64-v3", &["avx", "avx2", "fma", "f16c"]),
     (3, "x86-64-v4", &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
 ];
 
-/// Names of the levels in `bits` that a processor with these feature `words` does not have.
+/// Names of the levels in `bits` that a processor with these feature `words` lacks.
 pub(crate) fn missing_levels(bits: u32, words: [u64; PROCESSOR_DATA_WORDS]) -> Vec<&'static str> {
     let has = |name: &&str| FEATURES.iter().any(|(bit, feature)| feature == name && words[0] >> bit & 1 == 1);
     let misses =

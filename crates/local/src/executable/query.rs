@@ -7,12 +7,12 @@ use rehal_hal::{FunctionInfo, FunctionParameter};
 
 use super::abi::{self, DispatchAttrs, ExportTable, LibraryTable};
 
-/// More functions than any executable has; a larger count is a broken table.
+/// More functions than any valid executable has; a larger count is a corrupt table.
 const MAX_COUNT: u32 = 1 << 20;
-/// The name of a parameter that has none.
+/// The name index of an unnamed parameter.
 const NO_NAME: u16 = u16::MAX;
 
-/// What a table says, copied out of it.
+/// The contents of a table, copied.
 pub(super) struct Contents {
     /// Name for diagnostics; may be empty.
     pub(super) name: String,
@@ -23,17 +23,17 @@ pub(super) struct Contents {
     pub(super) imports: Vec<*const c_char>,
 }
 
-/// Checks the table and reads it; `constant_count` are what the executable is prepared with.
+/// Checks and reads the table; `constant_count` constants are passed to the executable.
 ///
 /// # Safety
-/// `table` is null or what a library's query function returned, and the library stays loaded.
+/// `table` is null or was returned by a library's query function, and the library stays loaded.
 pub(super) unsafe fn read(table: *const LibraryTable, constant_count: usize) -> Result<Contents> {
-    // SAFETY: the ABI says that the pointers of a table are null or valid for their counts while
-    // the library is loaded, and the caller vouches for the library; nulls are checked here.
+    // SAFETY: per the ABI, the pointers of a table are null or valid for their counts while the library is
+    // loaded, and the caller vouches for the library; nulls are checked here.
     unsafe {
         let Some(table) = table.as_ref() else {
             return Err(Error::failed_precondition(format!(
-                "the executable has no library of ABI version {} or below",
+                "no library of ABI version {} or below in the executable",
                 abi::VERSION
             ))
             .advise("compile it with the release that this one is paired with"));
@@ -65,7 +65,7 @@ pub(super) unsafe fn read(table: *const LibraryTable, constant_count: usize) -> 
 /// # Safety
 /// As for [`read`].
 unsafe fn check_header(table: &LibraryTable) -> Result<String> {
-    // SAFETY: null or valid, by the caller.
+    // SAFETY: null or valid, per the caller.
     let Some(header) = (unsafe { table.header.as_ref() }) else {
         return Err(Error::failed_precondition("the executable's library has no header"));
     };
@@ -90,7 +90,7 @@ unsafe fn check_header(table: &LibraryTable) -> Result<String> {
         )
         .advise("compile it without a sanitizer"));
     }
-    // SAFETY: null or NUL-terminated, by the caller.
+    // SAFETY: null or NUL-terminated, per the caller.
     Ok(unsafe { text(header.name) }.unwrap_or_default())
 }
 
@@ -99,7 +99,7 @@ unsafe fn check_header(table: &LibraryTable) -> Result<String> {
 unsafe fn read_imports(table: &LibraryTable) -> Result<Vec<*const c_char>> {
     let imports = &table.imports;
     check_count("imports", imports.count, imports.symbols.is_null())?;
-    // SAFETY: non-null with `count` entries where there are any.
+    // SAFETY: non-null with `count` entries, if there are any.
     let symbols: Vec<_> = unsafe { (0..imports.count as usize).map(|i| *imports.symbols.add(i)).collect() };
     match symbols.iter().position(|symbol| symbol.is_null()) {
         Some(index) => {
@@ -117,7 +117,7 @@ fn check_exports(exports: &ExportTable) -> Result<()> {
 
 fn check_count(what: &str, count: u32, is_null: bool) -> Result<()> {
     if count > MAX_COUNT {
-        return Err(Error::failed_precondition(format!("the executable says it has {count} {what}")));
+        return Err(Error::failed_precondition(format!("the executable claims {count} {what}")));
     }
     if count > 0 && is_null {
         return Err(Error::failed_precondition(format!("the executable provides no {what}")));
@@ -125,13 +125,13 @@ fn check_count(what: &str, count: u32, is_null: bool) -> Result<()> {
     Ok(())
 }
 
-/// Reads one function of a table that [`check_exports`] has passed.
+/// Reads one function of a table that passed [`check_exports`].
 ///
 /// # Safety
 /// As for [`read`], and `ordinal` is below the count.
 unsafe fn function(exports: &ExportTable, ordinal: usize) -> Result<FunctionInfo> {
-    // SAFETY: the required arrays are non-null and have `count` entries; the optional ones are
-    // null or have as many.
+    // SAFETY: the required arrays are non-null and have `count` entries; the optional ones are null or have
+    // as many.
     unsafe {
         let attrs = &*exports.attrs.add(ordinal);
         let limits = [
@@ -141,7 +141,7 @@ unsafe fn function(exports: &ExportTable, ordinal: usize) -> Result<FunctionInfo
         for (what, count, limit) in limits {
             if count > limit {
                 return Err(Error::out_of_range(format!(
-                    "function {ordinal} of the executable wants {count} {what}, the limit is {limit}"
+                    "function {ordinal} of the executable requires {count} {what}, the limit is {limit}"
                 )));
             }
         }
@@ -158,7 +158,7 @@ unsafe fn function(exports: &ExportTable, ordinal: usize) -> Result<FunctionInfo
         }
         Ok(FunctionInfo {
             name,
-            // The two bits that are defined mean the same in the HAL's flags.
+            // The two defined bits have the same meaning in the HAL's flags.
             flags: attrs.flags & 0b11,
             workgroup_size: [
                 attrs.workgroup_size_x,
@@ -173,13 +173,13 @@ unsafe fn function(exports: &ExportTable, ordinal: usize) -> Result<FunctionInfo
     }
 }
 
-/// Reflected parameters, or none where the library has no reflection.
+/// Reflected parameters, or none if the library has no reflection.
 ///
 /// # Safety
 /// As for [`function`].
 unsafe fn parameters(exports: &ExportTable, attrs: &DispatchAttrs, ordinal: usize) -> Vec<FunctionParameter> {
-    // SAFETY: null or with `count` entries, each null or with as many parameters as the attributes
-    // say; names are null or a table that the indices of parameters stay in.
+    // SAFETY: null or with `count` entries, each null or with the number of parameters in the attributes;
+    // names are null or a table in which the parameters' indices are in bounds.
     unsafe {
         if exports.params.is_null() || (*exports.params.add(ordinal)).is_null() {
             return Vec::new();
@@ -194,7 +194,7 @@ unsafe fn parameters(exports: &ExportTable, attrs: &DispatchAttrs, ordinal: usiz
                 String::new()
             };
             FunctionParameter {
-                // The reference takes kinds that it does not know for constants.
+                // The reference treats unknown kinds as constants.
                 kind: if parameter.kind <= 2 { parameter.kind } else { 0 },
                 size: parameter.size,
                 flags: parameter.flags,
@@ -212,6 +212,6 @@ pub(super) unsafe fn text(string: *const c_char) -> Option<String> {
     if string.is_null() {
         return None;
     }
-    // SAFETY: non-null, and NUL-terminated by the caller.
+    // SAFETY: non-null, and NUL-terminated per the caller.
     Some(unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned())
 }

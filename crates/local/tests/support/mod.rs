@@ -1,5 +1,5 @@
-//! Compiles the tests' libraries with the C compiler that Rust itself links with.
-#![allow(dead_code, reason = "each test binary uses its part")]
+//! Compiles the tests' libraries with the C compiler that Rust links with.
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How a library is linked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Link {
-    /// For our own ELF loader: nothing from outside.
+    /// For our own ELF loader: without imports.
     Embedded,
     /// For the system's dynamic loader.
     System,
@@ -23,7 +23,7 @@ pub fn compile(source: &str, link: Link, options: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// The same as a file with the given extension.
+/// Likewise, as a file with the given extension.
 pub fn compile_to(extension: &str, source: &str, link: Link, options: &[&str]) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

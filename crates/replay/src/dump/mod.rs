@@ -2,7 +2,7 @@
 //! `iree-dump-replay` of release 3.13.0 does.
 //!
 //! It streams: one walk checks everything and counts for the summary, a second one prints, and the
-//! pages of a mapped file are let go behind both, so that memory does not grow with the file.
+//! pages of a mapped file are released behind both, so that the working set does not grow with the file.
 
 mod fields;
 mod jsonl;
@@ -118,7 +118,7 @@ pub fn dump_jsonl(bytes: &[u8], writer: &mut dyn Write) -> Result<(), Error> {
     dump(Input::from(bytes), options, writer, &mut |_| {}).map(drop)
 }
 
-/// Walks over the records, letting go of what lies behind.
+/// Walks over the records, releasing the pages behind it.
 struct Walk<'a> {
     map: Option<&'a MappedFile>,
     progress: &'a mut dyn FnMut(Progress),
@@ -127,7 +127,7 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// Bytes after which pages are let go and progress is told.
+    /// Bytes after which pages are released and progress is reported.
     const STEP_BYTES: u64 = 4 << 20;
 
     fn new(input: Input<'a>, capture: &Capture<'_>, progress: &'a mut dyn FnMut(Progress)) -> Self {

@@ -1,8 +1,7 @@
 use rehal_capture::layout::{BufferRef, SemaphoreTimepoint};
 use zerocopy::little_endian::U32;
 
-/// What a field is called in each format, with what stands around the name there. A name that is
-/// empty leaves the field out of that format.
+/// The name of a field in each format, with its delimiters. An empty name omits the field from that format.
 #[derive(Clone, Copy)]
 pub struct Name {
     pub text: &'static str,

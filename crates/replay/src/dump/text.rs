@@ -9,7 +9,7 @@ use super::output::Output;
 use super::sink::{Fields, Name, name};
 use super::{Error, Summary, fields};
 
-/// Writes what stands before the records.
+/// Writes the header before the records.
 pub fn write_file(out: &mut Output<'_>, capture: &Capture<'_>, summary: &Summary) {
     let yes = |value: bool| if value { "yes" } else { "no" };
     let version = capture.version();

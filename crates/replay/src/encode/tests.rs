@@ -66,6 +66,7 @@ fn encoded(record: &Record<'_>) -> Option<Plain> {
     };
     match decode(record).ok()?? {
         Op::Host(it) => host_op(&it, &mut put),
+        Op::Info(it) => info_op(&it, &mut put),
         Op::Command { into, command: it } => command(into, &it, &mut put),
         Op::Queue(it) => submission(&it, &mut put),
     }
@@ -73,7 +74,7 @@ fn encoded(record: &Record<'_>) -> Option<Plain> {
     found
 }
 
-/// The captures of real programs: those of `fixtures/` and of the corpus, where there is one.
+/// The captures of real programs: those of `fixtures/` and of the corpus, if present.
 fn captures() -> Vec<PathBuf> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/captures");
     let corpus = std::env::var_os("REHAL_CORPUS").map(PathBuf::from);

@@ -7,8 +7,8 @@ use rehal_capture::ObjectType;
 use rehal_hal::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, CreateOp, Device,
     DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File, FileSource, HostFile,
-    HostOp, ImportFile, Live, MemoryAccess, MemoryStatistics, PrepareExecutable, QueueAffinity, QueueOp,
-    Semaphore, SemaphoreFlags, Submission,
+    HostOp, ImportFile, InfoOp, Live, MemoryAccess, MemoryStatistics, PrepareExecutable, QueueAffinity,
+    QueueOp, Semaphore, SemaphoreFlags, Submission,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U32;
@@ -50,11 +50,15 @@ impl RecordedDevice {
 
     /// Records that the device became one of a group.
     pub fn record_topology(&self) {
-        self.record(0, &HostOp::AssignTopology { device: self.id });
+        self.record_info(0, &InfoOp::AssignTopology { device: self.id });
     }
 
     fn record(&self, status: u32, op: &HostOp<Ids<'_>>) {
         self.stream.record(|log| log.calls(self.id, status, |put| encode::host_op(op, put)));
+    }
+
+    fn record_info(&self, status: u32, op: &InfoOp<Ids<'_>>) {
+        self.stream.record(|log| log.calls(self.id, status, |put| encode::info_op(op, put)));
     }
 
     /// Records the call that made an object of type `made`, and the object.
@@ -93,8 +97,8 @@ impl DeviceBackend for RecordedDevice {
 
     fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
         let outcome = self.base.query_i64(category, key);
-        let op = HostOp::QueryDevice { device: self.id, query: DeviceQuery::I64 };
-        self.record(status_of(&outcome), &op);
+        let op = InfoOp::QueryDevice { device: self.id, query: DeviceQuery::I64 };
+        self.record_info(status_of(&outcome), &op);
         outcome
     }
 
@@ -116,7 +120,7 @@ impl DeviceBackend for RecordedDevice {
         let size = memory.length();
         let whole = rehal_base::Range { offset: 0, length: size };
         let outcome = self.base.backend().import_buffer(params, HostMemory::part(&memory, whole)?);
-        // A program that is refused and goes on by copying brings the bytes again; nobody would read these.
+        // A program whose import is rejected copies the bytes instead, which records them; these would be unused.
         let recorded = rehal_base::Range { length: if outcome.is_ok() { size } else { 0 }, ..whole };
         let allocator = self.allocator;
         self.stream.record(|log| {
@@ -191,7 +195,7 @@ impl DeviceBackend for RecordedDevice {
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
         let cache = self.cache()?;
         let created = self.stream.next_id();
-        // SAFETY: the caller vouches for the code, as this function demands; the code goes on as it came.
+        // SAFETY: the caller vouches for the code, as this function requires; the code is forwarded unchanged.
         let prepared = unsafe { self.base.backend().prepare_executable(params) };
         let outcome = prepared.and_then(|base| Ok((executable::metadata(base.functions())?, base)));
         let constants: Vec<U32> = params.constants.iter().copied().map(U32::new).collect();

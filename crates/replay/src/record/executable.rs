@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 use rehal_capture::layout;
-use rehal_hal::{Executable, ExecutableBackend, ExecutableQuery, FunctionInfo, HostOp};
+use rehal_hal::{Executable, ExecutableBackend, ExecutableQuery, FunctionInfo, InfoOp};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
@@ -42,8 +42,8 @@ impl ExecutableBackend for RecordedExecutable {
             Some(_) => rehal_base::StatusCode::Ok,
             None => rehal_base::StatusCode::NotFound,
         };
-        let op = HostOp::QueryExecutable { executable: self.id, query: ExecutableQuery::LookupFunction };
-        self.stream.record(|log| log.calls(self.device, status as u32, |put| encode::host_op(&op, put)));
+        let op = InfoOp::QueryExecutable { executable: self.id, query: ExecutableQuery::LookupFunction };
+        self.stream.record(|log| log.calls(self.device, status as u32, |put| encode::info_op(&op, put)));
         found
     }
 

@@ -64,7 +64,7 @@ pub enum FileValidation {
 pub struct RecordOptions {
     /// What the capture holds of files on disk.
     pub file_policy: FilePolicy,
-    /// How files held by reference are told.
+    /// How files stored by reference are validated.
     pub file_validation: FileValidation,
 }
 
@@ -77,7 +77,7 @@ pub struct RecordOptions {
 /// within 100 ms, so the capture of a program that is killed can be read up to there; closing seals it.
 ///
 /// Host writes are recorded when a mapping ends or is flushed. A range that is mapped persistently for writing is
-/// refused with `UNIMPLEMENTED`: nobody sees when it is written.
+/// refused with `UNIMPLEMENTED`: the recorder cannot observe the writes.
 ///
 /// ```
 /// use rehal_capture::CaptureBytes;
@@ -181,9 +181,9 @@ const FILE_MODE: u32 = 0o640;
 /// Opens the file of a capture, empty and locked.
 fn create_file(path: &Path) -> Result<File> {
     let failed = |error| Error::io(format_args!("creating the capture '{}'", path.display()), &error);
-    // Asked first: a pipe opens when somebody reads it, which may be never.
+    // Checked first: opening a pipe blocks until it has a reader.
     if std::fs::metadata(path).is_ok_and(|it| it.file_type().is_fifo()) {
-        return Err(no_way_back(path));
+        return Err(not_seekable(path));
     }
     // Truncated once it is locked: what another process is recording stays whole. A lock and not a temporary file
     // that is renamed in the end: what a killed program leaves has to be where the user looks for it.
@@ -195,7 +195,7 @@ fn create_file(path: &Path) -> Result<File> {
         .open(path)
         .map_err(failed)?;
     if file.stream_position().is_err() {
-        return Err(no_way_back(path));
+        return Err(not_seekable(path));
     }
     // Of other kinds, such as /dev/null, any number of processes write to one.
     if file.metadata().map_err(failed)?.is_file() {
@@ -219,7 +219,7 @@ fn in_use(path: &Path) -> Error {
     .advise("name a file of its own for each process, or wait until the other capture is closed")
 }
 
-fn no_way_back(path: &Path) -> Error {
+fn not_seekable(path: &Path) -> Error {
     let reason = "its length is written at its beginning in the end, and there is no way back there";
     Error::invalid_argument(format!("a capture cannot go to '{}': {reason}", path.display()))
         .advise("name a file")

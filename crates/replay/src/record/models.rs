@@ -205,7 +205,7 @@ fn a_close_takes_what_was_recorded_before_it() {
 }
 
 #[test]
-fn whoever_closes_comes_back_to_a_closed_capture() {
+fn concurrent_closes_return_to_a_closed_capture() {
     explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
         let stream = start(&sink);

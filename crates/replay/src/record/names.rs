@@ -21,9 +21,9 @@ use super::stream::Stream;
 use crate::encode::buffer_ref;
 use crate::ids::Ids;
 
-/// What a recorded handle stands for.
+/// The object behind a recorded handle.
 pub(super) trait Recorded: 'static {
-    /// What messages call it.
+    /// Its name in messages.
     const NAME: &'static str;
     /// The capture that it was made for.
     fn stream(&self) -> &Arc<Stream>;
@@ -62,7 +62,7 @@ lookups! {
     recorded_event: Event => RecordedEvent;
 }
 
-/// Calls `work` with memory that is free again afterwards and that, once warm, nobody has to allocate.
+/// Calls `work` with a thread-local bump arena, reset afterwards, which does not allocate once warm.
 pub(super) fn with_scratch<R>(work: impl FnOnce(&Bump) -> R) -> R {
     thread_local! {
         static SCRATCH: Cell<Option<Bump>> = const { Cell::new(None) };

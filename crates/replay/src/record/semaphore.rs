@@ -17,9 +17,9 @@ use crate::encode;
 
 /// A semaphore that recorded submissions wait for and signal.
 ///
-/// What the host does with semaphores is not recorded (nor does the reference record it), with one exception:
-/// where a submission waits for what only the host signals, nobody would signal it in a replay. There the
-/// capture gets a queue barrier that signals it.
+/// Host operations on semaphores are not recorded (nor does the reference record them), with one exception: if a
+/// submission waits for a value that only the host signals, a replay would deadlock. The capture then gets a queue
+/// barrier that signals it.
 pub(super) struct RecordedSemaphore {
     pub base: Semaphore,
     pub id: u64,

@@ -100,7 +100,7 @@ impl Stream {
         drop(log);
         self.ending.end();
         let flusher = self.flusher.lock().take();
-        // It ends because it is told to; what it could have met, the writer has kept.
+        // It ends because the stream is closed; the writer has kept any error.
         let _ = flusher.map(JoinHandle::join);
         outcome
     }
@@ -155,7 +155,7 @@ impl Log {
         encode: impl FnOnce(&[u8], &mut Put<'_>),
     ) {
         if range.length <= COPIED_BYTES || memory.constant_bytes().is_some() {
-            // The range is of the memory: whoever made it saw to that.
+            // The range is in bounds: its constructor checked that.
             let bytes = memory.bytes(range).unwrap_or_default();
             return self.calls(device, status, |put| encode(&bytes, put));
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use rehal_base::Result;
 use rehal_replay::{Plan, PlanOptions};
 
-/// The captures that are no work to replay, by the start of their name, and why.
+/// Captures that cannot be replayed, by name prefix, with the error.
 const REFUSED: [(&str, &str); 1] = [("torn.", "truncated capture: file_length")];
 
 fn plan(bytes: &[u8], recover: bool) -> Result<(usize, usize)> {

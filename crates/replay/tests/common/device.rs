@@ -11,8 +11,8 @@ use rehal_hal::{
     Binding, Buffer, BufferBarrier, BufferParams, BufferRef, Channel, ChannelParams, Command, CommandBuffer,
     CommandBufferBackend, CommandBufferParams, Device, DeviceBackend, DeviceInfo, Dispatch, Event,
     EventBackend, Executable, ExecutableBackend, ExecutableParams, File, FunctionInfo, HostFile, HostMemory,
-    Live, MemoryAccess, MemoryBarrier, MemoryStatistics, PlainBuffer, QueueAffinity, QueueOp, Semaphore,
-    SemaphoreFlags, Submission, Timeline, WHOLE_BUFFER, WorkgroupCount, unsupported,
+    Indexed, Live, MemoryAccess, MemoryBarrier, MemoryStatistics, PlainBuffer, QueueAffinity, QueueOp,
+    Semaphore, SemaphoreFlags, Span, Store, Submission, Timeline, WHOLE_BUFFER, WorkgroupCount, unsupported,
 };
 use serde_json::{Value, json};
 
@@ -174,42 +174,14 @@ impl TestDevice {
         (Device::new(Self { info, log: log.clone() }), log)
     }
 
-    fn run(&self, op: &QueueOp<Live<'_>>, created: Option<&Buffer>) -> Result<()> {
-        let done = self.run_op(op, created);
-        if done.is_ok() && !matches!(op, QueueOp::Dispatch(_)) {
+    fn run(&self, op: &QueueOp<Live<'_>>) -> Result<()> {
+        let mut store = Store::default();
+        let kept = op.rename(&mut store)?;
+        Stored { store: &store, table: &[], log: &self.log }.run(&kept)?;
+        if !matches!(op, QueueOp::Dispatch(_)) {
             self.log.lock().unwrap().push(Ran::Queue(op.name()));
         }
-        done
-    }
-
-    fn run_op(&self, op: &QueueOp<Live<'_>>, created: Option<&Buffer>) -> Result<()> {
-        let place = |reference: &BufferRef<&Buffer>| Held::of(reference).place(&[]);
-        match op {
-            QueueOp::Alloca { .. } => {
-                assert!(created.is_some());
-                Ok(())
-            }
-            QueueOp::Barrier { .. } => Ok(()),
-            QueueOp::Dealloca { buffer, .. } => buffer.backend().deallocate(),
-            QueueOp::Fill { target, pattern, .. } => place(target)?.fill(pattern),
-            QueueOp::Update { source, target, .. } => place(target)?.write(source),
-            QueueOp::Copy { source, target, .. } => place(target)?.write(&place(source)?.bytes()?),
-            QueueOp::Read { file, file_offset, target, .. } => {
-                let target = place(target)?;
-                file.backend().read_at(*file_offset, PlainBuffer::memory_of(&target.buffer)?, target.range())
-            }
-            QueueOp::Write { source, file, file_offset, .. } => {
-                let source = place(source)?;
-                file.backend().write_at(*file_offset, PlainBuffer::memory_of(&source.buffer)?, source.range())
-            }
-            QueueOp::Dispatch(dispatch) => Work::dispatch(dispatch)?.run(&[], &self.log),
-            QueueOp::Execute { command_buffer, bindings, .. } => {
-                let table: Vec<_> = bindings.iter().map(Held::of).collect();
-                let commands: &Commands = command_buffer.backend().as_any().downcast_ref().unwrap();
-                commands.work.lock().unwrap().iter().try_for_each(|work| work.run(&table, &self.log))
-            }
-            QueueOp::HostCall { .. } => Err(Error::unimplemented("host calls")),
-        }
+        Ok(())
     }
 }
 
@@ -290,7 +262,7 @@ impl DeviceBackend for TestDevice {
         for wait in submission.waits {
             assert!(wait.semaphore.query()? >= wait.value, "a serialized replay waits for everything");
         }
-        let outcome = self.run(&submission.op, created.as_ref());
+        let outcome = self.run(&submission.op);
         for signal in submission.signals {
             match &outcome {
                 Ok(()) => signal.semaphore.signal(signal.value)?,
@@ -361,7 +333,14 @@ impl EventBackend for TestEvent {
 
 #[derive(Default)]
 struct Commands {
-    work: Mutex<Vec<Work>>,
+    recording: Mutex<Recording>,
+}
+
+/// Commands with all objects that they name.
+#[derive(Default)]
+struct Recording {
+    store: Store,
+    commands: Vec<Command<Indexed>>,
 }
 
 impl CommandBufferBackend for Commands {
@@ -370,7 +349,8 @@ impl CommandBufferBackend for Commands {
     }
 
     fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
-        self.work.lock().unwrap().push(Work::of(command)?);
+        let Recording { store, commands } = &mut *self.recording.lock().unwrap();
+        commands.push(command.rename(store)?);
         Ok(())
     }
 
@@ -385,113 +365,145 @@ impl CommandBufferBackend for Commands {
     }
 }
 
-/// A command with all that it names.
-enum Work {
-    Fill { target: Held, pattern: Vec<u8> },
-    Update { target: Held, data: Vec<u8> },
-    Copy { source: Held, target: Held },
-    Barrier { memory: Vec<MemoryBarrier>, buffers: Vec<Held> },
-    Signal(Event),
-    Reset(Event),
-    Wait { events: Vec<Event>, memory: Vec<MemoryBarrier>, buffers: Vec<Held> },
-    Dispatch { executable: Executable, count: Count, held: HeldDispatch },
+/// Runs stored operations.
+struct Stored<'a> {
+    store: &'a Store,
+    /// The binding table; `None` if a slot is empty.
+    table: &'a [Option<Place>],
+    log: &'a Log,
 }
 
-enum Count {
-    Static([u32; 3]),
-    Indirect(Held),
-}
-
-struct HeldDispatch {
-    function: u32,
-    constants: Vec<u8>,
-    bindings: Vec<Held>,
-    workgroup_size: [u32; 3],
-    local_memory: u32,
-}
-
-impl Work {
-    fn of(command: &Command<Live<'_>>) -> Result<Self> {
-        let held = |list: &[BufferBarrier<&Buffer>]| list.iter().map(|it| Held::of(&it.buffer)).collect();
-        Ok(match command {
-            Command::ExecutionBarrier { memory_barriers, buffer_barriers, .. } => {
-                Self::Barrier { memory: memory_barriers.to_vec(), buffers: held(buffer_barriers) }
+impl Stored<'_> {
+    fn run(&self, op: &QueueOp<Indexed>) -> Result<()> {
+        let store = self.store;
+        match op {
+            QueueOp::Alloca { .. } | QueueOp::Barrier { .. } => Ok(()),
+            QueueOp::Dealloca { buffer, .. } => store.buffers[*buffer as usize].backend().deallocate(),
+            QueueOp::Fill { target, pattern, .. } => self.place(target)?.fill(pattern.of(&store.bytes)),
+            QueueOp::Update { source, target, .. } => self.place(target)?.write(source.of(&store.bytes)),
+            QueueOp::Copy { source, target, .. } => self.place(target)?.write(&self.place(source)?.bytes()?),
+            QueueOp::Read { file, file_offset, target, .. } => {
+                let target = self.place(target)?;
+                let file = store.files[*file as usize].backend();
+                file.read_at(*file_offset, PlainBuffer::memory_of(&target.buffer)?, target.range)
             }
-            Command::SignalEvent { event, .. } => Self::Signal((*event).clone()),
-            Command::ResetEvent { event, .. } => Self::Reset((*event).clone()),
-            Command::WaitEvents { events, memory_barriers, buffer_barriers, .. } => Self::Wait {
-                events: events.iter().map(|it| (*it).clone()).collect(),
-                memory: memory_barriers.to_vec(),
-                buffers: held(buffer_barriers),
-            },
-            Command::Fill { target, pattern, .. } => {
-                Self::Fill { target: Held::of(target), pattern: pattern.to_vec() }
+            QueueOp::Write { source, file, file_offset, .. } => {
+                let source = self.place(source)?;
+                let file = store.files[*file as usize].backend();
+                file.write_at(*file_offset, PlainBuffer::memory_of(&source.buffer)?, source.range)
             }
-            Command::Update { source, target, .. } => {
-                Self::Update { target: Held::of(target), data: source.to_vec() }
+            QueueOp::Dispatch(dispatch) => self.dispatch(dispatch),
+            QueueOp::Execute { command_buffer, bindings, .. } => {
+                let entry = |it: &BufferRef<u32>| match it.binding {
+                    Binding::Direct(_) => self.place(it).map(Some),
+                    Binding::Slot(_) => Ok(None),
+                };
+                let table =
+                    bindings.of(&store.lists.buffer_refs).iter().map(entry).collect::<Result<Vec<_>>>()?;
+                let commands = store.command_buffers[*command_buffer as usize].backend().as_any();
+                let commands = commands.downcast_ref::<Commands>().unwrap();
+                let Recording { store, commands } = &*commands.recording.lock().unwrap();
+                let stored = Stored { store, table: &table, log: self.log };
+                commands.iter().try_for_each(|command| stored.run_command(command))
             }
-            Command::Copy { source, target, .. } => {
-                Self::Copy { source: Held::of(source), target: Held::of(target) }
-            }
-            Command::Dispatch(dispatch) => Self::dispatch(dispatch)?,
-            _ => return Err(Error::unimplemented("a command that no capture holds")),
-        })
+            QueueOp::HostCall { .. } => Err(Error::unimplemented("host calls")),
+        }
     }
 
-    fn dispatch(dispatch: &Dispatch<Live<'_>>) -> Result<Self> {
-        Ok(Self::Dispatch {
-            executable: dispatch.executable.clone(),
-            count: match &dispatch.workgroup_count {
-                WorkgroupCount::Static(count) => Count::Static(*count),
-                WorkgroupCount::Indirect(buffer) => Count::Indirect(Held::of(buffer)),
+    fn run_command(&self, command: &Command<Indexed>) -> Result<()> {
+        if let Some(op) = command.as_queue_op() {
+            return self.run(&op);
+        }
+        let Store { lists, events, .. } = self.store;
+        let event = |index: u32| &TestEvent::of(&events[index as usize]).signalled;
+        let ran = match command {
+            Command::ExecutionBarrier { memory_barriers, buffer_barriers, .. } => Ran::Barrier {
+                memory: memory_barriers.of(&lists.memory_barriers).to_vec(),
+                buffers: self.ranges(*buffer_barriers)?,
             },
-            held: HeldDispatch {
-                function: dispatch.function,
-                constants: dispatch.constants.to_vec(),
-                bindings: dispatch.bindings.iter().map(Held::of).collect(),
-                workgroup_size: dispatch.workgroup_size,
-                local_memory: dispatch.dynamic_local_memory,
-            },
-        })
-    }
-
-    fn run(&self, table: &[Held], log: &Log) -> Result<()> {
-        let ranges = |list: &[Held]| -> Result<Vec<_>> {
-            list.iter().map(|it| it.place(table).map(|at| (at.offset, at.length))).collect()
-        };
-        let ran = match self {
-            Self::Fill { target, pattern } => return target.place(table)?.fill(pattern),
-            Self::Update { target, data } => return target.place(table)?.write(data),
-            Self::Copy { source, target } => {
-                return target.place(table)?.write(&source.place(table)?.bytes()?);
-            }
-            Self::Barrier { memory, buffers } => {
-                Ran::Barrier { memory: memory.clone(), buffers: ranges(buffers)? }
-            }
-            Self::Signal(event) => {
-                TestEvent::of(event).signalled.store(true, Ordering::Relaxed);
+            Command::SignalEvent { event: it, .. } => {
+                event(*it).store(true, Ordering::Relaxed);
                 Ran::Signalled
             }
-            Self::Reset(event) => {
-                TestEvent::of(event).signalled.store(false, Ordering::Relaxed);
+            Command::ResetEvent { event: it, .. } => {
+                event(*it).store(false, Ordering::Relaxed);
                 Ran::Reset
             }
-            Self::Wait { events, memory, buffers } => {
-                if !events.iter().all(|event| TestEvent::of(event).signalled.load(Ordering::Relaxed)) {
+            Command::WaitEvents { events, memory_barriers, buffer_barriers, .. } => {
+                let events = events.of(&lists.events);
+                if !events.iter().all(|it| event(*it).load(Ordering::Relaxed)) {
                     return Err(Error::new(StatusCode::Aborted, "an event is waited for before its signal"));
                 }
-                Ran::Waited { events: events.len(), memory: memory.clone(), buffers: ranges(buffers)? }
+                Ran::Waited {
+                    events: events.len(),
+                    memory: memory_barriers.of(&lists.memory_barriers).to_vec(),
+                    buffers: self.ranges(*buffer_barriers)?,
+                }
             }
-            Self::Dispatch { executable, count, held } => {
-                let count = match count {
-                    Count::Static(count) => *count,
-                    Count::Indirect(held) => read_count(&held.place(table)?)?,
-                };
-                held.run(executable, count, table)?
+            _ => return Err(Error::unimplemented("a command that no capture holds")),
+        };
+        self.log.lock().unwrap().push(ran);
+        Ok(())
+    }
+
+    fn dispatch(&self, dispatch: &Dispatch<Indexed>) -> Result<()> {
+        let Store { lists, bytes, executables, .. } = self.store;
+        let workgroup_count = match &dispatch.workgroup_count {
+            WorkgroupCount::Static(count) => *count,
+            WorkgroupCount::Indirect(buffer) => read_count(&self.place(buffer)?)?,
+        };
+        let executable = executables[dispatch.executable as usize].backend().as_any();
+        let code: &FakeCode = executable.downcast_ref().unwrap();
+        let function = &code.functions[dispatch.function as usize];
+        if function.name == "fails" {
+            return Err(Error::new(StatusCode::Internal, "the kernel gave up"));
+        }
+        let places = dispatch.bindings.of(&lists.buffer_refs).iter().map(|it| self.place(it));
+        let places = places.collect::<Result<Vec<_>>>()?;
+        let bindings = places
+            .iter()
+            .map(|it| Ok(Bound { offset: it.range.offset, bytes: it.bytes()? }))
+            .collect::<Result<_>>()?;
+        if let Some(first) = places.first() {
+            let sums: Vec<_> = first.bytes()?.iter().map(|byte| byte.wrapping_add(code.adds)).collect();
+            first.write(&sums)?;
+        }
+        self.log.lock().unwrap().push(Ran::Dispatch {
+            executable: code.name.clone(),
+            function: function.name.clone(),
+            constants: dispatch.constants.of(bytes).to_vec(),
+            bindings,
+            workgroup_count,
+            workgroup_size: dispatch.workgroup_size,
+            local_memory: dispatch.dynamic_local_memory,
+        });
+        Ok(())
+    }
+
+    /// The ranges of barriers, as offset and length.
+    fn ranges(&self, barriers: Span<BufferBarrier<u32>>) -> Result<Vec<(u64, u64)>> {
+        let barriers = barriers.of(&self.store.lists.buffer_barriers).iter();
+        barriers.map(|it| self.place(&it.buffer).map(|at| (at.range.offset, at.range.length))).collect()
+    }
+
+    fn place(&self, reference: &BufferRef<u32>) -> Result<Place> {
+        let BufferRef { binding, offset, length } = *reference;
+        let slot = match binding {
+            Binding::Slot(slot) => slot,
+            Binding::Direct(buffer) => {
+                let buffer = &self.store.buffers[buffer as usize];
+                return Ok(Place { buffer: buffer.clone(), range: buffer.resolve(offset, length)? });
             }
         };
-        log.lock().unwrap().push(ran);
-        Ok(())
+        let Some(Some(bound)) = self.table.get(slot as usize) else {
+            return Err(Error::invalid_argument(format!("nothing is bound to slot {slot}")));
+        };
+        let length = if length == WHOLE_BUFFER { bound.range.length - offset } else { length };
+        if offset + length > bound.range.length {
+            return Err(Error::out_of_range("beyond what is bound"));
+        }
+        let range = Range { offset: bound.range.offset + offset, length };
+        Ok(Place { buffer: bound.buffer.clone(), range })
     }
 }
 
@@ -501,93 +513,25 @@ fn read_count(place: &Place) -> Result<[u32; 3]> {
     Ok([word(0), word(4), word(8)])
 }
 
-impl HeldDispatch {
-    fn run(&self, executable: &Executable, workgroup_count: [u32; 3], table: &[Held]) -> Result<Ran> {
-        let code: &FakeCode = executable.backend().as_any().downcast_ref().unwrap();
-        let function = &code.functions[self.function as usize];
-        if function.name == "fails" {
-            return Err(Error::new(StatusCode::Internal, "the kernel gave up"));
-        }
-        let places: Vec<_> = self.bindings.iter().map(|it| it.place(table)).collect::<Result<_>>()?;
-        let bindings = places
-            .iter()
-            .map(|it| Ok(Bound { offset: it.offset, bytes: it.bytes()? }))
-            .collect::<Result<_>>()?;
-        if let Some(first) = places.first() {
-            let sums: Vec<_> = first.bytes()?.iter().map(|byte| byte.wrapping_add(code.adds)).collect();
-            first.write(&sums)?;
-        }
-        Ok(Ran::Dispatch {
-            executable: code.name.clone(),
-            function: function.name.clone(),
-            constants: self.constants.clone(),
-            bindings,
-            workgroup_count,
-            workgroup_size: self.workgroup_size,
-            local_memory: self.local_memory,
-        })
-    }
-}
-
-/// A range of a buffer or of a slot, kept.
-#[derive(Clone)]
-struct Held {
-    buffer: Option<Buffer>,
-    slot: u32,
-    offset: u64,
-    length: u64,
-}
-
 /// Bytes of a buffer.
 struct Place {
     buffer: Buffer,
-    offset: u64,
-    length: u64,
-}
-
-impl Held {
-    fn of(reference: &BufferRef<&Buffer>) -> Self {
-        let (buffer, slot) = match reference.binding {
-            Binding::Direct(buffer) => (Some(buffer.clone()), 0),
-            Binding::Slot(slot) => (None, slot),
-        };
-        Self { buffer, slot, offset: reference.offset, length: reference.length }
-    }
-
-    fn place(&self, table: &[Self]) -> Result<Place> {
-        if let Some(buffer) = &self.buffer {
-            let range = buffer.resolve(self.offset, self.length)?;
-            return Ok(Place { buffer: buffer.clone(), offset: range.offset, length: range.length });
-        }
-        let Some(bound) = table.get(self.slot as usize).filter(|it| it.buffer.is_some()) else {
-            return Err(Error::invalid_argument(format!("nothing is bound to slot {}", self.slot)));
-        };
-        let bound = bound.place(&[])?;
-        let length = if self.length == WHOLE_BUFFER { bound.length - self.offset } else { self.length };
-        if self.offset + length > bound.length {
-            return Err(Error::out_of_range("beyond what is bound"));
-        }
-        Ok(Place { buffer: bound.buffer, offset: bound.offset + self.offset, length })
-    }
+    range: Range,
 }
 
 impl Place {
-    fn range(&self) -> Range {
-        Range { offset: self.offset, length: self.length }
-    }
-
     fn bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.length as usize];
-        PlainBuffer::memory_of(&self.buffer)?.read(self.offset, &mut bytes)?;
+        let mut bytes = vec![0; self.range.length as usize];
+        PlainBuffer::memory_of(&self.buffer)?.read(self.range.offset, &mut bytes)?;
         Ok(bytes)
     }
 
     fn write(&self, bytes: &[u8]) -> Result<()> {
-        assert_eq!(bytes.len() as u64, self.length);
-        PlainBuffer::memory_of(&self.buffer)?.write(self.offset, bytes)
+        assert_eq!(bytes.len() as u64, self.range.length);
+        PlainBuffer::memory_of(&self.buffer)?.write(self.range.offset, bytes)
     }
 
     fn fill(&self, pattern: &[u8]) -> Result<()> {
-        PlainBuffer::memory_of(&self.buffer)?.fill(self.offset, self.length, pattern)
+        PlainBuffer::memory_of(&self.buffer)?.fill(self.range.offset, self.range.length, pattern)
     }
 }

@@ -24,7 +24,7 @@ pub fn peak_bytes<R>(call: impl FnOnce() -> R) -> (R, usize) {
 }
 
 fn count(change: isize) {
-    // A thread that ends has no counters any more, and nobody asks for them.
+    // An exiting thread may have destroyed its counters, which are no longer read.
     let _ = HELD.try_with(|held| {
         held.set(held.get() + change);
         PEAK.with(|peak| peak.set(peak.get().max(held.get())));

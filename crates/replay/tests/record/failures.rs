@@ -106,7 +106,7 @@ fn a_submission_that_nothing_settles_is_recorded_as_it_was_submitted() {
     queue.wait(&[never.at(1)]).signal(&[after.at(1)]).fill(&buffer, &[2], 0).unwrap();
     let capture = program.capture();
     assert_eq!(statuses(&capture), [(Code::DEVICE_QUEUE_FILL, 0)]);
-    // The program goes on after the capture is closed.
+    // The program continues after the capture is closed.
     never.fail(Error::new(StatusCode::Aborted, "too late for the capture"));
     assert_eq!(after.query().unwrap_err().code(), StatusCode::Aborted);
 }

@@ -156,9 +156,9 @@ fn a_read_beyond_the_end_of_a_file_is_recorded_as_it_failed() {
     }
 }
 
-/// A file that a program truncates after it imported it: the read is refused, and nobody touches bytes that are gone.
+/// A read of a file that the program truncated after importing it is rejected without an access beyond its end.
 #[test]
-fn what_a_file_has_lost_is_refused_by_every_policy() {
+fn reads_beyond_a_truncated_file_are_rejected_by_every_policy() {
     let policies = [FilePolicy::Reference, FilePolicy::CaptureRanges, FilePolicy::CaptureAll];
     for (file_policy, code) in
         policies.into_iter().zip([StatusCode::DataLoss, StatusCode::Unavailable, StatusCode::DataLoss])

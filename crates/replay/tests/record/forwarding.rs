@@ -216,7 +216,7 @@ fn declared() -> BTreeSet<String> {
             }
         }
     }
-    // So that a scan which finds nothing is no proof: the traits that there are at least.
+    // A scan that finds nothing would prove nothing: it must find at least these traits.
     for name in ["DeviceBackend", "BufferBackend", "SemaphoreBackend", "EventBackend", "DriverBackend"] {
         assert!(traits.contains(name), "{name} was not found in {}", sources.display());
     }

@@ -46,7 +46,7 @@ fn what_a_submission_sets_off_is_recorded_after_it() {
 fn a_submission_that_fails_is_recorded_with_its_status() {
     let program = Program::new(RecordOptions::default());
     let fail = host_call(|| Err(rehal_base::Error::data_loss("gone")));
-    // Nobody else hears of it, so the call does.
+    // Without a semaphore to carry it, the call returns the error.
     let failed = program
         .device()
         .queue(QUEUE_AFFINITY_ANY)
@@ -143,7 +143,7 @@ fn devices_of_a_group_write_one_stream() {
     replay(&capture, &mut Reads::default()).unwrap();
 }
 
-/// Only the host signals what a submission waits for: nobody would in a replay, so the capture has a barrier for it.
+/// A submission waits for a value that only the host signals: without a barrier in the capture, a replay would deadlock.
 #[test]
 fn signals_of_the_host_that_work_waits_for_are_recorded() {
     let program = Program::new(RecordOptions::default());
@@ -255,7 +255,7 @@ fn threads_write_one_stream() {
             fills.entry(record.header.thread_id.get()).or_default().push(it.pattern[0]);
         }
     }
-    assert_eq!(fills.len(), usize::from(THREADS), "threads are told apart");
+    assert_eq!(fills.len(), usize::from(THREADS), "threads are distinguished");
     for fills in fills.values() {
         assert!(fills.len() == usize::from(ROUNDS) && fills.is_sorted());
     }

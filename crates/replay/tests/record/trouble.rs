@@ -89,7 +89,7 @@ fn a_sink_that_panics_does_not_disturb_the_program_and_closing_reports_it() {
     }
 }
 
-/// A panic of the program's own code goes to the program, and recording goes on.
+/// A panic of the program's own code propagates to the program, and recording continues.
 #[test]
 fn a_host_call_that_panics_leaves_the_recorder_working() {
     let program = Program::new(RecordOptions::default());

@@ -50,7 +50,7 @@ fn bindings_come_with_the_execution() {
 }
 
 #[test]
-fn a_slot_that_is_left_empty_fails_where_it_is_used() {
+fn an_empty_slot_fails_when_it_is_used() {
     let mut capture = CaptureBuilder::new();
     let commands = capture.commands(1, |it, commands| it.command_fill(commands, slot(0, 0, 4), &[1]));
     capture.execute(commands, &[slot(0, 0, 0)]);

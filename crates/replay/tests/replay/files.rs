@@ -19,15 +19,15 @@ const BYTES: &[u8] = b"0123456789abcdefghijklmnopqrstuv";
 
 /// A directory with a file in it.
 struct Scratch {
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
     file: PathBuf,
 }
 
 fn scratch() -> Scratch {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("parameters.bin");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("parameters.bin");
     std::fs::write(&file, BYTES).unwrap();
-    Scratch { folder, file }
+    Scratch { directory, file }
 }
 
 /// A capture that reads bytes 4 to 20 of a file.
@@ -133,14 +133,14 @@ fn remapped_files_are_read_where_they_are() {
     let digest = external(&captured.join("parameters.bin")).digest(fnv::fnv1a64(BYTES));
     let capture = reads(&digest).finish();
     assert_eq!(run(&capture).unwrap_err().code(), StatusCode::NotFound);
-    reads_its_part(run_with(&capture, &remap(captured, scratch.folder.path())));
+    reads_its_part(run_with(&capture, &remap(captured, scratch.directory.path())));
     reads_its_part(run_with(&capture, &remap(&captured.join("parameters.bin"), &scratch.file)));
-    // The longest prefix wins, wherever it stands; what starts otherwise is left alone.
+    // The longest prefix wins, regardless of order; other paths are unchanged.
     let to = |captured: &str, here: &Path| FileRemap { captured: captured.into(), here: here.into() };
     let nowhere = Path::new("/nowhere");
     let mut remaps = vec![
         to("/captured/on/another", nowhere),
-        to("/captured/on/another/machine/", &scratch.folder.path().join("")),
+        to("/captured/on/another/machine/", &scratch.directory.path().join("")),
     ];
     remaps.push(to("/captured/on/another/machine/q", nowhere));
     for _ in 0..3 {
@@ -225,17 +225,17 @@ fn another_length_is_refused_whatever_the_validation() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_and_never_waited_for() {
+fn paths_other_than_regular_files_are_rejected_without_blocking() {
     let scratch = scratch();
-    let folder = scratch.folder.path();
+    let directory = scratch.directory.path();
     let default = ReplayOptions::default();
     let missing =
-        refused(&external(&folder.join("missing")), &default, StatusCode::NotFound, &["No such file"]);
+        refused(&external(&directory.join("missing")), &default, StatusCode::NotFound, &["No such file"]);
     assert!(missing.advice().unwrap().contains("--replay_file_remap="));
-    refused(&external(folder), &default, StatusCode::InvalidArgument, &["is a directory"]);
-    refused(&external(&folder.join("parameters.bin/below")), &default, StatusCode::InvalidArgument, &[]);
-    // Opening a pipe that nobody writes to would wait without end.
-    let pipe = folder.join("pipe");
+    refused(&external(directory), &default, StatusCode::InvalidArgument, &["is a directory"]);
+    refused(&external(&directory.join("parameters.bin/below")), &default, StatusCode::InvalidArgument, &[]);
+    // Opening a pipe without a writer would block forever.
+    let pipe = directory.join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).unwrap();
     refused(&external(&pipe), &default, StatusCode::InvalidArgument, &["is not a regular file"]);
     refused(&external(Path::new("/dev/null")), &default, StatusCode::InvalidArgument, &["is not a regular"]);

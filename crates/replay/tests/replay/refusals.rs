@@ -108,7 +108,7 @@ fn host_data_longer_than_its_range() {
 }
 
 #[test]
-fn records_that_are_no_operation() {
+fn records_that_are_not_operations() {
     refused(UNIMPLEMENTED, &["a record of type blob(4) cannot be replayed"], |it| {
         it.push(RecordFields { record_type: RecordType::BLOB, ..RecordFields::default() }, &[]);
     });
@@ -603,7 +603,7 @@ fn a_plan_says_what_is_in_it() {
 }
 
 #[test]
-fn progress_is_told_in_steps_of_some_megabytes() {
+fn progress_is_reported_every_few_megabytes() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(3 << 20);
     let data = vec![1; 3 << 20];
@@ -654,7 +654,7 @@ fn a_count_that_is_static_names_no_range() {
 
 /// Otherwise the operation would be skipped as one that had failed.
 #[test]
-fn a_status_that_is_no_status_code() {
+fn an_undefined_status_code() {
     for status_code in [19, 65536, u32::MAX] {
         let mut capture = CaptureBuilder::new();
         let buffer = capture.buffer(4);
@@ -721,6 +721,6 @@ fn uses_that_a_buffer_does_not_allow() {
             ..allocation
         };
         let error = denied(allocation, &|it, buffer| it.write(buffer, 0, b"data"));
-        assert!(error.contains("the buffer does not allow"), "{error}");
+        assert!(error.contains("buffer access does not allow"), "{error}");
     }
 }

@@ -11,7 +11,7 @@ use rehal_replay::{HostRead, Observer, Plan, PlanOptions, RecordLocation, Replay
 use crate::common::{CaptureBuilder, FLUSHED, Observed, Ran, TestDevice, range, replay, run, whole};
 
 #[test]
-fn scopes_are_told_in_order_with_their_names() {
+fn scopes_are_observed_in_order_with_their_names() {
     let mut capture = CaptureBuilder::new();
     for (begin, name) in [
         (true, "outer"),
@@ -44,7 +44,7 @@ fn host_reads_name_the_innermost_open_scope() {
     capture.read(buffer, 0, 1);
     capture.scope_end("b");
     capture.read(buffer, 0, 1);
-    // An end without a begin is told and closes nothing.
+    // An end without a begin is observed and closes nothing.
     capture.scope_begin("c");
     capture.scope_end("other");
     capture.read(buffer, 0, 1);
@@ -137,7 +137,7 @@ struct Silent;
 impl Observer for Silent {}
 
 #[test]
-fn observers_are_told_what_they_want_and_no_more() {
+fn observers_receive_only_what_they_request() {
     struct Steps(Vec<u32>);
     impl Observer for Steps {
         fn wants_steps(&self) -> bool {
@@ -157,7 +157,7 @@ fn observers_are_told_what_they_want_and_no_more() {
     let replay = Replay::new(plan, &group, &ReplayOptions::default()).unwrap();
     let (mut steps, mut observed) = (Steps(Vec::new()), Observed::default());
     replay.run(&mut [&mut Silent, &mut steps, &mut observed]).unwrap();
-    // Session, device and allocator are no steps; the semaphore, the buffer, map and unmap are.
+    // Session, device and allocator are not steps; the semaphore, the buffer, map and unmap are.
     assert_eq!(steps.0, [3, 4, 5, 6]);
     assert_eq!(observed.reads.len(), 1);
     replay.run(&mut []).unwrap();

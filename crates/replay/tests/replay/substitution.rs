@@ -143,7 +143,7 @@ fn the_captured_code_is_not_looked_at_where_it_is_replaced() {
 }
 
 #[test]
-fn the_format_is_told_from_the_bytes_or_taken_from_the_user() {
+fn the_format_is_detected_or_specified_by_the_user() {
     let files = Replacements::new();
     let path = files.add("left", &code("new", 10, &[function("l", 0, 1)]).encode());
     let (capture, _) = capture();
@@ -272,8 +272,8 @@ fn selectors_that_select_nothing_or_contradict_each_other() {
     let cases: [(&[&str], StatusCode, &str); 7] = [
         (&["99={}"], StatusCode::NotFound, "executable 99 is not in the capture"),
         (&["99={}"], StatusCode::NotFound, &list),
-        (&["nobody={}"], StatusCode::NotFound, "executable 'nobody' is not in the capture"),
-        (&["nobody={}"], StatusCode::NotFound, "call themselves: left, right"),
+        (&["missing={}"], StatusCode::NotFound, "executable 'missing' is not in the capture"),
+        (&["missing={}"], StatusCode::NotFound, "call themselves: left, right"),
         (&[&twice[0], &twice[1]], StatusCode::InvalidArgument, "is substituted twice"),
         (&["l={}", "l={}"], StatusCode::InvalidArgument, "executable 'l' is substituted twice"),
         (&["all={}", "l={}"], StatusCode::InvalidArgument, "leaves nothing for another"),
@@ -319,7 +319,7 @@ fn a_mismatch_can_be_found_before_anything_is_issued() {
 }
 
 #[test]
-fn files_that_are_no_replacement() {
+fn files_that_are_not_replacements() {
     let files = Replacements::new();
     let (capture, [left, _]) = capture();
     let bytes = capture.finish();

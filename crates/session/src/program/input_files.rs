@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Context, Error, HostMemory, Range, Result};
 use rehal_values::Start;
 
-/// Reads of at least this size bypass the buffer.
+/// From this size on, bytes of a file are read directly into their destination.
 const DIRECT_FROM_BYTES: u64 = 64 << 10;
 
-/// The files that inputs are read from, each open until all inputs are read: an input can continue where the
-/// previous one ended.
+/// The files of inputs, each open until all inputs are read: an input can continue where the previous one
+/// ended.
 #[derive(Default)]
 pub(crate) struct InputFiles(BTreeMap<PathBuf, InputFile>);
 
-/// An input file.
+/// A file that inputs are read from.
 pub(crate) struct InputFile {
     path: PathBuf,
     reader: BufReader<File>,
-    /// Length of a regular file; unknown for others.
+    /// Size of a regular file; other files have no known size.
     length: Option<u64>,
 }
 
 impl InputFiles {
-    /// The file at `path`, rewound or at its current position.
+    /// The file at `path`, at its beginning or its current position.
     pub(crate) fn open(&mut self, path: &Path, start: Start) -> Result<&mut InputFile> {
         if !self.0.contains_key(path) {
             let is_like_number = start == Start::Continue
                 && path.as_os_str().as_bytes().first().is_some_and(u8::is_ascii_digit);
             let file = InputFile::open(path).map_err(|error| match is_like_number {
-                true => error.advise("a leading '+' names a file; write the first number without it"),
+                true => error.advise("a plus begins the name of a file; write the first number without one"),
                 false => error,
             })?;
             self.0.insert(path.to_path_buf(), file);
@@ -56,13 +56,14 @@ impl InputFile {
     fn rewind(&mut self) -> Result<()> {
         match self.reader.seek(SeekFrom::Start(0)) {
             Ok(_) => Ok(()),
-            Err(error) => {
-                Err(Error::io(format_args!("reading '{}' from the start again", self.path.display()), &error))
-            }
+            Err(error) => Err(Error::io(
+                format_args!("reading '{}' from its beginning again", self.path.display()),
+                &error,
+            )),
         }
     }
 
-    /// Whether it is at end of file.
+    /// Whether it is at its end.
     pub(crate) fn is_at_end(&mut self) -> Result<bool> {
         let rest = self
             .reader
@@ -71,7 +72,7 @@ impl InputFile {
         Ok(rest.is_empty())
     }
 
-    /// The buffered reader, for headers.
+    /// The reader for headers.
     pub(crate) fn reader(&mut self) -> &mut impl Read {
         &mut self.reader
     }
@@ -81,7 +82,7 @@ impl InputFile {
         format!("'{}'", self.path.display())
     }
 
-    /// Fails if fewer than `size_bytes` are left; called before memory is allocated for them.
+    /// Fails if fewer than `size_bytes` remain: before anything is allocated for them.
     pub(crate) fn require(&mut self, size_bytes: u64) -> Result<()> {
         let Some(length) = self.length else { return Ok(()) };
         let position = self.reader.stream_position();
@@ -96,7 +97,7 @@ impl InputFile {
         Ok(())
     }
 
-    /// Reads the next bytes into a range of `memory`.
+    /// Fills a range of `memory` with the next bytes.
     pub(crate) fn fill(&mut self, memory: &HostMemory, range: Range) -> Result<()> {
         let failed = |error| Error::io(format_args!("reading {} bytes", range.length), &error);
         let outcome = match self.length {
@@ -106,7 +107,7 @@ impl InputFile {
         outcome.and_then(|read| read.map_err(failed)).context(|| self.place())
     }
 
-    /// [`InputFile::fill`] of a regular file, bypassing the buffer.
+    /// [`InputFile::fill`] for a regular file, bypassing the reader and its buffer.
     fn fill_directly(&mut self, memory: &HostMemory, range: Range) -> Result<std::io::Result<()>> {
         let position = match self.reader.stream_position() {
             Ok(position) => position,

@@ -9,29 +9,29 @@ use rehal_values::{Input, ScalarType, Source};
 
 use crate::{DeviceOptions, NamedPath};
 
-/// A sink for text, such as traces of a program. May be called from any thread that runs the program.
+/// Receives text, such as traced values. May be called from any thread that runs the program.
 pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Options for loading and running a program.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ProgramOptions {
-    /// The modules, each after those that it imports from; functions are looked up in the last one. At least one.
-    /// rehal's own modules (`hal`, `io_parameters`) are added if imported.
+    /// The modules, each after those it imports; functions are looked up in the last one. At least one.
+    /// Imports from rehal itself (`hal`, `io_parameters`) are added automatically.
     pub modules: Vec<ModuleSource>,
     /// How modules are read. Default: into memory.
     pub module_mode: ModuleMode,
-    /// The devices, which are opened only if the program uses devices.
+    /// The devices, opened only if the program uses devices.
     pub devices: DeviceOptions,
-    /// Index of the device that allocates inputs and shared memory. Default: 0.
+    /// Index of the device that allocates inputs and memory that devices share. Default: 0.
     pub lead: usize,
-    /// The parameter files, which are opened only if the program imports parameters.
+    /// The parameter files, opened only if the program imports parameters.
     pub parameters: ParameterOptions,
-    /// The capture that the program is recorded to. Default: none.
+    /// The capture of the program. Default: none.
     pub recording: Option<RecordingOptions>,
     /// Receives each instruction before it is executed. Default: no tracing.
     pub trace_execution: Option<TextSink>,
-    /// Receives the values that the program traces (`flow.tensor.trace`). Default: discarded.
+    /// Receives the values that the program traces (`flow.tensor.trace`). Default: they are dropped.
     pub trace_values: Option<TextSink>,
     /// Whether [`CrashReports`](crate::CrashReports) are installed before a kernel can run. Default: false.
     pub report_crashes: bool,
@@ -45,7 +45,7 @@ pub enum ModuleSource {
     StandardInput,
     /// A file, or a pipe.
     File(PathBuf),
-    /// Bytes in memory.
+    /// Memory.
     Bytes(Arc<[u8]>),
 }
 
@@ -55,17 +55,17 @@ pub enum ModuleMode {
     /// Into memory at the start.
     #[default]
     Preload,
-    /// Mapped; pages are read on demand.
+    /// As mapped files, of which pages are read on demand.
     Mmap,
 }
 
-/// The capture that a program is recorded to.
+/// The capture of a program.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordingOptions {
-    /// The output file, which is created or truncated.
+    /// The file, which is created or truncated.
     pub path: NamedPath,
-    /// How files are captured, and how a replay validates them.
+    /// What the capture stores of files, and how a replay validates them.
     pub record: RecordOptions,
 }
 
@@ -90,13 +90,13 @@ pub struct ParameterFile {
     pub path: NamedPath,
 }
 
-/// The text of an input or of an expected result, such as `2x2xf32=1 2 3 4`. Its syntax is valid for an argument of
-/// some type; the function's signature decides which type it is parsed as.
+/// The text of an input or of an expected result, such as `2x2xf32=1 2 3 4`. Its syntax is valid for some
+/// argument type; the function's signature determines the type it is parsed as.
 #[derive(Clone, Debug)]
 pub struct ValueText(OsString);
 
 impl ModuleSource {
-    /// The path, if the source is a file.
+    /// The file, if it is one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::StandardInput | Self::Bytes(_) => None,
@@ -119,7 +119,7 @@ impl Default for ParameterOptions {
 }
 
 impl ParameterOptions {
-    /// Opens the files and reads their tables.
+    /// Opens the files and parses their headers.
     pub fn open(&self) -> Result<Scopes> {
         let mut scopes = Scopes::new();
         for file in &self.files {
@@ -139,7 +139,7 @@ impl ParameterFile {
 }
 
 impl ValueText {
-    /// Fails if the text is valid for no type of argument.
+    /// Fails if the text is not valid for any argument type.
     pub fn new(text: impl AsRef<OsStr>) -> Result<Self> {
         const SCALARS: [ScalarType; 4] = [ScalarType::I32, ScalarType::I64, ScalarType::F32, ScalarType::F64];
         let text = text.as_ref();
@@ -156,7 +156,7 @@ impl ValueText {
         &self.0
     }
 
-    /// The file that the value is read from, if any.
+    /// The file of the value, if it is in one.
     pub fn path(&self) -> Option<&Path> {
         match Input::parse(&self.0, None).ok()? {
             Input::Npy { path, .. } | Input::Tensor { source: Source::File { path, .. }, .. } => Some(path),

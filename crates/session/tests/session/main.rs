@@ -1,4 +1,4 @@
-//! The session as an embedding program uses it: examples, options and errors.
+//! The session as a program that embeds it sees it: its examples, its options and its errors.
 
 mod captures;
 mod examples;

@@ -1,8 +1,7 @@
-//! The instructions on buffers.
+//! The instructions on buffers, but for loads and stores of elements.
 
 use rehal_base::{Error, Result};
 
-use crate::code::Width;
 use crate::registers::{Number, Window};
 use crate::{Buffer, Ref};
 
@@ -19,43 +18,6 @@ fn buffer(refs: &[Ref], register: u16) -> Result<&Buffer> {
 #[inline]
 fn byte_offset(element: u64, size: u64) -> u64 {
     element.saturating_mul(size)
-}
-
-/// `buffer.load.*`: reads an element into a register.
-#[inline]
-pub(super) fn load(width: Width, registers: [u16; 3], window: &mut Window, refs: &[Ref]) -> Result<()> {
-    let [source, offset, result] = registers;
-    let source = buffer(refs, source)?;
-    let offset = u64::get(window, offset);
-    match width {
-        Width::U8 => u32::from(u8::from_le_bytes(source.load(offset)?)).put(window, result),
-        Width::I8 => i32::from(i8::from_le_bytes(source.load(offset)?)).put(window, result),
-        Width::U16 => {
-            u32::from(u16::from_le_bytes(source.load(byte_offset(offset, 2))?)).put(window, result);
-        }
-        Width::I16 => {
-            i32::from(i16::from_le_bytes(source.load(byte_offset(offset, 2))?)).put(window, result);
-        }
-        Width::B32 => u32::from_le_bytes(source.load(byte_offset(offset, 4))?).put(window, result),
-        Width::B64 => u64::from_le_bytes(source.load(byte_offset(offset, 8))?).put(window, result),
-    }
-    Ok(())
-}
-
-/// `buffer.store.*`: writes a register to an element.
-#[inline]
-pub(super) fn store(width: Width, registers: [u16; 3], window: &Window, refs: &[Ref]) -> Result<()> {
-    let [target, offset, value] = registers;
-    let target = buffer(refs, target)?;
-    let offset = u64::get(window, offset);
-    match width {
-        Width::U8 | Width::I8 => target.store(offset, (u32::get(window, value) as u8).to_le_bytes()),
-        Width::U16 | Width::I16 => {
-            target.store(byte_offset(offset, 2), (u32::get(window, value) as u16).to_le_bytes())
-        }
-        Width::B32 => target.store(byte_offset(offset, 4), u32::get(window, value).to_le_bytes()),
-        Width::B64 => target.store(byte_offset(offset, 8), u64::get(window, value).to_le_bytes()),
-    }
 }
 
 /// Bytes that an instruction allocates or touches: `SIZE` for each element that its operand `OPERAND` counts.

@@ -4,14 +4,15 @@ use rehal_base::Result;
 
 use crate::Ref;
 use crate::budget::Meter;
-use crate::code::{Code, Insn};
+use crate::code::{Code, FIRST_PART, Insn};
 use crate::compute::functions;
 use crate::isa::instructions;
 use crate::program::Program;
 use crate::registers::{Number, Window};
 use crate::superinstructions::*;
 
-use super::{Exit, Instance, broken, buffers, out_of_line};
+use super::elements::{load_into, store_from};
+use super::{Exit, Instance, broken, out_of_line};
 
 /// What the instructions of a frame refer to.
 #[derive(Clone, Copy)]
@@ -58,6 +59,7 @@ macro_rules! dispatch {
     (
         fall_through { $($straight:ident = $straight_1:ident + $straight_2:ident: $straight_pattern:ty;)* }
         branches { $($branch:ident = $branch_1:ident + $branch_2:ident: $branch_pattern:ty;)* }
+        accesses { $($access:ident = $access_1:ident + $access_2:ident: $access_pattern:ty;)* }
         jumps { $($jump:ident = $jump_1:ident + $jump_2:ident: $jump_pattern:ty;)* }
         inline { $($set:ident $opcode:literal $op:ident $mnemonic:literal $($syntax:literal)?
             ($($arg:ident: $type:ident),*) -> $result:ident $value:block $($commutes:ident)?;)* }
@@ -66,7 +68,7 @@ macro_rules! dispatch {
         $($rest:tt)*
     ) => {
         /// Executes instructions of a frame from `pc` until one leaves it. `pc` is the next one then; after an error,
-        /// the one behind that which failed.
+        /// the one behind that which failed, with [`FIRST_PART`] set if that is a superinstruction's first part.
         #[inline(always)]
         pub(super) fn run<M: Meter>(
             environment: Environment<'_>,
@@ -78,6 +80,7 @@ macro_rules! dispatch {
             let insns = &*environment.code.insns;
             let Some(rest) = insns.get(*pc as usize..) else { return Err(broken("no instruction")) };
             let mut at = rest.iter();
+            let mut failed_first = false;
             let exit = loop {
                 let Some(insn) = at.next() else { break Err(broken("no instruction")) };
                 if M::LIMITED {
@@ -95,6 +98,12 @@ macro_rules! dispatch {
                         let holds =
                             <$branch_pattern>::run(window, registers, parts::$branch_1, parts::$branch_2);
                         jump_if!(holds, to, insns, at);
+                    })*
+                    $(Insn::$access { registers } => {
+                        if let Err(failed) = <$access_pattern>::run(window, refs, registers) {
+                            failed_first = failed.is_first;
+                            break Err(failed.error);
+                        }
                     })*
                     $(Insn::$jump { registers, to } => {
                         <$jump_pattern>::run(window, registers, parts::$jump_1, parts::$jump_2);
@@ -132,8 +141,26 @@ macro_rules! dispatch {
                     Insn::GlobalStore64 { offset, value } => {
                         checked!(environment.instance.globals.store_64(offset, u64::get(window, value)));
                     }
-                    Insn::Load { width, registers } => checked!(buffers::load(width, registers, window, refs)),
-                    Insn::Store { width, registers } => checked!(buffers::store(width, registers, window, refs)),
+                    Insn::Load8U(of) => {
+                        checked!(load_into(of, window, refs, |bytes| u32::from(u8::from_le_bytes(bytes))));
+                    }
+                    Insn::Load8S(of) => {
+                        checked!(load_into(of, window, refs, |bytes| i32::from(i8::from_le_bytes(bytes))));
+                    }
+                    Insn::Load16U(of) => {
+                        checked!(load_into(of, window, refs, |bytes| u32::from(u16::from_le_bytes(bytes))));
+                    }
+                    Insn::Load16S(of) => {
+                        checked!(load_into(of, window, refs, |bytes| i32::from(i16::from_le_bytes(bytes))));
+                    }
+                    Insn::Load32(of) => checked!(load_into(of, window, refs, u32::from_le_bytes)),
+                    Insn::Load64(of) => checked!(load_into(of, window, refs, u64::from_le_bytes)),
+                    Insn::Store8(of) => checked!(store_from(of, window, refs, |value: u32| [value as u8])),
+                    Insn::Store16(of) => {
+                        checked!(store_from(of, window, refs, |value: u32| (value as u16).to_le_bytes()));
+                    }
+                    Insn::Store32(of) => checked!(store_from(of, window, refs, u32::to_le_bytes)),
+                    Insn::Store64(of) => checked!(store_from(of, window, refs, u64::to_le_bytes)),
                     Insn::Routine { op, operands } => {
                         if M::LIMITED {
                             checked!(meter.take_bytes(out_of_line::routine_bytes(op, operands, window)));
@@ -144,6 +171,9 @@ macro_rules! dispatch {
                 }
             };
             *pc = (insns.len() - at.len()) as u32;
+            if failed_first {
+                *pc |= FIRST_PART;
+            }
             exit
         }
     };

@@ -2,6 +2,7 @@
 
 mod buffers;
 mod dispatch;
+pub(crate) mod elements;
 mod globals;
 mod lists;
 mod native;

@@ -35,8 +35,7 @@ impl Machine {
             if let ModuleView::Bytecode { program, instance } = modules.module(target.module) {
                 let code = &instance.codes[target.ordinal as usize];
                 // The program counter is behind the instruction that failed or called.
-                let offset = code.offsets.get((pc as usize).saturating_sub(1)).copied().unwrap_or(0);
-                error = error.context(place(program, target.ordinal as usize, offset));
+                error = error.context(place(program, target.ordinal as usize, code.offset_before(pc)));
             }
         }
         error

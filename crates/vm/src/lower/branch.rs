@@ -48,7 +48,10 @@ impl Lowering<'_> {
             || self.liveness.is_live(yes, condition)
             || self.liveness.is_live(no, condition);
         let branch = Insn::BranchNZI32 { registers: [condition, 0, 0, 0, 0], to: UNKNOWN };
-        self.emit_with(branch, &|register, words| (register, words) == (condition, 1) && !is_live);
+        match is_live {
+            true => self.emit(branch),
+            false => self.emit_last_use(branch, condition),
+        }
         let at = self.insns.len() - 1;
         self.barrier();
         if yes_moves.len() == 0 {
@@ -143,6 +146,6 @@ impl Lowering<'_> {
         if moves.iter().any(conflicts) {
             return None;
         }
-        self.take_last()
+        self.take_last().map(|(step, _)| step)
     }
 }

@@ -9,13 +9,14 @@ mod call;
 mod moves;
 mod straight;
 
+use crate::access::{Access, accesses};
 use crate::coalesce::Coalesced;
-use crate::code::{Code, Insn, OutOfLine, Site, Slice, Width};
+use crate::code::{Code, Insn, OutOfLine, Site, Slice};
 use crate::instruction::Instruction;
 use crate::isa::instructions;
-use crate::liveness::Liveness;
+use crate::liveness::{Liveness, successors};
 use crate::operation::Op;
-use crate::superinstructions::{IsDead, fuse, split};
+use crate::superinstructions::{fuse, is_access, split};
 use crate::tables::{Function, Tables};
 use crate::verify::{Frame, argument_registers};
 use crate::{Result, ValueKind};
@@ -24,16 +25,16 @@ use crate::{Result, ValueKind};
 ///
 /// Superinstructions are fused and values coalesced only if `optimizes`: tracing wants to see each instruction of the
 /// bytecode. Block arguments become moves on the edge.
-pub(crate) fn lower(
-    tables: &Tables,
+pub(crate) fn lower<'a>(
+    tables: &'a Tables,
     ordinal: u32,
     frame: Frame,
-    bytecode: &[u8],
+    bytecode: &'a [u8],
     optimizes: bool,
 ) -> Result<Code> {
     let function = &tables.functions[ordinal as usize];
     let liveness = Liveness::of(tables, function, frame.words, bytecode);
-    let mut lowering = Lowering::new(tables, liveness, optimizes);
+    let mut lowering = Lowering::new(tables, function, liveness, optimizes);
     lowering.is_half = vec![false; frame.words.into()];
     for (kind, register) in argument_registers(&function.convention) {
         lowering.used(register, kind);
@@ -46,14 +47,14 @@ pub(crate) fn lower(
         let is_last = instruction.operation.is_terminator;
         block.push(instruction);
         if is_last {
-            lowering.block(function, &mut block);
-            block.clear();
+            lowering.block(std::mem::take(&mut block));
         }
     }
     lowering.push(Insn::OutOfLine(OutOfLine::End));
     lowering.resolve();
     Ok(Code {
         ordinal,
+        first_offsets: lowering.first_offsets_of_accesses(),
         insns: lowering.insns.into(),
         offsets: lowering.offsets.into(),
         words: frame.words,
@@ -73,6 +74,12 @@ struct Lowering<'a> {
     next: u32,
     insns: Vec<Insn>,
     offsets: Vec<u32>,
+    /// For each instruction, the offset of its first part.
+    first_offsets: Vec<u32>,
+    /// The function, the block that is lowered, and the index of the instruction in it, unless that is the terminator.
+    function: &'a Function,
+    block: Vec<Instruction<'a>>,
+    at: Option<usize>,
     /// For each 32-bit register, whether its last use was as half of a register pair.
     is_half: Vec<bool>,
     liveness: Liveness,
@@ -89,6 +96,8 @@ struct Lowering<'a> {
     texts: Vec<Box<str>>,
 }
 
+/// How many instructions ahead the next access of a register is searched, so that long blocks do not take quadratic time.
+const REACH: usize = 32;
 /// Until all blocks are lowered, jump targets are offsets of blocks, or indexes of instructions with this bit.
 const RESOLVED: u32 = 1 << 31;
 /// The target of a branch that is being lowered.
@@ -123,13 +132,17 @@ macro_rules! lowerings {
 instructions!(lowerings);
 
 impl<'a> Lowering<'a> {
-    fn new(tables: &'a Tables, liveness: Liveness, optimizes: bool) -> Self {
+    fn new(tables: &'a Tables, function: &'a Function, liveness: Liveness, optimizes: bool) -> Self {
         Self {
             tables,
             offset: 0,
             next: 0,
             insns: Vec::new(),
             offsets: Vec::new(),
+            first_offsets: Vec::new(),
+            function,
+            block: Vec::new(),
+            at: None,
             is_half: Vec::new(),
             liveness,
             coalesced: Coalesced::none(),
@@ -143,48 +156,91 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    fn block(&mut self, function: &Function, block: &mut [Instruction<'_>]) {
+    fn block(&mut self, mut block: Vec<Instruction<'a>>) {
         self.coalesced = match self.optimizes {
-            true => Coalesced::of(self.tables, function, &self.liveness, block),
+            true => Coalesced::of(self.tables, self.function, &self.liveness, &mut block),
             false => Coalesced::none(),
         };
-        for instruction in block {
+        self.block = block;
+        for index in 0..self.block.len() {
+            // Moved out, so that lowering it can change the rest; nothing looks at an instruction behind it.
+            let instruction = self.block[index].clone();
+            self.at = (index + 1 < self.block.len()).then_some(index);
             self.offset = instruction.offset as u32;
             self.next = instruction.end as u32;
-            self.note_uses(instruction);
-            lower_instruction(self, instruction);
+            self.note_uses(&instruction);
+            lower_instruction(self, &instruction);
         }
     }
 
     /// Appends an instruction as it is.
     fn push(&mut self, insn: Insn) {
+        self.push_with(insn, self.offset);
+    }
+
+    /// Appends an instruction whose first part comes from the offset `first`.
+    fn push_with(&mut self, insn: Insn, first: u32) {
         self.insns.push(insn);
         self.offsets.push(self.offset);
+        self.first_offsets.push(first);
     }
 
-    /// Appends an instruction, fused with what is before it. Nothing counts as dead.
+    /// Appends an instruction, fused with what is before it. In the terminator of a block nothing counts as dead.
     fn emit(&mut self, insn: Insn) {
-        self.emit_with(insn, &|_, _| false);
+        self.emit_with(insn, None);
     }
 
-    /// Appends an instruction, fused with what is before it; `is_dead` tells what is dead behind it.
-    fn emit_with(&mut self, mut insn: Insn, is_dead: IsDead<'_>) {
+    /// Appends a branch, fused with what is before it; its condition is dead behind it.
+    fn emit_last_use(&mut self, insn: Insn, condition: u16) {
+        self.emit_with(insn, Some(condition));
+    }
+
+    fn emit_with(&mut self, mut insn: Insn, condition: Option<u16>) {
+        let mut first = self.offset;
         while let Some(last) = self.last() {
-            if let Some(fused) = fuse(last, insn, is_dead) {
-                self.take_last();
+            let is_dead = |register: u16, words: u16| match condition {
+                Some(condition) => (register, words) == (condition, 1),
+                None => (register..register + words).all(|register| self.is_dead_behind(register)),
+            };
+            if let Some(fused) = fuse(last, insn, &is_dead) {
+                first = self.take_last().map_or(first, |(_, first)| first);
                 insn = fused;
             } else if insn.is_conditional()
-                && let Some([first, second]) = split(last)
-                && let Some(fused) = fuse(second, insn, is_dead)
+                && let Some([before, second]) = split(last)
+                && let Some(fused) = fuse(second, insn, &is_dead)
             {
                 // A branch waits for its operand longer than arithmetic does.
-                self.replace_last(1, first);
+                self.replace_last(1, before);
                 insn = fused;
             } else {
                 break;
             }
         }
-        self.push(insn);
+        self.push_with(insn, first);
+    }
+
+    /// Whether a 32-bit register is not read behind the instruction that is lowered before it is written. Unknown, so
+    /// false, in a terminator, whose moves are lowered one by one.
+    fn is_dead_behind(&self, register: u16) -> bool {
+        let Some(at) = self.at else { return false };
+        for instruction in self.block.iter().skip(at + 1).take(REACH) {
+            let (mut is_read, mut is_written) = (false, false);
+            accesses(self.tables, self.function, instruction, |access, first, count| {
+                if (first..first + count).contains(&register) {
+                    match access {
+                        Access::Read => is_read = true,
+                        Access::Write => is_written = true,
+                    }
+                }
+            });
+            if is_read || is_written {
+                return !is_read;
+            }
+            if instruction.operation.is_terminator {
+                return successors(instruction).all(|block| !self.liveness.is_live(block, register));
+            }
+        }
+        false
     }
 
     /// The last instruction, if what follows may fuse with it.
@@ -192,9 +248,10 @@ impl<'a> Lowering<'a> {
         self.insns.get(self.fusible..)?.last().copied()
     }
 
-    fn take_last(&mut self) -> Option<Insn> {
+    /// Takes back the last instruction; gives the offset of its first part as well.
+    fn take_last(&mut self) -> Option<(Insn, u32)> {
         self.offsets.pop();
-        self.insns.pop()
+        self.insns.pop().zip(self.first_offsets.pop())
     }
 
     /// Replaces the last `count` instructions.
@@ -202,7 +259,9 @@ impl<'a> Lowering<'a> {
         let start = self.insns.len() - count;
         self.insns.truncate(start);
         self.offsets.truncate(start);
-        self.push(insn);
+        let first = self.first_offsets.get(start).copied().unwrap_or(self.offset);
+        self.first_offsets.truncate(start);
+        self.push_with(insn, first);
     }
 
     /// Keeps what is emitted next from fusing with what is there: it is a jump target, or what is there is complete.
@@ -214,6 +273,12 @@ impl<'a> Lowering<'a> {
         let start = self.registers.len();
         self.registers.extend(registers);
         Slice { start: start as u32, length: (self.registers.len() - start) as u32 }
+    }
+
+    /// The first part of each superinstruction in which that may fail.
+    fn first_offsets_of_accesses(&self) -> Box<[(u32, u32)]> {
+        let insns = self.insns.iter().zip(&self.first_offsets).zip(0..);
+        insns.filter(|((insn, _), _)| is_access(**insn)).map(|((_, first), index)| (index, *first)).collect()
     }
 
     /// Turns the offsets of blocks into indexes of instructions.

@@ -1,7 +1,7 @@
 //! Instructions that lower to one other, whatever is around them.
 
 use crate::ValueKind;
-use crate::code::{Insn, OutOfLine, Width};
+use crate::code::{Insn, OutOfLine};
 use crate::instruction::{FieldValue, Instruction};
 use crate::operation::Field;
 use crate::verify::{IMPORT_BIT, MOVE_BIT, REF_BIT};
@@ -82,12 +82,9 @@ impl Lowering<'_> {
         self.emit(Insn::OutOfLine(OutOfLine::GlobalStoreRef { global, type_id, value: from.register(2) }));
     }
 
-    pub(super) fn load(&mut self, width: Width, from: &Instruction<'_>) {
-        self.emit(Insn::Load { width, registers: [0, 1, 2].map(|index| from.register(index)) });
-    }
-
-    pub(super) fn store(&mut self, width: Width, from: &Instruction<'_>) {
-        self.emit(Insn::Store { width, registers: [0, 1, 2].map(|index| from.register(index)) });
+    /// Loads or stores an element of a buffer.
+    pub(super) fn access(&mut self, insn: fn([u16; 3]) -> Insn, from: &Instruction<'_>) {
+        self.emit(insn([0, 1, 2].map(|index| from.register(index))));
     }
 
     pub(super) fn assign_ref(&mut self, from: &Instruction<'_>) {

@@ -6,17 +6,25 @@ use std::sync::LazyLock;
 use crate::ValueKind;
 use crate::operation::{Field, OPERATIONS, Op, Operation};
 use crate::superinstructions::SUPERINSTRUCTIONS;
+use crate::verify::REF_BIT;
 
 use super::assembly::{Assembled, Assembly};
 
-/// Three numbers of each width as arguments and results: registers 0 to 2, and 4, 6 and 8.
-pub(super) const CONVENTION: &str = "0iiiIII_iiiIII";
+/// Three numbers of each width as arguments and as results: in registers 0 to 2, and 4, 6 and 8. Then two buffers.
+pub(super) const CONVENTION: &str = "0iiiIIIrr_iiiIII";
 /// The convention of the callee: registers 0, 1 and 2.
 pub(super) const CALLEE_CONVENTION: &str = "0iiI_Iii";
 /// Bytes of globals.
 pub(super) const GLOBAL_BYTES: usize = 16;
 /// 32-bit registers of each function.
 pub(super) const REGISTERS: usize = 24;
+
+/// Reference registers of each function.
+pub(super) const REFS: usize = 3;
+
+/// The buffer that programs can write, often; one that they can only read; and null.
+const BUFFERS: &[u16] =
+    &[REF_BIT, REF_BIT, REF_BIT, REF_BIT, REF_BIT | 1, REF_BIT | 1, REF_BIT | 1, REF_BIT | 2];
 
 /// Registers and register pairs that computations use; they overlap.
 const NARROW: &[u16] = &[0, 1, 2, 10, 11, 14, 15];
@@ -361,7 +369,12 @@ fn operation(part: &str) -> Option<&'static Operation> {
     static BY_NAME: LazyLock<HashMap<String, &Operation>> = LazyLock::new(|| {
         OPERATIONS.iter().map(|operation| (format!("{:?}", operation.op), operation)).collect()
     });
-    BY_NAME.get(part).copied()
+    let name = match part {
+        "Load32" => "BufferLoadI32",
+        "Store32" => "BufferStoreI32",
+        part => part,
+    };
+    BY_NAME.get(name).copied()
 }
 
 fn is_wide(kind: ValueKind) -> bool {
@@ -371,34 +384,105 @@ fn is_wide(kind: ValueKind) -> bool {
 /// The computations among parts, each using the previous result. Returns the last result and whether it is
 /// wide.
 fn computations(random: &mut Random, assembly: &mut Assembly, parts: &[&str]) -> Option<(u16, bool)> {
+    if parts.contains(&"SelectI64") {
+        return wrap(random, assembly, parts.contains(&"RemI64S"));
+    }
     let mut value: Option<(u16, bool)> = None;
+    let mut element: Option<[u16; 2]> = None;
+    let mut computations = Vec::new();
     for operation in parts.iter().filter_map(|part| operation(part)) {
         let mut registers = Vec::new();
         for field in operation.fields {
             let (Field::Read(kind) | Field::Write(kind)) = field else { panic!("{:?}", operation.op) };
-            registers.push(random.register(is_wide(*kind)));
+            registers.push(match kind {
+                ValueKind::Ref => random.of(BUFFERS),
+                kind => random.register(is_wide(*kind)),
+            });
         }
-        let last = registers.len() - 1;
-        if random.below(2) == 0 {
-            let is_wide = matches!(operation.fields[last], Field::Write(kind) if is_wide(kind));
-            registers[last] = if is_wide { WIDE_SCRATCH } else { SCRATCH };
+        let result = operation.fields.iter().position(|field| matches!(field, Field::Write(_)));
+        if let Some(result) = result
+            && random.below(2) == 0
+        {
+            let is_wide = matches!(operation.fields[result], Field::Write(kind) if is_wide(kind));
+            registers[result] = if is_wide { WIDE_SCRATCH } else { SCRATCH };
         }
         if let Some((register, is_register_wide)) = value {
-            let chained = random.below(last);
-            if matches!(operation.fields[chained], Field::Read(kind) if is_wide(kind) == is_register_wide) {
-                registers[chained] = register;
+            let chained = random.below(result.unwrap_or(registers.len()));
+            // Now and then wherever it fits.
+            let is_everywhere = random.below(6) == 0;
+            for (index, field) in operation.fields.iter().enumerate() {
+                let fits = matches!(field, Field::Read(kind)
+                    if *kind != ValueKind::Ref && is_wide(*kind) == is_register_wide);
+                if fits && (is_everywhere || index == chained) {
+                    registers[index] = register;
+                }
             }
         }
+        match (operation.op, element, value) {
+            (Op::BufferLoadI32, ..) => element = Some([registers[0], registers[1]]),
+            // Often the result, over the element that it was computed from.
+            (Op::BufferStoreI32, Some(element), Some((result, false))) if random.below(4) != 0 => {
+                registers = [element.as_slice(), &[result]].concat();
+            }
+            _ => {}
+        }
+        if let Some(result) = result {
+            value = match operation.fields[result] {
+                Field::Write(kind) => Some((registers[result], is_wide(kind))),
+                _ => None,
+            };
+        }
+        computations.push((operation, registers));
+    }
+    if element.is_some() || parts.contains(&"Store32") {
+        small_indices(random, assembly, &computations);
+    }
+    for (operation, registers) in computations {
         assembly.registers(operation.op, &registers);
-        value = match operation.fields[last] {
-            Field::Write(kind) => Some((registers[last], is_wide(kind))),
-            _ => None,
-        };
     }
     value
 }
 
-/// Ends a block with the parts of a superinstruction.
+/// Sets what indices are computed from to small numbers, often.
+fn small_indices(
+    random: &mut Random,
+    assembly: &mut Assembly,
+    computations: &[(&'static Operation, Vec<u16>)],
+) {
+    for (operation, registers) in computations {
+        for (field, register) in operation.fields.iter().zip(registers) {
+            if *field == Field::Read(ValueKind::I64) && *register != WIDE_COUNTER && random.below(8) != 0 {
+                assembly.op(Op::ConstI64);
+                assembly.bytes.extend((random.below(4) as u64).to_le_bytes());
+                assembly.register(*register);
+            }
+        }
+    }
+}
+
+/// A number made non-negative by adding a step to it, as remainders are. One of the registers may be any other.
+fn wrap(random: &mut Random, assembly: &mut Assembly, is_remainder: bool) -> Option<(u16, bool)> {
+    let scratch = |random: &mut Random| if random.below(2) == 0 { WIDE_SCRATCH } else { random.wide() };
+    let (number, value, limit, step) = (random.wide(), scratch(random), random.wide(), random.wide());
+    let flag = if random.below(2) == 0 { SCRATCH } else { random.narrow() };
+    let sum = scratch(random);
+    let result = if random.below(3) == 0 { sum } else { random.wide() };
+    if is_remainder {
+        assembly.registers(Op::RemI64S, &[number, step, value]);
+    }
+    let other = |random: &mut Random, register: u16| match random.below(8) {
+        0 => random.wide(),
+        _ => register,
+    };
+    assembly.registers(Op::CmpLTI64S, &[value, limit, flag]);
+    let [left, right] = if random.below(2) == 0 { [value, step] } else { [step, value] };
+    assembly.registers(Op::AddI64, &[other(random, left), right, sum]);
+    let (yes, no) = (other(random, sum), other(random, value));
+    assembly.registers(Op::SelectI64, &[flag, yes, no, result]);
+    Some((result, true))
+}
+
+/// Ends a block with what a superinstruction is fused from.
 fn superinstruction(
     random: &mut Random,
     assembly: &mut Assembly,

@@ -54,6 +54,7 @@ pub(super) fn show(report: &Report<'_>) -> String {
         "replay": {
             "device": verdict.device,
             "possible": verdict.reasons.is_empty(),
+            "executables_loaded": verdict.is_loaded,
             "reasons": verdict.reasons.iter().map(reason).collect::<Vec<_>>(),
         },
     });

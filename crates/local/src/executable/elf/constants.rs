@@ -1,4 +1,4 @@
-//! Numbers of the ELF format that the loader knows, by their names in the specification.
+//! Constants of the ELF format that the loader uses, named as in the specification.
 
 pub(super) const EHDR_BYTES: u64 = 64;
 pub(super) const PHDR_BYTES: u64 = 56;
@@ -62,7 +62,7 @@ pub(super) const R_X86_64_RELATIVE: u32 = 8;
 pub(super) const NT_GNU_PROPERTY_TYPE_0: u32 = 5;
 pub(super) const GNU_PROPERTY_X86_ISA_1_NEEDED: u32 = 0xC000_8002;
 
-/// The name of a machine, as executable formats spell it.
+/// The name of a machine, as in executable formats.
 pub(super) fn machine_name(machine: u16, class: u8) -> String {
     let name = match (machine, class) {
         (3, _) => "x86_32",

@@ -1,4 +1,4 @@
-//! The dynamic section: where symbols, strings, relocations and initializers lie.
+//! The dynamic section: the locations of symbols, strings, relocations and initializers.
 
 use rehal_base::FormatError;
 
@@ -7,9 +7,9 @@ use super::header::ProgramHeader;
 use super::image::{Image, Segment, file_offset};
 use super::reader::{Reader, u16_at, u32_at, u64_at};
 
-/// Tables of the dynamic section, found and checked to lie in the file.
+/// Tables of the dynamic section, checked to be in bounds of the file.
 ///
-/// They are read from the file and not from memory: relocations may overwrite what is in memory.
+/// They are read from the file, not from memory, which relocations may overwrite.
 pub(super) struct Dynamic<'a> {
     symbols: &'a [u8],
     strings: &'a [u8],
@@ -21,9 +21,9 @@ pub(super) struct Dynamic<'a> {
     pub(super) packed: Table<'a>,
     /// Address of the initializer that runs first.
     pub(super) init: Option<u64>,
-    /// Addresses of the list of initializers: where it starts, how many bytes.
+    /// The list of initializers: address and size in bytes.
     pub(super) init_array: Option<(u64, u64)>,
-    /// Whether other libraries are named.
+    /// Whether it names other libraries.
     needed: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Symbol {
     pub(super) value: u64,
 }
 
-/// Tags that matter, as found: value, and offset of the entry for errors.
+/// The relevant tags: value, and offset of the entry for errors.
 struct Tags {
     found: [Option<(u64, u64)>; 40],
     gnu_hash: Option<(u64, u64)>,
@@ -146,7 +146,7 @@ impl<'a> Dynamic<'a> {
         })
     }
 
-    /// The name, without its NUL; `None` where it does not lie in the string table.
+    /// The name, without its NUL; `None` if it is out of bounds of the string table.
     fn name(&self, symbol: Symbol) -> Option<&'a [u8]> {
         let rest = self.strings.get(symbol.name as usize..)?;
         Some(&rest[..rest.iter().position(|byte| *byte == 0)?])
@@ -158,7 +158,7 @@ impl Symbol {
         matches!(self.info >> 4, STB_GLOBAL | STB_WEAK) && self.section != SHN_UNDEF
     }
 
-    /// Whether its value is a number and not an address.
+    /// Whether its value is a number instead of an address.
     pub(super) fn is_absolute(self) -> bool {
         self.section == SHN_ABS
     }
@@ -183,8 +183,8 @@ impl Image<'_> {
             .map(|name| String::from_utf8_lossy(name).into_owned())
     }
 
-    /// The address of the function `name`, relative to wherever the image is put, or an error where
-    /// the image exports none of that name or it does not lie in executable memory.
+    /// The image-relative address of the function `name`, or an error if the image does not export it or it
+    /// is not in executable memory.
     pub fn function(&self, name: &'static str) -> Result<u64, FormatError> {
         let dynamic = &self.dynamic;
         let mut index = dynamic.symbol_count();
@@ -207,7 +207,7 @@ impl Image<'_> {
         Err(self.file.corrupt(dynamic.symbols_offset, "DT_SYMTAB", format!("the function '{name}'"), found))
     }
 
-    /// Refuses an image that needs something from outside of itself.
+    /// Rejects an image with imports.
     pub(super) fn check_imports(&self) -> Result<(), FormatError> {
         let dynamic = &self.dynamic;
         for index in 1..dynamic.symbol_count() {
@@ -226,7 +226,7 @@ impl Image<'_> {
     }
 }
 
-/// How many symbols there are: the format says so only in passing, in either of its hash tables.
+/// The number of symbols, which the format only implies, in either of its hash tables.
 fn symbol_count<'a>(
     file: Reader<'a>,
     segments: &[Segment],
@@ -240,14 +240,14 @@ fn symbol_count<'a>(
     if let Some((vaddr, at)) = tags.gnu_hash {
         return gnu_symbol_count(file, segments, vaddr, at);
     }
-    // Linkers put the strings right behind the symbols.
+    // Linkers place the strings directly after the symbols.
     match (tags.get(DT_SYMTAB), tags.get(DT_STRTAB)) {
         (Some((symbols, _)), Some((strings, _))) if symbols < strings => Ok((strings - symbols) / SYM_BYTES),
         _ => Err(file.corrupt(0, "DT_HASH", "a hash table", "none")),
     }
 }
 
-/// One past the last symbol that a GNU hash table names: the end of its last chain.
+/// One past the last symbol of a GNU hash table: the end of its last chain.
 fn gnu_symbol_count(file: Reader<'_>, segments: &[Segment], vaddr: u64, at: u64) -> Result<u64, FormatError> {
     const FIELD: &str = "DT_GNU_HASH";
     let word = |vaddr: u64| {
@@ -256,7 +256,7 @@ fn gnu_symbol_count(file: Reader<'_>, segments: &[Segment], vaddr: u64, at: u64)
         })?;
         file.u32(offset, FIELD).map(u64::from)
     };
-    // The address was found in a segment below 2^63; counts below are of 32 bits: no overflow.
+    // The address is in a segment below 2^63 and counts have 32 bits: no overflow.
     let (bucket_count, first, bloom_count) = (word(vaddr)?, word(vaddr + 4)?, word(vaddr + 8)?);
     let buckets = vaddr + 16 + bloom_count * 8;
     let mut last = 0;

@@ -12,10 +12,10 @@ const HEADER_BYTES: u64 = 8;
 const RECORD_BYTES: u64 = 24;
 const WORD_SIZE_64: u8 = 2;
 const BYTE_ORDER_LSB: u8 = 1;
-/// System V, Linux, standalone: what the reference takes as its own.
+/// System V, Linux, standalone: those that the reference accepts.
 const OS_ABIS: [u8; 3] = [0, 3, 255];
 
-/// The image for this machine where `bytes` are a container, else all of `bytes`.
+/// The image for this machine if `bytes` are a container, otherwise all of `bytes`.
 pub(super) fn select(bytes: &[u8]) -> Result<Reader<'_>, FormatError> {
     let file = Reader { bytes, origin: 0 };
     if !bytes.starts_with(&MAGIC) {
@@ -41,7 +41,7 @@ pub(super) fn select(bytes: &[u8]) -> Result<Reader<'_>, FormatError> {
         let (offset, size) = (u64_at(record, 8), u64_at(record, 16));
         let at = HEADER_BYTES + index as u64 * RECORD_BYTES + 8;
         if offset < HEADER_BYTES + count * RECORD_BYTES {
-            return Err(file.corrupt(at, "FatELF offset", "a place after the records", offset.to_string()));
+            return Err(file.corrupt(at, "FatELF offset", "an offset after the records", offset.to_string()));
         }
         return Ok(Reader { bytes: file.take(offset, size, "FatELF image")?, origin: offset });
     }

@@ -1,4 +1,4 @@
-//! The ELF header and the table of segments.
+//! The ELF header and the program header table.
 
 use rehal_base::FormatError;
 
@@ -8,13 +8,13 @@ use super::reader::{Reader, u16_at, u32_at, u64_at};
 /// First bytes of an ELF image.
 pub(crate) const MAGIC: [u8; 4] = [0x7F, b'E', b'L', b'F'];
 
-/// Where the table of segments lies.
+/// Location of the program header table.
 pub(super) struct Header {
     pub(super) segments_offset: u64,
     pub(super) segment_count: u16,
 }
 
-/// An entry of the table of segments, as the file has it.
+/// An entry of the program header table.
 pub(super) struct ProgramHeader {
     /// Offset of the entry itself.
     pub(super) at: u64,
@@ -35,7 +35,7 @@ pub(super) fn read(file: Reader<'_>) -> Result<Header, FormatError> {
     }
     let ident = file.take(4, 2, "e_ident")?;
     let (class, order) = (ident[0], ident[1]);
-    // The machine first: a wrong class is most often just that of another machine.
+    // Check the machine first: an unexpected class usually belongs to another machine.
     let machine = file.u16(18, "e_machine")?;
     if machine != EM_X86_64 && order == ELFDATA2LSB {
         let theirs = machine_name(machine, class);
@@ -61,7 +61,7 @@ pub(super) fn read(file: Reader<'_>) -> Result<Header, FormatError> {
         [(52, "e_ehsize", EHDR_BYTES), (54, "e_phentsize", PHDR_BYTES), (58, "e_shentsize", SHDR_BYTES)]
     {
         let found = u64::from(u16_at(header, at));
-        // A file without sections may leave their size at zero.
+        // A file without sections may have an entry size of zero.
         if found != expected && !(field == "e_shentsize" && found == 0 && u16_at(header, 60) == 0) {
             return Err(file.corrupt(at as u64, field, expected.to_string(), found.to_string()));
         }
@@ -71,13 +71,13 @@ pub(super) fn read(file: Reader<'_>) -> Result<Header, FormatError> {
         return Err(file.corrupt(32, "e_phoff", "a table of segments", "none"));
     }
     file.take(this.segments_offset, u64::from(this.segment_count) * PHDR_BYTES, "e_phoff")?;
-    // Sections are not used; that their table lies in the file tells a cut file from a whole one.
+    // Sections are not used, but a table out of bounds reveals a truncated file.
     file.take(u64_at(header, 40), u64::from(u16_at(header, 60)) * SHDR_BYTES, "e_shoff")?;
     Ok(this)
 }
 
 impl Header {
-    /// The entries, whose place [`read`] has checked.
+    /// The entries, whose bounds [`read`] has checked.
     pub(super) fn segments<'a>(&self, file: Reader<'a>) -> impl Iterator<Item = ProgramHeader> + use<'a> {
         let start = self.segments_offset;
         let length = u64::from(self.segment_count) * PHDR_BYTES;
@@ -95,7 +95,7 @@ impl Header {
     }
 }
 
-/// The architecture that an image is for, as executable formats spell it.
+/// The architecture of an image, as in executable formats.
 pub(crate) fn architecture(bytes: &[u8]) -> String {
     let file = Reader { bytes, origin: 0 };
     let class = bytes.get(4).copied().unwrap_or_default();

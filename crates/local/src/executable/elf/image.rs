@@ -10,37 +10,37 @@ use super::reader::Reader;
 use super::{fat, header, property, relocate};
 use crate::platform::{PAGE_BYTES, Protection};
 
-/// Memory that an image may take beyond its own bytes: gaps between segments and zeroed data.
+/// Maximum memory of an image beyond its own bytes: gaps between segments and zeroed data.
 const EXTRA_MEMORY_BYTES: u64 = 64 << 20;
 const PAGE: u64 = PAGE_BYTES as u64;
 
-/// An ELF image whose structure has been checked in full: segments, tables, relocations, symbols.
+/// An ELF image whose structure is fully checked: segments, tables, relocations, symbols.
 ///
-/// It borrows the bytes and owns next to nothing; parsing allocates only for unusual images.
+/// It borrows the bytes; parsing allocates only for unusual images.
 pub struct Image<'a> {
     pub(super) file: Reader<'a>,
     pub(super) segments: SmallVec<[Segment; 4]>,
-    /// Read-only after relocation; whole pages, relative to `first_page`.
+    /// Read-only after relocation (RELRO); whole pages, relative to `first_page`.
     pub(super) relro: Option<Range<u64>>,
     /// Virtual address of the first page.
     pub(super) first_page: u64,
-    /// Bytes from there to the end of the last page.
+    /// Size in bytes up to the end of the last page.
     pub(super) span: u64,
     pub(super) dynamic: Dynamic<'a>,
 }
 
-/// A part of an image that is loaded.
+/// A loaded segment of an image.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    /// Where its bytes lie in the image.
+    /// File offset of its bytes.
     pub file_offset: u64,
-    /// How many there are.
+    /// File size.
     pub file_size: u64,
-    /// Where they go, relative to wherever the image is put.
+    /// Image-relative address.
     pub vaddr: u64,
-    /// Bytes there, zero after those of the file.
+    /// Memory size; zero-filled beyond the file size.
     pub memory_size: u64,
-    /// Whether it may be read, written, executed: bits 2, 1, 0.
+    /// Permissions to read, write, execute: bits 2, 1, 0.
     pub flags: u32,
 }
 
@@ -79,23 +79,23 @@ impl<'a> Image<'a> {
         Ok(this)
     }
 
-    /// The parts that are loaded, in ascending order of their addresses.
+    /// The loaded segments, in ascending order of their addresses.
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// Bytes of memory that the image takes when mapped, whole pages.
+    /// Memory in bytes when mapped, in whole pages.
     pub fn memory_bytes(&self) -> u64 {
         self.span
     }
 
-    /// The segment in whose memory all of `vaddr..vaddr + length` lies.
+    /// The segment whose memory contains all of `vaddr..vaddr + length`.
     pub(super) fn segment_of(&self, vaddr: u64, length: u64) -> Option<&Segment> {
         self.segments.iter().find(|segment| segment.holds(vaddr, length))
     }
 
-    /// The pages' protections, in ascending order, adjacent equal ones merged, nothing allowed in gaps;
-    /// bytes from the start.
+    /// The pages' protections as relative byte ranges, in ascending order, with equal neighbours merged and
+    /// no access in gaps.
     pub(super) fn protections(&self) -> SmallVec<[(Range<usize>, Protection); 4]> {
         let mut runs: SmallVec<[(Range<usize>, Protection); 4]> = SmallVec::new();
         let mut push = |range: Range<u64>, protection| {
@@ -136,7 +136,7 @@ impl Segment {
         self.vaddr <= vaddr && end <= self.vaddr + self.memory_size
     }
 
-    /// Whether its code may run.
+    /// Whether it is executable.
     pub fn is_executable(&self) -> bool {
         self.flags & PF_X != 0
     }
@@ -155,7 +155,7 @@ impl Segment {
     }
 }
 
-/// The address `vaddr` of `length` bytes as an offset in the file, where the file holds all of them.
+/// The file offset of `length` bytes at address `vaddr`, if the file has all of them.
 pub(super) fn file_offset(segments: &[Segment], vaddr: u64, length: u64) -> Option<u64> {
     let end = vaddr.checked_add(length)?;
     let segment =
@@ -163,7 +163,7 @@ pub(super) fn file_offset(segments: &[Segment], vaddr: u64, length: u64) -> Opti
     Some(vaddr - segment.vaddr + segment.file_offset)
 }
 
-/// Checks one loaded segment against the file and against the one before it.
+/// Checks one loaded segment against the file and the previous segment.
 fn segment(
     file: Reader<'_>,
     entry: &ProgramHeader,
@@ -183,7 +183,7 @@ fn segment(
         let expected = format!("at most {limit} bytes for a file of {}", file.size());
         return Err(file.corrupt(at + 40, "p_memsz", expected, entry.memory_size.to_string()));
     }
-    // With room for rounding up to a page without overflow.
+    // Leaves space to round up to a page without overflow.
     if entry.vaddr > u64::MAX / 2 {
         return Err(file.corrupt(at + 16, "p_vaddr", "an address below 2^63", format!("{:#x}", entry.vaddr)));
     }
@@ -201,13 +201,13 @@ fn segment(
     if let Some(previous) = previous
         && this.pages().start < previous.pages().end
     {
-        let expected = format!("a page after {:#x}, where the segment before it ends", previous.pages().end);
+        let expected = format!("a page after {:#x}, the end of the previous segment", previous.pages().end);
         return Err(file.corrupt(at + 16, "p_vaddr", expected, format!("{:#x}", entry.vaddr)));
     }
     Ok(this)
 }
 
-/// The first page's address and the bytes that all segments span.
+/// The first page's address, and the number of bytes that all segments span.
 fn layout(file: Reader<'_>, segments: &[Segment]) -> Result<(u64, u64), FormatError> {
     let (Some(first), Some(last)) = (segments.first(), segments.last()) else {
         return Err(file.corrupt(32, "e_phoff", "a PT_LOAD segment", "none"));
@@ -221,8 +221,8 @@ fn layout(file: Reader<'_>, segments: &[Segment]) -> Result<(u64, u64), FormatEr
     Ok((first.pages().start, span))
 }
 
-/// The whole pages that are read-only after relocation, relative to the first page. As the system's
-/// loader does, both ends are rounded down: what shares a page with writable data stays writable.
+/// The whole pages that are read-only after relocation, relative to the first page. Like the system's loader,
+/// rounds both ends down: data that shares a page with writable data stays writable.
 fn protected_range(
     file: Reader<'_>,
     entry: &ProgramHeader,

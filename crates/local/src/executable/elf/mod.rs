@@ -1,15 +1,15 @@
-//! Our loader for self-contained ELF images (`embedded-elf-x86_64`): shared objects that need no
-//! other library, no libc and no dynamic loader.
+//! A loader for self-contained ELF images (`embedded-elf-x86_64`): shared objects without other libraries,
+//! libc or a dynamic loader.
 //!
-//! [`Image::parse`] reads and checks everything without running or mapping anything, and is safe for
-//! any bytes. [`Image::map`] copies the segments into fresh pages, relocates and protects them, never
-//! writable and executable at once; it is safe too, since nothing is executed. [`Image::load`] also
-//! runs the image's initializers, and whoever calls a function of a [`Module`] runs its code.
+//! [`Image::parse`] reads and checks everything without mapping or executing, and is safe for any bytes.
+//! [`Image::map`] copies the segments into fresh pages, relocates and protects them, never both writable and
+//! executable; it is safe too, since nothing is executed. [`Image::load`] also runs the image's initializers,
+//! and calling a function of a [`Module`] runs its code.
 //!
-//! Sources: the System V ABI and its x86-64 supplement, the FatELF specification, and what the
+//! Sources: the System V ABI and its x86-64 supplement, the FatELF specification, and the images that the
 //! pinned release accepts (`iree/hal/local/elf/`).
 
-#![allow(clippy::result_large_err, reason = "errors of a format carry what was expected and found")]
+#![allow(clippy::result_large_err, reason = "format errors carry the expected and the found value")]
 
 mod constants;
 mod dynamic;
@@ -28,8 +28,8 @@ pub use module::Module;
 
 use rehal_base::{Fault, FormatError};
 
-/// Checks that all that the system's loader will map lies in the file. It maps without asking, and
-/// who touches a page beyond the end of a file is killed.
+/// Checks that everything that the system's loader will map is in bounds of the file. The loader does not
+/// check, and an access beyond the end of a file raises SIGBUS.
 pub(super) fn check_whole(bytes: &[u8]) -> Result<(), FormatError> {
     let file = reader::Reader { bytes, origin: 0 };
     let header = header::read(file)?;
@@ -39,12 +39,12 @@ pub(super) fn check_whole(bytes: &[u8]) -> Result<(), FormatError> {
     Ok(())
 }
 
-/// Whether an ELF image is whole but asks for more than our loader does: other libraries, symbols of
-/// the process, thread-local storage. A damaged image does not.
+/// Whether an ELF image is valid but requires features that our loader lacks: other libraries, symbols of the
+/// process, thread-local storage. False for a corrupt image.
 pub(super) fn needs_system_loader(bytes: &[u8]) -> bool {
     match Image::parse(bytes) {
         Ok(_) => false,
-        // A machine that it is not for would not be found by the system's loader either.
+        // The system's loader does not support images for other machines either.
         Err(error) => {
             error.fault == Fault::Unsupported && error.field != "e_machine" && error.field != property::FIELD
         }

@@ -12,15 +12,15 @@ use crate::platform::{Mapping, Protection, WritableMapping};
 /// An image in memory, relocated and protected; unmapped when dropped.
 pub struct Module {
     mapping: Mapping,
-    /// The image's addresses plus this are the process's.
+    /// Added to the image's addresses for those of the process.
     bias: u64,
-    /// Addresses of the process, in the order in which they run.
+    /// Process addresses, in the order in which they run.
     initializers: SmallVec<[usize; 2]>,
     immutable: bool,
 }
 
 impl Image<'_> {
-    /// Copies the segments into fresh pages, relocates them and protects them. Nothing runs.
+    /// Copies the segments into fresh pages, relocates and protects them. Executes nothing.
     pub fn map(&self) -> Result<Module> {
         let place = || "loading an embedded ELF executable".to_string();
         let failed = |error| Error::io("mapping an executable", &error);
@@ -46,8 +46,8 @@ impl Image<'_> {
     pub unsafe fn load(&self) -> Result<Module> {
         let module = self.map()?;
         for address in &module.initializers {
-            // SAFETY: the address lies in an executable segment (`initializers` checked); that the
-            // code there is an initializer is what the caller vouches for.
+            // SAFETY: the address is in an executable segment (checked by `initializers`); the caller vouches
+            // that the code there is an initializer.
             unsafe {
                 let initializer =
                     std::mem::transmute::<*const c_void, extern "C" fn()>(*address as *const c_void);
@@ -57,8 +57,8 @@ impl Image<'_> {
         Ok(module)
     }
 
-    /// The initializers of relocated memory: the first one, then those of the list, without the
-    /// entries 0 and -1, which mean none.
+    /// The initializers in relocated memory: the first one, then those of the list, without the entries 0 and
+    /// -1, which mean none.
     fn initializers(&self, memory: &[u8], bias: u64) -> Result<SmallVec<[usize; 2]>> {
         let mut found = SmallVec::new();
         let mut push = |address: u64| -> Result<()> {
@@ -89,7 +89,7 @@ impl Image<'_> {
     }
 }
 
-/// Copies a segment's bytes to its place; both ranges were checked when the image was parsed.
+/// Copies a segment's bytes to its address; both ranges were checked when the image was parsed.
 fn copy(image: &Image<'_>, segment: &Segment, memory: &mut [u8]) -> Result<()> {
     let bytes = image.file.take(segment.file_offset, segment.file_size, "p_offset")?;
     let start = (segment.vaddr - image.first_page) as usize;
@@ -98,22 +98,22 @@ fn copy(image: &Image<'_>, segment: &Segment, memory: &mut [u8]) -> Result<()> {
 }
 
 impl Module {
-    /// The address in this process of an address of the image, such as [`Image::function`] gives.
+    /// The process address of an image address, such as from [`Image::function`].
     pub fn address(&self, vaddr: u64) -> *const c_void {
         vaddr.wrapping_add(self.bias) as *const c_void
     }
 
-    /// The addresses in this process that the image takes.
+    /// The process addresses of the image.
     pub fn memory(&self) -> Range<usize> {
         self.mapping.address()..self.mapping.address() + self.mapping.length()
     }
 
-    /// Whether nothing of it can change: no writable pages, and no initializers that ran.
+    /// Whether it is immutable: no writable pages, and no initializers that ran.
     pub fn is_immutable(&self) -> bool {
         self.immutable
     }
 
-    /// What is added to the image's addresses to make the process's.
+    /// The difference between process and image addresses.
     pub fn bias(&self) -> u64 {
         self.bias
     }

@@ -1,4 +1,4 @@
-//! `.note.gnu.property`: the x86 instruction sets that an image says it needs.
+//! `.note.gnu.property`: the x86 instruction-set levels that an image requires.
 
 use rehal_base::FormatError;
 
@@ -11,12 +11,12 @@ use crate::executable::processor;
 /// The name of the property, for errors.
 pub(super) const FIELD: &str = "GNU_PROPERTY_X86_ISA_1_NEEDED";
 
-/// Refuses an image that names an instruction-set level which this machine does not have.
+/// Rejects an image that requires an instruction-set level that this machine lacks.
 pub(super) fn check(file: Reader<'_>, entry: &ProgramHeader) -> Result<(), FormatError> {
     check_for(file, entry.offset, entry.file_size, processor::data())
 }
 
-/// The same for a machine with these feature `words`.
+/// Likewise, for a machine with these feature `words`.
 fn check_for(
     file: Reader<'_>,
     offset: u64,
@@ -34,8 +34,8 @@ fn check_for(
     Err(file.unsupported(offset, FIELD, "levels of this machine's CPU", missing).advise(advice))
 }
 
-/// The bits of the property in a note, or `None` where the note does not have it. A note that does
-/// not parse is not used: nothing depends on it.
+/// The bits of the property in a note, or `None` if the note lacks it. Malformed notes are ignored: nothing
+/// depends on them.
 fn levels_needed(note: &[u8]) -> Option<u32> {
     let header = note.get(..16)?;
     let (name_size, size, kind) = (u32_at(header, 0), u32_at(header, 4), u32_at(header, 8));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_property_behind_others_and_survives_any_cut() {
+    fn finds_the_property_after_others_and_survives_truncation() {
         let bytes = note(&[(0xC000_0002, 3), (GNU_PROPERTY_X86_ISA_1_NEEDED, 0b101)]);
         assert_eq!(levels_needed(&bytes), Some(0b101));
         for length in 0..bytes.len() - 4 {

@@ -2,11 +2,11 @@ use rehal_base::{Fault, FormatError};
 
 const FORMAT: &str = "ELF";
 
-/// Bounds-checked reads of little-endian values from an image, at offsets that come from the image.
+/// Bounds-checked reads of little-endian values at untrusted offsets of an image.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     pub(super) bytes: &'a [u8],
-    /// Where the image begins in the bytes that the caller has (after a FatELF container's header).
+    /// Offset of the image in the caller's bytes (after a FatELF container's header).
     pub(super) origin: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Relocations: the addresses in an image that depend on where it is put.
+//! Relocations: the addresses in an image that depend on its load address.
 
 use rehal_base::FormatError;
 
@@ -7,23 +7,23 @@ use super::dynamic::Table;
 use super::image::Image;
 use super::reader::{u32_at, u64_at};
 
-/// A change to the image's memory. Addresses are the image's own.
+/// A change to the image's memory, in image addresses.
 struct Change {
     /// Offset of the relocation in the file, for errors.
     at: u64,
-    /// Where to write.
+    /// Target address.
     vaddr: u64,
     value: Value,
 }
 
 enum Value {
-    /// 64 bits: this address of the image, as an address of the process.
+    /// 64 bits: the process address of this image address.
     Address(u64),
     /// 64 bits: this number.
     Number(u64),
-    /// 64 bits: what is there, an address of the image, as one of the process.
+    /// 64 bits: the image address stored there, as a process address.
     InPlace,
-    /// 32 bits: the distance from there to this address of the image.
+    /// 32 bits: the distance from there to this image address.
     Distance(u64),
 }
 
@@ -33,7 +33,7 @@ impl Value {
     }
 }
 
-/// Checks that every relocation is of a known kind and stays inside of the image.
+/// Checks that every relocation has a supported type and is within the image.
 pub(super) fn check(image: &Image<'_>) -> Result<(), FormatError> {
     for_each(image, |change| match image.segment_of(change.vaddr, change.value.bytes()) {
         Some(_) => Ok(()),
@@ -41,7 +41,7 @@ pub(super) fn check(image: &Image<'_>) -> Result<(), FormatError> {
     })
 }
 
-/// Relocates `memory`, the image's span of pages, for an image whose first page is at `base`.
+/// Relocates `memory`, the pages of an image whose first page is at `base`.
 pub(super) fn apply(image: &Image<'_>, memory: &mut [u8], base: u64) -> Result<(), FormatError> {
     let bias = base.wrapping_sub(image.first_page);
     for_each(image, |change| {
@@ -59,12 +59,7 @@ pub(super) fn apply(image: &Image<'_>, memory: &mut [u8], base: u64) -> Result<(
                 let distance = vaddr.wrapping_sub(change.vaddr) as i64;
                 let Ok(distance) = i32::try_from(distance) else {
                     let found = format!("{distance}");
-                    return Err(image.file.corrupt(
-                        change.at,
-                        "R_X86_64_PC32",
-                        "a distance of 32 bits",
-                        found,
-                    ));
+                    return Err(image.file.corrupt(change.at, "R_X86_64_PC32", "a 32-bit distance", found));
                 };
                 target.copy_from_slice(&distance.to_le_bytes());
             }
@@ -78,8 +73,8 @@ fn outside(image: &Image<'_>, change: &Change) -> FormatError {
     image.file.corrupt(change.at, "r_offset", expected, format!("{:#x}", change.vaddr))
 }
 
-/// Visits every relocation in the order of the specification: packed, then plain, then those of the
-/// procedure linkage table.
+/// Visits every relocation in the order of the specification: packed, then plain, then those of the procedure
+/// linkage table.
 fn for_each(
     image: &Image<'_>,
     mut visit: impl FnMut(Change) -> Result<(), FormatError>,
@@ -97,7 +92,7 @@ fn for_each(
     Ok(())
 }
 
-/// What one entry with an addend writes, or `None` where it does nothing.
+/// The value that an entry with an addend writes, or `None` for a no-op.
 fn value(image: &Image<'_>, at: u64, entry: &[u8]) -> Result<Option<Value>, FormatError> {
     let (kind, symbol, addend) = (u32_at(entry, 8), u32_at(entry, 12), u64_at(entry, 16));
     let value = match kind {
@@ -124,7 +119,7 @@ fn value(image: &Image<'_>, at: u64, entry: &[u8]) -> Result<Option<Value>, Form
     Ok(Some(value))
 }
 
-/// A symbol's value plus `addend`; symbol 0 has the value 0 and is no address.
+/// A symbol's value plus `addend`; symbol 0 has the absolute value 0.
 fn symbol_value(image: &Image<'_>, at: u64, index: u32, addend: u64) -> Result<Value, FormatError> {
     let Some(symbol) = image.dynamic.symbol(u64::from(index)) else {
         let expected = format!("a symbol below {}", image.dynamic.symbol_count());
@@ -138,7 +133,7 @@ fn symbol_value(image: &Image<'_>, at: u64, index: u32, addend: u64) -> Result<V
     })
 }
 
-/// Packed entries: an even one is an address; an odd one a map of which of the next 63 words follow.
+/// Packed entries: an even one is an address; an odd one is a bitmap of which of the next 63 words follow.
 fn for_each_packed(
     table: Table<'_>,
     visit: &mut impl FnMut(Change) -> Result<(), FormatError>,

@@ -1,10 +1,9 @@
-//! Which instruction-set extension the first bytes of an x86-64 instruction belong to: enough to say
-//! what a CPU lacks when it does not know an instruction (source: the encodings' leading bytes in the
-//! manuals of Intel and AMD).
+//! Detects the instruction-set extension of an x86-64 instruction from its first bytes: enough to name what a
+//! CPU lacks after SIGILL (source: the encodings in the manuals of Intel and AMD).
 
 use crate::executable::processor;
 
-/// An extension that instructions can be told to belong to.
+/// A detectable extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Feature {
     Avx512,
@@ -16,7 +15,7 @@ pub(super) enum Feature {
 }
 
 impl Feature {
-    /// The extension of the instruction in `code`, where it is one that this CPU does not have.
+    /// The extension of the instruction in `code`, if this CPU lacks it.
     pub(super) fn of(code: &[u8]) -> Option<Self> {
         Self::encoded(code).filter(|feature| feature.is_missing())
     }
@@ -32,7 +31,7 @@ impl Feature {
         }
     }
 
-    /// Names of all features that have to be there; reading them takes no lock once they are known.
+    /// Names of all required features; reading them takes no lock once they are detected.
     fn is_missing(self) -> bool {
         let needed: &[&str] = match self {
             Self::Avx512 => &[
@@ -60,7 +59,7 @@ impl Feature {
     }
 
     fn encoded(code: &[u8]) -> Option<Self> {
-        // Prefixes that may stand before the opcode.
+        // Prefixes allowed before the opcode.
         let skipped = code
             .iter()
             .take_while(|byte| matches!(byte, 0x26 | 0x2E | 0x36 | 0x3E | 0x64..=0x67 | 0xF2 | 0xF3))
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encodings_are_told_apart() {
+    fn encodings_are_distinguished() {
         let cases: [(&[u8], Option<Feature>); 9] = [
             (&[0x62, 0xF1, 0x7C, 0x48, 0x58, 0xC1], Some(Feature::Avx512)), // vaddps zmm
             (&[0xC5, 0xFC, 0x58, 0xC1], Some(Feature::Avx)),                // vaddps ymm
@@ -103,7 +102,7 @@ mod tests {
             (&[0x8F, 0xE9, 0x78, 0x80, 0xC1], Some(Feature::Xop)),          // vfrczps
             (&[0x66, 0x0F, 0x79, 0xC1], Some(Feature::Sse4a)),              // extrq
             (&[0x0F, 0x0B], None),                                          // ud2
-            (&[0x66, 0x48], None),                                          // cut
+            (&[0x66, 0x48], None),                                          // truncated
         ];
         for (code, feature) in cases {
             assert_eq!(Feature::encoded(code), feature, "{code:02x?}");

@@ -1,4 +1,4 @@
-//! What the guard prints. Everything here runs in a signal handler: no allocation, no lock, no panic.
+//! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics.
 
 use super::instruction::Feature;
 use super::{
@@ -15,9 +15,9 @@ pub(super) fn report(fault: &Fault<'_>) {
         return;
     }
     let mut text = Text::new();
-    // SAFETY: a non-null pointer is of the `Current` that a live `Watch` of this thread borrows, and
-    // what it points to (library, dispatch, workgroup) is borrowed or owned by `Library::run`, whose
-    // frame lies below this handler's.
+    // SAFETY: a non-null pointer is to the `Current` that a live `Watch` of this thread borrows, and its
+    // referents (library, dispatch, workgroup) are borrowed or owned by `Library::run`, whose frame is below
+    // this handler's.
     unsafe { describe(&mut text, &*current, fault) };
     platform::write_stderr(text.bytes());
     let status = if missing_feature(fault).is_some() { WRONG_MACHINE_STATUS } else { EXIT_STATUS };
@@ -25,7 +25,7 @@ pub(super) fn report(fault: &Fault<'_>) {
     platform::exit_now(status);
 }
 
-/// A page of a mapped file that the file no longer has: whoever touched it, a kernel or a reader, is not to blame.
+/// Reports an access to a mapped page beyond the end of its file, by a kernel or a reader.
 fn report_truncation(fault: &Fault<'_>) {
     let Some(address) = fault.address.filter(|_| fault.name == "SIGBUS") else { return };
     let mut text = Text::new();
@@ -33,7 +33,7 @@ fn report_truncation(fault: &Fault<'_>) {
         text.push("DATA_LOSS; '").name_bytes(path);
         text.push("' was truncated while it was mapped, or cannot be read (SIGBUS at offset ");
         text.decimal(offset as u64).push(")\n  try: run it again once nothing writes to the file; ");
-        text.push("whoever replaces a file that is in use writes a new one and renames it over the old\n");
+        text.push("to replace a file that is in use, write a new one and rename it over the old\n");
     });
     if is_mapped.is_some() {
         platform::write_stderr(text.bytes());
@@ -41,7 +41,7 @@ fn report_truncation(fault: &Fault<'_>) {
     }
 }
 
-/// What the CPU lacks for the instruction that faulted, where that is why.
+/// The feature that the CPU lacks for the faulting instruction, if that is the cause.
 fn missing_feature(fault: &Fault<'_>) -> Option<Feature> {
     if fault.name == "SIGILL" { Feature::of(fault.code) } else { None }
 }
@@ -49,8 +49,8 @@ fn missing_feature(fault: &Fault<'_>) -> Option<Feature> {
 /// # Safety
 /// The pointers of `current` are valid.
 unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
-    // SAFETY: valid by the caller. The kernel may have been writing to the workgroup's state only if
-    // it is broken, and any bits are valid integers.
+    // SAFETY: valid per the caller. Only a broken kernel writes to the workgroup's state, and any bits are
+    // valid integers.
     let (library, dispatch, workgroup) =
         unsafe { (&*current.library, &*current.dispatch, current.workgroup.read_volatile()) };
     let name = library.functions().get(current.ordinal as usize).map_or("", |function| &function.name);

@@ -187,10 +187,15 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
         let [m0, n0, k0] = shape.tile;
         let (lhs_panel, rhs_panel, out_tile) = (k * m0 * k0, k * n0 * k0, m0 * n0);
         let fused = fuses && shape.is_fused();
+        let pairs = match (m0, n0, k0, fused) {
+            (16, 16, 1, true) => shape.pairs::<BlockOf8, T, 16, 16, 8>(lhs, rhs, out),
+            (8, 8, 1, true) => shape.pairs::<BlockOf4, T, 8, 8, 4>(lhs, rhs, out),
+            _ => 0,
+        };
         for i in 0..m {
             let lhs = &lhs[(i * shape.strides[0]).min(lhs.len())..];
             let out = &mut out[i * shape.strides[2]..][..n * out_tile];
-            for (j, out) in out.chunks_exact_mut(out_tile).enumerate() {
+            for (j, out) in out.chunks_exact_mut(out_tile).enumerate().skip(2 * pairs) {
                 let rhs = &rhs[(j * shape.strides[1]).min(rhs.len())..];
                 let panels = Panels::<T> {
                     lhs: &lhs[..lhs_panel],
@@ -214,6 +219,96 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
     }
 }
 
+/// Steps along k that a block takes at a time, so that its panels stay in the first-level cache for all rows of tiles.
+const DEPTH: usize = 256;
+
+/// A block of the result: `ROWS` rows of two tiles beside each other. By a trait and not a closure, so that the loop
+/// takes on the vectors of its caller.
+trait Block<T: Number, const M0: usize, const N0: usize, const ROWS: usize> {
+    /// Multiplies rows of a panel of the left side, from `ROWS` times `rows` on, with two panels of the right side,
+    /// rounding once per step; `accumulates` starts the sums from what is there.
+    fn run(
+        lhs: &[[T::Bytes; M0]],
+        rhs: [&[[T::Bytes; N0]]; 2],
+        rows: usize,
+        accumulates: bool,
+        out: [&mut [[[u8; 4]; N0]; ROWS]; 2],
+    );
+}
+
+impl Shape {
+    /// Computes pairs of columns of tiles, as many as there are, and gives their number. With two panels of the right
+    /// side for each element of the left one, multiplications and not loads bound the loop.
+    #[inline(always)]
+    fn pairs<B: Block<T, M0, N0, ROWS>, T: Number, const M0: usize, const N0: usize, const ROWS: usize>(
+        &self,
+        lhs: &[T::Bytes],
+        rhs: &[T::Bytes],
+        out: &mut [[u8; 4]],
+    ) -> usize {
+        let ([m, n, k], [lhs_stride, rhs_stride, out_stride]) = (self.tiles, self.strides);
+        for pair in 0..n / 2 {
+            for start in (0..k).step_by(DEPTH) {
+                let depth = DEPTH.min(k - start);
+                let panel = |j: usize| rhs[j * rhs_stride + start * N0..][..depth * N0].as_chunks::<N0>().0;
+                let panels = [panel(2 * pair), panel(2 * pair + 1)];
+                for i in 0..m {
+                    let lhs = lhs[i * lhs_stride + start * M0..][..depth * M0].as_chunks::<M0>().0;
+                    let tiles = &mut out[i * out_stride + pair * 2 * M0 * N0..][..2 * M0 * N0];
+                    let (first, second) = tiles.as_chunks_mut::<N0>().0.split_at_mut(M0);
+                    let first = first.as_chunks_mut::<ROWS>().0;
+                    let second = second.as_chunks_mut::<ROWS>().0;
+                    for (rows, (first, second)) in first.iter_mut().zip(second).enumerate() {
+                        B::run(lhs, panels, rows, self.accumulates || start > 0, [first, second]);
+                    }
+                }
+            }
+        }
+        if k == 0 { 0 } else { n / 2 }
+    }
+}
+
+/// A [`Block`] with its sums written out, so that they stay in registers: over a loop of rows the compiler would spread
+/// vectors over rows.
+macro_rules! block {
+    ($name:ident, $rows:literal: $($row:literal $first:ident $second:ident),*) => {
+        struct $name;
+
+        impl<T: Number, const M0: usize, const N0: usize> Block<T, M0, N0, $rows> for $name {
+            #[inline(always)]
+            fn run(
+                lhs: &[[T::Bytes; M0]],
+                rhs: [&[[T::Bytes; N0]]; 2],
+                rows: usize,
+                accumulates: bool,
+                out: [&mut [[[u8; 4]; N0]; $rows]; 2],
+            ) {
+                let [$(mut $first),*] = out[0].map(|row| start::<T, N0>(accumulates, row));
+                let [$(mut $second),*] = out[1].map(|row| start::<T, N0>(accumulates, row));
+                for ((left, first), second) in lhs.iter().zip(rhs[0]).zip(rhs[1]) {
+                    let left = left.as_chunks::<$rows>().0[rows];
+                    let (first, second) = (first.map(T::widen), second.map(T::widen));
+                    $(
+                        add_products::<T, N0, true>(&mut $first, left[$row], &first);
+                        add_products::<T, N0, true>(&mut $second, left[$row], &second);
+                    )*
+                }
+                *out[0] = [$($first),*].map(|sums| sums.map(T::to_bytes));
+                *out[1] = [$($second),*].map(|sums| sums.map(T::to_bytes));
+            }
+        }
+    };
+}
+
+block!(BlockOf8, 8: 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5, 6 a6 b6, 7 a7 b7);
+block!(BlockOf4, 4: 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3);
+
+/// What sums start from.
+#[inline(always)]
+fn start<T: Number, const N0: usize>(accumulates: bool, out: [[u8; 4]; N0]) -> [T::Wide; N0] {
+    if accumulates { out.map(T::from_bytes) } else { [T::Wide::default(); N0] }
+}
+
 /// What one tile of the result is computed from: `[k][m0][k0]` and `[k][n0][k0]`.
 struct Panels<'a, T: Number> {
     lhs: &'a [T::Bytes],
@@ -232,7 +327,8 @@ impl<T: Number> Panels<'_, T> {
         let lhs = self.lhs.as_chunks::<K0>().0.as_chunks::<M0>().0;
         let rhs = self.rhs.as_chunks::<K0>().0.as_chunks::<N0>().0;
         for (rows, out) in out.as_chunks_mut::<N0>().0.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-            let [mut sums0, mut sums1, mut sums2, mut sums3] = out.map(|row| self.start(row));
+            let [mut sums0, mut sums1, mut sums2, mut sums3] =
+                out.map(|row| start::<T, N0>(self.accumulates, row));
             for (lhs, rhs) in lhs.iter().zip(rhs) {
                 let [left0, left1, left2, left3] = lhs.as_chunks::<4>().0[rows];
                 for k0 in 0..K0 {
@@ -248,11 +344,6 @@ impl<T: Number> Panels<'_, T> {
         }
     }
 
-    #[inline(always)]
-    fn start<const N0: usize>(&self, out: [[u8; 4]; N0]) -> [T::Wide; N0] {
-        if self.accumulates { out.map(T::from_bytes) } else { [T::Wide::default(); N0] }
-    }
-
     /// A tile of any size, one sum after another.
     #[inline(always)]
     fn any(&self, out: &mut [[u8; 4]], fused: bool) {
@@ -260,7 +351,7 @@ impl<T: Number> Panels<'_, T> {
         for i0 in 0..m0 {
             for j0 in 0..n0 {
                 let out = &mut out[i0 * n0 + j0];
-                let [mut sum] = self.start([*out]);
+                let [mut sum] = start::<T, 1>(self.accumulates, [*out]);
                 if k0 > 0 {
                     let panels = self.lhs.chunks_exact(m0 * k0).zip(self.rhs.chunks_exact(n0 * k0));
                     for (lhs, rhs) in panels {
@@ -317,7 +408,7 @@ mod tests {
             ];
             let accumulate = if random.below(2) == 0 { 0 } else { ACCUMULATE };
             Self {
-                tiles: [random.below(4), random.below(4), random.below(6)],
+                tiles: [random.below(4), random.below(5), random.below(6) + random.below(8) / 7 * 255],
                 tile: TILES[random.below(TILES.len())],
                 gaps: [random.below(3), random.below(3), random.below(3)],
                 flags: kind | accumulate | 0x600,

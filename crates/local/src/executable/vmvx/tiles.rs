@@ -106,11 +106,14 @@ impl Tiling<'_> {
             )));
         }
         let [outer0, outer1, tile0, tile1] = self.tiled_sizes;
+        // A column of elements is laid out as the row that it is transposed: lines are long then.
+        let is_column = tile1 == 1;
+        let tile = if is_column { [tile1, tile0] } else { [tile0, tile1] };
         let layout = Layout {
             sizes: self.sizes.map(|size| size as usize),
             outer: [outer0, outer1].map(|size| size as usize),
-            tile: [tile0, tile1].map(|size| size as usize),
-            transposes_inner: self.flags & TRANSPOSE_INNER != 0,
+            tile: tile.map(|size| size as usize),
+            transposes_inner: (self.flags & TRANSPOSE_INNER != 0) != is_column,
             transposes_outer: self.flags & TRANSPOSE_OUTER != 0,
         };
         let row = tile0.checked_mul(tile1).and_then(|tile| tile.checked_mul(outer1));
@@ -230,11 +233,13 @@ impl Layout {
                 let (inside, outside) = tiled[line.tiled..][..self.tile[1]].split_at_mut(line.count);
                 outside.fill(padding_bytes);
                 match step {
-                    1 if line.count > 0 => inside.copy_from_slice(&matrix[line.matrix..][..line.count]),
-                    _ => inside
-                        .iter_mut()
-                        .enumerate()
-                        .for_each(|(at, element)| *element = matrix[line.matrix + at * step]),
+                    _ if line.count == 0 => {}
+                    1 => inside.copy_from_slice(&matrix[line.matrix..][..line.count]),
+                    0 => inside.fill(matrix[line.matrix]),
+                    _ => {
+                        let elements = matrix[line.matrix..].iter().step_by(step);
+                        inside.iter_mut().zip(elements).for_each(|(inside, element)| *inside = *element);
+                    }
                 }
             }
         });
@@ -252,10 +257,11 @@ impl Layout {
                 let inside = &tiled[line.tiled..][..line.count];
                 match step {
                     1 => matrix[line.matrix..][..line.count].copy_from_slice(inside),
-                    _ => inside
-                        .iter()
-                        .enumerate()
-                        .for_each(|(at, element)| matrix[line.matrix + at * step] = *element),
+                    // Without a step there is one element.
+                    _ => {
+                        let elements = matrix[line.matrix..].iter_mut().step_by(step.max(1));
+                        elements.zip(inside).for_each(|(element, inside)| *element = *inside);
+                    }
                 }
             }
         });
