@@ -1,8 +1,8 @@
 //! Links the compiler's unwinder into the tools instead of loading `libgcc_s.so` at each start.
 //!
-//! That library asks the processor for its features as it is loaded, which takes a tenth of a short
-//! tool's time on a virtual machine. The standard library links it by name, so a linker script of
-//! that name, found first, replaces it by the static one. Without a static one, nothing changes.
+//! That library executes CPUID when it is loaded, which takes a tenth of a short tool's time on a virtual
+//! machine. The standard library links it by name, so a linker script of that name, found first, replaces it
+//! by the static archive. Without a static archive, nothing changes.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn main() {
     if target("OS") != "linux" || target("ENV") != "gnu" || env::var("HOST") != env::var("TARGET") {
         return;
     }
-    // Without its archive next to it the compiler echoes the bare name.
+    // If the compiler has no such archive, it echoes the bare name.
     let found = Command::new("cc").arg("-print-file-name=libgcc_eh.a").output();
     let archive = found.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string());
     let Ok(directory) = env::var("OUT_DIR") else { return };

@@ -1,4 +1,4 @@
-//! The capture that a tool works on.
+//! Opening the capture that a tool operates on.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use rehal_session::{CaptureFile, CaptureOptions};
 use crate::output;
 use crate::progress::Progress;
 
-/// How a capture is opened: whether a truncated one is.
+/// The options for opening a capture.
 pub(crate) fn options(recover: bool) -> CaptureOptions {
     let mut options = CaptureOptions::default();
     options.recover = recover;
     options
 }
 
-/// Says on standard error what is not whole of a capture that is read nevertheless: where it is torn, what is damaged.
+/// Prints notes about truncation and damage of a capture that is opened with `--recover`.
 pub(crate) fn note_recovered(capture: &CaptureFile) -> Result<()> {
     const MAX_PARTS: usize = 8;
     if !capture.is_recovered() {
@@ -35,16 +35,16 @@ pub(crate) fn note_recovered(capture: &CaptureFile) -> Result<()> {
 fn note_tear(capture: &CaptureFile) {
     if let Some(tear) = capture.tear() {
         output::note(&format!(
-            "note: {} is torn at offset {}: the {} records before it are used, {} bytes are not",
+            "note: {} is truncated: using the {} records before offset {}, ignoring {} bytes",
             place(capture),
-            tear.offset,
             tear.record_count,
+            tear.offset,
             tear.lost_bytes
         ));
     }
 }
 
-/// Refuses to write to `path` if that is the capture itself.
+/// Refuses to overwrite the capture.
 pub(crate) fn check_output(capture: &CaptureFile, flag: &str, path: &Path) -> Result<()> {
     match capture.path().and_then(FileId::at) {
         Some(read) if FileId::at(path) == Some(read) => {
@@ -55,7 +55,7 @@ pub(crate) fn check_output(capture: &CaptureFile, flag: &str, path: &Path) -> Re
     }
 }
 
-/// How errors call the capture.
+/// The capture's name in errors.
 pub(crate) fn place(capture: &CaptureFile) -> String {
     capture.path().map_or_else(String::new, |path| format!("'{}'", path.display()))
 }

@@ -1,4 +1,4 @@
-//! The devices that flags name, and how drivers and devices are listed.
+//! Finds the devices named by flags, and lists drivers and devices.
 
 use std::ffi::OsStr;
 
@@ -8,7 +8,7 @@ use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, drivers, find_driver};
 
 use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal};
 
-/// What the flags say. Fails if they name a device that cannot be opened here; no device is opened.
+/// The device options set by flags. Fails if a named device does not exist here; opens no device.
 pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     let mut options = DeviceOptions::default();
     let uris = flags.list(&DEVICE);
@@ -23,7 +23,7 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     Ok(options)
 }
 
-/// The device that a URI names. The error for one of a driver that does not work here names a device that does.
+/// Finds the device with a URI. If its driver is unavailable here, the error names a device that is available.
 fn find(registry: &DriverRegistry, uri: &str) -> Result<DeviceSpec> {
     let place = || format!("--{}={uri}", DEVICE.name());
     let works = registry.drivers().iter().find(|driver| driver.availability().is_ok());
@@ -39,7 +39,7 @@ fn find(registry: &DriverRegistry, uri: &str) -> Result<DeviceSpec> {
     }
 }
 
-/// The drivers of the tools.
+/// The drivers that the tools use.
 fn registry() -> DriverRegistry {
     #[cfg(not(test))]
     return drivers();
@@ -49,20 +49,20 @@ fn registry() -> DriverRegistry {
 
 #[allow(unsafe_code, reason = "the trust boundary of native code: the user names a library to run")]
 fn add_plugin(options: &mut DeviceOptions, path: NamedPath) {
-    // SAFETY: the user names this library on the command line so that its code is run in this
-    // process, as docs/unsafe.md and the flag's help say; nothing else names libraries.
+    // SAFETY: the user names this library on the command line to run its code in this process, as
+    // docs/unsafe.md and the flag's help say; nothing else names libraries.
     unsafe { options.add_plugin(path) }
 }
 
-/// Checks the syntax of a device's URI; whether there is such a device is asked once, for all flags.
+/// Checks only the syntax of a device URI; devices are looked up once all flags are parsed.
 pub(crate) fn check_uri(value: &OsStr) -> Result<String, Refusal> {
     let uri = value.to_str().ok_or(Refusal::Unexpected)?;
     DeviceUri::parse(uri)?;
     Ok(uri.to_string())
 }
 
-/// Answers `--list_drivers`, `--list_devices` and `--dump_devices` in the reference's shape; `None`
-/// for anything else.
+/// Answers `--list_drivers`, `--list_devices` and `--dump_devices` in the reference's format; `None` for other
+/// queries.
 pub(crate) fn answer(query: &str, value: &str) -> Option<Result<String>> {
     let registry = drivers();
     Some(match query {
@@ -89,7 +89,7 @@ fn list_drivers(registry: &DriverRegistry) -> String {
     text
 }
 
-/// The URIs of the devices of one driver; of all that work here, if none is named.
+/// The URIs of the devices of one driver, or of all available drivers.
 fn list_devices(registry: &DriverRegistry, name: &str) -> Result<String> {
     let list = |driver: &Driver, devices: Vec<DeviceDescription>| {
         devices.iter().map(|device| format!("{}\n", driver.uri(device))).collect::<String>()
@@ -103,7 +103,7 @@ fn list_devices(registry: &DriverRegistry, name: &str) -> Result<String> {
     Ok(list(driver, driver.enumerate().advise(|| registry.available())?))
 }
 
-/// What is known of the devices of one driver; of all, if none is named.
+/// The properties of the devices of one driver, or of all drivers.
 fn dump_devices(registry: &DriverRegistry, name: &str) -> Result<String> {
     if name.is_empty() {
         let dumps: Vec<_> =
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// Two GPUs, or the reason why there are none.
+    /// A driver with two GPUs, or the reason why it is unavailable.
     struct Gpus(Result<()>);
 
     impl DriverBackend for Gpus {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_dumped_with_all_that_is_known() {
+    fn devices_are_dumped_with_all_properties() {
         let registry = with_gpus(Ok(()));
         assert_eq!(list_devices(&registry, "").unwrap(), "gpu://GPU-0a\ngpu://pci/1\nlocal-sync://\n");
         assert_eq!(list_devices(&registry, "gpu").unwrap(), "gpu://GPU-0a\ngpu://pci/1\n");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_cannot_work_here_says_why() {
+    fn an_unavailable_driver_says_why() {
         let registry = no_library();
         let listed = list_drivers(&registry);
         assert!(

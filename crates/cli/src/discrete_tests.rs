@@ -1,4 +1,4 @@
-//! The tools on a device whose memory is apart from the host's: what they compute is what they compute on any other.
+//! The tools on a device with discrete memory: results must be the same as on `local-sync`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use rehal_session::hal::{Device, DeviceDescription, Driver, DriverBackend, Drive
 use crate::tool::run_tool;
 use crate::tools;
 
-/// `local-sync` behind memory of its own, for the tests of this crate alone.
+/// `local-sync` with discrete memory, for the tests of this crate only.
 struct Discrete(Driver);
 
 impl DriverBackend for Discrete {
@@ -19,7 +19,7 @@ impl DriverBackend for Discrete {
     }
 
     fn description(&self) -> &str {
-        "The CPU behind memory of its own"
+        "The CPU with discrete memory"
     }
 
     fn availability(&self) -> Result<()> {
@@ -35,7 +35,7 @@ impl DriverBackend for Discrete {
     }
 }
 
-/// The drivers of the tools, and that one.
+/// The drivers of the tools, and the discrete one.
 pub(crate) fn drivers_with_discrete() -> DriverRegistry {
     let mut registry = drivers();
     let local_sync = registry.find("local-sync").unwrap().clone();
@@ -47,7 +47,7 @@ fn fixture(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(name).display().to_string()
 }
 
-/// A module, its function, its inputs and how many results it has.
+/// A module, its function, its inputs and its number of results.
 type Call = (&'static str, &'static str, &'static [&'static str], usize);
 
 const MLP: &[&str] = &["@inputs/mlp_x.npy", "@inputs/mlp_w0.npy", "@inputs/mlp_w1.npy", "@inputs/mlp_w2.npy"];
@@ -87,7 +87,7 @@ fn arguments((module, function, inputs, _): &Call, device: &str) -> Vec<String> 
     arguments
 }
 
-/// The bytes of the results, as the tool writes them.
+/// The bytes of the results, as written by `iree-run-module`.
 fn results(call: &Call, device: &str, more: &[String], directory: &Path) -> Result<Vec<Vec<u8>>> {
     let paths: Vec<PathBuf> = (0..call.3).map(|index| directory.join(format!("{index}.{device}"))).collect();
     let mut arguments = arguments(call, device);
@@ -97,7 +97,7 @@ fn results(call: &Call, device: &str, more: &[String], directory: &Path) -> Resu
     Ok(paths.iter().map(|path| std::fs::read(path).unwrap()).collect())
 }
 
-/// What a replay reads, as the tool writes it.
+/// The host reads of a replay, as written by `iree-run-replay`.
 fn host_reads(capture: &Path, device: &str, directory: &Path) -> Result<String> {
     let path = directory.join(format!("reads.{device}"));
     let arguments = [
@@ -121,11 +121,11 @@ fn modules_run_and_are_recorded_and_replayed() {
 
         let capture = directory.join("program.ireereplay");
         let record = [format!("--device_replay_output={}", capture.display())];
-        assert_eq!(results(call, "discrete", &record, directory).unwrap(), expected, "{name} on record");
+        assert_eq!(results(call, "discrete", &record, directory).unwrap(), expected, "{name} recorded");
         let shared = host_reads(&capture, "local-sync", directory).unwrap();
         assert!(!shared.is_empty(), "{name} reads nothing");
         assert_eq!(host_reads(&capture, "discrete", directory).unwrap(), shared, "{name} replayed");
-        // The last that is read is the last result.
+        // The last read is the last result.
         let last: serde_json::Value = serde_json::from_str(shared.lines().last().unwrap()).unwrap();
         let bytes: String = expected.last().unwrap().iter().map(|byte| format!("{byte:02x}")).collect();
         if call.3 == 1 {

@@ -1,8 +1,8 @@
-//! The tools: what flags mean, what is printed where, and exit statuses.
+//! The command-line tools: flags, output and exit statuses.
 //!
-//! Each tool is a [`Tool`]: a table of flags, help, a guide and a function over the libraries. The
-//! binaries in `src/bin` only start one. It is the only crate that parses flags or prints. It must not depend
-//! on the internals of formats, devices or replays; nothing depends on it.
+//! Each tool is a [`Tool`]: a table of flags, help, a guide and a function over the libraries. The binaries in
+//! `src/bin` only start one. This is the only crate that parses flags or prints. It must not depend on the
+//! internals of formats, devices or replays, and no crate depends on it.
 
 #![deny(unsafe_code)]
 

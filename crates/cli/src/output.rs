@@ -1,5 +1,5 @@
 //! Standard output and error. A closed pipe is not an error; lost output is. Output of native code through C's stdio
-//! precedes the tool's later output.
+//! is flushed before the tools print.
 
 mod at_start;
 
@@ -13,21 +13,21 @@ use std::rc::Rc;
 use rehal_base::{Error, FileId, Result};
 use rehal_session::flush_c_streams;
 
-/// Standard output without the line buffer of the standard library: each write goes out as it is.
+/// Standard output without the standard library's line buffer.
 pub(crate) struct Stdout {
     file: File,
     reader_left: ReaderLeft,
 }
 
-/// Set once a write to standard output has failed because the reader closed the pipe.
+/// Set once a write to standard output has failed with `BrokenPipe`.
 pub(crate) type ReaderLeft = Rc<Cell<bool>>;
 
-/// Standard output, for writers that bring pieces.
+/// Standard output as a writer.
 pub(crate) fn stdout() -> Result<Stdout> {
     stdout_for(&ReaderLeft::default())
 }
 
-/// As [`stdout`], for those who end early once `reader_left` is set.
+/// As [`stdout`], for callers that end early once `reader_left` is set.
 pub(crate) fn stdout_for(reader_left: &ReaderLeft) -> Result<Stdout> {
     let owned = io::stdout().as_fd().try_clone_to_owned();
     let file = owned.map(File::from).map_err(|error| Error::io("opening standard output", &error))?;
@@ -57,18 +57,18 @@ pub(crate) fn print(text: &str) -> Result<()> {
     written(stdout()?.write_all(text.as_bytes()))
 }
 
-/// Whether `path` is the file that standard output or standard error goes to.
+/// Whether standard output or standard error is redirected to `path`.
 pub(crate) fn is_printed_to(path: &Path) -> bool {
     let Ok(file) = fs::metadata(path) else { return false };
     let is_it = |stream: BorrowedFd<'_>| {
         let stream = stream.try_clone_to_owned().map(File::from).and_then(|it| it.metadata());
         stream.is_ok_and(|it| FileId::from(&it) == FileId::from(&file))
     };
-    // Several writers can share terminals and /dev/null.
+    // Only regular files can be overwritten: terminals and /dev/null are not affected.
     file.is_file() && (is_it(io::stdout().as_fd()) || is_it(io::stderr().as_fd()))
 }
 
-/// The result of a write to standard output; a closed pipe is not an error.
+/// Maps the outcome of writing to standard output; a closed pipe is not an error.
 pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -78,7 +78,7 @@ pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Prints a line on standard error; a failure cannot be reported anywhere.
+/// Prints a line on standard error. Failures are ignored: there is nowhere to report them.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }

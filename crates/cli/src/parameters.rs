@@ -1,4 +1,4 @@
-//! The parameter files of a tool: the flags that name them, and the table that lists their parameters.
+//! The flags that name parameter files, and the table that lists their parameters.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -30,10 +30,10 @@ const MODE: Flag<FileMode> = Flag::choice(
      that support it use without a copy. preload: memory into which whole files are read at the start.",
 );
 
-/// Which parameter files, and how they are read.
+/// The parameter files, and how they are read.
 pub(crate) const PARAMETERS: Group = Group { title: "Parameters", flags: &[&FILES, &MODE] };
 
-/// What the flags of [`PARAMETERS`] say.
+/// The options set by the flags of [`PARAMETERS`].
 pub(crate) fn options(flags: &Flags) -> ParameterOptions {
     let mut options = ParameterOptions::default();
     options.files = flags.list(&FILES);
@@ -59,7 +59,7 @@ fn parse_file(value: &OsStr) -> Result<ParameterFile, Refusal> {
     }
 }
 
-/// Refuses to write to a file that is read, or that the tool prints to.
+/// Refuses to write to an input file, or to the file that the tool prints to.
 pub(crate) fn check_output<'a>(
     flag: &str,
     path: &Path,
@@ -73,7 +73,7 @@ pub(crate) fn check_output<'a>(
     check_input(flag, path, inputs)
 }
 
-/// Refuses to write to a file that is read.
+/// Refuses to write to an input file.
 pub(crate) fn check_input<'a>(
     flag: &str,
     path: &Path,
@@ -82,7 +82,7 @@ pub(crate) fn check_input<'a>(
     refuse_same(flag, path, inputs, "read")
 }
 
-/// Refuses to write to a file that something else is written to.
+/// Refuses to write to a file that is another output as well.
 pub(crate) fn check_outputs<'a>(
     flag: &str,
     path: &Path,
@@ -108,17 +108,17 @@ fn refuse_same<'a>(
     }
 }
 
-/// By what two paths are known to lead to one file.
+/// Identifies a file, so that two paths to it compare equal.
 #[derive(PartialEq)]
 enum FilePlace {
-    /// A file that is there.
+    /// An existing file: device and inode.
     File(FileId),
-    /// Where one would be made.
+    /// A file that does not exist yet: its path, with a canonical directory.
     New(PathBuf),
 }
 
 impl FilePlace {
-    /// `None` for devices and pipes, which several may write to, and where no file can be.
+    /// `None` for devices and pipes, which may have several writers, and for paths where no file can exist.
     fn of(path: &Path) -> Option<Self> {
         match fs::metadata(path) {
             Ok(it) => it.is_file().then(|| Self::File(FileId::from(&it))),
@@ -137,9 +137,9 @@ pub(crate) struct Line<'a> {
     pub name: &'a str,
     /// Its length in bytes.
     pub length: u64,
-    /// Where its data starts in its file; `None` for what has none.
+    /// Offset of its data in its file; `None` for splats.
     pub offset: Option<u64>,
-    /// The file, where it is another one than the archive that lists it.
+    /// The file, if it is not the archive itself.
     pub file: Option<String>,
 }
 

@@ -1,24 +1,24 @@
-//! A bar on a terminal for what takes longer than a second; nothing anywhere else.
+//! A progress bar for operations that take longer than a second, if standard error is a terminal.
 //!
-//! It is our own and not a crate's: those that are kept estimate rates with `pow`, and loading the
-//! library that has it would cost every start of every tool more than this file.
+//! Not a crate: the maintained ones estimate rates with `pow`, and loading libm would slow down every start of
+//! every tool.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// What runs shorter than this needs no bar.
+/// Shorter operations show no bar.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Time between two looks of the bar.
+/// Time between two updates.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// Characters of the bar itself; the line fits a terminal of 60 columns.
+/// Characters of the bar itself; the line fits 60 columns.
 const BAR_WIDTH: u64 = 30;
 
-/// How far something has come.
+/// The progress of an operation.
 pub(crate) struct Progress {
     what: &'static str,
-    /// `None` if standard error is not a terminal.
+    /// `None` if nothing is shown.
     watched: Option<Watched>,
 }
 
@@ -36,24 +36,24 @@ impl Progress {
         Self { what, watched: io::stderr().is_terminal().then_some(watched) }
     }
 
-    /// Progress without output.
+    /// Progress that is not shown.
     pub(crate) fn silent() -> Self {
         Self { what: "", watched: None }
     }
 
-    /// What a call of `rehal-session` that takes a while tells how far it is.
+    /// A progress callback for `rehal-session`.
     pub(crate) fn teller(mut self) -> impl FnMut(rehal_session::Progress) {
         move |it| self.set(it.done_bytes, it.total_bytes)
     }
 
-    /// `done` of `total` is done.
+    /// Reports `done` of `total`.
     pub(crate) fn set(&mut self, done: u64, total: u64) {
         let Some(watched) = &mut self.watched else { return };
         let now = Instant::now();
         if now >= watched.next_at {
             watched.next_at = now + INTERVAL;
             watched.shown = true;
-            // An error of the terminal only loses the progress bar.
+            // A bar that cannot be written is not an error.
             let line = line(self.what, done, total, now - watched.since);
             let _ = write!(io::stderr(), "\r{line}\x1b[K");
         }
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_shows_how_much_is_done_and_how_long_it_takes() {
+    fn a_line_shows_the_share_done_and_the_time_left() {
         let after = Duration::from_secs(2);
         let half = line("reading", 50, 100, after);
         assert_eq!(half, "reading    [###############---------------]  50 %, 2 s left");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_shown_only_on_a_terminal() {
+    fn nothing_is_shown_unless_on_a_terminal() {
         let mut progress = Progress::silent();
         progress.set(1, 2);
         assert!(progress.watched.is_none());

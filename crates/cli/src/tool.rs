@@ -11,57 +11,57 @@ use crate::output;
 
 /// A tool: its names, its flags, its documentation, and the function that runs it.
 pub struct Tool {
-    /// Name of its own binary, such as `iree-run-replay`.
+    /// Name of its binary, such as `iree-run-replay`.
     pub name: &'static str,
-    /// The same tool as a verb of `rehal`, such as `run`.
+    /// Its verb of `rehal`, such as `run`.
     pub verb: &'static str,
-    /// What it does, in a line.
+    /// A one-line description.
     pub summary: &'static str,
-    /// What it does, in paragraphs.
+    /// A description in paragraphs.
     pub about: &'static str,
-    /// What it takes besides flags.
+    /// Its operands.
     pub operands: Operands,
-    /// Its flags besides the general ones.
+    /// Its flags, apart from the general ones.
     pub groups: &'static [&'static Group],
-    /// Tasks, each with a command that starts with `{tool}`.
+    /// Examples: a task, and a command that starts with `{tool}`.
     pub examples: &'static [(&'static str, &'static str)],
     /// The guide for agents, as Markdown.
     pub guide: &'static str,
-    /// Answers a query flag of its own, given its name and value; `None` if it has no such query.
+    /// Answers a tool-specific query, given its name and value; `None` for other queries.
     pub answer: fn(&str, &str) -> Option<Result<String>>,
-    /// Turns the flags into options, then runs the tool.
+    /// Derives options from the flags, then runs the tool.
     pub run: fn(&Invocation) -> Result<()>,
 }
 
-/// What a tool takes besides flags.
+/// The operands of a tool.
 pub enum Operands {
     /// One file.
     One {
-        /// What it is, such as `capture`.
+        /// Its kind, such as `capture`.
         what: &'static str,
         /// Its placeholder, such as `CAPTURE.ireereplay`.
         form: &'static str,
     },
-    /// Nothing: flags name all files.
+    /// None: flags name all files.
     None {
-        /// The flags that it needs, as the usage line shows them.
+        /// The required flags, as the usage line shows them.
         usage: &'static str,
     },
 }
 
-/// A tool that was started.
+/// An invocation of a tool.
 pub struct Invocation {
-    /// The name it was started by: `iree-run-replay`, `rehal run`.
+    /// The name as invoked: `iree-run-replay`, `rehal run`.
     pub name: String,
-    /// The program as it was called, `argv[0]`.
+    /// `argv[0]`.
     pub program: OsString,
     /// Its flags.
     pub flags: Flags,
-    /// The file that it works on, if [`Tool::operands`] names one.
+    /// The operand, if [`Tool::operands`] has one.
     operand: Option<PathBuf>,
 }
 
-/// Runs a tool as a program of its own.
+/// Runs a tool as a program.
 pub fn main(tool: &Tool) -> ExitCode {
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_else(|| tool.name.into());
@@ -81,7 +81,7 @@ pub(crate) fn run_tool(tool: &Tool, arguments: &[String]) -> Result<()> {
     start(tool, tool.name.to_string(), tool.name.into(), arguments.iter().map(OsString::from))
 }
 
-/// Exit status 0, or 1 after an error that says what failed, where, and what to do.
+/// Prints the error, if any; returns exit status 0 or 1.
 fn finish(result: Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -113,7 +113,7 @@ fn start(
     }
     let operand = tool.operands.check(&name, flags.operands())?;
     flags.warnings().iter().for_each(|warning| output::note(warning));
-    // A mapped file may be truncated under any of them.
+    // Every tool maps files, which another process may truncate.
     CrashReports::install();
     (tool.run)(&Invocation { name, program, flags, operand })
 }
@@ -185,7 +185,7 @@ fn version(name: &str) -> String {
     format!("{name}{of} {}\nreads captures 1.0 and 2.0; follows IREE 3.13.0\n", env!("CARGO_PKG_VERSION"))
 }
 
-/// The head of a help, by which scripts know the tools of IREE.
+/// The banner of help, by which scripts identify IREE's tools.
 fn banner(name: &str) -> String {
     const RULE: &str = "# ============================================================================\n";
     let product = if name.starts_with("iree-") { "\u{1F47B} IREE: " } else { "" };
@@ -223,7 +223,7 @@ impl Tool {
 }
 
 impl Operands {
-    /// The operand among `given`, if the tool takes one.
+    /// Checks the number of operands; returns the operand, if the tool has one.
     fn check(&self, name: &str, given: &[OsString]) -> Result<Option<PathBuf>> {
         let shown: Vec<_> = given.iter().map(|it| format!("'{}'", it.display())).collect();
         let shown = format!("given: {}", shown.join(", "));
@@ -243,7 +243,7 @@ impl Operands {
 }
 
 impl Invocation {
-    /// The file that the tool works on. It is there if [`Tool::operands`] names one.
+    /// The operand. Panics unless [`Tool::operands`] has one.
     pub fn operand(&self) -> PathBuf {
         self.operand.clone().expect("the tool's operands are checked before it runs")
     }

@@ -32,7 +32,7 @@ fn a_scope_is_less_than_the_whole() {
     let benchmark = &report["benchmarks"][0];
     assert_eq!(benchmark["name"], "BM_replay/scope:execute/process_time/manual_time");
     let scoped = benchmark["real_time"].as_f64().unwrap();
-    // The scope has no clock of its own for CPU time, which is that of the whole iteration.
+    // CPU time is not measured per scope: it is that of the whole iteration.
     assert!(scoped > 0.0 && scoped < benchmark["cpu_time"].as_f64().unwrap() * 2.0);
 }
 
@@ -42,9 +42,9 @@ fn scopes_that_are_entered_often_are_summed() {
     assert_eq!(report["benchmarks"][0]["iterations"], 1);
 }
 
-/// Nothing happens in `deinit`, so the minimum time would be reached after a thousand times of it.
+/// `deinit` takes almost no time, so without a limit the benchmark would run for a thousand times the minimum time.
 #[test]
-fn a_scope_that_is_a_small_part_ends_at_its_limit_and_says_so() {
+fn a_short_scope_stops_at_the_time_limit_and_the_label_says_so() {
     const LABEL: &str = "stopped after 0.01s before min_time 0.001s was measured";
     let words = ["--replay_scope=deinit", "--benchmark_min_time=0.001s", &mlp()];
     assert_eq!(report(&words)["benchmarks"][0]["label"], LABEL);
@@ -107,7 +107,7 @@ fn names_filters_and_dry_runs() {
 }
 
 #[test]
-fn context_is_added_and_flags_override_the_environment() {
+fn context_is_added_and_environment_variables_supply_flags() {
     let context = report(&["--benchmark_context=a=1,b=2", "--benchmark_context=c=3", ONCE, &mlp()]);
     let context = &context["context"];
     assert_eq!((&context["a"], &context["b"], &context["c"]), (&"1".into(), &"2".into(), &"3".into()));

@@ -32,7 +32,7 @@ fn batches_count_as_iterations() {
 }
 
 #[test]
-fn asynchronous_functions_are_called_side_by_side() {
+fn asynchronous_functions_are_called_concurrently() {
     let inputs = ["mlp_x", "mlp_w0", "mlp_w1", "mlp_w2"]
         .map(|name| format!("--input=@{}", fixture(&format!("inputs/{name}.npy"))));
     let module = module("mlp.async");
@@ -42,7 +42,7 @@ fn asynchronous_functions_are_called_side_by_side() {
 }
 
 #[test]
-fn results_can_be_looked_at() {
+fn results_can_be_printed() {
     let words = |expected: &str| {
         run(&[
             "iree-benchmark-module",
@@ -81,7 +81,7 @@ fn recorded_calls_are_scopes() {
     assert!(report.contains("BM_replay/scope:execute/process_time/manual_time"));
 }
 
-/// A capture whose scopes do not end cannot be replayed.
+/// A capture with an open scope cannot be replayed.
 #[test]
 fn calls_that_fail_end_their_scope() {
     let scratch = Scratch::new();
@@ -100,7 +100,7 @@ fn calls_that_fail_end_their_scope() {
 }
 
 #[test]
-fn fences_are_made_as_the_reference_makes_them() {
+fn fences_are_created_like_the_reference_does() {
     let scratch = Scratch::new();
     let capture = scratch.path("mlp.ireereplay").display().to_string();
     let mut words = vec![
@@ -117,12 +117,12 @@ fn fences_are_made_as_the_reference_makes_them() {
     print(&words.iter().map(String::as_str).collect::<Vec<_>>());
     let dump = print(&["iree-dump-replay", &capture]);
     let made: Vec<_> = dump.lines().filter(|line| line.contains("device.create_semaphore")).collect();
-    // Waited for by the host, and told to others: what the HAL makes by default.
+    // The default flags of the HAL's semaphores: the host waits for them, and they export timepoints.
     assert!(made.len() > 2 && made.iter().all(|line| line.contains("flags=0x000000000000000a")), "{made:#?}");
 }
 
 #[test]
-fn what_fails_is_a_row_and_ends_the_run() {
+fn a_failure_is_a_row_and_ends_the_run() {
     let ran =
         run(&["iree-benchmark-module", &module("simple_abs"), "--function=abs", "--benchmark_min_time=1x"]);
     assert_eq!(ran.status, Some(1));
@@ -134,7 +134,7 @@ fn what_fails_is_a_row_and_ends_the_run() {
 }
 
 #[test]
-fn wrong_flags_say_what_to_do() {
+fn invalid_flags_print_advice() {
     let module = module("simple_abs");
     for (flag, words) in [
         ("--function=zzz", "the module has: abs"),

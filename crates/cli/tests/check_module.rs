@@ -9,7 +9,7 @@ fn checks() -> String {
 }
 
 #[test]
-fn tests_are_run_and_what_fails_is_said() {
+fn tests_are_run_and_failures_reported() {
     let ran = run(&["iree-check-module", "--device=local-sync", &checks()]);
     assert_eq!(ran.status, Some(1), "{ran:?}");
     for line in [
@@ -27,7 +27,7 @@ fn tests_are_run_and_what_fails_is_said() {
 }
 
 #[test]
-fn tests_are_chosen_by_flags_and_by_the_environment() {
+fn tests_are_selected_by_flags_and_environment_variables() {
     let passing = print(&["iree-check-module", &checks(), "--gtest_filter=-*fails"]);
     assert!(passing.starts_with("Note: Google Test filter = -*fails\n"), "{passing}");
     assert!(passing.ends_with("[  PASSED  ] 3 tests.\n"), "{passing}");
@@ -41,7 +41,7 @@ fn tests_are_chosen_by_flags_and_by_the_environment() {
 }
 
 #[test]
-fn failure_can_be_what_is_expected() {
+fn failure_can_be_expected() {
     let expected = print(&["iree-check-module", &checks(), "--expect_failure"]);
     assert!(expected.ends_with("\nTest failed as expected\n"));
     let ran = run(&["iree-check-module", &checks(), "--expect_failure", "--gtest_filter=*adds"]);
@@ -50,7 +50,7 @@ fn failure_can_be_what_is_expected() {
 }
 
 #[test]
-fn reports_are_kept_and_work_is_recorded() {
+fn reports_are_written_and_work_is_recorded() {
     let scratch = Scratch::new();
     let (report, capture) = (scratch.path("report.xml"), scratch.path("adds.ireereplay"));
     print(&[
@@ -66,7 +66,7 @@ fn reports_are_kept_and_work_is_recorded() {
 }
 
 #[test]
-fn functions_that_are_not_tests_are_rejected() {
+fn functions_that_are_not_tests_are_refused() {
     let module = format!("--module={}", fixture("modules/simple_abs.vmfb"));
     let failing = |flags: &[&str]| {
         let ran = run(&[&["iree-check-module"], flags].concat());

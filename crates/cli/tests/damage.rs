@@ -1,4 +1,4 @@
-//! Captures of our own recorder that are damaged afterwards: every tool notices, and says where.
+//! Corrupted captures of rehal's recorder: every tool detects the damage and locates it.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn recorded(scratch: &Scratch) -> (String, Vec<u8>) {
     (path.to_owned(), std::fs::read(path).unwrap())
 }
 
-/// The ranges of the executables' code, which dumps do not show.
+/// The range of the executable's code, which dumps do not print.
 fn code_of(path: &str) -> std::ops::Range<usize> {
     let dump = print(&["iree-dump-replay", "--format=jsonl", path]);
     let records = dump.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -26,7 +26,7 @@ fn code_of(path: &str) -> std::ops::Range<usize> {
 }
 
 #[test]
-fn what_is_whole_passes_everywhere_and_captures_of_others_have_none() {
+fn intact_captures_pass_and_reference_captures_have_no_checksums() {
     let scratch = Scratch::new();
     let (path, _) = recorded(&scratch);
     print(&["iree-run-replay", &path]);
@@ -58,18 +58,18 @@ fn a_flipped_bit_is_refused_and_named() {
         assert_eq!(dumped.status == Some(0), in_data, "byte {at}: {}", dumped.stderr);
         let info = run(&["rehal", "info", &damaged]);
         let said = format!("{}{}", info.stdout, info.stderr);
-        // After the last block of records is the record of the checksums.
+        // The last block is followed by the checksum record.
         let named = said.contains(&format!("bytes {block} to ")) || said.contains("the record of checksums");
         assert!(named || at > bytes.len() - 200, "byte {at}: {said}");
     }
 }
 
 #[test]
-fn recovery_reads_on_and_says_what_is_damaged() {
+fn recovery_continues_and_reports_the_damage() {
     let scratch = Scratch::new();
     let (path, mut bytes) = recorded(&scratch);
     let whole = print(&["iree-dump-replay", &path]);
-    // The id of the first record's thread, which nothing depends on.
+    // The thread id of the first record, which nothing depends on.
     bytes[24 + 24] ^= 1;
     let damaged = scratch.file("damaged.ireereplay", &bytes);
     for tool in ["iree-run-replay", "iree-dump-replay"] {
@@ -98,9 +98,9 @@ fn recovery_reads_on_and_says_what_is_damaged() {
     );
 }
 
-/// A record that is no longer one, so that nothing behind it can be read.
+/// Corrupts a record header, so that the records after it cannot be read.
 #[test]
-fn info_says_that_it_is_damage_when_it_cannot_read_on() {
+fn info_reports_damage_if_records_cannot_be_read() {
     let scratch = Scratch::new();
     let (_, mut bytes) = recorded(&scratch);
     bytes[24] ^= 1;

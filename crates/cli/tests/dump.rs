@@ -1,4 +1,4 @@
-//! `iree-dump-replay`: the text that the reference printed, and how it ends.
+//! `iree-dump-replay`: output identical to the reference's, and exit statuses.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::io::Read;
 use common::{capture, command, fixture, print, ran, run};
 
 #[test]
-fn dumps_are_what_the_reference_printed() {
+fn dumps_equal_the_reference_output() {
     let mut count = 0;
     for entry in std::fs::read_dir(fixture("expected")).unwrap() {
         let path = entry.unwrap().path();
@@ -25,18 +25,18 @@ fn dumps_are_what_the_reference_printed() {
 }
 
 #[test]
-fn a_torn_capture_is_dumped_up_to_the_tear() {
+fn a_truncated_capture_is_dumped_up_to_the_tear() {
     let ran = run(&["iree-dump-replay", "--recover", &capture("torn.gather.local-sync")]);
     assert_eq!(ran.status, Some(0));
     assert!(ran.stdout.contains("records: total=29 "), "{}", ran.stdout);
-    assert!(ran.stderr.contains("is torn at offset 8116"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("records before offset 8116"), "{}", ran.stderr);
 }
 
 #[test]
 fn a_closed_pipe_ends_it_quietly() {
     let (mut reader, writer) = std::io::pipe().unwrap();
     let mut dump = command("iree-dump-replay");
-    // Large enough that the pipe is full before the dump is done.
+    // Large enough to fill the pipe before the dump ends.
     dump.args(["--format=jsonl", &capture("bench.add4.200.local-sync")]).stdout(writer);
     dump.stderr(std::process::Stdio::piped());
     let child = dump.spawn().unwrap();

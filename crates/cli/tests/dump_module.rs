@@ -1,11 +1,11 @@
-//! `iree-dump-module`: the text that the reference printed, and how it ends.
+//! `iree-dump-module`: output identical to the reference's, and exit statuses.
 
 mod common;
 
 use common::{Scratch, fail, fixture, patched, print, run};
 
 #[test]
-fn dumps_are_what_the_reference_printed() {
+fn dumps_equal_the_reference_output() {
     let mut count = 0;
     for entry in std::fs::read_dir(fixture("vm")).unwrap() {
         let path = entry.unwrap().path();
@@ -46,7 +46,7 @@ fn one_function_by_name_or_ordinal() {
 }
 
 #[test]
-fn a_module_of_another_version_shows_its_metadata_only() {
+fn only_metadata_of_a_module_of_another_version_is_printed() {
     let scratch = Scratch::new();
     let bytes = std::fs::read(fixture("vm/calls.vmfb")).unwrap();
     let other = patched(&bytes, &(17u32 << 16).to_le_bytes(), &(19u32 << 16).to_le_bytes());
@@ -57,7 +57,7 @@ fn a_module_of_another_version_shows_its_metadata_only() {
 }
 
 #[test]
-fn wrong_input_is_refused_with_advice() {
+fn invalid_input_is_refused_with_advice() {
     let scratch = Scratch::new();
     let module = fixture("vm/calls.vmfb");
     let bytes = std::fs::read(&module).unwrap();
@@ -66,7 +66,7 @@ fn wrong_input_is_refused_with_advice() {
     fail(&["iree-dump-module", "--output=nothing", &module]);
     fail(&["iree-dump-module", "nothing.vmfb"]);
     fail(&["iree-dump-module", &fixture("captures/add4.add.local-sync.ireereplay")]);
-    let said = fail(&["iree-dump-module", &scratch.file("cut.vmfb", &bytes[..bytes.len() / 2])]);
+    let said = fail(&["iree-dump-module", &scratch.file("truncated.vmfb", &bytes[..bytes.len() / 2])]);
     assert!(said.contains("truncated"), "{said}");
     assert_eq!(run(&["iree-dump-module", &scratch.file("empty.vmfb", [])]).status, Some(1));
 }

@@ -1,4 +1,4 @@
-//! How flags may be written, one test per rule.
+//! The syntax of flags, one test per rule.
 
 mod common;
 
@@ -42,12 +42,12 @@ fn switches_need_no_value() {
         let dump = print(&["iree-dump-replay", &format!("--agents_md{value}"), &abs()]);
         assert!(dump.starts_with("IREE HAL replay v2.0\n"), "{value}");
     }
-    // The reference takes these for false without a word.
+    // The reference silently parses these as false.
     assert!(fail(&["iree-dump-replay", "--agents_md=yes", &abs()]).contains("expected true or false"));
 }
 
 #[test]
-fn switches_of_google_benchmark_know_more_words() {
+fn google_benchmark_booleans_accept_more_words() {
     for value in ["", "=yes", "=on", "=T", "=true"] {
         let flag = format!("--benchmark_list_tests{value}");
         let names = print(&["iree-benchmark-replay", &flag, &abs()]);
@@ -61,14 +61,14 @@ fn switches_of_google_benchmark_know_more_words() {
 }
 
 #[test]
-fn the_last_one_counts_and_each_is_checked() {
+fn the_last_value_wins_and_each_is_checked() {
     let dump = print(&["iree-dump-replay", "--format=text", "--format=jsonl", &abs()]);
     assert!(dump.starts_with("{\"kind\":\"file\""));
     fail(&["iree-dump-replay", "--format=nonsense", "--format=jsonl", &abs()]);
 }
 
 #[test]
-fn operands_may_stand_anywhere_and_alone_behind_two_dashes() {
+fn operands_may_be_anywhere_and_follow_a_double_dash() {
     let expected = print(&["iree-dump-replay", "--format=jsonl", &abs()]);
     assert_eq!(print(&["iree-dump-replay", &abs(), "--format=jsonl"]), expected);
     assert_eq!(print(&["iree-dump-replay", "--format=jsonl", "--", &abs()]), expected);
@@ -80,7 +80,7 @@ fn operands_may_stand_anywhere_and_alone_behind_two_dashes() {
 }
 
 #[test]
-fn one_dash_starts_no_flag() {
+fn a_single_dash_is_refused() {
     let stderr = fail(&["iree-run-replay", "-device=local-sync", &abs()]);
     assert!(stderr.contains("try: flags start with two dashes: --device=local-sync"), "{stderr}");
     let scratch = Scratch::new();
@@ -91,7 +91,7 @@ fn one_dash_starts_no_flag() {
 }
 
 #[test]
-fn help_can_be_asked_for_in_every_way() {
+fn all_forms_of_help_print_the_same() {
     for tool in ALL {
         let words: Vec<_> = tool.name.split(' ').collect();
         assert_eq!(print(&[&words[..], &["-h"]].concat()), print(&[&words[..], &["--help"]].concat()));
@@ -104,7 +104,7 @@ fn help_can_be_asked_for_in_every_way() {
 }
 
 #[test]
-fn a_flag_file_stands_for_its_flags() {
+fn flag_files_are_expanded_in_place() {
     let scratch = Scratch::new();
     let inner = scratch.file("inner", "--format=\"jsonl\"\n");
     let outer = scratch.file(
@@ -113,13 +113,13 @@ fn a_flag_file_stands_for_its_flags() {
     );
     let flag = format!("--flagfile={outer}");
     assert!(print(&["iree-dump-replay", &flag, &abs()]).starts_with("{\"kind\""));
-    // What follows overrides it, what precedes it is overridden.
+    // Later flags override it, and it overrides earlier flags.
     assert!(print(&["iree-dump-replay", &flag, "--format=text", &abs()]).starts_with("IREE HAL"));
     assert!(print(&["iree-dump-replay", "--format=text", &flag, &abs()]).starts_with("{\"kind\""));
 }
 
 #[test]
-fn a_wrong_flag_file_says_where() {
+fn errors_in_flag_files_name_the_line() {
     let scratch = Scratch::new();
     let words = |path: &str| format!("--flagfile={path}");
     for (text, expected) in [
@@ -152,7 +152,7 @@ fn flag_files_may_be_large_and_may_be_pipes() {
     assert!(std::fs::metadata(&large).unwrap().len() > 2 << 20);
     let flag = format!("--flagfile={large}");
     assert!(print(&["iree-dump-replay", &flag, &abs()]).starts_with("{\"kind\""));
-    // As a shell substitutes a process: a path of a pipe that leads nowhere.
+    // Like a shell's process substitution: /proc/self/fd/N is a link to a pipe, whose target is not a path.
     let mut dump = command("iree-dump-replay");
     dump.args(["--flagfile=/dev/fd/0", &abs()]).stdin(std::process::Stdio::piped());
     let mut dump = dump.stdout(std::process::Stdio::piped()).spawn().unwrap();
@@ -161,7 +161,7 @@ fn flag_files_may_be_large_and_may_be_pipes() {
     assert!(ran.status == Some(0) && ran.stdout.starts_with("{\"kind\""), "{ran:?}");
 }
 
-/// Of each kind: an operand, a list of paths, a single path, a path in a value, and all of them in a flag file.
+/// Covers an operand, a list of paths, a single path, a path in a value, and all of them in a flag file.
 #[test]
 fn paths_need_not_be_utf8() {
     let scratch = Scratch::new();
@@ -204,7 +204,7 @@ fn paths_need_not_be_utf8() {
     assert_eq!(std::fs::read(extracted).unwrap(), [1, 2, 3, 4]);
 }
 
-/// In a list, quotes are part of a value, as in the reference: a path may have them.
+/// In a list, quotes are part of the value, as in the reference: a path may contain them.
 #[test]
 fn quotes_around_a_path_of_a_list_are_kept() {
     let scratch = Scratch::new();
@@ -227,7 +227,7 @@ fn flag_files_that_include_each_other_are_an_error() {
 }
 
 #[test]
-fn flag_files_cannot_grow_without_end() {
+fn nested_flag_files_are_bounded() {
     let scratch = Scratch::new();
     let mut path = scratch.file("0", "--format=text\n".repeat(64));
     for level in 1..8 {
@@ -279,7 +279,7 @@ fn flags_are_checked_before_anything_is_opened() {
         let expected = format!("invalid value '{value}' for {name} (expected ");
         assert!(stderr.lines().next().unwrap().contains(&expected), "{tool} {wrong}: {stderr}");
     }
-    // Devices are looked up once all flags are parsed, and before a file is opened.
+    // Devices are looked up after all flags are parsed, but before a file is opened.
     for (tool, file) in [
         ("iree-run-replay", nowhere),
         ("rehal", nowhere),
@@ -295,11 +295,11 @@ fn flags_are_checked_before_anything_is_opened() {
     }
 }
 
-/// Values that are wrong for most flags. Each flag refuses one of them at least, or is listed here.
+/// Values that are invalid for most flags. Each flag refuses at least one of them, or is listed here.
 const WRONG: [&[u8]; 9] =
     [b"\xff", b"", b"?", b"(", b"-1", b"no=such=thing", b"1e99", b"maybe", b"99999999999999999999"];
 
-/// Flags whose values are paths, or text in any encoding: only what they name can be wrong.
+/// Flags that accept any path or text.
 const TAKE_ANYTHING: [&str; 10] = [
     "benchmark_out",
     "device_capture_file",
@@ -313,19 +313,19 @@ const TAKE_ANYTHING: [&str; 10] = [
     "parameters",
 ];
 
-/// Every flag of every tool, given to the program itself.
+/// Every flag of every tool, passed to its binary.
 #[test]
-fn every_flag_refuses_wrong_values() {
+fn every_flag_refuses_invalid_values() {
     let mut refused = 0;
     for tool in ALL {
-        // What is wrong with a flag file is tested above.
+        // Invalid flag files are tested above.
         for entry in entries(tool).filter(|entry| entry.spec().name != "flagfile") {
             let name = entry.spec().name;
             let mut is_refused = false;
             for wrong in WRONG {
                 let mut flag = OsString::from(format!("--{name}="));
                 flag.push(OsStr::from_bytes(wrong));
-                // In this process first: most values are wrong for most flags, and processes take time.
+                // Parsed in this process first: most values are invalid for most flags, and starting a process is slow.
                 let Err(error) = Flags::parse(&groups(tool), [flag.clone()]).map(drop) else { continue };
                 let message = error.report().lines().next().unwrap().to_string();
                 if message.starts_with("UNIMPLEMENTED") {
@@ -351,7 +351,7 @@ fn every_flag_refuses_wrong_values() {
 }
 
 #[test]
-fn every_choice_is_taken() {
+fn every_choice_is_accepted() {
     let mut taken = 0;
     for tool in ALL {
         for entry in entries(tool) {
@@ -366,7 +366,7 @@ fn every_choice_is_taken() {
                     ),
                 }
             }
-            // The default is a value as well, as help shows it.
+            // The default, as help shows it, is valid as well.
             if let Some(line) = entry.line().lines().last().filter(|line| line.starts_with("--")) {
                 let flags = Flags::parse(&groups(tool), [line.into()]).unwrap();
                 assert!(flags.warnings().is_empty(), "{line}");
@@ -400,7 +400,7 @@ fn groups(tool: &Tool) -> Vec<&'static Group> {
 }
 
 #[test]
-fn what_is_not_in_this_build_is_refused_by_name() {
+fn missing_features_are_refused_by_name() {
     for flag in [
         "--device_profiling_mode=queue-events",
         "--device_profiling_output=x.ireeprof",
@@ -420,7 +420,7 @@ fn what_is_not_in_this_build_is_refused_by_name() {
 }
 
 #[test]
-fn what_is_not_in_this_build_names_what_to_use_instead() {
+fn missing_features_name_an_alternative() {
     for (words, instead) in [
         (&["iree-run-replay", "--device_allocator=debug", &abs()][..], "--print_statistics"),
         (&["iree-run-replay", "--device_profiling_mode=queue-events", &abs()], "iree-benchmark-replay"),
@@ -463,7 +463,7 @@ fn flags_without_effect_warn_once() {
 #[test]
 fn help_is_a_flag_file_that_changes_nothing() {
     let scratch = Scratch::new();
-    // Of a benchmark's rows, only the names are the same in each run.
+    // Only the names of a benchmark report are the same in each run.
     let names = |printed: String| -> Vec<String> {
         printed.lines().filter_map(|line| line.split(' ').next().map(ToOwned::to_owned)).collect()
     };
@@ -506,7 +506,7 @@ fn help_is_grouped_and_ends_with_examples() {
 }
 
 #[test]
-fn help_shows_what_works_and_a_line_for_each_group_that_does_not() {
+fn help_describes_flags_that_work_and_lists_others_by_group() {
     let help = print(&["iree-run-replay", "--help"]);
     assert!(help.lines().count() < 130, "{}", help.lines().count());
     for line in [
@@ -532,13 +532,13 @@ fn queries_need_no_capture() {
     for tool in TOOLS {
         assert!(print(&[tool, &["--version"]].concat()).contains(env!("CARGO_PKG_VERSION")));
     }
-    // The first one is answered.
+    // The first query is answered.
     assert!(print(&["iree-run-replay", "--list_devices", "--help"]).starts_with("local-sync://"));
 }
 
-/// The pinned release's flags, as data: name and default.
+/// The flags of the reference release: names and defaults.
 #[test]
-fn every_flag_of_the_reference_is_taken_at_its_default() {
+fn every_flag_of_the_reference_is_accepted_at_its_default() {
     for tool in ["iree-run-replay", "iree-dump-replay", "iree-benchmark-replay", "iree-benchmark-module"] {
         let list = format!("{}/tests/data/{tool}.flags", env!("CARGO_MANIFEST_DIR"));
         let flags = std::fs::read_to_string(&list).unwrap();

@@ -1,4 +1,4 @@
-//! The guides for agents: each tool prints its own, and what a guide names exists.
+//! The guides for agents: each tool prints its own, and guides name only flags that exist.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use common::print;
 
-/// The tools, by the arguments that start them, and the file that holds the guide of each.
+/// The command lines of the tools, and their guides.
 const GUIDES: [(&[&str], &str); 11] = [
     (&["iree-benchmark-module"], include_str!("../src/guides/benchmark_module.md")),
     (&["iree-benchmark-replay"], include_str!("../src/guides/benchmark_replay.md")),
@@ -31,7 +31,7 @@ fn each_tool_prints_its_own_guide() {
     }
 }
 
-/// The flags of a text: `--name`, but for those of other programs.
+/// The flags in a text (`--name`), except those of other programs.
 fn flags(text: &str) -> BTreeSet<String> {
     let names = text.split("--").skip(1).map(|rest| {
         let end = rest.find(|it: char| !it.is_ascii_alphanumeric() && it != '_').unwrap_or(rest.len());
@@ -47,7 +47,7 @@ fn guides_name_only_flags_that_exist() {
         GUIDES.iter().map(|(tool, _)| flags(&print(&[*tool, &["--help=all"]].concat()))).collect();
     for (index, (tool, guide)) in GUIDES.iter().enumerate() {
         let named = flags(guide);
-        // `--task_*` names all flags that begin so.
+        // `--task_*` names all flags with that prefix.
         let exists = |flag: &str| {
             let is_it = |known: &String| known == flag || flag.ends_with('_') && known.starts_with(flag);
             helps.iter().flatten().any(is_it)

@@ -1,4 +1,4 @@
-//! `rehal info`: the screen, the object, and what they say of captures that cannot be replayed.
+//! `rehal info`: the text and JSON reports, also of captures that cannot be replayed.
 
 mod common;
 
@@ -10,13 +10,13 @@ fn json(words: &[&str]) -> Value {
 }
 
 #[test]
-fn a_screen() {
+fn a_text_report() {
     let path = capture("add4.add.local-sync");
     let expected = format!(
         "{path}
   capture 2.0, 12.0 KiB, closed
   60 records of 14 objects, 1 device, 3 submissions on queues, 1 dispatch
-  checksums: none in this capture, so damage may go unnoticed
+  checksums: none in this capture, so damage may go undetected
 
 Replay here: yes (kernels not loaded), on local-sync
 
@@ -41,9 +41,9 @@ Needs from outside: nothing
     assert_eq!(print(&["rehal", "info", &path]), expected);
 }
 
-/// A constant that the device could not import where it lay, so that the program went on by copying it.
+/// The device could not import a constant zero-copy, so the program fell back to a copy.
 #[test]
-fn operations_that_had_failed_are_named_and_a_replay_says_that_it_skips_them() {
+fn failed_operations_are_named_and_a_replay_notes_that_it_skips_them() {
     let path = capture("bigconst.scale.local-sync");
     let screen = print(&["rehal", "info", &path]);
     let named =
@@ -80,7 +80,7 @@ fn bytes_add_up_and_counts_are_those_of_the_dump() {
 
 /// 200 executions of one command buffer are 200 dispatches.
 #[test]
-fn dispatches_are_counted_as_they_are_executed() {
+fn dispatches_are_counted_per_execution() {
     let info = json(&[&capture("bench.add4.200.local-sync")]);
     let submitted: u64 = info["executables"][0]["functions"]
         .as_array()
@@ -119,13 +119,13 @@ fn files_from_outside() {
 }
 
 #[test]
-fn info_names_what_prevents_a_replay() {
+fn reasons_against_a_replay_are_reported() {
     let scratch = Scratch::new();
     let abs = std::fs::read(capture("simple_abs.abs.local-sync")).unwrap();
     let arm = scratch.file("arm", patched(&abs, b"embedded-elf-x86_64", b"embedded-elf-arm_64"));
     for (path, expected) in [
         (arm, "executable 4 is 'embedded-elf-arm_64', which local-sync cannot run"),
-        (capture("torn.gather.local-sync"), "the capture is torn at offset 8116"),
+        (capture("torn.gather.local-sync"), "the capture is truncated at offset 8116"),
     ] {
         let report = print(&["rehal", "info", &path]);
         assert!(
@@ -142,33 +142,7 @@ fn info_names_what_prevents_a_replay() {
     );
 }
 
-#[test]
-fn loaded_executables_need_their_imports() {
-    let scratch = Scratch::new();
-    let mut bytes = std::fs::read(capture("add4.syslib.local-sync")).unwrap();
-    let library = std::fs::read(fixture("cts/imports.so")).unwrap();
-    let offset = bytes.windows(4).position(|four| four == b"\x7fELF").unwrap();
-    bytes[offset..offset + library.len()].copy_from_slice(&library);
-    let path = scratch.file("imports", bytes);
-    assert!(
-        print(&["rehal", "info", &path]).contains("Replay here: yes (kernels not loaded), on local-sync")
-    );
-    let missing = "missing 1 required executable imports: [rehal_fixture_scale]";
-    let report = print(&["rehal", "info", "--load_executables", &path]);
-    assert!(report.contains("Replay here: no, not on local-sync") && report.contains(missing), "{report}");
-    let plugin = format!("--executable_plugin={}", fixture("cts/plugin.so"));
-    let provided = print(&["rehal", "info", "--load_executables", &plugin, &path]);
-    assert!(!provided.contains("imports:") && provided.contains("function"), "{provided}");
-
-    let whole = capture("add4.syslib.local-sync");
-    assert!(
-        print(&["rehal", "info", "--load_executables", &whole]).contains("Replay here: yes, on local-sync\n")
-    );
-    assert_eq!(json(&["--load_executables", &whole])["replay"]["executables_loaded"], true);
-    assert_eq!(json(&[&whole])["replay"]["executables_loaded"], false);
-}
-
-/// One record of everything that the format has.
+/// A capture with every record type of the format.
 #[test]
 fn a_capture_of_everything_has_a_report() {
     let scratch = Scratch::new();

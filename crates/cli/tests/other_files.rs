@@ -1,10 +1,10 @@
-//! A file of another kind says what it is and which command takes it.
+//! Errors about files of another kind name the kind and the command that takes it.
 
 mod common;
 
 use common::{Scratch, capture, fail, fixture};
 
-/// Files of every kind, what errors call each, and a word of the advice.
+/// Files of every kind, their names in errors, and a part of the advice.
 fn files(scratch: &Scratch) -> Vec<(String, &'static str, &'static str)> {
     let profile = [b"IRPF\x01\0\x06\0".as_slice(), &[0; 64]].concat();
     vec![
@@ -21,7 +21,7 @@ fn files(scratch: &Scratch) -> Vec<(String, &'static str, &'static str)> {
     ]
 }
 
-/// Runs a tool on each file that is not of the kind `wanted`, whose name is `plain`.
+/// Runs a tool on each file whose kind is not in `accepted`; errors call the expected kind `plain`.
 #[track_caller]
 fn refuse_all(words: impl Fn(&str) -> Vec<String>, accepted: &[&str], plain: &str) {
     let scratch = Scratch::new();
@@ -82,7 +82,7 @@ fn in_the_place_of_parameters() {
     ] {
         refuse_all(|path| words(tool, format!("--parameters={path}")), &accepted, "a parameter file");
     }
-    // By an ending that is another format's.
+    // By a file extension of another format.
     let scratch = Scratch::new();
     let path = scratch.file("x.irpa", std::fs::read(fixture("params/model.safetensors")).unwrap());
     let stderr = fail(&["iree-dump-parameters", &format!("--parameters={path}")]);
@@ -101,7 +101,7 @@ fn in_the_place_of_an_executable() {
                 let substitution = format!("--replay_executable_substitution=4={path}");
                 words(&[tool, &substitution], capture("add4.add.local-sync"))
             },
-            // Executables of the VM are modules: what kind of one it is says its signature.
+            // VM executables are modules too: only function signatures tell them apart.
             &["an ELF image (machine code)", "a compiled module (.vmfb)"],
             "an executable",
         );

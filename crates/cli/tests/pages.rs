@@ -1,11 +1,11 @@
-//! The workflows of docs/replay.md: each command on the page is run, and prints what the page says.
+//! Runs the commands of docs/replay.md and compares their output with the page.
 
 mod common;
 
 use std::path::Path;
 use std::process::Command;
 
-/// The commands of a page and, for each block of them, the text that the page shows right after it.
+/// The command blocks of a page, each with the output block that follows it.
 fn blocks(page: &str) -> Vec<(String, String)> {
     let mut blocks: Vec<(String, String)> = Vec::new();
     let mut lines = page.lines();

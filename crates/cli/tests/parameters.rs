@@ -13,7 +13,7 @@ fn rows(table: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_made_is_printed_taken_out_and_converted() {
+fn archives_are_created_listed_extracted_and_converted() {
     let scratch = Scratch::new();
     let path = |name: &str| scratch.path(name).display().to_string();
     let output = format!("--output={}", path("a.irpa"));
@@ -51,7 +51,7 @@ fn the_tools_are_verbs_too() {
 }
 
 #[test]
-fn errors_say_what_where_and_what_to_do() {
+fn errors_have_a_place_and_advice() {
     let scratch = Scratch::new();
     let out = format!("--output={}", scratch.path("out.irpa").display());
     let model = fixture("params/model.irpa");
@@ -90,7 +90,7 @@ fn errors_say_what_where_and_what_to_do() {
     assert!(!scratch.path("out.irpa").exists(), "nothing is written before everything is clear");
 }
 
-/// As [`fail`], where the table of what was read may have been printed before.
+/// As [`fail`], but the table of the inputs may have been printed before.
 fn fail_after_output(words: &[&str]) -> String {
     if !words.iter().any(|word| word.starts_with("--extract")) {
         return fail(words);
@@ -102,7 +102,7 @@ fn fail_after_output(words: &[&str]) -> String {
 }
 
 #[test]
-fn help_and_guide_are_there() {
+fn help_and_guides_are_printed() {
     for tool in TOOLS {
         let help = print(&[tool, "--help"]);
         assert!(help.contains(&format!("# {tool}: ")), "{help}");
@@ -112,9 +112,9 @@ fn help_and_guide_are_there() {
     }
 }
 
-/// The pinned release's flags, as data: name and default.
+/// The flags of the reference release: names and defaults.
 #[test]
-fn every_flag_of_the_reference_is_there_with_its_default() {
+fn every_flag_of_the_reference_exists_with_its_default() {
     for tool in TOOLS {
         let list = format!("{}/tests/data/{tool}.flags", env!("CARGO_MANIFEST_DIR"));
         let help = print(&[tool, "--help=all"]);
@@ -134,7 +134,7 @@ fn every_flag_of_the_reference_is_there_with_its_default() {
     }
 }
 
-/// Opening a pipe waits for a reader, who may never come; a device has no length to set.
+/// Opening a pipe blocks until it has a reader; a device has no length to set.
 #[test]
 fn archives_are_not_written_to_pipes_and_devices() {
     let scratch = Scratch::new();

@@ -1,4 +1,4 @@
-//! `iree-run-replay`: what it prints, what the program read, what is replaced, how it ends.
+//! `iree-run-replay`: output, host reads, substitution and exit statuses.
 
 mod common;
 
@@ -11,7 +11,7 @@ fn reads(words: &[&str]) -> Vec<Value> {
     lines.lines().map(|line| serde_json::from_str(line).expect("each line is JSON")).collect()
 }
 
-/// The last read of the scope `execute`, as 32-bit floats.
+/// The last host read of the scope `execute`, as f32.
 fn result(words: &[&str]) -> Vec<f32> {
     let reads = reads(words);
     let last = reads.iter().rfind(|read| read["scope"] == "execute").expect("a result is read");
@@ -35,14 +35,14 @@ fn success_is_silent() {
 }
 
 #[test]
-fn host_reads_are_what_the_program_printed() {
+fn host_reads_equal_the_program_output() {
     assert_eq!(result(&[&capture("add4.add.local-sync")]), [11.0, 22.0, 33.0, 44.0]);
     assert_eq!(result(&[&capture("add4.syslib.local-sync")]), [11.0, 22.0, 33.0, 44.0]);
     assert_eq!(result(&[&capture("globals.step.local-sync")])[..4], [10.5, 11.5, 12.5, 13.5]);
 }
 
 #[test]
-fn host_reads_go_to_a_file_and_are_truncated_to_the_limit() {
+fn host_reads_are_written_to_a_file_and_limited_in_size() {
     let scratch = Scratch::new();
     let path = scratch.path("reads.jsonl");
     let flag = format!("--replay_host_reads={}", path.display());
@@ -57,7 +57,7 @@ fn host_reads_go_to_a_file_and_are_truncated_to_the_limit() {
 }
 
 #[test]
-fn an_executable_is_replaced_by_id_by_name_and_everywhere() {
+fn executables_are_substituted_by_id_by_name_and_all_at_once() {
     let (elf, library) = (fixture("modules/add4_swapped.elf"), fixture("modules/add4_swapped.syslib.so"));
     let path = capture("add4.add.local-sync");
     for selector in [
@@ -76,7 +76,7 @@ fn an_executable_is_replaced_by_id_by_name_and_everywhere() {
 }
 
 #[test]
-fn a_replacement_that_does_not_fit_is_refused_before_anything_runs() {
+fn a_signature_mismatch_is_refused_before_the_first_dispatch() {
     let other = fixture("cts/affine.embedded.elf");
     for selector in ["4", "all"] {
         let flag = format!("--replay_executable_substitution={selector}={other}");
@@ -104,16 +104,12 @@ fn a_library_that_cannot_be_loaded_is_named() {
 }
 
 #[test]
-fn a_torn_capture_is_replayed_up_to_the_tear() {
+fn a_truncated_capture_is_replayed_up_to_the_tear() {
     let path = capture("torn.gather.local-sync");
     assert!(fail(&["iree-run-replay", &path]).contains("never closed"));
     let ran = run(&["iree-run-replay", "--recover", &path]);
     assert_eq!((ran.status, ran.stdout.as_str()), (Some(0), ""));
-    assert!(
-        ran.stderr.contains("is torn at offset 8116: the 29 records before it are used"),
-        "{}",
-        ran.stderr
-    );
+    assert!(ran.stderr.contains("is truncated: using the 29 records before offset 8116"), "{}", ran.stderr);
 }
 
 #[test]
@@ -154,7 +150,7 @@ fn a_crash_in_a_kernel_names_it() {
 }
 
 #[test]
-fn files_are_found_where_the_flags_say() {
+fn files_are_found_by_remaps() {
     let path = capture("params.reference.digest.local-sync");
     let scratch = Scratch::new();
     let copy = std::fs::read(fixture("params/model.irpa")).unwrap();
@@ -170,7 +166,7 @@ fn files_are_found_where_the_flags_say() {
     let here = scratch.path("");
     let here = here.to_str().unwrap().trim_end_matches('/');
 
-    // The longer prefix counts, whatever the order.
+    // The longest prefix counts, regardless of order.
     let flag = format!("--replay-file-remap={prefix}={here}");
     print(&["iree-run-replay", &flag, "--replay-file-remap=/=/nonexistent/", &path]);
     let ran = run(&["iree-run-replay", &format!("--replay-file-remap={prefix}=/nonexistent"), &path]);
@@ -187,7 +183,7 @@ fn files_are_found_where_the_flags_say() {
 }
 
 #[test]
-fn devices_are_listed_in_the_reference_shape() {
+fn devices_are_listed_in_the_reference_format() {
     let rule = "# ============================================================================\n";
     let light = "# ===----------------------------------------------------------------------===\n";
     for tool in ["iree-run-replay", "iree-benchmark-replay"] {

@@ -1,4 +1,4 @@
-//! `iree-run-module`: inputs in every form, results in every form, and how it ends.
+//! `iree-run-module`: all forms of inputs and results, and exit statuses.
 
 mod common;
 
@@ -6,13 +6,13 @@ use std::process::Stdio;
 
 use common::{Ran, Scratch, command, fail, fixture, print, run};
 
-/// Calls a function of a fixture's module.
+/// Calls a function of a fixture module.
 fn call(module: &str, function: &str, words: &[&str]) -> Ran {
     let module = format!("--module={}", fixture(&format!("modules/{module}.vmfb")));
     run(&[&["iree-run-module", &module, &format!("--function={function}")], words].concat())
 }
 
-/// What a function of `values.vmfb` that must succeed prints behind its `EXEC` line.
+/// Calls a function of `values.vmfb`, which must succeed; returns the output after the `EXEC` line.
 fn values(function: &str, words: &[&str]) -> String {
     let ran = call("values", function, words);
     assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""), "{function} {words:?}");
@@ -20,7 +20,7 @@ fn values(function: &str, words: &[&str]) -> String {
     rest.unwrap_or_else(|| panic!("{}", ran.stdout)).to_string()
 }
 
-/// What a function of `values.vmfb` that takes and returns one tensor prints of it.
+/// Calls an identity function of `values.vmfb`; returns the printed tensor.
 fn echo(element_type: &str, elements: &str) -> String {
     let text = values(&format!("echo_{element_type}"), &[&format!("--input={elements}")]);
     let tensor = text.strip_prefix("result[0]: hal.buffer_view\n").and_then(|text| text.strip_suffix('\n'));
@@ -81,7 +81,7 @@ fn specials_and_dots() {
 }
 
 #[test]
-fn objects_of_every_kind() {
+fn all_object_types() {
     assert_eq!(values("view", &["--input=(null)"]), "result[0]: (null)\n");
     assert_eq!(values("buffer", &["--input=&4xf32"]), "result[0]: hal.buffer\n(no printer)\n");
     assert_eq!(values("bytes", &[]), "result[0]: vm.buffer\n(no printer)\n");
@@ -112,7 +112,7 @@ fn files_in_and_out() {
     }
     assert_eq!(std::fs::metadata(&arrays).unwrap().len(), 3 * 128 + 24);
     assert_eq!(std::fs::read(&bytes).unwrap()[16..20], 5f32.to_le_bytes());
-    // Twice the same array, or one after another.
+    // `@` twice reads the same array; `+` reads the next one.
     assert_eq!(echo("f32", &format!("@{arrays}")), "2xf32=1 2");
     let module = format!("--module={}", fixture("modules/add4.vmfb"));
     let two =
@@ -124,15 +124,15 @@ fn files_in_and_out() {
     assert_eq!(echo("f32", &format!("4xf32=+{bytes}")), "4xf32=1 2 3 4");
     let values = format!("--module={}", fixture("modules/values.vmfb"));
     let number = run(&["iree-run-module", &values, "--function=echo_f32", "--input=2xf32=+7 8"]);
-    assert!(number.stderr.contains("opening '7 8'") && number.stderr.contains("without one"), "{number:?}");
+    assert!(number.stderr.contains("opening '7 8'") && number.stderr.contains("without it"), "{number:?}");
     let ran = call("values", "echo_f32", &[&difference[0], &next]);
-    assert!(ran.stderr.contains("the function takes 1 and more are given"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("expected 1 value, found more"), "{}", ran.stderr);
     let ran = call("values", "echo_f32", &[&format!("--input=*{arrays}")]);
-    assert!(ran.stderr.contains("the function takes 1 and more are given"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("expected 1 value, found more"), "{}", ran.stderr);
 }
 
 #[test]
-fn outputs_go_to_the_given_files() {
+fn outputs_are_written_to_their_targets() {
     let scratch = Scratch::new();
     let path = scratch.path("scalars.npy");
     let path = path.to_str().unwrap();
@@ -150,7 +150,7 @@ fn outputs_go_to_the_given_files() {
         String::from_utf8_lossy(&std::fs::read(null).unwrap())
             .contains("'|i1', 'fortran_order': False, 'shape': (0,)")
     );
-    // What cannot be written leaves the file as it was.
+    // An unsupported type leaves the file unchanged.
     let file = scratch.file("kept.npy", "kept");
     let ran = call("values", "echo_bf16", &["--input=2xbf16=1", &format!("--output=@{file}")]);
     assert!(ran.stderr.contains(".npy files have no type for bf16"), "{}", ran.stderr);
@@ -160,7 +160,7 @@ fn outputs_go_to_the_given_files() {
 const SUCCESS: &str = "[SUCCESS] all function outputs matched their expected values.\n";
 
 #[test]
-fn results_as_expected() {
+fn matching_results() {
     let input = "--input=4xf32=1 2 3 4";
     for expected in [
         &["--expected_output=4xf32=1 2 3 4"][..],
@@ -172,7 +172,7 @@ fn results_as_expected() {
     ] {
         assert_eq!(values("view", &[&[input], expected].concat()), SUCCESS, "{expected:?}");
     }
-    // Numbers are compared as well, which the reference cannot.
+    // Scalars are compared as well, which the reference does not support.
     let inputs = ["--input=1", "--input=2", "--input=3.5", "--input=nan", "--input=1", "--input=0"];
     let expected = inputs.map(|input| input.replace("input", "expected_output"));
     let mut words = inputs.to_vec();
@@ -181,7 +181,7 @@ fn results_as_expected() {
 }
 
 #[test]
-fn results_that_differ() {
+fn differing_results() {
     for (expected, printed) in [
         (
             "4xf32=1 2 3 5",
@@ -221,7 +221,7 @@ fn a_program_that_fails() {
 }
 
 #[test]
-fn a_kernel_that_crashes_is_one_of_a_module() {
+fn a_crash_report_names_the_module() {
     for tool in ["iree-run-module", "iree-benchmark-module"] {
         let module = format!("--module={}", fixture("modules/crash.vmfb"));
         let ran =
@@ -248,7 +248,7 @@ fn the_only_function_needs_no_name() {
 }
 
 #[test]
-fn asynchronous_functions_are_waited_for() {
+fn asynchronous_functions_are_awaited() {
     let module = format!("--module={}", fixture("modules/mlp.async.vmfb"));
     let plain = format!("--module={}", fixture("modules/mlp.vmfb"));
     let inputs = ["mlp_x", "mlp_w0", "mlp_w1", "mlp_w2"]
@@ -280,7 +280,7 @@ fn parameters_from_a_file() {
 }
 
 #[test]
-fn what_is_recorded_replays() {
+fn recorded_calls_replay() {
     let scratch = Scratch::new();
     let capture = scratch.path("add4.ireereplay");
     let output = format!("--device_replay_output={}", capture.display());
@@ -295,19 +295,19 @@ fn what_is_recorded_replays() {
     assert_eq!(scopes, ["init", "execute", "deinit"]);
     let reads = print(&["iree-run-replay", "--replay_host_reads=-", capture]);
     assert!(reads.contains("00003041000040410000504100006041"), "{reads}");
-    // Where there is nothing to call, there is no end of it either.
+    // Without a call, there is no scope deinit.
     assert_eq!(call("add4", "zzz", &[&output]).status, Some(1));
     assert!(print(&["iree-dump-replay", capture]).contains("scopes: begin=1 end=1"));
-    // A program that fails leaves a capture that is whole.
+    // The capture of a failed call is complete.
     let ran = call("dtypes", "f32", &["--input=4xf64=1", &output]);
     assert_eq!(ran.status, Some(1));
     assert!(print(&["rehal", "info", capture]).contains("yes"));
 }
 
-/// Modules and parameters are mapped while they are used; a capture in their place would cut them. Inputs are
-/// read when it has begun.
+/// Modules and parameters are mapped while they are used, and a capture would truncate them. Inputs are read after
+/// the capture is created.
 #[test]
-fn captures_are_not_written_over_what_is_read() {
+fn captures_do_not_overwrite_inputs() {
     let scratch = Scratch::new();
     let bytes = std::fs::read(fixture("modules/params.vmfb")).unwrap();
     let module = scratch.file("params.vmfb", &bytes);
@@ -333,9 +333,9 @@ fn captures_are_not_written_over_what_is_read() {
     assert!(std::fs::read(&input).unwrap() == array);
 }
 
-/// Nor are results and reports.
+/// Neither do results and reports.
 #[test]
-fn results_are_not_written_over_modules() {
+fn results_do_not_overwrite_modules() {
     let scratch = Scratch::new();
     let bytes = std::fs::read(fixture("modules/add4.vmfb")).unwrap();
     let module = scratch.file("add4.vmfb", &bytes);
@@ -353,9 +353,9 @@ fn results_are_not_written_over_modules() {
     }
 }
 
-/// Results would be written over the capture, printed into it, or the capture would be nothing in the end.
+/// Results would overwrite the capture or be printed into it, or the capture would not be seekable.
 #[test]
-fn captures_go_to_files_of_their_own() {
+fn captures_need_a_separate_regular_file() {
     let scratch = Scratch::new();
     let record = |output: &str, more: &[&str]| {
         let output = format!("--device_replay_output={output}");
@@ -390,7 +390,7 @@ fn captures_go_to_files_of_their_own() {
 }
 
 #[test]
-fn what_is_executed_goes_to_standard_error() {
+fn traces_go_to_standard_error() {
     let ran = call("values", "fails", &["--input=3", "--trace_execution"]);
     assert_eq!((ran.status, ran.stdout.as_str()), (Some(0), "EXEC @fails\nresult[0]: i32=3\n"));
     let lines: Vec<_> = ran.stderr.lines().filter(|line| line.starts_with("[module.fails+")).collect();
@@ -413,7 +413,7 @@ fn statistics_go_to_standard_error() {
 }
 
 #[test]
-fn what_a_program_does_when_it_ends_is_recorded_and_counted() {
+fn work_of_deinitializers_is_recorded_and_counted() {
     let scratch = Scratch::new();
     let capture = scratch.path("ends.ireereplay").display().to_string();
     let record = format!("--device_replay_output={capture}");
@@ -426,7 +426,7 @@ fn what_a_program_does_when_it_ends_is_recorded_and_counted() {
     });
     let (begin, end) = ("scope_begin", "scope_end");
     assert_eq!(scopes.collect::<Vec<_>>(), [begin, end, begin, end, begin, "allocate_buffer", end], "{dump}");
-    // What it keeps when it ends is gone too.
+    // Globals are freed as well.
     let ran = call("globals", "step", &["--input=4xf32=1", "--print_statistics"]);
     assert!(
         ran.stderr.lines().all(|line| !line.contains("live") || line.contains(" 0B live")),
@@ -474,23 +474,23 @@ fn several_modules_and_devices() {
 
 #[test]
 fn instrumentation_data_is_written() {
-    let directory = Scratch::new();
-    let path = directory.path("measured.bin").display().to_string();
+    let scratch = Scratch::new();
+    let path = scratch.path("measured.bin").display().to_string();
     let file = format!("--instrument_file={path}");
     let ran = call("instruments", "main", &["--input=4xi32=1 2 3 4", &file]);
     assert_eq!((ran.status, ran.stderr.as_str()), (Some(0), ""));
     assert!(ran.stdout.ends_with("4xi32=1 4 9 16\n"), "{}", ran.stdout);
     let expected: Vec<u8> = [1, 2, 3, 4].iter().flat_map(|number: &i32| number.to_le_bytes()).collect();
     assert_eq!(std::fs::read(&path).unwrap(), [b"MEASURED", &expected[..]].concat());
-    // A program that measures nothing leaves an empty file, not what was there.
+    // Without instrumentation data, the file is truncated.
     values("matrix", &[&file]);
     assert_eq!(std::fs::read(&path).unwrap(), b"");
     let ran = call("instruments", "main", &["--input=4xi32=1 2 3 4", "--instrument_file=/nowhere/file"]);
     assert!(ran.status == Some(1) && ran.stderr.contains("writing '/nowhere/file'"), "{}", ran.stderr);
 }
 
-/// Status 1, and on standard error what is wrong and what to do; on standard output nothing but, where the inputs were
-/// right, the function's name.
+/// Runs a tool that must exit with status 1 and print an error with `expected` on standard error; standard output may
+/// only have the `EXEC` line.
 #[track_caller]
 fn refused(words: &[&str], expected: &str) {
     let ran = run(&[&["iree-run-module"], words].concat());
@@ -502,7 +502,7 @@ fn refused(words: &[&str], expected: &str) {
 }
 
 #[test]
-fn wrong_modules_and_flags() {
+fn invalid_modules_and_flags() {
     let scratch = Scratch::new();
     let values = format!("--module={}", fixture("modules/values.vmfb"));
     let text = format!("--module={}", scratch.file("text.vmfb", "not a module, however long it may be read"));
@@ -578,7 +578,7 @@ fn wrong_modules_and_flags() {
 }
 
 #[test]
-fn wrong_inputs() {
+fn invalid_inputs() {
     let scratch = Scratch::new();
     let module = format!("--module={}", fixture("modules/values.vmfb"));
     let short = scratch.file("short.bin", [0; 12]);
@@ -620,9 +620,9 @@ fn wrong_inputs() {
         refused(&[&module, "--function=echo_f32", &format!("--input={input}")], expected);
     }
     for (inputs, expected) in [
-        (&[][..], "the function takes 1 and 0 are given"),
-        (&["--input=1xf32=1", "--input=1xf32=1"][..], "takes 1 and more are given"),
-        (&["--input=1xf32=1", "--input=4"][..], "takes 1 and more are given"),
+        (&[][..], "expected 1 input, found 0"),
+        (&["--input=1xf32=1", "--input=1xf32=1"][..], "expected 1 value, found more"),
+        (&["--input=1xf32=1", "--input=4"][..], "expected 1 value, found more"),
     ] {
         refused(&[&[&*module, "--function=echo_f32"], inputs].concat(), expected);
     }

@@ -1,4 +1,4 @@
-//! Standard output and error: shared with native code that uses C's stdio, closed, full, or with a reader that left.
+//! Standard output and error: shared with C's stdio of native code, closed, full, or a closed pipe.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::{Scratch, capture, fixture, print, run};
 
 const ADD: [&str; 2] = ["--input=4xf32=1 2 3 4", "--input=4xf32=10 20 30 40"];
 
-/// Every tool with arguments by which it prints something on standard output, and takes no time.
+/// Every tool with arguments that make it print to standard output quickly.
 fn printing() -> Vec<Vec<String>> {
     let add4 = format!("--module={}", fixture("modules/add4.vmfb"));
     let abs = capture("simple_abs.abs.local-sync");
@@ -42,7 +42,7 @@ fn printing() -> Vec<Vec<String>> {
     lines.into_iter().map(|line| line.into_iter().map(str::to_string).collect()).collect()
 }
 
-/// A shell's line that runs `words` with these redirections, in a scratch directory.
+/// Runs `words` in a shell with these redirections, in a scratch directory.
 fn redirected(words: &[String], redirections: &str, scratch: &Scratch) -> Output {
     let program = common::command(&words[0]);
     let mut shell = Command::new("sh");
@@ -62,7 +62,7 @@ fn every_line_prints() {
 }
 
 #[test]
-fn output_that_is_lost_is_an_error() {
+fn lost_output_is_an_error() {
     let scratch = Scratch::new();
     for words in printing() {
         for (redirection, reason) in
@@ -74,7 +74,7 @@ fn output_that_is_lost_is_an_error() {
             assert!(stderr.contains(reason), "{words:?} {redirection}: {stderr}");
         }
     }
-    // What prints nothing loses nothing.
+    // Without output, nothing is lost.
     let silent = ["iree-run-replay".to_string(), capture("simple_abs.abs.local-sync")];
     assert_eq!(redirected(&silent, ">&-", &scratch).status.code(), Some(0));
 }
@@ -95,7 +95,7 @@ fn a_closed_pipe_is_not_an_error() {
 }
 
 #[test]
-fn a_benchmark_whose_reader_left_still_writes_its_report() {
+fn a_benchmark_with_a_closed_pipe_still_writes_its_report() {
     let scratch = Scratch::new();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -113,7 +113,7 @@ fn a_benchmark_whose_reader_left_still_writes_its_report() {
 }
 
 #[test]
-fn a_standard_error_that_is_full_or_closed_changes_nothing() {
+fn a_full_or_closed_standard_error_is_ignored() {
     let scratch = Scratch::new();
     for words in printing() {
         for redirection in ["2>/dev/full", "2>&-"] {
@@ -129,7 +129,7 @@ fn prints() -> String {
 }
 
 #[test]
-fn what_a_plugin_prints_comes_before_what_is_printed_later() {
+fn plugin_output_precedes_later_output() {
     let module = format!("--module={}", fixture("modules/add4.vmfb"));
     let plugin = format!("--executable_plugin={}", prints());
     let words = ["--device=local-sync", &plugin, &module, "--function=add", ADD[0], ADD[1]];
@@ -141,7 +141,7 @@ fn what_a_plugin_prints_comes_before_what_is_printed_later() {
 }
 
 #[test]
-fn what_a_kernel_prints_comes_before_what_it_computed() {
+fn kernel_output_precedes_results() {
     let substitute = format!("--replay_executable_substitution=4={}", prints());
     let printed =
         print(&["iree-run-replay", &substitute, "--replay_host_reads=-", &capture("add4.add.local-sync")]);
@@ -151,11 +151,11 @@ fn what_a_kernel_prints_comes_before_what_it_computed() {
 }
 
 #[test]
-fn what_a_kernel_prints_before_it_crashes_is_printed() {
+fn kernel_output_before_a_crash_is_flushed() {
     let substitute = format!("--replay_executable_substitution=4={}", prints());
     let ran = run(&["iree-run-replay", &substitute, &capture("add4.mul.local-sync")]);
     assert_eq!((ran.status, ran.stdout.as_str()), (Some(86), "a kernel is about to crash"), "{}", ran.stderr);
-    // Where that cannot be written, the crash is reported all the same.
+    // If that output cannot be written, the crash is still reported.
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = common::command("iree-run-replay");
     command.args([&substitute, &capture("add4.mul.local-sync")]).stdout(full);

@@ -1,4 +1,4 @@
-//! Captures that another process truncates while a tool has them mapped: the system raises SIGBUS, and the tool names
+//! Captures that another process truncates while a tool has them mapped: the kernel raises SIGBUS, and the tool names
 //! the file.
 
 mod common;
@@ -10,7 +10,7 @@ use std::process::{Child, Stdio};
 use common::{Scratch, capture, command};
 use rehal_capture::{ObjectType, OperationCode, RecordFields, RecordType, Writer};
 
-/// Truncates `path` and gives how the child ends.
+/// Truncates `path`; returns the exit status and standard error of the child.
 fn ended_after_truncation(mut child: Child, path: &str) -> (Option<i32>, String) {
     let mut stdout = child.stdout.take().unwrap();
     File::options().write(true).open(path).unwrap().set_len(100).unwrap();
@@ -34,7 +34,7 @@ fn assert_named((status, stderr): (Option<i32>, String), path: &str) {
     assert!(stderr.contains("\n  try: run it again once nothing writes to the file"), "{stderr}");
 }
 
-/// More text than fits a pipe, so that the dump waits for its reader in the middle of the file.
+/// A capture whose dump exceeds the pipe buffer, so that the dump blocks in the middle of the file.
 fn long_capture(scratch: &Scratch) -> String {
     let mut bytes = std::io::Cursor::new(Vec::new());
     let mut writer = Writer::new(&mut bytes).unwrap();
@@ -65,7 +65,7 @@ fn a_dump_names_the_file() {
     }
 }
 
-/// Its output comes at the end, so the test waits until the file is mapped; each iteration reads from it.
+/// A benchmark prints at the end, so the test waits until the file is mapped; each iteration reads from it.
 #[test]
 fn a_benchmark_names_the_file() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! Wrong input at each tool: status 1, nothing on standard output, and on standard error what is
-//! wrong, where, and what to do.
+//! Invalid input to each tool: status 1, nothing on standard output, and on standard error what is wrong, where, and
+//! what to do.
 
 mod common;
 
@@ -9,7 +9,7 @@ fn abs() -> Vec<u8> {
     std::fs::read(capture("simple_abs.abs.local-sync")).unwrap()
 }
 
-/// Fails every tool on `path` with all of `expected` in what it says.
+/// Runs every tool on `path`, which must fail with an error that contains all of `expected`.
 #[track_caller]
 fn fail_all(path: &str, expected: &[&str]) {
     for tool in TOOLS {
@@ -21,7 +21,7 @@ fn fail_all(path: &str, expected: &[&str]) {
 }
 
 #[test]
-fn no_capture_and_too_many() {
+fn a_missing_capture_and_too_many() {
     for tool in TOOLS {
         let name = tool.join(" ");
         assert!(fail(tool).contains(&format!("{name} needs a capture")));
@@ -31,7 +31,7 @@ fn no_capture_and_too_many() {
 }
 
 #[test]
-fn no_file() {
+fn a_missing_file() {
     fail_all("/nonexistent/x.ireereplay", &["NOT_FOUND; opening '/nonexistent/x.ireereplay': No such file"]);
 }
 
@@ -41,7 +41,7 @@ fn a_directory() {
 }
 
 #[test]
-fn a_device_of_the_system() {
+fn a_character_device() {
     fail_all("/dev/null", &["INVALID_ARGUMENT; '/dev/null' is not a regular file"]);
 }
 
@@ -70,7 +70,7 @@ fn a_newer_version() {
     fail_all(&path, &["unsupported capture", "version: expected 1.0 or 2.0, found 3.0", &path]);
 }
 
-/// A record that says that readers have to know it.
+/// A record of an unknown type that readers must not skip.
 #[test]
 fn a_record_of_a_newer_release() {
     let scratch = Scratch::new();
@@ -81,18 +81,18 @@ fn a_record_of_a_newer_release() {
 }
 
 #[test]
-fn a_file_cut_in_the_middle() {
+fn a_truncated_file() {
     let scratch = Scratch::new();
     let bytes = abs();
-    let path = scratch.file("cut", &bytes[..bytes.len() / 2]);
+    let path = scratch.file("truncated", &bytes[..bytes.len() / 2]);
     for tool in &TOOLS[..3] {
         let stderr = fail(&[*tool, &[&path]].concat());
         assert!(stderr.contains("the file was cut") && stderr.contains("try: use --recover"), "{stderr}");
         assert!(stderr.contains(&path), "{stderr}");
     }
-    // This one is there to tell about it.
+    // `info` reports it.
     let report = common::print(&["rehal", "info", &path]);
-    assert!(report.contains("cut: torn at offset") && report.contains("Replay here: no"), "{report}");
+    assert!(report.contains("truncated: ends at offset") && report.contains("Replay here: no"), "{report}");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_damaged_record() {
 }
 
 #[test]
-fn a_wrong_device() {
+fn an_invalid_device() {
     let path = capture("simple_abs.abs.local-sync");
     for tool in [TOOLS[0], TOOLS[2], TOOLS[3]] {
         for (device, expected) in [
@@ -138,7 +138,7 @@ fn a_wrong_device() {
 }
 
 #[test]
-fn another_number_of_devices() {
+fn device_count_mismatch() {
     for (name, devices, expected) in [
         ("two_devices.ss", 1, "the capture uses 2 device(s) and 1 are given"),
         ("simple_abs.abs.local-sync", 2, "the capture uses 1 device(s) and 2 are given"),
@@ -173,7 +173,7 @@ fn an_executable_for_another_architecture() {
 }
 
 #[test]
-fn wrong_values_of_replay_flags() {
+fn invalid_values_of_replay_flags() {
     let path = capture("add4.add.local-sync");
     for (flag, expected) in [
         ("--replay_file_remap=nothing", "(expected CAPTURED_PREFIX=PREFIX_HERE)"),
@@ -194,7 +194,7 @@ fn wrong_values_of_replay_flags() {
 }
 
 #[test]
-fn wrong_values_of_benchmark_flags() {
+fn invalid_values_of_benchmark_flags() {
     let path = capture("add4.add.local-sync");
     for flag in [
         "--benchmark_min_time=zz",
@@ -217,7 +217,7 @@ fn wrong_values_of_benchmark_flags() {
 }
 
 #[test]
-fn a_tool_does_not_write_over_its_capture() {
+fn a_tool_does_not_overwrite_its_capture() {
     let scratch = Scratch::new();
     let path = scratch.file("capture", abs());
     let link = scratch.path("link");

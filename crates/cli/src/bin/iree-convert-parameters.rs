@@ -1,4 +1,4 @@
-//! Makes one parameter archive of the parameters of several files.
+//! Converts parameter files to one parameter archive.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Makes a parameter archive of zeros, patterns and given values.
+//! Creates a parameter archive of zeros, splats and given values.
 
 #![forbid(unsafe_code)]
 

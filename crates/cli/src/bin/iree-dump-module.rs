@@ -1,4 +1,4 @@
-//! Prints what a compiled module holds.
+//! Prints the contents of a compiled module.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Prints what parameter files hold.
+//! Lists the parameters of parameter files.
 
 #![forbid(unsafe_code)]
 

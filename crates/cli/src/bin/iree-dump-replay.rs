@@ -1,4 +1,4 @@
-//! Prints what a capture holds.
+//! Prints the records of a capture.
 
 #![forbid(unsafe_code)]
 

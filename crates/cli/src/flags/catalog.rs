@@ -12,15 +12,15 @@ const PROFILE: Effect = Effect::Missing {
     instead: "iree-benchmark-replay --replay_scope=NAME and iree-benchmark-module measure times",
 };
 const CAPTURE_TOOL: Effect = Effect::Missing {
-    what: "capturing with another program",
-    instead: "run the tool under that program, or record device work with --device_replay_output=PATH",
+    what: "capturing with an external tool",
+    instead: "run this program under that tool, or record device work with --device_replay_output=PATH",
 };
 
 /// Prints the guide for agents.
 pub(crate) const AGENTS_MD: Flag<bool> =
     Flag::switch("agents_md", false, "Prints a guide for agents and other programs as Markdown, and exits.");
 
-/// What every tool has.
+/// Flags of every tool.
 pub const GENERAL: Group = Group {
     title: "General",
     flags: &[
@@ -33,8 +33,8 @@ pub const GENERAL: Group = Group {
         &List::paths(
             "flagfile",
             "PATH",
-            "Reads flags from a file: one --name=value per line, comments after '#'. They count as if they \
-             stood here, so flags after it override them. A flag file may name others.",
+            "Reads flags from a file: one --name=value per line, comments after '#'. They are \
+             expanded in place, so later flags override them. A flag file may name other flag files.",
         ),
         &AGENTS_MD,
         &Query::new("version", "Prints the version and which formats it reads and writes, and exits."),
@@ -67,7 +67,7 @@ pub const DEVICES: Group = Group {
         &List::texts("device_allocator", "SPEC", "Wraps the device's allocator in another one.")
             .effect(Effect::Missing {
                 what: "other allocators",
-                instead: "buffers come straight from the system, and iree-run-module --print_statistics counts them",
+                instead: "buffers are allocated from the system, and iree-run-module --print_statistics counts them",
             }),
     ],
 };
@@ -195,7 +195,7 @@ pub const OTHER_DRIVERS: Group = Group {
         &Flag::switch("cuda_async_allocations", true, "Uses stream-ordered allocations.").effect(NO_DRIVER),
         &Flag::integer("cuda_tracing", 2, "Verbosity of tracing, from 0 to 2.").effect(NO_DRIVER),
         &Flag::integer("cuda_default_index", 0, "Index of the default device.").effect(NO_DRIVER),
-        &Flag::switch("cuda_default_index_from_mpi", true, "Takes that index from the MPI rank, if set.")
+        &Flag::switch("cuda_default_index_from_mpi", true, "Derives that index from the MPI rank, if set.")
             .effect(NO_DRIVER),
         &List::paths("hip_dylib_path", "PATH", "Path of the HIP library.").effect(NO_DRIVER),
         &Flag::switch("hip_use_streams", true, "Executes command buffers on streams instead of graphs.")
@@ -234,15 +234,15 @@ pub const PROFILING: Group = Group {
         .effect(PROFILE),
         &Flag::switch("print_device_statistics", false, "Prints totals of device work at the end.")
             .effect(PROFILE),
-        &text("device_capture_tool", "NAME", "", "Program that captures the device's work.")
+        &text("device_capture_tool", "NAME", "", "External tool that captures the device's work.")
             .effect(CAPTURE_TOOL),
-        &Flag::path("device_capture_file", "File that this program writes.").effect(CAPTURE_TOOL),
-        &text("device_capture_label", "TEXT", "", "Name that this program gives to the capture.")
+        &Flag::path("device_capture_file", "Output file of this tool.").effect(CAPTURE_TOOL),
+        &text("device_capture_label", "TEXT", "", "Label of the external tool's capture.")
             .effect(CAPTURE_TOOL),
     ],
 };
 
-/// Text with a default, of a flag that has no effect.
+/// A text flag without effect.
 const fn text(
     name: &'static str,
     form: &'static str,

@@ -1,4 +1,4 @@
-//! From arguments to flags and operands: flag files are read in place, names get underscores.
+//! Splits arguments into flags and operands: expands flag files in place and normalizes names to underscores.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -10,10 +10,10 @@ use rehal_base::{Context, Error, FileId, Result};
 
 use super::kind::split_once;
 
-/// Maximum size of a flag file: guards against endless devices.
+/// Larger than any real flag file; stops the reading of endless devices such as /dev/zero.
 const MAX_FLAGFILE_BYTES: u64 = 64 << 20;
 
-/// Files that include files twice each would otherwise grow exponentially.
+/// Bounds the exponential growth of files that each include another one twice.
 const MAX_FLAGS: usize = 100_000;
 
 /// Arguments, parsed into flags and operands.
@@ -23,7 +23,7 @@ pub(super) struct Expanded {
     pub operands: Vec<OsString>,
 }
 
-/// A flag as it was given.
+/// A flag as given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Given {
     /// With underscores, without the leading dashes.
@@ -35,7 +35,7 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// As a user would type it.
+    /// The flag as a user would type it.
     pub fn shown(&self) -> String {
         match &self.value {
             Some(value) => format!("--{}={}", self.name, super::kind::shown(value)),
@@ -78,12 +78,12 @@ fn check_single_dash(text: &OsStr) -> Result<()> {
 /// A flag file that is being read.
 struct Open {
     path: PathBuf,
-    /// By whatever path it is reached.
+    /// Identifies the file, whatever the path.
     identity: FileId,
 }
 
 impl Expanded {
-    /// Adds the flag `text`, or the flags in the file that it names. `open` are the files being read.
+    /// Adds the flag `text`, or the flags of the flag file that it names. `open` has the files that are being read.
     fn add(&mut self, text: &OsStr, place: Option<String>, open: &mut Vec<Open>) -> Result<()> {
         let (name, value) = match split_once(text, b'=') {
             Some((name, value)) => (trim(name), Some(trim(value))),
@@ -160,7 +160,7 @@ fn read(path: &Path, file: File, metadata: &Metadata) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Without the ASCII whitespace around it.
+/// Trims ASCII whitespace.
 fn trim(text: &OsStr) -> &OsStr {
     OsStr::from_bytes(text.as_bytes().trim_ascii())
 }
@@ -178,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn flags_and_operands_may_be_mixed_until_two_dashes() {
+    fn flags_and_operands_may_be_mixed_until_a_double_dash() {
         let it = expanded(&["a", "--x-y=1-2", "b", "--z", "-", "--", "--c", "-d"]).unwrap();
         assert_eq!(it.flags, [given("x_y", Some("1-2")), given("z", None)]);
         assert_eq!(it.operands, ["a", "b", "-", "--c", "-d"]);
     }
 
     #[test]
-    fn whitespace_around_names_and_values_is_dropped() {
+    fn names_and_values_are_trimmed() {
         let it = expanded(&[" --a = b c ", "--d=\"\"", "--i=", "-h"]).unwrap();
         let expected =
             [given("a", Some("b c")), given("d", Some("\"\"")), given("i", Some("")), given("help", None)];
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn one_dash_starts_no_flag() {
+    fn a_single_dash_is_refused() {
         let error = expanded(&["-device=x"]).unwrap_err();
         assert_eq!(
             error.report(),

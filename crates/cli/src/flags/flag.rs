@@ -1,4 +1,4 @@
-//! One entry of a tool's table: a name, the type of its value, its default, and what it is for.
+//! One entry of a tool's flag table: name, value type, default and help text.
 
 use std::any::Any;
 use std::ffi::OsStr;
@@ -8,8 +8,8 @@ use super::kind::{Kind, Origin, Refusal, Words};
 
 /// A flag with one value of type `T`; if it is given twice, the last one counts.
 ///
-/// It is both the entry of a tool's table and the key that the tool reads the value with, so a value
-/// cannot be asked for as another type than it was parsed as.
+/// It is both the entry of a tool's table and the typed key by which the tool reads the value, so a value
+/// is always read as the type it was parsed as.
 #[derive(Clone, Copy)]
 pub struct Flag<T: 'static> {
     spec: Spec,
@@ -34,79 +34,79 @@ pub struct Query {
     only: Option<&'static str>,
 }
 
-/// What every entry has.
+/// The fields common to all entries.
 #[derive(Clone, Copy)]
 pub struct Spec {
-    /// With underscores, without the leading dashes.
+    /// The name with underscores, without leading dashes.
     pub name: &'static str,
-    /// What it does in this build.
+    /// Its effect in this build.
     pub effect: Effect,
     /// Whether the environment variable of the same name in capitals supplies a value if none is given.
     pub has_variable: bool,
-    /// What it is for, in sentences.
+    /// The help text, in sentences.
     pub help: &'static str,
 }
 
-/// What a flag does in this build.
+/// The effect of a flag in this build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// What its help says.
+    /// As documented by its help text.
     Full,
-    /// Nothing, for this reason: any value is accepted, and one other than the default causes a warning.
+    /// No effect, for this reason: any value is accepted, and a value other than the default prints a warning.
     Ignored(&'static str),
-    /// As [`Effect::Ignored`] if `--device` is given. Otherwise the reference would run on the driver that
+    /// As [`Effect::Ignored`] if `--device` is given. Without `--device`, the reference runs on the driver that
     /// the flag configures, so a value other than the default is refused.
     DefaultDriver(&'static str),
-    /// Nothing, and the result would differ without it: a value other than the default is refused.
+    /// Not implemented, and ignoring it would change the result: a value other than the default is refused.
     Missing {
-        /// What this build lacks.
+        /// The missing feature.
         what: &'static str,
-        /// What serves the same purpose.
+        /// The alternative.
         instead: &'static str,
     },
 }
 
-/// How often an entry may be given, and what it does to the tool.
+/// How an entry is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It has one value.
+    /// A single value.
     Value,
-    /// It collects values.
+    /// A list of values.
     List,
-    /// It prints something, and the tool exits.
+    /// Prints something and exits.
     Query,
 }
 
-/// An entry of a table, whatever the type of its value.
+/// An entry of a table, with the value type erased.
 pub trait Entry {
-    /// What every entry has.
+    /// The fields common to all entries.
     fn spec(&self) -> &Spec;
 
-    /// How often it may be given.
+    /// How it is used.
     fn role(&self) -> Role;
 
-    /// Parses a value, which is `None` if there is no `=`. What is returned is a `T`.
+    /// Parses a value, which is `None` without `=`. Returns a boxed `T`.
     fn parse(&self, value: Option<&OsStr>, origin: Origin) -> Result<Box<dyn Any>, Refusal>;
 
-    /// What a value may be, such as `text or jsonl`.
+    /// The valid values, such as `text or jsonl`.
     fn expected(&self) -> String;
 
-    /// The words that it takes, if those are few.
+    /// The valid words of a boolean or a choice; empty for other types.
     fn words(&self) -> Vec<&'static str>;
 
-    /// Whether `value` is the same as not giving the flag.
+    /// Whether `value` is the default.
     fn is_default(&self, value: Option<&OsStr>) -> bool;
 
-    /// The flag at its default as a line of a flag file, or as a comment that shows the form of its value.
+    /// The flag with its default as a line of a flag file, or a comment that shows the form of its value.
     fn line(&self) -> String;
 }
 
-/// Flags that belong together.
+/// Related flags, under one title of the help.
 #[derive(Clone, Copy)]
 pub struct Group {
-    /// What they are about.
+    /// The title.
     pub title: &'static str,
-    /// The flags, in the order of the help.
+    /// The flags, in help order.
     pub flags: &'static [&'static dyn Entry],
 }
 
@@ -115,7 +115,7 @@ impl Spec {
         Self { name, effect: Effect::Full, has_variable: false, help }
     }
 
-    /// The environment variable that supplies a value, if there is one.
+    /// The environment variable that supplies a value, if any.
     pub fn variable(&self) -> Option<String> {
         self.has_variable.then(|| self.name.to_ascii_uppercase())
     }
@@ -127,7 +127,7 @@ impl Flag<bool> {
         Self { spec: Spec::new(name, help), kind: Kind::Boolean { words: Words::Plain, default, from: same } }
     }
 
-    /// A boolean with more words for both values.
+    /// Sets the words that the boolean accepts.
     pub const fn words(mut self, words: Words) -> Self {
         if let Kind::Boolean { words: it, .. } = &mut self.kind {
             *it = words;
@@ -137,7 +137,7 @@ impl Flag<bool> {
 }
 
 impl Flag<Option<String>> {
-    /// Text; empty is the same as not given.
+    /// Text; an empty value means none.
     pub const fn text(name: &'static str, form: &'static str, help: &'static str) -> Self {
         let parse = super::kind::optional_text;
         Self::parsed(name, form, "", "UTF-8 text", parse, help)
@@ -145,14 +145,14 @@ impl Flag<Option<String>> {
 }
 
 impl Flag<Option<PathBuf>> {
-    /// A path; empty is the same as not given.
+    /// A path; an empty value means none.
     pub const fn path(name: &'static str, help: &'static str) -> Self {
         Self::parsed(name, "PATH", "", "a path", super::kind::optional_path, help)
     }
 }
 
 impl<T: Copy> Flag<T> {
-    /// An integer from `min` to `max`; `from` gives it its type.
+    /// An integer from `min` to `max`; `from` converts it to `T`.
     pub const fn number(
         name: &'static str,
         default: i64,
@@ -163,7 +163,7 @@ impl<T: Copy> Flag<T> {
         Self { spec: Spec::new(name, help), kind: Kind::Integer { min, max, default, from } }
     }
 
-    /// One of a few words.
+    /// One of several words.
     pub const fn choice(
         name: &'static str,
         default: &'static str,
@@ -174,7 +174,7 @@ impl<T: Copy> Flag<T> {
         Self { spec: Spec::new(name, help), kind }
     }
 
-    /// The same choice with further words, all of them in any case.
+    /// Adds aliases and makes all words case-insensitive.
     pub const fn aliases(mut self, words: &'static [(&'static str, T)]) -> Self {
         if let Kind::Choice { aliases, any_case, .. } = &mut self.kind {
             *aliases = words;
@@ -192,7 +192,7 @@ impl Flag<i64> {
 }
 
 impl<T> Flag<T> {
-    /// A value with a syntax of its own. `expected` completes "expected ...".
+    /// A value with its own syntax. `expected` completes "expected ...".
     pub const fn parsed(
         name: &'static str,
         form: &'static str,
@@ -205,7 +205,7 @@ impl<T> Flag<T> {
         Self { spec: Spec::new(name, help), kind }
     }
 
-    /// A value that help shows without quotes, as the reference does for numbers.
+    /// Shows the default without quotes in help, as the reference does for numbers.
     pub const fn unquoted(mut self) -> Self {
         if let Kind::Parsed { is_quoted, .. } = &mut self.kind {
             *is_quoted = false;
@@ -213,26 +213,26 @@ impl<T> Flag<T> {
         self
     }
 
-    /// The same flag with another effect.
+    /// Sets the effect.
     pub const fn effect(mut self, effect: Effect) -> Self {
         self.spec.effect = effect;
         self
     }
 
-    /// The same flag with an environment variable behind it.
+    /// Reads the environment variable of the same name if the flag is not given.
     pub const fn variable(mut self) -> Self {
         self.spec.has_variable = true;
         self
     }
 
-    /// The name without the leading dashes.
+    /// The name without leading dashes.
     pub fn name(&self) -> &'static str {
         self.spec.name
     }
 }
 
 impl<T: Clone> Flag<T> {
-    /// Its value if it is not given.
+    /// The default value.
     pub(super) fn default(&self) -> T {
         self.kind.default().unwrap_or_else(|_| panic!("the default of --{} is valid", self.spec.name))
     }
@@ -253,7 +253,7 @@ impl List<String> {
 }
 
 impl<T> List<T> {
-    /// Values with a syntax of their own. `expected` completes "expected ...".
+    /// Values with their own syntax. `expected` completes "expected ...".
     pub const fn parsed(
         name: &'static str,
         form: &'static str,
@@ -265,50 +265,50 @@ impl<T> List<T> {
         Self { spec: Spec::new(name, help), kind, may_be_empty: false }
     }
 
-    /// The same list, in which an empty value is one too.
+    /// Accepts empty values.
     pub const fn may_be_empty(mut self) -> Self {
         self.may_be_empty = true;
         self
     }
 
-    /// The same list with another effect.
+    /// Sets the effect.
     pub const fn effect(mut self, effect: Effect) -> Self {
         self.spec.effect = effect;
         self
     }
 
-    /// The same list with an environment variable behind it.
+    /// Reads the environment variable of the same name if the flag is not given.
     pub const fn variable(mut self) -> Self {
         self.spec.has_variable = true;
         self
     }
 
-    /// The name without the leading dashes.
+    /// The name without leading dashes.
     pub fn name(&self) -> &'static str {
         self.spec.name
     }
 }
 
 impl Query {
-    /// Prints something without being told what.
+    /// A query without a value.
     pub const fn new(name: &'static str, help: &'static str) -> Self {
         Self { spec: Spec::new(name, help), form: "", only: None }
     }
 
-    /// The same query with an optional value.
+    /// Takes an optional value.
     pub const fn of(mut self, form: &'static str) -> Self {
         self.form = form;
         self
     }
 
-    /// The same query with this optional value.
+    /// Takes this optional value only.
     pub const fn of_only(mut self, word: &'static str) -> Self {
         self.form = word;
         self.only = Some(word);
         self
     }
 
-    /// The same query with another effect.
+    /// Sets the effect.
     pub const fn effect(mut self, effect: Effect) -> Self {
         self.spec.effect = effect;
         self
@@ -390,7 +390,7 @@ impl Entry for Query {
     fn parse(&self, value: Option<&OsStr>, _: Origin) -> Result<Box<dyn Any>, Refusal> {
         let value = value.unwrap_or_default().to_str().ok_or(Refusal::Unexpected)?;
         let is_taken = match (self.form, self.only) {
-            // The reference gives every query a value and looks at none of these.
+            // The reference accepts a value for every query and ignores it.
             (_, _) if matches!(value, "" | "true" | "1") => true,
             ("", _) => false,
             (_, Some(only)) => value == only,
@@ -423,8 +423,8 @@ impl Entry for Query {
     }
 }
 
-/// Help prints text in double quotes, so that it can be a flag file; the reference drops one pair
-/// around the value of a flag that is not a list, and so does this.
+/// Removes one pair of double quotes around the value of a flag that is not a list, as the reference does: help
+/// prints text defaults in quotes, and its output is a valid flag file.
 fn unquoted(value: &OsStr) -> &OsStr {
     use std::os::unix::ffi::OsStrExt;
     let bytes = value.as_bytes();

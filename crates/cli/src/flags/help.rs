@@ -1,4 +1,4 @@
-//! Help that can be a flag file: text is in comments, and flags are at their defaults.
+//! Help output that is a valid flag file: text in comments, flags at their defaults.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::flag::{Effect, Entry, Group};
 
 const WIDTH: usize = 92;
 
-/// The groups of a tool with the flags that work, and a line for each group with others.
+/// The help for the flags that work, and one line per group for the others.
 pub fn help(groups: &[&Group]) -> String {
     let mut text = String::new();
     for group in groups {
@@ -31,7 +31,7 @@ pub fn help(groups: &[&Group]) -> String {
     text
 }
 
-/// All flags of the groups.
+/// The help for all flags.
 pub fn help_all(groups: &[&Group]) -> String {
     let mut text = String::new();
     for group in groups {
@@ -71,11 +71,11 @@ fn has_effect(flag: &dyn Entry) -> bool {
     flag.spec().effect == Effect::Full
 }
 
-/// A line for each group: the names of its flags whose effect is `wanted`, those with a common prefix as `prefix_*`.
+/// A line for each group with the names of its flags whose effect is `wanted`; a common prefix becomes `prefix_*`.
 fn names_by_group(groups: &[&Group], wanted: fn(Effect) -> bool) -> String {
     let all: Vec<_> = groups.iter().flat_map(|group| group.flags).map(|flag| flag.spec()).collect();
-    // A prefix may abbreviate flags only if it is unambiguous and does not look like a flag.
-    let is_unambiguous = |prefix: &str| {
+    // A prefix is usable only if all flags that have it are `wanted` and no flag is named like the prefix itself.
+    let is_usable = |prefix: &str| {
         if all.iter().any(|spec| spec.name == prefix.trim_end_matches('_')) {
             return false;
         }
@@ -87,7 +87,7 @@ fn names_by_group(groups: &[&Group], wanted: fn(Effect) -> bool) -> String {
         let mut names: Vec<String> = Vec::new();
         for spec in group.flags.iter().map(|flag| flag.spec()).filter(|spec| wanted(spec.effect)) {
             let ends = spec.name.match_indices('_').map(|(at, _)| &spec.name[..=at]).take(2);
-            let name = match ends.into_iter().find(|prefix| is_unambiguous(prefix)) {
+            let name = match ends.into_iter().find(|prefix| is_usable(prefix)) {
                 Some(prefix) => format!("--{prefix}*"),
                 None => format!("--{}", spec.name),
             };
@@ -102,7 +102,7 @@ fn names_by_group(groups: &[&Group], wanted: fn(Effect) -> bool) -> String {
     text
 }
 
-/// Text as comments; paragraphs are filled, and lines that are indented stay as they are.
+/// Text as comments; paragraphs are filled, indented lines are kept.
 pub fn comment(text: &str) -> String {
     let mut lines = String::new();
     for paragraph in text.lines() {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_stands_for_flags_without_effect_alone() {
+    fn prefixes_match_only_flags_without_effect() {
         const GROUP: Group = Group {
             title: "Devices",
             flags: &[

@@ -1,11 +1,11 @@
-//! The types of values: how each is parsed, described and shown.
+//! The value types of flags: parsing, description and display.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use rehal_base::Error;
 
-/// What values a flag takes.
+/// The type of a flag's value.
 #[derive(Clone, Copy)]
 pub(super) enum Kind<T: 'static> {
     Boolean {
@@ -20,16 +20,16 @@ pub(super) enum Kind<T: 'static> {
         from: fn(i64) -> T,
     },
     Choice {
-        /// Words and what they mean. The empty word is the default and not shown.
+        /// The words and their values. The empty word is the default and is not shown.
         choices: &'static [(&'static str, T)],
-        /// Further words, which help does not show.
+        /// Aliases, which help does not show.
         aliases: &'static [(&'static str, T)],
         default: &'static str,
         any_case: bool,
     },
-    /// A syntax of its own.
+    /// A custom syntax.
     Parsed {
-        /// What a value looks like, such as `PATH`.
+        /// The placeholder of a value, such as `PATH`.
         form: &'static str,
         default: &'static str,
         /// Completes "expected ...".
@@ -40,22 +40,21 @@ pub(super) enum Kind<T: 'static> {
     },
 }
 
-/// The words of a boolean. The reference takes any other word for false; here it is an error.
+/// The words of a boolean. Any other word is an error here, and false in the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Words {
     /// `true`, `1`, `false`, `0`.
     Plain,
-    /// The words of Google Benchmark in any case: also `t`, `yes`, `y`, `on`, and their opposites.
+    /// Google Benchmark's words, case-insensitive: also `t`, `yes`, `y`, `on`, and their opposites.
     Benchmark,
-    /// As [`Words::Plain`]; GoogleTest takes its environment variables for true unless they start with `0`, `f`
-    /// or `F`.
+    /// As [`Words::Plain`]; GoogleTest's environment variables are true unless they start with `0`, `f` or `F`.
     GoogleTest,
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The command line, or a flag file.
+    /// The command line or a flag file.
     Flag,
     /// An environment variable.
     Variable,
@@ -64,11 +63,11 @@ pub enum Origin {
 /// Why a value is refused.
 #[derive(Debug)]
 pub enum Refusal {
-    /// The flag needs a value and has none.
+    /// The value is missing.
     NoValue,
-    /// It is not what the flag expects.
+    /// The value is not one of the expected ones.
     Unexpected,
-    /// The same, for a reason that what the flag expects does not tell.
+    /// The value is invalid for a more specific reason.
     Because(Error),
 }
 
@@ -144,7 +143,7 @@ impl<T> Kind<T> {
         }
     }
 
-    /// What a value looks like.
+    /// The placeholder of a value.
     pub(super) fn form(&self) -> String {
         match self {
             Self::Boolean { .. } | Self::Choice { .. } => self.words().join("|"),
@@ -197,7 +196,7 @@ fn text_of(value: &OsStr) -> Result<&str, Refusal> {
     value.to_str().ok_or(Refusal::Unexpected)
 }
 
-/// Text that has to be UTF-8.
+/// UTF-8 text.
 pub(crate) fn text(value: &OsStr) -> Result<String, Refusal> {
     text_of(value).map(str::to_string)
 }
@@ -214,7 +213,7 @@ pub(super) fn optional_path(value: &OsStr) -> Result<Option<PathBuf>, Refusal> {
     Ok((!value.is_empty()).then(|| value.into()))
 }
 
-/// The parts before and after the first `separator`, if it occurs.
+/// Splits at the first `separator`, if it occurs.
 pub(crate) fn split_once(value: &OsStr, separator: u8) -> Option<(&OsStr, &OsStr)> {
     use std::os::unix::ffi::OsStrExt;
     let bytes = value.as_bytes();
@@ -222,7 +221,7 @@ pub(crate) fn split_once(value: &OsStr, separator: u8) -> Option<(&OsStr, &OsStr
     Some((OsStr::from_bytes(&bytes[..at]), OsStr::from_bytes(&bytes[at + 1..])))
 }
 
-/// A value in an error: its beginning, if it is long.
+/// A value as shown in an error: a prefix, if it is long.
 pub(super) fn shown(value: &OsStr) -> String {
     const CHARS: usize = 60;
     let text = OsString::from(value).to_string_lossy().into_owned();

@@ -1,18 +1,18 @@
-//! Flags as IREE's users type them, from one table per tool.
+//! Flags with the syntax of IREE's tools, from one table per tool.
 //!
-//! An entry of a table says the name, the type and the default of a flag, what it is for, and whether it
-//! has an effect in this build. Parsing, errors, warnings and help follow from it: a tool reads typed
-//! values and parses no text. The syntax is that of the reference release, and wider where it says so:
+//! An entry of a table has the name, type, default, help text and effect of a flag. Parsing, errors, warnings
+//! and help are derived from it: a tool reads typed values and parses no text. The syntax is that of the
+//! reference release, with the extensions marked below:
 //! - A flag is `--name=value`; a boolean is also `--name`. There is no `--name value`.
-//! - `-` and `_` in names are the same (wider). `-h` is `--help` (wider).
-//! - `--flagfile=PATH` stands for the flags in that file, in place.
+//! - `-` and `_` in names are the same (extension). `-h` is `--help` (extension).
+//! - `--flagfile=PATH` is expanded in place to the flags in that file.
 //! - Every value is checked. If a flag is given twice, the last one counts, unless it may be repeated.
-//! - Whitespace around a value is dropped, and one pair of double quotes, except in flags that may be
-//!   repeated: their values may be paths that have such quotes.
-//! - Values may be any bytes if they are paths (wider).
-//! - Operands may stand anywhere; after `--` everything is one (wider).
-//! - Any other argument with one dash is an error, unless it is the name of a file.
-//! - A query, such as `--help`, is answered once everything before it is checked.
+//! - Whitespace around a value is trimmed. One pair of double quotes around it is removed, except in flags that
+//!   may be repeated: their values may be paths with such quotes.
+//! - Paths need not be UTF-8 (extension).
+//! - Operands may occur anywhere; all arguments after `--` are operands (extension).
+//! - Any other argument that starts with a single dash is an error, unless it names an existing file.
+//! - A query, such as `--help`, is answered after all flags before it have been checked.
 
 mod catalog;
 mod expand;

@@ -1,4 +1,4 @@
-//! From flags as given to typed values, checked against a tool's table.
+//! Parses flags to typed values, checked against a tool's table.
 
 use std::any::Any;
 use std::env;
@@ -12,8 +12,8 @@ use super::kind::{Origin, Refusal, shown};
 
 /// The values of a tool's flags, and its operands.
 ///
-/// All of them are valid: whatever can be checked without opening anything has been. Asking for a flag
-/// that is not in the tool's table is a mistake of the tool and panics.
+/// All values are valid as far as that can be checked without opening a file or a device. Reading a flag that is
+/// not in the tool's table is a bug of the tool and panics.
 pub struct Flags {
     table: Vec<&'static dyn Entry>,
     /// Values in the order given, each with the name of its flag.
@@ -26,8 +26,8 @@ pub struct Flags {
 impl Flags {
     /// Parses the arguments that follow the program's name.
     ///
-    /// Flags are checked in order, up to a query, which is answered instead of running the tool. Fails
-    /// on an unknown flag, on an invalid value, and on a flag that this build cannot honour.
+    /// Flags are checked in order, up to the first query, which is answered instead of running the tool. Fails on
+    /// an unknown flag, an invalid value, or a flag that this build does not implement.
     pub fn parse(groups: &[&Group], arguments: impl IntoIterator<Item = OsString>) -> Result<Self> {
         let Expanded { flags: given, operands } = expand::expand(arguments)?;
         let table = groups.iter().flat_map(|group| group.flags).copied().collect();
@@ -56,7 +56,7 @@ impl Flags {
         self.values_of(list.name()).collect()
     }
 
-    /// The query to answer, and its value, which is empty if it has none.
+    /// The query to answer and its value, which may be empty.
     pub fn query(&self) -> Option<(&'static str, &str)> {
         self.query.as_ref().map(|(name, value)| (*name, value.as_str()))
     }
@@ -66,7 +66,7 @@ impl Flags {
         &self.operands
     }
 
-    /// Lines about flags that are given and have no effect.
+    /// Warnings about given flags without effect, one per line.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -93,7 +93,7 @@ impl Flags {
         Ok(())
     }
 
-    /// Takes flags that are not given from the environment.
+    /// Adds flags that are not given from environment variables.
     fn add_variables(&mut self) -> Result<()> {
         for entry in self.table.clone() {
             let name = entry.spec().name;
@@ -108,7 +108,7 @@ impl Flags {
     }
 }
 
-/// Parses a value, and words what is wrong with it.
+/// Parses a value; errors name the flag and the valid values.
 fn parse(entry: &dyn Entry, subject: &str, value: Option<&OsStr>, origin: Origin) -> Result<Box<dyn Any>> {
     let name = entry.spec().name;
     let expected = entry.expected();
@@ -137,12 +137,12 @@ fn parse(entry: &dyn Entry, subject: &str, value: Option<&OsStr>, origin: Origin
     })
 }
 
-/// What an error says of a value that its flag does not expect.
+/// The message about an invalid value.
 pub(crate) fn invalid(subject: &str, value: &OsStr, expected: &str) -> String {
     format!("invalid value '{}' for {subject} (expected {expected})", shown(value))
 }
 
-/// Refuses a flag that this build cannot honour.
+/// Refuses a flag that this build does not implement.
 fn check_effect(entry: &dyn Entry, given: &Given, all: &[Given]) -> Result<()> {
     if entry.is_default(given.value.as_deref()) {
         return Ok(());
@@ -161,7 +161,7 @@ fn check_effect(entry: &dyn Entry, given: &Given, all: &[Given]) -> Result<()> {
     }
 }
 
-/// A line for each reason why flags that are given have no effect.
+/// One line per reason why given flags have no effect.
 fn warnings(table: &[&'static dyn Entry], given: &[Given]) -> Vec<String> {
     let mut ignored: Vec<(String, Vec<String>)> = Vec::new();
     for it in given {

@@ -1,4 +1,4 @@
-//! What a person sees.
+//! Console output.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::options::Options;
 use super::run::{Iteration, Outcome, Suite};
 
-/// The console's report, line by line as GoogleTest prints it.
+/// The console report in GoogleTest's format.
 pub(crate) struct Console<'a> {
     out: &'a mut dyn Write,
     options: &'a Options,
@@ -22,7 +22,7 @@ enum Color {
 }
 
 impl<'a> Console<'a> {
-    /// For a suite of `tests` tests, of which `disabled` would match and do not run.
+    /// For a suite of `tests` tests, of which `disabled` match the filter but do not run.
     pub fn new(out: &'a mut dyn Write, options: &'a Options, tests: usize, disabled: usize) -> Self {
         Self { out, options, tests, disabled }
     }
@@ -76,7 +76,7 @@ impl<'a> Console<'a> {
         }
         self.colored(Color::Green, "[ RUN      ] ")?;
         writeln!(self.out, "{}", suite.full_name(index))?;
-        // What runs may end the process; its name must have been seen.
+        // Flushed first: the test may end the process.
         self.out.flush()
     }
 

@@ -1,4 +1,4 @@
-//! Reports that are kept: XML as JUnit's readers take it, and JSON.
+//! Report files: JUnit-compatible XML, and JSON.
 
 use std::fmt::Write;
 use std::fs;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::options::FileFormat;
 use super::run::{Iteration, Outcome, Suite};
 
-/// Writes the report of a run to `path`, creating its directory if it does not exist.
+/// Writes the report of a run to `path`, creating its directory if necessary.
 pub(crate) fn write<T>(
     format: FileFormat,
     path: &Path,
@@ -131,13 +131,13 @@ fn json<T>(suite: &Suite<T>, disabled: &[usize], ran: &Iteration) -> Value {
     all
 }
 
-/// Seconds with up to three decimals, as GoogleTest writes them: at least the point.
+/// Seconds with up to three decimals in GoogleTest's format, which always has the decimal point.
 fn seconds(duration: Duration) -> String {
     let text = format!("{}.{:03}", duration.as_secs(), duration.subsec_millis());
     text.trim_end_matches('0').to_string()
 }
 
-/// Text as an XML attribute or content; what XML cannot hold is left out.
+/// Escapes text for an XML attribute or content; characters that XML does not allow are removed.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,26 +1,26 @@
-//! Which tests run, by name.
+//! Selects tests by name.
 
 use rehal_base::glob;
 
-/// A GoogleTest filter: patterns separated by `:`; behind the first `-`, those of tests to leave out. `*` stands for
-/// any characters and `?` for one.
+/// A GoogleTest filter: patterns separated by `:`; those after the first `-` exclude tests. `*` matches any string
+/// and `?` any character.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     text: String,
 }
 
 impl Filter {
-    /// From a flag's value.
+    /// Parses a flag's value.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into() }
     }
 
-    /// As it was given.
+    /// The text as given.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether it was not narrowed down.
+    /// Whether the filter matches all tests.
     pub fn is_universal(&self) -> bool {
         self.text == "*"
     }
@@ -29,7 +29,7 @@ impl Filter {
     pub fn matches(&self, name: &str) -> bool {
         let (positive, negative) = self.text.split_once('-').unwrap_or((&self.text, ""));
         let any = |patterns: &str| patterns.split(':').any(|pattern| glob::matches(pattern, name));
-        // Only exclusions: everything else runs.
+        // Without positive patterns, all tests run that are not excluded.
         let included = if positive.is_empty() && self.text.starts_with('-') { true } else { any(positive) };
         included && !(self.text.contains('-') && any(negative))
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_fit_whole_names() {
+    fn patterns_match_entire_names() {
         for (filter, name, expected) in [
             ("*", "m.a", true),
             ("", "m.a", false),

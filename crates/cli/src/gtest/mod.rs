@@ -1,8 +1,7 @@
-//! Tests in GoogleTest's shape: which run and in what order, what the console shows, and reports as XML and JSON that
-//! its users already read.
+//! A test runner compatible with GoogleTest: selection, order, console output, and XML and JSON reports.
 //!
-//! The shapes are those of GoogleTest 1.17. What it has and has no meaning here (death tests, debugger breaks, C++
-//! exceptions, streams to a host) is taken and without effect.
+//! The formats are those of GoogleTest 1.17. Flags for features that do not apply here (death tests, breaking into
+//! a debugger, C++ exceptions, streaming to a host) are accepted and have no effect.
 
 mod console;
 mod file;

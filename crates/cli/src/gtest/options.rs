@@ -1,4 +1,4 @@
-//! GoogleTest's flags, and the environment variables behind them.
+//! GoogleTest's flags, and their environment variables.
 
 use std::env;
 use std::ffi::OsStr;
@@ -27,7 +27,7 @@ const FILTER: Flag<Filter> = Flag::parsed(
 const ALSO_RUN_DISABLED: Flag<bool> =
     switch("gtest_also_run_disabled_tests", false, "Also runs tests whose name starts with DISABLED_.");
 
-/// `None` repeats forever.
+/// `None` repeats until killed.
 const REPEAT: Flag<Option<u32>> = Flag::number(
     "gtest_repeat",
     1,
@@ -106,7 +106,7 @@ const FAIL_IF_NONE_LINKED: Flag<bool> =
 const THROW_ON_FAILURE: Flag<bool> =
     switch("gtest_throw_on_failure", false, "Ends the process at the first failure.");
 
-/// What GoogleTest's programs take.
+/// The flags of GoogleTest's programs.
 pub(crate) const GTEST: Group = Group {
     title: "Tests (GoogleTest's flags)",
     flags: &[
@@ -130,9 +130,9 @@ pub(crate) const GTEST: Group = Group {
             .effect(Effect::Ignored("breaking into a debugger is not supported")),
         &THROW_ON_FAILURE,
         &switch("gtest_catch_exceptions", true, "Catches C++ exceptions.")
-            .effect(Effect::Ignored("there are no C++ exceptions")),
+            .effect(Effect::Ignored("tests do not throw C++ exceptions")),
         &Flag::parsed("gtest_death_test_style", "STYLE", "fast", "UTF-8 text", text, "Style of death tests.")
-            .effect(Effect::Ignored("there are no death tests")),
+            .effect(Effect::Ignored("death tests are not supported")),
         &Flag::integer("gtest_stack_trace_depth", 100, "Maximum depth of stack traces of failures.")
             .effect(Effect::Ignored("failures have no native stack trace")),
         &Flag::text("gtest_stream_result_to", "HOST:PORT", "Streams results to a host.")
@@ -140,12 +140,12 @@ pub(crate) const GTEST: Group = Group {
     ],
 };
 
-/// A boolean of GoogleTest.
+/// A GoogleTest boolean.
 const fn switch(name: &'static str, default: bool, help: &'static str) -> Flag<bool> {
     Flag::switch(name, default, help).words(Words::GoogleTest).variable()
 }
 
-/// How tests are chosen, run and reported.
+/// The selection, execution and reporting of tests.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub list_tests: bool,
@@ -178,8 +178,8 @@ pub(crate) enum FileFormat {
 }
 
 impl Options {
-    /// What the flags and the environment say. `program` names the report if only a directory is given;
-    /// `terminal` is whether output goes to a terminal; `now_ms` seeds the order.
+    /// The options set by flags and environment variables. `program` names the report if only a directory is given;
+    /// `terminal` is whether output is a terminal; `now_ms` seeds the order.
     pub fn new(flags: &Flags, program: &str, terminal: bool, now_ms: u64) -> Result<Self> {
         let seed = flags.get(&RANDOM_SEED);
         let clock = (now_ms % u64::from(SEED_MAX)) as u32 + 1;
@@ -234,11 +234,11 @@ fn in_directory((format, path): Report, program: &str) -> PathBuf {
     }
 }
 
-/// Which shard of the tests to run.
+/// The number of shards and the index of the one to run.
 fn shard(total: Option<String>, index: Option<String>) -> Result<Option<(u32, u32)>> {
     let number = |name: &str, text: &str| {
         text.parse::<u32>().map_err(|_| {
-            Error::invalid_argument(format!("environment variable {name}: '{text}' is not a number")).advise(
+            Error::invalid_argument(format!("environment variable {name}: '{text}' is not an integer")).advise(
                 "GTEST_TOTAL_SHARDS is the number of shards, GTEST_SHARD_INDEX the index of this one, from 0",
             )
         })
@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_go_where_they_are_sent() {
+    fn report_paths_are_parsed() {
         let parse = |text: &str| {
             let report = parse_output(OsStr::new(text)).unwrap();
             report.map(|report| (report.0, in_directory(report, "tool")))

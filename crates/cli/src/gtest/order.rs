@@ -1,6 +1,6 @@
 //! The order of tests.
 
-/// GoogleTest's generator of random orders, so that a seed means the same order there and here.
+/// GoogleTest's random number generator, so that a seed gives the same order as there.
 pub(crate) struct Random(u32);
 
 impl Random {
@@ -15,7 +15,7 @@ impl Random {
         self.0 % range
     }
 
-    /// Puts `items` into random order.
+    /// Shuffles `items`.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for width in (2..=items.len()).rev() {
             let chosen = self.below(width as u32) as usize;
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_an_order() {
+    fn a_seed_determines_the_order() {
         let order = |seed| {
             let mut items: Vec<u32> = (0..20).collect();
             Random::new(seed).shuffle(&mut items);

@@ -1,4 +1,4 @@
-//! Runs the tests.
+//! Runs tests.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -20,35 +20,35 @@ pub(crate) struct Suite<T> {
 /// A test.
 pub(crate) struct Test<T> {
     pub name: String,
-    /// What GoogleTest calls its parameter: the number of the export.
+    /// GoogleTest's test parameter: the export ordinal.
     pub parameter: String,
-    /// What runs it needs to know.
+    /// The caller's data for running it.
     pub body: T,
 }
 
-/// What came of a test.
+/// The outcome of a test.
 pub(crate) struct Outcome {
-    /// What failed, each as the lines that follow `Failure`, with where it was before it.
+    /// The failures: the location, `Failure`, and lines of details.
     pub failures: Vec<String>,
     pub duration: Duration,
 }
 
-/// What a run of the chosen tests gave: index of the test and its outcome, in the order in which they ran.
+/// The outcomes of one iteration: test indices and outcomes, in execution order.
 pub(crate) struct Iteration {
     pub outcomes: Vec<(usize, Outcome)>,
     pub duration: Duration,
 }
 
 impl Iteration {
-    /// How many tests failed.
+    /// The number of failed tests.
     pub fn failed(&self) -> usize {
         self.outcomes.iter().filter(|(_, outcome)| !outcome.failures.is_empty()).count()
     }
 }
 
-/// Runs the tests that `options` choose, and gives how many did not pass.
+/// Runs the tests selected by `options`; returns the number of failures.
 ///
-/// `body` returns what failed in a test; an empty list says that it passed. An error is one of writing.
+/// `body` returns the failures of a test; an empty list means that it passed. Errors are those of writing output.
 pub(crate) fn run<T>(
     suite: &Suite<T>,
     options: &Options,
@@ -98,7 +98,7 @@ pub(crate) fn run<T>(
     let none = (options.fail_if_none_selected && on.is_empty())
         || (options.fail_if_none_linked && suite.tests.is_empty());
     if none {
-        let error = Error::failed_precondition("no tests to run, which the flags treat as a failure");
+        let error = Error::failed_precondition("no test was selected, which the flags treat as a failure");
         return Err(error.advise("--gtest_list_tests lists the tests, --gtest_filter chooses among them"));
     }
     Ok(failed)
@@ -152,7 +152,7 @@ fn list<'t, T: 't>(
 }
 
 impl<T> Suite<T> {
-    /// The name that filters and reports use.
+    /// The name in filters and reports.
     pub fn full_name(&self, index: usize) -> String {
         format!("{}.{}", self.name, self.tests[index].name)
     }

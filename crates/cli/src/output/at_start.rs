@@ -1,8 +1,8 @@
 //! Whether standard output was closed when the process started.
 //!
-//! Rust's runtime opens `/dev/null` in its place before `main`, so that what is printed would be lost with status 0.
+//! Rust's runtime opens `/dev/null` in its place before `main`, so output would be lost with status 0.
 
-#![allow(unsafe_code, reason = "looks before Rust's runtime starts; docs/unsafe.md says what it rests on")]
+#![allow(unsafe_code, reason = "runs before Rust's runtime starts; see docs/unsafe.md")]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,8 +13,8 @@ pub(super) fn stdout_was_closed() -> bool {
     WAS_CLOSED.load(Ordering::Relaxed)
 }
 
-// SAFETY: the section holds pointers to functions that the loader calls before `main`, with arguments that this one does
-// not look at. It calls the system alone, and stores to an atomic: nothing of Rust's runtime has to be there.
+// SAFETY: the section holds pointers to functions that the loader calls before `main`, with arguments that this one
+// ignores. It makes one system call and stores to an atomic, which does not depend on Rust's runtime.
 #[cfg(target_os = "linux")]
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -22,7 +22,7 @@ static LOOK: extern "C" fn() = look;
 
 #[cfg(target_os = "linux")]
 extern "C" fn look() {
-    // SAFETY: asks for the flags of a descriptor, which fails if it is not open.
+    // SAFETY: F_GETFD reads the flags of a descriptor, and fails if it is not open.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) };
     WAS_CLOSED.store(flags == -1, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! The flags of the tools that run programs, and the options that follow from them.
+//! The flags of the tools that run programs, and the options derived from them.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -43,7 +43,7 @@ const LEAD_ALLOCATOR: Flag<usize> = Flag::number(
 const TRACE_EXECUTION: Flag<bool> =
     Flag::switch("trace_execution", false, "Prints each executed instruction on standard error.");
 
-/// Which modules, and how they are run.
+/// The modules, and how they are run.
 pub(crate) const MODULES: Group =
     Group { title: "Modules", flags: &[&MODULE, &MODULE_MODE, &LEAD_ALLOCATOR, &TRACE_EXECUTION] };
 
@@ -74,17 +74,17 @@ const FILE_VALIDATION: Flag<FileValidation> = Flag::choice(
      time. digest: a digest of the contents, which survives a copy but reads the whole file.",
 );
 
-/// Recording what the program does to a capture.
+/// Recording to a capture.
 pub(crate) const RECORDING: Group =
     Group { title: "Recording", flags: &[&REPLAY_OUTPUT, &FILE_POLICY, &FILE_VALIDATION] };
 
 const OUTPUT: List<OutputTarget> = List::parsed(
     "output",
     "TARGET",
-    "@PATH to write a file, +PATH to append to one, - to print, or nothing to drop the result",
+    "@PATH to write a file, +PATH to append to one, - to print, or an empty value to discard the result",
     parse_output,
     "What to do with a result, once for each in order; without it all results are printed.\n\
-     \x20  (empty)       drop it\n\
+     \x20  (empty)       discard it\n\
      \x20  -             print it\n\
      \x20  @file.npy     write it as an .npy file; +file.npy appends to one\n\
      \x20  @file         write its bytes; +file appends them",
@@ -105,7 +105,7 @@ const MAX_ELEMENT_COUNT: Flag<u64> = Flag::number(
     1024,
     (i64::MIN, i64::MAX),
     |count| if count < 0 { u64::MAX } else { count as u64 },
-    "How many elements of a result are printed; the rest is elided. Negative for all.",
+    "Maximum number of elements of a result to print; the rest is elided. Negative for all.",
 );
 
 #[derive(Clone, Copy)]
@@ -134,7 +134,7 @@ const BF16_THRESHOLD: Flag<f64> = threshold("expected_bf16_threshold", "0.01", "
 const RTOL: Flag<f64> =
     threshold("expected_rtol", "1e-05", "Relative tolerance of floats, as a factor of the expected value.");
 
-/// What to do with results.
+/// The handling of results.
 pub(crate) const RESULTS: Group = Group {
     title: "Results",
     flags: &[
@@ -169,7 +169,7 @@ pub(crate) const INPUT: List<ValueText> = List::parsed(
 );
 
 impl Options {
-    /// What the flags of [`MODULES`], [`RECORDING`] and those of devices and parameters say.
+    /// The options set by the flags of [`MODULES`] and [`RECORDING`] and those of devices and parameters.
     pub(crate) fn from_flags(flags: &Flags) -> Result<Self> {
         let mut program = ProgramOptions::default();
         program.modules = flags.list(&MODULE);
@@ -195,7 +195,7 @@ impl Options {
     }
 }
 
-/// The index of the device that allocates what devices share.
+/// The index of the device that allocates shared memory.
 fn lead(flags: &Flags, device_count: usize) -> Result<usize> {
     let lead = flags.get(&LEAD_ALLOCATOR);
     if lead < device_count {
@@ -207,18 +207,18 @@ fn lead(flags: &Flags, device_count: usize) -> Result<usize> {
     Err(error.advise("indices start at 0, in the order of --device"))
 }
 
-/// Prints on standard error.
+/// A sink that prints to standard error.
 fn note() -> TextSink {
     Arc::new(output::note)
 }
 
 impl ResultOptions {
-    /// What the flags of [`RESULTS`] say.
+    /// The options set by the flags of [`RESULTS`].
     pub(crate) fn from_flags(flags: &Flags) -> Self {
         let equality = match flags.get(&EQUALITY_MODE) {
             EqualityMode::Exact => Equality::Exact,
             EqualityMode::Approximate => Equality::Approximate {
-                // As the reference holds them: all but the one of f64 as f32.
+                // The reference stores all tolerances but that of f64 as f32.
                 f16: f64::from(flags.get(&F16_THRESHOLD) as f32),
                 f32: f64::from(flags.get(&F32_THRESHOLD) as f32),
                 f64: flags.get(&F64_THRESHOLD),

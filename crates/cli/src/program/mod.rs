@@ -1,4 +1,4 @@
-//! Programs as the tools run them: loaded by the session, with errors that name flags, and results that are printed.
+//! Runs programs for the tools: loads them through the session, names flags in errors, and prints results.
 
 pub(crate) mod flags;
 mod options;
@@ -26,7 +26,7 @@ pub(crate) fn load(options: &Options) -> Result<Program> {
     Program::with_modules(&options.program, modules, offer)
 }
 
-/// Refuses to record a program that uses no devices.
+/// Refuses to record a program without devices.
 fn check_recording(options: &Options, modules: &[ProgramModule]) -> Result<()> {
     let needs_devices =
         |module: &ProgramModule| module.file().dependencies().any(|dependency| dependency.name == "hal");
@@ -34,10 +34,10 @@ fn check_recording(options: &Options, modules: &[ProgramModule]) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid_argument("--device_replay_output records devices, and the program uses none")
-        .advise("leave it out"))
+        .advise("omit the flag"))
 }
 
-/// Reads the modules that the flags name.
+/// Reads the modules named by the flags.
 pub(crate) fn read_modules(options: &Options) -> Result<Vec<ProgramModule>> {
     let read = |source: &ModuleSource| {
         let shown = source.path().unwrap_or(Path::new("-")).display();
@@ -46,7 +46,7 @@ pub(crate) fn read_modules(options: &Options) -> Result<Vec<ProgramModule>> {
     options.program.modules.iter().map(read).collect()
 }
 
-/// The function `name` of the main module, or its only one.
+/// The function `name` of the main module, or its only function.
 pub(crate) fn function(program: &Program, name: Option<&str>) -> Result<Function> {
     if let Some(name) = name {
         return program.function(name);
@@ -60,22 +60,21 @@ pub(crate) fn function(program: &Program, name: Option<&str>) -> Result<Function
     }
 }
 
-/// Calls a function with the inputs that the flags name.
+/// Calls a function with the inputs given by flags.
 pub(crate) fn call(program: &Program, function: &Function, inputs: Vec<Value>) -> Result<Vec<Value>> {
     function
         .check_count(inputs.len())
         .context(|| format!("function '{}'", function.name()))
-        .advise(|| "give --input once for each".into())?;
+        .advise(|| "give --input once for each input of the function".into())?;
     program.call(function, inputs)
 }
 
-/// Closes a program, and then prints what its devices allocated, if that is asked for. Returns `outcome`, or what went
-/// wrong here.
+/// Closes a program, then prints allocation statistics if requested. Returns `outcome`, or the error of closing.
 pub(crate) fn close(program: Program, outcome: Result<()>, print_statistics: bool) -> Result<()> {
     end(program, outcome, print_statistics, Program::close)
 }
 
-/// As [`close`], without the scope `deinit` in the capture, as the reference's tools that measure and test do it.
+/// As [`close`], without the scope `deinit` in the capture, like the reference's benchmark and check tools.
 pub(crate) fn close_unscoped(program: Program, outcome: Result<()>, print_statistics: bool) -> Result<()> {
     end(program, outcome, print_statistics, Program::close_unscoped)
 }
@@ -94,7 +93,7 @@ fn end(
     outcome.and(closed)
 }
 
-/// Prints what a device has allocated, in the reference's form.
+/// Prints the allocation statistics of a device in the reference's format.
 fn print_memory(device: &Device) {
     let mut text = format!("Device: {}\n", device.info().name);
     if let Some(statistics) = device.memory_statistics() {
@@ -112,14 +111,14 @@ fn print_memory(device: &Device) {
     output::note(&text);
 }
 
-/// Writes what all modules of a program measured to a file, one buffer after the other. If none of them measures
-/// anything the file is empty: what an earlier run left in it must not be taken for this one's.
+/// Writes the instrumentation data of all modules to a file, one buffer after the other. Without any, the file is
+/// truncated, so that data of an earlier run is not mistaken for this run's.
 pub(crate) fn write_instruments(program: &Program, path: &Path) -> Result<()> {
     let failed = |error| Error::io(format_args!("writing '{}'", path.display()), &error);
     let mut file = File::create(path).map_err(failed)?;
     for (index, value) in program.instruments()?.iter().enumerate() {
         let written = with_value_bytes(value, |bytes| file.write_all(bytes));
-        written.context(|| format!("value {index} of the instrumentation data"))?.map_err(failed)?;
+        written.context(|| format!("instrumentation buffer {index}"))?.map_err(failed)?;
     }
     Ok(())
 }

@@ -1,35 +1,35 @@
-//! Typed options of the tools that run programs, independent of flags.
+//! The typed options of the tools that run programs.
 
 use std::path::{Path, PathBuf};
 
 use rehal_session::{Equality, ProgramOptions, ValueText};
 
-/// A program with what the tool does around it.
+/// A program and its handling by the tool.
 #[derive(Clone)]
 pub(crate) struct Options {
     pub program: ProgramOptions,
-    /// Values that are read after the program is loaded.
+    /// Input values, which are read after the program is loaded.
     pub inputs: Vec<ValueText>,
-    /// Files that the tool writes besides results and the capture, each with its flag.
+    /// Other output files than results and the capture, each with its flag.
     pub reports: Vec<(&'static str, PathBuf)>,
-    /// `None` for tools that do nothing with results.
+    /// `None` for tools that ignore results.
     pub results: Option<ResultOptions>,
 }
 
-/// What to do with results.
+/// The handling of results.
 #[derive(Clone, Debug)]
 pub(crate) struct ResultOptions {
-    /// One for each result, or none to print all.
+    /// One per result, or empty to print all.
     pub outputs: Vec<OutputTarget>,
-    /// What results are compared with; if empty, they are not.
+    /// The expected results; if empty, results are not compared.
     pub expected: Vec<ValueText>,
-    /// How many elements of a result are printed.
+    /// Maximum number of elements of a result to print.
     pub max_elements: u64,
-    /// When results are equal to what is expected.
+    /// The comparison with expected results.
     pub equality: Equality,
 }
 
-/// What to do with one result.
+/// The target of one result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OutputTarget {
     Drop,
@@ -39,7 +39,7 @@ pub(crate) enum OutputTarget {
 }
 
 impl OutputTarget {
-    /// The file that is written, if one is.
+    /// The output file, if any.
     pub(crate) fn path(&self) -> Option<&Path> {
         match self {
             Self::Drop | Self::Print => None,

@@ -1,4 +1,4 @@
-//! The files that a program reads and writes: none is written while it is read.
+//! The files that a program reads and writes, which must be distinct.
 
 use std::path::Path;
 
@@ -8,25 +8,25 @@ use super::options::Options;
 use crate::parameters;
 
 impl Options {
-    /// Refuses to write results, a report or the capture over a module, parameters, an input or each other.
+    /// Refuses to overwrite a module, parameters or an input with an output, and to write two outputs to one file.
     pub(crate) fn check_paths(&self) -> Result<()> {
         self.written().try_for_each(|(flag, path)| parameters::check_input(flag, path, self.loaded()))?;
         let Some(recording) = &self.program.recording else { return Ok(()) };
         const FLAG: &str = "device_replay_output";
         let path = recording.path.path();
-        // It would be truncated while the module or the parameters are mapped, and inputs are read only later.
+        // The capture would truncate modules and parameters while they are mapped, and inputs before they are read.
         parameters::check_output(FLAG, path, self.read())?;
         parameters::check_outputs(FLAG, path, self.written().map(|(_, path)| path))
     }
 
-    /// Files that are read while the program runs.
+    /// Input files.
     fn read(&self) -> impl Iterator<Item = &Path> {
         let expected = self.results.iter().flat_map(|results| &results.expected);
         let values = self.inputs.iter().chain(expected);
         self.loaded().chain(values.filter_map(|value| value.path()))
     }
 
-    /// Files that results and reports are written to, each with its flag.
+    /// Output files for results and reports, each with its flag.
     fn written(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         let outputs = self.results.iter().flat_map(|results| &results.outputs);
         let outputs = outputs.filter_map(|output| Some(("output", output.path()?)));

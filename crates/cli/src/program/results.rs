@@ -1,4 +1,4 @@
-//! What becomes of results: printed, written to files, or compared.
+//! Prints, writes or compares results.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,7 +13,7 @@ use rehal_values::npy;
 use super::options::OutputTarget;
 use crate::output;
 
-/// Prints all values, each with its number: `result[0]: i32=7`.
+/// Prints all values with their indices: `result[0]: i32=7`.
 pub(crate) fn print_all(values: &[Value], max_elements: u64) -> Result<()> {
     for (index, value) in values.iter().enumerate() {
         let text = format_value(value, max_elements).context(|| format!("result {index}"))?;
@@ -22,7 +22,7 @@ pub(crate) fn print_all(values: &[Value], max_elements: u64) -> Result<()> {
     Ok(())
 }
 
-/// Does with each value what its target says; there are as many of both.
+/// Sends each value to its target. Fails unless their numbers are equal.
 pub(crate) fn write_all(values: &[Value], targets: &[OutputTarget], max_elements: u64) -> Result<()> {
     if values.len() != targets.len() {
         return Err(Error::out_of_range(format!(
@@ -30,7 +30,7 @@ pub(crate) fn write_all(values: &[Value], targets: &[OutputTarget], max_elements
             targets.len(),
             values.len()
         ))
-        .advise("give --output once for each result, --output= to drop one"));
+        .advise("give --output once for each result, --output= to discard one"));
     }
     for (value, target) in values.iter().zip(targets) {
         write(value, target, max_elements).context(|| "--output".into())?;
@@ -53,7 +53,7 @@ fn write(value: &Value, target: &OutputTarget, max_elements: u64) -> Result<()> 
         }
     };
     let is_npy = path.as_os_str().as_bytes().ends_with(b".npy");
-    // Checked before the file is opened: what cannot be written leaves a file as it is.
+    // Checked before the file is opened, so that an unsupported type does not truncate it.
     let header = if is_npy { npy::header(&type_of_value(value)?)? } else { Vec::new() };
     let size = type_of_value(value)?.size_bytes()?;
     let failed = |error| Error::io(format_args!("writing '{}'", path.display()), &error);
@@ -65,8 +65,8 @@ fn write(value: &Value, target: &OutputTarget, max_elements: u64) -> Result<()> 
     })
 }
 
-/// Compares all results of a function with what is expected of them, and prints what differs, or that nothing does.
-/// Returns whether nothing does.
+/// Compares all results of a function with the expected ones, and prints the differences or success. Returns
+/// whether they match.
 pub(crate) fn compare_all(
     values: &[Value],
     function: &Function,

@@ -1,4 +1,4 @@
-//! The flags of Google Benchmark, as the pinned release's benchmark tools take them.
+//! Google Benchmark's flags, as the benchmark tools of the reference release accept them.
 //!
 //! As there, an environment variable supplies a flag that is not given: `BENCHMARK_FORMAT` for
 //! `--benchmark_format`.
@@ -35,7 +35,7 @@ const MIN_TIME: Flag<MinTime> = Flag::parsed(
     "0.5s",
     "iterations such as 20x, or seconds such as 0.5s",
     |value| text(value)?.parse().map_err(|_| Refusal::Unexpected),
-    "How long to measure: 20x for 20 iterations, 0.5s for as many as take half a second.",
+    "How long to measure: 20x for 20 iterations, 0.5s for as many iterations as take half a second.",
 )
 .variable();
 
@@ -80,7 +80,7 @@ const REPORT_AGGREGATES_ONLY: Flag<bool> =
 
 const DISPLAY_AGGREGATES_ONLY: Flag<bool> = switch(
     "benchmark_display_aggregates_only",
-    "Prints only statistics over the repetitions; the file has the repetitions too.",
+    "Prints only statistics over the repetitions; the file contains each repetition as well.",
 );
 
 const COLOR: Flag<Color> = Flag::choice(
@@ -129,7 +129,7 @@ const PERF_COUNTERS: Flag<Vec<String>> = Flag::parsed(
     "",
     "NAME,...",
     |value| Ok(text(value)?.split(',').filter(|name| !name.is_empty()).map(str::to_string).collect()),
-    "Hardware performance counters; none is supported.",
+    "Hardware performance counters; none are supported.",
 )
 .variable();
 
@@ -181,7 +181,7 @@ pub(crate) const BENCHMARK: Group = Group {
     ],
 };
 
-/// What the flags and the environment say. Reports name `program`.
+/// The options set by flags and environment variables. Reports name `program`.
 pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
     Ok(Options {
         executable: Some(program.to_string_lossy().into_owned()),
@@ -216,7 +216,7 @@ pub(crate) fn run(options: Options, benchmarks: &mut [Benchmark<'_>]) -> Result<
     }
 }
 
-/// The pairs of all contexts; a key with two values is an error.
+/// The pairs of all `--benchmark_context` flags; a key with two values is an error.
 fn context(flags: &Flags) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
     for (key, value) in flags.list(&CONTEXT).into_iter().flatten() {
@@ -225,7 +225,7 @@ fn context(flags: &Flags) -> Result<BTreeMap<String, String>> {
     Ok(all)
 }
 
-/// A boolean of Google Benchmark, false by default.
+/// A Google Benchmark boolean, false by default.
 const fn switch(name: &'static str, help: &'static str) -> Flag<bool> {
     Flag::switch(name, false, help).words(Words::Benchmark).variable()
 }

@@ -78,7 +78,7 @@ const BATCH_CONCURRENCY: Flag<u64> = Flag::number(
      earlier one.",
 );
 
-/// As many as the reference's numbers hold; more would only allocate fences.
+/// The range of the reference's flags; larger values would only allocate fences.
 const MAX_BATCH: (i64, i64) = (1, i32::MAX as i64);
 
 const UNIT: Flag<Option<TimeUnit>> = Flag::choice(
@@ -118,17 +118,17 @@ const RUN: Group = Group {
     ],
 };
 
-/// Results of the last call, if they are kept.
+/// Results of the last call.
 type Kept = RefCell<Vec<Value>>;
 
-/// What to call, and how to measure it.
+/// The function to call, and how to measure it.
 struct Options {
     program: program::Options,
     /// `None` for every function without inputs.
     function: Option<String>,
     batch: Batch,
     unit: Option<TimeUnit>,
-    /// `None` if results are dropped.
+    /// `None` if results are discarded.
     results: Option<ResultOptions>,
     print_statistics: bool,
     bench: rehal_bench::Options,
@@ -172,7 +172,7 @@ fn measure(program: &Program, options: Options) -> Result<()> {
         }
         None => all(program, batch)?,
     };
-    // After the first error nothing is measured: the state of the program is unknown.
+    // After the first error nothing more is measured: the state of the program is unknown.
     let failure: RefCell<Option<Error>> = RefCell::default();
     let mut benchmarks: Vec<_> = chosen
         .iter_mut()
@@ -201,7 +201,7 @@ fn measure(program: &Program, options: Options) -> Result<()> {
     }
 }
 
-/// Runs one benchmark, unless one before it failed.
+/// Runs one benchmark, unless an earlier one failed.
 fn guarded(
     calls: &mut Calls,
     state: &mut State<'_>,
@@ -231,7 +231,7 @@ fn run_calls(calls: &mut Calls, state: &mut State<'_>, kept: Option<&Kept>) -> R
             *kept.borrow_mut() = calls.take_results();
         }
     } else {
-        // Making fences and dropping results is not measured.
+        // Creating fences and dropping results is not measured.
         while state.keep_running_batch(batch_size) {
             state.pause_timing();
             let mut prepared = calls.prepare()?;
@@ -249,7 +249,7 @@ fn run_calls(calls: &mut Calls, state: &mut State<'_>, kept: Option<&Kept>) -> R
     Ok(())
 }
 
-/// The unit of times unless the user names another.
+/// The default unit of times.
 fn default_unit(calls: &Calls) -> TimeUnit {
     if calls.is_repeating() { TimeUnit::Microsecond } else { TimeUnit::Millisecond }
 }

@@ -45,10 +45,11 @@ const REPLAY: Group = Group {
     flags: &[&SCOPE, &replay_flags::FILE_REMAP, &replay_flags::SUBSTITUTION, &replay_flags::RECOVER],
 };
 
-/// How many times the minimum time a measurement of a scope may take, however small a part of the capture the scope is.
+/// Bounds the total time of a scope benchmark, as a multiple of the minimum time; matters if the scope is a small
+/// part of the capture.
 const SCOPE_TIME_LIMIT: f64 = 10.0;
 
-/// What to replay, and how to measure it.
+/// The capture to replay, and how to measure it.
 struct Options {
     replay: replay_flags::Options,
     scope: Option<String>,
@@ -76,7 +77,7 @@ fn measure(options: Options) -> Result<()> {
         })?;
     }
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
-    // What cannot run here is an error, not a report of a failed benchmark.
+    // A capture that cannot be replayed here is an error, not a report of a failed benchmark.
     replay.check_executables()?;
     let benchmark = match scope {
         None => Benchmark::new("BM_replay", |state| whole(&replay, reports, state)).use_real_time(),

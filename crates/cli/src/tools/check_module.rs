@@ -19,7 +19,7 @@ pub const CHECK_MODULE: Tool = Tool {
     verb: "check-module",
     summary: "runs the tests that a compiled module exports",
     about: "Each exported function without inputs and results is a test. It fails if an expectation of the check \
-            module fails, or if it returns an error. Every test runs in a context of its own, so that tests share \
+            module fails, or if it returns an error. Each test runs in its own context, so tests share \
             no state. Report and flags have GoogleTest's format.\n\n\
             A module contains machine code, and running it runs that code with your privileges: run only what you \
             would also execute.",
@@ -55,7 +55,7 @@ const EXPECT_FAILURE: Flag<bool> = Flag::switch(
 
 const CHECK: Group = Group { title: "Check", flags: &[&EXPECT_FAILURE] };
 
-/// Which tests to run, and how.
+/// The tests to run, and how to run them.
 struct Options {
     program: program::Options,
     expect_failure: bool,
@@ -99,7 +99,7 @@ fn report(options: &Options, outcome: Result<usize>) -> Result<()> {
     }
 }
 
-/// Runs the tests; returns how many failed.
+/// Runs the tests; returns the number of failures.
 fn tests(options: &Options) -> Result<usize> {
     let modules = program::read_modules(&options.program)?;
     let tests = ModuleTests::new(&options.program.program, modules)?;
@@ -112,7 +112,7 @@ fn tests(options: &Options) -> Result<usize> {
     })
 }
 
-/// The tests as GoogleTest calls them.
+/// The tests as a GoogleTest suite.
 fn suite(tests: &ModuleTests) -> Suite<String> {
     let test = |test: &ModuleTest| Test {
         name: test.name.clone(),

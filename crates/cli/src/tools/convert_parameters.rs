@@ -1,4 +1,4 @@
-//! `iree-convert-parameters`: converts the parameters of several files to one archive.
+//! `iree-convert-parameters`: converts parameter files to one archive.
 
 use std::ffi::OsStr;
 
@@ -58,7 +58,7 @@ const SPLAT: List<(String, Pattern)> = List::parsed(
 
 const CHANGE: Group = Group { title: "Changes", flags: &[&EXCLUDE, &RENAME, &STRIP, &SPLAT] };
 
-/// What to read, what to change, and where to write it.
+/// The input files, the changes, and the output file.
 struct Options {
     parameters: rehal_session::ParameterOptions,
     changes: Changes,
@@ -106,7 +106,7 @@ fn convert(options: &Options) -> Result<()> {
     })
 }
 
-/// What to change on the way.
+/// Changes to the parameters.
 struct Changes {
     excluded: Vec<String>,
     renamed: Vec<(String, String)>,
@@ -124,7 +124,7 @@ impl Changes {
         }
     }
 
-    /// Notes names that match no parameter. This is not an error: one command may serve many files.
+    /// Prints a note for each name that matches no parameter; not an error, as one command may serve many files.
     fn note_unused(&self, scopes: &Scopes) {
         let excluded = self.excluded.iter().map(|name| (EXCLUDE.name(), name));
         let renamed = self.renamed.iter().map(|(old, _)| (RENAME.name(), old));
@@ -140,7 +140,7 @@ impl Changes {
         self.renamed.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
     }
 
-    /// The pattern that replaces a parameter, if one does.
+    /// The pattern that replaces a parameter, if any.
     fn pattern(&self, entry: &Entry) -> Option<Pattern> {
         match self.splats.iter().find(|(name, _)| **name == *entry.name) {
             Some((_, pattern)) => Some(*pattern),
@@ -153,7 +153,7 @@ impl Changes {
     }
 }
 
-/// Declares a parameter in the archive; returns the slot for its data, if it has any.
+/// Declares a parameter in the archive; returns the slot for its data, unless it is a splat.
 fn declare(archive: &mut Archive, entry: &Entry, changes: &Changes) -> Result<Option<Slot>> {
     let name = changes.new_name(&entry.name);
     match changes.pattern(entry) {

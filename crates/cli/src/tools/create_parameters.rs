@@ -84,7 +84,7 @@ struct Data {
     contents: Contents,
 }
 
-/// What to write.
+/// The archive to write.
 struct Options {
     splats: Vec<Splat>,
     data: Vec<Data>,
@@ -117,7 +117,7 @@ fn create(options: &Options) -> Result<()> {
     }
     parameter_output::write(&options.output, &archive, |output| {
         for (slot, Data { size_bytes, contents, .. }) in &slots {
-            // The file is zeroed already.
+            // The file is already zeroed.
             if *contents == Contents::Zeros {
                 continue;
             }
@@ -149,7 +149,7 @@ fn parse_declaration(value: &OsStr) -> Result<(String, TensorType, Contents), Re
     Ok((text(name)?, tensor_type, contents))
 }
 
-/// What a splat repeats.
+/// The pattern of a splat.
 fn pattern(tensor_type: &TensorType, contents: &Contents) -> Result<Pattern> {
     let element_bytes = tensor_type.element_type.whole_bytes().ok_or_else(|| {
         Error::invalid_argument(format!("elements of {} do not fill whole bytes", tensor_type.element_type))

@@ -1,4 +1,4 @@
-//! `iree-dump-module`: prints what a compiled module holds.
+//! `iree-dump-module`: prints the contents of a compiled module.
 
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::{Invocation, Operands, Tool, output};
 pub const DUMP_MODULE: Tool = Tool {
     name: "iree-dump-module",
     verb: "dump-module",
-    summary: "prints what a compiled module holds",
+    summary: "prints the contents of a compiled module",
     about: "Prints the imports, exports, section sizes and instructions of a .vmfb. Nothing in the module is \
             executed, and the output is byte for byte that of IREE 3.13.0's tool.\n\n\
             The metadata and the FlatBuffer of modules of other releases can be printed as well, but not \
@@ -35,7 +35,7 @@ pub const DUMP_MODULE: Tool = Tool {
     run,
 };
 
-/// What to print.
+/// The parts to print.
 #[derive(Clone, Copy)]
 enum What {
     All,
@@ -69,7 +69,7 @@ const PRETTY: Flag<bool> = Flag::switch("pretty", false, "Indents JSON.");
 
 const DUMP: Group = Group { title: "Dump", flags: &[&OUTPUT, &FUNCTION, &BYTECODE_OFFSETS, &PRETTY] };
 
-/// What to print of which module.
+/// The module, and the parts to print.
 struct Options {
     path: PathBuf,
     what: What,
@@ -78,8 +78,8 @@ struct Options {
     pretty: bool,
 }
 
-/// What to do about a file that is not a module.
-const NO_MODULE: &str = "name a module, as iree-compile writes it: MODULE.vmfb";
+/// Advice about a file that is not a module.
+const NO_MODULE: &str = "name a module written by iree-compile: MODULE.vmfb";
 
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;

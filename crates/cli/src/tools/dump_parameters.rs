@@ -1,4 +1,4 @@
-//! `iree-dump-parameters`: lists the parameters of files, and extracts them.
+//! `iree-dump-parameters`: lists and extracts parameters.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -44,7 +44,7 @@ const EXTRACTIONS: List<Extraction> = List::parsed(
 
 const EXTRACT: Group = Group { title: "Extract", flags: &[&EXTRACTIONS] };
 
-/// A parameter and the file that it is written to.
+/// A parameter and its output file.
 #[derive(Clone)]
 struct Extraction {
     /// `KEY`, or `SCOPE::KEY`.
@@ -52,7 +52,7 @@ struct Extraction {
     path: PathBuf,
 }
 
-/// What to list and to extract.
+/// The files to list and the parameters to extract.
 struct Options {
     parameters: rehal_session::ParameterOptions,
     extractions: Vec<Extraction>,

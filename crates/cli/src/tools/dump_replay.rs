@@ -1,4 +1,4 @@
-//! `iree-dump-replay`: prints what a capture holds.
+//! `iree-dump-replay`: prints the records of a capture.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::{Invocation, Operands, Tool, captures, output};
 pub const DUMP_REPLAY: Tool = Tool {
     name: "iree-dump-replay",
     verb: "dump",
-    summary: "prints what a capture holds, record by record",
+    summary: "prints the records of a capture",
     about: "Verifies the whole capture, then prints a summary and each record in file order. Data is shown \
             as byte ranges of the capture file, never in full. Nothing in the capture is executed.\n\n\
             Memory use does not depend on the size of the file.",

@@ -1,4 +1,4 @@
-//! `rehal info`: one screen about a capture, for a person.
+//! `rehal info`: summarizes a capture, on one screen or as JSON.
 
 mod json;
 mod text;
@@ -39,7 +39,7 @@ pub const INFO: Tool = Tool {
     run,
 };
 
-/// How the report looks.
+/// The format of the report.
 #[derive(Clone, Copy)]
 enum Format {
     Text,
@@ -61,7 +61,7 @@ const LOAD: Flag<bool> = Flag::switch(
 
 const REPORT: Group = Group { title: "Report", flags: &[&FORMAT, &LOAD, &FILE_REMAP] };
 
-/// Which capture to report on, and how.
+/// The capture to report on, and the format.
 struct Options {
     path: PathBuf,
     format: Format,
@@ -70,7 +70,7 @@ struct Options {
     devices: DeviceOptions,
 }
 
-/// All that is known of a capture.
+/// The contents of a report.
 struct Report<'a> {
     path: &'a Path,
     capture: &'a CaptureFile,

@@ -27,7 +27,7 @@ pub use info::INFO;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 
-/// Every tool, in the order in which `rehal` lists its verbs.
+/// All tools, in the order in which `rehal` lists its verbs.
 #[rustfmt::skip]
 pub const ALL: &[&crate::Tool] = &[
     &RUN_REPLAY,

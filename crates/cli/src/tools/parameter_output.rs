@@ -1,4 +1,4 @@
-//! Writing an archive to a file, for the tools that make one.
+//! Writes an archive to a file, for the tools that create one.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
@@ -25,7 +25,7 @@ pub(crate) struct OutputOptions {
 }
 
 impl OutputOptions {
-    /// What the flags of [`WRITE`] say.
+    /// The options set by the flags of [`WRITE`].
     pub(crate) fn from_flags(flags: &Flags) -> Result<Self> {
         let Some(path) = flags.get(&OUTPUT) else {
             return Err(Error::invalid_argument("--output is missing").advise("--output=FILE.irpa"));
@@ -33,14 +33,14 @@ impl OutputOptions {
         Ok(Self { path, quiet: flags.get(&QUIET) })
     }
 
-    /// Refuses to write over a file that is read.
+    /// Refuses to overwrite an input file.
     pub(crate) fn check<'a>(&self, inputs: impl IntoIterator<Item = &'a Path>) -> Result<()> {
         parameters::check_output("output", &self.path, inputs)
     }
 }
 
-/// Writes an archive: its data by `data`, which writes the bytes of each parameter at their offset, and then
-/// the header, so that an incomplete file is not a valid archive. Lists it unless told not to.
+/// Writes an archive: `data` writes the bytes of each parameter at its offset; the header is written last, so that
+/// an incomplete file is not a valid archive. Lists the archive, unless `--quiet` is given.
 pub(crate) fn write(
     options: &OutputOptions,
     archive: &Archive,
@@ -61,7 +61,7 @@ pub(crate) fn write(
     output::print(&parameters::listing("", &lines))
 }
 
-/// A file of zeros that is being filled.
+/// A zeroed file that is being filled.
 pub(crate) struct Output {
     file: File,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Output {
 impl Output {
     fn create(path: &Path, length: u64) -> Result<Self> {
         let creating = |error: std::io::Error| Error::io("creating the file", &error);
-        // Asked first: opening a pipe waits for its reader, and then has no way to write the header last.
+        // Checked before opening: opening a pipe blocks until it has a reader, and a pipe is not seekable.
         if std::fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir()) {
             return Err(Error::invalid_argument(
                 "an archive cannot be written to a pipe or a device: its header is written last",
@@ -92,7 +92,7 @@ impl Output {
         self.file.write_all(bytes).map_err(|error| Error::io("writing the file", &error))
     }
 
-    /// As a writer.
+    /// A writer at the current offset.
     pub(crate) fn writer(&mut self) -> &mut dyn Write {
         &mut self.file
     }

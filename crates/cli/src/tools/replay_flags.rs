@@ -1,5 +1,4 @@
-//! What the tools that replay have in common: their flags, the options that follow, and the way from
-//! these to a replay.
+//! Shared by the tools that replay: flags, options, and the creation of a replay from them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::flags::{Flag, List, Refusal};
 use crate::progress::Progress;
 use crate::{Invocation, captures, devices};
 
-/// Opens truncated captures.
+/// Accepts truncated and damaged captures.
 pub(crate) const RECOVER: Flag<bool> = Flag::switch(
     "recover",
     false,
@@ -22,7 +21,7 @@ pub(crate) const RECOVER: Flag<bool> = Flag::switch(
      what can be read of a damaged one.",
 );
 
-/// Where files are on this machine.
+/// Maps captured paths to paths on this machine.
 pub(crate) const FILE_REMAP: List<FileRemap> = List::parsed(
     "replay_file_remap",
     "CAPTURED=HERE",
@@ -33,7 +32,7 @@ pub(crate) const FILE_REMAP: List<FileRemap> = List::parsed(
      identity or digest.",
 );
 
-/// Other code in place of captured code.
+/// Substitutes executables.
 pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
     "replay_executable_substitution",
     "WHICH[@FORMAT]=PATH",
@@ -46,7 +45,7 @@ pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
      anything runs.",
 );
 
-/// What capture is replayed, and how.
+/// The capture to replay, and how.
 pub(crate) struct Options {
     pub path: PathBuf,
     pub capture: CaptureOptions,
@@ -55,7 +54,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// What the flags and the operand say.
+    /// The options set by the flags and the operand.
     pub(crate) fn of(invocation: &Invocation) -> Result<Self> {
         let flags = &invocation.flags;
         Ok(Self {
@@ -71,19 +70,19 @@ impl Options {
     }
 }
 
-/// Compiles the capture's plan, shows progress, and notes what is not whole of a capture that is read nevertheless.
+/// Plans the capture, shows progress, and prints notes about truncation and damage that `--recover` tolerates.
 pub(crate) fn compile(capture: &CaptureFile) -> Result<Arc<Plan>> {
     captures::note_recovered(capture)?;
     capture.plan_with(&mut Progress::new("reading").teller())
 }
 
-/// A plan on the devices of the options. From here on, crashes of kernels are reported; as an observer, the reports name
-/// the record.
+/// Prepares a replay of the plan on the devices of the options, and installs crash reports. As an observer, these
+/// name the record.
 pub(crate) fn prepare(options: &Options, plan: Arc<Plan>) -> Result<(Replay, CrashReports)> {
     let reports = CrashReports::install();
     let replay = Replay::new(plan, &options.devices.open()?, &options.replay)?;
     if !options.replay.substitutions.is_empty() {
-        // A signature mismatch is reported before the first dispatch, also of executables that come late.
+        // Reports a signature mismatch before the first dispatch, also of executables that are prepared late.
         replay.check_executables()?;
     }
     Ok((replay, reports))

@@ -15,7 +15,7 @@ use crate::{Invocation, Operands, Tool, devices, output};
 pub const RUN_MODULE: Tool = Tool {
     name: "iree-run-module",
     verb: "run-module",
-    summary: "calls a function of a compiled module, and can record what it does",
+    summary: "calls a function of a compiled module, and optionally records its device work",
     about: "Loads modules with their dependencies, calls a function with the given inputs, and prints, writes or \
             compares its results.\n\n\
             A module contains machine code, and running it runs that code with your privileges: run only what you \
@@ -63,7 +63,7 @@ const FUNCTION: Flag<Option<String>> = Flag::text(
     "The function to call; may be omitted if the last module exports only one.",
 );
 
-/// What devices allocated, printed at the end.
+/// Prints allocation statistics at the end.
 pub(super) const PRINT_STATISTICS: Flag<bool> =
     Flag::switch("print_statistics", false, "Prints allocation statistics of the devices on standard error.");
 
@@ -75,7 +75,7 @@ const INSTRUMENT_FILE: Flag<Option<PathBuf>> = Flag::path(
 
 const RUN: Group = Group { title: "Run", flags: &[&FUNCTION, &INPUT, &PRINT_STATISTICS, &INSTRUMENT_FILE] };
 
-/// What to call, and what to do with the results.
+/// The function to call, and what to do with its results.
 struct Options {
     program: program::Options,
     /// `None` for the only function.
@@ -115,7 +115,7 @@ fn run_function(options: &Options) -> Result<()> {
     });
     match is_found {
         true => program::close(program, outcome, options.print_statistics),
-        // Nothing was run, and captures of the reference have no scope deinit then.
+        // Nothing was called; like the reference, the capture then has no scope deinit.
         false => program::close_unscoped(program, outcome, false),
     }
 }

@@ -29,11 +29,11 @@ pub const RUN_REPLAY: Tool = Tool {
     examples: &[
         ("Replay a capture on the CPU", "{tool} --device=local-sync model.ireereplay"),
         (
-            "Print what the program read back",
+            "Print the host reads",
             "{tool} --replay_host_reads=- model.ireereplay | jq -r '[.scope, .length, .bytes] | @tsv'",
         ),
         (
-            "Find the parameters in another directory",
+            "Use parameters in another directory",
             "{tool} --replay_file_remap=/mnt/train=/data/here model.ireereplay",
         ),
         (
@@ -56,7 +56,7 @@ const HOST_READS: Flag<Option<ReadsTarget>> = Flag::parsed(
     "",
     "a path, or - for standard output",
     parse_reads_target,
-    "Writes what the program read back from the device to a file (or - for standard output), one JSON object \
+    "Writes the host reads, which are the program's results, to a file (or - for standard output), one JSON object \
      per line: ordinal, scope, buffer_id, offset, length, fnv1a64, blake3, bytes (in hexadecimal), truncated. \
      Without it, host reads are not copied.",
 );
@@ -80,7 +80,7 @@ const REPLAY: Group = Group {
     ],
 };
 
-/// What to replay, and where to write what is read back.
+/// The capture to replay, and the output of host reads.
 struct Options {
     replay: replay_flags::Options,
     host_reads: Option<ReadsTarget>,
@@ -126,7 +126,7 @@ fn replay(options: &Options) -> Result<()> {
     let outcome = replay.run(&mut observers);
     drop(steps);
     note_skipped(replay.plan().skipped_count());
-    // What was read before a failure is useful too.
+    // Reads before a failure are useful too.
     let written = reads.map_or(Ok(()), |reads| reads.finish().map(drop));
     match outcome.and(written) {
         Err(_) if reader_left.get() => Ok(()),
@@ -134,7 +134,7 @@ fn replay(options: &Options) -> Result<()> {
     }
 }
 
-/// Reports that operations that failed at capture are skipped.
+/// Notes operations that had failed at capture, as they are skipped.
 fn note_skipped(count: u64) {
     match count {
         0 => {}
@@ -154,7 +154,7 @@ fn parse_reads_target(value: &OsStr) -> Result<Option<ReadsTarget>, Refusal> {
 }
 
 impl ReadsTarget {
-    /// A writer, which sets `reader_left` if it is standard output and the reader closed the pipe.
+    /// Opens a writer, which sets `reader_left` if standard output is a closed pipe.
     fn open(&self, reader_left: &ReaderLeft) -> Result<Box<dyn Write>> {
         const BUFFER_BYTES: usize = 64 << 10;
         Ok(match self {
@@ -180,7 +180,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Steps between two reads of the clock.
+    /// Number of steps between reads of the clock.
     const STRIDE: u64 = 256;
 
     fn new(total: usize, reports: CrashReports) -> Self {

@@ -1,14 +1,14 @@
-//! Running the tools as a user does.
+//! Runs the tools as a user does.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// All tools, by the arguments that start them.
+/// The command lines of all tools for captures.
 pub const TOOLS: [&[&str]; 4] =
     [&["iree-run-replay"], &["iree-dump-replay"], &["iree-benchmark-replay"], &["rehal", "info"]];
 
-/// What a tool did.
+/// The outcome of a tool.
 #[derive(Debug)]
 pub struct Ran {
     pub status: Option<i32>,
@@ -16,7 +16,7 @@ pub struct Ran {
     pub stderr: String,
 }
 
-/// A tool that is about to be started, with nothing of the caller's environment that it reads.
+/// A command for a tool, without the environment variables that it reads.
 pub fn command(tool: &str) -> Command {
     let path = match tool {
         "iree-run-replay" => env!("CARGO_BIN_EXE_iree-run-replay"),
@@ -47,15 +47,15 @@ pub fn run(words: &[&str]) -> Ran {
     ran(command(words[0]).args(&words[1..]).output().expect("tools can be started"))
 }
 
-/// Runs a tool that must succeed, and gives what it printed.
+/// Runs a tool that must succeed; returns its standard output.
 pub fn print(words: &[&str]) -> String {
     let ran = run(words);
     assert_eq!(ran.status, Some(0), "{words:?}: {ran:?}");
     ran.stdout
 }
 
-/// Runs a tool that must end with status 1, print nothing on standard output, and say what and what
-/// to do; gives what it said.
+/// Runs a tool that must exit with status 1, print nothing on standard output, and print an error with advice;
+/// returns its standard error.
 pub fn fail(words: &[&str]) -> String {
     let ran = run(words);
     assert_eq!((ran.status, ran.stdout.as_str()), (Some(1), ""), "{words:?}: {}", ran.stderr);
@@ -75,7 +75,7 @@ pub fn ran(output: Output) -> Ran {
     }
 }
 
-/// A file of the project's fixtures.
+/// The path of a fixture.
 pub fn fixture(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures");
     let path = root.join(path);
@@ -83,20 +83,20 @@ pub fn fixture(path: &str) -> String {
     path.to_str().expect("the checkout's path is UTF-8").to_string()
 }
 
-/// A capture of the project's fixtures.
+/// The path of a fixture's capture.
 pub fn capture(name: &str) -> String {
     fixture(&format!("captures/{name}.ireereplay"))
 }
 
-/// A temporary directory with files.
+/// A temporary directory.
 pub struct Scratch(tempfile::TempDir);
 
 impl Scratch {
     pub fn new() -> Self {
-        Self(tempfile::tempdir().expect("temporary directories can be created"))
+        Self(tempfile::tempdir().expect("scratch directories can be created"))
     }
 
-    /// Writes a file and gives its path.
+    /// Writes a file; returns its path.
     pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
         let path = self.path(name);
         std::fs::write(&path, bytes).expect("scratch files can be written");
@@ -108,7 +108,7 @@ impl Scratch {
     }
 }
 
-/// `bytes` with each `from` replaced by `to`, which is as long; there must be one.
+/// `bytes` with each `from` replaced by `to` of the same length; there must be at least one.
 pub fn patched(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut patched = bytes.to_vec();

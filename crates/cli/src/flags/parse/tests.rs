@@ -75,7 +75,7 @@ fn booleans() {
 }
 
 #[test]
-fn the_last_value_counts_and_lists_collect() {
+fn the_last_value_wins_and_lists_accumulate() {
     let flags = parse(&["--count=1", "--path=a", "--count=-2", "--path=b=c"]).unwrap();
     assert_eq!(flags.get(&COUNT), -2);
     assert_eq!(flags.list(&PATHS), ["a", "b=c"].map(PathBuf::from));
@@ -92,7 +92,7 @@ fn quotes_are_dropped_unless_a_flag_is_a_list() {
 }
 
 #[test]
-fn paths_may_be_any_bytes_and_text_may_not() {
+fn paths_need_not_be_utf8_but_text_must() {
     let argument = |bytes: &[u8]| [OsStr::from_bytes(bytes).to_os_string()];
     let flags = Flags::parse(&[&GROUP], argument(b"--path=\xff")).unwrap();
     assert_eq!(flags.list(&PATHS), [PathBuf::from(OsStr::from_bytes(b"\xff"))]);
@@ -126,7 +126,7 @@ fn numbers_have_a_range() {
 }
 
 #[test]
-fn what_may_have_been_meant_is_suggested() {
+fn similar_names_and_words_are_suggested() {
     assert_eq!(
         error(&["--shpe=round"]),
         "INVALID_ARGUMENT; unknown flag '--shpe'\n  try: did you mean --shape? --help=all lists the flags"
@@ -143,7 +143,7 @@ fn what_may_have_been_meant_is_suggested() {
 }
 
 #[test]
-fn a_query_is_answered_once_what_is_before_it_is_checked() {
+fn a_query_is_answered_after_the_flags_before_it_are_checked() {
     let flags = parse(&["--text=a", "--show=x", "--tell", "--zzz"]).unwrap();
     assert_eq!(flags.query(), Some(("show", "x")));
     assert_eq!(parse(&["--show"]).unwrap().query(), Some(("show", "")));

@@ -17,7 +17,7 @@ fn options(flags: &[&str]) -> Options {
     Options::new(&flags, "iree-check-module", false, 41).unwrap()
 }
 
-/// Runs tests of which those that start with `bad` fail; gives whether all passed and what was printed, times as 0.
+/// Runs tests, of which those that start with `bad` fail; returns whether all passed, and the output with times as 0.
 fn report(names: &[&'static str], flags: &[&str]) -> (bool, String) {
     let mut out = Vec::new();
     let fails = |name: &&str| match name.starts_with("bad") {
@@ -29,7 +29,7 @@ fn report(names: &[&'static str], flags: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn what_passes() {
+fn passing_tests() {
     let (passed, text) = report(&["abs", "add"], &["--gtest_print_time=false"]);
     assert!(passed);
     assert_eq!(
@@ -48,7 +48,7 @@ fn what_passes() {
 }
 
 #[test]
-fn what_fails_is_listed_in_the_order_of_the_module() {
+fn failures_are_listed_in_module_order() {
     let (passed, text) = report(&["bad1", "ok", "bad2"], &[]);
     assert!(!passed);
     assert!(text.contains(
@@ -109,7 +109,7 @@ fn repeats_shuffles_and_stops() {
 }
 
 #[test]
-fn reports_are_kept() {
+fn reports_are_written() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| -> PathBuf { directory.path().join("new").join(name) };
     let keep = |format: &str, path: PathBuf| {

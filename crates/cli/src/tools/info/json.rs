@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Report;
 use rehal_session::{ChecksumState, Damage, ExecutableSurvey, ExternalFile};
 
-/// The report for a program: sizes in bytes, names as text.
+/// The report for programs: sizes in bytes, names as text.
 pub(super) fn show(report: &Report<'_>) -> String {
     let (capture, survey, verdict) = (report.capture, &report.survey, &report.verdict);
     let version = capture.version();

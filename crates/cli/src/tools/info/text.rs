@@ -1,14 +1,14 @@
-//! A report as a screen of text.
+//! A report as one screen of text.
 
 use std::fmt::Write;
 
 use super::Report;
 use rehal_session::{ChecksumState, ExecutableSurvey, ExternalFile, FunctionSurvey, MAX_WORKGROUP_COUNTS};
 
-/// Rows of a list that are shown; a screen is for an overview.
+/// Maximum number of rows of a list, so that the report fits one screen.
 const MAX_ROWS: usize = 24;
 
-/// The report for a person.
+/// The report for people.
 pub(super) fn show(report: &Report<'_>) -> String {
     let mut text = String::new();
     head(&mut text, report);
@@ -55,19 +55,19 @@ fn head(text: &mut String, report: &Report<'_>) {
     }
 }
 
-/// Whether its writer came to the end.
+/// Whether the capture was closed, and where it is truncated.
 pub(super) fn state(report: &Report<'_>) -> String {
-    let closed = if report.capture.is_closed() { "cut" } else { "never closed" };
+    let closed = if report.capture.is_closed() { "truncated" } else { "never closed" };
     match report.capture.tear() {
         None if report.capture.is_closed() => "closed".into(),
-        None => "never closed, and whole up to its last record".into(),
+        None => "never closed, complete up to its last record".into(),
         Some(tear) => {
-            format!("{closed}: torn at offset {} after {}", tear.offset, plural(tear.record_count, "record"))
+            format!("{closed}: ends at offset {} after {}", tear.offset, plural(tear.record_count, "record"))
         }
     }
 }
 
-/// Whether the bytes are those that were recorded.
+/// Whether the capture matches its checksums.
 fn checksums(report: &Report<'_>) -> String {
     let damage = report.capture.damage().unwrap_or_default();
     match report.capture.checksums() {
@@ -77,8 +77,8 @@ fn checksums(report: &Report<'_>) -> String {
             format!("do not match: {}", parts.join(", "))
         }
         ChecksumState::Missing if report.capture.is_closed() => "missing from the end of the file".into(),
-        ChecksumState::Missing => "none, they are added when a capture is closed".into(),
-        ChecksumState::Absent => "none in this capture, so damage may go unnoticed".into(),
+        ChecksumState::Missing => "none: they are added when a capture is closed".into(),
+        ChecksumState::Absent => "none in this capture, so damage may go undetected".into(),
     }
 }
 
@@ -89,9 +89,8 @@ fn verdict(text: &mut String, report: &Report<'_>) {
         count => format!(" (--device={} given {count} times)", verdict.device),
     };
     if verdict.reasons.is_empty() {
-        // What only shows once code is loaded is not known yet.
-        let is_known = verdict.is_loaded || report.survey.executables.is_empty();
-        let loaded = if is_known { "" } else { " (kernels not loaded)" };
+        // Problems that only loading the code reveals are not known yet.
+        let loaded = if report.survey.executables.is_empty() { "" } else { " (kernels not loaded)" };
         let _ = writeln!(text, "\nReplay here: yes{loaded}, on {}{devices}", verdict.device);
         return;
     }
@@ -139,7 +138,7 @@ fn executables(text: &mut String, report: &Report<'_>) {
     more(text, all);
 }
 
-/// The most dispatched functions first; returns how many rows that took.
+/// Adds the functions, the most dispatched first; returns the number of rows.
 fn functions(text: &mut String, executable: &ExecutableSurvey, limit: usize) -> usize {
     let mut functions: Vec<_> = executable.functions.iter().zip(0..).collect();
     functions.sort_by_key(|(function, ordinal)| (u64::MAX - function.dispatch_count, *ordinal));
@@ -164,7 +163,7 @@ fn functions(text: &mut String, executable: &ExecutableSurvey, limit: usize) -> 
     count.min(limit)
 }
 
-/// The workgroup count of a function's dispatches, or how many different ones they have.
+/// The workgroup count of a function's dispatches, or the number of different ones.
 fn workgroups(function: &FunctionSurvey) -> String {
     match &function.workgroup_counts[..] {
         [] => "-".into(),
@@ -210,7 +209,7 @@ fn outside(text: &mut String, report: &Report<'_>) {
 
 fn file_state(report: &Report<'_>, file: &ExternalFile) -> String {
     match report.verdict.file(file.id) {
-        None => "not looked for".into(),
+        None => "not checked".into(),
         Some(state) => {
             let moved = state.path.as_os_str().as_encoded_bytes() != file.path;
             let place = if moved { format!("at {}", state.path.display()) } else { "here".into() };
@@ -236,7 +235,7 @@ enum Align {
 }
 use Align::{Left, Right};
 
-/// Rows with their columns aligned.
+/// Formats rows with aligned columns.
 fn table(text: &mut String, aligns: &[Align], rows: Vec<Vec<String>>) {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<_> = (0..aligns.len()).map(width).collect();
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up() {
+    fn columns_are_aligned() {
         let mut text = String::new();
         let row = |cells: [&str; 2]| cells.map(String::from).to_vec();
         table(&mut text, &[Left, Right], vec![row(["a", "10"]), row(["bcd", "1"])]);
