@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_type_that_nobody_could_skip() {
+    fn refuses_a_required_type_that_the_format_lacks() {
         let mut writer = Writer::new(io::sink()).unwrap();
         let mut fields = RecordFields { record_type: RecordType(900), ..SESSION };
         assert!(writer.append(&fields, &[]).is_err());
