@@ -83,7 +83,7 @@ impl Index {
     }
 }
 
-/// The error for a file that is not what the ending of its name says, if its first bytes say what it is.
+/// The error for a file whose type, detected from its first bytes, does not match its extension.
 fn refuse_other(path: &Path) -> Option<Error> {
     let mut head = [0; FileKind::HEAD_BYTES];
     let shown = format!("'{}'", path.display());
@@ -92,7 +92,7 @@ fn refuse_other(path: &Path) -> Option<Error> {
         let error = Error::invalid_argument(format!("{shown} is a directory, not a parameter file"));
         return Some(error.advise("name a parameter file: .irpa, .gguf or .safetensors"));
     }
-    // Opening a pipe would wait for its writer.
+    // Opening a pipe would block until it has a writer.
     let file = metadata.is_file().then(|| File::open(path).ok()).flatten()?;
     let read = file.read_at(&mut head, 0).ok()?;
     let of_ending = Format::of_path(path).ok();
@@ -106,7 +106,7 @@ fn refuse_other(path: &Path) -> Option<Error> {
         return None;
     }
     let name = FileKind::of(&head[..read])?.name();
-    let error = Error::invalid_argument(format!("{shown} is {name}, and its name ends as another's"));
+    let error = Error::invalid_argument(format!("{shown} is {name}, but has another extension"));
     Some(error.advise(format!("rename it to end with .{ending}")))
 }
 

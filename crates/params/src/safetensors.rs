@@ -60,7 +60,7 @@ impl Tensor {
         let (begin, end) = self.data_offsets;
         if begin > end || end > data_bytes {
             let fault = if begin > end { Fault::Corrupt } else { Fault::Truncated };
-            let expected = format!("bytes within the {data_bytes} of data in the file");
+            let expected = format!("a range within the {data_bytes} bytes of data");
             let found = format!("{begin} to {end}, of tensor '{name}'");
             return Err(FormatError::new(FORMAT, fault, LENGTH_BYTES, "data_offsets", expected, found));
         }

@@ -312,7 +312,7 @@ fn errors_suggest_similar_keys_and_scopes() {
     let error = scopes.lookup("model").unwrap().lookup("splut").unwrap_err();
     assert!(error.advice().unwrap().contains("nearest keys of 10 are 'splat'"), "{error:?}");
     let error = Scopes::new().lookup("").unwrap_err();
-    assert_eq!(error.advice(), Some("name its file with --parameters=FILE"));
+    assert_eq!(error.advice(), Some("pass its file with --parameters=FILE"));
     assert!(scopes.add("model=nowhere.irpa", FileMode::File).is_err());
     assert!(scopes.add(&format!("x={}", directory.path().display()), FileMode::File).is_err());
 }

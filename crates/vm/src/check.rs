@@ -110,7 +110,7 @@ impl NativeModule for YieldableTest {
     }
 }
 
-/// How far [`exercise`] got.
+/// The last stage that [`exercise`] reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reached {
     /// The tables are malformed.

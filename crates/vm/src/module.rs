@@ -25,7 +25,7 @@ struct Inner {
 pub struct ExportedFunction {
     /// The name without the module's.
     pub name: Box<str>,
-    /// How it is called.
+    /// Its calling convention.
     pub convention: Convention,
 }
 

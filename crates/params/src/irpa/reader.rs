@@ -93,14 +93,15 @@ impl<'a> Reader<'a> {
         let size = self.bytes.len() as u64;
         range.filter(|range| range.fits(size)).ok_or_else(|| {
             let found = format!("{length} bytes at {base} + {}", span.offset);
-            let (expected, fault) = (format!("bytes within the {size} of the file"), Fault::Truncated);
+            let (expected, fault) =
+                (format!("a range within the {size} bytes of the file"), Fault::Truncated);
             FormatError::new(FORMAT, fault, base + at, field, expected, found)
         })
     }
 
     fn entries(&mut self, archive: &Archive) -> Result<(), FormatError> {
         if archive.entry_count > self.entries_left {
-            let expected = format!("at most the {} that the file has room for", self.entries_left);
+            let expected = format!("at most {}, which fit in the file", self.entries_left);
             let found = archive.entry_count.to_string();
             return Err(corrupt(archive.base + 32, "entry_count", expected, found));
         }
@@ -117,7 +118,7 @@ impl<'a> Reader<'a> {
     fn next_entry(&self, table: &mut Range) -> Result<Range, FormatError> {
         let at = table.offset;
         let room = |field, found: u64| {
-            let expected = format!("an entry in the {} bytes that are left of the table", table.length);
+            let expected = format!("an entry within the remaining {} bytes of the table", table.length);
             corrupt(at, field, expected, format!("{found} bytes"))
         };
         if table.length < ENTRY_HEADER_BYTES {
@@ -180,7 +181,7 @@ impl<'a> Reader<'a> {
     ) -> Result<String, FormatError> {
         match std::str::from_utf8(self.blob(archive, at, field, span)?) {
             Ok(text) => Ok(text.to_string()),
-            Err(error) => Err(corrupt(at, field, "text in UTF-8", error.to_string())),
+            Err(error) => Err(corrupt(at, field, "UTF-8 text", error.to_string())),
         }
     }
 
@@ -197,7 +198,8 @@ impl<'a> Reader<'a> {
             return Ok(&[]);
         }
         let range = within(archive.metadata, span).ok_or_else(|| {
-            let expected = format!("bytes within the {} of the metadata segment", archive.metadata.length);
+            let expected =
+                format!("a range within the {} bytes of the metadata segment", archive.metadata.length);
             corrupt(at, field, expected, format!("{length} bytes at {offset}"))
         })?;
         self.text_left = self.text_left.checked_sub(length).ok_or_else(|| {
@@ -207,7 +209,7 @@ impl<'a> Reader<'a> {
         Ok(&self.bytes[range.offset as usize..range.end() as usize])
     }
 
-    /// An entry of a known type; longer ones come from a newer writer.
+    /// An entry of a known type; a newer writer may have appended fields.
     fn read_entry<T: Layout>(&self, entry: Range) -> Result<&'a T, FormatError> {
         let needed = size_of::<T>() as u64;
         if entry.length < needed {
@@ -249,12 +251,12 @@ fn splat(entry: &SplatEntry, at: u64) -> Result<(u64, Place), FormatError> {
 
 fn data(entry: &DataEntry, at: u64, archive: &Archive) -> Result<(u64, Place), FormatError> {
     let length = entry.storage.length.get();
-    // The reference writes 0 too for a parameter without bytes.
+    // The reference also writes offset 0 for an empty parameter.
     if length == 0 {
         return Ok((0, Place::Here(0)));
     }
     let range = within(archive.storage, entry.storage).ok_or_else(|| {
-        let expected = format!("bytes within the {} of the storage segment", archive.storage.length);
+        let expected = format!("a range within the {} bytes of the storage segment", archive.storage.length);
         let found = format!("{length} bytes at {}", entry.storage.offset);
         corrupt(at + 60, "storage", expected, found)
     })?;
