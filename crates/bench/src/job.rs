@@ -19,7 +19,7 @@ pub(crate) struct Job<'b, 'a> {
     min_time_s: f64,
     /// Whether the warm-up is pending.
     warmup_time_s: f64,
-    /// Why the iterations take less than the minimum time; empty unless they were limited.
+    /// Why the run is shorter than the minimum time; empty unless it was stopped by the real-time limit.
     limited: String,
     /// The finished repetitions.
     pub(crate) runs: Vec<Run>,
@@ -112,7 +112,7 @@ impl<'b, 'a> Job<'b, 'a> {
             }
             let (next, multiplier) = next_iterations(sample.iterations, sample.measured_s, min_time_s);
             let affordable = (limit_s - spent_s) / sample.real_s * sample.iterations as f64;
-            // Not a number if nothing took any time.
+            // NaN if no time was measured.
             if affordable <= sample.iterations as f64 {
                 self.limited = format!(
                     "stopped after {}s before min_time {}s was measured",
@@ -130,7 +130,7 @@ impl<'b, 'a> Job<'b, 'a> {
         }
     }
 
-    /// How much real time the search for the number of iterations may take.
+    /// The real-time limit on the search for the iteration count, in seconds.
     fn real_time_limit_s(&self, min_time_s: f64) -> f64 {
         match (self.benchmark.measure, self.benchmark.real_time_limit) {
             (Measure::ManualTime, Some(multiple)) => multiple * min_time_s,
@@ -138,7 +138,7 @@ impl<'b, 'a> Job<'b, 'a> {
         }
     }
 
-    /// Whether it ran long enough, or running longer makes no sense. Real time far above the minimum is also
+    /// Whether it ran long enough, or running longer would not help. Real time far above the minimum is also
     /// enough, so that a benchmark that sleeps terminates; manual time is trusted, within its limit.
     fn is_enough(&self, sample: &Sample, min_time_s: f64) -> bool {
         sample.skip.is_some()
