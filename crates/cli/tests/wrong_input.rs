@@ -87,7 +87,10 @@ fn a_truncated_file() {
     let path = scratch.file("truncated", &bytes[..bytes.len() / 2]);
     for tool in &TOOLS[..3] {
         let stderr = fail(&[*tool, &[&path]].concat());
-        assert!(stderr.contains("the file was cut") && stderr.contains("try: use --recover"), "{stderr}");
+        assert!(
+            stderr.contains("the file is truncated") && stderr.contains("try: use --recover"),
+            "{stderr}"
+        );
         assert!(stderr.contains(&path), "{stderr}");
     }
     // `info` reports it.

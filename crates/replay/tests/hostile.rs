@@ -166,7 +166,7 @@ fn a_plan_accepts_sizes_beyond_the_memory_of_the_machine() {
     assert!(run(&capture.finish()).is_err());
 }
 
-/// Records that lie in each other: lengths that reach over the next record or into the one before.
+/// Overlapping records: lengths that extend into the next record or end in the previous one.
 #[test]
 fn records_that_overlap() {
     let seed = everything().finish();
