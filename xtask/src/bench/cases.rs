@@ -13,7 +13,7 @@ pub struct Case {
     kind: Kind,
 }
 
-/// The kinds of cases; captures are made or found on demand.
+/// The workload of a case; captures are made or found on demand.
 enum Kind {
     /// A full replay iteration of the capture, corpus name before fixture name.
     Iteration { corpus: &'static str, fixture: &'static str },
