@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use fastrand::Rng;
 use libtest_mimic::Arguments;
-use rehal_capture::check::exercise;
+use rehal_capture::fuzzing::exercise;
 use rehal_capture::{Capture, OpenOptions};
 
 fn main() -> ExitCode {

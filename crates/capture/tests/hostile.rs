@@ -6,7 +6,7 @@ mod common;
 use common::mutate;
 use fastrand::Rng;
 use rehal_base::Fault;
-use rehal_capture::check::exercise;
+use rehal_capture::fuzzing::exercise;
 use rehal_capture::{Capture, OpenOptions, PayloadType, RecordType, sample};
 
 const RECOVER: OpenOptions = OpenOptions { recover: true };

@@ -2,7 +2,7 @@
 
 use rehal_base::{Cursor, Fault, FormatError, Range};
 
-use crate::{Parsed, Place};
+use crate::{Location, Parsed};
 
 mod types;
 
@@ -54,7 +54,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
     let data_bytes = (bytes.len() as u64).saturating_sub(data_offset);
     // Empty tensors need no data, so the file may end before the data section.
     let data_offset = data_offset.min(bytes.len() as u64);
-    tensors.into_iter().map(|tensor| tensor.place(data_offset, data_bytes)).collect()
+    tensors.into_iter().map(|tensor| tensor.location(data_offset, data_bytes)).collect()
 }
 
 struct Reader<'a> {
@@ -71,7 +71,7 @@ struct Tensor<'a> {
 }
 
 impl Tensor<'_> {
-    fn place(self, data_offset: u64, data_bytes: u64) -> Result<Parsed, FormatError> {
+    fn location(self, data_offset: u64, data_bytes: u64) -> Result<Parsed, FormatError> {
         let Range { offset, length } = self.range;
         if !self.range.fits(data_bytes) {
             let expected = format!("a range within the {data_bytes} bytes of data");
@@ -83,7 +83,7 @@ impl Tensor<'_> {
             metadata: Vec::new(),
             length,
             minimum_alignment: 0,
-            place: Place::Here(data_offset + offset),
+            location: Location::Here(data_offset + offset),
         })
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rehal_base::{Error, FileKind, Result};
 
 use crate::nearest::nearest;
-use crate::{Entry, FileMode, Format, ParameterFile, Parsed, Place, Storage};
+use crate::{Entry, FileMode, Format, Location, ParameterFile, Parsed, Storage};
 
 /// The parameters of one or several files, in order, and by name.
 ///
@@ -41,10 +41,10 @@ impl Index {
         let file = Arc::new(file);
         let path = file.path();
         let format = Format::of_path(path).map_err(|error| refuse_other(path).unwrap_or(error))?;
-        let place = || format!("'{}'", path.display());
+        let file_name = || format!("'{}'", path.display());
         let parsed = file.with_bytes(|bytes| format.parse(bytes))?;
         let parsed = parsed
-            .map_err(|error| refuse_other(path).unwrap_or_else(|| Error::from(error).context(place())))?;
+            .map_err(|error| refuse_other(path).unwrap_or_else(|| Error::from(error).context(file_name())))?;
         let mut external = HashMap::new();
         for parsed in parsed {
             self.add(attach(parsed, &file, &mut external));
@@ -116,10 +116,10 @@ fn attach(
     file: &Arc<ParameterFile>,
     external: &mut HashMap<PathBuf, Arc<ParameterFile>>,
 ) -> Entry {
-    let storage = match parsed.place {
-        Place::Splat(pattern) => Storage::Splat(pattern),
-        Place::Here(offset) => Storage::File { file: file.clone(), offset },
-        Place::External { path, offset } => {
+    let storage = match parsed.location {
+        Location::Splat(pattern) => Storage::Splat(pattern),
+        Location::Here(offset) => Storage::File { file: file.clone(), offset },
+        Location::External { path, offset } => {
             let path = file.path().parent().unwrap_or(Path::new("")).join(path);
             let open = || Arc::new(ParameterFile::external(path.clone(), file.mode()));
             let file = external.entry(path.clone()).or_insert_with(open).clone();

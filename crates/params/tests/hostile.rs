@@ -1,7 +1,7 @@
 //! Malformed parameter files must give an error or fewer parameters: no panic and no hang.
 
 use fastrand::Rng;
-use rehal_params::check::exercise;
+use rehal_params::fuzzing::exercise;
 use rehal_params::sample::{GgufTensor, gguf};
 use rehal_params::{Format, sample};
 
@@ -16,8 +16,8 @@ fn samples() -> [(Format, Vec<u8>); 4] {
 
 /// Bytes of a sample that readers access: excludes data and padding.
 fn table_bytes(format: Format, bytes: &[u8]) -> usize {
-    let data = format.parse(bytes).unwrap().into_iter().filter_map(|it| match it.place {
-        rehal_params::Place::Here(offset) if it.length > 0 => Some(offset as usize),
+    let data = format.parse(bytes).unwrap().into_iter().filter_map(|it| match it.location {
+        rehal_params::Location::Here(offset) if it.length > 0 => Some(offset as usize),
         _ => None,
     });
     data.min().unwrap()

@@ -2,7 +2,7 @@ use rehal_base::{Fault, FormatError, Range};
 use zerocopy::FromBytes;
 
 use super::layout::*;
-use crate::{Parsed, Pattern, Place};
+use crate::{Location, Parsed, Pattern};
 
 const FORMAT: &str = "parameter archive";
 
@@ -137,7 +137,7 @@ impl<'a> Reader<'a> {
     fn entry(&mut self, archive: &Archive, entry: Range) -> Result<(), FormatError> {
         let at = entry.offset;
         let header: &EntryHeader = self.read(at, "entry")?;
-        let (length, place) = match header.kind.get() {
+        let (length, location) = match header.kind.get() {
             ENTRY_SKIP => return Ok(()),
             ENTRY_SPLAT => splat(self.read_entry(entry)?, at)?,
             ENTRY_DATA => data(self.read_entry(entry)?, at, archive)?,
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
         let name = self.text(archive, at + 20, "name", header.name)?;
         let metadata = self.blob(archive, at + 36, "metadata", header.metadata)?.to_vec();
         let minimum_alignment = header.minimum_alignment.get();
-        self.parsed.push(Parsed { name, metadata, length, minimum_alignment, place });
+        self.parsed.push(Parsed { name, metadata, length, minimum_alignment, location });
         Ok(())
     }
 
@@ -159,7 +159,7 @@ impl<'a> Reader<'a> {
         entry: &ExternalEntry,
         at: u64,
         archive: &Archive,
-    ) -> Result<(u64, Place), FormatError> {
+    ) -> Result<(u64, Location), FormatError> {
         let path = self.text(archive, at + 60, "path", entry.path)?;
         if path.is_empty() {
             return Err(corrupt(at + 60, "path", "a path", "none"));
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
             let found = format!("{length} bytes at {offset}");
             return Err(corrupt(at + 76, "range", "bytes of a file", found));
         }
-        Ok((length, Place::External { path, offset }))
+        Ok((length, Location::External { path, offset }))
     }
 
     fn text(
@@ -235,7 +235,7 @@ impl<'a> Reader<'a> {
 trait Layout: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned {}
 impl<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned> Layout for T {}
 
-fn splat(entry: &SplatEntry, at: u64) -> Result<(u64, Place), FormatError> {
+fn splat(entry: &SplatEntry, at: u64) -> Result<(u64, Location), FormatError> {
     let bytes = entry.pattern.get(..usize::from(entry.pattern_length));
     let Some(pattern) = bytes.and_then(Pattern::new) else {
         let found = entry.pattern_length.to_string();
@@ -246,21 +246,21 @@ fn splat(entry: &SplatEntry, at: u64) -> Result<(u64, Place), FormatError> {
         let expected = format!("a multiple of the pattern's {} bytes", entry.pattern_length);
         return Err(corrupt(at + 60, "length", expected, length.to_string()));
     }
-    Ok((length, Place::Splat(pattern)))
+    Ok((length, Location::Splat(pattern)))
 }
 
-fn data(entry: &DataEntry, at: u64, archive: &Archive) -> Result<(u64, Place), FormatError> {
+fn data(entry: &DataEntry, at: u64, archive: &Archive) -> Result<(u64, Location), FormatError> {
     let length = entry.storage.length.get();
     // The reference also writes offset 0 for an empty parameter.
     if length == 0 {
-        return Ok((0, Place::Here(0)));
+        return Ok((0, Location::Here(0)));
     }
     let range = within(archive.storage, entry.storage).ok_or_else(|| {
         let expected = format!("a range within the {} bytes of the storage segment", archive.storage.length);
         let found = format!("{length} bytes at {}", entry.storage.offset);
         corrupt(at + 60, "storage", expected, found)
     })?;
-    Ok((length, Place::Here(range.offset)))
+    Ok((length, Location::Here(range.offset)))
 }
 
 /// The range in the file of `span`, relative to `segment`.
