@@ -20,7 +20,7 @@ mod reader;
 mod rules;
 mod writer;
 
-pub mod check;
+pub mod fuzzing;
 pub mod layout;
 pub mod payload;
 pub mod sample;

@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_writer_leaves_a_readable_capture_that_says_it_was_not_closed() {
+    fn a_dropped_writer_leaves_a_recoverable_unclosed_capture() {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(io::Cursor::new(&mut bytes)).unwrap();
         writer.append(&SESSION, &[]).unwrap();
@@ -481,7 +481,7 @@ mod tests {
 
     /// A killed program loses at most the last 256 KiB, and payloads are not retained.
     #[test]
-    fn no_more_than_a_buffer_waits_in_memory() {
+    fn pending_bytes_are_bounded_by_the_buffer() {
         let shared = std::rc::Rc::new(std::cell::Cell::new(0u64));
         struct Counter(std::rc::Rc<std::cell::Cell<u64>>);
         impl Write for Counter {
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_changed_wherever_the_record_is() {
+    fn a_status_is_patched_in_the_buffer_and_in_the_sink() {
         let mut bytes = io::Cursor::new(Vec::new());
         let mut writer = Writer::new(&mut bytes).unwrap();
         let first = writer.length_bytes();
@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_is_the_end_of_its_record() {
+    fn a_tail_ends_its_record() {
         let blob = RecordFields { record_type: RecordType::BLOB, ..SESSION };
         let (mut together, mut apart) = (Vec::new(), Vec::new());
         for (bytes, has_tail) in [(&mut together, false), (&mut apart, true)] {
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_gets_the_same_bytes_without_a_length() {
+    fn an_unsealed_capture_differs_only_in_its_length() {
         let (mut piped, mut sealed) = (Vec::new(), io::Cursor::new(Vec::new()));
         let mut writer = Writer::new(&mut piped).unwrap();
         writer.append(&SESSION, &[]).unwrap();
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_required_type_that_the_format_lacks() {
+    fn unknown_record_types_must_be_optional() {
         let mut writer = Writer::new(io::sink()).unwrap();
         let mut fields = RecordFields { record_type: RecordType(900), ..SESSION };
         assert!(writer.append(&fields, &[]).is_err());

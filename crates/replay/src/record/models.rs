@@ -102,8 +102,8 @@ fn start(sink: &Sink) -> Arc<Stream> {
 }
 
 /// Adds the record of device `id`.
-fn record(stream: &Stream, id: u64) {
-    stream.record(|log| log.bare_object(0, ObjectType::DEVICE, id));
+fn append(stream: &Stream, id: u64) {
+    stream.with_log(|log| log.bare_object(0, ObjectType::DEVICE, id));
 }
 
 /// The record ids of a capture, in order, and whether it was closed.
@@ -138,7 +138,7 @@ fn every_piece_is_written_in_order() {
 }
 
 #[test]
-fn an_error_of_the_thread_shows_in_the_next_call() {
+fn a_write_error_is_returned_by_the_next_call() {
     for fault in [Fault::Fails, Fault::Panics] {
         explore_bounded(PREEMPTIONS, move || {
             let sink = Sink::with_fault(2, fault);
@@ -167,12 +167,12 @@ fn every_record_is_written_once_and_in_order() {
         let other = thread::spawn({
             let stream = stream.clone();
             move || {
-                record(&stream, 10);
-                record(&stream, 11);
+                append(&stream, 10);
+                append(&stream, 11);
             }
         });
-        record(&stream, 20);
-        record(&stream, 21);
+        append(&stream, 20);
+        append(&stream, 21);
         other.join().unwrap();
         stream.close().unwrap();
         let (ids, is_closed) = ids(&sink.bytes());
@@ -183,16 +183,16 @@ fn every_record_is_written_once_and_in_order() {
 
 /// Each record added concurrently with a close is either complete in the capture or absent.
 #[test]
-fn a_close_takes_what_was_recorded_before_it() {
+fn a_close_includes_all_previous_records() {
     explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
         let stream = start(&sink);
-        record(&stream, 1);
+        append(&stream, 1);
         let other = thread::spawn({
             let stream = stream.clone();
             move || {
-                record(&stream, 2);
-                record(&stream, 3);
+                append(&stream, 2);
+                append(&stream, 3);
             }
         });
         stream.close().unwrap();
@@ -205,11 +205,11 @@ fn a_close_takes_what_was_recorded_before_it() {
 }
 
 #[test]
-fn concurrent_closes_return_to_a_closed_capture() {
+fn concurrent_closes_all_return_after_the_capture_is_closed() {
     explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
         let stream = start(&sink);
-        record(&stream, 1);
+        append(&stream, 1);
         let other = thread::spawn({
             let (stream, sink) = (stream.clone(), sink.clone());
             move || {
@@ -226,7 +226,7 @@ fn concurrent_closes_return_to_a_closed_capture() {
 /// The program drops the recorder without closing it. Whichever thread drops the last handle, even the flusher, all
 /// records are written before the sink is dropped, and the capture is marked as not closed.
 #[test]
-fn a_dropped_recorder_leaves_what_was_recorded() {
+fn a_dropped_recorder_writes_all_records() {
     explore_bounded(PREEMPTIONS, || {
         let at_drop = |bytes: &[u8]| {
             let (mut ids, is_closed) = ids(bytes);
@@ -237,9 +237,9 @@ fn a_dropped_recorder_leaves_what_was_recorded() {
         let stream = Stream::start(sink, RecordOptions::default()).unwrap();
         let other = thread::spawn({
             let stream = stream.clone();
-            move || record(&stream, 1)
+            move || append(&stream, 1)
         });
-        record(&stream, 2);
+        append(&stream, 2);
         drop(stream);
         other.join().unwrap();
     });
@@ -247,7 +247,7 @@ fn a_dropped_recorder_leaves_what_was_recorded() {
 
 /// The flusher or a program thread hits the error; the program is not disturbed, and closing reports it.
 #[test]
-fn the_first_error_sticks_and_closing_reports_it() {
+fn the_first_error_is_sticky_and_reported_on_close() {
     for (fault, says) in
         [(Fault::Fails, "RESOURCE_EXHAUSTED"), (Fault::Panics, "the sink panicked: out of order")]
     {
@@ -255,12 +255,12 @@ fn the_first_error_sticks_and_closing_reports_it() {
             // The file header is the first write.
             let sink = Sink::with_fault(2, fault);
             let stream = start(&sink);
-            record(&stream, 1);
+            append(&stream, 1);
             let other = thread::spawn({
                 let stream = stream.clone();
-                move || record(&stream, 2)
+                move || append(&stream, 2)
             });
-            stream.record(|log| log.set_status(32, 5));
+            stream.with_log(|log| log.set_status(32, 5));
             other.join().unwrap();
             let failed = stream.close().unwrap_err().to_string();
             assert!(failed.contains(says), "{failed}");

@@ -70,7 +70,7 @@ impl Stream {
             .spawn(move || {
                 while !ending.wait(FLUSH_INTERVAL) {
                     let Some(stream) = stream.upgrade() else { return };
-                    stream.record(|log| drop(log.writer.flush()));
+                    stream.with_log(|log| drop(log.writer.flush()));
                 }
             })
             .map_err(|error| Error::io("starting the thread that writes the capture", &error))?;
@@ -85,7 +85,7 @@ impl Stream {
 
     /// Appends records atomically: those of one call are contiguous. Does nothing once the capture is closed.
     #[inline]
-    pub fn record(&self, add: impl FnOnce(&mut Log)) {
+    pub fn with_log(&self, add: impl FnOnce(&mut Log)) {
         if let Some(log) = &mut *self.log.lock() {
             add(log);
         }
