@@ -18,6 +18,7 @@ mod checksums;
 mod codes;
 mod reader;
 mod rules;
+mod sink;
 mod writer;
 
 pub mod fuzzing;
@@ -32,4 +33,5 @@ pub use codes::{
 };
 pub use payload::Payload;
 pub use reader::{Capture, OpenOptions, Record, Records, Tear, Version};
+pub use sink::{Sink, WriteBuffer};
 pub use writer::{RecordFields, Writer};

@@ -19,7 +19,7 @@ mod sync {
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex};
 
-use rehal_capture::{Capture, ObjectType, OpenOptions, RecordType};
+use rehal_capture::{Capture, ObjectType, OpenOptions, RecordType, Sink as _, WriteBuffer};
 
 use self::behind::Behind;
 use self::stream::Stream;
@@ -120,20 +120,91 @@ fn ids(bytes: &[u8]) -> (Vec<u64>, bool) {
     (ids, capture.is_closed())
 }
 
+/// Queues a buffer with these bytes.
+fn queue(behind: &mut Behind, bytes: &[u8]) -> io::Result<()> {
+    let mut buffer = WriteBuffer::default();
+    buffer.extend(bytes);
+    let outcome = behind.write_buffer(&mut buffer);
+    assert!(outcome.is_err() || buffer.filled().is_empty());
+    outcome
+}
+
 #[test]
-fn every_piece_is_written_in_order() {
+fn every_buffer_is_written_in_order() {
     explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
         let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
-        behind.write_all(b"ab").unwrap();
-        behind.write_all(b"cd").unwrap();
-        behind.flush().unwrap();
+        queue(&mut behind, b"ab").unwrap();
+        behind.write_bytes(b"cd").unwrap();
         assert_eq!(sink.bytes(), b"abcd");
+        queue(&mut behind, b"ef").unwrap();
+        behind.flush().unwrap();
+        assert_eq!(sink.bytes(), b"abcdef");
         behind.seek(SeekFrom::Start(1)).unwrap();
-        behind.write_all(b"x").unwrap();
-        // Dropped with a pending piece, which is written before the drop returns.
+        queue(&mut behind, b"x").unwrap();
+        behind.start_flush().unwrap();
+        queue(&mut behind, b"y").unwrap();
+        // Dropped with pending buffers, which are written before the drop returns.
         drop(behind);
-        assert_eq!(sink.bytes(), b"axcd");
+        assert_eq!(sink.bytes(), b"axydef");
+    });
+}
+
+/// More buffers than may wait: some call waits for the thread, and none deadlocks.
+#[test]
+fn a_full_queue_is_waited_for() {
+    explore_bounded(PREEMPTIONS, || {
+        let sink = Sink::default();
+        let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
+        for bytes in [b"ab", b"cd", b"ef", b"gh", b"ij"] {
+            queue(&mut behind, bytes).unwrap();
+        }
+        // At most three wait; a fourth is written before the next is queued.
+        assert!(sink.bytes().len() >= 4);
+        behind.flush().unwrap();
+        assert_eq!(sink.bytes(), b"abcdefghij");
+    });
+}
+
+/// A sink that tells when it is flushed, in the model.
+#[derive(Clone, Default)]
+struct FlushedSink {
+    sink: Sink,
+    flushed: Arc<(sync::Mutex<bool>, sync::Condvar)>,
+}
+
+impl Write for FlushedSink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.sink.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        *self.flushed.0.lock() = true;
+        self.flushed.1.notify_all();
+        Ok(())
+    }
+}
+
+impl Seek for FlushedSink {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.sink.seek(to)
+    }
+}
+
+/// It ends without another call, so that records of a program that waits reach the file.
+#[test]
+fn a_started_flush_ends() {
+    explore_bounded(PREEMPTIONS, || {
+        let sink = FlushedSink::default();
+        let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
+        queue(&mut behind, b"ab").unwrap();
+        behind.start_flush().unwrap();
+        let (flushed, changed) = &*sink.flushed;
+        let mut flushed = flushed.lock();
+        while !*flushed {
+            changed.wait(&mut flushed);
+        }
+        assert_eq!(sink.sink.bytes(), b"ab");
     });
 }
 
@@ -143,9 +214,11 @@ fn a_write_error_is_returned_by_the_next_call() {
         explore_bounded(PREEMPTIONS, move || {
             let sink = Sink::with_fault(2, fault);
             let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
-            behind.write_all(b"ab").unwrap();
-            behind.write_all(b"cd").unwrap();
-            let failed = behind.flush().unwrap_err();
+            queue(&mut behind, b"ab").unwrap();
+            queue(&mut behind, b"cd").unwrap();
+            // Either this call sees the error, or the buffer is dropped because of it.
+            let third = queue(&mut behind, b"ef");
+            let failed = third.and_then(|()| behind.flush()).unwrap_err();
             match fault {
                 Fault::Fails => assert_eq!(failed.kind(), io::ErrorKind::StorageFull),
                 Fault::Panics => assert_eq!(failed.to_string(), "the sink panicked: out of order"),
