@@ -7,12 +7,12 @@
 #![deny(unsafe_code)]
 
 mod arguments;
-pub mod check;
 mod command_buffer;
 mod decode;
 pub mod dump;
 mod encode;
 mod files;
+pub mod fuzzing;
 mod host_reads;
 mod ids;
 mod observe;
