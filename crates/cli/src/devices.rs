@@ -1,12 +1,16 @@
 //! Finds the devices named by flags, and lists drivers and devices.
 
 use std::ffi::OsStr;
+use std::time::Duration;
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry};
-use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, drivers, find_driver};
+use rehal_session::{DeviceOptions, DeviceSpec, LocalTaskOptions, NamedPath, Topology, drivers, find_driver};
 
-use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal};
+use crate::flags::{
+    DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal, TASK_ABORT_ON_FAILURE, TASK_TOPOLOGY_GROUP_COUNT,
+    TASK_WORKER_LOCAL_MEMORY, TASK_WORKER_SPIN_US,
+};
 
 /// The device options set by flags. Fails if a named device does not exist here; opens no device.
 pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
@@ -20,7 +24,23 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
         let name = format!("--executable_plugin={}", path.display());
         add_plugin(&mut options, NamedPath::from(path).named(name));
     }
+    options.drivers = options.drivers.with(task_options(flags)?);
     Ok(options)
+}
+
+/// The options of `local-task` devices.
+fn task_options(flags: &Flags) -> Result<LocalTaskOptions> {
+    let mut task = LocalTaskOptions::default();
+    let count = flags.get(&TASK_TOPOLOGY_GROUP_COUNT);
+    if count != 0 {
+        let topology = Topology::with_workers(usize::try_from(count).unwrap_or(usize::MAX));
+        task.topology = topology.context(|| format!("--{}={count}", TASK_TOPOLOGY_GROUP_COUNT.name()))?;
+    }
+    task.worker_spin = Duration::from_micros(flags.get(&TASK_WORKER_SPIN_US));
+    let local_memory = flags.get(&TASK_WORKER_LOCAL_MEMORY);
+    task.worker_local_memory = (local_memory != 0).then_some(local_memory);
+    task.abort_on_failure = flags.get(&TASK_ABORT_ON_FAILURE);
+    Ok(task)
 }
 
 /// Finds the device with a URI. If its driver is unavailable here, the error names a device that is available.
@@ -206,7 +226,10 @@ mod tests {
     #[test]
     fn devices_are_dumped_with_all_properties() {
         let registry = with_gpus(Ok(()));
-        assert_eq!(list_devices(&registry, "").unwrap(), "gpu://GPU-0a\ngpu://pci/1\nlocal-sync://\n");
+        assert_eq!(
+            list_devices(&registry, "").unwrap(),
+            "gpu://GPU-0a\ngpu://pci/1\nlocal-sync://\nlocal-task://\n"
+        );
         assert_eq!(list_devices(&registry, "gpu").unwrap(), "gpu://GPU-0a\ngpu://pci/1\n");
         let expected = format!(
             "{RULE}\n# Enumerated devices for driver 'gpu'\n{RULE}\n\n\
@@ -227,9 +250,8 @@ mod tests {
             listed.contains("\n             gpu: GPUs (unavailable: libgpu.so.1 is not installed)\n"),
             "{listed}"
         );
-        assert_eq!(list_devices(&registry, "").unwrap(), "local-sync://\n");
-        let expected =
-            "UNAVAILABLE; libgpu.so.1 is not installed\n  try: the drivers that work here are: local-sync";
+        assert_eq!(list_devices(&registry, "").unwrap(), "local-sync://\nlocal-task://\n");
+        let expected = "UNAVAILABLE; libgpu.so.1 is not installed\n  try: the drivers that work here are: local-sync, local-task";
         assert_eq!(list_devices(&registry, "gpu").unwrap_err().report(), expected);
         assert_eq!(dump_devices(&registry, "gpu").unwrap_err().report(), expected);
         assert_eq!(DeviceSpec::find_in(&registry, "gpu://0").err().unwrap().report(), expected);

@@ -290,7 +290,7 @@ fn flags_are_checked_before_anything_is_opened() {
             [tool, if tool == "rehal" { "info" } else { "--device=local-sync" }, "--device=vulkan", file];
         let stderr = run(&words).stderr;
         let expected = "UNIMPLEMENTED; this build has no 'vulkan' driver\n  at: --device=vulkan\n  \
-                        try: --device=local-sync runs it here; the drivers that work here are: local-sync\n";
+                        try: --device=local-sync runs it here; the drivers that work here are: local-sync, local-task\n";
         assert_eq!(stderr, expected, "{tool}");
     }
 }
@@ -409,7 +409,7 @@ fn missing_features_are_refused_by_name() {
         "--device_capture_tool=renderdoc",
         "--device_allocator=debug",
         "--dump_task_topologies",
-        "--task_topology_group_count=4",
+        "--task_topology_distribution=compact",
     ] {
         for tool in ["iree-run-replay", "iree-benchmark-replay"] {
             let stderr = fail(&[tool, flag, &abs()]);
@@ -454,8 +454,9 @@ fn flags_without_effect_warn_once() {
          not in this build)\n"
     );
     assert_eq!(
-        warned(&["--task_topology_group_count=4"]),
-        "warning: without effect: --task_topology_group_count (the local-task driver is not in this build)\n"
+        warned(&["--task_topology_distribution=compact"]),
+        "warning: without effect: --task_topology_distribution (the topology of the local-task driver is not in this \
+         build)\n"
     );
     assert_eq!(warned(&["--vulkan_tracing", "--cuda_default_index=0", "--task_topology_group_count=0"]), "");
 }
@@ -511,7 +512,8 @@ fn help_describes_flags_that_work_and_lists_others_by_group() {
     assert!(help.lines().count() < 130, "{}", help.lines().count());
     for line in [
         "# Accepted for compatibility, no effect in this build; --help=all lists them:",
-        "#   CPU threads: --task_*",
+        "#   CPU threads: --task_worker_stack_size, --task_topology_mode, --task_topology_cpu_ids, \
+         --task_topology_nodes,",
         "#   Vulkan, CUDA and HIP: --vulkan_*, --cuda_*, --hip_*",
         "# Refused in this build, unless at their defaults; --help=all lists them:",
         "#   Devices: --device_allocator",

@@ -1,7 +1,9 @@
 use rehal_base::{Context, Error, Result, nearest};
 use rehal_hal::{DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet};
 use rehal_local::executable::Plugins;
-use rehal_local::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};
+use rehal_local::{
+    LOCAL_SYNC, LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions, Workers,
+};
 
 use crate::{NamedPath, Plan};
 
@@ -11,7 +13,7 @@ pub fn drivers() -> DriverRegistry {
         Driver::missing("cuda", "NVIDIA GPUs, through the CUDA driver"),
         Driver::missing("hip", "AMD GPUs, through HIP"),
         Driver::new(LocalSyncDriver),
-        Driver::missing("local-task", "The CPU, on a pool of threads"),
+        Driver::new(LocalTaskDriver),
         Driver::missing("vulkan", "GPUs, through Vulkan"),
     ];
     let mut registry = DriverRegistry::default();
@@ -132,13 +134,23 @@ impl DeviceOptions {
         DeviceGroup::new(self.devices.iter().map(open).collect::<Result<_>>()?)
     }
 
-    /// The options for each driver, with plugins loaded.
+    /// The options for each driver, with plugins loaded. Several `local-task` devices share workers.
     fn driver_options(&self) -> Result<OptionSet> {
-        let LocalSyncOptions { mut plugins } = self.drivers.get();
+        let mut plugins = Plugins::default();
         for path in &self.plugins {
             load_plugin(&mut plugins, path).context(|| path.place())?;
         }
-        Ok(self.drivers.clone().with(LocalSyncOptions { plugins }))
+        let mut sync: LocalSyncOptions = self.drivers.get();
+        let mut task: LocalTaskOptions = self.drivers.get();
+        for provider in plugins.providers() {
+            sync.plugins.register(provider.clone());
+            task.plugins.register(provider.clone());
+        }
+        let on_workers = self.devices.iter().filter(|device| device.driver.name() == LOCAL_TASK).count();
+        if on_workers > 1 && task.workers.is_none() {
+            task.workers = Some(Workers::start(&task.topology, task.worker_spin)?);
+        }
+        Ok(self.drivers.clone().with(sync).with(task))
     }
 }
 

@@ -61,6 +61,7 @@ pub use rehal_base::{Context, ElementType, Error, HostMemory, Numerical, Range, 
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::flush_c_streams;
+pub use rehal_local::{LocalTaskOptions, Topology, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{

@@ -72,6 +72,9 @@ fn has_effect(flag: &dyn Entry) -> bool {
 }
 
 /// A line for each group with the names of its flags whose effect is `wanted`; a common prefix becomes `prefix_*`.
+/// Lists of names are wider than paragraphs: they are searched rather than read.
+const NAMES_WIDTH: usize = 120;
+
 fn names_by_group(groups: &[&Group], wanted: fn(Effect) -> bool) -> String {
     let all: Vec<_> = groups.iter().flat_map(|group| group.flags).map(|flag| flag.spec()).collect();
     // A prefix is usable only if all flags that have it are `wanted` and no flag is named like the prefix itself.
@@ -96,7 +99,16 @@ fn names_by_group(groups: &[&Group], wanted: fn(Effect) -> bool) -> String {
             }
         }
         if !names.is_empty() {
-            let _ = writeln!(text, "#   {}: {}", group.title, names.join(", "));
+            let mut line = format!("#   {}:", group.title);
+            for (index, name) in names.iter().enumerate() {
+                let comma = if index + 1 < names.len() { "," } else { "" };
+                if line.len() + name.len() + 2 > NAMES_WIDTH {
+                    let _ = writeln!(text, "{line}");
+                    line = "#    ".to_owned();
+                }
+                let _ = write!(line, " {name}{comma}");
+            }
+            let _ = writeln!(text, "{line}");
         }
     }
     text

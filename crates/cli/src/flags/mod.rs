@@ -21,7 +21,10 @@ mod help;
 mod parse;
 mod value_type;
 
-pub(crate) use catalog::{AGENTS_MD, DEVICE, EXECUTABLE_PLUGIN};
+pub(crate) use catalog::{
+    AGENTS_MD, DEVICE, EXECUTABLE_PLUGIN, TASK_ABORT_ON_FAILURE, TASK_TOPOLOGY_GROUP_COUNT,
+    TASK_WORKER_LOCAL_MEMORY, TASK_WORKER_SPIN_US,
+};
 pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
 pub use flag::{Effect, Entry, Flag, Group, List, Query, Role, Spec};
 pub use help::{comment, help, help_all};

@@ -26,6 +26,10 @@ fn unsupported(what: &str) -> io::Error {
     )
 }
 
+pub(crate) fn pin_thread(_processors: &[u32]) -> io::Result<()> {
+    Err(unsupported("pinning threads to processors"))
+}
+
 pub(crate) fn has_fused_vectors(_lanes: usize) -> bool {
     false
 }
