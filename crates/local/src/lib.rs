@@ -13,6 +13,7 @@ mod driver;
 pub mod executable;
 mod execute;
 mod platform;
+pub mod topology;
 
 pub use device::LocalSync;
 pub use driver::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};
