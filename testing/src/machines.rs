@@ -94,7 +94,7 @@ impl Machine {
         let mut machine = Self::default();
         let cores = shape.core_count();
         let last = cores * shape.threads - 1;
-        machine.add("cpu/kernel_max", "8191");
+        machine.add("cpu/kernel_max", "255");
         for file in ["present", "possible", "online"] {
             machine.add(&format!("cpu/{file}"), &format!("0-{last}"));
         }
@@ -173,7 +173,16 @@ impl Machine {
 
     /// Writes the files below `directory`.
     pub fn write(&self, directory: &Path) -> io::Result<()> {
-        for (file, text) in &self.files {
+        self.write_over(&Self::default(), directory)
+    }
+
+    /// Writes the files below `directory`, which has those of `previous`: many fewer, if one machine was made from the
+    /// other.
+    pub fn write_over(&self, previous: &Self, directory: &Path) -> io::Result<()> {
+        for file in previous.files.keys().filter(|file| !self.files.contains_key(*file)) {
+            std::fs::remove_file(directory.join(file))?;
+        }
+        for (file, text) in self.files.iter().filter(|(file, text)| previous.files.get(*file) != Some(text)) {
             let path = directory.join(file);
             std::fs::create_dir_all(path.parent().unwrap_or(directory))?;
             std::fs::write(path, text)?;
@@ -211,6 +220,12 @@ pub fn regular() -> Named {
         ("chiplets", Machine::new(CHIPLETS)),
         ("no L3", Machine::new(Shape { cores_per_l2: 4, cores_per_l3: 0, ..Shape::of_cores(12) })),
         ("four threads per core", Machine::new(Shape { threads: 4, ..LAPTOP })),
+    ]
+}
+
+/// Machines with more cores than a topology has workers.
+pub fn large() -> Named {
+    vec![
         ("more cores than workers", Machine::new(Shape { cores_per_l2: 8, ..Shape::of_cores(300) })),
         ("four caches of 80 cores", Machine::new(Shape { cores_per_l3: 80, ..Shape::of_cores(320) })),
     ]

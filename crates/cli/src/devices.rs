@@ -7,6 +7,7 @@ use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry};
 use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, drivers, find_driver};
 
 use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal};
+use crate::topologies;
 
 /// The device options set by flags. Fails if a named device does not exist here; opens no device.
 pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
@@ -61,14 +62,15 @@ pub(crate) fn check_uri(value: &OsStr) -> Result<String, Refusal> {
     Ok(uri.to_string())
 }
 
-/// Answers `--list_drivers`, `--list_devices` and `--dump_devices` in the reference's format; `None` for other
-/// queries.
-pub(crate) fn answer(query: &str, value: &str) -> Option<Result<String>> {
+/// Answers `--list_drivers`, `--list_devices`, `--dump_devices` and `--dump_task_topologies` in the reference's format;
+/// `None` for other queries.
+pub(crate) fn answer(query: &str, value: &str, flags: &Flags) -> Option<Result<String>> {
     let registry = drivers();
     Some(match query {
         "list_drivers" => Ok(list_drivers(&registry)),
         "list_devices" => list_devices(&registry, value),
         "dump_devices" => dump_devices(&registry, value),
+        "dump_task_topologies" => topologies::dump(flags),
         _ => return None,
     })
 }

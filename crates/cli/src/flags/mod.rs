@@ -20,12 +20,15 @@ mod flag;
 mod help;
 mod kind;
 mod parse;
+mod task;
 
 pub(crate) use catalog::{AGENTS_MD, DEVICE, EXECUTABLE_PLUGIN};
-pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
+pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS, PROFILING};
 pub use flag::{Effect, Entry, Flag, Group, List, Query, Role, Spec};
 pub use help::{comment, help, help_all};
 pub use kind::{Origin, Refusal, Words};
 pub(crate) use kind::{split_once, text};
 pub use parse::Flags;
 pub(crate) use parse::invalid;
+pub use task::TASK;
+pub(crate) use task::topology_options;
