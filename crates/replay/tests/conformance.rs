@@ -1,5 +1,5 @@
-//! The conformance suite over a recorded `local-sync` device, and over a recorded device with memory of its own that
-//! `local-sync` does the work of. It passes as on the bare one; then each capture that it left is replayed on a fresh
+//! The conformance suite over a recorded `local-sync` device, over a recorded device with memory of its own that
+//! `local-sync` does the work of, and over a recorded `local-task` device. It passes as on the bare one; then each capture that it left is replayed on a fresh
 //! device, and everything that the test had read is read again. Tests that do what no replay in call order can do are
 //! listed, each with the words of the refusal.
 
@@ -14,8 +14,8 @@ use rehal_capture::{Capture, OpenOptions};
 use rehal_cts::discrete::DiscreteDevice;
 use rehal_cts::{Capability, Expected, Kernel, Subject};
 use rehal_hal::{Device, DeviceGroup, Executable, ExecutableParams};
-use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
 use rehal_replay::{
     FilePolicy, HostRead, Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions,
 };
@@ -44,15 +44,32 @@ impl Seek for Memory {
     }
 }
 
-fn device(is_discrete: bool) -> Device {
-    let device = LocalSync::create(Plugins::default());
-    if is_discrete { DiscreteDevice::over(device) } else { device }
+/// What is recorded, and replayed on.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Base {
+    #[default]
+    Sync,
+    Discrete,
+    Task,
+}
+
+fn device(base: Base) -> Result<Device> {
+    let sync = LocalSync::create(Plugins::default());
+    match base {
+        Base::Sync => Ok(sync),
+        Base::Discrete => Ok(DiscreteDevice::over(sync)),
+        Base::Task => {
+            let mut options = LocalTaskOptions::default();
+            options.topology = Some(Topology::with_workers(2)?);
+            LocalTask::create(options)
+        }
+    }
 }
 
 /// The devices of one test, each on a record of its own, and what the test read from them.
 #[derive(Default)]
 struct Recorded {
-    is_discrete: bool,
+    base: Base,
     recorders: Mutex<Vec<(Recorder, Memory)>>,
     saw: Mutex<Vec<Vec<u8>>>,
 }
@@ -63,7 +80,7 @@ impl Subject for Recorded {
         // The files of the tests are gone when their captures are replayed.
         let options = RecordOptions { file_policy: FilePolicy::CaptureAll, ..RecordOptions::default() };
         let recorder = Recorder::to(memory.clone(), options)?;
-        let group = recorder.wrap(&DeviceGroup::new(vec![device(self.is_discrete)])?)?;
+        let group = recorder.wrap(&DeviceGroup::new(vec![device(self.base)?])?)?;
         self.recorders.lock().unwrap().push((recorder, memory));
         Ok(group.devices()[0].clone())
     }
@@ -99,7 +116,7 @@ impl Subject for Recorded {
             VMVX_IS_NOT_MACHINE_CODE,
             Expected::Lacks(Capability::HostMemory, "its memory is separate from the host's"),
         ];
-        if self.is_discrete { DISCRETE } else { &[VMVX_IS_NOT_MACHINE_CODE] }
+        if self.base == Base::Discrete { DISCRETE } else { &[VMVX_IS_NOT_MACHINE_CODE] }
     }
 }
 
@@ -125,7 +142,7 @@ impl Recorded {
                 for record in capture.records() {
                     record?.payload()?;
                 }
-                reads_of(bytes, self.is_discrete)
+                reads_of(bytes, self.base)
             });
             replayed.extend(reads.map_err(|error| error.report())?);
         }
@@ -134,9 +151,9 @@ impl Recorded {
 }
 
 /// What a replay on a fresh device reads back.
-fn reads_of(bytes: Vec<u8>, is_discrete: bool) -> Result<Vec<Vec<u8>>> {
+fn reads_of(bytes: Vec<u8>, base: Base) -> Result<Vec<Vec<u8>>> {
     let plan = Plan::compile(bytes, PlanOptions::default())?;
-    let devices = (0..plan.device_count()).map(|_| device(is_discrete)).collect();
+    let devices = (0..plan.device_count()).map(|_| device(base)).collect::<Result<_>>()?;
     let mut reads = Reads::default();
     let group = DeviceGroup::new(devices)?;
     Replay::new(plan, &group, &ReplayOptions::default())?.run(&mut [&mut reads])?;
@@ -197,11 +214,11 @@ const NOT_REPLAYABLE: &[(&str, Option<&str>)] = &[
 
 fn main() -> ExitCode {
     let mut trials = Vec::new();
-    for (prefix, is_discrete) in [("", false), ("discrete/", true)] {
+    for (prefix, base) in [("", Base::Sync), ("discrete/", Base::Discrete), ("task/", Base::Task)] {
         trials.extend(rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(|test| {
             let name = format!("{prefix}{}", test.name());
             Trial::test(name, move || {
-                let subject = Recorded { is_discrete, ..Recorded::default() };
+                let subject = Recorded { base, ..Recorded::default() };
                 test.judge(&subject)?;
                 subject.judge(test.name())
             })

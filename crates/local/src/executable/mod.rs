@@ -25,17 +25,18 @@ pub mod processor;
 
 mod vmvx;
 
+mod cost;
 mod dispatch;
 mod image_cache;
 mod local_executable;
 mod query;
 
-pub use dispatch::{Dispatch, MemorySpan};
+pub use dispatch::{Dispatch, MemorySpan, Share, WorkgroupFailure, workgroup_total};
 pub use format::{infer as infer_format, is_supported};
 pub(crate) use image_cache::clear as drop_kept_images;
 pub use imports::{ImportProvider, ImportRequest};
 pub use library::{Library, LoadOptions};
-pub(crate) use local_executable::{DispatchArguments, LocalExecutable};
+pub(crate) use local_executable::{DispatchArguments, ExecutableOptions, LocalExecutable};
 pub use plugin::{Plugin, Plugins};
 pub use processor::query as query_processor;
 

@@ -12,10 +12,13 @@ mod text;
 use std::path::PathBuf;
 
 use rehal_base::{Error, Result};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Workers of one topology.
+use crate::platform;
+
+/// Workers of one selected topology.
 pub const MAX_WORKERS: usize = 256;
+/// Workers of one pool: each is a thread.
+const MAX_POOL_WORKERS: usize = 1024;
 /// Largest local memory that is derived from a cache. Those of real machines are far below; a snapshot may claim
 /// anything.
 const MAX_DERIVED_LOCAL_MEMORY: usize = 64 << 20;
@@ -98,7 +101,7 @@ pub enum Distribution {
 pub struct Topology {
     /// The NUMA node of all workers; `None` if they differ or may run anywhere.
     pub node: Option<u32>,
-    /// At most [`MAX_WORKERS`].
+    /// At most [`MAX_WORKERS`], if they are selected.
     pub workers: Vec<Worker>,
 }
 
@@ -149,9 +152,42 @@ pub enum Sharing {
 }
 
 impl Topology {
-    /// `count` workers, at most [`MAX_WORKERS`], that may run anywhere, without reading the machine.
-    pub fn unpinned(count: usize) -> Self {
-        Self { node: None, workers: vec![Worker::anywhere(DEFAULT_CACHES); count.min(MAX_WORKERS)] }
+    /// `count` workers that run wherever the process may. Fails without any, and with more than 1024.
+    pub fn with_workers(count: usize) -> Result<Self> {
+        Self { node: None, workers: vec![Worker::anywhere(DEFAULT_CACHES); count.min(MAX_POOL_WORKERS + 1)] }
+            .checked(count)
+    }
+
+    /// The workers of several topologies as those of one pool. Fails without any, and with more than 1024.
+    pub fn merged(topologies: Vec<Self>) -> Result<Self> {
+        let node = topologies.first().and_then(|first| first.node);
+        let node = node.filter(|_| topologies.iter().all(|topology| topology.node == node));
+        let mut workers = Vec::new();
+        for topology in topologies {
+            let before = workers.len();
+            workers.extend(topology.workers.into_iter().map(|mut worker| {
+                if let Sharing::Workers(others) = &mut worker.sharing {
+                    others.iter_mut().for_each(|other| *other += before);
+                }
+                worker
+            }));
+        }
+        let count = workers.len();
+        Self { node, workers }.checked(count)
+    }
+
+    fn checked(self, count: usize) -> Result<Self> {
+        match count {
+            1..=MAX_POOL_WORKERS => Ok(self),
+            _ => Err(Error::out_of_range(format!(
+                "a pool of {count} workers (expected 1 to {MAX_POOL_WORKERS})"
+            ))),
+        }
+    }
+
+    /// The workers.
+    pub fn workers(&self) -> &[Worker] {
+        &self.workers
     }
 
     /// The name of the thread of a worker.
@@ -193,17 +229,8 @@ impl Worker {
     /// is offline or outside of the process's control group; the thread then runs where it did before.
     pub fn pin_current_thread(&self) -> Result<()> {
         let Some(Pin { processor, .. }) = self.pinned else { return Ok(()) };
-        let what = || format!("cannot pin a worker to CPU {processor}");
-        if processor as usize >= CpuSet::MAX_CPU {
-            return Err(Error::out_of_range(format!(
-                "{}: threads can be pinned to the first {} CPUs",
-                what(),
-                CpuSet::MAX_CPU
-            )));
-        }
-        let mut set = CpuSet::new();
-        set.set(processor as usize);
-        sched_setaffinity(None, &set).map_err(|error| Error::io(what(), &error.into()))
+        platform::pin_thread(&[processor])
+            .map_err(|error| Error::io(format!("cannot pin a worker to CPU {processor}"), &error))
     }
 }
 

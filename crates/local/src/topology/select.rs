@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use rehal_base::{Error, Result};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu};
 
 use super::sysfs::{Cache, Nodes, Sysfs, is_known};
 use super::{
     Caches, DEFAULT_CACHES, Distribution, MAX_WORKERS, NodeSelection, Performance, Pin, Sharing, Topology,
     TopologyOptions, Worker, quota,
 };
+use crate::platform::{self, Processors};
 
 impl TopologyOptions {
     /// The selected topologies, without those that have no workers.
@@ -88,7 +88,7 @@ struct Machine {
     processor_count: Option<u32>,
     nodes: Nodes,
     /// The CPUs on which this process may run; `None` if unknown or if they are those of another machine.
-    allowed: Option<CpuSet>,
+    allowed: Option<Processors>,
 }
 
 /// A core that was selected, by one of its logical CPUs.
@@ -108,7 +108,7 @@ impl Machine {
     fn new(sysfs: Sysfs) -> Result<Self> {
         let processor_count = sysfs.processor_count()?;
         let nodes = sysfs.nodes()?;
-        let allowed = if sysfs.is_host() { sched_getaffinity(None).ok() } else { None };
+        let allowed = if sysfs.is_host() { platform::allowed_processors() } else { None };
         Ok(Self { sysfs, processor_count, nodes, allowed })
     }
 
@@ -135,7 +135,7 @@ impl Machine {
 
     /// The CPU of the calling thread; the first one of another machine.
     fn current_processor(&self) -> u32 {
-        if self.sysfs.is_host() { sched_getcpu() as u32 } else { 0 }
+        if self.sysfs.is_host() { platform::current_processor() } else { 0 }
     }
 
     fn unpinned(&self, count: usize) -> Topology {
@@ -182,7 +182,7 @@ impl Machine {
             if cores.len() >= limit {
                 break;
             }
-            if self.allowed.is_some_and(|allowed| !contains(&allowed, processor)) {
+            if self.allowed.is_some_and(|allowed| !allowed.contains(processor)) {
                 continue;
             }
             let Some(key) = self.core_key(processor) else { continue };
@@ -315,8 +315,4 @@ impl Core {
             |level| self.caches.iter().rfind(|cache| cache.level == level).map_or(0, |it| it.size as u32);
         Caches { l1_data: of_level(1), l2_data: of_level(2), l3_data: of_level(3) }
     }
-}
-
-fn contains(set: &CpuSet, processor: u32) -> bool {
-    (processor as usize) < CpuSet::MAX_CPU && set.is_set(processor as usize)
 }

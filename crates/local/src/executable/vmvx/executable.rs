@@ -9,8 +9,8 @@ use rehal_vm::{
 
 use super::module::VmvxModule;
 use crate::executable::abi::{LOCAL_MEMORY_PAGE_BYTES, MAX_BINDING_COUNT, MAX_CONSTANT_COUNT};
-use crate::executable::dispatch::check_arguments;
-use crate::executable::local_executable::DispatchArguments;
+use crate::executable::dispatch::{Share, WorkgroupFailure, Workgroups, check_arguments, number_of};
+use crate::executable::local_executable::{DispatchArguments, check_local_memory};
 use crate::platform;
 
 /// An executable of format `vmvx-bytecode-fb`: a bytecode module whose exports are the functions.
@@ -79,33 +79,47 @@ impl VmvxExecutable {
         &self.functions
     }
 
-    /// Runs function `ordinal` on the calling thread: workgroups one after another, x fastest, then y,
-    /// then z. Stops at the first workgroup that fails.
+    /// Runs the workgroups of `share` on the calling thread. Stops at the first that fails.
     ///
     /// Like native code it takes numbers too small to be normal as zero, and makes them zero, where this
     /// machine can (x86-64).
-    pub(crate) fn run(&self, ordinal: u32, arguments: &DispatchArguments<'_>) -> Result<()> {
+    pub(crate) fn run_share(
+        &self,
+        ordinal: u32,
+        arguments: &DispatchArguments<'_>,
+        local_memory_limit: Option<u64>,
+        share: Share<'_>,
+    ) -> Result<(), WorkgroupFailure> {
         let (Some(function), Some(entry)) =
             (self.functions.get(ordinal as usize), self.entries.get(ordinal as usize))
         else {
             return Err(Error::out_of_range(format!(
                 "function {ordinal} does not exist: the executable has {}",
                 self.functions.len()
-            )));
+            ))
+            .into());
         };
         let DispatchArguments { workgroup_count, workgroup_size, .. } = *arguments;
         let counts = (arguments.constants.len(), arguments.bindings.len());
         check_arguments(function, counts, workgroup_count, workgroup_size)?;
-        if workgroup_count.contains(&0) {
-            // Not by the loops: 0 in x alone would still leave billions of steps in y and z.
-            return Ok(());
+        let local_memory_bytes = entry.local_memory_bytes + u64::from(arguments.dynamic_local_memory);
+        check_local_memory(function, local_memory_bytes, local_memory_limit)?;
+        let mut call = None;
+        while let Some(range) = (share.next)() {
+            let call = match &mut call {
+                Some(call) => call,
+                none => none.insert(EntryCall::new(entry, arguments)?),
+            };
+            let mut result = Ok(());
+            platform::with_flushed_denormals(&mut || {
+                result = call.run_all(Workgroups::new(&range, workgroup_count));
+            });
+            result.map_err(|(workgroup, error)| WorkgroupFailure {
+                workgroup: number_of(workgroup, workgroup_count),
+                error: self.failure(function, error, workgroup),
+            })?;
         }
-        let mut call = EntryCall::new(entry, arguments)?;
-        let mut result = Ok(());
-        platform::with_flushed_denormals(&mut || {
-            result = call.run_all(workgroup_count);
-        });
-        result.map_err(|(workgroup, error)| self.failure(function, error, workgroup))
+        Ok(())
     }
 
     #[cold]
@@ -115,7 +129,7 @@ impl VmvxExecutable {
     }
 }
 
-/// Calls of one entry point, with what is the same for all workgroups of a dispatch.
+/// One thread's calls of an entry point, with what is the same for all workgroups of a dispatch.
 struct EntryCall {
     invocation: Invocation,
     /// Local memory, constants, bindings.
@@ -145,15 +159,10 @@ impl EntryCall {
         })
     }
 
-    /// Runs all workgroups; the first that fails comes back with its error.
-    fn run_all(&mut self, [count_x, count_y, count_z]: [u32; 3]) -> Result<(), ([u32; 3], Error)> {
-        for z in 0..count_z {
-            for y in 0..count_y {
-                for x in 0..count_x {
-                    let workgroup = [x, y, z];
-                    self.run(workgroup).map_err(|error| (workgroup, error))?;
-                }
-            }
+    /// Runs the workgroups; the first that fails comes back with its error.
+    fn run_all(&mut self, workgroups: Workgroups) -> Result<(), ([u32; 3], Error)> {
+        for workgroup in workgroups {
+            self.run(workgroup).map_err(|error| (workgroup, error))?;
         }
         Ok(())
     }
