@@ -6,12 +6,13 @@ use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry};
 use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, drivers, find_driver};
 
-use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal};
+use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal, task_options};
 use crate::topologies;
 
 /// The device options set by flags. Fails if a named device does not exist here; opens no device.
 pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     let mut options = DeviceOptions::default();
+    options.drivers = options.drivers.with(task_options(flags));
     let uris = flags.list(&DEVICE);
     if !uris.is_empty() {
         let registry = registry();

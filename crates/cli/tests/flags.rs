@@ -408,7 +408,6 @@ fn missing_features_are_refused_by_name() {
         "--print_device_statistics",
         "--device_capture_tool=renderdoc",
         "--device_allocator=debug",
-        "--task_topology_group_count=4",
     ] {
         for tool in ["iree-run-replay", "iree-benchmark-replay"] {
             let stderr = fail(&[tool, flag, &abs()]);
@@ -450,10 +449,6 @@ fn flags_without_effect_warn_once() {
         warned(&["--vulkan_tracing=false", "--cuda_default_index=3", "--cuda_default_index=4"]),
         "warning: without effect: --vulkan_tracing, --cuda_default_index (the Vulkan, CUDA and HIP drivers are \
          not in this build)\n"
-    );
-    assert_eq!(
-        warned(&["--task_topology_group_count=4"]),
-        "warning: without effect: --task_topology_group_count (the local-task driver is not in this build)\n"
     );
     assert_eq!(warned(&["--vulkan_tracing", "--cuda_default_index=0", "--task_topology_group_count=0"]), "");
 }
@@ -534,7 +529,6 @@ fn help_describes_flags_that_work_and_lists_others_by_group() {
     assert!(help.lines().count() < 130, "{}", help.lines().count());
     for line in [
         "# Accepted for compatibility, no effect in this build; --help=all lists them:",
-        "#   CPU threads: --task_*",
         "#   Vulkan, CUDA and HIP: --vulkan_*, --cuda_*, --hip_*",
         "# Refused in this build, unless at their defaults; --help=all lists them:",
         "#   Devices: --device_allocator",

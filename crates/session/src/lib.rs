@@ -60,6 +60,7 @@ pub use verdict::{FileState, Verdict};
 pub use rehal_base::{Context, ElementType, Error, HostMemory, Numerical, Range, Result, StatusCode};
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
+pub use rehal_local::LocalTaskOptions;
 pub use rehal_local::executable::flush_c_streams;
 pub use rehal_params::FileMode;
 pub use rehal_replay::dump::{Format, Progress};

@@ -31,4 +31,4 @@ pub(crate) use kind::{split_once, text};
 pub use parse::Flags;
 pub(crate) use parse::invalid;
 pub use task::TASK;
-pub(crate) use task::topology_options;
+pub(crate) use task::{task_options, topology_options};

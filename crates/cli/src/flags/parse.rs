@@ -38,7 +38,7 @@ impl Flags {
                 return Ok(flags);
             }
         }
-        // Only a tool that runs needs the driver that such a flag configures; a query may report its effect.
+        // Only a tool that runs opens the device that such a flag configures; a query may report its effect.
         if !given.iter().any(|it| it.name == "device") {
             given
                 .iter()
@@ -160,14 +160,16 @@ fn check_effect(entry: &dyn Entry, given: &Given) -> Result<()> {
     }
 }
 
-/// Refuses a flag that configures a default driver which this build does not have.
+/// Refuses a flag that configures the reference's default driver, which is not the default here.
 fn check_driver(table: &[&'static dyn Entry], given: &Given) -> Result<()> {
     let entry = table.iter().find(|entry| entry.spec().name == given.name);
     match entry.filter(|entry| !entry.is_default(given.value.as_deref())).map(|entry| entry.spec().effect) {
         Some(Effect::DefaultDriver(driver)) => {
             let (name, shown) = (&given.name, given.shown());
-            Err(Error::unimplemented(format!("{shown} configures {driver}, which is not in this build"))
-                .advise(format!("leave out --{name}, or name another device: --device=local-sync")))
+            Err(Error::unimplemented(format!(
+                "{shown} configures {driver} devices, and the default device is local-sync"
+            ))
+            .advise(format!("leave out --{name}, or name the device: --device={driver}")))
         }
         _ => Ok(()),
     }
@@ -181,8 +183,7 @@ fn warnings(table: &[&'static dyn Entry], given: &[Given]) -> Vec<String> {
         let Some(entry) = entry.filter(|entry| !entry.is_default(it.value.as_deref())) else { continue };
         let reason = match entry.spec().effect {
             Effect::Ignored(reason) => reason.to_string(),
-            Effect::DefaultDriver(driver) => format!("{driver} is not in this build"),
-            Effect::Full | Effect::Missing { .. } => continue,
+            Effect::Full | Effect::DefaultDriver(_) | Effect::Missing { .. } => continue,
         };
         let name = format!("--{}", it.name);
         match ignored.iter_mut().find(|(known, _)| *known == reason) {

@@ -2,15 +2,39 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use rehal_session::LocalTaskOptions;
 use rehal_session::topology::{Distribution, NodeSelection, Performance, TopologyOptions};
 
 use super::flag::{Effect, Flag, Group, List, Query};
 use super::kind::{Refusal, text};
 use super::parse::Flags;
 
-const TASK_DRIVER: Effect = Effect::DefaultDriver("the local-task driver");
+const TASK_DRIVER: Effect = Effect::DefaultDriver("local-task");
 const MAX_COUNT: i64 = i32::MAX as i64;
+
+const ABORT_ON_FAILURE: Flag<bool> =
+    Flag::switch("task_abort_on_failure", false, "Aborts the process if queue work fails.")
+        .effect(TASK_DRIVER);
+
+const WORKER_SPIN: Flag<Duration> = Flag::number(
+    "task_worker_spin_us",
+    0,
+    (0, MAX_COUNT),
+    |microseconds| Duration::from_micros(microseconds as u64),
+    "Microseconds that an idle worker spins before it sleeps.",
+)
+.effect(TASK_DRIVER);
+
+const WORKER_LOCAL_MEMORY: Flag<Option<u64>> = Flag::number(
+    "task_worker_local_memory",
+    0,
+    (0, MAX_COUNT),
+    |bytes| if bytes == 0 { None } else { Some(bytes as u64) },
+    "Local memory of each worker in bytes, beyond which a dispatch fails; 0 for no limit.",
+)
+.effect(TASK_DRIVER);
 
 const MODE: Flag<()> = Flag::choice(
     "task_topology_mode",
@@ -114,18 +138,11 @@ const DUMP_TASK_TOPOLOGIES: Query = Query::new(
 pub const TASK: Group = Group {
     title: "CPU threads",
     flags: &[
-        &Flag::switch("task_abort_on_failure", false, "Aborts the process if queue work fails.")
-            .effect(TASK_DRIVER),
-        &Flag::integer("task_worker_spin_us", 0, "Microseconds that an idle worker spins before it sleeps.")
-            .effect(TASK_DRIVER),
+        &ABORT_ON_FAILURE,
+        &WORKER_SPIN,
         &Flag::integer("task_worker_stack_size", 131072, "Minimum stack size of each worker in bytes.")
             .effect(TASK_DRIVER),
-        &Flag::integer(
-            "task_worker_local_memory",
-            0,
-            "Local memory of each worker in bytes; 0 for the size of its L2 cache.",
-        )
-        .effect(TASK_DRIVER),
+        &WORKER_LOCAL_MEMORY,
         &MODE,
         &GROUP_COUNT,
         &CPU_IDS,
@@ -150,6 +167,16 @@ pub(crate) fn topology_options(flags: &Flags) -> TopologyOptions {
     (options.performance, options.distribution) =
         flags.get(&FAVOR).unwrap_or_else(|| (flags.get(&PERFORMANCE_LEVEL), flags.get(&DISTRIBUTION)));
     options.snapshot = flags.get(&SNAPSHOT);
+    options
+}
+
+/// What the flags say of `local-task` devices.
+pub(crate) fn task_options(flags: &Flags) -> LocalTaskOptions {
+    let mut options = LocalTaskOptions::default();
+    options.selection = topology_options(flags);
+    options.worker_spin = flags.get(&WORKER_SPIN);
+    options.worker_local_memory = flags.get(&WORKER_LOCAL_MEMORY);
+    options.abort_on_failure = flags.get(&ABORT_ON_FAILURE);
     options
 }
 
