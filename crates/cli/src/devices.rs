@@ -1,20 +1,18 @@
 //! Finds the devices named by flags, and lists drivers and devices.
 
 use std::ffi::OsStr;
-use std::time::Duration;
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry};
-use rehal_session::{DeviceOptions, DeviceSpec, LocalTaskOptions, NamedPath, Topology, drivers, find_driver};
+use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, drivers, find_driver};
 
-use crate::flags::{
-    DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal, TASK_ABORT_ON_FAILURE, TASK_TOPOLOGY_GROUP_COUNT,
-    TASK_WORKER_LOCAL_MEMORY, TASK_WORKER_SPIN_US,
-};
+use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal, task_options};
+use crate::topologies;
 
 /// The device options set by flags. Fails if a named device does not exist here; opens no device.
 pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     let mut options = DeviceOptions::default();
+    options.drivers = options.drivers.with(task_options(flags));
     let uris = flags.list(&DEVICE);
     if !uris.is_empty() {
         let registry = registry();
@@ -24,23 +22,7 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
         let name = format!("--executable_plugin={}", path.display());
         add_plugin(&mut options, NamedPath::from(path).named(name));
     }
-    options.drivers = options.drivers.with(task_options(flags)?);
     Ok(options)
-}
-
-/// The options of `local-task` devices.
-fn task_options(flags: &Flags) -> Result<LocalTaskOptions> {
-    let mut task = LocalTaskOptions::default();
-    let count = flags.get(&TASK_TOPOLOGY_GROUP_COUNT);
-    if count != 0 {
-        let topology = Topology::with_workers(usize::try_from(count).unwrap_or(usize::MAX));
-        task.topology = topology.context(|| format!("--{}={count}", TASK_TOPOLOGY_GROUP_COUNT.name()))?;
-    }
-    task.worker_spin = Duration::from_micros(flags.get(&TASK_WORKER_SPIN_US));
-    let local_memory = flags.get(&TASK_WORKER_LOCAL_MEMORY);
-    task.worker_local_memory = (local_memory != 0).then_some(local_memory);
-    task.abort_on_failure = flags.get(&TASK_ABORT_ON_FAILURE);
-    Ok(task)
 }
 
 /// Finds the device with a URI. If its driver is unavailable here, the error names a device that is available.
@@ -81,14 +63,15 @@ pub(crate) fn check_uri(value: &OsStr) -> Result<String, Refusal> {
     Ok(uri.to_string())
 }
 
-/// Answers `--list_drivers`, `--list_devices` and `--dump_devices` in the reference's format; `None` for other
-/// queries.
-pub(crate) fn answer(query: &str, value: &str) -> Option<Result<String>> {
+/// Answers `--list_drivers`, `--list_devices`, `--dump_devices` and `--dump_task_topologies` in the reference's format;
+/// `None` for other queries.
+pub(crate) fn answer(query: &str, value: &str, flags: &Flags) -> Option<Result<String>> {
     let registry = drivers();
     Some(match query {
         "list_drivers" => Ok(list_drivers(&registry)),
         "list_devices" => list_devices(&registry, value),
         "dump_devices" => dump_devices(&registry, value),
+        "dump_task_topologies" => topologies::dump(flags),
         _ => return None,
     })
 }

@@ -71,10 +71,7 @@ pub struct LocalTask;
 impl LocalTask {
     /// The device. Fails if threads cannot be started.
     pub fn create(options: LocalTaskOptions) -> Result<Device> {
-        let workers = match options.workers {
-            Some(workers) => workers,
-            None => Workers::start(&options.topology, options.worker_spin)?,
-        };
+        let workers = options.start_workers()?;
         let executor = TaskExecutor::new(&workers, options.abort_on_failure);
         let ready = executor.clone();
         Ok(Device::new(LocalDevice {

@@ -4,7 +4,7 @@ use rehal_base::Result;
 use rehal_hal::{Device, DeviceDescription, DeviceOptions, DriverBackend, OptionSet};
 
 use crate::executable::Plugins;
-use crate::{LocalSync, LocalTask, Topology, Workers};
+use crate::{LocalSync, LocalTask, Topology, TopologyOptions, Workers};
 
 /// The name of the driver, and of its one device.
 pub const LOCAL_SYNC: &str = "local-sync";
@@ -38,8 +38,10 @@ pub struct LocalTaskOptions {
     /// The workers of the device, which several devices may share. Default: the device starts workers of its own, by
     /// `topology`.
     pub workers: Option<Workers>,
-    /// Where the workers run. Default: one for each processor that the process may use.
-    pub topology: Topology,
+    /// Where the workers run. Default: what `selection` selects, as one pool.
+    pub topology: Option<Topology>,
+    /// How workers are selected without `topology`. Default: one for each physical core of the current NUMA node.
+    pub selection: TopologyOptions,
     /// How long an idle worker spins before it sleeps. Default: not at all.
     pub worker_spin: Duration,
     /// The bytes of workgroup-local memory of each worker; a dispatch that needs more fails. Default: no limit.
@@ -49,6 +51,21 @@ pub struct LocalTaskOptions {
 }
 
 impl DeviceOptions for LocalTaskOptions {}
+
+impl LocalTaskOptions {
+    /// Starts the workers that the options describe, or returns those that they have. Fails if none are selected, or if
+    /// threads cannot be started.
+    pub fn start_workers(&self) -> Result<Workers> {
+        match (&self.workers, &self.topology) {
+            (Some(workers), _) => Ok(workers.clone()),
+            (None, Some(topology)) => Workers::start(topology, self.worker_spin),
+            (None, None) => {
+                let topology = Topology::merged(self.selection.select_pools()?)?;
+                Workers::start(&topology, self.worker_spin)
+            }
+        }
+    }
+}
 
 impl DriverBackend for LocalTaskDriver {
     fn name(&self) -> &str {

@@ -15,11 +15,11 @@ mod execute;
 mod platform;
 mod pool;
 mod task;
-mod topology;
+pub mod topology;
 
 pub use device::{LocalSync, LocalTask};
 pub use driver::{
     LOCAL_SYNC, LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions,
 };
 pub use task::Workers;
-pub use topology::{Topology, WorkerPlacement};
+pub use topology::{Topology, TopologyOptions};

@@ -36,7 +36,7 @@ static ALLOCATOR: Counting = Counting;
 fn issuing_a_command_buffer_with_a_binding_table_allocates_nothing() {
     const BYTES: u64 = 1 << 20;
     let mut options = LocalTaskOptions::default();
-    options.topology = Topology::with_workers(2).unwrap();
+    options.topology = Some(Topology::with_workers(2).unwrap());
     let device = LocalTask::create(options).unwrap();
     let buffers = [(); 3].map(|()| device.allocate_buffer(BufferParams::default(), BYTES).unwrap());
     let params = CommandBufferParams {

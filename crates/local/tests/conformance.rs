@@ -37,7 +37,7 @@ impl Subject for Local {
             None => LocalSync::create(Plugins::default()),
             Some(count) => {
                 let mut options = LocalTaskOptions::default();
-                options.topology = Topology::with_workers(count)?;
+                options.topology = Some(Topology::with_workers(count)?);
                 LocalTask::create(options)?
             }
         };

@@ -22,7 +22,7 @@ use support::{Link, compile};
 
 fn options(workers: usize) -> LocalTaskOptions {
     let mut options = LocalTaskOptions::default();
-    options.topology = Topology::with_workers(workers).unwrap();
+    options.topology = Some(Topology::with_workers(workers).unwrap());
     options
 }
 
@@ -316,7 +316,6 @@ fn a_topology_has_a_worker_and_not_too_many() {
     for count in [0, 1025] {
         assert_eq!(Topology::with_workers(count).unwrap_err().code(), StatusCode::OutOfRange);
     }
-    assert!(!Topology::of_this_process().workers().is_empty());
 }
 
 const CASE: &str = "REHAL_TEST_TASK_CASE";

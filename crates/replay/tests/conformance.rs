@@ -59,7 +59,7 @@ fn device(base: Base) -> Result<Device> {
         Base::Discrete => Ok(DiscreteDevice::over(sync)),
         Base::Task => {
             let mut options = LocalTaskOptions::default();
-            options.topology = Topology::with_workers(2)?;
+            options.topology = Some(Topology::with_workers(2)?);
             LocalTask::create(options)
         }
     }

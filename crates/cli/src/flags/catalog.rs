@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use super::flag::{Effect, Flag, Group, List, Query};
 use crate::devices;
 
-const TASK_TOPOLOGY: Effect = Effect::DefaultDriver("the topology of the local-task driver");
 const NO_DRIVER: Effect = Effect::Ignored("the Vulkan, CUDA and HIP drivers are not in this build");
 const PROFILE: Effect = Effect::Missing {
     what: "profiling",
@@ -83,86 +82,6 @@ pub(crate) const EXECUTABLE_PLUGIN: List<PathBuf> = List::paths(
 
 /// The CPU drivers.
 pub const LOCAL: Group = Group { title: "CPU", flags: &[&EXECUTABLE_PLUGIN] };
-
-/// Whether failures end the process.
-pub(crate) const TASK_ABORT_ON_FAILURE: Flag<bool> =
-    Flag::switch("task_abort_on_failure", false, "Aborts the process if queue work fails.");
-
-/// How long idle workers spin.
-pub(crate) const TASK_WORKER_SPIN_US: Flag<u64> = Flag::number(
-    "task_worker_spin_us",
-    0,
-    (0, i64::MAX),
-    |number| number as u64,
-    "Microseconds that an idle worker spins before it sleeps.",
-);
-
-/// Local memory per worker.
-pub(crate) const TASK_WORKER_LOCAL_MEMORY: Flag<u64> = Flag::number(
-    "task_worker_local_memory",
-    0,
-    (0, i64::MAX),
-    |number| number as u64,
-    "Local memory of each worker in bytes, beyond which a dispatch fails; 0 for as much as dispatches need.",
-);
-
-/// The number of workers.
-pub(crate) const TASK_TOPOLOGY_GROUP_COUNT: Flag<u64> = Flag::number(
-    "task_topology_group_count",
-    0,
-    (0, 1024),
-    |number| number as u64,
-    "Number of workers; 0 for one for each processor that the process may use.",
-);
-
-/// The multithreaded CPU driver.
-pub const TASK: Group = Group {
-    title: "CPU threads",
-    flags: &[
-        &TASK_ABORT_ON_FAILURE,
-        &TASK_WORKER_SPIN_US,
-        &Flag::integer("task_worker_stack_size", 131072, "Minimum stack size of each worker in bytes.")
-            .effect(Effect::Ignored("workers have the stacks of other threads, 2 MiB")),
-        &TASK_WORKER_LOCAL_MEMORY,
-        &text("task_topology_mode", "MODE", "physical_cores", "How workers are mapped to cores.")
-            .effect(TASK_TOPOLOGY),
-        &TASK_TOPOLOGY_GROUP_COUNT,
-        &List::texts("task_topology_cpu_ids", "ID,ID", "Logical CPUs of the workers of one executor.")
-            .effect(TASK_TOPOLOGY),
-        &text("task_topology_nodes", "NODES", "current", "NUMA nodes to use: current, numa, all, or ids.")
-            .effect(TASK_TOPOLOGY),
-        &Flag::integer("task_topology_max_group_count", 64, "Maximum number of workers of a topology.")
-            .effect(TASK_TOPOLOGY),
-        &Flag::path("task_topology_snapshot", "Uses the topology of another machine.").effect(TASK_TOPOLOGY),
-        &Flag::choice(
-            "task_topology_performance_level",
-            "any",
-            &[("any", ()), ("low", ()), ("efficiency", ()), ("high", ()), ("performance", ())],
-            "Cores to use: any, low (or efficiency), high (or performance).",
-        )
-        .effect(TASK_TOPOLOGY),
-        &Flag::choice(
-            "task_topology_distribution",
-            "scatter",
-            &[("compact", ()), ("scatter", ())],
-            "How workers share caches: compact fills one cache after another, scatter alternates.",
-        )
-        .effect(TASK_TOPOLOGY),
-        &Flag::choice(
-            "task_topology_favor",
-            "",
-            &[("", ()), ("latency", ()), ("throughput", ()), ("efficiency", ())],
-            "Chooses performance level and distribution for latency, throughput or efficiency.",
-        )
-        .effect(TASK_TOPOLOGY),
-        &Query::new("dump_task_topologies", "Prints the topologies of the workers, and exits.").effect(
-            Effect::Missing {
-                what: "topology of the local-task driver",
-                instead: "lscpu --extended lists the CPUs",
-            },
-        ),
-    ],
-};
 
 /// Drivers that are not in this build.
 pub const OTHER_DRIVERS: Group = Group {

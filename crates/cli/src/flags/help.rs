@@ -12,8 +12,7 @@ pub fn help(groups: &[&Group]) -> String {
     for group in groups {
         section(&mut text, group.title, group.flags.iter().copied().filter(|flag| has_effect(*flag)));
     }
-    let ignored =
-        names_by_group(groups, |effect| matches!(effect, Effect::Ignored(_) | Effect::DefaultDriver(_)));
+    let ignored = names_by_group(groups, |effect| matches!(effect, Effect::Ignored(_)));
     let refused = names_by_group(groups, |effect| matches!(effect, Effect::Missing { .. }));
     if ignored.is_empty() && refused.is_empty() {
         return text;
@@ -52,7 +51,7 @@ fn section(text: &mut String, name: &str, flags: impl Iterator<Item = &'static d
             Effect::Full => {}
             Effect::Ignored(why) => text.push_str(&comment(&format!("No effect in this build: {why}."))),
             Effect::DefaultDriver(driver) => {
-                text.push_str(&comment(&format!("No effect in this build: {driver} is not in it.")));
+                text.push_str(&comment(&format!("For --device={driver}.")));
             }
             Effect::Missing { what, instead } => {
                 text.push_str(&comment(&format!("Refused in this build: it has no {what}; {instead}.")));
@@ -68,7 +67,7 @@ fn title(text: &mut String, name: &str) {
 }
 
 fn has_effect(flag: &dyn Entry) -> bool {
-    flag.spec().effect == Effect::Full
+    matches!(flag.spec().effect, Effect::Full | Effect::DefaultDriver(_))
 }
 
 /// A line for each group with the names of its flags whose effect is `wanted`; a common prefix becomes `prefix_*`.

@@ -1,5 +1,6 @@
 //! Linux on x86-64.
 
+mod affinity;
 mod c_stdio;
 mod cpu;
 mod fault;
@@ -8,8 +9,9 @@ mod memory;
 mod open_library;
 mod vectors;
 
+pub(crate) use affinity::{Processors, allowed_processors, current_processor, pin_thread};
 pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
-pub(crate) use cpu::{FlushDenormals, pin_thread, processor_data, processor_id, with_flushed_denormals};
+pub(crate) use cpu::{FlushDenormals, processor_data, processor_id, with_flushed_denormals};
 pub(crate) use fault::{arm_thread, exit_now, install_fault_handler, write_stderr};
 pub(crate) use library_file::LibraryFile;
 pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};

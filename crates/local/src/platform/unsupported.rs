@@ -26,6 +26,23 @@ fn unsupported(what: &str) -> io::Error {
     )
 }
 
+#[derive(Clone, Copy)]
+pub(crate) enum Processors {}
+
+impl Processors {
+    pub(crate) fn contains(&self, _processor: u32) -> bool {
+        match *self {}
+    }
+}
+
+pub(crate) fn allowed_processors() -> Option<Processors> {
+    None
+}
+
+pub(crate) fn current_processor() -> u32 {
+    0
+}
+
 pub(crate) fn pin_thread(_processors: &[u32]) -> io::Result<()> {
     Err(unsupported("pinning threads to processors"))
 }

@@ -18,7 +18,6 @@ use rehal_hal::{KeptSubmission, Live, Promise, Submission};
 use self::issue::Issue;
 use crate::executable::guard;
 use crate::execute::{LiveNames, NoSlots, StoredNames, run_and_settle};
-use crate::platform;
 use crate::pool::{Pool, PoolHandle, WorkerPlace};
 use crate::topology::Topology;
 
@@ -43,16 +42,14 @@ const SPARE_LIMIT: usize = 64;
 impl Workers {
     /// Starts a thread for each worker of the topology. Idle ones spin for `spin` before they sleep.
     pub fn start(topology: &Topology, spin: Duration) -> Result<Self> {
+        let domains = topology.cache_domains();
         let places: Vec<_> =
-            topology.workers().iter().map(|worker| WorkerPlace { domain: worker.domain }).collect();
-        let processors: Arc<[_]> =
-            topology.workers().iter().map(|worker| worker.processors.clone()).collect();
+            domains.into_iter().map(|domain| WorkerPlace { domain: domain as u32 }).collect();
+        let workers: Arc<[_]> = topology.workers().into();
         let prepare = move |index: usize| {
             guard::arm_thread();
-            if let Some(processors) = processors.get(index).filter(|list| !list.is_empty()) {
-                // A processor that has gone offline, or that the process may not use, leaves the worker where it is.
-                let _ = platform::pin_thread(processors);
-            }
+            // A processor that has gone offline, or that the process may not use, leaves the worker where it is.
+            let _ = workers[index].pin_current_thread();
         };
         let pool = Pool::new(&places, spin, prepare)
             .map_err(|error| Error::io("starting a worker thread", &error))

@@ -67,19 +67,6 @@ pub(crate) fn processor_id() -> u32 {
     u32::try_from(id).unwrap_or(0)
 }
 
-/// Restricts the calling thread to these logical processors.
-pub(crate) fn pin_thread(processors: &[u32]) -> std::io::Result<()> {
-    let mut set = rustix::thread::CpuSet::new();
-    for processor in processors {
-        let index = *processor as usize;
-        if index >= rustix::thread::CpuSet::MAX_CPU {
-            return Err(std::io::ErrorKind::InvalidInput.into());
-        }
-        set.set(index);
-    }
-    Ok(rustix::thread::sched_setaffinity(None, &set)?)
-}
-
 /// While it lives, the thread's SSE unit flushes denormal inputs and results to zero, as the reference does
 /// for kernels; otherwise results differ in the last bits.
 ///
