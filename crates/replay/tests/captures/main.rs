@@ -9,6 +9,7 @@ mod memory;
 #[allow(dead_code, reason = "shared with the tests on hostile bytes")]
 #[path = "../mutate/mod.rs"]
 mod mutate;
+mod orders;
 mod planned;
 mod said;
 #[path = "../record/memory.rs"]
@@ -35,6 +36,8 @@ fn main() -> ExitCode {
         "discrete",
         discrete::captures_replay_as_on_a_device_that_shares_memory,
     ));
+    trials.extend(testing::on_both_sets("orders", orders::both_orders_read_the_same_on_a_late_device));
+    trials.extend(testing::on_both_sets("races", orders::captures_of_programs_have_no_races));
     // The mutations of the fixtures are with other hostile bytes.
     trials.push(testing::on_corpus("mutated::corpus", mutations));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
