@@ -2,6 +2,8 @@ use std::time::Instant;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::machine::{Machine, Snapshot};
+
 /// The source of a benchmark's times; a trait so that tests can count iterations instead of waiting.
 pub(crate) trait Clock {
     /// Nanoseconds of wall-clock time since an arbitrary origin.
@@ -10,16 +12,19 @@ pub(crate) trait Clock {
     fn process_cpu_ns(&self) -> u64;
     /// CPU time of this thread, in nanoseconds.
     fn thread_cpu_ns(&self) -> u64;
+    /// How the CPUs have been used so far, if the system says so.
+    fn machine(&self) -> Option<Snapshot>;
 }
 
 /// The system's monotonic and CPU-time clocks.
 pub(crate) struct SystemClock {
     start: Instant,
+    machine: Machine,
 }
 
 impl SystemClock {
     pub(crate) fn new() -> Self {
-        Self { start: Instant::now() }
+        Self { start: Instant::now(), machine: Machine::here() }
     }
 }
 
@@ -35,6 +40,10 @@ impl Clock for SystemClock {
 
     fn thread_cpu_ns(&self) -> u64 {
         read(ClockId::ThreadCPUTime)
+    }
+
+    fn machine(&self) -> Option<Snapshot> {
+        self.machine.snapshot(self.real_ns(), self.process_cpu_ns())
     }
 }
 
@@ -78,6 +87,18 @@ impl<'a> Timer<'a> {
         }
     }
 
+    /// Wall-clock time so far, including that of a running timer.
+    pub(crate) fn real_so_far_ns(&self) -> u64 {
+        let running = self.started.map_or(0, |(real_ns, _)| self.clock.real_ns().saturating_sub(real_ns));
+        self.real_ns + running
+    }
+
+    /// CPU time so far, including that of a running timer.
+    pub(crate) fn cpu_so_far_ns(&self) -> u64 {
+        let running = self.started.map_or(0, |(_, cpu_ns)| self.cpu_now_ns().saturating_sub(cpu_ns));
+        self.cpu_ns + running
+    }
+
     fn cpu_now_ns(&self) -> u64 {
         if self.process_time { self.clock.process_cpu_ns() } else { self.clock.thread_cpu_ns() }
     }
@@ -88,6 +109,7 @@ pub(crate) mod fake {
     use std::{cell::Cell, rc::Rc};
 
     use super::Clock;
+    use crate::machine::Snapshot;
 
     /// A clock that advances only on request. While busy, process time runs at twice and thread time at half
     /// of real time.
@@ -117,6 +139,9 @@ pub(crate) mod fake {
         }
         fn thread_cpu_ns(&self) -> u64 {
             self.busy_ns.get() / 2
+        }
+        fn machine(&self) -> Option<Snapshot> {
+            None
         }
     }
 }

@@ -4,7 +4,7 @@ use rehal_base::Result;
 
 use crate::{
     Benchmark, Counter, Counters, MAX_ITERATIONS, Measure, MinTime, Options, Run, RunKind, Runner, Skip,
-    State, number::general, run::write_to,
+    State, machine::Interference, number::general, run::write_to, samples::Sample,
 };
 
 /// A selected benchmark and its progress.
@@ -19,16 +19,22 @@ pub(crate) struct Job<'b, 'a> {
     min_time_s: f64,
     /// Whether the warm-up is pending.
     warmup_time_s: f64,
-    /// Why the iterations take less than the minimum time; empty unless they were limited.
+    /// Why the run is shorter than the minimum time; empty unless it was stopped by the real-time limit.
     limited: String,
     /// The finished repetitions.
     pub(crate) runs: Vec<Run>,
     /// How many of them failed.
     pub(crate) failed: usize,
+    /// The samples of the finished repetitions, in order.
+    pub(crate) samples: Vec<Sample>,
+    /// What ran before the first repetition: the warm-up, and the search for the number of iterations.
+    pub(crate) warmup: Sample,
+    /// What else used the machine during the repetitions.
+    pub(crate) interference: Interference,
 }
 
 /// The result of one call of a benchmark's body.
-struct Sample {
+struct Measurement {
     iterations: u64,
     real_s: f64,
     cpu_s: f64,
@@ -38,6 +44,8 @@ struct Sample {
     counters: Counters,
     label: String,
     skip: Option<Skip>,
+    samples: Vec<Sample>,
+    interference: Interference,
     ended: Result<()>,
 }
 
@@ -64,6 +72,9 @@ impl<'b, 'a> Job<'b, 'a> {
             limited: String::new(),
             runs: Vec::new(),
             failed: 0,
+            samples: Vec::new(),
+            warmup: Sample::default(),
+            interference: Interference::default(),
             benchmark,
         };
         if options.dry_run {
@@ -89,48 +100,55 @@ impl<'b, 'a> Job<'b, 'a> {
             // The warm-up's iteration count was measured cold; start over.
             self.iterations = given;
             self.limited.clear();
+            self.add_warmup(&warmed);
             if warmed.ended.is_err() {
                 return Ok(self.finish(warmed, runner));
             }
         }
-        let sample = if first && !self.fixed_iterations {
+        let measured = if first && !self.fixed_iterations {
             self.run_until(self.min_time_s, runner, notes)?
         } else {
             self.run_once(runner, notes)?
         };
-        Ok(self.finish(sample, runner))
+        Ok(self.finish(measured, runner))
     }
 
-    fn run_until(&mut self, min_time_s: f64, runner: &Runner, notes: &mut dyn Write) -> Result<Sample> {
+    fn run_until(&mut self, min_time_s: f64, runner: &Runner, notes: &mut dyn Write) -> Result<Measurement> {
         let limit_s = self.real_time_limit_s(min_time_s);
         let mut spent_s = 0.0;
         loop {
-            let sample = self.run_once(runner, notes)?;
-            spent_s += sample.real_s;
-            if self.is_enough(&sample, min_time_s) {
-                return Ok(sample);
+            let measured = self.run_once(runner, notes)?;
+            spent_s += measured.real_s;
+            if self.is_enough(&measured, min_time_s) {
+                return Ok(measured);
             }
-            let (next, multiplier) = next_iterations(sample.iterations, sample.measured_s, min_time_s);
-            let affordable = (limit_s - spent_s) / sample.real_s * sample.iterations as f64;
-            // Not a number if nothing took any time.
-            if affordable <= sample.iterations as f64 {
+            let (next, multiplier) = next_iterations(measured.iterations, measured.measured_s, min_time_s);
+            let affordable = (limit_s - spent_s) / measured.real_s * measured.iterations as f64;
+            // NaN if no time was measured.
+            if affordable <= measured.iterations as f64 {
                 self.limited = format!(
                     "stopped after {}s before min_time {}s was measured",
                     general(limit_s),
                     general(min_time_s)
                 );
-                return Ok(sample);
+                return Ok(measured);
             }
             let next = next.min(affordable as u64);
             if runner.options.verbosity >= 3 {
                 let multiplier = general(multiplier);
                 write_to(notes, format_args!("-- LOG(3): Next iters: {next}, {multiplier}\n"))?;
             }
+            self.add_warmup(&measured);
             self.iterations = next;
         }
     }
 
-    /// How much real time the search for the number of iterations may take.
+    fn add_warmup(&mut self, ran: &Measurement) {
+        self.warmup.iterations = self.warmup.iterations.saturating_add(ran.iterations);
+        self.warmup.time_ns = self.warmup.time_ns.saturating_add((ran.real_s * 1e9) as u64);
+    }
+
+    /// The real-time limit on the search for the iteration count, in seconds.
     fn real_time_limit_s(&self, min_time_s: f64) -> f64 {
         match (self.benchmark.measure, self.benchmark.real_time_limit) {
             (Measure::ManualTime, Some(multiple)) => multiple * min_time_s,
@@ -138,23 +156,29 @@ impl<'b, 'a> Job<'b, 'a> {
         }
     }
 
-    /// Whether it ran long enough, or running longer makes no sense. Real time far above the minimum is also
+    /// Whether it ran long enough, or running longer would not help. Real time far above the minimum is also
     /// enough, so that a benchmark that sleeps terminates; manual time is trusted, within its limit.
-    fn is_enough(&self, sample: &Sample, min_time_s: f64) -> bool {
-        sample.skip.is_some()
-            || sample.iterations >= MAX_ITERATIONS
-            || sample.measured_s >= min_time_s
-            || (sample.real_s >= 5.0 * min_time_s && self.benchmark.measure != Measure::ManualTime)
+    fn is_enough(&self, measured: &Measurement, min_time_s: f64) -> bool {
+        measured.skip.is_some()
+            || measured.iterations >= MAX_ITERATIONS
+            || measured.measured_s >= min_time_s
+            || (measured.real_s >= 5.0 * min_time_s && self.benchmark.measure != Measure::ManualTime)
     }
 
-    fn run_once(&mut self, runner: &Runner, notes: &mut dyn Write) -> Result<Sample> {
+    fn run_once(&mut self, runner: &Runner, notes: &mut dyn Write) -> Result<Measurement> {
         let log = runner.options.verbosity >= 2;
         if log {
             write_to(notes, format_args!("-- LOG(2): Running {} for {}\n", self.name, self.iterations))?;
         }
-        let mut state = State::new(self.iterations, &*runner.clock, self.benchmark.process_time);
+        let mut state =
+            State::new(self.iterations, &*runner.clock, self.benchmark.process_time, self.benchmark.measure);
+        let before = runner.clock.machine();
         let ended = (self.benchmark.body)(&mut state);
         state.timer.stop();
+        let mut interference = Interference::default();
+        if let (Some(before), Some(after)) = (before, runner.clock.machine()) {
+            interference.add(before, after);
+        }
         if let Err(error) = &ended {
             state.skip_with_error(error.to_string());
         } else if !state.ran_to_end() {
@@ -171,7 +195,7 @@ impl<'b, 'a> Job<'b, 'a> {
             Measure::RealTime => real_s,
             Measure::ManualTime => manual_s,
         };
-        Ok(Sample {
+        Ok(Measurement {
             iterations: state.iterations(),
             real_s,
             cpu_s,
@@ -180,39 +204,43 @@ impl<'b, 'a> Job<'b, 'a> {
             counters: state.counters,
             label: state.label,
             skip: state.skip,
+            samples: state.samples,
+            interference,
             ended,
         })
     }
 
-    fn finish(&self, sample: Sample, runner: &Runner) -> (Run, Result<()>) {
+    fn finish(&mut self, measured: Measurement, runner: &Runner) -> (Run, Result<()>) {
         let mut run = Run {
             run_name: self.name.clone(),
             family_index: self.index,
             repetitions: self.repetitions,
             kind: RunKind::Iteration { repetition_index: self.runs.len() as u32 },
-            iterations: sample.iterations,
+            iterations: measured.iterations,
             real_time_s: 0.0,
             cpu_time_s: 0.0,
             unit: self.benchmark.time_unit(&runner.options),
             counters: Counters::new(),
-            label: sample.label,
-            skip: sample.skip,
+            label: measured.label,
+            skip: measured.skip,
         };
         if run.skip.is_none() {
+            self.samples.extend(measured.samples);
+            self.interference.merge(measured.interference);
             if run.label.is_empty() {
                 run.label.clone_from(&self.limited);
             } else if !self.limited.is_empty() {
                 run.label += &format!("; {}", self.limited);
             }
-            let per_iteration = |seconds: f64| seconds / sample.iterations as f64;
+            let per_iteration = |seconds: f64| seconds / measured.iterations as f64;
             let manual = self.benchmark.measure == Measure::ManualTime;
-            run.real_time_s = per_iteration(if manual { sample.manual_s } else { sample.real_s });
-            run.cpu_time_s = per_iteration(sample.cpu_s);
-            let finish = |counter: Counter| counter.finish(sample.iterations, sample.measured_s);
+            run.real_time_s = per_iteration(if manual { measured.manual_s } else { measured.real_s });
+            run.cpu_time_s = per_iteration(measured.cpu_s);
+            let finish = |counter: Counter| counter.finish(measured.iterations, measured.measured_s);
             run.counters =
-                sample.counters.into_iter().map(|(name, counter)| (name, finish(counter))).collect();
+                measured.counters.into_iter().map(|(name, counter)| (name, finish(counter))).collect();
         }
-        (run, sample.ended)
+        (run, measured.ended)
     }
 }
 

@@ -41,13 +41,16 @@ mod csv;
 mod filter;
 mod job;
 mod json;
+mod machine;
 mod number;
 mod options;
 mod order;
 mod report;
 mod run;
+mod samples;
 mod state;
 pub mod stats;
+mod summary;
 
 pub use aggregate::aggregates;
 pub use benchmark::{Benchmark, Measure};

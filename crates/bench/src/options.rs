@@ -47,6 +47,8 @@ pub struct Options {
     pub context: BTreeMap<String, String>,
     /// `--benchmark_time_unit`: for benchmarks without a fixed unit.
     pub time_unit: Option<TimeUnit>,
+    /// `--benchmark_summary`: statistics of each benchmark's samples as notes, after its last repetition.
+    pub summary: bool,
     /// `--v`: 2 logs each run on standard error, 3 each prediction too.
     pub verbosity: i32,
 }
@@ -72,6 +74,7 @@ impl Default for Options {
             perf_counters: Vec::new(),
             context: BTreeMap::new(),
             time_unit: None,
+            summary: false,
             verbosity: 0,
         }
     }

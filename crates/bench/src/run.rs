@@ -8,6 +8,7 @@ use crate::{
     clock::{Clock, SystemClock},
     job::Job,
     order::Order,
+    summary,
 };
 
 /// Runs benchmarks according to its options and passes the results to reporters.
@@ -110,7 +111,11 @@ impl Runner {
         let on_display = in_file || self.options.display_aggregates_only;
         let displayed = send(&mut *reporters.display, on_display);
         let kept = reporters.file.as_mut().map_or(Ok(()), |file| send(&mut **file, in_file));
-        displayed.and(kept).map_err(write_error)
+        displayed.and(kept).map_err(write_error)?;
+        match last && self.options.summary && !self.options.dry_run {
+            true => summary::write(job, job.benchmark.time_unit(&self.options), &mut reporters.notes),
+            false => Ok(()),
+        }
     }
 
     fn name_width(&self, jobs: &[Job<'_, '_>]) -> usize {

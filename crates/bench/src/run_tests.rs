@@ -4,8 +4,8 @@ use std::{cell::RefCell, rc::Rc};
 
 use super::*;
 use crate::{
-    ConsoleReporter, Counter, Filter, JsonReporter, MinTime, Run, RunKind, TimeUnit, clock::fake::FakeClock,
-    report::samples::Shared,
+    ConsoleReporter, Counter, Filter, JsonReporter, MinTime, Run, RunKind, State, TimeUnit,
+    clock::fake::FakeClock, report::samples::Shared,
 };
 
 const MS: u64 = 1_000_000;
@@ -432,7 +432,7 @@ fn interleaved_repetitions_are_reported_together() {
     assert_eq!(indices, [0, 1, 2, 3, 4].map(|repetition_index| RunKind::Iteration { repetition_index }));
 }
 
-/// Work of `real_ms` per iteration, of which `manual_ms` count.
+/// A benchmark whose iterations take `real_ms` of real time and report `manual_ms` as manual time.
 fn partly_timed(lab: &Lab, real_ms: u64, manual_ms: u64) -> Benchmark<'static> {
     let (clock, calls) = (lab.clock.clone(), lab.calls.clone());
     Benchmark::new("BM", move |state| {
@@ -447,7 +447,7 @@ fn partly_timed(lab: &Lab, real_ms: u64, manual_ms: u64) -> Benchmark<'static> {
 }
 
 #[test]
-fn manual_time_that_is_a_small_part_ends_at_its_limit_and_says_so() {
+fn manual_time_much_below_real_time_stops_at_the_limit() {
     for (real_ms, manual_ms, calls) in [
         // One iteration takes longer than the limit of 5 s.
         (7000, 1, vec![1]),
@@ -466,15 +466,98 @@ fn manual_time_that_is_a_small_part_ends_at_its_limit_and_says_so() {
 }
 
 #[test]
-fn a_limit_that_is_not_reached_changes_nothing() {
+fn a_limit_that_is_not_reached_has_no_effect() {
     let lab = Lab::default();
     let limited = |lab: &Lab| partly_timed(lab, 5, 1).real_time_limit(10.0);
     let runs = lab.run(Options::default(), &mut [limited(&lab)]);
     assert_eq!((lab.calls(), runs[0].label.as_str()), (vec![1, 10, 100, 700], ""));
-    // A number of iterations that is given is not limited, and that a warm-up was says nothing.
+    // An explicit iteration count is not limited, and a limited warm-up does not label the run.
     let runs = lab.run(times(20_000), &mut [limited(&lab)]);
     assert_eq!((lab.calls(), runs[0].label.as_str()), (vec![20_000], ""));
     let warm = Options { min_warmup_time_s: 0.01, ..Options::default() };
     let runs = lab.run(warm, &mut [partly_timed(&lab, 100, 1).real_time_limit(20.0).iterations(3)]);
     assert_eq!((lab.calls(), runs[0].label.as_str()), (vec![3, 3], ""));
+}
+
+fn summary_of(lab: &Lab, options: Options, benchmark: Benchmark<'_>) -> String {
+    let mut watch = Watch::default();
+    lab.runner(Options { summary: true, ..options }).run(&mut [benchmark], &mut watch.reporters()).unwrap();
+    watch.notes.text()
+}
+
+/// Takes 1 ms per iteration, except the given ones of a run.
+fn uneven(lab: &Lab, slow: &'static [(u64, u64)]) -> Benchmark<'static> {
+    let clock = lab.clock.clone();
+    let body = move |state: &mut State<'_>| {
+        while state.keep_running() {
+            let index = state.iterations() - 1;
+            let found = slow.iter().find(|(at, _)| *at == index);
+            clock.advance_ns(found.map_or(MS, |(_, time)| *time));
+        }
+        Ok(())
+    };
+    Benchmark::new("BM", body).use_real_time().unit(TimeUnit::Millisecond)
+}
+
+#[test]
+fn the_summary_separates_warm_up_median_and_outliers() {
+    let lab = Lab::default();
+    let options = Options { min_warmup_time_s: 0.005, ..times(40) };
+    assert_eq!(
+        summary_of(&lab, options, uneven(&lab, &[(0, 3 * MS), (30, 5 * MS)])),
+        "BM/real_time: median 1 ms (95 % interval 1 to 1), mean 1.15 ms, spread 0 % (MAD)\n  \
+         40 samples of 1 iteration; warm-up, not included: 40 iterations in 0.046 s\n  \
+         2 outliers: 5 ms (sample 30), 3 ms (sample 0)\n\
+         ***WARNING*** the first sample took 3.0 times as long as the rest; --benchmark_min_warmup_time=0.5 runs these \
+         before the measurement\n"
+    );
+}
+
+#[test]
+fn the_summary_covers_all_repetitions_and_batches_many_iterations() {
+    let lab = Lab::default();
+    let text = summary_of(&lab, Options { repetitions: 2, ..times(1001) }, uneven(&lab, &[]));
+    // 91 samples of 11 iterations each time.
+    assert!(text.contains("182 samples of 11 iterations, no warm-up\n"), "{text}");
+    assert!(!text.contains("outlier") && text.lines().count() == 2, "{text}");
+}
+
+#[test]
+fn a_summary_of_few_samples_says_so_and_failures_have_none() {
+    let lab = Lab::default();
+    let text = summary_of(&lab, times(3), uneven(&lab, &[]));
+    assert!(text.starts_with("BM/real_time: median 1 ms, mean 1 ms"), "{text}");
+    assert!(text.contains("too few samples"), "{text}");
+    let failing = Benchmark::new("BM", |state| {
+        state.skip_with_error("broken");
+        Ok(())
+    });
+    assert_eq!(summary_of(&lab, times(3), failing), "");
+    assert_eq!(summary_of(&lab, Options { dry_run: true, ..times(3) }, uneven(&lab, &[])), "");
+}
+
+#[test]
+fn samples_follow_the_measured_clock() {
+    let lab = Lab::default();
+    let clock = lab.clock.clone();
+    let manual = Benchmark::new("BM", move |state| {
+        while state.keep_running() {
+            clock.advance_ns(MS);
+            state.set_iteration_time_ns(10);
+        }
+        Ok(())
+    });
+    assert!(summary_of(&lab, times(20), manual.use_manual_time()).contains("median 10 ns"));
+    // Process time runs at twice real time.
+    let cpu = lab.benchmark("BM").measure_process_cpu_time();
+    assert!(summary_of(&lab, times(20), cpu).contains("median 2 ms"));
+    let clock = lab.clock.clone();
+    let batches = Benchmark::new("BM", move |state| {
+        while state.keep_running_batch(7) {
+            clock.advance_ns(7 * MS);
+        }
+        Ok(())
+    });
+    let text = summary_of(&lab, times(500), batches.use_real_time().unit(TimeUnit::Millisecond));
+    assert!(text.contains("median 1 ms") && text.contains("mean 1 ms"), "{text}");
 }

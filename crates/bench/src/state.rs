@@ -1,17 +1,25 @@
 use crate::{
-    Counter, Counters, Skip,
+    Counter, Counters, Measure, Skip,
     clock::{Clock, Timer},
+    samples::{MAX_SAMPLES_PER_RUN, Sample},
 };
 
 /// One call of a benchmark's body: the requested iterations, and what the body reports.
 pub struct State<'a> {
     // Fields accessed by every iteration come first.
+    /// Iterations left of this sample. Samples are batches, so that the loop reads no clock per iteration.
     remaining: u64,
+    /// Iterations left after this sample.
+    later: u64,
     /// Iterations by which the last batch exceeded the request.
     excess: u64,
     phase: Phase,
     max_iterations: u64,
+    measure: Measure,
     pub(crate) timer: Timer<'a>,
+    pub(crate) samples: Vec<Sample>,
+    /// The iterations and the time of all samples so far.
+    sampled: Sample,
     pub(crate) counters: Counters,
     pub(crate) label: String,
     pub(crate) skip: Option<Skip>,
@@ -25,12 +33,21 @@ enum Phase {
 }
 
 impl<'a> State<'a> {
-    pub(crate) fn new(max_iterations: u64, clock: &'a dyn Clock, process_time: bool) -> Self {
+    pub(crate) fn new(
+        max_iterations: u64,
+        clock: &'a dyn Clock,
+        process_time: bool,
+        measure: Measure,
+    ) -> Self {
         Self {
-            remaining: max_iterations,
+            remaining: 0,
+            later: max_iterations,
             excess: 0,
             phase: Phase::Before,
             max_iterations,
+            measure,
+            samples: Vec::with_capacity(max_iterations.min(MAX_SAMPLES_PER_RUN) as usize),
+            sampled: Sample::default(),
             timer: Timer::new(clock, process_time),
             counters: Counters::new(),
             label: String::new(),
@@ -59,7 +76,9 @@ impl<'a> State<'a> {
         }
         // One iteration of the batch is already counted.
         let rest = batch - 1;
-        self.excess = rest.saturating_sub(self.remaining);
+        self.excess = rest.saturating_sub(self.remaining + self.later);
+        let of_later = rest.saturating_sub(self.remaining).min(self.later);
+        self.later -= of_later;
         self.remaining = self.remaining.saturating_sub(rest);
         true
     }
@@ -69,17 +88,45 @@ impl<'a> State<'a> {
         match self.phase {
             Phase::Before if self.skip.is_none() => {
                 self.phase = Phase::Running;
-                // `max_iterations` is at least 1.
-                self.remaining -= 1;
+                self.next_sample();
                 self.timer.start();
+                true
+            }
+            Phase::Running if self.later > 0 => {
+                self.end_sample();
+                self.next_sample();
                 true
             }
             _ => {
                 self.timer.stop();
+                if self.phase == Phase::Running && self.skip.is_none() {
+                    self.end_sample();
+                }
                 self.phase = Phase::Finished;
                 false
             }
         }
+    }
+
+    /// Begins the first iteration of the next sample; at least one is left.
+    fn next_sample(&mut self) {
+        let count = self.max_iterations.div_ceil(MAX_SAMPLES_PER_RUN).min(self.later);
+        self.later -= count;
+        self.remaining = count - 1;
+    }
+
+    fn end_sample(&mut self) {
+        let time_ns = match self.measure {
+            Measure::CpuTime => self.timer.cpu_so_far_ns(),
+            Measure::RealTime => self.timer.real_so_far_ns(),
+            Measure::ManualTime => self.timer.manual_ns,
+        };
+        let total = Sample { iterations: self.iterations(), time_ns };
+        self.samples.push(Sample {
+            iterations: total.iterations - self.sampled.iterations,
+            time_ns: total.time_ns - self.sampled.time_ns,
+        });
+        self.sampled = total;
     }
 
     /// Stops the clocks until [`Self::resume_timing`], to exclude per-iteration setup from the measurement.
@@ -107,7 +154,7 @@ impl<'a> State<'a> {
 
     /// The number of iterations started; all of them after the loop. Zero once skipped.
     pub fn iterations(&self) -> u64 {
-        if self.skip.is_some() { 0 } else { self.max_iterations - self.remaining + self.excess }
+        if self.skip.is_some() { 0 } else { self.max_iterations - self.remaining - self.later + self.excess }
     }
 
     /// Reports `items_per_second` from the items processed by all iterations together.
@@ -142,13 +189,13 @@ impl<'a> State<'a> {
 
     fn skip_with(&mut self, skip: Skip) {
         self.skip.get_or_insert(skip);
-        self.remaining = 0;
+        (self.remaining, self.later) = (0, 0);
         self.timer.stop();
     }
 
     /// Whether the loop ran to its end or gave a reason not to.
     pub(crate) fn ran_to_end(&self) -> bool {
-        self.skip.is_some() || (self.phase == Phase::Finished && self.remaining == 0)
+        self.skip.is_some() || (self.phase == Phase::Finished && self.remaining + self.later == 0)
     }
 }
 
@@ -162,7 +209,7 @@ mod tests {
     #[test]
     fn runs_the_requested_iterations_and_times_only_the_loop() {
         let clock = Rc::new(FakeClock::default());
-        let mut state = State::new(3, &clock, false);
+        let mut state = State::new(3, &clock, false, Measure::RealTime);
         clock.advance_ns(1000);
         let mut count = 0;
         while state.keep_running() {
@@ -185,7 +232,7 @@ mod tests {
     fn batches_count_in_full() {
         for (asked, batch, calls, iterations) in [(7, 5, 2, 10), (20, 4, 5, 20), (1, 6, 1, 6), (3, 0, 3, 3)] {
             let clock = Rc::new(FakeClock::default());
-            let mut state = State::new(asked, &clock, false);
+            let mut state = State::new(asked, &clock, false, Measure::RealTime);
             let mut count = 0;
             while state.keep_running_batch(batch) {
                 count += 1;
@@ -200,7 +247,7 @@ mod tests {
     #[test]
     fn skipping_ends_the_loop() {
         let clock = Rc::new(FakeClock::default());
-        let mut state = State::new(5, &clock, false);
+        let mut state = State::new(5, &clock, false, Measure::RealTime);
         while state.keep_running() {
             clock.advance_ns(10);
             state.skip_with_error("broken");
@@ -216,7 +263,7 @@ mod tests {
     #[test]
     fn skipping_before_the_loop_runs_nothing() {
         let clock = Rc::new(FakeClock::default());
-        let mut state = State::new(5, &clock, false);
+        let mut state = State::new(5, &clock, false, Measure::RealTime);
         state.skip_with_message("not here");
         assert!(!state.keep_running());
         assert!(state.ran_to_end());
@@ -225,7 +272,7 @@ mod tests {
     #[test]
     fn leaving_the_loop_early_is_detected() {
         let clock = Rc::new(FakeClock::default());
-        let mut state = State::new(5, &clock, false);
+        let mut state = State::new(5, &clock, false, Measure::RealTime);
         assert!(!state.ran_to_end());
         assert!(state.keep_running());
         assert!(!state.ran_to_end());

@@ -40,10 +40,53 @@ pub fn mad(samples: &[f64]) -> f64 {
 ///
 /// If more than half of the samples are equal, every other one is an outlier.
 pub fn outliers(samples: &[f64]) -> usize {
+    outlier_indices(samples).len()
+}
+
+/// The indices of the samples that [`outliers`] counts.
+pub fn outlier_indices(samples: &[f64]) -> Vec<usize> {
     const MODIFIED_Z: f64 = 3.5;
     const MAD_TO_SIGMA: f64 = 0.6745;
     let (center, spread) = (median(samples), mad(samples));
-    samples.iter().filter(|&sample| MAD_TO_SIGMA * (sample - center).abs() > MODIFIED_Z * spread).count()
+    let is_outlier = |sample: f64| MAD_TO_SIGMA * (sample - center).abs() > MODIFIED_Z * spread;
+    (0..samples.len()).filter(|index| is_outlier(samples[*index])).collect()
+}
+
+/// A confidence interval, in the unit of the samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// Its lower end.
+    pub low: f64,
+    /// Its upper end.
+    pub high: f64,
+}
+
+/// The 95 % confidence interval of a statistic, by the percentile method over 2,000 resamples. `samples` is not
+/// empty and in the order of measurement.
+///
+/// Neighbouring samples resemble each other (a slow phase of the machine affects several), and resampling them one by
+/// one would yield too narrow an interval. Therefore blocks of about the cube root of their number are resampled (circular
+/// block bootstrap; Politis and Romano, 1992). The same samples always yield the same interval.
+pub fn bootstrap(samples: &[f64], statistic: fn(&[f64]) -> f64) -> Interval {
+    const RESAMPLES: usize = 2000;
+    let count = samples.len();
+    let block = (count as f64).cbrt().round().max(1.0) as usize;
+    let mut random = fastrand::Rng::with_seed(0x7265_6861_6c00_0001);
+    let mut resample = Vec::with_capacity(count);
+    let statistics: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            resample.clear();
+            while resample.len() < count {
+                let first = random.usize(..count);
+                let length = block.min(count - resample.len());
+                resample.extend((first..first + length).map(|index| samples[index % count]));
+            }
+            statistic(&resample)
+        })
+        .collect();
+    let ordered = sorted(&statistics);
+    let at = |quantile: f64| ordered[((RESAMPLES - 1) as f64 * quantile).round() as usize];
+    Interval { low: at(0.025), high: at(0.975) }
 }
 
 /// Our time as a fraction of another program's, from alternating runs.
@@ -180,6 +223,35 @@ mod tests {
         assert_eq!(outliers(&[quiet.as_slice(), &[30.0, 1.0]].concat()), 2);
         assert_eq!(outliers(&[1.0, 1.0, 1.0, 2.0]), 1);
         assert_eq!(outliers(&[]), 0);
+    }
+
+    #[test]
+    fn the_bootstrap_covers_the_median_as_often_as_it_claims() {
+        let mut random = fastrand::Rng::with_seed(7);
+        // Exponential with median ln 2: skewed, as times are.
+        let covered = (0..200).filter(|_| {
+            let samples: Vec<f64> = (0..60).map(|_| -(1.0 - random.f64()).ln()).collect();
+            let Interval { low, high } = bootstrap(&samples, median);
+            low <= std::f64::consts::LN_2 && std::f64::consts::LN_2 <= high
+        });
+        let covered = covered.count();
+        assert!((176..=200).contains(&covered), "{covered} of 200");
+    }
+
+    #[test]
+    fn the_bootstrap_is_wider_for_samples_that_resemble_their_neighbours() {
+        let mut random = fastrand::Rng::with_seed(8);
+        let independent: Vec<f64> = (0..120).map(|_| random.f64()).collect();
+        let mut slow_phases = independent.clone();
+        // The same values, in runs.
+        slow_phases.sort_by(f64::total_cmp);
+        let width = |samples: &[f64]| {
+            let Interval { low, high } = bootstrap(samples, mean);
+            high - low
+        };
+        assert!(width(&slow_phases) > 1.5 * width(&independent));
+        assert_eq!(bootstrap(&[3.0], median), Interval { low: 3.0, high: 3.0 });
+        assert_eq!(bootstrap(&independent, median), bootstrap(&independent, median));
     }
 
     #[test]

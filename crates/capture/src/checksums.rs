@@ -28,9 +28,9 @@ const FORGET_BYTES: usize = 4 << 20;
 /// Whether a capture has checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumState {
-    /// None: recorded by a program that adds none, such as the reference's tools.
+    /// None: the recorder does not add checksums, such as the reference's.
     Absent,
-    /// Missing: the recorder adds them when it closes the capture, which it did not do, or the file is truncated.
+    /// Missing: announced by the first record, but the capture was never closed or is truncated.
     Missing,
     /// One for each block of 4 KiB.
     Present,
@@ -53,7 +53,7 @@ impl fmt::Display for Damage {
         match self.records {
             Some((first, last)) if first == last => write!(f, "(record #{first})"),
             Some((first, last)) => write!(f, "(records #{first} to #{last})"),
-            None => write!(f, "(behind damage that hides which records these are)"),
+            None => write!(f, "(after damage that hides the record boundaries)"),
         }
     }
 }
@@ -222,7 +222,7 @@ impl Mismatch {
             .in_record(ordinal)
             .advise(
                 "the file is damaged: copy it again from its source, or capture again; \
-                 rehal info lists all that is damaged, and --recover reads it nevertheless",
+                 rehal info lists all damage, and --recover reads it without verification",
             )
     }
 }

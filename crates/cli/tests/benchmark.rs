@@ -140,3 +140,19 @@ fn context_is_added_and_environment_variables_supply_flags() {
     assert_eq!((wrong.status, wrong.stdout.as_str()), (Some(1), ""));
     assert!(wrong.stderr.contains("environment variable BENCHMARK_COLOR"), "{}", wrong.stderr);
 }
+
+#[test]
+fn the_summary_is_on_standard_error_and_can_be_omitted() {
+    let words = ["iree-benchmark-replay", "--benchmark_min_time=9x", &*mlp()];
+    let name = "BM_replay/process_time/real_time";
+    let ran = run(&words);
+    assert!(ran.stderr.contains(&format!("{name}: median ")), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("95 % interval") && ran.stderr.contains("9 samples of 1 iteration"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!ran.stdout.contains("median"), "{}", ran.stdout);
+    let ran = run(&[&words[..], &["--benchmark_summary=false"]].concat());
+    assert!(ran.stdout.contains(name) && !ran.stderr.contains("median"), "{ran:?}");
+}

@@ -61,7 +61,7 @@ impl Scopes {
             let error = Error::not_found(format!("no parameter scope '{scope}' is registered"));
             let names = nearest(scope, self.iter().map(|(name, _)| name));
             error.advise(match names.as_slice() {
-                [] => format!("name its file with --parameters={scope}{}FILE", equals(scope)),
+                [] => format!("pass its file with --parameters={scope}{}FILE", equals(scope)),
                 [""] => format!("only the unnamed scope exists; use --parameters={scope}=FILE to name it"),
                 alike => format!("the nearest scopes of {} are {}", self.scopes.len(), quoted(alike)),
             })

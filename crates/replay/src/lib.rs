@@ -8,13 +8,13 @@
 
 mod access;
 mod arguments;
-pub mod check;
 mod command_buffer;
 mod decode;
 pub mod dump;
 mod encode;
 mod files;
 mod flight;
+pub mod fuzzing;
 mod hazards;
 mod host_reads;
 mod ids;

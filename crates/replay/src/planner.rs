@@ -123,7 +123,7 @@ impl ObjectTable {
         if let Some((object, _)) = self.get(id) {
             return Err(Error::new(
                 rehal_base::StatusCode::AlreadyExists,
-                format!("id {id} is given out twice; it is a {} already", object.name()),
+                format!("duplicate object id {id}: it is already a {}", object.name()),
             ));
         }
         match usize::try_from(id) {
@@ -277,7 +277,7 @@ impl<'a> Planner<'a> {
         match &mut op {
             // The maximum value denotes a failed semaphore, on every device.
             CreateOp::Semaphore { initial_value: u64::MAX, .. } => {
-                return Err(Error::data_loss("a semaphore starts with the value of a failed one"));
+                return Err(Error::data_loss("the initial payload of a semaphore is the failure value"));
             }
             CreateOp::Semaphore { initial_value, created, .. } => {
                 self.order.add_semaphore(*created, *initial_value);
@@ -361,7 +361,7 @@ impl<'a> Planner<'a> {
             let index = self.file(file)?;
             if let FileContents::Ranges { path } = self.files[index as usize].source.contents {
                 return Err(Error::failed_precondition(format!(
-                    "only what was read of '{}' is in the capture, and this is not",
+                    "the capture has only the bytes that were read from '{}', not these",
                     path.of(self.bytes).escape_ascii()
                 )));
             }
@@ -383,7 +383,7 @@ impl<'a> Planner<'a> {
     fn add_executable(&mut self, it: &PrepareExecutable<Ids<'a>>) -> Result<()> {
         if it.metadata.is_empty() {
             return Err(Error::data_loss(
-                "the executable comes without metadata, so its functions cannot be checked",
+                "the executable has no metadata, so its functions cannot be checked",
             ));
         }
         let metadata = payload::ExecutableMetadata::read(it.metadata);
@@ -469,12 +469,12 @@ impl<'a> Planner<'a> {
         match self.objects.get(id) {
             Some((object, index)) if object == expected => Ok(index),
             Some((object, _)) => Err(Error::failed_precondition(format!(
-                "object {id} is a {}, and a {} is needed",
+                "object {id} is a {}, expected a {}",
                 object.name(),
                 expected.name()
             ))),
             None => Err(Error::not_found(format!(
-                "object {id} is used as a {}, but nothing before has made it",
+                "object {id} is used as a {}, but no earlier record creates it",
                 expected.name()
             ))),
         }
@@ -554,7 +554,7 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
         let count = self.executables[index as usize].function_count;
         if ordinal >= count {
             return Err(Error::out_of_range(format!(
-                "function {ordinal} of executable {executable} is dispatched, and the capture knows {count}"
+                "function ordinal {ordinal} is out of bounds: executable {executable} has {count} functions"
             )));
         }
         Ok((index, ordinal))
@@ -573,11 +573,11 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
     }
 
     fn channel(&mut self, _name: u64) -> Result<u32> {
-        Err(refuse("channels reach devices outside of the capture"))
+        Err(refuse("channels communicate with devices outside the capture"))
     }
 
     fn host_call(&mut self, _name: u64) -> Result<u32> {
-        Err(refuse("a call back into the program cannot be reproduced"))
+        Err(refuse("host calls cannot be replayed"))
     }
 
     fn bytes(&mut self, bytes: &'a [u8]) -> Result<Span<u8>> {
@@ -589,7 +589,7 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
             Some(end) if end <= self.bytes.len() => Ok(Span::new(start as u64, bytes.len() as u64)),
             _ => Err(Error::new(
                 rehal_base::StatusCode::Internal,
-                "a payload is not in the bytes of its capture",
+                "a payload is outside the bytes of its capture",
             )),
         }
     }
@@ -684,7 +684,7 @@ impl<'a> RenameHost<Ids<'a>, Indexed> for Planner<'a> {
     }
 
     fn created_channel(&mut self, _name: u64) -> Result<u32> {
-        Err(refuse("channels reach devices outside of the capture"))
+        Err(refuse("channels communicate with devices outside the capture"))
     }
 
     fn captured_metadata(&mut self, _bytes: &'a [u8]) -> Result<()> {

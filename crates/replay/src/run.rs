@@ -89,7 +89,7 @@ impl Replay {
         let (captured, given) = (plan.device_count(), devices.devices().len());
         if captured != given {
             return Err(Error::failed_precondition(format!(
-                "the capture uses {captured} device(s) and {given} are given"
+                "the capture uses {captured} device(s), found {given}"
             ))
             .advise("repeat --device= once for each device of the capture"));
         }
@@ -207,7 +207,7 @@ fn get<T>(list: &[Option<T>], index: u32) -> Result<&T> {
     match list.get(index as usize) {
         Some(Some(object)) => Ok(object),
         // The plan guarantees creation before use and release after it.
-        _ => Err(Error::new(StatusCode::Internal, "the plan uses an object that is not there")),
+        _ => Err(Error::new(StatusCode::Internal, "the plan uses a missing object")),
     }
 }
 

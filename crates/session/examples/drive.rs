@@ -1,5 +1,5 @@
-//! Records a program that drives a device itself, then replays the capture: `cargo run --example drive --
-//! CAPTURE.ireereplay`.
+//! Records a program that drives a device itself, then replays the capture:
+//! `cargo run --example drive -- CAPTURE.ireereplay`.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use rehal_session::{
     ReplayOptions, Result,
 };
 
-/// Fills a buffer, copies it to another one and reads that back, recorded to a capture.
+/// Fills a buffer, copies it to another one and reads that back, recording to a capture.
 pub fn drive(capture: &Path) -> Result<Vec<u8>> {
     let recorder = Recorder::create(capture, RecordOptions::default())?;
-    // The recorder's devices are used like any others.
+    // The recorder's device is used like any other.
     let devices = recorder.wrap(&DeviceOptions::default().open()?)?;
     let outcome = recorder.scope("execute").and_then(|_scope| fill_and_copy(&devices.devices()[0]));
-    // The capture is closed regardless of the outcome.
+    // The capture is closed even if the work failed.
     let closed = recorder.close();
     outcome.and_then(|bytes| closed.map(|()| bytes))
 }
@@ -37,7 +37,7 @@ fn fill_and_copy(device: &rehal_session::Device) -> Result<Vec<u8>> {
     transfer::to_vec(&target, 0, 16)
 }
 
-/// Replays it. Returns what is read back, as JSON lines.
+/// Replays it. Returns the host reads as JSON lines.
 pub fn replay(capture: &Path) -> Result<Vec<u8>> {
     let plan = CaptureFile::open(capture, &CaptureOptions::default())?.plan()?;
     let replay = Replay::new(plan, &DeviceOptions::default().open()?, &ReplayOptions::default())?;

@@ -25,7 +25,7 @@ impl Observer for Reads {
     }
 }
 
-/// The bytes that the captured program read from its devices, as replayed here.
+/// Replays a capture; returns the start of each host read.
 pub fn host_reads(path: &Path) -> Result<Reads> {
     let plan = CaptureFile::open(path, &CaptureOptions::default())?.plan()?;
     let devices = DeviceOptions::for_plan(&plan, DeviceSpec::find("local-sync")?);

@@ -1,5 +1,4 @@
-//! Stores replays in a value that owns everything they need: `cargo run --example keep --
-//! CAPTURE.ireereplay`.
+//! Caches replays in a value that borrows nothing: `cargo run --example keep -- CAPTURE.ireereplay`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,15 +8,15 @@ use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, Error, Replay, ReplayOptions, Result, ScopeTimer,
 };
 
-/// Replays by the path of their capture. It borrows nothing, so a server can store it in a static or wrap it
-/// for another language.
+/// Replays by the path of their capture. It borrows nothing, so it can be a static or be owned by a handle of
+/// another language.
 #[derive(Default)]
 pub struct Replays(Mutex<BTreeMap<PathBuf, Replay>>);
 
 impl Replays {
-    /// The time of the program in `scope`, in nanoseconds. The capture is planned on first use.
+    /// The time spent in `scope`, in nanoseconds. The capture is planned on first use.
     pub fn time_scope(&self, path: &Path, scope: &str) -> Result<u64> {
-        // A panic leaves a replay usable, so poisoning can be ignored.
+        // A panic in a replay leaves the map unchanged, so a poisoned lock can be recovered.
         let mut replays = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if !replays.contains_key(path) {
             replays.insert(path.to_path_buf(), open(path)?);
@@ -28,7 +27,7 @@ impl Replays {
     }
 }
 
-/// The open file and the devices may be dropped afterwards.
+/// Opens a replay, which owns its capture and devices.
 fn open(path: &Path) -> Result<Replay> {
     let plan = CaptureFile::open(path, &CaptureOptions::default())?.plan()?;
     let devices = DeviceOptions::for_plan(&plan, DeviceSpec::find("local-sync")?);

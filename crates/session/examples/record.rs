@@ -15,7 +15,7 @@ pub fn record(module: &Path, function: &str, inputs: &[&str], capture: &Path) ->
     options.recording = Some(RecordingOptions::new(capture));
     let program = Program::load(&options)?;
     let outcome = program.scope("execute", || call(&program, function, inputs));
-    // The capture is closed regardless of the outcome.
+    // The capture is closed even if the call failed.
     let closed = program.close();
     let results = outcome?;
     closed.map(|()| results)

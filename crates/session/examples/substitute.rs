@@ -1,4 +1,4 @@
-//! Replays a capture with other code, which a function chooses for each executable:
+//! Replays a capture with substituted executables, chosen by a callback:
 //! `cargo run --example substitute -- CAPTURE.ireereplay FUNCTION KERNEL.elf`.
 
 use std::path::Path;
@@ -9,8 +9,8 @@ use rehal_session::{
     Result,
 };
 
-/// Replays with `code` in place of each executable that has a function of this name. Returns what the program reads back,
-/// as JSON lines, and the ids of what was replaced.
+/// Replays with `code` in place of each executable that has a function with this name. Returns the host reads as JSON
+/// lines, and the ids of the replaced executables.
 pub fn replay_with(capture: &Path, function: &str, code: Vec<u8>) -> Result<(Vec<u8>, Vec<u64>)> {
     let plan = CaptureFile::open(capture, &CaptureOptions::default())?.plan()?;
     let has_function = |name: &[u8]| name == function.as_bytes();
@@ -19,12 +19,12 @@ pub fn replay_with(capture: &Path, function: &str, code: Vec<u8>) -> Result<(Vec
     let mut options = ReplayOptions::default();
     let wanted = replaced.clone();
     let code: Arc<[u8]> = code.into();
-    // Called once per executable, before anything runs. A tuner can compile code here.
+    // Called once per executable, before the first dispatch. An autotuner can compile code here.
     options.substitute = Some(Arc::new(move |candidate| {
         Ok(wanted.contains(&candidate.record.id).then(|| Replacement::bytes(code.clone())))
     }));
     let replay = Replay::new(plan, &DeviceOptions::default().open()?, &options)?;
-    // Signature mismatches are reported here, before the first dispatch.
+    // Reports signature mismatches before the first dispatch.
     replay.check_executables()?;
     let mut reads = HostReadLog::new(Vec::new(), 64);
     replay.run(&mut [&mut reads])?;

@@ -1,5 +1,4 @@
-//! Prints the contents of a capture and whether it can be replayed here: `cargo run --example survey --
-//! CAPTURE.ireereplay`.
+//! Summarizes a capture and checks whether it can be replayed here: `cargo run --example survey -- CAPTURE.ireereplay`.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,7 +18,7 @@ pub fn survey(path: &Path, out: &mut dyn Write) -> Result<()> {
         line(format!("executable {}: {format}, {} functions", executable.id, executable.functions.len()))?;
     }
     if let Some(tear) = capture.tear() {
-        line(format!("torn at offset {}", tear.offset))?;
+        line(format!("truncated at offset {}", tear.offset))?;
     }
     let verdict = capture.verdict(&DeviceOptions::default().open()?, &[]);
     match verdict.is_replayable() {

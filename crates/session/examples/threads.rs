@@ -1,4 +1,4 @@
-//! Replays a capture on other threads, which share its plan: `cargo run --example threads -- CAPTURE.ireereplay`.
+//! Replays a capture on several threads that share its plan: `cargo run --example threads -- CAPTURE.ireereplay`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use rehal_session::{
     CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, Error, Plan, Replay, ReplayOptions, Result,
 };
 
-/// The time of a replay on each of `count` threads, each with devices of its own.
+/// The duration of a replay on each of `count` threads, each with its own devices.
 pub fn replay_on_threads(path: &Path, count: usize) -> Result<Vec<Duration>> {
     let plan = CaptureFile::open(path, &CaptureOptions::default())?.plan()?;
     let threads: Vec<_> = (0..count)
         .map(|_| {
-            // The plan is shared; the bytes of the capture are in memory once.
+            // The plan is shared, so the bytes of the capture are in memory once.
             let plan = plan.clone();
             thread::spawn(move || replay_once(plan))
         })

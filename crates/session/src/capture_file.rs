@@ -10,18 +10,18 @@ use rehal_replay::{FileRemap, Plan, PlanOptions};
 
 use crate::{Survey, Verdict};
 
-/// What to do about a file that is not a capture.
-const NO_CAPTURE: &str = "name a capture, as IREE's tools write it with --device_replay_output=PATH";
+/// Advice about a file that is not a capture.
+const NO_CAPTURE: &str = "name a capture, which IREE's tools write with --device_replay_output=PATH";
 
-/// Advice for a capture that is inconsistent.
-const DAMAGED: &str = "the file is damaged: copy it again from its source, or capture again";
+/// Advice about a corrupt capture.
+const DAMAGED: &str = "the file is damaged: copy it again from its source, or record it again";
 
-/// Fewer bytes cannot be a capture, damaged or not.
+/// Smaller files cannot be captures, damaged or not.
 const MIN_BYTES: usize = 24;
 
-/// An open capture, whose envelope is checked and whose records are not read yet.
+/// An open capture: its file header has been checked, its records have not been read.
 ///
-/// It shares the bytes of the capture: it is cheap to clone, `Send` and `'static`.
+/// Clones are cheap: they share the bytes of the capture, and can be sent to other threads.
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
@@ -47,13 +47,12 @@ pub struct CaptureFile {
     damage: Arc<OnceLock<Vec<Damage>>>,
 }
 
-/// How a capture is opened.
+/// Options for opening a capture.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CaptureOptions {
-    /// Read the complete records of a capture that was never closed or is truncated, and the readable ones of
-    /// a damaged capture, instead of failing; see [`CaptureFile::tear`] and [`CaptureFile::damage`]. Default:
-    /// false.
+    /// Read the complete records of a truncated or unclosed capture, and the readable ones of a damaged capture,
+    /// instead of refusing it; see [`CaptureFile::tear`] and [`CaptureFile::damage`]. Default: false.
     pub recover: bool,
 }
 
@@ -63,7 +62,7 @@ impl CaptureFile {
         Self::from_bytes(CaptureBytes::map(path).advise(|| NO_CAPTURE.into())?, options)
     }
 
-    /// A capture in memory, or in a file that is already mapped.
+    /// Opens a capture in memory or in a file that is already mapped.
     pub fn from_bytes(bytes: impl Into<CaptureBytes>, options: &CaptureOptions) -> Result<Self> {
         let bytes = bytes.into();
         let recover = options.recover;
@@ -79,37 +78,37 @@ impl CaptureFile {
         Ok(Self { bytes, recover, version, is_closed, length_bytes, tear, checksums, damage })
     }
 
-    /// The path; `None` for a capture in memory.
+    /// The path of the file; `None` for a capture in memory.
     pub fn path(&self) -> Option<&Path> {
         self.bytes.path()
     }
 
-    /// The contents of the file.
+    /// The bytes of the file.
     pub fn bytes(&self) -> &CaptureBytes {
         &self.bytes
     }
 
-    /// The version of the format.
+    /// The format version.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether its writer closed it, so that its header has the length.
+    /// Whether it was closed, so that its header has its length.
     pub fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// Number of bytes that are read: up to the recorded length, or up to the tear.
+    /// Number of readable bytes: up to the recorded length, or up to the tear.
     pub fn length_bytes(&self) -> u64 {
         self.length_bytes
     }
 
-    /// Number of bytes of the file, including those that are not read.
+    /// Size of the file in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.bytes.as_slice().len() as u64
     }
 
-    /// Offset of the first incomplete record; set only with [`CaptureOptions::recover`].
+    /// Where it is truncated; only set with [`CaptureOptions::recover`].
     pub fn tear(&self) -> Option<Tear> {
         self.tear
     }
@@ -119,15 +118,14 @@ impl CaptureFile {
         self.recover
     }
 
-    /// Whether it has checksums, as closed captures of rehal's recorder do. If so, plans and surveys verify
-    /// what they read, and dumps what they print; with [`CaptureOptions::recover`] only
+    /// Whether it has checksums, which rehal's recorder adds when it closes a capture. If it has, plans and surveys
+    /// verify the data that they read, and dumps the data that they print; with [`CaptureOptions::recover`], only
     /// [`CaptureFile::damage`] does.
     pub fn checksums(&self) -> ChecksumState {
         self.checksums
     }
 
-    /// All ranges that do not match their checksum. The first call reads the whole capture, if it has
-    /// checksums.
+    /// The parts that do not match their checksums. The first call reads the whole capture, if it has checksums.
     pub fn damage(&self) -> Result<&[Damage]> {
         self.damage_with(&mut |_| {})
     }
@@ -140,7 +138,7 @@ impl CaptureFile {
         Ok(self.damage.get_or_init(walk))
     }
 
-    /// The error that names what is damaged; `None` if nothing is.
+    /// An error that names the damaged parts; `None` without damage.
     pub(crate) fn damage_error(&self) -> Option<Error> {
         const MAX_PARTS: usize = 8;
         let damage = self.damage().ok().filter(|damage| !damage.is_empty())?;
@@ -153,7 +151,7 @@ impl CaptureFile {
         Some(Error::data_loss(message).advise(DAMAGED))
     }
 
-    /// Compiles it for replays. The error names the record that is damaged or cannot be reproduced.
+    /// Compiles it to a plan. Fails if a record is damaged or cannot be reproduced; the error names the record.
     pub fn plan(&self) -> Result<Arc<Plan>> {
         self.plan_with(&mut |_| {})
     }
@@ -166,7 +164,7 @@ impl CaptureFile {
         plan.map(Arc::new).map_err(|error| self.explain(error))
     }
 
-    /// Counts and names its contents. Executes nothing.
+    /// Summarizes its contents. Executes nothing.
     pub fn survey(&self) -> Result<Survey> {
         self.survey_with(&mut |_| {})
     }
@@ -175,12 +173,12 @@ impl CaptureFile {
     pub fn survey_with(&self, progress: &mut dyn FnMut(Progress)) -> Result<Survey> {
         self.capture()
             .and_then(|capture| Survey::of(&self.bytes, &capture, progress))
-            // Damage may cause any other error, so damage is reported first.
+            // Damage can cause any other error; reporting the damage is more helpful.
             .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
     }
 
-    /// Determines whether it can be replayed on `devices`, with its files remapped by `remaps`. Executes
-    /// nothing; reads the files that are validated by a digest.
+    /// Whether it can be replayed on `devices` with its files remapped by `remaps`. Executes nothing; reads files that
+    /// are validated by digest.
     pub fn verdict(&self, devices: &DeviceGroup, remaps: &[FileRemap]) -> Verdict {
         self.verdict_with(devices, remaps, &mut |_| {})
     }
@@ -209,8 +207,8 @@ impl CaptureFile {
         verdict
     }
 
-    /// Dumps it as text or as JSON lines, byte for byte like `iree-dump-replay`. The whole capture is checked
-    /// before the first byte is written.
+    /// Prints it as text or as JSON lines, byte for byte like `iree-dump-replay`. The whole capture is verified before
+    /// the first byte is written.
     pub fn dump(
         &self,
         format: dump::Format,
@@ -241,13 +239,13 @@ impl CaptureFile {
 /// The reason why a dump ended early.
 #[derive(Debug)]
 pub enum DumpError {
-    /// The capture is damaged. Nothing has been written.
+    /// The capture is corrupt. Nothing has been written.
     Capture(Error),
-    /// The writer failed; `BrokenPipe` means that the reader closed the pipe.
+    /// The writer failed; `BrokenPipe` means that the pipe was closed early.
     Write(std::io::Error),
 }
 
-/// Adds the file to an error, and the advice unless the error has its own.
+/// Adds the file to an error about its contents, and advice unless the error has some.
 fn explain(bytes: &CaptureBytes, error: Error) -> Error {
     let error = match bytes.path() {
         Some(path) => error.context(format!("'{}'", path.display())),

@@ -2,27 +2,27 @@ use rehal_base::Result;
 use rehal_local::executable::guard;
 use rehal_replay::{Observer, RecordLocation};
 
-/// Reports of crashing kernels, for programs that own their process, such as tools.
+/// Crash reports for kernels, for programs that own their process, such as tools.
 ///
-/// After [`CrashReports::install`], a SIGSEGV, SIGILL, SIGFPE or SIGBUS of a kernel ends the process with a
-/// message that names the executable, the function, the workgroup and the address, and with
-/// [`CrashReports::EXIT_STATUS`]. A SIGBUS in a file that another process truncated while it was mapped ends
-/// it with a message that names the file, and with [`CrashReports::TRUNCATED_STATUS`]. Other crashes are
-/// passed to the previous handlers. As an [`Observer`] of a replay it adds the record to the message.
+/// Once installed, a SIGSEGV, SIGILL, SIGFPE or SIGBUS in a kernel ends the process with a message that names the
+/// executable, function, workgroup and address, and with [`CrashReports::EXIT_STATUS`]. A SIGBUS in a mapped file
+/// that another process truncated ends it with a message that names the file, and with
+/// [`CrashReports::TRUNCATED_STATUS`]. Other crashes are passed to the previous handlers. As an [`Observer`] of a
+/// replay, it adds the record to the message.
 ///
-/// A library loaded into another program's process should not install it.
+/// A library that does not own its process must not install it.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashReports(());
 
 impl CrashReports {
-    /// Exit status of a process whose kernel crashed.
+    /// Exit status after a crash in a kernel.
     pub const EXIT_STATUS: i32 = guard::EXIT_STATUS;
 
-    /// Exit status of a process whose mapped file was truncated.
+    /// Exit status after a mapped file was truncated.
     pub const TRUNCATED_STATUS: i32 = guard::TRUNCATED_STATUS;
 
-    /// Installs the signal handlers for the process and a signal stack for the calling thread. Later calls do
-    /// only the latter.
+    /// Installs the signal handlers for the process, and an alternate signal stack for the calling thread. Later calls
+    /// only do the latter.
     pub fn install() -> Self {
         guard::install();
         Self(())

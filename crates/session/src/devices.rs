@@ -5,7 +5,7 @@ use rehal_local::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};
 
 use crate::{NamedPath, Plan};
 
-/// All drivers of the reference, including those missing from this build.
+/// All drivers of the reference, including those that are not in this build.
 pub fn drivers() -> DriverRegistry {
     let drivers = [
         Driver::missing("cuda", "NVIDIA GPUs, through the CUDA driver"),
@@ -21,8 +21,7 @@ pub fn drivers() -> DriverRegistry {
     registry
 }
 
-/// The driver of this name, which may be unavailable. If it does not exist, the error suggests a similar
-/// name.
+/// The driver with this name, which may be unavailable. If it does not exist, the error suggests a similar name.
 pub fn find_driver<'r>(registry: &'r DriverRegistry, name: &str) -> Result<&'r Driver> {
     registry.find(name).advise(|| {
         let works = registry.drivers().iter().filter(|driver| driver.availability().is_ok());
@@ -41,8 +40,8 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// The device with this URI: `driver` for its default device, or `driver://which` with a path, an identifier or an
-    /// index.
+    /// Finds the device with this URI: `driver` for its default device, or `driver://which` with a path, an identifier
+    /// or an index.
     ///
     /// ```
     /// use rehal_session::{DeviceSpec, StatusCode};
@@ -56,7 +55,7 @@ impl DeviceSpec {
         Self::find_in(&drivers(), uri)
     }
 
-    /// Like [`DeviceSpec::find`], with the program's own drivers.
+    /// As [`DeviceSpec::find`], in the caller's registry.
     pub fn find_in(registry: &DriverRegistry, text: &str) -> Result<Self> {
         let uri = DeviceUri::parse(text)?;
         let driver = find_driver(registry, uri.driver)?;
@@ -90,8 +89,8 @@ impl Default for DeviceSpec {
 pub struct DeviceOptions {
     /// The devices, in the order of the program or capture. Default: one [`DeviceSpec::default`].
     pub devices: Vec<DeviceSpec>,
-    /// The options with which drivers create their devices, by type, including those of the program's own
-    /// drivers. Default: none, so that each driver uses its defaults.
+    /// Options of the drivers, by type, including those of the caller's own drivers. Default: empty, so each driver
+    /// uses its defaults.
     pub drivers: OptionSet,
     plugins: Vec<NamedPath>,
 }
@@ -103,12 +102,12 @@ impl Default for DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// These devices.
+    /// Options with these devices.
     pub fn of(devices: Vec<DeviceSpec>) -> Self {
         Self { devices, ..Self::default() }
     }
 
-    /// For a plan: as many devices like `device` as its capture uses.
+    /// As many devices like `device` as the plan's capture uses.
     pub fn for_plan(plan: &Plan, device: DeviceSpec) -> Self {
         Self::of(vec![device; plan.device_count()])
     }
@@ -117,8 +116,8 @@ impl DeviceOptions {
     ///
     /// # Safety
     ///
-    /// The library's code runs in this process, with its privileges: the caller trusts it as its own.
-    #[allow(unsafe_code, reason = "trust boundary of native code, forwarded to the caller")]
+    /// The library's code runs in this process with its privileges; the caller must trust it like its own code.
+    #[allow(unsafe_code, reason = "the trust boundary of native code, passed on to the caller")]
     pub unsafe fn add_plugin(&mut self, path: impl Into<NamedPath>) {
         self.plugins.push(path.into());
     }
@@ -133,7 +132,7 @@ impl DeviceOptions {
         DeviceGroup::new(self.devices.iter().map(open).collect::<Result<_>>()?)
     }
 
-    /// What each driver creates its devices with.
+    /// The options for each driver, with plugins loaded.
     fn driver_options(&self) -> Result<OptionSet> {
         let LocalSyncOptions { mut plugins } = self.drivers.get();
         for path in &self.plugins {
@@ -145,6 +144,6 @@ impl DeviceOptions {
 
 #[allow(unsafe_code, reason = "trust boundary of native code")]
 fn load_plugin(plugins: &mut Plugins, path: &NamedPath) -> Result<()> {
-    // SAFETY: paths come only from `add_plugin`, whose caller vouches for the library.
+    // SAFETY: paths come only from `add_plugin`, whose caller guarantees that the library can be trusted.
     unsafe { plugins.load(path.path().as_os_str()) }
 }

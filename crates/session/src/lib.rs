@@ -1,10 +1,8 @@
-//! The API for programs that embed rehal: open devices, run programs on them, record, replay and survey
-//! captures.
+//! The embedding API of rehal: opens devices, runs programs on them, and records, replays and surveys captures.
 //!
-//! - [`CaptureFile`] opens a capture, to survey, plan or dump it, or to determine whether it can be replayed
-//!   here.
-//! - [`Replay`] runs a plan on devices, and notifies [`Observer`]s.
-//! - [`Program`] loads compiled modules, calls their functions, and records their device calls.
+//! - [`CaptureFile`] opens a capture: surveys it, checks whether it can be replayed here, dumps it, and plans it.
+//! - [`Replay`] runs a plan on devices and notifies [`Observer`]s.
+//! - [`Program`] loads compiled modules, calls their functions, and records their device work.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -15,7 +13,7 @@
 //! // Plan once; the plan can be kept, and shared by threads.
 //! let plan = CaptureFile::open(path.as_ref(), &CaptureOptions::default())?.plan()?;
 //! let replay = Replay::new(plan, &DeviceOptions::default().open()?, &ReplayOptions::default())?;
-//! // Run as often as wanted, and look at what the program read back: a JSON object per line.
+//! // Can run any number of times. The log has a JSON object per host read.
 //! let mut reads = HostReadLog::new(Vec::new(), 64);
 //! replay.run(&mut [&mut reads])?;
 //! assert!(reads.finish()?.starts_with(b"{"));
@@ -23,9 +21,9 @@
 //! # }
 //! ```
 //!
-//! Options are plain structs with documented defaults; errors are [`Error`]s with a status code, a message,
-//! where it happened and advice. This crate must not depend on flags, print, or end the process. The tools
-//! and language bindings are thin layers over it, and it re-exports everything that a program needs.
+//! Options are plain structs with documented defaults; errors are [`Error`]s with a status code, a message, context
+//! and advice. The crate must not depend on flags, and never prints or ends the process. The tools and the bindings to other
+//! languages are thin layers over it, and it re-exports everything that a program needs.
 
 #![deny(unsafe_code)]
 
@@ -79,5 +77,5 @@ pub use rehal_vm::{Value, ValueKind};
 /// Buffers, queues and other device objects, for programs that drive devices themselves.
 pub use rehal_hal as hal;
 
-/// Modules, values and invocations, for programs with native modules of their own.
+/// Modules, values and invocations, for programs that provide their own modules.
 pub use rehal_vm as vm;

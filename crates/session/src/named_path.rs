@@ -1,6 +1,6 @@
 use std::path::{Path, PathBuf};
 
-/// A path, with its name in errors: the flag, the keyword or the field with which a user specified it.
+/// A path and its name in errors: the flag, keyword or field in which the user gave it.
 ///
 /// ```
 /// use rehal_session::NamedPath;
@@ -25,7 +25,7 @@ impl NamedPath {
         &self.path
     }
 
-    /// Its name in errors; by default, the path in quotes.
+    /// Its name in errors; by default, the quoted path.
     pub fn place(&self) -> String {
         self.name.clone().unwrap_or_else(|| format!("'{}'", self.path.display()))
     }

@@ -3,9 +3,9 @@ use std::time::Instant;
 use rehal_base::{Error, Result};
 use rehal_replay::{Observer, Plan, Scope};
 
-/// Adds up the time of a replay in scopes of one name: an [`Observer`] for one run.
+/// Sums the time that a replay spends in scopes of one name: an [`Observer`] for one run.
 ///
-/// A scope nested in another of the same name counts as part of it.
+/// Nested scopes of the same name are counted once.
 pub struct ScopeTimer<'n> {
     name: &'n str,
     depth: u64,
@@ -14,12 +14,12 @@ pub struct ScopeTimer<'n> {
 }
 
 impl<'n> ScopeTimer<'n> {
-    /// A timer of scopes called `name`; use [`find_scope`] to check that they exist.
+    /// A timer for scopes named `name`; [`find_scope`] checks that the plan has any.
     pub fn new(name: &'n str) -> Self {
         Self { name, depth: 0, since: Instant::now(), total_ns: 0 }
     }
 
-    /// The time in nanoseconds. Fails if a scope did not end.
+    /// The total time in nanoseconds. Fails if a scope did not end.
     pub fn finish(self) -> Result<u64> {
         match self.depth {
             0 => Ok(self.total_ns),
@@ -44,7 +44,7 @@ impl Observer for ScopeTimer<'_> {
     }
 
     fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
-        // Reads the clock first, to exclude the observer's own time.
+        // Read the clock first, so that the code below is not timed.
         let now = Instant::now();
         if scope.name == self.name.as_bytes() {
             let Some(depth) = self.depth.checked_sub(1) else {
@@ -63,7 +63,7 @@ impl Observer for ScopeTimer<'_> {
     }
 }
 
-/// Fails unless the plan has a scope called `name`; the error lists the existing ones.
+/// Fails unless the plan has a scope named `name`; the error lists its scopes.
 pub fn find_scope(plan: &Plan, name: &str) -> Result<()> {
     if plan.scopes().any(|(scope, _)| scope == name.as_bytes()) {
         return Ok(());

@@ -9,27 +9,27 @@ use rehal_capture::{
 use rehal_hal::DispatchFlags;
 use rehal_replay::dump::Progress;
 
-/// Counts and names of a capture's contents, from one pass over its records.
+/// A summary of a capture, from one pass over its records.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Survey {
     /// Number of records.
     pub record_count: u64,
-    /// Captured calls of the program.
+    /// Number of captured API calls.
     pub operation_count: u64,
-    /// Objects that the program created, including devices.
+    /// Number of objects that the program created, including devices.
     pub object_count: u64,
-    /// Operations that failed at capture, which a replay skips.
+    /// Number of operations that had failed at capture; a replay skips them.
     pub failed_count: u64,
-    /// The first [`MAX_FAILED`] of these.
+    /// The first [`MAX_FAILED`] failed operations.
     pub failed: Vec<FailedOperation>,
-    /// Records of calls that could not be captured.
+    /// Number of operations that could not be captured.
     pub unsupported_count: u64,
-    /// Devices that the program used.
+    /// Number of devices that the program used.
     pub device_count: u64,
-    /// Dispatches issued by a replay: directly, or by executing a command buffer.
+    /// Number of dispatches of a replay: direct ones, and those of executed command buffers.
     pub dispatch_count: u64,
-    /// Executions of command buffers, and other queue operations.
+    /// Number of submissions: executions of command buffers and other queue operations.
     pub submission_count: u64,
     /// The scopes by name, in order of first appearance.
     pub scopes: Vec<ScopeSurvey>,
@@ -37,14 +37,14 @@ pub struct Survey {
     pub executables: Vec<ExecutableSurvey>,
     /// Files that are not in the capture.
     pub external_files: Vec<ExternalFile>,
-    /// Bytes of the file by purpose.
+    /// Bytes of the file by kind.
     pub bytes: SurveyedBytes,
 }
 
 /// Maximum number of failed operations in a [`Survey`].
 pub const MAX_FAILED: usize = 1000;
 
-/// An operation that failed at capture.
+/// An operation that had failed at capture.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FailedOperation {
@@ -52,7 +52,7 @@ pub struct FailedOperation {
     pub ordinal: u64,
     /// The operation, such as `allocator.import_buffer`.
     pub operation: &'static str,
-    /// The name of the status that the program received, such as `OUT_OF_RANGE`.
+    /// The name of the captured status, such as `OUT_OF_RANGE`.
     pub status: &'static str,
 }
 
@@ -60,7 +60,7 @@ pub struct FailedOperation {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScopeSurvey {
-    /// Its name; UTF-8 by contract, which nothing enforces.
+    /// Its name; UTF-8 by contract, but not validated.
     pub name: Vec<u8>,
     /// Number of times it is entered.
     pub count: u64,
@@ -86,21 +86,21 @@ pub struct ExecutableSurvey {
 pub struct FunctionSurvey {
     /// Its name; empty in captures of version 1.0.
     pub name: Vec<u8>,
-    /// 32-bit constants of a dispatch.
+    /// Number of 32-bit constants of a dispatch.
     pub constant_count: u16,
-    /// Buffers of a dispatch.
+    /// Number of bindings of a dispatch.
     pub binding_count: u16,
-    /// Number of dispatches: direct, or by each execution of a command buffer.
+    /// Number of its dispatches: direct ones, and one per execution of a command buffer that contains it.
     pub dispatch_count: u64,
     /// The first [`MAX_WORKGROUP_COUNTS`] different workgroup counts of its dispatches, in capture order,
     /// whether executed or not; `None` for an indirect count.
     pub workgroup_counts: Vec<Option<[u32; 3]>>,
 }
 
-/// Maximum number of workgroup counts per function in a [`Survey`].
+/// Maximum number of different workgroup counts of a function in a [`Survey`].
 pub const MAX_WORKGROUP_COUNTS: usize = 16;
 
-/// A file outside of the capture.
+/// An external file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ExternalFile {
@@ -114,28 +114,28 @@ pub struct ExternalFile {
     pub validation: &'static str,
 }
 
-/// Bytes of the file by purpose.
+/// Bytes of the file by kind.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SurveyedBytes {
-    /// Code.
+    /// Executable code.
     pub executables: u64,
-    /// Writes of the program to mapped buffers.
+    /// Data written to mapped buffers.
     pub mapped_writes: u64,
-    /// What the program passed to updates, on queues and in command buffers.
+    /// Data of update operations, on queues and in command buffers.
     pub updates: u64,
     /// Host memory imported as buffers.
     pub imported_buffers: u64,
     /// Constants of dispatches and executables.
     pub constants: u64,
-    /// Whole files.
+    /// Complete files.
     pub inline_files: u64,
-    /// Captured file reads.
+    /// Ranges read from files.
     pub captured_reads: u64,
 }
 
 impl SurveyedBytes {
-    /// The data, by kind and name.
+    /// The sizes of all kinds of data, with their names.
     pub fn rows(&self) -> [(&'static str, u64); 7] {
         [
             ("executables", self.executables),
@@ -154,32 +154,32 @@ impl SurveyedBytes {
     }
 }
 
-/// The dispatches in a command buffer: a count per function and executable. Added to the functions once, when
-/// the recording is released, so that the time does not grow with executions.
+/// The dispatches of a command buffer per executable and function. They are added to the functions' counts once,
+/// after the last execution, so that the time does not depend on the number of executions.
 #[derive(Default)]
-struct Recorded {
+struct DispatchCounts {
     one_shot: bool,
     execution_count: u64,
     dispatches: Vec<(u64, u32, u64)>,
 }
 
-/// Pages behind the walk are released in steps of this size.
+/// Number of bytes after which pages that have been read are released.
 const STEP_BYTES: u64 = 4 << 20;
 
-/// The bit of a command buffer's mode that lets it be executed once (`iree/hal/command_buffer.h`).
+/// The one-shot bit of a command buffer's mode (`iree/hal/command_buffer.h`).
 const MODE_ONE_SHOT: u32 = 1;
 
-/// A survey in progress.
+/// The state of a survey.
 #[derive(Default)]
 struct Surveyor<'a> {
     survey: Survey,
     scope_index: HashMap<&'a [u8], usize>,
     executable_index: HashMap<u64, usize>,
-    recorded: HashMap<u64, Recorded>,
+    command_buffers: HashMap<u64, DispatchCounts>,
 }
 
 impl Survey {
-    /// Walks over the records of `capture`, which is in `bytes`. Fails at the first damaged one.
+    /// Reads all records of `capture`, whose bytes are `bytes`. Fails at the first corrupt record.
     pub(crate) fn of(
         bytes: &CaptureBytes,
         capture: &Capture<'_>,
@@ -197,8 +197,8 @@ impl Survey {
                 progress(Progress { done_bytes: behind, total_bytes });
             }
         }
-        for (_, recorded) in std::mem::take(&mut this.recorded) {
-            this.count(&recorded);
+        for (_, counts) in std::mem::take(&mut this.command_buffers) {
+            this.count(&counts);
         }
         Ok(this.survey)
     }
@@ -241,7 +241,7 @@ impl<'a> Surveyor<'a> {
             Payload::FileObject(file) => self.add_file(id, file),
             Payload::CommandBufferObject(it) => {
                 let one_shot = it.mode.get() & MODE_ONE_SHOT != 0;
-                self.recorded.entry(id).or_default().one_shot = one_shot;
+                self.command_buffers.entry(id).or_default().one_shot = one_shot;
             }
             _ => {}
         }
@@ -266,14 +266,15 @@ impl<'a> Surveyor<'a> {
                 self.add_executable(header.related_object_id.get(), it);
             }
             (OperationCode::COMMAND_BUFFER_BEGIN, _) => {
-                let recorded = self.recorded.entry(header.object_id.get()).or_default();
-                let one_shot = recorded.one_shot;
-                let before = std::mem::replace(recorded, Recorded { one_shot, ..Recorded::default() });
+                let counts = self.command_buffers.entry(header.object_id.get()).or_default();
+                let one_shot = counts.one_shot;
+                let before =
+                    std::mem::replace(counts, DispatchCounts { one_shot, ..DispatchCounts::default() });
                 self.count(&before);
             }
             (OperationCode::COMMAND_BUFFER_DISPATCH, Payload::Dispatch(it)) => {
                 self.add_workgroup_count(it);
-                self.recorded.entry(header.object_id.get()).or_default().add(it);
+                self.command_buffers.entry(header.object_id.get()).or_default().add(it);
             }
             (OperationCode::DEVICE_QUEUE_DISPATCH, Payload::Dispatch(it)) => {
                 self.survey.submission_count += 1;
@@ -325,19 +326,19 @@ impl<'a> Surveyor<'a> {
     }
 
     fn execute(&mut self, command_buffer: u64) {
-        let Some(recorded) = self.recorded.get_mut(&command_buffer) else { return };
-        recorded.execution_count += 1;
-        if recorded.one_shot
-            && let Some(recorded) = self.recorded.remove(&command_buffer)
+        let Some(counts) = self.command_buffers.get_mut(&command_buffer) else { return };
+        counts.execution_count += 1;
+        if counts.one_shot
+            && let Some(counts) = self.command_buffers.remove(&command_buffer)
         {
-            self.count(&recorded);
+            self.count(&counts);
         }
     }
 
     /// Counts the dispatches of a recording, once per execution.
-    fn count(&mut self, recorded: &Recorded) {
-        for (executable, function, count) in &recorded.dispatches {
-            self.dispatch(*executable, *function, count.saturating_mul(recorded.execution_count));
+    fn count(&mut self, counts: &DispatchCounts) {
+        for (executable, function, count) in &counts.dispatches {
+            self.dispatch(*executable, *function, count.saturating_mul(counts.execution_count));
         }
     }
 
@@ -387,7 +388,7 @@ impl<'a> Surveyor<'a> {
     }
 }
 
-impl Recorded {
+impl DispatchCounts {
     fn add(&mut self, it: &Dispatch<'_>) {
         let (executable, function) = (it.executable_id.get(), it.function_ordinal.get());
         match self.dispatches.last_mut() {

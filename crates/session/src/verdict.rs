@@ -13,23 +13,23 @@ use crate::CaptureFile;
 pub struct Verdict {
     /// The device, by its driver's name.
     pub device: String,
-    /// Everything that prevents a replay; empty if nothing does.
+    /// The reasons that prevent a replay; empty if it is possible.
     pub reasons: Vec<Error>,
-    /// The external files of the capture; none if the capture cannot be planned.
+    /// The external files of the capture; empty if the capture cannot be planned.
     pub files: Vec<FileState>,
     /// Whether its executables were loaded; see [`CaptureFile::verdict_loading`].
     pub is_loaded: bool,
 }
 
-/// An external file as it is on this machine.
+/// The state of an external file on this machine.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FileState {
     /// Its id in the capture.
     pub id: u64,
-    /// The path where it is expected.
+    /// Its remapped path.
     pub path: PathBuf,
-    /// The reason why it cannot be used, if any.
+    /// Why it cannot be used, if so.
     pub problem: Option<Error>,
 }
 
@@ -58,8 +58,8 @@ impl Verdict {
             is_loaded: false,
         };
         if let Some(tear) = capture.tear() {
-            let torn = format!("the capture is torn at offset {}", tear.offset);
-            this.reasons.push(Error::data_loss(torn).advise("--recover replays the records before the tear"));
+            let torn = format!("the capture is truncated at offset {}", tear.offset);
+            this.reasons.push(Error::data_loss(torn).advise("--recover replays the records before it"));
         }
         this.reasons.extend(capture.damage_error());
         match capture.plan_with(progress) {

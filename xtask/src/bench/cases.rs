@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 /// A pair of programs to run, and the figures to extract.
 pub struct Case {
     pub name: String,
-    kind: Kind,
+    kind: Workload,
 }
 
-/// The kinds of cases; captures are made or found on demand.
-enum Kind {
+/// The workload of a case; captures are made or found on demand.
+enum Workload {
     /// A full replay iteration of the capture, corpus name before fixture name.
     Iteration { corpus: &'static str, fixture: &'static str },
     /// The scope `execute` of a capture of many calls.
@@ -65,29 +65,29 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
         .iter()
         .map(|&(name, corpus, fixture)| Case {
             name: format!("iteration.{name}"),
-            kind: Kind::Iteration { corpus, fixture },
+            kind: Workload::Iteration { corpus, fixture },
         })
         .collect();
     for (name, path) in workplace.bench_captures()? {
-        cases.push(Case { name: format!("scope.{name}"), kind: Kind::Scope(path) });
+        cases.push(Case { name: format!("scope.{name}"), kind: Workload::Scope(path) });
     }
     for (name, function) in workplace.models() {
-        cases.push(Case { name: format!("model.{name}"), kind: Kind::Model { name, function } });
+        cases.push(Case { name: format!("model.{name}"), kind: Workload::Model { name, function } });
     }
-    cases.push(Case { name: "run.long".to_owned(), kind: Kind::RunLong });
+    cases.push(Case { name: "run.long".to_owned(), kind: Workload::RunLong });
     for format in ["text", "jsonl"] {
-        cases.push(Case { name: format!("dump.{format}"), kind: Kind::DumpLong(format) });
+        cases.push(Case { name: format!("dump.{format}"), kind: Workload::DumpLong(format) });
     }
     for validation in ["identity", "digest"] {
-        cases.push(Case { name: format!("params.{validation}"), kind: Kind::Parameters(validation) });
+        cases.push(Case { name: format!("params.{validation}"), kind: Workload::Parameters(validation) });
     }
     for (name, tool) in [("run", "iree-run-replay"), ("dump", "iree-dump-replay")] {
-        cases.push(Case { name: format!("start.{name}"), kind: Kind::Start(tool) });
+        cases.push(Case { name: format!("start.{name}"), kind: Workload::Start(tool) });
     }
     cases.extend(
         programs::all(!workplace.models().is_empty())
             .into_iter()
-            .map(|(name, program)| Case { name, kind: Kind::Program(program) }),
+            .map(|(name, program)| Case { name, kind: Workload::Program(program) }),
     );
     Ok(cases)
 }
@@ -99,11 +99,11 @@ impl Case {
             |suffix: &str, metric, target| Figure { name: format!("{}{suffix}", self.name), metric, target };
         let full = || Metric::Benchmark("BM_replay/process_time/real_time".to_owned());
         Ok(match &self.kind {
-            Kind::Iteration { corpus, fixture } => {
+            Workload::Iteration { corpus, fixture } => {
                 let figures = vec![figure("", full(), Target::Ratio(0.5))];
                 benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
             }
-            Kind::Scope(path) => {
+            Workload::Scope(path) => {
                 let row = Metric::Benchmark("BM_replay/scope:execute/process_time/manual_time".to_owned());
                 benchmark(
                     workplace,
@@ -112,11 +112,11 @@ impl Case {
                     vec![figure("", row, Target::Ratio(0.8))],
                 )
             }
-            Kind::Model { name, function } => {
+            Workload::Model { name, function } => {
                 let figures = vec![figure("", full(), Target::Ratio(1.0))];
                 benchmark(workplace, &workplace.model_capture(name, function)?, &[], figures)
             }
-            Kind::RunLong => {
+            Workload::RunLong => {
                 let time = figure("", Metric::Wall, Target::Ratio(0.5));
                 let memory = figure(".memory", Metric::PeakBeyond(0), Target::Ratio(0.4));
                 process(
@@ -127,7 +127,7 @@ impl Case {
                     vec![time, memory],
                 )
             }
-            Kind::DumpLong(format) => {
+            Workload::DumpLong(format) => {
                 let path = workplace.long_capture()?;
                 let file = std::fs::metadata(&path)?.len();
                 let time = figure("", Metric::Wall, Target::Ratio(0.3));
@@ -140,19 +140,19 @@ impl Case {
                     vec![time, memory],
                 )
             }
-            Kind::Parameters(validation) => {
+            Workload::Parameters(validation) => {
                 let time = figure("", Metric::Wall, Target::Ratio(0.8));
                 let memory = figure(".memory", Metric::PeakBeyond(0), Target::Ratio(1.0));
                 let path = workplace.parameter_capture(validation)?;
                 process(workplace, "iree-run-replay", &["--device=local-sync"], &path, vec![time, memory])
             }
-            Kind::Start(tool) => {
+            Workload::Start(tool) => {
                 let path = workplace.capture("multi_func.noop.local-sync", "multi.nothing.local-sync");
                 let device: &[&str] = if *tool == "iree-run-replay" { &["--device=local-sync"] } else { &[] };
                 let time = figure("", Metric::Wall, Target::Ratio(1.0));
                 Plan { runs_per_round: 20, ..process(workplace, tool, device, &path, vec![time]) }
             }
-            Kind::Program(program) => program.prepare(&self.name, workplace)?,
+            Workload::Program(program) => program.prepare(&self.name, workplace)?,
         })
     }
 }

@@ -32,7 +32,7 @@ pub enum Program {
 /// Inputs of the `mlp` fixture.
 const MLP: &[&str] = &["@mlp_x.npy", "@mlp_w0.npy", "@mlp_w1.npy", "@mlp_w2.npy"];
 
-/// Functions of `vmvx_speed`, which take as long whatever the numbers are.
+/// Functions of `vmvx_speed`, whose time does not depend on the values of their inputs.
 const VMVX: [(&str, &[&str]); 5] = [
     ("sort", &["2000xi32=5"]),
     ("matmul", &["128x128xf32=0.5", "128x128xf32=1.5"]),
@@ -47,7 +47,7 @@ const VMVX_MICROKERNELS: [(&str, &[&str]); 2] = [
     ("conv", &["1x34x34x8xf32=0.5", "3x3x8x8xf32=1.5"]),
 ];
 
-/// Every one of these cases: its name and what it runs. Models are in the corpus.
+/// All program cases, by name. Models require the corpus.
 pub fn all(has_corpus: bool) -> Vec<(String, Program)> {
     let mut cases: Vec<(String, Program)> = Vec::new();
     for (function, target) in [("nothing", 0.7), ("fib", 0.8), ("sum", 0.8), ("floats", 0.8), ("calls", 0.6)]
@@ -166,7 +166,7 @@ fn both(workplace: &Workplace, tool: &str, arguments: Vec<String>, figures: Vec<
     }
 }
 
-/// Calls for a capture of at most some hundred megabytes, with and without recording.
+/// Enough calls for a capture of at most a few hundred megabytes, with and without recording.
 fn recorded_call(workplace: &Workplace, figures: Vec<Figure>) -> Plan {
     let mut arguments = workplace.call("simple_abs", "abs", &["f32=-7.25"]);
     arguments.extend(

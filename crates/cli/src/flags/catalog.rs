@@ -249,5 +249,5 @@ const fn text(
     default: &'static str,
     help: &'static str,
 ) -> Flag<String> {
-    Flag::parsed(name, form, default, "UTF-8 text", super::kind::text, help)
+    Flag::parsed(name, form, default, "UTF-8 text", super::value_type::text, help)
 }

@@ -18,14 +18,14 @@ mod catalog;
 mod expand;
 mod flag;
 mod help;
-mod kind;
 mod parse;
+mod value_type;
 
 pub(crate) use catalog::{AGENTS_MD, DEVICE, EXECUTABLE_PLUGIN};
 pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
 pub use flag::{Effect, Entry, Flag, Group, List, Query, Role, Spec};
 pub use help::{comment, help, help_all};
-pub use kind::{Origin, Refusal, Words};
-pub(crate) use kind::{split_once, text};
 pub use parse::Flags;
 pub(crate) use parse::invalid;
+pub use value_type::{Origin, Refusal, Words};
+pub(crate) use value_type::{split_once, text};

@@ -8,7 +8,7 @@ use rehal_base::{Error, Result, nearest};
 
 use super::expand::{self, Expanded, Given};
 use super::flag::{Effect, Entry, Flag, Group, List, Role};
-use super::kind::{Origin, Refusal, shown};
+use super::value_type::{Origin, Refusal, shown};
 
 /// The values of a tool's flags, and its operands.
 ///

@@ -148,6 +148,15 @@ const TIME_UNIT: Flag<Option<TimeUnit>> = Flag::choice(
 .effect(Effect::Ignored("the tool's benchmarks set their own time unit, as in the reference"))
 .variable();
 
+const SUMMARY: Flag<bool> = Flag::switch(
+    "benchmark_summary",
+    true,
+    "Prints on standard error, for each benchmark, the median with its 95 % interval, the spread, outliers, the \
+     warm-up, and warnings about other load on the machine.",
+)
+.words(Words::Benchmark)
+.variable();
+
 const VERBOSITY: Flag<i32> = Flag::number(
     "v",
     0,
@@ -177,6 +186,7 @@ pub(crate) const BENCHMARK: Group = Group {
         &CONTEXT,
         &RANDOM_INTERLEAVING,
         &PERF_COUNTERS,
+        &SUMMARY,
         &VERBOSITY,
     ],
 };
@@ -201,6 +211,7 @@ pub(crate) fn options(flags: &Flags, program: &OsStr) -> Result<Options> {
         counters_tabular: flags.get(&COUNTERS_TABULAR),
         perf_counters: flags.get(&PERF_COUNTERS),
         time_unit: flags.get(&TIME_UNIT),
+        summary: flags.get(&SUMMARY),
         verbosity: flags.get(&VERBOSITY),
         context: context(flags).context(|| "--benchmark_context".into())?,
     })

@@ -50,7 +50,7 @@ impl Observer for Observed {
     fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {
         let name = String::from_utf8_lossy(scope.name);
         if self.fail_in.is_some_and(|it| it == name) {
-            return Err(Error::new(StatusCode::Aborted, "the observer has seen enough"));
+            return Err(Error::new(StatusCode::Aborted, "aborted by the observer"));
         }
         self.scopes.push(format!("begin:{name}"));
         Ok(())
@@ -152,7 +152,7 @@ fn assert_alike(ours: &Result<Vec<Observed>>, others: &Result<Vec<Observed>>) {
         // Only the test device checks events.
         (Err(ours), _) if ours.code() == StatusCode::Aborted => {}
         (Err(ours), Err(other)) => assert_eq!(ours.code(), other.code(), "{ours:?} {other:?}"),
-        _ => panic!("ends otherwise on local-sync: {ours:?} {others:?}"),
+        _ => panic!("the outcome differs on local-sync: {ours:?} {others:?}"),
     }
 }
 

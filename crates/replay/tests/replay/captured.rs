@@ -229,7 +229,7 @@ fn a_failure_is_that_of_the_record_that_caused_it() {
     for seed in 0..20 {
         let (outcome, _) = logged(&capture.finish(), seed, &mut []);
         let error = outcome.unwrap_err();
-        assert_eq!((error.code(), error.message()), (StatusCode::Internal, "the kernel gave up"));
+        assert_eq!((error.code(), error.message()), (StatusCode::Internal, "the kernel failed"));
         let at = format!("record #{}, offset {}: operation", place.ordinal, place.offset);
         assert!(error.report().contains(&at), "{}", error.report());
     }

@@ -1,5 +1,5 @@
-//! Replays of captures made by hand: what is planned, what is refused, and what a device is asked
-//! to do.
+//! Replays of synthetic captures: plans, rejections, and the calls that a device
+//! receives.
 
 #[path = "../common/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the tests on hostile bytes")]

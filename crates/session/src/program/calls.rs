@@ -6,12 +6,12 @@ use rehal_vm::{Invocation, Value};
 
 use super::Function;
 
-/// The number of calls in a batch, and how many of them run concurrently. Both are positive.
+/// The size and concurrency of a batch of calls. Both are positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
     /// Number of calls.
     pub size: u64,
-    /// Maximum number of concurrent calls; each further one waits for an earlier one.
+    /// Maximum number of concurrent calls; each further call waits for an earlier one.
     pub concurrency: u64,
 }
 
@@ -22,15 +22,15 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// The number of calls, rounded to a multiple of the concurrency.
+    /// The number of calls, rounded up to a multiple of the concurrency.
     pub fn rounded(self) -> u64 {
         let concurrency = self.concurrency.max(1);
-        // Rounded down if the multiple overflows.
+        // Rounded down if rounding up overflows.
         self.size.checked_next_multiple_of(concurrency).unwrap_or(self.size - self.size % concurrency)
     }
 }
 
-/// A function with its inputs, for repeated calls in measurements, without overhead beyond the call.
+/// A function with its inputs, for repeated calls with minimal overhead.
 ///
 /// Each batch of calls is in a scope `execute` of the capture, if the program is recorded.
 ///
@@ -47,7 +47,7 @@ impl Batch {
 /// let mut calls = program.calls(function, inputs, Batch::default())?;
 /// let start = std::time::Instant::now();
 /// for _ in 0..10 {
-///     // What is prepared before a batch, and dropped after it, need not be measured.
+///     // The preparation and drop of a batch need not be measured.
 ///     let mut batch = calls.prepare()?;
 ///     calls.run(&mut batch)?;
 /// }
@@ -59,28 +59,27 @@ impl Batch {
 pub struct Calls {
     inputs: Vec<Value>,
     batch: Batch,
-    kind: Kind,
-    /// Reused between calls, so that a call does not allocate.
+    kind: CallKind,
+    /// Reused by all calls, so that a call does not allocate.
     invocation: Invocation,
-    /// Dropped last: the invocation and the inputs belong to its program, which may end on another thread
-    /// afterwards.
+    /// Dropped last: the invocation and the inputs belong to its program, which another thread may end afterwards.
     function: Function,
 }
 
-enum Kind {
+enum CallKind {
     Synchronous,
-    /// Takes the number of repetitions: the batch size.
+    /// Takes the repetition count, which is the batch size.
     Repeating,
     /// Takes two fences of this device after its inputs.
     Asynchronous(Device),
 }
 
-/// The fences and results of one batch.
+/// The fences and the results of one batch.
 #[derive(Default)]
 pub struct PreparedBatch {
-    /// For each call of an asynchronous function, the fence it waits for and the one it signals.
+    /// The wait fence and the signal fence of each call of an asynchronous function.
     fences: Vec<[Value; 2]>,
-    /// Reached when all calls are done.
+    /// Signalled when all calls are done.
     completion: Fence,
     results: Vec<Vec<Value>>,
 }
@@ -88,8 +87,8 @@ pub struct PreparedBatch {
 impl Calls {
     pub(super) fn new(function: Function, inputs: Vec<Value>, batch: Batch) -> Result<Self> {
         let kind = match (function.is_async(), function.device()) {
-            (false, _) => Kind::Synchronous,
-            (true, Some(device)) => Kind::Asynchronous(device.clone()),
+            (false, _) => CallKind::Synchronous,
+            (true, Some(device)) => CallKind::Asynchronous(device.clone()),
             (true, None) => return Err(no_device()),
         };
         let invocation = Invocation::new(function.vm());
@@ -99,7 +98,7 @@ impl Calls {
     pub(super) fn repeating(function: Function, batch: Batch) -> Result<Self> {
         let Ok(repetitions) = i32::try_from(batch.size) else {
             return Err(Error::out_of_range(format!(
-                "the function counts its repetitions up to {}, and the batch has {}",
+                "the function takes at most {} repetitions, and the batch size is {}",
                 i32::MAX,
                 batch.size
             ))
@@ -107,7 +106,7 @@ impl Calls {
         };
         let inputs = vec![Value::I32(repetitions)];
         let invocation = Invocation::new(function.vm());
-        Ok(Self { function, inputs, batch, kind: Kind::Repeating, invocation })
+        Ok(Self { function, inputs, batch, kind: CallKind::Repeating, invocation })
     }
 
     /// The function.
@@ -115,25 +114,25 @@ impl Calls {
         &self.function
     }
 
-    /// Whether the function repeats its dispatches itself, so that a batch is one call.
+    /// Whether the function repeats its dispatches itself, so that a batch is a single call.
     pub fn is_repeating(&self) -> bool {
-        matches!(self.kind, Kind::Repeating)
+        matches!(self.kind, CallKind::Repeating)
     }
 
-    /// Whether batches need preparation; if not, [`Calls::call`] is the whole measured operation.
+    /// Whether batches need preparation; if not, measure only [`Calls::call`].
     pub fn needs_preparation(&self) -> bool {
-        matches!(self.kind, Kind::Asynchronous(_))
+        matches!(self.kind, CallKind::Asynchronous(_))
     }
 
-    /// The number of calls that a batch counts as.
+    /// Number of iterations that a batch counts as.
     pub fn batch_size(&self) -> u64 {
         match self.kind {
-            Kind::Synchronous | Kind::Repeating => self.batch.size,
-            Kind::Asynchronous(_) => self.batch.rounded(),
+            CallKind::Synchronous | CallKind::Repeating => self.batch.size,
+            CallKind::Asynchronous(_) => self.batch.rounded(),
         }
     }
 
-    /// Calls a function that needs no preparation, once. The results stay until the next call.
+    /// Calls a function that needs no preparation once. The results are kept until the next call.
     #[inline]
     pub fn call(&mut self) -> Result<()> {
         let (invocation, inputs) = (&mut self.invocation, &self.inputs);
@@ -145,15 +144,15 @@ impl Calls {
         self.invocation.take_results()
     }
 
-    /// Prepares a batch: the fences of an asynchronous function, nothing for others.
+    /// Prepares a batch: creates the fences of an asynchronous function.
     pub fn prepare(&self) -> Result<PreparedBatch> {
         match &self.kind {
-            Kind::Synchronous | Kind::Repeating => Ok(PreparedBatch::default()),
-            Kind::Asynchronous(device) => PreparedBatch::new(device, self.batch),
+            CallKind::Synchronous | CallKind::Repeating => Ok(PreparedBatch::default()),
+            CallKind::Asynchronous(device) => PreparedBatch::new(device, self.batch),
         }
     }
 
-    /// Runs a batch and waits for it. Consecutive asynchronous calls on a track wait for each other. A
+    /// Runs a batch and waits for it. With concurrency N, each asynchronous call waits for the Nth call before it. A
     /// synchronous function is called once.
     pub fn run(&mut self, prepared: &mut PreparedBatch) -> Result<()> {
         if !self.needs_preparation() {
@@ -204,11 +203,11 @@ impl PreparedBatch {
 
 #[cold]
 pub(super) fn no_device() -> Error {
-    Error::failed_precondition("the function takes fences, and its module uses no device to make them on")
+    Error::failed_precondition("the function takes fences, but its module uses no device to create them")
 }
 
-/// Runs `body` in the scope that marks the calls in captures. The scope ends even if `body` fails; otherwise
-/// the capture could not be replayed by scope.
+/// Runs `body` in the scope that marks calls in the capture. The scope ends even if `body` fails: a capture with an
+/// open scope cannot be replayed by scope.
 #[inline]
 fn scoped(recorder: Option<&Recorder>, body: impl FnOnce() -> Result<()>) -> Result<()> {
     let Some(recorder) = recorder else { return body() };

@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 use rehal_base::{Context, Error, HostMemory, Range, Result};
 use rehal_values::Start;
 
-/// From this size on, bytes of a file are read directly into their destination.
+/// Reads of at least this size bypass the buffer.
 const DIRECT_FROM_BYTES: u64 = 64 << 10;
 
-/// The files of inputs, each open until all inputs are read: an input can continue where the previous one
-/// ended.
+/// The files that inputs are read from, each open until all inputs are read: an input can continue where the
+/// previous one ended.
 #[derive(Default)]
 pub(crate) struct InputFiles(BTreeMap<PathBuf, InputFile>);
 
-/// A file that inputs are read from.
+/// An input file.
 pub(crate) struct InputFile {
     path: PathBuf,
     reader: BufReader<File>,
-    /// Size of a regular file; other files have no known size.
+    /// Length of a regular file; unknown for others.
     length: Option<u64>,
 }
 
 impl InputFiles {
-    /// The file at `path`, at its beginning or its current position.
+    /// The file at `path`, rewound or at its current position.
     pub(crate) fn open(&mut self, path: &Path, start: Start) -> Result<&mut InputFile> {
         if !self.0.contains_key(path) {
             let is_like_number = start == Start::Continue
                 && path.as_os_str().as_bytes().first().is_some_and(u8::is_ascii_digit);
             let file = InputFile::open(path).map_err(|error| match is_like_number {
-                true => error.advise("a plus begins the name of a file; write the first number without one"),
+                true => error.advise("a leading '+' names a file; write the first number without it"),
                 false => error,
             })?;
             self.0.insert(path.to_path_buf(), file);
@@ -56,14 +56,13 @@ impl InputFile {
     fn rewind(&mut self) -> Result<()> {
         match self.reader.seek(SeekFrom::Start(0)) {
             Ok(_) => Ok(()),
-            Err(error) => Err(Error::io(
-                format_args!("reading '{}' from its beginning again", self.path.display()),
-                &error,
-            )),
+            Err(error) => {
+                Err(Error::io(format_args!("reading '{}' from the start again", self.path.display()), &error))
+            }
         }
     }
 
-    /// Whether it is at its end.
+    /// Whether it is at end of file.
     pub(crate) fn is_at_end(&mut self) -> Result<bool> {
         let rest = self
             .reader
@@ -72,7 +71,7 @@ impl InputFile {
         Ok(rest.is_empty())
     }
 
-    /// The reader for headers.
+    /// The buffered reader, for headers.
     pub(crate) fn reader(&mut self) -> &mut impl Read {
         &mut self.reader
     }
@@ -82,7 +81,7 @@ impl InputFile {
         format!("'{}'", self.path.display())
     }
 
-    /// Fails if fewer than `size_bytes` remain: before anything is allocated for them.
+    /// Fails if fewer than `size_bytes` are left; called before memory is allocated for them.
     pub(crate) fn require(&mut self, size_bytes: u64) -> Result<()> {
         let Some(length) = self.length else { return Ok(()) };
         let position = self.reader.stream_position();
@@ -97,7 +96,7 @@ impl InputFile {
         Ok(())
     }
 
-    /// Fills a range of `memory` with the next bytes.
+    /// Reads the next bytes into a range of `memory`.
     pub(crate) fn fill(&mut self, memory: &HostMemory, range: Range) -> Result<()> {
         let failed = |error| Error::io(format_args!("reading {} bytes", range.length), &error);
         let outcome = match self.length {
@@ -107,7 +106,7 @@ impl InputFile {
         outcome.and_then(|read| read.map_err(failed)).context(|| self.place())
     }
 
-    /// [`InputFile::fill`] for a regular file, bypassing the reader and its buffer.
+    /// [`InputFile::fill`] of a regular file, bypassing the buffer.
     fn fill_directly(&mut self, memory: &HostMemory, range: Range) -> Result<std::io::Result<()>> {
         let position = match self.reader.stream_position() {
             Ok(position) => position,

@@ -1,4 +1,4 @@
-//! Parses inputs and expected results.
+//! Parses inputs and expected results to values.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -10,15 +10,15 @@ use rehal_vm::ValueKind;
 use super::input_files::{InputFile, InputFiles};
 use super::options::ValueText;
 
-/// A parsed value; `T` represents tensors.
+/// A parsed value; `T` is the representation of tensors.
 pub(crate) enum Parsed<T> {
-    /// A null object, or the number 0: ignored.
+    /// A null reference or the number 0; as an expected result, ignored.
     Null(Option<Scalar>),
-    /// A number.
+    /// A scalar.
     Scalar(Scalar),
     /// A tensor.
     Tensor(T),
-    /// Only the storage of a tensor.
+    /// The storage of a tensor, without a view.
     Storage(T),
 }
 
@@ -30,22 +30,22 @@ pub(crate) enum TensorBytes<'a> {
 }
 
 impl TensorBytes<'_> {
-    /// Fills a range of `memory` with the tensor's bytes from `at`. Calls are in order, since files are read
+    /// Fills a range of `memory` with the tensor's bytes from `at` on. Calls must be in order: files are read
     /// sequentially.
     pub(crate) fn fill(&mut self, at: u64, memory: &HostMemory, range: Range) -> Result<()> {
         match self {
             Self::Contents(contents) => contents.fill_memory(at, memory, range),
-            // As long as the tensor, which contains the range.
+            // The pattern is as long as the tensor, which contains the range.
             Self::Bytes(bytes) => memory.write(range.offset, &bytes[at as usize..][..range.length as usize]),
             Self::File(file) => file.fill(memory, range),
         }
     }
 }
 
-/// Parses values for arguments (or results) of these kinds, in order. `make` makes a tensor of a type and
-/// fills its bytes, which are available: a file that is too short is rejected before.
+/// Parses values for arguments (or results) of these kinds, in order. `make` creates a tensor of a type and fills in
+/// its bytes; a file that is too short is refused before.
 ///
-/// Fails if there are more values than `kinds`; the caller handles fewer.
+/// Fails if there are more values than `kinds`; the caller checks for fewer.
 pub(crate) fn parse<T>(
     values: &[ValueText],
     kinds: &[ValueKind],
@@ -67,10 +67,10 @@ struct Reader<'k, 'm, T> {
 
 impl<T> Reader<'_, '_, T> {
     fn read(&mut self, spec: &OsStr) -> Result<()> {
-        // A file may contain no arrays, so such a value does not require an argument.
+        // `*file` may have no array left, so it does not require an argument.
         let kind = self.kinds.get(self.values.len()).copied();
         let input = Input::parse(spec, kind.and_then(scalar_type));
-        // Without an argument, the text has no required syntax, so errors in it are ignored.
+        // Without an argument the type is unknown, so the excess value is reported rather than its text.
         if kind.is_none() && !matches!(input, Ok(Input::Npy { take: Take::Rest, .. })) {
             return Err(self.too_many()).context(|| Input::place(spec));
         }
@@ -119,9 +119,7 @@ impl<T> Reader<'_, '_, T> {
                 Some(ValueKind::Ref) => {}
                 Some(kind) => {
                     let name = kind.name();
-                    return Err(Error::invalid_argument(format!(
-                        "the function takes an {name} there, not a tensor"
-                    )));
+                    return Err(Error::invalid_argument(format!("expected an {name}, found a tensor")));
                 }
                 None => return Err(self.too_many()),
             }
@@ -137,11 +135,12 @@ impl<T> Reader<'_, '_, T> {
     }
 
     fn too_many(&self) -> Error {
-        Error::invalid_argument(format!("the function takes {} and more are given", self.kinds.len()))
+        let (wanted, plural) = (self.kinds.len(), if self.kinds.len() == 1 { "" } else { "s" });
+        Error::invalid_argument(format!("expected {wanted} value{plural}, found more"))
     }
 }
 
-/// The number for an argument of this kind.
+/// The scalar type of an argument of this kind.
 fn scalar_type(kind: ValueKind) -> Option<ScalarType> {
     match kind {
         ValueKind::I32 => Some(ScalarType::I32),

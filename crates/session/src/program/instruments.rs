@@ -5,13 +5,12 @@ use rehal_vm::{ElementKind, List, Ref, Value};
 
 use super::Program;
 
-/// The function with which a module exports its instrumentation data: it takes a list, and adds buffers to
-/// it.
+/// The function that returns a module's instrumentation data: it takes a list, and appends buffers to it.
 const QUERY: &str = "__query_instruments";
 
 impl Program {
-    /// The instrumentation data of all modules that were compiled with it
-    /// (`--iree-hal-instrument-dispatches=SIZE` and the like), as host-visible buffers.
+    /// The instrumentation data of all modules that were compiled with it (`--iree-hal-instrument-dispatches=SIZE` and
+    /// the like), as buffers that the host can read.
     pub fn instruments(&self) -> Result<Vec<Value>> {
         let list = Ref::new(List::new(ElementKind::Variant, 0)?);
         for module in &self.0.modules {
@@ -25,8 +24,8 @@ impl Program {
         self.to_host(&mut measured)?;
         for (index, value) in measured.iter().enumerate() {
             if !matches!(value, Value::Ref(reference) if !reference.is_null()) {
-                let error = Error::invalid_argument("not a buffer");
-                return Err(error.context(format!("value {index} of the instrumentation data")));
+                let error = Error::invalid_argument("the value is not a buffer");
+                return Err(error.context(format!("instrumentation buffer {index}")));
             }
         }
         Ok(measured)

@@ -1,7 +1,7 @@
 //! Programs: modules with their imports, on devices, optionally recorded.
 //!
-//! A [`Program`] is loaded from [`ProgramOptions`], its [`Function`]s are called, and it is closed. Inputs
-//! and results are in the modules below.
+//! A [`Program`] is loaded from [`ProgramOptions`], its [`Function`]s are called, and it is closed. The submodules
+//! handle inputs and results.
 
 mod calls;
 mod input_files;
@@ -38,10 +38,10 @@ pub use tests::{ModuleTest, ModuleTests, TestOutcome};
 
 use inputs::Parsed;
 
-/// A module that a program may import, other than a file, by its name; `None` for an unknown name.
+/// Provides built-in modules by name; `None` for unknown names.
 pub type Offer<'o> = &'o mut dyn FnMut(&str) -> Result<Option<Module>>;
 
-/// A loaded program, whose modules are initialized.
+/// A loaded program: its modules' initializers have run.
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
@@ -56,7 +56,7 @@ pub type Offer<'o> = &'o mut dyn FnMut(&str) -> Result<Option<Module>>;
 /// let mut results = program.call(&function, inputs)?;
 /// program.to_host(&mut results)?;
 /// assert_eq!(format_value(&results[0], 16)?, "hal.buffer_view\nf32=2");
-/// // Functions keep the program's globals: they go first.
+/// // Functions keep the program's globals alive, so drop them first.
 /// drop(function);
 /// program.close()
 /// # }
@@ -69,31 +69,31 @@ struct Inner {
     modules: Vec<ProgramModule>,
     context: Context,
     devices: Option<DeviceGroup>,
-    /// The index of the lead device.
+    /// Index of the lead device.
     lead: usize,
     recorder: Option<Recorder>,
 }
 
-/// A function of a program, callable by the host. It shares the program, so it can be stored beside it, sent
-/// to other threads and wrapped for another language; see [`Program::close`].
+/// An exported function of a program. It shares ownership of the program, so it can be stored next to it, sent to
+/// other threads and passed to another language; see [`Program::close`].
 pub struct Function {
-    /// Dropped before the program, which may end on another thread afterwards.
+    /// Dropped before the program, which another thread may end afterwards.
     function: rehal_vm::Function,
     program: Arc<Inner>,
-    /// Whether it takes two fences after its inputs: one to wait for, one to signal.
+    /// Whether it takes a wait fence and a signal fence after its inputs.
     is_async: bool,
-    /// The declaration in the module, such as `sync func @f(...)`.
+    /// Its declaration in the module, such as `sync func @f(...)`.
     declaration: Option<String>,
 }
 
 impl Program {
-    /// Loads the modules of the options with everything they need: devices, parameters, a recorder.
-    /// Initializes the modules.
+    /// Loads the modules of the options with their dependencies: devices, parameters, a recorder. Runs the modules'
+    /// initializers.
     pub fn load(options: &ProgramOptions) -> Result<Self> {
         Self::with_modules(options, modules::load(options)?, &mut |_| Ok(None))
     }
 
-    /// Like [`Program::load`], with modules that are already read instead of those of the options. `offer`
+    /// As [`Program::load`], with modules that have already been read instead of those of the options. `offer`
     /// provides further modules that they may import.
     pub fn with_modules(
         options: &ProgramOptions,
@@ -119,12 +119,12 @@ impl Program {
         self.0.modules.last().expect("a program has a module, or loading fails")
     }
 
-    /// The devices, if the program uses any; the recorder's if it is recorded.
+    /// The devices, if the program uses any; the recorder's devices if it is recorded.
     pub fn devices(&self) -> Option<&DeviceGroup> {
         self.0.devices.as_ref()
     }
 
-    /// The device for inputs, if the program uses devices.
+    /// The device that allocates inputs, if the program uses devices.
     pub fn device(&self) -> Option<&Device> {
         self.0.device()
     }
@@ -149,7 +149,7 @@ impl Program {
         })
     }
 
-    /// Reads the inputs of a function, onto the program's device.
+    /// Parses the inputs of a function, and creates tensors on the program's device.
     pub fn inputs(&self, function: &Function, inputs: &[ValueText]) -> Result<Vec<Value>> {
         let device = self.device();
         let parsed = inputs::parse(inputs, &function.argument_kinds(), &mut |tensor_type, bytes| {
@@ -158,12 +158,12 @@ impl Program {
         Ok(parsed.into_iter().map(value).collect())
     }
 
-    /// A tensor argument with these element bytes, which are copied to the program's device.
+    /// Creates a tensor from the bytes of its elements, which are copied to the program's device.
     pub fn tensor(&self, tensor_type: &TensorType, bytes: &[u8]) -> Result<Value> {
         let size = tensor_type.size_bytes()?;
         if size != bytes.len() as u64 {
             return Err(Error::invalid_argument(format!(
-                "{} bytes are given for a tensor of {size}",
+                "expected {size} bytes for the tensor, found {}",
                 bytes.len()
             )));
         }
@@ -171,7 +171,7 @@ impl Program {
         Ok(Handle::reference(view).into())
     }
 
-    /// Calls a function and waits for it. Results may be buffers that are not host-visible; see
+    /// Calls a function and waits for it. Results may be in memory that only the device can read; see
     /// [`Program::to_host`].
     pub fn call(&self, function: &Function, mut inputs: Vec<Value>) -> Result<Vec<Value>> {
         let place = || format!("function '{}'", function.name());
@@ -186,14 +186,14 @@ impl Program {
         Ok(results)
     }
 
-    /// Calls of a function with these inputs, for measurements. Each call of a batch is one call of the function.
+    /// Prepares repeated calls of a function with these inputs, for benchmarks.
     pub fn calls(&self, function: Function, inputs: Vec<Value>, batch: Batch) -> Result<Calls> {
         self.check_own(&function).context(|| format!("function '{}'", function.name()))?;
         Calls::new(function, inputs, batch)
     }
 
-    /// Calls of a function that the compiler generated for measurements (`iree.benchmark` is `dispatch`): it
-    /// takes the number of repetitions of its dispatches, the batch size: at most [`i32::MAX`].
+    /// As [`Program::calls`], for a function that the compiler generated for benchmarks (`iree.benchmark` is
+    /// `dispatch`): it takes the repetition count of its dispatches, which is the batch size, at most [`i32::MAX`].
     pub fn repeating_calls(&self, function: Function, batch: Batch) -> Result<Calls> {
         self.check_own(&function).context(|| format!("function '{}'", function.name()))?;
         Calls::repeating(function, batch)
@@ -208,7 +208,7 @@ impl Program {
         }
     }
 
-    /// Adds the fences that an asynchronous function takes after its inputs. Returns the one to wait for.
+    /// Appends the fences of an asynchronous function to its inputs. Returns the fence to wait for.
     fn append_fences(&self, function: &Function, inputs: &mut Vec<Value>) -> Result<Option<Fence>> {
         if !function.is_async {
             return Ok(None);
@@ -220,7 +220,7 @@ impl Program {
         Ok(Some(finished))
     }
 
-    /// Replaces results that are not host-visible by host-visible copies.
+    /// Replaces results that the host cannot read by readable copies.
     pub fn to_host(&self, results: &mut [Value]) -> Result<()> {
         match self.device() {
             Some(device) => transfer::to_host(results, device),
@@ -239,23 +239,23 @@ impl Program {
         }
     }
 
-    /// Ends the program: its globals are freed, in the scope `deinit` of the capture, then the capture is
-    /// closed. Drop the program's values before, or the capture lacks what they free.
+    /// Ends the program: its globals are freed, in the scope `deinit` of the capture, then the capture is closed.
+    /// Drop the program's values first, or their deallocation is not captured.
     ///
-    /// [`Function`]s and [`Calls`] keep the globals alive, so drop them before: while any are alive
-    /// ([`Program::function_count`]), this fails with `FAILED_PRECONDITION` and the program ends as if
-    /// dropped. A dropped program ends with the last of its functions; its globals are freed outside a scope,
-    /// and the capture stays unclosed, since drop cannot report a failure to close it.
+    /// [`Function`]s and [`Calls`] keep the globals alive, so drop them first: while any exist
+    /// ([`Program::function_count`]), this fails with `FAILED_PRECONDITION`, and the program ends as if dropped.
+    /// A dropped program ends with the last of its functions; its globals are freed outside of a scope, and its capture
+    /// is not closed, because a drop cannot report that closing failed.
     pub fn close(self) -> Result<()> {
         self.end(true)
     }
 
-    /// Like [`Program::close`], without a scope, as the reference's benchmark and test tools do.
+    /// As [`Program::close`], without a scope, like the reference's benchmark and check tools.
     pub fn close_unscoped(self) -> Result<()> {
         self.end(false)
     }
 
-    /// The number of live functions and [`Calls`] of the program.
+    /// The number of [`Function`]s and [`Calls`] of the program that are alive.
     pub fn function_count(&self) -> usize {
         Arc::strong_count(&self.0) - 1
     }
@@ -266,7 +266,7 @@ impl Program {
             let error = Error::failed_precondition(format!("{count} function(s) of the program are alive"));
             error.context("closing the program").advise("drop its functions and calls first")
         })?;
-        // The devices outlive the capture's recorder.
+        // The devices must outlive the closing of the capture.
         let Inner { modules, context, devices, recorder, .. } = inner;
         let deinit =
             recorder.as_ref().filter(|_| scoped).map(|recorder| recorder.scope("deinit")).transpose();
@@ -284,7 +284,7 @@ impl Inner {
     }
 }
 
-/// Creates the context of the modules, traced if requested, and initializes them.
+/// Creates a context with the modules, with tracing if requested. Runs their initializers.
 fn new_context(options: &ProgramOptions, modules: &[Module]) -> Result<Context> {
     match &options.trace_execution {
         Some(sink) => Context::traced(modules, sink.clone()),
@@ -292,7 +292,7 @@ fn new_context(options: &ProgramOptions, modules: &[Module]) -> Result<Context> 
     }
 }
 
-/// Closes the capture, regardless of how the program ended.
+/// Closes the capture, even if the program failed.
 fn closed<T>(outcome: Result<T>, recorder: Option<&Recorder>) -> Result<T> {
     let closed = recorder.map_or(Ok(()), |recorder| recorder.close());
     let closed = closed.context(|| "closing the capture".into());
@@ -300,17 +300,17 @@ fn closed<T>(outcome: Result<T>, recorder: Option<&Recorder>) -> Result<T> {
 }
 
 impl Function {
-    /// The name without the module's.
+    /// The name without the module name.
     pub fn name(&self) -> &str {
         self.function.name()
     }
 
-    /// The function of the VM.
+    /// The VM function.
     pub(crate) fn vm(&self) -> &rehal_vm::Function {
         &self.function
     }
 
-    /// The device of its program, if that uses devices.
+    /// The device of its program, if the program uses devices.
     pub(crate) fn device(&self) -> Option<&Device> {
         self.program.device()
     }
@@ -320,12 +320,12 @@ impl Function {
         self.program.recorder.as_ref()
     }
 
-    /// Whether it takes two fences after its inputs.
+    /// Whether it takes fences after its inputs.
     pub fn is_async(&self) -> bool {
         self.is_async
     }
 
-    /// The declaration in the module, such as `sync func @f(...)`.
+    /// The declaration of the function in the module, such as `sync func @f(...)`.
     pub fn declaration(&self) -> Option<&str> {
         self.declaration.as_deref()
     }
@@ -334,7 +334,7 @@ impl Function {
     pub fn argument_kinds(&self) -> Vec<ValueKind> {
         let kinds = self.function.convention().arguments().iter().map(|argument| match argument {
             Argument::One(kind) => *kind,
-            // Verified bytecode has no such function; the call would reject the arguments.
+            // Bytecode has no such function, and the call would refuse its inputs.
             Argument::Span(_) => ValueKind::Ref,
         });
         let mut kinds: Vec<_> = kinds.collect();
@@ -353,13 +353,14 @@ impl Function {
         match self.argument_kinds().len() {
             wanted if wanted == given => Ok(()),
             wanted => {
-                Err(Error::invalid_argument(format!("the function takes {wanted} and {given} are given")))
+                let plural = if wanted == 1 { "" } else { "s" };
+                Err(Error::invalid_argument(format!("expected {wanted} input{plural}, found {given}")))
             }
         }
     }
 }
 
-/// The value that a function takes.
+/// Converts a parsed value to an argument.
 fn value(parsed: Parsed<BufferView>) -> Value {
     match parsed {
         Parsed::Null(None) => Value::NULL,
@@ -374,10 +375,10 @@ fn value(parsed: Parsed<BufferView>) -> Value {
     }
 }
 
-/// Resolves imports of modules.
+/// Resolves the dependencies of modules.
 struct Loader<'o> {
     options: &'o ProgramOptions,
-    /// In topological order: each module is after those it imports.
+    /// In dependency order.
     loaded: Vec<Module>,
     devices: Option<DeviceGroup>,
     recorder: Option<Recorder>,
@@ -393,7 +394,7 @@ impl Loader<'_> {
                 }
                 let place = || format!("module '{}'", user.name());
                 let provided = match name {
-                    // The devices are those of the options, whichever module requests them first.
+                    // Devices come from the options, not from the module that imports them first.
                     "hal" => self.hal().map(Some),
                     _ => self.provide(name, offer).context(place),
                 };
@@ -401,16 +402,18 @@ impl Loader<'_> {
                     Some(module) => self.loaded.push(module),
                     None if dependency.optional => {}
                     None => {
-                        let error = Error::not_found(format!("module '{name}' is required but missing"));
-                        return Err(error.context(place()).advise("load it before the one that needs it"));
+                        let error = Error::not_found(format!("module '{name}' is missing"));
+                        return Err(error
+                            .context(place())
+                            .advise("load it before the module that imports it"));
                     }
                 }
             }
             self.loaded.push(user.module().clone());
         }
         if self.recorder.is_none() && self.options.recording.is_some() {
-            let error = Error::invalid_argument("cannot record: the program uses no devices");
-            return Err(error.advise("run it without recording"));
+            let error = Error::invalid_argument("a recording needs devices, and the program uses none");
+            return Err(error.advise("run it without a recording"));
         }
         Ok(())
     }
@@ -444,7 +447,7 @@ impl Loader<'_> {
     }
 }
 
-/// Passes values that a program traces to `sink`, as text.
+/// Formats the values that a program traces, for `sink`.
 fn trace(sink: &(dyn Fn(&str) + Send + Sync), key: &str, views: &[&BufferView]) -> Result<()> {
     let mut text = format!("=== {key} ===\n");
     for view in views {

@@ -12,15 +12,15 @@ use rehal_vm::{Module, ModuleFile};
 
 use super::options::{ModuleMode, ModuleSource, ProgramOptions};
 
-/// Advice for a file that is not a module.
-const NO_MODULE: &str = "name a module, as iree-compile writes it";
+/// Advice about a file that is not a module.
+const NO_MODULE: &str = "name a module written by iree-compile";
 
 /// A module of a program: read and verified, not linked yet.
 #[derive(Clone)]
 pub struct ProgramModule {
-    /// The file, with the imports and the attributes of functions.
+    /// Its dependencies and function attributes.
     file: ModuleFile,
-    /// The executable form.
+    /// The executable module.
     module: Module,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn load(options: &ProgramOptions) -> Result<Vec<ProgramModule>> {
 
 #[cold]
 pub(super) fn no_module() -> Error {
-    Error::invalid_argument("no module is given").advise("name one, as iree-compile writes it")
+    Error::invalid_argument("no module is given").advise("name a module written by iree-compile")
 }
 
 /// The bytes of a module.
@@ -48,8 +48,7 @@ fn read(source: &ModuleSource, mode: ModuleMode) -> Result<HostMemory> {
         ModuleSource::StandardInput => read_standard_input()?,
         ModuleSource::Bytes(bytes) => HostMemory::constant(bytes)?,
         ModuleSource::File(path) if is_system_library(path) => {
-            // The reference's native module ABI changes with each release, and the file does not identify the
-            // version.
+            // The reference's ABI for native modules changes with each release, and the file does not state its version.
             let error = Error::unimplemented("modules in native code (.so) are not in this build");
             return Err(error.advise(
                 "compile the module to a .vmfb; native code that its kernels import goes to --executable_plugin=PATH",
@@ -66,14 +65,14 @@ fn read(source: &ModuleSource, mode: ModuleMode) -> Result<HostMemory> {
     })
 }
 
-/// The extension that the reference treats as a native module.
+/// Whether the reference would load the file as a native module, by its extension.
 fn is_system_library(path: &Path) -> bool {
     let path = path.as_os_str().as_bytes();
     let path = path.split(|&byte| byte == b'@').next().unwrap_or(path);
     [".so", ".dylib", ".dll"].iter().any(|extension| path.ends_with(extension.as_bytes()))
 }
 
-/// The contents of a file, in memory that does not change with the file.
+/// Reads a file into memory, so that later changes of the file have no effect.
 fn read_file(path: &Path) -> Result<HostMemory> {
     let shown = path.display();
     let failed = |error| Error::io(format_args!("opening '{shown}'"), &error);
@@ -83,11 +82,11 @@ fn read_file(path: &Path) -> Result<HostMemory> {
         return Err(Error::invalid_argument(format!("'{shown}' is a directory")));
     }
     if metadata.file_type().is_char_device() || metadata.file_type().is_block_device() {
-        // Some are endless.
+        // Some devices are endless.
         return Err(Error::invalid_argument(format!("'{shown}' is a character or block device")));
     }
     if !metadata.is_file() {
-        // A pipe: its length is unknown.
+        // The length of a pipe is unknown.
         let mut bytes = Vec::new();
         let read = file.read_to_end(&mut bytes);
         read.map_err(|error| Error::io(format_args!("reading '{shown}'"), &error))?;
@@ -126,17 +125,17 @@ impl ProgramModule {
         self.file.name()
     }
 
-    /// The file: its imports and exports.
+    /// Its file, with dependencies, exports and attributes.
     pub fn file(&self) -> &ModuleFile {
         &self.file
     }
 
-    /// The executable form.
+    /// The executable module.
     pub fn module(&self) -> &Module {
         &self.module
     }
 
-    /// The functions callable by name, in order: not those that the compiler generated for itself.
+    /// The functions that may be called by name, in order, without those that the compiler generated for itself.
     pub fn runnable_functions(&self) -> impl Iterator<Item = &str> {
         self.file
             .exports()
@@ -144,12 +143,12 @@ impl ProgramModule {
             .filter(|name| !name.starts_with("__") && !name.contains('$'))
     }
 
-    /// Whether a function takes two fences after its inputs: one to wait for, one to signal.
+    /// Whether a function takes a wait fence and a signal fence after its inputs.
     pub fn is_async(&self, function: &str) -> bool {
         self.attribute(function, "iree.abi.model") == Some("coarse-fences")
     }
 
-    /// The attribute `key` of a function in the module, such as `iree.abi.declaration`.
+    /// The attribute `key` of a function, such as `iree.abi.declaration`.
     pub fn attribute(&self, function: &str, key: &str) -> Option<&str> {
         let export = self.file.exports().find(|export| export.local_name == function)?;
         self.file.signature(export.function)?.attribute(key)

@@ -9,21 +9,21 @@ use rehal_values::{Input, ScalarType, Source};
 
 use crate::{DeviceOptions, NamedPath};
 
-/// Receives text, such as traced values. May be called from any thread that runs the program.
+/// A sink for text, such as traces of a program. May be called from any thread that runs the program.
 pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Options for loading and running a program.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ProgramOptions {
-    /// The modules, each after those it imports; functions are looked up in the last one. At least one.
-    /// Imports from rehal itself (`hal`, `io_parameters`) are added automatically.
+    /// The modules, each after those that it imports from; functions are looked up in the last one. At least one.
+    /// rehal's own modules (`hal`, `io_parameters`) are added if imported.
     pub modules: Vec<ModuleSource>,
     /// How modules are read. Default: into memory.
     pub module_mode: ModuleMode,
     /// The devices, opened only if the program uses devices.
     pub devices: DeviceOptions,
-    /// Index of the device that allocates inputs and memory that devices share. Default: 0.
+    /// Index of the device that allocates inputs and shared memory. Default: 0.
     pub lead: usize,
     /// The parameter files, opened only if the program imports parameters.
     pub parameters: ParameterOptions,
@@ -31,7 +31,7 @@ pub struct ProgramOptions {
     pub recording: Option<RecordingOptions>,
     /// Receives each instruction before it is executed. Default: no tracing.
     pub trace_execution: Option<TextSink>,
-    /// Receives the values that the program traces (`flow.tensor.trace`). Default: they are dropped.
+    /// Receives the values that the program traces (`flow.tensor.trace`). Default: discarded.
     pub trace_values: Option<TextSink>,
     /// Whether [`CrashReports`](crate::CrashReports) are installed before a kernel can run. Default: false.
     pub report_crashes: bool,
@@ -45,7 +45,7 @@ pub enum ModuleSource {
     StandardInput,
     /// A file, or a pipe.
     File(PathBuf),
-    /// Memory.
+    /// Bytes in memory.
     Bytes(Arc<[u8]>),
 }
 
@@ -55,7 +55,7 @@ pub enum ModuleMode {
     /// Into memory at the start.
     #[default]
     Preload,
-    /// As mapped files, of which pages are read on demand.
+    /// Mapped; pages are read on demand.
     Mmap,
 }
 
@@ -63,9 +63,9 @@ pub enum ModuleMode {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecordingOptions {
-    /// The file, which is created or truncated.
+    /// The output file, which is created or truncated.
     pub path: NamedPath,
-    /// What the capture stores of files, and how a replay validates them.
+    /// How files are captured, and how a replay validates them.
     pub record: RecordOptions,
 }
 
@@ -96,7 +96,7 @@ pub struct ParameterFile {
 pub struct ValueText(OsString);
 
 impl ModuleSource {
-    /// The file, if it is one.
+    /// The path, if the source is a file.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::StandardInput | Self::Bytes(_) => None,
@@ -156,7 +156,7 @@ impl ValueText {
         &self.0
     }
 
-    /// The file of the value, if it is in one.
+    /// The file that the value is read from, if any.
     pub fn path(&self) -> Option<&Path> {
         match Input::parse(&self.0, None).ok()? {
             Input::Npy { path, .. } | Input::Tensor { source: Source::File { path, .. }, .. } => Some(path),

@@ -5,7 +5,7 @@ use rehal_replay::Recorder;
 
 use super::options::ProgramOptions;
 
-/// Creates the recorder, if the program is recorded.
+/// Creates the recorder, if the options have a recording.
 pub(super) fn recorder(options: &ProgramOptions) -> Result<Option<Recorder>> {
     let Some(recording) = &options.recording else { return Ok(None) };
     let path = recording.path.path();
@@ -14,7 +14,7 @@ pub(super) fn recorder(options: &ProgramOptions) -> Result<Option<Recorder>> {
     recorder.map(Some).context(|| recording.path.place())
 }
 
-/// Rejects an output that would truncate a module or parameter file, which may be mapped.
+/// Refuses to overwrite a module or parameters, which may be mapped.
 fn check_not_read(options: &ProgramOptions, path: &Path) -> Result<()> {
     let Some(written) = FileId::at(path) else { return Ok(()) };
     let modules = options.modules.iter().filter_map(|module| module.path());

@@ -1,4 +1,4 @@
-//! Values as text and as bytes, and their differences from expected values.
+//! Formats values as text and bytes, and compares them with expected values.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use super::inputs::{Parsed, parse};
 use super::options::ValueText;
 use super::tensors::{self, HostTensor, type_of};
 
-/// The text of a value. Objects have their type and, after a line break, their contents.
+/// Formats a value. Objects have their type and, on the next lines, their contents.
 pub fn format_value(value: &Value, max_elements: u64) -> Result<String> {
     let reference = match value {
         Value::I8(value) => return Ok(format!("i8={value}")),
@@ -34,18 +34,18 @@ pub fn format_value(value: &Value, max_elements: u64) -> Result<String> {
     Ok(format!("{type_name}\n{held}"))
 }
 
-/// The elements of a list, one per line, including nested lists. Not recursive: a program can nest lists
-/// deeper than the stack.
+/// Formats the elements of a list, one per line, including nested lists. Not recursive: a program can nest lists deep
+/// enough to overflow the stack.
 fn format_list(list: &Ref, max_elements: u64) -> Result<String> {
     const MAX_TEXT_BYTES: usize = 64 << 20;
     let mut text = String::new();
-    // The lists being printed, each nested in the previous one, and their next elements.
+    // The stack of nested lists being printed, with the index of their next element.
     let mut open = vec![(list.clone(), 0)];
     while let Some((list, next)) = open.last_mut() {
         let list = list.object::<List>()?;
         if *next == list.len() {
             open.pop();
-            // A nested list ends the line of its element.
+            // The end of a nested list ends the line of its element.
             if !open.is_empty() {
                 text.push('\n');
             }
@@ -65,16 +65,16 @@ fn format_list(list: &Ref, max_elements: u64) -> Result<String> {
         }
         if text.len() > MAX_TEXT_BYTES {
             return Err(Error::resource_exhausted(format!(
-                "a list is too long to print, or contains itself: its text exceeds {MAX_TEXT_BYTES} bytes"
+                "a list is too long to print, or contains itself: its text has more than {MAX_TEXT_BYTES} bytes"
             )));
         }
     }
     Ok(text)
 }
 
-/// The text of a tensor, such as `2xf32=1 2`.
+/// Formats a tensor, such as `2xf32=1 2`.
 pub(crate) fn format_view(view: &BufferView, max_elements: u64) -> Result<String> {
-    // The reference maps twice, first to measure the text. Captures of both must be the same.
+    // The reference maps twice, first to compute the length of the text; captures must be identical.
     tensors::view(view.buffer(), |_| Ok(()))?;
     tensors::view(view.buffer(), |memory| {
         let tensor_type = type_of(view);
@@ -84,7 +84,7 @@ pub(crate) fn format_view(view: &BufferView, max_elements: u64) -> Result<String
     })
 }
 
-/// The contents of a value's file: values without a shape are written as raw bytes.
+/// The type of a value when written to a file; a buffer is a vector of bytes.
 pub fn type_of_value(value: &Value) -> Result<TensorType> {
     let of = |shape: &[u64], numerical, bits| TensorType {
         shape: shape.to_vec(),
@@ -99,7 +99,7 @@ pub fn type_of_value(value: &Value) -> Result<TensorType> {
         Value::F32(_) => of(&[], Numerical::FLOAT_IEEE, 32),
         Value::F64(_) => of(&[], Numerical::FLOAT_IEEE, 64),
         Value::Ref(reference) => match object_of(reference)? {
-            // An empty array preserves the order of arrays in a file.
+            // An empty array preserves the order of arrays in the file.
             Object::Null => row(0),
             Object::View(view) => type_of(view),
             Object::Buffer(buffer) => row(buffer.size()),
@@ -108,8 +108,7 @@ pub fn type_of_value(value: &Value) -> Result<TensorType> {
     })
 }
 
-/// Passes the bytes of a value to `look`: a number, a tensor, a buffer; none for a null reference. They are
-/// the whole memory.
+/// Passes the bytes of a number, tensor or buffer to `look`, as the whole of the memory; empty for a null reference.
 pub fn with_value_memory<R>(value: &Value, look: impl FnOnce(&HostMemory) -> Result<R>) -> Result<R> {
     let of = |bytes: &[u8]| HostMemory::constant(bytes);
     let own = match value {
@@ -129,7 +128,7 @@ pub fn with_value_memory<R>(value: &Value, look: impl FnOnce(&HostMemory) -> Res
     look(&own?)
 }
 
-/// [`with_value_memory`] with a copy of the bytes, if they are not constant.
+/// As [`with_value_memory`], with a copy of the bytes unless they are constant.
 pub fn with_value_bytes<R>(value: &Value, look: impl FnOnce(&[u8]) -> R) -> Result<R> {
     with_value_memory(value, |memory| Ok(look(&memory.bytes(memory.whole())?)))
 }
@@ -160,11 +159,11 @@ fn object_of(reference: &Ref) -> Result<Object<'_>> {
     }
 }
 
-/// The expected values of results.
+/// Expected results.
 pub struct Expected(Vec<Parsed<HostTensor>>);
 
 impl Expected {
-    /// Parses the expected values for results of these kinds. Reads files.
+    /// Parses the expected values of results of these kinds, reading files.
     pub fn parse(values: &[ValueText], kinds: &[ValueKind]) -> Result<Self> {
         parse(values, kinds, &mut HostTensor::new).map(Self)
     }
@@ -179,8 +178,8 @@ impl Expected {
         self.0.is_empty()
     }
 
-    /// Compares the result at `index` with the expected value. Returns the difference as text, if any;
-    /// results after the last expected value never differ.
+    /// Compares the result at `index` with the expected value; returns the difference as text, if any. Results after
+    /// the last expected value are not compared.
     pub fn compare(&self, index: usize, actual: &Value, equality: &Equality) -> Result<Option<String>> {
         match self.0.get(index) {
             Some(expected) => compare(expected, actual, equality),
@@ -229,7 +228,7 @@ fn compare_tensors(
     actual: &BufferView,
     equality: &Equality,
 ) -> Result<Option<String>> {
-    /// Maximum text printed of each side of a difference.
+    /// Maximum number of elements of each that are printed if they differ.
     const MAX_ELEMENTS: u64 = 1024;
     let actual_type = type_of(actual);
     let mismatch = tensors::view(actual.buffer(), |memory| {

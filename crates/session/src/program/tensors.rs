@@ -1,4 +1,4 @@
-//! Tensors on a device, or in plain memory for programs that have none.
+//! Tensors on a device, or in host memory for programs without devices.
 
 use rehal_base::{HostMemory, Result};
 use rehal_hal::{
@@ -9,10 +9,10 @@ use rehal_values::TensorType;
 
 use super::inputs::TensorBytes;
 
-/// Usage required to map memory in scopes.
+/// The usage required for scoped mapping.
 pub(crate) const MAPPING: BufferUsage = BufferUsage::MAPPING_SCOPED.union(BufferUsage::MAPPING_ACCESS_RANDOM);
 
-/// Makes and fills a tensor argument.
+/// Creates a filled tensor.
 pub(crate) fn upload(
     device: Option<&Device>,
     tensor_type: &TensorType,
@@ -25,7 +25,7 @@ pub(crate) fn upload(
         ..BufferParams::default()
     };
     let buffer = match device {
-        // As in the reference, which queries what it would get and then requests that.
+        // Like the reference, which queries compatibility and then requests the resulting parameters.
         Some(device) => device.allocate_buffer(device.backend().grant(wanted)?, size)?,
         None => plain(size, wanted)?,
     };
@@ -38,13 +38,13 @@ pub(crate) fn upload(
     BufferView::new(buffer, &tensor_type.shape, tensor_type.element_type, Encoding::DENSE_ROW_MAJOR)
 }
 
-/// A buffer of the host alone.
+/// A host-only buffer.
 fn plain(size: u64, params: BufferParams) -> Result<Buffer> {
     let params = BufferParams { memory_type: params.memory_type | MemoryType::HOST_LOCAL, ..params };
     Ok(Buffer::new(params, size, PlainBuffer::allocate(size)?))
 }
 
-/// A tensor in host memory, without a device.
+/// A tensor in host memory, unknown to any device.
 pub(crate) struct HostTensor {
     pub tensor_type: TensorType,
     /// Constant.
@@ -65,7 +65,7 @@ impl HostTensor {
     }
 }
 
-/// The type of a view's tensor.
+/// The tensor type of a view.
 pub(crate) fn type_of(view: &BufferView) -> TensorType {
     TensorType { shape: view.shape().to_vec(), element_type: view.element_type() }
 }

@@ -8,17 +8,17 @@ use rehal_vm::Module;
 
 use super::{Program, ProgramModule, ProgramOptions, modules};
 
-/// The tests that a module exports: its functions without inputs and results. Each runs in a program of its
-/// own, so that tests are independent.
+/// The tests that a module exports: its functions without inputs and results. Each test runs in its own program, so
+/// that tests share no state.
 ///
-/// If the options name a capture, the first test that runs is recorded there, and each other one beside it,
-/// in a file with the test's name before the extension: `checks.ireereplay`, `checks.second.ireereplay`.
+/// If the options name a capture, the first test that runs is recorded there, and each other test to a file in the same
+/// directory with its name before the extension: `checks.ireereplay`, `checks.second.ireereplay`.
 pub struct ModuleTests {
     options: ProgramOptions,
     modules: Vec<ProgramModule>,
     tests: Vec<ModuleTest>,
     failures: Failures,
-    /// The test that uses the options' capture path.
+    /// The test that is recorded to the path of the options.
     recorded_first: OnceLock<String>,
 }
 
@@ -32,13 +32,13 @@ pub struct ModuleTest {
     pub ordinal: usize,
 }
 
-/// The result of a test.
+/// The outcome of a test.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TestOutcome {
     /// The failed expectations, as text.
     pub failures: Vec<String>,
-    /// The error that ended the test or failed to close its capture, if any.
+    /// The error of the test or of closing its capture, if any.
     pub error: Option<Error>,
 }
 
@@ -49,7 +49,7 @@ impl ModuleTests {
         Self::new(options, modules::load(options)?)
     }
 
-    /// Like [`ModuleTests::load`], with modules that are already read.
+    /// As [`ModuleTests::load`], with modules that have already been read.
     pub fn new(options: &ProgramOptions, modules: Vec<ProgramModule>) -> Result<Self> {
         let tests = tests(modules.last().ok_or_else(modules::no_module)?)?;
         let (failures, recorded_first) = (Failures::default(), OnceLock::new());
@@ -86,7 +86,7 @@ impl ModuleTests {
         outcome.and(program.close_unscoped())
     }
 
-    /// The options of a test's program, with a capture path of its own.
+    /// The options of a test's program, with a separate capture path.
     fn options_of(&self, name: &str) -> Cow<'_, ProgramOptions> {
         let mut options = Cow::Borrowed(&self.options);
         if self.options.recording.is_some()
@@ -111,7 +111,7 @@ fn beside(path: &Path, test: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// The tests of a module: all of its functions, which may not take or return anything.
+/// The tests of a module. Fails if an exported function has inputs or results.
 fn tests(module: &ProgramModule) -> Result<Vec<ModuleTest>> {
     let mut tests = Vec::new();
     for (ordinal, export) in module.module().exports().iter().enumerate() {

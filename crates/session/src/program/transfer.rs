@@ -1,8 +1,8 @@
-//! Copies the results of a program to the host, as the reference's tools do.
+//! Copies results to host-readable memory, like the reference's tools.
 //!
-//! [`rehal_hal::transfer`] would need fewer calls, but a recorder sees the calls: captures of programs run by
-//! the tools contain these copies, and must match the reference's. All results are copied by one command
-//! buffer, to buffers that the values then keep, including mappable ones that are not host-local.
+//! [`rehal_hal::transfer`] needs fewer calls, but calls are recorded, and captures must equal those of the reference.
+//! So one command buffer copies all results that are not host-local to new buffers, which the values then own, even if
+//! the host could map the originals.
 
 use rehal_base::Result;
 use rehal_hal::{
@@ -14,7 +14,7 @@ use rehal_vm::Value;
 
 use super::tensors::MAPPING;
 
-/// Memory that the reference's tools require of a result.
+/// The memory type and usage that the reference's tools require of a result.
 const READABLE: BufferParams = BufferParams {
     usage: BufferUsage::TRANSFER_SOURCE.union(BufferUsage::TRANSFER_TARGET).union(MAPPING),
     access: MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD),
@@ -23,8 +23,7 @@ const READABLE: BufferParams = BufferParams {
     min_alignment: 0,
 };
 
-/// Replaces the buffers among `values` that are not [`READABLE`] by copies that are, and waits for the
-/// copies.
+/// Replaces the buffers among `values` that are not [`READABLE`] by readable copies, and waits for the copies.
 pub(crate) fn to_host(values: &mut [Value], device: &Device) -> Result<()> {
     if values.iter().filter_map(buffer_of).all(is_readable) {
         return Ok(());
@@ -61,7 +60,7 @@ fn is_readable(buffer: &Buffer) -> bool {
         && buffer.params().usage.contains(READABLE.usage)
 }
 
-/// The buffer of a value or of its view.
+/// The buffer of a value, or of its view.
 fn buffer_of(value: &Value) -> Option<&Buffer> {
     let Value::Ref(reference) = value else { return None };
     match reference.downcast_ref::<Handle<BufferView>>() {
@@ -127,7 +126,7 @@ mod tests {
                 .filter_map(buffer_of)
                 .all(|it| it.params().memory_type.contains(MemoryType::HOST_LOCAL))
         );
-        let Value::Ref(reference) = &values[3] else { panic!("no reference") };
+        let Value::Ref(reference) = &values[3] else { panic!("not a reference") };
         assert_eq!(reference.downcast_ref::<Handle<BufferView>>().unwrap().0.shape(), [4]);
     }
 }

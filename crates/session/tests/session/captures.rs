@@ -1,4 +1,4 @@
-//! Captures: opened, surveyed, judged, planned and dumped, and what is said of those that cannot be.
+//! Captures: opening, surveys, verdicts, plans and dumps, and their errors.
 
 use std::io;
 
@@ -42,13 +42,13 @@ fn files_that_are_not_captures() {
         assert!(error.message().contains(&missing.display().to_string()), "{}", error.report());
         assert!(error.advice().unwrap().starts_with("name a capture"));
     }
-    // In memory there is no file to name.
+    // Captures in memory have no file name.
     let error = CaptureFile::from_bytes(b"hello".to_vec(), &strict()).err().unwrap();
     assert_eq!(error.message(), "it is a text file, not a capture");
 }
 
 #[test]
-fn a_capture_that_was_cut_is_refused_or_recovered() {
+fn a_truncated_capture_is_refused_or_recovered() {
     let mut bytes = std::fs::read(capture("add4.add.local-sync")).unwrap();
     bytes.truncate(bytes.len() - 1);
     let error = CaptureFile::from_bytes(bytes.clone(), &strict()).err().unwrap();
@@ -61,15 +61,15 @@ fn a_capture_that_was_cut_is_refused_or_recovered() {
     assert_eq!(cut.plan().unwrap().tear(), Some(tear));
     let verdict = cut.verdict(&DeviceOptions::default().open().unwrap(), &[]);
     assert!(!verdict.is_replayable());
-    assert!(verdict.reasons[0].message().contains("torn at offset"), "{:?}", verdict.reasons);
+    assert!(verdict.reasons[0].message().contains("truncated at offset"), "{:?}", verdict.reasons);
 }
 
 #[test]
-fn damage_is_found_by_each_way_to_read() {
+fn damage_is_found_by_plans_surveys_and_dumps() {
     let path = capture("add4.add.local-sync");
     let mut bytes = std::fs::read(&path).unwrap();
     let last = bytes.len() - 96;
-    // The ordinal of some record in the second half.
+    // The ordinal of a record in the second half.
     let at = (last / 2..last).rev().find(|at| bytes[*at..].starts_with(b"\x60\0\0\0\0\0\0\0")).unwrap();
     bytes[at + 16] ^= 0xff;
     let damaged = CaptureFile::from_bytes(bytes, &strict()).unwrap();
@@ -105,7 +105,7 @@ fn a_dump_ends_when_its_writer_does() {
     let capture = CaptureFile::open(&capture("add4.add.local-sync"), &strict()).unwrap();
     let outcome = capture.dump(Format::Jsonl, &mut Full, &mut |_| {});
     assert!(matches!(&outcome, Err(DumpError::Write(error)) if error.kind() == io::ErrorKind::StorageFull));
-    // The same capture still does what it is asked.
+    // The capture is still usable.
     let mut out = Vec::new();
     capture.dump(Format::Text, &mut out, &mut |_| {}).unwrap();
     assert!(out.len() > 1000);
@@ -140,7 +140,7 @@ fn errors_of_a_replay_name_the_file() {
 }
 
 #[test]
-fn a_missing_scope_is_an_error_that_lists_the_existing_ones() {
+fn an_unknown_scope_lists_the_existing_ones() {
     let plan = CaptureFile::open(&capture("add4.add.local-sync"), &strict()).unwrap().plan().unwrap();
     find_scope(&plan, "execute").unwrap();
     let error = find_scope(&plan, "other").unwrap_err();
@@ -148,7 +148,7 @@ fn a_missing_scope_is_an_error_that_lists_the_existing_ones() {
 }
 
 #[test]
-fn a_missing_device_is_an_error() {
+fn unknown_devices_are_errors() {
     for (uri, code, words) in [
         ("abacus", StatusCode::NotFound, "'abacus'"),
         ("local-snc", StatusCode::NotFound, "did you mean 'local-sync'?"),

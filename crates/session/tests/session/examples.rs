@@ -1,4 +1,4 @@
-//! The examples, run as they are.
+//! Runs the examples.
 
 #[path = "../../examples/drive.rs"]
 mod drive;
@@ -27,14 +27,14 @@ fn a_capture_is_surveyed() {
 }
 
 #[test]
-fn host_reads_are_what_the_program_read() {
+fn host_reads_equal_the_program_output() {
     let reads = host_reads::host_reads(&capture("add4.add.local-sync")).unwrap();
     let bytes: Vec<u8> = [11.0_f32, 22.0, 33.0, 44.0].into_iter().flat_map(f32::to_le_bytes).collect();
     assert!(reads.0.contains(&("execute".to_string(), bytes)), "{:?}", reads.0);
 }
 
 #[test]
-fn threads_replay_a_capture_at_the_same_time() {
+fn threads_replay_a_capture_concurrently() {
     let times = threads::replay_on_threads(&capture("mlp.mlp.local-sync"), 4).unwrap();
     assert_eq!(times.len(), 4);
     assert!(times.iter().all(|time| !time.is_zero()));
@@ -57,7 +57,7 @@ fn a_program_is_recorded_and_its_capture_replayed() {
     let results = record::record(&fixture("modules/add4.vmfb"), "add", &inputs, &path).unwrap();
     assert_eq!(results, ["hal.buffer_view\n4xf32=11 22 33 44"]);
     record::replay(&path).unwrap();
-    // What was read back is the result.
+    // The host read is the result.
     let reads = host_reads::host_reads(&path).unwrap();
     let bytes: Vec<u8> = [11.0_f32, 22.0, 33.0, 44.0].into_iter().flat_map(f32::to_le_bytes).collect();
     assert!(reads.0.contains(&("execute".to_string(), bytes)), "{:?}", reads.0);

@@ -1,4 +1,4 @@
-//! The session as a program that embeds it sees it: its examples, its options and its errors.
+//! The session as an embedding program uses it: examples, options and errors.
 
 mod captures;
 mod examples;

@@ -1,4 +1,4 @@
-//! Programs: loaded, called, measured, tested and recorded, and what is said if that cannot be.
+//! Programs: loading, calls, benchmarks, tests and recording, and their errors.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ fn texts(values: &[&str]) -> Vec<ValueText> {
     values.iter().map(|text| ValueText::new(text).unwrap()).collect()
 }
 
-/// Calls a function and gives its results as text.
+/// Calls a function; returns its results as text.
 fn call(program: &Program, function: &str, inputs: &[&str]) -> Result<Vec<String>> {
     let function = program.function(function)?;
     let mut results = program.call(&function, program.inputs(&function, &texts(inputs))?)?;
@@ -36,7 +36,7 @@ fn call(program: &Program, function: &str, inputs: &[&str]) -> Result<Vec<String
 const ADD: [&str; 2] = ["4xf32=1 2 3 4", "4xf32=10 20 30 40"];
 
 #[test]
-fn a_function_is_called_however_its_module_is_read() {
+fn modules_are_read_in_every_mode() {
     let bytes = std::fs::read(fixture("modules/add4.vmfb")).unwrap();
     let mut mapped = options("add4");
     mapped.module_mode = ModuleMode::Mmap;
@@ -68,7 +68,7 @@ fn tensors_go_in_and_out_as_bytes() {
 }
 
 #[test]
-fn results_are_compared_with_what_is_expected() {
+fn results_are_compared_with_expected_ones() {
     let program = Program::load(&options("add4")).unwrap();
     let function = program.function("add").unwrap();
     let mut results = program.call(&function, program.inputs(&function, &texts(&ADD)).unwrap()).unwrap();
@@ -87,7 +87,7 @@ fn results_are_compared_with_what_is_expected() {
 }
 
 #[test]
-fn lists_are_formatted_however_deep_they_are() {
+fn deeply_nested_lists_are_formatted() {
     let list = |element: Value| {
         let list = List::new(ElementKind::Variant, 0).unwrap();
         list.push(element).unwrap();
@@ -140,7 +140,7 @@ fn calls_are_repeated_without_new_inputs() {
 }
 
 #[test]
-fn what_is_recorded_replays_and_has_the_scopes_of_the_program() {
+fn recorded_programs_replay_and_have_their_scopes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("add4.ireereplay");
     let mut options = options("add4");
@@ -156,7 +156,7 @@ fn what_is_recorded_replays_and_has_the_scopes_of_the_program() {
     Replay::new(plan, &devices, &ReplayOptions::default()).unwrap().run(&mut []).unwrap();
 }
 
-/// What a binding holds: nothing is borrowed.
+/// The state of a language binding, which borrows nothing.
 struct Handles {
     function: Function,
     calls: Calls,
@@ -167,7 +167,7 @@ const fn is_send_and_static<T: Send + 'static>() {}
 const _: () = is_send_and_static::<Handles>();
 
 #[test]
-fn functions_are_kept_beside_their_program_and_go_before_it() {
+fn functions_own_their_program_and_are_dropped_before_it_is_closed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("ends.ireereplay");
     // A module that uses its device when its globals are freed.
@@ -177,7 +177,7 @@ fn functions_are_kept_beside_their_program_and_go_before_it() {
     let function = program.function("nothing").unwrap();
     let calls = program.calls(program.function("nothing").unwrap(), Vec::new(), Batch::default()).unwrap();
     let handles = Handles { function, calls, program };
-    // Used on another thread, and dropped in any order but the program's.
+    // Used on another thread, and dropped in any order before the program.
     let used = std::thread::spawn(move || {
         let Handles { function, mut calls, program } = handles;
         program.call(&function, Vec::new()).unwrap();
@@ -218,7 +218,7 @@ fn closing_a_program_whose_functions_are_alive_is_refused() {
     let error = program.close().unwrap_err();
     assert_eq!(error.code(), StatusCode::FailedPrecondition);
     assert_eq!(error.message(), "1 function(s) of the program are alive");
-    // It ends with the function; the capture was never closed.
+    // The program ends with the function; its capture was never closed.
     assert_eq!(function.name(), "add");
     drop(function);
     let error = CaptureFile::open(&path, &CaptureOptions::default()).err().unwrap();
@@ -226,7 +226,7 @@ fn closing_a_program_whose_functions_are_alive_is_refused() {
 }
 
 #[test]
-fn a_function_is_called_by_its_own_program_alone() {
+fn functions_of_another_program_are_refused() {
     let (one, other) = (Program::load(&options("add4")).unwrap(), Program::load(&options("add4")).unwrap());
     let function = one.function("add").unwrap();
     let inputs = one.inputs(&function, &texts(&ADD)).unwrap();
@@ -284,7 +284,7 @@ fn parameters_are_found_in_their_scope() {
 }
 
 #[test]
-fn what_a_program_executes_is_traced() {
+fn executed_instructions_are_traced() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink: TextSink = {
         let lines = lines.clone();
@@ -299,7 +299,7 @@ fn what_a_program_executes_is_traced() {
 }
 
 #[test]
-fn programs_that_cannot_be_loaded_or_called() {
+fn errors_of_loading_and_calling() {
     let error = Program::load(&ProgramOptions::default()).err().unwrap();
     assert_eq!((error.code(), error.message()), (StatusCode::InvalidArgument, "no module is given"));
 
@@ -322,21 +322,21 @@ fn programs_that_cannot_be_loaded_or_called() {
     assert!(error.advice().unwrap().starts_with("the module has: "), "{}", error.report());
     let function = program.function("add").unwrap();
     let error = program.call(&function, vec![Value::I32(1)]).err().unwrap();
-    assert_eq!(error.message(), "the function takes 2 and 1 are given");
+    assert_eq!(error.message(), "expected 2 inputs, found 1");
     assert_eq!(error.context_lines(), ["function 'add'"]);
-    // The program is still good.
+    // The program is still usable.
     drop(function);
     assert_eq!(call(&program, "add", &ADD).unwrap().len(), 1);
 }
 
 #[test]
-fn tests_of_a_module_are_run_apart() {
+fn tests_of_a_module_are_isolated() {
     let tests = ModuleTests::load(&options("checks")).unwrap();
     assert!(tests.tests().len() > 2, "{:?}", tests.tests());
     let outcomes: Vec<_> = tests.tests().iter().map(|test| tests.run(&test.name)).collect();
     assert!(outcomes.iter().any(|outcome| outcome.failures.is_empty() && outcome.error.is_none()));
     assert!(outcomes.iter().any(|outcome| !outcome.failures.is_empty() || outcome.error.is_some()));
-    // One that failed leaves nothing behind for its next run.
+    // A failed test does not affect its next run.
     for (test, before) in tests.tests().iter().zip(&outcomes) {
         assert_eq!(tests.run(&test.name).failures, before.failures, "{}", test.name);
     }
@@ -344,9 +344,9 @@ fn tests_of_a_module_are_run_apart() {
     assert!(error.message().starts_with("expected function with no inputs"), "{}", error.report());
 }
 
-/// None of the captures is lost, and a test that runs again has the same one.
+/// No capture is overwritten by another test, and a test that runs again keeps its path.
 #[test]
-fn each_test_of_a_module_has_its_capture() {
+fn each_test_of_a_module_has_its_own_capture() {
     let directory = tempfile::tempdir().unwrap();
     let mut options = options("checks");
     options.recording = Some(RecordingOptions::new(directory.path().join("all.ireereplay")));
@@ -368,9 +368,9 @@ fn each_test_of_a_module_has_its_capture() {
     }
 }
 
-/// A function that repeats itself takes the number as an i32.
+/// A repeating function takes the repetition count as an i32.
 #[test]
-fn a_batch_that_a_function_cannot_count_is_refused() {
+fn a_batch_above_the_repetition_limit_is_refused() {
     let program = Program::load(&options("add4")).unwrap();
     for (size, is_refused) in [(i32::MAX as u64, false), (1 << 31, true), (1 << 32, true), (u64::MAX, true)] {
         let batch = Batch { size, ..Batch::default() };
