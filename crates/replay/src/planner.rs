@@ -149,6 +149,10 @@ struct Planner<'a> {
     /// The last step that uses each object, by kind.
     last_use: [Vec<u32>; KINDS],
     order: Order,
+    /// The objects of the current record's operation.
+    used: Vec<(Kind, u32)>,
+    /// The objects of each deferred submission.
+    deferred_uses: HashMap<u32, Box<[(Kind, u32)]>>,
     /// The state of each command buffer.
     command_buffers: Vec<CommandBufferState>,
     /// The first invalid command of each command buffer with its error, which is reported if the command buffer is
@@ -177,6 +181,8 @@ impl<'a> Planner<'a> {
             device_count: 0,
             last_use: Default::default(),
             order: Order::default(),
+            used: Vec::new(),
+            deferred_uses: HashMap::new(),
             command_buffers: Vec::new(),
             refused_commands: HashMap::new(),
             steps: Vec::new(),
@@ -194,6 +200,7 @@ impl<'a> Planner<'a> {
     }
 
     fn add(&mut self, record: &Record<'a>) -> Result<()> {
+        self.used.clear();
         match decode(record)? {
             None => {
                 self.skipped_count += u64::from(record.header.status_code.get() != 0);
@@ -365,6 +372,9 @@ impl<'a> Planner<'a> {
         let signals = submission.signals.of(&self.lists.timepoints);
         let step = self.steps.len() as u32;
         let runs = self.order.submit(step, index, self.location, waits, signals)?;
+        if !runs {
+            self.deferred_uses.insert(index, self.used.as_slice().into());
+        }
         self.submissions.push(submission);
         self.push_step(if runs { StepOp::Submission(index) } else { StepOp::Deferred(index) });
         Ok(())
@@ -426,12 +436,11 @@ impl<'a> Planner<'a> {
         self.steps.push(Step { location: self.location, op });
     }
 
-    /// Extends the lifetime of semaphores signalled by deferred submissions: a run waits for them on completion.
+    /// Extends the lifetime of the objects of deferred submissions to their completion.
     fn keep_until_complete(&mut self, completions: &[Completion]) {
         for completion in completions {
-            let submission = &self.submissions[completion.submission as usize];
-            for signal in submission.signals.of(&self.lists.timepoints) {
-                let last_use = &mut self.last_use[Kind::Semaphore as usize][signal.semaphore as usize];
+            for (kind, index) in self.deferred_uses.remove(&completion.submission).into_iter().flatten() {
+                let last_use = &mut self.last_use[kind as usize][index as usize];
                 *last_use = completion.step.max(*last_use);
             }
         }
@@ -452,6 +461,7 @@ impl<'a> Planner<'a> {
     fn used(&mut self, id: u64, kind: Kind) -> Result<u32> {
         let index = self.lookup(id, Object::Numbered(kind))?;
         self.last_use[kind as usize][index as usize] = self.steps.len() as u32;
+        self.used.push((kind, index));
         Ok(index)
     }
 
@@ -501,6 +511,7 @@ impl<'a> Planner<'a> {
             counts,
             releases,
             buffer_ids: self.buffer_ids,
+            inline_command_buffers: self.command_buffers.iter().map(|state| state.is_inline).collect(),
             executables: self.executables,
             files: self.files,
             scopes: self.scopes,

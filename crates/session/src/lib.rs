@@ -64,11 +64,12 @@ pub use rehal_local::executable::flush_c_streams;
 pub use rehal_local::{LocalTaskOptions, Topology, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_replay::dump::{Format, Progress};
+pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use rehal_replay::{
     Candidate, CaptureSink, Code, DEFAULT_BYTES_LIMIT, ExecutableRecord, FileContents, FileIdentity,
     FilePolicy, FileRecord, FileRemap, FileSource, FileValidation, HostRead, HostReadLog, Observer,
-    OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions, Scope,
-    Selector, Substitute, Substitution, Validation,
+    OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
+    ReplayOrder, Scope, Selector, Substitute, Substitution, Validation,
 };
 
 pub use rehal_values::{Equality, TensorType};

@@ -21,6 +21,9 @@ pub const FAKE_FORMAT: &str = "fake";
 pub const FAKE_RAW_FORMAT: &str = "fake-raw";
 const MAGIC: &[u8] = b"FAKE";
 
+/// Where two functions named `meets` wait for each other.
+static MEETING: std::sync::Barrier = std::sync::Barrier::new(2);
+
 /// An action of the device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ran {
@@ -72,8 +75,7 @@ pub struct Bound {
 }
 
 /// An executable of the device: functions that add a number to each byte of their first binding. A function named
-/// `fails` fails instead.
-/// is called `fails` fails instead.
+/// `fails` fails instead; `meets` first waits until another one runs.
 #[derive(Clone, Debug)]
 pub struct FakeCode {
     pub name: String,
@@ -457,6 +459,9 @@ impl Stored<'_> {
         let function = &code.functions[dispatch.function as usize];
         if function.name == "fails" {
             return Err(Error::new(StatusCode::Internal, "the kernel failed"));
+        }
+        if function.name == "meets" {
+            MEETING.wait();
         }
         let slices = dispatch.bindings.of(&lists.buffer_refs).iter().map(|it| self.slice(it));
         let slices = slices.collect::<Result<Vec<_>>>()?;

@@ -5,6 +5,7 @@
 #[allow(dead_code, unused_imports, reason = "shared with the tests on hostile bytes")]
 mod common;
 
+mod captured;
 mod commands;
 mod files;
 mod host_memory;
@@ -13,6 +14,7 @@ mod kernels;
 mod memory;
 mod owned;
 mod queue;
+mod races;
 mod refusals;
 mod scopes;
 mod substitution;
