@@ -1,23 +1,23 @@
-//! Matrix multiplication of tiled operands, the right one transposed.
+//! Matrix multiplication of packed operands, the right one transposed.
 
 use rehal_base::{Error, Result};
 
 use super::span::{Operand, Scratch, with_bytes};
 use crate::platform::{self, VectorWork};
 
-/// What the flags say (source: `iree/builtins/ukernel/exported_bits.h`).
+/// Bits of the flags (source: `iree/builtins/ukernel/exported_bits.h`).
 const TYPE_MASK: u32 = 0xFF;
 const TYPE_F32: u32 = 1;
 const TYPE_I8: u32 = 2;
 const ACCUMULATE: u32 = 0x100;
-/// Two more are allowed and change nothing: any tile is computed here, with or without code for it
-/// alone (0x200), and no type rounds in between (0x400).
+/// Two more have no effect: every tile size is supported here, with or without a specialized kernel (0x200), and no
+/// type has intermediate rounding (0x400).
 const KNOWN_FLAGS: u32 = TYPE_MASK | ACCUMULATE | 0x200 | 0x400;
 
-/// A multiplication as a program asks for it; nothing is checked yet.
+/// A multiplication as a program passes it: unchecked.
 ///
-/// Left side `[m][k][m0][k0]`, right side `[n][k][n0][k0]`, result `[m][n][m0][n0]`. The strides of the
-/// operands are of the outermost dimension, in elements; the others are contiguous.
+/// Left operand `[m][k][m0][k0]`, right operand `[n][k][n0][k0]`, output `[m][n][m0][n0]`. The operands have a stride
+/// in elements for the outermost dimension; the others are contiguous.
 pub(super) struct Mmt4d<'a> {
     pub(super) lhs: Operand<'a>,
     pub(super) rhs: Operand<'a>,
@@ -30,11 +30,11 @@ pub(super) struct Mmt4d<'a> {
 }
 
 impl Mmt4d<'_> {
-    /// `out = lhs * transposed rhs`, or `+=` with the flag for it: `f32` all through, or bytes whose
-    /// products are summed in 32-bit integers that wrap around.
+    /// `out = lhs * transpose(rhs)`, or `+=` if the flags say so: all `f32`, or `i8` operands with wrapping `i32`
+    /// sums.
     ///
-    /// Sums go along k, as in the reference: with one rounding per step where the reference's own
-    /// kernels for this processor and tile do so, else with two.
+    /// Floating-point sums accumulate in the order of k, as in the reference, with fused multiply-add if the reference
+    /// has a kernel for this CPU and tile that uses it, otherwise with separate roundings.
     pub(super) fn run(self, scratch: &mut Scratch) -> Result<()> {
         let Self { lhs, rhs, out, tiles, tile, flags } = self;
         let is_f32 = match flags & TYPE_MASK {
@@ -74,13 +74,15 @@ impl Mmt4d<'_> {
 }
 
 fn unknown_flags(flags: u32) -> Error {
-    Error::invalid_argument(format!("a multiplication of unknown kind (flags 0x{flags:x})"))
+    Error::invalid_argument(format!("unknown multiplication (flags 0x{flags:x})"))
 }
 
 fn counts(counts: [Option<u64>; 3], limit: u64) -> Result<[u64; 3]> {
     match counts {
         [Some(m), Some(n), Some(k)] if m <= limit && n <= limit && k <= limit => Ok([m, n, k]),
-        _ => Err(Error::invalid_argument(format!("a size of a multiplication is negative or above {limit}"))),
+        _ => {
+            Err(Error::invalid_argument(format!("a size of the multiplication is negative or above {limit}")))
+        }
     }
 }
 
@@ -98,7 +100,7 @@ impl Shape {
         platform::with_vectors(work);
     }
 
-    /// Whether the reference has a kernel for this tile of `f32` that rounds once per step.
+    /// Whether the reference has a kernel with fused multiply-add for this tile of `f32`.
     fn is_fused(&self) -> bool {
         let [m0, n0, k0] = self.tile;
         let rows = m0.is_power_of_two() && m0 <= n0;
@@ -387,7 +389,7 @@ mod tests {
     struct Case {
         tiles: [usize; 3],
         tile: [usize; 3],
-        /// Between the rows of the operands, beyond what they need.
+        /// Elements between the rows of the operands.
         gaps: [usize; 3],
         flags: u32,
     }
@@ -435,7 +437,7 @@ mod tests {
             .run(&mut Scratch::default())
         }
 
-        /// The places of the operands of every product, in the order of the sums.
+        /// Calls `each` with the index of every output and those of the operands of its products, in order.
         fn each_sum(&self, mut each: impl FnMut(usize, &[(usize, usize)])) {
             let ([m, n, k], [m0, n0, k0], [ls, rs, os]) = (self.tiles, self.tile, self.strides());
             let mut products = Vec::new();
@@ -459,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn products_of_f32_are_their_definition() {
+    fn products_of_f32_match_a_plain_loop_bit_by_bit() {
         let mut random = Random::new(5);
         for _ in 0..150 {
             let case = Case::random(&mut random, TYPE_F32);
@@ -487,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn products_of_bytes_are_their_definition() {
+    fn products_of_i8_match_a_plain_loop() {
         let mut random = Random::new(6);
         for _ in 0..150 {
             let case = Case::random(&mut random, TYPE_I8);
@@ -506,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn malformed_multiplications_are_rejected() {
         let mut random = Random::new(7);
         let case = |tiles, tile, flags| Case { tiles, tile, gaps: [0; 3], flags };
         let good = case([2, 2, 2], [8, 8, 1], TYPE_F32);
@@ -514,9 +516,9 @@ mod tests {
         let memory = good.memory(&mut values);
         assert!(good.run(&memory).is_ok());
         for (bad, why) in [
-            (case([2, 2, 2], [8, 8, 1], 0), "unknown kind"),
-            (case([2, 2, 2], [8, 8, 1], 3), "unknown kind"),
-            (case([2, 2, 2], [8, 8, 1], TYPE_F32 | 0x800), "unknown kind"),
+            (case([2, 2, 2], [8, 8, 1], 0), "unknown multiplication"),
+            (case([2, 2, 2], [8, 8, 1], 3), "unknown multiplication"),
+            (case([2, 2, 2], [8, 8, 1], TYPE_F32 | 0x800), "unknown multiplication"),
             (case([2, 2, 3], [8, 8, 1], TYPE_F32), "operand 'lhs' needs"),
             (case([2, 3, 2], [8, 8, 1], TYPE_F32), "operand 'rhs' needs"),
             (case([2, 2, 0], [8, 18, 1], TYPE_F32), "operand 'out' needs"),
@@ -525,9 +527,9 @@ mod tests {
             (case([usize::MAX, 0, 0], [8, 8, 1], TYPE_F32), "negative"),
         ] {
             let error = bad.run(&memory).err().map(|error| error.to_string()).unwrap_or_default();
-            assert!(error.contains(why), "{error:?} says nothing of {why:?}");
+            assert!(error.contains(why), "{error:?} does not contain {why:?}");
         }
-        // Nothing to multiply: zeros, or what was there.
+        // Without products, the output is zero or unchanged.
         case([2, 2, 0], [8, 8, 1], TYPE_F32 | ACCUMULATE).run(&memory).unwrap();
         case([2, 2, 0], [8, 8, 1], TYPE_F32).run(&memory).unwrap();
         assert!(memory[2].elements()[..256].iter().all(|element| *element == 0));
