@@ -117,11 +117,12 @@ impl VmvxExecutable {
 /// The call of an entry point, with the arguments that all workgroups of a dispatch share.
 struct EntryCall {
     invocation: Invocation,
-    /// Local memory, constants, bindings.
-    refs: [Ref; 3],
-    /// Size and count in x, y and z.
-    shape: [i32; 6],
+    /// In the order of [`ENTRY_CONVENTION`]; the workgroup id changes.
+    arguments: [Value; 12],
 }
+
+/// Index of the workgroup id among the arguments of an entry point.
+const WORKGROUP_ID: usize = 3;
 
 impl EntryCall {
     fn new(entry: &Entry, arguments: &DispatchArguments<'_>) -> Result<Self> {
@@ -139,8 +140,20 @@ impl EntryCall {
         let [count_x, count_y, count_z] = arguments.workgroup_count.map(|count| count as i32);
         Ok(Self {
             invocation: Invocation::new(&entry.function),
-            refs: [Ref::new(local_memory), Ref::new(constants), Ref::new(bindings)],
-            shape: [size_x, size_y, size_z, count_x, count_y, count_z],
+            arguments: [
+                Ref::new(local_memory).into(),
+                Ref::new(constants).into(),
+                Ref::new(bindings).into(),
+                Value::I32(0),
+                Value::I32(0),
+                Value::I32(0),
+                Value::I32(size_x),
+                Value::I32(size_y),
+                Value::I32(size_z),
+                Value::I32(count_x),
+                Value::I32(count_y),
+                Value::I32(count_z),
+            ],
         })
     }
 
@@ -158,10 +171,10 @@ impl EntryCall {
     }
 
     fn run(&mut self, workgroup: [u32; 3]) -> Result<()> {
-        let refs = self.refs.iter().cloned().map(Value::Ref);
-        let ids = workgroup.map(|id| Value::I32(id as i32));
-        let arguments = refs.chain(ids).chain(self.shape.map(Value::I32));
-        match self.invocation.start(arguments)? {
+        for (argument, id) in self.arguments[WORKGROUP_ID..].iter_mut().zip(workgroup) {
+            *argument = Value::I32(id as i32);
+        }
+        match self.invocation.start_from(&self.arguments)? {
             Step::Done => Ok(()),
             Step::Yielded | Step::Waiting(_) => Err(Error::new(
                 StatusCode::Deferred,

@@ -1,7 +1,7 @@
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use rehal_base::{Error, Result};
-use rehal_vm::{Buffer, Call, Export, Flow, NativeModule, State};
+use rehal_vm::{Call, Export, Flow, NativeModule, State};
 
 use super::elementwise::{self, Binary, Unary};
 use super::mmt4d::Mmt4d;
@@ -164,8 +164,9 @@ fn run(function: Function, call: &Call<'_>, scratch: &mut Scratch) -> Result<()>
 }
 
 /// The operand whose buffer, offset and two strides start at argument `at`.
+#[inline(always)]
 fn operand<'a>(call: &'a Call<'_>, name: &'static str, at: usize) -> Result<Operand<'a>> {
-    let buffer: &Buffer = call.object(at)?;
+    let buffer = call.buffer(at)?;
     Ok(Operand {
         name,
         memory: buffer.memory(),
@@ -176,8 +177,9 @@ fn operand<'a>(call: &'a Call<'_>, name: &'static str, at: usize) -> Result<Oper
 }
 
 /// The operand whose buffer, offset and row stride start at argument `at`; its rows are contiguous.
+#[inline(always)]
 fn rows<'a>(call: &'a Call<'_>, name: &'static str, at: usize) -> Result<Operand<'a>> {
-    let buffer: &Buffer = call.object(at)?;
+    let buffer = call.buffer(at)?;
     Ok(Operand {
         name,
         memory: buffer.memory(),
@@ -194,21 +196,22 @@ fn tiled(operand: Operand<'_>) -> Operand<'_> {
 
 thread_local! {
     /// Scratch memory of this thread's kernels, grown on demand.
-    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch::NEW) };
+    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch::NEW) };
 }
 
 fn with_scratch<R>(run: impl FnOnce(&mut Scratch) -> R) -> R {
-    let mut scratch = SCRATCH.take();
-    let result = run(&mut scratch);
-    scratch.shrink();
-    SCRATCH.set(scratch);
-    result
+    // Kernels call nothing that could borrow it again.
+    SCRATCH.with_borrow_mut(|scratch| {
+        let result = run(scratch);
+        scratch.shrink();
+        result
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use rehal_base::StatusCode;
-    use rehal_vm::{Context, Module, Ref, Value};
+    use rehal_vm::{Buffer, Context, Module, Ref, Value};
 
     use super::*;
 

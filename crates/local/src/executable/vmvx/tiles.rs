@@ -224,9 +224,16 @@ impl Layout {
         let (matrix, tiled) = (matrix.as_chunks::<N>().0, tiled.as_chunks_mut::<N>().0);
         let mut padding_bytes = [0; N];
         padding_bytes.copy_from_slice(&padding.to_le_bytes()[..N]);
-        let step = self.step(strides.matrix);
-        self.each_tile([usize::MAX; 2], |tile| {
-            for line in (0..self.tile[0]).map(|line| self.line(strides, tile, line)) {
+        let (step, line_step) = self.steps_in_matrix(strides.matrix);
+        self.each_row([usize::MAX; 2], |row, columns| {
+            let whole = self.whole_tiles(strides, row, columns);
+            let done = match &whole {
+                Some(run) if pack_run(run, [line_step, step], matrix, tiled) => run.count,
+                _ => 0,
+            };
+            let tiles = (done..columns).map(|column| [row, column]);
+            let lines = tiles.flat_map(|tile| (0..self.tile[0]).map(move |line| (tile, line)));
+            for line in lines.map(|(tile, line)| self.line(strides, tile, line)) {
                 let (inside, outside) = tiled[line.tiled..][..self.tile[1]].split_at_mut(line.count);
                 outside.fill(padding_bytes);
                 match step {
@@ -244,13 +251,19 @@ impl Layout {
 
     fn unpack(&self, strides: Strides, tiled: &[u8], matrix: &mut [u8]) {
         let (tiled, matrix) = (tiled.as_chunks::<4>().0, matrix.as_chunks_mut::<4>().0);
-        let step = self.step(strides.matrix);
+        let (step, line_step) = self.steps_in_matrix(strides.matrix);
         let tile_of_matrix = self.tile_of_matrix();
         let needed = [0, 1].map(|at| self.sizes[at].div_ceil(tile_of_matrix[at]));
-        self.each_tile(needed, |tile| {
-            // Lines outside the matrix follow those inside.
-            let lines = (0..self.tile[0]).map(|line| self.line(strides, tile, line));
-            for line in lines.take_while(|line| line.count > 0) {
+        self.each_row(needed, |row, columns| {
+            let whole = self.whole_tiles(strides, row, columns);
+            let done = match &whole {
+                Some(run) if unpack_run(run, [line_step, step], tiled, matrix) => run.count,
+                _ => 0,
+            };
+            let tiles = (done..columns).map(|column| [row, column]);
+            let lines = tiles.flat_map(|tile| (0..self.tile[0]).map(move |line| (tile, line)));
+            let lines = lines.map(|(tile, line)| self.line(strides, tile, line));
+            for line in lines.filter(|line| line.count > 0) {
                 let inside = &tiled[line.tiled..][..line.count];
                 match step {
                     1 => matrix[line.matrix..][..line.count].copy_from_slice(inside),
@@ -264,17 +277,33 @@ impl Layout {
         });
     }
 
-    /// Stride in the matrix of the elements of a line.
-    fn step(&self, [row, column]: [usize; 2]) -> usize {
-        if self.transposes_inner { row } else { column }
+    /// The first tiles of a row of `columns` tiles that are inside the matrix, if any.
+    fn whole_tiles(&self, strides: Strides, row: usize, columns: usize) -> Option<Run> {
+        let [tile_rows, tile_columns] = self.tile_of_matrix();
+        let first = row.checked_mul(tile_rows)?;
+        let is_whole = self.sizes[0].checked_sub(first)? >= tile_rows && tile_rows > 0;
+        let count = self.sizes[1].checked_div(tile_columns)?.min(columns);
+        (is_whole && count > 0).then(|| Run {
+            count,
+            tile: self.tile,
+            tiled: row * strides.tiles[0],
+            matrix: first * strides.matrix[0],
+            tiled_step: strides.tiles[1],
+            matrix_step: tile_columns * strides.matrix[1],
+        })
     }
 
-    /// Calls `each` for every tile of the first `limits` rows and columns of tiles, in row-major order.
-    fn each_tile(&self, limits: [usize; 2], mut each: impl FnMut([usize; 2])) {
+    /// Strides in the matrix of the elements of a line, and of the lines of a tile.
+    fn steps_in_matrix(&self, [row, column]: [usize; 2]) -> (usize, usize) {
+        if self.transposes_inner { (row, column) } else { (column, row) }
+    }
+
+    /// Calls `each` with every row of tiles and its number of tiles, within `limits`.
+    fn each_row(&self, limits: [usize; 2], mut each: impl FnMut(usize, usize)) {
         let [[whole_rows, whole_columns], [other_rows, other_columns]] = self.counts();
-        for i in 0..(whole_rows + other_rows).min(limits[0]) {
-            let columns = if i < whole_rows { whole_columns } else { other_columns };
-            (0..columns.min(limits[1])).for_each(|j| each([i, j]));
+        for row in 0..(whole_rows + other_rows).min(limits[0]) {
+            let columns = if row < whole_rows { whole_columns } else { other_columns };
+            each(row, columns.min(limits[1]));
         }
     }
 
@@ -299,6 +328,98 @@ impl Layout {
     }
 }
 
+/// Tiles in a row that are inside the matrix, of the sizes of [`Layout::tile`].
+struct Run {
+    count: usize,
+    tile: [usize; 2],
+    /// Index of the first tile in the packed form, and the step to the next.
+    tiled: usize,
+    tiled_step: usize,
+    /// Likewise in the matrix.
+    matrix: usize,
+    matrix_step: usize,
+}
+
+impl Run {
+    /// Indices of the tiles in the packed form and in the matrix.
+    fn tiles(&self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.count).map(|at| (self.tiled + at * self.tiled_step, self.matrix + at * self.matrix_step))
+    }
+}
+
+/// Packs a run of tiles whose lines, and whose elements of a line, are these steps apart in the matrix. False if there is
+/// no code for tiles of this size; those of `tile_sizes` have some.
+fn pack_run<T: Copy>(run: &Run, [line_step, step]: [usize; 2], matrix: &[T], tiled: &mut [T]) -> bool {
+    match run.tile {
+        [_, 16] if step == 1 => pack_lines::<T, 16>(run, line_step, matrix, tiled),
+        [_, 8] if step == 1 => pack_lines::<T, 8>(run, line_step, matrix, tiled),
+        [_, 4] if step == 1 => pack_lines::<T, 4>(run, line_step, matrix, tiled),
+        [_, 2] if step == 1 => pack_lines::<T, 2>(run, line_step, matrix, tiled),
+        [16, 2] if line_step == 1 => interleave::<T, 16>(run, step, matrix, tiled),
+        [8, 2] if line_step == 1 => interleave::<T, 8>(run, step, matrix, tiled),
+        [1, 16] if run.matrix_step == 1 => transpose::<T, 16>(run, step, matrix, tiled),
+        [1, 8] if run.matrix_step == 1 => transpose::<T, 8>(run, step, matrix, tiled),
+        _ => return false,
+    }
+    true
+}
+
+/// Lines of `N` elements that are contiguous in the matrix too.
+fn pack_lines<T: Copy, const N: usize>(run: &Run, line_step: usize, matrix: &[T], tiled: &mut [T]) {
+    let lines = run.tile[0];
+    for (tile, start) in run.tiles() {
+        let tile = tiled[tile..][..lines * N].as_chunks_mut::<N>().0;
+        let matrix = &matrix[start..];
+        for (index, line) in tile.iter_mut().enumerate() {
+            line.copy_from_slice(&matrix[index * line_step..][..N]);
+        }
+    }
+}
+
+/// Tiles of `N` lines of two elements: two runs of the matrix, interleaved.
+fn interleave<T: Copy, const N: usize>(run: &Run, step: usize, matrix: &[T], tiled: &mut [T]) {
+    for (tile, start) in run.tiles() {
+        let tile = tiled[tile..][..2 * N].as_chunks_mut().0;
+        let elements = matrix[start..][..N].iter().zip(&matrix[start + step..][..N]);
+        for (line, (first, second)) in tile.iter_mut().zip(elements) {
+            *line = [*first, *second];
+        }
+    }
+}
+
+/// Tiles of one line of `N` elements: the columns of `N` rows of the matrix.
+fn transpose<T: Copy, const N: usize>(run: &Run, step: usize, matrix: &[T], tiled: &mut [T]) {
+    let rows: [&[T]; N] = std::array::from_fn(|row| &matrix[run.matrix + row * step..][..run.count]);
+    for column in 0..run.count {
+        let tile = &mut tiled[run.tiled + column * run.tiled_step..][..N];
+        for (element, row) in tile.iter_mut().zip(&rows) {
+            *element = row[column];
+        }
+    }
+}
+
+/// Unpacks a run of tiles; see [`pack_run`].
+fn unpack_run<T: Copy>(run: &Run, [line_step, step]: [usize; 2], tiled: &[T], matrix: &mut [T]) -> bool {
+    match run.tile[1] {
+        16 if step == 1 => unpack_lines::<T, 16>(run, line_step, tiled, matrix),
+        8 if step == 1 => unpack_lines::<T, 8>(run, line_step, tiled, matrix),
+        4 if step == 1 => unpack_lines::<T, 4>(run, line_step, tiled, matrix),
+        _ => return false,
+    }
+    true
+}
+
+fn unpack_lines<T: Copy, const N: usize>(run: &Run, line_step: usize, tiled: &[T], matrix: &mut [T]) {
+    let lines = run.tile[0];
+    for (tile, start) in run.tiles() {
+        let tile = tiled[tile..][..lines * N].as_chunks::<N>().0;
+        let matrix = &mut matrix[start..];
+        for (index, line) in tile.iter().enumerate() {
+            matrix[index * line_step..][..N].copy_from_slice(line);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::random::{Memory, Random};
@@ -315,9 +436,14 @@ mod tests {
     impl Case {
         /// Tiles that cover a matrix, with up to one more in each dimension.
         fn random(random: &mut Random, width: usize, flags: u32) -> Self {
-            let sizes = random.sizes();
+            const TILES: [[usize; 2]; 9] =
+                [[16, 1], [16, 2], [16, 16], [8, 1], [8, 2], [8, 8], [4, 1], [4, 2], [8, 4]];
+            let (sizes, tile) = match random.below(2) {
+                0 => (random.sizes(), [1 + random.below(9), 1 + random.below(9)]),
+                // Of `tile_sizes`, and matrices that contain whole ones.
+                _ => ([0, 1].map(|_| random.below(40) as i64), TILES[random.below(TILES.len())]),
+            };
             let matrix = random.memory(width, sizes, false);
-            let tile = [1 + random.below(9), 1 + random.below(9)];
             let flags = flags | (random.below(4) as u32) << 8;
             let swap = |flag: u32, [a, b]: [usize; 2]| if flags & flag != 0 { [b, a] } else { [a, b] };
             let tile_of_matrix = swap(TRANSPOSE_INNER, tile);
