@@ -78,7 +78,7 @@ const MODELS: [&str; 4] = ["basic_pitch", "magika", "ppocr_cls", "silero_vad"];
 /// Inputs of the `mlp` fixture.
 const MLP: &[&str] = &["@mlp_x.npy", "@mlp_w0.npy", "@mlp_w1.npy", "@mlp_w2.npy"];
 
-/// Functions of `vmvx_speed`, whose time does not depend on the values of their inputs.
+/// Functions of `vmvx_speed`, whose time does not depend on their inputs.
 const VMVX: [(&str, &[&str]); 5] = [
     ("sort", &["2000xi32=5"]),
     ("matmul", &["128x128xf32=0.5", "128x128xf32=1.5"]),
@@ -88,8 +88,11 @@ const VMVX: [(&str, &[&str]); 5] = [
 ];
 
 /// The same for the module with microkernels.
-const VMVX_MICROKERNELS: [(&str, &[&str]); 2] = [
+const VMVX_MICROKERNELS: [(&str, &[&str]); 5] = [
     ("large_matmul", &["512x512xf32=0.5", "512x512xf32=1.5"]),
+    ("matmul", &["128x128xf32=0.5", "128x128xf32=1.5"]),
+    ("product_i8", &["256x256xi8=5", "256x256xi8=3"]),
+    ("add", &["512x512xf32=0.5", "512x512xf32=1.5"]),
     ("conv", &["1x34x34x8xf32=0.5", "3x3x8x8xf32=1.5"]),
 ];
 

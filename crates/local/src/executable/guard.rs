@@ -28,7 +28,7 @@ pub const EXIT_STATUS: i32 = 86;
 /// which is invalid input.
 pub const WRONG_MACHINE_STATUS: i32 = 1;
 
-/// Exit status where a mapped file ended before the page that was read: that of errors.
+/// Exit status if a mapped file was truncated before the accessed page: that of errors.
 pub const TRUNCATED_STATUS: i32 = 1;
 
 /// Installs the guard for the process and arms the calling thread. Later calls only arm.

@@ -249,7 +249,7 @@ mod tests {
     /// A capture may request 4 GiB (a single bit flip does): untouched memory must cost nothing, a failed
     /// allocation must be an error, and neither may leak.
     #[test]
-    fn too_much_local_memory_is_an_error_and_much_is_not_kept() {
+    fn excessive_local_memory_is_an_error_and_large_scratch_is_freed() {
         let error = with_local_memory(1 << 62, |_| Ok(())).unwrap_err();
         assert_eq!(error.code(), rehal_base::StatusCode::ResourceExhausted);
         with_local_memory(KEPT_LOCAL_MEMORY_BYTES + 1, |_| Ok(())).unwrap();

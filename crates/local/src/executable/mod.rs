@@ -40,8 +40,8 @@ pub(crate) use local_executable::{DispatchArguments, ExecutableOptions, LocalExe
 pub use plugin::{Plugin, Plugins};
 pub use processor::query as query_processor;
 
-/// Writes out what executables and plugins have printed to the streams of C's stdio, which are buffered apart from those
-/// of Rust. Call it before printing what is to come after that.
+/// Flushes C's stdio streams, to which executables and plugins print and whose buffers are separate from Rust's. Call it
+/// before printing, so that their output comes first.
 pub fn flush_c_streams() {
     crate::platform::flush_c_streams();
 }
