@@ -199,14 +199,14 @@ fn a_failing_workgroup_is_named_and_what_follows_does_not_run() {
     let mut bytes = [0; 4];
     after.read(0, &mut bytes).unwrap();
     assert_eq!(bytes, [1, 1, 0, 0]);
-    // The device goes on.
+    // The device still works.
     let again = semaphore(&device);
     device.queue(QUEUE_AFFINITY_ANY).signal(&[again.at(1)]).fill(&after, &[9], 0).unwrap();
     wait(&again, 1).unwrap();
 }
 
 #[test]
-fn a_host_call_that_panics_fails_its_signals_and_the_worker_goes_on() {
+fn a_host_call_that_panics_fails_its_signals_and_the_worker_survives() {
     let device = device(1);
     let done = semaphore(&device);
     let queue = device.queue(QUEUE_AFFINITY_ANY);
@@ -336,7 +336,7 @@ fn child() {
     device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&crashes).unwrap();
     guard::set_context(32, 8000);
     let outcome = wait(&done, 1);
-    panic!("the process goes on: {outcome:?}");
+    panic!("the process did not exit: {outcome:?}");
 }
 
 fn run_child(case: &str) -> Output {

@@ -14,11 +14,11 @@ pub(crate) struct Cost {
 
 const UNITS: u64 = 64;
 
-/// Clocks cost as much as a small dispatch, so after the first ones only one of so many dispatches is measured.
+/// Clocks cost as much as a small dispatch, so after the first dispatches only every 16th is measured.
 const MEASURED_EVERY: u64 = 16;
 
 impl Cost {
-    /// The cost of so many workgroups in nanoseconds, if any was measured.
+    /// The cost of `workgroups` in nanoseconds, if any was measured.
     pub(crate) fn of(&self, workgroups: u64) -> Option<u64> {
         let average = self.average.load(Ordering::Relaxed).checked_sub(1)?;
         Some(

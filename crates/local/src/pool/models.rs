@@ -54,7 +54,7 @@ impl Counts {
     }
 }
 
-/// Takes chunks until there are none; whoever completes the last tile sees that each ran once.
+/// Takes chunks until there are none; the worker that completes the last tile sees that each ran once.
 fn take_all(tiles: &Tiles, worker: usize, victims: &[usize], chunk: u32, ran: &Counts) -> bool {
     let mut is_last = false;
     while let Some(range) = tiles.take(worker, victims, |_| chunk) {

@@ -64,7 +64,7 @@ impl Tiles {
         }
         let stolen = victims.iter().find_map(|victim| self.steal(*victim))?;
         let (first, rest) = split(&stolen, chunk(&stolen));
-        // Nobody else writes to an empty range.
+        // No other worker writes to an empty range.
         own.store(pack(&rest), Ordering::Release);
         Some(first)
     }
@@ -85,8 +85,8 @@ impl Tiles {
         }
     }
 
-    /// Notes that tiles are complete. Returns whether they were the last: then everything that was written by whoever ran
-    /// any of them is visible.
+    /// Records that tiles are complete. Returns whether they were the last: then all writes of the workers that ran any of
+    /// them are visible.
     pub(super) fn complete(&self, count: u32) -> bool {
         self.left.fetch_sub(count.into(), Ordering::AcqRel) == u64::from(count)
     }

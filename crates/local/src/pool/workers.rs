@@ -51,7 +51,7 @@ struct Shared<J> {
 
 struct Queue<J> {
     jobs: VecDeque<Arc<J>>,
-    /// Sleeping workers that nobody has woken.
+    /// Sleeping workers that have not been woken.
     idle: usize,
     is_closed: bool,
 }
@@ -154,7 +154,7 @@ impl<J: Job> PoolHandle<J> {
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 self.0.queued.store(queue.jobs.len() as u64, Ordering::Relaxed);
-                // Each worker wakes the next: whoever submits wakes only one.
+                // Each worker wakes the next: a submitting thread wakes only one.
                 let wakes = !queue.jobs.is_empty() && queue.take_idle();
                 drop(queue);
                 if wakes {

@@ -5,8 +5,8 @@ use crate::command::LocalCommands;
 use crate::executable::{LocalExecutable, workgroup_total};
 use crate::execute::{NoSlots, Resolve, StoredNames, workgroup_count};
 
-/// What it costs to have a worker run something, in nanoseconds: waking it, and waking whoever waits for it. Less work
-/// than this is not given to another thread.
+/// Overhead of a handover to a worker in nanoseconds: waking it, and waking the thread that waits for it. Less work than
+/// this is not handed over.
 pub(super) const HANDOVER_NS: u64 = 20_000;
 
 /// Bytes of a transfer per nanosecond, as far as estimates are concerned.

@@ -47,7 +47,7 @@ struct Failure {
 const CHUNK_NS: u64 = 25_000;
 
 impl Issue {
-    /// An idle one for a pool of so many workers, kept for reuse in `spares`.
+    /// An idle one for a pool of `workers` workers, kept for reuse in `spares`.
     pub(super) fn new(workers: usize, spares: Weak<Spares>) -> Self {
         let content = Content {
             kept: KeptSubmission::empty(),
@@ -122,7 +122,7 @@ impl Issue {
         {
             abort(error);
         }
-        // Before the signals: whoever waits for them finds these objects free.
+        // Before the signals: a thread that waits for them finds these objects free.
         content.kept.release_operands();
         // A callback that panics has no caller here that could be told; the hook has reported it.
         let _ = catch_unwind(AssertUnwindSafe(|| content.kept.promise().settle(&outcome)));

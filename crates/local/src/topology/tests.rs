@@ -377,7 +377,7 @@ mod quotas {
     }
 
     #[test]
-    fn no_files_are_no_quota() {
+    fn missing_files_mean_no_quota() {
         assert_eq!(processors(&[]), None);
         assert_eq!(processors(&[V2]), None);
         assert_eq!(
