@@ -1,4 +1,4 @@
-//! GGUF, versions 2 and 3 (source: the format's description in the ggml project, `docs/gguf.md`).
+//! GGUF, versions 2 and 3 (source: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
 
 use rehal_base::{Cursor, Fault, FormatError, Range};
 
