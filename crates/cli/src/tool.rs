@@ -7,7 +7,7 @@ use rehal_base::{Error, Result, nearest};
 use rehal_session::CrashReports;
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
-use crate::output;
+use crate::{advice, output};
 
 /// A tool: its names, its flags, its documentation, and the function that runs it.
 pub struct Tool {
@@ -86,7 +86,7 @@ fn finish(result: Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            output::note(&error.report());
+            output::note(&advice::report(&error));
             ExitCode::FAILURE
         }
     }

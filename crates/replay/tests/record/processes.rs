@@ -141,7 +141,10 @@ fn in_one_process_a_second_recorder_is_refused_as_well() {
     let first = Recorder::create(file.path(), RecordOptions::default()).unwrap();
     let refused = Recorder::create(file.path(), RecordOptions::default()).err().unwrap();
     assert_eq!(refused.code(), StatusCode::Unavailable);
-    assert!(refused.advice().is_some_and(|advice| advice.contains("a file of its own")), "{refused}");
+    assert!(
+        refused.advice().is_some_and(|advice| advice.to_string().contains("a file of its own")),
+        "{refused}"
+    );
     first.close().unwrap();
     Recorder::create(file.path(), RecordOptions::default()).unwrap().close().unwrap();
 }
