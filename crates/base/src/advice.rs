@@ -80,7 +80,7 @@ impl fmt::Display for Remedy {
             Self::NameCapture => "name a capture, which a recorder writes",
             Self::RecoverTruncated => "open it with recovery to use the complete records",
             Self::RecoverDamaged => {
-                "the file is damaged: copy it again from its source, or capture again; recovery reads it nevertheless"
+                "the file is damaged: copy it again from its source, or capture again; recovery reads it without verification"
             }
             Self::RemapFile => "restore the file, or remap its captured path to where it is now",
             Self::ValidateByDigest => {

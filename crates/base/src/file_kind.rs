@@ -1,7 +1,7 @@
 use crate::{Advice, Error, Remedy};
 
-/// What kind of file some bytes are the beginning of, as far as they tell: so that a file in the place of another is
-/// refused by what it is, and not by the first field that does not fit.
+/// The type of a file, detected from its first bytes: a reader that fails names the actual type instead of the first
+/// field that does not fit.
 ///
 /// ```
 /// use rehal_base::FileKind;
@@ -87,7 +87,7 @@ impl FileKind {
         matches!(self, Self::Irpa | Self::Gguf | Self::Safetensors)
     }
 
-    /// The error for a file in the place of one of this kind, if its first bytes say that it is of another.
+    /// The error for a file that should be of this kind, if its first bytes identify another.
     pub fn refuse_other(self, head: &[u8], file: &str) -> Option<Error> {
         match Self::of(head) {
             Some(kind) if kind != self && !(kind.is_parameters() && self.is_parameters()) => {
@@ -97,7 +97,8 @@ impl FileKind {
         }
     }
 
-    /// The error for a file of this kind in the place of `wanted`, such as `an executable`, with what takes it if something does.
+    /// The error for a file of this kind where `wanted`, such as `an executable`, is expected; it advises what accepts
+    /// the file.
     pub fn refuse_as(self, file: &str, wanted: &str) -> Error {
         let error = self.refuse(file, wanted);
         match self.used_by() {
@@ -126,7 +127,7 @@ impl FileKind {
         }
     }
 
-    /// What takes it, if something does.
+    /// What accepts it, if anything.
     fn used_by(self) -> Option<Remedy> {
         match self {
             Self::Empty | Self::Zip | Self::Text => None,

@@ -29,9 +29,9 @@ const FORGET_BYTES: usize = 4 << 20;
 /// Whether a capture has checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumState {
-    /// None: recorded by a program that adds none, such as the reference's tools.
+    /// None: the recorder does not add checksums, such as the reference's.
     Absent,
-    /// Missing: the recorder adds them when it closes the capture, which it did not do, or the file is truncated.
+    /// Missing: announced by the first record, but the capture was never closed or is truncated.
     Missing,
     /// One for each block of 4 KiB.
     Present,
@@ -54,7 +54,7 @@ impl fmt::Display for Damage {
         match self.records {
             Some((first, last)) if first == last => write!(f, "(record #{first})"),
             Some((first, last)) => write!(f, "(records #{first} to #{last})"),
-            None => write!(f, "(behind damage that hides which records these are)"),
+            None => write!(f, "(after damage that hides the record boundaries)"),
         }
     }
 }

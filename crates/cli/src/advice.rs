@@ -23,7 +23,7 @@ fn in_flags(remedy: &Remedy) -> String {
         Remedy::RecoverTruncated => "use --recover to read the complete records",
         Remedy::RecoverDamaged => {
             "the file is damaged: copy it again from its source, or capture again; \
-             rehal info lists all that is damaged, and --recover reads it nevertheless"
+             rehal info lists all damage, and --recover reads it without verification"
         }
         Remedy::RemapFile => {
             "restore the file, or name where it is now: --replay_file_remap=CAPTURED_PREFIX=PREFIX_HERE"
@@ -32,7 +32,7 @@ fn in_flags(remedy: &Remedy) -> String {
             "restore the original file; for copies, capture again with --device_replay_file_validation=digest"
         }
         Remedy::GiveDevices => "repeat --device= once for each device of the capture",
-        Remedy::LoadPlugin => "give the library that provides them with --executable_plugin=PATH",
+        Remedy::LoadPlugin => "name the library that provides them: --executable_plugin=PATH",
         Remedy::CompileModule => {
             "compile the module to a .vmfb; native code that its kernels import goes to --executable_plugin=PATH"
         }
@@ -43,7 +43,7 @@ fn in_flags(remedy: &Remedy) -> String {
         }
         Remedy::AddParameters { scope } => {
             let equals = if scope.is_empty() { "" } else { "=" };
-            return format!("name its file with --parameters={scope}{equals}FILE");
+            return format!("pass its file with --parameters={scope}{equals}FILE");
         }
         Remedy::UseFile(kind) => return uses(*kind).map_or_else(|| remedy.to_string(), Into::into),
     };
@@ -79,9 +79,9 @@ mod tests {
     #[test]
     fn remedies_name_flags_of_the_tools() {
         let error = Error::not_found("x").advise(Remedy::AddParameters { scope: "model".into() });
-        assert_eq!(report(&error), "NOT_FOUND; x\n  try: name its file with --parameters=model=FILE");
+        assert_eq!(report(&error), "NOT_FOUND; x\n  try: pass its file with --parameters=model=FILE");
         let error = Error::not_found("x").advise(Remedy::AddParameters { scope: String::new() });
-        assert_eq!(of(&error).unwrap(), "name its file with --parameters=FILE");
+        assert_eq!(of(&error).unwrap(), "pass its file with --parameters=FILE");
         let error = Error::not_found("x").advise(Remedy::SubstituteExecutable { id: 4 });
         assert!(of(&error).unwrap().ends_with("--replay_executable_substitution=4=PATH"));
         let error = Error::not_found("x").advise("a text");

@@ -37,6 +37,24 @@ fn a_scope_is_less_than_the_whole() {
 }
 
 #[test]
+fn reports_name_the_order() {
+    for (flags, name, order) in [
+        (&[][..], "BM_replay/scope:execute/process_time/manual_time", "serialized"),
+        (
+            &["--replay_order=captured"],
+            "BM_replay/order:captured/scope:execute/process_time/manual_time",
+            "captured",
+        ),
+    ] {
+        let report = report(&[&["--replay_scope=execute", ONCE], flags, &[&mlp()]].concat());
+        assert_eq!(report["benchmarks"][0]["name"], name);
+        assert_eq!(report["context"]["replay_order"], order);
+    }
+    let report = report(&["--replay_order=captured", ONCE, &mlp()]);
+    assert_eq!(report["benchmarks"][0]["name"], "BM_replay/order:captured/process_time/real_time");
+}
+
+#[test]
 fn scopes_that_are_entered_often_are_summed() {
     let report = report(&["--replay_scope=execute", ONCE, &capture("bench.add4.200.local-sync")]);
     assert_eq!(report["benchmarks"][0]["iterations"], 1);

@@ -63,13 +63,15 @@ pub use rehal_base::{
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::flush_c_streams;
+pub use rehal_local::{LocalTaskOptions, Topology, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_replay::dump::{Format, Progress};
+pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use rehal_replay::{
     Candidate, CaptureSink, Code, DEFAULT_BYTES_LIMIT, ExecutableRecord, FileContents, FileIdentity,
     FilePolicy, FileRecord, FileRemap, FileSource, FileValidation, HostRead, HostReadLog, Observer,
-    OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions, Scope,
-    Selector, Substitute, Substitution, Validation,
+    OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
+    ReplayOrder, Scope, Selector, Substitute, Substitution, Validation,
 };
 
 pub use rehal_values::{Equality, TensorType};
@@ -77,6 +79,9 @@ pub use rehal_vm::{Value, ValueKind};
 
 /// Buffers, queues and other device objects, for programs that drive devices themselves.
 pub use rehal_hal as hal;
+
+/// The workers of CPU devices: which there are, and where they run.
+pub use rehal_local::topology;
 
 /// Modules, values and invocations, for programs that provide their own modules.
 pub use rehal_vm as vm;

@@ -6,8 +6,8 @@ use libtest_mimic::{Failed, Trial};
 use oracle::tool::{self, Ended};
 use std::path::Path;
 
-/// The reference's device whose calls return before the work has run. Its other CPU device waits in the call: for ever,
-/// if the host signals later.
+/// The reference's device whose calls return before the work has run. Its other CPU device waits in the call, which
+/// deadlocks if the host signals later.
 const ASYNCHRONOUS: &str = "local-task";
 
 /// Arguments of the functions: offset and length of a transfer to a buffer of 16 bytes.
@@ -107,7 +107,7 @@ fn record(
 /// capture.
 fn replays_alike(capture: &Path, device: &str, may_fail: bool) -> Result<Vec<String>, Failed> {
     let path = capture.display().to_string();
-    let (ours, theirs) = Pair::find("iree-dump-replay")?.run(&[path.clone()], Path::new("/"))?;
+    let (ours, theirs) = Pair::find("iree-dump-replay")?.run(std::slice::from_ref(&path), Path::new("/"))?;
     ensure(ours.succeeded() && theirs.succeeded() && ours.stdout == theirs.stdout, || {
         format!("the dumps differ: {}; {}", ours.summary(), theirs.summary())
     })?;

@@ -43,8 +43,7 @@ pub fn run(invocation: &Invocation, output: Output) -> Result<Measured, Box<dyn 
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{}: {error}", invocation.program.display()))?;
-    // Both streams are short, so reading one after the other cannot block on a full pipe: reports are a few
-    // kilobytes, and so is standard error.
+    // Both streams are a few kilobytes, so reading one after the other cannot deadlock on a full pipe.
     let text = child.stdout.take().map(std::io::read_to_string).transpose()?;
     let said = child.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
     let ended = child.wait4()?;

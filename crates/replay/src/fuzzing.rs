@@ -1,4 +1,4 @@
-//! The body of the fuzz target: everything that can be done with a capture without a device, on any bytes.
+//! The body of the fuzz target: every operation on a capture that needs no device, on arbitrary bytes.
 
 use rehal_base::Result;
 
