@@ -1,4 +1,5 @@
-//! The checksums that rehal's recorder adds to a capture: a CRC-32 of each block of 4 KiB of the file.
+//! The checksums that rehal's recorder adds to a capture: a CRC-32 of each block of 4 KiB of the file
+//! (the CRC of gzip, <https://www.rfc-editor.org/rfc/rfc1952#section-8>).
 //!
 //! The first record, a session record, has the payload type [`PayloadType::CHECKSUMMED`] and no payload. The last
 //! record is another session record, of type [`PayloadType::CHECKSUMS`]: a checksum for each block before it,
@@ -11,7 +12,7 @@
 
 use std::fmt;
 
-use rehal_base::{Fault, FormatError, MappedFile};
+use rehal_base::{Fault, FormatError, MappedFile, Remedy};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -220,10 +221,7 @@ impl Mismatch {
         let expected = format!("{expected:08x} for bytes {offset} to {}", offset + length - 1);
         FormatError::new("capture", Fault::Corrupt, offset, "checksum", expected, format!("{found:08x}"))
             .in_record(ordinal)
-            .advise(
-                "the file is damaged: copy it again from its source, or capture again; \
-                 rehal info lists all damage, and --recover reads it without verification",
-            )
+            .advise(Remedy::RecoverDamaged)
     }
 }
 

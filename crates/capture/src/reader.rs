@@ -1,4 +1,4 @@
-use rehal_base::{Fault, FormatError, MappedFile, StatusCode};
+use rehal_base::{Fault, FormatError, MappedFile, Remedy, StatusCode};
 use zerocopy::FromBytes;
 
 use crate::checksums::{ChecksumState, Damage, Extent, Mismatch, Table, Verifier};
@@ -589,7 +589,7 @@ fn check_file_header(bytes: &[u8]) -> Result<&FileHeader, FormatError> {
 fn no_checksums(length: u64) -> FormatError {
     let expected = "a checksum record at the end, as announced by the first record";
     FormatError::new(FORMAT, Fault::Corrupt, length, "checksums", expected, "none")
-        .advise("the file is damaged: copy it again from its source, or capture again; --recover reads it without verification")
+        .advise(Remedy::RecoverDamaged)
 }
 
 #[cold]
@@ -599,5 +599,5 @@ fn never_closed_or_cut(length: u64, total_bytes: u64) -> FormatError {
         _ => (format!("{length} bytes"), format!("{total_bytes} bytes: the file is truncated")),
     };
     FormatError::new(FORMAT, Fault::Truncated, 16, "file_length", expected, found)
-        .advise("use --recover to read the complete records")
+        .advise(Remedy::RecoverTruncated)
 }

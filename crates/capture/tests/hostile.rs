@@ -5,7 +5,7 @@ mod common;
 
 use common::mutate;
 use fastrand::Rng;
-use rehal_base::Fault;
+use rehal_base::{Fault, Remedy};
 use rehal_capture::fuzzing::exercise;
 use rehal_capture::{Capture, OpenOptions, PayloadType, RecordType, sample};
 
@@ -27,7 +27,7 @@ fn truncation_anywhere_is_an_error_and_recoverable() {
             continue;
         }
         assert_eq!((error.fault, error.field), (Fault::Truncated, "file_length"));
-        assert!(error.advice.unwrap().contains("--recover"));
+        assert_eq!(error.advice, Some(Remedy::RecoverTruncated.into()));
         let capture = Capture::open(cut, RECOVER).unwrap();
         let whole = starts.iter().skip(1).filter(|end| **end <= length).count();
         assert_eq!(

@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+mod advice;
 mod captures;
 mod devices;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use rehal_base::{Error, Result, nearest};
 use rehal_session::CrashReports;
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
-use crate::output;
+use crate::{advice, output};
 
 /// A tool: its names, its flags, its documentation, and the function that runs it.
 pub struct Tool {
@@ -89,7 +89,7 @@ fn finish(result: Result<u8>) -> ExitCode {
     match result {
         Ok(status) => status.into(),
         Err(error) => {
-            output::note(&error.report());
+            output::note(&advice::report(&error));
             ExitCode::FAILURE
         }
     }

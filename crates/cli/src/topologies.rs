@@ -14,7 +14,7 @@ const ADVICE: &str =
 
 /// The topologies that the flags before the query select.
 pub(crate) fn dump(flags: &Flags) -> Result<String> {
-    let topologies = topology_options(flags).select().advise(|| ADVICE.into())?;
+    let topologies = topology_options(flags).select().advise(|| ADVICE)?;
     let mut text = String::new();
     for (index, topology) in topologies.iter().enumerate() {
         write_topology(&mut text, index, topology).expect("a string takes any text");

@@ -126,7 +126,7 @@ fn an_invalid_device() {
                 "driver 'local-sync' has no device '7'\n  at: --device=local-sync://7\n  try: its devices: local-sync://",
             ),
             ("local-sync://?x=1", "takes no parameters: 'x=1'"),
-            ("a,b", "driver 'a,b' does not exist"),
+            ("a,b", "invalid device URI 'a,b': ',' in the name of the driver"),
         ] {
             let stderr = fail(&[tool, &[&format!("--device={device}"), &path]].concat());
             assert!(stderr.contains(expected), "{stderr}");

@@ -1,4 +1,4 @@
-//! GGUF, versions 2 and 3, as specified by `docs/gguf.md` of the ggml project.
+//! GGUF, versions 2 and 3 (source: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
 
 use rehal_base::{Cursor, Fault, FormatError, Range};
 

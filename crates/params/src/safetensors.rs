@@ -1,5 +1,5 @@
-//! Safetensors: the length of a header, the header as JSON, and data (source: the format's
-//! description in the safetensors project).
+//! Safetensors: the length of a header, the header as JSON, and data (source:
+//! <https://huggingface.co/docs/safetensors/index#format>).
 
 use std::collections::HashSet;
 use std::fmt;

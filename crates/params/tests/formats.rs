@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rehal_base::{Fault, FormatError};
+use rehal_base::{Fault, FormatError, Remedy};
 use rehal_params::irpa::Archive;
 use rehal_params::sample::{self, GgufTensor, Value, gguf, safetensors};
 use rehal_params::{FileMode, Format, Index, Location, Parsed, Pattern, Scopes};
@@ -308,11 +308,11 @@ fn errors_suggest_similar_keys_and_scopes() {
         Some(("model", 10))
     );
     let error = scopes.lookup("modle").unwrap_err();
-    assert!(error.advice().unwrap().contains("'model'"), "{error:?}");
+    assert!(error.advice().unwrap().to_string().contains("'model'"), "{error:?}");
     let error = scopes.lookup("model").unwrap().lookup("splut").unwrap_err();
-    assert!(error.advice().unwrap().contains("nearest keys of 10 are 'splat'"), "{error:?}");
+    assert!(error.advice().unwrap().to_string().contains("nearest keys of 10 are 'splat'"), "{error:?}");
     let error = Scopes::new().lookup("").unwrap_err();
-    assert_eq!(error.advice(), Some("pass its file with --parameters=FILE"));
+    assert_eq!(error.advice(), Some(&Remedy::AddParameters { scope: String::new() }.into()));
     assert!(scopes.add("model=nowhere.irpa", FileMode::File).is_err());
     assert!(scopes.add(&format!("x={}", directory.path().display()), FileMode::File).is_err());
 }

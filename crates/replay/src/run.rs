@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use rehal_base::{Error, Range, Result, StatusCode};
+use rehal_base::{Error, Range, Remedy, Result, StatusCode};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{
     Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, CommandBufferMode, CreateOp, Device,
@@ -91,7 +91,7 @@ impl Replay {
             return Err(Error::failed_precondition(format!(
                 "the capture uses {captured} device(s), found {given}"
             ))
-            .advise("repeat --device= once for each device of the capture"));
+            .advise(Remedy::GiveDevices));
         }
         let mut replacements = Replacements::open(&options.substitutions, &plan)?;
         if let Some(substitute) = &options.substitute {

@@ -75,7 +75,7 @@ impl Replacement {
     fn open(&self) -> Result<OpenReplacement> {
         let (bytes, place) = match &self.code {
             Code::File(path) => (
-                Bytes::Mapped(MappedFile::open(path).advise(|| NO_EXECUTABLE.into())?),
+                Bytes::Mapped(MappedFile::open(path).advise(|| NO_EXECUTABLE)?),
                 format!("'{}'", path.display()),
             ),
             Code::Bytes(bytes) => (Bytes::Memory(bytes.clone()), format!("{} bytes of memory", bytes.len())),

@@ -66,9 +66,7 @@ impl DeviceSpec {
         if !uri.params.is_empty() {
             let given: Vec<_> = uri.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
             let error = format!("driver '{}' takes no parameters: '{}'", driver.name(), given.join("&"));
-            return Err(
-                Error::invalid_argument(error).advise(format!("name it as --device={}", driver.name()))
-            );
+            return Err(Error::invalid_argument(error).advise(format!("name it as '{}'", driver.name())));
         }
         Ok(Self { uri: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)? })
     }

@@ -57,7 +57,9 @@ pub use survey::{
 };
 pub use verdict::{FileState, Verdict};
 
-pub use rehal_base::{Context, ElementType, Error, HostMemory, Numerical, Range, Result, StatusCode};
+pub use rehal_base::{
+    Advice, Context, ElementType, Error, FileKind, HostMemory, Numerical, Range, Remedy, Result, StatusCode,
+};
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::flush_c_streams;

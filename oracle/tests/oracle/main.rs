@@ -9,6 +9,7 @@ mod benchmarks;
 mod devices;
 mod dumps;
 mod e2e;
+mod failing_work;
 mod files;
 mod flags;
 mod listed;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     }
     benchmarks::add(&mut trials);
     devices::add(&mut trials);
+    failing_work::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);

@@ -135,9 +135,9 @@ fn parse(entry: &dyn Entry, subject: &str, value: Option<&OsStr>, origin: Origin
                 })
             }
             Refusal::Because(error) => {
-                let advice = error.advice().map(str::to_string);
+                let advice = error.advice().cloned();
                 Error::new(error.code(), format!("{invalid}: {}", error.message()))
-                    .advise(advice.unwrap_or_else(|| format!("--help=all describes --{name}")))
+                    .advise(advice.unwrap_or_else(|| format!("--help=all describes --{name}").into()))
             }
         }
     })

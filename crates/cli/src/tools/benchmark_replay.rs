@@ -82,9 +82,9 @@ fn measure(mut options: Options) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     let scope = options.scope.as_deref();
     if let Some(name) = scope {
-        find_scope(&plan, name).context(|| captures::place(&capture)).advise(|| {
-            "name one of them with --replay_scope=NAME, or omit the flag to time whole replays".into()
-        })?;
+        find_scope(&plan, name)
+            .context(|| captures::place(&capture))
+            .advise(|| "name one of them with --replay_scope=NAME, or omit the flag to time whole replays")?;
     }
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
     // A capture that cannot be replayed here is an error, not a report of a failed benchmark.

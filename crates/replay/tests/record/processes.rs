@@ -141,7 +141,10 @@ fn a_second_recorder_in_one_process_is_rejected() {
     let first = Recorder::create(file.path(), RecordOptions::default()).unwrap();
     let refused = Recorder::create(file.path(), RecordOptions::default()).err().unwrap();
     assert_eq!(refused.code(), StatusCode::Unavailable);
-    assert!(refused.advice().is_some_and(|advice| advice.contains("a separate file")), "{refused}");
+    assert!(
+        refused.advice().is_some_and(|advice| advice.to_string().contains("a separate file")),
+        "{refused}"
+    );
     first.close().unwrap();
     Recorder::create(file.path(), RecordOptions::default()).unwrap().close().unwrap();
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Error, StatusCode, fnv};
+use rehal_base::{Error, Remedy, StatusCode, fnv};
 use rehal_capture::CaptureBytes;
 use rehal_hal::DeviceGroup;
 use rehal_local::LocalSync;
@@ -178,7 +178,7 @@ fn a_copy_passes_the_digest_but_not_the_identity() {
     let here = copy.file.display().to_string();
     let words = [was.as_str(), &is, &here];
     let error = refused(&by_identity, &options, StatusCode::FailedPrecondition, &words);
-    assert!(error.advice().unwrap().contains("digest"), "{error:?}");
+    assert_eq!(error.advice(), Some(&Remedy::ValidateByDigest.into()), "{error:?}");
     let by_digest = external(&original.file).digest(fnv::fnv1a64(BYTES));
     reads_its_part(run_with(&reads(&by_digest).finish(), &options));
 }
@@ -219,7 +219,7 @@ fn another_length_fails_every_validation() {
         for spec in [spec, by_identity, by_digest] {
             let error =
                 refused(&spec, &ReplayOptions::default(), StatusCode::FailedPrecondition, &[&captured]);
-            assert!(error.advice().unwrap().contains("--replay_file_remap="), "{error:?}");
+            assert_eq!(error.advice(), Some(&Remedy::RemapFile.into()), "{error:?}");
         }
     }
 }
@@ -231,7 +231,7 @@ fn paths_other_than_regular_files_are_rejected_without_blocking() {
     let default = ReplayOptions::default();
     let missing =
         refused(&external(&directory.join("missing")), &default, StatusCode::NotFound, &["No such file"]);
-    assert!(missing.advice().unwrap().contains("--replay_file_remap="));
+    assert_eq!(missing.advice(), Some(&Remedy::RemapFile.into()));
     refused(&external(directory), &default, StatusCode::InvalidArgument, &["is a directory"]);
     refused(&external(&directory.join("parameters.bin/below")), &default, StatusCode::InvalidArgument, &[]);
     // Opening a pipe without a writer would block forever.

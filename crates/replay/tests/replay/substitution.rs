@@ -193,7 +193,7 @@ fn signature_mismatches_show_both_signatures() {
         let words = ["function 'f'", was, "replacement=(flags=", is];
         let error = rejected(std::slice::from_ref(&captured), &code("new", 1, &[replacement]), &words);
         assert_eq!(error.code(), StatusCode::FailedPrecondition);
-        assert!(error.advice().unwrap().contains("same bindings and constants"));
+        assert!(error.advice().unwrap().to_string().contains("same bindings and constants"));
     }
 }
 
@@ -335,7 +335,7 @@ fn invalid_replacement_files() {
     let text = files.add("text", b"#!/bin/sh");
     let error = try_with(&text, "");
     assert_eq!(error.code(), StatusCode::InvalidArgument);
-    assert!(error.advice().unwrap().contains("ID@FORMAT=PATH"), "{error:?}");
+    assert!(error.advice().unwrap().to_string().contains("ID@FORMAT=PATH"), "{error:?}");
     assert_eq!(try_with(&text, "@fake").code(), StatusCode::InvalidArgument);
     assert_eq!(try_with(&text, "@vulkan-spirv-fb").code(), StatusCode::Incompatible);
     let error = try_with(&files.0.path().join("missing"), "");

@@ -1,4 +1,5 @@
-//! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics.
+//! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics, only the functions
+//! of signal-safety(7) (<https://man7.org/linux/man-pages/man7/signal-safety.7.html>).
 
 use super::instruction::Feature;
 use super::{

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use rehal_base::{Context as _, Error, Result, StatusCode};
+use rehal_base::{Context as _, Error, FileKind, Remedy, Result, StatusCode};
 use rehal_hal::{ExecutableParams, FunctionInfo};
 use rehal_vm::module_file::{ModuleFile, Signature};
 use rehal_vm::{
@@ -232,10 +232,7 @@ impl Reflection {
                 "it is a compiled module (.vmfb), not an executable: the function has calling convention \
                  '{convention}', entry points have '{ENTRY_CONVENTION}'"
             ))
-            .advise(
-                "rehal run-module --module=FILE runs it; --iree-hal-dump-executable-binaries-to=DIR of iree-compile \
-                 writes the executables in it",
-            ));
+            .advise(Remedy::UseFile(FileKind::Module)));
         };
         let number = |key: &str, limit: usize| match signature.attribute(key).map(str::parse::<usize>) {
             None => Ok(0),
