@@ -18,5 +18,6 @@ mod program;
 mod progress;
 mod tool;
 pub mod tools;
+mod topologies;
 
 pub use tool::{Invocation, Operands, Tool, main, main_of_verbs};

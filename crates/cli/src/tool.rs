@@ -28,8 +28,8 @@ pub struct Tool {
     pub examples: &'static [(&'static str, &'static str)],
     /// The guide for agents, as Markdown.
     pub guide: &'static str,
-    /// Answers a tool-specific query, given its name and value; `None` for other queries.
-    pub answer: fn(&str, &str) -> Option<Result<String>>,
+    /// Answers a tool-specific query, given its name and value and the flags before it; `None` for other queries.
+    pub answer: fn(&str, &str, &Flags) -> Option<Result<String>>,
     /// Derives options from the flags, then runs the tool.
     pub run: fn(&Invocation) -> Result<()>,
 }
@@ -106,7 +106,7 @@ fn start(
         let text = match query {
             "help" => Ok(tool.help(&name, value == "all")),
             "version" => Ok(version(&name)),
-            other => (tool.answer)(other, value)
+            other => (tool.answer)(other, value, &flags)
                 .unwrap_or_else(|| Err(Error::unimplemented(format!("{name} does not answer --{other}")))),
         };
         return output::print(&text?).map(|()| 0);

@@ -227,7 +227,8 @@ fn a_crash_report_names_the_module() {
         let ran =
             run(&[tool, &module, "--function=gather", "--input=16xf32=1", "--input=4xi64=1099511627776"]);
         assert_eq!(ran.status, Some(86), "{}", ran.stderr);
-        let advice = "try: the kernel left the memory that it was given: check the module's inputs";
+        let advice =
+            "try: the kernel accessed memory out of bounds of its bindings: check the module's inputs";
         assert!(ran.stderr.contains(advice) && !ran.stderr.contains("capture"), "{}", ran.stderr);
     }
 }

@@ -115,11 +115,11 @@ fn an_invalid_device() {
             (
                 "vulkan",
                 "UNIMPLEMENTED; this build has no 'vulkan' driver\n  at: --device=vulkan\n  try: \
-                 --device=local-sync runs it here; the drivers that work here are: local-sync",
+                 --device=local-sync runs it here; the drivers that work here are: local-sync, local-task",
             ),
             (
                 "local-sink",
-                "driver 'local-sink' does not exist\n  at: --device=local-sink\n  try: did you mean 'local-sync'?",
+                "driver 'local-sink' does not exist\n  at: --device=local-sink\n  try: did you mean 'local-task'?",
             ),
             (
                 "local-sync://7",

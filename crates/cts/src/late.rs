@@ -185,7 +185,7 @@ impl DeviceBackend for LateDevice {
             QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(*params, *size)?),
             _ => None,
         };
-        self.pending.keep(submission, |_| true)?;
+        self.pending.keep(submission, [0; 2], |_| true)?;
         Ok(created)
     }
 

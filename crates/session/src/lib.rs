@@ -61,6 +61,7 @@ pub use rehal_base::{Context, ElementType, Error, HostMemory, Numerical, Range, 
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::flush_c_streams;
+pub use rehal_local::{LocalTaskOptions, Topology, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
@@ -76,6 +77,9 @@ pub use rehal_vm::{Value, ValueKind};
 
 /// Buffers, queues and other device objects, for programs that drive devices themselves.
 pub use rehal_hal as hal;
+
+/// The workers of CPU devices: which there are, and where they run.
+pub use rehal_local::topology;
 
 /// Modules, values and invocations, for programs that provide their own modules.
 pub use rehal_vm as vm;

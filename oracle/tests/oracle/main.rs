@@ -21,6 +21,7 @@ mod replays;
 mod rewriting;
 mod run_module;
 mod substitution;
+mod topologies;
 mod trims;
 mod wrong_input;
 
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
     recordings::add(&captures, &mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
+    topologies::add(&mut trials);
     trims::add(&mut trials);
     wrong_input::add(&mut trials);
     listed::add(&mut trials);

@@ -33,6 +33,10 @@ enum Workload {
     Start(&'static str),
     /// A program, not a capture.
     Program(Program),
+    /// Any of these on `local-task` with two workers, and its target.
+    Task(Box<Workload>, f64),
+    /// The same program of ours on two workers, compared with one.
+    Workers(Program),
 }
 
 /// The capture of a [`Workload::Order`].
@@ -69,6 +73,9 @@ const ITERATIONS: [(&str, &str, &str); 4] = [
     ("mlp", "mlp.mlp.local-sync", "mlp.mlp.local-sync"),
     ("chain", "chain.chain.local-sync", "chain.chain.local-sync"),
 ];
+
+/// How long a program with two workers may take of its time with one.
+const TWO_WORKERS: f64 = 1.0 / 1.85;
 
 /// Every case, in table order.
 pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
@@ -108,7 +115,24 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
             .into_iter()
             .map(|(name, program)| Case { name, kind: Workload::Program(program) }),
     );
+    cases.extend(on_workers(!workplace.models().is_empty()));
     Ok(cases)
+}
+
+/// The cases on `local-task`.
+fn on_workers(has_corpus: bool) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (name, corpus, fixture) in ITERATIONS.into_iter().filter(|(name, ..)| *name == "chain") {
+        let kind = Box::new(Workload::Iteration { corpus, fixture });
+        cases.push(Case { name: format!("task.iteration.{name}"), kind: Workload::Task(kind, 0.5) });
+    }
+    for (name, program, target) in programs::on_workers(has_corpus) {
+        let kind = Workload::Task(Box::new(Workload::Program(program)), target);
+        cases.push(Case { name: format!("task.{name}"), kind });
+    }
+    cases
+        .push(Case { name: "task.two_workers.matmul".to_owned(), kind: Workload::Workers(programs::MATMUL) });
+    cases
 }
 
 impl Case {
@@ -180,8 +204,40 @@ impl Case {
                 Plan { runs_per_round: 20, ..process(workplace, tool, device, &path, vec![time]) }
             }
             Workload::Program(program) => program.prepare(&self.name, workplace)?,
+            Workload::Task(kind, target) => {
+                let Self { name, .. } = self;
+                let case = match &**kind {
+                    Workload::Program(program) => program.prepare(name, workplace)?,
+                    Workload::Iteration { corpus, fixture } => {
+                        let figures = vec![figure("", full(), Target::Ratio(*target))];
+                        benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
+                    }
+                    _ => return Err(format!("case '{name}' has no form on local-task").into()),
+                };
+                let mut plan = case;
+                plan.figures.iter_mut().for_each(|figure| figure.target = Target::Ratio(*target));
+                (plan.theirs, plan.ours) = (on(2, &plan.theirs), on(2, &plan.ours));
+                plan
+            }
+            Workload::Workers(program) => {
+                let mut plan = program.prepare(&self.name, workplace)?;
+                plan.figures.iter_mut().for_each(|figure| figure.target = Target::Ratio(TWO_WORKERS));
+                (plan.theirs, plan.ours) = (on(1, &plan.ours), on(2, &plan.ours));
+                plan
+            }
         })
     }
+}
+
+/// The same run on `local-task` with so many workers.
+fn on(workers: u32, invocation: &Invocation) -> Invocation {
+    let arguments = invocation.arguments.iter().flat_map(|argument| match argument.as_str() {
+        "--device=local-sync" => {
+            vec!["--device=local-task".to_owned(), format!("--task_topology_group_count={workers}")]
+        }
+        _ => vec![argument.clone()],
+    });
+    Invocation { program: invocation.program.clone(), arguments: arguments.collect() }
 }
 
 fn benchmark(workplace: &Workplace, capture: &Path, flags: &[&str], figures: Vec<Figure>) -> Plan {

@@ -19,13 +19,16 @@ mod expand;
 mod flag;
 mod help;
 mod parse;
+mod task;
 mod value_type;
 
 pub(crate) use catalog::{AGENTS_MD, DEVICE, EXECUTABLE_PLUGIN};
-pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
+pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS, PROFILING};
 pub use flag::{Effect, Entry, Flag, Group, List, Query, Role, Spec};
 pub use help::{comment, help, help_all};
 pub use parse::Flags;
 pub(crate) use parse::invalid;
+pub use task::TASK;
+pub(crate) use task::{task_options, topology_options};
 pub use value_type::{Origin, Refusal, Words};
 pub(crate) use value_type::{split_once, text};

@@ -31,7 +31,7 @@ pub const DUMP_MODULE: Tool = Tool {
         ),
     ],
     guide: include_str!("../guides/dump_module.md"),
-    answer: |_, _| None,
+    answer: |_, _, _| None,
     run,
 };
 

@@ -31,7 +31,7 @@ pub const DUMP_REPLAY: Tool = Tool {
         ("Read the capture of a program that was killed", "{tool} --recover torn.ireereplay"),
     ],
     guide: include_str!("../guides/dump_replay.md"),
-    answer: |_, _| None,
+    answer: |_, _, _| None,
     run,
 };
 

@@ -31,7 +31,7 @@ pub const RACES: Tool = Tool {
         ("Find what only a wait of the host can have ordered", "{tool} --strict model.ireereplay"),
     ],
     guide: include_str!("../guides/races.md"),
-    answer: |_, _| None,
+    answer: |_, _, _| None,
     run,
 };
 

@@ -93,7 +93,7 @@ pub(super) unsafe fn resolve_all(
     if !missing.is_empty() {
         let (count, names) = (missing.len(), missing.join(", "));
         return Err(Error::not_found(format!("missing {count} required executable imports: [{names}]"))
-            .advise("give the library that provides them with --executable_plugin=PATH"));
+            .advise("name the library that provides them: --executable_plugin=PATH"));
     }
     Ok(Imports { functions: request.functions.into(), contexts: request.contexts.into() })
 }

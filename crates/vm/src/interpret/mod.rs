@@ -212,6 +212,52 @@ impl Machine {
         self.run(modules, None)
     }
 
+    /// As [`Machine::begin`], with arguments that are not checked yet, for bytecode without spans; `None` if they do not
+    /// match, before anything runs. Numbers are copied into the registers one by one: a copied [`Value`] would be stored
+    /// in two parts and loaded as a whole, without store-to-load forwarding.
+    #[inline]
+    pub(crate) fn begin_from<M: Modules>(
+        &mut self,
+        modules: &M,
+        target: Target,
+        arguments: &[Value],
+    ) -> Option<Result<Outcome>> {
+        let ModuleView::Bytecode { program, instance } = modules.module(target.module) else { return None };
+        let code = &instance.codes[target.ordinal as usize];
+        let convention = &program.tables.functions[target.ordinal as usize].convention;
+        if convention.is_variadic() || convention.arguments().len() != arguments.len() {
+            return None;
+        }
+        self.reset();
+        self.results.clear();
+        self.left = self.budget;
+        if let Err(error) = self.make_room(code, 0, 0) {
+            return Some(Err(error));
+        }
+        let window = match window_at(&mut self.words, 0) {
+            Ok(window) => window,
+            Err(error) => return Some(Err(error)),
+        };
+        self.frame = Some(Frame { target, pc: 0, site: 0, words: 0, refs: 0 });
+        let mut placed = crate::verify::argument_registers(convention).zip(arguments);
+        let is_match = placed.all(|((kind, register), value)| {
+            match (kind, value) {
+                (ValueKind::I32, Value::I32(value)) => value.put(window, register),
+                (ValueKind::I64, Value::I64(value)) => value.put(window, register),
+                (ValueKind::F32, Value::F32(value)) => value.put(window, register),
+                (ValueKind::F64, Value::F64(value)) => value.put(window, register),
+                (ValueKind::Ref, Value::Ref(object)) => put(&mut self.refs, register, object.clone()),
+                _ => return false,
+            }
+            true
+        });
+        if !is_match {
+            self.reset();
+            return None;
+        }
+        Some(self.run(modules, None))
+    }
+
     /// Resumes after a yield or a wait.
     pub(crate) fn resume<M: Modules>(&mut self, modules: &M, resumed: Resumed) -> Result<Outcome> {
         self.run(modules, Some(resumed))
@@ -437,8 +483,10 @@ impl Machine {
         let window = window_at(&mut self.words, words)?;
         // Clearing a cache line is faster than clearing the exact size; the bytes beyond the frame are unused.
         window[..64].fill(0);
-        if code.words > 16 {
+        if code.words > 32 {
             window[64..usize::from(code.words) * 4].fill(0);
+        } else if code.words > 16 {
+            window[64..128].fill(0);
         }
         Ok(())
     }
@@ -547,6 +595,7 @@ fn window_at(words: &mut [u8], start: u32) -> Result<&mut Window> {
 }
 
 /// Stores an argument from the host in the registers of the first frame.
+#[inline]
 fn place(window: &mut Window, refs: &mut [Ref], register: u16, value: Value) {
     match value {
         Value::I32(value) => value.put(window, register),

@@ -119,8 +119,9 @@ impl Machine {
     fn take_results(&mut self, frame: Frame, site: &Site) -> Result<()> {
         let window = window_at(&mut self.words, frame.words)?;
         let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
-        for (argument, value) in site.arguments.iter().zip(self.arguments.drain(..)) {
-            if let Value::Ref(object) = value
+        // One pass that returns references and drops the rest.
+        for argument in site.arguments.iter().rev() {
+            if let Some(Value::Ref(object)) = self.arguments.pop()
                 && argument.is_lent
             {
                 put(refs, argument.source, object);
