@@ -83,7 +83,7 @@ fn captures_without_races() {
 }
 
 #[test]
-fn what_is_no_capture_is_an_error() {
+fn other_files_are_errors() {
     let error = fail(&["rehal", "races", &common::fixture("modules/add4.vmfb")]);
     assert!(error.contains("is a compiled module"), "{error}");
 }

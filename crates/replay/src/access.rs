@@ -218,7 +218,7 @@ impl<'p> Footprints<'p> {
                 self.add(touch.index, start, length, touch.effect, into);
                 continue;
             }
-            // An empty entry, or one that is missing, fails where it is used.
+            // An empty or missing entry is an error of the command that uses it.
             let Some(BufferRef { binding: Binding::Direct(buffer), offset, length: bound }) =
                 table.get(touch.index as usize)
             else {
@@ -303,7 +303,7 @@ impl Summary {
     }
 }
 
-/// The non-empty range of `length` bytes from `offset` in `size` bytes. What is out of bounds fails when it runs.
+/// The non-empty range of `length` bytes from `offset` in `size` bytes. Accesses out of bounds are errors of the device.
 fn clamp(offset: u64, length: u64, size: u64) -> Option<(u64, u64)> {
     let end = if length == WHOLE_BUFFER { size } else { offset.saturating_add(length).min(size) };
     (offset < end).then_some((offset, end))

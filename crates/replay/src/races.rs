@@ -248,7 +248,7 @@ impl Judge<WORDS> for Pairs {
         }
     }
 
-    fn gives_up(&mut self) {
+    fn stops_tracking(&mut self) {
         self.incomplete = Some(Incomplete::TooMuchWork);
     }
 }

@@ -35,7 +35,7 @@ pub struct ReplayOptions {
 /// When the host of a replay waits for the work that it issues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplayOrder {
-    /// It waits for each submission before it goes on, as the reference's replay does.
+    /// It waits for each submission before the next operation, as the reference's replay does.
     #[default]
     Serialized,
     /// Submissions are issued as the program issued them, and only timepoints order the devices. The host waits before it

@@ -68,7 +68,7 @@ pub(crate) trait Judge<const N: usize> {
     fn retires(&mut self, slots: Slots<N>);
 
     /// Accesses are no longer tracked by their bytes.
-    fn gives_up(&mut self);
+    fn stops_tracking(&mut self);
 }
 
 /// Collects the waits of a schedule.
@@ -95,7 +95,7 @@ impl Judge<WORDS> for Waits {
 
     fn retires(&mut self, _slots: Slots<WORDS>) {}
 
-    fn gives_up(&mut self) {}
+    fn stops_tracking(&mut self) {}
 }
 
 /// A walk over the steps of a plan that tracks what is in flight.
@@ -107,7 +107,7 @@ pub(crate) struct Walk<'p, J, const N: usize> {
     step: u32,
     footprint: Footprint,
     work_limit: u64,
-    has_given_up: bool,
+    is_coarse: bool,
 }
 
 impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
@@ -132,7 +132,7 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
             step: 0,
             footprint: Footprint::default(),
             work_limit: work_per_step * (plan.steps.len() as u64 + 1024),
-            has_given_up: false,
+            is_coarse: false,
         }
     }
 
@@ -151,9 +151,9 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
             while let Some(completion) = completions.next_if(|it| it.step == number) {
                 self.submission(completion.submission);
             }
-            if self.tracker.work > self.work_limit && !self.has_given_up {
-                self.has_given_up = true;
-                self.judge.gives_up();
+            if self.tracker.work > self.work_limit && !self.is_coarse {
+                self.is_coarse = true;
+                self.judge.stops_tracking();
             }
         }
     }
@@ -202,7 +202,7 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
             self.retire();
         }
         let mut footprint = std::mem::take(&mut self.footprint);
-        match self.has_given_up {
+        match self.is_coarse {
             false => self.footprints.of_queue_op(&submission.op, &mut footprint),
             true => footprint.is_unbounded = true,
         }
@@ -247,7 +247,7 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
             *set = set.with(slot);
         }
         let before = before.union(self.tracker.closed(same_step));
-        // If everything in flight is complete, slots are numbered anew; then nothing is in `before`.
+        // If everything in flight is complete, slots are renumbered; then nothing is in `before`.
         self.wait_for(earlier);
         if self.tracker.pending().is_empty() { Slots::default() } else { before }
     }

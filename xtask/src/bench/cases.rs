@@ -21,6 +21,8 @@ enum Workload {
     Scope(PathBuf),
     /// A full replay iteration of a real model.
     Model { name: &'static str, function: &'static str },
+    /// Our replay of a capture in captured order, compared with our own in serialized order, on a device.
+    Order { capture: OrderCapture, device: &'static str, target: f64 },
     /// The run tool on the long capture.
     RunLong,
     /// The dump tool on the long capture.
@@ -35,6 +37,15 @@ enum Workload {
     Task(Box<Workload>, f64),
     /// The same program of ours on two workers, compared with one.
     Workers(Program),
+}
+
+/// The capture of a [`Workload::Order`].
+#[derive(Clone, Copy)]
+enum OrderCapture {
+    /// By its name in the corpus and in the fixtures.
+    Named(&'static str, &'static str),
+    /// Two independent chains on two queues.
+    TwoChains,
 }
 
 /// A prepared case.
@@ -81,6 +92,14 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     for (name, function) in workplace.models() {
         cases.push(Case { name: format!("model.{name}"), kind: Workload::Model { name, function } });
     }
+    for (name, corpus, fixture) in ITERATIONS {
+        let capture = OrderCapture::Named(corpus, fixture);
+        let kind = Workload::Order { capture, device: "local-sync", target: 1.02 };
+        cases.push(Case { name: format!("captured.{name}"), kind });
+    }
+    let (capture, target) = (OrderCapture::TwoChains, 1.0 / 1.5);
+    let kind = Workload::Order { capture, device: "local-task", target };
+    cases.push(Case { name: "captured.two_chains".to_owned(), kind });
     cases.push(Case { name: "run.long".to_owned(), kind: Workload::RunLong });
     for format in ["text", "jsonl"] {
         cases.push(Case { name: format!("dump.{format}"), kind: Workload::DumpLong(format) });
@@ -139,6 +158,14 @@ impl Case {
             Workload::Model { name, function } => {
                 let figures = vec![figure("", full(), Target::Ratio(1.0))];
                 benchmark(workplace, &workplace.model_capture(name, function)?, &[], figures)
+            }
+            Workload::Order { capture, device, target } => {
+                let path = match capture {
+                    OrderCapture::Named(corpus, fixture) => workplace.capture(corpus, fixture),
+                    OrderCapture::TwoChains => workplace.two_chains()?,
+                };
+                let figures = vec![figure("", Metric::OnlyBenchmark, Target::Ratio(*target))];
+                in_both_orders(workplace, &path, device, figures)
             }
             Workload::RunLong => {
                 let time = figure("", Metric::Wall, Target::Ratio(0.5));
@@ -217,6 +244,29 @@ fn benchmark(workplace: &Workplace, capture: &Path, flags: &[&str], figures: Vec
     let shared = ["--device=local-sync", "--benchmark_min_time=0.2s", "--benchmark_format=json"];
     let plan = process(workplace, "iree-benchmark-replay", &[&shared, flags].concat(), capture, figures);
     Plan { output: Output::Json, ..plan }
+}
+
+/// Our benchmark tool in both orders: the serialized one takes the place of the reference.
+fn in_both_orders(workplace: &Workplace, capture: &Path, device: &str, figures: Vec<Figure>) -> Plan {
+    let (_, program) = workplace.pair("iree-benchmark-replay");
+    let invocation = |order: &str| Invocation {
+        program: program.clone(),
+        arguments: vec![
+            format!("--device={device}"),
+            format!("--replay_order={order}"),
+            "--benchmark_min_time=0.2s".to_owned(),
+            "--benchmark_format=json".to_owned(),
+            capture.display().to_string(),
+        ],
+    };
+    Plan {
+        theirs: invocation("serialized"),
+        ours: invocation("captured"),
+        without: None,
+        output: Output::Json,
+        runs_per_round: 1,
+        figures,
+    }
 }
 
 fn process(workplace: &Workplace, tool: &str, flags: &[&str], capture: &Path, figures: Vec<Figure>) -> Plan {

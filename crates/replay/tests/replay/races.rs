@@ -221,7 +221,7 @@ fn a_semaphore_passed_is_a_semaphore_reached() {
     let (timeline, done) = (capture.timeline, capture.semaphore(0));
     capture.order(&[], &[(timeline, 2)]).fill(whole(buffer), &[1]);
     capture.order(&[(timeline, 2)], &[(timeline, 5)]).fill(whole(buffer), &[2]);
-    // Whoever reaches 3 reaches 5.
+    // A payload of 5 satisfies a wait for 3.
     capture.order(&[(timeline, 3)], &[(done, 1)]).fill(whole(buffer), &[3]);
     assert_none(&capture);
     let late = capture.semaphore(0);
