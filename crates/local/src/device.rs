@@ -93,6 +93,17 @@ fn info(name: &str) -> DeviceInfo {
 }
 
 impl LocalDevice {
+    fn is_task(&self) -> bool {
+        matches!(self.executor, Executor::Task { .. })
+    }
+
+    fn allocate(&self, params: BufferParams, size: u64, is_queue_ordered: bool) -> Result<Buffer> {
+        let granted = self.grant(params)?;
+        let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
+        let buffer = if is_queue_ordered { buffer.queue_ordered() } else { buffer };
+        Ok(Buffer::new(granted, size, buffer.counted(&self.memory, granted.memory_type)))
+    }
+
     /// The number of threads that run workgroups of a dispatch.
     fn concurrency(&self) -> i64 {
         match &self.executor {
@@ -136,9 +147,7 @@ impl DeviceBackend for LocalDevice {
     }
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        let granted = self.grant(params)?;
-        let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
-        Ok(Buffer::new(granted, size, buffer.counted(&self.memory, granted.memory_type)))
+        self.allocate(params, size, false)
     }
 
     fn create_semaphore(
@@ -207,7 +216,7 @@ impl DeviceBackend for LocalDevice {
 
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let created = match &submission.op {
-            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(*params, *size)?),
+            QueueOp::Alloca { params, size, .. } => Some(self.allocate(*params, *size, self.is_task())?),
             QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
                 if LocalCommands::of(command_buffer)?.is_inline() {
                     return Err(Error::invalid_argument(

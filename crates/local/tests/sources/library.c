@@ -119,7 +119,7 @@ static int calls(ARGS) {
 static int meet(ARGS) {
   uint32_t *begun = d->bindings[0];
   __atomic_add_fetch(begun, 1, __ATOMIC_SEQ_CST);
-  for (uint64_t turn = 0; turn < 4000000000u; ++turn) {
+  for (uint64_t turn = 0; turn < 400000000u; ++turn) {
     if (__atomic_load_n(begun, __ATOMIC_SEQ_CST) >= d->constants[0]) return 0;
     __builtin_ia32_pause();
   }
