@@ -202,7 +202,7 @@ fn a_compiled_module_is_rejected_as_an_executable() {
         "function 'abs'",
         "it is a compiled module (.vmfb), not an executable",
         "entry points have '0rrr",
-        "--iree-hal-dump-executable-binaries-to",
+        "it can be run and dumped as a module",
     ] {
         assert!(said.contains(part), "{said}");
     }
