@@ -17,7 +17,7 @@ pub fn help(groups: &[&Group]) -> String {
     if ignored.is_empty() && refused.is_empty() {
         return text;
     }
-    title(&mut text, "Without effect");
+    title(&mut text, "Not in this build");
     for (what, names) in [
         ("Accepted for compatibility, no effect in this build; --help=all lists them:", ignored),
         ("Refused in this build, unless at their defaults; --help=all lists them:", refused),
