@@ -1,4 +1,4 @@
-//! Errors in the words of the tools: libraries say what to do, and here are the flags and commands that do it.
+//! Error advice of the tools: maps the remedies of library errors to flags and commands.
 
 use rehal_base::{Advice, Error, FileKind, Remedy};
 
@@ -7,7 +7,7 @@ pub(crate) fn report(error: &Error) -> String {
     error.report_with(in_flags)
 }
 
-/// What to do about an error, if it says so.
+/// The advice of an error, if it has some.
 pub(crate) fn of(error: &Error) -> Option<String> {
     error.advice().map(|advice| match advice {
         Advice::Text(text) => text.clone(),
