@@ -139,7 +139,9 @@ impl FileKind {
             Self::Irpa | Self::Gguf | Self::Safetensors => Some(
                 "rehal dump-parameters --parameters=FILE lists it, and rehal run-module takes it as --parameters=FILE",
             ),
-            Self::Profile => Some("iree-profile of IREE prints it; this build reads no profiles"),
+            Self::Profile => Some(
+                "rehal profile summary FILE summarizes it, and rehal profile explain FILE says what takes the time",
+            ),
             Self::Elf => Some(
                 "rehal run --replay_executable_substitution=ID=FILE runs it in place of an executable of a capture, and \
                  --executable_plugin=FILE loads it as a plugin",

@@ -173,12 +173,11 @@ impl ReportOptions {
         let (report, format) = (self.report, self.format);
         if !report.formats().contains(&format) {
             let known: Vec<_> = report.formats().iter().map(|format| format.name()).collect();
-            return Err(Error::invalid_argument(format!(
-                "'{}' does not support --format={} (expected {})",
-                report.name(),
-                format.name(),
-                known.join(" or ")
-            )));
+            let known = known.join(" or ");
+            let (name, other) = (report.name(), format.name());
+            let message = format!("'{name}' does not support --format={other} (expected {known})");
+            return Err(Error::invalid_argument(message)
+                .advise(format!("give --format={}", report.formats()[0].name())));
         }
         let has_filter = !self.filter.is_empty() && self.filter != "*";
         let flags = [
@@ -189,10 +188,12 @@ impl ReportOptions {
         ];
         for (is_set, is_supported, needs_jsonl, flag) in flags {
             if is_set && !is_supported {
-                return Err(Error::invalid_argument(format!("'{}' does not support {flag}", report.name())));
+                let message = format!("'{}' does not support {flag}", report.name());
+                return Err(Error::invalid_argument(message).advise(format!("leave out {flag}")));
             }
             if is_set && needs_jsonl && format != Format::Jsonl {
-                return Err(Error::invalid_argument(format!("{flag} requires --format=jsonl")));
+                let message = format!("{flag} requires --format=jsonl");
+                return Err(Error::invalid_argument(message).advise("give --format=jsonl"));
             }
         }
         Ok(())
