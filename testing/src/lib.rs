@@ -6,6 +6,8 @@
 //! on file formats. Used by tests only.
 #![forbid(unsafe_code)]
 
+pub mod machines;
+
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Failed, Trial};

@@ -101,11 +101,14 @@ fn one(program: &Program, reference: &Reference, cache: &Path) -> (Verdict, Stri
         Err(error) => return (Verdict::Failed, format!(": {error}")),
     };
     let flags: &[&str] = if program.name.ends_with(FAILURES) { &["--expect_failure"] } else { &[] };
-    match e2e::check(&module, flags) {
-        Ok(ended) if ended.succeeded() => (Verdict::Passed, String::new()),
-        Ok(ended) => (Verdict::Failed, format!("\n{}", e2e::failures(&ended))),
-        Err(error) => (Verdict::Failed, format!(": {error}")),
+    for device in e2e::DEVICES {
+        match e2e::check(device, &module, flags) {
+            Ok(ended) if ended.succeeded() => {}
+            Ok(ended) => return (Verdict::Failed, format!(" on {device}\n{}", e2e::failures(&ended))),
+            Err(error) => return (Verdict::Failed, format!(" on {device}: {error}")),
+        }
     }
+    (Verdict::Passed, String::new())
 }
 
 #[cfg(test)]

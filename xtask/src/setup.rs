@@ -40,7 +40,7 @@ pub fn main(arguments: &[String]) -> Outcome {
         Ok(_) => {}
         // Do not modify a named environment; only tests of the reference's source need `filecheck`.
         Err(missing) if is_named => println!("setup: {missing}"),
-        // `.venv` is older than the requirement.
+        // `.venv` predates the requirement.
         Err(_) => install_requirements(&root)?,
     }
     try_it(&root, &reference)?;
@@ -66,7 +66,7 @@ fn make_environment(root: &Path) -> Outcome {
         let status = Command::new(python).args(["-m", "venv", "--clear"]).arg(&environment).status();
         status.is_ok_and(|status| status.success()) && environment.join("bin/pip").exists()
     };
-    println!("setup: making {}", environment.display());
+    println!("setup: creating {}", environment.display());
     // Debian packages the module separately, and venv fails halfway without it.
     if !make(&python) {
         install(&["python3-venv"])?;
@@ -124,7 +124,7 @@ fn is_root() -> bool {
 /// Whether a program starts and succeeds.
 pub fn answers(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
-    // Below `cargo run`, which sets this variable, machete takes its own name for a directory to search.
+    // Under `cargo run`, which sets this variable, machete takes its own name for a directory to search.
     command.args(arguments).env_remove("CARGO_PKG_NAME").stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::{FormatError, StatusCode};
+use crate::{Advice, FormatError, Remedy, StatusCode};
 
 /// The result type of all crates from `hal` up.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -17,7 +17,7 @@ struct Inner {
     code: StatusCode,
     message: String,
     context: Vec<String>,
-    advice: Option<String>,
+    advice: Option<Advice>,
 }
 
 const _: () = assert!(size_of::<Error>() == size_of::<usize>());
@@ -100,8 +100,8 @@ impl Error {
     }
 
     /// Advice for the user, if any.
-    pub fn advice(&self) -> Option<&str> {
-        self.0.advice.as_deref()
+    pub fn advice(&self) -> Option<&Advice> {
+        self.0.advice.as_ref()
     }
 
     /// Adds an outer context.
@@ -111,13 +111,18 @@ impl Error {
     }
 
     /// Adds advice for the user; the innermost advice wins, being the most specific.
-    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+    pub fn advise(mut self, advice: impl Into<Advice>) -> Self {
         self.0.advice.get_or_insert_with(|| advice.into());
         self
     }
 
-    /// The lines that a tool prints on standard error: what failed, where, what to do.
+    /// What failed, where, what to do: the lines that a program prints on standard error.
     pub fn report(&self) -> String {
+        self.report_with(Remedy::to_string)
+    }
+
+    /// As [`Error::report`], with `words` for what to do: an interface names its own means, such as flags.
+    pub fn report_with(&self, words: impl FnOnce(&Remedy) -> String) -> String {
         let mut text = format!("{}; {}", self.0.code, self.0.message);
         if !self.0.context.is_empty() {
             text.push_str("\n  at: ");
@@ -125,7 +130,10 @@ impl Error {
         }
         if let Some(advice) = &self.0.advice {
             text.push_str("\n  try: ");
-            text.push_str(advice);
+            match advice {
+                Advice::Text(advice) => text.push_str(advice),
+                Advice::Remedy(remedy) => text.push_str(&words(remedy)),
+            }
         }
         text
     }
@@ -170,7 +178,7 @@ pub trait Context<T> {
     /// See [`Error::context`].
     fn context(self, place: impl FnOnce() -> String) -> Result<T>;
     /// See [`Error::advise`].
-    fn advise(self, advice: impl FnOnce() -> String) -> Result<T>;
+    fn advise<A: Into<Advice>>(self, advice: impl FnOnce() -> A) -> Result<T>;
 }
 
 impl<T, E: Into<Error>> Context<T> for Result<T, E> {
@@ -178,7 +186,7 @@ impl<T, E: Into<Error>> Context<T> for Result<T, E> {
         self.map_err(|error| error.into().context(place()))
     }
 
-    fn advise(self, advice: impl FnOnce() -> String) -> Result<T> {
+    fn advise<A: Into<Advice>>(self, advice: impl FnOnce() -> A) -> Result<T> {
         self.map_err(|error| error.into().advise(advice()))
     }
 }
@@ -199,6 +207,17 @@ mod tests {
             "NOT_FOUND; no device 'x'\n  at: record 4, capture.ireereplay\n  try: inner"
         );
         assert_eq!(error.to_string(), "NOT_FOUND; no device 'x'");
+    }
+
+    #[test]
+    fn an_interface_has_its_own_words_for_remedies() {
+        let words = |remedy: &Remedy| format!("words for {remedy:?}");
+        let error = Error::data_loss("short").advise(Remedy::RecoverTruncated).advise("outer");
+        assert_eq!(error.advice(), Some(&Advice::Remedy(Remedy::RecoverTruncated)));
+        assert_eq!(error.report_with(words), "DATA_LOSS; short\n  try: words for RecoverTruncated");
+        assert_eq!(error.report(), format!("DATA_LOSS; short\n  try: {}", Remedy::RecoverTruncated));
+        let text = Error::data_loss("short").advise("a text");
+        assert_eq!(text.report_with(words), text.report());
     }
 
     #[test]

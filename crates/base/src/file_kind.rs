@@ -1,7 +1,7 @@
-use crate::Error;
+use crate::{Advice, Error, Remedy};
 
-/// What kind of file some bytes are the beginning of, as far as they tell: so that a file in the place of another is
-/// refused by what it is, and not by the first field that does not fit.
+/// The type of a file, detected from its first bytes: a reader that fails names the actual type instead of the first
+/// field that does not fit.
 ///
 /// ```
 /// use rehal_base::FileKind;
@@ -87,7 +87,7 @@ impl FileKind {
         matches!(self, Self::Irpa | Self::Gguf | Self::Safetensors)
     }
 
-    /// The error for a file in the place of one of this kind, if its first bytes say that it is of another.
+    /// The error for a file that should be of this kind, if its first bytes identify another.
     pub fn refuse_other(self, head: &[u8], file: &str) -> Option<Error> {
         match Self::of(head) {
             Some(kind) if kind != self && !(kind.is_parameters() && self.is_parameters()) => {
@@ -97,7 +97,8 @@ impl FileKind {
         }
     }
 
-    /// The error for a file of this kind in the place of `wanted`, such as `an executable`, with what takes it if something does.
+    /// The error for a file of this kind where `wanted`, such as `an executable`, is expected; it advises what accepts
+    /// the file.
     pub fn refuse_as(self, file: &str, wanted: &str) -> Error {
         let error = self.refuse(file, wanted);
         match self.used_by() {
@@ -114,40 +115,23 @@ impl FileKind {
     }
 
     /// What to do about a file of this kind where one of the kind `wanted` is expected.
-    fn advice(self, wanted: Self) -> &'static str {
+    fn advice(self, wanted: Self) -> Advice {
         match (self.used_by(), wanted) {
-            (Some(used_by), _) => used_by,
-            (None, Self::Module) => "name a module, as iree-compile writes it",
-            (None, Self::Capture) => {
-                "name a capture (.ireereplay), as IREE's tools write it with --device_replay_output=PATH"
+            (Some(used_by), _) => used_by.into(),
+            (None, Self::Module) => "name a module, as iree-compile writes it".into(),
+            (None, Self::Capture) => Remedy::NameCapture.into(),
+            (None, _) if wanted.is_parameters() => {
+                "name a parameter file: .irpa, .gguf or .safetensors".into()
             }
-            (None, _) if wanted.is_parameters() => "name a parameter file: .irpa, .gguf or .safetensors",
-            (None, _) => "name another file",
+            (None, _) => "name another file".into(),
         }
     }
 
-    /// Which command takes it.
-    fn used_by(self) -> Option<&'static str> {
+    /// What accepts it, if anything.
+    fn used_by(self) -> Option<Remedy> {
         match self {
-            Self::Capture => Some(
-                "rehal run FILE replays it, rehal info FILE summarizes it, and rehal dump FILE prints its records",
-            ),
-            Self::Module => Some(
-                "rehal run-module --module=FILE runs it, and rehal dump-module FILE prints it; \
-                 --iree-hal-dump-executable-binaries-to=DIR of iree-compile writes the executables in it",
-            ),
-            Self::Irpa | Self::Gguf | Self::Safetensors => Some(
-                "rehal dump-parameters --parameters=FILE lists it, and rehal run-module takes it as --parameters=FILE",
-            ),
-            Self::Profile => Some(
-                "rehal profile summary FILE summarizes it, and rehal profile explain FILE says what takes the time",
-            ),
-            Self::Elf => Some(
-                "rehal run --replay_executable_substitution=ID=FILE runs it in place of an executable of a capture, and \
-                 --executable_plugin=FILE loads it as a plugin",
-            ),
-            Self::Npy => Some("rehal run-module takes it as --input=@FILE"),
             Self::Empty | Self::Zip | Self::Text => None,
+            _ => Some(Remedy::UseFile(self)),
         }
     }
 
@@ -210,7 +194,7 @@ mod tests {
             wanted.refuse_other(head, "'x'").map_or(String::new(), |error| error.report())
         };
         assert!(report(FileKind::Capture, b"\x7FELF").starts_with(
-            "INVALID_ARGUMENT; 'x' is an ELF image (machine code), not a capture\n  try: rehal run "
+            "INVALID_ARGUMENT; 'x' is an ELF image (machine code), not a capture\n  try: it can replace "
         ));
         assert_eq!(
             report(FileKind::Module, b""),

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::StatusCode;
+use crate::{Advice, StatusCode};
 
 /// Why a file is unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct FormatError {
     /// The value found.
     pub found: String,
     /// Advice for the user, if any.
-    pub advice: Option<String>,
+    pub advice: Option<Advice>,
 }
 
 impl FormatError {
@@ -73,7 +73,7 @@ impl FormatError {
     }
 
     /// Adds advice for the user.
-    pub fn advise(mut self, advice: impl Into<String>) -> Self {
+    pub fn advise(mut self, advice: impl Into<Advice>) -> Self {
         self.advice.get_or_insert_with(|| advice.into());
         self
     }

@@ -7,6 +7,7 @@
 
 #![deny(unsafe_code)]
 
+mod advice;
 pub mod c_math;
 mod cursor;
 mod element;
@@ -23,6 +24,7 @@ mod nearest;
 mod range;
 mod status;
 
+pub use advice::{Advice, Remedy};
 pub use cursor::Cursor;
 pub use element::{ElementType, Numerical};
 pub use error::{Context, Error, Result};

@@ -19,7 +19,7 @@ pub use places::mapped_file_at;
 /// Pages are loaded on access and released by [`MappedFile::forget`], so that a streaming reader needs no
 /// memory of its own for a file of any size.
 pub struct MappedFile {
-    /// Of the map, and dropped before it.
+    /// The registration of `map`, dropped before `map` is unmapped.
     _place: Option<Place>,
     map: Option<Mmap>,
     file: File,

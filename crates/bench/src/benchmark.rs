@@ -115,9 +115,9 @@ impl<'a> Benchmark<'a> {
         self
     }
 
-    /// Limits the search for the number of iterations of a benchmark with manual time: it ends once it has taken
-    /// `multiple` times the minimum time in real time, however little of that counts. The report then says so as the
-    /// label of the run. A given number of iterations is not limited.
+    /// Bounds the search for the iteration count of a benchmark with manual time: it ends after `multiple` times the
+    /// minimum time in real time, even if little of that is measured. The run's label then says so. An explicit
+    /// iteration count is not bounded.
     pub fn real_time_limit(mut self, multiple: f64) -> Self {
         self.real_time_limit = positive(multiple);
         self

@@ -19,7 +19,7 @@ pub(crate) struct Job<'b, 'a> {
     min_time_s: f64,
     /// Whether the warm-up is pending.
     warmup_time_s: f64,
-    /// Why the iterations take less than the minimum time; empty unless they were limited.
+    /// Why the run is shorter than the minimum time; empty unless it was stopped by the real-time limit.
     limited: String,
     /// The finished repetitions.
     pub(crate) runs: Vec<Run>,
@@ -124,7 +124,7 @@ impl<'b, 'a> Job<'b, 'a> {
             }
             let (next, multiplier) = next_iterations(measured.iterations, measured.measured_s, min_time_s);
             let affordable = (limit_s - spent_s) / measured.real_s * measured.iterations as f64;
-            // Not a number if nothing took any time.
+            // NaN if no time was measured.
             if affordable <= measured.iterations as f64 {
                 self.limited = format!(
                     "stopped after {}s before min_time {}s was measured",
@@ -148,7 +148,7 @@ impl<'b, 'a> Job<'b, 'a> {
         self.warmup.time_ns = self.warmup.time_ns.saturating_add((ran.real_s * 1e9) as u64);
     }
 
-    /// How much real time the search for the number of iterations may take.
+    /// The real-time limit on the search for the iteration count, in seconds.
     fn real_time_limit_s(&self, min_time_s: f64) -> f64 {
         match (self.benchmark.measure, self.benchmark.real_time_limit) {
             (Measure::ManualTime, Some(multiple)) => multiple * min_time_s,
@@ -156,7 +156,7 @@ impl<'b, 'a> Job<'b, 'a> {
         }
     }
 
-    /// Whether it ran long enough, or running longer makes no sense. Real time far above the minimum is also
+    /// Whether it ran long enough, or running longer would not help. Real time far above the minimum is also
     /// enough, so that a benchmark that sleeps terminates; manual time is trusted, within its limit.
     fn is_enough(&self, measured: &Measurement, min_time_s: f64) -> bool {
         measured.skip.is_some()

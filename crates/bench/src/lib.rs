@@ -27,7 +27,8 @@
 //! # Ok::<(), rehal_base::Error>(())
 //! ```
 //!
-//! The formats are those of Google Benchmark 1.9.5, which the pinned reference release is linked with.
+//! The formats are those of Google Benchmark 1.9.5 (<https://google.github.io/benchmark/user_guide.html>), which the
+//! pinned reference release is linked with.
 
 #![forbid(unsafe_code)]
 

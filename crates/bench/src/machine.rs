@@ -1,4 +1,6 @@
-//! What else used the machine while a benchmark ran.
+//! What else used the machine while a benchmark ran, from `/proc/stat`
+//! (<https://man7.org/linux/man-pages/man5/proc_stat.5.html>) and `cpu.stat` of the control group
+//! (<https://docs.kernel.org/admin-guide/cgroup-v2.html>).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -52,7 +54,7 @@ impl Machine {
     /// `None` if the system does not say how its CPUs were used, as outside of Linux.
     pub(crate) fn snapshot(&self, real_ns: u64, own_ns: u64) -> Option<Snapshot> {
         let stat = fs::read_to_string(&self.stat).ok()?;
-        // user nice system idle iowait irq softirq steal; user includes guests (source: proc_stat(5)).
+        // user nice system idle iowait irq softirq steal; user includes guests.
         let ticks: Vec<u64> = stat
             .lines()
             .next()?

@@ -117,7 +117,7 @@ impl Reporters<'static> {
         Self::with_output(options, || Ok(Box::new(io::stdout())))
     }
 
-    /// As [`Reporters::from_options`], with the writers to standard output that `out` gives.
+    /// Like [`Reporters::from_options`], with `out` as the source of writers to standard output.
     pub fn with_output(
         options: &Options,
         mut out: impl FnMut() -> Result<Box<dyn io::Write>>,
@@ -143,7 +143,7 @@ impl Reporters<'static> {
     }
 }
 
-/// A writer whose failures are ignored, because there is nowhere to report them: standard error, which may be full.
+/// A writer that ignores failures: there is nowhere to report those of standard error.
 struct Notes<W>(W);
 
 impl<W: io::Write> io::Write for Notes<W> {

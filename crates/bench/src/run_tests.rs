@@ -432,7 +432,7 @@ fn interleaved_repetitions_are_reported_together() {
     assert_eq!(indices, [0, 1, 2, 3, 4].map(|repetition_index| RunKind::Iteration { repetition_index }));
 }
 
-/// Work of `real_ms` per iteration, of which `manual_ms` count.
+/// A benchmark whose iterations take `real_ms` of real time and report `manual_ms` as manual time.
 fn partly_timed(lab: &Lab, real_ms: u64, manual_ms: u64) -> Benchmark<'static> {
     let (clock, calls) = (lab.clock.clone(), lab.calls.clone());
     Benchmark::new("BM", move |state| {
@@ -447,7 +447,7 @@ fn partly_timed(lab: &Lab, real_ms: u64, manual_ms: u64) -> Benchmark<'static> {
 }
 
 #[test]
-fn manual_time_that_is_a_small_part_ends_at_its_limit_and_says_so() {
+fn manual_time_much_below_real_time_stops_at_the_limit() {
     for (real_ms, manual_ms, calls) in [
         // One iteration takes longer than the limit of 5 s.
         (7000, 1, vec![1]),
@@ -466,12 +466,12 @@ fn manual_time_that_is_a_small_part_ends_at_its_limit_and_says_so() {
 }
 
 #[test]
-fn a_limit_that_is_not_reached_changes_nothing() {
+fn a_limit_that_is_not_reached_has_no_effect() {
     let lab = Lab::default();
     let limited = |lab: &Lab| partly_timed(lab, 5, 1).real_time_limit(10.0);
     let runs = lab.run(Options::default(), &mut [limited(&lab)]);
     assert_eq!((lab.calls(), runs[0].label.as_str()), (vec![1, 10, 100, 700], ""));
-    // A number of iterations that is given is not limited, and that a warm-up was says nothing.
+    // An explicit iteration count is not limited, and a limited warm-up does not label the run.
     let runs = lab.run(times(20_000), &mut [limited(&lab)]);
     assert_eq!((lab.calls(), runs[0].label.as_str()), (vec![20_000], ""));
     let warm = Options { min_warmup_time_s: 0.01, ..Options::default() };

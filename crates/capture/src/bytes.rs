@@ -29,7 +29,7 @@ impl CaptureBytes {
         }
     }
 
-    /// All bytes, including those behind the end of the capture.
+    /// All bytes, including those after the end of the capture.
     pub fn as_slice(&self) -> &[u8] {
         match &self.0 {
             Owner::File(file) => file.bytes(),

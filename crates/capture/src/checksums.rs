@@ -1,4 +1,5 @@
-//! The checksums that rehal's recorder adds to a capture: a CRC-32 of each block of 4 KiB of the file.
+//! The checksums that rehal's recorder adds to a capture: a CRC-32 of each block of 4 KiB of the file
+//! (the CRC of gzip, <https://www.rfc-editor.org/rfc/rfc1952#section-8>).
 //!
 //! The first record, a session record, has the payload type [`PayloadType::CHECKSUMMED`] and no payload. The last
 //! record is another session record, of type [`PayloadType::CHECKSUMS`]: a checksum for each block before it,
@@ -11,7 +12,7 @@
 
 use std::fmt;
 
-use rehal_base::{Fault, FormatError, MappedFile};
+use rehal_base::{Fault, FormatError, MappedFile, Remedy};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -28,9 +29,9 @@ const FORGET_BYTES: usize = 4 << 20;
 /// Whether a capture has checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumState {
-    /// None: recorded by a program that adds none, such as the reference's tools.
+    /// None: the recorder does not add checksums, such as the reference's.
     Absent,
-    /// Missing: the recorder adds them when it closes the capture, which it did not do, or the file is truncated.
+    /// Missing: announced by the first record, but the capture was never closed or is truncated.
     Missing,
     /// One for each block of 4 KiB.
     Present,
@@ -53,7 +54,7 @@ impl fmt::Display for Damage {
         match self.records {
             Some((first, last)) if first == last => write!(f, "(record #{first})"),
             Some((first, last)) => write!(f, "(records #{first} to #{last})"),
-            None => write!(f, "(behind damage that hides which records these are)"),
+            None => write!(f, "(after damage that hides the record boundaries)"),
         }
     }
 }
@@ -220,10 +221,7 @@ impl Mismatch {
         let expected = format!("{expected:08x} for bytes {offset} to {}", offset + length - 1);
         FormatError::new("capture", Fault::Corrupt, offset, "checksum", expected, format!("{found:08x}"))
             .in_record(ordinal)
-            .advise(
-                "the file is damaged: copy it again from its source, or capture again; \
-                 rehal info lists all that is damaged, and --recover reads it nevertheless",
-            )
+            .advise(Remedy::RecoverDamaged)
     }
 }
 

@@ -189,7 +189,7 @@ codes! {
         REPLAY_SCOPE = 27 "replay_scope",
     }
 
-    /// Where the contents of a captured file are stored.
+    /// The storage of a captured file's contents.
     FileReferenceType(u32) {
         NONE = 0 "none",
         EXTERNAL_PATH = 1 "external_path",
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_without_a_name_stay_what_they_are() {
+    fn unnamed_values_are_preserved() {
         assert_eq!(OperationCode::DEVICE_QUEUE_EXECUTE.to_string(), "device.queue_execute(22)");
         assert_eq!(OperationCode(999).to_string(), "unknown(999)");
         assert!(!OperationCode(29).is_known());

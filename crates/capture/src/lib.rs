@@ -18,9 +18,10 @@ mod checksums;
 mod codes;
 mod reader;
 mod rules;
+mod sink;
 mod writer;
 
-pub mod check;
+pub mod fuzzing;
 pub mod layout;
 pub mod payload;
 pub mod sample;
@@ -32,4 +33,5 @@ pub use codes::{
 };
 pub use payload::Payload;
 pub use reader::{Capture, OpenOptions, Record, Records, Tear, Version};
+pub use sink::{Sink, WriteBuffer};
 pub use writer::{RecordFields, Writer};

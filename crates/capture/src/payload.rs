@@ -191,7 +191,7 @@ payloads! {
 
     /// Begins or ends a scope.
     REPLAY_SCOPE Scope {
-        /// Its name, never empty. Supposed to be UTF-8, which is not checked.
+        /// Its name, never empty. UTF-8 by convention, not validated.
         name: [u8] = name_length,
     } zero { flags, reserved0, reserved1 } [check_scope]
 
@@ -319,7 +319,7 @@ payloads! {
 }
 
 impl<'a> Payload<'a> {
-    /// The program's data in it, which only a replay uses: code, file contents and host writes. Empty if there is none.
+    /// The program's data in the payload, which only a replay uses: code, file contents and host writes. Empty if none.
     pub fn data(&self) -> &'a [u8] {
         match self {
             Self::ImportBuffer(view) => view.data,
@@ -424,7 +424,12 @@ fn check_executable(record: &Record<'_>, prepare: &ExecutablePrepare<'_>) -> Res
     };
     let Some(metadata) = prepare.metadata() else {
         let found = format!("{} bytes", prepare.metadata_bytes.len());
-        return corrupt(0, "executable metadata", "room for all that it counts".into(), found);
+        return corrupt(
+            0,
+            "executable metadata",
+            "at least the size of the lists that it counts".into(),
+            found,
+        );
     };
     let header = metadata.header;
     if header.reserved1.get() != 0 {
@@ -561,7 +566,7 @@ impl<'r, 'a> Lists<'r, 'a> {
         count: u64,
         element_bytes: usize,
     ) -> FormatError {
-        let expected = format!("at most {}, which the payload has room for", self.rest.len() / element_bytes);
+        let expected = format!("at most {}, which fit in the payload", self.rest.len() / element_bytes);
         self.record.payload_error(Fault::Corrupt, field_offset, field, expected, count.to_string())
     }
 }

@@ -1,4 +1,4 @@
-use rehal_base::{Fault, FormatError, MappedFile, StatusCode};
+use rehal_base::{Fault, FormatError, MappedFile, Remedy, StatusCode};
 use zerocopy::FromBytes;
 
 use crate::checksums::{ChecksumState, Damage, Extent, Mismatch, Table, Verifier};
@@ -133,7 +133,7 @@ impl<'a> Capture<'a> {
         self.bytes.len() as u64
     }
 
-    /// Number of bytes passed to open, including those behind the end of the capture.
+    /// Number of bytes passed to open, including those after the end of the capture.
     pub fn total_bytes(&self) -> u64 {
         self.total_bytes
     }
@@ -442,7 +442,7 @@ impl<'a> Records<'a> {
         }
         let (fault, expected) = match record_type {
             RecordType::NONE => (Fault::Corrupt, "a type from 1 on"),
-            _ => (Fault::Unsupported, "a known type, or the flag that lets it be skipped"),
+            _ => (Fault::Unsupported, "a known type, or the optional flag"),
         };
         let offset = self.position as u64 + 60;
         let found = record_type.0.to_string();
@@ -553,7 +553,7 @@ fn check_file_header(bytes: &[u8]) -> Result<&FileHeader, FormatError> {
     if !bytes.starts_with(magic) {
         let found = bytes[..magic.len()].escape_ascii().to_string();
         return corrupt(0, "magic", "\"IRRP\"".into(), format!("\"{found}\""))
-            .map_err(|error| error.advise("give a file that a capture wrote (.ireereplay)"));
+            .map_err(|error| error.advise("pass a capture file (.ireereplay)"));
     }
     let Ok((header, _)) = FileHeader::ref_from_prefix(bytes) else {
         let (expected, found) = (format!("{FILE_HEADER_BYTES} bytes"), format!("{} bytes", bytes.len()));
@@ -587,20 +587,17 @@ fn check_file_header(bytes: &[u8]) -> Result<&FileHeader, FormatError> {
 
 #[cold]
 fn no_checksums(length: u64) -> FormatError {
-    let expected = "a record of checksums at the end, which the first record announces";
+    let expected = "a checksum record at the end, as announced by the first record";
     FormatError::new(FORMAT, Fault::Corrupt, length, "checksums", expected, "none")
-        .advise("the file is damaged: copy it again from its source, or capture again; --recover reads it nevertheless")
+        .advise(Remedy::RecoverDamaged)
 }
 
 #[cold]
 fn never_closed_or_cut(length: u64, total_bytes: u64) -> FormatError {
     let (expected, found) = match length {
-        0 => (
-            "the length of a closed capture".to_string(),
-            "0, which says that it was never closed".to_string(),
-        ),
-        _ => (format!("{length} bytes"), format!("{total_bytes} bytes: the file was cut")),
+        0 => ("the length of a closed capture".to_string(), "0: the capture was never closed".to_string()),
+        _ => (format!("{length} bytes"), format!("{total_bytes} bytes: the file is truncated")),
     };
     FormatError::new(FORMAT, Fault::Truncated, 16, "file_length", expected, found)
-        .advise("use --recover to read the records that are whole")
+        .advise(Remedy::RecoverTruncated)
 }

@@ -19,7 +19,7 @@ pub fn capture() -> Vec<u8> {
     bytes.into_inner()
 }
 
-const INFALLIBLE: &str = "memory takes what it is given, and every count agrees with its list";
+const INFALLIBLE: &str = "writing to memory cannot fail, and every count matches its list";
 
 struct Sample<'a> {
     writer: Writer<&'a mut Cursor<Vec<u8>>>,

@@ -1,4 +1,4 @@
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Seek, SeekFrom};
 use std::time::{Duration, Instant};
 
 use rehal_base::{Error, Result};
@@ -8,40 +8,36 @@ use zerocopy::little_endian::{U16, U32, U64};
 use crate::checksums::{self, Blocks};
 use crate::layout::{FILE_MAGIC, FileHeader, RECORD_FLAG_OPTIONAL, RecordHeader};
 use crate::payload::View;
+use crate::sink::{Sink, WriteBuffer};
 use crate::{ObjectType, OperationCode, PayloadType, RecordType};
 
-/// Capacity of the write buffer in bytes.
-const BUFFER_BYTES: usize = 256 * 1024;
+/// Longer slices are passed to the sink without a copy.
+const COPIED_BYTES: usize = 256 * 1024;
 
-/// Chunk size for checksumming and writing a long payload.
-const SUMMED_BYTES: usize = 1 << 20;
+/// Chunk size for checksumming and writing a long slice: at most as much as the cache of one core, and no more than
+/// file systems write fastest.
+const SUMMED_BYTES: usize = 256 * 1024;
 
 /// Maximum age of buffered bytes.
 const BUFFER_AGE: Duration = Duration::from_millis(100);
 
 /// Writes a capture of version 2.0, record by record.
 ///
-/// It buffers at most 256 KiB, and borrows payloads only for the duration of a call. The capture of a killed program
-/// is readable with `recover`: records are flushed to the sink once they amount to 256 KiB or are 100 ms old (each
+/// It buffers at most 128 KiB, and borrows payloads only for the duration of a call. The capture of a killed program
+/// is readable with `recover`: records are passed to the sink once they amount to 128 KiB or are 100 ms old (each
 /// append and [`Writer::flush_if_due`] check the age, unless [`Writer::leave_age_to_owner`] was called).
 ///
 /// The first error of the sink is sticky: later calls repeat it and [`Writer::close`] returns it. Dropping a writer
 /// flushes its buffer and leaves the capture unclosed.
-pub struct Writer<W: Write> {
+pub struct Writer<W: Sink> {
     sink: W,
-    buffer: Vec<u8>,
+    buffer: WriteBuffer,
     oldest_byte: Option<Instant>,
     minds_age: bool,
     length_bytes: u64,
     record_count: u64,
     checksums: Option<Box<Blocks>>,
     failure: Option<Error>,
-}
-
-/// Writes the tail of a record's payload; see [`Writer::append_with_tail`].
-pub struct Tail<'w, W: Write> {
-    writer: &'w mut Writer<W>,
-    left_bytes: u64,
 }
 
 /// The header fields of a record, except its ordinal and sizes.
@@ -69,12 +65,12 @@ pub struct RecordFields {
     pub status_code: u32,
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Sink> Writer<W> {
     /// Starts a capture at the beginning of `sink`. Writes the header immediately.
     pub fn new(sink: W) -> Result<Self> {
         let mut this = Self {
             sink,
-            buffer: Vec::with_capacity(BUFFER_BYTES),
+            buffer: WriteBuffer::default(),
             oldest_byte: None,
             minds_age: true,
             length_bytes: 0,
@@ -114,21 +110,27 @@ impl<W: Write> Writer<W> {
     pub fn append(&mut self, fields: &RecordFields, parts: &[&[u8]]) -> Result<()> {
         let header = self.begin_record(fields, parts, 0)?;
         let record_bytes = header.record_length.get();
-        if record_bytes <= (BUFFER_BYTES - self.buffer.len()) as u64 {
+        if record_bytes <= self.buffer.free_bytes() as u64 {
             self.length_bytes += record_bytes;
             self.note_age();
-            self.buffer.extend_from_slice(header.as_bytes());
-            parts.iter().for_each(|part| self.buffer.extend_from_slice(part));
+            self.buffer.fill_with(record_bytes as usize, |target| {
+                let (target, mut rest) = target.split_at_mut(size_of::<RecordHeader>());
+                target.copy_from_slice(header.as_bytes());
+                for part in parts {
+                    let (target, after) = rest.split_at_mut(part.len());
+                    target.copy_from_slice(part);
+                    rest = after;
+                }
+            });
         } else {
-            self.put(header.as_bytes());
-            parts.iter().for_each(|part| self.put(part));
+            self.put_first(&header, parts);
         }
         self.flush_if_due();
         self.check_failure()
     }
 
-    /// Appends a record whose payload is `parts` followed by `tail_length` bytes from `write_tail`, for data that is not
-    /// available as a slice. Missing bytes are zero, and bytes beyond `tail_length` are dropped.
+    /// Appends a record whose payload is `parts` followed by `tail_length` bytes, for data that is not available as a
+    /// slice. `read` is called with an offset in the tail and a slice to fill completely, for one piece after another.
     ///
     /// Fails like [`Writer::append`].
     pub fn append_with_tail(
@@ -136,19 +138,24 @@ impl<W: Write> Writer<W> {
         fields: &RecordFields,
         parts: &[&[u8]],
         tail_length: u64,
-        write_tail: impl FnOnce(&mut Tail<'_, W>),
+        mut read: impl FnMut(u64, &mut [u8]),
     ) -> Result<()> {
         let header = self.begin_record(fields, parts, tail_length)?;
-        self.put(header.as_bytes());
-        parts.iter().for_each(|part| self.put(part));
-        let mut tail = Tail { writer: self, left_bytes: tail_length };
-        write_tail(&mut tail);
-        tail.fill_up();
+        self.put_first(&header, parts);
+        let mut done = 0;
+        while done < tail_length {
+            self.make_room(1);
+            let count = (tail_length - done).min(self.buffer.free_bytes() as u64);
+            self.buffer.fill_with(count as usize, |target| read(done, target));
+            self.length_bytes += count;
+            done += count;
+        }
         self.flush_if_due();
         self.check_failure()
     }
 
     /// Counts a record and returns its header.
+    #[inline(always)]
     fn begin_record(
         &mut self,
         fields: &RecordFields,
@@ -157,8 +164,7 @@ impl<W: Write> Writer<W> {
     ) -> Result<RecordHeader> {
         self.check_failure()?;
         if fields.record_type == RecordType::NONE || !(fields.record_type.is_known() || fields.optional) {
-            let record_type = fields.record_type;
-            return Err(Error::invalid_argument(format!("a record of type {record_type} must be optional")));
+            return Err(must_be_optional(fields.record_type));
         }
         let payload_length = parts.iter().map(|part| part.len() as u64).sum::<u64>() + tail_length;
         let header = record_header(fields, self.record_count, payload_length);
@@ -180,11 +186,20 @@ impl<W: Write> Writer<W> {
         view.with_parts(|parts| self.append(&fields, parts))
     }
 
-    /// Flushes the buffer to the sink.
+    /// Flushes the buffer and the sink.
     pub fn flush(&mut self) -> Result<()> {
+        self.flush_by(W::flush)
+    }
+
+    /// Flushes the buffer and the sink without waiting for a sink that writes later: see [`Sink::start_flush`].
+    pub fn start_flush(&mut self) -> Result<()> {
+        self.flush_by(W::start_flush)
+    }
+
+    fn flush_by(&mut self, flush: impl FnOnce(&mut W) -> std::io::Result<()>) -> Result<()> {
         self.drain();
         if self.failure.is_none()
-            && let Err(error) = self.sink.flush()
+            && let Err(error) = flush(&mut self.sink)
         {
             self.fail(&error);
         }
@@ -215,18 +230,33 @@ impl<W: Write> Writer<W> {
         self.flush()
     }
 
-    /// Appends bytes to the capture: to the buffer, or directly to the sink if they do not fit.
-    fn put(&mut self, bytes: &[u8]) {
+    /// Appends the header of a record and `parts`.
+    fn put_first(&mut self, header: &RecordHeader, parts: &[&[u8]]) {
+        // Whole, so that a status is either in the buffer or in the sink, never split.
+        self.make_room(size_of::<RecordHeader>());
+        self.put(header.as_bytes());
+        parts.iter().for_each(|part| self.put(part));
+    }
+
+    /// Appends bytes to the capture: to the buffer, or directly to the sink if they are long.
+    fn put(&mut self, mut bytes: &[u8]) {
         self.length_bytes += bytes.len() as u64;
-        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+        if bytes.len() > COPIED_BYTES {
+            self.drain();
+            return self.send(bytes);
+        }
+        while !bytes.is_empty() {
+            self.make_room(1);
+            bytes = &bytes[self.buffer.extend(bytes)..];
+        }
+    }
+
+    /// Ensures room for `bytes` in the buffer, which the caller then appends.
+    fn make_room(&mut self, bytes: usize) {
+        if self.buffer.free_bytes() < bytes {
             self.drain();
         }
-        if bytes.len() > BUFFER_BYTES {
-            self.send(bytes);
-        } else if !bytes.is_empty() {
-            self.note_age();
-            self.buffer.extend_from_slice(bytes);
-        }
+        self.note_age();
     }
 
     fn note_age(&mut self) {
@@ -236,11 +266,19 @@ impl<W: Write> Writer<W> {
     }
 
     fn drain(&mut self) {
-        let buffer = std::mem::take(&mut self.buffer);
-        self.send(&buffer);
-        self.buffer = buffer;
-        self.buffer.clear();
         self.oldest_byte = None;
+        if self.buffer.filled().is_empty() {
+            return;
+        }
+        if let Some(checksums) = &mut self.checksums {
+            checksums.add(self.buffer.filled());
+        }
+        if self.failure.is_none()
+            && let Err(error) = self.sink.write_buffer(&mut self.buffer)
+        {
+            self.fail(&error);
+        }
+        self.buffer.clear();
     }
 
     fn send(&mut self, bytes: &[u8]) {
@@ -250,7 +288,7 @@ impl<W: Write> Writer<W> {
                 checksums.add(piece);
             }
             if self.failure.is_none()
-                && let Err(error) = self.sink.write_all(piece)
+                && let Err(error) = self.sink.write_bytes(piece)
             {
                 self.fail(&error);
             }
@@ -262,6 +300,7 @@ impl<W: Write> Writer<W> {
         self.failure.get_or_insert_with(|| Error::io("writing the capture", error));
     }
 
+    #[inline]
     fn check_failure(&self) -> Result<()> {
         match &self.failure {
             Some(error) => Err(error.clone()),
@@ -270,23 +309,23 @@ impl<W: Write> Writer<W> {
     }
 }
 
-impl<W: Write + Seek> Writer<W> {
+impl<W: Sink + Seek> Writer<W> {
     /// Patches the status of the record at `record_offset`, the value of [`Writer::length_bytes`] before it was
     /// appended. It must have been appended with status 0.
     pub fn set_status(&mut self, record_offset: u64, status_code: u32) {
         let status = U32::new(status_code);
         let offset = record_offset + core::mem::offset_of!(RecordHeader, status_code) as u64;
-        let written_bytes = self.length_bytes - self.buffer.len() as u64;
+        let written_bytes = self.length_bytes - self.buffer.filled().len() as u64;
         // Headers are appended whole, so the field is either in the buffer or in the sink, never split.
         if let Some(waiting) = offset.checked_sub(written_bytes) {
-            self.buffer[waiting as usize..][..size_of::<U32>()].copy_from_slice(status.as_bytes());
+            self.buffer.overwrite(waiting as usize, status.as_bytes());
         } else if self.failure.is_none() {
             if let Some(checksums) = &mut self.checksums {
                 checksums.fill_in(offset, status.as_bytes());
             }
             let mut change = || {
                 self.sink.seek(SeekFrom::Start(offset))?;
-                self.sink.write_all(status.as_bytes())?;
+                self.sink.write_bytes(status.as_bytes())?;
                 self.sink.seek(SeekFrom::Start(written_bytes)).map(drop)
             };
             if let Err(error) = change() {
@@ -305,7 +344,7 @@ impl<W: Write + Seek> Writer<W> {
         let header = file_header(self.length_bytes);
         let sealed = (|| {
             self.sink.seek(SeekFrom::Start(0))?;
-            self.sink.write_all(header.as_bytes())?;
+            self.sink.write_bytes(header.as_bytes())?;
             self.sink.seek(SeekFrom::Start(self.length_bytes))?;
             self.sink.flush()
         })();
@@ -313,10 +352,10 @@ impl<W: Write + Seek> Writer<W> {
     }
 }
 
-impl<W: Write> Writer<W> {
+impl<W: Sink> Writer<W> {
     /// Appends the last record, with the checksums of all bytes before it.
     fn append_checksums(&mut self, mut blocks: Blocks) -> Result<()> {
-        blocks.add(&self.buffer);
+        blocks.add(self.buffer.filled());
         let record_offset = self.length_bytes;
         let payload_bytes = Blocks::payload_bytes(record_offset);
         let length = U64::new(record_offset + size_of::<RecordHeader>() as u64 + payload_bytes);
@@ -334,23 +373,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-impl<W: Write> Tail<'_, W> {
-    fn fill_up(&mut self) {
-        while self.left_bytes > 0 {
-            let zeros = [0; 4096];
-            self.add(&zeros);
-        }
-    }
-
-    /// Appends bytes to the tail.
-    pub fn add(&mut self, bytes: &[u8]) {
-        let count = (bytes.len() as u64).min(self.left_bytes);
-        self.left_bytes -= count;
-        self.writer.put(&bytes[..count as usize]);
-    }
-}
-
-impl<W: Write> Drop for Writer<W> {
+impl<W: Sink> Drop for Writer<W> {
     fn drop(&mut self) {
         // Drop cannot report a failure; `close` does.
         let _ = self.flush();
@@ -372,6 +395,11 @@ impl From<&RecordHeader> for RecordFields {
             status_code: header.status_code.get(),
         }
     }
+}
+
+#[cold]
+fn must_be_optional(record_type: RecordType) -> Error {
+    Error::invalid_argument(format!("a record of type {record_type} must be optional"))
 }
 
 fn view_type<V: View>(_: &V) -> PayloadType {
@@ -411,9 +439,10 @@ fn record_header(fields: &RecordFields, ordinal: u64, payload_length: u64) -> Re
 
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use std::io::{self, Write};
 
     use super::*;
+    use crate::sink::BUFFER_BYTES;
     use crate::{Capture, OpenOptions};
 
     /// A sink that is full after `room` bytes.
@@ -467,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_writer_leaves_a_readable_capture_that_says_it_was_not_closed() {
+    fn a_dropped_writer_leaves_a_recoverable_unclosed_capture() {
         let mut bytes = Vec::new();
         let mut writer = Writer::new(io::Cursor::new(&mut bytes)).unwrap();
         writer.append(&SESSION, &[]).unwrap();
@@ -479,9 +508,9 @@ mod tests {
         assert_eq!(capture.records().count(), 1);
     }
 
-    /// A killed program loses at most the last 256 KiB, and payloads are not retained.
+    /// A killed program loses at most the last 128 KiB, and payloads are not retained.
     #[test]
-    fn no_more_than_a_buffer_waits_in_memory() {
+    fn pending_bytes_are_bounded_by_the_buffer() {
         let shared = std::rc::Rc::new(std::cell::Cell::new(0u64));
         struct Counter(std::rc::Rc<std::cell::Cell<u64>>);
         impl Write for Counter {
@@ -500,14 +529,14 @@ mod tests {
             writer.append(&blob, &[&vec![1; length]]).unwrap();
             let waiting = writer.length_bytes() - shared.get();
             assert!(waiting <= BUFFER_BYTES as u64, "{waiting}");
-            assert!(writer.buffer.capacity() == BUFFER_BYTES);
+            assert_eq!(waiting, writer.buffer.filled().len() as u64);
         }
         writer.flush().unwrap();
         assert_eq!(shared.get(), writer.length_bytes());
     }
 
     #[test]
-    fn a_status_is_changed_wherever_the_record_is() {
+    fn a_status_is_patched_in_the_buffer_and_in_the_sink() {
         let mut bytes = io::Cursor::new(Vec::new());
         let mut writer = Writer::new(&mut bytes).unwrap();
         let first = writer.length_bytes();
@@ -525,17 +554,42 @@ mod tests {
         assert_eq!(statuses, [5, 9, 0]);
     }
 
+    /// Wherever the buffer ends: before, in or after the header of the record.
     #[test]
-    fn a_tail_is_the_end_of_its_record() {
+    fn a_status_is_changed_wherever_the_buffer_ends() {
+        let header_bytes = size_of::<RecordHeader>();
+        for free_bytes in 0..header_bytes + 8 {
+            let mut bytes = io::Cursor::new(Vec::new());
+            let mut writer = Writer::new(&mut bytes).unwrap();
+            writer.begin_checksummed(&SESSION).unwrap();
+            let blob = RecordFields { record_type: RecordType::BLOB, ..SESSION };
+            writer
+                .append(&blob, &[&vec![1; writer.buffer.free_bytes() - header_bytes - free_bytes]])
+                .unwrap();
+            assert_eq!(writer.buffer.free_bytes(), free_bytes);
+            let last = writer.length_bytes();
+            writer.append(&blob, &[&[2; 16]]).unwrap();
+            writer.set_status(last, 5);
+            writer.close().unwrap();
+            let capture = Capture::open(bytes.get_ref(), OpenOptions::default()).unwrap();
+            let statuses: Vec<_> =
+                capture.records().map(|record| record.unwrap().header.status_code.get()).collect();
+            assert_eq!(statuses, [0, 0, 5, 0], "{free_bytes}");
+        }
+    }
+
+    #[test]
+    fn a_tail_ends_its_record() {
         let blob = RecordFields { record_type: RecordType::BLOB, ..SESSION };
         let (mut together, mut apart) = (Vec::new(), Vec::new());
         for (bytes, has_tail) in [(&mut together, false), (&mut apart, true)] {
             let mut writer = Writer::new(io::Cursor::new(bytes)).unwrap();
             writer.append(&SESSION, &[b"first"]).unwrap();
             if has_tail {
-                // Bytes beyond the length are dropped.
-                let add = |tail: &mut Tail<'_, _>| [&b"ta"[..], b"ill"].iter().for_each(|it| tail.add(it));
-                writer.append_with_tail(&blob, &[b"head", b"er"], 4, add).unwrap();
+                let read = |at: u64, target: &mut [u8]| {
+                    target.copy_from_slice(&b"tail"[at as usize..][..target.len()])
+                };
+                writer.append_with_tail(&blob, &[b"head", b"er"], 4, read).unwrap();
             } else {
                 writer.append(&blob, &[b"head", b"er", b"tail"]).unwrap();
             }
@@ -546,15 +600,14 @@ mod tests {
         }
         assert_eq!(together, apart);
         let mut writer = Writer::new(Full { room: 400 }).unwrap();
-        let long = vec![7; 2 * BUFFER_BYTES];
-        let add = |tail: &mut Tail<'_, _>| tail.add(&long);
-        let first = writer.append_with_tail(&blob, &[], long.len() as u64, add).unwrap_err();
+        let read = |_, target: &mut [u8]| target.fill(7);
+        let first = writer.append_with_tail(&blob, &[], 2 * BUFFER_BYTES as u64, read).unwrap_err();
         assert!(first.to_string().starts_with("RESOURCE_EXHAUSTED; writing the capture"), "{first}");
         assert_eq!(writer.close().unwrap_err().to_string(), first.to_string());
     }
 
     #[test]
-    fn a_pipe_gets_the_same_bytes_without_a_length() {
+    fn an_unsealed_capture_differs_only_in_its_length() {
         let (mut piped, mut sealed) = (Vec::new(), io::Cursor::new(Vec::new()));
         let mut writer = Writer::new(&mut piped).unwrap();
         writer.append(&SESSION, &[]).unwrap();
@@ -568,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_required_type_that_the_format_lacks() {
+    fn unknown_record_types_must_be_optional() {
         let mut writer = Writer::new(io::sink()).unwrap();
         let mut fields = RecordFields { record_type: RecordType(900), ..SESSION };
         assert!(writer.append(&fields, &[]).is_err());

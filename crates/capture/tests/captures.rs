@@ -1,7 +1,7 @@
-//! Captures of programs, as the reference release recorded them: those of the fixtures, and those of the corpus, whose
-//! tests are ignored if it is missing.
+//! Captures of programs, recorded by the reference release: the fixtures, and the corpus, whose tests are ignored if it
+//! is missing.
 
-#[allow(dead_code, reason = "shared with the tests of a capture made by hand")]
+#[allow(dead_code, reason = "shared with the tests of synthetic captures")]
 mod common;
 
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use fastrand::Rng;
 use libtest_mimic::Arguments;
-use rehal_capture::check::exercise;
+use rehal_capture::fuzzing::exercise;
 use rehal_capture::{Capture, OpenOptions};
 
 fn main() -> ExitCode {
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.into_iter().flatten().collect()).exit_code()
 }
 
-/// The captures of a set but for those whose program died while it was recorded (`torn.*`).
+/// The captures of a set except those whose program was killed while recording (`torn.*`).
 fn whole_captures(set: &Path) -> Vec<PathBuf> {
     let is_torn =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"torn."));
@@ -53,7 +53,7 @@ fn survive(set: &Path) {
     }
 }
 
-/// The reference leaves whatever its stack held in the padding of record headers; we write zeros.
+/// Zeroes the padding of record headers, which the reference leaves uninitialised and we write as zeros.
 fn without_padding(mut bytes: Vec<u8>) -> Vec<u8> {
     let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
     let offsets: Vec<_> = capture.records().map(|record| record.unwrap().offset as usize).collect();
@@ -69,7 +69,7 @@ fn mutated(set: &Path) {
     let mut count = 0;
     for path in testing::captures(set) {
         let seed = std::fs::read(&path).unwrap();
-        // Every capture has its turn; large ones, which take their time, fewer.
+        // Fewer rounds for large captures, which take longer.
         let rounds = if seed.len() > 64 * 1024 { 8 } else { 320 };
         for _ in 0..rounds {
             let mut bytes = seed.clone();

@@ -1,13 +1,13 @@
-//! Checksums of captures: no flipped bit goes unnoticed, and damage is named.
+//! Checksums of captures: every bit flip is detected, and damage is located.
 
 #![allow(clippy::result_large_err, reason = "as in the crate")]
 
-#[allow(dead_code, reason = "shared with the tests that write captures again")]
+#[allow(dead_code, reason = "shared with the tests that rewrite captures")]
 mod common;
 
 use std::io::Cursor;
 
-use rehal_base::{Fault, FormatError};
+use rehal_base::{Fault, FormatError, Remedy};
 use rehal_capture::payload::{self as view};
 use rehal_capture::{
     Capture, ChecksumState, Damage, ObjectType, OpenOptions, OperationCode, PayloadType, RecordFields,
@@ -18,7 +18,7 @@ use zerocopy::little_endian::U64;
 const STRICT: OpenOptions = OpenOptions { recover: false };
 const RECOVER: OpenOptions = OpenOptions { recover: true };
 
-/// Lengths of the host's writes in the capture: within a block, over its end, and over many.
+/// Lengths of the host writes in the capture: within a block, across a block boundary, and across many blocks.
 const WRITES: [usize; 5] = [7, 4096, 3000, 30_000, 5];
 
 const CALL: RecordFields = RecordFields {
@@ -46,8 +46,7 @@ fn append_write(writer: &mut MemoryWriter<'_>, length: usize) {
     writer.append_view(&CALL, &view::BufferRangeData { header: &header, data: &data }).unwrap();
 }
 
-/// A capture whose second record got its status after the next was written to the sink, and whose last one while it
-/// waited.
+/// A capture with two statuses patched later: the second record's in the sink, the last record's in the buffer.
 fn capture() -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(Cursor::new(&mut bytes)).unwrap();
@@ -80,7 +79,7 @@ fn read(bytes: &[u8], options: OpenOptions) -> Result<u64, FormatError> {
     Ok(count)
 }
 
-/// As [`read`], for readers that leave the data alone.
+/// Like [`read`], for readers that skip the data.
 fn skim(bytes: &[u8]) -> Result<(), FormatError> {
     for record in Capture::open(bytes, STRICT)?.records_without_data() {
         record?.payload()?;
@@ -89,7 +88,7 @@ fn skim(bytes: &[u8]) -> Result<(), FormatError> {
 }
 
 #[test]
-fn a_whole_capture_is_verified() {
+fn an_intact_capture_verifies() {
     let bytes = capture();
     let records = WRITES.len() as u64 + 4;
     assert_eq!((read(&bytes, STRICT), read(&bytes, RECOVER)), (Ok(records), Ok(records)));
@@ -103,14 +102,14 @@ fn a_whole_capture_is_verified() {
     assert_eq!((first.record_type(), first.payload_type()), (RecordType::SESSION, PayloadType::CHECKSUMMED));
     assert_eq!((last.record_type(), last.payload_type()), (RecordType::SESSION, PayloadType::CHECKSUMS));
     assert_eq!(first.header.thread_id.get(), 9);
-    // Bytes behind the capture are not part of it.
+    // Bytes after the end are not part of the capture.
     let longer = [&bytes[..], b"more"].concat();
     assert_eq!(read(&longer, STRICT), Ok(records));
 }
 
-/// The sink takes the bytes in pieces of any size, and a long payload may come in parts or as a tail.
+/// The writer flushes in pieces of any size, and a long payload may be passed in parts or as a tail.
 #[test]
-fn checksums_do_not_depend_on_how_bytes_come() {
+fn checksums_do_not_depend_on_chunking() {
     let blob = RecordFields { record_type: RecordType::BLOB, ..RecordFields::default() };
     let data: Vec<u8> = (0..3_000_000u32).map(|at| (at / 5) as u8).collect();
     let write = |append: &dyn Fn(&mut MemoryWriter<'_>)| {
@@ -129,16 +128,18 @@ fn checksums_do_not_depend_on_how_bytes_come() {
     let tail = write(&|writer| {
         let length = data.len() as u64;
         writer
-            .append_with_tail(&blob, &[], length, |tail| data.chunks(65_536).for_each(|it| tail.add(it)))
+            .append_with_tail(&blob, &[], length, |at, target| {
+                target.copy_from_slice(&data[at as usize..][..target.len()]);
+            })
             .unwrap();
     });
     assert!(whole == parts && whole == tail);
     assert_eq!(read(&whole, STRICT), Ok(3));
 }
 
-/// Each bit of the file, the checksums' own included.
+/// Every bit of the file, including the checksums.
 #[test]
-fn a_flipped_bit_is_noticed_wherever_it_is() {
+fn every_bit_flip_is_detected() {
     let bytes = capture();
     let whole = Capture::open(&bytes, STRICT).unwrap();
     let data: Vec<_> = whole
@@ -151,7 +152,7 @@ fn a_flipped_bit_is_noticed_wherever_it_is() {
         })
         .collect();
     let mut changed = bytes.clone();
-    // Every bit of what is not data; the data bit by bit in steps that visit each block.
+    // Every bit outside of data; in data, a stride that visits each block.
     let is_data = |at: u64| data.iter().any(|range| range.contains(&at));
     for at in 0..bytes.len() {
         if is_data(at as u64) && at % 61 != 0 {
@@ -172,7 +173,7 @@ fn a_flipped_bit_is_noticed_wherever_it_is() {
             if let Err(error) = skim(&changed) {
                 assert!(error.record.is_some() || at < 24 || at > bytes.len() - 400, "{}", place());
             } else {
-                // Only of blocks that are data and nothing else.
+                // Only in blocks that contain nothing but data.
                 let block = at as u64 / 4096 * 4096;
                 let inside = |range: &std::ops::Range<u64>| range.start <= block && block + 4096 <= range.end;
                 assert!(data.iter().any(inside), "{}", place());
@@ -185,19 +186,19 @@ fn a_flipped_bit_is_noticed_wherever_it_is() {
 
 /// Overwritten values, runs copied from elsewhere, several at once: what fuzzing does to captures.
 #[test]
-fn a_mutation_is_noticed() {
+fn mutations_are_detected() {
     let bytes = capture();
     let mut random = fastrand::Rng::with_seed(7);
     for _ in 0..1000 {
         let mut changed = bytes.clone();
         common::mutate(&mut changed, &mut random);
         assert_eq!(read(&changed, STRICT).is_ok(), changed == bytes);
-        rehal_capture::check::exercise(&changed);
+        rehal_capture::fuzzing::exercise(&changed);
     }
 }
 
 #[test]
-fn damage_is_named_by_its_blocks_and_its_records() {
+fn damage_is_located_by_blocks_and_records() {
     let bytes = capture();
     let records: Vec<_> = Capture::open(&bytes, STRICT).unwrap().records().map(Result::unwrap).collect();
     let offset_of = |ordinal: usize| records[ordinal].offset as usize;
@@ -207,7 +208,7 @@ fn damage_is_named_by_its_blocks_and_its_records() {
         let capture = Capture::open(&changed, RECOVER).unwrap();
         (capture.damage(&mut |_| {}), read(&changed, RECOVER))
     };
-    // In the long write, which is record 5: one block, two that touch, and one apart.
+    // In the long write, record 5: one block, two adjacent ones, and a separate one.
     let data = (offset_of(5) + 5_000) / 4096 * 4096;
     let block = |index: usize, count: u64, records| Damage {
         offset: (data + index * 4096) as u64,
@@ -216,11 +217,11 @@ fn damage_is_named_by_its_blocks_and_its_records() {
     };
     let (damage, read_on) = damage_after(&[data + 5, data + 4096, data + 5 * 4096 - 1]);
     assert_eq!(damage, [block(0, 2, (5, 5)), block(4, 1, (5, 5))]);
-    assert_eq!(read_on, Ok(records.len() as u64), "what can still be read is read");
+    assert_eq!(read_on, Ok(records.len() as u64), "recovery reads all records");
     // The first block holds records 0 to 3.
     let (damage, _) = damage_after(&[offset_of(2) + 24]);
     assert_eq!(damage, [Damage { offset: 0, length: 4096, records: Some((0, 3)) }]);
-    // Where a header is damaged, the records behind it cannot be told.
+    // After a damaged header, record boundaries are unknown.
     let (damage, read_on) = damage_after(&[offset_of(1), data]);
     assert_eq!(
         damage,
@@ -230,7 +231,7 @@ fn damage_is_named_by_its_blocks_and_its_records() {
         ]
     );
     assert_eq!(read_on.unwrap_err().record, Some(1));
-    // Damaged checksums say nothing of the rest of the file.
+    // Damaged checksums cannot verify the rest of the file.
     let last = records.last().unwrap();
     let length = bytes.len() as u64 - last.offset;
     let (damage, _) = damage_after(&[bytes.len() - 14, data]);
@@ -238,7 +239,7 @@ fn damage_is_named_by_its_blocks_and_its_records() {
 }
 
 #[test]
-fn an_error_names_block_record_and_what_to_do() {
+fn an_error_has_block_record_and_advice() {
     let mut bytes = capture();
     let third = Capture::open(&bytes, STRICT).unwrap().records().nth(3).unwrap().unwrap().offset as usize;
     bytes[third + 4000] ^= 1;
@@ -248,14 +249,14 @@ fn an_error_names_block_record_and_what_to_do() {
         (Fault::Corrupt, "checksum", 4096, Some(3))
     );
     assert!(error.expected.ends_with("for bytes 4096 to 8191"), "{error}");
-    assert!(error.advice.unwrap().contains("--recover"));
+    assert_eq!(error.advice, Some(Remedy::RecoverDamaged.into()));
 }
 
 #[test]
-fn captures_without_checksums_say_so() {
+fn checksums_are_absent_missing_or_present() {
     let sample = rehal_capture::sample::capture();
     assert_eq!(Capture::open(&sample, STRICT).unwrap().checksums(), ChecksumState::Absent);
-    // Never closed, or cut: the checksums come last.
+    // Never closed, or truncated: the checksums are at the end.
     let mut bytes = capture();
     bytes[16..24].fill(0);
     let open = Capture::open(&bytes, RECOVER).unwrap();
@@ -273,7 +274,7 @@ fn captures_without_checksums_say_so() {
 }
 
 #[test]
-fn checksums_are_announced_first_or_not_at_all() {
+fn checksums_must_be_announced_by_the_first_record() {
     let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
     writer
         .append(&RecordFields { record_type: RecordType::SESSION, ..RecordFields::default() }, &[])

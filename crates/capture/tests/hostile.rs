@@ -1,18 +1,18 @@
 //! Malformed captures: always an error or fewer records, never a panic.
 
-#[allow(dead_code, reason = "shared with the tests that write captures again")]
+#[allow(dead_code, reason = "shared with the tests that rewrite captures")]
 mod common;
 
 use common::mutate;
 use fastrand::Rng;
-use rehal_base::Fault;
-use rehal_capture::check::exercise;
+use rehal_base::{Fault, Remedy};
+use rehal_capture::fuzzing::exercise;
 use rehal_capture::{Capture, OpenOptions, PayloadType, RecordType, sample};
 
 const RECOVER: OpenOptions = OpenOptions { recover: true };
 
 #[test]
-fn a_cut_anywhere_is_named_and_keeps_the_records_before_it() {
+fn truncation_anywhere_is_an_error_and_recoverable() {
     let bytes = sample::capture();
     let starts: Vec<_> = Capture::open(&bytes, OpenOptions::default())
         .unwrap()
@@ -27,7 +27,7 @@ fn a_cut_anywhere_is_named_and_keeps_the_records_before_it() {
             continue;
         }
         assert_eq!((error.fault, error.field), (Fault::Truncated, "file_length"));
-        assert!(error.advice.unwrap().contains("--recover"));
+        assert_eq!(error.advice, Some(Remedy::RecoverTruncated.into()));
         let capture = Capture::open(cut, RECOVER).unwrap();
         let whole = starts.iter().skip(1).filter(|end| **end <= length).count();
         assert_eq!(
@@ -48,7 +48,7 @@ fn a_cut_anywhere_is_named_and_keeps_the_records_before_it() {
 }
 
 #[test]
-fn a_capture_that_was_never_closed_is_read_to_its_end_or_to_its_zeros() {
+fn an_unclosed_capture_is_recovered_up_to_its_end_or_zeros() {
     let mut bytes = sample::capture();
     let count = Capture::open(&bytes, OpenOptions::default()).unwrap().records().count();
     bytes[16..24].fill(0);
@@ -66,9 +66,9 @@ fn a_capture_that_was_never_closed_is_read_to_its_end_or_to_its_zeros() {
     assert!(capture.records().all(|record| record.is_ok()));
 }
 
-/// The file of a program killed while it wrote far behind the end, or one extended with `truncate`.
+/// The file of a program killed while writing far past the end, or one extended with `truncate`.
 #[test]
-fn recovery_does_not_walk_over_holes() {
+fn recovery_does_not_scan_holes() {
     use std::io::Write;
     let mut bytes = sample::capture();
     let count = Capture::open(&bytes, OpenOptions::default()).unwrap().records().count();
@@ -88,7 +88,7 @@ fn recovery_does_not_walk_over_holes() {
 }
 
 #[test]
-fn recovery_forgives_a_tear_and_no_damage() {
+fn recovery_accepts_a_tear_but_no_damage() {
     let mut bytes = sample::capture();
     bytes[16..24].fill(0);
     let third = Capture::open(&bytes, RECOVER).unwrap().records().nth(2).unwrap().unwrap().offset as usize;
@@ -110,11 +110,11 @@ fn mutations_of_the_sample() {
         mutate(&mut bytes, &mut random);
         read += exercise(&bytes);
     }
-    // Most mutations leave most records readable; none would mean that nothing was exercised.
+    // Most mutations leave most records readable; with none the test would exercise nothing.
     assert!(read > 100_000, "{read}");
 }
 
-/// Every 4- and 8-byte field of every payload header, set to values that overflow when multiplied.
+/// Sets every 4- and 8-byte field of every payload header to values that overflow when multiplied.
 #[test]
 fn huge_counts() {
     let seed = sample::capture();
@@ -142,8 +142,7 @@ fn huge_counts() {
     }
 }
 
-/// The error of the first record that is one, after `change` has been made to the sample's record
-/// that `pick` finds first.
+/// The first error in the sample after `change` is applied to the first record for which `pick` is true.
 fn error_after(
     pick: impl Fn(&rehal_capture::Record<'_>) -> bool,
     change: impl Fn(&mut [u8]),
@@ -228,7 +227,7 @@ fn the_file_header_is_checked() {
     assert_eq!(Capture::open(b"{}", OpenOptions::default()).unwrap_err().field, "magic");
 }
 
-/// 1.0 is 2.0 without names: the two fields that count them were reserved.
+/// Version 1.0 is 2.0 without names: the two fields with their lengths were reserved.
 #[test]
 fn version_1_has_functions_without_names() {
     let mut bytes = sample::capture();
@@ -244,7 +243,7 @@ fn version_1_has_functions_without_names() {
     let error = named.unwrap_err();
     assert_eq!((error.field, error.found.as_str()), ("metadata.reserved0", "15"));
 
-    // Take the names away: their lengths in the header and the functions, and the bytes themselves.
+    // Removes the names: their lengths in the header and in the functions, and their bytes.
     let metadata = payload + 40 + 6 + 11 + 8;
     bytes[metadata + 16] = 0;
     for function in 0..3 {

@@ -1,4 +1,4 @@
-//! A program that is killed while it records: what it leaves, from a process of its own (this binary runs itself).
+//! The capture of a program that is killed while recording, in a child process (this binary runs itself).
 
 use std::fs::File;
 use std::path::Path;
@@ -9,10 +9,10 @@ use rehal_capture::{Capture, OpenOptions, PayloadType, RecordFields, RecordType,
 
 const OUTPUT: &str = "REHAL_TEST_KILLED_OUTPUT";
 
-/// Sizes of the payloads in turn: records of all kinds of lengths, one longer than the writer's buffer.
+/// Payload sizes in turn, one larger than the writer's buffer.
 const LENGTHS: [usize; 5] = [0, 17, 4096, 100_003, 600_000];
 
-/// Not a test of its own: what the test below runs in a child process, and kills.
+/// Not a test itself: the child process that the test below runs and kills.
 #[test]
 fn child() {
     let Some(path) = std::env::var_os(OUTPUT) else { return };
@@ -26,7 +26,7 @@ fn child() {
         };
         let payload = vec![ordinal as u8; LENGTHS[ordinal as usize % LENGTHS.len()]];
         writer.append(&fields, &[&payload]).unwrap();
-        // Far more than the test waits for; bounds the child if it is not killed.
+        // Bounds the child if it is not killed.
         assert!(writer.length_bytes() < 1 << 30);
     }
 }
@@ -40,13 +40,13 @@ fn killed_at(path: &Path, length_bytes: u64) {
     while std::fs::metadata(path).map_or(0, |it| it.len()) < length_bytes && Instant::now() < patience {
         std::thread::yield_now();
     }
-    // SIGKILL where there are signals: nothing of the program runs any more.
+    // SIGKILL on Unix: the program cannot clean up.
     child.kill().unwrap();
     assert!(!child.wait().unwrap().success());
 }
 
 #[test]
-fn a_killed_program_leaves_what_it_wrote() {
+fn a_killed_program_leaves_its_complete_records() {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("killed.ireereplay");
     for length_bytes in [24, 1_000_000, 20_000_000] {
         let _ = std::fs::remove_file(&path);
@@ -63,7 +63,7 @@ fn a_killed_program_leaves_what_it_wrote() {
             assert!(record.payload.iter().all(|byte| *byte == ordinal as u8), "record {ordinal}");
             count += 1;
         }
-        // All that is in the file but, at most, the record that was being written.
+        // At most the record being written is lost.
         let lost_bytes = capture.tear().map_or(0, |tear| tear.lost_bytes);
         assert_eq!(capture.length_bytes() + lost_bytes, bytes.len() as u64);
         assert!(lost_bytes < 96 + 600_000, "{lost_bytes}");

@@ -1,13 +1,13 @@
-//! What is read and written again is the same file, byte for byte.
+//! Reading and rewriting a capture yields the same bytes.
 
-#[allow(dead_code, reason = "shared with the tests that change captures")]
+#[allow(dead_code, reason = "shared with the tests that mutate captures")]
 mod common;
 
 use common::rewritten;
 use rehal_capture::{Capture, OpenOptions, Payload, PayloadType, RecordFields, Writer, sample};
 
 #[test]
-fn the_sample_survives_and_has_every_payload() {
+fn the_sample_round_trips_and_has_every_payload() {
     let bytes = sample::capture();
     assert_eq!(rewritten(&bytes), bytes);
     let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
@@ -18,7 +18,7 @@ fn the_sample_survives_and_has_every_payload() {
 }
 
 #[test]
-fn a_payload_survives_any_alignment() {
+fn payloads_round_trip_at_any_alignment() {
     let bytes = sample::capture();
     for shift in 0..8 {
         let shifted = [vec![0xEE; shift], bytes.clone()].concat();
@@ -27,7 +27,7 @@ fn a_payload_survives_any_alignment() {
 }
 
 #[test]
-fn a_writer_refuses_a_count_that_is_not_the_length_of_its_list() {
+fn a_writer_rejects_a_count_that_differs_from_its_list() {
     let bytes = sample::capture();
     let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
     let mut writer = Writer::new(std::io::sink()).unwrap();

@@ -6,11 +6,13 @@ use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_session::hal::{DeviceDescription, DeviceUri, Driver, DriverRegistry};
 use rehal_session::{DeviceOptions, DeviceSpec, NamedPath, drivers, find_driver};
 
-use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal};
+use crate::flags::{DEVICE, EXECUTABLE_PLUGIN, Flags, Refusal, task_options};
+use crate::topologies;
 
 /// The device options set by flags. Fails if a named device does not exist here; opens no device.
 pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
     let mut options = DeviceOptions::default();
+    options.drivers = options.drivers.with(task_options(flags));
     let uris = flags.list(&DEVICE);
     if !uris.is_empty() {
         let registry = registry();
@@ -61,14 +63,15 @@ pub(crate) fn check_uri(value: &OsStr) -> Result<String, Refusal> {
     Ok(uri.to_string())
 }
 
-/// Answers `--list_drivers`, `--list_devices` and `--dump_devices` in the reference's format; `None` for other
-/// queries.
-pub(crate) fn answer(query: &str, value: &str) -> Option<Result<String>> {
+/// Answers `--list_drivers`, `--list_devices`, `--dump_devices` and `--dump_task_topologies` in the reference's format;
+/// `None` for other queries.
+pub(crate) fn answer(query: &str, value: &str, flags: &Flags) -> Option<Result<String>> {
     let registry = drivers();
     Some(match query {
         "list_drivers" => Ok(list_drivers(&registry)),
         "list_devices" => list_devices(&registry, value),
         "dump_devices" => dump_devices(&registry, value),
+        "dump_task_topologies" => topologies::dump(flags),
         _ => return None,
     })
 }
@@ -206,7 +209,10 @@ mod tests {
     #[test]
     fn devices_are_dumped_with_all_properties() {
         let registry = with_gpus(Ok(()));
-        assert_eq!(list_devices(&registry, "").unwrap(), "gpu://GPU-0a\ngpu://pci/1\nlocal-sync://\n");
+        assert_eq!(
+            list_devices(&registry, "").unwrap(),
+            "gpu://GPU-0a\ngpu://pci/1\nlocal-sync://\nlocal-task://\n"
+        );
         assert_eq!(list_devices(&registry, "gpu").unwrap(), "gpu://GPU-0a\ngpu://pci/1\n");
         let expected = format!(
             "{RULE}\n# Enumerated devices for driver 'gpu'\n{RULE}\n\n\
@@ -227,9 +233,8 @@ mod tests {
             listed.contains("\n             gpu: GPUs (unavailable: libgpu.so.1 is not installed)\n"),
             "{listed}"
         );
-        assert_eq!(list_devices(&registry, "").unwrap(), "local-sync://\n");
-        let expected =
-            "UNAVAILABLE; libgpu.so.1 is not installed\n  try: the drivers that work here are: local-sync";
+        assert_eq!(list_devices(&registry, "").unwrap(), "local-sync://\nlocal-task://\n");
+        let expected = "UNAVAILABLE; libgpu.so.1 is not installed\n  try: the drivers that work here are: local-sync, local-task";
         assert_eq!(list_devices(&registry, "gpu").unwrap_err().report(), expected);
         assert_eq!(dump_devices(&registry, "gpu").unwrap_err().report(), expected);
         assert_eq!(DeviceSpec::find_in(&registry, "gpu://0").err().unwrap().report(), expected);

@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+mod advice;
 mod captures;
 mod devices;
 #[cfg(test)]
@@ -18,5 +19,6 @@ mod program;
 mod progress;
 mod tool;
 pub mod tools;
+mod topologies;
 
 pub use tool::{Invocation, Operands, Tool, main, main_of_verbs};

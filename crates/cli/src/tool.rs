@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::env::ArgsOs;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,7 +8,7 @@ use rehal_base::{Error, Result, nearest};
 use rehal_session::CrashReports;
 
 use crate::flags::{self, AGENTS_MD, Flags, GENERAL, Group};
-use crate::output;
+use crate::{advice, output};
 
 /// A tool: its names, its flags, its documentation, and the function that runs it.
 pub struct Tool {
@@ -27,8 +28,8 @@ pub struct Tool {
     pub examples: &'static [(&'static str, &'static str)],
     /// The guide for agents, as Markdown.
     pub guide: &'static str,
-    /// Answers a tool-specific query, given its name and value; `None` for other queries.
-    pub answer: fn(&str, &str) -> Option<Result<String>>,
+    /// Answers a tool-specific query, given its name and value and the flags before it; `None` for other queries.
+    pub answer: fn(&str, &str, &Flags) -> Option<Result<String>>,
     /// Derives options from the flags, then runs the tool.
     pub run: fn(&Invocation) -> Result<()>,
 }
@@ -70,6 +71,8 @@ pub struct Invocation {
     word: Option<String>,
     /// The operand, if [`Tool::operands`] has one.
     operand: Option<PathBuf>,
+    /// The exit status, unless there is an error.
+    status: Cell<u8>,
 }
 
 /// Runs a tool as a program.
@@ -89,15 +92,15 @@ pub fn main_of_verbs(program: &str, tools: &[&Tool]) -> ExitCode {
 /// Runs a tool on these arguments, for tests within the crate.
 #[cfg(test)]
 pub(crate) fn run_tool(tool: &Tool, arguments: &[String]) -> Result<()> {
-    start(tool, tool.name.to_string(), tool.name.into(), arguments.iter().map(OsString::from))
+    start(tool, tool.name.to_string(), tool.name.into(), arguments.iter().map(OsString::from)).map(drop)
 }
 
-/// Prints the error, if any; returns exit status 0 or 1.
-fn finish(result: Result<()>) -> ExitCode {
+/// Prints the error, if any; returns the exit status, 1 for an error.
+fn finish(result: Result<u8>) -> ExitCode {
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status.into(),
         Err(error) => {
-            output::note(&error.report());
+            output::note(&advice::report(&error));
             ExitCode::FAILURE
         }
     }
@@ -108,28 +111,29 @@ fn start(
     name: String,
     program: OsString,
     arguments: impl Iterator<Item = OsString>,
-) -> Result<()> {
+) -> Result<u8> {
     let flags = Flags::parse(&tool.all_groups(), arguments)?;
     if let Some((query, value)) = flags.query() {
         let text = match query {
             "help" => Ok(tool.help(&name, value == "all")),
             "version" => Ok(version(&name)),
-            other => (tool.answer)(other, value)
+            other => (tool.answer)(other, value, &flags)
                 .unwrap_or_else(|| Err(Error::unimplemented(format!("{name} does not answer --{other}")))),
         };
-        return output::print(&text?);
+        return output::print(&text?).map(|()| 0);
     }
     if flags.get(&AGENTS_MD) {
-        return output::print(tool.guide);
+        return output::print(tool.guide).map(|()| 0);
     }
     let (word, operand) = tool.operands.check(&name, flags.operands())?;
     flags.warnings().iter().for_each(|warning| output::note(warning));
     // Every tool maps files, which another process may truncate.
     CrashReports::install();
-    (tool.run)(&Invocation { name, program, flags, word, operand })
+    let invocation = Invocation { name, program, flags, word, operand, status: Cell::new(0) };
+    (tool.run)(&invocation).map(|()| invocation.status.get())
 }
 
-fn start_verb(program: &str, called: OsString, tools: &[&Tool], mut arguments: ArgsOs) -> Result<()> {
+fn start_verb(program: &str, called: OsString, tools: &[&Tool], mut arguments: ArgsOs) -> Result<u8> {
     let first = arguments.next().unwrap_or_default();
     let verb = first.to_string_lossy();
     if let Some(tool) = find_verb(tools, &verb) {
@@ -137,16 +141,16 @@ fn start_verb(program: &str, called: OsString, tools: &[&Tool], mut arguments: A
     }
     match &*verb {
         "help" | "--help" | "-h" => match arguments.next().map(|verb| verb.to_string_lossy().into_owned()) {
-            None => output::print(&verbs_help(program, tools)),
+            None => output::print(&verbs_help(program, tools)).map(|()| 0),
             Some(verb) => {
                 let tool = find_verb(tools, &verb).ok_or_else(|| unknown_verb(&verb, tools))?;
                 start(tool, format!("{program} {verb}"), called, ["--help".into()].into_iter())
             }
         },
-        "version" | "--version" => output::print(&version(program)),
+        "version" | "--version" => output::print(&version(program)).map(|()| 0),
         "agents_md" | "--agents_md" | "--agents-md" => {
             let guides: Vec<_> = tools.iter().map(|tool| tool.guide).collect();
-            output::print(&guides.join("\n"))
+            output::print(&guides.join("\n")).map(|()| 0)
         }
         "" => Err(Error::invalid_argument("no verb is given").advise(verbs(tools))),
         other => Err(unknown_verb(other, tools)),
@@ -272,5 +276,10 @@ impl Invocation {
     /// The operand. Panics unless [`Tool::operands`] has one.
     pub fn operand(&self) -> PathBuf {
         self.operand.clone().expect("the tool's operands are checked before it runs")
+    }
+
+    /// Sets the exit status of a run without an error.
+    pub fn set_status(&self, status: u8) {
+        self.status.set(status);
     }
 }

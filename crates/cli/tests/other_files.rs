@@ -92,9 +92,8 @@ fn in_the_place_of_parameters() {
     let scratch = Scratch::new();
     let path = scratch.file("x.irpa", std::fs::read(fixture("params/model.safetensors")).unwrap());
     let stderr = fail(&["iree-dump-parameters", &format!("--parameters={path}")]);
-    let first = format!(
-        "INVALID_ARGUMENT; '{path}' is a safetensors parameter file, and its name ends as another's\n"
-    );
+    let first =
+        format!("INVALID_ARGUMENT; '{path}' is a safetensors parameter file, but has another extension\n");
     assert!(stderr.starts_with(&first), "{stderr}");
     assert!(stderr.contains("try: rename it to end with .safetensors"), "{stderr}");
 }

@@ -87,7 +87,10 @@ fn a_truncated_file() {
     let path = scratch.file("truncated", &bytes[..bytes.len() / 2]);
     for tool in &TOOLS[..3] {
         let stderr = fail(&[*tool, &[&path]].concat());
-        assert!(stderr.contains("the file was cut") && stderr.contains("try: use --recover"), "{stderr}");
+        assert!(
+            stderr.contains("the file is truncated") && stderr.contains("try: use --recover"),
+            "{stderr}"
+        );
         assert!(stderr.contains(&path), "{stderr}");
     }
     // `info` reports it.
@@ -112,18 +115,18 @@ fn an_invalid_device() {
             (
                 "vulkan",
                 "UNIMPLEMENTED; this build has no 'vulkan' driver\n  at: --device=vulkan\n  try: \
-                 --device=local-sync runs it here; the drivers that work here are: local-sync",
+                 --device=local-sync runs it here; the drivers that work here are: local-sync, local-task",
             ),
             (
                 "local-sink",
-                "driver 'local-sink' does not exist\n  at: --device=local-sink\n  try: did you mean 'local-sync'?",
+                "driver 'local-sink' does not exist\n  at: --device=local-sink\n  try: did you mean 'local-task'?",
             ),
             (
                 "local-sync://7",
                 "driver 'local-sync' has no device '7'\n  at: --device=local-sync://7\n  try: its devices: local-sync://",
             ),
             ("local-sync://?x=1", "takes no parameters: 'x=1'"),
-            ("a,b", "driver 'a,b' does not exist"),
+            ("a,b", "invalid device URI 'a,b': ',' in the name of the driver"),
         ] {
             let stderr = fail(&[tool, &[&format!("--device={device}"), &path]].concat());
             assert!(stderr.contains(expected), "{stderr}");
@@ -140,8 +143,8 @@ fn an_invalid_device() {
 #[test]
 fn device_count_mismatch() {
     for (name, devices, expected) in [
-        ("two_devices.ss", 1, "the capture uses 2 device(s) and 1 are given"),
-        ("simple_abs.abs.local-sync", 2, "the capture uses 1 device(s) and 2 are given"),
+        ("two_devices.ss", 1, "the capture uses 2 device(s), found 1"),
+        ("simple_abs.abs.local-sync", 2, "the capture uses 1 device(s), found 2"),
     ] {
         for tool in ["iree-run-replay", "iree-benchmark-replay"] {
             let path = capture(name);
@@ -178,7 +181,7 @@ fn invalid_values_of_replay_flags() {
     for (flag, expected) in [
         ("--replay_file_remap=nothing", "(expected CAPTURED_PREFIX=PREFIX_HERE)"),
         ("--replay_executable_substitution=4", "has no '='"),
-        ("--replay_executable_substitution=0=x", "names id 0"),
+        ("--replay_executable_substitution=0=x", "has id 0"),
         ("--replay_executable_substitution=4=/nonexistent/x", "opening '/nonexistent/x'"),
         ("--executable_plugin=/nonexistent/x.so", "--executable_plugin=/nonexistent/x.so"),
     ] {

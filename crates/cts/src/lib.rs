@@ -12,6 +12,7 @@
 mod check;
 pub mod discrete;
 mod harness;
+pub mod late;
 mod live;
 mod script;
 mod subject;

@@ -445,6 +445,7 @@ impl Drop for Mapping {
 pub struct PlainBuffer {
     memory: Arc<HostMemory>,
     deallocated: AtomicBool,
+    is_queue_ordered: bool,
     _counted: Option<Counted>,
 }
 
@@ -462,7 +463,18 @@ impl PlainBuffer {
 
     /// A buffer over existing memory.
     pub fn over(memory: HostMemory) -> Self {
-        Self { memory: Arc::new(memory), deallocated: AtomicBool::new(false), _counted: None }
+        Self {
+            memory: Arc::new(memory),
+            deallocated: AtomicBool::new(false),
+            is_queue_ordered: false,
+            _counted: None,
+        }
+    }
+
+    /// The same buffer, owned by queues: see [`BufferBackend::is_queue_ordered`].
+    pub fn queue_ordered(mut self) -> Self {
+        self.is_queue_ordered = true;
+        self
     }
 
     /// The same buffer, counted as allocated memory of this type until it is dropped.
@@ -511,7 +523,7 @@ impl BufferBackend for PlainBuffer {
     }
 
     fn is_queue_ordered(&self) -> bool {
-        false
+        self.is_queue_ordered
     }
 
     // The bytes live until the last handle is dropped: freeing them here would invalidate mappings, and

@@ -68,8 +68,8 @@ pub trait DeviceBackend: Send + Sync {
     /// # Safety
     ///
     /// The code runs in this process, or on the device, with the caller's privileges, now (its initialisers)
-    /// and at each dispatch. The caller must justify its trust in the bytes, and must order dispatches by
-    /// timepoints with other work that accesses the same bytes if either writes.
+    /// and at each dispatch, workgroups of one dispatch concurrently. The caller must justify its trust in the bytes, and must
+    /// order dispatches by timepoints with other work that accesses the same bytes if either writes.
     #[allow(unsafe_code, reason = "the trust boundary of native code")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable>;
 

@@ -3,6 +3,8 @@ use rehal_base::{Error, Result};
 /// Limit on the parameters of a URI, the same as the reference's.
 const PARAM_LIMIT: usize = 128;
 
+const FORMS: &str = "expected DRIVER, DRIVER://PATH or DRIVER://PATH?KEY=VALUE";
+
 /// A device's URI: `driver`, `driver://path` or `driver://path?key=value&key=value`.
 ///
 /// ```
@@ -23,9 +25,19 @@ pub struct DeviceUri<'a> {
 }
 
 impl<'a> DeviceUri<'a> {
-    /// Splits `text` like the reference: the slashes after the colon are optional.
+    /// Splits `text` like the reference: the slashes after the colon are optional. Rejects what can name no driver,
+    /// such as `local-sync?key=value`, and parameters without a key.
     pub fn parse(text: &'a str) -> Result<Self> {
+        let malformed =
+            |what: String| Error::invalid_argument(format!("invalid device URI '{text}': {what} ({FORMS})"));
         let (driver, rest) = text.split_once(':').unwrap_or((text, ""));
+        if driver.is_empty() {
+            return Err(malformed("it names no driver".into()));
+        }
+        let is_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');
+        if let Some(other) = driver.chars().find(|c| !is_name(*c)) {
+            return Err(malformed(format!("{other:?} in the name of the driver")));
+        }
         let rest = rest.strip_prefix("//").or_else(|| rest.strip_prefix('/')).unwrap_or(rest);
         let (path, params) = rest.split_once('?').unwrap_or((rest, ""));
         let params = params.strip_prefix('&').unwrap_or(params);
@@ -40,6 +52,9 @@ impl<'a> DeviceUri<'a> {
                 params.len()
             )));
         }
+        if params.iter().any(|(key, _)| key.is_empty()) {
+            return Err(malformed("a parameter has no key".into()));
+        }
         Ok(Self { driver, path, params })
     }
 }
@@ -51,8 +66,7 @@ mod tests {
     #[test]
     fn uris_are_split_like_the_reference() {
         for (text, driver, path, params) in [
-            ("", "", "", &[][..]),
-            ("local-sync", "local-sync", "", &[]),
+            ("local-sync", "local-sync", "", &[][..]),
             ("local-sync:", "local-sync", "", &[]),
             ("local-sync://", "local-sync", "", &[]),
             ("vulkan://0", "vulkan", "0", &[]),
@@ -60,14 +74,36 @@ mod tests {
             ("vulkan:0", "vulkan", "0", &[]),
             ("vulkan:///0", "vulkan", "/0", &[]),
             ("cuda://GPU-1a?a=b", "cuda", "GPU-1a", &[("a", "b")]),
-            ("cuda://?a=b=c&d&&e=", "cuda", "", &[("a", "b=c"), ("d", ""), ("", ""), ("e", "")]),
+            ("cuda://?a=b=c&d&e=", "cuda", "", &[("a", "b=c"), ("d", ""), ("e", "")]),
             ("cuda://?&a=1&", "cuda", "", &[("a", "1")]),
             ("cuda://?", "cuda", "", &[]),
-            ("cuda?a=b", "cuda?a=b", "", &[]),
             ("a:b:c", "a", "b:c", &[]),
         ] {
             let expected = DeviceUri { driver, path, params: params.to_vec() };
             assert_eq!(DeviceUri::parse(text).unwrap(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn malformed_uris_are_rejected() {
+        for (text, what) in [
+            ("", "it names no driver"),
+            (":", "it names no driver"),
+            ("://0", "it names no driver"),
+            ("?a=b", "'?' in the name of the driver"),
+            ("cuda?a=b", "'?' in the name of the driver"),
+            ("cuda/0", "'/' in the name of the driver"),
+            ("cuda,cuda", "',' in the name of the driver"),
+            (" cuda", "' ' in the name of the driver"),
+            ("cu\nda://0", "'\\n' in the name of the driver"),
+            ("cuda://0?=b", "a parameter has no key"),
+            ("cuda://?a=b&&c=d", "a parameter has no key"),
+        ] {
+            let error = DeviceUri::parse(text).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("INVALID_ARGUMENT; invalid device URI '{text}': {what} ({FORMS})")
+            );
         }
     }
 

@@ -124,7 +124,9 @@ impl Driver {
         };
         let by_path = devices.iter().find(|device| device.path == which);
         let by_identifier = || devices.iter().find(has_identifier);
-        let by_index = || which.parse::<usize>().ok().and_then(|index| devices.get(index));
+        // Only the form that a listing prints, not `+0` or `00`.
+        let is_index = |index: &usize| index.to_string() == which;
+        let by_index = || which.parse().ok().filter(is_index).and_then(|index| devices.get(index));
         by_path.or_else(by_identifier).or_else(by_index).ok_or_else(|| self.no_such_device(devices, which))
     }
 
@@ -241,7 +243,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_error_for_an_unknown_device_lists_the_others() {
-        for which in ["3", "-1", "bus", "GPU-", "18446744073709551616"] {
+        for which in ["3", "-1", "+0", "00", "bus", "GPU-", "18446744073709551616"] {
             let error = create(Fake::of("fake", 3), which);
             assert_eq!(
                 error.report(),

@@ -1,16 +1,17 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use rehal_base::{Error, Result, StatusCode};
 use smallvec::SmallVec;
 
-use super::sync::{Mutex, MutexGuard};
+use super::sync::{Mutex, MutexGuard, Ordering};
 use crate::semaphore::{SemaphoreId, WeakSemaphore};
 use crate::stranded::{Claim, stranded};
 use crate::{
-    Indexed, Live, Promise, QueueOp, Registration, Rename, Semaphore, Span, Store, Submission, Timepoint,
-    unwind,
+    Indexed, Live, Promise, QueueAffinity, QueueOp, Registration, Rename, Semaphore, Span, Store, Submission,
+    Timepoint, unwind,
 };
 
 /// The submissions of a device that wait for timepoints which the device cannot wait for itself.
@@ -61,8 +62,9 @@ pub struct PendingSubmissions {
 pub struct KeptSubmission {
     store: Store,
     submission: Submission<Indexed>,
+    note: [u64; 2],
     /// Whether a [`Promise`] has taken the duty.
-    is_promised: Cell<bool>,
+    is_promised: AtomicBool,
 }
 
 struct Shared {
@@ -110,16 +112,19 @@ impl PendingSubmissions {
     }
 
     /// Keeps `submission` until the waits selected by `on_host` are reached. The remaining waits are the
-    /// driver's: they are the waits of the kept submission.
+    /// driver's: they are the waits of the kept submission. [`KeptSubmission::note`] returns `note`.
     pub fn keep(
         &self,
         submission: &Submission<Live<'_>>,
+        note: [u64; 2],
         on_host: impl Fn(&Timepoint<&Semaphore>) -> bool,
     ) -> Result<()> {
         type Waits<'a> = SmallVec<[Timepoint<&'a Semaphore>; 4]>;
         let (host, device): (Waits<'_>, Waits<'_>) =
             submission.waits.iter().copied().partition(|wait| on_host(wait));
-        self.keep_until(&host, KeptSubmission::new(submission, &device)?);
+        let mut kept = KeptSubmission::empty();
+        kept.refill(submission, &device, note)?;
+        self.keep_until(&host, kept);
         Ok(())
     }
 
@@ -180,23 +185,66 @@ impl Drop for PendingSubmissions {
 }
 
 impl KeptSubmission {
-    fn new<'a>(submission: &Submission<Live<'a>>, device_waits: &[Timepoint<&'a Semaphore>]) -> Result<Self> {
-        let mut store = Store::default();
-        let mut kept = Submission { waits: &[][..], ..*submission }.rename(&mut store)?;
+    /// No submission: a barrier without signals. For drivers that reuse the memory of kept submissions
+    /// ([`KeptSubmission::keep`]).
+    pub fn empty() -> Self {
+        let none = Submission {
+            device: 0,
+            affinity: QueueAffinity::default(),
+            waits: Span::new(0, 0),
+            signals: Span::new(0, 0),
+            op: QueueOp::Barrier { flags: 0 },
+        };
+        Self::of(Store::default(), none)
+    }
+
+    /// Replaces the submission, whose signals are settled, by one without unmet waits. Allocates only what the memory of
+    /// earlier ones does not hold. If this fails, nothing is kept.
+    pub fn keep(&mut self, submission: &Submission<Live<'_>>, note: [u64; 2]) -> Result<()> {
+        self.refill(submission, &[], note)
+    }
+
+    fn refill<'a>(
+        &mut self,
+        submission: &Submission<Live<'a>>,
+        device_waits: &[Timepoint<&'a Semaphore>],
+        note: [u64; 2],
+    ) -> Result<()> {
+        self.clear();
+        let store = &mut self.store;
+        let mut kept = Submission { waits: &[][..], ..*submission }.rename(store)?;
         for wait in device_waits {
             let wait = Timepoint { semaphore: store.semaphore(wait.semaphore)?, value: wait.value };
             store.lists.timepoints.push(wait);
         }
         let first = store.lists.timepoints.len() - device_waits.len();
         kept.waits = Span::new(first as u64, device_waits.len() as u64);
-        Ok(Self::of(store, kept))
+        // See `of`.
+        store.devices.clear();
+        (self.submission, self.note) = (kept, note);
+        self.is_promised = AtomicBool::new(false);
+        Ok(())
+    }
+
+    /// Drops the objects and keeps the memory; fails signals that are not settled.
+    pub fn clear(&mut self) {
+        drop(self.promise());
+        self.store.clear();
+        self.submission.signals = Span::new(0, 0);
+        self.submission.op = QueueOp::Barrier { flags: 0 };
+    }
+
+    /// Drops the objects that the operation names, but not the signals.
+    pub fn release_operands(&mut self) {
+        self.store.release_operands();
+        self.submission.op = QueueOp::Barrier { flags: 0 };
     }
 
     /// A submission and the objects that its indices refer to.
     pub(super) fn of(mut store: Store, submission: Submission<Indexed>) -> Self {
         // Pending work belongs to its device. If it also kept the device alive, neither would ever be freed.
         store.devices.clear();
-        Self { store, submission, is_promised: Cell::new(false) }
+        Self { store, submission, note: [0; 2], is_promised: AtomicBool::new(false) }
     }
 
     /// The operation.
@@ -209,6 +257,11 @@ impl KeptSubmission {
         &self.submission
     }
 
+    /// What the driver noted at submission.
+    pub fn note(&self) -> [u64; 2] {
+        self.note
+    }
+
     /// The objects that the submission names.
     pub fn store(&self) -> &Store {
         &self.store
@@ -216,7 +269,7 @@ impl KeptSubmission {
 
     /// The duty to settle the signals, once.
     pub fn promise(&self) -> Promise<'_> {
-        let signals = if self.is_promised.replace(true) {
+        let signals = if self.is_promised.swap(true, Ordering::AcqRel) {
             &[]
         } else {
             self.submission.signals.of(&self.store.lists.timepoints)

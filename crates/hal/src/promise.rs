@@ -45,7 +45,7 @@ impl<'a> Promise<'a> {
 
 impl Drop for Promise<'_> {
     fn drop(&mut self) {
-        if !self.is_settled.get() {
+        if !self.is_settled.get() && !self.signals.is_empty() {
             self.signals.settle(&Err(if std::thread::panicking() {
                 Error::new(StatusCode::Internal, "the thread that ran the submission panicked")
             } else {
@@ -56,6 +56,13 @@ impl Drop for Promise<'_> {
 }
 
 impl Signals<'_> {
+    fn is_empty(self) -> bool {
+        match self {
+            Self::Live(signals) => signals.is_empty(),
+            Self::Kept(signals, _) => signals.is_empty(),
+        }
+    }
+
     // A callback of one signal may panic; the others are signalled nevertheless.
     fn settle(self, outcome: &Result<()>) {
         match self {

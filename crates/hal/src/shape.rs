@@ -5,12 +5,18 @@ use rehal_base::{Error, Result};
 
 use crate::flags::WHOLE_BUFFER;
 
+/// A pattern has 1, 2 or 4 bytes.
+pub fn check_pattern(pattern: &[u8]) -> Result<()> {
+    match pattern.len() {
+        1 | 2 | 4 => Ok(()),
+        bytes => Err(Error::invalid_argument(format!("a fill pattern has 1, 2 or 4 bytes, not {bytes}"))),
+    }
+}
+
 /// A pattern has 1, 2 or 4 bytes; the filled range is a multiple of that and aligned to it.
 pub fn check_fill(offset: u64, length: u64, pattern: &[u8]) -> Result<()> {
+    check_pattern(pattern)?;
     let bytes = pattern.len() as u64;
-    if !matches!(bytes, 1 | 2 | 4) {
-        return Err(Error::invalid_argument(format!("a fill pattern has 1, 2 or 4 bytes, not {bytes}")));
-    }
     if !offset.is_multiple_of(bytes) || (length != WHOLE_BUFFER && !length.is_multiple_of(bytes)) {
         return Err(Error::invalid_argument(format!(
             "a fill of {length} bytes at offset {offset} is not aligned to its pattern of {bytes} bytes"

@@ -140,6 +140,20 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Drops all objects but the semaphores and their timepoints.
+    pub(crate) fn release_operands(&mut self) {
+        self.buffers.clear();
+        self.executables.clear();
+        self.command_buffers.clear();
+        self.files.clear();
+        self.events.clear();
+        self.channels.clear();
+        self.host_calls.clear();
+        self.devices.clear();
+    }
+}
+
 /// Stores a clone of `item` and returns its index; often the same as the last one.
 fn keep<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T, &T) -> bool) -> Result<u32> {
     keep_as(list, item, same, T::clone)

@@ -9,21 +9,31 @@ use rehal_hal::{
     QueueOp, Store,
 };
 
-use crate::execute::{BindingTable, LiveNames, StoredNames, effect_of, run};
+use crate::execute::{BindingTable, Effect, LiveNames, StoredNames, effect_of, run};
 
-/// The commands of a command buffer. A CPU has nothing to bake: commands are stored as recorded or, if the
-/// program allows inline execution, run while they are recorded and not stored.
+/// The commands of a command buffer, baked into stages. If the program allows inline execution, they run while they are
+/// recorded instead and are not stored.
 pub(crate) struct LocalCommands {
     inline: bool,
     recording: Mutex<Option<Box<Recording>>>,
     ready: OnceLock<Box<Recording>>,
 }
 
+/// Baked commands, in stages: those of one stage are independent, and each stage follows the one before.
+///
+/// An execution barrier ends a stage. So does each command on an event, which is stricter than what it says: commands
+/// that only follow another event's wait them out too.
 #[derive(Default)]
-struct Recording {
-    store: Store,
+pub(crate) struct Recording {
+    pub(crate) store: Store,
     /// The effects of the commands, without no-ops.
-    operations: Vec<QueueOp<Indexed>>,
+    pub(crate) operations: Vec<QueueOp<Indexed>>,
+    /// The first operation of each stage; none is empty.
+    pub(crate) stages: Vec<u32>,
+    /// Whether the next operation begins a stage.
+    is_ordered: bool,
+    /// The most operations of a stage.
+    widest: usize,
 }
 
 thread_local! {
@@ -37,6 +47,17 @@ thread_local! {
 const SPARE_LIMIT: usize = 8;
 
 impl Recording {
+    /// The number of operations of the stage that has most.
+    pub(crate) fn widest_stage(&self) -> usize {
+        self.widest
+    }
+
+    fn bake(&mut self) {
+        let ends = self.stages.iter().skip(1).copied().chain([self.operations.len() as u32]);
+        self.widest =
+            self.stages.iter().zip(ends).map(|(start, end)| (end - start) as usize).max().unwrap_or(0);
+    }
+
     fn take() -> Box<Self> {
         SPARE.with_borrow_mut(Vec::pop).unwrap_or_default()
     }
@@ -44,6 +65,8 @@ impl Recording {
     fn recycle(mut self: Box<Self>) {
         self.store.clear();
         self.operations.clear();
+        self.stages.clear();
+        (self.is_ordered, self.widest) = (false, 0);
         // An exiting thread may have destroyed its free list.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
@@ -82,20 +105,29 @@ impl LocalCommands {
         self.inline
     }
 
-    /// Runs all commands in order.
-    pub(crate) fn run(&self, table: &BindingTable<'_>) -> Result<()> {
-        if self.inline {
-            return Ok(());
+    /// The baked commands; `None` if they ran when they were recorded. Fails while they are being recorded.
+    pub(crate) fn baked(&self) -> Result<Option<&Recording>> {
+        match self.ready.get() {
+            Some(recording) => Ok(Some(recording)),
+            None if self.inline => Ok(None),
+            None => Err(Error::failed_precondition("cannot run: the command buffer is still being recorded")),
         }
-        let Some(recording) = self.ready.get() else {
-            return Err(Error::failed_precondition("cannot run: the command buffer is still being recorded"));
-        };
-        let names = StoredNames { store: &recording.store, table };
+    }
+
+    /// Runs all commands in order.
+    pub(crate) fn run<'a>(&'a self, table: &BindingTable<'a>) -> Result<()> {
+        let Some(recording) = self.baked()? else { return Ok(()) };
+        let names = StoredNames { store: &recording.store, slots: table };
         for (index, operation) in recording.operations.iter().enumerate() {
-            run(operation, &names).context(|| format!("command {index} of the command buffer"))?;
+            run(operation, &names).context(|| in_command(index))?;
         }
         Ok(())
     }
+}
+
+/// Where in a command buffer an error is.
+pub(crate) fn in_command(index: usize) -> String {
+    format!("command {index} of the command buffer")
 }
 
 impl CommandBufferBackend for LocalCommands {
@@ -107,13 +139,28 @@ impl CommandBufferBackend for LocalCommands {
     }
 
     fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
-        let Some(operation) = effect_of(command)? else { return Ok(()) };
+        let operation = match effect_of(command)? {
+            Effect::None => return Ok(()),
+            Effect::Runs(operation) if self.inline => return run(&operation, &LiveNames),
+            Effect::Runs(operation) => Some(operation),
+            Effect::Orders => None,
+        };
         if self.inline {
-            return run(&operation, &LiveNames);
+            return Ok(());
         }
         let mut recording = self.recording.lock();
         let recording = recording.as_mut().ok_or_else(not_recording)?;
+        let Some(operation) = operation else {
+            recording.is_ordered = true;
+            return Ok(());
+        };
+        let index = u32::try_from(recording.operations.len())
+            .map_err(|_| Error::resource_exhausted("more than 2^32 commands in a command buffer"))?;
         let kept = operation.rename(&mut recording.store)?;
+        if recording.is_ordered || index == 0 {
+            recording.stages.push(index);
+            recording.is_ordered = false;
+        }
         recording.operations.push(kept);
         Ok(())
     }
@@ -123,8 +170,10 @@ impl CommandBufferBackend for LocalCommands {
     fn end(&self) -> Result<()> {
         let recording = self.recording.lock().take();
         if !self.inline {
+            let mut recording = recording.ok_or_else(not_recording)?;
+            recording.bake();
             // The handle ensures that a command buffer is recorded once, so this is the first value.
-            let _ = self.ready.set(recording.ok_or_else(not_recording)?);
+            let _ = self.ready.set(recording);
         }
         Ok(())
     }

@@ -10,39 +10,110 @@ use rehal_hal::{
 };
 
 use crate::command::LocalCommands;
-use crate::driver::LOCAL_SYNC;
-use crate::executable::{self, LocalExecutable, Plugins};
+use crate::driver::{LOCAL_SYNC, LOCAL_TASK, LocalTaskOptions};
+use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, guard};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
+use crate::task::{TaskExecutor, Workers};
 
 /// Minimum alignment of buffers, as compiled kernels assume.
 const BINDING_ALIGNMENT_BYTES: usize = 64;
 
 const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD);
 
-/// A CPU device that runs work on the thread that makes it ready: the one that submits, or the one that
-/// signals the last of its waits.
-pub struct LocalSync {
+/// A CPU device. `local-sync` and `local-task` differ in how it runs work, and in nothing else.
+struct LocalDevice {
     info: DeviceInfo,
     plugins: Plugins,
+    executables: ExecutableOptions,
     memory: Arc<MemoryCounters>,
     /// Submissions with unreached waits.
     pending: PendingSubmissions,
+    executor: Executor,
 }
+
+/// How a device runs the work that is ready.
+enum Executor {
+    /// On the thread that makes it ready.
+    Sync,
+    /// On workers.
+    Task {
+        executor: TaskExecutor,
+        /// After the pending submissions, which fail first: the last clone waits for what runs.
+        workers: Workers,
+    },
+}
+
+/// Creates CPU devices that run work on the thread that makes it ready: the one that submits, or the one that signals the
+/// last of its waits.
+pub struct LocalSync;
 
 impl LocalSync {
     /// The device; executables resolve their imports from `plugins`.
     pub fn create(plugins: Plugins) -> Device {
-        let info = DeviceInfo { driver: LOCAL_SYNC.into(), name: LOCAL_SYNC.into() };
-        Device::new(Self {
-            info,
+        Device::new(LocalDevice {
+            info: info(LOCAL_SYNC),
             plugins,
+            executables: ExecutableOptions::default(),
             memory: Arc::default(),
             pending: PendingSubmissions::new(run_kept),
+            executor: Executor::Sync,
         })
     }
 }
 
-impl DeviceBackend for LocalSync {
+/// Creates CPU devices that run work on a pool of workers. Independent submissions, and independent commands of a command
+/// buffer, run concurrently, and so do the workgroups of a dispatch.
+///
+/// Work that takes less time than waking a worker runs on the thread that makes it ready, if that is known from earlier
+/// dispatches of the same functions.
+pub struct LocalTask;
+
+impl LocalTask {
+    /// The device. Fails if threads cannot be started.
+    pub fn create(options: LocalTaskOptions) -> Result<Device> {
+        let workers = options.start_workers()?;
+        let executor = TaskExecutor::new(&workers, options.abort_on_failure);
+        let ready = executor.clone();
+        Ok(Device::new(LocalDevice {
+            info: info(LOCAL_TASK),
+            plugins: options.plugins,
+            executables: ExecutableOptions {
+                measures: true,
+                local_memory_limit: options.worker_local_memory,
+            },
+            memory: Arc::default(),
+            pending: PendingSubmissions::new(move |kept| ready.execute_kept(kept)),
+            executor: Executor::Task { executor, workers },
+        }))
+    }
+}
+
+fn info(name: &str) -> DeviceInfo {
+    DeviceInfo { driver: name.into(), name: name.into() }
+}
+
+impl LocalDevice {
+    fn is_task(&self) -> bool {
+        matches!(self.executor, Executor::Task { .. })
+    }
+
+    fn allocate(&self, params: BufferParams, size: u64, is_queue_ordered: bool) -> Result<Buffer> {
+        let granted = self.grant(params)?;
+        let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
+        let buffer = if is_queue_ordered { buffer.queue_ordered() } else { buffer };
+        Ok(Buffer::new(granted, size, buffer.counted(&self.memory, granted.memory_type)))
+    }
+
+    /// The number of threads that run workgroups of a dispatch.
+    fn concurrency(&self) -> i64 {
+        match &self.executor {
+            Executor::Sync => 1,
+            Executor::Task { workers, .. } => workers.topology().workers().len() as i64,
+        }
+    }
+}
+
+impl DeviceBackend for LocalDevice {
     fn info(&self) -> &DeviceInfo {
         &self.info
     }
@@ -51,7 +122,8 @@ impl DeviceBackend for LocalSync {
         match (category, key) {
             ("hal.device.id", pattern) => Ok(glob::matches(pattern, &self.info.name).into()),
             ("hal.executable.format", format) => Ok(executable::is_supported(format).into()),
-            ("hal.device" | "hal.dispatch", "concurrency") => Ok(1),
+            ("hal.device", "concurrency") => Ok(1),
+            ("hal.dispatch", "concurrency") => Ok(self.concurrency()),
             ("hal.cpu", feature) => executable::query_processor(feature),
             _ => Err(Error::not_found(format!("device '{}' has no '{category} :: {key}'", self.info.name))),
         }
@@ -75,9 +147,7 @@ impl DeviceBackend for LocalSync {
     }
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        let granted = self.grant(params)?;
-        let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
-        Ok(Buffer::new(granted, size, buffer.counted(&self.memory, granted.memory_type)))
+        self.allocate(params, size, false)
     }
 
     fn create_semaphore(
@@ -136,7 +206,7 @@ impl DeviceBackend for LocalSync {
     #[allow(unsafe_code, reason = "trust boundary of native code; see DeviceBackend")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
         // SAFETY: guaranteed by the caller, as this function requires.
-        let executable = unsafe { LocalExecutable::prepare(params, &self.plugins) }?;
+        let executable = unsafe { LocalExecutable::prepare(params, &self.plugins, self.executables) }?;
         Ok(Executable::new(executable))
     }
 
@@ -146,7 +216,7 @@ impl DeviceBackend for LocalSync {
 
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let created = match &submission.op {
-            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(*params, *size)?),
+            QueueOp::Alloca { params, size, .. } => Some(self.allocate(*params, *size, self.is_task())?),
             QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
                 if LocalCommands::of(command_buffer)?.is_inline() {
                     return Err(Error::invalid_argument(
@@ -161,7 +231,7 @@ impl DeviceBackend for LocalSync {
             match wait.semaphore.query() {
                 Ok(value) if value >= wait.value => {}
                 Ok(_) => {
-                    self.pending.keep(submission, |_| true)?;
+                    self.pending.keep(submission, guard::record(), |_| true)?;
                     return Ok(created);
                 }
                 Err(error) => {
@@ -170,7 +240,10 @@ impl DeviceBackend for LocalSync {
                 }
             }
         }
-        let outcome = run_and_settle(&submission.op, &LiveNames, Promise::new(submission.signals));
+        let outcome = match &self.executor {
+            Executor::Sync => run_and_settle(&submission.op, &LiveNames, Promise::new(submission.signals)),
+            Executor::Task { executor, .. } => executor.execute(submission),
+        };
         match outcome {
             // The semaphores receive the result of a host call; without any, only the caller can.
             Err(_) if matches!(submission.op, QueueOp::HostCall { .. }) && !submission.signals.is_empty() => {
@@ -202,7 +275,7 @@ impl DeviceBackend for LocalSync {
     }
 }
 
-/// An event: commands run in order on one thread, so it has no state.
+/// An event. Commands on events end a stage of their command buffer, so it has no state.
 struct LocalEvent;
 
 impl EventBackend for LocalEvent {

@@ -1,8 +1,10 @@
+use std::time::Duration;
+
 use rehal_base::Result;
 use rehal_hal::{Device, DeviceDescription, DeviceOptions, DriverBackend, OptionSet};
 
-use crate::LocalSync;
 use crate::executable::Plugins;
+use crate::{LocalSync, LocalTask, Topology, TopologyOptions, Workers};
 
 /// The name of the driver, and of its one device.
 pub const LOCAL_SYNC: &str = "local-sync";
@@ -19,6 +21,73 @@ pub struct LocalSyncOptions {
 }
 
 impl DeviceOptions for LocalSyncOptions {}
+
+/// The name of the driver, and of its one device.
+pub const LOCAL_TASK: &str = "local-task";
+
+/// The driver of [`LocalTask`]: one device, on any machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalTaskDriver;
+
+/// Options of a `local-task` device.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct LocalTaskOptions {
+    /// Libraries that resolve the imports of executables.
+    pub plugins: Plugins,
+    /// The workers of the device, which several devices may share. Default: the device starts workers of its own, by
+    /// `topology`.
+    pub workers: Option<Workers>,
+    /// Where the workers run. Default: what `selection` selects, as one pool.
+    pub topology: Option<Topology>,
+    /// How workers are selected without `topology`. Default: one for each physical core of the current NUMA node.
+    pub selection: TopologyOptions,
+    /// How long an idle worker spins before it sleeps. Default: not at all.
+    pub worker_spin: Duration,
+    /// The bytes of workgroup-local memory of each worker; a dispatch that needs more fails. Default: no limit.
+    pub worker_local_memory: Option<u64>,
+    /// Whether the process aborts, with a message, when work fails. Default: the work's signals fail.
+    pub abort_on_failure: bool,
+}
+
+impl DeviceOptions for LocalTaskOptions {}
+
+impl LocalTaskOptions {
+    /// Starts the workers that the options describe, or returns those that they have. Fails if none are selected, or if
+    /// threads cannot be started.
+    pub fn start_workers(&self) -> Result<Workers> {
+        match (&self.workers, &self.topology) {
+            (Some(workers), _) => Ok(workers.clone()),
+            (None, Some(topology)) => Workers::start(topology, self.worker_spin),
+            (None, None) => {
+                let topology = Topology::merged(self.selection.select_pools()?)?;
+                Workers::start(&topology, self.worker_spin)
+            }
+        }
+    }
+}
+
+impl DriverBackend for LocalTaskDriver {
+    fn name(&self) -> &str {
+        LOCAL_TASK
+    }
+
+    fn description(&self) -> &str {
+        "CPU; runs work on a pool of threads"
+    }
+
+    fn availability(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn enumerate(&self) -> Result<Vec<DeviceDescription>> {
+        Ok(vec![DeviceDescription { name: "default".into(), ..DeviceDescription::default() }])
+    }
+
+    fn create_device(&self, _path: &str, options: &OptionSet) -> Result<Device> {
+        LocalTask::create(options.get::<LocalTaskOptions>())
+    }
+}
 
 impl DriverBackend for LocalSyncDriver {
     fn name(&self) -> &str {

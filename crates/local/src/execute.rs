@@ -14,7 +14,7 @@ use rehal_hal::{
 use smallvec::SmallVec;
 
 use crate::command::LocalCommands;
-use crate::executable::{DispatchArguments, LocalExecutable, MemorySpan};
+use crate::executable::{DispatchArguments, LocalExecutable, MemorySpan, guard};
 
 /// A range of host memory that an operation works on.
 #[derive(Clone, Copy)]
@@ -27,6 +27,44 @@ pub(crate) struct Place<'a> {
 /// The binding table of a submission; `None` for empty slots.
 pub(crate) type BindingTable<'a> = SmallVec<[Option<Place<'a>>; 8]>;
 
+/// What the slots of commands refer to.
+pub(crate) trait Slots<'r> {
+    /// The range in a slot; `None` if it is empty or does not exist.
+    fn slot(&self, slot: u32) -> Result<Option<Place<'r>>>;
+}
+
+impl<'r> Slots<'r> for BindingTable<'r> {
+    fn slot(&self, slot: u32) -> Result<Option<Place<'r>>> {
+        Ok(self.get(slot as usize).copied().flatten())
+    }
+}
+
+/// No binding table.
+pub(crate) struct NoSlots;
+
+impl<'r> Slots<'r> for NoSlots {
+    fn slot(&self, _slot: u32) -> Result<Option<Place<'r>>> {
+        Ok(None)
+    }
+}
+
+/// A binding table whose slots are looked up when they are used, in the submission that has it: nothing is stored.
+pub(crate) struct StoredSlots<'r> {
+    pub(crate) store: &'r Store,
+    pub(crate) bindings: &'r [BufferRef<u32>],
+}
+
+impl<'r> Slots<'r> for StoredSlots<'r> {
+    fn slot(&self, slot: u32) -> Result<Option<Place<'r>>> {
+        match self.bindings.get(slot as usize) {
+            Some(binding @ BufferRef { binding: Binding::Direct(_), .. }) => {
+                StoredNames { store: self.store, slots: &NoSlots }.place(binding).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
 /// Looks up the objects of an operation.
 pub(crate) trait Resolve<'r, N: Names + 'r> {
     fn buffer(&self, name: N::Buffer) -> &'r Buffer;
@@ -36,7 +74,7 @@ pub(crate) trait Resolve<'r, N: Names + 'r> {
     fn host_call(&self, name: N::HostCall) -> &'r HostCall;
     fn bytes(&self, bytes: N::Bytes) -> &'r [u8];
     fn refs(&self, list: N::BufferRefs) -> &'r [BufferRef<N::Buffer>];
-    fn slots(&self) -> &'r [Option<Place<'r>>];
+    fn slot(&self, slot: u32) -> Result<Option<Place<'r>>>;
 
     /// The memory of a reference, after checking the range against the buffer or the slot.
     fn place(&self, reference: &BufferRef<N::Buffer>) -> Result<Place<'r>> {
@@ -50,8 +88,8 @@ pub(crate) trait Resolve<'r, N: Names + 'r> {
                     length: range.length,
                 })
             }
-            Binding::Slot(slot) => match self.slots().get(slot as usize) {
-                Some(Some(place)) => place.subrange(reference.offset, reference.length),
+            Binding::Slot(slot) => match self.slot(slot)? {
+                Some(place) => place.subrange(reference.offset, reference.length),
                 _ => Err(Error::invalid_argument(format!("the binding table has no buffer in slot {slot}"))),
             },
         }
@@ -72,10 +110,20 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// The number of bytes.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
     // The handle could not check ranges through a binding table, which adds offsets and lengths.
     fn fill(self, pattern: &[u8]) -> Result<()> {
+        self.fill_piece(pattern, Range { offset: 0, length: self.length })
+    }
+
+    /// Fills a piece, which begins at a multiple of 4 bytes; the whole fill is checked.
+    pub(crate) fn fill_piece(self, pattern: &[u8], piece: Range) -> Result<()> {
         shape::check_fill(self.offset, self.length, pattern)?;
-        self.memory.fill(self.offset, self.length, pattern)
+        self.memory.fill(self.offset + piece.offset, piece.length, pattern)
     }
 
     fn update(self, bytes: &[u8]) -> Result<()> {
@@ -84,11 +132,17 @@ impl<'a> Place<'a> {
     }
 
     fn copy(self, source: Place<'_>) -> Result<()> {
+        self.copy_piece(source, Range { offset: 0, length: self.length })
+    }
+
+    /// Copies a piece; the whole copy is checked.
+    pub(crate) fn copy_piece(self, source: Place<'_>, piece: Range) -> Result<()> {
         shape::check_copy(source.length, self.length)?;
         if Arc::ptr_eq(self.memory, source.memory) && self.range().overlaps(source.range()) {
             return Err(Error::invalid_argument("the source and the target of a copy overlap"));
         }
-        self.memory.copy_from(self.offset, source.memory, source.offset, self.length)
+        let (to, from) = (self.offset + piece.offset, source.offset + piece.offset);
+        self.memory.copy_from(to, source.memory, from, piece.length)
     }
 
     fn range(self) -> Range {
@@ -140,18 +194,18 @@ impl<'a> Resolve<'a, Live<'a>> for LiveNames {
     fn refs(&self, list: &'a [BufferRef<&'a Buffer>]) -> &'a [BufferRef<&'a Buffer>] {
         list
     }
-    fn slots(&self) -> &'a [Option<Place<'a>>] {
-        &[]
+    fn slot(&self, _slot: u32) -> Result<Option<Place<'a>>> {
+        Ok(None)
     }
 }
 
 /// Stored names, with the binding table that their slots refer to.
-pub(crate) struct StoredNames<'a> {
-    pub store: &'a Store,
-    pub table: &'a [Option<Place<'a>>],
+pub(crate) struct StoredNames<'r, 's> {
+    pub(crate) store: &'r Store,
+    pub(crate) slots: &'s dyn Slots<'r>,
 }
 
-impl<'r> Resolve<'r, Indexed> for StoredNames<'r> {
+impl<'r> Resolve<'r, Indexed> for StoredNames<'r, '_> {
     fn buffer(&self, name: u32) -> &'r Buffer {
         &self.store.buffers[name as usize]
     }
@@ -173,14 +227,15 @@ impl<'r> Resolve<'r, Indexed> for StoredNames<'r> {
     fn refs(&self, list: rehal_hal::Span<BufferRef<u32>>) -> &'r [BufferRef<u32>] {
         list.of(&self.store.lists.buffer_refs)
     }
-    fn slots(&self) -> &'r [Option<Place<'r>>] {
-        self.table
+    fn slot(&self, slot: u32) -> Result<Option<Place<'r>>> {
+        self.slots.slot(slot)
     }
 }
 
 /// Runs a submission that had to wait, on the thread that reached the last of its waits.
 pub(crate) fn run_kept(kept: KeptSubmission) {
-    let names = StoredNames { store: kept.store(), table: &[] };
+    let names = StoredNames { store: kept.store(), slots: &NoSlots };
+    let _record = guard::RecordScope::enter(kept.note());
     // Waiters get a failure from the signals; there is no other receiver.
     let _ = run_and_settle(kept.op(), &names, kept.promise());
 }
@@ -246,17 +301,30 @@ pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: 
     }
 }
 
-/// The effect of a command on a CPU, if any: barriers and events hold because commands run in order on one
-/// thread; hints and labels are ignored. Fails for commands that a CPU does not support.
-pub(crate) fn effect_of<N: Names>(command: &Command<N>) -> Result<Option<QueueOp<N>>> {
+/// What a command does on a CPU.
+pub(crate) enum Effect<N: Names> {
+    /// It runs.
+    Runs(QueueOp<N>),
+    /// The commands after it follow those before it.
+    Orders,
+    /// Nothing: it is a hint or a label.
+    None,
+}
+
+/// The effect of a command. Fails for commands that a CPU does not support.
+pub(crate) fn effect_of<N: Names>(command: &Command<N>) -> Result<Effect<N>> {
     match command {
         Command::Dispatch(dispatch) => check_arguments(dispatch.flags)?,
         Command::Collective { .. } => {
             return Err(Error::unimplemented("CPU devices do not support collectives"));
         }
+        Command::ExecutionBarrier { .. }
+        | Command::SignalEvent { .. }
+        | Command::ResetEvent { .. }
+        | Command::WaitEvents { .. } => return Ok(Effect::Orders),
         _ => {}
     }
-    Ok(command.as_queue_op())
+    Ok(command.as_queue_op().map_or(Effect::None, Effect::Runs))
 }
 
 /// Fails if a dispatch passes its arguments in a driver-specific form: CPU kernels receive constants and
@@ -275,6 +343,30 @@ fn check_arguments(flags: DispatchFlags) -> Result<()> {
 }
 
 fn run_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(dispatch: &Dispatch<N>, names: &R) -> Result<()> {
+    let workgroup_count = workgroup_count(dispatch, names)?;
+    with_arguments(dispatch, names, workgroup_count, |executable, arguments| {
+        executable.run(dispatch.function, arguments)
+    })?
+}
+
+/// The number of workgroups, read now if it is indirect.
+pub(crate) fn workgroup_count<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    dispatch: &Dispatch<N>,
+    names: &R,
+) -> Result<[u32; 3]> {
+    match &dispatch.workgroup_count {
+        WorkgroupCount::Static(count) => Ok(*count),
+        WorkgroupCount::Indirect(buffer) => read_workgroup_count(names.place(buffer)?),
+    }
+}
+
+/// Calls `run` with the executable and the arguments of a dispatch.
+pub(crate) fn with_arguments<'r, N: Names + 'r, R: Resolve<'r, N>, T>(
+    dispatch: &Dispatch<N>,
+    names: &R,
+    workgroup_count: [u32; 3],
+    run: impl FnOnce(&LocalExecutable, &DispatchArguments<'_>) -> T,
+) -> Result<T> {
     check_arguments(dispatch.flags)?;
     let executable = LocalExecutable::of(names.executable(dispatch.executable))?;
     let mut constants = SmallVec::<[u32; 16]>::new();
@@ -285,10 +377,6 @@ fn run_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(dispatch: &Dispatch<N>, na
     for (ordinal, binding) in names.refs(dispatch.bindings).iter().enumerate() {
         bindings.push(names.place(binding).context(|| format!("binding {ordinal}"))?);
     }
-    let workgroup_count = match &dispatch.workgroup_count {
-        WorkgroupCount::Static(count) => *count,
-        WorkgroupCount::Indirect(buffer) => read_workgroup_count(names.place(buffer)?)?,
-    };
     let arguments = DispatchArguments {
         workgroup_count,
         workgroup_size: dispatch.workgroup_size,
@@ -296,7 +384,7 @@ fn run_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(dispatch: &Dispatch<N>, na
         bindings: &bindings,
         dynamic_local_memory: dispatch.dynamic_local_memory,
     };
-    executable.run(dispatch.function, &arguments)
+    Ok(run(executable, &arguments))
 }
 
 fn read_workgroup_count(place: Place<'_>) -> Result<[u32; 3]> {

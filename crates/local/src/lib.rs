@@ -1,4 +1,4 @@
-//! The CPU as a device: the `local-sync` driver, and executables, both native code and VM programs.
+//! The CPU as a device: the drivers `local-sync` and `local-task`, and executables, both native code and VM programs.
 //!
 //! Used by the tools, which create its device, and tested by the conformance suite. It must not depend on
 //! captures, plans or tools. Platform-dependent code is in `platform`, one module per platform.
@@ -13,6 +13,13 @@ mod driver;
 pub mod executable;
 mod execute;
 mod platform;
+mod pool;
+mod task;
+pub mod topology;
 
-pub use device::LocalSync;
-pub use driver::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};
+pub use device::{LocalSync, LocalTask};
+pub use driver::{
+    LOCAL_SYNC, LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions,
+};
+pub use task::Workers;
+pub use topology::{Topology, TopologyOptions};

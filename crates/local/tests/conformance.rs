@@ -1,4 +1,5 @@
-//! The conformance suite on the `local-sync` device, and on a discrete device that wraps it.
+//! The conformance suite on the devices `local-sync` and `local-task`, the latter with one worker and with several, and on a
+//! discrete device that wraps the former.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,20 +10,37 @@ use rehal_base::{Error, Result};
 use rehal_cts::discrete::DiscreteDevice;
 use rehal_cts::{Capability, Expected, Kernel, Subject};
 use rehal_hal::{Device, Executable, ExecutableParams};
-use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
 
 const EMBEDDED: &str = "embedded-elf-x86_64";
 const SYSTEM: &str = "system-elf-x86_64";
 const VMVX: &str = "vmvx-bytecode-fb";
 
 struct Local {
+    /// Workers of a `local-task` device; `None` for `local-sync`.
+    workers: Option<usize>,
     is_discrete: bool,
 }
 
+/// What runs the suite, by prefix of the tests' names.
+const SUBJECTS: [(&str, Local); 4] = [
+    ("", Local { workers: None, is_discrete: false }),
+    ("discrete/", Local { workers: None, is_discrete: true }),
+    ("task/", Local { workers: Some(3), is_discrete: false }),
+    ("task_of_one/", Local { workers: Some(1), is_discrete: false }),
+];
+
 impl Subject for Local {
     fn device(&self) -> Result<Device> {
-        let device = LocalSync::create(Plugins::default());
+        let device = match self.workers {
+            None => LocalSync::create(Plugins::default()),
+            Some(count) => {
+                let mut options = LocalTaskOptions::default();
+                options.topology = Some(Topology::with_workers(count)?);
+                LocalTask::create(options)?
+            }
+        };
         Ok(if self.is_discrete { DiscreteDevice::over(device) } else { device })
     }
 
@@ -59,8 +77,8 @@ impl Subject for Local {
 
 fn main() -> ExitCode {
     let mut trials = Vec::new();
-    for (prefix, is_discrete) in [("", false), ("discrete/", true)] {
-        let subject: Arc<dyn Subject> = Arc::new(Local { is_discrete });
+    for (prefix, subject) in SUBJECTS {
+        let subject: Arc<dyn Subject> = Arc::new(subject);
         trials.extend(rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(|test| {
             let subject = subject.clone();
             let name = format!("{prefix}{}", test.name());

@@ -62,12 +62,12 @@ fn crash(case: &str) -> Output {
 #[test]
 fn a_kernel_that_faults_is_named() {
     let cases = [
-        ("read_null", "SIGSEGV at address 0x0", "function 'read_null' (5)", "left the memory"),
+        ("read_null", "SIGSEGV at address 0x0", "function 'read_null' (5)", "out of bounds"),
         ("trap", "SIGILL at address 0x", "function 'trap' (6)", "traps on purpose"),
         ("divide", "SIGFPE at address 0x", "function 'divide' (7)", "divided by zero"),
-        ("wild", "SIGSEGV at an address that no memory can have", "function 'wild' (10)", "left the memory"),
-        ("overflow", "SIGSEGV at address 0x", "function 'overflow' (9)", "left the memory"),
-        ("thread", "SIGSEGV at address 0x", "function 'overflow' (9)", "left the memory"),
+        ("wild", "SIGSEGV at a non-canonical address", "function 'wild' (10)", "out of bounds"),
+        ("overflow", "SIGSEGV at address 0x", "function 'overflow' (9)", "out of bounds"),
+        ("thread", "SIGSEGV at address 0x", "function 'overflow' (9)", "out of bounds"),
     ];
     for (case, signal, function, advice) in cases {
         let output = crash(case);

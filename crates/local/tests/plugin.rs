@@ -7,7 +7,7 @@ mod support;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use rehal_base::{Result, StatusCode};
+use rehal_base::{Remedy, Result, StatusCode};
 use rehal_local::executable::{Dispatch, Library, LoadOptions, MemorySpan, Plugin, Plugins};
 use support::{Link, compile, compile_to};
 
@@ -110,7 +110,7 @@ fn a_missing_import_is_named() {
         for plugins in [Plugins::default(), plugins(&[&nothing])] {
             let error = library(format, &bytes, &plugins).err().unwrap();
             assert_eq!(error.to_string(), "NOT_FOUND; missing 1 required executable imports: [test_add]");
-            assert!(error.advice().unwrap().contains("--executable_plugin"), "{error:?}");
+            assert_eq!(error.advice(), Some(&Remedy::LoadPlugin.into()), "{error:?}");
         }
     }
 }

@@ -32,7 +32,7 @@ fn first_byte(buffer: &Buffer) -> u8 {
 }
 
 #[test]
-fn work_that_waits_runs_when_the_host_signals() {
+fn pending_work_runs_when_the_host_signals() {
     let device = device();
     let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
     let (gate, done) = (semaphore(&device), semaphore(&device));
@@ -43,7 +43,7 @@ fn work_that_waits_runs_when_the_host_signals() {
 }
 
 #[test]
-fn work_that_waits_runs_when_another_thread_signals() {
+fn pending_work_runs_when_another_thread_signals() {
     let device = device();
     let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
     let (gate, done) = (semaphore(&device), semaphore(&device));
@@ -58,7 +58,7 @@ fn work_that_waits_runs_when_another_thread_signals() {
 }
 
 #[test]
-fn what_waits_outlives_the_handles_that_it_was_submitted_with() {
+fn pending_submissions_keep_their_objects_alive() {
     let device = device();
     let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
     let (gate, done) = (semaphore(&device), semaphore(&device));
@@ -73,7 +73,7 @@ fn what_waits_outlives_the_handles_that_it_was_submitted_with() {
 }
 
 #[test]
-fn failures_travel_and_stop_the_work_behind_them() {
+fn failures_propagate_to_dependent_submissions() {
     let device = device();
     let buffer = device.allocate_buffer(BufferParams::default(), 8).unwrap();
     let chain: Vec<_> = (0..4).map(|_| semaphore(&device)).collect();
@@ -110,7 +110,7 @@ fn a_failed_operation_fails_its_signals_or_its_caller() {
 }
 
 #[test]
-fn an_operation_waits_for_all_its_semaphores_in_any_order() {
+fn an_operation_waits_for_all_its_semaphores_reached_in_any_order() {
     let device = device();
     let ran = Arc::new(AtomicU64::new(0));
     let call = HostCall(Arc::new({
@@ -138,7 +138,7 @@ fn an_operation_waits_for_all_its_semaphores_in_any_order() {
 }
 
 #[test]
-fn a_buffer_is_named_before_its_alloca_runs_and_not_after_its_dealloca() {
+fn a_buffer_is_usable_before_its_alloca_has_run_and_unusable_after_its_dealloca() {
     let device = device();
     let [gate, made, gone] = [semaphore(&device), semaphore(&device), semaphore(&device)];
     let waits = [gate.at(1)];
@@ -160,7 +160,7 @@ fn a_buffer_is_named_before_its_alloca_runs_and_not_after_its_dealloca() {
 }
 
 #[test]
-fn files_are_read_and_written_by_position() {
+fn files_are_read_and_written_at_offsets() {
     let device = device();
     let file = HostFile::from_bytes(&(0..32).collect::<Vec<_>>()).unwrap();
     let file =

@@ -1,6 +1,6 @@
-//! Executables that are programs of the VM: what they are told, what they may do, how they fail.
+//! VM executables: their arguments, isolation and errors.
 
-#![allow(unsafe_code, reason = "prepares fixtures; programs of the VM need no trust")]
+#![allow(unsafe_code, reason = "prepares fixtures; VM programs are untrusted")]
 
 use std::path::PathBuf;
 
@@ -28,11 +28,11 @@ fn prepare(device: &Device, data: &[u8], constants: &[u32]) -> Result<Executable
         data,
         constants,
     };
-    // SAFETY: programs of the VM reach nothing but what they are given.
+    // SAFETY: verified VM programs access only their arguments.
     unsafe { device.backend().prepare_executable(&params) }
 }
 
-/// One call: counts and sizes of workgroups, local memory beyond what the function asks for.
+/// A dispatch; `local_memory` is in addition to the function's own requirement.
 struct Call<'a> {
     function: &'a str,
     count: [u32; 3],
@@ -73,12 +73,12 @@ fn report(error: &rehal_base::Error) -> String {
 }
 
 #[test]
-fn workgroups_are_told_where_they_are() {
+fn workgroups_receive_their_ids_counts_and_sizes() {
     let device = LocalSync::create(Default::default());
     let executable = assembled(&device);
     let call = Call { count: [2, 3, 1], size: [4, 2, 1], local_memory: 100, ..Call::of("surroundings") };
     call.run(&device, &executable).unwrap();
-    // It looks at each: one that is wrong is found.
+    // The program checks each of them.
     for wrong in [
         Call { count: [2, 2, 1], ..call },
         Call { size: [4, 2, 2], ..call },
@@ -93,7 +93,7 @@ fn workgroups_are_told_where_they_are() {
 }
 
 #[test]
-fn local_memory_is_as_large_as_asked_and_a_workgroups_own() {
+fn local_memory_has_the_requested_size_and_belongs_to_one_workgroup() {
     let device = LocalSync::create(Default::default());
     let executable = assembled(&device);
     for local_memory in [0, 4, 1000, 1 << 16] {
@@ -114,13 +114,13 @@ fn failures_name_executable_function_and_workgroup() {
         assert!(said.contains(part), "{said}");
     }
     let error = Call::of("yields").run(&device, &executable).unwrap_err();
-    assert!(report(&error).contains("runs to its end"), "{}", report(&error));
-    // What came of one call is nothing to the next.
+    assert!(report(&error).contains("must run to completion"), "{}", report(&error));
+    // A failed call does not affect the next.
     Call { count: [3, 1, 1], ..Call::of("fails") }.run(&device, &executable).unwrap();
 }
 
 #[test]
-fn what_a_program_keeps_outlives_the_call_and_stays_valid() {
+fn memory_that_a_program_keeps_stays_valid_after_the_call() {
     let device = LocalSync::create(Default::default());
     let executable = assembled(&device);
     let keeps = Call { count: [3, 1, 1], local_memory: 64, ..Call::of("keeps") };
@@ -132,7 +132,7 @@ fn what_a_program_keeps_outlives_the_call_and_stays_valid() {
 }
 
 #[test]
-fn accesses_outside_of_a_binding_are_errors() {
+fn accesses_out_of_bounds_of_a_binding_are_errors() {
     let device = LocalSync::create(Default::default());
     let executable = prepare(&device, &fixture("cts/crash.vmvx.vmfb"), &[]).unwrap();
     let buffer = device.allocate_buffer(BufferParams::default(), 64).unwrap();
@@ -156,7 +156,7 @@ fn accesses_outside_of_a_binding_are_errors() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_the_function_are_refused() {
+fn mismatched_arguments_are_rejected() {
     let device = LocalSync::create(Default::default());
     let executable = prepare(&device, &fixture("cts/affine.vmvx.vmfb"), &[]).unwrap();
     let buffer = device.allocate_buffer(BufferParams::default(), 64).unwrap();
@@ -169,12 +169,12 @@ fn arguments_that_do_not_fit_the_function_are_refused() {
     ] {
         assert!(wrong.run(&device, &executable).is_err());
     }
-    // A zero in x would leave 2^48 workgroups in y and z to a plain loop.
+    // With 0 in x, plain loops would iterate 2^48 times over y and z.
     Call { count: [0, u32::MAX, 0xFFFF], ..call }.run(&device, &executable).unwrap();
 }
 
 #[test]
-fn executable_constants_have_to_be_wanted() {
+fn executable_constants_must_match_the_executable() {
     let device = LocalSync::create(Default::default());
     for (path, constants, why) in [
         ("cts/affine.vmvx.vmfb", &[1][..], "takes no constants"),
@@ -187,36 +187,36 @@ fn executable_constants_have_to_be_wanted() {
 }
 
 #[test]
-fn the_format_is_recognised_with_and_without_an_archive_around() {
+fn the_format_is_detected_with_and_without_an_archive() {
     for path in ["cts/assembled.vmfb", "cts/affine.vmvx.vmfb"] {
         assert_eq!(rehal_local::executable::infer_format(&fixture(path)), Some(FORMAT), "{path}");
     }
 }
 
 #[test]
-fn a_programs_module_is_no_executable() {
+fn a_compiled_module_is_rejected_as_an_executable() {
     let device = LocalSync::create(Default::default());
     let error = prepare(&device, &fixture("modules/simple_abs.vmfb"), &[]).err().unwrap();
     let said = report(&error);
     for part in [
         "function 'abs'",
         "it is a compiled module (.vmfb), not an executable",
-        "entry points of executables as",
-        "--iree-hal-dump-executable-binaries-to",
+        "entry points have '0rrr",
+        "it can be run and dumped as a module",
     ] {
         assert!(said.contains(part), "{said}");
     }
 }
 
-/// Executables of a compiled program, as they lie in its constants.
+/// The executables in a compiled program's constants.
 fn executables_of(path: &str) -> Vec<Vec<u8>> {
     let file = ModuleFile::copy(&fixture(path)).unwrap();
     let segments = file.rodata_segments().map(|segment| file.bytes()[segment.range].to_vec());
     segments.filter(|bytes| rehal_local::executable::infer_format(bytes) == Some(FORMAT)).collect()
 }
 
-/// Runs the function of the program at `path` whose name starts with `name` on buffers of 128 numbers each, and
-/// says what they hold afterwards.
+/// Runs the function of the program at `path` whose name starts with `name` on buffers of 128 floats each, and returns
+/// their contents.
 fn run_on<const N: usize>(path: &str, name: &str, values: [f32; N]) -> [Vec<f32>; N] {
     let device = LocalSync::create(Default::default());
     for executable in executables_of(path) {
@@ -245,7 +245,7 @@ const MICROKERNELS: &str = "modules/microkernels.vmvx.vmfb";
 
 #[test]
 fn microkernels_are_called_from_bytecode() {
-    // Two inputs, three results of 24 numbers.
+    // Two inputs, three results of 24 elements.
     let buffers = run_on(MICROKERNELS, "numbers", [6.0, 2.0, 0.0, 0.0, 0.0]);
     let is_somewhere = |value: f32| {
         buffers.iter().any(|buffer| buffer.iter().filter(|found| **found == value).count() == 24)
@@ -256,16 +256,16 @@ fn microkernels_are_called_from_bytecode() {
 
 #[cfg(target_arch = "x86_64")]
 #[test]
-fn numbers_too_small_to_be_normal_are_zero() {
-    // The instructions of the VM: the sum of two that are, where 1 + 2 is 3.
+fn denormals_are_flushed_to_zero() {
+    // VM instructions: denormal inputs, and a denormal sum of normal ones.
     let sums = |a, b| run_on("modules/add4.vmvx.vmfb", "add", [a, b, 9.0])[2][..4].to_vec();
     assert_eq!(sums(1.0, 2.0), [3.0; 4]);
     assert_eq!(sums(6e-39, 6e-39), [0.0; 4]);
     assert_eq!(sums(2e-38, -1.5e-38), [0.0; 4]);
-    // Microkernels: a difference that is becomes zero, and with it all results; rounding up and down too.
+    // Microkernels: a denormal difference, and with it all results, also of ceil and floor.
     let buffers = run_on(MICROKERNELS, "numbers", [2e-38, 1.5e-38, 9.0, 9.0, 9.0]);
     let zeros = |buffer: &Vec<f32>| buffer.iter().filter(|found| **found == 0.0).count();
     assert_eq!(buffers.each_ref().map(zeros), [0, 0, 24, 24, 24]);
-    // Nothing of it stays with the thread.
+    // The thread's mode is restored.
     assert!(std::hint::black_box(2e-38_f32) - std::hint::black_box(1.5e-38) > 0.0);
 }

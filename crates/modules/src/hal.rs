@@ -43,7 +43,7 @@ use rehal_base::{Error, Result};
 use rehal_hal::{BufferView, Device, DeviceGroup};
 use rehal_vm::{Call, Export, Flow, NativeModule, Ref, Signal, State};
 
-pub use handle::{Allocator, Handle, Kind};
+pub use handle::{Allocator, Handle, HandleType};
 pub use trace::trace_text;
 
 /// The sink of `hal.buffer_view.trace`: receives the key and the values.

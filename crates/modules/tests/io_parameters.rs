@@ -297,7 +297,7 @@ fn only_the_span_is_imported_zero_copy() {
     }
 }
 
-/// A program: a context with both modules, and arguments as compiled programs build them.
+/// A context with both modules, and arguments as compiled programs build them.
 struct Program {
     context: Context,
     device: Device,

@@ -148,7 +148,7 @@ impl ParameterFile {
 
 impl Contents {
     fn open(path: &Path, mode: FileMode, writable: bool) -> Result<Self> {
-        // Reports a directory or a pipe, which opening would not, or would block on.
+        // Rejects directories, which can be opened, and pipes, on which opening would block.
         let map = MappedFile::open(path)?;
         let length = map.bytes().len() as u64;
         let disk = || {

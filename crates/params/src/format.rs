@@ -27,12 +27,12 @@ pub struct Parsed {
     /// Requested alignment in bytes; 0 if unspecified.
     pub minimum_alignment: u64,
     /// The location of its bytes.
-    pub place: Place,
+    pub location: Location,
 }
 
 /// The location of a parameter's bytes, as described by its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// A splat.
     Splat(Pattern),
     /// At this offset of the same file.

@@ -1,30 +1,30 @@
-//! GGUF, versions 2 and 3 (source: the format's description in the ggml project, `docs/gguf.md`).
+//! GGUF, versions 2 and 3 (source: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>).
 
 use rehal_base::{Cursor, Fault, FormatError, Range};
 
-use crate::{Parsed, Place};
+use crate::{Location, Parsed};
 
 mod types;
 
 const FORMAT: &str = "GGUF file";
 
-/// `GGUF` read as a little-endian number.
+/// `GGUF` as a little-endian u32.
 const MAGIC: u32 = 0x4655_4747;
 
-/// Of the data and of each tensor in it, in bytes, where `general.alignment` says nothing.
+/// Alignment of the data section and of each tensor in it, in bytes, without `general.alignment`.
 const DEFAULT_ALIGNMENT: u32 = 32;
 
-/// Arrays of arrays end here; nobody writes any.
+/// Nesting limit of metadata arrays; no known writer nests them.
 const MAX_ARRAY_DEPTH: u32 = 8;
 
-/// Bytes of metadata and tensor descriptions, as safetensors limits its header: a file of holes costs nothing to make
-/// and would take hours to walk over.
+/// Size limit of metadata and tensor descriptions, the same as the header limit of safetensors: a sparse file costs
+/// nothing to create and would take hours to scan.
 const MAX_HEADER_BYTES: usize = 100_000_000;
 
-/// The fewest bytes that describe a tensor: an empty name, no dimensions, type and offset.
+/// Minimum size of a tensor description: an empty name, no dimensions, type and offset.
 const MIN_TENSOR_BYTES: u64 = 8 + 4 + 4 + 8;
 
-/// The fewest bytes of a piece of metadata: an empty key, the type and a byte.
+/// Minimum size of a metadata entry: an empty key, the type and a one-byte value.
 const MIN_METADATA_BYTES: u64 = 8 + 4 + 1;
 
 /// The tensors of a file.
@@ -33,7 +33,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
     reader.magic_and_version()?;
     let tensor_count = reader.u64("tensor_count")?;
     let metadata_count = reader.u64("metadata_kv_count")?;
-    // Not more than in the reference: without tensors nothing else matters.
+    // The reference does not read further either: without tensors the metadata has no effect.
     if tensor_count == 0 {
         return Ok(Vec::new());
     }
@@ -43,27 +43,27 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
     let mut tensors: Vec<Tensor<'_>> = Vec::new();
     for _ in 0..tensor_count {
         let tensor = reader.tensor(alignment)?;
-        // What a stretch of zeros looks like.
+        // Catches zero-filled regions early: they decode as tensors with empty names.
         if let Some(last) = tensors.last().filter(|last| last.name == tensor.name) {
             let found = format!("'{}' twice, first at offset {}", last.name, last.at);
-            return Err(corrupt(tensor.at, "tensor name", "a name of its own for each tensor", found));
+            return Err(corrupt(tensor.at, "tensor name", "a unique name", found));
         }
         tensors.push(tensor);
     }
     let data_offset = (reader.cursor.position() as u64).next_multiple_of(u64::from(alignment));
     let data_bytes = (bytes.len() as u64).saturating_sub(data_offset);
-    // Tensors without bytes need no data, so the file may end before the data would start.
+    // Empty tensors need no data, so the file may end before the data section.
     let data_offset = data_offset.min(bytes.len() as u64);
-    tensors.into_iter().map(|tensor| tensor.place(data_offset, data_bytes)).collect()
+    tensors.into_iter().map(|tensor| tensor.location(data_offset, data_bytes)).collect()
 }
 
 struct Reader<'a> {
     cursor: Cursor<'a>,
-    /// Whether the file goes on behind what may be header.
+    /// Whether the file is longer than the header may be.
     is_limited: bool,
 }
 
-/// A tensor, whose range counts from the start of the data.
+/// A tensor description; its range is relative to the data section.
 struct Tensor<'a> {
     at: u64,
     name: &'a str,
@@ -71,10 +71,10 @@ struct Tensor<'a> {
 }
 
 impl Tensor<'_> {
-    fn place(self, data_offset: u64, data_bytes: u64) -> Result<Parsed, FormatError> {
+    fn location(self, data_offset: u64, data_bytes: u64) -> Result<Parsed, FormatError> {
         let Range { offset, length } = self.range;
         if !self.range.fits(data_bytes) {
-            let expected = format!("bytes within the {data_bytes} of data in the file");
+            let expected = format!("a range within the {data_bytes} bytes of data");
             let found = format!("{length} bytes at {offset}");
             return Err(FormatError::new(FORMAT, Fault::Truncated, self.at, "offset", expected, found));
         }
@@ -83,7 +83,7 @@ impl Tensor<'_> {
             metadata: Vec::new(),
             length,
             minimum_alignment: 0,
-            place: Place::Here(data_offset + offset),
+            location: Location::Here(data_offset + offset),
         })
     }
 }
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         Self { cursor: Cursor::new(header), is_limited: header.len() < bytes.len() }
     }
 
-    /// Refuses a count of what takes at least `min_bytes` each, if there is no room for so many.
+    /// Rejects a count of elements of at least `min_bytes` each that exceeds the rest of the file, before allocating.
     fn check_count(&self, field: &'static str, count: u64, min_bytes: u64) -> Result<(), FormatError> {
         let most = self.cursor.remaining() as u64 / min_bytes;
         if count <= most {
@@ -103,7 +103,7 @@ impl<'a> Reader<'a> {
         if self.is_limited {
             return Err(self.too_long());
         }
-        let expected = format!("at most {most}, which the file has room for");
+        let expected = format!("at most {most}, which fit in the file");
         Err(FormatError::new(FORMAT, Fault::Truncated, self.at(), field, expected, count.to_string()))
     }
 
@@ -117,13 +117,13 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let found = match version.swap_bytes() {
-            swapped @ 1..=0xffff => format!("{swapped}, with the bytes of a big-endian machine"),
+            swapped @ 1..=0xffff => format!("{swapped}, in big-endian byte order"),
             _ => version.to_string(),
         };
         Err(FormatError::new(FORMAT, Fault::Unsupported, 4, "version", "2 or 3", found))
     }
 
-    /// Goes over all metadata and gives the alignment that it asks for.
+    /// Skips the metadata; returns `general.alignment`, if present, else the default.
     fn metadata(&mut self, count: u64) -> Result<u32, FormatError> {
         let mut alignment = DEFAULT_ALIGNMENT;
         for _ in 0..count {
@@ -151,7 +151,7 @@ impl<'a> Reader<'a> {
         match kind {
             types::VALUE_STRING => self.text("metadata value").map(drop),
             types::VALUE_ARRAY if depth == MAX_ARRAY_DEPTH => {
-                let expected = format!("at most {MAX_ARRAY_DEPTH} arrays in each other");
+                let expected = format!("at most {MAX_ARRAY_DEPTH} nested arrays");
                 Err(corrupt(at, "metadata value", expected, "another array"))
             }
             types::VALUE_ARRAY => {
@@ -160,7 +160,7 @@ impl<'a> Reader<'a> {
                 if let Some(element_bytes) = types::value_bytes(element) {
                     return self.take(count.checked_mul(element_bytes), "array").map(drop);
                 }
-                // A string has its length, an array the type and the number of its elements. Anything else is refused below.
+                // A string has at least its length, an array its element type and count. Other types are rejected below.
                 self.check_count("array length", count, if element == types::VALUE_ARRAY { 12 } else { 8 })?;
                 for _ in 0..count {
                     self.skip_value(element, depth + 1)?;
@@ -189,12 +189,12 @@ impl<'a> Reader<'a> {
         }
         let kind = self.u32("tensor type")?;
         let Some(block) = types::block(kind) else {
-            let expected = "a tensor type of ggml";
+            let expected = "a ggml tensor type";
             let found = format!("{kind}, of tensor '{name}'");
             return Err(FormatError::new(FORMAT, Fault::Unsupported, at, "type", expected, found));
         };
         if !first.is_multiple_of(block.elements) {
-            let expected = format!("rows of whole blocks of {} elements", block.elements);
+            let expected = format!("a multiple of {} elements per row", block.elements);
             return Err(corrupt(at, "dimensions", expected, format!("{first}, of tensor '{name}'")));
         }
         let length = count.and_then(|count| (count / block.elements).checked_mul(block.bytes));
@@ -204,7 +204,12 @@ impl<'a> Reader<'a> {
             return Err(corrupt(at, "offset", expected, format!("{offset}, of tensor '{name}'")));
         }
         let range = length.and_then(|length| Range::new(offset, length)).ok_or_else(|| {
-            corrupt(at, "dimensions", "a size in 64 bits", format!("more, of tensor '{name}'"))
+            corrupt(
+                at,
+                "dimensions",
+                "a size of at most 64 bits",
+                format!("a larger one, of tensor '{name}'"),
+            )
         })?;
         Ok(Tensor { at, name, range })
     }
@@ -213,7 +218,7 @@ impl<'a> Reader<'a> {
         let at = self.at();
         let length = self.u64(field)?;
         let bytes = self.take(Some(length), field)?;
-        std::str::from_utf8(bytes).map_err(|error| corrupt(at, field, "text in UTF-8", error.to_string()))
+        std::str::from_utf8(bytes).map_err(|error| corrupt(at, field, "UTF-8 text", error.to_string()))
     }
 
     fn u32(&mut self, field: &'static str) -> Result<u32, FormatError> {
@@ -224,7 +229,7 @@ impl<'a> Reader<'a> {
         self.cursor.u64().ok_or_else(|| self.truncated(field, 8))
     }
 
-    /// The next `length` bytes; `None` for more than any file has.
+    /// The next `length` bytes; `None` if the length overflowed.
     fn take(&mut self, length: Option<u64>, field: &'static str) -> Result<&'a [u8], FormatError> {
         let length = length.unwrap_or(u64::MAX);
         let bytes = usize::try_from(length).ok().and_then(|length| self.cursor.take(length));

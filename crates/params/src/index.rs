@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rehal_base::{Error, FileKind, Result};
 
 use crate::nearest::nearest;
-use crate::{Entry, FileMode, Format, ParameterFile, Parsed, Place, Storage};
+use crate::{Entry, FileMode, Format, Location, ParameterFile, Parsed, Storage};
 
 /// The parameters of one or several files, in order, and by name.
 ///
@@ -41,10 +41,10 @@ impl Index {
         let file = Arc::new(file);
         let path = file.path();
         let format = Format::of_path(path).map_err(|error| refuse_other(path).unwrap_or(error))?;
-        let place = || format!("'{}'", path.display());
+        let file_name = || format!("'{}'", path.display());
         let parsed = file.with_bytes(|bytes| format.parse(bytes))?;
         let parsed = parsed
-            .map_err(|error| refuse_other(path).unwrap_or_else(|| Error::from(error).context(place())))?;
+            .map_err(|error| refuse_other(path).unwrap_or_else(|| Error::from(error).context(file_name())))?;
         let mut external = HashMap::new();
         for parsed in parsed {
             self.add(attach(parsed, &file, &mut external));
@@ -83,7 +83,7 @@ impl Index {
     }
 }
 
-/// The error for a file that is not what the ending of its name says, if its first bytes say what it is.
+/// The error for a file whose type, detected from its first bytes, does not match its extension.
 fn refuse_other(path: &Path) -> Option<Error> {
     let mut head = [0; FileKind::HEAD_BYTES];
     let shown = format!("'{}'", path.display());
@@ -92,7 +92,7 @@ fn refuse_other(path: &Path) -> Option<Error> {
         let error = Error::invalid_argument(format!("{shown} is a directory, not a parameter file"));
         return Some(error.advise("name a parameter file: .irpa, .gguf or .safetensors"));
     }
-    // Opening a pipe would wait for its writer.
+    // Opening a pipe would block until it has a writer.
     let file = metadata.is_file().then(|| File::open(path).ok()).flatten()?;
     let read = file.read_at(&mut head, 0).ok()?;
     let of_ending = Format::of_path(path).ok();
@@ -106,7 +106,7 @@ fn refuse_other(path: &Path) -> Option<Error> {
         return None;
     }
     let name = FileKind::of(&head[..read])?.name();
-    let error = Error::invalid_argument(format!("{shown} is {name}, and its name ends as another's"));
+    let error = Error::invalid_argument(format!("{shown} is {name}, but has another extension"));
     Some(error.advise(format!("rename it to end with .{ending}")))
 }
 
@@ -116,10 +116,10 @@ fn attach(
     file: &Arc<ParameterFile>,
     external: &mut HashMap<PathBuf, Arc<ParameterFile>>,
 ) -> Entry {
-    let storage = match parsed.place {
-        Place::Splat(pattern) => Storage::Splat(pattern),
-        Place::Here(offset) => Storage::File { file: file.clone(), offset },
-        Place::External { path, offset } => {
+    let storage = match parsed.location {
+        Location::Splat(pattern) => Storage::Splat(pattern),
+        Location::Here(offset) => Storage::File { file: file.clone(), offset },
+        Location::External { path, offset } => {
             let path = file.path().parent().unwrap_or(Path::new("")).join(path);
             let open = || Arc::new(ParameterFile::external(path.clone(), file.mode()));
             let file = external.entry(path.clone()).or_insert_with(open).clone();

@@ -9,10 +9,10 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::result_large_err, reason = "an error ends the parsing of a file; not a hot path")]
 
-pub mod check;
 mod entry;
 mod file;
 mod format;
+pub mod fuzzing;
 mod gguf;
 mod index;
 pub mod irpa;
@@ -24,7 +24,7 @@ mod scopes;
 
 pub use entry::{Entry, Storage};
 pub use file::{Contents, FileMode, ParameterFile};
-pub use format::{Format, Parsed, Place};
+pub use format::{Format, Location, Parsed};
 pub use index::Index;
 pub use pattern::Pattern;
 pub use scopes::Scopes;

@@ -5,7 +5,7 @@ const SUGGESTED: usize = 3;
 const MAX_NAMES: usize = 10_000;
 const MAX_NAME_BYTES: usize = 256;
 
-/// The names most similar to `wanted`, best first; of equals, the first.
+/// The names most similar to `wanted`, best first; ties in input order.
 pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut best: Vec<(f64, &str)> = Vec::new();
     for name in names.take(MAX_NAMES) {

@@ -1,5 +1,5 @@
-//! Safetensors: the length of a header, the header as JSON, and data (source: the format's
-//! description in the safetensors project).
+//! Safetensors: the length of a header, the header as JSON, and data (source:
+//! <https://huggingface.co/docs/safetensors/index#format>).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 use rehal_base::{Cursor, Fault, FormatError};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
-use crate::{Parsed, Place};
+use crate::{Location, Parsed};
 
 const FORMAT: &str = "safetensors file";
 
@@ -41,7 +41,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
     })?;
     let data_offset = LENGTH_BYTES + header_bytes;
     let data_bytes = bytes.len() as u64 - data_offset;
-    tensors.0.into_iter().map(|(name, tensor)| tensor.place(name, data_offset, data_bytes)).collect()
+    tensors.0.into_iter().map(|(name, tensor)| tensor.location(name, data_offset, data_bytes)).collect()
 }
 
 /// The header: tensors by name, in order.
@@ -56,11 +56,11 @@ struct Tensor {
 }
 
 impl Tensor {
-    fn place(self, name: String, data_offset: u64, data_bytes: u64) -> Result<Parsed, FormatError> {
+    fn location(self, name: String, data_offset: u64, data_bytes: u64) -> Result<Parsed, FormatError> {
         let (begin, end) = self.data_offsets;
         if begin > end || end > data_bytes {
             let fault = if begin > end { Fault::Corrupt } else { Fault::Truncated };
-            let expected = format!("bytes within the {data_bytes} of data in the file");
+            let expected = format!("a range within the {data_bytes} bytes of data");
             let found = format!("{begin} to {end}, of tensor '{name}'");
             return Err(FormatError::new(FORMAT, fault, LENGTH_BYTES, "data_offsets", expected, found));
         }
@@ -75,8 +75,8 @@ impl Tensor {
                 return Err(corrupt(LENGTH_BYTES, "data_offsets", expected, found));
             }
         }
-        let place = Place::Here(data_offset + begin);
-        Ok(Parsed { name, metadata: Vec::new(), length, minimum_alignment: 0, place })
+        let location = Location::Here(data_offset + begin);
+        Ok(Parsed { name, metadata: Vec::new(), length, minimum_alignment: 0, location })
     }
 }
 

@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Advice, Error, Remedy, Result};
 
 use crate::index::quoted;
 use crate::nearest::nearest;
@@ -61,14 +61,9 @@ impl Scopes {
             let error = Error::not_found(format!("no parameter scope '{scope}' is registered"));
             let names = nearest(scope, self.iter().map(|(name, _)| name));
             error.advise(match names.as_slice() {
-                [] => format!("name its file with --parameters={scope}{}FILE", equals(scope)),
-                [""] => format!("only the unnamed scope exists; use --parameters={scope}=FILE to name it"),
-                alike => format!("the nearest scopes of {} are {}", self.scopes.len(), quoted(alike)),
+                [] | [""] => Advice::from(Remedy::AddParameters { scope: scope.into() }),
+                alike => format!("the nearest scopes of {} are {}", self.scopes.len(), quoted(alike)).into(),
             })
         })
     }
-}
-
-fn equals(scope: &str) -> &'static str {
-    if scope.is_empty() { "" } else { "=" }
 }

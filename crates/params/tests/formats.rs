@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use rehal_base::{Fault, FormatError};
+use rehal_base::{Fault, FormatError, Remedy};
 use rehal_params::irpa::Archive;
 use rehal_params::sample::{self, GgufTensor, Value, gguf, safetensors};
-use rehal_params::{FileMode, Format, Index, Parsed, Pattern, Place, Scopes};
+use rehal_params::{FileMode, Format, Index, Location, Parsed, Pattern, Scopes};
 
 fn names(parsed: &[Parsed]) -> Vec<&str> {
     parsed.iter().map(|it| it.name.as_str()).collect()
@@ -13,8 +13,8 @@ fn names(parsed: &[Parsed]) -> Vec<&str> {
 
 /// Each parameter's name and bytes, if they are in the file itself.
 fn contents<'a>(parsed: &'a [Parsed], bytes: &'a [u8]) -> Vec<(&'a str, &'a [u8])> {
-    let here = parsed.iter().filter_map(|it| match it.place {
-        Place::Here(offset) => Some((it.name.as_str(), &bytes[offset as usize..][..it.length as usize])),
+    let here = parsed.iter().filter_map(|it| match it.location {
+        Location::Here(offset) => Some((it.name.as_str(), &bytes[offset as usize..][..it.length as usize])),
         _ => None,
     });
     here.collect()
@@ -49,9 +49,9 @@ fn an_archive_round_trips() {
     assert_eq!(bytes.len(), 4096);
     let parsed = Format::Irpa.parse(&bytes).unwrap();
     assert_eq!(names(&parsed), ["splat", "w", "far", "b", "empty"]);
-    assert_eq!(parsed[0].place, Place::Splat(Pattern::new(&[1, 2, 3, 4]).unwrap()));
+    assert_eq!(parsed[0].location, Location::Splat(Pattern::new(&[1, 2, 3, 4]).unwrap()));
     assert_eq!((parsed[0].length, parsed[0].metadata.as_slice()), (64, b"meta".as_slice()));
-    assert_eq!(parsed[2].place, Place::External { path: "other.bin".into(), offset: 16 });
+    assert_eq!(parsed[2].location, Location::External { path: "other.bin".into(), offset: 16 });
     assert_eq!((parsed[3].minimum_alignment, parsed[3].metadata.as_slice()), (64, b"about b".as_slice()));
     let expected: [(&str, &[u8]); 3] = [("w", &[0xaa; 100]), ("b", &[0xbb; 7]), ("empty", &[])];
     assert_eq!(contents(&parsed, &bytes), expected);
@@ -308,11 +308,11 @@ fn errors_suggest_similar_keys_and_scopes() {
         Some(("model", 10))
     );
     let error = scopes.lookup("modle").unwrap_err();
-    assert!(error.advice().unwrap().contains("'model'"), "{error:?}");
+    assert!(error.advice().unwrap().to_string().contains("'model'"), "{error:?}");
     let error = scopes.lookup("model").unwrap().lookup("splut").unwrap_err();
-    assert!(error.advice().unwrap().contains("nearest keys of 10 are 'splat'"), "{error:?}");
+    assert!(error.advice().unwrap().to_string().contains("nearest keys of 10 are 'splat'"), "{error:?}");
     let error = Scopes::new().lookup("").unwrap_err();
-    assert_eq!(error.advice(), Some("name its file with --parameters=FILE"));
+    assert_eq!(error.advice(), Some(&Remedy::AddParameters { scope: String::new() }.into()));
     assert!(scopes.add("model=nowhere.irpa", FileMode::File).is_err());
     assert!(scopes.add(&format!("x={}", directory.path().display()), FileMode::File).is_err());
 }

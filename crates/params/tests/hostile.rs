@@ -1,7 +1,7 @@
 //! Malformed parameter files must give an error or fewer parameters: no panic and no hang.
 
 use fastrand::Rng;
-use rehal_params::check::exercise;
+use rehal_params::fuzzing::exercise;
 use rehal_params::sample::{GgufTensor, gguf};
 use rehal_params::{Format, sample};
 
@@ -16,8 +16,8 @@ fn samples() -> [(Format, Vec<u8>); 4] {
 
 /// Bytes of a sample that readers access: excludes data and padding.
 fn table_bytes(format: Format, bytes: &[u8]) -> usize {
-    let data = format.parse(bytes).unwrap().into_iter().filter_map(|it| match it.place {
-        rehal_params::Place::Here(offset) if it.length > 0 => Some(offset as usize),
+    let data = format.parse(bytes).unwrap().into_iter().filter_map(|it| match it.location {
+        rehal_params::Location::Here(offset) if it.length > 0 => Some(offset as usize),
         _ => None,
     });
     data.min().unwrap()
@@ -100,7 +100,7 @@ fn the_range_of_an_empty_tensor_is_in_bounds() {
     assert_eq!(exercise(Format::Gguf, &bytes).unwrap(), 1);
 }
 
-/// A GGUF file that begins with `head` and is a hole of `length` bytes for the rest, which costs nothing to make.
+/// Parses a sparse GGUF file: `head`, then a hole up to `length` bytes.
 fn parse_sparse(head: &[u8], length: u64) -> rehal_base::FormatError {
     use std::io::Write;
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -114,26 +114,26 @@ fn gguf_head(tensor_count: u64, metadata_count: u64) -> Vec<u8> {
     [&b"GGUF\x03\0\0\0"[..], &tensor_count.to_le_bytes(), &metadata_count.to_le_bytes()].concat()
 }
 
-/// A key without letters whose value is an array of `count` elements of type `element`.
+/// A metadata entry with an empty key and an array of `count` elements of type `element`.
 fn array_of(element: u32, count: u64) -> Vec<u8> {
     [&[0; 8][..], &9u32.to_le_bytes(), &element.to_le_bytes(), &count.to_le_bytes()].concat()
 }
 
 #[test]
-fn counts_that_the_file_has_no_room_for_are_refused_at_once() {
+fn counts_that_exceed_the_file_are_rejected_before_reading() {
     let cases = [
-        (gguf_head(1 << 40, 0), "tensor_count", "at most 174761, which the file has room for"),
-        (gguf_head(u64::MAX, 0), "tensor_count", "at most 174761, which the file has room for"),
-        (gguf_head(1, 1 << 40), "metadata_kv_count", "at most 322636, which the file has room for"),
+        (gguf_head(1 << 40, 0), "tensor_count", "at most 174761, which fit in the file"),
+        (gguf_head(u64::MAX, 0), "tensor_count", "at most 174761, which fit in the file"),
+        (gguf_head(1, 1 << 40), "metadata_kv_count", "at most 322636, which fit in the file"),
         (
             [gguf_head(1, 1), array_of(9, 1 << 36)].concat(),
             "array length",
-            "at most 349521, which the file has room for",
+            "at most 349521, which fit in the file",
         ),
         (
             [gguf_head(1, 1), array_of(8, 1 << 36)].concat(),
             "array length",
-            "at most 524282, which the file has room for",
+            "at most 524282, which fit in the file",
         ),
     ];
     for (head, field, expected) in cases {
@@ -143,9 +143,9 @@ fn counts_that_the_file_has_no_room_for_are_refused_at_once() {
     }
 }
 
-/// A file of holes has room for any count. The memory that they take is bounded by what a header may have.
+/// A sparse file can be large enough for any count; the limit on headers bounds the memory.
 #[test]
-fn counts_that_only_holes_have_room_for_are_refused_as_well() {
+fn counts_that_fit_only_a_sparse_file_are_rejected() {
     let cases = [
         gguf_head(1 << 35, 0),
         gguf_head(1, 1 << 35),
@@ -158,7 +158,7 @@ fn counts_that_only_holes_have_room_for_are_refused_as_well() {
         assert_eq!((error.fault, error.field), (rehal_base::Fault::Unsupported, "header"), "{error}");
         assert!(error.expected.contains("at most 100000000 bytes"), "{error}");
     }
-    // Within the limit, zeros are tensors without a name: the second is refused.
+    // Within the limit, zeros decode as tensors with empty names: the second is a duplicate.
     let error = parse_sparse(&gguf_head(4_000_000, 0), 1 << 40);
     assert_eq!((error.field, error.offset), ("tensor name", 24 + 24));
 }

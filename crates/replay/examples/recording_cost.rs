@@ -1,5 +1,5 @@
-//! What recording adds to a program: the calls of a benchmarked `abs` (nine records), bare and recorded, and 1 GiB of
-//! inputs beside a plain write of as many bytes. Prints nanoseconds and ratios; `cargo xtask bench` measures the tools.
+//! The overhead of recording: the calls of a benchmarked `abs` (nine records), bare and recorded, and 1 GiB of inputs
+//! compared with a plain write of as many bytes. Prints nanoseconds and ratios; `cargo xtask bench` measures the tools.
 //!
 //! `cargo run --profile measure -p rehal-replay --example recording_cost -- DIRECTORY`
 
@@ -62,13 +62,13 @@ fn milliseconds(work: impl FnOnce() -> Result<()>) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Time on processors, of this process: what others do on the machine does not count.
+/// CPU time of this process in nanoseconds, which other processes do not add to.
 fn processor_nanoseconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// How long it takes to write `bytes` to a buffer that is there already.
+/// The time to write `bytes` to an existing buffer, in milliseconds.
 fn input_milliseconds(device: &Device, bytes: &[u8]) -> Result<f64> {
     let params = BufferParams { memory_type: MemoryType::HOST_LOCAL, ..BufferParams::default() };
     let buffer = device.allocate_buffer(params, bytes.len() as u64)?;

@@ -12,7 +12,9 @@ pub(crate) fn check_queue_op(op: &QueueOp<Ids<'_>>) -> Result<()> {
     match op {
         QueueOp::Fill { target, pattern, .. } => {
             check_direct(target)?;
-            shape::check_fill(target.offset, target.length, pattern).map_err(damaged)
+            shape::check_pattern(pattern).map_err(damaged)?;
+            // An asynchronous device checks the alignment when the fill runs, so the status of its call is OK.
+            shape::check_fill(target.offset, target.length, pattern)
         }
         QueueOp::Update { source, target, .. } => {
             check_direct(target)?;
@@ -91,7 +93,7 @@ fn check_direct(reference: &BufferRef<u64>) -> Result<()> {
 
 #[cold]
 pub(crate) fn no_table() -> Error {
-    Error::data_loss("a queue operation refers to a binding slot, but has no bindings")
+    Error::data_loss("a queue operation refers to a binding slot, but has no binding table")
 }
 
 fn check_stored_slot(reference: &layout::BufferRef, slots: u64) -> Result<()> {
@@ -106,11 +108,12 @@ fn check_slot(slot: u32, slots: u64) -> Result<()> {
         return Ok(());
     }
     Err(Error::out_of_range(format!(
-        "it refers to slot {slot} of a binding table, and there are {slots} slots"
+        "binding slot {slot} is out of bounds: the command buffer has {slots} slots"
     )))
 }
 
-/// No program could have issued this: the capture is corrupt.
+/// The error as [`StatusCode::DataLoss`](rehal_base::StatusCode::DataLoss): a device would have rejected the call at
+/// capture, so the capture is corrupt.
 #[cold]
 fn damaged(error: Error) -> Error {
     Error::data_loss(error.message())

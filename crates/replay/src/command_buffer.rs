@@ -38,18 +38,18 @@ impl CommandBufferState {
     /// Advances command buffer `id` to the state after `wanted`; fails if its state does not allow that.
     pub(crate) fn advance(&mut self, wanted: Use, id: u64) -> Result<()> {
         let (from, to, verb) = match wanted {
-            Use::Begin => (State::Initial, State::Recording, "begun"),
-            Use::Record => (State::Recording, State::Recording, "recorded into"),
-            Use::End => (State::Recording, State::Ready, "ended"),
-            Use::Run => (State::Ready, State::Ready, "run"),
+            Use::Begin => (State::Initial, State::Recording, "begin"),
+            Use::Record => (State::Recording, State::Recording, "record into"),
+            Use::End => (State::Recording, State::Ready, "end"),
+            Use::Run => (State::Ready, State::Ready, "execute"),
         };
         if self.state != from {
-            let is = match self.state {
-                State::Initial => "not begun yet",
-                State::Recording => "being recorded",
-                State::Ready => "recorded to its end",
+            let reason = match self.state {
+                State::Initial => "recording has not begun",
+                State::Recording => "it is being recorded",
+                State::Ready => "recording has already ended",
             };
-            return Err(Error::failed_precondition(format!("command buffer {id} is {verb}, and it is {is}")));
+            return Err(Error::failed_precondition(format!("cannot {verb} command buffer {id}: {reason}")));
         }
         self.state = to;
         Ok(())
@@ -60,9 +60,6 @@ impl CommandBufferState {
         if bindings >= self.slots {
             return Ok(());
         }
-        Err(Error::data_loss(format!(
-            "{bindings} bindings are given to command buffer {id}, which has {} slots",
-            self.slots
-        )))
+        Err(Error::data_loss(format!("command buffer {id} needs {} bindings, found {bindings}", self.slots)))
     }
 }

@@ -24,9 +24,9 @@ pub(crate) fn decode<'a>(record: &Record<'a>) -> Result<Option<Op<Ids<'a>>>> {
         // A call that failed created nothing; the program's fallback follows in the capture.
         RecordType::OPERATION | RecordType::UNSUPPORTED if record.header.status_code.get() != 0 => Ok(None),
         RecordType::OPERATION => decode_operation(record).map(Some),
-        RecordType::UNSUPPORTED => {
-            Err(refuse("the program did here what a capture cannot hold, so nothing after it can be trusted"))
-        }
+        RecordType::UNSUPPORTED => Err(refuse(
+            "the program made a call that captures cannot represent, so later records may depend on it",
+        )),
         _ if record.is_skippable() => Ok(None),
         other => Err(refuse(format!("a record of type {other} cannot be replayed"))),
     }
@@ -205,7 +205,7 @@ fn import_file<'a>(on: u64, created: u64, it: &payload::FileObject<'a>) -> Resul
         FileReferenceType::INLINE_BYTES => {
             if it.file_length.get() != it.reference.len() as u64 {
                 return Err(Error::data_loss(format!(
-                    "the file has {} bytes, and {} of them are in the capture",
+                    "the file has {} bytes, but the capture has {}",
                     it.file_length,
                     it.reference.len()
                 )));
@@ -213,7 +213,7 @@ fn import_file<'a>(on: u64, created: u64, it: &payload::FileObject<'a>) -> Resul
             FileContents::Inline(it.reference)
         }
         FileReferenceType::CAPTURED_RANGES => FileContents::Ranges { path: it.reference },
-        other => return Err(refuse(format!("a file by reference of type {other} cannot be opened"))),
+        other => return Err(refuse(format!("unsupported file reference type {other}"))),
     };
     Ok(CreateOp::File(ImportFile {
         device: on,
@@ -244,9 +244,9 @@ fn validation(it: &payload::FileObject<'_>) -> Result<Validation> {
                 digest.copy_from_slice(&it.digest[..8]);
                 Ok(Validation::Digest(u64::from_le_bytes(digest)))
             }
-            other => Err(refuse(format!("a file digest of type {other} cannot be checked"))),
+            other => Err(refuse(format!("unsupported file digest type {other}"))),
         },
-        other => Err(refuse(format!("a file validation of type {other} cannot be done"))),
+        other => Err(refuse(format!("unsupported file validation type {other}"))),
     }
 }
 
@@ -255,7 +255,7 @@ fn import_buffer<'a>(on: u64, created: u64, it: &payload::ImportBuffer<'a>) -> R
     const HOST_ALLOCATION: u32 = 1;
     if it.external_type.get() != HOST_ALLOCATION {
         return Err(refuse(format!(
-            "memory of external type {} was imported; only host allocations can be made again",
+            "unsupported external memory type {}: only host allocations can be replayed",
             it.external_type
         )));
     }
@@ -280,7 +280,7 @@ fn map<'a>(on: u64, it: &payload::BufferRange<'a>) -> Result<HostOp<Ids<'a>>> {
     let range = range(on, it);
     if range.mode.contains(MappingMode::PERSISTENT) && range.access.contains(MemoryAccess::WRITE) {
         return Err(refuse(
-            "the program kept a range mapped for writing, so what it wrote and when is not in the capture",
+            "a persistent mapping for writing cannot be replayed: the capture does not have the writes",
         ));
     }
     Ok(HostOp::Map(range))
@@ -344,7 +344,7 @@ fn command<'a>(code: Code, payload: Payload<'a>) -> Result<Command<Ids<'a>>> {
         (Code::COMMAND_BUFFER_DISPATCH, Payload::Dispatch(it)) => {
             if !it.waits.is_empty() || !it.signals.is_empty() {
                 return Err(refuse(
-                    "a dispatch in a command buffer names semaphores, which belong to queues",
+                    "a dispatch in a command buffer has semaphores, which only queue operations may have",
                 ));
             }
             Command::Dispatch(dispatch(&it))
@@ -500,14 +500,14 @@ fn direct(it: &layout::BufferRef) -> Result<u64> {
 
 fn not_replayable(code: Code) -> Error {
     match code {
-        Code::DEVICE_QUEUE_HOST_CALL => refuse("a call back into the program cannot be reproduced"),
+        Code::DEVICE_QUEUE_HOST_CALL => refuse("host calls cannot be replayed"),
         Code::DEVICE_CREATE_CHANNEL | Code::COMMAND_BUFFER_COLLECTIVE => {
-            refuse("channels and collectives reach devices outside of the capture")
+            refuse("channels and collectives communicate with devices outside the capture")
         }
         Code::ALLOCATOR_EXPORT_BUFFER => {
-            refuse("exported memory may have been changed outside of what the capture sees")
+            refuse("exported memory cannot be replayed: writes by others are not in the capture")
         }
-        code if code.is_known() => refuse(format!("{code} has no replay")),
-        code => refuse(format!("operation {code} is of a newer release")),
+        code if code.is_known() => refuse(format!("{code} cannot be replayed")),
+        code => refuse(format!("{code}: the operation is from a newer release")),
     }
 }

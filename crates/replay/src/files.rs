@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-use rehal_base::{Context, Error, Result, fnv};
+use rehal_base::{Context, Error, Remedy, Result, fnv};
 use rehal_hal::{HostFile, MemoryAccess};
 
 use crate::{FileContents, FileIdentity, FileRecord, Validation};
@@ -75,7 +75,7 @@ pub(crate) fn open(record: &FileRecord<&[u8]>, remaps: &[FileRemap]) -> Result<O
                     let captured = path.escape_ascii();
                     format!("external file '{}', captured as '{captured}'", here.display())
                 })
-                .advise(|| "restore the file, or name where it is now: --replay_file_remap=CAPTURED_PREFIX=PREFIX_HERE".into())
+                .advise(|| Remedy::RemapFile)
         }
     }
 }
@@ -114,9 +114,7 @@ fn open_external(
                 return Err(Error::failed_precondition(format!(
                     "it is not the file that was captured: captured=(dev={device}, inode={inode}, mtime_ns={mtime_ns}) current=(dev={dev}, inode={ino}, mtime_ns={mtime})"
                 ))
-                .advise(
-                    "restore the original file; for copies, capture again with --device_replay_file_validation=digest",
-                ));
+                .advise(Remedy::ValidateByDigest));
             }
         }
         Validation::Digest(expected) => {

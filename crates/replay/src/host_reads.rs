@@ -70,7 +70,7 @@ mod tests {
     use crate::RecordLocation;
 
     #[test]
-    fn a_line_holds_digests_and_bytes_up_to_the_limit() {
+    fn a_line_has_digests_and_bytes_up_to_the_limit() {
         let mut log = HostReadLog::new(Vec::new(), 2);
         let memory = HostMemory::constant(b"foobar").unwrap();
         let location = RecordLocation { ordinal: 42, offset: 9088 };

@@ -6,13 +6,16 @@
 
 #![deny(unsafe_code)]
 
+mod access;
 mod arguments;
-pub mod check;
 mod command_buffer;
 mod decode;
 pub mod dump;
 mod encode;
 mod files;
+mod flight;
+pub mod fuzzing;
+mod hazards;
 mod host_reads;
 mod ids;
 mod observe;
@@ -20,8 +23,10 @@ mod order;
 mod plan;
 mod planner;
 mod prepare;
+mod races;
 mod record;
 mod run;
+mod schedule;
 mod substitute;
 
 pub use files::{FileRemap, resolve_path};
@@ -29,8 +34,9 @@ pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};
 pub use ids::Ids;
 pub use observe::{HostRead, Observer, Scope};
 pub use plan::{ExecutableRecord, FileRecord, Plan, PlanOptions, RecordLocation};
+pub use races::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use record::{CaptureSink, FilePolicy, FileValidation, OpenScope, RecordOptions, Recorder};
 pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation};
-pub use run::{Replay, ReplayOptions};
+pub use run::{Replay, ReplayOptions, ReplayOrder};
 pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};

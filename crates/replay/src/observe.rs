@@ -43,6 +43,13 @@ pub trait Observer {
         Ok(())
     }
 
+    /// Whether it measures the time of a scope that is about to end. A replay in captured order then waits for all
+    /// work in flight, so that the time includes it.
+    fn times_scope(&self, scope: &Scope<'_>) -> bool {
+        let _ = scope;
+        false
+    }
+
     /// A scope ends; its timing ended before this call.
     fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
         let _ = scope;

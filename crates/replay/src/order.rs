@@ -65,7 +65,7 @@ impl Order {
         };
         let Semaphore { id, reached } = self.semaphores[*semaphore as usize];
         let error = Error::failed_precondition(format!(
-            "it waits for semaphore {id} to reach {value}, which nothing in the capture signals (it is at {reached})"
+            "it waits for semaphore {id} to reach {value}, which no record signals (current {reached})"
         ));
         Err((never.location, error))
     }
@@ -82,7 +82,7 @@ impl Order {
             let value = signal.value;
             if value <= *reached || value == u64::MAX {
                 return Err(Error::data_loss(format!(
-                    "it signals semaphore {id} to {value}, which is at {reached} already"
+                    "payload of semaphore {id} must increase: current {reached}, signalled {value}"
                 )));
             }
             *reached = value;
@@ -106,9 +106,8 @@ impl Order {
                         continue;
                     }
                     let Deferred { submission, location, signals, .. } = deferred;
-                    self.signal(&signals).map_err(|error| {
-                        error.context(format!("{location}: the submission that this lets run"))
-                    })?;
+                    self.signal(&signals)
+                        .map_err(|error| error.context(format!("{location}: the deferred submission")))?;
                     signalled.extend(signals.iter().map(|signal| signal.semaphore));
                     self.completions.push(Completion { step, submission, location });
                 }
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_is_issued_backwards_completes_where_its_head_is_signalled() {
+    fn a_chain_issued_in_reverse_completes_at_the_signal_of_its_head() {
         let mut order = order(4);
         for step in 0..3 {
             assert!(!submit(&mut order, step, &[at(step + 1, 1)], &[at(step, 1)]).unwrap());
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_submission_runs_when_the_last_of_its_waits_is_reached_or_passed() {
+    fn a_submission_runs_when_its_last_wait_is_reached_or_exceeded() {
         let mut order = order(3);
         assert!(!submit(&mut order, 0, &[at(0, 2), at(1, 5)], &[at(2, 1)]).unwrap());
         submit(&mut order, 1, &[], &[at(1, 4)]).unwrap();
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_runs_is_named_first_record_first() {
+    fn the_first_record_that_never_runs_is_reported() {
         let mut order = order(3);
         submit(&mut order, 7, &[at(2, 1)], &[at(2, 2)]).unwrap();
         submit(&mut order, 8, &[at(0, 3)], &[]).unwrap();
@@ -181,7 +180,7 @@ mod tests {
         submit(&mut order, 0, &[at(0, 1)], &[at(1, 1)]).unwrap();
         submit(&mut order, 1, &[], &[at(1, 2)]).unwrap();
         let late = submit(&mut order, 2, &[], &[at(0, 1)]).unwrap_err();
-        assert!(late.message().contains("semaphore 101 to 1"), "{late}");
+        assert!(late.message().contains("semaphore 101 must increase: current 2, signalled 1"), "{late}");
         assert!(submit(&mut order, 3, &[], &[at(1, u64::MAX)]).is_err());
     }
 }

@@ -36,6 +36,8 @@ pub struct Plan {
     /// Objects in release order.
     pub(crate) releases: Vec<Release>,
     pub(crate) buffer_ids: Vec<u64>,
+    /// Whether the commands of a command buffer may execute while they are recorded.
+    pub(crate) inline_command_buffers: Vec<bool>,
     pub(crate) executables: Vec<StoredExecutable>,
     pub(crate) files: Vec<StoredFile>,
     /// Names, each with its number of entries.

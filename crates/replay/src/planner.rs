@@ -123,7 +123,7 @@ impl ObjectTable {
         if let Some((object, _)) = self.get(id) {
             return Err(Error::new(
                 rehal_base::StatusCode::AlreadyExists,
-                format!("id {id} is given out twice; it is a {} already", object.name()),
+                format!("duplicate object id {id}: it is already a {}", object.name()),
             ));
         }
         match usize::try_from(id) {
@@ -149,6 +149,10 @@ struct Planner<'a> {
     /// The last step that uses each object, by kind.
     last_use: [Vec<u32>; KINDS],
     order: Order,
+    /// The objects of the current record's operation.
+    used: Vec<(Kind, u32)>,
+    /// The objects of each deferred submission.
+    deferred_uses: HashMap<u32, Box<[(Kind, u32)]>>,
     /// The state of each command buffer.
     command_buffers: Vec<CommandBufferState>,
     /// The first invalid command of each command buffer with its error, which is reported if the command buffer is
@@ -177,6 +181,8 @@ impl<'a> Planner<'a> {
             device_count: 0,
             last_use: Default::default(),
             order: Order::default(),
+            used: Vec::new(),
+            deferred_uses: HashMap::new(),
             command_buffers: Vec::new(),
             refused_commands: HashMap::new(),
             steps: Vec::new(),
@@ -194,6 +200,7 @@ impl<'a> Planner<'a> {
     }
 
     fn add(&mut self, record: &Record<'a>) -> Result<()> {
+        self.used.clear();
         match decode(record)? {
             None => {
                 self.skipped_count += u64::from(record.header.status_code.get() != 0);
@@ -270,7 +277,7 @@ impl<'a> Planner<'a> {
         match &mut op {
             // The maximum value denotes a failed semaphore, on every device.
             CreateOp::Semaphore { initial_value: u64::MAX, .. } => {
-                return Err(Error::data_loss("a semaphore starts with the value of a failed one"));
+                return Err(Error::data_loss("the initial payload of a semaphore is the failure value"));
             }
             CreateOp::Semaphore { initial_value, created, .. } => {
                 self.order.add_semaphore(*created, *initial_value);
@@ -354,7 +361,7 @@ impl<'a> Planner<'a> {
             let index = self.file(file)?;
             if let FileContents::Ranges { path } = self.files[index as usize].source.contents {
                 return Err(Error::failed_precondition(format!(
-                    "only what was read of '{}' is in the capture, and this is not",
+                    "the capture has only the bytes that were read from '{}', not these",
                     path.of(self.bytes).escape_ascii()
                 )));
             }
@@ -365,6 +372,9 @@ impl<'a> Planner<'a> {
         let signals = submission.signals.of(&self.lists.timepoints);
         let step = self.steps.len() as u32;
         let runs = self.order.submit(step, index, self.location, waits, signals)?;
+        if !runs {
+            self.deferred_uses.insert(index, self.used.as_slice().into());
+        }
         self.submissions.push(submission);
         self.push_step(if runs { StepOp::Submission(index) } else { StepOp::Deferred(index) });
         Ok(())
@@ -373,7 +383,7 @@ impl<'a> Planner<'a> {
     fn add_executable(&mut self, it: &PrepareExecutable<Ids<'a>>) -> Result<()> {
         if it.metadata.is_empty() {
             return Err(Error::data_loss(
-                "the executable comes without metadata, so its functions cannot be checked",
+                "the executable has no metadata, so its functions cannot be checked",
             ));
         }
         let metadata = payload::ExecutableMetadata::read(it.metadata);
@@ -426,12 +436,11 @@ impl<'a> Planner<'a> {
         self.steps.push(Step { location: self.location, op });
     }
 
-    /// Extends the lifetime of semaphores signalled by deferred submissions: a run waits for them on completion.
+    /// Extends the lifetime of the objects of deferred submissions to their completion.
     fn keep_until_complete(&mut self, completions: &[Completion]) {
         for completion in completions {
-            let submission = &self.submissions[completion.submission as usize];
-            for signal in submission.signals.of(&self.lists.timepoints) {
-                let last_use = &mut self.last_use[Kind::Semaphore as usize][signal.semaphore as usize];
+            for (kind, index) in self.deferred_uses.remove(&completion.submission).into_iter().flatten() {
+                let last_use = &mut self.last_use[kind as usize][index as usize];
                 *last_use = completion.step.max(*last_use);
             }
         }
@@ -452,6 +461,7 @@ impl<'a> Planner<'a> {
     fn used(&mut self, id: u64, kind: Kind) -> Result<u32> {
         let index = self.lookup(id, Object::Numbered(kind))?;
         self.last_use[kind as usize][index as usize] = self.steps.len() as u32;
+        self.used.push((kind, index));
         Ok(index)
     }
 
@@ -459,12 +469,12 @@ impl<'a> Planner<'a> {
         match self.objects.get(id) {
             Some((object, index)) if object == expected => Ok(index),
             Some((object, _)) => Err(Error::failed_precondition(format!(
-                "object {id} is a {}, and a {} is needed",
+                "object {id} is a {}, expected a {}",
                 object.name(),
                 expected.name()
             ))),
             None => Err(Error::not_found(format!(
-                "object {id} is used as a {}, but nothing before has made it",
+                "object {id} is used as a {}, but no earlier record creates it",
                 expected.name()
             ))),
         }
@@ -501,6 +511,7 @@ impl<'a> Planner<'a> {
             counts,
             releases,
             buffer_ids: self.buffer_ids,
+            inline_command_buffers: self.command_buffers.iter().map(|state| state.is_inline).collect(),
             executables: self.executables,
             files: self.files,
             scopes: self.scopes,
@@ -543,7 +554,7 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
         let count = self.executables[index as usize].function_count;
         if ordinal >= count {
             return Err(Error::out_of_range(format!(
-                "function {ordinal} of executable {executable} is dispatched, and the capture knows {count}"
+                "function ordinal {ordinal} is out of bounds: executable {executable} has {count} functions"
             )));
         }
         Ok((index, ordinal))
@@ -562,11 +573,11 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
     }
 
     fn channel(&mut self, _name: u64) -> Result<u32> {
-        Err(refuse("channels reach devices outside of the capture"))
+        Err(refuse("channels communicate with devices outside the capture"))
     }
 
     fn host_call(&mut self, _name: u64) -> Result<u32> {
-        Err(refuse("a call back into the program cannot be reproduced"))
+        Err(refuse("host calls cannot be replayed"))
     }
 
     fn bytes(&mut self, bytes: &'a [u8]) -> Result<Span<u8>> {
@@ -578,7 +589,7 @@ impl<'a> Rename<Ids<'a>, Indexed> for Planner<'a> {
             Some(end) if end <= self.bytes.len() => Ok(Span::new(start as u64, bytes.len() as u64)),
             _ => Err(Error::new(
                 rehal_base::StatusCode::Internal,
-                "a payload is not in the bytes of its capture",
+                "a payload is outside the bytes of its capture",
             )),
         }
     }
@@ -673,7 +684,7 @@ impl<'a> RenameHost<Ids<'a>, Indexed> for Planner<'a> {
     }
 
     fn created_channel(&mut self, _name: u64) -> Result<u32> {
-        Err(refuse("channels reach devices outside of the capture"))
+        Err(refuse("channels communicate with devices outside the capture"))
     }
 
     fn captured_metadata(&mut self, _bytes: &'a [u8]) -> Result<()> {

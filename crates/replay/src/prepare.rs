@@ -97,14 +97,14 @@ fn prepare_replacement(
         None => device.infer_executable_format(data).ok_or_else(|| {
             kind.map(refuse)
                 .unwrap_or_else(|| {
-                    Error::invalid_argument("the device does not know what kind of executable the file is")
+                    Error::invalid_argument("the device cannot infer the executable format of the file")
                 })
                 .advise("name the format: ID@FORMAT=PATH")
         })?,
     };
     let prepared = prepare_one(device, &ExecutableParams { format, data, ..*captured });
     prepared.map_err(|error| match kind {
-        // VM executables are modules, and some of other devices are text.
+        // VM executables are modules, and executables of some devices are text.
         None | Some(FileKind::Elf | FileKind::Module | FileKind::Text) => error,
         Some(kind) => refuse(kind),
     })
@@ -196,7 +196,7 @@ fn compare(captured: &Function<'_>, loaded: &FunctionInfo) -> Result<()> {
 
 fn mismatch(captured: &Function<'_>, part: &str, was: &str, is: &str) -> Error {
     Error::failed_precondition(format!(
-        "function '{}'{part} is not called as the captured one: captured={was} replacement={is}",
+        "signature mismatch of function '{}'{part}: captured={was} replacement={is}",
         captured.name.escape_ascii()
     ))
     .advise("compile the replacement from the same dispatch, with the same bindings and constants")

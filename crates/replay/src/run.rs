@@ -2,18 +2,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use rehal_base::{Error, Range, Result, StatusCode};
+use rehal_base::{Error, Range, Remedy, Result, StatusCode};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{
     Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, CommandBufferMode, CreateOp, Device,
     DeviceGroup, Event, Executable, File, FileContents, HostCall, HostFile, HostOp, ImportFile, Indexed,
-    Live, MemoryAccess, MemoryBarrier, QueueOp, RangeOp, Rename, Semaphore, Span, StoredLists, Submission,
-    Timepoint, rename_buffer_ref, transfer, wait_all,
+    Live, MemoryAccess, MemoryBarrier, QueueOp, RangeOp, Rename, Semaphore, SemaphoreFlags, Span,
+    StoredLists, Timepoint, rename_buffer_ref, transfer,
 };
 
 use crate::files::{self, FileRemap};
+use crate::flight::Flight;
 use crate::plan::{Kind, RecordLocation, Release, StepOp};
 use crate::prepare::{self, Prepared};
+use crate::schedule::Schedule;
 use crate::substitute::{Replacements, Substitute, Substitution};
 use crate::{HostRead, Observer, Plan, Scope};
 
@@ -26,16 +28,43 @@ pub struct ReplayOptions {
     pub substitutions: Vec<Substitution>,
     /// Called for each executable; its result takes precedence over [`ReplayOptions::substitutions`].
     pub substitute: Option<Substitute>,
+    /// When the host waits.
+    pub order: ReplayOrder,
+}
+
+/// When the host of a replay waits for the work that it issues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplayOrder {
+    /// It waits for each submission before the next operation, as the reference's replay does.
+    #[default]
+    Serialized,
+    /// Submissions are issued as the program issued them, and only timepoints order the devices. The host waits before it
+    /// accesses bytes that work in flight accesses, where only a wait of the host can have ordered two submissions, at
+    /// the end of scopes that are timed ([`Observer::times_scope`]), and at the end.
+    Captured,
+}
+
+impl ReplayOrder {
+    /// `serialized` or `captured`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Serialized => "serialized",
+            Self::Captured => "captured",
+        }
+    }
 }
 
 /// A plan bound to the devices that run it: files are opened and validated, substitutes are loaded.
 ///
 /// It shares the plan and holds the devices, so that it can be stored, sent to another thread and run concurrently.
 ///
-/// Host calls run one after another, and the host waits for each submission: the `serialized` order.
+/// A run issues the captured calls one after another on the calling thread, whichever threads issued them in the program, and
+/// waits as [`ReplayOptions::order`] says.
 pub struct Replay {
     plan: Arc<Plan>,
     devices: DeviceGroup,
+    /// Set for the captured order.
+    schedule: Option<Schedule>,
     replacements: Replacements,
     own_names: Vec<String>,
     /// Files shared by runs, by index; `None` if each run needs its own.
@@ -60,9 +89,9 @@ impl Replay {
         let (captured, given) = (plan.device_count(), devices.devices().len());
         if captured != given {
             return Err(Error::failed_precondition(format!(
-                "the capture uses {captured} device(s) and {given} are given"
+                "the capture uses {captured} device(s), found {given}"
             ))
-            .advise("repeat --device= once for each device of the capture"));
+            .advise(Remedy::GiveDevices));
         }
         let mut replacements = Replacements::open(&options.substitutions, &plan)?;
         if let Some(substitute) = &options.substitute {
@@ -75,7 +104,9 @@ impl Replay {
             own_names = prepare::own_names(&plan, devices.devices())?;
             replacements.check_names(&plan, &own_names)?;
         }
-        let mut this = Self { plan, devices: devices.clone(), replacements, own_names, files: Vec::new() };
+        let schedule = (options.order == ReplayOrder::Captured).then(|| Schedule::of(&plan));
+        let devices = devices.clone();
+        let mut this = Self { plan, devices, schedule, replacements, own_names, files: Vec::new() };
         this.open_files(&options.file_remaps)?;
         Ok(this)
     }
@@ -91,6 +122,7 @@ impl Replay {
             observers,
             open_scopes: Vec::new(),
             refused_commands: HashMap::new(),
+            flight: Flight::new(&self.plan, self.schedule.as_ref(), self.devices.devices()),
         };
         run.all().map_err(|error| self.plan.in_file(error))
     }
@@ -175,7 +207,7 @@ fn get<T>(list: &[Option<T>], index: u32) -> Result<&T> {
     match list.get(index as usize) {
         Some(Some(object)) => Ok(object),
         // The plan guarantees creation before use and release after it.
-        _ => Err(Error::new(StatusCode::Internal, "the plan uses an object that is not there")),
+        _ => Err(Error::new(StatusCode::Internal, "the plan uses a missing object")),
     }
 }
 
@@ -189,6 +221,14 @@ impl Objects {
             command_buffers: empty(count(Kind::CommandBuffer)),
             files: empty(count(Kind::File)),
             events: empty(count(Kind::Event)),
+        }
+    }
+
+    /// The bytes of memory that releasing an object may free.
+    fn bytes_of(&self, release: Release) -> u64 {
+        match release.kind {
+            Kind::Buffer => self.buffers[release.index as usize].as_ref().map_or(0, Buffer::size),
+            _ => 0,
         }
     }
 
@@ -222,71 +262,80 @@ struct Run<'r, 'o> {
     /// The first rejected command of each command buffer with its error, which is returned if the command buffer is
     /// executed.
     refused_commands: HashMap<u32, Error>,
+    flight: Flight<'r>,
 }
 
 impl Run<'_, '_> {
     fn all(&mut self) -> Result<()> {
+        let outcome = self.steps();
+        // Whatever is in flight uses the objects of this run, so it ends first.
+        match (outcome, self.flight.abort()) {
+            (Ok(()), None) => Ok(()),
+            (_, Some((location, error))) => Err(self.plan.locate(error, location)),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    fn steps(&mut self) -> Result<()> {
         let plan = self.plan;
         let stepping: Vec<usize> =
             (0..self.observers.len()).filter(|&index| self.observers[index].wants_steps()).collect();
         let mut releases = plan.releases.iter().peekable();
-        let mut completions = plan.completions.iter().peekable();
         let mut scratch = Bump::with_capacity(4096);
         for (number, step) in (0u32..).zip(&plan.steps) {
             for &index in &stepping {
                 self.observers[index].step(step.location)?;
             }
-            let outcome = match step.op {
-                StepOp::Submission(index) => self.submit(index, true, &scratch),
-                StepOp::Deferred(index) => self.submit(index, false, &scratch),
+            let outcome = self.flight.before(number).and_then(|()| match step.op {
+                StepOp::Submission(index) => self.submit(index, true, step.location, &scratch),
+                StepOp::Deferred(index) => self.submit(index, false, step.location, &scratch),
                 StepOp::Command(index) => self.record(index, step.location, &scratch),
                 StepOp::Host(index) => self.host_op(&plan.host_ops[index as usize], step.location),
-            };
+            });
             outcome.map_err(|error| plan.locate(error, step.location))?;
-            while let Some(completion) = completions.next_if(|it| it.step == number) {
-                let signals = plan.submissions[completion.submission as usize].signals;
-                let outcome =
-                    self.names(&scratch).timepoints(signals).and_then(|signals| wait_all(signals, None));
-                outcome.map_err(|error| plan.locate(error, completion.location))?;
-            }
+            self.flight.after(number).map_err(|(location, error)| plan.locate(error, location))?;
             let held = if self.open_scopes.is_empty() { 0 } else { HELD_STEPS };
             while let Some(release) = releases.next_if(|release| release.step.saturating_add(held) <= number)
             {
-                self.objects.release(*release);
+                let bytes = self.objects.bytes_of(*release);
+                self.flight.release(*release, bytes, |release| self.objects.release(release));
+            }
+            while let Some(release) = self.flight.next_released()? {
+                self.objects.release(release);
             }
             scratch.reset();
         }
-        Ok(())
+        self.flight.drain()
     }
 
-    /// Issues a submission; if it `runs` now, the serialized order waits for it.
-    fn submit(&mut self, index: u32, runs: bool, scratch: &Bump) -> Result<()> {
+    /// Issues a submission, which can `run` at once or is deferred.
+    fn submit(&mut self, index: u32, runs: bool, location: RecordLocation, scratch: &Bump) -> Result<()> {
         let submission = &self.plan.submissions[index as usize];
         if let QueueOp::Execute { command_buffer, .. } = submission.op
             && let Some(error) = self.refused_commands.get(&command_buffer)
         {
             return Err(error.clone());
         }
-        let live = submission.rename(&mut self.names(scratch))?;
-        let buffer = live.submit()?;
-        live.device.flush(live.affinity)?;
-        if runs {
-            self.submitted(&live)?;
+        // The program did not need to know when it completes, but the run does.
+        let own = match submission.signals.count {
+            0 => {
+                let device = self.device(submission.device);
+                Some(device.create_semaphore(submission.affinity, 0, SemaphoreFlags::default())?)
+            }
+            _ => None,
+        };
+        let own = own.as_ref().map(|semaphore| semaphore.at(1));
+        let mut live =
+            submission.rename(&mut LiveNames::of(self.plan, self.replay, &self.objects, scratch))?;
+        if let Some(own) = &own {
+            live.signals = std::slice::from_ref(own);
         }
+        let buffer = live.submit()?;
+        let deferred = (!runs).then_some(index);
+        self.flight.issued(submission.device, live.affinity, live.signals, location, deferred)?;
         if let (QueueOp::Alloca { created, .. }, Some(buffer)) = (submission.op, buffer) {
             self.objects.buffers[created as usize] = Some(buffer);
         }
-        Ok(())
-    }
-
-    /// Called after a runnable submission is issued. The serialized order waits for it; an order that lets the
-    /// device run ahead would track the submission here and wait in [`Self::before_host_access`].
-    fn submitted(&self, submission: &Submission<Live<'_>>) -> Result<()> {
-        wait_all(submission.signals, None)
-    }
-
-    /// Called before the host accesses a buffer. The serialized order does nothing: no runnable work is in flight.
-    fn before_host_access(&self, _range: &RangeOp<Indexed>) -> Result<()> {
         Ok(())
     }
 
@@ -308,13 +357,7 @@ impl Run<'_, '_> {
     }
 
     fn names<'s>(&'s self, scratch: &'s Bump) -> LiveNames<'s> {
-        LiveNames {
-            lists: &self.plan.lists,
-            bytes: self.bytes,
-            objects: &self.objects,
-            devices: self.replay.devices.devices(),
-            scratch,
-        }
+        LiveNames::of(self.plan, self.replay, &self.objects, scratch)
     }
 
     fn device(&self, index: u32) -> &Device {
@@ -334,7 +377,6 @@ impl Run<'_, '_> {
             HostOp::Unmap(range, data) | HostOp::Flush(range, data) => {
                 // An empty write needs no write access.
                 if let Some(data) = data.filter(|data| data.count != 0) {
-                    self.before_host_access(&range)?;
                     let buffer = get(&self.objects.buffers, range.buffer)?;
                     // The range was mapped as a whole; the bytes are the written part of it.
                     transfer::write_as(
@@ -356,6 +398,9 @@ impl Run<'_, '_> {
             HostOp::ScopeEnd { name } => {
                 let name = name.of(self.bytes);
                 let scope = Scope { name, location };
+                if self.observers.iter().any(|it| it.times_scope(&scope)) {
+                    self.flight.drain()?;
+                }
                 self.observers.iter_mut().try_for_each(|it| it.scope_end(&scope))?;
                 // Scopes may overlap instead of nesting, and an end may lack its begin.
                 if let Some(open) = self.open_scopes.iter().rposition(|open| *open == name) {
@@ -430,7 +475,6 @@ impl Run<'_, '_> {
         if !self.wants_host_reads || !range.access.contains(MemoryAccess::READ) {
             return Ok(());
         }
-        self.before_host_access(range)?;
         let buffer = get(&self.objects.buffers, range.buffer)?;
         let scope = self.open_scopes.last().copied();
         let buffer_id = self.plan.buffer_ids[range.buffer as usize];
@@ -452,6 +496,11 @@ struct LiveNames<'s> {
 }
 
 impl<'s> LiveNames<'s> {
+    fn of(plan: &'s Plan, replay: &'s Replay, objects: &'s Objects, scratch: &'s Bump) -> Self {
+        let devices = replay.devices.devices();
+        Self { lists: &plan.lists, bytes: plan.bytes(), objects, devices, scratch }
+    }
+
     fn list<T: Copy, U: Copy>(
         &mut self,
         items: &'s [T],

@@ -75,7 +75,7 @@ impl Replacement {
     fn open(&self) -> Result<OpenReplacement> {
         let (bytes, place) = match &self.code {
             Code::File(path) => (
-                Bytes::Mapped(MappedFile::open(path).advise(|| NO_EXECUTABLE.into())?),
+                Bytes::Mapped(MappedFile::open(path).advise(|| NO_EXECUTABLE)?),
                 format!("'{}'", path.display()),
             ),
             Code::Bytes(bytes) => (Bytes::Memory(bytes.clone()), format!("{} bytes of memory", bytes.len())),
@@ -130,7 +130,7 @@ impl Display for Selector {
 const FORMS: &str = "ID=PATH, ID@FORMAT=PATH, NAME=PATH, NAME@FORMAT=PATH, all=PATH or all@FORMAT=PATH";
 
 /// The advice for a file that cannot replace an executable.
-pub(crate) const NO_EXECUTABLE: &str = "name a compiled executable, an ELF image or a library";
+pub(crate) const NO_EXECUTABLE: &str = "name a compiled executable, an ELF image or a shared library";
 
 impl Substitution {
     /// Replaces the executables selected by `selector` with `replacement`.
@@ -144,20 +144,22 @@ impl Substitution {
         let wrong = |what: &str| {
             let text = String::from_utf8_lossy(text);
             Err(Error::invalid_argument(format!("executable substitution '{text}' {what}"))
-                .advise(format!("give {FORMS}")))
+                .advise(format!("use one of {FORMS}")))
         };
         let Some(at) = text.iter().position(|&byte| byte == b'=') else { return wrong("has no '='") };
         let path = OsStr::from_bytes(&text[at + 1..]);
-        let Ok(selector) = str::from_utf8(&text[..at]) else { return wrong("names no executable") };
+        let Ok(selector) = str::from_utf8(&text[..at]) else {
+            return wrong("has a selector that is not UTF-8");
+        };
         let (selector, format) = match selector.split_once('@') {
             Some((selector, format)) => (selector, Some(format)),
             None => (selector, None),
         };
         if selector.is_empty() || format.is_some_and(str::is_empty) || path.is_empty() {
-            return wrong("lacks a part");
+            return wrong("has an empty selector, format or path");
         }
         let selector = match selector.parse::<u64>() {
-            Ok(0) => return wrong("names id 0, which no executable has"),
+            Ok(0) => return wrong("has id 0 (ids start at 1)"),
             Ok(id) => Selector::Id(id),
             Err(_) if selector == "all" => Selector::All,
             Err(_) => Selector::Name(selector.to_string()),
@@ -167,7 +169,7 @@ impl Substitution {
     }
 }
 
-/// The replacements of a replay, with their files opened and each known to be used.
+/// The replacements of a replay: files are opened, and each selector matches an executable.
 pub(crate) struct Replacements {
     selected: Vec<(Substitution, OpenReplacement)>,
     /// The results of the program's [`Substitute`], by the executable's index in the plan.
@@ -181,7 +183,7 @@ impl Replacements {
             let others = &substitutions[..index];
             if substitution.selector == Selector::All && substitutions.len() > 1 {
                 return Err(Error::invalid_argument(
-                    "a substitution of all executables leaves nothing for another one",
+                    "a substitution of all executables excludes other substitutions",
                 ));
             }
             if others.iter().any(|other| other.selector == substitution.selector) {
@@ -260,8 +262,8 @@ impl Replacements {
             let by_capture = plan.executables().any(|record| it.selects_by_capture(&record));
             if !by_capture && !own_names.iter().any(|name| it.selects_by_own_name(name)) {
                 return Err(nothing_selected(&it.selector, plan)).advise(|| match own_names {
-                    [] => "name a function or an id".into(),
-                    names => format!("the executables call themselves: {}", names.join(", ")),
+                    [] => "select by a function's name or an id".into(),
+                    names => format!("the executables' own names are {}", names.join(", ")),
                 });
             }
         }

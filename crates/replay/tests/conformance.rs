@@ -1,7 +1,6 @@
-//! The conformance suite over a recorded `local-sync` device, and over a recorded device with memory of its own that
-//! `local-sync` does the work of. It passes as on the bare one; then each capture that it left is replayed on a fresh
-//! device, and everything that the test had read is read again. Tests that do what no replay in call order can do are
-//! listed, each with the words of the refusal.
+//! The conformance suite over a recorded `local-sync` device, over a recorded discrete device on top of it, and over a
+//! recorded `local-task` device. Each test must pass as on the bare device; then its captures are replayed on a fresh device
+//! and must read the same bytes. Tests that cannot be replayed in call order are listed with the error.
 
 use std::io::{Cursor, Seek, SeekFrom, Write};
 use std::path::PathBuf;
@@ -14,8 +13,8 @@ use rehal_capture::{Capture, OpenOptions};
 use rehal_cts::discrete::DiscreteDevice;
 use rehal_cts::{Capability, Expected, Kernel, Subject};
 use rehal_hal::{Device, DeviceGroup, Executable, ExecutableParams};
-use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
 use rehal_replay::{
     FilePolicy, HostRead, Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions,
 };
@@ -24,7 +23,7 @@ const EMBEDDED: &str = "embedded-elf-x86_64";
 const SYSTEM: &str = "system-elf-x86_64";
 const VMVX: &str = "vmvx-bytecode-fb";
 
-/// Memory that a capture is written to, and that can be looked at afterwards.
+/// Memory that a capture is written to, shared with the test.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Cursor<Vec<u8>>>>);
 
@@ -44,26 +43,43 @@ impl Seek for Memory {
     }
 }
 
-fn device(is_discrete: bool) -> Device {
-    let device = LocalSync::create(Plugins::default());
-    if is_discrete { DiscreteDevice::over(device) } else { device }
+/// What is recorded, and replayed on.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Base {
+    #[default]
+    Sync,
+    Discrete,
+    Task,
 }
 
-/// The devices of one test, each on a record of its own, and what the test read from them.
+fn device(base: Base) -> Result<Device> {
+    let sync = LocalSync::create(Plugins::default());
+    match base {
+        Base::Sync => Ok(sync),
+        Base::Discrete => Ok(DiscreteDevice::over(sync)),
+        Base::Task => {
+            let mut options = LocalTaskOptions::default();
+            options.topology = Some(Topology::with_workers(2)?);
+            LocalTask::create(options)
+        }
+    }
+}
+
+/// The subject of one test: its devices, each recorded into its own capture, and the bytes that the test read.
 #[derive(Default)]
-struct Recorded {
-    is_discrete: bool,
+struct RecordedSubject {
+    base: Base,
     recorders: Mutex<Vec<(Recorder, Memory)>>,
     saw: Mutex<Vec<Vec<u8>>>,
 }
 
-impl Subject for Recorded {
+impl Subject for RecordedSubject {
     fn device(&self) -> Result<Device> {
         let memory = Memory::default();
-        // The files of the tests are gone when their captures are replayed.
+        // Captures include files: those of the tests are deleted before the replay.
         let options = RecordOptions { file_policy: FilePolicy::CaptureAll, ..RecordOptions::default() };
         let recorder = Recorder::to(memory.clone(), options)?;
-        let group = recorder.wrap(&DeviceGroup::new(vec![device(self.is_discrete)])?)?;
+        let group = recorder.wrap(&DeviceGroup::new(vec![device(self.base)?])?)?;
         self.recorders.lock().unwrap().push((recorder, memory));
         Ok(group.devices()[0].clone())
     }
@@ -73,7 +89,7 @@ impl Subject for Recorded {
             (Kernel::Native, EMBEDDED | SYSTEM) => "native.so".to_string(),
             (_, EMBEDDED) => format!("{}.embedded.elf", kernel.name()),
             (_, SYSTEM) => format!("{}.system.so", kernel.name()),
-            (Kernel::Native, _) => return Err(Error::not_found(format!("kernels in C are not of {format}"))),
+            (Kernel::Native, _) => return Err(Error::not_found(format!("no kernels in C for {format}"))),
             (_, VMVX) => format!("{}.vmvx.vmfb", kernel.name()),
             _ => return Err(Error::not_found(format!("no kernel '{}' for {format}", kernel.name()))),
         };
@@ -83,8 +99,8 @@ impl Subject for Recorded {
 
     #[allow(unsafe_code, reason = "the suite's kernels are fixtures of ours")]
     fn prepare(&self, device: &Device, params: &ExecutableParams<'_>) -> Result<Executable> {
-        // SAFETY: the suite hands over kernels of `fixtures/cts`, which this repository holds and
-        // which touch nothing but their bindings, and damaged copies that must be refused.
+        // SAFETY: the suite passes kernels of `fixtures/cts`, which are part of this repository and
+        // access only their bindings, and damaged copies, which must be rejected.
         unsafe { device.backend().prepare_executable(params) }
     }
 
@@ -99,12 +115,12 @@ impl Subject for Recorded {
             VMVX_IS_NOT_MACHINE_CODE,
             Expected::Lacks(Capability::HostMemory, "its memory is separate from the host's"),
         ];
-        if self.is_discrete { DISCRETE } else { &[VMVX_IS_NOT_MACHINE_CODE] }
+        if self.base == Base::Discrete { DISCRETE } else { &[VMVX_IS_NOT_MACHINE_CODE] }
     }
 }
 
-impl Recorded {
-    /// Replays what was recorded and compares; a test in [`NOT_REPLAYABLE`] has to fail for the reason given there.
+impl RecordedSubject {
+    /// Replays the captures and compares the reads; a test in [`NOT_REPLAYABLE`] must fail with the error given there.
     fn judge(self, test: &str) -> Result<(), Failed> {
         let declared = NOT_REPLAYABLE.iter().find(|(pattern, _)| glob::matches(pattern, test));
         match (self.replay(), declared.and_then(|(_, reason)| *reason)) {
@@ -125,7 +141,7 @@ impl Recorded {
                 for record in capture.records() {
                     record?.payload()?;
                 }
-                reads_of(bytes, self.is_discrete)
+                reads_of(bytes, self.base)
             });
             replayed.extend(reads.map_err(|error| error.report())?);
         }
@@ -133,10 +149,10 @@ impl Recorded {
     }
 }
 
-/// What a replay on a fresh device reads back.
-fn reads_of(bytes: Vec<u8>, is_discrete: bool) -> Result<Vec<Vec<u8>>> {
+/// The host reads of a replay on a fresh device.
+fn reads_of(bytes: Vec<u8>, base: Base) -> Result<Vec<Vec<u8>>> {
     let plan = Plan::compile(bytes, PlanOptions::default())?;
-    let devices = (0..plan.device_count()).map(|_| device(is_discrete)).collect();
+    let devices = (0..plan.device_count()).map(|_| device(base)).collect::<Result<_>>()?;
     let mut reads = Reads::default();
     let group = DeviceGroup::new(devices)?;
     Replay::new(plan, &group, &ReplayOptions::default())?.run(&mut [&mut reads])?;
@@ -158,7 +174,7 @@ impl Observer for Reads {
     }
 }
 
-/// Everything that the test saw, the replay reads: threads of a test may have read in another order.
+/// Every read of the test must be among those of the replay, in any order: a test may read from several threads.
 fn compare(saw: Vec<Vec<u8>>, mut replayed: Vec<Vec<u8>>) -> Result<(), String> {
     for (index, bytes) in saw.iter().enumerate() {
         let Some(at) = replayed.iter().position(|read| read == bytes) else {
@@ -173,13 +189,13 @@ fn compare(saw: Vec<Vec<u8>>, mut replayed: Vec<Vec<u8>>) -> Result<(), String> 
     Ok(())
 }
 
-/// Functions of the program, and what they did.
-const NOT_HELD: Option<&str> = Some("the program did here what a capture cannot hold");
+/// Host calls, and the calls that these made.
+const NOT_HELD: Option<&str> = Some("the program made a call that captures cannot represent");
 
-/// Tests whose capture does not replay, by patterns of their names, and words of the error; those that do replay have
-/// none. The first that matches counts.
+/// Tests whose captures cannot be replayed, by name pattern, with part of the error; `None` if they can. The first
+/// matching pattern applies.
 const NOT_REPLAYABLE: &[(&str, Option<&str>)] = &[
-    // A host call that failed is skipped, as every submission that did.
+    // A failed host call is skipped, like every failed submission.
     ("queue/host_call/*fail*", None),
     ("host_call/failure_*", None),
     ("host_call/deferred_may_fail_later", None),
@@ -190,18 +206,19 @@ const NOT_REPLAYABLE: &[(&str, Option<&str>)] = &[
     ("ordering/fork", NOT_HELD),
     ("ordering/join", NOT_HELD),
     ("stress/random_graph_from_several_threads", NOT_HELD),
+    ("stress/a_failure_reaches_only_what_depends_on_it", NOT_HELD),
     ("native/*-elf-x86_64/queue/nothing_runs_after_a_failure", None),
-    // What a command buffer did before one of its commands failed is skipped with it.
+    // A command buffer with a failed command is skipped as a whole, including the commands before it.
     ("native/*-elf-x86_64/*/nothing_runs_after_a_failure", Some("is in no read of the replay")),
 ];
 
 fn main() -> ExitCode {
     let mut trials = Vec::new();
-    for (prefix, is_discrete) in [("", false), ("discrete/", true)] {
+    for (prefix, base) in [("", Base::Sync), ("discrete/", Base::Discrete), ("task/", Base::Task)] {
         trials.extend(rehal_cts::tests(&[EMBEDDED, SYSTEM, VMVX]).into_iter().map(|test| {
             let name = format!("{prefix}{}", test.name());
             Trial::test(name, move || {
-                let subject = Recorded { is_discrete, ..Recorded::default() };
+                let subject = RecordedSubject { base, ..RecordedSubject::default() };
                 test.judge(&subject)?;
                 subject.judge(test.name())
             })

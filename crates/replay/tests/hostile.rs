@@ -8,7 +8,7 @@ mod mutate;
 
 use rehal_capture::layout::RecordHeader;
 use rehal_capture::{OperationCode as Op, sample};
-use rehal_replay::check;
+use rehal_replay::fuzzing;
 use zerocopy::little_endian::U64;
 
 use common::{CaptureBuilder, FAKE_FORMAT, everything, function, run, whole};
@@ -18,10 +18,10 @@ use mutate::{Mutator, record_ranges};
 use testing::{captures, fixtures};
 
 #[test]
-fn the_seed_of_the_mutations_can_be_replayed() {
+fn the_seed_of_the_mutations_is_replayable() {
     let bytes = everything().finish();
     assert_eq!(plan_within_bounds(&bytes, false).unwrap(), run(&bytes).unwrap().steps.len());
-    assert!(check::exercise(&bytes) > 0);
+    assert!(fuzzing::exercise(&bytes) > 0);
 }
 
 #[test]
@@ -37,12 +37,12 @@ fn a_capture_truncated_at_any_byte_is_rejected_and_recovered() {
             assert!(plan_within_bounds(&seed[..length], false).is_err());
             planned += usize::from(plan_within_bounds(&seed[..length], true).is_ok());
         }
-        // A record that is cut is as if it had not been written: what is before it is a program.
+        // A truncated record is ignored: the records before it are a valid program.
         assert!(planned > 0);
     }
 }
 
-/// Every field of every record's header and payload header, at every value that breaks arithmetic.
+/// Sets every field of every record's header and payload header to each value that breaks arithmetic.
 #[test]
 fn extremes_in_every_field() {
     let seed = everything().finish();
@@ -70,28 +70,28 @@ fn mutations_of_the_fixtures() {
     seeds.push(sample::capture());
     let [planned, refused] = mutate_all(&seeds, 20_000, 1);
     assert!(planned + refused >= 20_000);
-    // Where all were refused, or none, the mutations would be of no use.
+    // If all were rejected, or none, the mutations would test nothing.
     assert!(planned > 2000 && refused > 5000, "{planned} {refused}");
 }
 
 #[test]
-fn mutations_are_dumped_as_well() {
+fn mutations_are_dumped() {
     let seeds = [everything().finish(), sample::capture()];
     let mut mutator = Mutator::new(3);
     for seed in &seeds {
         let ranges = record_ranges(seed);
         for _ in 0..300 {
             let mutated = mutator.mutate(seed, &ranges);
-            // A dump writes in pieces; its memory does not follow the file at all.
-            let (_, peak) = peak_bytes(|| check::exercise(&mutated));
+            // A dump is streamed: its memory does not depend on the file's size.
+            let (_, peak) = peak_bytes(|| fuzzing::exercise(&mutated));
             assert!(peak < (1 << 20) + PEAK_PER_BYTE * mutated.len(), "{peak}");
         }
     }
 }
 
 #[test]
-fn ids_cost_no_memory_of_their_own() {
-    // The smallest records that make an object, at every number of them around which lists grow.
+fn sparse_ids_do_not_amplify_memory() {
+    // The smallest records that create an object: id gaps around the limit of dense lists, counts around list growth.
     for step in [1, 63, 64, 65, 1 << 20, 1 << 40] {
         for count in [500, 1000, 1025, 1030, 2050, 4100] {
             let mut capture = CaptureBuilder::new();
@@ -111,9 +111,9 @@ fn ids_cost_no_memory_of_their_own() {
     }
 }
 
-/// What would take hours if a plan looked at all names for each record.
+/// Takes hours if planning searches all names for each record.
 #[test]
-fn as_many_scopes_as_records() {
+fn many_scopes_are_planned_within_bounds() {
     let mut capture = CaptureBuilder::new();
     for index in 0..100_000 {
         capture.scope_begin(&format!("scope {index:024}"));
@@ -123,7 +123,7 @@ fn as_many_scopes_as_records() {
 }
 
 #[test]
-fn as_many_functions_as_fit() {
+fn many_functions_are_planned_within_bounds() {
     let mut capture = CaptureBuilder::new();
     let cache = capture.cache();
     let functions: Vec<_> = (0..50_000).map(|index| function(&index.to_string(), 0, 0)).collect();
@@ -137,7 +137,7 @@ fn as_many_functions_as_fit() {
 }
 
 #[test]
-fn lists_as_long_as_their_record() {
+fn long_lists_are_planned_within_bounds() {
     let mut capture = CaptureBuilder::new();
     let (buffer, event) = (capture.buffer(8), capture.event());
     let commands = capture.commands(1, |it, commands| {
@@ -150,7 +150,7 @@ fn lists_as_long_as_their_record() {
 }
 
 #[test]
-fn a_plan_accepts_sizes_beyond_the_memory_of_the_machine() {
+fn a_plan_accepts_sizes_beyond_memory() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(u64::MAX);
     capture.range(Op::BUFFER_MAP_RANGE, buffer, u64::MAX, u64::MAX, 1, 1);
@@ -162,15 +162,15 @@ fn a_plan_accepts_sizes_beyond_the_memory_of_the_machine() {
     let file = capture.file(&file);
     capture.file_read(file, u64::MAX, whole(buffer), b"x");
     plan_within_bounds(&capture.finish(), false).unwrap();
-    // Run, they are errors of the device that is asked for them.
+    // A run fails when the device rejects the allocation.
     assert!(run(&capture.finish()).is_err());
 }
 
-/// Records that lie in each other: lengths that reach over the next record or into the one before.
+/// Overlapping records: lengths that extend into the next record or end in the previous one.
 #[test]
-fn records_that_overlap() {
+fn overlapping_records() {
     let seed = everything().finish();
-    // The last two are a failed call and a note, whose payloads are not read.
+    // Excludes the last two, a failed call and a note: their payloads are not read.
     let mut ranges = record_ranges(&seed);
     ranges.truncate(ranges.len() - 2);
     for (index, range) in ranges.iter().enumerate() {

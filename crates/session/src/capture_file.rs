@@ -2,16 +2,13 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use rehal_base::{Context, Error, FileKind, Result, StatusCode};
+use rehal_base::{Context, Error, FileKind, Remedy, Result, StatusCode};
 use rehal_capture::{Capture, CaptureBytes, ChecksumState, Damage, OpenOptions, Tear, Version};
 use rehal_hal::DeviceGroup;
 use rehal_replay::dump::{self, Progress};
 use rehal_replay::{FileRemap, Plan, PlanOptions};
 
 use crate::{Survey, Verdict};
-
-/// Advice about a file that is not a capture.
-const NO_CAPTURE: &str = "name a capture, which IREE's tools write with --device_replay_output=PATH";
 
 /// Advice about a corrupt capture.
 const DAMAGED: &str = "the file is damaged: copy it again from its source, or record it again";
@@ -59,7 +56,7 @@ pub struct CaptureOptions {
 impl CaptureFile {
     /// Maps the file at `path` and checks that it is a capture.
     pub fn open(path: &Path, options: &CaptureOptions) -> Result<Self> {
-        Self::from_bytes(CaptureBytes::map(path).advise(|| NO_CAPTURE.into())?, options)
+        Self::from_bytes(CaptureBytes::map(path).advise(|| Remedy::NameCapture)?, options)
     }
 
     /// Opens a capture in memory or in a file that is already mapped.
@@ -252,7 +249,7 @@ fn explain(bytes: &CaptureBytes, error: Error) -> Error {
         None => error,
     };
     match error.code() {
-        _ if bytes.as_slice().len() < MIN_BYTES => error.advise(NO_CAPTURE),
+        _ if bytes.as_slice().len() < MIN_BYTES => error.advise(Remedy::NameCapture),
         StatusCode::DataLoss => error.advise(DAMAGED),
         _ => error,
     }

@@ -1,17 +1,19 @@
 use rehal_base::{Context, Error, Result, nearest};
 use rehal_hal::{DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet};
 use rehal_local::executable::Plugins;
-use rehal_local::{LOCAL_SYNC, LocalSyncDriver, LocalSyncOptions};
+use rehal_local::{
+    LOCAL_SYNC, LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions,
+};
 
 use crate::{NamedPath, Plan};
 
-/// All drivers of the reference, including those that are not in this build.
+/// All drivers of the reference, including those missing from this build.
 pub fn drivers() -> DriverRegistry {
     let drivers = [
         Driver::missing("cuda", "NVIDIA GPUs, through the CUDA driver"),
         Driver::missing("hip", "AMD GPUs, through HIP"),
         Driver::new(LocalSyncDriver),
-        Driver::missing("local-task", "The CPU, on a pool of threads"),
+        Driver::new(LocalTaskDriver),
         Driver::missing("vulkan", "GPUs, through Vulkan"),
     ];
     let mut registry = DriverRegistry::default();
@@ -21,7 +23,8 @@ pub fn drivers() -> DriverRegistry {
     registry
 }
 
-/// The driver with this name, which may be unavailable. If it does not exist, the error suggests a similar name.
+/// The driver of this name, which may be unavailable. If it does not exist, the error suggests a similar
+/// name.
 pub fn find_driver<'r>(registry: &'r DriverRegistry, name: &str) -> Result<&'r Driver> {
     registry.find(name).advise(|| {
         let works = registry.drivers().iter().filter(|driver| driver.availability().is_ok());
@@ -40,8 +43,8 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// Finds the device with this URI: `driver` for its default device, or `driver://which` with a path, an identifier
-    /// or an index.
+    /// The device with this URI: `driver` for its default device, or `driver://which` with a path, an identifier or an
+    /// index.
     ///
     /// ```
     /// use rehal_session::{DeviceSpec, StatusCode};
@@ -55,7 +58,7 @@ impl DeviceSpec {
         Self::find_in(&drivers(), uri)
     }
 
-    /// As [`DeviceSpec::find`], in the caller's registry.
+    /// Like [`DeviceSpec::find`], with the program's own drivers.
     pub fn find_in(registry: &DriverRegistry, text: &str) -> Result<Self> {
         let uri = DeviceUri::parse(text)?;
         let driver = find_driver(registry, uri.driver)?;
@@ -63,9 +66,7 @@ impl DeviceSpec {
         if !uri.params.is_empty() {
             let given: Vec<_> = uri.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
             let error = format!("driver '{}' takes no parameters: '{}'", driver.name(), given.join("&"));
-            return Err(
-                Error::invalid_argument(error).advise(format!("name it as --device={}", driver.name()))
-            );
+            return Err(Error::invalid_argument(error).advise(format!("name it as '{}'", driver.name())));
         }
         Ok(Self { uri: text.into(), driver: driver.clone(), path: driver.resolve(uri.path)? })
     }
@@ -89,8 +90,8 @@ impl Default for DeviceSpec {
 pub struct DeviceOptions {
     /// The devices, in the order of the program or capture. Default: one [`DeviceSpec::default`].
     pub devices: Vec<DeviceSpec>,
-    /// Options of the drivers, by type, including those of the caller's own drivers. Default: empty, so each driver
-    /// uses its defaults.
+    /// The options with which drivers create their devices, by type, including those of the program's own
+    /// drivers. Default: none, so that each driver uses its defaults.
     pub drivers: OptionSet,
     plugins: Vec<NamedPath>,
 }
@@ -102,12 +103,12 @@ impl Default for DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// Options with these devices.
+    /// These devices.
     pub fn of(devices: Vec<DeviceSpec>) -> Self {
         Self { devices, ..Self::default() }
     }
 
-    /// As many devices like `device` as the plan's capture uses.
+    /// For a plan: as many devices like `device` as its capture uses.
     pub fn for_plan(plan: &Plan, device: DeviceSpec) -> Self {
         Self::of(vec![device; plan.device_count()])
     }
@@ -116,8 +117,8 @@ impl DeviceOptions {
     ///
     /// # Safety
     ///
-    /// The library's code runs in this process with its privileges; the caller must trust it like its own code.
-    #[allow(unsafe_code, reason = "the trust boundary of native code, passed on to the caller")]
+    /// The library's code runs in this process, with its privileges: the caller trusts it as its own.
+    #[allow(unsafe_code, reason = "trust boundary of native code, forwarded to the caller")]
     pub unsafe fn add_plugin(&mut self, path: impl Into<NamedPath>) {
         self.plugins.push(path.into());
     }
@@ -132,18 +133,28 @@ impl DeviceOptions {
         DeviceGroup::new(self.devices.iter().map(open).collect::<Result<_>>()?)
     }
 
-    /// The options for each driver, with plugins loaded.
+    /// The options for each driver, with plugins loaded. Several `local-task` devices share workers.
     fn driver_options(&self) -> Result<OptionSet> {
-        let LocalSyncOptions { mut plugins } = self.drivers.get();
+        let mut plugins = Plugins::default();
         for path in &self.plugins {
             load_plugin(&mut plugins, path).context(|| path.place())?;
         }
-        Ok(self.drivers.clone().with(LocalSyncOptions { plugins }))
+        let mut sync: LocalSyncOptions = self.drivers.get();
+        let mut task: LocalTaskOptions = self.drivers.get();
+        for provider in plugins.providers() {
+            sync.plugins.register(provider.clone());
+            task.plugins.register(provider.clone());
+        }
+        let on_workers = self.devices.iter().filter(|device| device.driver.name() == LOCAL_TASK).count();
+        if on_workers > 1 && task.workers.is_none() {
+            task.workers = Some(task.start_workers()?);
+        }
+        Ok(self.drivers.clone().with(sync).with(task))
     }
 }
 
 #[allow(unsafe_code, reason = "trust boundary of native code")]
 fn load_plugin(plugins: &mut Plugins, path: &NamedPath) -> Result<()> {
-    // SAFETY: paths come only from `add_plugin`, whose caller guarantees that the library can be trusted.
+    // SAFETY: paths come only from `add_plugin`, whose caller vouches for the library.
     unsafe { plugins.load(path.path().as_os_str()) }
 }

@@ -60,19 +60,23 @@ pub use survey::{
 };
 pub use verdict::{FileState, Verdict};
 
-pub use rehal_base::{Context, ElementType, Error, HostMemory, Numerical, Range, Result, StatusCode};
+pub use rehal_base::{
+    Advice, Context, ElementType, Error, FileKind, HostMemory, Numerical, Range, Remedy, Result, StatusCode,
+};
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::flush_c_streams;
+pub use rehal_local::{LocalTaskOptions, Topology, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_profile::Tear as ProfileTear;
 pub use rehal_profile::report::{Format as ReportFormat, Report, ReportOptions};
 pub use rehal_replay::dump::{Format, Progress};
+pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use rehal_replay::{
     Candidate, CaptureSink, Code, DEFAULT_BYTES_LIMIT, ExecutableRecord, FileContents, FileIdentity,
     FilePolicy, FileRecord, FileRemap, FileSource, FileValidation, HostRead, HostReadLog, Observer,
-    OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions, Scope,
-    Selector, Substitute, Substitution, Validation,
+    OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
+    ReplayOrder, Scope, Selector, Substitute, Substitution, Validation,
 };
 
 pub use rehal_values::{Equality, TensorType};
@@ -80,6 +84,9 @@ pub use rehal_vm::{Value, ValueKind};
 
 /// Buffers, queues and other device objects, for programs that drive devices themselves.
 pub use rehal_hal as hal;
+
+/// The workers of CPU devices: which there are, and where they run.
+pub use rehal_local::topology;
 
 /// Modules, values and invocations, for programs that provide their own modules.
 pub use rehal_vm as vm;

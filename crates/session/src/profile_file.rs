@@ -6,7 +6,7 @@ use rehal_profile::report::{self, ReportOptions};
 use rehal_profile::{Bundle, OpenOptions, Tear};
 
 /// Advice about a file that is not a profile.
-const NO_PROFILE: &str = "name a profile, which IREE's tools write with --device_profiling_output=PATH";
+const NO_PROFILE: &str = "name a device profile (.ireeprof), which IREE's tools record";
 
 /// Advice about a corrupt profile.
 const DAMAGED: &str = "the file is damaged: copy it again from its source, or record it again";
@@ -36,7 +36,7 @@ pub struct ProfileFile {
 impl ProfileFile {
     /// Maps the file at `path` and checks that it is a profile.
     pub fn open(path: &Path) -> Result<Self> {
-        let file = MappedFile::open(path).advise(|| NO_PROFILE.into())?;
+        let file = MappedFile::open(path).advise(|| NO_PROFILE)?;
         let place = format!("'{}'", path.display());
         let bundle = Bundle::open(file.bytes(), OpenOptions { recover: true }).map_err(|error| {
             let other = FileKind::Profile.refuse_other(file.bytes(), &place);

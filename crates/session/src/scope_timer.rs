@@ -39,6 +39,10 @@ impl Observer for ScopeTimer<'_> {
         Ok(())
     }
 
+    fn times_scope(&self, scope: &Scope<'_>) -> bool {
+        scope.name == self.name.as_bytes()
+    }
+
     fn scope_end(&mut self, scope: &Scope<'_>) -> Result<()> {
         // Read the clock first, so that the code below is not timed.
         let now = Instant::now();

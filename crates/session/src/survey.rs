@@ -157,7 +157,7 @@ impl SurveyedBytes {
 /// The dispatches of a command buffer per executable and function. They are added to the functions' counts once,
 /// after the last execution, so that the time does not depend on the number of executions.
 #[derive(Default)]
-struct Recorded {
+struct DispatchCounts {
     one_shot: bool,
     execution_count: u64,
     dispatches: Vec<(u64, u32, u64)>,
@@ -175,7 +175,7 @@ struct Surveyor<'a> {
     survey: Survey,
     scope_index: HashMap<&'a [u8], usize>,
     executable_index: HashMap<u64, usize>,
-    recorded: HashMap<u64, Recorded>,
+    command_buffers: HashMap<u64, DispatchCounts>,
 }
 
 impl Survey {
@@ -197,8 +197,8 @@ impl Survey {
                 progress(Progress { done_bytes: behind, total_bytes });
             }
         }
-        for (_, recorded) in std::mem::take(&mut this.recorded) {
-            this.count(&recorded);
+        for (_, counts) in std::mem::take(&mut this.command_buffers) {
+            this.count(&counts);
         }
         Ok(this.survey)
     }
@@ -241,7 +241,7 @@ impl<'a> Surveyor<'a> {
             Payload::FileObject(file) => self.add_file(id, file),
             Payload::CommandBufferObject(it) => {
                 let one_shot = it.mode.get() & MODE_ONE_SHOT != 0;
-                self.recorded.entry(id).or_default().one_shot = one_shot;
+                self.command_buffers.entry(id).or_default().one_shot = one_shot;
             }
             _ => {}
         }
@@ -266,14 +266,15 @@ impl<'a> Surveyor<'a> {
                 self.add_executable(header.related_object_id.get(), it);
             }
             (OperationCode::COMMAND_BUFFER_BEGIN, _) => {
-                let recorded = self.recorded.entry(header.object_id.get()).or_default();
-                let one_shot = recorded.one_shot;
-                let before = std::mem::replace(recorded, Recorded { one_shot, ..Recorded::default() });
+                let counts = self.command_buffers.entry(header.object_id.get()).or_default();
+                let one_shot = counts.one_shot;
+                let before =
+                    std::mem::replace(counts, DispatchCounts { one_shot, ..DispatchCounts::default() });
                 self.count(&before);
             }
             (OperationCode::COMMAND_BUFFER_DISPATCH, Payload::Dispatch(it)) => {
                 self.add_workgroup_count(it);
-                self.recorded.entry(header.object_id.get()).or_default().add(it);
+                self.command_buffers.entry(header.object_id.get()).or_default().add(it);
             }
             (OperationCode::DEVICE_QUEUE_DISPATCH, Payload::Dispatch(it)) => {
                 self.survey.submission_count += 1;
@@ -325,19 +326,19 @@ impl<'a> Surveyor<'a> {
     }
 
     fn execute(&mut self, command_buffer: u64) {
-        let Some(recorded) = self.recorded.get_mut(&command_buffer) else { return };
-        recorded.execution_count += 1;
-        if recorded.one_shot
-            && let Some(recorded) = self.recorded.remove(&command_buffer)
+        let Some(counts) = self.command_buffers.get_mut(&command_buffer) else { return };
+        counts.execution_count += 1;
+        if counts.one_shot
+            && let Some(counts) = self.command_buffers.remove(&command_buffer)
         {
-            self.count(&recorded);
+            self.count(&counts);
         }
     }
 
     /// Counts the dispatches of a recording, once per execution.
-    fn count(&mut self, recorded: &Recorded) {
-        for (executable, function, count) in &recorded.dispatches {
-            self.dispatch(*executable, *function, count.saturating_mul(recorded.execution_count));
+    fn count(&mut self, counts: &DispatchCounts) {
+        for (executable, function, count) in &counts.dispatches {
+            self.dispatch(*executable, *function, count.saturating_mul(counts.execution_count));
         }
     }
 
@@ -387,7 +388,7 @@ impl<'a> Surveyor<'a> {
     }
 }
 
-impl Recorded {
+impl DispatchCounts {
     fn add(&mut self, it: &Dispatch<'_>) {
         let (executable, function) = (it.executable_id.get(), it.function_ordinal.get());
         match self.dispatches.last_mut() {

@@ -1,6 +1,6 @@
 use std::path::PathBuf;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Remedy, Result};
 use rehal_hal::{Device, DeviceGroup};
 use rehal_replay::dump::Progress;
 use rehal_replay::{ExecutableRecord, FileContents, FileRemap, Plan, Replay, ReplayOptions, resolve_path};
@@ -59,7 +59,7 @@ impl Verdict {
         };
         if let Some(tear) = capture.tear() {
             let torn = format!("the capture is truncated at offset {}", tear.offset);
-            this.reasons.push(Error::data_loss(torn).advise("--recover replays the records before it"));
+            this.reasons.push(Error::data_loss(torn).advise(Remedy::RecoverTruncated));
         }
         this.reasons.extend(capture.damage_error());
         match capture.plan_with(progress) {
@@ -109,7 +109,5 @@ fn check_format(record: &ExecutableRecord<'_>, device: &Device) -> Result<()> {
         "executable {id} is '{format}', which {driver} cannot run on this machine"
     ))
     .context(record.location.to_string())
-    .advise(format!(
-        "compile it for this machine, and replay with --replay_executable_substitution={id}=PATH"
-    )))
+    .advise(Remedy::SubstituteExecutable { id }))
 }

@@ -1,5 +1,5 @@
-use crate::kind::Kind;
 use crate::narrow_float::{BF16, F16};
+use crate::representation::Representation;
 use crate::{TensorType, element, packed};
 
 /// When two tensors count as equal.
@@ -51,7 +51,7 @@ impl Equality {
             ));
         }
         let index = self.first_difference(expected_type, expected, actual)?;
-        let kind = Kind::of(expected_type.element_type);
+        let kind = Representation::of(expected_type.element_type);
         let (expected, actual) =
             (format_at(kind, expected_type, expected, index), format_at(kind, expected_type, actual, index));
         Some(format!(
@@ -68,7 +68,7 @@ impl Equality {
         if expected == actual {
             return None;
         }
-        let kind = Kind::of(tensor_type.element_type);
+        let kind = Representation::of(tensor_type.element_type);
         if let Some((bytes, load, absolute, relative)) = self.tolerance(kind) {
             let count = expected.len() / bytes;
             let differs =
@@ -87,17 +87,19 @@ impl Equality {
     }
 
     /// For floats with a tolerance: bytes per element, a loader, and the tolerances.
-    fn tolerance(&self, kind: Kind) -> Option<(usize, Load, f64, f64)> {
+    fn tolerance(&self, kind: Representation) -> Option<(usize, Load, f64, f64)> {
         let Self::Approximate { f16, f32, f64, bf16, relative } = *self else { return None };
         match kind {
-            Kind::Narrow { format, .. } if format == F16 => {
+            Representation::Narrow { format, .. } if format == F16 => {
                 Some((2, |bytes, at| F16.to_f32(word(bytes, at)).into(), f16, relative))
             }
-            Kind::Narrow { format, .. } if format == BF16 => {
+            Representation::Narrow { format, .. } if format == BF16 => {
                 Some((2, |bytes, at| BF16.to_f32(word(bytes, at)).into(), bf16, relative))
             }
-            Kind::F32 => Some((4, |bytes, at| f32::from_le_bytes(part(bytes, at)).into(), f32, relative)),
-            Kind::F64 => Some((8, |bytes, at| f64::from_le_bytes(part(bytes, at)), f64, relative)),
+            Representation::F32 => {
+                Some((4, |bytes, at| f32::from_le_bytes(part(bytes, at)).into(), f32, relative))
+            }
+            Representation::F64 => Some((8, |bytes, at| f64::from_le_bytes(part(bytes, at)), f64, relative)),
             _ => None,
         }
     }
@@ -121,7 +123,7 @@ fn word(bytes: &[u8], index: usize) -> u32 {
     u16::from_le_bytes(part(bytes, index)).into()
 }
 
-fn format_at(kind: Kind, tensor_type: &TensorType, bytes: &[u8], index: u64) -> String {
+fn format_at(kind: Representation, tensor_type: &TensorType, bytes: &[u8], index: u64) -> String {
     let mut text = String::new();
     match tensor_type.element_type.whole_bytes() {
         Some(size) => {

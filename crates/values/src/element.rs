@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use rehal_base::{Error, Result};
 
-use crate::kind::{Kind, Signs};
 use crate::narrow_float::{f8_e8m0_fnu_from_f32, f8_e8m0_fnu_to_f32};
 use crate::number::{general_upper, parse_f32, parse_f64, parse_integer};
+use crate::representation::{Representation, Signs};
 
 /// Appends the bytes of the element written as `text`.
 ///
@@ -14,25 +14,25 @@ use crate::number::{general_upper, parse_f32, parse_f64, parse_integer};
 /// boolean is `true`, `false`, `1`, `0`, or two hexadecimal digits. A complex number is `1+2i`, or its bytes
 /// in hexadecimal as printed. Extends the reference: words for booleans, and complex numbers other than
 /// bytes.
-pub(crate) fn parse(kind: Kind, text: &str, bytes: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn parse(kind: Representation, text: &str, bytes: &mut Vec<u8>) -> Result<()> {
     match kind {
-        Kind::Integer { bits, signs } => {
+        Representation::Integer { bits, signs } => {
             let value = parse_bits(text, bits, signs)?;
             bytes.extend_from_slice(&value.to_le_bytes()[..bits as usize / 8]);
         }
-        Kind::Boolean => bytes.push(parse_boolean(text)?),
-        Kind::Narrow { format, bytes: size } => {
+        Representation::Boolean => bytes.push(parse_boolean(text)?),
+        Representation::Narrow { format, bytes: size } => {
             let code = format.code_of(parse_f32(text)?);
             bytes.extend_from_slice(&code.to_le_bytes()[..size]);
         }
-        Kind::PowerOfTwo => bytes.push(f8_e8m0_fnu_from_f32(parse_f32(text)?)),
-        Kind::F32 => bytes.extend_from_slice(&parse_f32(text)?.to_le_bytes()),
-        Kind::F64 => bytes.extend_from_slice(&parse_f64(text)?.to_le_bytes()),
-        Kind::Complex { bytes: size } => match hexadecimal(text, size) {
+        Representation::PowerOfTwo => bytes.push(f8_e8m0_fnu_from_f32(parse_f32(text)?)),
+        Representation::F32 => bytes.extend_from_slice(&parse_f32(text)?.to_le_bytes()),
+        Representation::F64 => bytes.extend_from_slice(&parse_f64(text)?.to_le_bytes()),
+        Representation::Complex { bytes: size } => match hexadecimal(text, size) {
             Some(raw) => bytes.extend_from_slice(&raw),
             None => parse_complex(text, size, bytes)?,
         },
-        Kind::Raw { bytes: size } => {
+        Representation::Raw { bytes: size } => {
             let raw = hexadecimal(text, size).ok_or_else(|| {
                 let digits = 2 * size;
                 Error::invalid_argument(format!(
@@ -41,7 +41,7 @@ pub(crate) fn parse(kind: Kind, text: &str, bytes: &mut Vec<u8>) -> Result<()> {
             })?;
             bytes.extend_from_slice(&raw);
         }
-        Kind::PackedInteger { .. } | Kind::PackedRaw { .. } => {
+        Representation::PackedInteger { .. } | Representation::PackedRaw { .. } => {
             unreachable!("packed elements are parsed in packed.rs")
         }
     }
@@ -49,26 +49,26 @@ pub(crate) fn parse(kind: Kind, text: &str, bytes: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Appends the text of the element in `bytes`, which has the element's size.
-pub(crate) fn format(kind: Kind, bytes: &[u8], text: &mut String) {
+pub(crate) fn format(kind: Representation, bytes: &[u8], text: &mut String) {
     let word = |bytes: &[u8]| {
         let mut whole = [0; 8];
         whole[..bytes.len()].copy_from_slice(bytes);
         u64::from_le_bytes(whole)
     };
     match kind {
-        Kind::Integer { bits, signs } => format_bits(word(bytes), bits, signs, text),
-        Kind::Narrow { format, .. } => {
+        Representation::Integer { bits, signs } => format_bits(word(bytes), bits, signs, text),
+        Representation::Narrow { format, .. } => {
             text.push_str(&general_upper(format.to_f32(word(bytes) as u32).into()))
         }
-        Kind::PowerOfTwo => text.push_str(&general_upper(f8_e8m0_fnu_to_f32(bytes[0]).into())),
-        Kind::F32 => text.push_str(&general_upper(f32::from_bits(word(bytes) as u32).into())),
-        Kind::F64 => text.push_str(&general_upper(f64::from_bits(word(bytes)))),
-        Kind::Boolean | Kind::Complex { .. } | Kind::Raw { .. } => {
+        Representation::PowerOfTwo => text.push_str(&general_upper(f8_e8m0_fnu_to_f32(bytes[0]).into())),
+        Representation::F32 => text.push_str(&general_upper(f32::from_bits(word(bytes) as u32).into())),
+        Representation::F64 => text.push_str(&general_upper(f64::from_bits(word(bytes)))),
+        Representation::Boolean | Representation::Complex { .. } | Representation::Raw { .. } => {
             for byte in bytes {
                 let _ = write!(text, "{byte:02X}");
             }
         }
-        Kind::PackedInteger { .. } | Kind::PackedRaw { .. } => {
+        Representation::PackedInteger { .. } | Representation::PackedRaw { .. } => {
             unreachable!("packed elements are printed in packed.rs")
         }
     }
@@ -148,13 +148,13 @@ mod tests {
 
     fn bytes(element_type: &str, text: &str) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let kind = Kind::of(element_type.parse::<ElementType>().unwrap());
+        let kind = Representation::of(element_type.parse::<ElementType>().unwrap());
         parse(kind, text, &mut bytes).map(|()| bytes)
     }
 
     fn printed(element_type: &str, text: &str) -> String {
         let mut printed = String::new();
-        let kind = Kind::of(element_type.parse::<ElementType>().unwrap());
+        let kind = Representation::of(element_type.parse::<ElementType>().unwrap());
         format(kind, &bytes(element_type, text).unwrap(), &mut printed);
         printed
     }

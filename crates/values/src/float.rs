@@ -1,17 +1,20 @@
 use rehal_base::ElementType;
 
-use crate::kind::Kind;
 use crate::narrow_float::f8_e8m0_fnu_to_f32;
+use crate::representation::Representation;
 
 /// Reads floating-point elements as `f64`, which represents every value of every supported type exactly.
 #[derive(Clone, Copy, Debug)]
-pub struct Floats(Kind);
+pub struct Floats(Representation);
 
 impl Floats {
     /// For a type with one real number per element; `None` for others.
     pub fn of(element_type: ElementType) -> Option<Self> {
-        match Kind::of(element_type) {
-            kind @ (Kind::Narrow { .. } | Kind::PowerOfTwo | Kind::F32 | Kind::F64) => Some(Self(kind)),
+        match Representation::of(element_type) {
+            kind @ (Representation::Narrow { .. }
+            | Representation::PowerOfTwo
+            | Representation::F32
+            | Representation::F64) => Some(Self(kind)),
             _ => None,
         }
     }
@@ -22,12 +25,12 @@ impl Floats {
             bytes.get(index.checked_mul(N)?..)?.first_chunk().copied()
         }
         Some(match self.0 {
-            Kind::Narrow { format, bytes: 2 } => {
+            Representation::Narrow { format, bytes: 2 } => {
                 format.to_f32(u16::from_le_bytes(part(bytes, index)?).into()).into()
             }
-            Kind::Narrow { format, .. } => format.to_f32((*bytes.get(index)?).into()).into(),
-            Kind::PowerOfTwo => f8_e8m0_fnu_to_f32(*bytes.get(index)?).into(),
-            Kind::F32 => f32::from_le_bytes(part(bytes, index)?).into(),
+            Representation::Narrow { format, .. } => format.to_f32((*bytes.get(index)?).into()).into(),
+            Representation::PowerOfTwo => f8_e8m0_fnu_to_f32(*bytes.get(index)?).into(),
+            Representation::F32 => f32::from_le_bytes(part(bytes, index)?).into(),
             _ => f64::from_le_bytes(part(bytes, index)?),
         })
     }

@@ -8,17 +8,17 @@
 
 #![forbid(unsafe_code)]
 
-pub mod check;
 mod compare;
 mod contents;
 mod element;
 mod float;
+pub mod fuzzing;
 mod input;
-mod kind;
 mod narrow_float;
 pub mod npy;
 mod number;
 mod packed;
+mod representation;
 mod scalar;
 mod tensor_type;
 mod text;

@@ -1,4 +1,5 @@
-//! Numbers as C parses and prints them: the syntax of `--input` and of printed results.
+//! Numbers as C parses (<https://en.cppreference.com/w/c/string/byte/strtol>) and prints them
+//! (<https://en.cppreference.com/w/c/io/fprintf>): the syntax of `--input` and of printed results.
 
 use rehal_base::{Error, Result};
 

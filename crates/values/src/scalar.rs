@@ -3,8 +3,8 @@ use std::fmt;
 use rehal_base::{Error, Result};
 
 use crate::element::parse_bits;
-use crate::kind::Signs;
 use crate::number::{general_lower, parse_f32, parse_f64};
+use crate::representation::Signs;
 
 /// The type of a scalar argument or result of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

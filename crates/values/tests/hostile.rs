@@ -2,7 +2,7 @@
 //! out of proportion to the text.
 
 use fastrand::Rng;
-use rehal_values::check::{exercise_input, exercise_npy};
+use rehal_values::fuzzing::{exercise_input, exercise_npy};
 use rehal_values::{TensorType, npy};
 
 const SEEDS: &[&str] = &[

@@ -13,7 +13,7 @@ fn main() -> Result<()> {
     let path = arguments.next().unwrap_or_default();
     let file = ModuleFile::map(Arc::new(MappedFile::open(path.as_ref())?))?;
     let Some(name) = arguments.next() else {
-        let outcomes = rehal_vm::check::run_tests(file)?;
+        let outcomes = rehal_vm::test_programs::run_tests(file)?;
         for outcome in outcomes.iter().filter(|outcome| !outcome.is_expected()) {
             println!("{}: {:?}", outcome.name, outcome.result);
         }

@@ -69,5 +69,5 @@ impl Budget {
 
 #[cold]
 fn exhausted(what: &str) -> Error {
-    Error::resource_exhausted(format!("the program has used up its budget of {what}"))
+    Error::resource_exhausted(format!("the program has exhausted its budget of {what}"))
 }

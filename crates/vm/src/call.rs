@@ -1,7 +1,7 @@
 use rehal_base::{Error, Result};
 
 use crate::convention::Argument;
-use crate::{Convention, NamedObject, Ref, Value};
+use crate::{Buffer, Convention, NamedObject, Ref, Value};
 
 /// A call of a native function: arguments and results.
 ///
@@ -88,6 +88,15 @@ impl<'a> Call<'a> {
     #[inline]
     pub fn object<T: NamedObject>(&self, index: usize) -> Result<&T> {
         self.reference(index)?.object().map_err(|error| at(error, index))
+    }
+
+    /// The buffer at `index`. As [`Call::object`], without its virtual call.
+    #[inline]
+    pub fn buffer(&self, index: usize) -> Result<&Buffer> {
+        match self.reference(index)?.buffer() {
+            Some(buffer) => Ok(buffer),
+            None => self.object(index),
+        }
     }
 
     /// The object at `index`, which must be a `T` or null.

@@ -35,7 +35,7 @@ pub(crate) struct Code {
 pub(crate) const FIRST_PART: u32 = 1 << 31;
 
 impl Code {
-    /// The offset in the bytecode of the instruction that a program counter is behind.
+    /// The bytecode offset of the instruction before a program counter.
     pub(crate) fn offset_before(&self, pc: u32) -> u32 {
         let index = (pc & !FIRST_PART).saturating_sub(1);
         if pc & FIRST_PART != 0
@@ -54,7 +54,7 @@ pub(crate) struct Slice {
     pub(crate) length: u32,
 }
 
-/// How many registers a superinstruction can name.
+/// Limit on the registers of a superinstruction.
 pub(crate) const REGISTERS: usize = 7;
 /// The same for one that branches or jumps.
 pub(crate) const BRANCH_REGISTERS: usize = 5;
@@ -74,16 +74,15 @@ impl Operands {
     }
 }
 
-/// The registers that a computation accesses, each with the number of 32-bit registers it takes; the result is the
-/// last.
+/// The registers that a computation accesses, each with its width in 32-bit registers; the result is the last.
 pub(crate) type Accessed = smallvec::SmallVec<[(u16, u16); 4]>;
 
-/// The first of `registers`, zeros behind them.
+/// `registers`, padded with zeros.
 pub(crate) fn padded<const N: usize>(registers: [u16; N]) -> [u16; REGISTERS] {
     std::array::from_fn(|index| registers.get(index).copied().unwrap_or(0))
 }
 
-/// The first of the registers that fusion knows.
+/// The first `N` of padded registers.
 pub(crate) fn cut<const N: usize>(registers: [u16; REGISTERS]) -> [u16; N] {
     std::array::from_fn(|index| registers.get(index).copied().unwrap_or(0))
 }
@@ -109,7 +108,7 @@ macro_rules! insns {
         pub(crate) enum Insn {
             // The groups `inline` and `fallible` of `isa.rs`: operands, then the result.
             $($op([u16; count!($($arg)* result)]),)*
-            // Superinstructions; their patterns say what the registers are.
+            // Superinstructions; their patterns define the registers.
             $($straight { registers: [u16; REGISTERS] },)*
             $($branch { registers: [u16; BRANCH_REGISTERS], to: u32 },)*
             $($access { registers: [u16; REGISTERS] },)*

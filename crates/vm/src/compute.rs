@@ -1,5 +1,5 @@
-//! What the instructions of the groups `inline`, `fallible` and `library` compute, as one function per
-//! instruction, generated from `isa.rs`; and the conversions and roundings that their rows call.
+//! The computations of the groups `inline`, `fallible` and `library`, one function per instruction, generated
+//! from `isa.rs`; and the conversions and roundings that their rows call.
 
 use rehal_base::{Error, Result, c_math};
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn conversions_out_of_range_give_what_x86_64_gives() {
+    fn out_of_range_conversions_match_x86_64() {
         assert_eq!(run::<i32>(Op::CastF32SI32, &[&n(-2.5_f32)]), -3);
         assert_eq!(run::<i32>(Op::CastF32SI32, &[&n(f32::NAN)]), 0);
         assert_eq!(run::<i64>(Op::CastF32SI64, &[&n(f32::INFINITY)]), i64::MIN);

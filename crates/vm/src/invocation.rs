@@ -1,4 +1,4 @@
-use rehal_base::{Context as _, Error, Result};
+use rehal_base::{Error, Result};
 
 use crate::convention::Argument;
 use crate::interpret::{Machine, Modules, Outcome};
@@ -65,19 +65,37 @@ impl Invocation {
         arguments: impl IntoIterator<Item = Value>,
         tuples: &[usize],
     ) -> Result<Step> {
-        if !matches!(self.state, InvocationState::Idle) {
-            return Err(Error::failed_precondition("cannot start: the invocation is suspended"));
-        }
+        self.check_idle()?;
         self.arguments.clear();
         self.arguments.extend(arguments);
         let convention = self.function.convention();
-        check_arguments(convention, &self.arguments, tuples, &mut self.starts)
-            .context(|| format!("calling {:?}", self.function))?;
+        if let Err(error) = check_arguments(convention, &self.arguments, tuples, &mut self.starts) {
+            self.arguments.clear();
+            return Err(error.context(format!("calling {:?}", self.function)));
+        }
         let modules = self.function.context().inner();
         let target = self.function.target();
         let starts = self.starts.iter().copied();
         let outcome = self.machine.begin(modules, target, self.arguments.drain(..), starts);
         self.step(outcome)
+    }
+
+    /// Like [`Invocation::start`], but clones the arguments directly into registers, for repeated calls.
+    pub fn start_from(&mut self, arguments: &[Value]) -> Result<Step> {
+        self.check_idle()?;
+        let modules = self.function.context().inner();
+        match self.machine.begin_from(modules, self.function.target(), arguments) {
+            Some(outcome) => self.step(outcome),
+            // A native function, a span, or a mismatch, which `start` reports.
+            None => self.start(arguments.iter().cloned()),
+        }
+    }
+
+    fn check_idle(&self) -> Result<()> {
+        match self.state {
+            InvocationState::Idle => Ok(()),
+            _ => Err(Error::failed_precondition("cannot start: the invocation is suspended")),
+        }
     }
 
     /// Resumes it after [`Step::Yielded`] or [`Step::Waiting`]. A wait that is not ready is returned again.

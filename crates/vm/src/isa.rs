@@ -1,27 +1,26 @@
 //! The instruction set, bytecode 17.0: the one table that decoding, verification, disassembly, lowering and execution
 //! are generated from.
 //!
-//! An instruction is a row: the set and the opcode within it, the name in code, the mnemonic, its syntax in text if
-//! that is not its operands in order, its fields, and what it does. Adding one means adding a row to the group it
-//! belongs to:
+//! An instruction is a row: opcode set, opcode, name in code, mnemonic, its syntax in text if that is not its operands
+//! in order, its fields, and its semantics. To add one, add a row to its group:
 //!
 //! - `inline`: computes one number from others and cannot fail; the dispatch loop has an arm for it. The fields follow from
-//!   the types. `commutes` marks those whose two operands may be swapped, which fusion makes use of.
+//!   the types. `commutes` marks commutative instructions, whose operands fusion may swap.
 //! - `fallible`: the same, but `?` ends the invocation with an error.
-//! - `library`: the same as `inline`, but takes longer than a call: it runs out of line.
+//! - `library`: the same as `inline`, but executed out of line: it takes longer than a call.
 //! - `routines`: any operation on registers and types. The row names the function that executes it out of line, and after a
-//!   comma the function that says how many bytes it allocates or touches, which a budget is charged for.
-//! - `lowered`: what needs operands other than registers and types. The row names how it is lowered to a
+//!   comma the function that returns the bytes it allocates or accesses, which are charged to the budget.
+//! - `lowered`: has operands other than registers and types. The row names the method that lowers it to a
 //!   [`code::Insn`](crate::code::Insn), which the dispatch loop or `interpret/out_of_line.rs` executes.
 //! - `terminators`: the same, but ends its basic block.
 //!
-//! In a syntax, `{n}` stands for field n. The first four groups need nothing but the row (and the function it names).
+//! In a syntax, `{n}` stands for field n. The first four groups need only the row and the function that it names.
 //!
-//! Source of the facts: `runtime/src/iree/vm/bytecode/isa/isa.json` and `runtime/src/iree/vm/ops.h` of the reference,
-//! the latter as clang compiles it for x86-64. What is undefined in C there is defined here: integers wrap, and
-//! conversions out of range give what the instructions of that machine give.
+//! Specification: `runtime/src/iree/vm/bytecode/isa/isa.json` and `runtime/src/iree/vm/ops.h` of the reference, the
+//! latter as compiled by clang for x86-64. Behaviour that is undefined in C is defined here: integers wrap, and
+//! out-of-range conversions return what the x86-64 instructions return.
 
-/// Passes the table to a macro, behind the tokens that follow its name.
+/// Passes the table to a macro, after the tokens that follow its name.
 macro_rules! instructions {
     ($callback:ident $($before:tt)*) => { $callback! { $($before)*
     inline {
@@ -216,7 +215,7 @@ macro_rules! instructions {
     }
 
     routines {
-        // Globals at an offset that is computed.
+        // Globals at a computed offset.
         Core 0x02 GlobalLoadIndirectI32 "global.load.indirect.i32" ".rwdata[{0}]" [read_i32 write_i32] = globals::load_32;
         Core 0x03 GlobalStoreIndirectI32 "global.store.indirect.i32" "{1}, .rwdata[{0}]" [read_i32 read_i32] = globals::store_32;
         Core 0x06 GlobalLoadIndirectI64 "global.load.indirect.i64" ".rwdata[{0}]" [read_i32 write_i64] = globals::load_64;
@@ -252,7 +251,7 @@ macro_rules! instructions {
         Core 0x1a ListGetRef "list.get.ref" "{0}, {1} : {2}" [read_ref read_i32 type_id write_ref] = lists::get_ref;
         Core 0x1b ListSetRef "list.set.ref" [read_ref read_i32 take_ref] = lists::set_ref;
 
-        // Buffers. The bytes that they touch are the product of an operand and the size of an element.
+        // Buffers. The bytes accessed are an operand times the element size.
         Core 0x6c BufferAlloc "buffer.alloc" [read_i64 read_i32 write_ref] = buffers::allocate, buffers::bytes::<0, 1>;
         Core 0x6d BufferClone "buffer.clone" [read_ref read_i64 read_i64 read_i32 write_ref] = buffers::clone, buffers::bytes::<2, 1>;
         Core 0x6e BufferLength "buffer.length" [read_ref write_i64] = buffers::length;
@@ -322,7 +321,7 @@ macro_rules! instructions {
         Core 0x86 AssignRef "assign.ref" [take_ref write_ref] => Lowering::assign_ref;
         Core 0x85 DiscardRefs "discard.refs" "{0}" [operands] => Lowering::discard;
 
-        // Debugging: nothing is traced or printed, as in the reference; references that are moved into it are released.
+        // Debugging: nothing is traced or printed, as in the reference; references moved into the operands are released.
         Core 0x5e Trace "trace" "{0}({1})" [text operands] => Lowering::discard_moved;
         Core 0x5f Print "print" "{0}({1})" [text operands] => Lowering::discard_moved;
 

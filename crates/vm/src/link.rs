@@ -2,7 +2,7 @@ use rehal_base::{Context as _, Error, Result, StatusCode};
 
 use crate::globals::Globals;
 use crate::interpret::{Instance, ModuleView, Target};
-use crate::module::Kind;
+use crate::module::ModuleKind;
 use crate::operation::Op;
 use crate::program::Program;
 use crate::tables::Import;
@@ -23,10 +23,10 @@ enum ModuleState {
 /// `before`.
 pub(crate) fn link(before: &[Linked], module: &Module, is_traced: bool) -> Result<Linked> {
     let state = match module.kind() {
-        Kind::Native(native) => {
+        ModuleKind::Native(native) => {
             ModuleState::Native(native.new_state().context(|| format!("loading module '{}'", module.name()))?)
         }
-        Kind::Bytecode { program, .. } => ModuleState::Bytecode(
+        ModuleKind::Bytecode { program, .. } => ModuleState::Bytecode(
             instance(before, program, is_traced)
                 .context(|| format!("resolving the imports of module '{}'", module.name()))?,
         ),
@@ -56,8 +56,8 @@ impl Linked {
     /// The interpreter's reference to the export; `index` is this module's index in its context.
     pub(crate) fn target(&self, index: usize, export: usize) -> Target {
         let ordinal = match self.module.kind() {
-            Kind::Native(_) => export as u32,
-            Kind::Bytecode { functions, .. } => functions[export],
+            ModuleKind::Native(_) => export as u32,
+            ModuleKind::Bytecode { functions, .. } => functions[export],
         };
         Target { module: index as u32, ordinal }
     }
@@ -65,10 +65,10 @@ impl Linked {
     #[inline]
     pub(crate) fn view(&self) -> ModuleView<'_> {
         match (self.module.kind(), &self.state) {
-            (Kind::Native(native), ModuleState::Native(state)) => {
+            (ModuleKind::Native(native), ModuleState::Native(state)) => {
                 ModuleView::Native { module: &self.module, native: &**native, state }
             }
-            (Kind::Bytecode { program, .. }, ModuleState::Bytecode(instance)) => {
+            (ModuleKind::Bytecode { program, .. }, ModuleState::Bytecode(instance)) => {
                 ModuleView::Bytecode { program, instance }
             }
             _ => unreachable!("`link` gives each module the state of its kind"),

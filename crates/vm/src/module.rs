@@ -17,7 +17,7 @@ struct Inner {
     exports: Box<[ExportedFunction]>,
     /// Ordinals of the exports, by name.
     by_name: Box<[u32]>,
-    kind: Kind,
+    kind: ModuleKind,
 }
 
 /// A function that a module exports.
@@ -25,11 +25,11 @@ struct Inner {
 pub struct ExportedFunction {
     /// The name without the module's.
     pub name: Box<str>,
-    /// How it is called.
+    /// Its calling convention.
     pub convention: Convention,
 }
 
-pub(crate) enum Kind {
+pub(crate) enum ModuleKind {
     Native(Box<dyn NativeModule>),
     Bytecode {
         program: Box<Program>,
@@ -47,7 +47,7 @@ impl Module {
                 .context(|| format!("export '{}' of native module '{}'", export.name, module.name()))?;
             exports.push(ExportedFunction { name: export.name.into(), convention });
         }
-        Self::new(module.name().into(), module.version(), exports, Kind::Native(Box::new(module)))
+        Self::new(module.name().into(), module.version(), exports, ModuleKind::Native(Box::new(module)))
     }
 
     /// A bytecode module. Verifies and lowers all of its bytecode; uses the file's constant data zero-copy.
@@ -60,7 +60,7 @@ impl Module {
             name,
             version,
             exports,
-            Kind::Bytecode { program: Box::new(program), functions: functions.into() },
+            ModuleKind::Bytecode { program: Box::new(program), functions: functions.into() },
         )
     }
 
@@ -70,7 +70,7 @@ impl Module {
         Self::bytecode(ModuleFile::map(file)?).context(|| format!("'{path}'"))
     }
 
-    fn new(name: Box<str>, version: u32, exports: Vec<ExportedFunction>, kind: Kind) -> Result<Self> {
+    fn new(name: Box<str>, version: u32, exports: Vec<ExportedFunction>, kind: ModuleKind) -> Result<Self> {
         let mut by_name: Box<[u32]> = (0..exports.len() as u32).collect();
         by_name.sort_by_key(|ordinal| &exports[*ordinal as usize].name);
         for pair in by_name.windows(2) {
@@ -107,22 +107,22 @@ impl Module {
     /// The file of a bytecode module; `None` for a native module.
     pub fn file(&self) -> Option<&ModuleFile> {
         match &self.0.kind {
-            Kind::Native(_) => None,
-            Kind::Bytecode { program, .. } => Some(&program.file),
+            ModuleKind::Native(_) => None,
+            ModuleKind::Bytecode { program, .. } => Some(&program.file),
         }
     }
 
     /// The attribute `key` ("iree.abi.declaration") of an export of a bytecode module.
     pub fn export_attribute(&self, ordinal: usize, key: &str) -> Option<&str> {
         match &self.0.kind {
-            Kind::Native(_) => None,
-            Kind::Bytecode { program, functions } => {
+            ModuleKind::Native(_) => None,
+            ModuleKind::Bytecode { program, functions } => {
                 program.file.signature(*functions.get(ordinal)? as usize)?.attribute(key)
             }
         }
     }
 
-    pub(crate) fn kind(&self) -> &Kind {
+    pub(crate) fn kind(&self) -> &ModuleKind {
         &self.0.kind
     }
 }

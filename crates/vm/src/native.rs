@@ -86,7 +86,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// A function `name` that is called by `convention`.
+    /// A function `name` with this calling convention.
     pub const fn new(name: &'static str, convention: &'static str) -> Self {
         Self { name, convention }
     }

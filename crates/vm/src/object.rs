@@ -24,8 +24,8 @@ pub trait NamedObject: Object {
 #[derive(Clone, Default)]
 pub struct Ref(Held);
 
-/// What a reference refers to. Buffers have a variant of their own: programs load and store their elements one by one,
-/// and a tag is compared faster than a type is asked for by a virtual call.
+/// The referent. Buffers have their own variant: programs load and store their elements one by one, and comparing a tag
+/// is faster than a virtual call for the type.
 #[derive(Clone, Default)]
 enum Held {
     #[default]
@@ -149,7 +149,7 @@ impl Ref {
     #[cold]
     pub(crate) fn mismatch(&self, expected: &str) -> Error {
         Error::invalid_argument(match self.type_name() {
-            Some(found) => format!("expected a reference to {expected}, found one to {found}"),
+            Some(found) => format!("expected a reference to {expected}, found {found}"),
             None => format!("expected a reference to {expected}, found null"),
         })
     }
@@ -193,7 +193,7 @@ mod tests {
         let mut fence = Ref::new(Fence);
         assert!(fence.object::<Fence>().is_ok() && fence.share::<Fence>().is_ok());
         let error = fence.object::<Event>().unwrap_err();
-        assert_eq!(error.message(), "expected a reference to hal.event, found one to hal.fence");
+        assert_eq!(error.message(), "expected a reference to hal.event, found hal.fence");
         assert!(fence.is_same(&fence.clone()));
         assert!(!fence.is_same(&Ref::new(Event)) && !fence.is_same(&Ref::NULL));
         let moved = fence.take();

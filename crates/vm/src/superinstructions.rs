@@ -1,12 +1,12 @@
-//! Superinstructions: the one table of what lowering fuses out of instructions that follow each other, because a
-//! program spends its time on dispatch and on values that travel through the register file.
+//! Superinstructions: the one table of fused instruction sequences. Fusion saves dispatches and round trips of values
+//! through the register file.
 //!
-//! A superinstruction is a row: its name, its two parts, and a [`Pattern`], which says how the operands of the parts
-//! must be connected for the peephole to fuse them, which operands are left, and how the whole runs. A part is an
-//! instruction of the group `inline` of `isa.rs`, a primitive of lowering (`Move32`, `Move64`, `Jump`, `BranchNZI32`,
-//! `Load32` and `Store32`), or another superinstruction, since fusion repeats until nothing fits. Only patterns of the
-//! group `accesses` may return an error, and say of which part. Adding a
-//! superinstruction means adding a row; one whose parts are connected in a new way means a pattern in this file too.
+//! A superinstruction is a row: its name, its two parts, and a [`Pattern`], which determines how the operands of the
+//! parts must be connected for the peephole to fuse them, which operands remain, and how the superinstruction executes.
+//! A part is an instruction of the group `inline` of `isa.rs`, a primitive of lowering (`Move32`, `Move64`, `Jump`,
+//! `BranchNZI32`, `Load32` and `Store32`), or another superinstruction, since fusion repeats until no row matches. Only
+//! patterns of the group `accesses` may return an error, with the part that failed. To add a superinstruction, add a
+//! row, and a pattern in this file if its parts are connected in a new way.
 //! The variants of [`Insn`], the peephole, the dispatch loop and the random programs of the differential test follow
 //! from the table; a test fails for a row that lowering never produces or that no program executes.
 //!
@@ -19,11 +19,11 @@ use crate::registers::{Number, Window};
 mod elements;
 pub(crate) use elements::*;
 
-/// Passes the table to a macro, behind the tokens that follow its name. Groups say how an instruction ends.
+/// Passes the table to a macro, after the tokens that follow its name. Groups determine how an instruction ends.
 macro_rules! superinstructions {
     ($callback:ident $($before:tt)*) => { $callback! { $($before)*
         fall_through {
-            // Arithmetic on the result of arithmetic: the second part takes it from a register of the machine instead
+            // Arithmetic on the result of arithmetic: the second part reads it from a machine register instead
             // of waiting for memory.
             AddAddI32 = AddI32 + AddI32: Chain;
             AddSubI32 = AddI32 + SubI32: Chain;
@@ -70,19 +70,18 @@ macro_rules! superinstructions {
             // An index that is a product and two sums.
             FMAAddI64 = FMAI64 + AddI64: LongChain;
 
-            // A remainder made non-negative: what indices modulo a size are computed by.
+            // A remainder wrapped to non-negative: index arithmetic modulo a size.
             CmpLTAddI64 = CmpLTI64S + AddI64: CompareAndCompute;
             WrapI64 = CmpLTAddI64 + SelectI64: Wrap;
 
-            // Both ends of a comparison, as sorts exchange elements.
+            // Minimum and maximum of two values: compare-exchange in sorts.
             MinMaxI32S = MinI32S + MaxI32S: Sequence;
 
-            // What branches pass on as block arguments.
+            // Block arguments of branches.
             Moves32 = Move32 + Move32: TwoMoves;
             Moves64 = Move64 + Move64: TwoMoves;
 
-            // Loop-carried values: a result that replaces a value which is kept for the next iteration under another
-            // name.
+            // Loop-carried values: a result replaces a value that moves to another register for the next iteration.
             CarryAddI32 = AddI32 + Moves32: Carry<1>;
             CarrySubI32 = SubI32 + Moves32: Carry<1>;
             CarryMulI32 = MulI32 + Moves32: Carry<1>;
@@ -108,7 +107,7 @@ macro_rules! superinstructions {
             BranchLTI64S = CmpLTI64S + BranchNZI32: Test;
             BranchLTI64U = CmpLTI64U + BranchNZI32: Test;
 
-            // The same where the result is live.
+            // The same if the result is live.
             CmpEQI32Branch = CmpEQI32 + BranchNZI32: CompareAndTest;
             CmpNEI32Branch = CmpNEI32 + BranchNZI32: CompareAndTest;
             CmpLTI32SBranch = CmpLTI32S + BranchNZI32: CompareAndTest;
@@ -140,7 +139,7 @@ macro_rules! superinstructions {
         }
 
         accesses {
-            // An element whose index is computed for it alone.
+            // An element access and its index arithmetic, whose result is dead.
             AddLoad32 = AddI64 + Load32: LoadAt<Sum>;
             AddAddLoad32 = AddAddI64 + Load32: LoadAt<LongSum>;
             MulAddLoad32 = MulAddI64 + Load32: LoadAt<ProductAndSum>;
@@ -159,7 +158,7 @@ macro_rules! superinstructions {
             AccumulateFMAI32 = LoadFMAI32 + Store32: Accumulate<FMAI32>;
             AccumulateFMAF32 = LoadFMAF32 + Store32: Accumulate<FMAF32>;
 
-            // Neighbours.
+            // Pairs of accesses.
             Loads32 = Load32 + Load32: TwoLoads;
             Stores32 = Store32 + Store32: TwoStores;
 
@@ -177,7 +176,7 @@ macro_rules! superinstructions {
 }
 pub(crate) use superinstructions;
 
-/// One of two instructions that follow each other, as a pattern sees it.
+/// One of two consecutive instructions, as a pattern sees it.
 pub(crate) struct Part {
     /// Registers and jump target.
     pub(crate) operands: Operands,
@@ -185,17 +184,17 @@ pub(crate) struct Part {
     pub(crate) commutes: bool,
 }
 
-/// Tells whether so many registers from one on are dead behind the second part.
+/// Whether `count` registers from `register` on are dead after the second part: `is_dead(register, count)`.
 pub(crate) type IsDead<'a> = &'a dyn Fn(u16, u16) -> bool;
 
 /// How the operands of two parts are connected, so that one instruction can do the work of both.
 ///
-/// Each pattern has a function `run` too, which the dispatch loop inlines with what the parts compute.
+/// Each pattern also has a function `run`, which the dispatch loop inlines with the computations of the parts.
 pub(crate) trait Pattern {
-    /// The operands of the superinstruction, if the parts are connected like this.
+    /// The operands of the superinstruction, if the parts match this pattern.
     fn fuse(first: &Part, second: &Part, is_dead: IsDead<'_>) -> Option<Operands>;
 
-    /// The operands of the parts, if the second may be taken back to fuse it with what follows.
+    /// The operands of the parts, if the superinstruction may be split to fuse the second with its successor.
     fn split(_operands: &Operands) -> Option<[Operands; 2]> {
         None
     }
@@ -206,8 +205,8 @@ fn straight<const N: usize>(registers: [u16; N]) -> Option<Operands> {
     Some(Operands::new(registers, 0))
 }
 
-/// Two operands and the result of the first part; the other operand and the result of the second, which computes on
-/// that result.
+/// Operands: two operands and the result of the first part; the other operand and the result of the second, which
+/// computes on that result.
 pub(crate) struct Chain;
 
 impl Pattern for Chain {
@@ -274,7 +273,7 @@ impl LongChain {
     }
 }
 
-/// Two operands and the result of the first part, the same of the second, which computes after it.
+/// Operands: two operands and the result of the first part, then of the second; executed in order.
 pub(crate) struct Sequence;
 
 impl Pattern for Sequence {
@@ -297,7 +296,8 @@ impl Sequence {
     }
 }
 
-/// The two operands and the result of a comparison; the other operand and the result of a computation on its left side.
+/// Operands: both operands and the result of a comparison; the other operand and the result of a computation on its
+/// left side.
 pub(crate) struct CompareAndCompute;
 
 impl Pattern for CompareAndCompute {
@@ -309,7 +309,7 @@ impl Pattern for CompareAndCompute {
             () if b == left && second.commutes => a,
             () => return None,
         };
-        // What the computation reads is not what the comparison writes.
+        // The computation must not read the result of the comparison.
         let is_read = |pair: u16| is_half_of(flag, pair);
         (!is_read(left) && !is_read(other)).then(|| Operands::new([left, right, flag, other, result], 0))
     }
@@ -331,8 +331,8 @@ impl CompareAndCompute {
     }
 }
 
-/// What is compared, and selected unless it is less than the second; what is added to it where it is less; the result.
-/// The comparison and the sum are dead.
+/// Operands `value`, `limit`, `step` and result: `value < limit ? value + step : value`. The results of the comparison
+/// and of the sum are dead.
 pub(crate) struct Wrap;
 
 impl Pattern for Wrap {
@@ -361,7 +361,7 @@ impl Wrap {
     }
 }
 
-/// What [`Wrap`] computes.
+/// The computation of [`Wrap`].
 #[inline(always)]
 fn wrap(value: i64, limit: i64, step: i64) -> i64 {
     if value < limit { value.wrapping_add(step) } else { value }
@@ -372,7 +372,7 @@ fn is_half_of(register: u16, pair: u16) -> bool {
     register == pair || register == pair + 1
 }
 
-/// Source and target of the first move, then of the second.
+/// Operands: source and target of the first move, then of the second.
 pub(crate) struct TwoMoves;
 
 impl Pattern for TwoMoves {
@@ -395,8 +395,8 @@ impl TwoMoves {
     }
 }
 
-/// Two operands of the computation, source and target of the first move, target of the second, which moves the result.
-/// The computation goes first; the result is dead where it was, and `WORDS` registers wide.
+/// Operands: two operands of the computation, source and target of the first move, target of the second, which moves
+/// the result. The computation executes first; its own result register is dead, and `WORDS` registers wide.
 pub(crate) struct Carry<const WORDS: u16>;
 
 impl<const WORDS: u16> Pattern for Carry<WORDS> {
@@ -425,13 +425,13 @@ impl<const WORDS: u16> Carry<WORDS> {
     }
 }
 
-/// The operand of a comparison whose result is dead behind the branch.
+/// Operand: that of a comparison whose result is dead after the branch.
 pub(crate) struct TestOne;
 
 impl Pattern for TestOne {
     fn fuse(first: &Part, second: &Part, is_dead: IsDead<'_>) -> Option<Operands> {
         let ([value, result, ..], [condition, ..]) = (first.operands.registers, second.operands.registers);
-        // The result may have been written over the operand, and is as nonzero as that was.
+        // The result may overwrite the operand: it is nonzero exactly if the operand was.
         (condition == result && is_dead(result, 1)).then_some(Operands::new([value], second.operands.to))
     }
 }
@@ -448,7 +448,7 @@ impl TestOne {
     }
 }
 
-/// The two operands of a comparison whose result is dead behind the branch.
+/// Operands: those of a comparison whose result is dead after the branch.
 pub(crate) struct Test;
 
 impl Pattern for Test {
@@ -472,7 +472,7 @@ impl Test {
     }
 }
 
-/// The two operands and the result of a comparison.
+/// Operands: both operands and the result of a comparison.
 pub(crate) struct CompareAndTest;
 
 impl Pattern for CompareAndTest {
@@ -497,7 +497,7 @@ impl CompareAndTest {
     }
 }
 
-/// The two operands and the result of a step, which is tested.
+/// Operands: both operands and the result of a step, which is the branch condition.
 pub(crate) struct StepAndTestOne;
 
 impl Pattern for StepAndTestOne {
@@ -522,7 +522,7 @@ impl StepAndTestOne {
     }
 }
 
-/// The two operands and the result of a step; what the result is compared with, on the left side.
+/// Operands: both operands and the result of a step; the right side of the comparison with the result.
 pub(crate) struct StepAndTest;
 
 impl Pattern for StepAndTest {
@@ -575,7 +575,7 @@ impl StepAndTestRight {
     }
 }
 
-/// The two operands and the result of a step, what the result is compared with, and the result of the comparison.
+/// Operands: both operands and the result of a step, the right side of the comparison with it, the comparison's result.
 pub(crate) struct StepCompareAndTest;
 
 impl Pattern for StepCompareAndTest {
@@ -602,7 +602,7 @@ impl StepCompareAndTest {
     }
 }
 
-/// Source and target of a move.
+/// Operands: source and target of a move.
 pub(crate) struct MoveAndJump;
 
 impl Pattern for MoveAndJump {
@@ -623,7 +623,7 @@ impl MoveAndJump {
     }
 }
 
-/// The operands of [`TwoMoves`].
+/// Operands: those of [`TwoMoves`].
 pub(crate) struct TwoMovesAndJump;
 
 impl Pattern for TwoMovesAndJump {
@@ -651,7 +651,7 @@ macro_rules! derive {
         accesses { $($access:ident = $access_first:ident + $access_second:ident: $access_pattern:ty;)* }
         jumps { $($jump:ident = $jump_first:ident + $jump_second:ident: $jump_pattern:ty;)* }
     ) => {
-        /// What parts compute, by their names: a superinstruction as a part stands for its own first part.
+        /// The computations of parts, by name: a superinstruction as a part stands for its own first part.
         #[allow(non_snake_case, unused_imports, reason = "names of the instruction set")]
         pub(crate) mod parts {
             pub(crate) use super::compute::functions::*;
@@ -675,7 +675,7 @@ macro_rules! derive {
             $(pub(super) const $branch: bool = $branch_first;)*
         }
 
-        /// The peephole: one instruction for two that follow each other, if the table has one.
+        /// The peephole: the superinstruction of two consecutive instructions, if the table has one.
         pub(crate) fn fuse(first: Insn, second: Insn, is_dead: IsDead<'_>) -> Option<Insn> {
             let a = Part { operands: first.operands(), commutes: false };
             let b = Part { operands: second.operands(), commutes: commutes(second) };
@@ -712,7 +712,7 @@ macro_rules! derive {
             }
         }
 
-        /// The parts of a superinstruction whose second may fuse with what follows instead.
+        /// The parts of a superinstruction, if the second may fuse with its successor instead.
         pub(crate) fn split(insn: Insn) -> Option<[Insn; 2]> {
             match insn {
                 $(Insn::$straight { registers } => {

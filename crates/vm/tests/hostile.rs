@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use rehal_vm::ModuleFile;
-use rehal_vm::check::{Reached, exercise, exercise_instructions};
 use rehal_vm::dump::{AssemblyOptions, assembly};
+use rehal_vm::fuzzing::{Reached, exercise, exercise_instructions};
 
 /// Marsaglia's xorshift64: the same mutations in every run.
 struct Random(u64);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rehal_base::MappedFile;
-use rehal_vm::{ModuleFile, check, dump};
+use rehal_vm::{ModuleFile, dump, test_programs};
 
 fn programs() -> Vec<(String, ModuleFile)> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/vm");
@@ -25,7 +25,7 @@ fn programs() -> Vec<(String, ModuleFile)> {
 #[test]
 fn errors_name_the_source_of_the_function_that_failed() {
     let (_, file) = programs().into_iter().find(|(name, _)| name == "located").unwrap();
-    let places: Vec<String> = check::run_tests(file)
+    let places: Vec<String> = test_programs::run_tests(file)
         .unwrap()
         .into_iter()
         .map(|outcome| outcome.result.unwrap_err().context_lines().join(", "))
@@ -41,7 +41,7 @@ fn every_test_has_the_outcome_in_its_name() {
     let mut count = 0;
     let mut wrong = Vec::new();
     for (name, file) in programs() {
-        for outcome in check::run_tests(file).unwrap() {
+        for outcome in test_programs::run_tests(file).unwrap() {
             count += 1;
             if !outcome.is_expected() {
                 wrong.push(format!("{name}.{}: {:?}", outcome.name, outcome.result.map_err(|e| e.report())));

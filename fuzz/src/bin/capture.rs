@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    rehal_capture::check::exercise(bytes);
+    rehal_capture::fuzzing::exercise(bytes);
 });

@@ -1,8 +1,8 @@
 //! Arbitrary bytes as a .gguf file: every parameter and its location.
 #![no_main]
 
-use rehal_params::{Format, check};
+use rehal_params::{Format, fuzzing};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ = check::exercise(Format::Gguf, bytes);
+    let _ = fuzzing::exercise(Format::Gguf, bytes);
 });

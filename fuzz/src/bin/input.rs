@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    rehal_values::check::exercise_input(text);
+    rehal_values::fuzzing::exercise_input(text);
 });

@@ -5,5 +5,5 @@
 const TEMPLATE: &[u8] = include_bytes!("../../../fixtures/vm/template.vmfb");
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    rehal_vm::check::exercise_instructions(TEMPLATE, bytes);
+    rehal_vm::fuzzing::exercise_instructions(TEMPLATE, bytes);
 });

@@ -1,8 +1,8 @@
 //! Arbitrary bytes as a .irpa file: every parameter and its location.
 #![no_main]
 
-use rehal_params::{Format, check};
+use rehal_params::{Format, fuzzing};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _ = check::exercise(Format::Irpa, bytes);
+    let _ = fuzzing::exercise(Format::Irpa, bytes);
 });

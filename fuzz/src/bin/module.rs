@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    rehal_vm::check::exercise(bytes);
+    rehal_vm::fuzzing::exercise(bytes);
 });

@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    rehal_values::check::exercise_npy(bytes);
+    rehal_values::fuzzing::exercise_npy(bytes);
 });

@@ -76,10 +76,13 @@ impl Program {
     }
 }
 
+/// The devices that programs run on.
+pub const DEVICES: [&str; 2] = ["local-sync", "local-task"];
+
 /// Runs our `iree-check-module` on a module, with additional flags.
-pub fn check(module: &Path, flags: &[&str]) -> io::Result<Ended> {
+pub fn check(device: &str, module: &Path, flags: &[&str]) -> io::Result<Ended> {
     let program = tool::ours("iree-check-module").map_err(io::Error::other)?;
-    let mut arguments = vec!["--device=local-sync".to_owned(), format!("--module={}", module.display())];
+    let mut arguments = vec![format!("--device={device}"), format!("--module={}", module.display())];
     arguments.extend(flags.iter().map(ToString::to_string));
     tool::run(&program, &arguments, module.parent().unwrap_or(Path::new(".")))
 }

@@ -14,8 +14,8 @@ const KNOWN: [(&str, &str); 5] = [
     ("tests/e2e/stablehlo_models/mnist_fake_weights.mlir", "attribute 'inlining_policy' cannot be parsed"),
 ];
 
-/// Files whose patterns are sentences of the reference's help texts, which ours do not copy, and part of FileCheck's
-/// error for ours. Patterns before that sentence must match.
+/// Files whose patterns match sentences of the reference's help texts, which ours do not copy, and part of FileCheck's
+/// error with ours. Patterns before that sentence must match.
 const OTHER_WORDS: [(&str, &str); 1] = [("tools/test/iree-replay-tools.txt", "IREE HAL replay file\".")];
 
 /// Part of the error of a command that is known to fail with the release's tools.

@@ -1,5 +1,5 @@
-//! The `RUN` lines of the reference's own tool tests: shell commands whose output FileCheck compares with patterns in
-//! the same file.
+//! The `RUN` lines of the reference's own tool tests (<https://llvm.org/docs/TestingGuide.html>): shell commands whose
+//! output FileCheck (<https://llvm.org/docs/CommandGuide/FileCheck.html>) compares with patterns in the same file.
 //!
 //! The tests are read from the checkout of the reference's source in `REHAL_IREE_SOURCE`; none are part of this
 //! repository. Each command runs twice, with the release's tools and with ours on `PATH`; the compiler is the

@@ -8,7 +8,7 @@ use oracle::captures::repository;
 use oracle::reference::Reference;
 use oracle::tool;
 use rehal_base::{MappedFile, StatusCode};
-use rehal_vm::{ModuleFile, check};
+use rehal_vm::{ModuleFile, test_programs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn same_in_the_release() -> Outcome {
     let directory = repository().join("fixtures/vm");
     let failed = |error: rehal_base::Error| Failed::from(error.report());
     let file = Arc::new(MappedFile::open(&directory.join("edges.vmfb")).map_err(failed)?);
-    let outcomes = check::run_tests(ModuleFile::map(file).map_err(failed)?).map_err(failed)?;
+    let outcomes = test_programs::run_tests(ModuleFile::map(file).map_err(failed)?).map_err(failed)?;
     let runner = Reference::find(&repository())?.tool("iree-run-module");
     for outcome in outcomes {
         let function = format!("--function={}", outcome.name);
@@ -79,7 +79,7 @@ fn as_named(program: &Path, is_ours: bool) -> Outcome {
 
     let failed = |error: rehal_base::Error| Failed::from(error.report());
     let file = Arc::new(MappedFile::open(&module).map_err(failed)?);
-    let outcomes = check::run_tests(ModuleFile::map(file).map_err(failed)?).map_err(failed)?;
+    let outcomes = test_programs::run_tests(ModuleFile::map(file).map_err(failed)?).map_err(failed)?;
     // Some of our programs are called by the tests of the crate instead.
     ensure(is_ours || !outcomes.is_empty(), || "the program has no tests".to_owned())?;
     let wrong: Vec<String> = outcomes

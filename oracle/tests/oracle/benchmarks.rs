@@ -100,7 +100,7 @@ fn same_rows(tool: &str, arguments: &[String], flags: &[&str]) -> Outcome {
     ensure(ours.succeeded() == theirs.succeeded(), || {
         format!("ours ends with {}\ntheirs with {}", ours.summary(), theirs.summary())
     })?;
-    // A failure before the first measurement has no report on either side; a later one has a report.
+    // A failure before the first measurement produces no report on either side; a later one does.
     if !String::from_utf8_lossy(&theirs.stdout).contains('{') {
         return ensure(!String::from_utf8_lossy(&ours.stdout).contains('{'), || ours.summary());
     }

@@ -1,11 +1,46 @@
 //! Drivers and devices as listed by both tools.
 
-use crate::{Outcome, Pair, ensure};
+use crate::replays::refuses_well;
+use crate::{Outcome, Pair, ensure, fixture};
 use libtest_mimic::{Failed, Trial};
 use std::path::Path;
 
 const TOOLS: [&str; 4] =
     ["iree-run-module", "iree-benchmark-module", "iree-run-replay", "iree-benchmark-replay"];
+
+/// Forms of a device URI that both tools accept, or both reject.
+const FORMS: [&str; 24] = [
+    "local-sync",
+    "local-sync:",
+    "local-sync:/",
+    "local-sync://",
+    "local-sync://?",
+    "local-sync://?&",
+    " local-sync ",
+    "local-sync:///",
+    "local-sync:///0",
+    "local-sync://00",
+    "local-sync://+0",
+    "local-sync://-1",
+    "local-sync://1",
+    "local-sync://0/0",
+    "local-sync://default",
+    "local-sync/0",
+    "local-sync?key=value",
+    "local-sync,local-sync",
+    "LOCAL-SYNC",
+    "local",
+    "",
+    ":",
+    "://0",
+    "*",
+];
+
+/// Forms that only ours accepts: indices of a CPU driver's devices.
+const WIDER: [&str; 2] = ["local-sync://0", "local-sync:0"];
+
+/// Forms that only the reference accepts, ignoring the parameters: its CPU drivers have none either.
+const STRICTER: [&str; 2] = ["local-sync://?key=value", "local-sync://?=value"];
 
 pub fn add(trials: &mut Vec<Trial>) {
     for tool in TOOLS {
@@ -13,6 +48,27 @@ pub fn add(trials: &mut Vec<Trial>) {
         trials.push(Trial::test(format!("devices::named_alike::{tool}"), move || drivers_named_alike(tool)));
         trials.push(Trial::test(format!("devices::unknown::{tool}"), move || unknown_alike(tool)));
     }
+    for (forms, ours, theirs) in
+        [(&FORMS[..], None, None), (&WIDER, Some(true), Some(false)), (&STRICTER, Some(false), Some(true))]
+    {
+        for form in forms {
+            let name = format!("devices::uri::{form:?}");
+            trials.push(Trial::test(name, move || accepted_alike(form, ours, theirs)));
+        }
+    }
+}
+
+/// Both tools accept a URI or both reject it, unless it is said which does; ours rejects with a message.
+fn accepted_alike(form: &str, ours_accepts: Option<bool>, theirs_accepts: Option<bool>) -> Outcome {
+    let capture = fixture("captures/add4.add.local-sync.ireereplay").display().to_string();
+    let arguments = [format!("--device={form}"), capture];
+    let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments, Path::new("/"))?;
+    let theirs_accepts = theirs_accepts.unwrap_or_else(|| theirs.succeeded());
+    ensure(theirs.succeeded() == theirs_accepts, || format!("theirs: {}", theirs.summary()))?;
+    if ours_accepts.unwrap_or(theirs_accepts) {
+        return ensure(ours.succeeded(), || format!("ours: {}", ours.summary()));
+    }
+    refuses_well(&ours)
 }
 
 /// The reference's output for the drivers that both have.

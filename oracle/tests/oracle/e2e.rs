@@ -39,8 +39,13 @@ fn module(program: &Program) -> Result<Option<PathBuf>, Failed> {
 
 fn passes(program: &Program) -> Outcome {
     let Some(module) = module(program)? else { return Ok(()) };
-    let ended = e2e::check(&module, &[])?;
-    if ended.succeeded() { Ok(()) } else { Err(e2e::failures(&ended).into()) }
+    for device in e2e::DEVICES {
+        let ended = e2e::check(device, &module, &[])?;
+        if !ended.succeeded() {
+            return Err(format!("on {device}: {}", e2e::failures(&ended)).into());
+        }
+    }
+    Ok(())
 }
 
 /// The expected report of the failing program, whose tests fail in different ways: these lines in this order.
@@ -73,7 +78,11 @@ const SAID: &[&str] = &[
 
 fn fails(program: &Program) -> Outcome {
     let module = module(program)?.ok_or("does not compile")?;
-    let ended = e2e::check(&module, &[])?;
+    e2e::DEVICES.into_iter().try_for_each(|device| fails_on(device, &module))
+}
+
+fn fails_on(device: &str, module: &Path) -> Outcome {
+    let ended = e2e::check(device, module, &[])?;
     let text = String::from_utf8_lossy(&ended.stdout);
     if ended.code != Some(1) {
         return Err(format!("{}\n{text}", ended.summary()).into());
@@ -83,7 +92,7 @@ fn fails(program: &Program) -> Outcome {
         let at = rest.find(line).ok_or_else(|| format!("missing {line:?} at its position\n{text}"))?;
         rest = &rest[at + line.len()..];
     }
-    let ended = e2e::check(&module, &["--expect_failure"])?;
+    let ended = e2e::check(device, module, &["--expect_failure"])?;
     let said = String::from_utf8_lossy(&ended.stdout).ends_with("\nTest failed as expected\n");
     if ended.succeeded() && said { Ok(()) } else { Err(ended.summary().into()) }
 }

@@ -20,15 +20,17 @@ const PERF_COUNTERS: Added =
 const TIME_UNIT: Added =
     ("time_unit", "the reference's help sets it only if the flag was given before --help");
 const HOST_READS: Added = ("replay_host_reads", "the reference's tool cannot write a replay's host reads");
+const REPLAY_ORDER: Added = ("replay_order", "the reference replays in serialized order only");
+const SUMMARY: Added = ("benchmark_summary", "the reference prints no statistics of samples");
 const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
 
 /// The tools with the reference's names, and our additions.
 const TOOLS: [(&str, &[Added]); 10] = [
-    ("iree-run-replay", &[VERSION, RECOVER, HOST_READS, HOST_READS_LIMIT]),
+    ("iree-run-replay", &[VERSION, RECOVER, REPLAY_ORDER, HOST_READS, HOST_READS_LIMIT]),
     ("iree-dump-replay", &[VERSION, RECOVER]),
-    ("iree-benchmark-replay", &[VERSION, RECOVER, PERF_COUNTERS]),
+    ("iree-benchmark-replay", &[VERSION, RECOVER, REPLAY_ORDER, PERF_COUNTERS, SUMMARY]),
     ("iree-run-module", &[VERSION]),
-    ("iree-benchmark-module", &[VERSION, PERF_COUNTERS, TIME_UNIT]),
+    ("iree-benchmark-module", &[VERSION, PERF_COUNTERS, TIME_UNIT, SUMMARY]),
     ("iree-dump-module", &[VERSION, GUIDE]),
     ("iree-dump-parameters", &[VERSION, GUIDE]),
     ("iree-create-parameters", &[VERSION, GUIDE]),

@@ -9,6 +9,7 @@ mod benchmarks;
 mod devices;
 mod dumps;
 mod e2e;
+mod failing_work;
 mod files;
 mod flags;
 mod listed;
@@ -22,6 +23,7 @@ mod replays;
 mod rewriting;
 mod run_module;
 mod substitution;
+mod topologies;
 mod trims;
 mod wrong_input;
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
     }
     benchmarks::add(&mut trials);
     devices::add(&mut trials);
+    failing_work::add(&mut trials);
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
     recordings::add(&captures, &mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
+    topologies::add(&mut trials);
     trims::add(&mut trials);
     wrong_input::add(&mut trials);
     listed::add(&mut trials);

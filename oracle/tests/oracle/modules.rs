@@ -122,8 +122,8 @@ fn with_known_instructions(source: &Path, directory: &Path) -> Result<PathBuf, F
     Ok(module)
 }
 
-/// Compares two dumps line by line, except for each stretch from a `vm.switch.ref` to the end of its block,
-/// where ours must be `stretch`.
+/// Compares two dumps line by line, except for the lines from each `vm.switch.ref` to the end of its block,
+/// which must be `stretch` in ours.
 fn same_but_for_switches(ours: &[u8], theirs: &[u8], stretch: &[&str]) -> Outcome {
     let (Ok(ours_text), Ok(theirs_text)) = (str::from_utf8(ours), str::from_utf8(theirs)) else {
         return same_bytes(ours, theirs);

@@ -88,7 +88,7 @@ fn printed(program: &Path, arguments: &[String]) -> Result<String, Failed> {
     Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
 }
 
-/// Length of the record that a line of a dump is of, if it is one of checksums.
+/// Record length in a line of a dump, if it is a checksum record.
 fn checksum_bytes(line: &str) -> Option<u64> {
     let (_, range) = line.split_once(" payload=unknown(1919248386) range=[")?;
     let (_, length) = range.split_once(", +")?;
@@ -105,7 +105,7 @@ fn said_alike(ours: &str, theirs: &str) -> Outcome {
     ensure(ours.len() == theirs.len(), || format!("ours has {} lines, theirs {}", ours.len(), theirs.len()))
 }
 
-/// Every line of a dump without intended differences:
+/// The lines of a dump without intended differences:
 ///
 /// - `thread=`: the reference writes 0, we write the system's id of the thread.
 /// - `@OFFSET`, `range=[OFFSET,` and `file_length:`: the reference writes the bytes of a file in memory twice, into the

@@ -11,8 +11,55 @@ pub fn add(capture: &Capture, trials: &mut Vec<Trial>) {
     let short = capture.short_name();
     if short.starts_with("crash.") && !short.contains("-ok.") {
         per_capture(trials, "replay_crash", capture, crashes);
+        per_capture(trials, "replay_crash_on_workers", capture, crashes_on_workers);
     } else {
         per_capture(trials, "replay", capture, replays);
+        per_capture(trials, "replay_on_workers", capture, replays_on_workers);
+    }
+}
+
+/// The same arguments with `local-task` on two workers.
+fn on_workers(arguments: Vec<String>) -> Vec<String> {
+    let on_task = |argument: String| match argument.as_str() {
+        "--device=local-sync" => "--device=local-task".to_owned(),
+        _ => argument,
+    };
+    let mut arguments: Vec<_> = arguments.into_iter().map(on_task).collect();
+    arguments.insert(0, "--task_topology_group_count=2".to_owned());
+    arguments
+}
+
+/// Whichever CPU device a capture was made on: on `local-task` it succeeds as on `local-sync`, and reads the same bytes.
+fn replays_on_workers(capture: &Capture) -> Outcome {
+    let pair = Pair::find("iree-run-replay")?;
+    let (alone, expected) = run_with_reads(&pair, capture, arguments(capture))?;
+    let (ours, reads) = run_with_reads(&pair, capture, on_workers(arguments(capture)))?;
+    ensure(ours.succeeded() == alone.succeeded(), || {
+        format!("on workers it ends with {}\nalone with {}", ours.summary(), alone.summary())
+    })?;
+    if !ours.succeeded() {
+        return refuses_well(&ours);
+    }
+    let brief = |reads: &[HostRead]| -> Vec<_> {
+        reads.iter().map(|read| (read.ordinal, read.length, read.fnv1a64.clone())).collect()
+    };
+    ensure(reads == expected, || {
+        format!("on workers it reads {:?}\nalone {:?}", brief(&reads), brief(&expected))
+    })
+}
+
+fn crashes_on_workers(capture: &Capture) -> Outcome {
+    let pair = Pair::find("iree-run-replay")?;
+    let ours = tool::run(&pair.ours, &on_workers(arguments(capture)), &capture.directory)?;
+    let (signal, function) = expected_crash(capture);
+    says_where(&ours, signal, function)
+}
+
+/// The signal and the function of a capture that crashes.
+fn expected_crash(capture: &Capture) -> (&'static str, &'static str) {
+    match capture.short_name() {
+        name if name.contains("divide") => ("SIGFPE", "divide_dispatch_0"),
+        _ => ("SIGSEGV", "gather_dispatch_0"),
     }
 }
 
@@ -90,10 +137,7 @@ pub fn refuses_well(ours: &Ended) -> Outcome {
 /// The reference dies of the kernel's signal; ours reports the location and exits with a dedicated status.
 fn crashes(capture: &Capture) -> Outcome {
     let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments(capture), &capture.directory)?;
-    let (signal, function) = match capture.short_name() {
-        name if name.contains("divide") => ("SIGFPE", "divide_dispatch_0"),
-        _ => ("SIGSEGV", "gather_dispatch_0"),
-    };
+    let (signal, function) = expected_crash(capture);
     ensure(theirs.signal.is_some(), || format!("theirs did not crash: {}", theirs.summary()))?;
     says_where(&ours, signal, function)
 }

@@ -10,17 +10,19 @@ use std::path::{Path, PathBuf};
 /// A pair of programs to run, and the figures to extract.
 pub struct Case {
     pub name: String,
-    kind: Kind,
+    kind: Workload,
 }
 
-/// The kinds of cases; captures are made or found on demand.
-enum Kind {
+/// The workload of a case; captures are made or found on demand.
+enum Workload {
     /// A full replay iteration of the capture, corpus name before fixture name.
     Iteration { corpus: &'static str, fixture: &'static str },
     /// The scope `execute` of a capture of many calls.
     Scope(PathBuf),
     /// A full replay iteration of a real model.
     Model { name: &'static str, function: &'static str },
+    /// Our replay of a capture in captured order, compared with our own in serialized order, on a device.
+    Order { capture: OrderCapture, device: &'static str, target: f64 },
     /// The run tool on the long capture.
     RunLong,
     /// The dump tool on the long capture.
@@ -31,6 +33,19 @@ enum Kind {
     Start(&'static str),
     /// A program, not a capture.
     Program(Program),
+    /// Any of these on `local-task` with two workers, and its target.
+    Task(Box<Workload>, f64),
+    /// The same program of ours on two workers, compared with one.
+    Workers(Program),
+}
+
+/// The capture of a [`Workload::Order`].
+#[derive(Clone, Copy)]
+enum OrderCapture {
+    /// By its name in the corpus and in the fixtures.
+    Named(&'static str, &'static str),
+    /// Two independent chains on two queues.
+    TwoChains,
 }
 
 /// A prepared case.
@@ -59,37 +74,65 @@ const ITERATIONS: [(&str, &str, &str); 4] = [
     ("chain", "chain.chain.local-sync", "chain.chain.local-sync"),
 ];
 
+/// How long a program with two workers may take of its time with one.
+const TWO_WORKERS: f64 = 1.0 / 1.85;
+
 /// Every case, in table order.
 pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     let mut cases: Vec<Case> = ITERATIONS
         .iter()
         .map(|&(name, corpus, fixture)| Case {
             name: format!("iteration.{name}"),
-            kind: Kind::Iteration { corpus, fixture },
+            kind: Workload::Iteration { corpus, fixture },
         })
         .collect();
     for (name, path) in workplace.bench_captures()? {
-        cases.push(Case { name: format!("scope.{name}"), kind: Kind::Scope(path) });
+        cases.push(Case { name: format!("scope.{name}"), kind: Workload::Scope(path) });
     }
     for (name, function) in workplace.models() {
-        cases.push(Case { name: format!("model.{name}"), kind: Kind::Model { name, function } });
+        cases.push(Case { name: format!("model.{name}"), kind: Workload::Model { name, function } });
     }
-    cases.push(Case { name: "run.long".to_owned(), kind: Kind::RunLong });
+    for (name, corpus, fixture) in ITERATIONS {
+        let capture = OrderCapture::Named(corpus, fixture);
+        let kind = Workload::Order { capture, device: "local-sync", target: 1.02 };
+        cases.push(Case { name: format!("captured.{name}"), kind });
+    }
+    let (capture, target) = (OrderCapture::TwoChains, 1.0 / 1.5);
+    let kind = Workload::Order { capture, device: "local-task", target };
+    cases.push(Case { name: "captured.two_chains".to_owned(), kind });
+    cases.push(Case { name: "run.long".to_owned(), kind: Workload::RunLong });
     for format in ["text", "jsonl"] {
-        cases.push(Case { name: format!("dump.{format}"), kind: Kind::DumpLong(format) });
+        cases.push(Case { name: format!("dump.{format}"), kind: Workload::DumpLong(format) });
     }
     for validation in ["identity", "digest"] {
-        cases.push(Case { name: format!("params.{validation}"), kind: Kind::Parameters(validation) });
+        cases.push(Case { name: format!("params.{validation}"), kind: Workload::Parameters(validation) });
     }
     for (name, tool) in [("run", "iree-run-replay"), ("dump", "iree-dump-replay")] {
-        cases.push(Case { name: format!("start.{name}"), kind: Kind::Start(tool) });
+        cases.push(Case { name: format!("start.{name}"), kind: Workload::Start(tool) });
     }
     cases.extend(
         programs::all(!workplace.models().is_empty())
             .into_iter()
-            .map(|(name, program)| Case { name, kind: Kind::Program(program) }),
+            .map(|(name, program)| Case { name, kind: Workload::Program(program) }),
     );
+    cases.extend(on_workers(!workplace.models().is_empty()));
     Ok(cases)
+}
+
+/// The cases on `local-task`.
+fn on_workers(has_corpus: bool) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (name, corpus, fixture) in ITERATIONS.into_iter().filter(|(name, ..)| *name == "chain") {
+        let kind = Box::new(Workload::Iteration { corpus, fixture });
+        cases.push(Case { name: format!("task.iteration.{name}"), kind: Workload::Task(kind, 0.5) });
+    }
+    for (name, program, target) in programs::on_workers(has_corpus) {
+        let kind = Workload::Task(Box::new(Workload::Program(program)), target);
+        cases.push(Case { name: format!("task.{name}"), kind });
+    }
+    cases
+        .push(Case { name: "task.two_workers.matmul".to_owned(), kind: Workload::Workers(programs::MATMUL) });
+    cases
 }
 
 impl Case {
@@ -99,11 +142,11 @@ impl Case {
             |suffix: &str, metric, target| Figure { name: format!("{}{suffix}", self.name), metric, target };
         let full = || Metric::Benchmark("BM_replay/process_time/real_time".to_owned());
         Ok(match &self.kind {
-            Kind::Iteration { corpus, fixture } => {
+            Workload::Iteration { corpus, fixture } => {
                 let figures = vec![figure("", full(), Target::Ratio(0.5))];
                 benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
             }
-            Kind::Scope(path) => {
+            Workload::Scope(path) => {
                 let row = Metric::Benchmark("BM_replay/scope:execute/process_time/manual_time".to_owned());
                 benchmark(
                     workplace,
@@ -112,11 +155,19 @@ impl Case {
                     vec![figure("", row, Target::Ratio(0.8))],
                 )
             }
-            Kind::Model { name, function } => {
+            Workload::Model { name, function } => {
                 let figures = vec![figure("", full(), Target::Ratio(1.0))];
                 benchmark(workplace, &workplace.model_capture(name, function)?, &[], figures)
             }
-            Kind::RunLong => {
+            Workload::Order { capture, device, target } => {
+                let path = match capture {
+                    OrderCapture::Named(corpus, fixture) => workplace.capture(corpus, fixture),
+                    OrderCapture::TwoChains => workplace.two_chains()?,
+                };
+                let figures = vec![figure("", Metric::OnlyBenchmark, Target::Ratio(*target))];
+                in_both_orders(workplace, &path, device, figures)
+            }
+            Workload::RunLong => {
                 let time = figure("", Metric::Wall, Target::Ratio(0.5));
                 let memory = figure(".memory", Metric::PeakBeyond(0), Target::Ratio(0.4));
                 process(
@@ -127,7 +178,7 @@ impl Case {
                     vec![time, memory],
                 )
             }
-            Kind::DumpLong(format) => {
+            Workload::DumpLong(format) => {
                 let path = workplace.long_capture()?;
                 let file = std::fs::metadata(&path)?.len();
                 let time = figure("", Metric::Wall, Target::Ratio(0.3));
@@ -140,27 +191,82 @@ impl Case {
                     vec![time, memory],
                 )
             }
-            Kind::Parameters(validation) => {
+            Workload::Parameters(validation) => {
                 let time = figure("", Metric::Wall, Target::Ratio(0.8));
                 let memory = figure(".memory", Metric::PeakBeyond(0), Target::Ratio(1.0));
                 let path = workplace.parameter_capture(validation)?;
                 process(workplace, "iree-run-replay", &["--device=local-sync"], &path, vec![time, memory])
             }
-            Kind::Start(tool) => {
+            Workload::Start(tool) => {
                 let path = workplace.capture("multi_func.noop.local-sync", "multi.nothing.local-sync");
                 let device: &[&str] = if *tool == "iree-run-replay" { &["--device=local-sync"] } else { &[] };
                 let time = figure("", Metric::Wall, Target::Ratio(1.0));
                 Plan { runs_per_round: 20, ..process(workplace, tool, device, &path, vec![time]) }
             }
-            Kind::Program(program) => program.prepare(&self.name, workplace)?,
+            Workload::Program(program) => program.prepare(&self.name, workplace)?,
+            Workload::Task(kind, target) => {
+                let Self { name, .. } = self;
+                let case = match &**kind {
+                    Workload::Program(program) => program.prepare(name, workplace)?,
+                    Workload::Iteration { corpus, fixture } => {
+                        let figures = vec![figure("", full(), Target::Ratio(*target))];
+                        benchmark(workplace, &workplace.capture(corpus, fixture), &[], figures)
+                    }
+                    _ => return Err(format!("case '{name}' has no form on local-task").into()),
+                };
+                let mut plan = case;
+                plan.figures.iter_mut().for_each(|figure| figure.target = Target::Ratio(*target));
+                (plan.theirs, plan.ours) = (on(2, &plan.theirs), on(2, &plan.ours));
+                plan
+            }
+            Workload::Workers(program) => {
+                let mut plan = program.prepare(&self.name, workplace)?;
+                plan.figures.iter_mut().for_each(|figure| figure.target = Target::Ratio(TWO_WORKERS));
+                (plan.theirs, plan.ours) = (on(1, &plan.ours), on(2, &plan.ours));
+                plan
+            }
         })
     }
+}
+
+/// The same run on `local-task` with so many workers.
+fn on(workers: u32, invocation: &Invocation) -> Invocation {
+    let arguments = invocation.arguments.iter().flat_map(|argument| match argument.as_str() {
+        "--device=local-sync" => {
+            vec!["--device=local-task".to_owned(), format!("--task_topology_group_count={workers}")]
+        }
+        _ => vec![argument.clone()],
+    });
+    Invocation { program: invocation.program.clone(), arguments: arguments.collect() }
 }
 
 fn benchmark(workplace: &Workplace, capture: &Path, flags: &[&str], figures: Vec<Figure>) -> Plan {
     let shared = ["--device=local-sync", "--benchmark_min_time=0.2s", "--benchmark_format=json"];
     let plan = process(workplace, "iree-benchmark-replay", &[&shared, flags].concat(), capture, figures);
     Plan { output: Output::Json, ..plan }
+}
+
+/// Our benchmark tool in both orders: the serialized one takes the place of the reference.
+fn in_both_orders(workplace: &Workplace, capture: &Path, device: &str, figures: Vec<Figure>) -> Plan {
+    let (_, program) = workplace.pair("iree-benchmark-replay");
+    let invocation = |order: &str| Invocation {
+        program: program.clone(),
+        arguments: vec![
+            format!("--device={device}"),
+            format!("--replay_order={order}"),
+            "--benchmark_min_time=0.2s".to_owned(),
+            "--benchmark_format=json".to_owned(),
+            capture.display().to_string(),
+        ],
+    };
+    Plan {
+        theirs: invocation("serialized"),
+        ours: invocation("captured"),
+        without: None,
+        output: Output::Json,
+        runs_per_round: 1,
+        figures,
+    }
 }
 
 fn process(workplace: &Workplace, tool: &str, flags: &[&str], capture: &Path, figures: Vec<Figure>) -> Plan {

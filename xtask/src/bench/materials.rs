@@ -1,4 +1,4 @@
-//! Inputs of the program cases: modules, inputs and parameters, made or found.
+//! Inputs of the program cases: modules, arguments and parameters, generated or found.
 
 use super::prepare::{Made, Workplace};
 use super::programs::{INPUT_BYTES, USED_PARAMETER_BYTES};

@@ -43,8 +43,7 @@ pub fn run(invocation: &Invocation, output: Output) -> Result<Measured, Box<dyn 
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{}: {error}", invocation.program.display()))?;
-    // Both streams are short, so reading one after the other cannot block on a full pipe: reports are a few
-    // kilobytes, and so is standard error.
+    // Both streams are a few kilobytes, so reading one after the other cannot deadlock on a full pipe.
     let text = child.stdout.take().map(std::io::read_to_string).transpose()?;
     let said = child.stderr.take().map(std::io::read_to_string).transpose()?.unwrap_or_default();
     let ended = child.wait4()?;
@@ -67,6 +66,8 @@ fn report(text: &str) -> Result<Value, Box<dyn Error>> {
 pub enum Metric {
     /// Time per iteration of the benchmark row with this name.
     Benchmark(String),
+    /// Time per iteration of the report's only row.
+    OnlyBenchmark,
     /// Wall time of the process.
     Wall,
     /// Peak resident memory minus this (a mapped file counts as resident while it is read).
@@ -92,6 +93,10 @@ impl Metric {
             Self::Wall => Ok(run.wall.as_nanos() as f64),
             Self::PeakBeyond(bytes) => Ok(run.peak_bytes.saturating_sub(*bytes) as f64),
             Self::Benchmark(name) => benchmark_ns(run.json.as_ref(), name),
+            Self::OnlyBenchmark => {
+                let name = run.json.as_ref().map(|json| &json["benchmarks"][0]["name"]);
+                benchmark_ns(run.json.as_ref(), name.and_then(Value::as_str).unwrap_or_default())
+            }
         }
     }
 }

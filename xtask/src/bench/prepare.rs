@@ -132,6 +132,20 @@ impl Workplace {
         Ok(path)
     }
 
+    /// The capture of two chains that do not depend on each other, made by an example of `rehal-session`.
+    pub fn two_chains(&self) -> Made {
+        let path = self.scratch.join("two_chains.ireereplay");
+        let arguments =
+            ["run", "--release", "--quiet", "--package", "rehal-session", "--example", "two_chains", "--"];
+        let arguments = arguments.iter().map(ToString::to_string).chain([path.display().to_string()]);
+        let ended = run::collect(Path::new("cargo"), &arguments.collect::<Vec<_>>(), &crate::root())?;
+        if ended.how == "status 0" {
+            return Ok(path);
+        }
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        Err(format!("the example two_chains ended with {}: {said}", ended.how).into())
+    }
+
     /// A capture that reads 1 GiB of parameters by reference, validated by `validation`.
     pub fn parameter_capture(&self, validation: &str) -> Made {
         let module = self.compile("big", BIG_PARAMETER)?;

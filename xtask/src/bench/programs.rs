@@ -17,6 +17,8 @@ pub enum Program {
     Call { module: &'static str, function: &'static str, inputs: &'static [&'static str] },
     /// A call of a real model.
     Model { name: &'static str },
+    /// A product of 1024 by 1024 matrices, compiled on demand.
+    Matmul,
     /// Startup to the result in the run tool, with a fixture module.
     StartSmall,
     /// The same for the largest models: with weights in the module, and with weights in a file.
@@ -29,10 +31,54 @@ pub enum Program {
     RecordedInputs,
 }
 
+/// See [`Program::Matmul`].
+pub const MATMUL: Program = Program::Matmul;
+
+const MATMUL_SOURCE: &str = "\
+func.func @matmul(%a: tensor<1024x1024xf32>, %b: tensor<1024x1024xf32>) -> tensor<1024x1024xf32> {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<1024x1024xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
+  %result = linalg.matmul ins(%a, %b : tensor<1024x1024xf32>, tensor<1024x1024xf32>)
+      outs(%init : tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
+  return %result : tensor<1024x1024xf32>
+}
+";
+
+/// Inputs of the `add4` fixture.
+const ADD4: &[&str] = &["4xf32=1 2 3 4", "4xf32=10 20 30 40"];
+
+/// The programs that run on `local-task` too, with their targets.
+pub fn on_workers(has_corpus: bool) -> Vec<(String, Program, f64)> {
+    let call = |module, inputs| Program::Call { module, function: function_of(module), inputs };
+    let mut cases = vec![
+        ("call.simple_abs".to_owned(), call("simple_abs", &["f32=-7.25"]), 0.7),
+        ("call.add4".to_owned(), call("add4", ADD4), 0.7),
+        ("call.mlp".to_owned(), call("mlp", MLP), 0.7),
+        ("call.matmul".to_owned(), MATMUL, 1.0),
+    ];
+    if has_corpus {
+        let models = MODELS.map(|name| (format!("call.{name}"), Program::Model { name }, 1.0));
+        cases.extend(models);
+    }
+    cases
+}
+
+/// The function of a small program that is called.
+fn function_of(module: &str) -> &'static str {
+    match module {
+        "simple_abs" => "abs",
+        "add4" => "add",
+        _ => "mlp",
+    }
+}
+
+const MODELS: [&str; 4] = ["basic_pitch", "magika", "ppocr_cls", "silero_vad"];
+
 /// Inputs of the `mlp` fixture.
 const MLP: &[&str] = &["@mlp_x.npy", "@mlp_w0.npy", "@mlp_w1.npy", "@mlp_w2.npy"];
 
-/// Functions of `vmvx_speed`, which take as long whatever the numbers are.
+/// Functions of `vmvx_speed`, whose time does not depend on their inputs.
 const VMVX: [(&str, &[&str]); 5] = [
     ("sort", &["2000xi32=5"]),
     ("matmul", &["128x128xf32=0.5", "128x128xf32=1.5"]),
@@ -42,12 +88,15 @@ const VMVX: [(&str, &[&str]); 5] = [
 ];
 
 /// The same for the module with microkernels.
-const VMVX_MICROKERNELS: [(&str, &[&str]); 2] = [
+const VMVX_MICROKERNELS: [(&str, &[&str]); 5] = [
     ("large_matmul", &["512x512xf32=0.5", "512x512xf32=1.5"]),
+    ("matmul", &["128x128xf32=0.5", "128x128xf32=1.5"]),
+    ("product_i8", &["256x256xi8=5", "256x256xi8=3"]),
+    ("add", &["512x512xf32=0.5", "512x512xf32=1.5"]),
     ("conv", &["1x34x34x8xf32=0.5", "3x3x8x8xf32=1.5"]),
 ];
 
-/// Every one of these cases: its name and what it runs. Models are in the corpus.
+/// All program cases, by name. Models require the corpus.
 pub fn all(has_corpus: bool) -> Vec<(String, Program)> {
     let mut cases: Vec<(String, Program)> = Vec::new();
     for (function, target) in [("nothing", 0.7), ("fib", 0.8), ("sum", 0.8), ("floats", 0.8), ("calls", 0.6)]
@@ -68,9 +117,7 @@ pub fn all(has_corpus: bool) -> Vec<(String, Program)> {
     ));
     cases.push(("call.mlp".into(), Program::Call { module: "mlp", function: "mlp", inputs: MLP }));
     if has_corpus {
-        for name in ["basic_pitch", "magika", "ppocr_cls", "silero_vad"] {
-            cases.push((format!("call.{name}"), Program::Model { name }));
-        }
+        cases.extend(MODELS.map(|name| (format!("call.{name}"), Program::Model { name })));
     }
     cases.push(("first.simple_abs".into(), Program::StartSmall));
     if has_corpus {
@@ -117,6 +164,13 @@ impl Program {
                 let mut arguments = workplace.model_arguments(name, false)?;
                 arguments.push(format!("--function={function}"));
                 benchmark(workplace, arguments, figure(row(function), Target::Ratio(1.0)))
+            }
+            Self::Matmul => {
+                let module = workplace.compile("matmul_1024", MATMUL_SOURCE)?;
+                let mut arguments =
+                    vec![format!("--module={}", module.display()), "--function=matmul".to_owned()];
+                arguments.extend(["0.5", "1.5"].map(|value| format!("--input=1024x1024xf32={value}")));
+                benchmark(workplace, arguments, figure(row("matmul"), Target::Ratio(1.0)))
             }
             Self::StartSmall => {
                 let arguments = workplace.call("simple_abs", "abs", &["f32=-7.25"]);
@@ -166,7 +220,7 @@ fn both(workplace: &Workplace, tool: &str, arguments: Vec<String>, figures: Vec<
     }
 }
 
-/// Calls for a capture of at most some hundred megabytes, with and without recording.
+/// Enough calls for a capture of at most a few hundred megabytes, with and without recording.
 fn recorded_call(workplace: &Workplace, figures: Vec<Figure>) -> Plan {
     let mut arguments = workplace.call("simple_abs", "abs", &["f32=-7.25"]);
     arguments.extend(

@@ -88,7 +88,7 @@ pub fn print_row(row: &Row) {
 /// Prints how many targets are met.
 pub fn print_foot(rows: &[Row]) {
     let met = rows.iter().filter(|row| row.is_met()).count();
-    println!("{met} of {} promises met", rows.len());
+    println!("{met} of {} targets met", rows.len());
 }
 
 /// The same figures as JSON.

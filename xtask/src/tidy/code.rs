@@ -22,7 +22,7 @@ const UNSAFE: [(&str, &str); 10] = [
 
 /// Files that call or implement `prepare_executable`, the one unsafe function of the HAL, and document why
 /// they trust the bytes; and files that tests need.
-const PREPARES: [(&str, &str); 10] = [
+const PREPARES: [(&str, &str); 11] = [
     (
         "crates/modules/src/hal/executable.rs",
         "a program's executables are its code, and the user asked to run it",
@@ -39,6 +39,7 @@ const PREPARES: [(&str, &str); 10] = [
         "crates/replay/tests/memory/mod.rs",
         "a counting allocator, to check that the planner's memory is in proportion to the file's size",
     ),
+    ("crates/cts/src/late.rs", "forwards the call to the device underlying a test device"),
     ("crates/cts/src/discrete/mod.rs", "forwards the call to the device underlying a test device"),
     ("crates/cts/tests/faults.rs", "prepares kernels of the device that tests the suite"),
     ("crates/cts/tests/memory_device/mod.rs", "that device: its kernels are Rust functions of the test"),
@@ -186,6 +187,38 @@ pub fn lengths(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
+/// Crates that may name flags in messages: the tools, and the benchmarks, whose options are Google Benchmark's flags.
+const FLAGGED: [&str; 2] = ["crates/cli/", "crates/bench/"];
+
+/// Messages of libraries name no flags, which other interfaces lack: advice is a `Remedy` that the tools put into words.
+pub fn flags_in_libraries(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let is_library = |path: &&str| {
+        path.starts_with("crates/")
+            && path.contains("/src/")
+            && !path.ends_with("tests.rs")
+            && !FLAGGED.iter().any(|crate_| path.starts_with(crate_))
+    };
+    for path in tree.rust().filter(is_library) {
+        let text = tree.text(path);
+        let code = text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
+        for (number, line) in code.enumerate() {
+            if !line.trim_start().starts_with("//") && names_flag(line) {
+                problems.push(Problem::new(path, number + 1, "a library names a flag: advise a `Remedy`"));
+            }
+        }
+    }
+    problems
+}
+
+/// Whether a string in this line has `--` and a letter after a quote or a space.
+fn names_flag(line: &str) -> bool {
+    line.match_indices("--").any(|(at, _)| {
+        line[..at].ends_with(['"', ' ', '(', '`', '=', '\''])
+            && line[at + 2..].starts_with(|c: char| c.is_ascii_lowercase())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tree::made_up;
@@ -250,5 +283,20 @@ mod tests {
         let problems = lengths(&tree);
         assert_eq!(problems.len(), 2);
         assert!(problems[0].what.starts_with("f has 102 lines"), "{}", problems[0]);
+    }
+
+    #[test]
+    fn libraries_that_name_flags_are_found() {
+        let found = |path: &str, text: &str| {
+            let (_directory, tree) = made_up(&[(path, text)]);
+            flags_in_libraries(&tree).iter().map(|problem| problem.line).collect::<Vec<_>>()
+        };
+        let text = "// --x\nlet a = \"use --recover\";\nlet b = \"--x=1\";\nlet c = \"a -- b\";\n#[cfg(test)]\n\"--x\"\n";
+        assert_eq!(found("crates/hal/src/a.rs", text), [2, 3]);
+        for path in
+            ["crates/cli/src/a.rs", "crates/hal/tests/a.rs", "crates/hal/src/tests.rs", "oracle/src/a.rs"]
+        {
+            assert!(found(path, text).is_empty(), "{path}");
+        }
     }
 }

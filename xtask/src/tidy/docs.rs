@@ -58,12 +58,13 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
     problems
 }
 
-/// The targets of `](…)` that are paths and do not exist.
+/// The targets of `](…)` that are paths and do not exist. `text::addresses` checks network addresses.
 fn broken_links(tree: &Tree, directory: &str, line: &str) -> Vec<String> {
     line.match_indices("](")
         .filter_map(|(at, _)| line[at + 2..].split_once(')'))
         .map(|(target, _)| target.split('#').next().unwrap_or(target))
-        .filter(|target| !target.is_empty() && !tree.root.join(directory).join(target).exists())
+        .filter(|target| !target.is_empty() && !target.contains(concat!(":", "//")))
+        .filter(|target| !tree.root.join(directory).join(target).exists())
         .map(|target| format!("broken link: {target}"))
         .collect()
 }

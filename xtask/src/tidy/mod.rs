@@ -46,12 +46,13 @@ impl fmt::Display for Problem {
 
 type Check = fn(&Tree) -> Vec<Problem>;
 
-const CHECKS: [(&str, Check); 12] = [
+const CHECKS: [(&str, Check); 13] = [
     ("layers", layers::check),
     ("crate docs", code::crate_docs),
     ("unsafe only where it is allowed", code::unsafe_code),
     ("unsafe is documented", code::unsafe_is_documented),
     ("file and function length", code::lengths),
+    ("flags only in the tools", code::flags_in_libraries),
     ("no default bodies in backends", backends::no_default_bodies),
     ("whitespace and notes", text::whitespace_and_notes),
     ("no addresses", text::addresses),

@@ -56,22 +56,59 @@ fn names_issue(after: &str) -> bool {
         .is_some_and(|(number, _)| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// No file names a network address: downloads go through package managers and their settings. The licence
-/// cites its own address, and lock files are Cargo's.
+/// Where specifications, standards and reference manuals are published: a host, and a directory if the host has more.
+const SPECIFICATIONS: [&str; 16] = [
+    "datatracker.ietf.org/doc/",
+    "docs.kernel.org/",
+    "en.cppreference.com/w/",
+    "flatbuffers.dev/",
+    "gabi.xinuos.com/",
+    "github.com/ggml-org/ggml/blob/master/docs/",
+    "gitlab.com/x86-psABIs/",
+    "google.github.io/benchmark/",
+    "google.github.io/googletest/",
+    "huggingface.co/docs/",
+    "llvm.org/docs/",
+    "man7.org/linux/man-pages/",
+    "numpy.org/doc/",
+    "numpy.org/neps/",
+    "www.rfc-editor.org/rfc/",
+    "www.w3.org/TR/",
+];
+
+/// The only network addresses are links to specifications, in comments and documents: downloads go through package
+/// managers and their settings. The licence cites its own address, and lock files are Cargo's.
 pub fn addresses(tree: &Tree) -> Vec<Problem> {
-    let scheme = concat!(":", "//");
     let mut problems = Vec::new();
     for path in tree.ending(&TEXT).filter(|path| is_ours(path)) {
         for (number, line) in tree.text(path).lines().enumerate() {
-            if ["http", "https", "ftp", "git", "ssh"]
-                .iter()
-                .any(|word| line.contains(&format!("{word}{scheme}")))
-            {
-                problems.push(Problem::new(path, number + 1, "a network address"));
+            let may_link =
+                path.ends_with(".md") || ["//", "#", ";"].iter().any(|it| line.trim_start().starts_with(it));
+            if addresses_in(line).any(|address| !may_link || !is_specification(address)) {
+                problems.push(Problem::new(
+                    path,
+                    number + 1,
+                    "a network address that is not a link to a specification",
+                ));
             }
         }
     }
     problems
+}
+
+/// The addresses in a line, with their schemes.
+fn addresses_in(line: &str) -> impl Iterator<Item = &str> {
+    const SCHEMES: [&str; 5] = ["http", "https", "ftp", "git", "ssh"];
+    line.match_indices(concat!(":", "//")).filter_map(|(colon, _)| {
+        let start = line[..colon].rfind(|c: char| !c.is_ascii_alphanumeric()).map_or(0, |before| before + 1);
+        SCHEMES.contains(&&line[start..colon]).then_some(&line[start..])
+    })
+}
+
+fn is_specification(address: &str) -> bool {
+    address
+        .strip_prefix(concat!("https:", "//"))
+        .is_some_and(|rest| SPECIFICATIONS.iter().any(|place| rest.starts_with(place)))
 }
 
 #[cfg(test)]
@@ -97,9 +134,32 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_found() {
-        let line = format!("see https{}example.org/x\n", concat!(":", "//"));
-        let (_directory, tree) = made_up(&[("a.rs", &line), ("LICENSE", &line)]);
-        assert_eq!(addresses(&tree).len(), 1);
+    fn only_links_to_specifications_are_allowed() {
+        let https = concat!("https:", "//");
+        let problems = |path: &str, line: &str| {
+            let (_directory, tree) = made_up(&[(path, &format!("{line}\n"))]);
+            addresses(&tree).len()
+        };
+        for link in
+            [format!("{https}man7.org/linux/man-pages/man5/elf.5.html"), format!("{https}gabi.xinuos.com/")]
+        {
+            assert_eq!(problems("a.rs", &format!("    /// See <{link}>.")), 0, "{link}");
+            assert_eq!(problems("a.md", &format!("as in [the page]({link}), and `x`")), 0, "{link}");
+            assert_eq!(problems("a.rs", &format!("let link = \"{link}\";")), 1, "{link}");
+            assert_eq!(problems("a.rs", &format!("// {link} and {https}example.org/x")), 1, "{link}");
+        }
+        for address in [
+            format!("{https}example.org/x"),
+            format!("{https}man7.org.example.org/linux/man-pages/"),
+            format!("{https}github.com/owner/name"),
+            format!("{https}huggingface.co/owner/model"),
+            concat!("http:", "//man7.org/linux/man-pages/").to_owned(),
+            concat!("git:", "//man7.org/linux/man-pages/").to_owned(),
+            concat!("ftp:", "//example.org").to_owned(),
+        ] {
+            assert_eq!(problems("a.rs", &format!("// see {address}")), 1, "{address}");
+            assert_eq!(problems("LICENSE", &format!("see {address}")), 0, "{address}");
+        }
+        assert_eq!(problems("a.rs", concat!("// local-sync:", "//0 and capture:", "//")), 0);
     }
 }

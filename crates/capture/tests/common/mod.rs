@@ -1,11 +1,11 @@
-//! What several tests do with a capture: write it again, and change it.
+//! Helpers shared by several tests: rewriting and mutating captures.
 
 use std::io::Cursor;
 
 use fastrand::Rng;
 use rehal_capture::{Capture, OpenOptions, RecordFields, Writer};
 
-/// Reads every record of `bytes` and writes it again, the payload in as many parts as it has lists.
+/// Reads every record of `bytes` and writes it again, its payload in one part per list.
 pub fn rewritten(bytes: &[u8]) -> Vec<u8> {
     let capture = Capture::open(bytes, OpenOptions { recover: true }).unwrap();
     let mut copy = Cursor::new(Vec::new());

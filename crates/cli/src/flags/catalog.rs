@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use super::flag::{Effect, Flag, Group, List, Query};
 use crate::devices;
 
-const TASK_DRIVER: Effect = Effect::DefaultDriver("the local-task driver");
 const NO_DRIVER: Effect = Effect::Ignored("the Vulkan, CUDA and HIP drivers are not in this build");
 const PROFILE: Effect = Effect::Missing {
     what: "profiling",
@@ -83,60 +82,6 @@ pub(crate) const EXECUTABLE_PLUGIN: List<PathBuf> = List::paths(
 
 /// The CPU drivers.
 pub const LOCAL: Group = Group { title: "CPU", flags: &[&EXECUTABLE_PLUGIN] };
-
-/// The multithreaded CPU driver.
-pub const TASK: Group = Group {
-    title: "CPU threads",
-    flags: &[
-        &Flag::switch("task_abort_on_failure", false, "Aborts the process if queue work fails.")
-            .effect(TASK_DRIVER),
-        &Flag::integer("task_worker_spin_us", 0, "Microseconds that an idle worker spins before it sleeps.")
-            .effect(TASK_DRIVER),
-        &Flag::integer("task_worker_stack_size", 131072, "Minimum stack size of each worker in bytes.")
-            .effect(TASK_DRIVER),
-        &Flag::integer(
-            "task_worker_local_memory",
-            0,
-            "Local memory of each worker in bytes; 0 for its share of the L2 cache.",
-        )
-        .effect(TASK_DRIVER),
-        &text("task_topology_mode", "MODE", "physical_cores", "How workers are mapped to cores.")
-            .effect(TASK_DRIVER),
-        &Flag::integer("task_topology_group_count", 0, "Number of workers; 0 for what the topology gives.")
-            .effect(TASK_DRIVER),
-        &List::texts("task_topology_cpu_ids", "ID,ID", "Logical CPUs of the workers of one executor.")
-            .effect(TASK_DRIVER),
-        &text("task_topology_nodes", "NODES", "current", "NUMA nodes to use: current, numa, all, or ids.")
-            .effect(TASK_DRIVER),
-        &Flag::integer("task_topology_max_group_count", 64, "Maximum number of workers of a topology.")
-            .effect(TASK_DRIVER),
-        &Flag::path("task_topology_snapshot", "Uses the topology of another machine.").effect(TASK_DRIVER),
-        &Flag::choice(
-            "task_topology_performance_level",
-            "any",
-            &[("any", ()), ("low", ()), ("efficiency", ()), ("high", ()), ("performance", ())],
-            "Cores to use: any, low (or efficiency), high (or performance).",
-        )
-        .effect(TASK_DRIVER),
-        &Flag::choice(
-            "task_topology_distribution",
-            "scatter",
-            &[("compact", ()), ("scatter", ())],
-            "How workers share caches: compact fills one cache after another, scatter alternates.",
-        )
-        .effect(TASK_DRIVER),
-        &Flag::choice(
-            "task_topology_favor",
-            "",
-            &[("", ()), ("latency", ()), ("throughput", ()), ("efficiency", ())],
-            "Chooses performance level and distribution for latency, throughput or efficiency.",
-        )
-        .effect(TASK_DRIVER),
-        &Query::new("dump_task_topologies", "Prints the topologies of the workers, and exits.").effect(
-            Effect::Missing { what: "local-task driver", instead: "lscpu --extended lists the CPUs" },
-        ),
-    ],
-};
 
 /// Drivers that are not in this build.
 pub const OTHER_DRIVERS: Group = Group {
@@ -249,5 +194,5 @@ const fn text(
     default: &'static str,
     help: &'static str,
 ) -> Flag<String> {
-    Flag::parsed(name, form, default, "UTF-8 text", super::kind::text, help)
+    Flag::parsed(name, form, default, "UTF-8 text", super::value_type::text, help)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, FileId, Result};
 
-use super::kind::split_once;
+use super::value_type::split_once;
 
 /// Larger than any real flag file; stops the reading of endless devices such as /dev/zero.
 const MAX_FLAGFILE_BYTES: u64 = 64 << 20;
@@ -38,7 +38,7 @@ impl Given {
     /// The flag as a user would type it.
     pub fn shown(&self) -> String {
         match &self.value {
-            Some(value) => format!("--{}={}", self.name, super::kind::shown(value)),
+            Some(value) => format!("--{}={}", self.name, super::value_type::shown(value)),
             None => format!("--{}", self.name),
         }
     }
@@ -130,7 +130,7 @@ impl Expanded {
             }
             let place = format!("{shown}:{number}");
             let Some(flag) = line.as_bytes().strip_prefix(b"--").filter(|flag| !flag.is_empty()) else {
-                let line = super::kind::shown(line);
+                let line = super::value_type::shown(line);
                 return Err(Error::invalid_argument(format!("'{line}' is not a flag"))
                     .context(place)
                     .advise("a flag file has one --name=value per line, and comments after '#'"));

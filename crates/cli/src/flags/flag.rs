@@ -4,7 +4,7 @@ use std::any::Any;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use super::kind::{Kind, Origin, Refusal, Words};
+use super::value_type::{Origin, Refusal, ValueType, Words};
 
 /// A flag with one value of type `T`; if it is given twice, the last one counts.
 ///
@@ -13,14 +13,14 @@ use super::kind::{Kind, Origin, Refusal, Words};
 #[derive(Clone, Copy)]
 pub struct Flag<T: 'static> {
     spec: Spec,
-    kind: Kind<T>,
+    kind: ValueType<T>,
 }
 
 /// A flag that may be repeated; its values are kept in order.
 #[derive(Clone, Copy)]
 pub struct List<T: 'static> {
     spec: Spec,
-    kind: Kind<T>,
+    kind: ValueType<T>,
     may_be_empty: bool,
 }
 
@@ -54,8 +54,8 @@ pub enum Effect {
     Full,
     /// No effect, for this reason: any value is accepted, and a value other than the default prints a warning.
     Ignored(&'static str),
-    /// As [`Effect::Ignored`] if `--device` is given. Without `--device`, the reference runs on the driver that
-    /// the flag configures, so a value other than the default is refused.
+    /// Configures devices of this driver, on which the reference runs without `--device`. The default device is another
+    /// one here, so without `--device` a value other than the default is refused.
     DefaultDriver(&'static str),
     /// Not implemented, and ignoring it would change the result: a value other than the default is refused.
     Missing {
@@ -124,12 +124,15 @@ impl Spec {
 impl Flag<bool> {
     /// A boolean: `true` or `1` (or no value), `false` or `0`.
     pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Self {
-        Self { spec: Spec::new(name, help), kind: Kind::Boolean { words: Words::Plain, default, from: same } }
+        Self {
+            spec: Spec::new(name, help),
+            kind: ValueType::Boolean { words: Words::Plain, default, from: same },
+        }
     }
 
     /// Sets the words that the boolean accepts.
     pub const fn words(mut self, words: Words) -> Self {
-        if let Kind::Boolean { words: it, .. } = &mut self.kind {
+        if let ValueType::Boolean { words: it, .. } = &mut self.kind {
             *it = words;
         }
         self
@@ -139,7 +142,7 @@ impl Flag<bool> {
 impl Flag<Option<String>> {
     /// Text; an empty value means none.
     pub const fn text(name: &'static str, form: &'static str, help: &'static str) -> Self {
-        let parse = super::kind::optional_text;
+        let parse = super::value_type::optional_text;
         Self::parsed(name, form, "", "UTF-8 text", parse, help)
     }
 }
@@ -147,7 +150,7 @@ impl Flag<Option<String>> {
 impl Flag<Option<PathBuf>> {
     /// A path; an empty value means none.
     pub const fn path(name: &'static str, help: &'static str) -> Self {
-        Self::parsed(name, "PATH", "", "a path", super::kind::optional_path, help)
+        Self::parsed(name, "PATH", "", "a path", super::value_type::optional_path, help)
     }
 }
 
@@ -160,7 +163,7 @@ impl<T: Copy> Flag<T> {
         from: fn(i64) -> T,
         help: &'static str,
     ) -> Self {
-        Self { spec: Spec::new(name, help), kind: Kind::Integer { min, max, default, from } }
+        Self { spec: Spec::new(name, help), kind: ValueType::Integer { min, max, default, from } }
     }
 
     /// One of several words.
@@ -170,13 +173,13 @@ impl<T: Copy> Flag<T> {
         choices: &'static [(&'static str, T)],
         help: &'static str,
     ) -> Self {
-        let kind = Kind::Choice { choices, aliases: &[], default, any_case: false };
+        let kind = ValueType::Choice { choices, aliases: &[], default, any_case: false };
         Self { spec: Spec::new(name, help), kind }
     }
 
     /// Adds aliases and makes all words case-insensitive.
     pub const fn aliases(mut self, words: &'static [(&'static str, T)]) -> Self {
-        if let Kind::Choice { aliases, any_case, .. } = &mut self.kind {
+        if let ValueType::Choice { aliases, any_case, .. } = &mut self.kind {
             *aliases = words;
             *any_case = true;
         }
@@ -201,13 +204,13 @@ impl<T> Flag<T> {
         parse: fn(&OsStr) -> Result<T, Refusal>,
         help: &'static str,
     ) -> Self {
-        let kind = Kind::Parsed { form, default, expected, parse, is_quoted: true };
+        let kind = ValueType::Parsed { form, default, expected, parse, is_quoted: true };
         Self { spec: Spec::new(name, help), kind }
     }
 
     /// Shows the default without quotes in help, as the reference does for numbers.
     pub const fn unquoted(mut self) -> Self {
-        if let Kind::Parsed { is_quoted, .. } = &mut self.kind {
+        if let ValueType::Parsed { is_quoted, .. } = &mut self.kind {
             *is_quoted = false;
         }
         self
@@ -241,14 +244,14 @@ impl<T: Clone> Flag<T> {
 impl List<PathBuf> {
     /// Paths.
     pub const fn paths(name: &'static str, form: &'static str, help: &'static str) -> Self {
-        Self::parsed(name, form, "a path", super::kind::path, help)
+        Self::parsed(name, form, "a path", super::value_type::path, help)
     }
 }
 
 impl List<String> {
     /// Texts.
     pub const fn texts(name: &'static str, form: &'static str, help: &'static str) -> Self {
-        Self::parsed(name, form, "UTF-8 text", super::kind::text, help)
+        Self::parsed(name, form, "UTF-8 text", super::value_type::text, help)
     }
 }
 
@@ -261,7 +264,7 @@ impl<T> List<T> {
         parse: fn(&OsStr) -> Result<T, Refusal>,
         help: &'static str,
     ) -> Self {
-        let kind = Kind::Parsed { form, default: "", expected, parse, is_quoted: true };
+        let kind = ValueType::Parsed { form, default: "", expected, parse, is_quoted: true };
         Self { spec: Spec::new(name, help), kind, may_be_empty: false }
     }
 

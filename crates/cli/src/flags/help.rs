@@ -12,13 +12,12 @@ pub fn help(groups: &[&Group]) -> String {
     for group in groups {
         section(&mut text, group.title, group.flags.iter().copied().filter(|flag| has_effect(*flag)));
     }
-    let ignored =
-        names_by_group(groups, |effect| matches!(effect, Effect::Ignored(_) | Effect::DefaultDriver(_)));
+    let ignored = names_by_group(groups, |effect| matches!(effect, Effect::Ignored(_)));
     let refused = names_by_group(groups, |effect| matches!(effect, Effect::Missing { .. }));
     if ignored.is_empty() && refused.is_empty() {
         return text;
     }
-    title(&mut text, "Without effect");
+    title(&mut text, "Not in this build");
     for (what, names) in [
         ("Accepted for compatibility, no effect in this build; --help=all lists them:", ignored),
         ("Refused in this build, unless at their defaults; --help=all lists them:", refused),
@@ -52,7 +51,7 @@ fn section(text: &mut String, name: &str, flags: impl Iterator<Item = &'static d
             Effect::Full => {}
             Effect::Ignored(why) => text.push_str(&comment(&format!("No effect in this build: {why}."))),
             Effect::DefaultDriver(driver) => {
-                text.push_str(&comment(&format!("No effect in this build: {driver} is not in it.")));
+                text.push_str(&comment(&format!("For --device={driver}.")));
             }
             Effect::Missing { what, instead } => {
                 text.push_str(&comment(&format!("Refused in this build: it has no {what}; {instead}.")));
@@ -68,10 +67,13 @@ fn title(text: &mut String, name: &str) {
 }
 
 fn has_effect(flag: &dyn Entry) -> bool {
-    flag.spec().effect == Effect::Full
+    matches!(flag.spec().effect, Effect::Full | Effect::DefaultDriver(_))
 }
 
 /// A line for each group with the names of its flags whose effect is `wanted`; a common prefix becomes `prefix_*`.
+/// Lists of names are wider than paragraphs: they are searched rather than read.
+const NAMES_WIDTH: usize = 120;
+
 fn names_by_group(groups: &[&Group], wanted: fn(Effect) -> bool) -> String {
     let all: Vec<_> = groups.iter().flat_map(|group| group.flags).map(|flag| flag.spec()).collect();
     // A prefix is usable only if all flags that have it are `wanted` and no flag is named like the prefix itself.
@@ -96,7 +98,16 @@ fn names_by_group(groups: &[&Group], wanted: fn(Effect) -> bool) -> String {
             }
         }
         if !names.is_empty() {
-            let _ = writeln!(text, "#   {}: {}", group.title, names.join(", "));
+            let mut line = format!("#   {}:", group.title);
+            for (index, name) in names.iter().enumerate() {
+                let comma = if index + 1 < names.len() { "," } else { "" };
+                if line.len() + name.len() + 2 > NAMES_WIDTH {
+                    let _ = writeln!(text, "{line}");
+                    line = "#    ".to_owned();
+                }
+                let _ = write!(line, " {name}{comma}");
+            }
+            let _ = writeln!(text, "{line}");
         }
     }
     text

@@ -8,7 +8,7 @@ use rehal_base::{Error, Result, nearest};
 
 use super::expand::{self, Expanded, Given};
 use super::flag::{Effect, Entry, Flag, Group, List, Role};
-use super::kind::{Origin, Refusal, shown};
+use super::value_type::{Origin, Refusal, shown};
 
 /// The values of a tool's flags, and its operands.
 ///
@@ -30,13 +30,19 @@ impl Flags {
     /// an unknown flag, an invalid value, or a flag that this build does not implement.
     pub fn parse(groups: &[&Group], arguments: impl IntoIterator<Item = OsString>) -> Result<Self> {
         let Expanded { flags: given, operands } = expand::expand(arguments)?;
-        let table = groups.iter().flat_map(|group| group.flags).copied().collect();
+        let table: Vec<_> = groups.iter().flat_map(|group| group.flags).copied().collect();
         let mut flags = Self { table, values: Vec::new(), operands, query: None, warnings: Vec::new() };
         for it in &given {
-            flags.add(it, &given).map_err(|error| placed(error, it))?;
+            flags.add(it).map_err(|error| placed(error, it))?;
             if flags.query.is_some() {
                 return Ok(flags);
             }
+        }
+        // Only a tool that runs opens the device that such a flag configures; a query may report its effect.
+        if !given.iter().any(|it| it.name == "device") {
+            given
+                .iter()
+                .try_for_each(|it| check_driver(&flags.table, it).map_err(|error| placed(error, it)))?;
         }
         flags.add_variables()?;
         flags.warnings = warnings(&flags.table, &given);
@@ -77,13 +83,13 @@ impl Flags {
         values.map(|(_, value)| value.downcast_ref::<T>().expect("a name has one type in a table").clone())
     }
 
-    fn add(&mut self, given: &Given, all: &[Given]) -> Result<()> {
+    fn add(&mut self, given: &Given) -> Result<()> {
         let Some(entry) = self.table.iter().copied().find(|entry| entry.spec().name == given.name) else {
             return Err(unknown(&given.name, &self.table));
         };
         let subject = format!("--{}", given.name);
         let value = parse(entry, &subject, given.value.as_deref(), Origin::Flag)?;
-        check_effect(entry, given, all)?;
+        check_effect(entry, given)?;
         let name = entry.spec().name;
         match value.downcast::<String>() {
             Ok(value) if entry.role() == Role::Query => self.query = Some((name, *value)),
@@ -129,9 +135,9 @@ fn parse(entry: &dyn Entry, subject: &str, value: Option<&OsStr>, origin: Origin
                 })
             }
             Refusal::Because(error) => {
-                let advice = error.advice().map(str::to_string);
+                let advice = error.advice().cloned();
                 Error::new(error.code(), format!("{invalid}: {}", error.message()))
-                    .advise(advice.unwrap_or_else(|| format!("--help=all describes --{name}")))
+                    .advise(advice.unwrap_or_else(|| format!("--help=all describes --{name}").into()))
             }
         }
     })
@@ -143,21 +149,29 @@ pub(crate) fn invalid(subject: &str, value: &OsStr, expected: &str) -> String {
 }
 
 /// Refuses a flag that this build does not implement.
-fn check_effect(entry: &dyn Entry, given: &Given, all: &[Given]) -> Result<()> {
-    if entry.is_default(given.value.as_deref()) {
-        return Ok(());
-    }
-    let (name, shown) = (&given.name, given.shown());
+fn check_effect(entry: &dyn Entry, given: &Given) -> Result<()> {
     match entry.spec().effect {
-        Effect::DefaultDriver(driver) if !all.iter().any(|it| it.name == "device") => {
-            Err(Error::unimplemented(format!("{shown} configures {driver}, which is not in this build"))
-                .advise(format!("leave out --{name}, or name another device: --device=local-sync")))
-        }
-        Effect::Missing { what, instead } => {
+        Effect::Missing { what, instead } if !entry.is_default(given.value.as_deref()) => {
+            let (name, shown) = (&given.name, given.shown());
             Err(Error::unimplemented(format!("{shown} needs {what}, which is not in this build"))
                 .advise(format!("leave out --{name}; {instead}")))
         }
-        Effect::Full | Effect::Ignored(_) | Effect::DefaultDriver(_) => Ok(()),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a flag that configures the reference's default driver, which is not the default here.
+fn check_driver(table: &[&'static dyn Entry], given: &Given) -> Result<()> {
+    let entry = table.iter().find(|entry| entry.spec().name == given.name);
+    match entry.filter(|entry| !entry.is_default(given.value.as_deref())).map(|entry| entry.spec().effect) {
+        Some(Effect::DefaultDriver(driver)) => {
+            let (name, shown) = (&given.name, given.shown());
+            Err(Error::unimplemented(format!(
+                "{shown} configures {driver} devices, and the default device is local-sync"
+            ))
+            .advise(format!("leave out --{name}, or name the device: --device={driver}")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -169,8 +183,7 @@ fn warnings(table: &[&'static dyn Entry], given: &[Given]) -> Vec<String> {
         let Some(entry) = entry.filter(|entry| !entry.is_default(it.value.as_deref())) else { continue };
         let reason = match entry.spec().effect {
             Effect::Ignored(reason) => reason.to_string(),
-            Effect::DefaultDriver(driver) => format!("{driver} is not in this build"),
-            Effect::Full | Effect::Missing { .. } => continue,
+            Effect::Full | Effect::DefaultDriver(_) | Effect::Missing { .. } => continue,
         };
         let name = format!("--{}", it.name);
         match ignored.iter_mut().find(|(known, _)| *known == reason) {

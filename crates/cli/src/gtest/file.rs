@@ -29,7 +29,7 @@ pub(crate) fn write<T>(
         .and_then(|()| fs::write(path, text))
         .map_err(|error| Error::io(format_args!("writing '{}'", path.display()), &error))
         .context(|| "--gtest_output".into())
-        .advise(|| "name a file that can be written: --gtest_output=xml:report.xml".into())
+        .advise(|| "name a file that can be written: --gtest_output=xml:report.xml")
 }
 
 fn xml<T>(suite: &Suite<T>, disabled: &[usize], ran: &Iteration) -> String {

@@ -62,7 +62,7 @@ const FILE_POLICY: Flag<FilePolicy> = Flag::choice(
         ("capture-all", FilePolicy::CaptureAll),
         ("fail", FilePolicy::Fail),
     ],
-    "What the capture holds of files that the program reads, such as parameter files. reference: their paths. \
+    "How the capture stores files that the program reads, such as parameter files. reference: their paths. \
      capture-ranges: the byte ranges that are read. capture-all: all bytes. fail: importing a file is an error.",
 );
 
@@ -70,7 +70,7 @@ const FILE_VALIDATION: Flag<FileValidation> = Flag::choice(
     "device_replay_file_validation",
     "identity",
     &[("identity", FileValidation::Identity), ("digest", FileValidation::Digest)],
-    "How a replay verifies files that are held by reference. identity: length, device, inode and modification \
+    "How a replay verifies files that are stored by reference. identity: length, device, inode and modification \
      time. digest: a digest of the contents, which survives a copy but reads the whole file.",
 );
 

@@ -65,7 +65,7 @@ pub(crate) fn call(program: &Program, function: &Function, inputs: Vec<Value>) -
     function
         .check_count(inputs.len())
         .context(|| format!("function '{}'", function.name()))
-        .advise(|| "give --input once for each input of the function".into())?;
+        .advise(|| "give --input once for each input of the function")?;
     program.call(function, inputs)
 }
 

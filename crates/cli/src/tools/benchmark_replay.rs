@@ -2,7 +2,7 @@
 
 use rehal_base::{Context, Error, Result};
 use rehal_bench::{Benchmark, State, TimeUnit};
-use rehal_session::{CaptureFile, CrashReports, Replay, ScopeTimer, find_scope};
+use rehal_session::{CaptureFile, CrashReports, Replay, ReplayOrder, ScopeTimer, find_scope};
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
@@ -29,6 +29,10 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
             "{tool} --replay_scope=execute --benchmark_min_time=20x model.ireereplay",
         ),
         (
+            "Measure as the program ran, with its work overlapping",
+            "{tool} --replay_order=captured --replay_scope=execute model.ireereplay",
+        ),
+        (
             "Save results for Google Benchmark's compare.py",
             "{tool} --benchmark_repetitions=9 --benchmark_out=before.json model.ireereplay",
         ),
@@ -42,7 +46,13 @@ const SCOPE: Flag<Option<String>> = Flag::text("replay_scope", "NAME", "Times on
 
 const REPLAY: Group = Group {
     title: "Replay",
-    flags: &[&SCOPE, &replay_flags::FILE_REMAP, &replay_flags::SUBSTITUTION, &replay_flags::RECOVER],
+    flags: &[
+        &SCOPE,
+        &replay_flags::ORDER,
+        &replay_flags::FILE_REMAP,
+        &replay_flags::SUBSTITUTION,
+        &replay_flags::RECOVER,
+    ],
 };
 
 /// Bounds the total time of a scope benchmark, as a multiple of the minimum time; matters if the scope is a small
@@ -64,7 +74,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     })
 }
 
-fn measure(options: Options) -> Result<()> {
+fn measure(mut options: Options) -> Result<()> {
     let capture = CaptureFile::open(&options.replay.path, &options.replay.capture)?;
     if let Some(out) = &options.bench.out {
         captures::check_output(&capture, "benchmark_out", out)?;
@@ -72,17 +82,24 @@ fn measure(options: Options) -> Result<()> {
     let plan = replay_flags::compile(&capture)?;
     let scope = options.scope.as_deref();
     if let Some(name) = scope {
-        find_scope(&plan, name).context(|| captures::place(&capture)).advise(|| {
-            "name one of them with --replay_scope=NAME, or omit the flag to time whole replays".into()
-        })?;
+        find_scope(&plan, name)
+            .context(|| captures::place(&capture))
+            .advise(|| "name one of them with --replay_scope=NAME, or omit the flag to time whole replays")?;
     }
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
     // A capture that cannot be replayed here is an error, not a report of a failed benchmark.
     replay.check_executables()?;
+    let order = options.replay.replay.order;
+    options.bench.context.entry("replay_order".into()).or_insert_with(|| order.name().into());
+    // The names of the default order are the reference's.
+    let name = match order {
+        ReplayOrder::Serialized => "BM_replay".to_string(),
+        other => format!("BM_replay/order:{}", other.name()),
+    };
     let benchmark = match scope {
-        None => Benchmark::new("BM_replay", |state| whole(&replay, reports, state)).use_real_time(),
-        Some(name) => {
-            Benchmark::new(format!("BM_replay/scope:{name}"), |state| scoped(&replay, reports, name, state))
+        None => Benchmark::new(name, |state| whole(&replay, reports, state)).use_real_time(),
+        Some(scope) => {
+            Benchmark::new(format!("{name}/scope:{scope}"), |state| scoped(&replay, reports, scope, state))
                 .use_manual_time()
                 .real_time_limit(SCOPE_TIME_LIMIT)
         }

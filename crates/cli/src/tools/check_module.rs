@@ -11,7 +11,7 @@ use crate::gtest::{self, GTEST, Suite, Test};
 use crate::parameters::PARAMETERS;
 use crate::program;
 use crate::program::flags::{MODULES, RECORDING};
-use crate::{Invocation, Operands, Tool, devices, output};
+use crate::{Invocation, Operands, Tool, advice, devices, output};
 
 /// See the [module](self).
 pub const CHECK_MODULE: Tool = Tool {
@@ -50,7 +50,7 @@ pub const CHECK_MODULE: Tool = Tool {
 const EXPECT_FAILURE: Flag<bool> = Flag::switch(
     "expect_failure",
     false,
-    "Succeeds if a test fails, and fails if all tests pass: for tests of tests.",
+    "Inverts the exit status: succeeds if a test fails, and fails if all tests pass.",
 );
 
 const CHECK: Group = Group { title: "Check", flags: &[&EXPECT_FAILURE] };
@@ -81,7 +81,7 @@ fn report(options: &Options, outcome: Result<usize>) -> Result<()> {
                 .advise("omit --expect_failure")),
             Ok(_) => output::print("Test failed as expected\n"),
             Err(error) => {
-                output::note(&error.report());
+                output::note(&advice::report(&error));
                 output::print("Test failed as expected\n")
             }
         };
@@ -107,7 +107,7 @@ fn tests(options: &Options) -> Result<usize> {
     gtest::run(&suite(&tests), &options.gtest, &mut output::stdout()?, |name: &String| {
         let outcome = tests.run(name);
         let mut found = outcome.failures;
-        found.extend(outcome.error.map(|error| format!("{name}: Failure\n{}", error.report())));
+        found.extend(outcome.error.map(|error| format!("{name}: Failure\n{}", advice::report(&error))));
         found
     })
 }

@@ -35,7 +35,7 @@ pub const CONVERT_PARAMETERS: Tool = Tool {
         ),
     ],
     guide: include_str!("../guides/convert_parameters.md"),
-    answer: |_, _| None,
+    answer: |_, _, _| None,
     run,
 };
 

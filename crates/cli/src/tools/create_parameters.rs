@@ -32,7 +32,7 @@ pub const CREATE_PARAMETERS: Tool = Tool {
         ),
     ],
     guide: include_str!("../guides/create_parameters.md"),
-    answer: |_, _| None,
+    answer: |_, _, _| None,
     run,
 };
 

@@ -31,7 +31,7 @@ pub const DUMP_MODULE: Tool = Tool {
         ),
     ],
     guide: include_str!("../guides/dump_module.md"),
-    answer: |_, _| None,
+    answer: |_, _, _| None,
     run,
 };
 
@@ -93,7 +93,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 }
 
 fn dump_module(options: &Options) -> Result<()> {
-    let file = MappedFile::open(&options.path).advise(|| NO_MODULE.into())?;
+    let file = MappedFile::open(&options.path).advise(|| NO_MODULE)?;
     let place = format!("'{}'", file.path().display());
     let whole = Range { offset: 0, length: file.bytes().len() as u64 };
     let memory = Arc::new(HostMemory::over_file(Arc::new(file), whole)?);

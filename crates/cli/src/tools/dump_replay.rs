@@ -16,8 +16,9 @@ pub const DUMP_REPLAY: Tool = Tool {
     name: "iree-dump-replay",
     verb: "dump",
     summary: "prints the records of a capture",
-    about: "Verifies the whole capture, then prints a summary and each record in file order. Data is shown \
-            as byte ranges of the capture file, never in full. Nothing in the capture is executed.\n\n\
+    about: "Verifies every record, then prints a summary and each record in file order. Data is shown as byte \
+            ranges of the capture file, never in full, and is neither read nor verified: rehal info and replays \
+            do that. Nothing in the capture is executed.\n\n\
             Memory use does not depend on the size of the file.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: &[&DUMP],
@@ -31,7 +32,7 @@ pub const DUMP_REPLAY: Tool = Tool {
         ("Read the capture of a program that was killed", "{tool} --recover torn.ireereplay"),
     ],
     guide: include_str!("../guides/dump_replay.md"),
-    answer: |_, _| None,
+    answer: |_, _, _| None,
     run,
 };
 

@@ -12,6 +12,7 @@ mod dump_replay;
 mod info;
 mod parameter_output;
 mod profile;
+mod races;
 mod replay_flags;
 mod run_module;
 mod run_replay;
@@ -26,6 +27,7 @@ pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
 pub use profile::PROFILE;
+pub use races::RACES;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 
@@ -36,6 +38,7 @@ pub const ALL: &[&crate::Tool] = &[
     &DUMP_REPLAY,
     &BENCHMARK_REPLAY,
     &INFO,
+    &RACES,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
     &CHECK_MODULE,

@@ -47,7 +47,7 @@ pub const PROFILE: Tool = Tool {
         ),
     ],
     guide: include_str!("../guides/profile.md"),
-    answer: |_, _| None,
+    answer: |_, _, _| None,
     run,
 };
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rehal_base::Result;
 use rehal_session::{
     CaptureFile, CaptureOptions, CrashReports, DeviceOptions, FileRemap, Plan, Replay, ReplayOptions,
-    Substitution,
+    ReplayOrder, Substitution,
 };
 
 use crate::flags::{Flag, List, Refusal};
@@ -45,6 +45,17 @@ pub(crate) const SUBSTITUTION: List<Substitution> = List::parsed(
      anything runs.",
 );
 
+/// When the host waits.
+pub(crate) const ORDER: Flag<ReplayOrder> = Flag::choice(
+    "replay_order",
+    "serialized",
+    &[("serialized", ReplayOrder::Serialized), ("captured", ReplayOrder::Captured)],
+    "serialized: waits for each submission before the next operation, as the reference does. captured: submits as the \
+     program did and lets the captured semaphores order the work; waits only before the host accesses bytes that work \
+     in flight accesses, where only a wait of the program can have ordered two submissions, and at the end of the \
+     scope that is timed.",
+);
+
 /// The capture to replay, and how.
 pub(crate) struct Options {
     pub path: PathBuf,
@@ -64,6 +75,7 @@ impl Options {
             replay: ReplayOptions {
                 file_remaps: flags.list(&FILE_REMAP),
                 substitutions: flags.list(&SUBSTITUTION),
+                order: flags.get(&ORDER),
                 ..ReplayOptions::default()
             },
         })

@@ -20,7 +20,7 @@ pub const RUN_REPLAY: Tool = Tool {
     verb: "run",
     summary: "replays a capture of HAL work on devices of this machine",
     about: "Recreates the buffers, semaphores, command buffers, executables and files of a capture, and \
-            submits the captured work in the captured order. It prints nothing on success, and stops at the \
+            submits the captured work in the order of its records. It prints nothing on success, and stops at the \
             first operation that cannot be reproduced, with its record and the reason.\n\n\
             A capture contains machine code, and replaying it runs that code with your privileges: replay only \
             what you would also execute.",
@@ -32,6 +32,7 @@ pub const RUN_REPLAY: Tool = Tool {
             "Print the host reads",
             "{tool} --replay_host_reads=- model.ireereplay | jq -r '[.scope, .length, .bytes] | @tsv'",
         ),
+        ("Let the work overlap as in the program", "{tool} --replay_order=captured model.ireereplay"),
         (
             "Use parameters in another directory",
             "{tool} --replay_file_remap=/mnt/train=/data/here model.ireereplay",
@@ -72,6 +73,7 @@ const HOST_READS_LIMIT: Flag<usize> = Flag::number(
 const REPLAY: Group = Group {
     title: "Replay",
     flags: &[
+        &replay_flags::ORDER,
         &replay_flags::FILE_REMAP,
         &replay_flags::SUBSTITUTION,
         &HOST_READS,

@@ -55,7 +55,7 @@ impl DeviceBackend for DiscreteDevice {
         let access = if params.access.is_empty() { all } else { params.access };
         let wanted = params.memory_type;
         if wanted.contains(MemoryType::HOST_VISIBLE) && !wanted.contains(MemoryType::DEVICE_LOCAL) {
-            // What the host sees is a copy, so it is never coherent, as memory of the host's own would be.
+            // The host sees a copy, so this memory is never coherent or host-local.
             let memory_type = wanted - MemoryType::OPTIMAL - MemoryType::HOST_COHERENT;
             return Ok(BufferParams { access, memory_type, ..params });
         }

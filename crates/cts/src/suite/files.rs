@@ -14,24 +14,24 @@ use crate::live::QueueOp;
 use crate::test::List;
 
 pub(super) fn add(list: &mut List) {
-    for place in [Place::Memory, Place::Disk] {
-        let (needs, name) = match place {
-            Place::Memory => (&[Capability::MemoryFiles], "memory"),
-            Place::Disk => (&[Capability::DiskFiles], "disk"),
+    for backing in [Backing::Memory, Backing::Disk] {
+        let (needs, name) = match backing {
+            Backing::Memory => (&[Capability::MemoryFiles], "memory"),
+            Backing::Disk => (&[Capability::DiskFiles], "disk"),
         };
         let name = |what: &str| format!("file/{name}/{what}");
-        list.add(name("is_described"), needs, move |it| is_described(it, place));
-        list.add(name("read_whole"), needs, move |it| read_whole(it, place));
-        list.add(name("read_every_range"), needs, move |it| read_every_range(it, place));
-        list.add(name("write_ranges"), needs, move |it| write_ranges(it, place));
-        list.add(name("write_then_read"), needs, move |it| write_then_read(it, place));
-        list.add(name("large_round_trip"), needs, move |it| large_round_trip(it, place));
-        list.add(name("empty"), needs, move |it| empty(it, place));
-        list.add(name("ranges_outside_are_refused"), needs, move |it| ranges_outside(it, place));
-        list.add(name("access_is_enforced"), needs, move |it| access_is_enforced(it, place));
-        list.add(name("usage_is_enforced"), needs, move |it| usage_is_enforced(it, place));
-        list.add(name("chained_by_timepoints"), needs, move |it| chained_by_timepoints(it, place));
-        list.add(name("device_local_buffers"), needs, move |it| device_local_buffers(it, place));
+        list.add(name("is_described"), needs, move |it| is_described(it, backing));
+        list.add(name("read_whole"), needs, move |it| read_whole(it, backing));
+        list.add(name("read_every_range"), needs, move |it| read_every_range(it, backing));
+        list.add(name("write_ranges"), needs, move |it| write_ranges(it, backing));
+        list.add(name("write_then_read"), needs, move |it| write_then_read(it, backing));
+        list.add(name("large_round_trip"), needs, move |it| large_round_trip(it, backing));
+        list.add(name("empty"), needs, move |it| empty(it, backing));
+        list.add(name("ranges_outside_are_refused"), needs, move |it| ranges_outside(it, backing));
+        list.add(name("access_is_enforced"), needs, move |it| access_is_enforced(it, backing));
+        list.add(name("usage_is_enforced"), needs, move |it| usage_is_enforced(it, backing));
+        list.add(name("chained_by_timepoints"), needs, move |it| chained_by_timepoints(it, backing));
+        list.add(name("device_local_buffers"), needs, move |it| device_local_buffers(it, backing));
     }
     let disk = &[Capability::DiskFiles];
     list.add("file/disk/writes_reach_the_disk", disk, writes_reach_the_disk);
@@ -40,7 +40,7 @@ pub(super) fn add(list: &mut List) {
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum Backing {
     Memory,
     Disk,
 }
@@ -57,10 +57,10 @@ fn on_disk(bytes: &[u8]) -> Result<DiskFile> {
     Ok(file)
 }
 
-fn import(harness: &Harness<'_>, place: Place, access: MemoryAccess, bytes: &[u8]) -> Result<File> {
-    let file = match place {
-        Place::Memory => HostFile::from_bytes(bytes)?,
-        Place::Disk => HostFile::Disk(on_disk(bytes)?),
+fn import(harness: &Harness<'_>, backing: Backing, access: MemoryAccess, bytes: &[u8]) -> Result<File> {
+    let file = match backing {
+        Backing::Memory => HostFile::from_bytes(bytes)?,
+        Backing::Disk => HostFile::Disk(on_disk(bytes)?),
     };
     harness.device.import_file(QUEUE_AFFINITY_ANY, access, file)
 }
@@ -72,22 +72,22 @@ fn read(harness: &Harness<'_>, file: &File, offset: u64, length: u64) -> Result<
     harness.read(&buffer)
 }
 
-fn is_described(harness: &Harness<'_>, place: Place) -> Result<()> {
-    let file = import(harness, place, MemoryAccess::READ, &[0; 100])?;
+fn is_described(harness: &Harness<'_>, backing: Backing) -> Result<()> {
+    let file = import(harness, backing, MemoryAccess::READ, &[0; 100])?;
     equal("length", file.length(), 100)?;
     equal("access", file.access(), MemoryAccess::READ)?;
     holds("a file equals its clone", file.is_same(&file.clone()))
 }
 
-fn read_whole(harness: &Harness<'_>, place: Place) -> Result<()> {
+fn read_whole(harness: &Harness<'_>, backing: Backing) -> Result<()> {
     let bytes = noise(1000, 1);
-    let file = import(harness, place, MemoryAccess::READ, &bytes)?;
+    let file = import(harness, backing, MemoryAccess::READ, &bytes)?;
     same_bytes("the buffer", &read(harness, &file, 0, 1000)?, &bytes)
 }
 
-fn read_every_range(harness: &Harness<'_>, place: Place) -> Result<()> {
+fn read_every_range(harness: &Harness<'_>, backing: Backing) -> Result<()> {
     let bytes = noise(16, 1);
-    let file = import(harness, place, MemoryAccess::READ, &bytes)?;
+    let file = import(harness, backing, MemoryAccess::READ, &bytes)?;
     for file_offset in 0..=16_usize {
         for length in 0..=16 - file_offset {
             let buffer = harness.buffer(&[0xee; 20])?;
@@ -104,13 +104,13 @@ fn read_every_range(harness: &Harness<'_>, place: Place) -> Result<()> {
     Ok(())
 }
 
-fn write_ranges(harness: &Harness<'_>, place: Place) -> Result<()> {
+fn write_ranges(harness: &Harness<'_>, backing: Backing) -> Result<()> {
     let (initial, bytes) = (noise(32, 1), noise(32, 2));
     let buffer = harness.buffer(&bytes)?;
     for (from, to, length) in
         [(0_usize, 0_usize, 32_usize), (0, 5, 7), (9, 0, 1), (31, 31, 1), (8, 16, 16), (3, 3, 0)]
     {
-        let file = import(harness, place, BOTH, &initial)?;
+        let file = import(harness, backing, BOTH, &initial)?;
         let source = BufferRef::range(&buffer, from as u64, length as u64);
         harness.run(|queue| queue.write(source, &file, to as u64, 0))?;
         let mut expected = initial.clone();
@@ -121,8 +121,8 @@ fn write_ranges(harness: &Harness<'_>, place: Place) -> Result<()> {
     Ok(())
 }
 
-fn write_then_read(harness: &Harness<'_>, place: Place) -> Result<()> {
-    let file = import(harness, place, BOTH, &[0; 64])?;
+fn write_then_read(harness: &Harness<'_>, backing: Backing) -> Result<()> {
+    let file = import(harness, backing, BOTH, &[0; 64])?;
     for round in 1..4_u8 {
         let buffer = harness.buffer(&[round; 16])?;
         let source = BufferRef::whole(&buffer);
@@ -133,11 +133,11 @@ fn write_then_read(harness: &Harness<'_>, place: Place) -> Result<()> {
     same_bytes("all rounds", &read(harness, &file, 0, 64)?, &expected)
 }
 
-fn large_round_trip(harness: &Harness<'_>, place: Place) -> Result<()> {
+fn large_round_trip(harness: &Harness<'_>, backing: Backing) -> Result<()> {
     const SIZE: usize = (5 << 20) + 333;
     let bytes = noise(SIZE, 3);
-    let from = import(harness, place, MemoryAccess::READ, &bytes)?;
-    let to = import(harness, place, BOTH, &vec![0; SIZE])?;
+    let from = import(harness, backing, MemoryAccess::READ, &bytes)?;
+    let to = import(harness, backing, BOTH, &vec![0; SIZE])?;
     let buffer = harness.buffer(&vec![0; SIZE])?;
     harness.run(|queue| queue.read(&from, 0, &buffer, 0))?;
     same_bytes("what was read", &harness.read(&buffer)?, &bytes)?;
@@ -145,15 +145,15 @@ fn large_round_trip(harness: &Harness<'_>, place: Place) -> Result<()> {
     same_bytes("what was written", &read(harness, &to, 0, SIZE as u64)?, &bytes)
 }
 
-fn empty(harness: &Harness<'_>, place: Place) -> Result<()> {
-    let file = import(harness, place, BOTH, &[])?;
+fn empty(harness: &Harness<'_>, backing: Backing) -> Result<()> {
+    let file = import(harness, backing, BOTH, &[])?;
     equal("length", file.length(), 0)?;
     same_bytes("nothing", &read(harness, &file, 0, 0)?, &[])?;
     refused("a byte of an empty file", read(harness, &file, 0, 1), RANGE)
 }
 
-fn ranges_outside(harness: &Harness<'_>, place: Place) -> Result<()> {
-    let file = import(harness, place, BOTH, &[7; 16])?;
+fn ranges_outside(harness: &Harness<'_>, backing: Backing) -> Result<()> {
+    let file = import(harness, backing, BOTH, &[7; 16])?;
     let buffer = harness.buffer(&[8; 16])?;
     for (file_offset, length) in [(9, 8), (16, 1), (17, 0), (u64::MAX, 1), (u64::MAX - 7, 8)] {
         refused(
@@ -183,15 +183,15 @@ fn ranges_outside(harness: &Harness<'_>, place: Place) -> Result<()> {
     same_bytes("the file", &read(harness, &file, 0, 16)?, &[7; 16])
 }
 
-fn access_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
+fn access_is_enforced(harness: &Harness<'_>, backing: Backing) -> Result<()> {
     let buffer = harness.buffer(&[8; 16])?;
-    let read_only = import(harness, place, MemoryAccess::READ, &[7; 16])?;
+    let read_only = import(harness, backing, MemoryAccess::READ, &[7; 16])?;
     refused(
         "a write to a read-only file",
         harness.run(|queue| queue.write(&buffer, &read_only, 0, 0)),
         PERMISSION,
     )?;
-    let write_only = import(harness, place, MemoryAccess::WRITE, &[7; 16])?;
+    let write_only = import(harness, backing, MemoryAccess::WRITE, &[7; 16])?;
     refused(
         "a read of a write-only file",
         harness.run(|queue| queue.read(&write_only, 0, &buffer, 0)),
@@ -200,8 +200,8 @@ fn access_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
     same_bytes("the buffer", &harness.read(&buffer)?, &[8; 16])
 }
 
-fn usage_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
-    let file = import(harness, place, BOTH, &[7; 16])?;
+fn usage_is_enforced(harness: &Harness<'_>, backing: Backing) -> Result<()> {
+    let file = import(harness, backing, BOTH, &[7; 16])?;
     let with = |usage| {
         let params = rehal_hal::BufferParams { usage, ..Harness::mappable() };
         harness.device.allocate_buffer(params, 16)
@@ -225,9 +225,9 @@ fn usage_is_enforced(harness: &Harness<'_>, place: Place) -> Result<()> {
 }
 
 /// Reads, changes, writes and reads back: all submitted without a wait in between.
-fn chained_by_timepoints(harness: &Harness<'_>, place: Place) -> Result<()> {
+fn chained_by_timepoints(harness: &Harness<'_>, backing: Backing) -> Result<()> {
     let bytes = noise(64, 3);
-    let file = import(harness, place, BOTH, &bytes)?;
+    let file = import(harness, backing, BOTH, &bytes)?;
     let first = harness.buffer(&[0; 64])?;
     let second = harness.buffer(&[0; 64])?;
     let timeline = harness.semaphore()?;
@@ -262,10 +262,10 @@ fn chained_by_timepoints(harness: &Harness<'_>, place: Place) -> Result<()> {
     same_bytes("read back", &harness.read(&second)?, &expected)
 }
 
-fn device_local_buffers(harness: &Harness<'_>, place: Place) -> Result<()> {
+fn device_local_buffers(harness: &Harness<'_>, backing: Backing) -> Result<()> {
     let bytes = noise(100, 3);
-    let from = import(harness, place, MemoryAccess::READ, &bytes)?;
-    let to = import(harness, place, BOTH, &[0; 100])?;
+    let from = import(harness, backing, MemoryAccess::READ, &bytes)?;
+    let to = import(harness, backing, BOTH, &[0; 100])?;
     let buffer = harness.device.allocate_buffer(rehal_hal::BufferParams::default(), 100)?;
     harness.run(|queue| queue.read(&from, 0, &buffer, 0))?;
     same_bytes("what was read", &harness.read(&buffer)?, &bytes)?;

@@ -1,5 +1,5 @@
-//! Requirements on every queue operation: it executes when its waits are reached, in whatever way, it signals
-//! after execution, and it fails its signals on error.
+//! Requirements on every queue operation: it executes when its waits are reached, by host or device, signals
+//! after execution, and fails its signals on error.
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::Semaphore;

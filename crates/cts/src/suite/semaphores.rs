@@ -236,7 +236,7 @@ fn none_reached_times_out(harness: &Harness<'_>) -> Result<()> {
     for time in [NOW, SOON] {
         refused("a wait", wait_any(&[a.at(4), b.at(1)], time), LATE)?;
     }
-    // An earlier wait leaves nothing behind.
+    // An earlier wait leaves no registration behind.
     a.signal(4)?;
     equal("after it", wait_any(&[b.at(1), a.at(4)], NOW)?, 1)
 }

@@ -5,7 +5,7 @@ use std::any::Any;
 use rehal_base::{Error, Result};
 use rehal_hal::{ExecutableBackend, FunctionInfo};
 
-use super::step::{Place, words_of};
+use super::step::{BufferSlice, words_of};
 
 /// The name of the device's only format.
 pub const FORMAT: &str = "memory-kernels";
@@ -20,7 +20,7 @@ pub(super) struct Workgroup<'a> {
     id: [u32; 3],
     count: [u32; 3],
     constants: &'a [u32],
-    bindings: &'a [Place],
+    bindings: &'a [BufferSlice],
 }
 
 type Body = fn(&Workgroup<'_>) -> Result<()>;
@@ -66,7 +66,7 @@ impl MemoryExecutable {
         function: u32,
         count: [u32; 3],
         constants: &[u32],
-        bindings: &[Place],
+        bindings: &[BufferSlice],
     ) -> Result<()> {
         if count.contains(&0) {
             return Ok(());

@@ -12,7 +12,7 @@ use rehal_base::{Error, Result};
 use rehal_hal::*;
 
 use kernels::MemoryExecutable;
-use step::{Place, Step};
+use step::{BufferSlice, Step};
 
 pub use kernels::{FORMAT, code};
 
@@ -222,7 +222,7 @@ struct Commands {
 }
 
 impl Commands {
-    fn run(&self, table: &[Option<Place>]) -> Result<()> {
+    fn run(&self, table: &[Option<BufferSlice>]) -> Result<()> {
         let steps = self.ready.get().map(Vec::as_slice).unwrap_or_default();
         let count = if self.fault == Fault::RunsOnlyTheFirstCommand { 1 } else { steps.len() };
         steps.iter().take(count).try_for_each(|step| step.run(table))

@@ -13,12 +13,12 @@ pub(super) struct Step {
 
 /// A range of a buffer, checked.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct BufferSlice {
     buffer: Buffer,
     range: Range,
 }
 
-impl Place {
+impl BufferSlice {
     pub(super) fn read(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.range.length as usize];
         PlainBuffer::memory_of(&self.buffer)?.read(self.range.offset, &mut bytes)?;
@@ -57,25 +57,25 @@ impl Step {
             && outcome.as_ref().is_err_and(|error| error.code() == StatusCode::Deferred)
     }
 
-    pub(super) fn run(&self, table: &[Option<Place>]) -> Result<()> {
+    pub(super) fn run(&self, table: &[Option<BufferSlice>]) -> Result<()> {
         let Self { fault, store, op } = self;
-        let place = |reference: &BufferRef<u32>| self.place(reference, table);
+        let slice = |reference: &BufferRef<u32>| self.slice(reference, table);
         match op {
             QueueOp::Alloca { .. } | QueueOp::Barrier { .. } => Ok(()),
             QueueOp::Fill { .. } if *fault == Fault::SkipsFills => Ok(()),
-            QueueOp::Fill { target, pattern, .. } => self.fill(&place(target)?, pattern.of(&store.bytes)),
-            QueueOp::Update { source, target, .. } => place(target)?.write(source.of(&store.bytes)),
-            QueueOp::Copy { source, target, .. } => self.copy(&place(source)?, &place(target)?),
+            QueueOp::Fill { target, pattern, .. } => self.fill(&slice(target)?, pattern.of(&store.bytes)),
+            QueueOp::Update { source, target, .. } => slice(target)?.write(source.of(&store.bytes)),
+            QueueOp::Copy { source, target, .. } => self.copy(&slice(source)?, &slice(target)?),
             QueueOp::Read { file, file_offset, target, .. } => {
-                let place = place(target)?;
+                let slice = slice(target)?;
                 let offset = if *fault == Fault::ReadsFilesFromTheStart { 0 } else { *file_offset };
                 let file = store.files[*file as usize].backend();
-                file.read_at(offset, PlainBuffer::memory_of(&place.buffer)?, place.range)
+                file.read_at(offset, PlainBuffer::memory_of(&slice.buffer)?, slice.range)
             }
             QueueOp::Write { source, file, file_offset, .. } => {
-                let place = place(source)?;
+                let slice = slice(source)?;
                 let file = store.files[*file as usize].backend();
-                file.write_at(*file_offset, PlainBuffer::memory_of(&place.buffer)?, place.range)
+                file.write_at(*file_offset, PlainBuffer::memory_of(&slice.buffer)?, slice.range)
             }
             QueueOp::Dealloca { .. } if *fault == Fault::KeepsDeallocatedBuffers => Ok(()),
             QueueOp::Dealloca { buffer, .. } => store.buffers[*buffer as usize].backend().deallocate(),
@@ -85,7 +85,7 @@ impl Step {
             }
             QueueOp::Execute { command_buffer, bindings, .. } => {
                 let entry = |reference: &BufferRef<u32>| match reference.binding {
-                    Binding::Direct(_) => self.place(reference, &[]).map(Some),
+                    Binding::Direct(_) => self.slice(reference, &[]).map(Some),
                     Binding::Slot(_) => Ok(None),
                 };
                 let table =
@@ -100,16 +100,16 @@ impl Step {
         }
     }
 
-    fn place(&self, reference: &BufferRef<u32>, table: &[Option<Place>]) -> Result<Place> {
+    fn slice(&self, reference: &BufferRef<u32>, table: &[Option<BufferSlice>]) -> Result<BufferSlice> {
         let slot = match reference.binding {
             Binding::Slot(slot) => slot,
             Binding::Direct(buffer) => {
                 let buffer = &self.store.buffers[buffer as usize];
                 let range = buffer.resolve(reference.offset, reference.length)?;
-                return Ok(Place { buffer: buffer.clone(), range });
+                return Ok(BufferSlice { buffer: buffer.clone(), range });
             }
         };
-        let Some(Some(Place { buffer, range })) = table.get(slot as usize) else {
+        let Some(Some(BufferSlice { buffer, range })) = table.get(slot as usize) else {
             return Err(Error::invalid_argument(format!("slot {slot} is empty")));
         };
         let outside = || Error::out_of_range("the range exceeds its binding");
@@ -121,23 +121,23 @@ impl Step {
         match Range::new(offset, length) {
             Some(part) if part.fits(range.length) => {
                 let range = Range { offset: range.offset + offset, length };
-                Ok(Place { buffer: buffer.clone(), range })
+                Ok(BufferSlice { buffer: buffer.clone(), range })
             }
             _ => Err(outside()),
         }
     }
 
-    fn fill(&self, place: &Place, pattern: &[u8]) -> Result<()> {
+    fn fill(&self, slice: &BufferSlice, pattern: &[u8]) -> Result<()> {
         let step = pattern.len() as u64;
-        let Range { offset, length } = place.range;
+        let Range { offset, length } = slice.range;
         if !offset.is_multiple_of(step) || !length.is_multiple_of(step) {
             return Err(Error::invalid_argument("the fill is not aligned"));
         }
         let offset = if self.fault == Fault::FillsFromTheStart { 0 } else { offset };
-        PlainBuffer::memory_of(&place.buffer)?.fill(offset, length, pattern)
+        PlainBuffer::memory_of(&slice.buffer)?.fill(offset, length, pattern)
     }
 
-    fn copy(&self, source: &Place, target: &Place) -> Result<()> {
+    fn copy(&self, source: &BufferSlice, target: &BufferSlice) -> Result<()> {
         if source.buffer.shares_allocation(&target.buffer) && source.range.overlaps(target.range) {
             return Err(Error::invalid_argument("the copy ranges overlap"));
         }
@@ -150,18 +150,18 @@ impl Step {
         }
     }
 
-    fn dispatch(&self, dispatch: &Dispatch<Indexed>, table: &[Option<Place>]) -> Result<()> {
+    fn dispatch(&self, dispatch: &Dispatch<Indexed>, table: &[Option<BufferSlice>]) -> Result<()> {
         let executable = &self.store.executables[dispatch.executable as usize];
         let executable = executable.backend().as_any().downcast_ref::<MemoryExecutable>();
         let executable =
             executable.ok_or_else(|| Error::invalid_argument("the executable belongs to another device"))?;
-        let place = |reference: &BufferRef<u32>| self.place(reference, table);
+        let slice = |reference: &BufferRef<u32>| self.slice(reference, table);
         let bindings = dispatch.bindings.of(&self.store.lists.buffer_refs);
-        let bindings: Vec<_> = bindings.iter().map(place).collect::<Result<_>>()?;
+        let bindings: Vec<_> = bindings.iter().map(slice).collect::<Result<_>>()?;
         let count = match &dispatch.workgroup_count {
             WorkgroupCount::Static(count) => *count,
             WorkgroupCount::Indirect(buffer) => {
-                let words = words_of(&place(buffer)?.read()?);
+                let words = words_of(&slice(buffer)?.read()?);
                 if words.len() < 3 {
                     return Err(Error::out_of_range("the workgroup count does not have three words"));
                 }

@@ -7,6 +7,7 @@ use rehal_base::HostMemory;
 use rehal_hal::{CachingMode, ExecutableParams, FunctionInfo, QUEUE_AFFINITY_ANY};
 use rehal_vm::Budget;
 
+use super::dispatch::Share;
 use super::local_executable::DispatchArguments;
 use super::vmvx::VmvxExecutable;
 use super::{abi, elf, format};
@@ -85,5 +86,7 @@ fn call(executable: &VmvxExecutable, ordinal: u32, function: &FunctionInfo) -> r
         bindings: &bindings,
         dynamic_local_memory: 64,
     };
-    executable.run(ordinal, &arguments)
+    let mut all = Some(0..2);
+    let share = Share { concurrency: 1, next: &mut || all.take() };
+    executable.run_share(ordinal, &arguments, None, share).map_err(|failure| failure.error)
 }

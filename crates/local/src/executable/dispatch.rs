@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::FunctionInfo;
@@ -50,6 +51,75 @@ impl Default for Dispatch<'_> {
     }
 }
 
+/// Part of the workgroups of a dispatch, for one of the threads that run it.
+///
+/// Workgroups are numbered with x fastest, then y, then z.
+pub struct Share<'a> {
+    /// The number of threads that may run workgroups of the dispatch.
+    pub concurrency: usize,
+    /// The next workgroups to run, until there are none. They are below [`workgroup_total`].
+    pub next: &'a mut dyn FnMut() -> Option<Range<u64>>,
+}
+
+/// A workgroup that failed, and why. Arguments that no workgroup can run with are the failure of the first.
+pub struct WorkgroupFailure {
+    /// Its number, as in [`Share`].
+    pub workgroup: u64,
+    /// The error, which names the function and the workgroup.
+    pub error: Error,
+}
+
+impl From<Error> for WorkgroupFailure {
+    fn from(error: Error) -> Self {
+        Self { workgroup: 0, error }
+    }
+}
+
+/// The number of workgroups. The limit is never reached: not even empty ones finish in a lifetime.
+pub fn workgroup_total(count: [u32; 3]) -> u64 {
+    let [x, y, z] = count.map(u64::from);
+    (x * y).saturating_mul(z)
+}
+
+/// The workgroups of a range in order.
+pub(super) struct Workgroups {
+    next: [u32; 3],
+    count: [u32; 3],
+    left: u64,
+}
+
+impl Workgroups {
+    /// The range must be within [`workgroup_total`] of `count`.
+    pub(super) fn new(range: &Range<u64>, count: [u32; 3]) -> Self {
+        let left = range.end.saturating_sub(range.start);
+        if left == 0 {
+            return Self { next: [0; 3], count, left };
+        }
+        let [x, y, _] = count.map(u64::from);
+        let (row, column) = (range.start / x, range.start % x);
+        Self { next: [column as u32, (row % y) as u32, (row / y) as u32], count, left }
+    }
+}
+
+impl Iterator for Workgroups {
+    type Item = [u32; 3];
+
+    #[inline]
+    fn next(&mut self) -> Option<[u32; 3]> {
+        self.left = self.left.checked_sub(1)?;
+        let workgroup = self.next;
+        let [x, y, z] = &mut self.next;
+        *x += 1;
+        if *x == self.count[0] {
+            (*x, *y) = (0, *y + 1);
+            if *y == self.count[1] {
+                (*y, *z) = (0, *z + 1);
+            }
+        }
+        Some(workgroup)
+    }
+}
+
 /// Bindings in the ABI's layout: separate addresses and lengths. Only the used part is initialized.
 struct BindingTable {
     ptrs: [MaybeUninit<*mut c_void>; abi::MAX_BINDING_COUNT],
@@ -69,12 +139,26 @@ impl Library {
     /// its length during the call, no other thread writes to it meanwhile, and it is large enough for the
     /// code with these constants and workgroups.
     pub unsafe fn dispatch(&self, ordinal: u32, dispatch: Dispatch<'_>) -> Result<()> {
+        let mut all = Some(0..workgroup_total(dispatch.workgroup_count));
+        let share = Share { concurrency: 1, next: &mut || all.take() };
+        // SAFETY: guaranteed by the caller; only this thread runs workgroups.
+        unsafe { self.dispatch_share(ordinal, dispatch, share) }.map_err(|failure| failure.error)
+    }
+
+    /// Like [`Library::dispatch`], for the workgroups of `share` only, in its order.
+    ///
+    /// # Safety
+    /// As for [`Library::dispatch`], except that other threads may run other workgroups of the same dispatch
+    /// meanwhile, each with its own local memory: the code accesses memory as workgroups that run
+    /// concurrently must.
+    pub unsafe fn dispatch_share(
+        &self,
+        ordinal: u32,
+        dispatch: Dispatch<'_>,
+        share: Share<'_>,
+    ) -> Result<(), WorkgroupFailure> {
         let function = self.function(ordinal)?;
         check(function, self.local_memory_bytes(ordinal)?, &dispatch)?;
-        if dispatch.workgroup_count.contains(&0) {
-            // Not left to the loops: a 0 in x alone would still iterate billions of times over y and z.
-            return Ok(());
-        }
         let mut table = BindingTable {
             ptrs: [MaybeUninit::uninit(); abi::MAX_BINDING_COUNT],
             lengths: [MaybeUninit::uninit(); abi::MAX_BINDING_COUNT],
@@ -93,19 +177,19 @@ impl Library {
             workgroup_count_x: count_x,
             workgroup_count_y: count_y,
             workgroup_count_z: count_z as u16,
-            max_concurrency: 1,
+            max_concurrency: u8::try_from(share.concurrency).unwrap_or(u8::MAX),
             binding_count: function.binding_count as u8,
             constants: dispatch.constants.as_ptr(),
             binding_ptrs: table.ptrs.as_ptr().cast(),
             binding_lengths: table.lengths.as_ptr().cast(),
         };
-        let _mode = dispatch.flush_denormals.then(FlushDenormals::enter);
+        let Dispatch { local_memory, flush_denormals, .. } = dispatch;
         // SAFETY: the state's arrays have the function's counts (`check`) and outlive the call; the rest is
         // guaranteed by the caller.
-        let failed = unsafe { self.run(ordinal, &state, dispatch.local_memory) };
+        let failed = unsafe { self.run(ordinal, &state, local_memory, flush_denormals, share.next) };
         match failed {
             None => Ok(()),
-            Some((code, workgroup)) => Err(failure(function, code, workgroup)),
+            Some((code, workgroup)) => Err(failure(function, code, workgroup, &state)),
         }
     }
 
@@ -132,7 +216,7 @@ impl Library {
         }
     }
 
-    /// Runs all workgroups; returns the first that fails with its result.
+    /// Runs the workgroups of `next`; returns the first that fails with its result.
     ///
     /// # Safety
     /// As for [`Library::dispatch_workgroup`].
@@ -141,6 +225,8 @@ impl Library {
         ordinal: u32,
         state: &DispatchState,
         local_memory: &mut [u8],
+        flush_denormals: bool,
+        next: &mut dyn FnMut() -> Option<Range<u64>>,
     ) -> Option<(c_int, [u32; 3])> {
         let empty = local_memory.is_empty();
         let mut workgroup = WorkgroupState {
@@ -154,21 +240,22 @@ impl Library {
         };
         let workgroup = &raw mut workgroup;
         let current = guard::Current::new(self, ordinal, state, workgroup);
-        let _watch = guard::watch(&current);
-        for z in 0..state.workgroup_count_z {
-            for y in 0..state.workgroup_count_y {
-                for x in 0..state.workgroup_count_x {
-                    // SAFETY: the pointer is to a local variable that only this loop modifies; the kernel and
-                    // the crash guard only read it.
-                    let code = unsafe {
-                        (*workgroup).workgroup_id_x = x;
-                        (*workgroup).workgroup_id_y = y;
-                        (*workgroup).workgroup_id_z = z;
-                        self.dispatch_workgroup(ordinal, state, &*workgroup)
-                    };
-                    if code != 0 {
-                        return Some((code, [x, y, u32::from(z)]));
-                    }
+        let count = [state.workgroup_count_x, state.workgroup_count_y, u32::from(state.workgroup_count_z)];
+        while let Some(range) = next() {
+            // Only around kernels: `next` is ours, and may run into faults of its own.
+            let _mode = flush_denormals.then(FlushDenormals::enter);
+            let _watch = guard::watch(&current);
+            for id @ [x, y, z] in Workgroups::new(&range, count) {
+                // SAFETY: the pointer is to a local variable that only this loop modifies; the kernel and
+                // the crash guard only read it.
+                let code = unsafe {
+                    (*workgroup).workgroup_id_x = x;
+                    (*workgroup).workgroup_id_y = y;
+                    (*workgroup).workgroup_id_z = z as u16;
+                    self.dispatch_workgroup(ordinal, state, &*workgroup)
+                };
+                if code != 0 {
+                    return Some((code, id));
                 }
             }
         }
@@ -222,10 +309,51 @@ fn too_deep(function: &FunctionInfo, count: [u32; 3], size: [u32; 3]) -> Error {
 }
 
 #[cold]
-fn failure(function: &FunctionInfo, code: c_int, workgroup: [u32; 3]) -> Error {
+fn failure(
+    function: &FunctionInfo,
+    code: c_int,
+    workgroup: [u32; 3],
+    state: &DispatchState,
+) -> WorkgroupFailure {
     let name = &function.name;
-    Error::new(
+    let error = Error::new(
         StatusCode::Internal,
         format!("function '{name}' failed in workgroup {workgroup:?}: it returned {code}"),
-    )
+    );
+    let count = [state.workgroup_count_x, state.workgroup_count_y, u32::from(state.workgroup_count_z)];
+    WorkgroupFailure { workgroup: number_of(workgroup, count), error }
+}
+
+/// The number of a workgroup, as in [`Share`].
+pub(super) fn number_of(workgroup: [u32; 3], count: [u32; 3]) -> u64 {
+    let [x, y, z] = workgroup.map(u64::from);
+    (z * u64::from(count[1]) + y) * u64::from(count[0]) + x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_cover_the_workgroups_with_x_fastest() {
+        let count = [3, 2, 4];
+        let all: Vec<_> = Workgroups::new(&(0..workgroup_total(count)), count).collect();
+        assert_eq!(
+            (all.len(), all[0], all[3], all[7], all[23]),
+            (24, [0; 3], [0, 1, 0], [1, 0, 1], [2, 1, 3])
+        );
+        for (number, workgroup) in all.iter().enumerate() {
+            assert_eq!(number_of(*workgroup, count), number as u64);
+        }
+        for (start, end) in [(0, 24), (5, 6), (7, 20), (24, 24), (9, 9)] {
+            let part: Vec<_> = Workgroups::new(&(start..end), count).collect();
+            assert_eq!(part, all[start as usize..end as usize]);
+        }
+        assert_eq!(Workgroups::new(&(0..0), [0, 5, u32::MAX]).count(), 0);
+        assert_eq!(workgroup_total([0, u32::MAX, u32::MAX]), 0);
+        assert_eq!(workgroup_total([u32::MAX; 3]), u64::MAX);
+        let last = u64::from(u32::MAX) * u64::from(u32::MAX) - 1;
+        let mut end = Workgroups::new(&(last..last + 1), [u32::MAX, u32::MAX, 1]);
+        assert_eq!((end.next(), end.next()), (Some([u32::MAX - 1, u32::MAX - 1, 0]), None));
+    }
 }

@@ -112,20 +112,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_an_error_with_the_loaders_words() {
+    fn a_failed_open_has_the_loaders_message() {
         // SAFETY: the library does not exist, so none of its code can run.
         let error = unsafe { Dylib::open(OsStr::new("/no/such/library.so")) }.err().unwrap();
         assert!(error.to_string().contains("cannot open shared object file"), "{error}");
     }
 
-    /// The loader gets the library under a path that it has only while it is loaded.
+    /// The path that the loader receives exists only while the library is loaded.
     #[test]
-    fn errors_of_the_loader_do_not_name_the_file_it_was_given() {
+    fn errors_of_the_loader_do_not_name_its_temporary_path() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/cts/affine.system.so");
         let mut library = std::fs::read(path).unwrap();
         // For another operating system.
         library[7] = 0xff;
-        // SAFETY: a fixture of ours, which the loader refuses before any of its code runs.
+        // SAFETY: our fixture, which the loader rejects before any of its code runs.
         let error = unsafe { Dylib::from_bytes(&library) }.err().unwrap();
         assert!(error.message().ends_with("the library: ELF file OS ABI invalid"), "{error}");
         assert!(!error.report().contains("/proc/"), "{error:?}");

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_why() {
+    fn unsupported_formats_are_rejected_with_the_reason() {
         let why = |name: &str| Format::of(name).err().map(|error| error.report()).unwrap_or_default();
         let here = platform::ARCHITECTURE;
         let theirs = if here == "riscv_32" { "arm_32" } else { "riscv_32" };

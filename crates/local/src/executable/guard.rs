@@ -28,7 +28,7 @@ pub const EXIT_STATUS: i32 = 86;
 /// which is invalid input.
 pub const WRONG_MACHINE_STATUS: i32 = 1;
 
-/// Exit status where a mapped file ended before the page that was read: that of errors.
+/// Exit status if a mapped file was truncated before the accessed page: that of errors.
 pub const TRUNCATED_STATUS: i32 = 1;
 
 /// Installs the guard for the process and arms the calling thread. Later calls only arm.
@@ -54,6 +54,34 @@ pub fn set_context(record_ordinal: u64, file_offset: u64) {
 #[inline]
 pub fn clear_context() {
     RECORD.set(NO_RECORD);
+}
+
+/// The record that the calling thread is replaying, for the thread that runs its work later: [`RecordScope::enter`].
+#[inline]
+pub(crate) fn record() -> [u64; 2] {
+    [RECORD.get(), OFFSET.get()]
+}
+
+/// While it lives, the calling thread runs work of another record: that of the submission. Faults name it.
+pub(crate) struct RecordScope {
+    previous: [u64; 2],
+}
+
+impl RecordScope {
+    /// Sets what [`record`] returned when the work was submitted.
+    #[inline]
+    pub(crate) fn enter(record: [u64; 2]) -> Self {
+        let previous = self::record();
+        set_context(record[0], record[1]);
+        Self { previous }
+    }
+}
+
+impl Drop for RecordScope {
+    #[inline]
+    fn drop(&mut self) {
+        set_context(self.previous[0], self.previous[1]);
+    }
 }
 
 const NO_RECORD: u64 = u64::MAX;

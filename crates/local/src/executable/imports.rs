@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::Arc;
 
-use rehal_base::{Error, Result};
+use rehal_base::{Error, Remedy, Result};
 
 use super::abi::ImportFn;
 
@@ -93,7 +93,7 @@ pub(super) unsafe fn resolve_all(
     if !missing.is_empty() {
         let (count, names) = (missing.len(), missing.join(", "));
         return Err(Error::not_found(format!("missing {count} required executable imports: [{names}]"))
-            .advise("give the library that provides them with --executable_plugin=PATH"));
+            .advise(Remedy::LoadPlugin));
     }
     Ok(Imports { functions: request.functions.into(), contexts: request.contexts.into() })
 }

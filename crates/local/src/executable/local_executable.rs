@@ -1,11 +1,13 @@
 use std::any::Any;
 use std::cell::Cell;
+use std::time::Instant;
 
 use rehal_base::{Context, Error, Result};
 use rehal_hal::{Executable, ExecutableBackend, ExecutableParams, FunctionInfo, HostMemory};
 use smallvec::SmallVec;
 
-use super::dispatch::{Dispatch, MemorySpan};
+use super::cost::Cost;
+use super::dispatch::{Dispatch, MemorySpan, Share, WorkgroupFailure, workgroup_total};
 use super::format::Format;
 use super::library::{Library, LoadOptions};
 use super::plugin::Plugins;
@@ -13,7 +15,14 @@ use super::vmvx::VmvxExecutable;
 use crate::execute::Place;
 
 /// A loaded executable of a CPU driver.
-pub(crate) enum LocalExecutable {
+pub(crate) struct LocalExecutable {
+    code: Code,
+    /// What the workgroups of each function cost; empty if that is not measured.
+    costs: Box<[Cost]>,
+    local_memory_limit: Option<u64>,
+}
+
+enum Code {
     /// Machine code.
     Native(Library),
     /// A VM program.
@@ -30,22 +39,42 @@ pub(crate) struct DispatchArguments<'a> {
     pub(crate) dynamic_local_memory: u32,
 }
 
+/// How a device runs its executables.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ExecutableOptions {
+    /// Whether dispatches are measured.
+    pub(crate) measures: bool,
+    /// The bytes of local memory that a thread has; `None` for as many as it takes.
+    pub(crate) local_memory_limit: Option<u64>,
+}
+
 impl LocalExecutable {
     /// Loads the executable; `plugins` resolve the imports of native code.
     ///
     /// # Safety
     /// Runs the executable's code now and in [`LocalExecutable::run`]. If it is native, the caller trusts it
     /// as its own code, with any arguments it is dispatched with.
-    pub(crate) unsafe fn prepare(params: &ExecutableParams<'_>, plugins: &Plugins) -> Result<Self> {
+    pub(crate) unsafe fn prepare(
+        params: &ExecutableParams<'_>,
+        plugins: &Plugins,
+        options: ExecutableOptions,
+    ) -> Result<Self> {
         let in_format = || format!("executable of format '{}'", params.format);
         if let Format::Vmvx = Format::of(params.format).context(in_format)? {
-            return VmvxExecutable::load(params, None).map(Self::Vmvx).context(in_format);
+            let executable = VmvxExecutable::load(params, None).context(in_format)?;
+            return Ok(Self::new(Code::Vmvx(executable), options));
         }
-        let options =
+        let load =
             LoadOptions { label: params.label, constants: params.constants, providers: plugins.providers() };
         // SAFETY: the caller trusts the executable.
-        let library = unsafe { Library::load(params.format, params.data, &options) }.context(in_format)?;
-        Ok(Self::Native(library))
+        let library = unsafe { Library::load(params.format, params.data, &load) }.context(in_format)?;
+        Ok(Self::new(Code::Native(library), options))
+    }
+
+    fn new(code: Code, options: ExecutableOptions) -> Self {
+        let measured = if options.measures { code.functions().len() } else { 0 };
+        let costs = (0..measured).map(|_| Cost::default()).collect();
+        Self { code, costs, local_memory_limit: options.local_memory_limit }
     }
 
     /// The backend of an executable created by this driver.
@@ -56,17 +85,59 @@ impl LocalExecutable {
 
     /// Runs a function over all of its workgroups.
     pub(crate) fn run(&self, ordinal: u32, arguments: &DispatchArguments<'_>) -> Result<()> {
+        let workgroups = workgroup_total(arguments.workgroup_count);
+        let mut all = Some(0..workgroups);
+        let share = Share { concurrency: 1, next: &mut || all.take() };
+        let measured = self.cost(ordinal).filter(|cost| cost.is_due()).map(|cost| (cost, Instant::now()));
+        let outcome = self.run_share(ordinal, arguments, share);
+        if let Some((cost, start)) = measured {
+            cost.add(workgroups, start.elapsed());
+        }
+        outcome.map_err(|failure| failure.error)
+    }
+
+    /// Runs the workgroups of `share`. Other threads may run other workgroups of the dispatch meanwhile.
+    pub(crate) fn run_share(
+        &self,
+        ordinal: u32,
+        arguments: &DispatchArguments<'_>,
+        share: Share<'_>,
+    ) -> Result<(), WorkgroupFailure> {
+        match &self.code {
+            Code::Native(library) => run_native(library, ordinal, arguments, self.local_memory_limit, share),
+            Code::Vmvx(executable) => {
+                executable.run_share(ordinal, arguments, self.local_memory_limit, share)
+            }
+        }
+    }
+
+    /// What a workgroup of the function costs, if that is measured.
+    pub(crate) fn cost(&self, ordinal: u32) -> Option<&Cost> {
+        self.costs.get(ordinal as usize)
+    }
+}
+
+impl Code {
+    fn functions(&self) -> &[FunctionInfo] {
         match self {
-            Self::Native(library) => run_native(library, ordinal, arguments),
-            Self::Vmvx(executable) => executable.run(ordinal, arguments),
+            Self::Native(library) => library.functions(),
+            Self::Vmvx(executable) => executable.functions(),
         }
     }
 }
 
-fn run_native(library: &Library, ordinal: u32, arguments: &DispatchArguments<'_>) -> Result<()> {
+fn run_native(
+    library: &Library,
+    ordinal: u32,
+    arguments: &DispatchArguments<'_>,
+    local_memory_limit: Option<u64>,
+    share: Share<'_>,
+) -> Result<(), WorkgroupFailure> {
     let bindings: SmallVec<[MemorySpan; 8]> = arguments.bindings.iter().map(|place| place.span()).collect();
     let static_bytes = u64::from(library.local_memory_bytes(ordinal)?);
-    with_local_memory(static_bytes + u64::from(arguments.dynamic_local_memory), |local_memory| {
+    let length = static_bytes + u64::from(arguments.dynamic_local_memory);
+    check_local_memory(library.function(ordinal)?, length, local_memory_limit)?;
+    with_local_memory(length, |local_memory| {
         let dispatch = Dispatch {
             workgroup_count: arguments.workgroup_count,
             workgroup_size: arguments.workgroup_size,
@@ -76,24 +147,32 @@ fn run_native(library: &Library, ordinal: u32, arguments: &DispatchArguments<'_>
             flush_denormals: true,
         };
         // SAFETY: the caller of `prepare` vouched for the code; the driver resolved the bindings to ranges of
-        // live buffers, ordered by timepoints as the program requires.
-        unsafe { library.dispatch(ordinal, dispatch) }
+        // live buffers, ordered by timepoints as the program requires; local memory is this thread's.
+        unsafe { library.dispatch_share(ordinal, dispatch, share) }
     })
+}
+
+/// Fails if a workgroup needs more local memory than a thread has.
+pub(super) fn check_local_memory(function: &FunctionInfo, length: u64, limit: Option<u64>) -> Result<()> {
+    match limit {
+        Some(limit) if length > limit => Err(Error::resource_exhausted(format!(
+            "function '{}' needs {length} bytes of local memory per workgroup, a worker has {limit}",
+            function.name
+        ))),
+        _ => Ok(()),
+    }
 }
 
 impl ExecutableBackend for LocalExecutable {
     fn name(&self) -> &str {
-        match self {
-            Self::Native(library) => library.name(),
-            Self::Vmvx(executable) => executable.name(),
+        match &self.code {
+            Code::Native(library) => library.name(),
+            Code::Vmvx(executable) => executable.name(),
         }
     }
 
     fn functions(&self) -> &[FunctionInfo] {
-        match self {
-            Self::Native(library) => library.functions(),
-            Self::Vmvx(executable) => executable.functions(),
-        }
+        self.code.functions()
     }
 
     fn lookup(&self, name: &str) -> Option<u32> {
@@ -115,7 +194,10 @@ thread_local! {
 
 /// Calls `run` with `length` bytes of this thread's scratch memory, with arbitrary contents. Fails if the
 /// allocation fails.
-fn with_local_memory(length: u64, run: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+fn with_local_memory<E: From<Error>>(
+    length: u64,
+    run: impl FnOnce(&mut [u8]) -> Result<(), E>,
+) -> Result<(), E> {
     if length == 0 {
         return run(&mut []);
     }
@@ -125,7 +207,9 @@ fn with_local_memory(length: u64, run: impl FnOnce(&mut [u8]) -> Result<()>) -> 
         _ => HostMemory::allocate(length).context(|| "workgroup-local memory".to_owned())?,
     };
     let Some(bytes) = memory.exclusive_bytes().and_then(|bytes| bytes.get_mut(..length as usize)) else {
-        return Err(Error::new(rehal_base::StatusCode::Internal, "workgroup-local memory has other owners"));
+        return Err(
+            Error::new(rehal_base::StatusCode::Internal, "workgroup-local memory has other owners").into()
+        );
     };
     let result = run(bytes);
     if memory.length() <= KEPT_LOCAL_MEMORY_BYTES {
@@ -136,7 +220,12 @@ fn with_local_memory(length: u64, run: impl FnOnce(&mut [u8]) -> Result<()>) -> 
 
 #[cfg(test)]
 mod tests {
+    use super::with_local_memory as with_local_memory_or;
     use super::*;
+
+    fn with_local_memory(length: u64, run: impl FnOnce(&mut [u8]) -> Result<()>) -> Result<()> {
+        with_local_memory_or(length, run)
+    }
 
     #[test]
     fn local_memory_is_aligned_sized_and_nests() -> Result<()> {
@@ -160,7 +249,7 @@ mod tests {
     /// A capture may request 4 GiB (a single bit flip does): untouched memory must cost nothing, a failed
     /// allocation must be an error, and neither may leak.
     #[test]
-    fn too_much_local_memory_is_an_error_and_much_is_not_kept() {
+    fn excessive_local_memory_is_an_error_and_large_scratch_is_freed() {
         let error = with_local_memory(1 << 62, |_| Ok(())).unwrap_err();
         assert_eq!(error.code(), rehal_base::StatusCode::ResourceExhausted);
         with_local_memory(KEPT_LOCAL_MEMORY_BYTES + 1, |_| Ok(())).unwrap();

@@ -25,22 +25,23 @@ pub mod processor;
 
 mod vmvx;
 
+mod cost;
 mod dispatch;
 mod image_cache;
 mod local_executable;
 mod query;
 
-pub use dispatch::{Dispatch, MemorySpan};
+pub use dispatch::{Dispatch, MemorySpan, Share, WorkgroupFailure, workgroup_total};
 pub use format::{infer as infer_format, is_supported};
 pub(crate) use image_cache::clear as drop_kept_images;
 pub use imports::{ImportProvider, ImportRequest};
 pub use library::{Library, LoadOptions};
-pub(crate) use local_executable::{DispatchArguments, LocalExecutable};
+pub(crate) use local_executable::{DispatchArguments, ExecutableOptions, LocalExecutable};
 pub use plugin::{Plugin, Plugins};
 pub use processor::query as query_processor;
 
-/// Writes out what executables and plugins have printed to the streams of C's stdio, which are buffered apart from those
-/// of Rust. Call it before printing what is to come after that.
+/// Flushes C's stdio streams, to which executables and plugins print and whose buffers are separate from Rust's. Call it
+/// before printing, so that their output comes first.
 pub fn flush_c_streams() {
     crate::platform::flush_c_streams();
 }

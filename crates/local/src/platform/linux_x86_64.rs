@@ -1,15 +1,19 @@
 //! Linux on x86-64.
 
+mod affinity;
 mod c_stdio;
 mod cpu;
+mod dot_products;
 mod fault;
 mod library_file;
 mod memory;
 mod open_library;
 mod vectors;
 
+pub(crate) use affinity::{Processors, allowed_processors, current_processor, pin_thread};
 pub(crate) use c_stdio::{flush_after_crash, flush_c_streams};
 pub(crate) use cpu::{FlushDenormals, processor_data, processor_id, with_flushed_denormals};
+pub(crate) use dot_products::{add_dot_products, has_dot_products};
 pub(crate) use fault::{arm_thread, exit_now, install_fault_handler, write_stderr};
 pub(crate) use library_file::LibraryFile;
 pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};

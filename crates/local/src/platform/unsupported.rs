@@ -26,6 +26,27 @@ fn unsupported(what: &str) -> io::Error {
     )
 }
 
+#[derive(Clone, Copy)]
+pub(crate) enum Processors {}
+
+impl Processors {
+    pub(crate) fn contains(&self, _processor: u32) -> bool {
+        match *self {}
+    }
+}
+
+pub(crate) fn allowed_processors() -> Option<Processors> {
+    None
+}
+
+pub(crate) fn current_processor() -> u32 {
+    0
+}
+
+pub(crate) fn pin_thread(_processors: &[u32]) -> io::Result<()> {
+    Err(unsupported("pinning threads to processors"))
+}
+
 pub(crate) fn has_fused_vectors(_lanes: usize) -> bool {
     false
 }
@@ -87,6 +108,20 @@ impl LibraryFile {
 pub(crate) unsafe fn open_library(path: &OsStr) -> Result<libloading::Library, libloading::Error> {
     // SAFETY: the caller trusts the library.
     unsafe { libloading::Library::new(path) }
+}
+
+pub(crate) fn has_dot_products(_width: usize) -> bool {
+    false
+}
+
+/// Not called, as [`has_dot_products`] is false.
+pub(crate) fn add_dot_products<const N: usize, const ROWS: usize>(
+    _lhs: &[[[i16; 2]; N]],
+    _block: usize,
+    _rhs: [&[[[u8; 2]; N]]; 2],
+    _sums: [&mut [[[u8; 4]; N]; ROWS]; 2],
+) {
+    unreachable!("no CPU with dot products is supported here");
 }
 
 pub(crate) fn processor_data() -> [u64; 8] {

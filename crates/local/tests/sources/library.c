@@ -113,6 +113,20 @@ static int calls(ARGS) {
 }
 #endif
 
+#ifdef CONCURRENT
+// Returns once as many workgroups as the constant says have begun, or fails after a while: only workgroups that run at
+// the same time succeed.
+static int meet(ARGS) {
+  uint32_t *begun = d->bindings[0];
+  __atomic_add_fetch(begun, 1, __ATOMIC_SEQ_CST);
+  for (uint64_t turn = 0; turn < 400000000u; ++turn) {
+    if (__atomic_load_n(begun, __ATOMIC_SEQ_CST) >= d->constants[0]) return 0;
+    __builtin_ia32_pause();
+  }
+  return 9;
+}
+#endif
+
 static int read_null(ARGS) { return *(volatile int *)d->bindings[0]; }
 static int trap(ARGS) { __builtin_trap(); }
 static int divide(ARGS) {
@@ -139,7 +153,11 @@ static int wild(ARGS) { return *(volatile int *)0x1234567812345678; }
 #ifdef IMPORTS
 #define MORE(F) F(calls, 0, 0, 1)
 #else
+#ifdef CONCURRENT
+#define MORE(F) F(meet, 0, 1, 1)
+#else
 #define MORE(F)
+#endif
 #endif
 
 #define POINTER(name, pages, constants, bindings) name,

@@ -128,7 +128,7 @@ fn operands<'c, const N: usize>(call: &'c Call<'_>, indices: [usize; N]) -> Resu
         let view = Handle::<BufferView>::of(call.reference(index)?);
         views.push(view.context(|| format!("argument {index}"))?);
     }
-    // Each buffer knows its device; the one that is passed is only checked.
+    // Only type-checked: each buffer knows its device.
     let _: &Device = Handle::of(call.reference(0)?).context(|| "argument 0".into())?;
     Ok(std::array::from_fn(|index| views[index]))
 }

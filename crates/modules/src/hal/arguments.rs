@@ -5,29 +5,32 @@ use std::borrow::Cow;
 use rehal_base::{Error, Range, Result};
 use rehal_vm::{Call, Tuple};
 
-use super::handle::{Handle, Kind};
+use super::handle::{Handle, HandleType};
 
 /// The handle at `index`.
 #[inline]
-pub(super) fn handle<'c, T: Kind>(call: &'c Call<'_>, index: usize) -> Result<&'c T> {
+pub(super) fn handle<'c, T: HandleType>(call: &'c Call<'_>, index: usize) -> Result<&'c T> {
     Ok(&call.object::<Handle<T>>(index)?.0)
 }
 
 /// The handle at `index`, or `None` for null.
 #[inline]
-pub(super) fn optional_handle<'c, T: Kind>(call: &'c Call<'_>, index: usize) -> Result<Option<&'c T>> {
+pub(super) fn optional_handle<'c, T: HandleType>(call: &'c Call<'_>, index: usize) -> Result<Option<&'c T>> {
     Ok(call.optional::<Handle<T>>(index)?.map(|handle| &handle.0))
 }
 
 /// The handle in `column` of a tuple.
 #[inline]
-pub(super) fn tuple_handle<'c, T: Kind>(tuple: Tuple<'c>, column: usize) -> Result<&'c T> {
+pub(super) fn tuple_handle<'c, T: HandleType>(tuple: Tuple<'c>, column: usize) -> Result<&'c T> {
     Ok(&tuple.object::<Handle<T>>(column)?.0)
 }
 
 /// The handle in `column` of a tuple, or `None` for null.
 #[inline]
-pub(super) fn optional_tuple_handle<'c, T: Kind>(tuple: Tuple<'c>, column: usize) -> Result<Option<&'c T>> {
+pub(super) fn optional_tuple_handle<'c, T: HandleType>(
+    tuple: Tuple<'c>,
+    column: usize,
+) -> Result<Option<&'c T>> {
     Ok(tuple.optional::<Handle<T>>(column)?.map(|handle| &handle.0))
 }
 

@@ -67,7 +67,7 @@ pub(super) fn store(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
         )));
     }
     if length != 0 {
-        // Overwritten bytes are not read, if the buffer allows to say so: the whole mapping is overwritten.
+        // The whole mapping is overwritten: discards its contents if the buffer allows that access.
         let access = MemoryAccess::WRITE | (MemoryAccess::DISCARD & buffer.params().access);
         transfer::write_as(buffer, access, offset, length.into(), bytes)?;
     }

@@ -54,7 +54,7 @@ fn record(call: &Call<'_>, workgroup_count: WorkgroupCount<&Buffer>, flags: Disp
     }))
 }
 
-/// The number by which programs refer to a function is its ordinal.
+/// Programs identify a function by its ordinal.
 fn function_of(id: i64) -> Result<u32> {
     u32::try_from(id).map_err(|_| Error::out_of_range(format!("invalid function ordinal {id}")))
 }

@@ -8,7 +8,7 @@ use rehal_vm::{NamedObject, Object, Ref};
 pub struct Handle<T>(pub T);
 
 /// A kind of handle known to programs.
-pub trait Kind: Send + Sync + 'static {
+pub trait HandleType: Send + Sync + 'static {
     /// Its name in programs, without the `!`.
     const NAME: &'static str;
 }
@@ -19,7 +19,7 @@ pub struct Allocator(pub Device);
 
 macro_rules! kinds {
     ($($type:ty: $name:literal;)*) => {$(
-        impl Kind for $type {
+        impl HandleType for $type {
             const NAME: &'static str = $name;
         }
     )*};
@@ -39,17 +39,17 @@ kinds! {
     Semaphore: "hal.semaphore";
 }
 
-impl<T: Kind> Object for Handle<T> {
+impl<T: HandleType> Object for Handle<T> {
     fn type_name(&self) -> &'static str {
         T::NAME
     }
 }
 
-impl<T: Kind> NamedObject for Handle<T> {
+impl<T: HandleType> NamedObject for Handle<T> {
     const TYPE_NAME: &'static str = T::NAME;
 }
 
-impl<T: Kind> Handle<T> {
+impl<T: HandleType> Handle<T> {
     /// A new reference to a handle.
     pub fn reference(handle: T) -> Ref {
         Ref::new(Self(handle))

@@ -19,7 +19,7 @@ struct Imported {
 }
 
 /// A range of a file that a queue of the device can read or write.
-pub(super) struct Place {
+pub(super) struct FileRange {
     /// The file.
     pub file: File,
     /// Offset of the bytes in it.
@@ -31,23 +31,23 @@ impl Files {
     ///
     /// A file on disk is imported as a whole. Of a file in memory only the range is, so that a recorder does
     /// not mistake bytes that the program never sees for its data.
-    pub(super) fn place(
+    pub(super) fn import_range(
         &self,
         device: &Device,
         affinity: QueueAffinity,
         access: MemoryAccess,
         source: &Arc<ParameterFile>,
         range: Range,
-    ) -> Result<Place> {
+    ) -> Result<FileRange> {
         match source.contents()? {
             Contents::Disk { file, .. } | Contents::Mapped { file, .. } => {
                 let file = self.imported(device, affinity, access, source, file)?;
-                Ok(Place { file, offset: range.offset })
+                Ok(FileRange { file, offset: range.offset })
             }
             Contents::Memory { memory, .. } => {
                 let part = HostMemory::part(memory, range)?;
                 let file = device.import_file(affinity, access, HostFile::Memory(part))?;
-                Ok(Place { file, offset: 0 })
+                Ok(FileRange { file, offset: 0 })
             }
         }
     }

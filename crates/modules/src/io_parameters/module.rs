@@ -4,7 +4,7 @@ use rehal_params::Scopes;
 use rehal_vm::{Call, ElementKind, Export, Flow, List, NativeModule, Ref, Signal, State};
 
 use super::{Provider, Request, arguments};
-use crate::hal::{Handle, Kind};
+use crate::hal::{Handle, HandleType};
 
 /// The `io_parameters` module over the parameters of several scopes.
 ///

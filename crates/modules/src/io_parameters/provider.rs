@@ -5,7 +5,7 @@ use rehal_hal::{Buffer, BufferParams, BufferUsage, Device, Fence, HostMemory, Me
 use rehal_params::{Entry, ParameterFile, Pattern, Scopes, Storage};
 
 use super::batch::{Allocated, Batch, Part};
-use super::files::{Files, Place};
+use super::files::{FileRange, Files};
 
 /// Parameters that devices load, gather and scatter.
 #[derive(Default)]
@@ -153,7 +153,7 @@ impl Provider {
         Ok(match &entry.storage {
             Storage::Splat(pattern) => Source::Pattern(pattern.rotated(span.parameter_offset)),
             Storage::File { file, offset } => {
-                Source::File(self.place(request, MemoryAccess::READ, file, *offset, span)?)
+                Source::File(self.import_range(request, MemoryAccess::READ, file, *offset, span)?)
             }
         })
     }
@@ -170,24 +170,24 @@ impl Provider {
             // Rejected when the entry was resolved: a splat is read-only.
             Storage::Splat(_) => Err(refused(&span.name, MemoryAccess::READ, MemoryAccess::WRITE)),
             Storage::File { file, offset } => {
-                let place = self.place(request, MemoryAccess::WRITE, file, *offset, span)?;
+                let target = self.import_range(request, MemoryAccess::WRITE, file, *offset, span)?;
                 let part = Part { buffer: source, offset: span.buffer_offset, length: span.length };
-                batch.write(part, &place.file, place.offset)
+                batch.write(part, &target.file, target.offset)
             }
         }
     }
 
-    fn place(
+    fn import_range(
         &self,
         request: &Request<'_>,
         access: MemoryAccess,
         file: &Arc<ParameterFile>,
         offset: u64,
         span: &Span,
-    ) -> Result<Place> {
+    ) -> Result<FileRange> {
         // Both are checked to be in bounds of the file.
         let range = Range { offset: offset + span.parameter_offset, length: span.length };
-        self.files.place(request.device, request.affinity, access, file, range)
+        self.files.import_range(request.device, request.affinity, access, file, range)
     }
 
     /// The entry that contains `span` and allows `access`.
@@ -219,7 +219,7 @@ impl Provider {
 /// The source of a queue operation.
 enum Source {
     Pattern(Pattern),
-    File(Place),
+    File(FileRange),
 }
 
 impl Source {
@@ -234,7 +234,7 @@ impl Source {
         let target = Part { buffer, offset: span.buffer_offset, length: span.length };
         match self {
             Self::Pattern(pattern) => batch.splat(target, allocated, pattern),
-            Self::File(place) => batch.read(&place.file, place.offset, target),
+            Self::File(source) => batch.read(&source.file, source.offset, target),
         }
     }
 }

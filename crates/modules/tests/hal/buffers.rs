@@ -111,7 +111,7 @@ fn allocations_get_the_requested_parameters() {
     let wrong =
         program.refused("allocator.allocate", &[program.device.clone(), I64(0), I32(0), I32(0), I64(0)]);
     assert_eq!(wrong.code(), StatusCode::InvalidArgument);
-    assert_eq!(wrong.message(), "expected a reference to hal.allocator, found one to hal.device");
+    assert_eq!(wrong.message(), "expected a reference to hal.allocator, found hal.device");
 }
 
 #[test]

@@ -95,7 +95,7 @@ fn invalid_commands_are_rejected() {
     assert_eq!(program.refused("command_buffer.update_buffer", &update).code(), StatusCode::OutOfRange);
     let wrong = [target.clone(), I32(0), I32(0), I64(0)];
     let error = program.refused("command_buffer.execution_barrier", &wrong);
-    assert_eq!(error.message(), "expected a reference to hal.command_buffer, found one to hal.buffer");
+    assert_eq!(error.message(), "expected a reference to hal.command_buffer, found hal.buffer");
     program.call("command_buffer.finalize", std::slice::from_ref(&commands)).unwrap();
     let again = program.refused("command_buffer.finalize", std::slice::from_ref(&commands));
     assert_eq!(again.code(), StatusCode::FailedPrecondition);

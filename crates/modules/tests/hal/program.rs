@@ -3,7 +3,7 @@
 use rehal_base::{Error, Result};
 use rehal_hal::{Buffer, DeviceGroup, Fence};
 use rehal_local::LocalSync;
-use rehal_modules::hal::{HalModule, Handle, Kind};
+use rehal_modules::hal::{HalModule, Handle, HandleType};
 use rehal_vm::{Context, Module, Ref, Signal, Value};
 
 /// Device-local memory, as compiled programs request it.
@@ -95,7 +95,7 @@ pub fn devices(count: usize) -> DeviceGroup {
 
 /// The handle behind a value.
 #[track_caller]
-pub fn handle<T: Kind>(value: &Value) -> &T {
+pub fn handle<T: HandleType>(value: &Value) -> &T {
     match value {
         Value::Ref(reference) => Handle::of(reference).unwrap(),
         other => panic!("expected a reference, found {other:?}"),
@@ -103,7 +103,7 @@ pub fn handle<T: Kind>(value: &Value) -> &T {
 }
 
 /// A value that references a handle.
-pub fn value<T: Kind>(handle: T) -> Value {
+pub fn value<T: HandleType>(handle: T) -> Value {
     Handle::reference(handle).into()
 }
 

@@ -40,7 +40,7 @@ struct Declared {
 #[derive(Debug)]
 enum What {
     Splat(Pattern),
-    /// Relative to the start of the storage segment.
+    /// Offset relative to the start of the storage segment.
     Data {
         offset: u64,
     },

@@ -30,7 +30,7 @@ macro_rules! layouts {
     };
 }
 
-/// The first four bytes of every archive, `IRPA` read as a little-endian number.
+/// The first four bytes of every archive, `IRPA` as a little-endian u32.
 pub(super) const MAGIC: u32 = 0x4150_5249;
 
 /// Alignment of headers and table entries, in bytes.

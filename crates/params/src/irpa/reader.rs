@@ -2,7 +2,7 @@ use rehal_base::{Fault, FormatError, Range};
 use zerocopy::FromBytes;
 
 use super::layout::*;
-use crate::{Parsed, Pattern, Place};
+use crate::{Location, Parsed, Pattern};
 
 const FORMAT: &str = "parameter archive";
 
@@ -93,14 +93,15 @@ impl<'a> Reader<'a> {
         let size = self.bytes.len() as u64;
         range.filter(|range| range.fits(size)).ok_or_else(|| {
             let found = format!("{length} bytes at {base} + {}", span.offset);
-            let (expected, fault) = (format!("bytes within the {size} of the file"), Fault::Truncated);
+            let (expected, fault) =
+                (format!("a range within the {size} bytes of the file"), Fault::Truncated);
             FormatError::new(FORMAT, fault, base + at, field, expected, found)
         })
     }
 
     fn entries(&mut self, archive: &Archive) -> Result<(), FormatError> {
         if archive.entry_count > self.entries_left {
-            let expected = format!("at most the {} that the file has room for", self.entries_left);
+            let expected = format!("at most {}, which fit in the file", self.entries_left);
             let found = archive.entry_count.to_string();
             return Err(corrupt(archive.base + 32, "entry_count", expected, found));
         }
@@ -117,7 +118,7 @@ impl<'a> Reader<'a> {
     fn next_entry(&self, table: &mut Range) -> Result<Range, FormatError> {
         let at = table.offset;
         let room = |field, found: u64| {
-            let expected = format!("an entry in the {} bytes that are left of the table", table.length);
+            let expected = format!("an entry within the remaining {} bytes of the table", table.length);
             corrupt(at, field, expected, format!("{found} bytes"))
         };
         if table.length < ENTRY_HEADER_BYTES {
@@ -136,7 +137,7 @@ impl<'a> Reader<'a> {
     fn entry(&mut self, archive: &Archive, entry: Range) -> Result<(), FormatError> {
         let at = entry.offset;
         let header: &EntryHeader = self.read(at, "entry")?;
-        let (length, place) = match header.kind.get() {
+        let (length, location) = match header.kind.get() {
             ENTRY_SKIP => return Ok(()),
             ENTRY_SPLAT => splat(self.read_entry(entry)?, at)?,
             ENTRY_DATA => data(self.read_entry(entry)?, at, archive)?,
@@ -149,7 +150,7 @@ impl<'a> Reader<'a> {
         let name = self.text(archive, at + 20, "name", header.name)?;
         let metadata = self.blob(archive, at + 36, "metadata", header.metadata)?.to_vec();
         let minimum_alignment = header.minimum_alignment.get();
-        self.parsed.push(Parsed { name, metadata, length, minimum_alignment, place });
+        self.parsed.push(Parsed { name, metadata, length, minimum_alignment, location });
         Ok(())
     }
 
@@ -158,7 +159,7 @@ impl<'a> Reader<'a> {
         entry: &ExternalEntry,
         at: u64,
         archive: &Archive,
-    ) -> Result<(u64, Place), FormatError> {
+    ) -> Result<(u64, Location), FormatError> {
         let path = self.text(archive, at + 60, "path", entry.path)?;
         if path.is_empty() {
             return Err(corrupt(at + 60, "path", "a path", "none"));
@@ -168,7 +169,7 @@ impl<'a> Reader<'a> {
             let found = format!("{length} bytes at {offset}");
             return Err(corrupt(at + 76, "range", "bytes of a file", found));
         }
-        Ok((length, Place::External { path, offset }))
+        Ok((length, Location::External { path, offset }))
     }
 
     fn text(
@@ -180,7 +181,7 @@ impl<'a> Reader<'a> {
     ) -> Result<String, FormatError> {
         match std::str::from_utf8(self.blob(archive, at, field, span)?) {
             Ok(text) => Ok(text.to_string()),
-            Err(error) => Err(corrupt(at, field, "text in UTF-8", error.to_string())),
+            Err(error) => Err(corrupt(at, field, "UTF-8 text", error.to_string())),
         }
     }
 
@@ -197,7 +198,8 @@ impl<'a> Reader<'a> {
             return Ok(&[]);
         }
         let range = within(archive.metadata, span).ok_or_else(|| {
-            let expected = format!("bytes within the {} of the metadata segment", archive.metadata.length);
+            let expected =
+                format!("a range within the {} bytes of the metadata segment", archive.metadata.length);
             corrupt(at, field, expected, format!("{length} bytes at {offset}"))
         })?;
         self.text_left = self.text_left.checked_sub(length).ok_or_else(|| {
@@ -207,7 +209,7 @@ impl<'a> Reader<'a> {
         Ok(&self.bytes[range.offset as usize..range.end() as usize])
     }
 
-    /// An entry of a known type; longer ones come from a newer writer.
+    /// An entry of a known type; a newer writer may have appended fields.
     fn read_entry<T: Layout>(&self, entry: Range) -> Result<&'a T, FormatError> {
         let needed = size_of::<T>() as u64;
         if entry.length < needed {
@@ -233,7 +235,7 @@ impl<'a> Reader<'a> {
 trait Layout: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned {}
 impl<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned> Layout for T {}
 
-fn splat(entry: &SplatEntry, at: u64) -> Result<(u64, Place), FormatError> {
+fn splat(entry: &SplatEntry, at: u64) -> Result<(u64, Location), FormatError> {
     let bytes = entry.pattern.get(..usize::from(entry.pattern_length));
     let Some(pattern) = bytes.and_then(Pattern::new) else {
         let found = entry.pattern_length.to_string();
@@ -244,21 +246,21 @@ fn splat(entry: &SplatEntry, at: u64) -> Result<(u64, Place), FormatError> {
         let expected = format!("a multiple of the pattern's {} bytes", entry.pattern_length);
         return Err(corrupt(at + 60, "length", expected, length.to_string()));
     }
-    Ok((length, Place::Splat(pattern)))
+    Ok((length, Location::Splat(pattern)))
 }
 
-fn data(entry: &DataEntry, at: u64, archive: &Archive) -> Result<(u64, Place), FormatError> {
+fn data(entry: &DataEntry, at: u64, archive: &Archive) -> Result<(u64, Location), FormatError> {
     let length = entry.storage.length.get();
-    // The reference writes 0 too for a parameter without bytes.
+    // The reference also writes offset 0 for an empty parameter.
     if length == 0 {
-        return Ok((0, Place::Here(0)));
+        return Ok((0, Location::Here(0)));
     }
     let range = within(archive.storage, entry.storage).ok_or_else(|| {
-        let expected = format!("bytes within the {} of the storage segment", archive.storage.length);
+        let expected = format!("a range within the {} bytes of the storage segment", archive.storage.length);
         let found = format!("{length} bytes at {}", entry.storage.offset);
         corrupt(at + 60, "storage", expected, found)
     })?;
-    Ok((length, Place::Here(range.offset)))
+    Ok((length, Location::Here(range.offset)))
 }
 
 /// The range in the file of `span`, relative to `segment`.

@@ -28,14 +28,14 @@ fn assert_same(ours: &[u8], theirs: &[u8]) {
 }
 
 #[test]
-fn the_sample_prints_what_the_reference_prints() {
+fn the_sample_matches_the_reference() {
     let bytes = sample::capture();
     assert_same(&dumped(Input::from(&bytes[..]), Format::Text, false).unwrap(), SAMPLE_TEXT);
     assert_same(&dumped(Input::from(&bytes[..]), Format::Jsonl, false).unwrap(), SAMPLE_JSONL);
 }
 
 #[test]
-fn a_capture_that_was_never_closed_prints_as_if_it_had_been() {
+fn an_unclosed_capture_prints_like_a_closed_one() {
     let mut bytes = sample::capture();
     bytes[16..24].fill(0);
     assert!(matches!(dumped(Input::from(&bytes[..]), Format::Text, false), Err(Error::Format(_))));
@@ -44,7 +44,7 @@ fn a_capture_that_was_never_closed_prints_as_if_it_had_been() {
 }
 
 #[test]
-fn a_cut_capture_prints_its_whole_records_and_says_where_it_is_torn() {
+fn a_truncated_capture_prints_its_complete_records_and_the_tear() {
     let bytes = sample::capture();
     let cut = &bytes[..bytes.len() - 1];
     let mut output = Vec::new();
@@ -56,7 +56,7 @@ fn a_cut_capture_prints_its_whole_records_and_says_where_it_is_torn() {
 }
 
 #[test]
-fn nothing_is_written_of_a_damaged_capture() {
+fn a_damaged_capture_prints_nothing() {
     let mut bytes = sample::capture();
     let last = bytes.len() - 97;
     bytes[last + 80] = 1;
@@ -96,16 +96,16 @@ fn long_capture(count: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_closed_pipe_ends_a_dump_at_once() {
+fn a_closed_pipe_ends_a_dump_immediately() {
     let bytes = long_capture(10_000);
     let mut pipe = Closed(0);
     let error = dump_text(&bytes, &mut pipe).unwrap_err();
     assert!(matches!(error, Error::Write(error) if error.kind() == io::ErrorKind::BrokenPipe));
-    assert_eq!(pipe.0, 2, "nothing more is tried");
+    assert_eq!(pipe.0, 2, "no write after the failure");
 }
 
 #[test]
-fn progress_counts_both_walks() {
+fn progress_counts_both_passes() {
     let bytes = long_capture(40_000);
     let mut seen = Vec::new();
     let options = Options::default();

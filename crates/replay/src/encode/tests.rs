@@ -61,7 +61,7 @@ impl Plain {
 fn encoded(record: &Record<'_>) -> Option<Plain> {
     let mut found = None;
     let mut put = |call, payload_type, parts: &[&[u8]]| {
-        assert!(found.is_none(), "one operation is one record");
+        assert!(found.is_none(), "an operation encodes to one record");
         found = Some(Plain { call, payload_type, payload: parts.concat() });
     };
     match decode(record).ok()?? {
@@ -152,7 +152,7 @@ fn without_unused(mut plain: Plain) -> Plain {
 }
 
 #[test]
-fn what_programs_recorded_is_encoded_as_it_was() {
+fn records_of_programs_round_trip() {
     let mut compared = BTreeMap::<&str, u32>::new();
     for path in captures() {
         let bytes = std::fs::read(&path).unwrap();
@@ -175,7 +175,7 @@ fn what_programs_recorded_is_encoded_as_it_was() {
 
 /// A change of any payload byte is rejected, changes the operation, or is listed.
 #[test]
-fn no_other_byte_of_a_payload_is_lost() {
+fn every_other_payload_byte_is_preserved() {
     let mut missing = BTreeMap::<(PayloadType, &str), BTreeSet<usize>>::new();
     let lists = UNUSED.iter().chain(RULED_OUT);
     let mut kept: BTreeSet<(PayloadType, usize)> =
@@ -204,10 +204,10 @@ fn no_other_byte_of_a_payload_is_lost() {
         }
     }
     assert!(missing.is_empty(), "lost: {missing:?}");
-    assert!(kept.is_empty(), "listed, and operations hold them: {kept:?}");
+    assert!(kept.is_empty(), "listed as unused, but preserved: {kept:?}");
     let all = Code::ALL.iter().flat_map(|code| code.payload_types().iter().map(|it| (*code, *it)));
     let all: BTreeSet<_> = all.filter(|(_, payload_type)| *payload_type != PayloadType::NONE).collect();
-    assert_eq!(covered, all, "every operation with every payload that it may have");
+    assert_eq!(covered, all, "every operation with each of its payload types");
 }
 
 /// Each operation with each of its payload types, with the payloads of the sample.
@@ -228,7 +228,7 @@ fn canonical_records() -> Vec<Plain> {
 
 /// Every operation code is decoded, or rejected with the reason; none is skipped silently.
 #[test]
-fn each_operation_is_an_operation_or_refused_by_name() {
+fn every_operation_is_decoded_or_rejected_by_name() {
     let mut refused = Vec::new();
     for code in Code::ALL.iter().filter(|code| **code != Code::NONE) {
         if code.payload_types() != [PayloadType::NONE] {

@@ -1,21 +1,31 @@
 use std::any::Any;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::collections::VecDeque;
+use std::io::{self, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rehal_base::{Error, Result};
+use rehal_capture::{Sink, WriteBuffer};
 
 use super::stream::CaptureSink;
 use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{Condvar, Mutex, MutexGuard};
 
-/// Larger writes go to the sink directly, without a copy.
-const BEHIND_BYTES: usize = 256 * 1024;
+/// Buffers that are waiting or being written at most. With the one that the recorder fills, 512 KiB.
+const WAITING_BUFFERS: usize = 3;
+
+/// A caller that waits for one of them continues when this many are left: the thread has one to write while the caller
+/// wakes up and fills the next.
+const CONTINUE_BUFFERS: usize = 1;
+
+/// The thread is woken for this many; for fewer, by the flush that follows within milliseconds. A wake-up takes as long
+/// as several calls.
+const WAKE_BUFFERS: usize = 2;
 
 /// A sink written by a dedicated thread, so that the program does not block on file I/O.
 ///
-/// At most one write is in flight: the next one waits for it. An error is reported by the next call. A panic of the
-/// sink becomes an error: its writes are caused by calls of the program, which must not unwind for them.
+/// Buffers are queued without a copy. An error is reported by the next call, and bytes queued after it are dropped. A
+/// panic of the sink becomes an error: its writes are caused by calls of the program, which must not unwind for them.
 pub(super) struct Behind {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -27,20 +37,49 @@ struct Shared {
 }
 
 struct State {
-    /// Taken by the thread during a write.
+    /// Taken by the thread while it uses it.
     sink: Option<Box<dyn CaptureSink>>,
-    /// The bytes in flight; non-empty until they are written.
-    piece: Vec<u8>,
-    /// The error of the last write, until a call reports it.
+    waiting: VecDeque<WriteBuffer>,
+    /// Empty buffers, reused: a fresh one costs a page fault for each page.
+    spare: Vec<WriteBuffer>,
+    is_writing: bool,
+    is_flush_due: bool,
+    /// The error of a write, until a call reports it.
     failure: Option<io::Error>,
     ended: bool,
+}
+
+impl State {
+    fn unwritten(&self) -> usize {
+        self.waiting.len() + usize::from(self.is_writing)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.unwritten() == 0 && !self.is_flush_due
+    }
+
+    fn recycle(&mut self, mut buffer: WriteBuffer) {
+        buffer.clear();
+        self.spare.push(buffer);
+    }
+
+    fn take_failure(&mut self) -> io::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
 }
 
 impl Behind {
     /// Starts the thread.
     pub fn start(sink: Box<dyn CaptureSink>) -> Result<Self> {
-        let piece = Vec::with_capacity(BEHIND_BYTES);
-        let state = State { sink: Some(sink), piece, failure: None, ended: false };
+        let state = State {
+            sink: Some(sink),
+            waiting: VecDeque::with_capacity(WAITING_BUFFERS),
+            spare: Vec::with_capacity(WAITING_BUFFERS),
+            is_writing: false,
+            is_flush_due: false,
+            failure: None,
+            ended: false,
+        };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let writer = Builder::new().name("rehal-capture".into()).spawn({
             let shared = shared.clone();
@@ -51,19 +90,13 @@ impl Behind {
         Ok(Self { shared, writer: Some(writer) })
     }
 
-    /// Calls `work` with the sink after pending writes; fails if one of them failed.
-    fn after_writing<R>(
-        &self,
-        work: impl FnOnce(&mut State, &mut dyn CaptureSink) -> io::Result<R>,
-    ) -> io::Result<R> {
+    /// Calls `work` with the sink after all pending writes; fails if one of them failed.
+    fn after_writing<R>(&self, work: impl FnOnce(&mut dyn CaptureSink) -> io::Result<R>) -> io::Result<R> {
         let mut state = self.shared.idle();
-        if let Some(failure) = state.failure.take() {
-            return Err(failure);
-        }
-        let Some(mut sink) = state.sink.take() else { return Err(io::ErrorKind::Other.into()) };
-        let result = caught(|| work(&mut state, &mut *sink));
-        state.sink = Some(sink);
-        result
+        state.take_failure()?;
+        // The thread does not take the sink while the lock is held.
+        let Some(sink) = &mut state.sink else { return Err(io::ErrorKind::Other.into()) };
+        caught(|| work(&mut **sink))
     }
 }
 
@@ -71,7 +104,10 @@ impl Shared {
     /// Waits until no write is pending.
     fn idle(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
-        while !state.piece.is_empty() {
+        if !state.is_idle() {
+            self.changed.notify_all();
+        }
+        while !state.is_idle() {
             self.changed.wait(&mut state);
         }
         state
@@ -81,23 +117,41 @@ impl Shared {
     fn write(&self) {
         let mut state = self.state.lock();
         loop {
-            if state.piece.is_empty() {
-                if state.ended {
-                    return;
-                }
+            if let Some(buffer) = state.waiting.pop_front() {
+                state.is_writing = true;
+                self.with_sink(&mut state, |sink| sink.write_all(buffer.filled()));
+                state.is_writing = false;
+                state.recycle(buffer);
+            } else if state.is_flush_due {
+                self.with_sink(&mut state, |sink| sink.flush());
+                state.is_flush_due = false;
+            } else if state.ended {
+                return;
+            } else {
                 self.changed.wait(&mut state);
                 continue;
             }
-            let (piece, sink) = (std::mem::take(&mut state.piece), state.sink.take());
-            let Some(mut sink) = sink else { return };
-            // The state keeps a non-empty piece, so that others wait.
-            state.piece.push(0);
-            let outcome = MutexGuard::unlocked(&mut state, || caught(|| sink.write_all(&piece)));
-            state.failure = outcome.err();
-            state.sink = Some(sink);
-            state.piece = piece;
-            state.piece.clear();
-            self.changed.notify_all();
+            if state.unwritten() <= CONTINUE_BUFFERS {
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// Calls `work` with the sink, without the lock. If it fails, everything that waits is dropped: its place in the
+    /// file is behind bytes that are not there.
+    fn with_sink(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        work: impl FnOnce(&mut dyn CaptureSink) -> io::Result<()>,
+    ) {
+        let Some(mut sink) = state.sink.take() else { return };
+        let outcome = MutexGuard::unlocked(state, || caught(|| work(&mut *sink)));
+        state.sink = Some(sink);
+        if let Err(error) = outcome {
+            state.failure.get_or_insert(error);
+            while let Some(buffer) = state.waiting.pop_front() {
+                state.recycle(buffer);
+            }
         }
     }
 }
@@ -115,28 +169,44 @@ fn said(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-impl Write for Behind {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.after_writing(|state, sink| {
-            if bytes.len() > BEHIND_BYTES {
-                return sink.write(bytes);
+impl Sink for Behind {
+    fn write_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.after_writing(|sink| sink.write_all(bytes))
+    }
+
+    fn write_buffer(&mut self, buffer: &mut WriteBuffer) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        if state.unwritten() >= WAITING_BUFFERS {
+            // The thread is awake: it was woken for two of them.
+            while state.unwritten() > CONTINUE_BUFFERS {
+                self.shared.changed.wait(&mut state);
             }
-            state.piece.extend_from_slice(bytes);
-            Ok(bytes.len())
-        })
-        .inspect(|_| {
+        }
+        state.take_failure()?;
+        let empty = state.spare.pop().unwrap_or_default();
+        state.waiting.push_back(std::mem::replace(buffer, empty));
+        if state.waiting.len() == WAKE_BUFFERS {
             self.shared.changed.notify_all();
-        })
+        }
+        Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.after_writing(|_, sink| sink.flush())
+        self.after_writing(|sink| sink.flush())
+    }
+
+    fn start_flush(&mut self) -> io::Result<()> {
+        let mut state = self.shared.state.lock();
+        state.take_failure()?;
+        state.is_flush_due = true;
+        self.shared.changed.notify_all();
+        Ok(())
     }
 }
 
 impl Seek for Behind {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.after_writing(|_, sink| sink.seek(to))
+        self.after_writing(|sink| sink.seek(to))
     }
 }
 

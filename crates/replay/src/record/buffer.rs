@@ -8,7 +8,7 @@ use rehal_hal::{
 };
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::names::Recorded;
+use super::names::RecordedObject;
 use super::stream::{Log, Stream, status_of};
 use crate::encode;
 use crate::ids::Ids;
@@ -32,8 +32,8 @@ impl RecordedBuffer {
         RangeOp { buffer: self.id, offset: range.offset, length: range.length, mode, access }
     }
 
-    fn record(&self, status: u32, op: &HostOp<Ids<'_>>) {
-        self.stream.record(|log| log.calls(self.device, status, |put| encode::host_op(op, put)));
+    fn record_host_op(&self, status: u32, op: &HostOp<Ids<'_>>) {
+        self.stream.with_log(|log| log.calls(self.device, status, |put| encode::host_op(op, put)));
     }
 
     /// Records the bytes that the host may have written to `range` of a mapping.
@@ -46,7 +46,7 @@ impl RecordedBuffer {
         op: impl for<'b> FnOnce(RangeOp<Ids<'b>>, &'b [u8]) -> HostOp<Ids<'b>>,
     ) {
         let place = Range { offset: mapped.range.offset + range.offset, ..range };
-        self.stream.record(|log| {
+        self.stream.with_log(|log| {
             log.calls_with_memory(self.device, status, memory, range, |bytes, put| {
                 encode::host_op(&op(self.range(place, MappingMode::empty(), mapped.access), bytes), put);
             });
@@ -65,11 +65,11 @@ impl BufferBackend for RecordedBuffer {
         let outcome = match unseen {
             false => self.base.backend().map(mapped),
             true => Err(Error::unimplemented(
-                "a recorder cannot see when a range that stays mapped is written; map it for each write",
+                "a persistent mapping for writing cannot be recorded; map the range for each write",
             )),
         };
         let range = self.range(mapped.range, mapped.mode, mapped.access);
-        self.record(status_of(&outcome), &HostOp::Map(range));
+        self.record_host_op(status_of(&outcome), &HostOp::Map(range));
         outcome
     }
 
@@ -83,7 +83,7 @@ impl BufferBackend for RecordedBuffer {
             });
         } else {
             let range = self.range(mapped.range, MappingMode::empty(), mapped.access);
-            self.record(status, &HostOp::Unmap(range, None));
+            self.record_host_op(status, &HostOp::Unmap(range, None));
         }
         outcome
     }
@@ -99,7 +99,7 @@ impl BufferBackend for RecordedBuffer {
         let outcome = self.base.backend().invalidate(mapped, memory, range);
         let range = Range { offset: mapped.range.offset + range.offset, ..range };
         let invalidated = self.range(range, MappingMode::empty(), MemoryAccess::empty());
-        self.record(status_of(&outcome), &HostOp::Invalidate(invalidated));
+        self.record_host_op(status_of(&outcome), &HostOp::Invalidate(invalidated));
         outcome
     }
 
@@ -112,7 +112,7 @@ impl BufferBackend for RecordedBuffer {
     }
 }
 
-impl Recorded for RecordedBuffer {
+impl RecordedObject for RecordedBuffer {
     const NAME: &'static str = "a buffer";
 
     fn stream(&self) -> &Arc<Stream> {

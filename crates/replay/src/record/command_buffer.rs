@@ -4,7 +4,7 @@ use std::sync::Arc;
 use rehal_base::{Error, Result};
 use rehal_hal::{Command, CommandBuffer, CommandBufferBackend, HostOp, Live};
 
-use super::names::{BaseNames, IdNames, Recorded, copy_sides, with_scratch};
+use super::names::{BaseNames, IdNames, RecordedObject, copy_sides, with_scratch};
 use super::stream::{Stream, status_of};
 use crate::encode;
 
@@ -25,7 +25,7 @@ impl RecordedCommandBuffer {
 
     fn record_host_op(&self, outcome: &Result<()>, op: &HostOp<crate::Ids<'_>>) {
         let status = status_of(outcome);
-        self.stream.record(|log| log.calls(self.device, status, |put| encode::host_op(op, put)));
+        self.stream.with_log(|log| log.calls(self.device, status, |put| encode::host_op(op, put)));
     }
 }
 
@@ -53,7 +53,7 @@ impl CommandBufferBackend for RecordedCommandBuffer {
             if status == 0 && transfers_nothing(command) {
                 return outcome;
             }
-            stream.record(|log| log.calls(self.device, status, |put| encode::command(self.id, &ids, put)));
+            stream.with_log(|log| log.calls(self.device, status, |put| encode::command(self.id, &ids, put)));
             outcome
         })
     }
@@ -63,7 +63,7 @@ impl CommandBufferBackend for RecordedCommandBuffer {
         with_scratch(|scratch| {
             if let Ok(ids) = command.rename(&mut IdNames::of_refused(stream, scratch)) {
                 let status = error.code() as u32;
-                stream.record(|log| {
+                stream.with_log(|log| {
                     log.calls(self.device, status, |put| encode::command(self.id, &ids, put));
                 });
             }
@@ -94,7 +94,7 @@ fn transfers_nothing(command: &Command<Live<'_>>) -> bool {
     }
 }
 
-impl Recorded for RecordedCommandBuffer {
+impl RecordedObject for RecordedCommandBuffer {
     const NAME: &'static str = "a command buffer";
 
     fn stream(&self) -> &Arc<Stream> {

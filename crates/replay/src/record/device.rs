@@ -18,7 +18,7 @@ use super::command_buffer::RecordedCommandBuffer;
 use super::event::RecordedEvent;
 use super::executable::{self, RecordedExecutable};
 use super::file::{RecordedFile, Reference, Source};
-use super::names::{BaseNames, IdNames, Recorded, copy_sides, recorded_semaphore, with_scratch};
+use super::names::{BaseNames, IdNames, RecordedObject, copy_sides, recorded_semaphore, with_scratch};
 use super::outcome::Outcome;
 use super::semaphore::RecordedSemaphore;
 use super::stream::{Stream, status_of};
@@ -40,7 +40,7 @@ impl RecordedDevice {
     /// Records `base` and its allocator.
     pub fn wrap(base: Device, stream: &Arc<Stream>) -> Device {
         let (id, allocator) = (stream.next_id(), stream.next_id());
-        stream.record(|log| {
+        stream.with_log(|log| {
             log.calls(0, 0, |put| encode::create(&CreateOp::Device { created: id }, put));
             let allocator = CreateOp::Allocator { device: id, created: allocator };
             log.calls(id, 0, |put| encode::create(&allocator, put));
@@ -53,23 +53,23 @@ impl RecordedDevice {
         self.record_info(0, &InfoOp::AssignTopology { device: self.id });
     }
 
-    fn record(&self, status: u32, op: &HostOp<Ids<'_>>) {
-        self.stream.record(|log| log.calls(self.id, status, |put| encode::host_op(op, put)));
+    fn record_host_op(&self, status: u32, op: &HostOp<Ids<'_>>) {
+        self.stream.with_log(|log| log.calls(self.id, status, |put| encode::host_op(op, put)));
     }
 
     fn record_info(&self, status: u32, op: &InfoOp<Ids<'_>>) {
-        self.stream.record(|log| log.calls(self.id, status, |put| encode::info_op(op, put)));
+        self.stream.with_log(|log| log.calls(self.id, status, |put| encode::info_op(op, put)));
     }
 
     /// Records the call that created an object of type `made`, and the object.
     fn record_creation<T>(&self, outcome: &Result<T>, made: ObjectType, op: &CreateOp<Ids<'_>>) {
         let status = status_of(outcome);
-        self.stream.record(|log| log.creation(self.id, status, made, |put| encode::create(op, put)));
+        self.stream.with_log(|log| log.creation(self.id, status, made, |put| encode::create(op, put)));
     }
 
     /// Records the call that created buffer `id`, and the buffer.
     fn record_buffer(&self, outcome: &Result<Buffer>, id: u64, op: &CreateOp<Ids<'_>>) {
-        self.stream.record(|log| {
+        self.stream.with_log(|log| {
             log.calls(self.id, status_of(outcome), |put| encode::create(op, put));
             if let Ok(made) = outcome {
                 buffer::record_object(log, self.id, id, made, false);
@@ -124,7 +124,7 @@ impl DeviceBackend for RecordedDevice {
         // waste space.
         let recorded = rehal_base::Range { length: if outcome.is_ok() { size } else { 0 }, ..whole };
         let allocator = self.allocator;
-        self.stream.record(|log| {
+        self.stream.with_log(|log| {
             log.calls_with_memory(self.id, status_of(&outcome), &memory, recorded, |data, put| {
                 let op = CreateOp::ImportedBuffer { allocator, params, size, flags: 0, data, created };
                 encode::create(&op, put);
@@ -168,7 +168,7 @@ impl DeviceBackend for RecordedDevice {
     fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
         let outcome = self.base.backend().create_channel(affinity, params);
         let op = CreateOp::Channel { device: self.id, created: 0 };
-        self.record(status_of(&outcome), &HostOp::Create(op));
+        self.record_host_op(status_of(&outcome), &HostOp::Create(op));
         outcome
     }
 
@@ -210,7 +210,7 @@ impl DeviceBackend for RecordedDevice {
             metadata: outcome.as_ref().map_or(&[][..], |(metadata, _)| metadata),
             created,
         });
-        self.stream.record(|log| {
+        self.stream.with_log(|log| {
             log.calls(self.id, status_of(&outcome), |put| encode::create(&op, put));
             if outcome.is_ok() {
                 log.bare_object(self.id, ObjectType::EXECUTABLE, created);
@@ -231,7 +231,7 @@ impl DeviceBackend for RecordedDevice {
             let file = ImportFile { device, affinity, access, length, source, created };
             encode::create(&CreateOp::File(file), put);
         };
-        self.stream.record(|log| {
+        self.stream.with_log(|log| {
             match &description.reference {
                 Reference::InlineMemory(memory) => {
                     log.calls_with_memory(device, status, memory, memory.whole(), |bytes, put| {
@@ -275,7 +275,7 @@ impl DeviceBackend for RecordedDevice {
                 recorded_semaphore(stream, signal.semaphore).map(|it| it.will_signal(signal.value))
             })?;
             let mut offset = None;
-            stream.record(|log| {
+            stream.with_log(|log| {
                 encode::submission(&ids, &mut |call, payload_type, parts| {
                     offset = Some(log.operation(self.id, 0, call, payload_type, parts));
                 });
@@ -289,7 +289,7 @@ impl DeviceBackend for RecordedDevice {
                 }
             }
             if let Ok(Some(made)) = &outcome {
-                stream.record(|log| buffer::record_object(log, self.id, created, made, false));
+                stream.with_log(|log| buffer::record_object(log, self.id, created, made, false));
             }
             Ok(outcome?.map(|made| self.wrap_buffer(made, created)))
         })
@@ -302,7 +302,7 @@ impl DeviceBackend for RecordedDevice {
             // with.
             if let Ok(ids) = submission.rename(&mut IdNames::of_refused(stream, scratch)) {
                 let status = error.code() as u32;
-                stream.record(|log| log.calls(self.id, status, |put| encode::submission(&ids, put)));
+                stream.with_log(|log| log.calls(self.id, status, |put| encode::submission(&ids, put)));
             }
             if let Ok(base) = submission.rename(&mut BaseNames { stream, scratch }) {
                 base.device.backend().refused(&base, error);
@@ -314,13 +314,13 @@ impl DeviceBackend for RecordedDevice {
         let outcome = self.base.backend().trim();
         let op = HostOp::Trim { device: self.id };
         let status = status_of(&outcome);
-        self.stream.record(|log| log.calls(self.id, status, |put| encode::host_op(&op, put)));
+        self.stream.with_log(|log| log.calls(self.id, status, |put| encode::host_op(&op, put)));
         outcome
     }
 
     fn flush(&self, affinity: QueueAffinity) -> Result<()> {
         let outcome = self.base.backend().flush(affinity);
-        self.record(status_of(&outcome), &HostOp::FlushQueue { device: self.id });
+        self.record_host_op(status_of(&outcome), &HostOp::FlushQueue { device: self.id });
         outcome
     }
 
@@ -333,7 +333,7 @@ impl DeviceBackend for RecordedDevice {
     }
 }
 
-impl Recorded for RecordedDevice {
+impl RecordedObject for RecordedDevice {
     const NAME: &'static str = "a device";
 
     fn stream(&self) -> &Arc<Stream> {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use rehal_hal::{Event, EventBackend};
 
-use super::names::Recorded;
+use super::names::RecordedObject;
 use super::stream::Stream;
 
 /// An event used by recorded command buffers.
@@ -26,7 +26,7 @@ impl EventBackend for RecordedEvent {
     }
 }
 
-impl Recorded for RecordedEvent {
+impl RecordedObject for RecordedEvent {
     const NAME: &'static str = "an event";
 
     fn stream(&self) -> &Arc<Stream> {

@@ -8,7 +8,7 @@ use rehal_hal::{Executable, ExecutableBackend, ExecutableQuery, FunctionInfo, In
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32, U64};
 
-use super::names::Recorded;
+use super::names::RecordedObject;
 use super::stream::Stream;
 use crate::encode;
 
@@ -43,7 +43,7 @@ impl ExecutableBackend for RecordedExecutable {
             None => rehal_base::StatusCode::NotFound,
         };
         let op = InfoOp::QueryExecutable { executable: self.id, query: ExecutableQuery::LookupFunction };
-        self.stream.record(|log| log.calls(self.device, status as u32, |put| encode::info_op(&op, put)));
+        self.stream.with_log(|log| log.calls(self.device, status as u32, |put| encode::info_op(&op, put)));
         found
     }
 
@@ -52,7 +52,7 @@ impl ExecutableBackend for RecordedExecutable {
     }
 }
 
-impl Recorded for RecordedExecutable {
+impl RecordedObject for RecordedExecutable {
     const NAME: &'static str = "an executable";
 
     fn stream(&self) -> &Arc<Stream> {
@@ -68,13 +68,13 @@ pub(super) fn metadata(functions: &[FunctionInfo]) -> Result<Vec<u8>> {
         let name = &function.name;
         if name.is_empty() || name.len() > usize::from(u16::MAX) {
             return Err(Error::failed_precondition(format!(
-                "recording needs a name of 1 to 65535 bytes for function {ordinal} of the executable; it has {}",
+                "cannot record function {ordinal} of the executable: its name has {} bytes (expected 1 to 65535)",
                 name.len()
             )));
         }
         if !names.insert(name) {
             return Err(Error::failed_precondition(format!(
-                "recording needs another name for each function of the executable; two are '{name}'"
+                "cannot record the executable: duplicate function name '{name}'"
             )));
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rehal_base::{Error, HostMemory, MappedFile, Range, Result, StatusCode};
 use rehal_hal::{File, FileBackend, FileContents, FileIdentity, FileSource, HostFile, Validation};
 
-use super::names::Recorded;
+use super::names::RecordedObject;
 use super::stream::Stream;
 use super::{FilePolicy, FileValidation, RecordOptions};
 
@@ -64,7 +64,7 @@ impl FileBackend for RecordedFile {
     }
 }
 
-impl Recorded for RecordedFile {
+impl RecordedObject for RecordedFile {
     const NAME: &'static str = "a file";
 
     fn stream(&self) -> &Arc<Stream> {
@@ -106,8 +106,9 @@ impl Source {
     pub fn of(file: HostFile) -> Result<(Self, HostFile)> {
         match file {
             HostFile::Disk(file) => {
-                let same =
-                    file.try_clone().map_err(|error| Error::io("keeping a file to record it", &error))?;
+                let same = file
+                    .try_clone()
+                    .map_err(|error| Error::io("duplicating the descriptor of an imported file", &error))?;
                 Ok((Self::Disk(same), HostFile::Disk(file)))
             }
             HostFile::Memory(memory) => {
@@ -192,15 +193,13 @@ fn describe_disk(
     };
     let path = || {
         std::fs::read_link(&link).map_err(|error| {
-            Error::new(StatusCode::Unavailable, format!("the path of an imported file is not known: {error}"))
+            Error::new(StatusCode::Unavailable, format!("the path of an imported file is unknown: {error}"))
         })
     };
     let reference = match options.file_policy {
         FilePolicy::Fail => {
-            return Err(Error::failed_precondition(
-                "a file outside of the capture was imported, which the file policy forbids",
-            )
-            .advise("choose another policy: reference, capture-ranges or capture-all"));
+            return Err(Error::failed_precondition("the file policy forbids the import of external files")
+                .advise("choose another policy: reference, capture-ranges or capture-all"));
         }
         FilePolicy::CaptureAll => Reference::InlineFile(contents()?),
         FilePolicy::CaptureRanges => Reference::Ranges { path: path()?, contents: contents()? },
@@ -217,7 +216,7 @@ fn describe_disk(
 
 /// The identity of the file reported by the operating system.
 fn identity(file: &std::fs::File) -> Result<FileIdentity> {
-    let metadata = file.metadata().map_err(|error| Error::io("asking what an imported file is", &error))?;
+    let metadata = file.metadata().map_err(|error| Error::io("querying an imported file", &error))?;
     let seconds = metadata.mtime().unsigned_abs();
     Ok(FileIdentity {
         device: metadata.dev(),

@@ -167,9 +167,9 @@ impl Recorder {
 
     fn record_scope(&self, name: &str, op: &HostOp<crate::Ids<'_>>) -> Result<()> {
         if name.is_empty() {
-            return Err(Error::invalid_argument("a scope needs a name"));
+            return Err(Error::invalid_argument("a scope name must not be empty"));
         }
-        self.stream.record(|log| log.calls(0, 0, |put| encode::host_op(op, put)));
+        self.stream.with_log(|log| log.calls(0, 0, |put| encode::host_op(op, put)));
         Ok(())
     }
 }
@@ -215,13 +215,13 @@ fn in_use(path: &Path) -> Error {
         StatusCode::Unavailable,
         format!("creating the capture '{path}': another recorder is writing to it"),
     )
-    .advise("name a file of its own for each process, or wait until the other capture is closed")
+    .advise("use a separate file for each process, or wait until the other capture is closed")
 }
 
 fn not_seekable(path: &Path) -> Error {
-    let reason = "its length is written at its beginning in the end, and there is no way back there";
-    Error::invalid_argument(format!("a capture cannot go to '{}': {reason}", path.display()))
-        .advise("name a file")
+    let reason = "not seekable, but closing a capture writes its length to the file header";
+    Error::invalid_argument(format!("cannot write a capture to '{}': {reason}", path.display()))
+        .advise("use a regular file")
 }
 
 /// An open scope of a capture.

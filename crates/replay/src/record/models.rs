@@ -19,7 +19,7 @@ mod sync {
 use std::io::{self, Cursor, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex};
 
-use rehal_capture::{Capture, ObjectType, OpenOptions, RecordType};
+use rehal_capture::{Capture, ObjectType, OpenOptions, RecordType, Sink as _, WriteBuffer};
 
 use self::behind::Behind;
 use self::stream::Stream;
@@ -102,8 +102,8 @@ fn start(sink: &Sink) -> Arc<Stream> {
 }
 
 /// Adds the record of device `id`.
-fn record(stream: &Stream, id: u64) {
-    stream.record(|log| log.bare_object(0, ObjectType::DEVICE, id));
+fn append(stream: &Stream, id: u64) {
+    stream.with_log(|log| log.bare_object(0, ObjectType::DEVICE, id));
 }
 
 /// The record ids of a capture, in order, and whether it was closed.
@@ -120,32 +120,105 @@ fn ids(bytes: &[u8]) -> (Vec<u64>, bool) {
     (ids, capture.is_closed())
 }
 
+/// Queues a buffer with these bytes.
+fn queue(behind: &mut Behind, bytes: &[u8]) -> io::Result<()> {
+    let mut buffer = WriteBuffer::default();
+    buffer.extend(bytes);
+    let outcome = behind.write_buffer(&mut buffer);
+    assert!(outcome.is_err() || buffer.filled().is_empty());
+    outcome
+}
+
 #[test]
-fn every_piece_is_written_in_order() {
+fn every_buffer_is_written_in_order() {
     explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
         let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
-        behind.write_all(b"ab").unwrap();
-        behind.write_all(b"cd").unwrap();
-        behind.flush().unwrap();
+        queue(&mut behind, b"ab").unwrap();
+        behind.write_bytes(b"cd").unwrap();
         assert_eq!(sink.bytes(), b"abcd");
+        queue(&mut behind, b"ef").unwrap();
+        behind.flush().unwrap();
+        assert_eq!(sink.bytes(), b"abcdef");
         behind.seek(SeekFrom::Start(1)).unwrap();
-        behind.write_all(b"x").unwrap();
-        // Dropped with a pending piece, which is written before the drop returns.
+        queue(&mut behind, b"x").unwrap();
+        behind.start_flush().unwrap();
+        queue(&mut behind, b"y").unwrap();
+        // Dropped with pending buffers, which are written before the drop returns.
         drop(behind);
-        assert_eq!(sink.bytes(), b"axcd");
+        assert_eq!(sink.bytes(), b"axydef");
+    });
+}
+
+/// More buffers than may wait: some call waits for the thread, and none deadlocks.
+#[test]
+fn a_full_queue_is_waited_for() {
+    explore_bounded(PREEMPTIONS, || {
+        let sink = Sink::default();
+        let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
+        for bytes in [b"ab", b"cd", b"ef", b"gh", b"ij"] {
+            queue(&mut behind, bytes).unwrap();
+        }
+        // At most three wait; a fourth is written before the next is queued.
+        assert!(sink.bytes().len() >= 4);
+        behind.flush().unwrap();
+        assert_eq!(sink.bytes(), b"abcdefghij");
+    });
+}
+
+/// A sink that tells when it is flushed, in the model.
+#[derive(Clone, Default)]
+struct FlushedSink {
+    sink: Sink,
+    flushed: Arc<(sync::Mutex<bool>, sync::Condvar)>,
+}
+
+impl Write for FlushedSink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.sink.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        *self.flushed.0.lock() = true;
+        self.flushed.1.notify_all();
+        Ok(())
+    }
+}
+
+impl Seek for FlushedSink {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.sink.seek(to)
+    }
+}
+
+/// It ends without another call, so that records of a program that waits reach the file.
+#[test]
+fn a_started_flush_ends() {
+    explore_bounded(PREEMPTIONS, || {
+        let sink = FlushedSink::default();
+        let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
+        queue(&mut behind, b"ab").unwrap();
+        behind.start_flush().unwrap();
+        let (flushed, changed) = &*sink.flushed;
+        let mut flushed = flushed.lock();
+        while !*flushed {
+            changed.wait(&mut flushed);
+        }
+        assert_eq!(sink.sink.bytes(), b"ab");
     });
 }
 
 #[test]
-fn an_error_of_the_thread_shows_in_the_next_call() {
+fn a_write_error_is_returned_by_the_next_call() {
     for fault in [Fault::Fails, Fault::Panics] {
         explore_bounded(PREEMPTIONS, move || {
             let sink = Sink::with_fault(2, fault);
             let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
-            behind.write_all(b"ab").unwrap();
-            behind.write_all(b"cd").unwrap();
-            let failed = behind.flush().unwrap_err();
+            queue(&mut behind, b"ab").unwrap();
+            queue(&mut behind, b"cd").unwrap();
+            // Either this call sees the error, or the buffer is dropped because of it.
+            let third = queue(&mut behind, b"ef");
+            let failed = third.and_then(|()| behind.flush()).unwrap_err();
             match fault {
                 Fault::Fails => assert_eq!(failed.kind(), io::ErrorKind::StorageFull),
                 Fault::Panics => assert_eq!(failed.to_string(), "the sink panicked: out of order"),
@@ -167,12 +240,12 @@ fn every_record_is_written_once_and_in_order() {
         let other = thread::spawn({
             let stream = stream.clone();
             move || {
-                record(&stream, 10);
-                record(&stream, 11);
+                append(&stream, 10);
+                append(&stream, 11);
             }
         });
-        record(&stream, 20);
-        record(&stream, 21);
+        append(&stream, 20);
+        append(&stream, 21);
         other.join().unwrap();
         stream.close().unwrap();
         let (ids, is_closed) = ids(&sink.bytes());
@@ -183,16 +256,16 @@ fn every_record_is_written_once_and_in_order() {
 
 /// Each record added concurrently with a close is either complete in the capture or absent.
 #[test]
-fn a_close_takes_what_was_recorded_before_it() {
+fn a_close_includes_all_previous_records() {
     explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
         let stream = start(&sink);
-        record(&stream, 1);
+        append(&stream, 1);
         let other = thread::spawn({
             let stream = stream.clone();
             move || {
-                record(&stream, 2);
-                record(&stream, 3);
+                append(&stream, 2);
+                append(&stream, 3);
             }
         });
         stream.close().unwrap();
@@ -205,11 +278,11 @@ fn a_close_takes_what_was_recorded_before_it() {
 }
 
 #[test]
-fn concurrent_closes_return_to_a_closed_capture() {
+fn concurrent_closes_all_return_after_the_capture_is_closed() {
     explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
         let stream = start(&sink);
-        record(&stream, 1);
+        append(&stream, 1);
         let other = thread::spawn({
             let (stream, sink) = (stream.clone(), sink.clone());
             move || {
@@ -226,7 +299,7 @@ fn concurrent_closes_return_to_a_closed_capture() {
 /// The program drops the recorder without closing it. Whichever thread drops the last handle, even the flusher, all
 /// records are written before the sink is dropped, and the capture is marked as not closed.
 #[test]
-fn a_dropped_recorder_leaves_what_was_recorded() {
+fn a_dropped_recorder_writes_all_records() {
     explore_bounded(PREEMPTIONS, || {
         let at_drop = |bytes: &[u8]| {
             let (mut ids, is_closed) = ids(bytes);
@@ -237,9 +310,9 @@ fn a_dropped_recorder_leaves_what_was_recorded() {
         let stream = Stream::start(sink, RecordOptions::default()).unwrap();
         let other = thread::spawn({
             let stream = stream.clone();
-            move || record(&stream, 1)
+            move || append(&stream, 1)
         });
-        record(&stream, 2);
+        append(&stream, 2);
         drop(stream);
         other.join().unwrap();
     });
@@ -247,7 +320,7 @@ fn a_dropped_recorder_leaves_what_was_recorded() {
 
 /// The flusher or a program thread hits the error; the program is not disturbed, and closing reports it.
 #[test]
-fn the_first_error_sticks_and_closing_reports_it() {
+fn the_first_error_is_sticky_and_reported_on_close() {
     for (fault, says) in
         [(Fault::Fails, "RESOURCE_EXHAUSTED"), (Fault::Panics, "the sink panicked: out of order")]
     {
@@ -255,12 +328,12 @@ fn the_first_error_sticks_and_closing_reports_it() {
             // The file header is the first write.
             let sink = Sink::with_fault(2, fault);
             let stream = start(&sink);
-            record(&stream, 1);
+            append(&stream, 1);
             let other = thread::spawn({
                 let stream = stream.clone();
-                move || record(&stream, 2)
+                move || append(&stream, 2)
             });
-            stream.record(|log| log.set_status(32, 5));
+            stream.with_log(|log| log.set_status(32, 5));
             other.join().unwrap();
             let failed = stream.close().unwrap_err().to_string();
             assert!(failed.contains(says), "{failed}");

@@ -22,7 +22,7 @@ use crate::encode::buffer_ref;
 use crate::ids::Ids;
 
 /// The object behind a recording handle.
-pub(super) trait Recorded: 'static {
+pub(super) trait RecordedObject: 'static {
     /// Its name in messages.
     const NAME: &'static str;
     /// The capture it is recorded into.
@@ -31,7 +31,7 @@ pub(super) trait Recorded: 'static {
 
 /// The recorded object behind `backend`; fails for objects of another device or recorder.
 #[inline]
-fn recorded<'a, T: Recorded>(stream: &Arc<Stream>, backend: &'a dyn std::any::Any) -> Result<&'a T> {
+fn recorded<'a, T: RecordedObject>(stream: &Arc<Stream>, backend: &'a dyn std::any::Any) -> Result<&'a T> {
     match backend.downcast_ref::<T>() {
         Some(object) if Arc::ptr_eq(object.stream(), stream) => Ok(object),
         _ => Err(foreign(T::NAME)),
@@ -40,7 +40,7 @@ fn recorded<'a, T: Recorded>(stream: &Arc<Stream>, backend: &'a dyn std::any::An
 
 #[cold]
 fn foreign(name: &str) -> Error {
-    Error::failed_precondition(format!("{name} that this recorder did not see made cannot be recorded"))
+    Error::failed_precondition(format!("cannot record {name} that this recorder did not create"))
 }
 
 macro_rules! lookups {

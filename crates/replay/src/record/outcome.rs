@@ -42,7 +42,7 @@ impl<'a> Outcome<'a> {
                 let stream = Arc::downgrade(self.stream);
                 let settled = move |outcome: Result<()>| {
                     if let (Err(_), Some(stream)) = (&outcome, stream.upgrade()) {
-                        stream.record(|log| log.set_status(offset, status_of(&outcome)));
+                        stream.with_log(|log| log.set_status(offset, status_of(&outcome)));
                     }
                 };
                 signal.semaphore.on_reached(signal.value, Box::new(settled)).detach();
@@ -53,7 +53,7 @@ impl<'a> Outcome<'a> {
 
     fn set_status(&self, status: u32) {
         if let Some(offset) = self.offset {
-            self.stream.record(|log| log.set_status(offset, status));
+            self.stream.with_log(|log| log.set_status(offset, status));
         }
     }
 }

@@ -11,7 +11,7 @@ use rehal_hal::{
 };
 use zerocopy::little_endian::U64;
 
-use super::names::Recorded;
+use super::names::RecordedObject;
 use super::stream::{Log, Stream, status_of};
 use crate::encode;
 
@@ -68,7 +68,7 @@ impl RecordedSemaphore {
             return false;
         }
         self.will_signal(beyond.host);
-        self.stream.record(|log| {
+        self.stream.with_log(|log| {
             self.record_signal(log, beyond.host, 0);
         });
         true
@@ -126,12 +126,12 @@ impl SemaphoreBackend for RecordedSemaphore {
         beyond.host = beyond.host.max(value);
         if needed {
             self.will_signal(value);
-            self.stream.record(|log| recorded_at = Some(self.record_signal(log, value, 0)));
+            self.stream.with_log(|log| recorded_at = Some(self.record_signal(log, value, 0)));
         }
         drop(beyond);
         let outcome = self.base.signal(value);
         if let (Err(_), Some(offset)) = (&outcome, recorded_at) {
-            self.stream.record(|log| log.set_status(offset, status_of(&outcome)));
+            self.stream.with_log(|log| log.set_status(offset, status_of(&outcome)));
         }
         outcome
     }
@@ -153,7 +153,7 @@ impl SemaphoreBackend for RecordedSemaphore {
     }
 }
 
-impl Recorded for RecordedSemaphore {
+impl RecordedObject for RecordedSemaphore {
     const NAME: &'static str = "a semaphore";
 
     fn stream(&self) -> &Arc<Stream> {

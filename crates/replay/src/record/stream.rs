@@ -19,8 +19,8 @@ pub trait CaptureSink: Write + Seek + Send {}
 
 impl<T: Write + Seek + Send> CaptureSink for T {}
 
-/// Shared memory up to this size is copied into a record like any other bytes.
-const COPIED_BYTES: u64 = 256 * 1024;
+/// Shared memory up to this size is copied, then encoded like other bytes; more is copied into the writer's buffer.
+const COPIED_BYTES: u64 = 4096;
 
 /// How often pending records are written: a record reaches the file within 100 ms of its call even if the machine
 /// is busy.
@@ -70,7 +70,7 @@ impl Stream {
             .spawn(move || {
                 while !ending.wait(FLUSH_INTERVAL) {
                     let Some(stream) = stream.upgrade() else { return };
-                    stream.record(|log| drop(log.writer.flush()));
+                    stream.with_log(|log| drop(log.writer.start_flush()));
                 }
             })
             .map_err(|error| Error::io("starting the thread that writes the capture", &error))?;
@@ -85,7 +85,7 @@ impl Stream {
 
     /// Appends records atomically: those of one call are contiguous. Does nothing once the capture is closed.
     #[inline]
-    pub fn record(&self, add: impl FnOnce(&mut Log)) {
+    pub fn with_log(&self, add: impl FnOnce(&mut Log)) {
         if let Some(log) = &mut *self.log.lock() {
             add(log);
         }
@@ -163,12 +163,12 @@ impl Log {
             let fields = fields_of(device, status, call, payload_type);
             let header = announce(payload_type, parts, range.length);
             // Copied on the way: the checksum must match the written bytes even if the program writes concurrently.
-            let _ = self.writer.append_with_tail(&fields, &[&header], range.length, |tail| {
-                let copied = memory.for_each_chunk(range, |chunk| {
-                    tail.add(chunk);
-                    Ok::<_, Error>(())
-                });
-                debug_assert!(copied.is_ok(), "the range is of the memory");
+            let _ = self.writer.append_with_tail(&fields, &[&header], range.length, |done, target| {
+                let read = memory.read(range.offset + done, target);
+                debug_assert!(read.is_ok(), "the range is of the memory");
+                if read.is_err() {
+                    target.fill(0);
+                }
             });
         });
     }

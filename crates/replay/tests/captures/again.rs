@@ -1,4 +1,4 @@
-//! Captures of the reference, replayed on recorded devices: what is recorded then is what it had recorded.
+//! Captures of the reference, replayed on recorded devices: the new capture must match.
 
 use std::path::{Path, PathBuf};
 
@@ -11,10 +11,10 @@ use rehal_replay::{
     ReplayOptions, Scope,
 };
 
-use crate::said::{Apart, lines};
+use crate::comparable::{Apart, lines};
 use crate::written::Memory;
 
-/// Opens the scopes of the capture in the recorder, and reads what the program read.
+/// Repeats the scopes of the capture in the recorder, and its host reads.
 struct Program<'r>(&'r Recorder);
 
 impl Observer for Program<'_> {
@@ -35,7 +35,7 @@ impl Observer for Program<'_> {
     }
 }
 
-/// Replays a capture on recorded devices and gives the capture of that.
+/// Replays a capture on recorded devices and returns the capture of the replay.
 fn record_again(bytes: &[u8], remaps: Vec<FileRemap>, options: RecordOptions) -> Result<Vec<u8>> {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
     let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
@@ -48,15 +48,15 @@ fn record_again(bytes: &[u8], remaps: Vec<FileRemap>, options: RecordOptions) ->
     Ok(memory.bytes())
 }
 
-/// Captures that are not recorded again, by a part of their name, and why.
+/// Excluded captures, by a part of their name, and why.
 const LEFT_OUT: [(&str, &str); 2] =
     [("crash.", "its kernels end the process"), ("torn.", "it was never closed")];
 
-pub fn captures_come_back_as_they_were(set: &Path) {
+pub fn replays_are_recorded_identically(set: &Path) {
     let (mut compared, mut refused) = (0, 0);
     for (path, remaps) in captures(set) {
         let name = path.file_stem().unwrap().to_str().unwrap();
-        // Matrices take an interpreter of an unoptimised build a minute.
+        // Matrix products take the interpreter of an unoptimised build a minute.
         let is_slow = name.starts_with("matmul") && name.contains(".vmvx.");
         if is_slow || LEFT_OUT.iter().any(|(part, _)| name.contains(part)) {
             continue;
@@ -76,7 +76,7 @@ pub fn captures_come_back_as_they_were(set: &Path) {
                 assert_alike(name, &lines(&bytes, apart), &lines(&again, apart));
                 compared += 1;
             }
-            // The file is here as a copy.
+            // The file is a copy, so its identity differs.
             Err(error) => {
                 assert!(
                     error.message().contains("not the file that was captured"),
@@ -94,14 +94,14 @@ fn assert_alike(name: &str, was: &[String], is: &[String]) {
     let Some(at) = was.iter().zip(is).position(|(was, is)| was != is) else {
         return assert_eq!(was.len(), is.len(), "{name}");
     };
-    // A replay allocates, maps, writes and unmaps what the program imported; each other line is as it was.
+    // A replay allocates, maps, writes and unmaps memory that the program imported; all other lines must match.
     let imported =
         was[at].contains("allocator.import_buffer") && is[at].contains("allocator.allocate_buffer");
     assert!(imported, "{name}, line {at}:\n{}\n{}", was[at], is[at]);
     assert_eq!(was[at + 2..], is[at + 4..], "{name}");
 }
 
-/// The captures of a set, with where the files are that they name.
+/// The captures of a set, with remaps for the files that they refer to.
 pub fn captures(set: &Path) -> impl Iterator<Item = (PathBuf, Vec<FileRemap>)> {
     const PLACES: [(&str, &str); 3] =
         [("/tmp/rehal-fixtures/", ""), ("/models/data/", "params/"), ("/models/onnx/", "models/")];

@@ -1,4 +1,4 @@
-//! Captures on a device whose memory is apart from the host's: replayed, and recorded while they are replayed.
+//! Captures replayed on a discrete device, bare and recorded.
 
 use std::path::Path;
 
@@ -35,7 +35,7 @@ impl Observer for Reads {
     }
 }
 
-/// What a replay reads back.
+/// The host reads of a replay.
 fn reads(bytes: &[u8], devices: &DeviceGroup, remaps: &[FileRemap]) -> Result<Vec<Vec<u8>>> {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
     let options = ReplayOptions { file_remaps: remaps.to_vec(), ..ReplayOptions::default() };
@@ -44,13 +44,13 @@ fn reads(bytes: &[u8], devices: &DeviceGroup, remaps: &[FileRemap]) -> Result<Ve
     Ok(reads.0)
 }
 
-/// Captures of real programs write inputs through mappings and read results through them. Where nothing of that can be
-/// mapped it is staged, and what is read is the same; and so is what a capture of the replay reads.
-pub fn captures_replay_as_on_a_device_that_shares_memory(set: &Path) {
+/// Captures of real programs write inputs and read results through mappings. On a device without mappable memory these
+/// are staged: the host reads must be the same, and so must those of a capture of the replay.
+pub fn captures_replay_as_on_shared_memory(set: &Path) {
     let (mut compared, mut refused) = (0, 0);
     for (path, remaps) in captures(set) {
         let name = path.file_stem().unwrap().to_str().unwrap();
-        // Crashes end the process, and matrices take an interpreter of an unoptimised build a minute.
+        // Crashes end the process, and matrix products take the interpreter of an unoptimised build a minute.
         if name.contains("crash.") || (name.starts_with("matmul") && name.contains(".vmvx.")) {
             continue;
         }
@@ -60,10 +60,10 @@ pub fn captures_replay_as_on_a_device_that_shares_memory(set: &Path) {
         let apart = reads(&bytes, &group(count, true), &remaps);
         match (shared, apart) {
             (Ok(shared), Ok(apart)) => {
-                assert!(shared == apart, "{name} reads something else");
+                assert!(shared == apart, "{name}: host reads differ");
                 assert!(
                     shared == through_a_recorder(&bytes, count, &remaps),
-                    "{name} is recorded as something else"
+                    "{name}: host reads of the new capture differ"
                 );
                 compared += 1;
             }
@@ -78,14 +78,14 @@ pub fn captures_replay_as_on_a_device_that_shares_memory(set: &Path) {
     assert!(compared > 50 && refused > 0, "{compared} captures compared, {refused} refused");
 }
 
-/// What the capture of a replay on a discrete device reads in the end.
+/// The host reads of a capture of a replay on a discrete device.
 fn through_a_recorder(bytes: &[u8], count: usize, remaps: &[FileRemap]) -> Vec<Vec<u8>> {
     let memory = Memory::default();
     let recorder = Recorder::to(memory.clone(), RecordOptions::default()).unwrap();
     let recorded = recorder.wrap(&group(count, true)).unwrap();
     let first = reads(bytes, &recorded, remaps).unwrap();
     recorder.close().unwrap();
-    // Of what is staged, the capture reads the staging buffers as well, and in pieces.
+    // The capture also has the reads of the staging buffers, in pieces.
     let again = reads(&memory.bytes(), &group(count, true), &[]).unwrap();
     assert_eq!(again.concat(), first.concat());
     first

@@ -1,18 +1,18 @@
-//! Captures of real programs print what the reference printed of them.
+//! Dumps of real programs' captures match the reference's.
 
 use std::path::Path;
 
 use rehal_base::MappedFile;
 use rehal_replay::dump::{Format, Input, Options, dump};
 
-pub fn captures_print_what_the_reference_printed(set: &Path) {
+pub fn dumps_match_the_reference(set: &Path) {
     let mut compared = 0;
     for path in testing::captures(set) {
         let map = MappedFile::open(&path).unwrap();
         let name = path.file_stem().unwrap().to_str().unwrap();
         for (format, extension) in [(Format::Text, "text"), (Format::Jsonl, "jsonl")] {
-            // Of the largest, and of those that the reference refuses, nothing is kept; the oracle compares all of them
-            // with the real tool.
+            // Only dumps of smaller captures that the reference accepts are stored; the oracle compares all captures with
+            // the reference's tool.
             let expected = set.join(format!("expected/{name}.dump.{extension}"));
             let Ok(theirs) = std::fs::read(expected) else { continue };
             let mut ours = Vec::new();

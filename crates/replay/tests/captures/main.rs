@@ -1,7 +1,8 @@
-//! Captures of programs: planned, dumped, replayed on recorded devices, and changed. Those of the fixtures, and those of the
-//! corpus, whose tests are ignored if it is missing.
+//! Captures of programs: planned, dumped, replayed on recorded devices, and mutated. Those of the fixtures, and those of
+//! the corpus, whose tests are ignored if it is missing.
 
 mod again;
+mod comparable;
 mod discrete;
 mod dumped;
 #[path = "../memory/mod.rs"]
@@ -9,8 +10,8 @@ mod memory;
 #[allow(dead_code, reason = "shared with the tests on hostile bytes")]
 #[path = "../mutate/mod.rs"]
 mod mutate;
+mod orders;
 mod planned;
-mod said;
 #[path = "../record/memory.rs"]
 mod written;
 
@@ -29,13 +30,12 @@ fn main() -> ExitCode {
         planned::torn_captures_are_planned_up_to_their_tear(&testing::fixtures());
         Ok(())
     }));
-    trials.extend(testing::on_both_sets("dumped", dumped::captures_print_what_the_reference_printed));
-    trials.extend(testing::on_both_sets("recorded_again", again::captures_come_back_as_they_were));
-    trials.extend(testing::on_both_sets(
-        "discrete",
-        discrete::captures_replay_as_on_a_device_that_shares_memory,
-    ));
-    // The mutations of the fixtures are with other hostile bytes.
+    trials.extend(testing::on_both_sets("dumped", dumped::dumps_match_the_reference));
+    trials.extend(testing::on_both_sets("recorded_again", again::replays_are_recorded_identically));
+    trials.extend(testing::on_both_sets("discrete", discrete::captures_replay_as_on_shared_memory));
+    trials.extend(testing::on_both_sets("orders", orders::both_orders_read_the_same_on_a_late_device));
+    trials.extend(testing::on_both_sets("races", orders::captures_of_programs_have_no_races));
+    // The mutations of the fixtures are in `hostile.rs`.
     trials.push(testing::on_corpus("mutated::corpus", mutations));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -1,4 +1,4 @@
-//! Captures of real programs: planned, or refused for the right reason.
+//! Captures of real programs: planned, or rejected with the right error.
 
 use std::path::Path;
 

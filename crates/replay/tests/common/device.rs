@@ -21,6 +21,9 @@ pub const FAKE_FORMAT: &str = "fake";
 pub const FAKE_RAW_FORMAT: &str = "fake-raw";
 const MAGIC: &[u8] = b"FAKE";
 
+/// Where two functions named `meets` wait for each other.
+static MEETING: std::sync::Barrier = std::sync::Barrier::new(2);
+
 /// An action of the device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ran {
@@ -72,8 +75,7 @@ pub struct Bound {
 }
 
 /// An executable of the device: functions that add a number to each byte of their first binding. A function named
-/// `fails` fails instead.
-/// is called `fails` fails instead.
+/// `fails` fails instead; `meets` first waits until another one runs.
 #[derive(Clone, Debug)]
 pub struct FakeCode {
     pub name: String,
@@ -239,7 +241,7 @@ impl DeviceBackend for TestDevice {
         matches!(format, FAKE_FORMAT | FAKE_RAW_FORMAT)
     }
 
-    #[allow(unsafe_code, reason = "the trait's; nothing here runs the bytes")]
+    #[allow(unsafe_code, reason = "required by the trait; the bytes are not executed")]
     unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
         if !self.can_prepare_executable(params.format) {
             return Err(Error::incompatible(format!("no executables of format '{}'", params.format)));
@@ -260,7 +262,7 @@ impl DeviceBackend for TestDevice {
             _ => None,
         };
         for wait in submission.waits {
-            assert!(wait.semaphore.query()? >= wait.value, "a serialized replay waits for everything");
+            assert!(wait.semaphore.query()? >= wait.value, "a serialized replay waits for each submission");
         }
         let outcome = self.run(&submission.op);
         for signal in submission.signals {
@@ -369,7 +371,7 @@ impl CommandBufferBackend for Commands {
 struct Stored<'a> {
     store: &'a Store,
     /// The binding table; `None` is an empty slot.
-    table: &'a [Option<Place>],
+    table: &'a [Option<BufferSlice>],
     log: &'a Log,
 }
 
@@ -379,23 +381,23 @@ impl Stored<'_> {
         match op {
             QueueOp::Alloca { .. } | QueueOp::Barrier { .. } => Ok(()),
             QueueOp::Dealloca { buffer, .. } => store.buffers[*buffer as usize].backend().deallocate(),
-            QueueOp::Fill { target, pattern, .. } => self.place(target)?.fill(pattern.of(&store.bytes)),
-            QueueOp::Update { source, target, .. } => self.place(target)?.write(source.of(&store.bytes)),
-            QueueOp::Copy { source, target, .. } => self.place(target)?.write(&self.place(source)?.bytes()?),
+            QueueOp::Fill { target, pattern, .. } => self.slice(target)?.fill(pattern.of(&store.bytes)),
+            QueueOp::Update { source, target, .. } => self.slice(target)?.write(source.of(&store.bytes)),
+            QueueOp::Copy { source, target, .. } => self.slice(target)?.write(&self.slice(source)?.bytes()?),
             QueueOp::Read { file, file_offset, target, .. } => {
-                let target = self.place(target)?;
+                let target = self.slice(target)?;
                 let file = store.files[*file as usize].backend();
                 file.read_at(*file_offset, PlainBuffer::memory_of(&target.buffer)?, target.range)
             }
             QueueOp::Write { source, file, file_offset, .. } => {
-                let source = self.place(source)?;
+                let source = self.slice(source)?;
                 let file = store.files[*file as usize].backend();
                 file.write_at(*file_offset, PlainBuffer::memory_of(&source.buffer)?, source.range)
             }
             QueueOp::Dispatch(dispatch) => self.dispatch(dispatch),
             QueueOp::Execute { command_buffer, bindings, .. } => {
                 let entry = |it: &BufferRef<u32>| match it.binding {
-                    Binding::Direct(_) => self.place(it).map(Some),
+                    Binding::Direct(_) => self.slice(it).map(Some),
                     Binding::Slot(_) => Ok(None),
                 };
                 let table =
@@ -440,7 +442,7 @@ impl Stored<'_> {
                     buffers: self.ranges(*buffer_barriers)?,
                 }
             }
-            _ => return Err(Error::unimplemented("a command that no capture holds")),
+            _ => return Err(Error::unimplemented("a command that captures cannot represent")),
         };
         self.log.lock().unwrap().push(ran);
         Ok(())
@@ -450,21 +452,24 @@ impl Stored<'_> {
         let Store { lists, bytes, executables, .. } = self.store;
         let workgroup_count = match &dispatch.workgroup_count {
             WorkgroupCount::Static(count) => *count,
-            WorkgroupCount::Indirect(buffer) => read_count(&self.place(buffer)?)?,
+            WorkgroupCount::Indirect(buffer) => read_count(&self.slice(buffer)?)?,
         };
         let executable = executables[dispatch.executable as usize].backend().as_any();
         let code: &FakeCode = executable.downcast_ref().unwrap();
         let function = &code.functions[dispatch.function as usize];
         if function.name == "fails" {
-            return Err(Error::new(StatusCode::Internal, "the kernel gave up"));
+            return Err(Error::new(StatusCode::Internal, "the kernel failed"));
         }
-        let places = dispatch.bindings.of(&lists.buffer_refs).iter().map(|it| self.place(it));
-        let places = places.collect::<Result<Vec<_>>>()?;
-        let bindings = places
+        if function.name == "meets" {
+            MEETING.wait();
+        }
+        let slices = dispatch.bindings.of(&lists.buffer_refs).iter().map(|it| self.slice(it));
+        let slices = slices.collect::<Result<Vec<_>>>()?;
+        let bindings = slices
             .iter()
             .map(|it| Ok(Bound { offset: it.range.offset, bytes: it.bytes()? }))
             .collect::<Result<_>>()?;
-        if let Some(first) = places.first() {
+        if let Some(first) = slices.first() {
             let sums: Vec<_> = first.bytes()?.iter().map(|byte| byte.wrapping_add(code.adds)).collect();
             first.write(&sums)?;
         }
@@ -483,43 +488,43 @@ impl Stored<'_> {
     /// The ranges of buffer barriers, as offset and length.
     fn ranges(&self, barriers: Span<BufferBarrier<u32>>) -> Result<Vec<(u64, u64)>> {
         let barriers = barriers.of(&self.store.lists.buffer_barriers).iter();
-        barriers.map(|it| self.place(&it.buffer).map(|at| (at.range.offset, at.range.length))).collect()
+        barriers.map(|it| self.slice(&it.buffer).map(|at| (at.range.offset, at.range.length))).collect()
     }
 
-    fn place(&self, reference: &BufferRef<u32>) -> Result<Place> {
+    fn slice(&self, reference: &BufferRef<u32>) -> Result<BufferSlice> {
         let BufferRef { binding, offset, length } = *reference;
         let slot = match binding {
             Binding::Slot(slot) => slot,
             Binding::Direct(buffer) => {
                 let buffer = &self.store.buffers[buffer as usize];
-                return Ok(Place { buffer: buffer.clone(), range: buffer.resolve(offset, length)? });
+                return Ok(BufferSlice { buffer: buffer.clone(), range: buffer.resolve(offset, length)? });
             }
         };
         let Some(Some(bound)) = self.table.get(slot as usize) else {
-            return Err(Error::invalid_argument(format!("nothing is bound to slot {slot}")));
+            return Err(Error::invalid_argument(format!("binding slot {slot} is empty")));
         };
         let length = if length == WHOLE_BUFFER { bound.range.length - offset } else { length };
         if offset + length > bound.range.length {
-            return Err(Error::out_of_range("beyond what is bound"));
+            return Err(Error::out_of_range("the range exceeds the binding"));
         }
         let range = Range { offset: bound.range.offset + offset, length };
-        Ok(Place { buffer: bound.buffer.clone(), range })
+        Ok(BufferSlice { buffer: bound.buffer.clone(), range })
     }
 }
 
-fn read_count(place: &Place) -> Result<[u32; 3]> {
-    let bytes = place.bytes()?;
+fn read_count(slice: &BufferSlice) -> Result<[u32; 3]> {
+    let bytes = slice.bytes()?;
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
     Ok([word(0), word(4), word(8)])
 }
 
 /// Reads bytes of a buffer.
-struct Place {
+struct BufferSlice {
     buffer: Buffer,
     range: Range,
 }
 
-impl Place {
+impl BufferSlice {
     fn bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.range.length as usize];
         PlainBuffer::memory_of(&self.buffer)?.read(self.range.offset, &mut bytes)?;

@@ -1,11 +1,14 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use rehal_base::{Error, Result, StatusCode};
+use rehal_cts::late::LateDevice;
 use rehal_hal::{Device, DeviceGroup, Executable};
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{
-    ExecutableRecord, HostRead, Observer, Plan, PlanOptions, RecordLocation, Replay, ReplayOptions, Scope,
+    ExecutableRecord, HostRead, Observer, Plan, PlanOptions, RecordLocation, Replay, ReplayOptions,
+    ReplayOrder, Scope,
 };
 
 use super::{Ran, TestDevice};
@@ -47,7 +50,7 @@ impl Observer for Observed {
     fn scope_begin(&mut self, scope: &Scope<'_>) -> Result<()> {
         let name = String::from_utf8_lossy(scope.name);
         if self.fail_in.is_some_and(|it| it == name) {
-            return Err(Error::new(StatusCode::Aborted, "the observer has seen enough"));
+            return Err(Error::new(StatusCode::Aborted, "aborted by the observer"));
         }
         self.scopes.push(format!("begin:{name}"));
         Ok(())
@@ -101,7 +104,8 @@ pub fn run_with(bytes: &[u8], options: &ReplayOptions) -> Result<Observed> {
 /// Plans a capture once and runs it `count` times, on as many test devices as it uses. What the devices logged
 /// during setup precedes the first run.
 ///
-/// A capture without executables also runs on `local-sync`, with the same outcome.
+/// A capture without executables also runs on `local-sync`, with the same outcome; and in captured order, on a device that
+/// completes work late.
 pub fn replay(bytes: &[u8], options: &ReplayOptions, count: usize) -> Result<Vec<Observed>> {
     let plan = Arc::new(Plan::compile(bytes.to_vec(), PlanOptions::default())?);
     let (devices, logs): (Vec<_>, Vec<_>) = (0..plan.device_count()).map(|_| TestDevice::create()).unzip();
@@ -110,6 +114,11 @@ pub fn replay(bytes: &[u8], options: &ReplayOptions, count: usize) -> Result<Vec
     if plan.executables().len() == 0 {
         let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
         assert_alike(&runs, &replay_on(&plan, devices, options, count, Vec::new));
+        let late =
+            |seed| LateDevice::over(LocalSync::create(Plugins::default()), seed, Duration::from_micros(100));
+        let devices = (0..plan.device_count() as u64).map(late).collect();
+        let options = ReplayOptions { order: ReplayOrder::Captured, ..options.clone() };
+        assert_alike(&runs, &replay_on(&plan, devices, &options, count, Vec::new));
     }
     runs
 }
@@ -143,7 +152,7 @@ fn assert_alike(ours: &Result<Vec<Observed>>, others: &Result<Vec<Observed>>) {
         // Only the test device checks events.
         (Err(ours), _) if ours.code() == StatusCode::Aborted => {}
         (Err(ours), Err(other)) => assert_eq!(ours.code(), other.code(), "{ours:?} {other:?}"),
-        _ => panic!("ends otherwise on local-sync: {ours:?} {others:?}"),
+        _ => panic!("the outcome differs on local-sync: {ours:?} {others:?}"),
     }
 }
 

@@ -1,11 +1,11 @@
-//! How much memory a call holds at its peak, counted per thread, so that tests beside it do not
-//! count.
+//! The peak memory of a call, counted per thread, so that concurrent tests do not
+//! interfere.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes that this thread holds, and the most that it held since that was last reset.
+    /// Bytes allocated by this thread, and the high-water mark since the last reset.
     static HELD: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
@@ -15,7 +15,7 @@ static COUNTING: Counting = Counting;
 
 struct Counting;
 
-/// The result of `call`, and how many bytes it held at its peak.
+/// The result of `call`, and its peak memory in bytes.
 pub fn peak_bytes<R>(call: impl FnOnce() -> R) -> (R, usize) {
     let before = HELD.get();
     PEAK.set(before);
@@ -31,8 +31,8 @@ fn count(change: isize) {
     });
 }
 
-#[allow(unsafe_code, reason = "the trait's; it counts and leaves the work to the system's allocator")]
-// SAFETY: every call goes to the system's allocator as it came; the counters never allocate.
+#[allow(unsafe_code, reason = "required by the trait; it counts and forwards to the system's allocator")]
+// SAFETY: every call is forwarded to the system's allocator unchanged; the counters never allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -53,7 +53,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // Both are held while the bytes are moved, as far as anybody can tell from here.
+        // Counts both allocations during the copy: the allocator may or may not move the bytes.
         count(new_size as isize);
         // SAFETY: the caller's promise, passed on.
         let moved = unsafe { System.realloc(pointer, layout, new_size) };

@@ -1,4 +1,4 @@
-//! Planning what may be no capture, held to the memory that the size of the file explains.
+//! Planning of untrusted bytes within a memory bound derived from the file's size.
 
 use rehal_base::Result;
 use rehal_replay::{CaptureBytes, Plan, PlanOptions};
@@ -6,13 +6,13 @@ use rehal_replay::{CaptureBytes, Plan, PlanOptions};
 use super::{Mutator, record_ranges};
 use crate::memory::peak_bytes;
 
-/// What planning may hold at its peak beyond the file itself, per byte of the file.
+/// Limit on the peak memory of planning per byte of the file, excluding the file itself.
 ///
 /// A record is at least 96 bytes and becomes at most a step, an operation and an entry of the object
-/// table. Ids may lie 64 apart and still be looked up in a list: 512 bytes of it for 96 of the file,
-/// held up to three times while the list grows.
+/// table. Ids up to 64 apart are looked up in a list: 512 bytes of it for 96 of the file,
+/// up to three times as much while the list grows.
 pub const PEAK_PER_BYTE: usize = 20;
-/// What planning may hold whatever the size of the file.
+/// Limit on the peak memory of planning in addition, in bytes.
 const PEAK_BASE: usize = 64 << 10;
 
 fn plan(bytes: CaptureBytes, recover: bool) -> Result<usize> {
@@ -20,7 +20,7 @@ fn plan(bytes: CaptureBytes, recover: bool) -> Result<usize> {
     Plan::compile(bytes, options).map(|plan| plan.step_count())
 }
 
-/// Plans `bytes`, strictly or for recovery, and holds it to its memory.
+/// Plans `bytes`, strictly or for recovery, and checks the memory bound.
 #[track_caller]
 pub fn plan_within_bounds(bytes: &[u8], recover: bool) -> Result<usize> {
     let shared = CaptureBytes::from(bytes.to_vec());
@@ -30,7 +30,7 @@ pub fn plan_within_bounds(bytes: &[u8], recover: bool) -> Result<usize> {
     outcome
 }
 
-/// Mutates each seed so often that all together come to `count`, large ones less often.
+/// Runs `count` mutations in total, fewer of large seeds.
 pub fn mutate_all(seeds: &[Vec<u8>], count: usize, seed: u64) -> [usize; 2] {
     let weight = |bytes: &Vec<u8>| 1.0 / (20_000 + bytes.len()) as f64;
     let total: f64 = seeds.iter().map(weight).sum();

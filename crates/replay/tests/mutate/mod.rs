@@ -1,4 +1,4 @@
-//! Changes to captures, the same in every run: in single bits, in fields, in the order of records.
+//! Seeded mutations of captures: of single bits, of fields, of the order of records.
 
 pub mod bounds;
 
@@ -8,10 +8,10 @@ use fastrand::Rng;
 use rehal_capture::layout::{FileHeader, RecordHeader};
 use rehal_capture::{Capture, OpenOptions};
 
-/// Values that break arithmetic, and those that look harmless.
+/// Values that break arithmetic, and harmless ones.
 pub const EXTREMES: [u64; 8] = [0, 1, 2, u64::MAX, u64::MAX - 1, 1 << 32, u64::MAX / 32 + 1, u32::MAX as u64];
 
-/// Where the records of a capture are that can be read at all.
+/// The ranges of the readable records of a capture.
 pub fn record_ranges(bytes: &[u8]) -> Vec<Range<usize>> {
     let Ok(capture) = Capture::open(bytes, OpenOptions { recover: true }) else { return Vec::new() };
     let range = |record: rehal_capture::Record<'_>| {
@@ -20,7 +20,7 @@ pub fn record_ranges(bytes: &[u8]) -> Vec<Range<usize>> {
     capture.records().map_while(Result::ok).map(range).collect()
 }
 
-/// Makes mutations from a seed.
+/// Generates mutations of a seed.
 pub struct Mutator(Rng);
 
 impl Mutator {
@@ -28,13 +28,13 @@ impl Mutator {
         Self(Rng::with_seed(seed))
     }
 
-    /// Heads or tails.
+    /// A random boolean.
     pub fn coin(&mut self) -> bool {
         self.0.bool()
     }
 
-    /// A changed copy of `seed`, whose records are at `ranges`. Half of those with other records in
-    /// other places are numbered again, so that a reader gets past them.
+    /// A mutated copy of `seed`, whose records are at `ranges`. Half of the copies with rearranged
+    /// records are renumbered, so that a reader accepts them.
     pub fn mutate(&mut self, seed: &[u8], ranges: &[Range<usize>]) -> Vec<u8> {
         let mut bytes = seed.to_vec();
         for _ in 0..=self.below(2) {
@@ -44,7 +44,7 @@ impl Mutator {
                 2..=4 => self.set_field(&mut bytes, ranges),
                 5 => self.splice(&mut bytes),
                 6 => self.swap_lengths(&mut bytes, ranges),
-                // Moves what `ranges` knows, so nothing comes after it.
+                // Last, since it invalidates `ranges`.
                 _ => return self.rearrange(&bytes, ranges),
             }
         }
@@ -65,8 +65,8 @@ impl Mutator {
         bytes[at] = self.0.u8(..);
     }
 
-    /// Sets a field of 4 or 8 bytes of a record's header, or of what follows it, to an extreme, to
-    /// one more or less, or to what another record has there.
+    /// Sets a field of 4 or 8 bytes in or after a record's header to an extreme, to one more or
+    /// less, or to another record's value.
     fn set_field(&mut self, bytes: &mut [u8], ranges: &[Range<usize>]) {
         let Some(range) = self.pick(ranges) else { return self.flip_bit(bytes) };
         let within = self.below(range.len().min(size_of::<RecordHeader>() + 120)) / 4 * 4;
@@ -105,7 +105,7 @@ impl Mutator {
         }
     }
 
-    /// Repeats, removes or moves records.
+    /// Duplicates, removes or moves records.
     fn rearrange(&mut self, bytes: &[u8], ranges: &[Range<usize>]) -> Vec<u8> {
         let mut order: Vec<_> = (0..ranges.len()).collect();
         for _ in 0..=self.below(3) {

@@ -1,4 +1,4 @@
-//! A device of which every function counts its calls, and does no more than its callers need.
+//! A device that counts the calls of every function, with minimal behaviour.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -29,8 +29,8 @@ pub fn device(calls: &Calls) -> Device {
     Device::new(Counting { info, calls: calls.clone() })
 }
 
-/// Prepares an executable on any device: the counting one takes all bytes and runs none.
-#[allow(unsafe_code, reason = "nothing here runs the bytes")]
+/// Prepares an executable on any device: the counting one accepts all bytes and executes none.
+#[allow(unsafe_code, reason = "the bytes are not executed")]
 pub fn prepare(device: &Device) -> Result<Executable> {
     let params = ExecutableParams {
         label: "",
@@ -162,13 +162,13 @@ impl DeviceBackend for Counting {
     }
 }
 
-/// The device's memory. A mapping is a copy of it, and the device overwrites what it is handed at once.
+/// The device's memory. A mapping is a copy, and the device immediately overwrites bytes that are flushed.
 struct CountingBuffer {
     memory: HostMemory,
     calls: Calls,
 }
 
-/// What the device writes over the bytes that the host flushes.
+/// The byte that the device writes over flushed bytes.
 pub const OVERWRITTEN: u8 = 0xee;
 
 impl BufferBackend for CountingBuffer {

@@ -1,4 +1,4 @@
-//! Programs on a device whose memory is apart from the host's, on record; and bytes that are too many to be copied.
+//! Recorded programs on a discrete device, and payloads too large to be copied.
 
 use rehal_base::Range;
 use rehal_capture::{OperationCode as Code, Payload};
@@ -12,9 +12,9 @@ use crate::counting::{self, Calls, OVERWRITTEN};
 use crate::memory::Memory;
 use crate::program::{Program, Reads, each_operation, local_sync, mappable, operations, replay};
 
-/// A program on record that stages: what it wrote and read is in the capture, which replays on either kind of device.
+/// The capture of a program that stages has its writes and reads, and replays on shared and on discrete memory.
 #[test]
-fn a_program_that_stages_is_recorded() {
+fn staged_transfers_are_recorded() {
     let program = Program::on(vec![DiscreteDevice::over(local_sync())], RecordOptions::default());
     let device = program.device();
     let hidden = device.allocate_buffer(BufferParams::default(), 5 << 20).unwrap();
@@ -39,9 +39,9 @@ fn a_program_that_stages_is_recorded() {
     assert!(seen.0.concat() == expected);
 }
 
-/// Nothing to move is nothing to do: a device may refuse to make a staging buffer of no bytes.
+/// A device may reject an empty staging buffer.
 #[test]
-fn no_bytes_are_not_staged() {
+fn empty_transfers_are_not_staged() {
     let program = Program::on(vec![DiscreteDevice::over(local_sync())], RecordOptions::default());
     let hidden = program.device().allocate_buffer(BufferParams::default(), 16).unwrap();
     transfer::write(&hidden, 16, &[]).unwrap();
@@ -53,8 +53,8 @@ fn no_bytes_are_not_staged() {
     assert_eq!(codes.iter().filter(|code| **code == Code::ALLOCATOR_ALLOCATE_BUFFER).count(), 1, "{codes:?}");
 }
 
-/// The device may overwrite what the host flushes before the recorder has written it. The bytes of the record are
-/// those of the mapping, for payloads that are copied and for those that are not.
+/// The device may overwrite flushed bytes before the recorder has written them. The record must have the bytes of the
+/// mapping, whether the payload is copied or not.
 #[test]
 fn flushes_and_unmaps_record_the_bytes_of_the_mapping() {
     for size in [16_u64, 1 << 20] {
@@ -70,7 +70,7 @@ fn flushes_and_unmaps_record_the_bytes_of_the_mapping() {
         mapping.unmap().unwrap();
         assert!(
             transfer::to_vec(&buffer, 4, size - 4).unwrap().iter().all(|byte| *byte == OVERWRITTEN),
-            "the device's memory differs from what the mapping showed"
+            "the device's memory differs from the mapping"
         );
 
         let mut written = Vec::new();
@@ -83,8 +83,8 @@ fn flushes_and_unmaps_record_the_bytes_of_the_mapping() {
     }
 }
 
-/// Bytes that are too many to be copied go to the sink on a way of their own, which is another for files: both are what
-/// the same bytes in constant memory are.
+/// Large payloads bypass the buffer, in different ways for files and memory: both must equal the same bytes in constant
+/// memory.
 #[test]
 fn large_writes_are_recorded_the_same_to_files_and_to_memory() {
     const SIZE: u64 = (1 << 20) + 5;
@@ -122,7 +122,7 @@ fn large_writes_are_recorded_the_same_to_files_and_to_memory() {
     assert!(in_file.len() as u64 > 5 * SIZE);
     assert!(in_file == in_memory(false));
     assert!(in_file == in_memory(true));
-    // And they are those that were written, each range from where it begins.
+    // And equal the written bytes, each range from its start.
     let mut written = Vec::new();
     each_operation(&in_file, |record| {
         if let Ok(Payload::BufferRangeData(it)) = record.payload() {

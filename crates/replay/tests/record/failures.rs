@@ -1,4 +1,4 @@
-//! The status that a program saw of a submission is the status of its record, so that a replay skips what had failed.
+//! The status of a submission is recorded as the program saw it, so that a replay skips failed submissions.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,7 +20,7 @@ fn statuses(capture: &[u8]) -> Vec<(Code, u32)> {
     operations
 }
 
-/// Commands that fail whenever they run: the binding is too short for them.
+/// Commands that fail when executed: the binding is too short.
 fn failing_commands(program: &Program) -> CommandBuffer {
     let params = CommandBufferParams {
         mode: CommandBufferMode::empty(),
@@ -40,7 +40,7 @@ const OUT_OF_RANGE: u32 = StatusCode::OutOfRange as u32;
 const ABORTED: u32 = StatusCode::Aborted as u32;
 
 #[test]
-fn work_that_fails_has_its_status_and_so_has_what_waits_for_it() {
+fn a_failure_is_recorded_for_the_submission_and_its_waiters() {
     let program = Program::new(RecordOptions::default());
     let (buffer, commands) = (program.buffer(&[1; 4]), failing_commands(&program));
     let (failed, after, fine) = (program.semaphore(), program.semaphore(), program.semaphore());
@@ -50,7 +50,7 @@ fn work_that_fails_has_its_status_and_so_has_what_waits_for_it() {
     assert_eq!(failed.query().unwrap_err().code(), StatusCode::OutOfRange);
     queue.wait(&[failed.at(1)]).signal(&[after.at(1)]).fill(&buffer, &[2], 0).unwrap_err();
     queue.wait(&[after.at(1)]).alloca(BufferParams::default(), 4, 0).map(drop).unwrap_err();
-    // A semaphore that had failed before does not make a submission fail that others wait for.
+    // Signalling a semaphore that has already failed does not fail a submission with other signals.
     queue.signal(&[failed.at(2), fine.at(1)]).fill(&buffer, &[3], 0).unwrap();
     queue.wait(&[fine.at(1)]).signal(&[fine.at(2), failed.at(3)]).fill(&buffer, &[4], 0).unwrap();
     queue.wait(&[fine.at(2)]).signal(&[fine.at(3)]).barrier(0).unwrap();
@@ -74,17 +74,17 @@ fn work_that_fails_has_its_status_and_so_has_what_waits_for_it() {
 }
 
 #[test]
-fn a_submission_that_fails_after_its_call_has_the_status_of_its_signals() {
+fn a_later_failure_is_recorded_from_the_signals() {
     let program = Program::new(RecordOptions::default());
     let (buffer, commands) = (program.buffer(&[1; 4]), failing_commands(&program));
     let [gate, never, ran, waited] = std::array::from_fn(|_| program.semaphore());
     let queue = program.device().queue(QUEUE_AFFINITY_ANY);
-    // One fails when it runs, one because the host fails what it waits for; both calls succeed.
+    // One fails when it executes, one because the host fails its wait; both calls succeed.
     queue.wait(&[gate.at(1)]).signal(&[ran.at(1)]).execute(&commands, &[(&buffer).into()], 0).unwrap();
     queue.wait(&[never.at(1)]).signal(&[waited.at(1)]).fill(&buffer, &[2], 0).unwrap();
     queue.signal(&[gate.at(1)]).barrier(0).unwrap();
     assert_eq!(ran.query().unwrap_err().code(), StatusCode::OutOfRange);
-    never.fail(Error::new(StatusCode::Aborted, "the host gave up"));
+    never.fail(Error::new(StatusCode::Aborted, "failed by the host"));
     assert_eq!(waited.query().unwrap_err().code(), StatusCode::Aborted);
 
     let capture = program.capture();
@@ -98,7 +98,7 @@ fn a_submission_that_fails_after_its_call_has_the_status_of_its_signals() {
 }
 
 #[test]
-fn a_submission_that_nothing_settles_is_recorded_as_it_was_submitted() {
+fn an_unsettled_submission_is_recorded_as_ok() {
     let program = Program::new(RecordOptions::default());
     let buffer = program.buffer(&[1; 4]);
     let (never, after) = (program.semaphore(), program.semaphore());
@@ -112,7 +112,7 @@ fn a_submission_that_nothing_settles_is_recorded_as_it_was_submitted() {
 }
 
 #[test]
-fn what_the_handles_refuse_is_recorded_with_the_status_of_the_call() {
+fn calls_rejected_by_handles_are_recorded_with_their_status() {
     let program = Program::new(RecordOptions::default());
     let (buffer, commands) = (program.buffer(&[1; 4]), failing_commands(&program));
     let recording = program.device().create_command_buffer(*commands.params()).unwrap();
@@ -127,7 +127,7 @@ fn what_the_handles_refuse_is_recorded_with_the_status_of_the_call() {
         .submit(QueueOp::Execute { command_buffer: &recording, bindings: &[], flags: 0 })
         .map(drop)
         .unwrap_err();
-    // What was refused signals nothing: another submission does.
+    // The rejected submission signals nothing: another one does.
     queue.fill(&buffer, &[3], 0).unwrap();
 
     let capture = program.capture();
@@ -143,9 +143,9 @@ fn what_the_handles_refuse_is_recorded_with_the_status_of_the_call() {
 }
 
 #[test]
-fn a_panic_fails_the_record_of_the_work_that_panicked_and_of_nothing_else() {
+fn a_panic_fails_only_the_record_of_the_work_that_panicked() {
     let panics = host_call(|| panic!("the program's own"));
-    // Where the call runs: in its own submission, in a later one that lets it run, or where the host signals.
+    // The host call executes in its own submission, in a later one that signals its wait, or in a signal of the host.
     for (waits_for, expected) in [
         (None, vec![(Code::DEVICE_QUEUE_HOST_CALL, StatusCode::Internal as u32)]),
         (
@@ -156,14 +156,14 @@ fn a_panic_fails_the_record_of_the_work_that_panicked_and_of_nothing_else() {
             Some(false),
             vec![
                 (Code::DEVICE_QUEUE_HOST_CALL, StatusCode::Internal as u32),
-                // The signal of the host, which the call waits for.
+                // The call waits for a signal of the host.
                 (Code::DEVICE_QUEUE_EXECUTE, 0),
             ],
         ),
     ] {
         for signal_count in [0, 1] {
             if waits_for.is_some() && signal_count == 0 {
-                // Nothing tells a program, or a recorder, how this ends.
+                // The outcome is not observable.
                 continue;
             }
             let program = Program::new(RecordOptions::default());

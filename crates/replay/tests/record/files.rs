@@ -1,4 +1,4 @@
-//! What captures hold of files: each policy, each way to tell a file, and memory.
+//! Files in captures: each policy, each validation, and files over memory.
 
 use std::io::Write;
 
@@ -21,7 +21,7 @@ fn contents() -> Vec<u8> {
     (0..1000_u32).map(|index| (index * 7) as u8).collect()
 }
 
-/// A program that reads 100 bytes from byte 50 of a file and looks at them.
+/// A program that reads 100 bytes from byte 50 of a file and maps the result.
 fn read(program: &Program, file: HostFile) -> Result<()> {
     let file: File = program.device().import_file(QUEUE_AFFINITY_ANY, MemoryAccess::READ, file)?;
     let buffer = program.buffer(&[0; 100]);
@@ -33,8 +33,8 @@ fn read(program: &Program, file: HostFile) -> Result<()> {
     Ok(())
 }
 
-/// What a capture holds of a file: its reference and validation type, what is stored with it in the operation and in
-/// the object, and what the read stored.
+/// A file in a capture: its reference and validation type, the bytes stored in the operation and in the object, and
+/// those stored in the read.
 #[derive(Debug, PartialEq)]
 struct Held {
     reference: u32,
@@ -69,7 +69,7 @@ fn with(file_policy: FilePolicy, file_validation: FileValidation) -> (Held, Vec<
     (held(&capture), capture, file)
 }
 
-/// A replay reads what the program read.
+/// A replay must read the same bytes.
 fn reads_again(capture: &[u8]) {
     let mut reads = Reads::default();
     replay(capture, &mut reads).unwrap();
@@ -77,7 +77,7 @@ fn reads_again(capture: &[u8]) {
 }
 
 #[test]
-fn by_reference_the_capture_says_where_the_file_is() {
+fn the_reference_policy_stores_the_path() {
     for (file_validation, validation) in [(FileValidation::Identity, 1), (FileValidation::Digest, 2)] {
         let (held, capture, file) = with(FilePolicy::Reference, file_validation);
         let path = file.path().as_os_str().as_encoded_bytes().to_vec();
@@ -86,7 +86,7 @@ fn by_reference_the_capture_says_where_the_file_is() {
             Held { reference: 1, validation, stored: path.clone(), stored_again: path, read: vec![] }
         );
         reads_again(&capture);
-        // Other contents are another file, by either way.
+        // Other contents fail both validations.
         std::fs::write(file.path(), [1; 1000]).unwrap();
         assert!(replay(&capture, &mut Reads::default()).is_err());
     }
@@ -96,7 +96,7 @@ fn by_reference_the_capture_says_where_the_file_is() {
 }
 
 #[test]
-fn with_ranges_the_capture_holds_what_is_read() {
+fn the_ranges_policy_stores_the_bytes_read() {
     let (held, capture, file) = with(FilePolicy::CaptureRanges, FileValidation::Digest);
     let path = file.path().as_os_str().as_encoded_bytes().to_vec();
     let read = contents()[50..150].to_vec();
@@ -106,7 +106,7 @@ fn with_ranges_the_capture_holds_what_is_read() {
 }
 
 #[test]
-fn in_full_the_capture_holds_the_file_once() {
+fn the_capture_all_policy_stores_the_file_once() {
     let (held, capture, file) = with(FilePolicy::CaptureAll, FileValidation::Identity);
     let stored = contents();
     assert_eq!(held, Held { reference: 2, validation: 0, stored, stored_again: vec![], read: vec![] });
@@ -115,12 +115,12 @@ fn in_full_the_capture_holds_the_file_once() {
 }
 
 #[test]
-fn a_policy_that_forbids_files_refuses_them_on_record() {
+fn the_fail_policy_rejects_and_records_the_import() {
     let options = RecordOptions { file_policy: FilePolicy::Fail, ..RecordOptions::default() };
     let program = Program::new(options);
     let refused = read(&program, HostFile::Disk(on_disk().reopen().unwrap())).unwrap_err();
     assert_eq!(refused.code(), StatusCode::FailedPrecondition);
-    // Memory has no identity to refer to, so it is never outside of the capture.
+    // Memory has no path to refer to, so it is always stored.
     read(&program, HostFile::from_bytes(&contents()).unwrap()).unwrap();
     let capture = program.capture();
     let mut imports = Vec::new();
@@ -136,7 +136,7 @@ fn a_policy_that_forbids_files_refuses_them_on_record() {
 }
 
 #[test]
-fn a_read_beyond_the_end_of_a_file_is_recorded_as_it_failed() {
+fn an_out_of_range_read_is_recorded_with_its_status() {
     for file_policy in [FilePolicy::Reference, FilePolicy::CaptureRanges] {
         let program = Program::new(RecordOptions { file_policy, ..RecordOptions::default() });
         let file = HostFile::Disk(on_disk().reopen().unwrap());

@@ -1,5 +1,5 @@
-//! The recorder forwards every function of every backend trait: those that the traits have, not those that this test
-//! knows.
+//! The recorder forwards every function of every backend trait; the functions are parsed from the traits' source, so that
+//! none can be forgotten here.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::counting::{self, Calls};
 /// Drivers find and create devices; a recorder wraps the devices that they created.
 const NOT_WRAPPED: [&str; 1] = ["DriverBackend"];
 
-/// Functions that each backend answers for itself: a recorder finds its own objects by them.
+/// Functions that are not forwarded: a recorder downcasts to its own objects with them.
 const OWN: [&str; 1] = ["as_any"];
 
-/// Forwarding, as it is seen: each call through the recorder is one call of the base device.
+/// Checks that each call through the recorder is one call of the base device.
 struct Forwarding {
     calls: Calls,
     seen: BTreeSet<&'static str>,
@@ -74,7 +74,7 @@ fn on_device(forwarding: &mut Forwarding, device: &Device) {
     let can_prepare = || backend.can_prepare_executable("counting");
     assert!(forwarding.check("DeviceBackend::can_prepare_executable", can_prepare));
     let trimmed = forwarding.check("DeviceBackend::trim", || backend.trim());
-    assert_eq!(trimmed.unwrap_err().code(), StatusCode::ResourceExhausted, "the base's status comes back");
+    assert_eq!(trimmed.unwrap_err().code(), StatusCode::ResourceExhausted, "the base's status is returned");
     forwarding.check("DeviceBackend::flush", || backend.flush(1)).unwrap();
     let statistics = forwarding.check("DeviceBackend::memory_statistics", || backend.memory_statistics());
     assert!(statistics.is_some());
@@ -216,7 +216,7 @@ fn declared() -> BTreeSet<String> {
             }
         }
     }
-    // A scan that finds nothing would prove nothing: it must find at least these traits.
+    // Guards against a parser that finds nothing.
     for name in ["DeviceBackend", "BufferBackend", "SemaphoreBackend", "EventBackend", "DriverBackend"] {
         assert!(traits.contains(name), "{name} was not found in {}", sources.display());
     }

@@ -1,4 +1,4 @@
-//! What a recorder writes: files, mappings, order, and what goes wrong.
+//! The recorder: files, mappings, order of records, and failures.
 
 mod counting;
 mod discrete;

@@ -1,4 +1,4 @@
-//! What the host does with bytes, and memory that it brings.
+//! Mappings and imported host memory.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::program::{Program, Reads, each_operation, mappable, operations, repla
 const OK: u32 = 0;
 
 #[test]
-fn what_is_written_is_recorded_when_the_mapping_ends() {
+fn writes_are_recorded_when_the_mapping_ends() {
     let program = Program::new(RecordOptions::default());
     let buffer = program.buffer(&[1; 8]);
     let mapping = buffer.map(MemoryAccess::WRITE | MemoryAccess::READ, 2, 4).unwrap();
@@ -37,7 +37,7 @@ fn what_is_written_is_recorded_when_the_mapping_ends() {
 }
 
 #[test]
-fn flushes_record_what_they_flush_and_invalidations_that_they_were() {
+fn flushes_are_recorded_with_bytes_and_invalidations_without() {
     let program = Program::new(RecordOptions::default());
     let buffer = program.buffer(&[0; 8]);
     let mapping = buffer.map(MemoryAccess::WRITE | MemoryAccess::READ, 0, 8).unwrap();
@@ -62,7 +62,7 @@ fn flushes_record_what_they_flush_and_invalidations_that_they_were() {
 }
 
 #[test]
-fn a_range_that_stays_mapped_may_be_read_and_not_written() {
+fn persistent_mappings_are_read_only() {
     let program = Program::new(RecordOptions::default());
     let buffer = program.buffer(&[0; 8]);
     drop(buffer.map_persistent(MemoryAccess::READ, 0, 8).unwrap());
@@ -73,18 +73,18 @@ fn a_range_that_stays_mapped_may_be_read_and_not_written() {
         operations(&capture).into_iter().filter(|(code, _)| *code == Code::BUFFER_MAP_RANGE).collect();
     let refused = StatusCode::Unimplemented as u32;
     assert_eq!(maps.iter().map(|(_, status)| *status).collect::<Vec<_>>(), [OK, OK, refused]);
-    // The refusal is on record; the program went on without.
+    // The rejected call is recorded, and a replay skips it.
     replay(&capture, &mut Reads::default()).unwrap();
 }
 
 #[test]
-fn imported_memory_is_recorded_as_exactly_what_is_imported() {
+fn only_the_imported_range_is_recorded() {
     let program = Program::new(RecordOptions::default());
     let memory = Arc::new(HostMemory::constant(&(0..=255).collect::<Vec<u8>>()).unwrap());
     let params = BufferParams { access: MemoryAccess::READ, ..mappable() };
     let range = Range { offset: 64, length: 100 };
     let imported = program.device().import_buffer(params, &memory, range).unwrap();
-    // Not where kernels could use it; what would be recorded in vain is not.
+    // Unaligned, so the import fails; its bytes are not recorded.
     let unaligned = Range { offset: 63, length: 100 };
     assert!(program.device().import_buffer(params, &memory, unaligned).is_err());
     let target = program.buffer(&[0; 100]);
@@ -107,9 +107,9 @@ fn imported_memory_is_recorded_as_exactly_what_is_imported() {
     assert_eq!(reads.0.last().unwrap(), &expected);
 }
 
-/// Parts of buffers are recorded as ranges of what was allocated.
+/// Subspans are recorded as ranges of their allocation.
 #[test]
-fn parts_of_buffers_are_ranges_of_their_allocation() {
+fn subspans_are_ranges_of_their_allocation() {
     let program = Program::new(RecordOptions::default());
     let whole = program.buffer(&[0; 16]);
     let part = whole.subspan(4, 8).unwrap();

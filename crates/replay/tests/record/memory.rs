@@ -1,12 +1,12 @@
 use std::io::{Cursor, Seek, SeekFrom, Write};
 use std::sync::{Arc, Mutex};
 
-/// Memory that a capture is written to, and that can be looked at at any time.
+/// Memory that a capture is written to, shared with the test.
 #[derive(Clone, Default)]
 pub struct Memory(Arc<Mutex<Cursor<Vec<u8>>>>);
 
 impl Memory {
-    /// What was written so far.
+    /// The bytes written so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.0.lock().unwrap().get_ref().clone()
     }

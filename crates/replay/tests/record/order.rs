@@ -1,4 +1,4 @@
-//! One stream for all devices and threads: what is caused comes after what causes it.
+//! One stream for all devices and threads: a capture is ordered by causality.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,9 +12,10 @@ use rehal_replay::RecordOptions;
 
 use crate::program::{Program, Reads, each_operation, host_call, local_sync, mappable, operations, replay};
 
-/// Work that runs where it is submitted signals before the call is back; what that sets off is recorded after it.
+/// Work that executes inside its submit call signals before the call returns; calls triggered by the signal are recorded
+/// after the submission.
 #[test]
-fn what_a_submission_sets_off_is_recorded_after_it() {
+fn calls_triggered_by_a_submission_are_recorded_after_it() {
     let program = Program::new(RecordOptions::default());
     let buffer = program.buffer(&[0; 4]);
     let done = program.semaphore();
@@ -55,13 +56,13 @@ fn a_submission_that_fails_is_recorded_with_its_status() {
     assert_eq!(failed.message(), "gone");
     let capture = program.capture();
     assert_eq!(operations(&capture), [(Code::DEVICE_QUEUE_HOST_CALL, failed.code() as u32)]);
-    // What failed made nothing, so a replay leaves it out, whatever it was.
+    // A failed call has no effect, so a replay skips it.
     replay(&capture, &mut Reads::default()).unwrap();
 }
 
-/// Nor are they in the reference's captures.
+/// As in the reference's captures.
 #[test]
-fn commands_that_transfer_nothing_are_not_recorded() {
+fn empty_transfers_are_not_recorded() {
     let program = Program::new(RecordOptions::default());
     let buffer = program.buffer(&[1; 4]);
     let commands = program
@@ -83,9 +84,9 @@ fn commands_that_transfer_nothing_are_not_recorded() {
     assert!(codes.ends_with(&[Code::COMMAND_BUFFER_BEGIN, Code::COMMAND_BUFFER_END]), "{codes:?}");
 }
 
-/// A part of an allocation and a whole one, copied without a length: a replay compares what is recorded of the two.
+/// A copy without a length between a subspan and a whole buffer: a replay compares the recorded lengths.
 #[test]
-fn copies_of_parts_say_one_length_on_both_sides() {
+fn copies_of_subspans_have_equal_lengths() {
     let program = Program::new(RecordOptions::default());
     let (source, target) = (program.buffer(&[1, 2, 3, 4, 5, 6, 7, 8]), program.buffer(&[0; 4]));
     let part = source.subspan(2, 4).unwrap();
@@ -120,7 +121,7 @@ fn copies_of_parts_say_one_length_on_both_sides() {
             bindings.extend(it.bindings.iter().map(|binding| binding.length.get()));
         }
     });
-    assert_eq!(bindings, [4], "the reference does not take other words for it in a binding table");
+    assert_eq!(bindings, [4], "the reference does not support the whole-buffer value in a binding table");
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn devices_of_a_group_write_one_stream() {
 
 /// A submission waits for a value that only the host signals: without a barrier in the capture, a replay would deadlock.
 #[test]
-fn signals_of_the_host_that_work_waits_for_are_recorded() {
+fn host_signals_that_submissions_wait_for_are_recorded() {
     let program = Program::new(RecordOptions::default());
     let (gate, unused) = (program.semaphore(), program.semaphore());
     unused.signal(1).unwrap();
@@ -169,9 +170,9 @@ fn signals_of_the_host_that_work_waits_for_are_recorded() {
     replay(&capture, &mut Reads::default()).unwrap();
 }
 
-/// A submission that the device refuses signals nothing: if the host signals in its place, the capture has that.
+/// A rejected submission signals nothing: if the host signals in its place, the capture has that signal.
 #[test]
-fn what_a_refused_submission_does_not_signal_the_host_may() {
+fn host_signals_in_place_of_a_rejected_submission_are_recorded() {
     let program = Program::new(RecordOptions::default());
     let gate = program.semaphore();
     let queue = program.device().queue(QUEUE_AFFINITY_ANY);
@@ -183,7 +184,7 @@ fn what_a_refused_submission_does_not_signal_the_host_may() {
 }
 
 #[test]
-fn a_signal_that_comes_after_the_work_is_recorded_after_it() {
+fn a_later_host_signal_is_recorded_after_the_work() {
     let program = Program::new(RecordOptions::default());
     let gate = program.semaphore();
     let waits = [gate.at(1)];
@@ -198,21 +199,21 @@ fn a_signal_that_comes_after_the_work_is_recorded_after_it() {
     assert_eq!(lists, [(1, 0), (0, 1)]);
 }
 
-/// Work that is submitted before what it waits for, on one timeline and across two, replays with the same results.
+/// Submissions issued before their waits are signalled, on one timeline and across two, replay with the same results.
 #[test]
-fn work_that_is_submitted_before_its_signals_replays() {
+fn out_of_order_submissions_replay() {
     let program = Program::new(RecordOptions::default());
     let (timeline, other) = (program.semaphore(), program.semaphore());
     let (first, second) = (program.buffer(&[0; 4]), program.buffer(&[9; 4]));
     let queue = program.device().queue(QUEUE_AFFINITY_ANY);
-    // Backwards: the copy waits for the fill, which waits for the host.
+    // In reverse: the copy waits for the fill, which waits for the host.
     queue.wait(&[other.at(1)]).signal(&[timeline.at(5)]).copy(&first, &second, 0).unwrap();
     queue.wait(&[timeline.at(2)]).signal(&[other.at(1)]).fill(&first, &[7], 0).unwrap();
     let transient = queue.wait(&[timeline.at(5)]).signal(&[timeline.at(6)]).alloca(mappable(), 4, 0).unwrap();
     assert_eq!((timeline.query().unwrap(), other.query().unwrap()), (0, 0));
     timeline.signal(2).unwrap();
     assert_eq!(timeline.query().unwrap(), 6);
-    // What ran meanwhile counts as signalled: this waits for nothing, and needs no signal of the host.
+    // Signals of completed work count: this submission does not wait, and needs no signal of the host.
     queue.wait(&[timeline.at(6)]).signal(&[timeline.at(7)]).copy(&second, &transient, 0).unwrap();
     timeline.signal(8).unwrap();
     queue.wait(&[timeline.at(8)]).dealloca(&transient, 0).unwrap();
@@ -223,7 +224,7 @@ fn work_that_is_submitted_before_its_signals_replays() {
     assert_eq!(reads.0, [[7; 4]]);
 }
 
-/// Threads of one program: every record is whole, ordinals have no gaps, and each thread's calls keep their order.
+/// Several threads: every record is complete, ordinals have no gaps, and each thread's calls keep their order.
 #[test]
 fn threads_write_one_stream() {
     const THREADS: u8 = 4;

@@ -1,4 +1,4 @@
-//! Recorders that are given one path, in processes of their own (this binary runs itself).
+//! Concurrent recorders with the same path, in separate processes (this binary runs itself).
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -15,11 +15,11 @@ use crate::program::{local_sync, mappable};
 const OUTPUT: &str = "REHAL_TEST_PROCESSES_OUTPUT";
 const VALUE: &str = "REHAL_TEST_PROCESSES_VALUE";
 
-/// Bytes that a child records: more than a recorder holds in memory.
+/// Bytes that a child records: more than a recorder buffers.
 const LENGTH: usize = 3 << 20;
 
-/// Not a test of its own: a process that records one write of `VALUE`s. It says `recording` or why not, and closes its
-/// capture when its standard input ends.
+/// Not a test itself: a child process that records one write of `VALUE`s. It prints `recording` or the error, and closes
+/// its capture when its standard input ends.
 #[test]
 fn child() {
     let (Some(path), Ok(value)) = (std::env::var_os(OUTPUT), std::env::var(VALUE)) else { return };
@@ -38,7 +38,7 @@ fn child() {
     recorder.close().unwrap();
 }
 
-/// A child that runs, and what it said.
+/// A running child and its first line of output.
 struct Process {
     child: Child,
     said: String,
@@ -52,10 +52,10 @@ fn start(path: &Path, value: u8) -> Process {
         .env(VALUE, value.to_string());
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // The test harness says which test it runs, in front of what the test says.
+    // The test harness prints the test's name before its output.
     let said = lines.map(|line| line.rsplit("... ").next().unwrap_or_default().to_owned());
     let said = said.filter(|line| line.starts_with("recording") || line.starts_with("refused"));
-    let said = { said }.next().expect("the child ends without a word");
+    let said = { said }.next().expect("the child exits without output");
     Process { child, said }
 }
 
@@ -66,7 +66,7 @@ impl Process {
     }
 }
 
-/// What a capture of one child holds of its data.
+/// The data that a child recorded.
 fn values(path: &Path) -> Vec<u8> {
     let bytes = std::fs::read(path).unwrap();
     let capture = Capture::open(&bytes, OpenOptions::default()).unwrap();
@@ -78,7 +78,7 @@ fn values(path: &Path) -> Vec<u8> {
 }
 
 #[test]
-fn of_two_processes_that_record_to_one_file_the_second_is_refused() {
+fn a_second_process_cannot_record_to_the_same_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("both.ireereplay");
     let first = start(&path, 1);
@@ -93,16 +93,16 @@ fn of_two_processes_that_record_to_one_file_the_second_is_refused() {
     second.ends();
     first.ends();
     assert_eq!(values(&path), [1]);
-    // Closed, it can be written again.
+    // The lock is released on close.
     let third = start(&path, 3);
     assert_eq!(third.said, "recording");
     third.ends();
     assert_eq!(values(&path), [3]);
 }
 
-/// They start at once, so that each might truncate what another has begun.
+/// They start concurrently, so that each could truncate the others' capture.
 #[test]
-fn of_processes_that_race_for_a_file_one_records_and_the_file_is_its() {
+fn one_of_several_racing_processes_records() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("race.ireereplay");
     for _ in 0..4 {
@@ -121,7 +121,7 @@ fn of_processes_that_race_for_a_file_one_records_and_the_file_is_its() {
 }
 
 #[test]
-fn a_killed_process_leaves_its_capture_at_the_path_and_no_lock() {
+fn a_killed_process_leaves_its_capture_and_no_lock() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("killed.ireereplay");
     let mut killed = start(&path, 4);
@@ -136,17 +136,20 @@ fn a_killed_process_leaves_its_capture_at_the_path_and_no_lock() {
 }
 
 #[test]
-fn in_one_process_a_second_recorder_is_refused_as_well() {
+fn a_second_recorder_in_one_process_is_rejected() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let first = Recorder::create(file.path(), RecordOptions::default()).unwrap();
     let refused = Recorder::create(file.path(), RecordOptions::default()).err().unwrap();
     assert_eq!(refused.code(), StatusCode::Unavailable);
-    assert!(refused.advice().is_some_and(|advice| advice.contains("a file of its own")), "{refused}");
+    assert!(
+        refused.advice().is_some_and(|advice| advice.to_string().contains("a separate file")),
+        "{refused}"
+    );
     first.close().unwrap();
     Recorder::create(file.path(), RecordOptions::default()).unwrap().close().unwrap();
 }
 
-/// What is not a regular file has no lock: any number of programs record to nowhere.
+/// Only regular files are locked: any number of programs may record to the null device.
 #[test]
 fn two_recorders_share_the_null_device() {
     let null = Path::new("/dev/null");
@@ -155,7 +158,7 @@ fn two_recorders_share_the_null_device() {
 }
 
 #[test]
-fn a_new_capture_is_not_for_everybody_and_an_old_file_keeps_its_mode() {
+fn new_captures_are_private_and_existing_files_keep_their_mode() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mode.ireereplay");
     let record = || Recorder::create(&path, RecordOptions::default()).unwrap().close().unwrap();

@@ -1,4 +1,4 @@
-//! What the tests' programs are made of: a recorder over memory, one or more recorded devices, and small buffers.
+//! Programs of tests: a recorder over memory, one or more recorded devices, and small buffers.
 
 use rehal_base::Result;
 use rehal_capture::{Capture, OpenOptions, OperationCode, Record, RecordType};
@@ -16,7 +16,7 @@ pub fn local_sync() -> Device {
     LocalSync::create(Plugins::default())
 }
 
-/// A program on record.
+/// A recorded program.
 pub struct Program {
     pub recorder: Recorder,
     pub devices: Vec<Device>,
@@ -49,7 +49,7 @@ impl Program {
         self.device().create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
     }
 
-    /// Closes the recorder and gives the capture.
+    /// Closes the recorder and returns the capture.
     pub fn capture(&self) -> Vec<u8> {
         self.recorder.close().unwrap();
         self.memory.bytes()
@@ -64,13 +64,13 @@ pub fn mappable() -> BufferParams {
     }
 }
 
-/// A function of the host for a queue to call.
+/// A host call.
 pub fn host_call(call: impl Fn() -> Result<()> + Send + Sync + 'static) -> rehal_hal::HostCall {
     let call: std::sync::Arc<HostCallFn> = std::sync::Arc::new(move |_| call());
     rehal_hal::HostCall(call)
 }
 
-/// Calls `look` with each operation of a capture, those that could not be captured included.
+/// Calls `look` with each operation of a capture, including unsupported ones.
 pub fn each_operation(bytes: &[u8], mut look: impl FnMut(&Record<'_>)) {
     let capture = Capture::open(bytes, OpenOptions::default()).unwrap();
     for record in capture.records().map(|record| record.unwrap()) {
@@ -80,7 +80,7 @@ pub fn each_operation(bytes: &[u8], mut look: impl FnMut(&Record<'_>)) {
     }
 }
 
-/// The operations of a capture with their status, without what every capture begins with.
+/// The operations of a capture with their status, without the preamble of every capture.
 pub fn operations(bytes: &[u8]) -> Vec<(OperationCode, u32)> {
     let mut operations = Vec::new();
     each_operation(bytes, |record| operations.push((record.operation(), record.header.status_code.get())));
@@ -95,7 +95,7 @@ pub fn replay(bytes: &[u8], observer: &mut dyn Observer) -> Result<()> {
     Replay::new(plan, &devices, &ReplayOptions::default())?.run(&mut [observer])
 }
 
-/// What a replay reads back.
+/// The host reads of a replay.
 #[derive(Default)]
 pub struct Reads(pub Vec<Vec<u8>>);
 

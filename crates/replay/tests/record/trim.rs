@@ -1,4 +1,4 @@
-//! A trim reaches the device, is recorded as the reference records it, and is replayed.
+//! A trim is forwarded, recorded like the reference's, and replayed.
 
 use rehal_base::Result;
 use rehal_capture::{Capture, ObjectType, OpenOptions, OperationCode as Code, PayloadType};
@@ -24,7 +24,7 @@ fn a_trim_is_recorded_on_its_device_without_a_payload() {
 }
 
 #[test]
-fn a_trim_that_fails_says_so_in_the_capture_and_is_not_replayed() {
+fn a_failed_trim_is_recorded_and_not_replayed() {
     let calls = Calls::default();
     let base = DeviceGroup::new(vec![counting::device(&calls)]).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();

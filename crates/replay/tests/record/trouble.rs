@@ -1,4 +1,4 @@
-//! What goes wrong: sinks that are full, programs that die, objects from elsewhere, and calls after the end.
+//! Failures: full sinks, killed programs, foreign objects, and calls after the close.
 
 use std::io::{self, Seek, SeekFrom, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,7 @@ use rehal_replay::{RecordOptions, Recorder};
 
 use crate::program::{Program, Reads, host_call, local_sync, mappable, operations, replay};
 
-/// A sink that takes so many bytes and then is full.
+/// A sink that is full after this many bytes.
 struct Full(usize);
 
 impl Write for Full {
@@ -49,7 +49,7 @@ fn a_full_disk_does_not_disturb_the_program_and_closing_reports_it() {
     assert!(error.to_string().contains("writing the capture"), "{error}");
 }
 
-/// A sink that panics when the third piece comes, in whichever thread writes it.
+/// A sink that panics at the third write, on whichever thread writes.
 struct Panics(u32);
 
 impl Write for Panics {
@@ -72,7 +72,7 @@ impl Seek for Panics {
 
 #[test]
 fn a_sink_that_panics_does_not_disturb_the_program_and_closing_reports_it() {
-    // Long ones are written by the thread that brings them, short ones by the recorder's.
+    // Large payloads are written by the calling thread, small ones by the recorder's.
     for length in [1 << 20, 200 << 10] {
         let recorder = Recorder::to(Panics(0), RecordOptions::default()).unwrap();
         let group = recorder.wrap(&DeviceGroup::new(vec![local_sync()]).unwrap()).unwrap();
@@ -114,9 +114,9 @@ fn a_host_call_that_panics_leaves_the_recorder_working() {
     assert_eq!(codes.last(), Some(&Code::DEVICE_QUEUE_FILL));
 }
 
-/// The file of a program that is killed holds what it had done: it need not do anything more for that.
+/// Records reach the file without further calls, so the capture of a program that is killed later is recoverable.
 #[test]
-fn what_is_recorded_reaches_the_file_of_a_program_that_waits() {
+fn records_of_an_idle_program_reach_the_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let recorder = Recorder::create(file.path(), RecordOptions::default()).unwrap();
     let group = recorder.wrap(&DeviceGroup::new(vec![local_sync()]).unwrap()).unwrap();
@@ -124,7 +124,7 @@ fn what_is_recorded_reaches_the_file_of_a_program_that_waits() {
     let buffer = device.allocate_buffer(mappable(), 4).unwrap();
     buffer.write(0, &[1, 2, 3, 4]).unwrap();
     recorder.scope_begin("quiet").unwrap();
-    // Within 100 ms on a machine that has nothing else to do; the test only holds that it comes at all.
+    // Within 100 ms on an idle machine; the test only requires that they arrive.
     let patience = Instant::now() + Duration::from_secs(30);
     loop {
         let bytes = std::fs::read(file.path()).unwrap();
@@ -133,7 +133,7 @@ fn what_is_recorded_reaches_the_file_of_a_program_that_waits() {
             assert!(!capture.is_closed());
             break;
         }
-        assert!(Instant::now() < patience, "nothing has reached the file");
+        assert!(Instant::now() < patience, "no record has reached the file");
         std::thread::sleep(Duration::from_millis(5));
     }
     recorder.close().unwrap();
@@ -142,7 +142,7 @@ fn what_is_recorded_reaches_the_file_of_a_program_that_waits() {
 }
 
 #[test]
-fn after_the_end_calls_are_forwarded_and_not_recorded() {
+fn calls_after_the_close_are_forwarded_and_not_recorded() {
     let program = Program::new(RecordOptions::default());
     let buffer = program.buffer(&[1; 4]);
     let before = program.capture();
@@ -156,7 +156,7 @@ fn after_the_end_calls_are_forwarded_and_not_recorded() {
 }
 
 #[test]
-fn objects_that_were_not_made_on_record_are_refused() {
+fn objects_of_other_recorders_are_rejected() {
     let program = Program::new(RecordOptions::default());
     let others = [
         local_sync().allocate_buffer(mappable(), 4).unwrap(),
@@ -165,13 +165,16 @@ fn objects_that_were_not_made_on_record_are_refused() {
     for other in &others {
         let refused = program.device().queue(QUEUE_AFFINITY_ANY).fill(other, &[1], 0).unwrap_err();
         assert_eq!(refused.code(), StatusCode::FailedPrecondition);
-        assert!(refused.message().starts_with("a buffer that this recorder did not see made"), "{refused}");
+        assert!(
+            refused.message().starts_with("cannot record a buffer that this recorder did not create"),
+            "{refused}"
+        );
     }
     assert_eq!(operations(&program.capture()), []);
 }
 
 #[test]
-fn scopes_have_names_and_end_with_what_opened_them() {
+fn scopes_need_a_name_and_end_with_their_guard() {
     let program = Program::new(RecordOptions::default());
     assert_eq!(program.recorder.scope_begin("").unwrap_err().code(), StatusCode::InvalidArgument);
     {
@@ -185,7 +188,7 @@ fn scopes_have_names_and_end_with_what_opened_them() {
     replay(&capture, &mut Reads::default()).unwrap();
 }
 
-/// A recorder records what it is given, another recorder included: both captures hold the same.
+/// Recorders nest: the captures of both must be equal.
 #[test]
 fn a_recorded_device_can_be_recorded() {
     let inner = Program::new(RecordOptions::default());

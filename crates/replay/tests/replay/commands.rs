@@ -9,7 +9,7 @@ use zerocopy::little_endian::U32;
 use crate::common::{Bound, CaptureBuilder, FLUSHED, Id, Ran, code, function, range, run, slot, whole};
 
 #[test]
-fn transfers_run_when_the_command_buffer_does() {
+fn transfers_run_on_execution() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(16);
     let commands = capture.commands(0, |it, commands| {
@@ -20,7 +20,7 @@ fn transfers_run_when_the_command_buffer_does() {
     capture.read(buffer, 0, 16);
     capture.execute(commands, &[]);
     capture.read(buffer, 0, 16);
-    // Recorded once, run as often as the program did.
+    // Recorded once, executed as often as in the program.
     capture.fill(whole(buffer), &[0]);
     capture.execute(commands, &[]);
     capture.read(buffer, 0, 16);
@@ -30,7 +30,7 @@ fn transfers_run_when_the_command_buffer_does() {
 }
 
 #[test]
-fn bindings_come_with_the_execution() {
+fn bindings_are_passed_on_execution() {
     let mut capture = CaptureBuilder::new();
     let (source, first, second) = (capture.buffer(8), capture.buffer(8), capture.buffer(8));
     capture.write(source, 0, b"abcdefgh");
@@ -39,7 +39,7 @@ fn bindings_come_with_the_execution() {
         it.command_copy(commands, slot(2, 0, 2), slot(0, 3, 2));
         it.command_fill(commands, slot(0, 5, u64::MAX), b"!");
     });
-    // Slot 1 is used by nothing and stays empty; the offset of a binding adds to the reference's.
+    // Slot 1 is unused and empty; the offset of a binding is added to the reference's.
     let empty = slot(0, 0, 0);
     capture.execute(commands, &[whole(first), empty, range(source, 4, 4)]);
     capture.execute(commands, &[range(second, 1, 6), empty, range(source, 6, 2)]);
@@ -50,14 +50,14 @@ fn bindings_come_with_the_execution() {
 }
 
 #[test]
-fn an_empty_slot_fails_when_it_is_used() {
+fn an_empty_slot_fails_on_use() {
     let mut capture = CaptureBuilder::new();
     let commands = capture.commands(1, |it, commands| it.command_fill(commands, slot(0, 0, 4), &[1]));
     capture.execute(commands, &[slot(0, 0, 0)]);
     let error = run(&capture.finish()).unwrap_err();
     assert_eq!(error.code(), StatusCode::InvalidArgument);
     assert!(error.report().contains("device.queue_execute(22)"), "{error:?}");
-    // What is bound may be too short for what the command wants of it.
+    // The binding may be too short for the command.
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(16);
     let commands = capture.commands(1, |it, commands| it.command_fill(commands, slot(0, 2, 4), &[1]));
@@ -93,7 +93,7 @@ fn dispatches_take_direct_and_indirect_bindings() {
         local_memory: 0,
     };
     let dispatches: Vec<_> = ran.into_iter().filter(|it| matches!(it, Ran::Dispatch { .. })).collect();
-    // The kernel adds one to each byte of its first binding, which the second dispatch sees.
+    // The kernel adds one to each byte of its first binding, which the second dispatch reads.
     let expected =
         [dispatch(b"four", [3, 2, 1], [b"67", b"01"], 0), dispatch(b"more", [9, 8, 7], [b"78", b"23"], 2)];
     assert_eq!(dispatches, expected);
@@ -158,7 +158,7 @@ fn events_are_signalled_waited_for_and_reset_across_command_buffers() {
     let waited = Ran::Waited { events: 1, memory: vec![], buffers: vec![] };
     let round = [Ran::Signalled, waited, Ran::Reset];
     assert_eq!(events, [round.clone(), round].concat());
-    // The device sees the very event: reset once, it is not signalled any more.
+    // Both command buffers use the same event: after the reset it is not signalled.
     capture.execute(waits, &[]);
     assert!(run(&capture.finish()).unwrap_err().message().contains("before its signal"));
 }
@@ -180,7 +180,7 @@ fn a_command_of_a_category_that_the_command_buffer_lacks_is_an_error() {
 /// Adds a command to a command buffer, on a buffer of 8 bytes.
 type AddCommand = fn(&mut CaptureBuilder, Id, Id);
 
-/// Commands that every device refuses, and those that the plan does, with what is said of them.
+/// Commands that every device or the plan rejects, with part of the error.
 const WRONG_COMMANDS: [(&str, AddCommand); 6] = [
     ("exceed a buffer of 8 bytes", |it, commands, buffer| {
         it.command_fill(commands, range(buffer, 6, 4), &[1]);
@@ -194,12 +194,12 @@ const WRONG_COMMANDS: [(&str, AddCommand); 6] = [
     ("copy lengths differ", |it, commands, buffer| {
         it.command_copy(commands, range(buffer, 0, 4), range(buffer, 4, 3));
     }),
-    ("there are 1 slots", |it, commands, _| it.command_fill(commands, slot(1, 0, 4), &[1])),
+    ("has 1 slots", |it, commands, _| it.command_fill(commands, slot(1, 0, 4), &[1])),
     ("object 90 is used as a buffer", |it, commands, _| it.command_fill(commands, whole(90), &[1])),
 ];
 
 #[test]
-fn a_command_is_checked_where_it_would_run() {
+fn a_command_is_checked_on_execution() {
     for (reason, add) in WRONG_COMMANDS {
         let mut capture = CaptureBuilder::new();
         let buffer = capture.buffer(8);
@@ -209,13 +209,13 @@ fn a_command_is_checked_where_it_would_run() {
             add(it, commands, buffer);
             wrong = it.place();
         });
-        // The submission failed when it was captured, so it is skipped, and what it would have run with it.
+        // The submission failed at capture, so it is skipped with its commands.
         let semaphore = capture.semaphore(0);
         capture.order(&[], &[(semaphore, 1)]).execute(commands, &[slot(0, 0, 0)]);
         capture.last().status_code = StatusCode::OutOfRange as u32;
         capture.read(buffer, 0, 8);
         assert_eq!(run(&capture.finish()).unwrap().bytes(), [[0; 8]], "{reason}");
-        // One that did not fail is refused, and says which command and which execution.
+        // One that succeeded is rejected; the error names the command and the execution.
         capture.execute(commands, &[slot(0, 0, 0)]);
         let error = run(&capture.finish()).unwrap_err().report();
         for place in [wrong, capture.place()] {
@@ -229,7 +229,7 @@ fn a_command_is_checked_where_it_would_run() {
 }
 
 #[test]
-fn a_command_that_runs_while_it_is_recorded_is_checked_there() {
+fn an_inline_command_is_checked_when_recorded() {
     for (reason, add) in WRONG_COMMANDS {
         let mut capture = CaptureBuilder::new();
         let (buffer, commands) = (capture.buffer(8), capture.command_buffer(1));
@@ -243,8 +243,8 @@ fn a_command_that_runs_while_it_is_recorded_is_checked_there() {
 }
 
 #[test]
-fn what_a_command_buffer_names_lives_as_long_as_it_runs() {
-    // The last record that names these objects is the command; the execution still needs them.
+fn objects_of_a_command_buffer_live_until_its_last_execution() {
+    // The last record that refers to these objects is the command; the execution still needs them.
     let mut capture = CaptureBuilder::new();
     let (source, target) = (capture.buffer(4), capture.buffer(4));
     capture.write(source, 0, b"live");

@@ -1,10 +1,10 @@
-//! Files that programs read and wrote: outside of the capture, inside of it, and read in ranges.
+//! Files that programs read and write: external, inline, and as captured ranges.
 
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rehal_base::{Error, StatusCode, fnv};
+use rehal_base::{Error, Remedy, StatusCode, fnv};
 use rehal_capture::CaptureBytes;
 use rehal_hal::DeviceGroup;
 use rehal_local::LocalSync;
@@ -63,15 +63,15 @@ fn reads_its_part(observed: rehal_base::Result<Observed>) {
 #[test]
 fn inline_bytes_are_read() {
     reads_its_part(run(&reads(&FileSpec::inline(BYTES)).finish()));
-    // A file of no bytes is one as well.
+    // An empty file is valid.
     let mut capture = CaptureBuilder::new();
     capture.file(&FileSpec::inline(b""));
     run(&capture.finish()).unwrap();
 }
 
-/// Of a mapped capture, a file that is only read costs no memory: its bytes are read from where they lie.
+/// An inline file of a mapped capture that is only read is zero-copy.
 #[test]
-fn inline_bytes_of_a_mapped_capture_are_not_copied() {
+fn inline_files_of_a_mapped_capture_are_zero_copy() {
     const FILE_BYTES: usize = 8 << 20;
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(4);
@@ -103,7 +103,7 @@ fn captured_ranges_need_no_file() {
     capture.file_read(file, 0, range(buffer, 2, 3), b"XYZ");
     capture.read(buffer, 0, 16);
     assert_eq!(run(&capture.finish()).unwrap().bytes(), [b"45XYZ9abcdefghij"]);
-    // Bytes of a read are taken wherever they are, also beside a file that could be read.
+    // Captured bytes take precedence even if the file could be read.
     let scratch = scratch();
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(3);
@@ -114,7 +114,7 @@ fn captured_ranges_need_no_file() {
 }
 
 #[test]
-fn external_files_are_read_where_they_were() {
+fn external_files_are_read_from_their_path() {
     let scratch = scratch();
     let plain = external(&scratch.file);
     let same = plain.clone().identity(identity(&scratch.file));
@@ -122,12 +122,12 @@ fn external_files_are_read_where_they_were() {
     for spec in [plain, same, digest] {
         reads_its_part(run(&reads(&spec).finish()));
     }
-    // A recorder on a platform without identities leaves zeros; the length is what can be checked.
+    // A recorder on a platform without file identities writes zeros; only the length is checked.
     reads_its_part(run(&reads(&external(&scratch.file).identity([0; 3])).finish()));
 }
 
 #[test]
-fn remapped_files_are_read_where_they_are() {
+fn remapped_files_are_read_from_the_new_path() {
     let scratch = scratch();
     let captured = Path::new("/captured/on/another/machine");
     let digest = external(&captured.join("parameters.bin")).digest(fnv::fnv1a64(BYTES));
@@ -166,7 +166,7 @@ fn refused(spec: &FileSpec, options: &ReplayOptions, code: StatusCode, words: &[
 }
 
 #[test]
-fn a_copy_is_not_the_file_by_identity_and_is_by_digest() {
+fn a_copy_passes_the_digest_but_not_the_identity() {
     let (original, copy) = (scratch(), scratch());
     let captured = identity(&original.file);
     let [device, inode, mtime_ns] = captured;
@@ -178,13 +178,13 @@ fn a_copy_is_not_the_file_by_identity_and_is_by_digest() {
     let here = copy.file.display().to_string();
     let words = [was.as_str(), &is, &here];
     let error = refused(&by_identity, &options, StatusCode::FailedPrecondition, &words);
-    assert!(error.advice().unwrap().contains("digest"), "{error:?}");
+    assert_eq!(error.advice(), Some(&Remedy::ValidateByDigest.into()), "{error:?}");
     let by_digest = external(&original.file).digest(fnv::fnv1a64(BYTES));
     reads_its_part(run_with(&reads(&by_digest).finish(), &options));
 }
 
 #[test]
-fn a_file_that_was_written_again_is_another_by_identity() {
+fn a_rewritten_file_fails_the_identity() {
     let scratch = scratch();
     let [device, inode, mtime_ns] = identity(&scratch.file);
     for changed in
@@ -197,7 +197,7 @@ fn a_file_that_was_written_again_is_another_by_identity() {
 }
 
 #[test]
-fn other_contents_are_refused_by_digest() {
+fn modified_contents_fail_the_digest() {
     let scratch = scratch();
     let spec = external(&scratch.file).digest(fnv::fnv1a64(BYTES));
     let mut changed = BYTES.to_vec();
@@ -209,7 +209,7 @@ fn other_contents_are_refused_by_digest() {
 }
 
 #[test]
-fn another_length_is_refused_whatever_the_validation() {
+fn another_length_fails_every_validation() {
     let scratch = scratch();
     let path = &scratch.file;
     for spec in [FileSpec::external(path, 33), FileSpec::external(path, 31)] {
@@ -219,7 +219,7 @@ fn another_length_is_refused_whatever_the_validation() {
         for spec in [spec, by_identity, by_digest] {
             let error =
                 refused(&spec, &ReplayOptions::default(), StatusCode::FailedPrecondition, &[&captured]);
-            assert!(error.advice().unwrap().contains("--replay_file_remap="), "{error:?}");
+            assert_eq!(error.advice(), Some(&Remedy::RemapFile.into()), "{error:?}");
         }
     }
 }
@@ -231,7 +231,7 @@ fn paths_other_than_regular_files_are_rejected_without_blocking() {
     let default = ReplayOptions::default();
     let missing =
         refused(&external(&directory.join("missing")), &default, StatusCode::NotFound, &["No such file"]);
-    assert!(missing.advice().unwrap().contains("--replay_file_remap="));
+    assert_eq!(missing.advice(), Some(&Remedy::RemapFile.into()));
     refused(&external(directory), &default, StatusCode::InvalidArgument, &["is a directory"]);
     refused(&external(&directory.join("parameters.bin/below")), &default, StatusCode::InvalidArgument, &[]);
     // Opening a pipe without a writer would block forever.
@@ -273,7 +273,7 @@ fn writes_reach_an_external_file() {
 }
 
 #[test]
-fn writes_to_an_inline_file_are_gone_in_the_next_run() {
+fn writes_to_an_inline_file_are_private_to_a_run() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(8);
     let file = capture.file(&FileSpec::inline(b"original").writable());
@@ -289,7 +289,7 @@ fn writes_to_an_inline_file_are_gone_in_the_next_run() {
 }
 
 #[test]
-fn a_file_is_not_used_beyond_what_it_is() {
+fn accesses_beyond_a_file_are_rejected() {
     let read = |spec: &FileSpec, offset, length| {
         let mut capture = CaptureBuilder::new();
         let (buffer, file) = (capture.buffer(8), capture.file(spec));
@@ -301,7 +301,7 @@ fn a_file_is_not_used_beyond_what_it_is() {
     for (offset, length) in [(4, 5), (8, 1), (u64::MAX, 1), (u64::MAX - 3, 8)] {
         assert_eq!(read(&file, offset, length).unwrap_err().code(), StatusCode::OutOfRange);
     }
-    // A file that was imported for reading is not written to.
+    // A file imported for reading cannot be written.
     let mut capture = CaptureBuilder::new();
     let (buffer, file) = (capture.buffer(8), capture.file(&file));
     capture.file_write(whole(buffer), file, 0);

@@ -1,4 +1,4 @@
-//! What the host writes to buffers is written again, and what it read of them is shown.
+//! Host writes are repeated, and host reads are observed.
 
 use rehal_base::StatusCode;
 use rehal_capture::OperationCode as Op;
@@ -19,14 +19,14 @@ fn bytes_of_an_unmap_and_of_a_flush_are_written() {
 }
 
 #[test]
-fn a_part_of_the_range_leaves_the_rest_as_it_was() {
+fn a_partial_write_leaves_the_rest_of_the_range() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(6);
     capture.write(buffer, 0, b"before");
     capture.written(Op::BUFFER_UNMAP_RANGE, buffer, 1, 5, b"XY");
     capture.written(Op::BUFFER_FLUSH_RANGE, buffer, 5, 1, b"Z");
     capture.read(buffer, 0, 6);
-    // No bytes at all are written to what cannot be written to.
+    // An empty write to a read-only buffer is valid.
     let mut read_only = crate::common::allocation(6);
     read_only.access = U16::new(1);
     let other = capture.buffer_with(read_only);
@@ -47,7 +47,7 @@ fn an_unmap_without_bytes_writes_nothing() {
 }
 
 #[test]
-fn maps_for_reading_and_invalidates_are_shown_with_their_bytes() {
+fn read_mappings_and_invalidations_are_observed() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(8);
     capture.write(buffer, 0, b"01234567");
@@ -55,7 +55,7 @@ fn maps_for_reading_and_invalidates_are_shown_with_their_bytes() {
     for (operation, offset, length, mode, access) in [
         (Op::BUFFER_MAP_RANGE, 2, 3, 1, 1),
         (Op::BUFFER_MAP_RANGE, 0, 8, 1, 3),
-        // A range that stays mapped for reading only: each invalidate is when the program looks.
+        // A persistent mapping for reading: each invalidation is a host read.
         (Op::BUFFER_MAP_RANGE, 4, 4, 2, 1),
         (Op::BUFFER_INVALIDATE_RANGE, 5, 2, 0, 1),
         (Op::BUFFER_MAP_RANGE, 8, 0, 1, 1),
@@ -71,13 +71,13 @@ fn maps_for_reading_and_invalidates_are_shown_with_their_bytes() {
             bytes: b"01234567"[offset as usize..end].to_vec(),
         });
     }
-    // What is mapped for writing alone is not read.
+    // A mapping for writing is not a host read.
     capture.range(Op::BUFFER_MAP_RANGE, buffer, 0, 8, 1, 2);
     assert_eq!(run(&capture.finish()).unwrap().reads, expected);
 }
 
 #[test]
-fn imported_host_memory_starts_with_its_bytes() {
+fn imported_host_memory_has_the_captured_bytes() {
     let mut capture = CaptureBuilder::new();
     let imported = capture.import_buffer(1, 8, b"imported");
     let short = capture.import_buffer(1, 8, b"abc");
@@ -89,7 +89,7 @@ fn imported_host_memory_starts_with_its_bytes() {
 }
 
 #[test]
-fn imported_memory_can_be_filled_whatever_the_program_asked_for() {
+fn imported_memory_is_filled_whatever_its_usage() {
     let mut capture = CaptureBuilder::new();
     let imported = capture.import_buffer(1, 4, b"data");
     let mut header = crate::common::allocation(4);
@@ -102,7 +102,7 @@ fn imported_memory_can_be_filled_whatever_the_program_asked_for() {
 }
 
 #[test]
-fn host_access_beyond_a_buffer_is_an_error_with_its_place() {
+fn an_out_of_range_host_access_is_an_error_with_its_record() {
     for add in [
         |it: &mut CaptureBuilder, buffer| it.range(Op::BUFFER_MAP_RANGE, buffer, 2, 3, 1, 1),
         |it: &mut CaptureBuilder, buffer| it.written(Op::BUFFER_UNMAP_RANGE, buffer, u64::MAX, 1, b"x"),
@@ -119,7 +119,7 @@ fn host_access_beyond_a_buffer_is_an_error_with_its_place() {
 }
 
 #[test]
-fn more_memory_than_there_is_is_an_error_with_its_place() {
+fn a_failed_allocation_is_an_error_with_its_record() {
     let mut capture = CaptureBuilder::new();
     capture.buffer(u64::MAX);
     let error = run(&capture.finish()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Captures of real programs on `local-sync`, with the kernels that they hold and with others.
+//! Captures of real programs on `local-sync`, with the captured kernels and with substitutes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ fn fixture(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures").join(path)
 }
 
-/// Replays a fixture so often with a substitution (or none), `{}` standing for the fixtures.
+/// Replays a fixture `count` times with a substitution (or none), in which `{}` is the directory of the fixtures.
 fn replay(name: &str, substitution: &str, count: usize) -> Result<Vec<Observed>> {
     let bytes = std::fs::read(fixture(&format!("captures/{name}.ireereplay"))).unwrap();
     let plan = Plan::compile(bytes, PlanOptions::default())?;
@@ -35,14 +35,14 @@ fn replay(name: &str, substitution: &str, count: usize) -> Result<Vec<Observed>>
     (0..count).map(|_| run()).collect()
 }
 
-/// The last host read, as numbers.
+/// The last host read, as floats.
 fn result(observed: &Observed) -> Vec<f32> {
     let bytes = &observed.reads.last().unwrap().bytes;
     bytes.as_chunks::<4>().0.iter().map(|word| f32::from_le_bytes(*word)).collect()
 }
 
 #[test]
-fn captures_give_what_their_programs_printed() {
+fn captures_reproduce_the_printed_results() {
     for (name, expected) in [
         ("add4.add.local-sync", &[11.0, 22.0, 33.0, 44.0][..]),
         ("add4.mul.local-sync", &[10.0, 40.0, 90.0, 160.0]),
@@ -59,7 +59,7 @@ fn captures_give_what_their_programs_printed() {
 
 /// `add4_swapped` multiplies the sum by 100.
 #[test]
-fn replacements_give_their_own_results() {
+fn substitutes_compute_the_results() {
     let embedded = "{}modules/add4_swapped.elf";
     let system = "{}modules/add4_swapped.syslib.so";
     for (name, selector, path) in [
@@ -75,7 +75,7 @@ fn replacements_give_their_own_results() {
 }
 
 #[test]
-fn executables_that_do_not_fit_are_refused_before_anything_runs() {
+fn incompatible_executables_are_rejected_before_the_run() {
     for (path, words) in [
         ("modules/add4_swapped.aarch64.elf", "aarch64"),
         ("cts/entry_points.embedded.elf", "has no function 'add_dispatch_0_elementwise_4_f32'"),
@@ -89,7 +89,7 @@ fn executables_that_do_not_fit_are_refused_before_anything_runs() {
     }
 }
 
-/// Replays `add4.add` with what `change` does to the options, and gives its result.
+/// Replays `add4.add` with options modified by `change`, and returns its result.
 fn substituted(change: impl FnOnce(&mut ReplayOptions)) -> Result<Vec<f32>> {
     let bytes = std::fs::read(fixture("captures/add4.add.local-sync.ireereplay")).unwrap();
     let plan = Plan::compile(bytes, PlanOptions::default())?;
@@ -123,7 +123,7 @@ fn executables_are_replaced_by_bytes() {
 }
 
 #[test]
-fn a_callback_is_asked_for_each_executable() {
+fn the_callback_is_called_for_each_executable() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let answer = |replacement: Option<Replacement>| -> Substitute {
         let asked = asked.clone();
@@ -152,7 +152,7 @@ fn a_callback_is_asked_for_each_executable() {
     );
     assert_eq!(*asked.lock().unwrap(), [expected.clone(), expected]);
 
-    // It counts more than a selector, and where it gives nothing the selector counts.
+    // It takes precedence over a selector, which applies if the callback returns `None`.
     let captured = Replacement::file(fixture("cts/affine.embedded.elf"));
     let selector = Substitution::new(Selector::All, captured);
     let by_bytes = answer(Some(Replacement::bytes(std::fs::read(&elf).unwrap())));

@@ -1,10 +1,11 @@
-//! Replays of captures made by hand: what is planned, what is refused, and what a device is asked
-//! to do.
+//! Replays of synthetic captures: plans, rejections, and the calls that a device
+//! receives.
 
 #[path = "../common/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "shared with the tests on hostile bytes")]
 mod common;
 
+mod captured;
 mod commands;
 mod files;
 mod host_memory;
@@ -13,6 +14,7 @@ mod kernels;
 mod memory;
 mod owned;
 mod queue;
+mod races;
 mod refusals;
 mod scopes;
 mod substitution;

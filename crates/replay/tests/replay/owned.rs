@@ -1,4 +1,4 @@
-//! Plans and replays that outlive what they were made of, and move between threads.
+//! Plans and replays own their data: they outlive their inputs and move between threads.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ const _: () = {
     is_send_and_static::<CaptureBytes>();
 };
 
-/// A program that fills a buffer, reads a file that is in the capture, and looks at both.
+/// A program that fills a buffer, reads an inline file, and maps both results.
 fn capture() -> Vec<u8> {
     let mut capture = CaptureBuilder::new();
     let (filled, read) = (capture.buffer(4), capture.buffer(4));
@@ -48,7 +48,7 @@ fn assert_runs(replay: &Replay) {
     assert_eq!(observed.scopes, ["begin:execute", "end:execute"]);
 }
 
-/// Everything that a replay is made of goes at the end of this function.
+/// A replay whose inputs are dropped when this returns.
 fn kept() -> Replay {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("capture");
@@ -58,7 +58,7 @@ fn kept() -> Replay {
 }
 
 #[test]
-fn a_replay_outlives_what_it_was_made_of() {
+fn a_replay_outlives_its_inputs() {
     let replays = [kept(), kept()];
     for replay in &replays {
         assert_runs(replay);
@@ -67,7 +67,7 @@ fn a_replay_outlives_what_it_was_made_of() {
 }
 
 #[test]
-fn a_replay_runs_on_another_thread_and_comes_back() {
+fn a_replay_moves_between_threads() {
     let replay = kept();
     let replay = std::thread::spawn(move || {
         assert_runs(&replay);
@@ -80,7 +80,7 @@ fn a_replay_runs_on_another_thread_and_comes_back() {
 fn threads_share_a_plan_and_its_bytes() {
     let bytes = Arc::new(capture());
     let plan = Arc::new(Plan::compile(bytes.clone(), PlanOptions::default()).unwrap());
-    assert_eq!(plan.capture().as_slice().as_ptr(), bytes.as_ptr(), "the plan has copied the capture");
+    assert_eq!(plan.capture().as_slice().as_ptr(), bytes.as_ptr(), "the plan copied the capture");
     let threads: Vec<_> = (0..3)
         .map(|_| {
             let plan = plan.clone();
@@ -93,9 +93,9 @@ fn threads_share_a_plan_and_its_bytes() {
     for thread in threads {
         thread.join().unwrap();
     }
-    assert_eq!(Arc::strong_count(&plan), 1, "a replay that is gone keeps its plan");
+    assert_eq!(Arc::strong_count(&plan), 1, "a dropped replay keeps its plan");
     drop(plan);
-    assert_eq!(Arc::strong_count(&bytes), 1, "a plan that is gone keeps the capture");
+    assert_eq!(Arc::strong_count(&bytes), 1, "a dropped plan keeps the capture");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_panic_of_an_observer_leaves_the_replay_usable() {
 }
 
 #[test]
-fn a_plan_says_where_its_capture_is_torn() {
+fn a_plan_has_the_tear_of_its_capture() {
     let bytes = capture();
     let whole = Plan::compile(bytes.clone(), PlanOptions::default()).unwrap();
     assert_eq!(whole.tear(), None);

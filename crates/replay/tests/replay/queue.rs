@@ -1,4 +1,4 @@
-//! Queue operations: transfers, files aside, memory in queue order, dispatches, barriers.
+//! Queue operations except on files: transfers, queue-ordered memory, dispatches, barriers.
 
 use rehal_base::StatusCode;
 use rehal_capture::OperationCode as Op;
@@ -25,14 +25,14 @@ fn transfers() {
 }
 
 #[test]
-fn memory_that_comes_and_goes_in_queue_order() {
+fn memory_is_allocated_and_freed_in_queue_order() {
     let mut capture = CaptureBuilder::new();
     let kept = capture.buffer(4);
     let transient = capture.alloca(4);
     capture.fill(whole(transient), &[3]);
     capture.copy(whole(transient), whole(kept));
     capture.dealloca(transient);
-    // An id is given out once; the memory of the next one is its own.
+    // Ids are not reused; the next allocation has its own memory.
     let next = capture.alloca(4);
     capture.read(kept, 0, 4);
     capture.read(next, 0, 4);
@@ -45,7 +45,7 @@ fn memory_that_comes_and_goes_in_queue_order() {
 }
 
 #[test]
-fn memory_is_not_used_after_its_dealloca() {
+fn use_after_dealloca_is_an_error() {
     for add in [
         |it: &mut CaptureBuilder, buffer| it.fill(whole(buffer), &[1]),
         |it: &mut CaptureBuilder, buffer| it.dealloca(buffer),
@@ -66,7 +66,7 @@ fn memory_is_not_used_after_its_dealloca() {
 fn barriers_order_by_timepoints() {
     let mut capture = CaptureBuilder::new();
     let (started, done) = (capture.semaphore(10), capture.semaphore(0));
-    // A value that the semaphore has from the start is reached, and values may be skipped.
+    // The initial payload counts as reached, and payloads may skip values.
     capture.order(&[(started, 10)], &[(done, 5), (started, 100)]).execute(0, &[]);
     capture.order(&[(done, 3), (started, 50)], &[(done, 6)]).execute(0, &[]);
     capture.order(&[], &[]).execute(0, &[]);
@@ -116,12 +116,12 @@ fn counts(observed: &crate::common::Observed) -> Vec<[u32; 3]> {
 }
 
 #[test]
-fn an_indirect_dispatch_reads_its_count_when_it_runs() {
+fn an_indirect_dispatch_reads_its_count_on_execution() {
     for flags in [1, 2] {
         let mut capture = CaptureBuilder::new();
         let (buffer, cache) = (capture.buffer(16), capture.cache());
         let executable = capture.executable(cache, &code("module", 1, &[function("kernel", 0, 0)]));
-        // The static count is there as well and is not what counts.
+        // The static count is also set and must be ignored.
         let mut header = CaptureBuilder::kernel(executable, 0, [99; 3]);
         header.flags = U32::new(flags);
         header.workgroup_count_ref = range(buffer, 4, 12);
@@ -134,7 +134,7 @@ fn an_indirect_dispatch_reads_its_count_when_it_runs() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_the_function_are_an_error() {
+fn arguments_that_do_not_match_the_signature_are_an_error() {
     for (constants, bindings, words) in [
         (&b""[..], 1, "takes 4 bytes of constants, the dispatch has 0"),
         (b"12345678", 1, "takes 4 bytes of constants, the dispatch has 8"),
@@ -153,7 +153,7 @@ fn arguments_that_do_not_fit_the_function_are_an_error() {
 }
 
 #[test]
-fn a_kernel_that_fails_ends_the_run_where_it_was_dispatched() {
+fn a_failing_kernel_ends_the_run_at_its_dispatch() {
     let mut capture = CaptureBuilder::new();
     let cache = capture.cache();
     let executable = capture.executable(cache, &code("module", 1, &[function("fails", 0, 0)]));
@@ -166,7 +166,7 @@ fn a_kernel_that_fails_ends_the_run_where_it_was_dispatched() {
         }
         let place = capture.place();
         let error = run(&capture.finish()).unwrap_err();
-        assert_eq!((error.code(), error.message()), (StatusCode::Internal, "the kernel gave up"));
+        assert_eq!((error.code(), error.message()), (StatusCode::Internal, "the kernel failed"));
         let at = format!(
             "record #{}, offset {}: operation(3) device.queue_dispatch(21), device 1, object 1",
             place.ordinal, place.offset
@@ -176,7 +176,7 @@ fn a_kernel_that_fails_ends_the_run_where_it_was_dispatched() {
 }
 
 #[test]
-fn ranges_beyond_a_buffer_are_an_error_and_touch_nothing() {
+fn out_of_range_operations_are_errors() {
     for (offset, length) in [(0, 5), (4, 1), (u64::MAX, 2), (2, u64::MAX - 1), (5, u64::MAX)] {
         let mut capture = CaptureBuilder::new();
         let buffer = capture.buffer(4);
@@ -184,7 +184,7 @@ fn ranges_beyond_a_buffer_are_an_error_and_touch_nothing() {
         let error = run(&capture.finish()).unwrap_err();
         assert_eq!(error.code(), StatusCode::OutOfRange, "{offset} {length}: {error:?}");
     }
-    // One byte is free, so an overlap is an overlap.
+    // Source and target overlap by one byte.
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(8);
     capture.copy(range(buffer, 0, 4), range(buffer, 3, 4));
@@ -192,7 +192,7 @@ fn ranges_beyond_a_buffer_are_an_error_and_touch_nothing() {
 }
 
 #[test]
-fn a_failure_of_a_semaphore_reaches_who_waits_for_it() {
+fn a_semaphore_failure_propagates_to_its_waiters() {
     let mut capture = CaptureBuilder::new();
     let (cache, buffer) = (capture.cache(), capture.buffer(4));
     let executable = capture.executable(cache, &code("module", 1, &[function("fails", 0, 0)]));
@@ -200,12 +200,12 @@ fn a_failure_of_a_semaphore_reaches_who_waits_for_it() {
     let failed = capture.place();
     capture.fill(whole(buffer), &[1]);
     let error = run(&capture.finish()).unwrap_err();
-    // The first that fails is the one that is reported, not the one that waits.
+    // The first failure is reported, not the waiter's.
     assert!(error.report().contains(&format!("record #{}, ", failed.ordinal)), "{error:?}");
 }
 
 #[test]
-fn queues_get_the_affinity_of_the_capture() {
+fn operations_keep_their_queue_affinity() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(4);
     for affinity in [1, 6, u64::MAX] {

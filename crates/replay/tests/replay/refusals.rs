@@ -1,7 +1,7 @@
-//! What cannot be reproduced, or contradicts itself, stops the plan: with the record, its offset,
+//! Unsupported and inconsistent captures are rejected by the plan, with the record, its offset,
 //! the operation, the objects and the reason.
 
-use rehal_base::StatusCode;
+use rehal_base::{Remedy, StatusCode};
 use rehal_capture::{ObjectType, OperationCode as Op, PayloadType, RecordFields, RecordType};
 use rehal_hal::DeviceGroup;
 use rehal_replay::{Plan, PlanOptions, Replay, ReplayOptions};
@@ -12,7 +12,7 @@ use crate::common::{
     whole,
 };
 
-/// The refusal of what `add` adds last.
+/// The error for the last record that `add` appends.
 #[track_caller]
 fn refused(code: StatusCode, words: &[&str], add: impl FnOnce(&mut CaptureBuilder)) {
     let mut capture = CaptureBuilder::new();
@@ -23,7 +23,7 @@ fn refused(code: StatusCode, words: &[&str], add: impl FnOnce(&mut CaptureBuilde
     assert_eq!(error.code(), code, "{error:?}");
 }
 
-/// Executes the command buffer that the last record is a command of: a command is refused where it would run.
+/// Executes the command buffer of the last record, a command: commands are rejected on execution.
 fn execute_last_command(capture: &mut CaptureBuilder) {
     let last = *capture.last();
     if last.operation.object_type() == Some(ObjectType::COMMAND_BUFFER) {
@@ -37,10 +37,10 @@ const DATA_LOSS: StatusCode = StatusCode::DataLoss;
 const PRECONDITION: StatusCode = StatusCode::FailedPrecondition;
 
 #[test]
-fn what_the_recorder_could_not_hold() {
+fn unsupported_records() {
     for operation in [Op::DEVICE_QUEUE_HOST_CALL, Op::BUFFER_MAP_RANGE, Op::ALLOCATOR_EXPORT_BUFFER] {
         let words = format!("unsupported(5) {operation}, device 1, object 1");
-        refused(UNIMPLEMENTED, &[&words, "what a capture cannot hold"], |it| {
+        refused(UNIMPLEMENTED, &[&words, "captures cannot represent"], |it| {
             it.bare_call(operation, it.device);
             it.last().record_type = RecordType::UNSUPPORTED;
         });
@@ -48,17 +48,17 @@ fn what_the_recorder_could_not_hold() {
 }
 
 #[test]
-fn operations_that_have_no_replay() {
+fn unsupported_operations() {
     for (operation, reason) in [
-        (Op::DEVICE_QUEUE_HOST_CALL, "call back into the program"),
+        (Op::DEVICE_QUEUE_HOST_CALL, "host calls cannot be replayed"),
         (Op::DEVICE_CREATE_CHANNEL, "channels"),
         (Op::COMMAND_BUFFER_COLLECTIVE, "collectives"),
         (Op::ALLOCATOR_EXPORT_BUFFER, "exported memory"),
-        (Op::DEVICE_REFINE_TOPOLOGY_EDGE, "device.refine_topology_edge(4) has no replay"),
-        (Op::ALLOCATOR_VIRTUAL_MEMORY_MAP, "has no replay"),
-        (Op::ALLOCATOR_PHYSICAL_MEMORY_ALLOCATE, "has no replay"),
-        (Op::EXECUTABLE_CACHE_INFER_FORMAT, "has no replay"),
-        (Op(999), "operation unknown(999) is of a newer release"),
+        (Op::DEVICE_REFINE_TOPOLOGY_EDGE, "device.refine_topology_edge(4) cannot be replayed"),
+        (Op::ALLOCATOR_VIRTUAL_MEMORY_MAP, "cannot be replayed"),
+        (Op::ALLOCATOR_PHYSICAL_MEMORY_ALLOCATE, "cannot be replayed"),
+        (Op::EXECUTABLE_CACHE_INFER_FORMAT, "cannot be replayed"),
+        (Op(999), "unknown(999): the operation is from a newer release"),
     ] {
         let words = format!("operation(3) {operation}, device 1, object 7");
         refused(UNIMPLEMENTED, &[&words, reason], |it| it.bare_call(operation, 7));
@@ -66,7 +66,7 @@ fn operations_that_have_no_replay() {
 }
 
 #[test]
-fn an_operation_with_a_payload_that_has_no_name() {
+fn unknown_payload_types() {
     refused(UNIMPLEMENTED, &["device.create_executable_cache(9)"], |it| {
         it.cache();
         *it.last() = RecordFields { payload_type: PayloadType(9000), ..*it.last() };
@@ -74,9 +74,9 @@ fn an_operation_with_a_payload_that_has_no_name() {
 }
 
 #[test]
-fn memory_that_was_imported_from_elsewhere() {
+fn unsupported_external_memory() {
     for external_type in [0, 2, 3, 4, 99] {
-        let words = format!("memory of external type {external_type}");
+        let words = format!("unsupported external memory type {external_type}");
         let place = "allocator.import_buffer(103), device 1, object 2, related object 4";
         refused(UNIMPLEMENTED, &[&words, place], |it| {
             it.import_buffer(external_type, 4, b"data");
@@ -88,9 +88,9 @@ fn memory_that_was_imported_from_elsewhere() {
 }
 
 #[test]
-fn ranges_that_stay_mapped_for_writing() {
+fn persistent_writable_mappings() {
     for access in [2, 3, 6] {
-        refused(UNIMPLEMENTED, &["kept a range mapped for writing", "buffer.map_range(200)"], |it| {
+        refused(UNIMPLEMENTED, &["a persistent mapping for writing", "buffer.map_range(200)"], |it| {
             let buffer = it.buffer(16);
             it.range(Op::BUFFER_MAP_RANGE, buffer, 0, 16, 2, access);
         });
@@ -108,11 +108,11 @@ fn host_data_longer_than_its_range() {
 }
 
 #[test]
-fn records_that_are_not_operations() {
+fn unsupported_record_types() {
     refused(UNIMPLEMENTED, &["a record of type blob(4) cannot be replayed"], |it| {
         it.push(RecordFields { record_type: RecordType::BLOB, ..RecordFields::default() }, &[]);
     });
-    // A required record of an unknown type stops the reader; the field is named by its own offset.
+    // A required record of an unknown type is rejected by the reader; the error has the field's offset.
     let mut capture = CaptureBuilder::new();
     capture.push(RecordFields { record_type: RecordType(77), ..RecordFields::default() }, &[]);
     let bytes = capture.finish();
@@ -125,7 +125,7 @@ fn records_that_are_not_operations() {
 }
 
 #[test]
-fn objects_that_nothing_made() {
+fn missing_objects() {
     type Add = fn(&mut CaptureBuilder);
     let uses: [(&str, Add); 12] = [
         ("buffer(4)", |it| it.fill(whole(90), &[1])),
@@ -154,19 +154,19 @@ fn objects_that_nothing_made() {
     for (kind, add) in uses {
         let mut capture = CaptureBuilder::new();
         add(&mut capture);
-        // The map of a read is refused, not the unmap after it.
+        // The map of a read is rejected, not the unmap after it.
         let used = capture.records.iter().position(|(fields, _)| fields.operation == Op::BUFFER_MAP_RANGE);
         if used.is_some() {
             capture.records.pop();
         }
-        let reason = format!("object 90 is used as a {kind}, but nothing before has made it");
+        let reason = format!("object 90 is used as a {kind}, but no earlier record creates it");
         let error = refusal(&capture.finish(), capture.place(), &[&reason]);
         assert_eq!(error.code(), StatusCode::NotFound);
     }
 }
 
 #[test]
-fn objects_inside_of_lists_that_nothing_made() {
+fn missing_objects_in_lists() {
     let missing = |words: &[&str], record: &dyn Fn(&mut CaptureBuilder, Id)| {
         refused(StatusCode::NotFound, words, |it| {
             let commands = it.command_buffer(2);
@@ -190,31 +190,31 @@ fn objects_inside_of_lists_that_nothing_made() {
 }
 
 #[test]
-fn objects_of_another_kind() {
-    refused(PRECONDITION, &["object 3 is a semaphore(8), and a buffer(4) is needed"], |it| {
+fn objects_of_the_wrong_type() {
+    refused(PRECONDITION, &["object 3 is a semaphore(8), expected a buffer(4)"], |it| {
         it.fill(whole(it.timeline), &[1]);
     });
-    refused(PRECONDITION, &["object 2 is a allocator(2), and a device(1) is needed"], |it| {
+    refused(PRECONDITION, &["object 2 is a allocator(2), expected a device(1)"], |it| {
         it.device = it.allocator;
         it.event();
     });
-    refused(PRECONDITION, &["object 1 is a device(1), and a allocator(2) is needed"], |it| {
+    refused(PRECONDITION, &["object 1 is a device(1), expected a allocator(2)"], |it| {
         it.allocator = it.device;
         it.buffer(1);
     });
-    refused(PRECONDITION, &["object 4 is a executable_cache(6), and a command_buffer(5) is needed"], |it| {
+    refused(PRECONDITION, &["object 4 is a executable_cache(6), expected a command_buffer(5)"], |it| {
         let cache = it.cache();
         it.execute(cache, &[]);
     });
 }
 
 #[test]
-fn ids_that_are_given_out_twice_or_not_at_all() {
-    refused(StatusCode::AlreadyExists, &["id 3 is given out twice; it is a semaphore(8) already"], |it| {
+fn duplicate_and_zero_ids() {
+    refused(StatusCode::AlreadyExists, &["duplicate object id 3: it is already a semaphore(8)"], |it| {
         it.next_id = it.timeline;
         it.buffer(4);
     });
-    refused(StatusCode::AlreadyExists, &["id 1 is given out twice; it is a device(1) already"], |it| {
+    refused(StatusCode::AlreadyExists, &["duplicate object id 1: it is already a device(1)"], |it| {
         it.next_id = it.device;
         it.device();
     });
@@ -222,8 +222,8 @@ fn ids_that_are_given_out_twice_or_not_at_all() {
         it.next_id = 0;
         it.semaphore(0);
     });
-    // Ids far apart are as good as dense ones, and as unique.
-    refused(StatusCode::AlreadyExists, &["id 18446744073709551615 is given out twice"], |it| {
+    // Sparse ids are valid, and checked for duplicates too.
+    refused(StatusCode::AlreadyExists, &["duplicate object id 18446744073709551615"], |it| {
         for id in [1 << 40, u64::MAX, u64::MAX] {
             it.next_id = id - 1;
             it.next_id += 1;
@@ -236,19 +236,19 @@ fn ids_that_are_given_out_twice_or_not_at_all() {
 }
 
 #[test]
-fn waits_that_nothing_signals() {
-    let words = ["waits for semaphore 3 to reach 1, which nothing in the capture signals (it is at 0)"];
+fn unsignalled_waits() {
+    let words = ["waits for semaphore 3 to reach 1, which no record signals (current 0)"];
     refused(PRECONDITION, &words, |it| it.order(&[(it.timeline, 1)], &[]).execute(0, &[]));
-    // Signalled only by itself: it can never run.
+    // Signalled only by itself: a deadlock.
     refused(PRECONDITION, &words, |it| it.order(&[(it.timeline, 1)], &[(it.timeline, 1)]).execute(0, &[]));
-    // Two that wait for each other; the first record is named.
+    // Two that wait for each other: a deadlock; the error names the first record.
     let mut capture = CaptureBuilder::new();
     let other = capture.semaphore(0);
     capture.order(&[(capture.timeline, 1)], &[(other, 1)]).execute(0, &[]);
     let waits = capture.place();
     capture.order(&[(other, 1)], &[(capture.timeline, 1)]).execute(0, &[]);
     refusal(&capture.finish(), waits, &words);
-    // The signal of a call that had failed does not count.
+    // The signal of a failed call does not count.
     let mut capture = CaptureBuilder::new();
     capture.fill(whole(4), &[1]);
     capture.last().status_code = 3;
@@ -257,86 +257,86 @@ fn waits_that_nothing_signals() {
 }
 
 #[test]
-fn signals_that_do_not_grow() {
-    refused(DATA_LOSS, &["signals semaphore 4 to 5, which is at 5 already"], |it| {
+fn non_increasing_signals() {
+    refused(DATA_LOSS, &["semaphore 4 must increase: current 5, signalled 5"], |it| {
         let semaphore = it.semaphore(5);
         it.order(&[], &[(semaphore, 5)]).execute(0, &[]);
     });
-    refused(DATA_LOSS, &["signals semaphore 3 to 2, which is at 4 already"], |it| {
+    refused(DATA_LOSS, &["semaphore 3 must increase: current 4, signalled 2"], |it| {
         it.order(&[], &[(it.timeline, 4)]).execute(0, &[]);
         it.order(&[], &[(it.timeline, 2)]).execute(0, &[]);
     });
-    refused(DATA_LOSS, &["signals semaphore 3 to 7, which is at 7 already"], |it| {
+    refused(DATA_LOSS, &["semaphore 3 must increase: current 7, signalled 7"], |it| {
         it.order(&[], &[(it.timeline, 7), (it.timeline, 7)]).execute(0, &[]);
     });
-    // The largest value stands for a failure, on every device.
-    refused(DATA_LOSS, &["signals semaphore 3 to 18446744073709551615"], |it| {
+    // The maximum value denotes a failure, on every device.
+    refused(DATA_LOSS, &["semaphore 3 must increase: current 0, signalled 18446744073709551615"], |it| {
         it.order(&[], &[(it.timeline, u64::MAX)]).execute(0, &[]);
     });
 }
 
 #[test]
-fn semaphores_that_have_failed_before_they_start() {
-    refused(DATA_LOSS, &["a semaphore starts with the value of a failed one"], |it| {
+fn semaphores_with_the_failure_value() {
+    refused(DATA_LOSS, &["the initial payload of a semaphore is the failure value"], |it| {
         it.semaphore(u64::MAX);
     });
 }
 
 #[test]
-fn command_buffers_that_are_not_ready() {
+fn command_buffers_in_the_wrong_state() {
     let not = |reason: &str, add: fn(&mut CaptureBuilder)| refused(PRECONDITION, &[reason, "object"], add);
-    not("command buffer 4 is run, and it is not begun yet", |it| {
+    not("cannot execute command buffer 4: recording has not begun", |it| {
         let commands = it.command_buffer(0);
         it.execute(commands, &[]);
     });
-    not("command buffer 4 is run, and it is being recorded", |it| {
+    not("cannot execute command buffer 4: it is being recorded", |it| {
         let commands = it.command_buffer(0);
         it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
         it.execute(commands, &[]);
     });
-    not("command buffer 5 is recorded into, and it is not begun yet", |it| {
+    not("cannot record into command buffer 5: recording has not begun", |it| {
         let (buffer, commands) = (it.buffer(4), it.command_buffer(0));
         it.command_fill(commands, whole(buffer), &[1]);
     });
-    not("command buffer 5 is recorded into, and it is recorded to its end", |it| {
+    not("cannot record into command buffer 5: recording has already ended", |it| {
         let (buffer, commands) = (it.buffer(4), it.commands(0, |_, _| {}));
         it.command_fill(commands, whole(buffer), &[1]);
     });
-    not("command buffer 4 is begun, and it is recorded to its end", |it| {
+    not("cannot begin command buffer 4: recording has already ended", |it| {
         let commands = it.commands(0, |_, _| {});
         it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
     });
-    not("command buffer 4 is begun, and it is being recorded", |it| {
+    not("cannot begin command buffer 4: it is being recorded", |it| {
         let commands = it.command_buffer(0);
         it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
         it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
     });
-    not("command buffer 4 is ended, and it is not begun yet", |it| {
+    not("cannot end command buffer 4: recording has not begun", |it| {
         let commands = it.command_buffer(0);
         it.bare_call(Op::COMMAND_BUFFER_END, commands);
     });
-    not("command buffer 4 is ended, and it is recorded to its end", |it| {
+    not("cannot end command buffer 4: recording has already ended", |it| {
         let commands = it.commands(0, |_, _| {});
         it.bare_call(Op::COMMAND_BUFFER_END, commands);
     });
 }
 
 #[test]
-fn slots_that_no_binding_table_has() {
+fn slots_out_of_bounds() {
     refused(
         StatusCode::OutOfRange,
-        &["it refers to slot 2 of a binding table, and there are 2 slots"],
+        &["binding slot 2 is out of bounds: the command buffer has 2 slots"],
         |it| {
             let (buffer, commands) = (it.buffer(4), it.command_buffer(2));
             it.bare_call(Op::COMMAND_BUFFER_BEGIN, commands);
             it.command_copy(commands, range(buffer, 0, 4), slot(2, 0, 4));
         },
     );
-    refused(DATA_LOSS, &["1 bindings are given to command buffer 5, which has 2 slots"], |it| {
+    refused(DATA_LOSS, &["command buffer 5 needs 2 bindings, found 1"], |it| {
         let (buffer, commands) = (it.buffer(4), it.commands(2, |_, _| {}));
         it.execute(commands, &[whole(buffer)]);
     });
-    let direct = ["refers to a binding slot, but has no bindings"];
+    let direct = ["refers to a binding slot, but has no binding table"];
     refused(DATA_LOSS, &direct, |it| it.fill(slot(0, 0, 4), &[1]));
     refused(DATA_LOSS, &direct, |it| it.update(slot(0, 0, 4), b"data"));
     refused(DATA_LOSS, &direct, |it| it.dealloca_ref(slot(0, 0, 4)));
@@ -368,7 +368,7 @@ fn slots_that_no_binding_table_has() {
 }
 
 #[test]
-fn data_that_does_not_fill_its_range() {
+fn data_that_does_not_match_its_range() {
     refused(DATA_LOSS, &["an update of 5 bytes carries 4"], |it| {
         let buffer = it.buffer(8);
         it.update(range(buffer, 0, 5), b"data");
@@ -406,17 +406,17 @@ fn data_that_does_not_fill_its_range() {
 }
 
 #[test]
-fn dispatches_of_what_is_not_there() {
+fn dispatches_of_missing_functions() {
     refused(
         StatusCode::OutOfRange,
-        &["function 1 of executable 5 is dispatched, and the capture knows 1"],
+        &["function ordinal 1 is out of bounds: executable 5 has 1 functions"],
         |it| {
             let cache = it.cache();
             let executable = it.executable(cache, &code("c", 1, &[function("f", 0, 0)]));
             it.dispatch(&CaptureBuilder::kernel(executable, 1, [1; 3]), &[], &[]);
         },
     );
-    refused(UNIMPLEMENTED, &["a dispatch in a command buffer names semaphores"], |it| {
+    refused(UNIMPLEMENTED, &["a dispatch in a command buffer has semaphores"], |it| {
         let cache = it.cache();
         let executable = it.executable(cache, &code("c", 1, &[function("f", 0, 0)]));
         let commands = it.command_buffer(0);
@@ -429,49 +429,49 @@ fn dispatches_of_what_is_not_there() {
             ..*it.last()
         };
     });
-    refused(DATA_LOSS, &["without metadata"], |it| {
+    refused(DATA_LOSS, &["has no metadata"], |it| {
         let (cache, id) = (it.cache(), it.new_id());
         it.prepare(cache, id, FAKE_FORMAT, b"code", &[]);
     });
 }
 
 #[test]
-fn files_that_cannot_be_found_again() {
+fn unsupported_files() {
     let file = |code: StatusCode, words: &str, spec: FileSpec| {
         refused(code, &[words, "device.import_file(10)"], |it| {
             it.file(&spec);
         });
     };
-    file(UNIMPLEMENTED, "a file by reference of type none(0)", FileSpec::new(0, b"", 9));
-    file(UNIMPLEMENTED, "a file by reference of type unknown(7)", FileSpec::new(7, b"", 9));
-    file(DATA_LOSS, "the file has 9 bytes, and 4 of them are in the capture", FileSpec::new(2, b"file", 9));
+    file(UNIMPLEMENTED, "unsupported file reference type none(0)", FileSpec::new(0, b"", 9));
+    file(UNIMPLEMENTED, "unsupported file reference type unknown(7)", FileSpec::new(7, b"", 9));
+    file(DATA_LOSS, "the file has 9 bytes, but the capture has 4", FileSpec::new(2, b"file", 9));
     let mut spec = FileSpec::new(1, b"/file", 9);
     spec.header.validation_type = U32::new(3);
-    file(UNIMPLEMENTED, "a file validation of type unknown(3)", spec);
+    file(UNIMPLEMENTED, "unsupported file validation type unknown(3)", spec);
     let mut spec = FileSpec::new(1, b"/file", 9).digest(1);
     spec.header.digest_type = 0.into();
-    file(UNIMPLEMENTED, "a file digest of type none(0)", spec);
+    file(UNIMPLEMENTED, "unsupported file digest type none(0)", spec);
 
-    refused(PRECONDITION, &["only what was read of '/gone' is in the capture"], |it| {
+    refused(PRECONDITION, &["the capture has only the bytes that were read from '/gone'"], |it| {
         let (buffer, file) = (it.buffer(8), it.file(&FileSpec::ranges("/gone", 100)));
         it.file_read(file, 0, whole(buffer), b"");
     });
-    refused(PRECONDITION, &["only what was read of '/gone' is in the capture"], |it| {
+    refused(PRECONDITION, &["the capture has only the bytes that were read from '/gone'"], |it| {
         let (buffer, file) = (it.buffer(8), it.file(&FileSpec::ranges("/gone", 100).writable()));
         it.file_write(whole(buffer), file, 0);
     });
 }
 
 #[test]
-fn payloads_that_are_damaged() {
-    // A payload error names the field where it is, and the record with its operation around it.
+fn malformed_payloads() {
+    // A payload error has the field and its offset; its context has the record and the operation.
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(4);
     capture.fill(whole(buffer), &[1]);
     capture.last_payload()[64] = 200;
     let error = refusal(&capture.finish(), capture.place(), &["pattern_length", "device.queue_fill(15)"]);
     assert_eq!(error.code(), DATA_LOSS);
-    // So is one of an object that the replay itself does not need.
+    // Also for an object that the replay does not use.
     let mut capture = CaptureBuilder::new();
     capture.semaphore(0);
     *capture.last() = RecordFields {
@@ -486,7 +486,7 @@ fn payloads_that_are_damaged() {
 }
 
 #[test]
-fn another_number_of_devices() {
+fn device_count_mismatches() {
     for (captured, given) in [(1, 2), (2, 1), (3, 4)] {
         let mut capture = CaptureBuilder::empty();
         for _ in 0..captured {
@@ -498,10 +498,10 @@ fn another_number_of_devices() {
         let group = DeviceGroup::new((0..given).map(|_| TestDevice::create().0).collect()).unwrap();
         let error = Replay::new(plan, &group, &ReplayOptions::default()).err().unwrap();
         assert_eq!(error.code(), PRECONDITION);
-        assert_eq!(error.message(), format!("the capture uses {captured} device(s) and {given} are given"));
-        assert!(error.advice().unwrap().contains("--device="));
+        assert_eq!(error.message(), format!("the capture uses {captured} device(s), found {given}"));
+        assert_eq!(error.advice(), Some(&Remedy::GiveDevices.into()));
     }
-    // A capture without a device has nothing to run on, and no group is empty.
+    // A capture without a device cannot run, and device groups are not empty.
     let bytes = CaptureBuilder::empty().finish();
     let plan = Plan::compile(bytes.clone(), PlanOptions::default()).unwrap();
     let group = DeviceGroup::new(vec![TestDevice::create().0]).unwrap();
@@ -509,16 +509,16 @@ fn another_number_of_devices() {
 }
 
 #[test]
-fn calls_that_had_failed_are_skipped() {
+fn failed_calls_are_skipped() {
     let mut capture = CaptureBuilder::new();
-    // Without their payloads, on objects that nothing made, of kinds that have no replay.
+    // Without payloads, on missing objects, including unsupported operations.
     for operation in Op::ALL.iter().copied().filter(|it| *it != Op::NONE) {
         for record_type in [RecordType::OPERATION, RecordType::UNSUPPORTED] {
             capture.bare_call(operation, 70);
             *capture.last() = RecordFields { record_type, status_code: 5, ..*capture.last() };
         }
     }
-    // With a payload that is refused where the call succeeded; the id stays free.
+    // With a payload that would be rejected if the call had succeeded; the id stays free.
     capture.import_buffer(9, 16, b"");
     capture.last().status_code = 14;
     capture.next_id -= 1;
@@ -529,7 +529,7 @@ fn calls_that_had_failed_are_skipped() {
 }
 
 #[test]
-fn a_trim_is_replayed_on_its_device_and_names_one() {
+fn a_trim_is_replayed_on_its_device() {
     let mut capture = CaptureBuilder::new();
     capture.bare_call(Op::DEVICE_TRIM, capture.device);
     capture.bare_call(Op::ALLOCATOR_TRIM, capture.allocator);
@@ -539,7 +539,7 @@ fn a_trim_is_replayed_on_its_device_and_names_one() {
 }
 
 #[test]
-fn what_asks_or_hints_changes_nothing() {
+fn queries_and_hints_are_not_steps() {
     let mut capture = CaptureBuilder::new();
     for operation in [
         Op::DEVICE_QUERY_I64,
@@ -569,19 +569,19 @@ fn what_asks_or_hints_changes_nothing() {
         capture.bare_call(operation, commands);
     }
     capture.bare_call(Op::COMMAND_BUFFER_END, commands);
-    // Optional records of types to come, a second session, objects with what is known of them.
+    // Optional records of unknown types, a second session, object records.
     let optional = RecordFields { record_type: RecordType(900), optional: true, ..RecordFields::default() };
     capture.push(optional, b"");
     capture.push(RecordFields { record_type: RecordType::SESSION, ..RecordFields::default() }, b"");
     capture.object(ObjectType::EXECUTABLE, 4, 1);
     let observed = run(&capture.finish()).unwrap();
-    // What is left: the semaphore, the command buffer, its begin and its end.
+    // The remaining steps: the semaphore, the command buffer, its begin and its end.
     assert_eq!(observed.steps.len(), 4);
     assert_eq!(observed.ran, []);
 }
 
 #[test]
-fn a_plan_says_what_is_in_it() {
+fn a_plan_describes_its_contents() {
     let mut capture = CaptureBuilder::new();
     let cache = capture.cache();
     let executable = capture.executable(cache, &code("c", 1, &[function("f", 0, 0), function("g", 1, 2)]));
@@ -620,7 +620,7 @@ fn progress_is_reported_every_few_megabytes() {
 }
 
 #[test]
-fn a_count_buffer_is_checked_whether_the_count_is_indirect_or_not() {
+fn a_count_buffer_is_checked_for_static_counts_too() {
     for flags in [0, 1, 2] {
         refused(StatusCode::NotFound, &["object 90 is used as a buffer(4)"], |it| {
             let cache = it.cache();
@@ -634,7 +634,7 @@ fn a_count_buffer_is_checked_whether_the_count_is_indirect_or_not() {
 }
 
 #[test]
-fn a_count_that_is_static_names_no_range() {
+fn a_static_count_must_not_have_a_range() {
     type Change = fn(&mut rehal_capture::layout::BufferRef);
     let changes: [(Change, &str); 3] = [
         (|it| it.buffer_slot = U32::new(1), "slot 1, offset 0, length 0"),
@@ -652,9 +652,9 @@ fn a_count_that_is_static_names_no_range() {
     }
 }
 
-/// Otherwise the operation would be skipped as one that had failed.
+/// Otherwise the operation would be skipped as failed.
 #[test]
-fn an_undefined_status_code() {
+fn undefined_status_codes() {
     for status_code in [19, 65536, u32::MAX] {
         let mut capture = CaptureBuilder::new();
         let buffer = capture.buffer(4);
@@ -672,21 +672,21 @@ fn an_undefined_status_code() {
 }
 
 #[test]
-fn host_data_of_a_range_that_was_not_mapped_for_writing() {
+fn host_data_of_a_read_mapping() {
     for access in [0u16, 1, 4] {
         refused(DATA_LOSS, &["4 bytes were written to a range that was mapped for "], |it| {
             let buffer = it.buffer(16);
             it.written(Op::BUFFER_UNMAP_RANGE, buffer, 0, 4, b"data");
-            // Behind the offset, the length, the data's length and the mode.
+            // The access field, which follows the offset, the lengths and the mode.
             let at = std::mem::offset_of!(rehal_capture::layout::BufferRangeData, memory_access);
             it.last_payload()[at..at + 2].copy_from_slice(&access.to_le_bytes());
         });
     }
 }
 
-/// The device decides what a buffer has, so the run refuses, as the reference's does.
+/// The device grants a buffer's properties, so the run rejects it, like the reference's.
 #[test]
-fn uses_that_a_buffer_does_not_allow() {
+fn disallowed_buffer_usage() {
     use rehal_hal::{MemoryAccess, MemoryType};
     let denied = |allocation, uses: &dyn Fn(&mut CaptureBuilder, Id)| {
         let mut capture = CaptureBuilder::new();
@@ -713,7 +713,7 @@ fn uses_that_a_buffer_does_not_allow() {
     capture.write(buffer, 0, b"data");
     run(&capture.finish()).unwrap();
 
-    // What is mapped has to be allowed as a whole: the builder writes with DISCARD.
+    // All access bits of a mapping must be allowed: the builder writes with DISCARD.
     for access in [MemoryAccess::READ, MemoryAccess::READ | MemoryAccess::WRITE] {
         let allocation = crate::common::allocation(16);
         let allocation = rehal_capture::layout::AllocateBuffer {

@@ -39,7 +39,7 @@ fn host_reads_name_the_innermost_open_scope() {
     capture.read(buffer, 0, 1);
     capture.scope_begin("b");
     capture.read(buffer, 0, 1);
-    // Scopes that overlap instead of nesting: what is open is open, whatever ended before it.
+    // Scopes may overlap instead of nesting: ending one leaves the others open.
     capture.scope_end("a");
     capture.read(buffer, 0, 1);
     capture.scope_end("b");
@@ -54,7 +54,7 @@ fn host_reads_name_the_innermost_open_scope() {
 }
 
 #[test]
-fn an_error_of_an_observer_ends_the_run_where_it_happened() {
+fn an_observer_error_ends_the_run_at_its_record() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(4);
     capture.fill(whole(buffer), &[1]);
@@ -76,9 +76,9 @@ fn an_error_of_an_observer_ends_the_run_where_it_happened() {
     assert_eq!(fills, 1);
 }
 
-/// The panic is the caller's, and the replay and its devices run as before, on the same thread.
+/// The panic propagates to the caller; the replay and its devices stay usable on the same thread.
 #[test]
-fn a_panic_of_an_observer_disables_nothing() {
+fn an_observer_panic_leaves_the_replay_usable() {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum In {
         ScopeBegin,
@@ -131,7 +131,7 @@ fn a_panic_of_an_observer_disables_nothing() {
     }
 }
 
-/// Takes part in a run and leaves everything as it is.
+/// An observer with the default behaviour.
 struct Silent;
 
 impl Observer for Silent {}
@@ -164,7 +164,7 @@ fn observers_receive_only_what_they_request() {
 }
 
 #[test]
-fn every_run_starts_from_nothing() {
+fn runs_are_independent() {
     let mut capture = CaptureBuilder::new();
     let (first, second) = (capture.buffer(4), capture.buffer(4));
     capture.scope_begin("execute");
@@ -183,7 +183,7 @@ fn every_run_starts_from_nothing() {
 }
 
 #[test]
-fn a_run_that_failed_leaves_the_next_one_alone() {
+fn a_failed_run_does_not_affect_the_next() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(4);
     capture.fill(whole(buffer), &[1]);
@@ -200,7 +200,7 @@ fn a_run_that_failed_leaves_the_next_one_alone() {
 }
 
 #[test]
-fn two_devices_each_do_their_own() {
+fn two_devices_get_their_own_work() {
     let mut capture = CaptureBuilder::empty();
     let devices = [capture.device(), capture.device()];
     let mut buffers = [0; 2];

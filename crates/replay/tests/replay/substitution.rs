@@ -1,4 +1,4 @@
-//! Executables that are replaced: chosen, checked against what was captured, and run instead.
+//! Substitution of executables: selection, validation against the captured functions, execution.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::common::{
     run_with, whole,
 };
 
-/// Files that hold replacements.
+/// Files with replacements.
 struct Replacements(tempfile::TempDir);
 
 impl Replacements {
@@ -27,13 +27,13 @@ impl Replacements {
     }
 }
 
-/// Options that substitute, `{}` standing for the path.
+/// Options with substitutions, in which `{}` is the path.
 fn substitute(path: &std::path::Path, selectors: &[&str]) -> ReplayOptions {
     let parse = |it: &&str| Substitution::parse(&it.replace("{}", path.to_str().unwrap())).unwrap();
     ReplayOptions { substitutions: selectors.iter().map(parse).collect(), ..ReplayOptions::default() }
 }
 
-/// A capture of two executables; each of the three functions is dispatched over a byte of its own.
+/// A capture of two executables; each of the three functions is dispatched over a separate byte.
 fn capture() -> (CaptureBuilder, [Id; 2]) {
     let mut capture = CaptureBuilder::new();
     let cache = capture.cache();
@@ -50,7 +50,7 @@ fn capture() -> (CaptureBuilder, [Id; 2]) {
     (capture, executables)
 }
 
-/// What the three dispatches gave.
+/// The results of the three dispatches.
 fn results(observed: &Observed) -> Vec<u8> {
     observed.bytes().concat()
 }
@@ -70,7 +70,7 @@ fn by_id_by_function_by_own_name_and_all() {
         (&right, format!("{right_id}={{}}"), [1, 20, 20]),
         (&left, "l={}".to_string(), [10, 2, 2]),
         (&right, "s={}".to_string(), [1, 20, 20]),
-        // What the executables call themselves is known once they are prepared.
+        // Own names are known only after preparation.
         (&left, "left={}".to_string(), [10, 2, 2]),
         (&right, "right@fake={}".to_string(), [1, 20, 20]),
         (&both, "all={}".to_string(), [30, 30, 30]),
@@ -82,7 +82,7 @@ fn by_id_by_function_by_own_name_and_all() {
 }
 
 #[test]
-fn several_at_once_the_nearest_selector_wins() {
+fn the_most_specific_selector_wins() {
     let files = Replacements::new();
     let functions = ["l", "r", "s"].map(|name| function(name, 0, 1));
     let [a, b] = [("a", 40), ("b", 50)].map(|(name, adds)| {
@@ -93,7 +93,7 @@ fn several_at_once_the_nearest_selector_wins() {
     for (substitutions, expected) in [
         ([format!("{left}={a}"), format!("{right}={b}")], [40, 50, 50]),
         ([format!("l={a}"), format!("s={b}")], [40, 50, 50]),
-        // An id before a name.
+        // An id takes precedence over a name.
         ([format!("r={a}"), format!("{right}={b}")], [1, 50, 50]),
         ([format!("{right}={b}"), format!("right={a}")], [1, 50, 50]),
     ] {
@@ -104,7 +104,7 @@ fn several_at_once_the_nearest_selector_wins() {
 }
 
 #[test]
-fn functions_are_found_by_name_wherever_they_are() {
+fn functions_are_matched_by_name() {
     let files = Replacements::new();
     let functions = [function("s", 0, 1), function("extra", 9, 9), function("r", 0, 1)];
     let swapped = files.add("swapped", &code("swapped", 5, &functions).encode());
@@ -123,7 +123,7 @@ fn functions_are_found_by_name_wherever_they_are() {
 }
 
 #[test]
-fn the_captured_code_is_not_looked_at_where_it_is_replaced() {
+fn replaced_code_is_not_prepared() {
     let files = Replacements::new();
     let path = files.add("left", &code("new", 10, &[function("l", 0, 1)]).encode());
     let mut capture = CaptureBuilder::new();
@@ -163,7 +163,7 @@ fn rejected(captured: &[FunctionInfo], replacement: &FakeCode, words: &[&str]) -
     let cache = capture.cache();
     let executable = capture.executable(cache, &code("captured", 1, captured));
     let place = capture.place();
-    // Nothing may have run when the mismatch is found.
+    // The mismatch must be found before anything runs.
     capture.scope_begin("never");
     let error = match run_with(&capture.finish(), &substitute(&path, &[&format!("{executable}={{}}")])) {
         Ok(_) => panic!("replaced; expected {words:?}"),
@@ -179,7 +179,7 @@ fn rejected(captured: &[FunctionInfo], replacement: &FakeCode, words: &[&str]) -
 }
 
 #[test]
-fn another_way_to_be_called_is_rejected_side_by_side() {
+fn signature_mismatches_show_both_signatures() {
     let captured = FunctionInfo { flags: 1, workgroup_size: [4, 2, 1], ..function("f", 2, 3) };
     let was = "captured=(flags=0x1 constants=2 bindings=3 parameters=0 workgroup_size=[4,2,1])";
     let parameter = FunctionParameter { kind: 1, size: 8, flags: 0, offset: 4, name: String::new() };
@@ -193,12 +193,12 @@ fn another_way_to_be_called_is_rejected_side_by_side() {
         let words = ["function 'f'", was, "replacement=(flags=", is];
         let error = rejected(std::slice::from_ref(&captured), &code("new", 1, &[replacement]), &words);
         assert_eq!(error.code(), StatusCode::FailedPrecondition);
-        assert!(error.advice().unwrap().contains("same bindings and constants"));
+        assert!(error.advice().unwrap().to_string().contains("same bindings and constants"));
     }
 }
 
 #[test]
-fn other_parameters_are_rejected_one_by_one() {
+fn parameter_mismatches_are_located() {
     let parameter =
         |kind, size, flags, offset| FunctionParameter { kind, size, flags, offset, name: String::new() };
     let with = |second| FunctionInfo {
@@ -217,7 +217,7 @@ fn other_parameters_are_rejected_one_by_one() {
         let words = ["'f' parameter 1", was, is];
         rejected(std::slice::from_ref(&captured), &code("new", 1, &[with(other)]), &words);
     }
-    // As many parameters by number, and fewer described.
+    // The same parameter count, but fewer descriptions.
     let mut fewer = captured.clone();
     fewer.parameters.pop();
     let words = ["'f' parameter 1", "replacement=(not described)"];
@@ -230,7 +230,7 @@ fn missing_functions_are_rejected() {
     let one = code("new", 1, &[function("first", 0, 0), function("other", 0, 0)]);
     let words = ["no function 'second'; it has: first, other", "captured function 1"];
     assert_eq!(rejected(&captured, &one, &words).code(), StatusCode::NotFound);
-    // Two captured functions cannot be one.
+    // Two captured functions must not map to the same function.
     let twice = [function("same", 0, 0), function("same", 0, 0)];
     let words = ["captured functions 0 and 1 are both 'same' in the executable"];
     let error = rejected(&twice, &code("new", 1, &[function("same", 0, 0)]), &words);
@@ -243,8 +243,8 @@ fn missing_functions_are_rejected() {
 }
 
 #[test]
-fn the_captured_executable_is_checked_as_a_replacement_is() {
-    // Another release of the compiler or the device may see other functions in the same bytes.
+fn captured_executables_are_checked_like_replacements() {
+    // Another release of the driver may reflect other functions from the same bytes.
     let mut capture = CaptureBuilder::new();
     let cache = capture.cache();
     let data = code("captured", 1, &[function("f", 1, 1)]).encode();
@@ -262,7 +262,7 @@ fn set_up(bytes: &[u8], options: &ReplayOptions) -> Result<()> {
 }
 
 #[test]
-fn selectors_that_select_nothing_or_contradict_each_other() {
+fn unmatched_and_conflicting_selectors() {
     let files = Replacements::new();
     let path = files.add("left", &code("new", 10, &[function("l", 0, 1)]).encode());
     let (capture, [left, right]) = capture();
@@ -273,10 +273,10 @@ fn selectors_that_select_nothing_or_contradict_each_other() {
         (&["99={}"], StatusCode::NotFound, "executable 99 is not in the capture"),
         (&["99={}"], StatusCode::NotFound, &list),
         (&["missing={}"], StatusCode::NotFound, "executable 'missing' is not in the capture"),
-        (&["missing={}"], StatusCode::NotFound, "call themselves: left, right"),
+        (&["missing={}"], StatusCode::NotFound, "own names are left, right"),
         (&[&twice[0], &twice[1]], StatusCode::InvalidArgument, "is substituted twice"),
         (&["l={}", "l={}"], StatusCode::InvalidArgument, "executable 'l' is substituted twice"),
-        (&["all={}", "l={}"], StatusCode::InvalidArgument, "leaves nothing for another"),
+        (&["all={}", "l={}"], StatusCode::InvalidArgument, "excludes other substitutions"),
     ];
     for (selectors, code, words) in cases {
         for reversed in [false, true] {
@@ -289,7 +289,7 @@ fn selectors_that_select_nothing_or_contradict_each_other() {
             assert!(error.report().contains(words), "{selectors:?}: {error:?}");
         }
     }
-    // A capture without executables has nothing to replace, by whatever selector.
+    // Every selector fails on a capture without executables.
     let bytes = CaptureBuilder::new().finish();
     for selector in ["1={}", "l={}", "all={}"] {
         let error = set_up(&bytes, &substitute(&path, &[selector])).unwrap_err();
@@ -298,7 +298,7 @@ fn selectors_that_select_nothing_or_contradict_each_other() {
 }
 
 #[test]
-fn a_mismatch_can_be_found_before_anything_is_issued() {
+fn executables_can_be_checked_before_a_run() {
     let files = Replacements::new();
     let path = files.add("left", &code("new", 10, &[function("l", 0, 2)]).encode());
     let (capture, [left, _]) = capture();
@@ -319,7 +319,7 @@ fn a_mismatch_can_be_found_before_anything_is_issued() {
 }
 
 #[test]
-fn files_that_are_not_replacements() {
+fn invalid_replacement_files() {
     let files = Replacements::new();
     let (capture, [left, _]) = capture();
     let bytes = capture.finish();
@@ -335,7 +335,7 @@ fn files_that_are_not_replacements() {
     let text = files.add("text", b"#!/bin/sh");
     let error = try_with(&text, "");
     assert_eq!(error.code(), StatusCode::InvalidArgument);
-    assert!(error.advice().unwrap().contains("ID@FORMAT=PATH"), "{error:?}");
+    assert!(error.advice().unwrap().to_string().contains("ID@FORMAT=PATH"), "{error:?}");
     assert_eq!(try_with(&text, "@fake").code(), StatusCode::InvalidArgument);
     assert_eq!(try_with(&text, "@vulkan-spirv-fb").code(), StatusCode::Incompatible);
     let error = try_with(&files.0.path().join("missing"), "");
@@ -345,7 +345,7 @@ fn files_that_are_not_replacements() {
 }
 
 #[test]
-fn captures_of_version_1_know_functions_by_ordinal() {
+fn captures_of_version_1_match_functions_by_ordinal() {
     let files = Replacements::new();
     let path = files.add("new", &code("new", 7, &[function("b", 0, 1), function("a", 0, 1)]).encode());
     let mut capture = CaptureBuilder::new();
@@ -373,13 +373,13 @@ fn captures_of_version_1_know_functions_by_ordinal() {
     let error = run_with(&bytes, &substitute(&one, &["all={}"])).unwrap_err();
     assert_eq!(error.code(), StatusCode::OutOfRange);
     assert!(error.message().contains("function 1 does not exist: the executable has 1"), "{error:?}");
-    // The name of a function is not in such a capture.
+    // Such a capture has no function names.
     let error = run_with(&bytes, &substitute(&one, &["b={}"])).unwrap_err();
     assert_eq!(error.code(), StatusCode::NotFound);
 }
 
 #[test]
-fn every_run_prepares_the_replacement_again() {
+fn every_run_prepares_the_replacement() {
     let files = Replacements::new();
     let path = files.add("left", &code("new", 10, &[function("l", 0, 1)]).encode());
     let (capture, [left, _]) = capture();

@@ -59,14 +59,14 @@ impl Batch {
 pub struct Calls {
     inputs: Vec<Value>,
     batch: Batch,
-    kind: Kind,
+    kind: CallKind,
     /// Reused by all calls, so that a call does not allocate.
     invocation: Invocation,
     /// Dropped last: the invocation and the inputs belong to its program, which another thread may end afterwards.
     function: Function,
 }
 
-enum Kind {
+enum CallKind {
     Synchronous,
     /// Takes the repetition count, which is the batch size.
     Repeating,
@@ -87,8 +87,8 @@ pub struct PreparedBatch {
 impl Calls {
     pub(super) fn new(function: Function, inputs: Vec<Value>, batch: Batch) -> Result<Self> {
         let kind = match (function.is_async(), function.device()) {
-            (false, _) => Kind::Synchronous,
-            (true, Some(device)) => Kind::Asynchronous(device.clone()),
+            (false, _) => CallKind::Synchronous,
+            (true, Some(device)) => CallKind::Asynchronous(device.clone()),
             (true, None) => return Err(no_device()),
         };
         let invocation = Invocation::new(function.vm());
@@ -106,7 +106,7 @@ impl Calls {
         };
         let inputs = vec![Value::I32(repetitions)];
         let invocation = Invocation::new(function.vm());
-        Ok(Self { function, inputs, batch, kind: Kind::Repeating, invocation })
+        Ok(Self { function, inputs, batch, kind: CallKind::Repeating, invocation })
     }
 
     /// The function.
@@ -116,19 +116,19 @@ impl Calls {
 
     /// Whether the function repeats its dispatches itself, so that a batch is a single call.
     pub fn is_repeating(&self) -> bool {
-        matches!(self.kind, Kind::Repeating)
+        matches!(self.kind, CallKind::Repeating)
     }
 
     /// Whether batches need preparation; if not, measure only [`Calls::call`].
     pub fn needs_preparation(&self) -> bool {
-        matches!(self.kind, Kind::Asynchronous(_))
+        matches!(self.kind, CallKind::Asynchronous(_))
     }
 
     /// Number of iterations that a batch counts as.
     pub fn batch_size(&self) -> u64 {
         match self.kind {
-            Kind::Synchronous | Kind::Repeating => self.batch.size,
-            Kind::Asynchronous(_) => self.batch.rounded(),
+            CallKind::Synchronous | CallKind::Repeating => self.batch.size,
+            CallKind::Asynchronous(_) => self.batch.rounded(),
         }
     }
 
@@ -147,8 +147,8 @@ impl Calls {
     /// Prepares a batch: creates the fences of an asynchronous function.
     pub fn prepare(&self) -> Result<PreparedBatch> {
         match &self.kind {
-            Kind::Synchronous | Kind::Repeating => Ok(PreparedBatch::default()),
-            Kind::Asynchronous(device) => PreparedBatch::new(device, self.batch),
+            CallKind::Synchronous | CallKind::Repeating => Ok(PreparedBatch::default()),
+            CallKind::Asynchronous(device) => PreparedBatch::new(device, self.batch),
         }
     }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rehal_base::{Context, Error, FileKind, HostMemory, MappedFile, Range, Result};
+use rehal_base::{Context, Error, FileKind, HostMemory, MappedFile, Range, Remedy, Result};
 use rehal_vm::{Module, ModuleFile};
 
 use super::options::{ModuleMode, ModuleSource, ProgramOptions};
@@ -43,16 +43,14 @@ pub(super) fn no_module() -> Error {
 
 /// The bytes of a module.
 fn read(source: &ModuleSource, mode: ModuleMode) -> Result<HostMemory> {
-    let advice = || NO_MODULE.to_string();
+    let advice = || NO_MODULE;
     Ok(match source {
         ModuleSource::StandardInput => read_standard_input()?,
         ModuleSource::Bytes(bytes) => HostMemory::constant(bytes)?,
         ModuleSource::File(path) if is_system_library(path) => {
             // The reference's ABI for native modules changes with each release, and the file does not state its version.
             let error = Error::unimplemented("modules in native code (.so) are not in this build");
-            return Err(error.advise(
-                "compile the module to a .vmfb; native code that its kernels import goes to --executable_plugin=PATH",
-            ));
+            return Err(error.advise(Remedy::CompileModule));
         }
         ModuleSource::File(path) => match mode {
             ModuleMode::Mmap => {

@@ -125,7 +125,7 @@ fn tests(module: &ProgramModule) -> Result<Vec<ModuleTest>> {
             return Err(Error::invalid_argument(format!(
                 "expected function with no inputs or outputs, but export '{name}' has signature '{convention}'"
             ))
-            .advise("iree-run-module and iree-benchmark-module call functions with inputs"));
+            .advise("call functions with inputs directly; a test has none"));
         }
         tests.push(ModuleTest { name, ordinal });
     }

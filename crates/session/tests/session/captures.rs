@@ -3,7 +3,7 @@
 use std::io;
 
 use rehal_session::{
-    CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, DumpError, Format, Replay, ReplayOptions,
+    CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, DumpError, Format, Remedy, Replay, ReplayOptions,
     StatusCode, Survey, find_scope,
 };
 
@@ -36,11 +36,11 @@ fn files_that_are_not_captures() {
     std::fs::write(&path, b"hello").unwrap();
     let error = CaptureFile::open(&path, &strict()).err().unwrap();
     assert_eq!(error.message(), format!("'{}' is a text file, not a capture", path.display()));
-    assert!(error.advice().unwrap().contains(".ireereplay"), "{}", error.report());
+    assert_eq!(error.advice(), Some(&Remedy::NameCapture.into()), "{}", error.report());
     for missing in [directory.path().join("missing"), directory.path().to_path_buf()] {
         let error = CaptureFile::open(&missing, &recovering()).err().unwrap();
         assert!(error.message().contains(&missing.display().to_string()), "{}", error.report());
-        assert!(error.advice().unwrap().starts_with("name a capture"));
+        assert_eq!(error.advice(), Some(&Remedy::NameCapture.into()));
     }
     // Captures in memory have no file name.
     let error = CaptureFile::from_bytes(b"hello".to_vec(), &strict()).err().unwrap();
@@ -77,7 +77,7 @@ fn damage_is_found_by_plans_surveys_and_dumps() {
     for error in errors {
         let error = error.unwrap();
         assert_eq!(error.code(), StatusCode::DataLoss);
-        assert!(error.advice().unwrap().starts_with("the file is damaged"), "{}", error.report());
+        assert!(error.advice().unwrap().to_string().starts_with("the file is damaged"), "{}", error.report());
     }
     let verdict = damaged.verdict(&DeviceOptions::default().open().unwrap(), &[]);
     assert_eq!((verdict.is_replayable(), verdict.files.len()), (false, 0));
@@ -152,7 +152,7 @@ fn unknown_devices_are_errors() {
     for (uri, code, words) in [
         ("abacus", StatusCode::NotFound, "'abacus'"),
         ("local-snc", StatusCode::NotFound, "did you mean 'local-sync'?"),
-        ("vulkan", StatusCode::Unimplemented, "the drivers that work here are: local-sync"),
+        ("vulkan", StatusCode::Unimplemented, "the drivers that work here are: local-sync, local-task"),
         ("local-sync://7", StatusCode::NotFound, "local-sync"),
         ("local-sync://?x=1", StatusCode::InvalidArgument, "takes no parameters"),
     ] {

@@ -14,6 +14,12 @@ mod substitute;
 mod survey;
 #[path = "../../examples/threads.rs"]
 mod threads;
+#[path = "../../examples/two_chains.rs"]
+mod two_chains;
+
+use rehal_session::{
+    CaptureFile, CaptureOptions, DeviceOptions, HostReadLog, RaceOptions, Replay, ReplayOptions, ReplayOrder,
+};
 
 use crate::{capture, fixture};
 
@@ -38,6 +44,25 @@ fn threads_replay_a_capture_concurrently() {
     let times = threads::replay_on_threads(&capture("mlp.mlp.local-sync"), 4).unwrap();
     assert_eq!(times.len(), 4);
     assert!(times.iter().all(|time| !time.is_zero()));
+}
+
+/// Neither chain waits for the other, and both orders of a replay read what the program read.
+#[test]
+fn two_chains_do_not_depend_on_each_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("two_chains.ireereplay");
+    assert_eq!(two_chains::record(&path).unwrap(), [[0, 255, 0, 255], [1, 255, 1, 255]]);
+    let plan = CaptureFile::open(&path, &CaptureOptions::default()).unwrap().plan().unwrap();
+    let races = plan.races(RaceOptions { strict: true });
+    assert_eq!((races.count, races.incomplete), (0, None));
+    let devices = DeviceOptions::default().open().unwrap();
+    let [serialized, captured] = [ReplayOrder::Serialized, ReplayOrder::Captured].map(|order| {
+        let options = ReplayOptions { order, ..ReplayOptions::default() };
+        let mut reads = HostReadLog::new(Vec::new(), 4);
+        Replay::new(plan.clone(), &devices, &options).unwrap().run(&mut [&mut reads]).unwrap();
+        reads.finish().unwrap()
+    });
+    assert!(!serialized.is_empty() && serialized == captured);
 }
 
 #[test]

@@ -319,7 +319,7 @@ fn errors_of_loading_and_calling() {
 
     let program = Program::load(&options("add4")).unwrap();
     let error = program.function("nothing").err().unwrap();
-    assert!(error.advice().unwrap().starts_with("the module has: "), "{}", error.report());
+    assert!(error.advice().unwrap().to_string().starts_with("the module has: "), "{}", error.report());
     let function = program.function("add").unwrap();
     let error = program.call(&function, vec![Value::I32(1)]).err().unwrap();
     assert_eq!(error.message(), "expected 2 inputs, found 1");

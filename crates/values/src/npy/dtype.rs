@@ -1,6 +1,7 @@
 use rehal_base::{ElementType, Error, Numerical, Result};
 
-/// The element type for a `descr` such as `<f4` or `|b1`.
+/// The element type for a `descr` such as `<f4` or `|b1`, in the notation of NumPy's array interface
+/// (<https://numpy.org/doc/stable/reference/arrays.interface.html>).
 pub(super) fn parse(descr: &str) -> Result<ElementType> {
     let unsupported =
         |what: &str| Err(Error::unimplemented(format!("arrays of type '{descr}' are not supported: {what}")));

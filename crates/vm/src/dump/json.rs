@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use crate::ModuleFile;
-use crate::module_file::schema::{FlagNames, Kind, MODULE, StructSchema, TableSchema, UnionSchema};
+use crate::module_file::schema::{FieldType, FlagNames, MODULE, StructSchema, TableSchema, UnionSchema};
 use crate::module_file::table::{Table, Vector};
 
 /// Writes the flatbuffer as JSON; `pretty` adds line breaks and indentation. Accepts a module from
@@ -65,10 +65,10 @@ impl<W: Write> Printer<'_, W> {
                 continue;
             }
             let at_default = match field.kind {
-                Kind::I32 => table.u32(id, 0) == 0,
-                Kind::U32(default) | Kind::Flags(_, default) => table.u32(id, default) == default,
-                Kind::U64 => table.u64(id) == 0,
-                Kind::Tag => table.u8(id) == 0,
+                FieldType::I32 => table.u32(id, 0) == 0,
+                FieldType::U32(default) | FieldType::Flags(_, default) => table.u32(id, default) == default,
+                FieldType::U64 => table.u64(id) == 0,
+                FieldType::Tag => table.u8(id) == 0,
                 _ => false,
             };
             if !at_default {
@@ -81,29 +81,29 @@ impl<W: Write> Printer<'_, W> {
 
     fn value(&mut self, table: Table<'_>, id: usize, schema: &'static TableSchema) -> io::Result<()> {
         match schema.fields[id].kind {
-            Kind::I32 => write!(self.out, "{}", table.i32(id)),
-            Kind::U32(default) => write!(self.out, "{}", table.u32(id, default)),
-            Kind::Flags(names, default) => self.flags(table.u32(id, default), names),
-            Kind::U64 => write!(self.out, "{}", table.u64(id)),
-            Kind::Text => self.text(table.text(id).unwrap_or_default()),
-            Kind::Bytes => {
+            FieldType::I32 => write!(self.out, "{}", table.i32(id)),
+            FieldType::U32(default) => write!(self.out, "{}", table.u32(id, default)),
+            FieldType::Flags(names, default) => self.flags(table.u32(id, default), names),
+            FieldType::U64 => write!(self.out, "{}", table.u64(id)),
+            FieldType::Text => self.text(table.text(id).unwrap_or_default()),
+            FieldType::Bytes => {
                 let vector = table.vector(id);
                 self.scalars(vector, |printer, vector, index| {
                     let [byte] = vector.element(index).unwrap_or_default();
                     write!(printer.out, "{byte}")
                 })
             }
-            Kind::I32s => self.scalars(table.vector(id), |printer, vector, index| {
+            FieldType::I32s => self.scalars(table.vector(id), |printer, vector, index| {
                 write!(printer.out, "{}", i32::from_le_bytes(vector.element(index).unwrap_or_default()))
             }),
-            Kind::Structs(schema) => {
+            FieldType::Structs(schema) => {
                 self.scalars(table.vector(id), |printer, vector, index| printer.record(vector, index, schema))
             }
-            Kind::Table(schema) => match table.table(id) {
+            FieldType::Table(schema) => match table.table(id) {
                 Some(table) => self.table(table, schema),
                 None => Ok(()),
             },
-            Kind::Tables(schema) => {
+            FieldType::Tables(schema) => {
                 self.open(b"[")?;
                 let mut first = true;
                 for table in table.tables(id).iter() {
@@ -112,22 +112,22 @@ impl<W: Write> Printer<'_, W> {
                 }
                 self.close(b"]")
             }
-            Kind::Tag => match schema.fields[id + 1].kind {
-                Kind::Union(union) => self.tag(table.u8(id), union),
+            FieldType::Tag => match schema.fields[id + 1].kind {
+                FieldType::Union(union) => self.tag(table.u8(id), union),
                 _ => Ok(()),
             },
-            Kind::Union(union) => match (member(union, table.u8(id - 1)), table.table(id)) {
+            FieldType::Union(union) => match (member(union, table.u8(id - 1)), table.table(id)) {
                 (Some(schema), Some(table)) => self.table(table, schema),
                 _ => self.out.write_all(b"null"),
             },
-            Kind::Tags => {
-                let Kind::Unions(union) = schema.fields[id + 1].kind else { return Ok(()) };
+            FieldType::Tags => {
+                let FieldType::Unions(union) = schema.fields[id + 1].kind else { return Ok(()) };
                 self.scalars(table.vector(id), |printer, vector, index| {
                     let [tag] = vector.element(index).unwrap_or_default();
                     printer.tag(tag, union)
                 })
             }
-            Kind::Unions(union) => self.unions(table.vector(id - 1), table.vector(id), union),
+            FieldType::Unions(union) => self.unions(table.vector(id - 1), table.vector(id), union),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The instructions on buffers, but for loads and stores of elements.
+//! Buffer instructions, except loads and stores of elements.
 
 use rehal_base::{Error, Result};
 
@@ -14,18 +14,18 @@ fn buffer(refs: &[Ref], register: u16) -> Result<&Buffer> {
     look(refs, register).object()
 }
 
-/// The offset of an element in bytes, saturated: out of bounds of any buffer on overflow.
+/// The byte offset of an element; saturates on overflow, which is out of bounds of any buffer.
 #[inline]
 fn byte_offset(element: u64, size: u64) -> u64 {
     element.saturating_mul(size)
 }
 
-/// Bytes that an instruction allocates or touches: `SIZE` for each element that its operand `OPERAND` counts.
+/// Bytes that an instruction allocates or accesses: the element count in operand `OPERAND` times `SIZE`.
 pub(super) fn bytes<const OPERAND: usize, const SIZE: u64>(operands: [u16; 6], window: &Window) -> u64 {
     byte_offset(u64::get(window, operands[OPERAND]), SIZE)
 }
 
-/// `buffer.fill.*`: writes `N` bytes over a range that is counted in elements of so many.
+/// `buffer.fill.*`: fills a range of elements of `N` bytes each.
 fn fill<const N: usize>(operands: [u16; 6], value: [u8; N], activation: &Activation<'_>) -> Result<()> {
     let [target, offset, length, ..] = operands;
     let scaled = |register| byte_offset(activation.get(register), N as u64);
@@ -52,12 +52,12 @@ pub(super) fn fill_64(operands: [u16; 6], activation: &mut Activation<'_>) -> Re
     fill(operands, activation.get::<u64>(operands[3]).to_le_bytes(), activation)
 }
 
-/// The alignment that a program asks for: 0, or a power of two.
+/// The alignment that a program requests: 0, or a power of two.
 fn alignment(value: i32) -> Result<u64> {
     match u64::try_from(value) {
-        // More than pages of the machine would waste memory.
+        // More than the page size would waste memory.
         Ok(alignment) if alignment == 0 || alignment.is_power_of_two() => Ok(alignment.min(1 << 16)),
-        _ => Err(Error::invalid_argument(format!("an alignment of {value} bytes is not a power of two"))),
+        _ => Err(Error::invalid_argument(format!("alignment {value} is not a power of two"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The dispatch loop: one `match` over the instructions of a frame, which compiles to one indirect jump for each.
+//! The dispatch loop: one `match` over the instructions of a frame, which compiles to an indirect jump per instruction.
 
 use rehal_base::Result;
 
@@ -32,7 +32,7 @@ macro_rules! jump {
     };
 }
 
-/// Jumps if a condition holds: by a branch of the machine, which the processor predicts, not by a conditional move.
+/// Jumps if a condition holds: with a machine branch, which the processor predicts, not a conditional move.
 macro_rules! jump_if {
     ($holds:expr, $to:expr, $insns:ident, $at:ident) => {
         if $holds {
@@ -44,7 +44,7 @@ macro_rules! jump_if {
     };
 }
 
-/// The value of a result; an error leaves the loop.
+/// The value of a result; an error exits the loop.
 macro_rules! checked {
     ($result:expr) => {
         match $result {
@@ -54,7 +54,7 @@ macro_rules! checked {
     };
 }
 
-/// Generates [`run`] from both tables and from what is written here.
+/// Generates [`run`] from the tables of instructions and superinstructions and the arms written here.
 macro_rules! dispatch {
     (
         fall_through { $($straight:ident = $straight_1:ident + $straight_2:ident: $straight_pattern:ty;)* }
@@ -67,8 +67,8 @@ macro_rules! dispatch {
             ($($f_arg:ident: $f_type:ident),*) -> $f_result:ident $f_value:block;)* }
         $($rest:tt)*
     ) => {
-        /// Executes instructions of a frame from `pc` until one leaves it. `pc` is the next one then; after an error,
-        /// the one behind that which failed, with [`FIRST_PART`] set if that is a superinstruction's first part.
+        /// Executes instructions of a frame from `pc` until one exits it. `pc` is then the next one; after an error,
+        /// the one after the failed instruction, with [`FIRST_PART`] set if a superinstruction's first part failed.
         #[inline(always)]
         pub(super) fn run<M: Meter>(
             environment: Environment<'_>,
@@ -120,7 +120,7 @@ macro_rules! dispatch {
                     Insn::JumpTable { index, table } => {
                         let targets = &*environment.code.jump_tables[table as usize];
                         let index = u32::get(window, index) as usize;
-                        // A negative index is behind the end of any table, where the default is.
+                        // A negative index is past the end of any table and selects the default.
                         jump!(targets[index.min(targets.len() - 1)], insns, at);
                     }
                     Insn::Call { site } => break Ok(Exit::Call(site)),

@@ -1,4 +1,4 @@
-//! Loads and stores of elements of buffers, which the dispatch loop inlines: a tag, a bound and an access each.
+//! Loads and stores of buffer elements, inlined into the dispatch loop: a type check, a bounds check and an access each.
 
 use rehal_base::Result;
 

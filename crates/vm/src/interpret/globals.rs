@@ -1,4 +1,4 @@
-//! The instructions on globals that are executed out of line: references, and numbers at a computed offset.
+//! Global instructions executed out of line: references, and numbers at a computed offset.
 
 use rehal_base::Result;
 

@@ -1,4 +1,4 @@
-//! The instructions on lists.
+//! List instructions.
 
 use rehal_base::Result;
 
@@ -10,7 +10,7 @@ use crate::{List, Ref, Value};
 use super::out_of_line::Activation;
 use super::refs::{is_of, look, put, take};
 
-/// An element of a list of variants.
+/// Size of an element of a list of variants.
 const ELEMENT_BYTES: u64 = 16;
 
 /// Bytes that `list.alloc`, `list.reserve` and `list.resize` may allocate.
@@ -61,7 +61,7 @@ pub(super) fn get<T: Number>(operands: [u16; 6], activation: &mut Activation<'_>
         Value::I64(value) => activation.put(result, value),
         Value::F32(value) => activation.put(result, value),
         Value::F64(value) => activation.put(result, value),
-        // `get_value` converts to the kind that it is asked for, which is one of the above.
+        // Unreachable: `get_value` converts to the requested kind, which is one of the above.
         Value::I8(_) | Value::I16(_) | Value::Ref(_) => {}
     }
     Ok(())
@@ -82,7 +82,7 @@ pub(super) fn get_ref(operands: [u16; 6], activation: &mut Activation<'_>) -> Re
     let list = list(activation, source)?;
     let at = index(activation, at);
     let object = if result & MOVE_BIT == 0 { list.get_ref(at)? } else { list.take_ref(at)? };
-    // An object of another type than the program expects is null to it.
+    // An object of another type reads as null.
     let kind = activation.program.tables.types.get(usize::from(type_id));
     let is_expected = kind.is_some_and(|kind| is_of(&object, kind));
     put(activation.refs, result, if is_expected { object } else { Ref::NULL });
@@ -94,7 +94,7 @@ pub(super) fn set_ref(operands: [u16; 6], activation: &mut Activation<'_>) -> Re
     let [target, at, value, ..] = operands;
     let object = look(activation.refs, value).clone();
     list(activation, target)?.set(index(activation, at), Value::Ref(object))?;
-    // Moved from only once the list holds it: after a failure, the register still does.
+    // Moved only after the list has stored it, so that the register keeps it on failure.
     if value & MOVE_BIT != 0 {
         drop(take(activation.refs, value));
     }

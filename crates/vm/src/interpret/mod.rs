@@ -29,11 +29,11 @@ use refs::{put, take};
 
 /// Depth limit of the call stack.
 const FRAME_LIMIT: usize = 1 << 16;
-/// 32-bit registers that all frames of an invocation may have together.
+/// Limit on the 32-bit registers of all frames of an invocation.
 const WORD_LIMIT: usize = 1 << 22;
-/// Reference registers that all frames of an invocation may have together.
+/// Limit on the reference registers of all frames of an invocation.
 const REF_LIMIT: usize = 1 << 20;
-/// Bytes of registers and frames above which a machine does not return to the pool.
+/// High-water mark in bytes of registers and frames above which a machine is freed instead of pooled.
 const KEPT_BYTES: usize = 1 << 20;
 
 /// A bytecode module instantiated in one context.
@@ -50,17 +50,17 @@ pub(crate) struct Instance {
 pub(crate) struct Target {
     /// Index of the module in the context.
     pub(crate) module: u32,
-    /// An export's ordinal of a native module, a function's of bytecode.
+    /// Ordinal of the export of a native module, or of the function of a bytecode module.
     pub(crate) ordinal: u32,
 }
 
 /// A context as the interpreter sees it.
 pub(crate) trait Modules {
-    /// The module of that index, which a [`Target`] names.
+    /// The module that [`Target::module`] indexes.
     fn module(&self, index: u32) -> ModuleView<'_>;
 }
 
-/// A module as it runs.
+/// A module of a context, as the interpreter executes it.
 #[derive(Clone, Copy)]
 pub(crate) enum ModuleView<'a> {
     Native { module: &'a crate::Module, native: &'a dyn crate::NativeModule, state: &'a crate::State },
@@ -69,7 +69,7 @@ pub(crate) enum ModuleView<'a> {
 
 /// How a run ended.
 pub(crate) enum Outcome {
-    /// It returned: the results are in the machine.
+    /// Returned: the results are in the machine.
     Done,
     Yielded,
     Waiting(Wait),
@@ -78,7 +78,7 @@ pub(crate) enum Outcome {
 /// The state of one invocation: register file and call stack, pooled so that invocations do not allocate.
 #[derive(Default)]
 pub(crate) struct Machine {
-    /// The register file: the registers of all frames, and a window behind them.
+    /// The register file: the registers of all frames, followed by a window's worth of padding.
     words: Vec<u8>,
     /// The reference registers of all frames; null beyond the last.
     refs: Vec<Ref>,
@@ -86,19 +86,19 @@ pub(crate) struct Machine {
     frame: Option<Frame>,
     /// The frames of its callers, outermost first.
     callers: Vec<Caller>,
-    /// The native function that is to be called, or resumed, or that failed.
+    /// The native function that is about to be called or resumed, or that failed.
     pending: Option<Pending>,
-    /// Arguments of the native function that is called, spans flattened.
+    /// Arguments of the pending native function, spans flattened.
     arguments: Vec<Value>,
-    /// Start of each of them, if it takes spans and is called from the host.
+    /// Start index of each argument, if the function takes spans and is called from the host.
     starts: Vec<u32>,
     /// The results of the function called from the host.
     pub(crate) results: Vec<Value>,
-    /// The budget of each invocation, if it is limited.
+    /// The budget of each invocation, if limited.
     budget: Option<Budget>,
-    /// What is left of it in this one.
+    /// The remaining budget of the current invocation.
     left: Option<Budget>,
-    /// The sink that what is executed is traced to.
+    /// Receives the trace of executed instructions.
     trace: Option<TraceSink>,
 }
 
@@ -108,7 +108,7 @@ struct Frame {
     target: Target,
     /// The next instruction.
     pc: u32,
-    /// The call site of the native function that it waits for, if it does.
+    /// The call site of the native function that it waits for, if any.
     site: u32,
     /// The base of its registers in the register file.
     words: u32,
@@ -121,9 +121,9 @@ struct Frame {
 /// forwarding needs.
 #[derive(Debug, Clone, Copy)]
 struct Caller {
-    /// Module, and ordinal in the lower half.
+    /// Module in the upper half, ordinal in the lower.
     target: u64,
-    /// The next instruction, and the site of the call in the lower half.
+    /// Next instruction in the upper half, call site in the lower.
     at: u64,
 }
 
@@ -156,20 +156,20 @@ struct Pending {
     target: Target,
 }
 
-/// Why the dispatch loop left a frame.
+/// Why the dispatch loop exited a frame.
 enum Exit {
     Call(u32),
     Return(Slice),
     Yield,
 }
 
-/// How a call of an import ended.
+/// The outcome of a call of an import.
 enum Called {
-    /// It returned.
+    /// Returned.
     Done,
-    /// It is bytecode of another module, whose frame is the innermost now.
+    /// A bytecode function of another module, whose frame is now the innermost.
     Elsewhere,
-    /// It has not returned.
+    /// Suspended before it returned.
     Stopped(Outcome),
 }
 
@@ -179,8 +179,8 @@ impl Machine {
         Self { budget, trace, ..Self::default() }
     }
 
-    /// Starts a call of `target` with `arguments`, checked and flattened; `starts` says where each
-    /// begins.
+    /// Starts a call of `target` with `arguments`, checked and flattened; `starts` has the start
+    /// index of each.
     pub(crate) fn begin<M: Modules>(
         &mut self,
         modules: &M,
@@ -212,6 +212,52 @@ impl Machine {
         self.run(modules, None)
     }
 
+    /// As [`Machine::begin`], with arguments that are not checked yet, for bytecode without spans; `None` if they do not
+    /// match, before anything runs. Numbers are copied into the registers one by one: a copied [`Value`] would be stored
+    /// in two parts and loaded as a whole, without store-to-load forwarding.
+    #[inline]
+    pub(crate) fn begin_from<M: Modules>(
+        &mut self,
+        modules: &M,
+        target: Target,
+        arguments: &[Value],
+    ) -> Option<Result<Outcome>> {
+        let ModuleView::Bytecode { program, instance } = modules.module(target.module) else { return None };
+        let code = &instance.codes[target.ordinal as usize];
+        let convention = &program.tables.functions[target.ordinal as usize].convention;
+        if convention.is_variadic() || convention.arguments().len() != arguments.len() {
+            return None;
+        }
+        self.reset();
+        self.results.clear();
+        self.left = self.budget;
+        if let Err(error) = self.make_room(code, 0, 0) {
+            return Some(Err(error));
+        }
+        let window = match window_at(&mut self.words, 0) {
+            Ok(window) => window,
+            Err(error) => return Some(Err(error)),
+        };
+        self.frame = Some(Frame { target, pc: 0, site: 0, words: 0, refs: 0 });
+        let mut placed = crate::verify::argument_registers(convention).zip(arguments);
+        let is_match = placed.all(|((kind, register), value)| {
+            match (kind, value) {
+                (ValueKind::I32, Value::I32(value)) => value.put(window, register),
+                (ValueKind::I64, Value::I64(value)) => value.put(window, register),
+                (ValueKind::F32, Value::F32(value)) => value.put(window, register),
+                (ValueKind::F64, Value::F64(value)) => value.put(window, register),
+                (ValueKind::Ref, Value::Ref(object)) => put(&mut self.refs, register, object.clone()),
+                _ => return false,
+            }
+            true
+        });
+        if !is_match {
+            self.reset();
+            return None;
+        }
+        Some(self.run(modules, None))
+    }
+
     /// Resumes after a yield or a wait.
     pub(crate) fn resume<M: Modules>(&mut self, modules: &M, resumed: Resumed) -> Result<Outcome> {
         self.run(modules, Some(resumed))
@@ -230,7 +276,7 @@ impl Machine {
         self.starts.clear();
     }
 
-    /// Whether its registers and frames take much memory, as after a deep recursion.
+    /// Whether its registers and frames exceed [`KEPT_BYTES`], as after a deep recursion.
     pub(crate) fn is_large(&self) -> bool {
         let callers = self.callers.capacity() * size_of::<Caller>();
         self.words.capacity() + self.refs.capacity() * size_of::<Ref>() + callers > KEPT_BYTES
@@ -244,7 +290,7 @@ impl Machine {
         }
     }
 
-    /// Unwinds the call stack after an error, which it adds the stack to.
+    /// Unwinds the call stack after an error and adds it to the error's context.
     #[cold]
     fn fail<M: Modules>(&mut self, modules: &M, error: Error) -> Error {
         let error = self.with_stack(modules, error);
@@ -287,8 +333,8 @@ impl Machine {
         }
     }
 
-    /// Executes the innermost frame, and those that it calls in its module, until the invocation ends or is
-    /// suspended; `None` if the innermost frame is of another module now.
+    /// Executes the innermost frame and its callees in the same module until the invocation ends or is
+    /// suspended; `None` if the innermost frame now belongs to another module.
     fn execute<M: Modules, T: Meter>(&mut self, modules: &M, meter: &mut T) -> Result<Option<Outcome>> {
         let Some(Frame { target, mut pc, mut words, mut refs, .. }) = self.frame else {
             return Ok(Some(Outcome::Done));
@@ -365,8 +411,7 @@ impl Machine {
         outcome.map(Some)
     }
 
-    /// Calls the import that the site of `frame` calls: a native function at once, and bytecode by making its frame the
-    /// last.
+    /// Calls the import that the call site of `frame` names: executes a native function, pushes a frame for bytecode.
     #[inline]
     fn call_import<M: Modules, T: Meter>(
         &mut self,
@@ -398,7 +443,7 @@ impl Machine {
         }
     }
 
-    /// Allocates the registers of a frame for `callee` behind those of its caller, whose registers start at `words` and
+    /// Allocates the registers of a frame for `callee` after those of its caller, whose registers start at `words` and
     /// `refs`, and passes its arguments.
     #[inline(always)]
     fn enter(&mut self, words: u32, refs: u32, code: &Code, site: &Site, callee: &Code) -> Result<()> {
@@ -424,7 +469,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Allocates registers for `code` from `words` and `refs` on, zeros and nulls.
+    /// Allocates zeroed registers for `code` from `words` and `refs` on.
     #[inline(always)]
     fn make_room(&mut self, code: &Code, words: u32, refs: u32) -> Result<()> {
         let words_end = words as usize + usize::from(code.words);
@@ -436,23 +481,25 @@ impl Machine {
             self.grow(words, refs_end);
         }
         let window = window_at(&mut self.words, words)?;
-        // A whole cache line is cleared faster than the exact size; what is beyond the frame is unused.
+        // Clearing a cache line is faster than clearing the exact size; the bytes beyond the frame are unused.
         window[..64].fill(0);
-        if code.words > 16 {
+        if code.words > 32 {
             window[64..usize::from(code.words) * 4].fill(0);
+        } else if code.words > 16 {
+            window[64..128].fill(0);
         }
         Ok(())
     }
 
-    /// Grows the register file for registers from `words` on, and for so many of references.
+    /// Grows the register file to hold a window at `words`, and the reference registers.
     #[cold]
     fn grow(&mut self, words: u32, refs_end: usize) {
         if refs_end > self.refs.len() {
             self.refs.resize((refs_end * 2).max(16), Ref::NULL);
         }
         let used = words as usize * 4;
-        // Room for many frames. Fresh pages are zero without being touched, so that only frames that are
-        // reached cost memory.
+        // Reserves capacity for many frames: the system zeroes fresh pages on first touch, so only frames that
+        // are reached cost memory.
         let mut grown = vec![0; (used * 2 + WINDOW_BYTES).next_power_of_two()];
         if let (Some(target), Some(source)) = (grown.get_mut(..used), self.words.get(..used)) {
             target.copy_from_slice(source);
@@ -462,10 +509,7 @@ impl Machine {
 
     #[cold]
     fn exhausted(&self) -> Error {
-        Error::resource_exhausted(format!(
-            "the program calls too deeply: {} calls have not returned",
-            self.callers.len() + 1
-        ))
+        Error::resource_exhausted(format!("call stack overflow: {} frames", self.callers.len() + 1))
     }
 
     /// Passes the results of the function `code` to its caller, whose registers start at `words` and `refs`, and
@@ -550,7 +594,8 @@ fn window_at(words: &mut [u8], start: u32) -> Result<&mut Window> {
     window.ok_or_else(|| broken("registers out of bounds"))
 }
 
-/// Puts an argument from the host into the registers of the first frame.
+/// Stores an argument from the host in the registers of the first frame.
+#[inline]
 fn place(window: &mut Window, refs: &mut [Ref], register: u16, value: Value) {
     match value {
         Value::I32(value) => value.put(window, register),
@@ -558,7 +603,7 @@ fn place(window: &mut Window, refs: &mut [Ref], register: u16, value: Value) {
         Value::F32(value) => value.put(window, register),
         Value::F64(value) => value.put(window, register),
         Value::Ref(object) => put(refs, register, object),
-        // No function takes them; the arguments have been checked.
+        // Unreachable: no calling convention has them, and the arguments have been checked.
         Value::I8(_) | Value::I16(_) => {}
     }
 }

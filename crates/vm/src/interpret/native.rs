@@ -54,8 +54,8 @@ impl Machine {
         }
     }
 
-    /// Calls or resumes the pending native function. `None` if it returned; its results are in registers
-    /// then.
+    /// Calls or resumes the pending native function. `None` if it returned and its results are in
+    /// registers.
     pub(super) fn call_pending<M: Modules>(
         &mut self,
         modules: &M,
@@ -93,8 +93,8 @@ impl Machine {
         Ok(outcome)
     }
 
-    /// Calls a native function with the arguments in the machine, which start at `starts` if there are spans among
-    /// them. `None` if it returned; its results are yet to be checked.
+    /// Calls a native function with the arguments in the machine; `starts` has their start indices if there are spans
+    /// among them. `None` if it returned; its results are not checked yet.
     #[inline]
     fn invoke(
         &mut self,
@@ -113,14 +113,15 @@ impl Machine {
         }
     }
 
-    /// Moves references that were lent to a native function back into the registers of its caller, and then the
-    /// results that it returned.
+    /// Moves references lent to a native function back into the registers of its caller, then stores the
+    /// results.
     #[inline]
     fn take_results(&mut self, frame: Frame, site: &Site) -> Result<()> {
         let window = window_at(&mut self.words, frame.words)?;
         let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
-        for (argument, value) in site.arguments.iter().zip(self.arguments.drain(..)) {
-            if let Value::Ref(object) = value
+        // One pass that returns references and drops the rest.
+        for argument in site.arguments.iter().rev() {
+            if let Some(Value::Ref(object)) = self.arguments.pop()
                 && argument.is_lent
             {
                 put(refs, argument.source, object);
@@ -137,7 +138,7 @@ impl Machine {
                 Value::F32(value) => value.put(window, *target),
                 Value::F64(value) => value.put(window, *target),
                 Value::Ref(object) => put(refs, *target, object),
-                // No convention has them; the results have been checked.
+                // Unreachable: no calling convention has them, and the results have been checked.
                 Value::I8(_) | Value::I16(_) => {}
             }
         }
@@ -159,6 +160,6 @@ fn wrong_results(results: &[Value], kinds: impl Iterator<Item = ValueKind>) -> E
     let kinds: Vec<ValueKind> = kinds.collect();
     Error::new(
         StatusCode::Internal,
-        format!("the native function returned {results:?}, and its convention says {kinds:?}"),
+        format!("the native function returned {results:?}, expected {kinds:?} by its calling convention"),
     )
 }

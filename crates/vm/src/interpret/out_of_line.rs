@@ -1,4 +1,4 @@
-//! Instructions that the dispatch loop calls a function for, because that costs little beside what they do.
+//! Instructions executed by a function call out of the dispatch loop: the call is cheap relative to their work.
 
 use rehal_base::{Error, Result, StatusCode};
 
@@ -15,7 +15,7 @@ use super::dispatch::Environment;
 use super::refs::{check, look, put, take};
 use super::{Instance, broken, buffers, globals, lists, refs};
 
-/// What an instruction that is executed out of line has access to.
+/// The state that an out-of-line instruction accesses.
 pub(super) struct Activation<'a> {
     pub(super) code: &'a Code,
     pub(super) program: &'a Program,
@@ -138,7 +138,7 @@ fn slice(code: &Code, slice: Slice) -> &[u16] {
     &code.registers[slice.start as usize..][..slice.length as usize]
 }
 
-/// The register that an index selects: a value, or the default in front of them.
+/// The register that an index selects among the values, or the default, which precedes them.
 fn selected(choices: &[u16], index: u32) -> u16 {
     choices.get((index as usize).saturating_add(1)).copied().unwrap_or(choices[0])
 }
@@ -165,8 +165,8 @@ fn switch_ref(activation: &mut Activation<'_>, type_id: u16, registers: Slice) -
     Ok(())
 }
 
-/// The error of `fail` with a status that is not 0. As in the reference, its lower five bits are the code; if they
-/// name no error, the message has the whole status.
+/// The error of `fail` with a nonzero status. As in the reference, the lower five bits are the code; if that is not
+/// an error code, the message contains the whole status.
 #[cold]
 fn failure(status: u32, text: &str) -> Error {
     match StatusCode::from_u32(status & 0x1F) {

@@ -1,4 +1,4 @@
-//! Reference registers, and the instructions on references.
+//! Reference registers and reference instructions.
 
 use rehal_base::{Error, Result};
 
@@ -33,7 +33,7 @@ pub(super) fn put(refs: &mut [Ref], register: u16, object: Ref) {
     }
 }
 
-/// Whether a reference is of type `kind`, as null always is.
+/// Whether a reference is of type `kind`; null is of every type.
 pub(super) fn is_of(object: &Ref, kind: &ElementKind) -> bool {
     match (object.type_name(), kind) {
         (None, _) | (_, ElementKind::AnyRef) => true,
@@ -50,9 +50,9 @@ pub(super) fn check(object: &Ref, kind: &ElementKind) -> Result<()> {
     let found = object.type_name().unwrap_or("null");
     Err(Error::invalid_argument(match kind {
         ElementKind::Ref(name) => {
-            format!("the program expects a reference to {name}, and this is one to {found}")
+            format!("expected a reference to {name}, found {found}")
         }
-        kind => format!("the program expects a value of type {kind:?}, and this is a reference to {found}"),
+        kind => format!("expected a value of type {kind:?}, found a reference to {found}"),
     }))
 }
 

@@ -5,14 +5,14 @@ use crate::program::{Program, function_name};
 
 use super::{Machine, ModuleView, Modules};
 
-/// Limit on the parts of a location that are written: locations of a file may be cyclic.
+/// Limit on the parts printed of a location: locations in a malformed file may be cyclic.
 const LOCATION_PARTS: usize = 16;
-/// How many of the frames an error shows, half of them innermost.
+/// Limit on the frames printed in an error, half innermost and half outermost.
 const SHOWN_FRAMES: usize = 64;
 
 impl Machine {
-    /// Adds the call stack to an error: each function that has not returned, innermost first, with the
-    /// offset of its instruction in bytes and the source location, if the module has debug information.
+    /// Adds the call stack to an error: each active function, innermost first, with the byte offset of its
+    /// instruction and the source location, if the module has debug information.
     #[cold]
     pub(super) fn with_stack<M: Modules>(&self, modules: &M, error: Error) -> Error {
         let mut error = error;
@@ -27,14 +27,14 @@ impl Machine {
         let count = self.callers.len() + 1;
         for (index, (target, pc)) in frame.chain(callers).enumerate() {
             if count > SHOWN_FRAMES && index == SHOWN_FRAMES / 2 {
-                error = error.context(format!("{} calls more", count - SHOWN_FRAMES));
+                error = error.context(format!("{} more frames", count - SHOWN_FRAMES));
             }
             if count > SHOWN_FRAMES && (SHOWN_FRAMES / 2..count - SHOWN_FRAMES / 2).contains(&index) {
                 continue;
             }
             if let ModuleView::Bytecode { program, instance } = modules.module(target.module) {
                 let code = &instance.codes[target.ordinal as usize];
-                // The program counter is behind the instruction that failed or called.
+                // The program counter is past the instruction that failed or called.
                 error = error.context(place(program, target.ordinal as usize, code.offset_before(pc)));
             }
         }
@@ -42,7 +42,7 @@ impl Machine {
     }
 }
 
-/// The place of an instruction: function, offset in bytes, and source location.
+/// The location of an instruction: function, byte offset, and source location.
 pub(crate) fn place(program: &Program, function: usize, offset: u32) -> String {
     let name = function_name(&program.file, function);
     let mut text = format!("{}.{name}+{offset:08X}", program.file.name());
@@ -58,7 +58,7 @@ pub(crate) fn place(program: &Program, function: usize, offset: u32) -> String {
     text
 }
 
-/// Writes a location and those that it is made of, no more than `parts`.
+/// Writes a location and its nested locations, at most `parts` in total.
 fn write_location(database: &DebugDatabase<'_>, index: usize, parts: &mut usize, text: &mut String) {
     let Some(left) = parts.checked_sub(1) else { return text.push_str("...") };
     *parts = left;
@@ -80,7 +80,7 @@ fn write_location(database: &DebugDatabase<'_>, index: usize, parts: &mut usize,
             }
         }
         Some(Location::Fused { locations, .. }) => {
-            // Many may be fused; a few are enough to find the place.
+            // A fused location may have many parts; a few are enough to find the source.
             for (index, location) in locations.iter().take(4).enumerate() {
                 if index != 0 {
                     text.push_str(" and ");

@@ -100,7 +100,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// The target for a branch with moves: the block itself if there are none, else an edge that is added here.
+    /// The target of a branch with moves: the block itself without moves, else a new edge block that performs them.
     fn edge(&mut self, target: u32, moves: List<'_>) -> u32 {
         if moves.len() == 0 {
             return target;
@@ -131,8 +131,8 @@ impl Lowering<'_> {
         (insn.is_conditional() && is_known).then_some((insn, index + 1))
     }
 
-    /// Takes back the last instruction, if it steps what the loop header `target` tests and commutes with the moves of
-    /// the edge: emitted behind them, it fuses with the copy of the test.
+    /// Removes the last instruction, if it steps the variable that the loop header `target` tests and commutes with the
+    /// moves of the edge: emitted after them, it fuses with the copy of the test.
     fn take_step(&mut self, target: u32, moves: &[(u16, u16)]) -> Option<Insn> {
         let step = self.last()?;
         let accessed = step.accessed()?;

@@ -1,4 +1,4 @@
-//! Call sites: which register each argument and result is in.
+//! Call sites: the registers of arguments and results.
 
 use crate::ValueKind;
 use crate::code::{Argument, Callee, Insn, Site};
@@ -64,7 +64,7 @@ impl Lowering<'_> {
     }
 }
 
-/// The arguments of a call with spans, flattened, and where each argument of the convention starts.
+/// The arguments of a call with spans, flattened, and the start index of each argument of the convention.
 fn variadic_arguments(
     convention: &Convention,
     segments: List<'_>,
@@ -78,7 +78,7 @@ fn variadic_arguments(
             Declared::One(kind) => (std::slice::from_ref(kind), 1),
             Declared::Span(kinds) => (&**kinds, count),
         };
-        // Verified: there are as many operands.
+        // The verifier has checked the operand count.
         let values = std::iter::repeat_n(kinds, count.into()).flatten().zip(sources.by_ref());
         arguments.extend(values.map(|(kind, source)| Argument {
             kind: *kind,
@@ -91,7 +91,7 @@ fn variadic_arguments(
     (arguments.into(), starts.into())
 }
 
-/// Marks the references that can be lent: passed once, and kept by the caller.
+/// Marks the references that can be borrowed by the callee: passed once, and still live in the caller.
 fn lend(arguments: &mut [Argument]) {
     let references = || arguments.iter().filter(|argument| argument.kind == ValueKind::Ref);
     let mut registers: Vec<u16> = references().map(|argument| argument.source & REF_MASK).collect();

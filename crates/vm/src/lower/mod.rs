@@ -1,8 +1,8 @@
 //! Lowers verified functions to the code that the dispatch loop executes.
 //!
 //! One pass over the blocks in order: values are coalesced with the block arguments they become, each instruction is
-//! lowered as its row in `isa.rs` says, and every instruction that is emitted goes through the peephole, which fuses it
-//! with the one before it as long as the table of superinstructions has a row for the two.
+//! lowered by the method that its row in `isa.rs` names, and each emitted instruction goes through the peephole, which
+//! fuses it with its predecessor while the table of superinstructions has a row for the two.
 
 mod branch;
 mod call;
@@ -23,7 +23,7 @@ use crate::{Result, ValueKind};
 
 /// Lowers the verified function `ordinal`, which uses the registers of `frame`.
 ///
-/// Superinstructions are fused and values coalesced only if `optimizes`: tracing wants to see each instruction of the
+/// Superinstructions are fused and values coalesced only if `optimizes`: tracing needs each instruction of the
 /// bytecode. Block arguments become moves on the edge.
 pub(crate) fn lower<'a>(
     tables: &'a Tables,
@@ -69,14 +69,14 @@ pub(crate) fn lower<'a>(
 /// The state of lowering a function.
 struct Lowering<'a> {
     tables: &'a Tables,
-    /// Offset of the instruction that is lowered, and of the next one.
+    /// Offset of the instruction being lowered, and of the next one.
     offset: u32,
     next: u32,
     insns: Vec<Insn>,
     offsets: Vec<u32>,
     /// For each instruction, the offset of its first part.
     first_offsets: Vec<u32>,
-    /// The function, the block that is lowered, and the index of the instruction in it, unless that is the terminator.
+    /// The function, the block being lowered, and the index of the instruction in it; none in the terminator.
     function: &'a Function,
     block: Vec<Instruction<'a>>,
     at: Option<usize>,
@@ -96,7 +96,7 @@ struct Lowering<'a> {
     texts: Vec<Box<str>>,
 }
 
-/// How many instructions ahead the next access of a register is searched, so that long blocks do not take quadratic time.
+/// Lookahead in instructions when searching the next access of a register, so that long blocks do not take quadratic time.
 const REACH: usize = 32;
 /// Until all blocks are lowered, jump targets are offsets of blocks, or indexes of instructions with this bit.
 const RESOLVED: u32 = 1 << 31;
@@ -163,7 +163,7 @@ impl<'a> Lowering<'a> {
         };
         self.block = block;
         for index in 0..self.block.len() {
-            // Moved out, so that lowering it can change the rest; nothing looks at an instruction behind it.
+            // Moved out, so that lowering can borrow the rest mutably; nothing reads lowered instructions again.
             let instruction = self.block[index].clone();
             self.at = (index + 1 < self.block.len()).then_some(index);
             self.offset = instruction.offset as u32;
@@ -185,12 +185,12 @@ impl<'a> Lowering<'a> {
         self.first_offsets.push(first);
     }
 
-    /// Appends an instruction, fused with what is before it. In the terminator of a block nothing counts as dead.
+    /// Appends an instruction, fused with its predecessors if possible. In a terminator every register counts as live.
     fn emit(&mut self, insn: Insn) {
         self.emit_with(insn, None);
     }
 
-    /// Appends a branch, fused with what is before it; its condition is dead behind it.
+    /// Appends a branch, fused with its predecessors if possible; its condition is dead after it.
     fn emit_last_use(&mut self, insn: Insn, condition: u16) {
         self.emit_with(insn, Some(condition));
     }
@@ -200,7 +200,7 @@ impl<'a> Lowering<'a> {
         while let Some(last) = self.last() {
             let is_dead = |register: u16, words: u16| match condition {
                 Some(condition) => (register, words) == (condition, 1),
-                None => (register..register + words).all(|register| self.is_dead_behind(register)),
+                None => (register..register + words).all(|register| self.is_dead_after(register)),
             };
             if let Some(fused) = fuse(last, insn, &is_dead) {
                 first = self.take_last().map_or(first, |(_, first)| first);
@@ -219,9 +219,9 @@ impl<'a> Lowering<'a> {
         self.push_with(insn, first);
     }
 
-    /// Whether a 32-bit register is not read behind the instruction that is lowered before it is written. Unknown, so
+    /// Whether a 32-bit register is dead after the instruction being lowered: written before it is read. Unknown, so
     /// false, in a terminator, whose moves are lowered one by one.
-    fn is_dead_behind(&self, register: u16) -> bool {
+    fn is_dead_after(&self, register: u16) -> bool {
         let Some(at) = self.at else { return false };
         for instruction in self.block.iter().skip(at + 1).take(REACH) {
             let (mut is_read, mut is_written) = (false, false);
@@ -243,12 +243,12 @@ impl<'a> Lowering<'a> {
         false
     }
 
-    /// The last instruction, if what follows may fuse with it.
+    /// The last instruction, if the next one may fuse with it.
     fn last(&self) -> Option<Insn> {
         self.insns.get(self.fusible..)?.last().copied()
     }
 
-    /// Takes back the last instruction; gives the offset of its first part as well.
+    /// Removes and returns the last instruction, and the offset of its first part.
     fn take_last(&mut self) -> Option<(Insn, u32)> {
         self.offsets.pop();
         self.insns.pop().zip(self.first_offsets.pop())
@@ -264,7 +264,7 @@ impl<'a> Lowering<'a> {
         self.push_with(insn, first);
     }
 
-    /// Keeps what is emitted next from fusing with what is there: it is a jump target, or what is there is complete.
+    /// Prevents fusion of the next instruction with its predecessors: it is a jump target, or they are complete.
     fn barrier(&mut self) {
         self.fusible = if self.optimizes { self.insns.len() } else { usize::MAX };
     }
@@ -275,7 +275,7 @@ impl<'a> Lowering<'a> {
         Slice { start: start as u32, length: (self.registers.len() - start) as u32 }
     }
 
-    /// The first part of each superinstruction in which that may fail.
+    /// Index and offset of the first part of each superinstruction whose first part may fail.
     fn first_offsets_of_accesses(&self) -> Box<[(u32, u32)]> {
         let insns = self.insns.iter().zip(&self.first_offsets).zip(0..);
         insns.filter(|((insn, _), _)| is_access(**insn)).map(|((_, first), index)| (index, *first)).collect()

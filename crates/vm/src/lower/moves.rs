@@ -10,7 +10,7 @@ use crate::verify::REF_BIT;
 use super::Lowering;
 
 impl Lowering<'_> {
-    /// Notes how an instruction uses its registers.
+    /// Tracks how an instruction uses its registers.
     pub(super) fn note_uses(&mut self, from: &Instruction<'_>) {
         for (field, value) in from.operation.fields.iter().zip(&from.values) {
             if let (Field::Read(kind) | Field::Write(kind), FieldValue::Register(register)) = (field, value) {
@@ -19,7 +19,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Notes a use of a register: by itself, or as a pair.
+    /// Tracks the use of a register: single, or half of a pair.
     pub(super) fn used(&mut self, register: u16, kind: ValueKind) {
         let (count, is_half) = match kind {
             ValueKind::I32 | ValueKind::F32 => (1, false),
@@ -59,8 +59,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Fuses the last two instructions with what is dead behind the edge to `target`, on which only `step` is still to
-    /// be executed.
+    /// Fuses the last two instructions, given the registers that are dead after the edge to `target`, on which only
+    /// `step` remains to be executed.
     pub(super) fn fuse_on_edge(&mut self, target: u32, step: Option<Insn>) {
         let Some([.., first, second]) = self.insns.get(self.fusible..) else { return };
         let stepped = step.and_then(Insn::accessed).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Instructions that lower to one other, whatever is around them.
+//! Instructions that lower one to one, independent of context.
 
 use crate::ValueKind;
 use crate::code::{Insn, OutOfLine};
@@ -96,7 +96,7 @@ impl Lowering<'_> {
         self.emit(Insn::OutOfLine(OutOfLine::Discard { registers }));
     }
 
-    /// `trace` and `print`: only the references that are moved into it matter.
+    /// `trace` and `print`: no effect except on the references that are moved into them.
     pub(super) fn discard_moved(&mut self, from: &Instruction<'_>) {
         const MOVED: u16 = REF_BIT | MOVE_BIT;
         let registers = self.slice(from.list(1).iter().filter(|register| register & MOVED == MOVED));

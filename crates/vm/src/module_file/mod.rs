@@ -4,7 +4,7 @@
 //! file's bytes. The bytecode itself is verified by `verify`, function by function.
 
 mod archive;
-mod check;
+mod consistency;
 mod debug;
 pub mod schema;
 pub mod table;
@@ -59,7 +59,7 @@ impl ModuleFile {
     /// locations of the debug database exist. Takes time and memory linear in the size of the flatbuffer.
     pub fn read(memory: Arc<HostMemory>) -> std::result::Result<Self, FormatError> {
         let this = Self::inspect(memory)?;
-        check::check(&this)?;
+        consistency::check(&this)?;
         Ok(this)
     }
 

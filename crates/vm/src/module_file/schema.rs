@@ -20,14 +20,14 @@ pub struct Field {
     /// The qualified name, for errors.
     pub path: &'static str,
     /// Its type.
-    pub kind: Kind,
+    pub kind: FieldType,
     /// Whether a module without it is malformed.
     pub required: bool,
 }
 
 /// The type of a field.
 #[derive(Debug)]
-pub enum Kind {
+pub enum FieldType {
     /// A 32-bit integer, shown as signed.
     I32,
     /// A 32-bit integer with its default.
@@ -140,104 +140,104 @@ pub static LOCATION: UnionSchema = UnionSchema(&[&CALL_SITE, &FILE_LINE_COLUMN, 
 tables! {
     /// A key and a value.
     ATTRIBUTE = "AttrDef" {
-        "key": Kind::Text,
-        "value": Kind::Text,
+        "key": FieldType::Text,
+        "value": FieldType::Text,
     }
     /// A type of the type table.
     TYPE = "TypeDef" {
-        "full_name": Kind::Text,
+        "full_name": FieldType::Text,
     }
     /// A function's calling convention and attributes.
     SIGNATURE = "FunctionSignatureDef" {
-        "calling_convention": Kind::Text,
-        "attrs": Kind::Tables(&ATTRIBUTE),
+        "calling_convention": FieldType::Text,
+        "attrs": FieldType::Tables(&ATTRIBUTE),
     }
     /// A module that this one depends on.
     DEPENDENCY = "ModuleDependencyDef" {
-        "name": Kind::Text,
-        "minimum_version": Kind::U32(0),
-        "flags": Kind::Flags(&DEPENDENCY_FLAGS, 1),
+        "name": FieldType::Text,
+        "minimum_version": FieldType::U32(0),
+        "flags": FieldType::Flags(&DEPENDENCY_FLAGS, 1),
     }
     /// An imported function.
     IMPORT = "ImportFunctionDef" {
-        "full_name": Kind::Text,
-        "signature": Kind::Table(&SIGNATURE),
-        "flags": Kind::Flags(&IMPORT_FLAGS, 1),
+        "full_name": FieldType::Text,
+        "signature": FieldType::Table(&SIGNATURE),
+        "flags": FieldType::Flags(&IMPORT_FLAGS, 1),
     }
     /// An exported function.
     EXPORT = "ExportFunctionDef" {
-        "local_name": Kind::Text,
-        "internal_ordinal": Kind::I32,
+        "local_name": FieldType::Text,
+        "internal_ordinal": FieldType::I32,
     }
     /// The only compression: none.
     UNCOMPRESSED = "UncompressedDataDef" {}
     /// Read-only bytes, embedded or after the flatbuffer.
     RODATA = "RodataSegmentDef" {
-        "compression_type_type": Kind::Tag,
-        "compression_type": Kind::Union(&COMPRESSION),
-        "embedded_data": Kind::Bytes,
-        "external_data_offset": Kind::U64,
-        "external_data_length": Kind::U64,
+        "compression_type_type": FieldType::Tag,
+        "compression_type": FieldType::Union(&COMPRESSION),
+        "embedded_data": FieldType::Bytes,
+        "external_data_offset": FieldType::U64,
+        "external_data_length": FieldType::U64,
     }
     /// Bytes reserved for writing.
     RWDATA = "RwdataSegmentDef" {
-        "byte_size": Kind::I32,
+        "byte_size": FieldType::I32,
     }
     /// The state that each context keeps for a module.
     STATE = "ModuleStateDef" {
-        "global_bytes_capacity": Kind::I32,
-        "global_ref_count": Kind::I32,
+        "global_bytes_capacity": FieldType::I32,
+        "global_ref_count": FieldType::I32,
     }
     /// A location inlined at another.
     CALL_SITE = "CallSiteLocDef" {
-        "callee": Kind::I32,
-        "caller": Kind::I32,
+        "callee": FieldType::I32,
+        "caller": FieldType::I32,
     }
     /// A position in a file.
     FILE_LINE_COLUMN = "FileLineColLocDef" {
-        "filename": Kind::Text,
-        "line": Kind::I32,
-        "column": Kind::I32,
+        "filename": FieldType::Text,
+        "line": FieldType::I32,
+        "column": FieldType::I32,
     }
     /// Several locations fused into one.
     FUSED = "FusedLocDef" {
-        "metadata": Kind::Text,
-        "locations": Kind::I32s,
+        "metadata": FieldType::Text,
+        "locations": FieldType::I32s,
     }
     /// A named location.
     NAMED = "NameLocDef" {
-        "name": Kind::Text,
-        "child_location": Kind::I32,
+        "name": FieldType::Text,
+        "child_location": FieldType::I32,
     }
     /// The locations of one function.
     SOURCE_MAP = "FunctionSourceMapDef" {
-        "local_name": Kind::Text,
-        "locations": Kind::Structs(&BYTECODE_LOCATION),
+        "local_name": FieldType::Text,
+        "locations": FieldType::Structs(&BYTECODE_LOCATION),
     }
     /// Debug information.
     DEBUG_DATABASE = "DebugDatabaseDef" {
-        "location_table_type": Kind::Tags,
-        "location_table": Kind::Unions(&LOCATION),
-        "functions": Kind::Tables(&SOURCE_MAP),
+        "location_table_type": FieldType::Tags,
+        "location_table": FieldType::Unions(&LOCATION),
+        "functions": FieldType::Tables(&SOURCE_MAP),
     }
     /// A module.
     MODULE = "BytecodeModuleDef" {
-        "name": Kind::Text; required,
-        "version": Kind::U32(0),
-        "requirements": Kind::Flags(&FEATURES, 0),
-        "attrs": Kind::Tables(&ATTRIBUTE),
-        "types": Kind::Tables(&TYPE),
-        "dependencies": Kind::Tables(&DEPENDENCY),
-        "imported_functions": Kind::Tables(&IMPORT),
-        "exported_functions": Kind::Tables(&EXPORT),
-        "function_signatures": Kind::Tables(&SIGNATURE),
-        "rodata_segments": Kind::Tables(&RODATA),
-        "rwdata_segments": Kind::Tables(&RWDATA),
-        "module_state": Kind::Table(&STATE),
-        "function_descriptors": Kind::Structs(&FUNCTION_DESCRIPTOR),
-        "bytecode_version": Kind::U32(0),
-        "bytecode_data": Kind::Bytes,
-        "debug_database": Kind::Table(&DEBUG_DATABASE),
+        "name": FieldType::Text; required,
+        "version": FieldType::U32(0),
+        "requirements": FieldType::Flags(&FEATURES, 0),
+        "attrs": FieldType::Tables(&ATTRIBUTE),
+        "types": FieldType::Tables(&TYPE),
+        "dependencies": FieldType::Tables(&DEPENDENCY),
+        "imported_functions": FieldType::Tables(&IMPORT),
+        "exported_functions": FieldType::Tables(&EXPORT),
+        "function_signatures": FieldType::Tables(&SIGNATURE),
+        "rodata_segments": FieldType::Tables(&RODATA),
+        "rwdata_segments": FieldType::Tables(&RWDATA),
+        "module_state": FieldType::Table(&STATE),
+        "function_descriptors": FieldType::Structs(&FUNCTION_DESCRIPTOR),
+        "bytecode_version": FieldType::U32(0),
+        "bytecode_data": FieldType::Bytes,
+        "debug_database": FieldType::Table(&DEBUG_DATABASE),
     }
 }
 

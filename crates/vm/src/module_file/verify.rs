@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use rehal_base::{Fault, FormatError};
 
-use super::schema::{Field, Kind, TableSchema, UnionSchema};
+use super::schema::{Field, FieldType, TableSchema, UnionSchema};
 use super::{FORMAT, archive::PREFIX_BYTES};
 
 /// The file identifier at bytes 4..8 of every module's flatbuffer.
@@ -210,8 +210,8 @@ impl Verifier<'_> {
             return Ok(None);
         }
         let size = match field.kind {
-            Kind::Tag => 1,
-            Kind::U64 => 8,
+            FieldType::Tag => 1,
+            FieldType::U64 => 8,
             _ => 4,
         };
         if offset < 4 || offset + size > table.size {
@@ -231,16 +231,16 @@ impl Verifier<'_> {
         field: &'static Field,
     ) -> Result<(), FormatError> {
         match field.kind {
-            Kind::I32 | Kind::U32(_) | Kind::Flags(..) | Kind::U64 => Ok(()),
-            Kind::Text => self.text(at, field.path),
-            Kind::Bytes | Kind::Tags => self.vector(at, 1, 1, field.path).map(drop),
-            Kind::I32s => self.vector(at, 4, 4, field.path).map(drop),
-            Kind::Structs(schema) => self.vector(at, schema.size_bytes(), 4, field.path).map(drop),
-            Kind::Table(schema) => {
+            FieldType::I32 | FieldType::U32(_) | FieldType::Flags(..) | FieldType::U64 => Ok(()),
+            FieldType::Text => self.text(at, field.path),
+            FieldType::Bytes | FieldType::Tags => self.vector(at, 1, 1, field.path).map(drop),
+            FieldType::I32s => self.vector(at, 4, 4, field.path).map(drop),
+            FieldType::Structs(schema) => self.vector(at, schema.size_bytes(), 4, field.path).map(drop),
+            FieldType::Table(schema) => {
                 let target = self.follow(at, field.path)?;
                 self.table(target, schema, field.path)
             }
-            Kind::Tables(schema) => {
+            FieldType::Tables(schema) => {
                 let top = self.index.is_none();
                 let (start, length) = self.vector(at, 4, 4, field.path)?;
                 for index in 0..length {
@@ -252,15 +252,15 @@ impl Verifier<'_> {
                 }
                 Ok(())
             }
-            Kind::Tag if self.buffer[at] == 0 => Ok(()),
-            Kind::Tag => {
+            FieldType::Tag if self.buffer[at] == 0 => Ok(()),
+            FieldType::Tag => {
                 // Its value is checked with the union.
                 match self.present(table, id + 1) {
                     true => Ok(()),
                     false => Err(self.error(Fault::Corrupt, at, field.path, "a value for the tag", "none")),
                 }
             }
-            Kind::Union(schema) => {
+            FieldType::Union(schema) => {
                 let tag = if self.present(table, id - 1) {
                     self.buffer[table.at + self.u16(table.vtable + 4 + 2 * (id - 1))]
                 } else {
@@ -269,13 +269,13 @@ impl Verifier<'_> {
                 let target = self.follow(at, field.path)?;
                 self.member(target, tag, schema, field.path)
             }
-            Kind::Unions(schema) => self.unions(table, id, at, schema, field.path),
+            FieldType::Unions(schema) => self.unions(table, id, at, schema, field.path),
         }
     }
 
     /// A tag without a value is as malformed as a value without a tag.
     fn absent(&self, table: Checked, id: usize, field: &Field) -> Result<(), FormatError> {
-        let lonely = matches!(field.kind, Kind::Unions(_)) && self.present(table, id - 1);
+        let lonely = matches!(field.kind, FieldType::Unions(_)) && self.present(table, id - 1);
         if lonely {
             return Err(self.error(Fault::Corrupt, table.at, field.path, "a value for each tag", "none"));
         }

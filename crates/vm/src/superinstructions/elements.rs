@@ -1,4 +1,4 @@
-//! Patterns on elements of buffers. They may fail in either part, and then say in which: an error names the place of the
+//! Patterns on buffer elements. Either part may fail; the error identifies which, so that the call stack shows the
 //! instruction that failed.
 
 use rehal_base::Error;
@@ -31,10 +31,10 @@ fn last(error: Error) -> Failed {
     Failed { is_first: false, error }
 }
 
-/// An index that is computed from up to four registers.
+/// Index arithmetic on up to four registers.
 pub(crate) trait Index {
-    /// The registers that it is computed from, zeros behind them, and the results of each step, the index last. Each
-    /// register is read before a step writes over it.
+    /// Its input registers, padded with zeros, and the result registers of its steps, the index last. `None` if a step
+    /// overwrites a register before it is read.
     fn of(operands: &Operands) -> Option<([u16; 4], [u16; 2])>;
 
     /// The index.
@@ -50,7 +50,7 @@ macro_rules! indices {
         impl Index for $name {
             fn of(operands: &Operands) -> Option<([u16; 4], [u16; 2])> {
                 let [$($pattern,)* ..] = operands.registers;
-                // What is read late must not be the result of the step before.
+                // An operand of the second step must not be the result of the first.
                 let (late, [step, _]): (Option<u16>, [u16; 2]) = ($late, $steps);
                 (late != Some(step)).then_some(($registers, $steps))
             }
@@ -89,7 +89,7 @@ indices! {
             .wrapping_add(pair(window, of[3]));
 }
 
-/// What an index is computed from, buffer and result of a load. The steps of the index are dead.
+/// Operands: those of the index, buffer and result of a load. The results of the index arithmetic are dead.
 pub(crate) struct LoadAt<I>(std::marker::PhantomData<I>);
 
 impl<I: Index> Pattern for LoadAt<I> {
@@ -115,14 +115,14 @@ impl<I: Index> LoadAt<I> {
     }
 }
 
-/// What an index is computed from, buffer and value of a store. The steps of the index are dead.
+/// Operands: those of the index, buffer and value of a store. The results of the index arithmetic are dead.
 pub(crate) struct StoreAt<I>(std::marker::PhantomData<I>);
 
 impl<I: Index> Pattern for StoreAt<I> {
     fn fuse(first: &Part, second: &Part, is_dead: IsDead<'_>) -> Option<Operands> {
         let ([a, b, c, d], steps) = I::of(&first.operands)?;
         let [buffer, index, value, ..] = second.operands.registers;
-        // What is stored must not be half of a step.
+        // The stored value must not be half of a step's result.
         let is_unused = |step: u16| !is_half_of(value, step) && is_dead(step, 2);
         (index == steps[1] && steps.into_iter().all(is_unused))
             .then(|| Operands::new([a, b, c, d, buffer, value], 0))
@@ -143,8 +143,8 @@ impl<I: Index> StoreAt<I> {
 
 /// A computation on an element and up to two registers.
 pub(crate) trait Fold {
-    /// The registers of the computation but for the element in register `element`, and its result; `None` if the
-    /// element is another operand.
+    /// The registers of the computation except the element's, and its result; `None` if register `element` is not the
+    /// operand that the pattern requires.
     fn operands(second: &Part, element: u16) -> Option<([u16; 2], u16)>;
 
     /// The bits of the result.
@@ -181,7 +181,7 @@ fn sum([left, right, result]: [u16; 3], commutes: bool, element: u16) -> Option<
     }
 }
 
-/// The operands of a product and sum: the element is what is added.
+/// The operands of a fused multiply-add: the element is the addend.
 fn product([a, b, c, result]: [u16; 4], element: u16) -> Option<([u16; 2], u16)> {
     (c == element && a != element && b != element).then_some(([a, b], result))
 }
@@ -198,7 +198,8 @@ folds! {
             functions::FMAF32(f32::get(window, of[0]), f32::get(window, of[1]), f32::from_bits(bits)).to_bits();
 }
 
-/// Buffer and index of an element, the other operands of a computation on it, its result. The element is dead.
+/// Operands: buffer and index of an element, the other operands of a computation on it, its result. The element's
+/// register is dead.
 pub(crate) struct LoadAndFold<F>(std::marker::PhantomData<F>);
 
 impl<F: Fold> Pattern for LoadAndFold<F> {
@@ -222,7 +223,7 @@ impl<F: Fold> LoadAndFold<F> {
     }
 }
 
-/// The operands of [`LoadAndFold`], whose result is stored where the element was.
+/// Operands: those of [`LoadAndFold`], whose result is stored to the same element.
 pub(crate) struct Accumulate<F>(std::marker::PhantomData<F>);
 
 impl<F: Fold> Pattern for Accumulate<F> {
@@ -230,7 +231,7 @@ impl<F: Fold> Pattern for Accumulate<F> {
         let [buffer, index, a, b, result, ..] = first.operands.registers;
         let [target, target_index, value, ..] = second.operands.registers;
         let is_same = buffer & REF_MASK == target & REF_MASK && index == target_index && value == result;
-        // The index is read again behind the result.
+        // The index is read again after the result is written.
         (is_same && !is_half_of(result, index)).then(|| Operands::new([buffer, index, a, b, result], 0))
     }
 }
@@ -250,7 +251,7 @@ impl<F: Fold> Accumulate<F> {
     }
 }
 
-/// Buffer, index and result of the first load, then of the second.
+/// Operands: buffer, index and result of the first load, then of the second.
 pub(crate) struct TwoLoads;
 
 impl Pattern for TwoLoads {
@@ -275,7 +276,7 @@ impl TwoLoads {
     }
 }
 
-/// Buffer, index and value of the first store, then of the second.
+/// Operands: buffer, index and value of the first store, then of the second.
 pub(crate) struct TwoStores;
 
 impl Pattern for TwoStores {
@@ -297,7 +298,7 @@ impl TwoStores {
     }
 }
 
-/// The two operands of a remainder, then limit, step and result of a [`Wrap`](super::Wrap) of it. The remainder is dead.
+/// Operands: those of a remainder, then limit, step and result of a [`Wrap`](super::Wrap) of it. The remainder is dead.
 pub(crate) struct Remainder;
 
 impl Pattern for Remainder {

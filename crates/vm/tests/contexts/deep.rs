@@ -26,11 +26,11 @@ fn call(context: &Context, name: &str, arguments: &[i32]) -> Result<i32> {
 /// Checks that the error is a call depth overflow, and returns its lines.
 fn lines_of(error: &Error) -> Vec<String> {
     assert_eq!(error.code(), StatusCode::ResourceExhausted, "{}", error.report());
-    assert!(error.message().starts_with("the program calls too deeply: "), "{}", error.message());
+    assert!(error.message().starts_with("call stack overflow: "), "{}", error.message());
     assert!(error.report().len() < 8192, "{} bytes", error.report().len());
     let lines: Vec<String> = error.context_lines().iter().map(ToString::to_string).collect();
     assert_eq!(lines.len(), LINES);
-    assert!(lines[LINES / 2].ends_with(" calls more"), "{lines:?}");
+    assert!(lines[LINES / 2].ends_with(" more frames"), "{lines:?}");
     lines
 }
 

@@ -6,4 +6,5 @@ mod ended_early;
 mod host;
 mod imports;
 mod lent;
+mod repeated;
 mod threads;

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Report;
+use crate::advice;
 use rehal_session::{ChecksumState, Damage, ExecutableSurvey, ExternalFile};
 
 /// The report for programs: sizes in bytes, names as text.
@@ -66,7 +67,7 @@ fn reason(error: &rehal_base::Error) -> Value {
         "status": error.code().name(),
         "message": error.message(),
         "at": error.context_lines(),
-        "advice": error.advice(),
+        "advice": advice::of(error),
     })
 }
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::Report;
+use crate::advice;
 use rehal_session::{ChecksumState, ExecutableSurvey, ExternalFile, FunctionSurvey, MAX_WORKGROUP_COUNTS};
 
 /// Maximum number of rows of a list, so that the report fits one screen.
@@ -96,7 +97,7 @@ fn verdict(text: &mut String, report: &Report<'_>) {
     }
     let _ = writeln!(text, "\nReplay here: no, not on {}{devices}", verdict.device);
     for reason in verdict.reasons.iter().take(MAX_ROWS) {
-        for line in reason.report().lines() {
+        for line in advice::report(reason).lines() {
             let _ = writeln!(text, "  {line}");
         }
     }

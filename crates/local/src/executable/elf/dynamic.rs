@@ -1,4 +1,5 @@
-//! The dynamic section: the locations of symbols, strings, relocations and initializers.
+//! The dynamic section: the locations of symbols, strings, relocations and initializers
+//! (<https://gabi.xinuos.com/elf/08-dynamic.html>).
 
 use rehal_base::FormatError;
 

@@ -1,4 +1,5 @@
-//! The ELF header and the program header table.
+//! The ELF header (<https://gabi.xinuos.com/elf/02-eheader.html>) and the program header table
+//! (<https://gabi.xinuos.com/elf/07-pheader.html>).
 
 use rehal_base::FormatError;
 

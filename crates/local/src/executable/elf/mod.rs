@@ -6,8 +6,11 @@
 //! executable; it is safe too, since nothing is executed. [`Image::load`] also runs the image's initializers,
 //! and calling a function of a [`Module`] runs its code.
 //!
-//! Sources: the System V ABI and its x86-64 supplement, the FatELF specification, and the images that the
+//! Sources: the [System V ABI] and its [x86-64 supplement], the FatELF specification, and the images that the
 //! pinned release accepts (`iree/hal/local/elf/`).
+//!
+//! [System V ABI]: https://gabi.xinuos.com/elf/
+//! [x86-64 supplement]: https://gitlab.com/x86-psABIs/x86-64-ABI
 
 #![allow(clippy::result_large_err, reason = "format errors carry the expected and the found value")]
 

@@ -1,4 +1,5 @@
-//! `.note.gnu.property`: the x86 instruction-set levels that an image requires.
+//! `.note.gnu.property`: the x86 instruction-set levels that an image requires, as the x86-64 supplement of the System V
+//! ABI defines them (<https://gitlab.com/x86-psABIs/x86-64-ABI>).
 
 use rehal_base::FormatError;
 
@@ -89,7 +90,7 @@ mod tests {
         let check = |words| check_for(file, 0, bytes.len() as u64, words);
         let error = check([0xFC0F, 0, 0, 0, 0, 0, 0, 0]).unwrap_err();
         assert_eq!((error.field, error.found.as_str()), (FIELD, "x86-64-v4"));
-        assert!(error.advice.unwrap().ends_with("run it on one with x86-64-v4"));
+        assert!(error.advice.unwrap().to_string().ends_with("run it on one with x86-64-v4"));
         assert!(check([u64::MAX; 8]).is_ok());
     }
 }

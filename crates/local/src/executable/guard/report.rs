@@ -1,4 +1,5 @@
-//! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics.
+//! The guard's report. Everything here runs in a signal handler: no allocation, no locks, no panics, only the functions
+//! of signal-safety(7) (<https://man7.org/linux/man-pages/man7/signal-safety.7.html>).
 
 use super::instruction::Feature;
 use super::{
@@ -58,7 +59,7 @@ unsafe fn describe(text: &mut Text, current: &Current, fault: &Fault<'_>) {
     text.push(code).push("; a kernel crashed with ").push(fault.name);
     match fault.address {
         Some(address) => text.push(" at address ").hex(address as u64),
-        None => text.push(" at an address that no memory can have"),
+        None => text.push(" at a non-canonical address"),
     };
     text.push(": function '").name(name).push("' (").decimal(u64::from(current.ordinal)).push(") of ");
     match (&*library.label.label, &*library.label.name) {
@@ -99,17 +100,17 @@ fn advise(text: &mut Text, fault: &Fault<'_>) {
         ),
         ("SIGFPE", _) => text.push("the kernel divided by zero: check the constants and inputs it was given"),
         _ if RECORD.get() == NO_RECORD => text.push(
-            "the kernel left the memory that it was given: check the module's inputs and the plugins that it imports \
-             from",
+            "the kernel accessed memory out of bounds of its bindings: check the module's inputs and the plugins that \
+             it imports from",
         ),
         _ => text.push(
-            "the kernel left the memory that it was given: check that the executable fits the capture \
+            "the kernel accessed memory out of bounds of its bindings: check that the executable fits the capture \
              (substitutions, sizes of bindings)",
         ),
     };
 }
 
-/// Text of a limited length; what does not fit is cut.
+/// Text of limited length; excess bytes are dropped.
 struct Text {
     bytes: [u8; 2048],
     length: usize,
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_and_control_characters_replaced() {
+    fn long_names_are_truncated_and_control_characters_replaced() {
         let mut text = Text::new();
         text.name("a\x1b[31m\n").push(" ").name(&"x".repeat(1000));
         assert_eq!(text.bytes(), format!("a?[31m? {}", "x".repeat(256)).as_bytes());

@@ -1,11 +1,11 @@
-//! Operations on 32-bit elements, one by one, in two dimensions.
+//! Elementwise operations on 32-bit elements in two dimensions.
 
 use rehal_base::{Error, Result};
 
 use super::span::{Operand, Scratch, with_bytes};
 use crate::platform::{self, VectorWork};
 
-/// Operations on one element.
+/// Operations with one operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unary {
     AbsF32,
@@ -18,7 +18,7 @@ pub(super) enum Unary {
     RsqrtF32,
 }
 
-/// Operations on two elements. Integers wrap around; a shift is by the count modulo 32.
+/// Operations with two operands. Integers wrap; shift counts are modulo 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Binary {
     AddF32,
@@ -55,8 +55,7 @@ pub(super) fn unary(
         let mut map = Map::new([input, &[0; 4]], out_bytes, strides, out.sizes);
         match op {
             Unary::AbsF32 => map.f32(|value, _| value.abs()),
-            // Added to zero, so that the mode takes small numbers as zero here as well: the compiler's
-            // own function looks at bits.
+            // The addition flushes denormals in the current mode; the compiler's own function works on bits.
             Unary::CeilF32 => map.f32(|value, _| (value + 0.0).ceil().copysign(value)),
             Unary::CountLeadingZerosI32 => map.u32(|value, _| value.leading_zeros()),
             Unary::ExpF32 => map.f32(|value, _| value.exp()),
@@ -69,8 +68,8 @@ pub(super) fn unary(
     })
 }
 
-/// Computes `out[i][j] = op(lhs[i][j], rhs[i][j])` for all `sizes` elements. Fails, with elements of
-/// the result unspecified, where an integer is divided by zero or the quotient overflows.
+/// Computes `out[i][j] = op(lhs[i][j], rhs[i][j])` for all `sizes` elements. Fails, with an unspecified output, if an
+/// integer division has a divisor of zero or a quotient that overflows.
 pub(super) fn binary(
     op: Binary,
     lhs: Operand<'_>,
@@ -114,19 +113,17 @@ pub(super) fn binary(
             Binary::XorI32 => map.u32(|l, r| l ^ r),
         }
         if undefined {
-            return Err(Error::invalid_argument(
-                "an integer division by zero, or one whose quotient overflows",
-            ));
+            return Err(Error::invalid_argument("integer division by zero or quotient overflow"));
         }
         Ok(())
     })
 }
 
-/// The elements of a call: two inputs and the output, none empty, as far as the strides reach.
+/// The elements of a call, from the first to the last that the strides reach: two inputs and the output, not empty.
 struct Map<'a> {
     inputs: [&'a [[u8; 4]]; 2],
     out: &'a mut [[u8; 4]],
-    /// Of the inputs and of the output, in elements.
+    /// Strides of the inputs and of the output, in elements.
     strides: [[usize; 2]; 3],
     sizes: [usize; 2],
 }
@@ -139,7 +136,7 @@ impl<'a> Map<'a> {
             strides,
             sizes,
         };
-        // Long inner loops are the fast ones, and those over neighbours.
+        // Long inner loops over contiguous elements are vectorized best.
         let [rows, columns] = map.sizes;
         if columns == 1 || (rows > 1 && map.strides[2][0] == 1 && map.strides[2][1] != 1) {
             map.sizes = [columns, rows];
@@ -207,7 +204,7 @@ mod tests {
     use super::super::random::{Memory, Random};
     use super::*;
 
-    /// What an operation is, in the plainest words, on 64-bit numbers where that can be.
+    /// The definition of an operation, computed in 64 bits if possible.
     fn expected_unary(op: Unary, bits: u32) -> u32 {
         let wide = f64::from(f32::from_bits(bits));
         let rounded = match op {
@@ -216,8 +213,6 @@ mod tests {
             }
             Unary::NegF32 => return bits ^ 0x8000_0000,
             Unary::AbsF32 => return bits & 0x7FFF_FFFF,
-            // Added to zero, so that the mode takes small numbers as zero here as well: the compiler's
-            // own function looks at bits.
             Unary::CeilF32 => wide.ceil(),
             Unary::FloorF32 => wide.floor(),
             Unary::ExpF32 => wide.exp(),
@@ -227,12 +222,12 @@ mod tests {
         (rounded as f32).to_bits()
     }
 
-    /// `None` where there is no result.
+    /// `None` if the result is undefined.
     fn expected_binary(op: Binary, l: u32, r: u32) -> Option<u32> {
         let (lf, rf) = (f64::from(f32::from_bits(l)), f64::from(f32::from_bits(r)));
         let (ls, rs) = (i64::from(l as i32), i64::from(r as i32));
         Some(match op {
-            // Sums, products and quotients of two 24-bit numbers rounded twice are rounded right.
+            // Rounding to 53 and then to 24 bits gives the correctly rounded f32 result of these.
             Binary::AddF32 => ((lf + rf) as f32).to_bits(),
             Binary::SubF32 => ((lf - rf) as f32).to_bits(),
             Binary::MulF32 => ((lf * rf) as f32).to_bits(),
@@ -280,7 +275,7 @@ mod tests {
         Binary::XorI32,
     ];
 
-    /// Whether the two are the same number; functions that are not exact may be one step off.
+    /// Whether the two are equal, within 1 ulp for functions that are not correctly rounded.
     fn same(op: Unary, found: u32, expected: u32) -> bool {
         let exact = !matches!(op, Unary::ExpF32 | Unary::LogF32 | Unary::RsqrtF32);
         let nan = f32::from_bits(found).is_nan() && f32::from_bits(expected).is_nan();
@@ -288,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn unary_operations_are_their_definition_on_any_shape() {
+    fn unary_operations_match_their_definition_for_any_shape() {
         let mut random = Random::new(1);
         let mut scratch = Scratch::default();
         for op in UNARY {
@@ -310,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_operations_are_their_definition_on_any_shape() {
+    fn binary_operations_match_their_definition_for_any_shape() {
         let mut random = Random::new(2);
         let mut scratch = Scratch::default();
         for op in BINARY {
@@ -341,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn results_may_take_the_place_of_an_operand() {
+    fn an_output_may_overlap_an_input() {
         let memory = Memory::of_u32(&[1, 2, 3, 4, 5, 6], [3, 1], 0);
         let shifted = Memory { offset: 1, ..memory.clone() };
         let mut scratch = Scratch::default();
@@ -355,14 +350,14 @@ mod tests {
         )
         .unwrap();
         assert_eq!(memory.elements(), [3, 5, 7, 9, 11, 6]);
-        // Read before written, wherever the operands overlap.
+        // All elements are read before any is written.
         let (input, out) = (memory.operand("in"), shifted.operand("out"));
         unary(Unary::CountLeadingZerosI32, input, out, [1, 5], &mut scratch).unwrap();
         assert_eq!(memory.elements(), [3, 30, 29, 29, 28, 28]);
     }
 
     #[test]
-    fn divisions_without_a_result_are_errors() {
+    fn undefined_integer_divisions_are_errors() {
         let mut scratch = Scratch::default();
         for (op, l, r) in [
             (Binary::DivSignedI32, 1, 0),

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use rehal_base::{Context as _, Error, Result, StatusCode};
+use rehal_base::{Context as _, Error, FileKind, Remedy, Result, StatusCode};
 use rehal_hal::{ExecutableParams, FunctionInfo};
 use rehal_vm::module_file::{ModuleFile, Signature};
 use rehal_vm::{
@@ -9,14 +9,14 @@ use rehal_vm::{
 
 use super::module::VmvxModule;
 use crate::executable::abi::{LOCAL_MEMORY_PAGE_BYTES, MAX_BINDING_COUNT, MAX_CONSTANT_COUNT};
-use crate::executable::dispatch::check_arguments;
-use crate::executable::local_executable::DispatchArguments;
+use crate::executable::dispatch::{Share, WorkgroupFailure, Workgroups, check_arguments, number_of};
+use crate::executable::local_executable::{DispatchArguments, check_local_memory};
 use crate::platform;
 
-/// An executable of format `vmvx-bytecode-fb`: a bytecode module whose exports are the functions.
+/// An executable of format `vmvx-bytecode-fb`: a bytecode module whose exports are the entry points.
 ///
-/// It may import what the module `vmvx` has. Its bytecode is verified like any other, so that it needs
-/// no trust: it reaches the bindings and constants of a dispatch, its own globals, and nothing else.
+/// It may import the functions of the module `vmvx`. Its bytecode is untrusted and verified: it can access only the
+/// bindings and constants of a dispatch, and its own globals.
 pub(crate) struct VmvxExecutable {
     name: String,
     functions: Box<[FunctionInfo]>,
@@ -25,26 +25,26 @@ pub(crate) struct VmvxExecutable {
 
 struct Entry {
     function: Function,
-    /// What the function asks for.
+    /// The size of the workgroup-local memory that the function declares.
     local_memory_bytes: u64,
 }
 
-/// How entry points are called: local memory, constants, list of bindings, then workgroup id, size and
+/// The calling convention of entry points: local memory, constants, list of bindings, then workgroup id, size and
 /// count in x, y and z (source: `hal/local/loaders/vmvx_module_loader.c`).
 const ENTRY_CONVENTION: &str = "0rrriiiiiiiii_v";
 
-/// Which module of the context the program is: the one behind `vmvx`.
+/// Index of the executable's module in its context, after `vmvx`.
 const PROGRAM: usize = 1;
 
-/// The export that takes the executable's constants, where there are any.
+/// The export that receives the specialization constants, if the executable has any.
 const SET_CONSTANTS: &str = "__set_constants";
 /// Exports that are not entry points.
 const NO_ENTRIES: [&str; 3] = ["__init", "__deinit", SET_CONSTANTS];
 
 impl VmvxExecutable {
-    /// Verifies the module, which is copied, and runs its initialisers. Fails where it is no module, is
-    /// of another version, imports what nobody has, exports a function that is no entry point, or
-    /// takes other constants than `params` has. A workgroup that uses up its `budget` fails.
+    /// Copies and verifies the module, and runs its initializers. Fails if the module is malformed or of another
+    /// version, has an unresolved import or an export with another calling convention than entry points, or if
+    /// `params` lack its constants. A workgroup that exceeds `budget` fails.
     pub(crate) fn load(params: &ExecutableParams<'_>, budget: Option<Budget>) -> Result<Self> {
         let file = ModuleFile::copy(params.data)?;
         let name = file.name().to_owned();
@@ -74,38 +74,51 @@ impl VmvxExecutable {
         &self.name
     }
 
-    /// Its entry points, by ordinal.
+    /// The entry points, by ordinal.
     pub(crate) fn functions(&self) -> &[FunctionInfo] {
         &self.functions
     }
 
-    /// Runs function `ordinal` on the calling thread: workgroups one after another, x fastest, then y,
-    /// then z. Stops at the first workgroup that fails.
+    /// Runs the workgroups of `share` on the calling thread. Stops at the first that fails.
     ///
-    /// Like native code it takes numbers too small to be normal as zero, and makes them zero, where this
-    /// machine can (x86-64).
-    pub(crate) fn run(&self, ordinal: u32, arguments: &DispatchArguments<'_>) -> Result<()> {
+    /// As for native code, denormal inputs and results are flushed to zero on x86-64.
+    pub(crate) fn run_share(
+        &self,
+        ordinal: u32,
+        arguments: &DispatchArguments<'_>,
+        local_memory_limit: Option<u64>,
+        share: Share<'_>,
+    ) -> Result<(), WorkgroupFailure> {
         let (Some(function), Some(entry)) =
             (self.functions.get(ordinal as usize), self.entries.get(ordinal as usize))
         else {
             return Err(Error::out_of_range(format!(
                 "function {ordinal} does not exist: the executable has {}",
                 self.functions.len()
-            )));
+            ))
+            .into());
         };
         let DispatchArguments { workgroup_count, workgroup_size, .. } = *arguments;
         let counts = (arguments.constants.len(), arguments.bindings.len());
         check_arguments(function, counts, workgroup_count, workgroup_size)?;
-        if workgroup_count.contains(&0) {
-            // Not by the loops: 0 in x alone would still leave billions of steps in y and z.
-            return Ok(());
+        let local_memory_bytes = entry.local_memory_bytes + u64::from(arguments.dynamic_local_memory);
+        check_local_memory(function, local_memory_bytes, local_memory_limit)?;
+        let mut call = None;
+        while let Some(range) = (share.next)() {
+            let call = match &mut call {
+                Some(call) => call,
+                none => none.insert(EntryCall::new(entry, arguments)?),
+            };
+            let mut result = Ok(());
+            platform::with_flushed_denormals(&mut || {
+                result = call.run_all(Workgroups::new(&range, workgroup_count));
+            });
+            result.map_err(|(workgroup, error)| WorkgroupFailure {
+                workgroup: number_of(workgroup, workgroup_count),
+                error: self.failure(function, error, workgroup),
+            })?;
         }
-        let mut call = EntryCall::new(entry, arguments)?;
-        let mut result = Ok(());
-        platform::with_flushed_denormals(&mut || {
-            result = call.run_all(workgroup_count);
-        });
-        result.map_err(|(workgroup, error)| self.failure(function, error, workgroup))
+        Ok(())
     }
 
     #[cold]
@@ -115,14 +128,15 @@ impl VmvxExecutable {
     }
 }
 
-/// Calls of one entry point, with what is the same for all workgroups of a dispatch.
+/// One thread's calls of an entry point, with the arguments that all workgroups of a dispatch share.
 struct EntryCall {
     invocation: Invocation,
-    /// Local memory, constants, bindings.
-    refs: [Ref; 3],
-    /// Size and count in x, y and z.
-    shape: [i32; 6],
+    /// In the order of [`ENTRY_CONVENTION`]; the workgroup id changes.
+    arguments: [Value; 12],
 }
+
+/// Index of the workgroup id among the arguments of an entry point.
+const WORKGROUP_ID: usize = 3;
 
 impl EntryCall {
     fn new(entry: &Entry, arguments: &DispatchArguments<'_>) -> Result<Self> {
@@ -140,38 +154,46 @@ impl EntryCall {
         let [count_x, count_y, count_z] = arguments.workgroup_count.map(|count| count as i32);
         Ok(Self {
             invocation: Invocation::new(&entry.function),
-            refs: [Ref::new(local_memory), Ref::new(constants), Ref::new(bindings)],
-            shape: [size_x, size_y, size_z, count_x, count_y, count_z],
+            arguments: [
+                Ref::new(local_memory).into(),
+                Ref::new(constants).into(),
+                Ref::new(bindings).into(),
+                Value::I32(0),
+                Value::I32(0),
+                Value::I32(0),
+                Value::I32(size_x),
+                Value::I32(size_y),
+                Value::I32(size_z),
+                Value::I32(count_x),
+                Value::I32(count_y),
+                Value::I32(count_z),
+            ],
         })
     }
 
-    /// Runs all workgroups; the first that fails comes back with its error.
-    fn run_all(&mut self, [count_x, count_y, count_z]: [u32; 3]) -> Result<(), ([u32; 3], Error)> {
-        for z in 0..count_z {
-            for y in 0..count_y {
-                for x in 0..count_x {
-                    let workgroup = [x, y, z];
-                    self.run(workgroup).map_err(|error| (workgroup, error))?;
-                }
-            }
+    /// Runs the workgroups; returns the first that fails with its error.
+    fn run_all(&mut self, workgroups: Workgroups) -> Result<(), ([u32; 3], Error)> {
+        for workgroup in workgroups {
+            self.run(workgroup).map_err(|error| (workgroup, error))?;
         }
         Ok(())
     }
 
     fn run(&mut self, workgroup: [u32; 3]) -> Result<()> {
-        let refs = self.refs.iter().cloned().map(Value::Ref);
-        let ids = workgroup.map(|id| Value::I32(id as i32));
-        let arguments = refs.chain(ids).chain(self.shape.map(Value::I32));
-        match self.invocation.start(arguments)? {
+        for (argument, id) in self.arguments[WORKGROUP_ID..].iter_mut().zip(workgroup) {
+            *argument = Value::I32(id as i32);
+        }
+        match self.invocation.start_from(&self.arguments)? {
             Step::Done => Ok(()),
-            Step::Yielded | Step::Waiting(_) => {
-                Err(Error::new(StatusCode::Deferred, "a workgroup runs to its end; this one wants to wait"))
-            }
+            Step::Yielded | Step::Waiting(_) => Err(Error::new(
+                StatusCode::Deferred,
+                "the workgroup yielded or waited: executables must run to completion",
+            )),
         }
     }
 }
 
-/// Gives the executable its constants, where it has a function that takes them.
+/// Passes the specialization constants to the executable, if it has a function that receives them.
 fn set_constants(context: &Context, module: &str, constants: &[u32]) -> Result<()> {
     let Ok(function) = context.export(PROGRAM, SET_CONSTANTS) else {
         return match constants.len() {
@@ -191,7 +213,7 @@ fn set_constants(context: &Context, module: &str, constants: &[u32]) -> Result<(
     function.call(&[buffer]).map(drop).context(|| format!("constants of executable '{module}'"))
 }
 
-/// What a module says about an entry point.
+/// The reflection attributes of an entry point.
 #[derive(Default)]
 struct Reflection {
     constant_count: u16,
@@ -201,19 +223,16 @@ struct Reflection {
 }
 
 impl Reflection {
-    /// Reads the attributes of an entry point; a number that is not there is 0. Fails where the function
-    /// is called in another way.
+    /// Reads the attributes of an entry point; a missing number is 0. Fails if the function has another calling
+    /// convention.
     fn read(signature: Option<Signature<'_>>) -> Result<Self> {
         let convention = signature.and_then(|signature| signature.calling_convention).unwrap_or_default();
         let (ENTRY_CONVENTION, Some(signature)) = (convention, signature) else {
             return Err(Error::invalid_argument(format!(
-                "it is a compiled module (.vmfb), not an executable: the function is called as '{convention}', entry \
-                 points of executables as '{ENTRY_CONVENTION}'"
+                "it is a compiled module (.vmfb), not an executable: the function has calling convention \
+                 '{convention}', entry points have '{ENTRY_CONVENTION}'"
             ))
-            .advise(
-                "rehal run-module --module=FILE runs it; --iree-hal-dump-executable-binaries-to=DIR of iree-compile \
-                 writes the executables in it",
-            ));
+            .advise(Remedy::UseFile(FileKind::Module)));
         };
         let number = |key: &str, limit: usize| match signature.attribute(key).map(str::parse::<usize>) {
             None => Ok(0),
@@ -223,7 +242,7 @@ impl Reflection {
                 Err(Error::out_of_range(format!("its {key} is '{value}', the limit is {limit}")))
             }
         };
-        // The reference hands out whole pages.
+        // The reference allocates whole pages.
         let pages = number("local_memory", usize::from(u16::MAX) * LOCAL_MEMORY_PAGE_BYTES)?
             / LOCAL_MEMORY_PAGE_BYTES;
         Ok(Self {

@@ -1,23 +1,25 @@
-//! Matrix multiplication of tiled operands, the right one transposed.
+//! Matrix multiplication of packed operands, the right one transposed.
+
+use std::ops::Range;
 
 use rehal_base::{Error, Result};
 
 use super::span::{Operand, Scratch, with_bytes};
 use crate::platform::{self, VectorWork};
 
-/// What the flags say (source: `iree/builtins/ukernel/exported_bits.h`).
+/// Bits of the flags (source: `iree/builtins/ukernel/exported_bits.h`).
 const TYPE_MASK: u32 = 0xFF;
 const TYPE_F32: u32 = 1;
 const TYPE_I8: u32 = 2;
 const ACCUMULATE: u32 = 0x100;
-/// Two more are allowed and change nothing: any tile is computed here, with or without code for it
-/// alone (0x200), and no type rounds in between (0x400).
+/// Two more have no effect: every tile size is supported here, with or without a specialized kernel (0x200), and no
+/// type has intermediate rounding (0x400).
 const KNOWN_FLAGS: u32 = TYPE_MASK | ACCUMULATE | 0x200 | 0x400;
 
-/// A multiplication as a program asks for it; nothing is checked yet.
+/// A multiplication as a program passes it: unchecked.
 ///
-/// Left side `[m][k][m0][k0]`, right side `[n][k][n0][k0]`, result `[m][n][m0][n0]`. The strides of the
-/// operands are of the outermost dimension, in elements; the others are contiguous.
+/// Left operand `[m][k][m0][k0]`, right operand `[n][k][n0][k0]`, output `[m][n][m0][n0]`. The operands have a stride
+/// in elements for the outermost dimension; the others are contiguous.
 pub(super) struct Mmt4d<'a> {
     pub(super) lhs: Operand<'a>,
     pub(super) rhs: Operand<'a>,
@@ -30,11 +32,11 @@ pub(super) struct Mmt4d<'a> {
 }
 
 impl Mmt4d<'_> {
-    /// `out = lhs * transposed rhs`, or `+=` with the flag for it: `f32` all through, or bytes whose
-    /// products are summed in 32-bit integers that wrap around.
+    /// `out = lhs * transpose(rhs)`, or `+=` if the flags say so: all `f32`, or `i8` operands with wrapping `i32`
+    /// sums.
     ///
-    /// Sums go along k, as in the reference: with one rounding per step where the reference's own
-    /// kernels for this processor and tile do so, else with two.
+    /// Floating-point sums accumulate in the order of k, as in the reference, with fused multiply-add if the reference
+    /// has a kernel for this CPU and tile that uses it, otherwise with separate roundings.
     pub(super) fn run(self, scratch: &mut Scratch) -> Result<()> {
         let Self { lhs, rhs, out, tiles, tile, flags } = self;
         let is_f32 = match flags & TYPE_MASK {
@@ -74,13 +76,15 @@ impl Mmt4d<'_> {
 }
 
 fn unknown_flags(flags: u32) -> Error {
-    Error::invalid_argument(format!("a multiplication of unknown kind (flags 0x{flags:x})"))
+    Error::invalid_argument(format!("unknown multiplication (flags 0x{flags:x})"))
 }
 
 fn counts(counts: [Option<u64>; 3], limit: u64) -> Result<[u64; 3]> {
     match counts {
         [Some(m), Some(n), Some(k)] if m <= limit && n <= limit && k <= limit => Ok([m, n, k]),
-        _ => Err(Error::invalid_argument(format!("a size of a multiplication is negative or above {limit}"))),
+        _ => {
+            Err(Error::invalid_argument(format!("a size of the multiplication is negative or above {limit}")))
+        }
     }
 }
 
@@ -98,7 +102,7 @@ impl Shape {
         platform::with_vectors(work);
     }
 
-    /// Whether the reference has a kernel for this tile of `f32` that rounds once per step.
+    /// Whether the reference has a kernel with fused multiply-add for this tile of `f32`.
     fn is_fused(&self) -> bool {
         let [m0, n0, k0] = self.tile;
         let rows = m0.is_power_of_two() && m0 <= n0;
@@ -106,11 +110,11 @@ impl Shape {
     }
 }
 
-/// What is multiplied, by the type of its elements.
+/// The element type of a multiplication.
 trait Number: Copy {
     /// An element in memory.
     type Bytes: Copy;
-    /// What elements are multiplied and summed in.
+    /// The type of products and sums.
     type Wide: Copy + Default;
 
     fn widen(element: Self::Bytes) -> Self::Wide;
@@ -118,6 +122,14 @@ trait Number: Copy {
     fn to_bytes(sum: Self::Wide) -> [u8; 4];
     /// `sum + lhs * rhs`, rounded once if `fused`.
     fn add_product(sum: Self::Wide, lhs: Self::Wide, rhs: Self::Wide, fused: bool) -> Self::Wide;
+    /// Multiplies with register blocking; false if there is no kernel for the tile size on this CPU.
+    fn multiply_blocks(
+        shape: &Shape,
+        lhs: &[Self::Bytes],
+        rhs: &[Self::Bytes],
+        out: &mut [[u8; 4]],
+        fused: bool,
+    ) -> bool;
 }
 
 impl Number for f32 {
@@ -142,6 +154,22 @@ impl Number for f32 {
     #[inline(always)]
     fn add_product(sum: f32, lhs: f32, rhs: f32, fused: bool) -> f32 {
         if fused { lhs.mul_add(rhs, sum) } else { sum + lhs * rhs }
+    }
+
+    #[inline(always)]
+    fn multiply_blocks(
+        shape: &Shape,
+        lhs: &[[u8; 4]],
+        rhs: &[[u8; 4]],
+        out: &mut [[u8; 4]],
+        fused: bool,
+    ) -> bool {
+        let (lhs, rhs) = (lhs.as_flattened(), rhs.as_flattened());
+        match (shape.tile, fused) {
+            ([16, 16, 1], true) => shape.multiply_blocks::<Fused8, 4, 16, 8>(lhs, rhs, out),
+            ([8, 8, 1], true) => shape.multiply_blocks::<Fused4, 4, 8, 4>(lhs, rhs, out),
+            _ => false,
+        }
     }
 }
 
@@ -168,6 +196,26 @@ impl Number for i8 {
     fn add_product(sum: i32, lhs: i32, rhs: i32, _fused: bool) -> i32 {
         sum.wrapping_add(lhs.wrapping_mul(rhs))
     }
+
+    #[inline(always)]
+    fn multiply_blocks(
+        shape: &Shape,
+        lhs: &[[u8; 1]],
+        rhs: &[[u8; 1]],
+        out: &mut [[u8; 4]],
+        _fused: bool,
+    ) -> bool {
+        let (lhs, rhs) = (lhs.as_flattened(), rhs.as_flattened());
+        match shape.tile {
+            [16, 16, 2] if platform::has_dot_products(16) => {
+                shape.multiply_blocks::<DotProducts, 2, 16, 8>(lhs, rhs, out)
+            }
+            [8, 8, 2] if platform::has_dot_products(8) => {
+                shape.multiply_blocks::<DotProducts, 2, 8, 4>(lhs, rhs, out)
+            }
+            _ => false,
+        }
+    }
 }
 
 struct Multiply<'a, T: Number> {
@@ -185,17 +233,15 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
         let Self { shape, lhs, rhs, out } = self;
         let [m, n, k] = shape.tiles;
         let [m0, n0, k0] = shape.tile;
-        let (lhs_panel, rhs_panel, out_tile) = (k * m0 * k0, k * n0 * k0, m0 * n0);
         let fused = fuses && shape.is_fused();
-        let pairs = match (m0, n0, k0, fused) {
-            (16, 16, 1, true) => shape.pairs::<BlockOf8, T, 16, 16, 8>(lhs, rhs, out),
-            (8, 8, 1, true) => shape.pairs::<BlockOf4, T, 8, 8, 4>(lhs, rhs, out),
-            _ => 0,
-        };
+        if k > 0 && T::multiply_blocks(shape, lhs, rhs, out, fused) {
+            return;
+        }
+        let (lhs_panel, rhs_panel, out_tile) = (k * m0 * k0, k * n0 * k0, m0 * n0);
         for i in 0..m {
             let lhs = &lhs[(i * shape.strides[0]).min(lhs.len())..];
             let out = &mut out[i * shape.strides[2]..][..n * out_tile];
-            for (j, out) in out.chunks_exact_mut(out_tile).enumerate().skip(2 * pairs) {
+            for (j, out) in out.chunks_exact_mut(out_tile).enumerate() {
                 let rhs = &rhs[(j * shape.strides[1]).min(rhs.len())..];
                 let panels = Panels::<T> {
                     lhs: &lhs[..lhs_panel],
@@ -203,15 +249,13 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
                     tile: shape.tile,
                     accumulates: shape.accumulates,
                 };
-                // The tiles that `tile_sizes` names, with sizes that the compiler knows.
+                // The tile sizes of `tile_sizes` as constants. Those with FMA have kernels with register blocking.
                 match (m0, n0, k0, fused) {
-                    (16, 16, 1, true) => panels.fixed::<16, 16, 1, true>(out),
-                    (8, 8, 1, true) => panels.fixed::<8, 8, 1, true>(out),
-                    (8, 4, 1, _) => panels.fixed::<8, 4, 1, false>(out),
-                    (16, 16, 2, _) => panels.fixed::<16, 16, 2, false>(out),
-                    (8, 8, 2, _) => panels.fixed::<8, 8, 2, false>(out),
-                    (8, 4, 2, _) => panels.fixed::<8, 4, 2, false>(out),
-                    (8, 8, 4, _) => panels.fixed::<8, 8, 4, false>(out),
+                    (8, 4, 1, _) => panels.fixed::<8, 4, 1>(out),
+                    (16, 16, 2, _) => panels.fixed::<16, 16, 2>(out),
+                    (8, 8, 2, _) => panels.fixed::<8, 8, 2>(out),
+                    (8, 4, 2, _) => panels.fixed::<8, 4, 2>(out),
+                    (8, 8, 4, _) => panels.fixed::<8, 8, 4>(out),
                     _ => panels.any(out, fused),
                 }
             }
@@ -219,97 +263,173 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
     }
 }
 
-/// Steps along k that a block takes at a time, so that its panels stay in the first-level cache for all rows of tiles.
+/// Depth of a block along k: two right panels and one left panel of this depth fit into the L1 cache.
 const DEPTH: usize = 256;
 
-/// A block of the result: `ROWS` rows of two tiles beside each other. By a trait and not a closure, so that the loop
-/// takes on the vectors of its caller.
-trait Block<T: Number, const M0: usize, const N0: usize, const ROWS: usize> {
-    /// Multiplies rows of a panel of the left side, from `ROWS` times `rows` on, with two panels of the right side,
-    /// rounding once per step; `accumulates` starts the sums from what is there.
-    fn run(
-        lhs: &[[T::Bytes; M0]],
-        rhs: [&[[T::Bytes; N0]]; 2],
-        rows: usize,
-        accumulates: bool,
-        out: [&mut [[[u8; 4]; N0]; ROWS]; 2],
+/// A kernel with register blocking: it keeps `ROWS` rows of two adjacent tiles of the output in registers. Tiles are
+/// `N` by `N`; a panel is `[k][N]`, with elements of `E` bytes.
+///
+/// A trait and not a closure, so that the loop is compiled with its caller's target features.
+trait Block<const E: usize, const N: usize, const ROWS: usize> {
+    /// An element of the left panel in the form that the kernel reads.
+    type Left;
+    /// Memory for a left panel of [`DEPTH`] in that form.
+    type Scratch;
+
+    fn scratch() -> Self::Scratch;
+
+    /// Converts a left panel.
+    fn left<'a>(panel: &'a [[[u8; E]; N]], scratch: &'a mut Self::Scratch) -> &'a [[Self::Left; N]];
+
+    /// Multiplies the rows of a left panel from `ROWS * block` with two right panels, and adds the products to `sums`.
+    fn multiply(
+        lhs: &[[Self::Left; N]],
+        block: usize,
+        rhs: [&[[[u8; E]; N]]; 2],
+        sums: [&mut [[[u8; 4]; N]; ROWS]; 2],
     );
 }
 
 impl Shape {
-    /// Computes pairs of columns of tiles, as many as there are, and gives their number. With two panels of the right
-    /// side for each element of the left one, multiplications and not loads bound the loop.
+    /// Multiplies with two right panels per element of the left one, so that arithmetic and not loads bound the loop.
+    /// An odd last column of tiles is paired with itself. Returns true.
     #[inline(always)]
-    fn pairs<B: Block<T, M0, N0, ROWS>, T: Number, const M0: usize, const N0: usize, const ROWS: usize>(
+    fn multiply_blocks<B: Block<E, N, ROWS>, const E: usize, const N: usize, const ROWS: usize>(
         &self,
-        lhs: &[T::Bytes],
-        rhs: &[T::Bytes],
+        lhs: &[u8],
+        rhs: &[u8],
         out: &mut [[u8; 4]],
-    ) -> usize {
-        let ([m, n, k], [lhs_stride, rhs_stride, out_stride]) = (self.tiles, self.strides);
-        for pair in 0..n / 2 {
+    ) -> bool {
+        let [m, n, k] = self.tiles;
+        // Of the left and right operand in bytes: elements of `f32` have `E` bytes, pairs of `i8` have `E` elements.
+        let element_bytes = E / self.tile[2];
+        let [lhs_stride, rhs_stride] =
+            [self.strides[0], self.strides[1]].map(|stride| stride * element_bytes);
+        let mut scratch = B::scratch();
+        let mut unused = [[[0; 4]; N]; N];
+        for j in (0..n).step_by(2) {
             for start in (0..k).step_by(DEPTH) {
-                let depth = DEPTH.min(k - start);
-                let panel = |j: usize| rhs[j * rhs_stride + start * N0..][..depth * N0].as_chunks::<N0>().0;
-                let panels = [panel(2 * pair), panel(2 * pair + 1)];
+                let range = start * N * E..k.min(start + DEPTH) * N * E;
+                let columns = [j, (j + 1).min(n - 1)];
+                let right = columns.map(|j| panel::<E, N>(&rhs[j * rhs_stride..], range.clone()));
                 for i in 0..m {
-                    let lhs = lhs[i * lhs_stride + start * M0..][..depth * M0].as_chunks::<M0>().0;
-                    let tiles = &mut out[i * out_stride + pair * 2 * M0 * N0..][..2 * M0 * N0];
-                    let (first, second) = tiles.as_chunks_mut::<N0>().0.split_at_mut(M0);
-                    let first = first.as_chunks_mut::<ROWS>().0;
-                    let second = second.as_chunks_mut::<ROWS>().0;
-                    for (rows, (first, second)) in first.iter_mut().zip(second).enumerate() {
-                        B::run(lhs, panels, rows, self.accumulates || start > 0, [first, second]);
+                    let left = B::left(panel(&lhs[i * lhs_stride..], range.clone()), &mut scratch);
+                    let out = out[i * self.strides[2] + j * N * N..].as_chunks_mut::<N>().0;
+                    let (first, rest) = out.split_at_mut(N);
+                    let second = if j + 1 < n { &mut rest[..N] } else { &mut unused };
+                    // The kernel always loads its sums: initialized in two ways, they would not stay in registers.
+                    if start == 0 && !self.accumulates {
+                        first.as_flattened_mut().fill([0; 4]);
+                        second.as_flattened_mut().fill([0; 4]);
+                    }
+                    let blocks =
+                        first.as_chunks_mut::<ROWS>().0.iter_mut().zip(second.as_chunks_mut::<ROWS>().0);
+                    for (block, (first, second)) in blocks.enumerate() {
+                        B::multiply(left, block, right, [first, second]);
                     }
                 }
             }
         }
-        if k == 0 { 0 } else { n / 2 }
+        true
     }
 }
 
-/// A [`Block`] with its sums written out, so that they stay in registers: over a loop of rows the compiler would spread
-/// vectors over rows.
-macro_rules! block {
+/// The steps of a panel in a range of its bytes.
+#[inline(always)]
+fn panel<const E: usize, const N: usize>(operand: &[u8], range: Range<usize>) -> &[[[u8; E]; N]] {
+    operand[range].as_chunks::<E>().0.as_chunks::<N>().0
+}
+
+/// Defines a [`Block`] of `f32` with fused multiply-add. The sums are separate variables, so that they stay in
+/// registers: for an array, the compiler would vectorize over rows.
+macro_rules! fused_block {
     ($name:ident, $rows:literal: $($row:literal $first:ident $second:ident),*) => {
         struct $name;
 
-        impl<T: Number, const M0: usize, const N0: usize> Block<T, M0, N0, $rows> for $name {
+        impl<const N: usize> Block<4, N, $rows> for $name {
+            type Left = [u8; 4];
+            type Scratch = ();
+
             #[inline(always)]
-            fn run(
-                lhs: &[[T::Bytes; M0]],
-                rhs: [&[[T::Bytes; N0]]; 2],
-                rows: usize,
-                accumulates: bool,
-                out: [&mut [[[u8; 4]; N0]; $rows]; 2],
+            fn scratch() {}
+
+            #[inline(always)]
+            fn left<'a>(panel: &'a [[[u8; 4]; N]], _scratch: &'a mut ()) -> &'a [[[u8; 4]; N]] {
+                panel
+            }
+
+            #[inline(always)]
+            fn multiply(
+                lhs: &[[[u8; 4]; N]],
+                block: usize,
+                rhs: [&[[[u8; 4]; N]]; 2],
+                [first_out, second_out]: [&mut [[[u8; 4]; N]; $rows]; 2],
             ) {
-                let [$(mut $first),*] = out[0].map(|row| start::<T, N0>(accumulates, row));
-                let [$(mut $second),*] = out[1].map(|row| start::<T, N0>(accumulates, row));
+                $(
+                    let mut $first = first_out[$row].map(f32::from_ne_bytes);
+                    let mut $second = second_out[$row].map(f32::from_ne_bytes);
+                )*
                 for ((left, first), second) in lhs.iter().zip(rhs[0]).zip(rhs[1]) {
-                    let left = left.as_chunks::<$rows>().0[rows];
-                    let (first, second) = (first.map(T::widen), second.map(T::widen));
+                    let left = left.as_chunks::<$rows>().0[block];
+                    let (first, second) = (first.map(f32::from_ne_bytes), second.map(f32::from_ne_bytes));
                     $(
-                        add_products::<T, N0, true>(&mut $first, left[$row], &first);
-                        add_products::<T, N0, true>(&mut $second, left[$row], &second);
+                        add_products::<f32, N, true>(&mut $first, left[$row], &first);
+                        add_products::<f32, N, true>(&mut $second, left[$row], &second);
                     )*
                 }
-                *out[0] = [$($first),*].map(|sums| sums.map(T::to_bytes));
-                *out[1] = [$($second),*].map(|sums| sums.map(T::to_bytes));
+                $(
+                    first_out[$row] = $first.map(f32::to_ne_bytes);
+                    second_out[$row] = $second.map(f32::to_ne_bytes);
+                )*
             }
         }
     };
 }
 
-block!(BlockOf8, 8: 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5, 6 a6 b6, 7 a7 b7);
-block!(BlockOf4, 4: 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3);
+fused_block!(Fused8, 8: 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3, 4 a4 b4, 5 a5 b5, 6 a6 b6, 7 a7 b7);
+fused_block!(Fused4, 4: 0 a0 b0, 1 a1 b1, 2 a2 b2, 3 a3 b3);
 
-/// What sums start from.
+/// The [`Block`] of `i8`, whose elements are pairs along k: the left ones are sign-extended once, the right ones in the
+/// kernel.
+struct DotProducts;
+
+impl<const N: usize, const ROWS: usize> Block<2, N, ROWS> for DotProducts {
+    type Left = [i16; 2];
+    type Scratch = [[[i16; 2]; N]; DEPTH];
+
+    #[inline(always)]
+    fn scratch() -> Self::Scratch {
+        [[[0; 2]; N]; DEPTH]
+    }
+
+    #[inline(always)]
+    fn left<'a>(panel: &'a [[[u8; 2]; N]], scratch: &'a mut Self::Scratch) -> &'a [[[i16; 2]; N]] {
+        let wide = &mut scratch[..panel.len()];
+        let elements = panel.as_flattened().as_flattened();
+        for (wide, element) in wide.as_flattened_mut().as_flattened_mut().iter_mut().zip(elements) {
+            *wide = (*element as i8).into();
+        }
+        wide
+    }
+
+    #[inline(always)]
+    fn multiply(
+        lhs: &[[[i16; 2]; N]],
+        block: usize,
+        rhs: [&[[[u8; 2]; N]]; 2],
+        sums: [&mut [[[u8; 4]; N]; ROWS]; 2],
+    ) {
+        platform::add_dot_products(lhs, block, rhs, sums);
+    }
+}
+
+/// The initial value of sums.
 #[inline(always)]
 fn start<T: Number, const N0: usize>(accumulates: bool, out: [[u8; 4]; N0]) -> [T::Wide; N0] {
     if accumulates { out.map(T::from_bytes) } else { [T::Wide::default(); N0] }
 }
 
-/// What one tile of the result is computed from: `[k][m0][k0]` and `[k][n0][k0]`.
+/// The operands of one tile of the output: `[k][m0][k0]` and `[k][n0][k0]`.
 struct Panels<'a, T: Number> {
     lhs: &'a [T::Bytes],
     rhs: &'a [T::Bytes],
@@ -318,12 +438,9 @@ struct Panels<'a, T: Number> {
 }
 
 impl<T: Number> Panels<'_, T> {
-    /// A tile of known size, four rows at a time: their sums stay in registers.
+    /// A tile of constant size, without fused multiply-add, four rows at a time, whose sums stay in registers.
     #[inline(always)]
-    fn fixed<const M0: usize, const N0: usize, const K0: usize, const FUSED: bool>(
-        &self,
-        out: &mut [[u8; 4]],
-    ) {
+    fn fixed<const M0: usize, const N0: usize, const K0: usize>(&self, out: &mut [[u8; 4]]) {
         let lhs = self.lhs.as_chunks::<K0>().0.as_chunks::<M0>().0;
         let rhs = self.rhs.as_chunks::<K0>().0.as_chunks::<N0>().0;
         for (rows, out) in out.as_chunks_mut::<N0>().0.as_chunks_mut::<4>().0.iter_mut().enumerate() {
@@ -333,11 +450,11 @@ impl<T: Number> Panels<'_, T> {
                 let [left0, left1, left2, left3] = lhs.as_chunks::<4>().0[rows];
                 for k0 in 0..K0 {
                     let right: [T::Wide; N0] = std::array::from_fn(|j0| T::widen(rhs[j0][k0]));
-                    // Written out: over a loop of rows the compiler would spread vectors over rows.
-                    add_products::<T, N0, FUSED>(&mut sums0, left0[k0], &right);
-                    add_products::<T, N0, FUSED>(&mut sums1, left1[k0], &right);
-                    add_products::<T, N0, FUSED>(&mut sums2, left2[k0], &right);
-                    add_products::<T, N0, FUSED>(&mut sums3, left3[k0], &right);
+                    // Unrolled by hand: the compiler would vectorize a loop over rows instead of the columns.
+                    add_products::<T, N0, false>(&mut sums0, left0[k0], &right);
+                    add_products::<T, N0, false>(&mut sums1, left1[k0], &right);
+                    add_products::<T, N0, false>(&mut sums2, left2[k0], &right);
+                    add_products::<T, N0, false>(&mut sums3, left3[k0], &right);
                 }
             }
             *out = [sums0, sums1, sums2, sums3].map(|sums| sums.map(T::to_bytes));
@@ -367,7 +484,7 @@ impl<T: Number> Panels<'_, T> {
     }
 }
 
-/// Adds the products of one element of the left side with a row of the right one.
+/// Adds the products of one left element with a row of right elements.
 #[inline(always)]
 fn add_products<T: Number, const N0: usize, const FUSED: bool>(
     sums: &mut [T::Wide; N0],
@@ -387,7 +504,7 @@ mod tests {
     struct Case {
         tiles: [usize; 3],
         tile: [usize; 3],
-        /// Between the rows of the operands, beyond what they need.
+        /// Elements between the rows of the operands.
         gaps: [usize; 3],
         flags: u32,
     }
@@ -435,7 +552,7 @@ mod tests {
             .run(&mut Scratch::default())
         }
 
-        /// The places of the operands of every product, in the order of the sums.
+        /// Calls `each` with the index of every output and those of the operands of its products, in order.
         fn each_sum(&self, mut each: impl FnMut(usize, &[(usize, usize)])) {
             let ([m, n, k], [m0, n0, k0], [ls, rs, os]) = (self.tiles, self.tile, self.strides());
             let mut products = Vec::new();
@@ -459,7 +576,7 @@ mod tests {
     }
 
     #[test]
-    fn products_of_f32_are_their_definition() {
+    fn products_of_f32_match_a_plain_loop_bit_by_bit() {
         let mut random = Random::new(5);
         for _ in 0..150 {
             let case = Case::random(&mut random, TYPE_F32);
@@ -487,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn products_of_bytes_are_their_definition() {
+    fn products_of_i8_match_a_plain_loop() {
         let mut random = Random::new(6);
         for _ in 0..150 {
             let case = Case::random(&mut random, TYPE_I8);
@@ -506,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn malformed_multiplications_are_rejected() {
         let mut random = Random::new(7);
         let case = |tiles, tile, flags| Case { tiles, tile, gaps: [0; 3], flags };
         let good = case([2, 2, 2], [8, 8, 1], TYPE_F32);
@@ -514,9 +631,9 @@ mod tests {
         let memory = good.memory(&mut values);
         assert!(good.run(&memory).is_ok());
         for (bad, why) in [
-            (case([2, 2, 2], [8, 8, 1], 0), "unknown kind"),
-            (case([2, 2, 2], [8, 8, 1], 3), "unknown kind"),
-            (case([2, 2, 2], [8, 8, 1], TYPE_F32 | 0x800), "unknown kind"),
+            (case([2, 2, 2], [8, 8, 1], 0), "unknown multiplication"),
+            (case([2, 2, 2], [8, 8, 1], 3), "unknown multiplication"),
+            (case([2, 2, 2], [8, 8, 1], TYPE_F32 | 0x800), "unknown multiplication"),
             (case([2, 2, 3], [8, 8, 1], TYPE_F32), "operand 'lhs' needs"),
             (case([2, 3, 2], [8, 8, 1], TYPE_F32), "operand 'rhs' needs"),
             (case([2, 2, 0], [8, 18, 1], TYPE_F32), "operand 'out' needs"),
@@ -525,9 +642,9 @@ mod tests {
             (case([usize::MAX, 0, 0], [8, 8, 1], TYPE_F32), "negative"),
         ] {
             let error = bad.run(&memory).err().map(|error| error.to_string()).unwrap_or_default();
-            assert!(error.contains(why), "{error:?} says nothing of {why:?}");
+            assert!(error.contains(why), "{error:?} does not contain {why:?}");
         }
-        // Nothing to multiply: zeros, or what was there.
+        // Without products, the output is zero or unchanged.
         case([2, 2, 0], [8, 8, 1], TYPE_F32 | ACCUMULATE).run(&memory).unwrap();
         case([2, 2, 0], [8, 8, 1], TYPE_F32).run(&memory).unwrap();
         assert!(memory[2].elements()[..256].iter().all(|element| *element == 0));

@@ -1,13 +1,12 @@
-//! VMVX: executables that are programs of the VM, and the microkernels that they call.
+//! VMVX: executables that are VM bytecode, and the microkernels that they call.
 //!
 //! ```text
 //! executable: bytecode module --imports--> vmvx module --> kernels
 //! ```
 //!
-//! `span` gets from what a program names (buffer, offset, strides) to bytes, with every check; the
-//! kernels (`elementwise`, `movement`, `mmt4d`, `tiles`) compute over slices and know nothing of the
-//! VM. Nothing in this folder is unsafe: whatever the bytecode holds, it reads and writes only the
-//! bindings and constants of its dispatch.
+//! `span` checks operands (buffer, offset, strides) and lends their bytes as slices. The kernels (`elementwise`,
+//! `movement`, `mmt4d`, `tiles`) compute over slices and do not depend on the VM. Only `span` has unsafe code:
+//! bytecode is untrusted, and can access only the bindings and constants of its dispatch.
 
 #![deny(unsafe_code)]
 

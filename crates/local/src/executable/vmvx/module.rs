@@ -1,7 +1,7 @@
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use rehal_base::{Error, Result};
-use rehal_vm::{Buffer, Call, Export, Flow, NativeModule, State};
+use rehal_vm::{Call, Export, Flow, NativeModule, State};
 
 use super::elementwise::{self, Binary, Unary};
 use super::mmt4d::Mmt4d;
@@ -10,18 +10,18 @@ use super::span::{Operand, Scratch};
 use super::tile_sizes;
 use super::tiles::Tiling;
 
-/// The module `vmvx`: microkernels that programs for it import (source: `modules/vmvx/exports.inl`).
+/// The module `vmvx`: the microkernels that executables import (source: `modules/vmvx/exports.inl`).
 ///
-/// Buffers come with an offset and strides in elements. A call checks all of them before it reads or
-/// writes; a result may lie over an operand.
+/// A buffer argument is followed by its offset and strides in elements. A call checks all operands before it
+/// accesses them; an output may overlap an input.
 pub(super) struct VmvxModule;
 
-/// What an export does.
+/// The operation of an export.
 #[derive(Clone, Copy)]
 enum Function {
     Unary(Unary),
     Binary(Binary),
-    /// Of elements of so many bytes.
+    /// With the size of an element in bytes.
     Copy(usize),
     Fill,
     Mmt4d,
@@ -110,7 +110,7 @@ impl NativeModule for VmvxModule {
     }
 }
 
-/// Reads the arguments, which are in order those of the convention, and runs the kernel.
+/// Reads the arguments, in the order of the calling convention, and runs the kernel.
 fn run(function: Function, call: &Call<'_>, scratch: &mut Scratch) -> Result<()> {
     let sizes = |at: usize| -> Result<[i64; 2]> { Ok([call.i64(at)?, call.i64(at + 1)?]) };
     match function {
@@ -163,9 +163,10 @@ fn run(function: Function, call: &Call<'_>, scratch: &mut Scratch) -> Result<()>
     }
 }
 
-/// The buffer, offset and two strides at argument `at` and after.
+/// The operand whose buffer, offset and two strides start at argument `at`.
+#[inline(always)]
 fn operand<'a>(call: &'a Call<'_>, name: &'static str, at: usize) -> Result<Operand<'a>> {
-    let buffer: &Buffer = call.object(at)?;
+    let buffer = call.buffer(at)?;
     Ok(Operand {
         name,
         memory: buffer.memory(),
@@ -175,9 +176,10 @@ fn operand<'a>(call: &'a Call<'_>, name: &'static str, at: usize) -> Result<Oper
     })
 }
 
-/// The buffer, offset and row stride at argument `at` and after; rows are contiguous.
+/// The operand whose buffer, offset and row stride start at argument `at`; its rows are contiguous.
+#[inline(always)]
 fn rows<'a>(call: &'a Call<'_>, name: &'static str, at: usize) -> Result<Operand<'a>> {
-    let buffer: &Buffer = call.object(at)?;
+    let buffer = call.buffer(at)?;
     Ok(Operand {
         name,
         memory: buffer.memory(),
@@ -187,28 +189,29 @@ fn rows<'a>(call: &'a Call<'_>, name: &'static str, at: usize) -> Result<Operand
     })
 }
 
-/// The tiled side of a tiling, whose second stride says nothing new.
+/// The packed operand of a tiling: its inner dimensions are contiguous, so the second stride is ignored.
 fn tiled(operand: Operand<'_>) -> Operand<'_> {
     Operand { strides: [operand.strides[0], 1], ..operand }
 }
 
 thread_local! {
-    /// Scratch memory of the kernels that run on this thread, grown as they need it.
-    static SCRATCH: Cell<Scratch> = const { Cell::new(Scratch::NEW) };
+    /// Scratch memory of this thread's kernels, grown on demand.
+    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch::NEW) };
 }
 
 fn with_scratch<R>(run: impl FnOnce(&mut Scratch) -> R) -> R {
-    let mut scratch = SCRATCH.take();
-    let result = run(&mut scratch);
-    scratch.shrink();
-    SCRATCH.set(scratch);
-    result
+    // Kernels call nothing that could borrow it again.
+    SCRATCH.with_borrow_mut(|scratch| {
+        let result = run(scratch);
+        scratch.shrink();
+        result
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use rehal_base::StatusCode;
-    use rehal_vm::{Context, Module, Ref, Value};
+    use rehal_vm::{Buffer, Context, Module, Ref, Value};
 
     use super::*;
 
@@ -233,13 +236,13 @@ mod tests {
         bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word)).collect()
     }
 
-    /// A buffer, its offset and its strides, or any other run of 64-bit arguments.
+    /// A buffer, followed by its offset, its strides and other 64-bit arguments.
     fn arguments(buffer: &Ref, numbers: &[i64]) -> Vec<Value> {
         std::iter::once(Value::Ref(buffer.clone())).chain(numbers.iter().map(|n| Value::I64(*n))).collect()
     }
 
     #[test]
-    fn exports_are_in_order_and_called_as_the_reference_calls_them() {
+    fn exports_are_sorted_and_have_the_references_calling_conventions() {
         assert!(TABLE.is_sorted_by_key(|(export, _)| export.name));
         let context = context();
         for (export, function) in TABLE {
@@ -259,7 +262,7 @@ mod tests {
 
     #[test]
     fn arguments_reach_their_operands() {
-        // Two rows of two, of each operand another way.
+        // 2x2 elements, with other strides for each operand.
         let (lhs, rhs, out) = (buffer(&[0, 40, 30, 20, 10]), buffer(&[4, 2, 3, 1]), buffer(&[9; 6]));
         let list = [
             arguments(&lhs, &[1, 2, 1]),
@@ -282,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matrix_product_goes_through_tiles_and_back() {
+    fn a_packed_matrix_product_is_unpacked() {
         // 3x2 times 2x3, in tiles of 2x2 by 2.
         let bits = |values: &[f32]| buffer(&values.iter().map(|value| value.to_bits()).collect::<Vec<_>>());
         let (lhs, rhs) = (bits(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), bits(&[1.0, 0.0, 2.0, 3.0, 1.0, 0.0]));
@@ -294,7 +297,7 @@ mod tests {
             call("pack", &list.concat()).unwrap();
         };
         pack(&lhs, &lhs_tiles, [3, 2, 2, 1, 2, 2], 1);
-        // The right side is transposed, outside and inside.
+        // The right operand is transposed, in its outer and inner dimensions.
         pack(&rhs, &rhs_tiles, [2, 3, 2, 1, 2, 2], 1 | 0x300);
         let list = [
             arguments(&lhs_tiles, &[0, 4]),

@@ -25,7 +25,7 @@ pub(super) fn copy(
             8 => copy_elements::<8>(input, out_bytes, strides, out.sizes),
             _ => {
                 return Err(Error::invalid_argument(format!(
-                    "no copies of elements of {element_bytes} bytes"
+                    "unsupported element size in a copy: {element_bytes} bytes"
                 )));
             }
         }
@@ -33,7 +33,7 @@ pub(super) fn copy(
     })
 }
 
-/// Sets `sizes` elements of four bytes to `value`.
+/// Sets `sizes` 4-byte elements to `value`.
 pub(super) fn fill(value: [u8; 4], out: Operand<'_>, sizes: [i64; 2], scratch: &mut Scratch) -> Result<()> {
     let out = out.output(4, sizes)?;
     if out.is_empty() {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_are_their_definition_on_any_shape_and_width() {
+    fn copies_match_a_plain_loop_for_any_shape_and_width() {
         let mut random = Random::new(3);
         let mut scratch = Scratch::default();
         for width in [1, 2, 4, 8] {
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn fills_are_their_definition_on_any_shape() {
+    fn fills_match_a_plain_loop_for_any_shape() {
         let mut random = Random::new(4);
         let mut scratch = Scratch::default();
         for _ in 0..60 {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_copies_move() {
+    fn overlapping_copies_read_before_they_write() {
         let memory = Memory::of_u32(&[1, 2, 3, 4], [4, 1], 0);
         let shifted = Memory { offset: 1, ..memory.clone() };
         let mut scratch = Scratch::default();

@@ -6,14 +6,14 @@ use rehal_hal::HostMemory;
 
 use super::span::Operand;
 
-/// A seeded generator: each run has the same cases.
+/// A seeded generator: every run has the same cases.
 pub(super) struct Random(fastrand::Rng);
 
 /// An operand in memory of its own.
 #[derive(Clone)]
 pub(super) struct Memory {
     pub(super) memory: Arc<HostMemory>,
-    /// Of the first element, in elements.
+    /// Index of the first element.
     pub(super) offset: usize,
     pub(super) strides: [usize; 2],
 }
@@ -34,7 +34,7 @@ impl Random {
         self.0.usize(..limit)
     }
 
-    /// Small sizes, zero among them, and now and then a long row.
+    /// Mostly small sizes, including 0; some long rows.
     pub(super) fn sizes(&mut self) -> [i64; 2] {
         let mut size = || match self.below(8) {
             0 => self.below(100) as i64,
@@ -43,7 +43,7 @@ impl Random {
         [size(), size()]
     }
 
-    /// Bytes that are interesting as integers and as floating-point numbers.
+    /// Edge cases of integers and of floating-point numbers, and random bits.
     pub(super) fn element(&mut self) -> u32 {
         const SPECIAL: [u32; 10] = [
             0,
@@ -64,8 +64,8 @@ impl Random {
         }
     }
 
-    /// An operand of `sizes` elements of `width` bytes, packed, spread, transposed, or where
-    /// `repeats` allows it with elements that are read again and again.
+    /// An operand of `sizes` elements of `width` bytes: contiguous, strided, transposed or, if `repeats` is set,
+    /// broadcast (with a stride of 0).
     pub(super) fn memory(&mut self, width: usize, sizes: [i64; 2], repeats: bool) -> Memory {
         let [rows, columns] = sizes.map(|size| size as usize);
         let (gap, step) = (self.below(3), 1 + self.below(3));
@@ -106,12 +106,12 @@ impl Memory {
         Operand { name, memory: &self.memory, is_mutable: true, offset: self.offset as i64, strides }
     }
 
-    /// The place of an element, in elements.
+    /// The index of an element in memory.
     pub(super) fn index(&self, at: [usize; 2]) -> usize {
         self.offset + at[0] * self.strides[0] + at[1] * self.strides[1]
     }
 
-    /// Calls `each` with the place of every element, in two dimensions and in memory.
+    /// Calls `each` with the coordinates and the index in memory of every element.
     pub(super) fn for_each(&self, sizes: [i64; 2], mut each: impl FnMut([usize; 2], usize)) {
         for row in 0..sizes[0] as usize {
             for column in 0..sizes[1] as usize {

@@ -1,17 +1,14 @@
-//! From what a program names to bytes: checked ranges of buffers, and slices of elements over them.
+//! Operands of microkernels: checked ranges of buffers, and slices over their bytes.
 
-#![allow(
-    unsafe_code,
-    reason = "borrows the bytes of a dispatch's buffers; docs/unsafe.md says what that rests on"
-)]
+#![allow(unsafe_code, reason = "borrows the bytes of a dispatch's bindings; see docs/unsafe.md")]
 
 use rehal_base::{Error, Range, Result};
 use rehal_hal::HostMemory;
 
-/// An operand as a program gives it; offset and strides are in elements, and unchecked.
+/// An operand as a program passes it: unchecked; offset and strides are in elements.
 #[derive(Clone, Copy)]
 pub(super) struct Operand<'a> {
-    /// What messages call it.
+    /// Its name in errors.
     pub(super) name: &'static str,
     pub(super) memory: &'a HostMemory,
     /// Whether the program may write to the memory.
@@ -20,7 +17,7 @@ pub(super) struct Operand<'a> {
     pub(super) strides: [i64; 2],
 }
 
-/// A checked operand: `sizes` elements in two dimensions, all within the bytes of `region`.
+/// A checked operand: `sizes` elements in two dimensions, all in bounds of `region`.
 #[derive(Clone, Copy)]
 pub(super) struct Grid<'a> {
     /// From the first element to the last.
@@ -36,19 +33,18 @@ pub(super) struct Region<'a> {
     range: Range,
 }
 
-/// The bytes of operands that share memory with the result, copied before it is written. Kept by
-/// who calls kernels, so that calls do not allocate.
+/// Copies of inputs that overlap the output, made before it is written. Reused, so that calls do not allocate.
 #[derive(Default)]
 pub(super) struct Scratch([Vec<u8>; 2]);
 
-/// More than this is given back after a call.
+/// Capacity beyond this is freed after a call.
 const KEPT_SCRATCH_BYTES: usize = 1 << 20;
 
 impl Scratch {
-    /// None yet.
+    /// Without an allocation.
     pub(super) const NEW: Self = Self([Vec::new(), Vec::new()]);
 
-    /// Gives back what is too much to be kept.
+    /// Frees capacity beyond [`KEPT_SCRATCH_BYTES`].
     pub(super) fn shrink(&mut self) {
         self.0.iter_mut().for_each(|copy| {
             copy.clear();
@@ -58,8 +54,8 @@ impl Scratch {
 }
 
 impl<'a> Operand<'a> {
-    /// The elements that are read: `sizes` of `element_bytes` each. Fails with `InvalidArgument`
-    /// where a number is negative or overflows, with `OutOfRange` where they exceed the buffer.
+    /// The elements to read: `sizes` of `element_bytes` each. Fails with `InvalidArgument` if a number is negative
+    /// or overflows, with `OutOfRange` if they are out of bounds of the buffer.
     pub(super) fn input(self, element_bytes: usize, sizes: [i64; 2]) -> Result<Grid<'a>> {
         let unsigned = |what: &str, value: i64| {
             usize::try_from(value).map_err(|_| {
@@ -78,8 +74,8 @@ impl<'a> Operand<'a> {
         Ok(Grid { region, strides, sizes })
     }
 
-    /// The elements that are written. Beyond what [`Operand::input`] checks, the buffer may be
-    /// written to and no element comes twice: so a call does no more work than there is memory.
+    /// The elements to write. In addition to the checks of [`Operand::input`], the buffer must be writable, and
+    /// elements must be distinct, which bounds the work of a call by the memory.
     pub(super) fn output(self, element_bytes: usize, sizes: [i64; 2]) -> Result<Grid<'a>> {
         if !self.is_mutable {
             return Err(Error::new(
@@ -92,7 +88,7 @@ impl<'a> Operand<'a> {
             return Ok(grid);
         }
         let ([size0, size1], [stride0, stride1]) = (grid.sizes, grid.strides);
-        // Rows apart from each other, or columns. The products were checked with the range.
+        // Disjoint rows, or disjoint columns. `range` has checked that the products do not overflow.
         let by_rows = (size1 < 2 || stride1 > 0) && stride0 > (size1 - 1) * stride1;
         let by_columns = (size0 < 2 || stride0 > 0) && stride1 > (size0 - 1) * stride0;
         let single = (size0 < 2 && (size1 < 2 || stride1 > 0)) || (size1 < 2 && (size0 < 2 || stride0 > 0));
@@ -139,19 +135,19 @@ impl<'a> Operand<'a> {
 }
 
 impl Grid<'_> {
-    /// Whether there is nothing in it.
+    /// Whether it has no elements.
     pub(super) fn is_empty(&self) -> bool {
         self.sizes.contains(&0)
     }
 }
 
 impl Region<'_> {
-    /// Nothing, where an operation has one operand less.
+    /// An empty region, in place of an operand that an operation lacks.
     pub(super) fn empty(self) -> Self {
         Self { range: Range { length: 0, ..self.range }, ..self }
     }
 
-    /// Whether the two share a byte, whichever memory they were named through.
+    /// Whether the two share a byte, even through different `HostMemory` handles.
     fn overlaps(&self, other: &Self) -> bool {
         let place = |region: &Self| {
             let start = region.memory.as_ptr().addr() as u64 + region.range.offset;
@@ -165,13 +161,12 @@ impl Region<'_> {
     /// # Safety
     /// As for [`HostMemory::unraced_bytes`].
     unsafe fn bytes(&self) -> Result<&[u8]> {
-        // SAFETY: as the caller says.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.memory.unraced_bytes(self.range) }
     }
 }
 
-/// Gives `compute` the bytes of the inputs and of the output. Inputs that share bytes with the output
-/// are what they were before the call.
+/// Calls `compute` with the bytes of the inputs and of the output. Inputs that overlap the output are copied first.
 pub(super) fn with_bytes<R>(
     inputs: [Region<'_>; 2],
     output: Region<'_>,
@@ -185,12 +180,12 @@ pub(super) fn with_bytes<R>(
             input.memory.read(input.range.offset, copy)?;
         }
     }
-    // What was copied is not looked at again: no slice of it may exist beside the output's.
+    // A copied input is not borrowed: its slice would alias the output's.
     let [first_copy, second_copy] = &scratch.0;
     let direct = [direct(inputs[0], first_copy), direct(inputs[1], second_copy)];
-    // SAFETY: on this thread, nothing accesses the bytes while the slices live: `compute` has these alone, and the
+    // SAFETY: on this thread, nothing else accesses the bytes while the slices live: only `compute` has them, and the
     // inputs do not overlap the output. Other threads do not write what a dispatch reads or access what it writes:
-    // whoever prepared the executable, by an unsafe function, vouched for how it is dispatched, as for native code.
+    // the caller of the unsafe function that prepared the executable guarantees it, as for native code.
     let (first, second, output) =
         unsafe { (direct[0].bytes()?, direct[1].bytes()?, output.memory.unraced_bytes_mut(output.range)?) };
     compute([chosen(first_copy, first), chosen(second_copy, second)], output)
@@ -215,35 +210,35 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_of_the_buffer_and_whole() -> Result<()> {
+    fn operands_must_be_in_bounds() -> Result<()> {
         let memory = HostMemory::allocate(64)?;
         let grid = operand(&memory, 2, [4, 1]).input(4, [3, 4])?;
         assert_eq!(grid.region.range, Range { offset: 8, length: 48 });
-        // The last row needs not be whole.
+        // The last row ends with its last element.
         operand(&memory, 0, [7, 1]).input(4, [3, 2])?;
-        let refusal = |offset, strides, sizes| {
-            let refused = operand(&memory, offset, strides).input(4, sizes);
-            refused.err().map(|error| error.to_string()).unwrap_or_default()
+        let rejection = |offset, strides, sizes| {
+            let rejected = operand(&memory, offset, strides).input(4, sizes);
+            rejected.err().map(|error| error.to_string()).unwrap_or_default()
         };
-        assert!(refusal(0, [7, 1], [3, 3]).contains("needs 68 bytes at offset 0 of a buffer of 64 bytes"));
-        assert!(refusal(16, [1, 1], [1, 1]).contains("needs 4 bytes at offset 64"));
-        assert!(refusal(-1, [1, 1], [1, 1]).contains("offset -1 of operand 'out' is negative"));
-        assert!(refusal(0, [-1, 1], [1, 1]).contains("stride -1"));
-        assert!(refusal(0, [1, 1], [1, i64::MIN]).contains("size"));
-        assert!(refusal(i64::MAX, [1, 1], [1, 1]).contains("overflows"));
-        assert!(refusal(0, [i64::MAX, i64::MAX], [i64::MAX, i64::MAX]).contains("overflows"));
-        assert!(refusal(0, [1, 1], [1 << 62, 1]).contains("overflows"));
-        // Nothing at all fits anywhere.
+        assert!(rejection(0, [7, 1], [3, 3]).contains("needs 68 bytes at offset 0 of a buffer of 64 bytes"));
+        assert!(rejection(16, [1, 1], [1, 1]).contains("needs 4 bytes at offset 64"));
+        assert!(rejection(-1, [1, 1], [1, 1]).contains("offset -1 of operand 'out' is negative"));
+        assert!(rejection(0, [-1, 1], [1, 1]).contains("stride -1"));
+        assert!(rejection(0, [1, 1], [1, i64::MIN]).contains("size"));
+        assert!(rejection(i64::MAX, [1, 1], [1, 1]).contains("overflows"));
+        assert!(rejection(0, [i64::MAX, i64::MAX], [i64::MAX, i64::MAX]).contains("overflows"));
+        assert!(rejection(0, [1, 1], [1 << 62, 1]).contains("overflows"));
+        // An empty range is in bounds at any offset.
         assert!(operand(&memory, i64::MAX, [i64::MAX, 1]).output(4, [0, i64::MAX])?.is_empty());
         Ok(())
     }
 
     #[test]
-    fn results_do_not_overlap_themselves() {
+    fn an_output_must_not_overlap_itself() {
         let memory = HostMemory::allocate(80).unwrap();
         let overlaps = |strides, sizes| {
-            let refused = operand(&memory, 0, strides).output(1, sizes).err();
-            refused.is_some_and(|error| error.to_string().contains("overlap"))
+            let rejected = operand(&memory, 0, strides).output(1, sizes).err();
+            rejected.is_some_and(|error| error.to_string().contains("overlap"))
         };
         for (strides, sizes) in [([4, 1], [3, 4]), ([1, 4], [4, 3]), ([8, 2], [2, 4]), ([0, 0], [1, 1])] {
             assert!(!overlaps(strides, sizes), "{strides:?} {sizes:?}");
@@ -254,12 +249,12 @@ mod tests {
         for (strides, sizes) in [([0, 1], [2, 4]), ([1, 0], [2, 2]), ([0, 0], [1, 2]), ([3, 1], [3, 4])] {
             assert!(overlaps(strides, sizes), "{strides:?} {sizes:?}");
         }
-        // Any number of writes to one byte would be an endless call.
+        // Otherwise the call would not end in any reasonable time.
         assert!(overlaps([0, 0], [i64::MAX, i64::MAX]));
     }
 
     #[test]
-    fn read_only_bytes_are_not_written() {
+    fn a_read_only_buffer_is_rejected_as_an_output() {
         let memory = HostMemory::allocate(80).unwrap();
         let mut constant = operand(&memory, 0, [1, 1]);
         constant.is_mutable = false;
@@ -269,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn inputs_that_share_bytes_with_the_output_keep_what_they_were() -> Result<()> {
+    fn inputs_that_overlap_the_output_are_copied_first() -> Result<()> {
         let memory = Arc::new(HostMemory::allocate(80)?);
         memory.fill(0, 80, &[7])?;
         let part = HostMemory::part(&memory, Range { offset: 8, length: 72 })?;

@@ -1,10 +1,10 @@
-//! Packing of matrices into tiles, and back.
+//! Packing of matrices into tiles, and unpacking.
 
 use rehal_base::{Error, Result};
 
 use super::span::{Operand, Scratch, with_bytes};
 
-/// What the flags say (source: `iree/builtins/ukernel/exported_bits.h`).
+/// Bits of the flags (source: `iree/builtins/ukernel/exported_bits.h`).
 const TYPE_MASK: u32 = 0xFF;
 const TYPE_F32: u32 = 1;
 const TYPE_I8: u32 = 2;
@@ -12,20 +12,20 @@ const TYPE_I32: u32 = 3;
 const TRANSPOSE_INNER: u32 = 0x100;
 const TRANSPOSE_OUTER: u32 = 0x200;
 
-/// A matrix and its tiled form, as a program names them; nothing is checked yet.
+/// A matrix and its packed form, as a program passes them: unchecked.
 ///
-/// The tiled side is `[outer0][outer1][tile0][tile1]`, with a stride for its first dimension and the
+/// The packed form is `[outer0][outer1][tile0][tile1]`, with a stride for its first dimension and the
 /// others contiguous. Tile `(i, j)` covers rows `i * tile0..` and columns `j * tile1..` of the matrix;
-/// one flag exchanges the meaning of the two outer dimensions, another that of the inner ones.
+/// one flag transposes the two outer dimensions, another the two inner ones.
 ///
-/// Where a matrix has more whole tiles than the outer sizes say, those come as well, beyond the tiled
-/// form that was named, as far as the buffer goes. The reference does that without looking at the
-/// buffer's end (source: `iree/builtins/ukernel/pack.c`, `unpack.c`), and there are programs whose result
-/// depends on it: compiled ones that name the outer sizes in the wrong order.
+/// If a matrix has more whole tiles than the outer sizes declare, these are packed or unpacked too, beyond the declared
+/// packed form, if they are in bounds of the buffer. The reference does so without the bounds check (source:
+/// `iree/builtins/ukernel/pack.c`, `unpack.c`), and results of compiled programs that pass the outer sizes in the wrong
+/// order depend on it.
 pub(super) struct Tiling<'a> {
     /// With a stride for each dimension.
     pub(super) matrix: Operand<'a>,
-    /// With a stride for the first dimension; the second is not looked at.
+    /// With a stride for the first dimension; the second is ignored.
     pub(super) tiled: Operand<'a>,
     /// Rows and columns of the matrix.
     pub(super) sizes: [i64; 2],
@@ -34,8 +34,7 @@ pub(super) struct Tiling<'a> {
 }
 
 impl Tiling<'_> {
-    /// Writes the tiled form. Where tiles go beyond the matrix they get `padding`, of which the low
-    /// bytes count.
+    /// Writes the packed form. Elements of tiles outside the matrix are set to the low bytes of `padding`.
     pub(super) fn pack(self, padding: u64, scratch: &mut Scratch) -> Result<()> {
         let width = match self.flags & TYPE_MASK {
             TYPE_F32 | TYPE_I32 => 4,
@@ -48,28 +47,28 @@ impl Tiling<'_> {
         if tiled.is_empty() {
             return Ok(());
         }
-        let places = Places { matrix: matrix.strides, tiles: layout.steps(tiled.strides[0]) };
+        let strides = Strides { matrix: matrix.strides, tiles: layout.steps(tiled.strides[0]) };
         if layout.goes_beyond() {
-            let reach = layout.reach(places.tiles)?;
+            let reach = layout.reach(strides.tiles)?;
             tiled = self.beyond().output(width, [1, reach])?;
             if layout.element_count().is_none_or(|count| count > reach as u64) {
-                // Tiles over each other: a call could do more work than there is memory.
+                // Overlapping tiles: the work of a call would not be bounded by the memory.
                 return Err(Error::invalid_argument(format!(
-                    "a matrix of {} by {} elements has more tiles than {:?}, and there is no room for them",
+                    "a matrix of {} by {} elements has more tiles than {:?}, which do not fit into the buffer",
                     layout.sizes[0], layout.sizes[1], self.tiled_sizes
                 )));
             }
         }
         with_bytes([matrix.region, tiled.region.empty()], tiled.region, scratch, |[matrix, _], tiled| {
             match width {
-                4 => layout.pack::<4>(places, matrix, tiled, padding),
-                _ => layout.pack::<1>(places, matrix, tiled, padding),
+                4 => layout.pack::<4>(strides, matrix, tiled, padding),
+                _ => layout.pack::<1>(strides, matrix, tiled, padding),
             }
             Ok(())
         })
     }
 
-    /// Writes the matrix from its tiled form.
+    /// Writes the matrix from its packed form.
     pub(super) fn unpack(self, scratch: &mut Scratch) -> Result<()> {
         if !matches!(self.flags & TYPE_MASK, TYPE_F32 | TYPE_I32) {
             return Err(unknown_flags(self.flags));
@@ -81,20 +80,19 @@ impl Tiling<'_> {
             return Ok(());
         }
         if layout.tile.contains(&0) {
-            return Err(Error::invalid_argument("a matrix is unpacked from tiles without elements"));
+            return Err(Error::invalid_argument("cannot unpack a matrix from empty tiles"));
         }
-        let places = Places { matrix: matrix.strides, tiles: layout.steps(tiled.strides[0]) };
+        let strides = Strides { matrix: matrix.strides, tiles: layout.steps(tiled.strides[0]) };
         if layout.goes_beyond() {
-            tiled = self.beyond().input(4, [1, layout.reach(places.tiles)?])?;
+            tiled = self.beyond().input(4, [1, layout.reach(strides.tiles)?])?;
         }
         with_bytes([tiled.region, matrix.region.empty()], matrix.region, scratch, |[tiled, _], matrix| {
-            layout.unpack(places, tiled, matrix);
+            layout.unpack(strides, tiled, matrix);
             Ok(())
         })
     }
 
-    /// The layout, and the sizes of the tiled side in two dimensions. Fails where a number is
-    /// negative or overflows.
+    /// The layout, and the sizes of the packed form in two dimensions. Fails if a number is negative or overflows.
     fn layout(&self) -> Result<(Layout, [i64; 2])> {
         if self.flags & !(TYPE_MASK | TRANSPOSE_INNER | TRANSPOSE_OUTER) != 0 {
             return Err(unknown_flags(self.flags));
@@ -106,7 +104,7 @@ impl Tiling<'_> {
             )));
         }
         let [outer0, outer1, tile0, tile1] = self.tiled_sizes;
-        // A column of elements is laid out as the row that it is transposed: lines are long then.
+        // A column of elements has the layout of the transposed row, which has longer lines.
         let is_column = tile1 == 1;
         let tile = if is_column { [tile1, tile0] } else { [tile0, tile1] };
         let layout = Layout {
@@ -122,17 +120,17 @@ impl Tiling<'_> {
         Ok((layout, [outer0, row]))
     }
 
-    /// The tiled form as one row, where it is more than was named.
+    /// The packed form as one row, if it is larger than declared.
     fn beyond(&self) -> Operand<'_> {
         Operand { strides: [0, 1], ..self.tiled }
     }
 }
 
 fn unknown_flags(flags: u32) -> Error {
-    Error::invalid_argument(format!("a tiling of unknown kind (flags 0x{flags:x})"))
+    Error::invalid_argument(format!("unknown tiling (flags 0x{flags:x})"))
 }
 
-/// Where the elements of a matrix are in its tiled form; checked.
+/// The checked layout of a packed matrix.
 struct Layout {
     sizes: [usize; 2],
     outer: [usize; 2],
@@ -141,22 +139,22 @@ struct Layout {
     transposes_outer: bool,
 }
 
-/// How far neighbours are apart, in elements.
+/// Strides in elements.
 #[derive(Clone, Copy)]
-struct Places {
-    /// Rows and columns of the matrix.
+struct Strides {
+    /// Of the rows and columns of the matrix.
     matrix: [usize; 2],
-    /// Tiles along rows and columns of the matrix, in the tiled form.
+    /// Of the tiles along rows and columns of the matrix, in the packed form.
     tiles: [usize; 2],
 }
 
-/// A line of a tile: `tile1` neighbours there, and where they are in the matrix.
+/// A line of a tile: `tile1` contiguous elements of the packed form, and their elements in the matrix.
 struct Line {
-    /// Place of its first element in the tiled form.
+    /// Index of its first element in the packed form.
     tiled: usize,
-    /// Place of its first element in the matrix.
+    /// Index of its first element in the matrix.
     matrix: usize,
-    /// Number of its elements that are in the matrix.
+    /// Number of its elements inside the matrix.
     count: usize,
 }
 
@@ -167,14 +165,13 @@ impl Layout {
         if self.transposes_inner { [second, first] } else { [first, second] }
     }
 
-    /// Numbers of tiles along rows and columns of the matrix, as they were named.
-    fn named(&self) -> [usize; 2] {
+    /// Numbers of tiles along rows and columns of the matrix, as declared.
+    fn declared(&self) -> [usize; 2] {
         let [first, second] = self.outer;
         if self.transposes_outer { [second, first] } else { [first, second] }
     }
 
-    /// Numbers of whole tiles in the matrix. Along columns the reference counts tiles of the next
-    /// power of two.
+    /// Numbers of whole tiles in the matrix. Along columns, the reference rounds the tile size up to a power of two.
     fn whole(&self) -> [usize; 2] {
         let [rows, columns] = self.tile_of_matrix();
         let columns = columns.checked_next_power_of_two();
@@ -182,25 +179,25 @@ impl Layout {
             .map(Option::unwrap_or_default)
     }
 
-    /// Whether there are more tiles than were named.
+    /// Whether there are more whole tiles than declared.
     fn goes_beyond(&self) -> bool {
-        let (whole, named) = (self.whole(), self.named());
-        whole[0] > named[0] || (whole[0] > 0 && whole[1] > named[1])
+        let (whole, declared) = (self.whole(), self.declared());
+        whole[0] > declared[0] || (whole[0] > 0 && whole[1] > declared[1])
     }
 
-    /// Numbers of rows of tiles and of tiles in each: of the rows that are whole, then of the others.
+    /// Rows of tiles, and tiles per row: first of the whole rows, then of the others.
     fn counts(&self) -> [[usize; 2]; 2] {
-        let ([whole_rows, whole_columns], [rows, columns]) = (self.whole(), self.named());
+        let ([whole_rows, whole_columns], [rows, columns]) = (self.whole(), self.declared());
         [[whole_rows, columns.max(whole_columns)], [rows.saturating_sub(whole_rows), columns]]
     }
 
-    /// How far tiles along rows and columns of the matrix are apart in the tiled form.
+    /// Strides of the tiles along rows and columns of the matrix, in the packed form.
     fn steps(&self, stride: usize) -> [usize; 2] {
         let tile = self.tile[0] * self.tile[1];
         if self.transposes_outer { [tile, stride] } else { [stride, tile] }
     }
 
-    /// Number of elements from the first in the tiled form to the last. Fails where it overflows.
+    /// Number of elements from the first to the last of the packed form. Fails if it overflows.
     fn reach(&self, steps: [usize; 2]) -> Result<i64> {
         let [[whole_rows, whole_columns], [other_rows, other_columns]] = self.counts();
         let end = |rows: usize, columns: usize| {
@@ -213,23 +210,30 @@ impl Layout {
         let others = if other_rows == 0 { Some(0) } else { end(whole_rows + other_rows, other_columns) };
         let ends = end(whole_rows, whole_columns).zip(others);
         ends.and_then(|(whole, others)| i64::try_from(whole.max(others)).ok())
-            .ok_or_else(|| Error::invalid_argument("the places of tiles overflow"))
+            .ok_or_else(|| Error::invalid_argument("offsets of tiles overflow"))
     }
 
-    /// Number of elements of all tiles, `None` where it overflows.
+    /// Number of elements of all tiles, `None` if it overflows.
     fn element_count(&self) -> Option<u64> {
         let tiles = self.counts().map(|[rows, columns]| rows.checked_mul(columns));
         let tiles = tiles[0]?.checked_add(tiles[1]?)?;
         Some(tiles.checked_mul(self.tile[0] * self.tile[1])? as u64)
     }
 
-    fn pack<const N: usize>(&self, places: Places, matrix: &[u8], tiled: &mut [u8], padding: u64) {
+    fn pack<const N: usize>(&self, strides: Strides, matrix: &[u8], tiled: &mut [u8], padding: u64) {
         let (matrix, tiled) = (matrix.as_chunks::<N>().0, tiled.as_chunks_mut::<N>().0);
         let mut padding_bytes = [0; N];
         padding_bytes.copy_from_slice(&padding.to_le_bytes()[..N]);
-        let step = self.step(places.matrix);
-        self.each_tile([usize::MAX; 2], |tile| {
-            for line in (0..self.tile[0]).map(|line| self.line(places, tile, line)) {
+        let (step, line_step) = self.steps_in_matrix(strides.matrix);
+        self.each_row([usize::MAX; 2], |row, columns| {
+            let whole = self.whole_tiles(strides, row, columns);
+            let done = match &whole {
+                Some(run) if pack_run(run, [line_step, step], matrix, tiled) => run.count,
+                _ => 0,
+            };
+            let tiles = (done..columns).map(|column| [row, column]);
+            let lines = tiles.flat_map(|tile| (0..self.tile[0]).map(move |line| (tile, line)));
+            for line in lines.map(|(tile, line)| self.line(strides, tile, line)) {
                 let (inside, outside) = tiled[line.tiled..][..self.tile[1]].split_at_mut(line.count);
                 outside.fill(padding_bytes);
                 match step {
@@ -245,19 +249,25 @@ impl Layout {
         });
     }
 
-    fn unpack(&self, places: Places, tiled: &[u8], matrix: &mut [u8]) {
+    fn unpack(&self, strides: Strides, tiled: &[u8], matrix: &mut [u8]) {
         let (tiled, matrix) = (tiled.as_chunks::<4>().0, matrix.as_chunks_mut::<4>().0);
-        let step = self.step(places.matrix);
+        let (step, line_step) = self.steps_in_matrix(strides.matrix);
         let tile_of_matrix = self.tile_of_matrix();
         let needed = [0, 1].map(|at| self.sizes[at].div_ceil(tile_of_matrix[at]));
-        self.each_tile(needed, |tile| {
-            // Lines that are outside follow those that are inside.
-            let lines = (0..self.tile[0]).map(|line| self.line(places, tile, line));
-            for line in lines.take_while(|line| line.count > 0) {
+        self.each_row(needed, |row, columns| {
+            let whole = self.whole_tiles(strides, row, columns);
+            let done = match &whole {
+                Some(run) if unpack_run(run, [line_step, step], tiled, matrix) => run.count,
+                _ => 0,
+            };
+            let tiles = (done..columns).map(|column| [row, column]);
+            let lines = tiles.flat_map(|tile| (0..self.tile[0]).map(move |line| (tile, line)));
+            let lines = lines.map(|(tile, line)| self.line(strides, tile, line));
+            for line in lines.filter(|line| line.count > 0) {
                 let inside = &tiled[line.tiled..][..line.count];
                 match step {
                     1 => matrix[line.matrix..][..line.count].copy_from_slice(inside),
-                    // Without a step there is one element.
+                    // With a step of 0, there is one element.
                     _ => {
                         let elements = matrix[line.matrix..].iter_mut().step_by(step.max(1));
                         elements.zip(inside).for_each(|(element, inside)| *element = *inside);
@@ -267,23 +277,39 @@ impl Layout {
         });
     }
 
-    /// How far neighbours in a line of a tile are apart in the matrix.
-    fn step(&self, [row, column]: [usize; 2]) -> usize {
-        if self.transposes_inner { row } else { column }
+    /// The first tiles of a row of `columns` tiles that are inside the matrix, if any.
+    fn whole_tiles(&self, strides: Strides, row: usize, columns: usize) -> Option<Run> {
+        let [tile_rows, tile_columns] = self.tile_of_matrix();
+        let first = row.checked_mul(tile_rows)?;
+        let is_whole = self.sizes[0].checked_sub(first)? >= tile_rows && tile_rows > 0;
+        let count = self.sizes[1].checked_div(tile_columns)?.min(columns);
+        (is_whole && count > 0).then(|| Run {
+            count,
+            tile: self.tile,
+            tiled: row * strides.tiles[0],
+            matrix: first * strides.matrix[0],
+            tiled_step: strides.tiles[1],
+            matrix_step: tile_columns * strides.matrix[1],
+        })
     }
 
-    /// Calls `each` for every tile of the first `limits` rows and columns of tiles, row by row.
-    fn each_tile(&self, limits: [usize; 2], mut each: impl FnMut([usize; 2])) {
+    /// Strides in the matrix of the elements of a line, and of the lines of a tile.
+    fn steps_in_matrix(&self, [row, column]: [usize; 2]) -> (usize, usize) {
+        if self.transposes_inner { (row, column) } else { (column, row) }
+    }
+
+    /// Calls `each` with every row of tiles and its number of tiles, within `limits`.
+    fn each_row(&self, limits: [usize; 2], mut each: impl FnMut(usize, usize)) {
         let [[whole_rows, whole_columns], [other_rows, other_columns]] = self.counts();
-        for i in 0..(whole_rows + other_rows).min(limits[0]) {
-            let columns = if i < whole_rows { whole_columns } else { other_columns };
-            (0..columns.min(limits[1])).for_each(|j| each([i, j]));
+        for row in 0..(whole_rows + other_rows).min(limits[0]) {
+            let columns = if row < whole_rows { whole_columns } else { other_columns };
+            each(row, columns.min(limits[1]));
         }
     }
 
-    fn line(&self, places: Places, [i, j]: [usize; 2], line: usize) -> Line {
+    fn line(&self, strides: Strides, [i, j]: [usize; 2], line: usize) -> Line {
         let [tile_rows, tile_columns] = self.tile_of_matrix();
-        // Places outside of the matrix may overflow; nobody goes there.
+        // Saturates only outside the matrix, where no element is accessed.
         let (row, column) = (i.saturating_mul(tile_rows), j.saturating_mul(tile_columns));
         let [row, column] = match self.transposes_inner {
             true => [row, column.saturating_add(line)],
@@ -295,9 +321,101 @@ impl Layout {
             false => self.sizes[1].saturating_sub(column),
         };
         Line {
-            tiled: i * places.tiles[0] + j * places.tiles[1] + line * self.tile[1],
-            matrix: if is_inside { row * places.matrix[0] + column * places.matrix[1] } else { 0 },
+            tiled: i * strides.tiles[0] + j * strides.tiles[1] + line * self.tile[1],
+            matrix: if is_inside { row * strides.matrix[0] + column * strides.matrix[1] } else { 0 },
             count: if is_inside { left.min(self.tile[1]) } else { 0 },
+        }
+    }
+}
+
+/// Tiles in a row that are inside the matrix, of the sizes of [`Layout::tile`].
+struct Run {
+    count: usize,
+    tile: [usize; 2],
+    /// Index of the first tile in the packed form, and the step to the next.
+    tiled: usize,
+    tiled_step: usize,
+    /// Likewise in the matrix.
+    matrix: usize,
+    matrix_step: usize,
+}
+
+impl Run {
+    /// Indices of the tiles in the packed form and in the matrix.
+    fn tiles(&self) -> impl Iterator<Item = (usize, usize)> {
+        (0..self.count).map(|at| (self.tiled + at * self.tiled_step, self.matrix + at * self.matrix_step))
+    }
+}
+
+/// Packs a run of tiles whose lines, and whose elements of a line, are these steps apart in the matrix. False if there is
+/// no code for tiles of this size; those of `tile_sizes` have some.
+fn pack_run<T: Copy>(run: &Run, [line_step, step]: [usize; 2], matrix: &[T], tiled: &mut [T]) -> bool {
+    match run.tile {
+        [_, 16] if step == 1 => pack_lines::<T, 16>(run, line_step, matrix, tiled),
+        [_, 8] if step == 1 => pack_lines::<T, 8>(run, line_step, matrix, tiled),
+        [_, 4] if step == 1 => pack_lines::<T, 4>(run, line_step, matrix, tiled),
+        [_, 2] if step == 1 => pack_lines::<T, 2>(run, line_step, matrix, tiled),
+        [16, 2] if line_step == 1 => interleave::<T, 16>(run, step, matrix, tiled),
+        [8, 2] if line_step == 1 => interleave::<T, 8>(run, step, matrix, tiled),
+        [1, 16] if run.matrix_step == 1 => transpose::<T, 16>(run, step, matrix, tiled),
+        [1, 8] if run.matrix_step == 1 => transpose::<T, 8>(run, step, matrix, tiled),
+        _ => return false,
+    }
+    true
+}
+
+/// Lines of `N` elements that are contiguous in the matrix too.
+fn pack_lines<T: Copy, const N: usize>(run: &Run, line_step: usize, matrix: &[T], tiled: &mut [T]) {
+    let lines = run.tile[0];
+    for (tile, start) in run.tiles() {
+        let tile = tiled[tile..][..lines * N].as_chunks_mut::<N>().0;
+        let matrix = &matrix[start..];
+        for (index, line) in tile.iter_mut().enumerate() {
+            line.copy_from_slice(&matrix[index * line_step..][..N]);
+        }
+    }
+}
+
+/// Tiles of `N` lines of two elements: two runs of the matrix, interleaved.
+fn interleave<T: Copy, const N: usize>(run: &Run, step: usize, matrix: &[T], tiled: &mut [T]) {
+    for (tile, start) in run.tiles() {
+        let tile = tiled[tile..][..2 * N].as_chunks_mut().0;
+        let elements = matrix[start..][..N].iter().zip(&matrix[start + step..][..N]);
+        for (line, (first, second)) in tile.iter_mut().zip(elements) {
+            *line = [*first, *second];
+        }
+    }
+}
+
+/// Tiles of one line of `N` elements: the columns of `N` rows of the matrix.
+fn transpose<T: Copy, const N: usize>(run: &Run, step: usize, matrix: &[T], tiled: &mut [T]) {
+    let rows: [&[T]; N] = std::array::from_fn(|row| &matrix[run.matrix + row * step..][..run.count]);
+    for column in 0..run.count {
+        let tile = &mut tiled[run.tiled + column * run.tiled_step..][..N];
+        for (element, row) in tile.iter_mut().zip(&rows) {
+            *element = row[column];
+        }
+    }
+}
+
+/// Unpacks a run of tiles; see [`pack_run`].
+fn unpack_run<T: Copy>(run: &Run, [line_step, step]: [usize; 2], tiled: &[T], matrix: &mut [T]) -> bool {
+    match run.tile[1] {
+        16 if step == 1 => unpack_lines::<T, 16>(run, line_step, tiled, matrix),
+        8 if step == 1 => unpack_lines::<T, 8>(run, line_step, tiled, matrix),
+        4 if step == 1 => unpack_lines::<T, 4>(run, line_step, tiled, matrix),
+        _ => return false,
+    }
+    true
+}
+
+fn unpack_lines<T: Copy, const N: usize>(run: &Run, line_step: usize, tiled: &[T], matrix: &mut [T]) {
+    let lines = run.tile[0];
+    for (tile, start) in run.tiles() {
+        let tile = tiled[tile..][..lines * N].as_chunks::<N>().0;
+        let matrix = &mut matrix[start..];
+        for (index, line) in tile.iter().enumerate() {
+            matrix[index * line_step..][..N].copy_from_slice(line);
         }
     }
 }
@@ -316,11 +434,16 @@ mod tests {
     }
 
     impl Case {
-        /// Tiles that cover a matrix, with up to one tile too many in each dimension.
+        /// Tiles that cover a matrix, with up to one more in each dimension.
         fn random(random: &mut Random, width: usize, flags: u32) -> Self {
-            let sizes = random.sizes();
+            const TILES: [[usize; 2]; 9] =
+                [[16, 1], [16, 2], [16, 16], [8, 1], [8, 2], [8, 8], [4, 1], [4, 2], [8, 4]];
+            let (sizes, tile) = match random.below(2) {
+                0 => (random.sizes(), [1 + random.below(9), 1 + random.below(9)]),
+                // Of `tile_sizes`, and matrices that contain whole ones.
+                _ => ([0, 1].map(|_| random.below(40) as i64), TILES[random.below(TILES.len())]),
+            };
             let matrix = random.memory(width, sizes, false);
-            let tile = [1 + random.below(9), 1 + random.below(9)];
             let flags = flags | (random.below(4) as u32) << 8;
             let swap = |flag: u32, [a, b]: [usize; 2]| if flags & flag != 0 { [b, a] } else { [a, b] };
             let tile_of_matrix = swap(TRANSPOSE_INNER, tile);
@@ -343,7 +466,7 @@ mod tests {
             }
         }
 
-        /// For every element of the tiled form, its place there and its row and column.
+        /// Calls `each` with the index of every element of the packed form, and its row and column.
         fn each(&self, mut each: impl FnMut(usize, [usize; 2])) {
             let [outer0, outer1, tile0, tile1] = self.tiled_sizes.map(|size| size as usize);
             for (o0, o1) in (0..outer0 * outer1).map(|at| (at / outer1, at % outer1)) {
@@ -365,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn packing_is_its_definition_on_any_shape() {
+    fn packing_matches_a_plain_loop_for_any_shape() {
         let mut random = Random::new(8);
         for (width, flags) in [(4, TYPE_F32), (4, TYPE_I32), (1, TYPE_I8)] {
             for _ in 0..150 {
@@ -385,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn unpacking_is_its_definition_on_any_shape() {
+    fn unpacking_matches_a_plain_loop_for_any_shape() {
         let mut random = Random::new(9);
         for flags in [TYPE_F32, TYPE_I32] {
             for _ in 0..150 {
@@ -402,8 +525,8 @@ mod tests {
         }
     }
 
-    /// What the reference does with any outer sizes, in elements: row after row of tiles, each to its last
-    /// whole tile and on to the last that was named; `None` where that leaves the tiled form's buffer.
+    /// The elements that the reference packs, for any outer sizes: each row of tiles up to its last whole tile or its
+    /// last declared tile, whichever is later; `None` if one is out of bounds of the packed form's buffer.
     fn each_as_the_reference(case: &Case, mut each: impl FnMut(usize, [usize; 2])) -> Option<()> {
         let [outer0, outer1, tile0, tile1] = case.tiled_sizes.map(|size| size as usize);
         let (size, stride, tile) =
@@ -433,7 +556,7 @@ mod tests {
         Some(())
     }
 
-    /// Turns a case's outer sizes into others that its buffer has room for, if not for all tiles.
+    /// Replaces the outer sizes by others that fit into the buffer, although their whole tiles may not.
     fn with_other_outer_sizes(mut case: Case, random: &mut Random) -> Case {
         let swapped = random.below(3) == 0;
         let [outer0, outer1, ..] = case.tiled_sizes;
@@ -444,9 +567,9 @@ mod tests {
     }
 
     #[test]
-    fn tiles_that_were_not_named_go_on_after_those_that_were() {
+    fn whole_tiles_beyond_the_declared_ones_are_packed() {
         let mut random = Random::new(10);
-        let (mut done, mut refused) = (0, 0);
+        let (mut done, mut rejected) = (0, 0);
         for (width, flags) in [(4, TYPE_F32), (1, TYPE_I8)] {
             for _ in 0..400 {
                 let case = with_other_outer_sizes(Case::random(&mut random, width, flags), &mut random);
@@ -465,22 +588,22 @@ mod tests {
                         assert_eq!(case.tiled.bytes(), expected);
                         done += 1;
                     }
-                    // Or it would have to write what it wrote already, or its sizes do not fit its stride.
+                    // Also rejected: tiles that would overlap, and sizes that exceed the stride.
                     Err(error) => {
                         let text = error.to_string();
-                        let why = ["needs", "no room for them", "overlap"];
+                        let why = ["needs", "do not fit into the buffer", "overlap"];
                         assert!(why.iter().any(|why| text.contains(why)), "{text}");
                         assert!(fits.is_none() || !text.contains("needs"), "{text}");
-                        refused += 1;
+                        rejected += 1;
                     }
                 }
             }
         }
-        assert!(done > 300 && refused > 50, "{done} done, {refused} refused");
+        assert!(done > 300 && rejected > 50, "{done} done, {rejected} rejected");
     }
 
     #[test]
-    fn what_was_packed_beyond_is_unpacked_from_there() {
+    fn whole_tiles_beyond_the_declared_ones_are_unpacked() {
         let mut random = Random::new(11);
         let mut done = 0;
         for _ in 0..400 {
@@ -507,37 +630,41 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn malformed_tilings_are_rejected() {
         let memory = Memory::of_bytes(&[0; 256], [4, 1], 0);
-        let refusal = |sizes, tiled_sizes, flags| {
+        let rejection = |sizes, tiled_sizes, flags| {
             let tiling = || {
                 let (matrix, tiled) = (memory.operand("matrix"), memory.operand("tiled"));
                 Tiling { matrix, tiled, sizes, tiled_sizes, flags }
             };
-            let text = |refused: Result<()>| refused.err().map(|error| error.to_string()).unwrap_or_default();
+            let text =
+                |rejected: Result<()>| rejected.err().map(|error| error.to_string()).unwrap_or_default();
             let mut scratch = Scratch::default();
             (text(tiling().pack(0, &mut scratch)), text(tiling().unpack(&mut scratch)))
         };
         let both = |(pack, unpack): (String, String), why: &str| {
             assert!(
                 pack.contains(why) && unpack.contains(why),
-                "{pack:?} or {unpack:?} says nothing of {why:?}"
+                "{pack:?} or {unpack:?} does not contain {why:?}"
             );
         };
-        both(refusal([4, 4], [2, 2, 2, 2], 0), "unknown kind");
-        both(refusal([4, 4], [2, 2, 2, 2], TYPE_F32 | 0x400), "unknown kind");
-        assert!(refusal([4, 4], [1, 1, 4, 4], TYPE_I8).1.contains("unknown kind"), "no unpacking of bytes");
-        // Three tiles more than are named, and no room for them; tiles over each other.
-        both(refusal([16, 4], [1, 1, 4, 5], TYPE_F32 | TRANSPOSE_OUTER), "operand 'tiled' needs 320 bytes");
-        assert!(refusal([16, 4], [1, 1, 2, 2], TYPE_F32).0.contains("no room for them"));
-        both(refusal([4, -4], [2, 2, 2, 2], TYPE_F32), "negative");
-        both(refusal([0, 0], [-1, 2, 2, 2], TYPE_F32), "negative");
-        both(refusal([0, 0], [2, i64::MAX, 2, 2], TYPE_F32), "overflow");
-        both(refusal([4, 4], [1 << 40, 1, 4, 4], TYPE_F32), "operand 'tiled' needs");
-        both(refusal([40, 4], [1, 1, 40, 4], TYPE_F32), "needs 640 bytes");
-        // Of tiles of no size there is nothing to be written, nor anything to be read.
-        let (pack, unpack) = refusal([1, 1], [i64::MAX, 1, 0, 4], TYPE_F32);
-        assert!(pack.is_empty() && unpack.contains("without elements"), "{pack:?} {unpack:?}");
-        assert_eq!(refusal([0, 4], [0, 1, 4, 4], TYPE_F32), Default::default());
+        both(rejection([4, 4], [2, 2, 2, 2], 0), "unknown tiling");
+        both(rejection([4, 4], [2, 2, 2, 2], TYPE_F32 | 0x400), "unknown tiling");
+        assert!(
+            rejection([4, 4], [1, 1, 4, 4], TYPE_I8).1.contains("unknown tiling"),
+            "bytes cannot be unpacked"
+        );
+        // Three tiles more than declared, which do not fit into the buffer; overlapping tiles.
+        both(rejection([16, 4], [1, 1, 4, 5], TYPE_F32 | TRANSPOSE_OUTER), "operand 'tiled' needs 320 bytes");
+        assert!(rejection([16, 4], [1, 1, 2, 2], TYPE_F32).0.contains("do not fit into the buffer"));
+        both(rejection([4, -4], [2, 2, 2, 2], TYPE_F32), "negative");
+        both(rejection([0, 0], [-1, 2, 2, 2], TYPE_F32), "negative");
+        both(rejection([0, 0], [2, i64::MAX, 2, 2], TYPE_F32), "overflow");
+        both(rejection([4, 4], [1 << 40, 1, 4, 4], TYPE_F32), "operand 'tiled' needs");
+        both(rejection([40, 4], [1, 1, 40, 4], TYPE_F32), "needs 640 bytes");
+        // Packing empty tiles writes nothing; there is nothing to unpack from them.
+        let (pack, unpack) = rejection([1, 1], [i64::MAX, 1, 0, 4], TYPE_F32);
+        assert!(pack.is_empty() && unpack.contains("from empty tiles"), "{pack:?} {unpack:?}");
+        assert_eq!(rejection([0, 4], [0, 1, 4, 4], TYPE_F32), Default::default());
     }
 }

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agrees_with_what_the_standard_library_detects() {
+    fn features_agree_with_the_standard_librarys_detection() {
         let word = processor_data()[0];
         let has = |bit: u32| word >> bit & 1 == 1;
         assert_eq!(has(0), is_x86_feature_detected!("sse3"));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_in_the_mode_takes_small_numbers_as_zero() {
+    fn denormals_are_flushed_only_in_the_mode() {
         let small = black_box([f32::MIN_POSITIVE / 2.0, f32::MIN_POSITIVE]);
         let mut results = [9.0; 3];
         with_flushed_denormals(&mut || results = [small[0] * 4.0, small[1] * 0.5, small[1] * 2.0]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floating_point_mode_is_put_back() {
+    fn the_floating_point_mode_is_restored() {
         let before = load_mxcsr();
         {
             let _outer = FlushDenormals::enter();

@@ -1,4 +1,5 @@
-//! Signal handlers for faults of kernels.
+//! Signal handlers for faults of kernels, on a stack of their own: sigaltstack(2)
+//! (<https://man7.org/linux/man-pages/man2/sigaltstack.2.html>).
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};

@@ -1,5 +1,7 @@
 //! Runs loops with the widest vectors of the processor.
 
+use std::sync::OnceLock;
+
 use crate::platform::VectorWork;
 
 /// Whether the processor has fused multiply-add in vectors of `lanes` 32-bit floats: 8 or 16. The reference's
@@ -14,15 +16,15 @@ pub(crate) fn has_fused_vectors(lanes: usize) -> bool {
 
 /// Runs `work` compiled for the widest vectors of this machine, which do not affect its results.
 pub(crate) fn with_vectors<W: VectorWork>(work: W) -> W::Output {
-    if has_fused_vectors(16) {
+    // Detection is a dozen loads and branches: too many for each call of a short kernel.
+    static WIDTH: OnceLock<usize> = OnceLock::new();
+    match WIDTH.get_or_init(|| [16, 8].into_iter().find(|lanes| has_fused_vectors(*lanes)).unwrap_or(1)) {
         // SAFETY: the processor and the system support each feature that the function enables.
-        return unsafe { with_avx512(work) };
-    }
-    if has_fused_vectors(8) {
+        16 => unsafe { with_avx512(work) },
         // SAFETY: as above.
-        return unsafe { with_avx2(work) };
+        8 => unsafe { with_avx2(work) },
+        _ => work.run(false),
     }
-    work.run(false)
 }
 
 fn has_fma() -> bool {

@@ -2,7 +2,7 @@
 
 use rehal_base::{FormatError, Range};
 
-use crate::{Format, Place};
+use crate::{Format, Location};
 
 /// Reads `bytes` as a file of `format` and checks the invariants of every reader.
 ///
@@ -11,13 +11,13 @@ pub fn exercise(format: Format, bytes: &[u8]) -> Result<usize, FormatError> {
     let parameters = format.parse(bytes)?;
     for parameter in &parameters {
         let length = parameter.length;
-        match &parameter.place {
-            Place::Splat(pattern) => assert!(pattern.divides(length), "patterns fill parameters"),
-            Place::Here(offset) => {
+        match &parameter.location {
+            Location::Splat(pattern) => assert!(pattern.divides(length), "patterns fill parameters"),
+            Location::Here(offset) => {
                 let range = Range::new(*offset, length);
                 assert!(range.is_some_and(|it| it.fits(bytes.len() as u64)), "data is in the file");
             }
-            Place::External { path, offset } => {
+            Location::External { path, offset } => {
                 assert!(!path.is_empty() && Range::new(*offset, length).is_some(), "other files have ranges");
             }
         }

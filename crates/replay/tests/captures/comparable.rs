@@ -1,4 +1,4 @@
-//! What a capture says, without what chance decides: one line for each record, objects numbered as they come.
+//! A capture as text without nondeterministic parts: a line per record, objects numbered in order of appearance.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -6,14 +6,14 @@ use std::fmt::Debug;
 use rehal_base::fnv::fnv1a64;
 use rehal_capture::{Capture, OpenOptions, OperationCode as Code, Payload, PayloadType, Record, RecordType};
 
-/// What two captures need not have in common.
+/// Differences between two captures that are ignored.
 #[derive(Clone, Copy, Default)]
 pub struct Apart {
-    /// What a replay does not repeat as it was: queries, executable caches, flushes of queues, calls that failed,
-    /// when files are imported, and reads whose bytes are in the capture, which become updates.
+    /// Calls that a replay does not repeat identically: queries, executable caches, flushes of queues, failed calls,
+    /// file imports, and reads whose bytes are in the capture, which become updates.
     pub replayed: bool,
-    /// What the reference's `local-task` device says otherwise: where buffers are placed, and that it does not
-    /// unmap all that it has mapped for reading.
+    /// Differences of the reference's `local-task` device: the placement of buffers, and mappings for reading that
+    /// are not unmapped.
     pub task: bool,
 }
 
@@ -42,7 +42,7 @@ fn is_left_out(record: &Record<'_>, apart: Apart) -> bool {
     let captured_ranges =
         matches!(record.payload(), Ok(Payload::FileObject(it)) if it.reference_type.get() == 3);
     captured_ranges
-        // Nothing came of it.
+        // The call failed.
         || record.header.status_code.get() != 0
         || record.record_type() == RecordType::SESSION
         || matches!(record.object_type().name(), "device" | "allocator" | "executable_cache")
@@ -84,7 +84,7 @@ impl Numbers {
 fn line(record: &Record<'_>, apart: Apart, numbers: &mut Numbers) -> String {
     let header = record.header;
     let is_prepare = record.operation() == Code::EXECUTABLE_CACHE_PREPARE_EXECUTABLE;
-    // The cache is left out, so its number would come out of order.
+    // The cache is omitted, so numbering it would shift the others.
     let object = if apart.replayed && is_prepare { 0 } else { numbers.of(header.object_id.get()) };
     let (device, related) = (numbers.of(header.device_id.get()), numbers.of(header.related_object_id.get()));
     let mut payload = numbers.of_text(&payload(record, apart));
@@ -101,7 +101,7 @@ fn line(record: &Record<'_>, apart: Apart, numbers: &mut Numbers) -> String {
     format!("{record_type} dev={device} obj={object} rel={related} status={status} {operation} {payload}")
 }
 
-/// The payload as text, its bytes as their length and digest.
+/// The payload as text, with byte lists as length and digest.
 fn payload(record: &Record<'_>, apart: Apart) -> String {
     match record.payload().unwrap() {
         Payload::QueueUpdate(it) if apart.replayed => {
@@ -121,14 +121,14 @@ fn payload(record: &Record<'_>, apart: Apart) -> String {
         Payload::BufferObject(it) => format!("{:?}", it.header).replace(&padding(&it.header.padding), ""),
         Payload::ImportBuffer(it) => with_bytes(it.header, it.data),
         Payload::FileObject(it) => {
-            // Which file it is depends on the machine, and where its bytes are, on the recorder.
+            // The file's identity depends on the machine, and the location of its bytes on the recorder.
             format!(
                 "FileObject {} {} {} {} {}",
                 it.file_length, it.access, it.reference_type, it.validation_type, it.digest_type
             )
         }
         Payload::ExecutablePrepare(it) => {
-            // A replay takes the first bit away: its bytes do not outlive it.
+            // A replay clears the first bit: the bytes do not outlive it.
             let mode = it.caching_mode.get();
             let prepare = with_bytes(it.header, it.data)
                 .replace(&format!("caching_mode: U32({mode})"), &format!("caching_mode: U32({})", mode & !1));

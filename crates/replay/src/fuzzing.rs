@@ -1,12 +1,13 @@
-//! The body of the fuzz target: everything that can be done with a capture without a device, on any bytes.
+//! The body of the fuzz target: every operation on a capture that needs no device, on arbitrary bytes.
 
 use rehal_base::Result;
 
 use crate::dump::{self, Format, Options};
-use crate::{Plan, PlanOptions};
+use crate::schedule::Schedule;
+use crate::{Plan, PlanOptions, RaceOptions};
 
-/// Opens `bytes` strictly and for recovery, plans them, and dumps them in both formats, discarding the output.
-/// Nothing is executed.
+/// Opens `bytes` strictly and for recovery, plans and schedules them, searches them for races, and dumps them in both
+/// formats, discarding the output. Nothing is executed.
 ///
 /// Returns the number of planned steps; the property under test is that it returns.
 pub fn exercise(bytes: &[u8]) -> usize {
@@ -28,5 +29,11 @@ fn plan(bytes: &[u8], recover: bool) -> Result<usize> {
         assert!(record.function_names().count() <= bytes.len());
     }
     assert!(plan.scopes().all(|(name, count)| !name.is_empty() && count > 0));
+    let waits = Schedule::of(&plan).waits;
+    assert!(waits.is_sorted_by_key(|wait| wait.step) && waits.len() <= plan.submissions.len());
+    for strict in [false, true] {
+        let races = plan.races(RaceOptions { strict });
+        assert!(races.pairs.len() as u64 <= races.count);
+    }
     Ok(plan.step_count())
 }

@@ -7,7 +7,7 @@ use crate::{Capture, ChecksumState, OpenOptions, Payload};
 
 /// Opens `bytes` strictly and for recovery, and walks every record, payload, list and name.
 ///
-/// Returns the number of records read in all walks; the point is that it returns.
+/// Returns the number of records read in all walks; the property under test is that it returns.
 pub fn exercise(bytes: &[u8]) -> u64 {
     [false, true].into_iter().filter_map(|recover| walk(bytes, OpenOptions { recover }).ok()).sum()
 }

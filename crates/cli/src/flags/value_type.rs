@@ -7,7 +7,7 @@ use rehal_base::Error;
 
 /// The type of a flag's value.
 #[derive(Clone, Copy)]
-pub(super) enum Kind<T: 'static> {
+pub(super) enum ValueType<T: 'static> {
     Boolean {
         words: Words,
         default: bool,
@@ -77,7 +77,7 @@ impl From<Error> for Refusal {
     }
 }
 
-impl<T: Clone> Kind<T> {
+impl<T: Clone> ValueType<T> {
     pub(super) fn parse(&self, value: Option<&OsStr>, origin: Origin) -> Result<T, Refusal> {
         match self {
             Self::Boolean { words, from, .. } => {
@@ -110,7 +110,7 @@ impl<T: Clone> Kind<T> {
     }
 }
 
-impl<T> Kind<T> {
+impl<T> ValueType<T> {
     pub(super) fn is_default(&self, value: Option<&OsStr>) -> bool {
         let text = value.unwrap_or_default().to_str();
         match self {

@@ -4,7 +4,7 @@ use crate::narrow_float::{BF16, F8_E4M3_FN, F8_E4M3_FNUZ, F8_E5M2, F8_E5M2_FNUZ,
 
 /// How elements of a type are represented and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Representation {
     /// An integer of 8, 16, 32 or 64 bits.
     Integer { bits: u32, signs: Signs },
     /// An integer of at most 63 bits that does not occupy whole bytes; stored packed.
@@ -36,7 +36,7 @@ pub(crate) enum Signs {
     Unsigned,
 }
 
-impl Kind {
+impl Representation {
     pub(crate) fn of(element_type: ElementType) -> Self {
         let bits = element_type.bits();
         let whole = element_type.whole_bytes().map(|bytes| bytes as usize);

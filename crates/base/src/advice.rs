@@ -1,0 +1,112 @@
+use std::fmt;
+
+use crate::FileKind;
+
+/// What the user can do about an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Advice {
+    /// A sentence that is the same in every interface.
+    Text(String),
+    /// A means that each interface names in its own way.
+    Remedy(Remedy),
+}
+
+/// What to do about an error by a means that a tool names by a flag, and a language binding by an argument.
+///
+/// `Display` states it without such names. An interface replaces that by its own words: see
+/// [`Error::report_with`](crate::Error::report_with).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Name a capture; a recorder writes them.
+    NameCapture,
+    /// Open a truncated capture with recovery.
+    RecoverTruncated,
+    /// Copy or record a damaged capture again, or open it with recovery.
+    RecoverDamaged,
+    /// Restore an external file of a capture, or remap its path.
+    RemapFile,
+    /// Restore an external file of a capture; copies need a capture that validates files by digest.
+    ValidateByDigest,
+    /// Give one device for each device of a capture.
+    GiveDevices,
+    /// Load the plugin that has the missing imports of an executable.
+    LoadPlugin,
+    /// Compile a native module to bytecode, with a plugin for its native functions.
+    CompileModule,
+    /// Compile an executable of a capture for this machine, and substitute it.
+    SubstituteExecutable {
+        /// The executable's id in the capture.
+        id: u64,
+    },
+    /// Add the parameter file of a scope.
+    AddParameters {
+        /// The scope's name, which may be empty.
+        scope: String,
+    },
+    /// Use a file as what it is, instead of as what it was given as.
+    UseFile(FileKind),
+}
+
+impl From<String> for Advice {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for Advice {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<Remedy> for Advice {
+    fn from(remedy: Remedy) -> Self {
+        Self::Remedy(remedy)
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Remedy(remedy) => remedy.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Remedy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self {
+            Self::NameCapture => "name a capture, which a recorder writes",
+            Self::RecoverTruncated => "open it with recovery to use the complete records",
+            Self::RecoverDamaged => {
+                "the file is damaged: copy it again from its source, or capture again; recovery reads it without verification"
+            }
+            Self::RemapFile => "restore the file, or remap its captured path to where it is now",
+            Self::ValidateByDigest => {
+                "restore the original file; for copies, capture again with validation by digest"
+            }
+            Self::GiveDevices => "give one device for each device of the capture",
+            Self::LoadPlugin => "load the plugin that provides them",
+            Self::CompileModule => {
+                "compile the module to bytecode (.vmfb), and native code that its kernels import to a plugin"
+            }
+            Self::SubstituteExecutable { id } => {
+                return write!(f, "compile it for this machine, and substitute executable {id}");
+            }
+            Self::AddParameters { scope } => return write!(f, "add the parameter file of scope '{scope}'"),
+            Self::UseFile(kind) => match kind {
+                FileKind::Capture => "it can be replayed, summarized and dumped as a capture",
+                FileKind::Module => "it can be run and dumped as a module",
+                FileKind::Irpa | FileKind::Gguf | FileKind::Safetensors => {
+                    "it can be listed, and given to a module as parameters"
+                }
+                FileKind::Profile => "reports of it can be printed as a device profile",
+                FileKind::Elf => "it can replace an executable of a capture, or be loaded as a plugin",
+                FileKind::Npy => "it can be an input of a function",
+                FileKind::Empty | FileKind::Zip | FileKind::Text => "name another file",
+            },
+        };
+        f.write_str(text)
+    }
+}

@@ -1,0 +1,106 @@
+//! Errors in the words of the tools: libraries say what to do, and here are the flags and commands that do it.
+
+use rehal_base::{Advice, Error, FileKind, Remedy};
+
+/// The lines that a tool prints about an error.
+pub(crate) fn report(error: &Error) -> String {
+    error.report_with(in_flags)
+}
+
+/// What to do about an error, if it says so.
+pub(crate) fn of(error: &Error) -> Option<String> {
+    error.advice().map(|advice| match advice {
+        Advice::Text(text) => text.clone(),
+        Advice::Remedy(remedy) => in_flags(remedy),
+    })
+}
+
+fn in_flags(remedy: &Remedy) -> String {
+    let text = match remedy {
+        Remedy::NameCapture => {
+            "name a capture (.ireereplay), as IREE's tools write it with --device_replay_output=PATH"
+        }
+        Remedy::RecoverTruncated => "use --recover to read the complete records",
+        Remedy::RecoverDamaged => {
+            "the file is damaged: copy it again from its source, or capture again; \
+             rehal info lists all damage, and --recover reads it without verification"
+        }
+        Remedy::RemapFile => {
+            "restore the file, or name where it is now: --replay_file_remap=CAPTURED_PREFIX=PREFIX_HERE"
+        }
+        Remedy::ValidateByDigest => {
+            "restore the original file; for copies, capture again with --device_replay_file_validation=digest"
+        }
+        Remedy::GiveDevices => "repeat --device= once for each device of the capture",
+        Remedy::LoadPlugin => "name the library that provides them: --executable_plugin=PATH",
+        Remedy::CompileModule => {
+            "compile the module to a .vmfb; native code that its kernels import goes to --executable_plugin=PATH"
+        }
+        Remedy::SubstituteExecutable { id } => {
+            return format!(
+                "compile it for this machine, and replay with --replay_executable_substitution={id}=PATH"
+            );
+        }
+        Remedy::AddParameters { scope } => {
+            let equals = if scope.is_empty() { "" } else { "=" };
+            return format!("pass its file with --parameters={scope}{equals}FILE");
+        }
+        Remedy::UseFile(kind) => return uses(*kind).map_or_else(|| remedy.to_string(), Into::into),
+    };
+    text.into()
+}
+
+/// The commands that take a file of this kind.
+fn uses(kind: FileKind) -> Option<&'static str> {
+    match kind {
+        FileKind::Capture => Some(
+            "rehal run FILE replays it, rehal info FILE summarizes it, and rehal dump FILE prints its records",
+        ),
+        FileKind::Module => Some(
+            "rehal run-module --module=FILE runs it, and rehal dump-module FILE prints it; \
+             --iree-hal-dump-executable-binaries-to=DIR of iree-compile writes the executables in it",
+        ),
+        FileKind::Irpa | FileKind::Gguf | FileKind::Safetensors => Some(
+            "rehal dump-parameters --parameters=FILE lists it, and rehal run-module takes it as --parameters=FILE",
+        ),
+        FileKind::Elf => Some(
+            "rehal run --replay_executable_substitution=ID=FILE runs it in place of an executable of a capture, and \
+             --executable_plugin=FILE loads it as a plugin",
+        ),
+        FileKind::Npy => Some("rehal run-module takes it as --input=@FILE"),
+        FileKind::Profile => Some(
+            "rehal profile summary FILE summarizes it, and rehal profile explain FILE says what takes the time",
+        ),
+        FileKind::Empty | FileKind::Zip | FileKind::Text => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remedies_name_flags_of_the_tools() {
+        let error = Error::not_found("x").advise(Remedy::AddParameters { scope: "model".into() });
+        assert_eq!(report(&error), "NOT_FOUND; x\n  try: pass its file with --parameters=model=FILE");
+        let error = Error::not_found("x").advise(Remedy::AddParameters { scope: String::new() });
+        assert_eq!(of(&error).unwrap(), "pass its file with --parameters=FILE");
+        let error = Error::not_found("x").advise(Remedy::SubstituteExecutable { id: 4 });
+        assert!(of(&error).unwrap().ends_with("--replay_executable_substitution=4=PATH"));
+        let error = Error::not_found("x").advise("a text");
+        assert_eq!((of(&error).unwrap(), report(&error)), ("a text".into(), error.report()));
+        assert_eq!(of(&Error::not_found("x")), None);
+    }
+
+    #[test]
+    fn files_of_other_kinds_name_the_command_that_takes_them() {
+        let error = |wanted: FileKind, head: &[u8]| of(&wanted.refuse_other(head, "'x'").unwrap()).unwrap();
+        assert!(error(FileKind::Module, b"IRRP").starts_with("rehal run FILE replays it"));
+        assert!(
+            error(FileKind::Capture, b"\x7FELF").starts_with("rehal run --replay_executable_substitution=")
+        );
+        assert!(error(FileKind::Capture, b"GGUF").starts_with("rehal dump-parameters --parameters=FILE"));
+        assert!(error(FileKind::Capture, b"text").ends_with("--device_replay_output=PATH"));
+        assert_eq!(error(FileKind::Module, b"text"), "name a module, as iree-compile writes it");
+    }
+}

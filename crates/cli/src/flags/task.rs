@@ -1,0 +1,285 @@
+//! Flags of the multithreaded CPU driver, with the names and defaults of the pinned release.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rehal_session::LocalTaskOptions;
+use rehal_session::topology::{Distribution, NodeSelection, Performance, TopologyOptions};
+
+use super::flag::{Effect, Flag, Group, List, Query};
+use super::parse::Flags;
+use super::value_type::{Refusal, text};
+
+const TASK_DRIVER: Effect = Effect::DefaultDriver("local-task");
+const MAX_COUNT: i64 = i32::MAX as i64;
+
+const ABORT_ON_FAILURE: Flag<bool> =
+    Flag::switch("task_abort_on_failure", false, "Aborts the process if queue work fails.")
+        .effect(TASK_DRIVER);
+
+const WORKER_SPIN: Flag<Duration> = Flag::number(
+    "task_worker_spin_us",
+    0,
+    (0, MAX_COUNT),
+    |microseconds| Duration::from_micros(microseconds as u64),
+    "Microseconds that an idle worker spins before it sleeps.",
+)
+.effect(TASK_DRIVER);
+
+const WORKER_LOCAL_MEMORY: Flag<Option<u64>> = Flag::number(
+    "task_worker_local_memory",
+    0,
+    (0, MAX_COUNT),
+    |bytes| if bytes == 0 { None } else { Some(bytes as u64) },
+    "Local memory of each worker in bytes, beyond which a dispatch fails; 0 for no limit.",
+)
+.effect(TASK_DRIVER);
+
+const MODE: Flag<()> = Flag::choice(
+    "task_topology_mode",
+    "physical_cores",
+    &[("physical_cores", ())],
+    "How workers are mapped to CPUs, unless --task_topology_cpu_ids or --task_topology_group_count do: \
+     physical_cores pins one worker to each physical core on which this process may run, of the NUMA nodes that \
+     --task_topology_nodes selects.",
+)
+.effect(TASK_DRIVER);
+
+const GROUP_COUNT: Flag<usize> = Flag::number(
+    "task_topology_group_count",
+    0,
+    (0, MAX_COUNT),
+    count,
+    "Number of workers, at most 256, which are not pinned; 0 for what --task_topology_mode selects.",
+)
+.effect(TASK_DRIVER);
+
+const CPU_IDS: List<Vec<u32>> = List::parsed(
+    "task_topology_cpu_ids",
+    "CPU,CPU",
+    "numbers of logical CPUs, such as 0,2,3",
+    cpu_ids,
+    "Logical CPUs, one worker on each. Repeat it for several pools of workers. It overrides all other flags of the \
+     topology, including --task_topology_snapshot.",
+)
+.effect(TASK_DRIVER);
+
+const NODES: Flag<NodeSelection> = Flag::parsed(
+    "task_topology_nodes",
+    "NODES",
+    "current",
+    "current, numa, all, or ids of NUMA nodes such as 0,2",
+    nodes,
+    "NUMA nodes whose cores become workers. current: that of the calling thread. numa: each node, with a pool of \
+     its own. 0,2: these nodes, each with a pool of its own. all: one pool over the whole machine.",
+)
+.effect(TASK_DRIVER);
+
+const MAX_GROUP_COUNT: Flag<usize> = Flag::number(
+    "task_topology_max_group_count",
+    64,
+    (0, MAX_COUNT),
+    count,
+    "Maximum number of workers per pool, at most 256, if they are neither counted nor listed. A CPU quota of the \
+     process's control group limits them, too.",
+)
+.effect(TASK_DRIVER);
+
+const SNAPSHOT: Flag<Option<PathBuf>> = Flag::path(
+    "task_topology_snapshot",
+    "Reads the topology from a copy of another machine's /sys/devices/system. For tests.",
+)
+.effect(TASK_DRIVER);
+
+const PERFORMANCE_LEVEL: Flag<Performance> = Flag::choice(
+    "task_topology_performance_level",
+    "any",
+    &[
+        ("any", Performance::Any),
+        ("low", Performance::Low),
+        ("efficiency", Performance::Low),
+        ("high", Performance::High),
+        ("performance", Performance::High),
+    ],
+    "Cores to use on a machine whose cores differ in capacity: any, low (or efficiency), high (or performance). \
+     Cores with at least three quarters of the highest capacity are high.",
+)
+.effect(TASK_DRIVER);
+
+const DISTRIBUTION: Flag<Distribution> = Flag::choice(
+    "task_topology_distribution",
+    "scatter",
+    &[("compact", Distribution::Compact), ("scatter", Distribution::Scatter)],
+    "Order of the workers: compact fills one cache domain after another, scatter takes one core of each in turn.",
+)
+.effect(TASK_DRIVER);
+
+const FAVOR: Flag<Option<(Performance, Distribution)>> = Flag::choice(
+    "task_topology_favor",
+    "",
+    &[
+        ("", None),
+        ("latency", Some((Performance::High, Distribution::Compact))),
+        ("throughput", Some((Performance::Any, Distribution::Scatter))),
+        ("efficiency", Some((Performance::Low, Distribution::Compact))),
+    ],
+    "Overrides performance level and distribution: latency is high and compact, throughput any and scatter, \
+     efficiency low and compact.",
+)
+.effect(TASK_DRIVER);
+
+const DUMP_TASK_TOPOLOGIES: Query = Query::new(
+    "dump_task_topologies",
+    "Prints the workers that the preceding flags select, with their CPUs and caches, and exits.",
+);
+
+/// The multithreaded CPU driver.
+pub const TASK: Group = Group {
+    title: "CPU threads",
+    flags: &[
+        &ABORT_ON_FAILURE,
+        &WORKER_SPIN,
+        &Flag::integer("task_worker_stack_size", 131072, "Minimum stack size of each worker in bytes.")
+            .effect(TASK_DRIVER),
+        &WORKER_LOCAL_MEMORY,
+        &MODE,
+        &GROUP_COUNT,
+        &CPU_IDS,
+        &NODES,
+        &MAX_GROUP_COUNT,
+        &SNAPSHOT,
+        &PERFORMANCE_LEVEL,
+        &DISTRIBUTION,
+        &FAVOR,
+        &DUMP_TASK_TOPOLOGIES,
+    ],
+};
+
+/// What the flags select.
+pub(crate) fn topology_options(flags: &Flags) -> TopologyOptions {
+    let () = flags.get(&MODE);
+    let mut options = TopologyOptions::default();
+    options.processors = flags.list(&CPU_IDS);
+    options.worker_count = Some(flags.get(&GROUP_COUNT)).filter(|count| *count > 0);
+    options.nodes = flags.get(&NODES);
+    options.max_workers = flags.get(&MAX_GROUP_COUNT);
+    (options.performance, options.distribution) =
+        flags.get(&FAVOR).unwrap_or_else(|| (flags.get(&PERFORMANCE_LEVEL), flags.get(&DISTRIBUTION)));
+    options.snapshot = flags.get(&SNAPSHOT);
+    options
+}
+
+/// What the flags say of `local-task` devices.
+pub(crate) fn task_options(flags: &Flags) -> LocalTaskOptions {
+    let mut options = LocalTaskOptions::default();
+    options.selection = topology_options(flags);
+    options.worker_spin = flags.get(&WORKER_SPIN);
+    options.worker_local_memory = flags.get(&WORKER_LOCAL_MEMORY);
+    options.abort_on_failure = flags.get(&ABORT_ON_FAILURE);
+    options
+}
+
+/// The range of such a flag has been checked.
+fn count(value: i64) -> usize {
+    value as usize
+}
+
+fn cpu_ids(value: &OsStr) -> Result<Vec<u32>, Refusal> {
+    ids(&text(value)?).ok_or(Refusal::Unexpected)
+}
+
+fn nodes(value: &OsStr) -> Result<NodeSelection, Refusal> {
+    match text(value)?.as_str() {
+        "" | "current" => Ok(NodeSelection::Current),
+        "numa" => Ok(NodeSelection::Each),
+        "all" => Ok(NodeSelection::All),
+        list => ids(list).map(NodeSelection::Ids).ok_or(Refusal::Unexpected),
+    }
+}
+
+/// Numbers in decimal, or in hexadecimal after `0x`. A comma may follow the last one.
+fn ids(list: &str) -> Option<Vec<u32>> {
+    let id = |text: &str| match text.trim() {
+        text if !text.starts_with(|first: char| first.is_ascii_digit()) => None,
+        text => match text.strip_prefix("0x") {
+            Some(digits) if digits.starts_with('+') => None,
+            Some(digits) => u32::from_str_radix(digits, 16).ok(),
+            // The reference reads other numbers with leading zeros as octal.
+            None if text.len() > 1 && text.starts_with('0') => None,
+            None => text.parse().ok(),
+        },
+    };
+    list.strip_suffix(',').unwrap_or(list).split(',').map(id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    fn options(given: &[&str]) -> TopologyOptions {
+        let arguments = given.iter().map(OsString::from).chain(["--dump_task_topologies".into()]);
+        topology_options(&Flags::parse(&[&TASK], arguments).unwrap())
+    }
+
+    #[test]
+    fn no_flag_is_the_default() {
+        assert_eq!(options(&[]), TopologyOptions::default());
+    }
+
+    #[test]
+    fn each_flag_sets_its_option() {
+        let mut expected = TopologyOptions::default();
+        expected.processors = vec![vec![0, 2], vec![31]];
+        expected.worker_count = Some(3);
+        expected.nodes = NodeSelection::Ids(vec![0, 2]);
+        expected.max_workers = 5;
+        expected.performance = Performance::Low;
+        expected.distribution = Distribution::Compact;
+        expected.snapshot = Some("copy".into());
+        let given = [
+            "--task_topology_mode=physical_cores",
+            "--task_topology_cpu_ids=0,2",
+            "--task_topology_cpu_ids=0x1f,",
+            "--task_topology_group_count=3",
+            "--task_topology_nodes=0, 2",
+            "--task_topology_max_group_count=5",
+            "--task_topology_performance_level=efficiency",
+            "--task_topology_distribution=compact",
+            "--task_topology_snapshot=copy",
+        ];
+        assert_eq!(options(&given), expected);
+        for (word, nodes) in
+            [("numa", NodeSelection::Each), ("all", NodeSelection::All), ("", NodeSelection::Current)]
+        {
+            assert_eq!(options(&[&format!("--task_topology_nodes={word}")]).nodes, nodes);
+        }
+    }
+
+    #[test]
+    fn a_preset_overrides_level_and_distribution() {
+        let preset = |name: &str| {
+            let favor = format!("--task_topology_favor={name}");
+            let set = options(&[
+                &favor,
+                "--task_topology_performance_level=high",
+                "--task_topology_distribution=scatter",
+            ]);
+            (set.performance, set.distribution)
+        };
+        assert_eq!(preset("latency"), (Performance::High, Distribution::Compact));
+        assert_eq!(preset("throughput"), (Performance::Any, Distribution::Scatter));
+        assert_eq!(preset("efficiency"), (Performance::Low, Distribution::Compact));
+        assert_eq!(preset(""), (Performance::High, Distribution::Scatter));
+    }
+
+    #[test]
+    fn lists_of_ids_are_strict() {
+        assert_eq!(ids("0,1, 7 ,0x10,"), Some(vec![0, 1, 7, 16]));
+        for list in ["", ",", "0,,1", ",0", "0-3", "1x", "-1", "+1", "0x", "0x+1", "010", "4294967296", "a"] {
+            assert_eq!(ids(list), None, "{list:?}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! `rehal races`: finds operations of a capture that access the same bytes without an order.
+
+use rehal_base::Result;
+use rehal_session::{CaptureFile, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races};
+use serde_json::{Value, json};
+
+use super::replay_flags;
+use crate::flags::{Flag, Group};
+use crate::{Invocation, Operands, Tool, captures, output};
+
+/// See the [module](self).
+pub const RACES: Tool = Tool {
+    name: "rehal races",
+    verb: "races",
+    summary: "finds operations of a capture that access the same bytes without an order",
+    about: "Plans the capture and prints each pair of queue operations that access the same bytes of a buffer or file, at \
+            least one of which may write them, if nothing in the capture orders them: no semaphore, and no access of the host \
+            to bytes of the first between them. The order of submission to a queue is not an order. Runs nothing. Exit \
+            status 2 if there are any, 0 if there are none.\n\n\
+            Captures do not contain the waits of the program's host. Unless --strict is given, the host is assumed to \
+            have waited for everything where a scope begins or ends, and before it issues an operation that waits for \
+            no semaphore.",
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
+    groups: &[&REPORT],
+    examples: &[
+        ("Find races", "{tool} model.ireereplay"),
+        (
+            "Print the records of each pair",
+            "{tool} --format=json model.ireereplay | jq -c '.pairs[] | [.first.ordinal, .second.ordinal]'",
+        ),
+        ("Find what only a wait of the host can have ordered", "{tool} --strict model.ireereplay"),
+    ],
+    guide: include_str!("../guides/races.md"),
+    answer: |_, _, _| None,
+    run,
+};
+
+/// The format of the report.
+#[derive(Clone, Copy)]
+enum Format {
+    Text,
+    Json,
+}
+
+const FORMAT: Flag<Format> = Flag::choice(
+    "format",
+    "text",
+    &[("text", Format::Text), ("json", Format::Json)],
+    "text: lines for people. json: an object for programs.",
+);
+
+const STRICT: Flag<bool> =
+    Flag::switch("strict", false, "Assumes no waits of the host except before it accesses bytes itself.");
+
+const REPORT: Group = Group { title: "Report", flags: &[&FORMAT, &STRICT, &replay_flags::RECOVER] };
+
+/// The exit status if there are races.
+const FOUND: u8 = 2;
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
+    let capture =
+        CaptureFile::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
+    let plan = replay_flags::compile(&capture)?;
+    let strict = flags.get(&STRICT);
+    let races = plan.races(RaceOptions { strict });
+    let assumed =
+        if strict { 0 } else { plan.races(RaceOptions { strict: true }).count.saturating_sub(races.count) };
+    output::print(&match flags.get(&FORMAT) {
+        Format::Text => text(&races, assumed),
+        Format::Json => json_of(&races, assumed, strict),
+    })?;
+    if races.count != 0 {
+        invocation.set_status(FOUND);
+    }
+    Ok(())
+}
+
+fn text(races: &Races, assumed: u64) -> String {
+    let mut text = match races.count {
+        0 => "no races\n".to_string(),
+        1 => "1 race\n".to_string(),
+        count => format!("{count} races\n"),
+    };
+    races.pairs.iter().for_each(|race| text.push_str(&pair(race)));
+    if let Some(count @ 1..) = races.count.checked_sub(races.pairs.len() as u64) {
+        text.push_str(&format!("... and {count} more\n"));
+    }
+    if assumed != 0 {
+        text.push_str(&format!(
+            "{assumed} more if the host did not wait at scopes and before operations without waits (--strict)\n"
+        ));
+    }
+    if races.inexact_count != 0 {
+        text.push_str(&format!(
+            "{} possible conflicts were not followed: too many ranges of one buffer\n",
+            races.inexact_count
+        ));
+    }
+    if let Some(reason) = races.incomplete {
+        text.push_str(&format!("there may be more: {}\n", explain(reason)));
+    }
+    text
+}
+
+fn pair(race: &Race) -> String {
+    let Race { first, second, overlaps, .. } = race;
+    let mut text = format!("{} and {}\n", named(first), named(second));
+    for it in overlaps {
+        let Overlap { object_id, offset, length, .. } = *it;
+        let end = offset.saturating_add(length);
+        let kind = kind(it);
+        text.push_str(&format!(
+            "  {kind} {object_id}, bytes {offset}..{end}: the first {} them, the second {} them\n",
+            it.first.name(),
+            it.second.name()
+        ));
+    }
+    text
+}
+
+fn named(operation: &RaceOperation) -> String {
+    format!("#{} {}", operation.location.ordinal, operation.name)
+}
+
+fn kind(overlap: &Overlap) -> &'static str {
+    if overlap.is_file { "file" } else { "buffer" }
+}
+
+fn explain(reason: Incomplete) -> &'static str {
+    match reason {
+        Incomplete::TooManyInFlight => {
+            "so many operations are in flight that the first of them were no longer compared"
+        }
+        Incomplete::TooMuchWork => "the search was ended because it would take too long",
+    }
+}
+
+fn json_of(races: &Races, assumed: u64, strict: bool) -> String {
+    let operation = |it: &RaceOperation| json!({ "ordinal": it.location.ordinal, "offset": it.location.offset, "name": it.name });
+    let overlap = |it: &Overlap| {
+        json!({
+            "object": kind(it),
+            "id": it.object_id,
+            "offset": it.offset,
+            "length": it.length,
+            "first": it.first.name(),
+            "second": it.second.name(),
+        })
+    };
+    let pairs = races.pairs.iter().map(|race| {
+        json!({
+            "first": operation(&race.first),
+            "second": operation(&race.second),
+            "overlaps": race.overlaps.iter().map(overlap).collect::<Value>(),
+        })
+    });
+    let object = json!({
+        "count": races.count,
+        "pairs": pairs.collect::<Value>(),
+        "strict": strict,
+        "assumed_count": assumed,
+        "inexact_count": races.inexact_count,
+        "incomplete": races.incomplete.map(explain),
+    });
+    format!("{object:#}\n")
+}

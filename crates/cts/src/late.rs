@@ -1,0 +1,311 @@
+//! A test device over any other that completes work late, on threads of its own.
+//!
+//! A submission whose waits are reached is queued; a few workers take queued submissions in random order, each after a
+//! random delay, and run them on the underlying device. Code that does not wait for what it needs thus sees stale bytes,
+//! and code that relies on the order of submissions sees another. The delays of a seed are the same in each run, as far as
+//! threads permit.
+
+#![allow(unsafe_code, reason = "unsafe.md lists it")]
+
+use std::any::Any;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use bumpalo::Bump;
+use rehal_base::{Error, Result};
+use rehal_hal::{
+    Buffer, BufferBarrier, BufferParams, BufferRef, Channel, ChannelParams, CommandBuffer,
+    CommandBufferParams, Device, DeviceBackend, DeviceInfo, Event, Executable, ExecutableParams, File,
+    HostCall, HostFile, HostMemory, Indexed, KeptSubmission, Live, MemoryAccess, MemoryBarrier,
+    MemoryStatistics, PendingSubmissions, QUEUE_AFFINITY_ANY, QueueAffinity, QueueOp, Rename, Semaphore,
+    SemaphoreFlags, Span, Store, Submission, Timepoint, rename_buffer_ref,
+};
+
+/// Threads that run work.
+const WORKERS: usize = 3;
+
+/// The device.
+pub struct LateDevice {
+    base: Device,
+    /// Submissions with unreached waits.
+    pending: PendingSubmissions,
+    queue: Arc<Queue>,
+}
+
+/// Submissions that are ready.
+struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    max_delay: Duration,
+}
+
+struct State {
+    ready: Vec<KeptSubmission>,
+    random: fastrand::Rng,
+    is_closed: bool,
+}
+
+impl LateDevice {
+    /// A device that runs each submission on `base` up to `max_delay` after its waits are reached.
+    pub fn over(base: Device, seed: u64, max_delay: Duration) -> Device {
+        let random = fastrand::Rng::with_seed(seed);
+        let state = Mutex::new(State { ready: Vec::new(), random, is_closed: false });
+        let queue = Arc::new(Queue { state, changed: Condvar::new(), max_delay });
+        for _ in 0..WORKERS {
+            let (queue, base) = (queue.clone(), base.clone());
+            std::thread::spawn(move || queue.work(&base));
+        }
+        let ready = {
+            let queue = queue.clone();
+            move |kept| queue.push(kept)
+        };
+        Device::new(Self { base, pending: PendingSubmissions::new(ready), queue })
+    }
+}
+
+impl Drop for LateDevice {
+    fn drop(&mut self) {
+        // Not joined: a worker may drop the last handle. It runs what is ready, and exits.
+        self.queue.state.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
+        self.queue.changed.notify_all();
+    }
+}
+
+impl Queue {
+    fn push(&self, kept: KeptSubmission) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).ready.push(kept);
+        self.changed.notify_one();
+    }
+
+    /// A random submission, with the time to wait before it runs.
+    fn next(&self) -> Option<(KeptSubmission, Duration)> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.ready.is_empty() {
+            if state.is_closed {
+                return None;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let State { ready, random, .. } = &mut *state;
+        let kept = ready.swap_remove(random.usize(..ready.len()));
+        // Half of them run at once, so that others overtake those that do not.
+        let delay = if random.bool() { Duration::ZERO } else { self.max_delay.mul_f64(random.f64()) };
+        Some((kept, delay))
+    }
+
+    fn work(&self, base: &Device) {
+        while let Some((kept, delay)) = self.next() {
+            if !delay.is_zero() {
+                std::thread::sleep(delay);
+            }
+            let outcome = run(&kept, base);
+            kept.promise().settle(&outcome);
+        }
+    }
+}
+
+fn run(kept: &KeptSubmission, base: &Device) -> Result<()> {
+    // The memory was allocated when it was submitted.
+    if let QueueOp::Alloca { .. } = kept.op() {
+        return Ok(());
+    }
+    let scratch = Bump::new();
+    let op = kept.op().rename(&mut StoredNames { store: kept.store(), scratch: &scratch })?;
+    let submission =
+        Submission { device: base, affinity: QUEUE_AFFINITY_ANY, waits: &[][..], signals: &[][..], op };
+    base.backend().submit(&submission).map(drop)
+}
+
+impl DeviceBackend for LateDevice {
+    fn info(&self) -> &DeviceInfo {
+        self.base.info()
+    }
+
+    fn query_i64(&self, category: &str, key: &str) -> Result<i64> {
+        self.base.query_i64(category, key)
+    }
+
+    fn grant(&self, params: BufferParams) -> Result<BufferParams> {
+        self.base.backend().grant(params)
+    }
+
+    fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
+        self.base.backend().allocate_buffer(params, size)
+    }
+
+    fn import_buffer(&self, params: BufferParams, memory: HostMemory) -> Result<Buffer> {
+        self.base.backend().import_buffer(params, memory)
+    }
+
+    fn create_semaphore(
+        &self,
+        affinity: QueueAffinity,
+        initial_value: u64,
+        flags: SemaphoreFlags,
+    ) -> Result<Semaphore> {
+        self.base.backend().create_semaphore(affinity, initial_value, flags)
+    }
+
+    fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
+        self.base.backend().create_command_buffer(params)
+    }
+
+    fn create_event(&self, affinity: QueueAffinity, flags: u32) -> Result<Event> {
+        self.base.backend().create_event(affinity, flags)
+    }
+
+    fn create_channel(&self, affinity: QueueAffinity, params: &ChannelParams<'_>) -> Result<Channel> {
+        self.base.backend().create_channel(affinity, params)
+    }
+
+    fn create_executable_cache(&self, identifier: &str) -> Result<()> {
+        self.base.backend().create_executable_cache(identifier)
+    }
+
+    fn infer_executable_format(&self, data: &[u8]) -> Option<&'static str> {
+        self.base.infer_executable_format(data)
+    }
+
+    fn can_prepare_executable(&self, format: &str) -> bool {
+        self.base.can_prepare_executable(format)
+    }
+
+    unsafe fn prepare_executable(&self, params: &ExecutableParams<'_>) -> Result<Executable> {
+        // SAFETY: the caller vouches for the code, as this function requires; the code is forwarded
+        // unchanged.
+        unsafe { self.base.backend().prepare_executable(params) }
+    }
+
+    fn import_file(&self, affinity: QueueAffinity, access: MemoryAccess, file: HostFile) -> Result<File> {
+        self.base.backend().import_file(affinity, access, file)
+    }
+
+    fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
+        let created = match &submission.op {
+            QueueOp::Alloca { params, size, .. } => Some(self.allocate_buffer(*params, *size)?),
+            _ => None,
+        };
+        self.pending.keep(submission, [0; 2], |_| true)?;
+        Ok(created)
+    }
+
+    fn refused(&self, _submission: &Submission<Live<'_>>, _error: &Error) {}
+
+    fn trim(&self) -> Result<()> {
+        self.pending.fail_stranded();
+        self.base.trim()
+    }
+
+    fn flush(&self, affinity: QueueAffinity) -> Result<()> {
+        self.base.flush(affinity)
+    }
+
+    fn memory_statistics(&self) -> Option<MemoryStatistics> {
+        self.base.memory_statistics()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Maps the indices of a kept submission to its objects.
+struct StoredNames<'s> {
+    store: &'s Store,
+    scratch: &'s Bump,
+}
+
+impl<'s> StoredNames<'s> {
+    fn list<T: Copy, U: Copy>(
+        &mut self,
+        items: &'s [T],
+        rename: impl Fn(&mut Self, T) -> Result<U>,
+    ) -> Result<&'s [U]> {
+        let scratch = self.scratch;
+        Ok(scratch.alloc_slice_try_fill_with(items.len(), |index| rename(self, items[index]))?)
+    }
+}
+
+impl<'s> Rename<Indexed, Live<'s>> for StoredNames<'s> {
+    fn device(&mut self, _name: u32) -> Result<&'s Device> {
+        Err(Error::failed_precondition("a kept submission does not keep its device"))
+    }
+
+    fn buffer(&mut self, name: u32) -> Result<&'s Buffer> {
+        Ok(&self.store.buffers[name as usize])
+    }
+
+    fn buffer_ref(&mut self, reference: BufferRef<u32>) -> Result<BufferRef<&'s Buffer>> {
+        rename_buffer_ref(self, reference)
+    }
+
+    fn semaphore(&mut self, name: u32) -> Result<&'s Semaphore> {
+        Ok(&self.store.semaphores[name as usize])
+    }
+
+    fn function(&mut self, executable: u32, ordinal: u32) -> Result<(&'s Executable, u32)> {
+        Ok((&self.store.executables[executable as usize], ordinal))
+    }
+
+    fn command_buffer(&mut self, name: u32) -> Result<&'s CommandBuffer> {
+        Ok(&self.store.command_buffers[name as usize])
+    }
+
+    fn file(&mut self, name: u32) -> Result<&'s File> {
+        Ok(&self.store.files[name as usize])
+    }
+
+    fn event(&mut self, name: u32) -> Result<&'s Event> {
+        Ok(&self.store.events[name as usize])
+    }
+
+    fn channel(&mut self, name: u32) -> Result<&'s Channel> {
+        Ok(&self.store.channels[name as usize])
+    }
+
+    fn host_call(&mut self, name: u32) -> Result<&'s HostCall> {
+        Ok(&self.store.host_calls[name as usize])
+    }
+
+    fn bytes(&mut self, bytes: Span<u8>) -> Result<&'s [u8]> {
+        Ok(bytes.of(&self.store.bytes))
+    }
+
+    fn buffer_refs(&mut self, list: Span<BufferRef<u32>>) -> Result<&'s [BufferRef<&'s Buffer>]> {
+        self.list(list.of(&self.store.lists.buffer_refs), |this, item| this.buffer_ref(item))
+    }
+
+    fn timepoints(&mut self, list: Span<Timepoint<u32>>) -> Result<&'s [Timepoint<&'s Semaphore>]> {
+        self.list(list.of(&self.store.lists.timepoints), |this, item| this.timepoint(item))
+    }
+
+    fn events(&mut self, list: Span<u32>) -> Result<&'s [&'s Event]> {
+        self.list(list.of(&self.store.lists.events), |this, item| this.event(item))
+    }
+
+    fn memory_barriers(&mut self, list: Span<MemoryBarrier>) -> Result<&'s [MemoryBarrier]> {
+        Ok(list.of(&self.store.lists.memory_barriers))
+    }
+
+    fn buffer_barriers(&mut self, list: Span<BufferBarrier<u32>>) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
+        self.list(list.of(&self.store.lists.buffer_barriers), |this, item| this.buffer_barrier(item))
+    }
+
+    fn created_buffer(&mut self, _name: u32) -> Result<()> {
+        Ok(())
+    }
+
+    fn deallocated_size(&mut self, _buffer: u32, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn captured_read(
+        &mut self,
+        _file: u32,
+        _file_offset: u64,
+        _target: BufferRef<u32>,
+        (): (),
+    ) -> Result<()> {
+        Ok(())
+    }
+}

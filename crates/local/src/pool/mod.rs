@@ -1,0 +1,21 @@
+//! Runs jobs on a fixed set of threads.
+//!
+//! ```text
+//! workers.rs    threads, their queue of jobs, sleeping and waking, shutdown
+//! progress.rs   a job: stages one after another, the tiles of each run by any number of workers
+//! tiles.rs      who runs which tile: ranges, and stealing
+//! ```
+//!
+//! Nothing here knows devices or executables. Locks, atomics and threads come from `sync`, so that `models` explores
+//! all interleavings.
+
+mod progress;
+mod sync;
+mod tiles;
+mod workers;
+
+pub(crate) use progress::{Claims, Progress, Stage, Work};
+pub(crate) use workers::{Job, Pool, PoolHandle, Worker, WorkerPlace};
+
+#[cfg(test)]
+mod models;

@@ -1,0 +1,307 @@
+//! Models of workers that run jobs, run for every interleaving.
+//!
+//! The pool's files are compiled a second time with the model checker's locks and threads in place of `sync`.
+//! docs/testing.md says what each model proves.
+
+#![allow(dead_code, clippy::duplicate_mod, reason = "the pool's own files, under other locks")]
+
+#[path = "progress.rs"]
+mod progress;
+#[path = "tiles.rs"]
+mod tiles;
+#[path = "workers.rs"]
+mod workers;
+
+mod sync {
+    pub(super) use rehal_interleave::thread::{self, JoinHandle};
+    pub(super) use rehal_interleave::{AtomicU64, Condvar, Mutex, Ordering, explore_bounded};
+
+    pub(super) fn spawn(
+        _name: String,
+        main: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<JoinHandle<()>> {
+        Ok(thread::spawn(main))
+    }
+}
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::progress::{Claims, Progress, Stage, Work};
+use self::sync::{AtomicU64, Condvar, Mutex, Ordering, explore_bounded, thread};
+use self::tiles::Tiles;
+use self::workers::{Job, Pool, PoolHandle, Worker, WorkerPlace};
+
+/// Without a bound, models of three threads and of stages run for minutes and more.
+const PREEMPTIONS: usize = 2;
+
+/// Counters that order nothing: a thread sees the others' only if something else orders them.
+#[derive(Clone)]
+struct Counts(Arc<Vec<AtomicU64>>);
+
+impl Counts {
+    fn new(count: usize) -> Self {
+        Self(Arc::new((0..count).map(|_| AtomicU64::new(0)).collect()))
+    }
+
+    fn add(&self, index: usize) {
+        self.0[index].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn all(&self) -> Vec<u64> {
+        self.0.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+}
+
+/// Takes chunks until there are none; the worker that completes the last tile sees that each ran once.
+fn take_all(tiles: &Tiles, worker: usize, victims: &[usize], chunk: u32, ran: &Counts) -> bool {
+    let mut is_last = false;
+    while let Some(range) = tiles.take(worker, victims, |_| chunk) {
+        range.clone().for_each(|tile| ran.add(tile as usize));
+        if tiles.complete(range.end - range.start) {
+            assert!(!is_last);
+            assert_eq!(ran.all(), vec![1; ran.0.len()]);
+            is_last = true;
+        }
+    }
+    is_last
+}
+
+#[test]
+fn each_tile_is_taken_once_and_one_worker_completes_the_last() {
+    explore_bounded(PREEMPTIONS, || {
+        let (tiles, ran) = (Arc::new(Tiles::new(3)), Counts::new(4));
+        tiles.refill(0, 4);
+        let thieves = [(1, [0, 2]), (2, [1, 0])].map(|(worker, victims)| {
+            let (tiles, ran) = (tiles.clone(), ran.clone());
+            thread::spawn(move || take_all(&tiles, worker, &victims, 2, &ran))
+        });
+        let mut completed = usize::from(take_all(&tiles, 0, &[1, 2], 1, &ran));
+        for thief in thieves {
+            completed += usize::from(thief.join().unwrap());
+        }
+        assert_eq!((completed, ran.all()), (1, vec![1; 4]));
+    });
+}
+
+/// Work of two stages: the first has the counters from 0, the second the last.
+struct TwoStages {
+    first: u32,
+    ran: Counts,
+    begun: AtomicU64,
+    /// A tile of the first stage that cancels the job.
+    fails: Option<u32>,
+    progress: Progress,
+}
+
+impl TwoStages {
+    fn new(first: u32, fails: Option<u32>, workers: usize) -> Arc<Self> {
+        let (ran, progress) = (Counts::new(first as usize + 1), Progress::new(workers));
+        progress.make_ready();
+        Arc::new(Self { first, ran, begun: AtomicU64::new(0), fails, progress })
+    }
+}
+
+impl Work for &TwoStages {
+    fn next_stage(&self) -> Option<Stage> {
+        let ran = self.ran.all();
+        match self.begun.fetch_add(1, Ordering::Relaxed) {
+            0 => Some(Stage { tiles: self.first, helpers: 1 }),
+            1 => {
+                assert_eq!(ran[..self.first as usize], vec![1; self.first as usize]);
+                Some(Stage { tiles: 1, helpers: 0 })
+            }
+            _ => {
+                assert_eq!(ran, vec![1; self.first as usize + 1], "the work of both stages is visible");
+                None
+            }
+        }
+    }
+
+    fn invite(&self, _helpers: usize) {}
+
+    fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>) {
+        let mut next = Some(claim);
+        while let Some(claim) = next {
+            for tile in claim.clone() {
+                let stage = self.begun.load(Ordering::Relaxed) - 1;
+                self.ran.add(if stage == 0 { tile as usize } else { self.first as usize });
+                if stage == 0 && self.fails == Some(tile) {
+                    self.progress.cancel();
+                }
+            }
+            next = claims.next(|_| 2);
+            // Puts half of a chunk back, as for a command that ends within it.
+            if let Some(claim) = &mut next
+                && claim.end - claim.start == 2
+            {
+                claims.put_back(claim.start + 1..claim.end);
+                claim.end = claim.start + 1;
+            }
+        }
+    }
+}
+
+/// Runs it on two workers; returns how many completed it.
+fn run_on_two(work: &Arc<TwoStages>) -> usize {
+    let other = thread::spawn({
+        let work = work.clone();
+        move || work.progress.run(1, &[0], &&*work)
+    });
+    let here = work.progress.run(0, &[1], &&**work);
+    usize::from(here) + usize::from(other.join().unwrap())
+}
+
+#[test]
+fn a_stage_begins_when_the_one_before_is_complete() {
+    explore_bounded(3, || {
+        let work = TwoStages::new(3, None, 2);
+        assert_eq!(run_on_two(&work), 1);
+        assert_eq!(work.ran.all(), [1; 4]);
+    });
+}
+
+#[test]
+fn a_failing_tile_prevents_what_has_not_started_and_the_job_completes_once() {
+    explore_bounded(3, || {
+        let work = TwoStages::new(3, Some(1), 2);
+        assert_eq!(run_on_two(&work), 1);
+        let ran = work.ran.all();
+        assert!(ran[..3].iter().all(|count| *count <= 1) && ran[1] == 1, "{ran:?}");
+        assert_eq!(ran[3], 0, "the next stage");
+    });
+}
+
+/// A job is made ready again while a worker still looks for tiles of its last run: it gets tiles of the new one, or none.
+#[test]
+fn a_job_is_reused_while_a_worker_still_looks_for_tiles() {
+    explore_bounded(3, || {
+        let work = TwoStages::new(1, None, 2);
+        let late = thread::spawn({
+            let work = work.clone();
+            move || (0..2).filter(|_| work.progress.run(1, &[0], &&*work)).count()
+        });
+        let mut completed = usize::from(work.progress.run(0, &[1], &&*work));
+        if completed == 1 {
+            work.begun.store(0, Ordering::Relaxed);
+            work.ran.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+            work.progress.make_idle();
+            work.progress.make_ready();
+            completed += usize::from(work.progress.run(0, &[1], &&*work));
+        }
+        completed += late.join().unwrap();
+        assert!(completed == 1 || completed == 2);
+        assert_eq!(work.ran.all(), [1; 2]);
+    });
+}
+
+/// A job that notes that it ran, may submit another, and may own the pool that it runs on.
+struct Step {
+    ran: Arc<Ran>,
+    next: Mutex<Option<Arc<Self>>>,
+    owned: Mutex<Option<Arc<Pool<Self>>>>,
+}
+
+#[derive(Default)]
+struct Ran {
+    count: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Ran {
+    fn wait_for(&self, count: u64) {
+        let mut now = self.count.lock();
+        while *now < count {
+            self.changed.wait(&mut now);
+        }
+    }
+}
+
+impl Step {
+    fn new(ran: &Arc<Ran>, next: Option<Arc<Self>>) -> Arc<Self> {
+        Arc::new(Self { ran: ran.clone(), next: Mutex::new(next), owned: Mutex::new(None) })
+    }
+}
+
+impl Job for Step {
+    fn run(self: Arc<Self>, worker: &Worker<'_, Self>) {
+        drop(self.owned.lock().take());
+        if let Some(next) = self.next.lock().take() {
+            assert!(worker.pool.submit(next, 1).is_ok());
+        }
+        *self.ran.count.lock() += 1;
+        self.ran.changed.notify_all();
+    }
+}
+
+fn pool(workers: usize) -> Pool<Step> {
+    Pool::new(&vec![WorkerPlace::default(); workers], Duration::ZERO, |_| {}).unwrap()
+}
+
+fn submit(pool: &PoolHandle<Step>, job: Arc<Step>) {
+    assert!(pool.submit(job, 1).is_ok());
+}
+
+#[test]
+fn sleeping_workers_are_woken_for_each_job() {
+    explore_bounded(PREEMPTIONS, || {
+        let ran = Arc::new(Ran::default());
+        let pool = pool(2);
+        submit(pool.handle(), Step::new(&ran, None));
+        ran.wait_for(1);
+        submit(pool.handle(), Step::new(&ran, None));
+        ran.wait_for(2);
+    });
+}
+
+#[test]
+fn what_a_job_submits_runs() {
+    explore_bounded(PREEMPTIONS, || {
+        let ran = Arc::new(Ran::default());
+        let pool = pool(2);
+        let last = Step::new(&ran, None);
+        submit(pool.handle(), Step::new(&ran, Some(last)));
+        ran.wait_for(2);
+    });
+}
+
+#[test]
+fn dropping_the_pool_runs_what_was_submitted() {
+    explore_bounded(PREEMPTIONS, || {
+        let ran = Arc::new(Ran::default());
+        let pool = pool(2);
+        submit(pool.handle(), Step::new(&ran, None));
+        submit(pool.handle(), Step::new(&ran, None));
+        drop(pool);
+        assert_eq!(*ran.count.lock(), 2);
+    });
+}
+
+#[test]
+fn a_job_that_is_submitted_while_the_pool_is_dropped_runs_or_is_returned() {
+    explore_bounded(PREEMPTIONS, || {
+        let ran = Arc::new(Ran::default());
+        let pool = pool(1);
+        let submitted = thread::spawn({
+            let (handle, job) = (pool.handle().clone(), Step::new(&ran, None));
+            move || handle.submit(job, 1).is_ok()
+        });
+        drop(pool);
+        let expected = u64::from(submitted.join().unwrap());
+        assert_eq!(*ran.count.lock(), expected);
+    });
+}
+
+#[test]
+fn a_worker_may_drop_its_own_pool() {
+    explore_bounded(PREEMPTIONS, || {
+        let ran = Arc::new(Ran::default());
+        let pool = Arc::new(pool(2));
+        let job = Step::new(&ran, None);
+        *job.owned.lock() = Some(pool.clone());
+        submit(pool.handle(), job);
+        drop(pool);
+        ran.wait_for(1);
+    });
+}

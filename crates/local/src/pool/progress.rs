@@ -1,0 +1,143 @@
+use std::ops::Range;
+
+use super::sync::{AtomicU64, Ordering};
+use super::tiles::Tiles;
+
+/// How far a job is: its stages run one after another, the tiles of a stage on any number of workers.
+///
+/// It is reused: idle, ready (it may be started), running, and idle again.
+pub(crate) struct Progress {
+    tiles: Tiles,
+    state: AtomicU64,
+    /// 1 if tiles that have not started are not to run.
+    cancelled: AtomicU64,
+}
+
+const IDLE: u64 = 0;
+const READY: u64 = 1;
+const RUNNING: u64 = 2;
+
+/// A stage of a job.
+pub(crate) struct Stage {
+    /// The number of tiles, not 0.
+    pub(crate) tiles: u32,
+    /// How many other workers are worth waking for it.
+    pub(crate) helpers: usize,
+}
+
+/// One worker's view of a job's work.
+pub(crate) trait Work {
+    /// Begins the next stage, when all tiles of the one before are complete; `None` after the last.
+    fn next_stage(&self) -> Option<Stage>;
+
+    /// Asks so many other workers to run the job.
+    fn invite(&self, helpers: usize);
+
+    /// Runs the tiles of `claim`, and may take more from `claims`. What it takes but does not run it puts back.
+    fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>);
+}
+
+impl Progress {
+    /// An idle job, for so many workers.
+    pub(crate) fn new(workers: usize) -> Self {
+        Self { tiles: Tiles::new(workers), state: AtomicU64::new(IDLE), cancelled: AtomicU64::new(0) }
+    }
+
+    /// Makes an idle job ready. What the thread wrote before is visible to the worker that starts it.
+    pub(crate) fn make_ready(&self) {
+        self.cancelled.store(0, Ordering::Relaxed);
+        self.state.store(READY, Ordering::Release);
+    }
+
+    /// Makes a complete job idle.
+    pub(crate) fn make_idle(&self) {
+        self.state.store(IDLE, Ordering::Release);
+    }
+
+    /// Prevents tiles and stages that have not started from running; the job then completes.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(1, Ordering::Relaxed);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed) != 0
+    }
+
+    /// Starts the job if it is ready, and runs its tiles on `worker` until none is left to take. Returns whether it is
+    /// complete: exactly one of the workers that run a job gets `true`.
+    pub(crate) fn run(&self, worker: usize, victims: &[usize], work: &impl Work) -> bool {
+        let mut claims = Claims { progress: self, worker, victims, taken: 0, put_back: None, is_last: false };
+        let started = self.state.compare_exchange(READY, RUNNING, Ordering::AcqRel, Ordering::Acquire);
+        match started {
+            Ok(_) => claims.is_last = true,
+            Err(RUNNING) => {}
+            Err(_) => return false,
+        }
+        loop {
+            if claims.is_last {
+                claims.is_last = false;
+                match if self.is_cancelled() { None } else { work.next_stage() } {
+                    None => return true,
+                    Some(stage) => {
+                        self.tiles.refill(worker, stage.tiles);
+                        if stage.helpers != 0 {
+                            work.invite(stage.helpers);
+                        }
+                    }
+                }
+            }
+            // One at a time: how many make a chunk is for `run` to say, which knows what they cost.
+            while let Some(claim) = claims.next(|_| 1) {
+                work.run(claim, &mut claims);
+            }
+            if !claims.is_last {
+                return false;
+            }
+        }
+    }
+}
+
+/// The tiles that one worker takes.
+pub(crate) struct Claims<'a> {
+    progress: &'a Progress,
+    worker: usize,
+    victims: &'a [usize],
+    /// Tiles taken but not complete, without those put back.
+    taken: u32,
+    put_back: Option<Range<u32>>,
+    /// Whether the last tile of the stage was completed here.
+    is_last: bool,
+}
+
+impl Claims<'_> {
+    /// Completes the tiles taken before, and takes the next: at most `chunk` of the range that they are taken from. `None`
+    /// if there are none, or the job is cancelled.
+    pub(crate) fn next(&mut self, chunk: impl Fn(&Range<u32>) -> u32) -> Option<Range<u32>> {
+        loop {
+            let complete = std::mem::take(&mut self.taken);
+            if complete != 0 && self.progress.tiles.complete(complete) {
+                self.is_last = true;
+            }
+            let range = match self.put_back.take() {
+                Some(range) => range,
+                None if self.is_last => return None,
+                None => {
+                    let is_cancelled = self.progress.is_cancelled();
+                    let chunk = |range: &Range<u32>| if is_cancelled { u32::MAX } else { chunk(range) };
+                    self.progress.tiles.take(self.worker, self.victims, chunk)?
+                }
+            };
+            self.taken = range.end - range.start;
+            // Taken even so: a tile is complete once it cannot run any more.
+            if !self.progress.is_cancelled() {
+                return Some(range);
+            }
+        }
+    }
+
+    /// Returns the end of what was taken last, to be taken next.
+    pub(crate) fn put_back(&mut self, range: Range<u32>) {
+        self.taken -= range.end - range.start;
+        self.put_back = Some(range);
+    }
+}

@@ -1,0 +1,14 @@
+//! The locks, atomics and threads that the pool is built on.
+//!
+//! Its files import them only from here: `models` compiles them a second time with the model checker's instead.
+
+use std::io;
+pub(super) use std::sync::atomic::{AtomicU64, Ordering};
+pub(super) use std::thread::{self, JoinHandle};
+
+pub(super) use parking_lot::{Condvar, Mutex};
+
+/// Starts a thread.
+pub(super) fn spawn(name: String, main: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name).spawn(main)
+}

@@ -1,0 +1,79 @@
+use rehal_base::Result;
+use rehal_hal::{Binding, CommandBuffer, Dispatch, Names, QueueOp, WorkgroupCount};
+
+use crate::command::LocalCommands;
+use crate::executable::{LocalExecutable, workgroup_total};
+use crate::execute::{NoSlots, Resolve, StoredNames, workgroup_count};
+
+/// Overhead of a handover to a worker in nanoseconds: waking it, and waking the thread that waits for it. Less work than
+/// this is not handed over.
+pub(super) const HANDOVER_NS: u64 = 20_000;
+
+/// Bytes of a transfer per nanosecond, as far as estimates are concerned.
+const BYTES_PER_NS: u64 = 8;
+
+/// How long a transfer takes, in nanoseconds.
+pub(super) fn of_bytes(bytes: u64) -> u64 {
+    bytes / BYTES_PER_NS
+}
+
+/// Whether an operation takes less time than handing it to a worker. `false` if that is unknown: dispatches of a function
+/// that was never measured, host calls, and files, which may be on a disk.
+pub(super) fn is_brief<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> bool {
+    // An operation that fails now fails as well when it runs, which it does at once.
+    of_operation(op, names).unwrap_or(Some(0)).is_some_and(|cost| cost < HANDOVER_NS)
+}
+
+/// How long an operation takes on one thread, in nanoseconds, if known.
+fn of_operation<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Result<Option<u64>> {
+    Ok(match op {
+        QueueOp::Alloca { .. } | QueueOp::Dealloca { .. } | QueueOp::Barrier { .. } => Some(0),
+        QueueOp::Fill { target, .. } | QueueOp::Update { target, .. } | QueueOp::Copy { target, .. } => {
+            Some(of_bytes(names.place(target)?.length()))
+        }
+        QueueOp::Dispatch(dispatch) => of_dispatch(dispatch, names)?,
+        QueueOp::Execute { command_buffer, .. } => of_commands(names.command_buffer(*command_buffer))?,
+        QueueOp::Read { .. } | QueueOp::Write { .. } | QueueOp::HostCall { .. } => None,
+    })
+}
+
+/// How long a dispatch takes on one thread, in nanoseconds, if known.
+fn of_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    dispatch: &Dispatch<N>,
+    names: &R,
+) -> Result<Option<u64>> {
+    let executable = LocalExecutable::of(names.executable(dispatch.executable))?;
+    let Some(cost) = executable.cost(dispatch.function) else { return Ok(None) };
+    Ok(cost.of(workgroup_total(workgroup_count(dispatch, names)?)))
+}
+
+/// How long the commands take one after another, if known; no more of them are added up once they are not brief.
+fn of_commands(command_buffer: &CommandBuffer) -> Result<Option<u64>> {
+    let Some(recording) = LocalCommands::of(command_buffer)?.baked()? else { return Ok(Some(0)) };
+    let names = StoredNames { store: &recording.store, slots: &NoSlots };
+    let mut sum = 0;
+    for operation in &recording.operations {
+        // What is in a slot is not looked up.
+        let length_of_slot = match operation {
+            QueueOp::Fill { target, .. } | QueueOp::Update { target, .. } | QueueOp::Copy { target, .. } => {
+                matches!(target.binding, Binding::Slot(_)).then_some(target.length)
+            }
+            QueueOp::Dispatch(Dispatch { workgroup_count: WorkgroupCount::Indirect(count), .. })
+                if matches!(count.binding, Binding::Slot(_)) =>
+            {
+                return Ok(None);
+            }
+            _ => None,
+        };
+        let cost = match length_of_slot {
+            Some(length) => Some(of_bytes(length)),
+            None => of_operation(operation, &names)?,
+        };
+        let Some(cost) = cost else { return Ok(None) };
+        sum += cost;
+        if sum >= HANDOVER_NS {
+            break;
+        }
+    }
+    Ok(Some(sum))
+}

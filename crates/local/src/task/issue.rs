@@ -1,0 +1,386 @@
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use parking_lot::{Mutex, RwLock};
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{Dispatch, HostCallFlags, Indexed, KeptSubmission, Live, QueueOp, Submission};
+
+use super::stage::Tiling;
+use super::{Spares, abort, estimate};
+use crate::command::{LocalCommands, in_command};
+use crate::executable::{Share, WorkgroupFailure, guard};
+use crate::execute::{NoSlots, Resolve, Slots, StoredNames, StoredSlots, run, with_arguments};
+use crate::pool::{Claims, Job, Progress, Stage, Work, Worker};
+
+/// A submission while it runs on workers: the objects that it names, how far it is, and the promise.
+///
+/// It is reused when it is complete, so that issuing a command buffer allocates nothing once the lists have grown.
+pub(super) struct Issue {
+    progress: Progress,
+    /// Read by workers while they run tiles, written by the thread that submits and by the worker that completes it.
+    content: RwLock<Content>,
+    failure: Mutex<Option<Failure>>,
+    spares: Weak<Spares>,
+}
+
+struct Content {
+    kept: KeptSubmission,
+    /// Whether a failure ends the process.
+    aborts: bool,
+    /// The next stage.
+    stage: AtomicU32,
+    /// The commands of the stage that runs; at least as many as any stage has.
+    tilings: Vec<Tiling>,
+}
+
+/// The first failure, in the order of commands and workgroups, of those that happened.
+struct Failure {
+    command: usize,
+    workgroup: u64,
+    error: Error,
+}
+
+/// About how long a chunk of tiles runs: much longer than taking it, and short enough that all end together.
+const CHUNK_NS: u64 = 25_000;
+
+impl Issue {
+    /// An idle one for a pool of `workers` workers, kept for reuse in `spares`.
+    pub(super) fn new(workers: usize, spares: Weak<Spares>) -> Self {
+        let content = Content {
+            kept: KeptSubmission::empty(),
+            aborts: false,
+            stage: AtomicU32::new(0),
+            tilings: Vec::new(),
+        };
+        Self {
+            progress: Progress::new(workers),
+            content: RwLock::new(content),
+            failure: Mutex::default(),
+            spares,
+        }
+    }
+
+    /// Makes an idle one ready to run a submission.
+    pub(super) fn keep(&self, submission: &Submission<Live<'_>>, aborts: bool) -> Result<()> {
+        let mut content = self.content.write();
+        content.kept.keep(submission, guard::record())?;
+        self.make_ready(&mut content, aborts);
+        Ok(())
+    }
+
+    /// Makes an idle one ready to run a submission that had to wait.
+    pub(super) fn take(&self, kept: KeptSubmission, aborts: bool) {
+        let mut content = self.content.write();
+        content.kept = kept;
+        self.make_ready(&mut content, aborts);
+    }
+
+    fn make_ready(&self, content: &mut Content, aborts: bool) {
+        content.aborts = aborts;
+        *content.stage.get_mut() = 0;
+        // A command buffer that is none of ours fails when it begins.
+        let width = content.baked().ok().flatten().map_or(1, |recording| recording.widest_stage());
+        if content.tilings.len() < width {
+            content.tilings.resize_with(width, Tiling::default);
+        }
+        self.progress.make_ready();
+    }
+
+    /// Fails the submission of one that the workers cannot run any more.
+    pub(super) fn refuse(&self) {
+        let mut content = self.content.write();
+        let error = Error::new(StatusCode::Aborted, "the device was released before the submission ran");
+        content.kept.promise().settle(&Err(error));
+        content.kept.clear();
+        self.progress.make_idle();
+    }
+
+    /// Keeps a failure if it is the first.
+    fn fail(&self, failure: Failure) {
+        self.progress.cancel();
+        let mut slot = self.failure.lock();
+        let at = |failure: &Failure| (failure.command, failure.workgroup);
+        if slot.as_ref().is_none_or(|first| at(&failure) < at(first)) {
+            *slot = Some(failure);
+        }
+    }
+
+    /// Settles the signals, once everything has run.
+    fn complete(self: Arc<Self>) {
+        let failure = self.failure.lock().take();
+        // Other workers may still look for tiles; there are none.
+        let mut content = self.content.write();
+        let outcome = match failure {
+            None => Ok(()),
+            Some(failure) => Err(failure.error.context(content.kept.op().name())),
+        };
+        if let Err(error) = &outcome
+            && content.aborts
+        {
+            abort(error);
+        }
+        // Before the signals: a thread that waits for them finds these objects free.
+        content.kept.release_operands();
+        // A callback that panics has no caller here that could be told; the hook has reported it.
+        let _ = catch_unwind(AssertUnwindSafe(|| content.kept.promise().settle(&outcome)));
+        content.kept.clear();
+        self.progress.make_idle();
+        drop(content);
+        if let Some(spares) = self.spares.upgrade() {
+            spares.add(self);
+        }
+    }
+}
+
+impl Job for Issue {
+    fn run(self: Arc<Self>, worker: &Worker<'_, Self>) {
+        // Locked only by a worker that completes it: then there is nothing left to run.
+        let Some(content) = self.content.try_read() else { return };
+        let _record = guard::RecordScope::enter(content.kept.note());
+        let is_complete = content.with_view(|view| {
+            let running = Running { issue: &self, content: &content, view, worker };
+            self.progress.run(worker.index, worker.victims, &running)
+        });
+        drop(content);
+        if is_complete {
+            self.complete();
+        }
+    }
+}
+
+/// The operations of a submission: the commands of a command buffer in stages, or the one operation.
+struct View<'r, 's> {
+    operations: &'r [QueueOp<Indexed>],
+    /// The first operation of each stage.
+    stages: &'r [u32],
+    names: StoredNames<'r, 's>,
+    is_command_buffer: bool,
+    /// Why there are none.
+    error: Option<Error>,
+}
+
+impl Content {
+    fn baked(&self) -> Result<Option<&crate::command::Recording>> {
+        match self.kept.op() {
+            QueueOp::Execute { command_buffer, .. } => {
+                LocalCommands::of(&self.kept.store().command_buffers[*command_buffer as usize])?.baked()
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn with_view<R>(&self, run: impl FnOnce(&View<'_, '_>) -> R) -> R {
+        let (store, op) = (self.kept.store(), self.kept.op());
+        let single = |operations, stages, error| View {
+            operations,
+            stages,
+            names: StoredNames { store, slots: &NoSlots },
+            is_command_buffer: false,
+            error,
+        };
+        let QueueOp::Execute { bindings, .. } = op else {
+            return run(&single(std::slice::from_ref(op), &[0], None));
+        };
+        match self.baked() {
+            // Its commands ran when they were recorded.
+            Ok(None) => run(&single(&[], &[], None)),
+            Err(error) => run(&single(&[], &[], Some(error))),
+            Ok(Some(recording)) => {
+                let slots = StoredSlots { store, bindings: bindings.of(&store.lists.buffer_refs) };
+                let slots: &dyn Slots<'_> = &slots;
+                run(&View {
+                    operations: &recording.operations,
+                    stages: &recording.stages,
+                    names: StoredNames { store: &recording.store, slots },
+                    is_command_buffer: true,
+                    error: None,
+                })
+            }
+        }
+    }
+}
+
+/// An issue that a worker runs.
+struct Running<'a, 'r, 's> {
+    issue: &'a Arc<Issue>,
+    content: &'a Content,
+    view: &'a View<'r, 's>,
+    worker: &'a Worker<'a, Issue>,
+}
+
+impl Running<'_, '_, '_> {
+    /// The operations of the stage that runs, or of the next.
+    fn commands_of(&self, stage: u32) -> Option<Range<usize>> {
+        let stage = stage as usize;
+        let start = *self.view.stages.get(stage)? as usize;
+        let end = self.view.stages.get(stage + 1).map_or(self.view.operations.len(), |end| *end as usize);
+        Some(start..end)
+    }
+
+    fn fail(&self, command: usize, failure: impl Into<WorkgroupFailure>) {
+        let WorkgroupFailure { workgroup, error } = failure.into();
+        let error = if self.view.is_command_buffer { error.context(in_command(command)) } else { error };
+        self.issue.fail(Failure { command, workgroup, error });
+    }
+
+    /// Runs the tiles of a claim that are of one command.
+    fn run_command(
+        &self,
+        command: usize,
+        tiling: &Tiling,
+        end: u32,
+        claim: Range<u32>,
+        claims: &mut Claims<'_>,
+    ) {
+        let operation = &self.view.operations[command];
+        let names = &self.view.names;
+        let outcome = match operation {
+            QueueOp::Dispatch(dispatch) => self.run_dispatch(dispatch, tiling, end, claim, claims),
+            QueueOp::Fill { target, pattern, .. } => {
+                let part = tiling.part(&claim);
+                names
+                    .place(target)
+                    .and_then(|place| place.fill_piece(names.bytes(*pattern), piece(part)))
+                    .map_err(Into::into)
+            }
+            QueueOp::Copy { source, target, .. } => {
+                let part = tiling.part(&claim);
+                names
+                    .place(target)
+                    .and_then(|place| place.copy_piece(names.place(source)?, piece(part)))
+                    .map_err(Into::into)
+            }
+            QueueOp::HostCall { flags, .. } => self.run_host_call(operation, *flags).map_err(Into::into),
+            _ => run(operation, names).map_err(Into::into),
+        };
+        if let Err(failure) = outcome {
+            self.fail(command, failure);
+        }
+    }
+
+    fn run_dispatch(
+        &self,
+        dispatch: &Dispatch<Indexed>,
+        tiling: &Tiling,
+        end: u32,
+        claim: Range<u32>,
+        claims: &mut Claims<'_>,
+    ) -> Result<(), WorkgroupFailure> {
+        let (count, per_tile) = (tiling.workgroup_count(), tiling.per_tile());
+        with_arguments(dispatch, &self.view.names, count, |executable, arguments| {
+            let cost = executable.cost(dispatch.function);
+            let measured = cost.filter(|cost| cost.is_due());
+            let mut first = Some(claim);
+            let mut running: Option<(Instant, u64)> = None;
+            let chunk = |_: &Range<u32>| {
+                let workgroups = cost.and_then(|cost| cost.workgroups_in(CHUNK_NS)).unwrap_or(1);
+                u32::try_from((workgroups / per_tile).max(1)).unwrap_or(u32::MAX)
+            };
+            let mut next = || {
+                if let (Some(cost), Some((start, workgroups))) = (measured, running.take()) {
+                    cost.add(workgroups, start.elapsed());
+                }
+                let mut tiles = match first.take() {
+                    Some(tiles) => tiles,
+                    None => claims.next(chunk)?,
+                };
+                if tiles.start < tiling.first() || tiles.start >= end {
+                    // Of another command of the stage.
+                    claims.put_back(tiles);
+                    return None;
+                }
+                if tiles.end > end {
+                    claims.put_back(end..tiles.end);
+                    tiles.end = end;
+                }
+                let part = tiling.part(&tiles);
+                if measured.is_some() {
+                    running = Some((Instant::now(), part.end - part.start));
+                }
+                Some(part)
+            };
+            let share = Share { concurrency: self.worker.pool.worker_count(), next: &mut next };
+            executable.run_share(dispatch.function, arguments, share)
+        })?
+    }
+
+    /// A non-blocking one runs after the signals, and its result is ignored; one that returns `DEFERRED` has taken
+    /// ownership of the signals.
+    fn run_host_call(&self, operation: &QueueOp<Indexed>, flags: HostCallFlags) -> Result<()> {
+        let kept = &self.content.kept;
+        if flags.contains(HostCallFlags::NON_BLOCKING) {
+            kept.promise().settle(&Ok(()));
+            let _ = run(operation, &self.view.names);
+            return Ok(());
+        }
+        match run(operation, &self.view.names) {
+            Err(error) if error.code() == StatusCode::Deferred => {
+                kept.promise().defer();
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+impl Work for Running<'_, '_, '_> {
+    fn next_stage(&self) -> Option<Stage> {
+        if let Some(error) = &self.view.error {
+            self.fail(0, error.clone());
+            return None;
+        }
+        let stage = self.content.stage.fetch_add(1, Ordering::Relaxed);
+        let commands = self.commands_of(stage)?;
+        // So that the tiles of all commands have numbers.
+        let limit = u32::try_from((1 << 31) / commands.len() as u64).unwrap_or(1).max(1);
+        let (mut tiles, mut cost) = (0, Some(0_u64));
+        for (command, tiling) in commands.zip(&self.content.tilings) {
+            let operation = &self.view.operations[command];
+            match tiling.begin(operation, &self.view.names, tiles, limit) {
+                Ok(size) => {
+                    tiles += size.tiles;
+                    cost = cost.zip(size.cost).map(|(sum, cost)| sum.saturating_add(cost));
+                }
+                Err(error) => {
+                    self.fail(command, error);
+                    return None;
+                }
+            }
+        }
+        let most = (tiles as usize - 1).min(self.worker.pool.worker_count() - 1);
+        // Each helper has to find work for longer than it takes to wake it.
+        let helpers = cost.map_or(most, |cost| most.min((cost / estimate::HANDOVER_NS) as usize));
+        Some(Stage { tiles, helpers })
+    }
+
+    fn invite(&self, helpers: usize) {
+        // While the pool is being dropped, this worker does it alone.
+        let _ = self.worker.pool.submit(self.issue.clone(), helpers);
+    }
+
+    fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>) {
+        let stage = self.content.stage.load(Ordering::Relaxed) - 1;
+        let Some(commands) = self.commands_of(stage) else { return };
+        let tilings = &self.content.tilings[..commands.len()];
+        let position = tilings.partition_point(|tiling| tiling.first() <= claim.start) - 1;
+        let end = tilings.get(position + 1).map_or(u32::MAX, Tiling::first);
+        let mut claim = claim;
+        if claim.end > end {
+            claims.put_back(end..claim.end);
+            claim.end = end;
+        }
+        let command = commands.start + position;
+        let run = || self.run_command(command, &tilings[position], end, claim, claims);
+        if catch_unwind(AssertUnwindSafe(run)).is_err() {
+            let error = Error::new(StatusCode::Internal, "the thread that ran the submission panicked");
+            self.fail(command, error);
+        }
+    }
+}
+
+fn piece(bytes: Range<u64>) -> rehal_base::Range {
+    rehal_base::Range { offset: bytes.start, length: bytes.end - bytes.start }
+}

@@ -1,0 +1,143 @@
+//! Runs submissions on a pool of workers.
+//!
+//! A submission whose waits are reached becomes an `Issue`, a job of the pool; one that takes less time than waking a
+//! worker runs at once, on the thread that made it ready, as on `local-sync` (`estimate`).
+
+mod estimate;
+mod issue;
+mod stage;
+
+use std::io::Write;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rehal_base::{Context, Error, Result};
+use rehal_hal::{KeptSubmission, Live, Promise, Submission};
+
+use self::issue::Issue;
+use crate::executable::guard;
+use crate::execute::{LiveNames, NoSlots, StoredNames, run_and_settle};
+use crate::pool::{Pool, PoolHandle, WorkerPlace};
+use crate::topology::Topology;
+
+/// Workers, which several devices may share: a clone is the same workers. They end with the last clone.
+#[derive(Clone)]
+pub struct Workers(Arc<Owner>);
+
+struct Owner {
+    /// Threads end before anything that they use.
+    pool: Pool<Issue>,
+    spares: Arc<Spares>,
+    topology: Topology,
+}
+
+/// Complete issues, kept for their memory.
+#[derive(Default)]
+struct Spares(Mutex<Vec<Arc<Issue>>>);
+
+/// Maximum number of spare issues.
+const SPARE_LIMIT: usize = 64;
+
+impl Workers {
+    /// Starts a thread for each worker of the topology. Idle ones spin for `spin` before they sleep.
+    pub fn start(topology: &Topology, spin: Duration) -> Result<Self> {
+        let domains = topology.cache_domains();
+        let places: Vec<_> =
+            domains.into_iter().map(|domain| WorkerPlace { domain: domain as u32 }).collect();
+        let workers: Arc<[_]> = topology.workers().into();
+        let prepare = move |index: usize| {
+            guard::arm_thread();
+            // A processor that has gone offline, or that the process may not use, leaves the worker where it is.
+            let _ = workers[index].pin_current_thread();
+        };
+        let pool = Pool::new(&places, spin, prepare)
+            .map_err(|error| Error::io("starting a worker thread", &error))
+            .context(|| format!("starting {} workers", places.len()))?;
+        Ok(Self(Arc::new(Owner { pool, spares: Arc::default(), topology: topology.clone() })))
+    }
+
+    /// Where they run.
+    pub fn topology(&self) -> &Topology {
+        &self.0.topology
+    }
+}
+
+/// Runs the submissions of one device.
+#[derive(Clone)]
+pub(crate) struct TaskExecutor {
+    pool: PoolHandle<Issue>,
+    spares: Weak<Spares>,
+    /// Whether a failure ends the process.
+    aborts: bool,
+}
+
+impl TaskExecutor {
+    /// On these workers, which it does not keep alive.
+    pub(crate) fn new(workers: &Workers, abort_on_failure: bool) -> Self {
+        Self {
+            pool: workers.0.pool.handle().clone(),
+            spares: Arc::downgrade(&workers.0.spares),
+            aborts: abort_on_failure,
+        }
+    }
+
+    /// Runs a submission whose waits are reached, now or on the workers.
+    pub(crate) fn execute(&self, submission: &Submission<Live<'_>>) -> Result<()> {
+        if estimate::is_brief(&submission.op, &LiveNames) {
+            let outcome = run_and_settle(&submission.op, &LiveNames, Promise::new(submission.signals));
+            return outcome.inspect_err(|error| self.abort_if_asked(error));
+        }
+        let issue = self.issue();
+        issue.keep(submission, self.aborts)?;
+        self.submit(issue);
+        Ok(())
+    }
+
+    /// The same for one that had to wait.
+    pub(crate) fn execute_kept(&self, kept: KeptSubmission) {
+        let names = StoredNames { store: kept.store(), slots: &NoSlots };
+        if estimate::is_brief(kept.op(), &names) {
+            let _record = guard::RecordScope::enter(kept.note());
+            let outcome = run_and_settle(kept.op(), &names, kept.promise());
+            // Waiters get a failure from the signals; there is no other receiver.
+            return outcome.unwrap_or_else(|error| self.abort_if_asked(&error));
+        }
+        let issue = self.issue();
+        issue.take(kept, self.aborts);
+        self.submit(issue);
+    }
+
+    fn abort_if_asked(&self, error: &Error) {
+        if self.aborts {
+            abort(error);
+        }
+    }
+
+    fn issue(&self) -> Arc<Issue> {
+        let spare = self.spares.upgrade().and_then(|spares| spares.0.lock().pop());
+        spare.unwrap_or_else(|| Arc::new(Issue::new(self.pool.worker_count(), self.spares.clone())))
+    }
+
+    fn submit(&self, issue: Arc<Issue>) {
+        if let Err(issue) = self.pool.submit(issue, 1) {
+            issue.refuse();
+        }
+    }
+}
+
+impl Spares {
+    fn add(&self, issue: Arc<Issue>) {
+        let mut spares = self.0.lock();
+        if spares.len() < SPARE_LIMIT {
+            spares.push(issue);
+        }
+    }
+}
+
+/// Ends the process because of a failure, as the user has asked.
+fn abort(error: &Error) -> ! {
+    // Nothing can be done if standard error is closed.
+    let _ = writeln!(std::io::stderr(), "{}", error.report());
+    std::process::abort();
+}

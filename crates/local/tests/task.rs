@@ -1,0 +1,366 @@
+//! The `local-task` device: what overlaps, failures on workers, and devices that go away.
+#![allow(unsafe_code, reason = "runs the libraries that it compiled, and crashes on purpose")]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod support;
+
+use std::process::{Command as Process, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{
+    BufferParams, BufferRef, CachingMode, Command, CommandBuffer, CommandBufferMode, CommandBufferParams,
+    CommandCategories, Device, Dispatch, DispatchFlags, Executable, ExecutableParams, ExecutionStage,
+    HostCall, HostCallFlags, Live, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WorkgroupCount,
+};
+use rehal_local::executable::guard;
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology, Workers};
+use support::{Link, compile};
+
+fn options(workers: usize) -> LocalTaskOptions {
+    let mut options = LocalTaskOptions::default();
+    options.topology = Some(Topology::with_workers(workers).unwrap());
+    options
+}
+
+fn device(workers: usize) -> Device {
+    LocalTask::create(options(workers)).unwrap()
+}
+
+fn semaphore(device: &Device) -> Semaphore {
+    device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
+}
+
+/// A hang is a failure.
+fn wait(semaphore: &Semaphore, value: u64) -> Result<()> {
+    semaphore.wait(value, Some(Duration::from_secs(60)))
+}
+
+fn library(device: &Device) -> Executable {
+    let data = compile("library.c", Link::Embedded, &["-DCONCURRENT"]);
+    let params = ExecutableParams {
+        label: "executable 4",
+        affinity: QUEUE_AFFINITY_ANY,
+        caching_mode: CachingMode::empty(),
+        format: "embedded-elf-x86_64",
+        data: &data,
+        constants: &[],
+    };
+    // SAFETY: the tests' own code.
+    unsafe { device.backend().prepare_executable(&params) }.unwrap()
+}
+
+/// A dispatch of a function over so many workgroups.
+fn dispatch<'a>(
+    executable: &'a Executable,
+    function: &str,
+    workgroups: [u32; 3],
+    constants: &'a [u8],
+    bindings: &'a [BufferRef<&'a rehal_hal::Buffer>],
+) -> Dispatch<Live<'a>> {
+    Dispatch {
+        executable,
+        function: executable.lookup(function).unwrap(),
+        workgroup_size: [0; 3],
+        workgroup_count: WorkgroupCount::Static(workgroups),
+        dynamic_local_memory: 0,
+        constants,
+        bindings,
+        flags: DispatchFlags::empty(),
+    }
+}
+
+fn commands(device: &Device, record: impl FnOnce(&CommandBuffer)) -> CommandBuffer {
+    let commands = device
+        .create_command_buffer(CommandBufferParams {
+            mode: CommandBufferMode::empty(),
+            categories: CommandCategories::TRANSFER | CommandCategories::DISPATCH,
+            affinity: QUEUE_AFFINITY_ANY,
+            binding_capacity: 0,
+        })
+        .unwrap();
+    commands.begin().unwrap();
+    record(&commands);
+    commands.end().unwrap();
+    commands
+}
+
+fn barrier(commands: &CommandBuffer) {
+    let stages = ExecutionStage::empty();
+    let barrier = Command::<Live<'_>>::ExecutionBarrier {
+        source_stages: stages,
+        target_stages: stages,
+        flags: 0,
+        memory_barriers: &[],
+        buffer_barriers: &[],
+    };
+    commands.record(&barrier).unwrap();
+}
+
+fn buffer(device: &Device, size: u64) -> rehal_hal::Buffer {
+    device.allocate_buffer(BufferParams::default(), size).unwrap()
+}
+
+const TWO: [u8; 4] = 2_u32.to_le_bytes();
+
+#[test]
+fn workgroups_of_a_dispatch_run_at_the_same_time() {
+    let device = device(2);
+    let (executable, begun, done) = (library(&device), buffer(&device, 4), semaphore(&device));
+    let bindings = [BufferRef::whole(&begun)];
+    let meet = dispatch(&executable, "meet", [1, 1, 2], &TWO, &bindings);
+    device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&meet).unwrap();
+    wait(&done, 1).unwrap();
+}
+
+#[test]
+fn commands_between_barriers_run_at_the_same_time() {
+    let device = device(2);
+    let (executable, done) = (library(&device), semaphore(&device));
+    let begun = buffer(&device, 4);
+    // Once: when such a dispatch is known to be brief, no other worker is woken for it.
+    let recorded = commands(&device, |commands| {
+        barrier(commands);
+        let bindings = [BufferRef::whole(&begun)];
+        for _ in 0..2 {
+            let meet = dispatch(&executable, "meet", [1; 3], &TWO, &bindings);
+            commands.record(&Command::Dispatch(meet)).unwrap();
+        }
+        barrier(commands);
+    });
+    device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).execute(&recorded, &[], 0).unwrap();
+    wait(&done, 1).unwrap();
+}
+
+#[test]
+fn submissions_of_devices_that_share_workers_run_at_the_same_time() {
+    let mut options = options(1);
+    options.workers = Some(Workers::start(&Topology::with_workers(2).unwrap(), Duration::ZERO).unwrap());
+    let devices = [(); 2].map(|()| LocalTask::create(options.clone()).unwrap());
+    assert_eq!(devices[0].query_i64("hal.dispatch", "concurrency").unwrap(), 2);
+    let begun = buffer(&devices[0], 4);
+    let bindings = [BufferRef::whole(&begun)];
+    let dones = [semaphore(&devices[0]), semaphore(&devices[1])];
+    for (device, done) in devices.iter().zip(&dones) {
+        let executable = library(device);
+        let meet = dispatch(&executable, "meet", [1; 3], &TWO, &bindings);
+        device.queue(1).signal(&[done.at(1)]).dispatch(&meet).unwrap();
+    }
+    dones.iter().for_each(|done| wait(done, 1).unwrap());
+}
+
+/// Work goes from one kind of device to the other and back.
+#[test]
+fn both_cpu_devices_work_in_one_group() {
+    let (task, sync) = (device(2), LocalSync::create(Default::default()));
+    let steps = semaphore(&task);
+    let target = buffer(&task, 1 << 20);
+    for step in (0..20).rev() {
+        let (waits, signals) = ([steps.at(step + 1)], [steps.at(step + 2)]);
+        let device = if step % 2 == 0 { &task } else { &sync };
+        let queue = device.queue(QUEUE_AFFINITY_ANY).wait(&waits).signal(&signals);
+        queue.fill(BufferRef::range(&target, step, (1 << 20) - step), &[step as u8 + 1], 0).unwrap();
+    }
+    steps.signal(1).unwrap();
+    wait(&steps, 21).unwrap();
+    let mut bytes = [0; 21];
+    target.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes[..20], (1..=20).collect::<Vec<u8>>());
+    assert_eq!(bytes[20], 20);
+}
+
+#[test]
+fn a_failing_workgroup_is_named_and_what_follows_does_not_run() {
+    let device = device(3);
+    let (executable, done) = (library(&device), semaphore(&device));
+    let [ran, after] = [buffer(&device, 4), buffer(&device, 4)];
+    let recorded = commands(&device, |commands| {
+        let target = BufferRef::range(&after, 0, 2);
+        commands.record(&Command::Fill { target, pattern: &[1], flags: 0 }).unwrap();
+        barrier(commands);
+        let bindings = [BufferRef::whole(&ran)];
+        let fails = dispatch(&executable, "fails", [3, 1, 1], &[], &bindings);
+        commands.record(&Command::Dispatch(fails)).unwrap();
+        barrier(commands);
+        let target = BufferRef::range(&after, 2, 2);
+        commands.record(&Command::Fill { target, pattern: &[1], flags: 0 }).unwrap();
+    });
+    device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).execute(&recorded, &[], 0).unwrap();
+    let error = wait(&done, 1).unwrap_err();
+    assert_eq!(error.code(), StatusCode::Internal);
+    assert_eq!(
+        error.report(),
+        "INTERNAL; function 'fails' failed in workgroup [1, 0, 0]: it returned 7\n  at: command 1 of the command \
+         buffer, queue_execute"
+    );
+    let mut bytes = [0; 4];
+    after.read(0, &mut bytes).unwrap();
+    assert_eq!(bytes, [1, 1, 0, 0]);
+    // The device still works.
+    let again = semaphore(&device);
+    device.queue(QUEUE_AFFINITY_ANY).signal(&[again.at(1)]).fill(&after, &[9], 0).unwrap();
+    wait(&again, 1).unwrap();
+}
+
+#[test]
+fn a_host_call_that_panics_fails_its_signals_and_the_worker_survives() {
+    let device = device(1);
+    let done = semaphore(&device);
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    let panics = HostCall(Arc::new(|_| panic!("as the test wants")));
+    queue.signal(&[done.at(1)]).host_call(&panics, [0; 4], HostCallFlags::empty()).unwrap();
+    let error = wait(&done, 1).unwrap_err();
+    assert_eq!(error.message(), "the thread that ran the submission panicked");
+    let next = semaphore(&device);
+    let runs = HostCall(Arc::new(|_| Ok(())));
+    queue.signal(&[next.at(1)]).host_call(&runs, [0; 4], HostCallFlags::empty()).unwrap();
+    wait(&next, 1).unwrap();
+}
+
+/// Submitting does not run host calls: these end only when the last of them is submitted.
+#[test]
+fn host_calls_run_on_workers_and_at_the_same_time() {
+    let device = device(3);
+    let (arrive, arrived) = mpsc::channel();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let call = HostCall(Arc::new({
+        let begun = begun.clone();
+        move |_| {
+            arrive.send(std::thread::current().id()).unwrap();
+            begun.fetch_add(1, Ordering::SeqCst);
+            while begun.load(Ordering::SeqCst) < 3 {
+                std::thread::yield_now();
+            }
+            Ok(())
+        }
+    }));
+    let dones = [(); 3].map(|()| semaphore(&device));
+    for done in &dones {
+        let queue = device.queue(QUEUE_AFFINITY_ANY);
+        queue.signal(&[done.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty()).unwrap();
+    }
+    dones.iter().for_each(|done| wait(done, 1).unwrap());
+    let mut threads: Vec<_> = (0..3).map(|_| arrived.recv().unwrap()).collect();
+    threads.push(std::thread::current().id());
+    threads.sort_by_key(|id| format!("{id:?}"));
+    threads.dedup();
+    assert_eq!(threads.len(), 4);
+}
+
+#[test]
+fn a_released_device_runs_what_is_ready_and_fails_what_waits() {
+    for _ in 0..50 {
+        let device = device(2);
+        let (gate, waits, target) = (semaphore(&device), semaphore(&device), buffer(&device, 1 << 20));
+        let dones = [(); 8].map(|()| semaphore(&device));
+        let queue = device.queue(QUEUE_AFFINITY_ANY);
+        for done in &dones {
+            queue.signal(&[done.at(1)]).fill(&target, &[7], 0).unwrap();
+        }
+        queue.wait(&[gate.at(1)]).signal(&[waits.at(1)]).fill(&target, &[8], 0).unwrap();
+        // The buffer owns the device too.
+        drop((device, target));
+        for done in &dones {
+            assert_eq!(done.query().unwrap(), 1);
+        }
+        assert_eq!(waits.query().unwrap_err().code(), StatusCode::Aborted);
+    }
+}
+
+#[test]
+fn a_worker_may_release_the_last_handle_of_its_device() {
+    for _ in 0..50 {
+        let device = device(2);
+        let done = semaphore(&device);
+        let (send, receive) = mpsc::channel::<Device>();
+        let receive = std::sync::Mutex::new(receive);
+        let call = HostCall(Arc::new(move |_| {
+            drop(receive.lock().unwrap().recv().unwrap());
+            Ok(())
+        }));
+        let queue = device.queue(QUEUE_AFFINITY_ANY);
+        queue.signal(&[done.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty()).unwrap();
+        send.send(device).unwrap();
+        wait(&done, 1).unwrap();
+    }
+}
+
+#[test]
+fn more_local_memory_than_a_worker_has_is_an_error() {
+    let mut options = options(2);
+    options.worker_local_memory = Some(8192);
+    let device = LocalTask::create(options).unwrap();
+    let (executable, words) = (library(&device), buffer(&device, 400));
+    let bindings = [BufferRef::whole(&words)];
+    for (more, code) in [(0, None), (1, Some(StatusCode::ResourceExhausted))] {
+        let done = semaphore(&device);
+        let mut trace = dispatch(&executable, "trace", [1; 3], &[], &bindings);
+        trace.dynamic_local_memory = more;
+        // A dispatch that is brief by now fails at once.
+        let submitted = device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&trace);
+        let outcome = submitted.and_then(|()| wait(&done, 1));
+        assert_eq!(outcome.as_ref().err().map(Error::code), code);
+        if let Err(error) = outcome {
+            let expected =
+                "function 'trace' needs 8193 bytes of local memory per workgroup, a worker has 8192";
+            assert_eq!(error.message(), expected);
+        }
+    }
+}
+
+#[test]
+fn a_topology_has_a_worker_and_not_too_many() {
+    for count in [0, 1025] {
+        assert_eq!(Topology::with_workers(count).unwrap_err().code(), StatusCode::OutOfRange);
+    }
+}
+
+const CASE: &str = "REHAL_TEST_TASK_CASE";
+
+/// Not a test: the child process of the tests below.
+#[test]
+fn child() {
+    let Ok(case) = std::env::var(CASE) else { return };
+    let mut options = options(2);
+    options.abort_on_failure = case == "abort";
+    let device = LocalTask::create(options).unwrap();
+    let (executable, done, target) = (library(&device), semaphore(&device), buffer(&device, 4));
+    guard::install();
+    guard::set_context(31, 7536);
+    let bindings = [BufferRef::whole(&target)];
+    let (function, bindings) = if case == "abort" { ("fails", &bindings[..]) } else { ("wild", &[][..]) };
+    let crashes = dispatch(&executable, function, [2, 1, 1], &[], bindings);
+    device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&crashes).unwrap();
+    guard::set_context(32, 8000);
+    let outcome = wait(&done, 1);
+    panic!("the process did not exit: {outcome:?}");
+}
+
+fn run_child(case: &str) -> Output {
+    let arguments = ["--exact", "child", "--nocapture", "--test-threads=1"];
+    Process::new(std::env::current_exe().unwrap()).args(arguments).env(CASE, case).output().unwrap()
+}
+
+#[test]
+fn a_kernel_that_faults_on_a_worker_is_named_with_the_record_that_submitted_it() {
+    let output = run_child("crash");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(guard::EXIT_STATUS), "{text}");
+    assert!(text.contains("function 'wild' (10) of executable 4 ('test_library'), workgroup ["), "{text}");
+    assert!(text.contains("  at: record #31, offset 7536, instruction 0x"), "{text}");
+}
+
+#[test]
+fn a_failure_aborts_if_that_is_asked_for() {
+    use std::os::unix::process::ExitStatusExt;
+    let output = run_child("abort");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(6), "{text}");
+    assert!(
+        text.contains("INTERNAL; function 'fails' failed in workgroup [1, 0, 0]: it returned 7"),
+        "{text}"
+    );
+}

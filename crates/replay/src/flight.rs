@@ -1,0 +1,296 @@
+//! What a run has issued and not waited for.
+
+use std::collections::{HashMap, VecDeque};
+use std::iter::Peekable;
+use std::slice::Iter;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::{Condvar, Mutex};
+use rehal_base::{Error, Result};
+use rehal_hal::{Device, QueueAffinity, Registration, Semaphore, Timepoint};
+
+use crate::plan::{Completion, RecordLocation, Release};
+use crate::schedule::{HostWait, Schedule};
+use crate::{Plan, ReplayOrder};
+
+/// Bytes of buffers that wait to be freed, above which the host waits for the work that uses them.
+const HELD_BYTES: u64 = 512 << 20;
+
+/// The work of a run that is in flight, and when the host waits for it.
+///
+/// A run tells of each step before and after it, of each submission, of the end of timed scopes, and of its own end.
+/// In serialized order nothing that can run is in flight after a step. In captured order the schedule lists the waits.
+pub(crate) struct Flight<'r> {
+    order: ReplayOrder,
+    devices: &'r [Device],
+    waits: Peekable<Iter<'r, HostWait>>,
+    completions: Peekable<Iter<'r, Completion>>,
+    /// Deferred submissions that are issued and cannot run yet, by index.
+    deferred: HashMap<u32, Issued>,
+    /// Those that can run, in run order.
+    flying: VecDeque<Flying>,
+    /// The number of submissions that can run so far: the position of the next in the run order.
+    position: u32,
+    failures: Arc<Failures>,
+    /// The queues of each device that were not flushed since work was issued to them.
+    unflushed: Vec<QueueAffinity>,
+    /// What may be released once all submissions before a position are complete, with the bytes it frees.
+    held: VecDeque<(u32, Release, u64)>,
+    held_bytes: u64,
+}
+
+/// A submission that is issued.
+pub(crate) struct Issued {
+    signals: Box<[(Semaphore, u64)]>,
+    location: RecordLocation,
+}
+
+struct Flying {
+    position: u32,
+    issued: Issued,
+    /// Of its [`Report`].
+    registration: Registration,
+}
+
+/// The failed submissions of a run.
+#[derive(Default)]
+struct Failures {
+    is_any: AtomicBool,
+    reported: Mutex<Reported>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Reported {
+    /// Submissions that may still report a failure.
+    outstanding: usize,
+    /// The first in run order, with its position.
+    first: Option<(u32, RecordLocation, Error)>,
+}
+
+/// Reports whether a submission failed, when its signal is settled.
+struct Report {
+    failures: Arc<Failures>,
+    position: u32,
+    location: RecordLocation,
+}
+
+impl<'r> Flight<'r> {
+    /// Nothing is in flight. With a schedule, the order is the captured one.
+    pub(crate) fn new(plan: &'r Plan, schedule: Option<&'r Schedule>, devices: &'r [Device]) -> Self {
+        Self {
+            order: if schedule.is_some() { ReplayOrder::Captured } else { ReplayOrder::Serialized },
+            devices,
+            waits: schedule.map_or(&[][..], |schedule| &schedule.waits).iter().peekable(),
+            completions: plan.completions.iter().peekable(),
+            deferred: HashMap::new(),
+            flying: VecDeque::new(),
+            position: 0,
+            failures: Arc::default(),
+            unflushed: vec![0; devices.len()],
+            held: VecDeque::new(),
+            held_bytes: 0,
+        }
+    }
+
+    /// Called before `step` is performed: waits for what it must not overtake.
+    pub(crate) fn before(&mut self, step: u32) -> Result<()> {
+        if self.order == ReplayOrder::Serialized {
+            return Ok(());
+        }
+        if let Some((_, error)) = self.failures.first() {
+            return Err(error);
+        }
+        while let Some(wait) = self.waits.next_if(|wait| wait.step <= step) {
+            self.wait_for(wait.position)?;
+        }
+        Ok(())
+    }
+
+    /// Called when a submission is issued to queues of a device. If it can run, the serialized order waits for it;
+    /// a deferred one can run when [`Flight::after`] is called for the step that signals the last of its waits.
+    pub(crate) fn issued(
+        &mut self,
+        device: u32,
+        affinity: QueueAffinity,
+        signals: &[Timepoint<&Semaphore>],
+        location: RecordLocation,
+        deferred: Option<u32>,
+    ) -> Result<()> {
+        if let Some(index) = deferred {
+            self.deferred.insert(index, Issued::of(signals, location));
+        }
+        if self.order == ReplayOrder::Serialized {
+            self.devices[device as usize].flush(affinity)?;
+            return if deferred.is_none() { rehal_hal::wait_all(signals, None) } else { Ok(()) };
+        }
+        self.unflushed[device as usize] |= affinity;
+        if deferred.is_none() {
+            let is_complete =
+                |it: &Timepoint<&Semaphore>| it.semaphore.query().is_ok_and(|at| at >= it.value);
+            match signals.iter().all(is_complete) {
+                true => self.position += 1,
+                false => self.fly(Issued::of(signals, location)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Called after `step`: the submissions that it makes runnable are in flight. The serialized order waits for them;
+    /// an error is that of the record that issued them.
+    pub(crate) fn after(&mut self, step: u32) -> Result<(), (RecordLocation, Error)> {
+        while let Some(completion) = self.completions.next_if(|it| it.step == step) {
+            let Some(issued) = self.deferred.remove(&completion.submission) else { continue };
+            match self.order {
+                ReplayOrder::Captured => self.fly(issued),
+                ReplayOrder::Serialized => issued.wait().map_err(|error| (completion.location, error))?,
+            }
+        }
+        Ok(())
+    }
+
+    /// An object's last use is issued; it is freed by `free` once the work that may use it is complete. It holds
+    /// `bytes`.
+    pub(crate) fn release(&mut self, release: Release, bytes: u64, free: impl FnOnce(Release)) {
+        if self.flying.is_empty() {
+            return free(release);
+        }
+        self.held_bytes += bytes;
+        self.held.push_back((self.position, release, bytes));
+    }
+
+    /// The next object whose work is complete. Waits if too much memory is held.
+    pub(crate) fn next_released(&mut self) -> Result<Option<Release>> {
+        if self.held.is_empty() {
+            return Ok(None);
+        }
+        self.reap();
+        if self.held_bytes > HELD_BYTES
+            && let Some(first) = self.flying.front()
+        {
+            self.wait_for(first.position)?;
+        }
+        let reached = self.flying.front().map_or(self.position, |first| first.position);
+        Ok(self.held.pop_front_if(|(position, ..)| *position <= reached).map(|(_, release, bytes)| {
+            self.held_bytes -= bytes;
+            release
+        }))
+    }
+
+    /// Waits for everything that can run.
+    pub(crate) fn drain(&mut self) -> Result<()> {
+        while let Some(first) = self.flying.front() {
+            self.wait_for(first.position)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for everything that can run, whether or not it fails. Returns the record and the error of the first
+    /// submission that failed, in run order: others may have failed because of it.
+    pub(crate) fn abort(&mut self) -> Option<(RecordLocation, Error)> {
+        // Work that cannot be flushed fails, or executes by itself.
+        let _ = self.flush();
+        for flying in self.flying.drain(..) {
+            let _ = flying.issued.wait();
+            flying.registration.detach();
+        }
+        let mut reported = self.failures.reported.lock();
+        while reported.outstanding != 0 {
+            self.failures.changed.wait(&mut reported);
+        }
+        drop(reported);
+        self.failures.first()
+    }
+
+    fn fly(&mut self, issued: Issued) {
+        let position = self.position;
+        self.position += 1;
+        self.failures.reported.lock().outstanding += 1;
+        let report = Report { failures: self.failures.clone(), position, location: issued.location };
+        let registration = match issued.signals.last() {
+            Some((semaphore, value)) => {
+                semaphore.on_reached(*value, Box::new(move |outcome| report.settle(outcome)))
+            }
+            None => Registration::done(),
+        };
+        self.flying.push_back(Flying { position, issued, registration });
+        self.reap();
+    }
+
+    /// Waits for the submission at a position of the run order, unless it is known to be complete.
+    fn wait_for(&mut self, position: u32) -> Result<()> {
+        self.reap();
+        let at = self.flying.partition_point(|flying| flying.position < position);
+        if self.flying.get(at).is_some_and(|flying| flying.position == position) {
+            self.flush()?;
+            self.flying[at].issued.wait()?;
+            self.reap();
+        }
+        Ok(())
+    }
+
+    /// Forgets the first submissions in flight as far as they are complete.
+    fn reap(&mut self) {
+        while let Some(first) = self.flying.front()
+            && first.issued.is_complete()
+        {
+            self.flying.pop_front();
+        }
+    }
+
+    /// Makes sure that what is issued executes while the host waits.
+    fn flush(&mut self) -> Result<()> {
+        for (device, unflushed) in self.devices.iter().zip(&mut self.unflushed) {
+            let affinity = std::mem::take(unflushed);
+            if affinity != 0 {
+                device.flush(affinity)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Issued {
+    fn of(signals: &[Timepoint<&Semaphore>], location: RecordLocation) -> Self {
+        let signals = signals.iter().map(|signal| (signal.semaphore.clone(), signal.value)).collect();
+        Self { signals, location }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.signals.iter().all(|(semaphore, value)| semaphore.query().is_ok_and(|at| at >= *value))
+    }
+
+    fn wait(&self) -> Result<()> {
+        self.signals.iter().try_for_each(|(semaphore, value)| semaphore.wait(*value, None))
+    }
+}
+
+impl Failures {
+    fn first(&self) -> Option<(RecordLocation, Error)> {
+        if !self.is_any.load(Ordering::Acquire) {
+            return None;
+        }
+        self.reported.lock().first.as_ref().map(|(_, location, error)| (*location, error.clone()))
+    }
+}
+
+impl Report {
+    fn settle(&self, outcome: Result<()>) {
+        let Err(error) = outcome else { return };
+        let mut reported = self.failures.reported.lock();
+        if reported.first.as_ref().is_none_or(|(position, ..)| self.position < *position) {
+            reported.first = Some((self.position, self.location, error));
+        }
+        drop(reported);
+        self.failures.is_any.store(true, Ordering::Release);
+    }
+}
+
+/// Settled, or cancelled.
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.failures.reported.lock().outstanding -= 1;
+        self.failures.changed.notify_all();
+    }
+}

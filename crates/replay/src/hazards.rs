@@ -1,0 +1,459 @@
+//! Tracks which submissions may be in flight, what they access, and which of them are ordered.
+//!
+//! A submission joins when it can run: where it is issued, or, if it is deferred, where the last of its waits is signalled.
+//! From then on it is in flight until the host is known to have waited for it. At most `64 * N` submissions are in flight, as
+//! a bit of a set each, so that everything here takes constant time for each access and set.
+
+use std::collections::HashMap;
+
+use rehal_hal::Timepoint;
+
+use crate::access::{Access, Effect, Footprint};
+
+/// Ranges of one resource with different accesses; more are approximated.
+pub(crate) const MAX_FRAGMENTS: usize = 64;
+
+/// A set of submissions in flight, by their slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slots<const N: usize>([u64; N]);
+
+/// A submission in flight.
+pub(crate) struct Flying<const N: usize> {
+    /// Its index in the plan.
+    pub submission: u32,
+    /// The step at which it can run.
+    pub step: u32,
+    /// Those that complete before it starts, transitively.
+    before: Slots<N>,
+}
+
+/// A range of a resource, with the submissions that access it and that no later access supersedes.
+struct Fragment<const N: usize> {
+    start: u64,
+    end: u64,
+    readers: Slots<N>,
+    /// Writers that are certain.
+    writers: Slots<N>,
+    binders: Slots<N>,
+    /// Whether each of them accesses all of these bytes.
+    is_exact: bool,
+}
+
+/// Bytes that two unordered submissions access.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conflict {
+    /// The slot of the earlier one.
+    pub slot: usize,
+    /// The access of the later one, with only the bytes that both access.
+    pub access: Access,
+    /// The access of the earlier one.
+    pub effect: Effect,
+    /// Whether both access exactly these bytes; otherwise some of them.
+    pub is_exact: bool,
+}
+
+/// The submissions in flight.
+pub(crate) struct Tracker<const N: usize> {
+    /// By slot.
+    flying: Vec<Flying<N>>,
+    /// The submissions that joined before slot 0.
+    joined_before: u32,
+    /// Those that the host is known to have waited for.
+    done: Slots<N>,
+    /// Sorted by range.
+    resources: HashMap<u32, Vec<Fragment<N>>>,
+    /// Those that may access any byte.
+    unbounded: Slots<N>,
+    /// Their signals by semaphore, in ascending order.
+    signals: HashMap<u32, Vec<(u64, usize)>>,
+    /// The payload of each semaphore before these.
+    reached: Vec<u64>,
+    /// See [`MAX_FRAGMENTS`].
+    max_fragments: usize,
+    /// A measure of the time spent.
+    pub work: u64,
+}
+
+impl<const N: usize> Tracker<N> {
+    const CAPACITY: usize = 64 * N;
+
+    /// Nothing is in flight, and semaphores have these payloads. Resources have up to `max_fragments` ranges with
+    /// different accesses.
+    pub(crate) fn new(reached: Vec<u64>, max_fragments: usize) -> Self {
+        Self {
+            flying: Vec::new(),
+            joined_before: 0,
+            done: Slots::default(),
+            resources: HashMap::new(),
+            unbounded: Slots::default(),
+            signals: HashMap::new(),
+            reached,
+            max_fragments,
+            work: 0,
+        }
+    }
+
+    /// The submissions in flight that the host is not known to have waited for.
+    pub(crate) fn pending(&self) -> Slots<N> {
+        Slots::first(self.flying.len()).minus(self.done)
+    }
+
+    /// Whether the oldest half must be [retired](Self::retire) before another submission joins.
+    pub(crate) fn is_full(&self) -> bool {
+        self.flying.len() == Self::CAPACITY
+    }
+
+    /// The slots of the oldest half.
+    pub(crate) fn oldest(&self) -> Slots<N> {
+        Slots::first(Self::CAPACITY / 2)
+    }
+
+    /// The submission in a slot.
+    pub(crate) fn flying(&self, slot: usize) -> &Flying<N> {
+        &self.flying[slot]
+    }
+
+    /// The number of submissions that joined before the one in a slot.
+    pub(crate) fn position(&self, slot: usize) -> u32 {
+        self.joined_before + slot as u32
+    }
+
+    /// The submissions that complete before one with these waits starts.
+    pub(crate) fn before(&self, waits: &[Timepoint<u32>]) -> Slots<N> {
+        let mut before = Slots::default();
+        for wait in waits.iter().filter(|wait| wait.value > self.reached[wait.semaphore as usize]) {
+            let Some(signals) = self.signals.get(&wait.semaphore) else { continue };
+            // Signals of a semaphore are ordered, so the first that suffices is the earliest.
+            let at = signals.partition_point(|(value, _)| *value < wait.value);
+            if let Some((_, slot)) = signals.get(at) {
+                before = before.union(self.closed(Slots::one(*slot)));
+            }
+        }
+        before
+    }
+
+    /// The last in flight that signals a semaphore, for each of `signals`.
+    pub(crate) fn signallers(&self, signals: &[Timepoint<u32>]) -> Slots<N> {
+        let last = |it: &Timepoint<u32>| self.signals.get(&it.semaphore)?.last().map(|(_, slot)| *slot);
+        signals.iter().filter_map(last).fold(Slots::default(), |slots, slot| slots.union(Slots::one(slot)))
+    }
+
+    /// `slots` and all that complete before them.
+    pub(crate) fn closed(&self, slots: Slots<N>) -> Slots<N> {
+        slots.iter().fold(slots, |closed, slot| closed.union(self.flying[slot].before))
+    }
+
+    /// The fewest of `slots` that complete after all others of them.
+    pub(crate) fn last_of(&mut self, slots: Slots<N>) -> Slots<N> {
+        let (mut last, mut covered) = (Slots::default(), Slots::default());
+        for slot in slots.iter().rev() {
+            if !covered.contains(slot) {
+                last = last.union(Slots::one(slot));
+                covered = covered.union(self.flying[slot].before);
+            }
+        }
+        self.work += (N * slots.count()) as u64;
+        last
+    }
+
+    /// The pending submissions outside of `before` whose accesses conflict with `footprint`. `seen` gets the bytes.
+    pub(crate) fn conflicts(
+        &mut self,
+        footprint: &Footprint,
+        before: Slots<N>,
+        mut seen: impl FnMut(Conflict),
+    ) -> Slots<N> {
+        let candidates = self.pending().minus(before);
+        if candidates.is_empty() {
+            return candidates;
+        }
+        if footprint.is_unbounded {
+            return candidates;
+        }
+        let mut conflicts = match footprint.accesses.is_empty() {
+            true => Slots::default(),
+            false => self.unbounded.and(candidates),
+        };
+        for access in &footprint.accesses {
+            let fragments = self.resources.get(&access.resource).map_or(&[][..], |list| list);
+            let from = fragments.partition_point(|it| it.end <= access.start);
+            self.work += (N + 4) as u64;
+            for fragment in fragments[from..].iter().take_while(|it| it.start < access.end) {
+                self.work += (4 * N) as u64;
+                let conflicting = fragment.conflicting(access.effect).and(candidates);
+                conflicts = conflicts.union(conflicting);
+                let (start, end) = (fragment.start.max(access.start), fragment.end.min(access.end));
+                for slot in conflicting.iter() {
+                    let effect = fragment.effect_of(slot);
+                    let (access, is_exact) = (Access { start, end, ..*access }, fragment.is_exact);
+                    seen(Conflict { slot, access, effect, is_exact });
+                }
+            }
+        }
+        conflicts
+    }
+
+    /// The host has waited for `slots`.
+    pub(crate) fn complete(&mut self, slots: Slots<N>) {
+        self.done = self.done.union(self.closed(slots));
+        if self.pending().is_empty() {
+            self.joined_before += self.flying.len() as u32;
+            self.flying.clear();
+            self.resources.clear();
+            for (semaphore, signals) in self.signals.drain() {
+                self.reached[semaphore as usize] = signals.last().map_or(0, |(value, _)| *value);
+            }
+            (self.done, self.unbounded) = Default::default();
+        }
+    }
+
+    /// A submission can run from `step` on, after those in `before`.
+    pub(crate) fn join(
+        &mut self,
+        submission: u32,
+        step: u32,
+        before: Slots<N>,
+        signals: &[Timepoint<u32>],
+        footprint: &Footprint,
+    ) {
+        let slot = self.flying.len();
+        self.flying.push(Flying { submission, step, before });
+        for signal in signals {
+            self.signals.entry(signal.semaphore).or_default().push((signal.value, slot));
+        }
+        if footprint.is_unbounded {
+            self.unbounded = self.unbounded.union(Slots::one(slot));
+        }
+        for access in &footprint.accesses {
+            let fragments = self.resources.entry(access.resource).or_default();
+            self.work += (4 * N * add(fragments, access, slot, self.max_fragments)) as u64;
+        }
+    }
+
+    /// Forgets the oldest half, which is complete.
+    pub(crate) fn retire(&mut self) {
+        let half = Self::CAPACITY / 2;
+        self.flying.drain(..half);
+        self.joined_before += half as u32;
+        for flying in &mut self.flying {
+            flying.before = flying.before.without_oldest();
+        }
+        self.done = self.done.without_oldest();
+        self.unbounded = self.unbounded.without_oldest();
+        self.resources.retain(|_, fragments| {
+            self.work += (3 * N * fragments.len()) as u64;
+            fragments.retain_mut(Fragment::retire);
+            !fragments.is_empty()
+        });
+        self.signals.retain(|semaphore, signals| {
+            let retired = signals.partition_point(|(_, slot)| *slot < half);
+            if let Some((value, _)) = signals.drain(..retired).next_back() {
+                self.reached[*semaphore as usize] = value;
+            }
+            signals.iter_mut().for_each(|(_, slot)| *slot -= half);
+            !signals.is_empty()
+        });
+    }
+}
+
+impl<const N: usize> Fragment<N> {
+    fn empty(start: u64, end: u64) -> Self {
+        let none = Slots::default();
+        Self { start, end, readers: none, writers: none, binders: none, is_exact: true }
+    }
+
+    fn conflicting(&self, effect: Effect) -> Slots<N> {
+        let writers = self.writers.union(self.binders);
+        match effect {
+            Effect::Read => writers,
+            Effect::Write | Effect::Bind => writers.union(self.readers),
+        }
+    }
+
+    fn effect_of(&self, slot: usize) -> Effect {
+        match () {
+            () if self.writers.contains(slot) => Effect::Write,
+            () if self.binders.contains(slot) => Effect::Bind,
+            () => Effect::Read,
+        }
+    }
+
+    /// Adds an access. One that may write is ordered after all earlier ones, so whatever is ordered after it is ordered
+    /// after them.
+    fn add(&mut self, effect: Effect, slot: usize) {
+        let one = Slots::one(slot);
+        if effect != Effect::Read {
+            let both = self.readers.union(self.writers).union(self.binders);
+            self.is_exact |= both.and(one).is_empty();
+            for slots in [&mut self.readers, &mut self.writers, &mut self.binders] {
+                *slots = slots.and(one);
+            }
+        }
+        let accessors = match effect {
+            Effect::Read => &mut self.readers,
+            Effect::Write => &mut self.writers,
+            Effect::Bind => &mut self.binders,
+        };
+        *accessors = accessors.union(one);
+    }
+
+    /// The accesses of both ranges, for all bytes from the first to the last.
+    fn merged(&self, next: &Self) -> Self {
+        Self {
+            start: self.start,
+            end: next.end,
+            readers: self.readers.union(next.readers),
+            writers: self.writers.union(next.writers),
+            binders: self.binders.union(next.binders),
+            is_exact: false,
+        }
+    }
+
+    fn retire(&mut self) -> bool {
+        for slots in [&mut self.readers, &mut self.writers, &mut self.binders] {
+            *slots = slots.without_oldest();
+        }
+        !self.conflicting(Effect::Write).is_empty()
+    }
+
+    /// Another fragment with the same accesses.
+    fn part(&self, start: u64, end: u64) -> Self {
+        Self { start, end, ..*self }
+    }
+}
+
+/// Adds an access to the sorted `fragments` of its resource; returns how many it touched.
+fn add<const N: usize>(
+    fragments: &mut Vec<Fragment<N>>,
+    access: &Access,
+    slot: usize,
+    max_fragments: usize,
+) -> usize {
+    let from = fragments.partition_point(|it| it.end <= access.start);
+    let to = from + fragments[from..].partition_point(|it| it.start < access.end);
+    let mut replaced: Vec<Fragment<N>> = Vec::with_capacity(2 * (to - from) + 1);
+    let mut at = access.start;
+    let cover = |replaced: &mut Vec<Fragment<N>>, mut fragment: Fragment<N>| {
+        fragment.add(access.effect, slot);
+        replaced.push(fragment);
+    };
+    for old in &fragments[from..to] {
+        if old.start < access.start {
+            replaced.push(old.part(old.start, access.start));
+        }
+        if at < old.start {
+            cover(&mut replaced, Fragment::empty(at, old.start));
+        }
+        let end = old.end.min(access.end);
+        cover(&mut replaced, old.part(old.start.max(access.start), end));
+        if access.end < old.end {
+            replaced.push(old.part(access.end, old.end));
+        }
+        at = end;
+    }
+    if at < access.end {
+        cover(&mut replaced, Fragment::empty(at, access.end));
+    }
+    let touched = replaced.len() + fragments.len() - to;
+    fragments.splice(from..to, replaced);
+    if fragments.len() > max_fragments {
+        coarsen(fragments);
+        return touched + max_fragments;
+    }
+    touched
+}
+
+/// Halves the number of fragments: each two neighbours become one, with the bytes between them.
+fn coarsen<const N: usize>(fragments: &mut Vec<Fragment<N>>) {
+    let merged = fragments.chunks(2).map(|pair| match pair {
+        [first, second] => first.merged(second),
+        rest => rest[0].part(rest[0].start, rest[0].end),
+    });
+    *fragments = merged.collect();
+}
+
+impl<const N: usize> Default for Slots<N> {
+    fn default() -> Self {
+        Self([0; N])
+    }
+}
+
+impl<const N: usize> Slots<N> {
+    fn one(slot: usize) -> Self {
+        let mut words = [0; N];
+        words[slot / 64] = 1 << (slot % 64);
+        Self(words)
+    }
+
+    fn first(count: usize) -> Self {
+        Self(std::array::from_fn(|word| match count.saturating_sub(64 * word) {
+            bits @ 0..64 => (1 << bits) - 1,
+            _ => u64::MAX,
+        }))
+    }
+
+    fn contains(self, slot: usize) -> bool {
+        self.0[slot / 64] >> (slot % 64) & 1 != 0
+    }
+
+    /// Whether it has no elements.
+    pub(crate) fn is_empty(self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
+    pub(crate) fn count(self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    pub(crate) fn with(self, slot: usize) -> Self {
+        self.union(Self::one(slot))
+    }
+
+    pub(crate) fn union(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
+    }
+
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] & other.0[word]))
+    }
+
+    pub(crate) fn minus(self, other: Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] & !other.0[word]))
+    }
+
+    /// The elements, in ascending order.
+    pub(crate) fn iter(self) -> SlotIter<N> {
+        SlotIter(self)
+    }
+
+    /// The elements of the newer half, renumbered from 0.
+    fn without_oldest(self) -> Self {
+        if N == 1 {
+            return Self([self.0[0] >> 32; N]);
+        }
+        Self(std::array::from_fn(|word| self.0.get(word + N / 2).copied().unwrap_or_default()))
+    }
+}
+
+/// Iterates over a set.
+pub(crate) struct SlotIter<const N: usize>(Slots<N>);
+
+impl<const N: usize> Iterator for SlotIter<N> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        let (index, word) = self.0.0.iter_mut().enumerate().find(|(_, word)| **word != 0)?;
+        let bit = word.trailing_zeros() as usize;
+        *word &= *word - 1;
+        Some(64 * index + bit)
+    }
+}
+
+impl<const N: usize> DoubleEndedIterator for SlotIter<N> {
+    fn next_back(&mut self) -> Option<usize> {
+        let (index, word) = self.0.0.iter_mut().enumerate().rfind(|(_, word)| **word != 0)?;
+        let bit = 63 - word.leading_zeros() as usize;
+        *word &= !(1 << bit);
+        Some(64 * index + bit)
+    }
+}

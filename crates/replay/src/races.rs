@@ -1,0 +1,254 @@
+use std::collections::HashMap;
+
+use rehal_hal::Timepoint;
+
+use crate::access::{Access, Effect};
+use crate::hazards::{Conflict, Slots, Tracker};
+use crate::plan::StepOp;
+use crate::schedule::{Judge, Walk};
+use crate::{Plan, RecordLocation};
+
+/// A sixty-fourth of the submissions that are compared with each other.
+const WORDS: usize = 16;
+
+/// Ranges by which a command buffer's accesses are described.
+const MAX_RANGES: usize = 4096;
+
+/// Ranges of one buffer with different accesses.
+const MAX_FRAGMENTS: usize = 1024;
+
+/// Work for each step after which the search ends.
+const WORK_PER_STEP: u64 = 1 << 14;
+
+/// Options of [`Plan::races`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RaceOptions {
+    /// Assume that the host waits for nothing except before it accesses bytes itself. By default, a submission that
+    /// waits for no timepoint is assumed to be issued by a host that has waited for whatever it depends on:
+    /// captures do not contain these waits.
+    pub strict: bool,
+}
+
+/// Unordered operations of a capture: see [`Plan::races`].
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Races {
+    /// The first [`MAX_RACES`] pairs, by their second operation.
+    pub pairs: Vec<Race>,
+    /// Number of pairs.
+    pub count: u64,
+    /// Submissions that are only ordered if the host waited before it issued them.
+    pub assumed_wait_count: u64,
+    /// Pairs that only conflict if the bytes are those that they access of a longer range. They are not in `pairs`.
+    pub inexact_count: u64,
+    /// Why pairs may be missing, if so.
+    pub incomplete: Option<Incomplete>,
+}
+
+/// Maximum number of pairs in [`Races`].
+pub const MAX_RACES: usize = 1000;
+
+/// Maximum number of ranges of a [`Race`].
+const MAX_OVERLAPS: usize = 16;
+
+/// Why a search may have missed races.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incomplete {
+    /// So many submissions are in flight that the first were forgotten.
+    TooManyInFlight,
+    /// The search would have taken too long.
+    TooMuchWork,
+}
+
+/// Two operations that access the same bytes without an order, at least one of which may write.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Race {
+    /// The one that can run first in the order of the records.
+    pub first: RaceOperation,
+    /// The other.
+    pub second: RaceOperation,
+    /// The bytes: the first 16 ranges.
+    pub overlaps: Vec<Overlap>,
+}
+
+/// An operation of a [`Race`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RaceOperation {
+    /// Its record.
+    pub location: RecordLocation,
+    /// Its name, such as `queue_copy`.
+    pub name: &'static str,
+}
+
+/// Bytes that two operations access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overlap {
+    /// The id of the buffer or file.
+    pub object_id: u64,
+    /// Whether it is a file.
+    pub is_file: bool,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+    /// The access of the first operation.
+    pub first: AccessKind,
+    /// The access of the second operation.
+    pub second: AccessKind,
+}
+
+/// How an operation accesses bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessKind {
+    /// It reads them.
+    Reads,
+    /// It writes them.
+    Writes,
+    /// It binds them to a kernel, which may read and write them.
+    Binds,
+}
+
+impl AccessKind {
+    /// `reads`, `writes` or `binds`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reads => "reads",
+            Self::Writes => "writes",
+            Self::Binds => "binds",
+        }
+    }
+}
+
+impl From<Effect> for AccessKind {
+    fn from(effect: Effect) -> Self {
+        match effect {
+            Effect::Read => Self::Reads,
+            Effect::Write => Self::Writes,
+            Effect::Bind => Self::Binds,
+        }
+    }
+}
+
+impl Plan {
+    /// Finds pairs of operations that access the same bytes, at least one of which may write, and that nothing in the
+    /// capture orders: no timepoint, no access of the host, and no signal of the same semaphore. Runs nothing.
+    pub fn races(&self, options: RaceOptions) -> Races {
+        let judge = Pairs { options, ..Pairs::default() };
+        let mut walk = Walk::<_, WORDS>::new(self, judge, MAX_RANGES, MAX_FRAGMENTS, WORK_PER_STEP);
+        walk.all();
+        let Walk { footprints, judge, .. } = walk;
+        let locations = self.submission_locations();
+        let operation = |submission: u32| RaceOperation {
+            location: locations[submission as usize],
+            name: self.submissions[submission as usize].op.name(),
+        };
+        let overlap = |access: &Access, effect: Effect| {
+            let file = footprints.file_of(access.resource);
+            Overlap {
+                object_id: match file {
+                    Some(file) => self.files[file].id,
+                    None => self.buffer_ids[access.resource as usize],
+                },
+                is_file: file.is_some(),
+                offset: access.start,
+                length: access.end - access.start,
+                first: effect.into(),
+                second: access.effect.into(),
+            }
+        };
+        let pairs = judge.pairs.into_iter().map(|pair| Race {
+            first: operation(pair.first),
+            second: operation(pair.second),
+            overlaps: pair.overlaps.iter().map(|(access, effect)| overlap(access, *effect)).collect(),
+        });
+        Races {
+            pairs: pairs.collect(),
+            count: judge.count,
+            assumed_wait_count: judge.assumed_wait_count,
+            inexact_count: judge.inexact_count,
+            incomplete: judge.incomplete,
+        }
+    }
+
+    /// The record of each submission.
+    pub(crate) fn submission_locations(&self) -> Vec<RecordLocation> {
+        let mut locations = vec![RecordLocation::default(); self.submissions.len()];
+        for step in &self.steps {
+            if let StepOp::Submission(index) | StepOp::Deferred(index) = step.op {
+                locations[index as usize] = step.location;
+            }
+        }
+        locations
+    }
+}
+
+/// Collects races.
+#[derive(Default)]
+struct Pairs {
+    options: RaceOptions,
+    pairs: Vec<Pair>,
+    /// The index in `pairs` of the races of the current second operation, by the first.
+    of_second: HashMap<u32, Option<usize>>,
+    second: Option<u32>,
+    count: u64,
+    assumed_wait_count: u64,
+    inexact_count: u64,
+    incomplete: Option<Incomplete>,
+}
+
+struct Pair {
+    first: u32,
+    second: u32,
+    overlaps: Vec<(Access, Effect)>,
+}
+
+impl Judge<WORDS> for Pairs {
+    const WANTS_CONFLICTS: bool = true;
+
+    fn conflict(&mut self, walk: &Tracker<WORDS>, second: u32, conflict: Conflict) {
+        if !conflict.is_exact {
+            self.inexact_count += 1;
+            return;
+        }
+        if self.second.replace(second) != Some(second) {
+            self.of_second.clear();
+        }
+        let first = walk.flying(conflict.slot).submission;
+        let (count, pairs) = (&mut self.count, &mut self.pairs);
+        let pair = self.of_second.entry(first).or_insert_with(|| {
+            *count += 1;
+            (pairs.len() < MAX_RACES).then(|| {
+                pairs.push(Pair { first, second, overlaps: Vec::new() });
+                pairs.len() - 1
+            })
+        });
+        if let Some(pair) = pair
+            && pairs[*pair].overlaps.len() < MAX_OVERLAPS
+        {
+            pairs[*pair].overlaps.push((conflict.access, conflict.effect));
+        }
+    }
+
+    fn submission(&mut self, waits: &[Timepoint<u32>]) -> bool {
+        let is_assumed = waits.is_empty() && !self.options.strict;
+        self.assumed_wait_count += u64::from(is_assumed);
+        is_assumed
+    }
+
+    fn waits_at_scopes(&self) -> bool {
+        !self.options.strict
+    }
+
+    fn host_waits(&mut self, _step: u32, _position: u32) {}
+
+    fn retires(&mut self, slots: Slots<WORDS>) {
+        if !slots.is_empty() {
+            self.incomplete.get_or_insert(Incomplete::TooManyInFlight);
+        }
+    }
+
+    fn stops_tracking(&mut self) {
+        self.incomplete = Some(Incomplete::TooMuchWork);
+    }
+}

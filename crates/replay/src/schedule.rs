@@ -1,0 +1,278 @@
+//! Derives from a plan when the host must wait in a replay in captured order.
+
+use rehal_hal::{CreateOp, HostOp, Indexed, Timepoint};
+
+use crate::Plan;
+use crate::access::{Footprint, Footprints};
+use crate::hazards::{Conflict, MAX_FRAGMENTS, Slots, Tracker};
+use crate::plan::{Kind, StepOp};
+
+/// A quarter of the submissions that may be in flight in a replay, divided by 16.
+const WORDS: usize = 4;
+
+/// Ranges by which a command buffer's accesses are described.
+const MAX_RANGES: usize = 256;
+
+/// Work for each step after which accesses are no longer tracked by their bytes, so that the time to plan a hostile
+/// capture is linear in its size.
+const WORK_PER_STEP: u64 = 4096;
+
+/// When a run in captured order waits.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    /// Sorted by step.
+    pub waits: Vec<HostWait>,
+}
+
+/// Before step `step` the host waits for a submission.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HostWait {
+    pub step: u32,
+    /// Its position in the run order: that in which submissions become able to run, where they are issued or, if
+    /// they are deferred, where the last of their waits is signalled.
+    pub position: u32,
+}
+
+impl Schedule {
+    /// The schedule of a plan.
+    pub(crate) fn of(plan: &Plan) -> Self {
+        let mut walk =
+            Walk::<_, WORDS>::new(plan, Waits(Vec::new()), MAX_RANGES, MAX_FRAGMENTS, WORK_PER_STEP);
+        walk.all();
+        let Waits(mut waits) = walk.judge;
+        // A wait for what one step makes runnable comes one step later.
+        waits.sort_by_key(|wait| wait.step);
+        Self { waits }
+    }
+}
+
+/// Decides what an order that only the host can establish means.
+pub(crate) trait Judge<const N: usize> {
+    /// Whether to call [`Judge::conflict`].
+    const WANTS_CONFLICTS: bool;
+
+    /// The submission conflicts with another, which is not ordered before it.
+    fn conflict(&mut self, walk: &Tracker<N>, submission: u32, conflict: Conflict);
+
+    /// The unordered `slots` conflict with a submission that has these waits. Returns whether the host waits for
+    /// them before it issues the submission.
+    fn submission(&mut self, waits: &[Timepoint<u32>]) -> bool;
+
+    /// Whether the host has waited for everything in flight where a scope begins or ends.
+    fn waits_at_scopes(&self) -> bool;
+
+    /// Before `step`, the host waits for the submission at this position of the run order.
+    fn host_waits(&mut self, step: u32, position: u32);
+
+    /// `slots` are forgotten, because too many submissions are in flight.
+    fn retires(&mut self, slots: Slots<N>);
+
+    /// Accesses are no longer tracked by their bytes.
+    fn stops_tracking(&mut self);
+}
+
+/// Collects the waits of a schedule.
+struct Waits(Vec<HostWait>);
+
+impl Judge<WORDS> for Waits {
+    const WANTS_CONFLICTS: bool = false;
+
+    fn conflict(&mut self, _walk: &Tracker<WORDS>, _submission: u32, _conflict: Conflict) {}
+
+    // Captures do not contain the waits of the host, so this is one.
+    fn submission(&mut self, _waits: &[Timepoint<u32>]) -> bool {
+        true
+    }
+
+    // Only if it is timed, which a run knows.
+    fn waits_at_scopes(&self) -> bool {
+        false
+    }
+
+    fn host_waits(&mut self, step: u32, position: u32) {
+        self.0.push(HostWait { step, position });
+    }
+
+    fn retires(&mut self, _slots: Slots<WORDS>) {}
+
+    fn stops_tracking(&mut self) {}
+}
+
+/// A walk over the steps of a plan that tracks what is in flight.
+pub(crate) struct Walk<'p, J, const N: usize> {
+    plan: &'p Plan,
+    pub footprints: Footprints<'p>,
+    tracker: Tracker<N>,
+    pub judge: J,
+    step: u32,
+    footprint: Footprint,
+    work_limit: u64,
+    is_coarse: bool,
+}
+
+impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
+    pub(crate) fn new(
+        plan: &'p Plan,
+        judge: J,
+        max_ranges: usize,
+        max_fragments: usize,
+        work_per_step: u64,
+    ) -> Self {
+        let mut payloads = vec![0; plan.counts[Kind::Semaphore as usize] as usize];
+        for op in &plan.host_ops {
+            if let HostOp::Create(CreateOp::Semaphore { initial_value, created, .. }) = op {
+                payloads[*created as usize] = *initial_value;
+            }
+        }
+        Self {
+            plan,
+            footprints: Footprints::new(plan, max_ranges),
+            tracker: Tracker::new(payloads, max_fragments),
+            judge,
+            step: 0,
+            footprint: Footprint::default(),
+            work_limit: work_per_step * (plan.steps.len() as u64 + 1024),
+            is_coarse: false,
+        }
+    }
+
+    /// Walks all steps.
+    pub(crate) fn all(&mut self) {
+        let plan = self.plan;
+        let mut completions = plan.completions.iter().peekable();
+        for (number, step) in (0u32..).zip(&plan.steps) {
+            self.step = number;
+            match step.op {
+                StepOp::Host(index) => self.host_op(&plan.host_ops[index as usize]),
+                StepOp::Command(index) => self.command(index),
+                StepOp::Submission(index) => self.submission(index),
+                StepOp::Deferred(_) => {}
+            }
+            while let Some(completion) = completions.next_if(|it| it.step == number) {
+                self.submission(completion.submission);
+            }
+            if self.tracker.work > self.work_limit && !self.is_coarse {
+                self.is_coarse = true;
+                self.judge.stops_tracking();
+            }
+        }
+    }
+
+    fn host_op(&mut self, op: &HostOp<Indexed>) {
+        if let HostOp::EndCommandBuffer { command_buffer } = op {
+            self.footprints.end(*command_buffer);
+        }
+        let pending = self.tracker.pending();
+        if pending.is_empty() {
+            return;
+        }
+        if matches!(op, HostOp::ScopeBegin { .. } | HostOp::ScopeEnd { .. }) && self.judge.waits_at_scopes() {
+            return self.wait_for(pending);
+        }
+        let mut footprint = std::mem::take(&mut self.footprint);
+        self.footprints.of_host_op(op, &mut footprint);
+        self.host_access(&footprint);
+        self.footprint = footprint;
+    }
+
+    fn command(&mut self, index: u32) {
+        let (into, command) = &self.plan.commands[index as usize];
+        self.footprints.record(*into, command);
+        if !self.plan.inline_command_buffers[*into as usize] {
+            return;
+        }
+        let mut footprint = std::mem::take(&mut self.footprint);
+        self.footprints.of_command(command, &mut footprint);
+        self.host_access(&footprint);
+        self.footprint = footprint;
+    }
+
+    /// The host accesses bytes: it has waited for whatever accesses them.
+    fn host_access(&mut self, footprint: &Footprint) {
+        let conflicts = self.tracker.conflicts(footprint, Slots::default(), |_| {});
+        self.wait_for(conflicts);
+    }
+
+    /// A submission can run from this step on.
+    fn submission(&mut self, index: u32) {
+        let submission = &self.plan.submissions[index as usize];
+        let lists = &self.plan.lists.timepoints;
+        let (waits, signals) = (submission.waits.of(lists), submission.signals.of(lists));
+        if self.tracker.is_full() {
+            self.retire();
+        }
+        let mut footprint = std::mem::take(&mut self.footprint);
+        match self.is_coarse {
+            false => self.footprints.of_queue_op(&submission.op, &mut footprint),
+            true => footprint.is_unbounded = true,
+        }
+        let before = self.tracker.before(waits);
+        let mut before = self.order_signals(signals, before);
+        let (tracker, judge) = (&mut self.tracker, &mut self.judge);
+        let mut seen = Vec::new();
+        let conflicts = tracker.conflicts(&footprint, before, |conflict| {
+            if J::WANTS_CONFLICTS {
+                seen.push(conflict);
+            }
+        });
+        if !conflicts.is_empty() {
+            if judge.submission(waits) {
+                before = self.wait_or_order(conflicts, before);
+            } else {
+                seen.into_iter().for_each(|conflict| judge.conflict(tracker, index, conflict));
+                before = before.union(self.tracker.closed(conflicts));
+            }
+        }
+        self.tracker.join(index, self.step, before, signals, &footprint);
+        self.footprint = footprint;
+    }
+
+    /// Payloads of a semaphore must increase, so a program orders its signals, with waits of the host if nothing else
+    /// does.
+    fn order_signals(&mut self, signals: &[Timepoint<u32>], before: Slots<N>) -> Slots<N> {
+        let earlier = self.tracker.signallers(signals).and(self.tracker.pending()).minus(before);
+        match earlier.is_empty() {
+            true => before,
+            false => self.wait_or_order(earlier, before),
+        }
+    }
+
+    /// The host waits for `slots` before this step. What only this step makes runnable cannot be waited for before
+    /// it; returns `before` with those.
+    fn wait_or_order(&mut self, slots: Slots<N>, before: Slots<N>) -> Slots<N> {
+        let (mut earlier, mut same_step) = (Slots::default(), Slots::default());
+        for slot in slots.iter() {
+            let is_same_step = self.tracker.flying(slot).step == self.step;
+            let set = if is_same_step { &mut same_step } else { &mut earlier };
+            *set = set.with(slot);
+        }
+        let before = before.union(self.tracker.closed(same_step));
+        // If everything in flight is complete, slots are renumbered; then nothing is in `before`.
+        self.wait_for(earlier);
+        if self.tracker.pending().is_empty() { Slots::default() } else { before }
+    }
+
+    fn wait_for(&mut self, slots: Slots<N>) {
+        if slots.is_empty() {
+            return;
+        }
+        for slot in self.tracker.last_of(slots).iter() {
+            self.judge.host_waits(self.step, self.tracker.position(slot));
+        }
+        self.tracker.complete(slots);
+    }
+
+    /// Makes room: the host waits for the oldest half.
+    fn retire(&mut self) {
+        let oldest = self.tracker.oldest().and(self.tracker.pending());
+        for slot in self.tracker.last_of(oldest).iter() {
+            let step = self.step.max(self.tracker.flying(slot).step.saturating_add(1));
+            self.judge.host_waits(step, self.tracker.position(slot));
+        }
+        self.judge.retires(oldest);
+        self.tracker.complete(oldest);
+        if self.tracker.is_full() {
+            self.tracker.retire();
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Captures in both orders, on a device that completes work late and in random order: the host reads are the same.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rehal_base::Result;
+use rehal_cts::late::LateDevice;
+use rehal_hal::{Device, DeviceGroup};
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{
+    FileRemap, HostRead, Observer, Plan, PlanOptions, RaceOptions, RecordOptions, Recorder, Replay,
+    ReplayOptions, ReplayOrder,
+};
+
+use crate::again::captures;
+use crate::written::Memory;
+
+/// Replays of captures chosen at random, in addition to those of each.
+const REPETITIONS: usize = 100;
+
+/// Size of captures that are replayed; larger ones take an unoptimised build too long.
+const MAX_BYTES: usize = 100 << 10;
+
+const MAX_DELAY: Duration = Duration::from_micros(300);
+
+/// The bytes of host reads.
+#[derive(Default)]
+struct Reads(Vec<Vec<u8>>);
+
+impl Observer for Reads {
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
+        self.0.push(read.to_vec());
+        Ok(())
+    }
+}
+
+/// A capture and its remapped files.
+struct Case {
+    name: String,
+    bytes: Vec<u8>,
+    remaps: Vec<FileRemap>,
+    /// What it reads in serialized order on a synchronous device.
+    expected: Result<Vec<Vec<u8>>, String>,
+}
+
+impl Case {
+    fn new((path, remaps): (PathBuf, Vec<FileRemap>)) -> Option<Self> {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_string();
+        // Crashes end the process, and matrices take an interpreter of an unoptimised build a minute.
+        if name.contains("crash.") || (name.starts_with("matmul") && name.contains(".vmvx.")) {
+            return None;
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        if bytes.len() > MAX_BYTES {
+            return None;
+        }
+        let mut this = Self { name, bytes, remaps, expected: Err(String::new()) };
+        this.expected = this.reads(ReplayOrder::Serialized, &|_| synchronous());
+        Some(this)
+    }
+
+    fn reads(&self, order: ReplayOrder, device: &dyn Fn(u64) -> Device) -> Result<Vec<Vec<u8>>, String> {
+        let plan = Plan::compile(self.bytes.clone(), PlanOptions::default()).map_err(|it| it.report())?;
+        let devices = (0..plan.device_count() as u64).map(device).collect();
+        self.reads_on(plan, order, &DeviceGroup::new(devices).unwrap())
+    }
+
+    fn reads_on(&self, plan: Plan, order: ReplayOrder, group: &DeviceGroup) -> Result<Vec<Vec<u8>>, String> {
+        let options = ReplayOptions { file_remaps: self.remaps.clone(), order, ..ReplayOptions::default() };
+        let mut reads = Reads::default();
+        let outcome = Replay::new(plan, group, &options).and_then(|replay| replay.run(&mut [&mut reads]));
+        outcome.map(|()| reads.0).map_err(|error| error.report())
+    }
+
+    fn check(&self, order: ReplayOrder, seed: u64) {
+        let read = self.reads(order, &|index| late(seed + index));
+        assert!(read == self.expected, "{} in {} order, seed {seed}: {read:?}", self.name, order.name());
+    }
+
+    /// Records a replay in captured order on a late device, and replays that.
+    fn check_recorded(&self, seed: u64) {
+        let Ok(plan) = Plan::compile(self.bytes.clone(), PlanOptions::default()) else { return };
+        let devices = (0..plan.device_count() as u64).map(|index| late(seed + index)).collect();
+        let memory = Memory::default();
+        let recorder = Recorder::to(memory.clone(), RecordOptions::default()).unwrap();
+        let group = recorder.wrap(&DeviceGroup::new(devices).unwrap()).unwrap();
+        let read = self.reads_on(plan, ReplayOrder::Captured, &group);
+        recorder.close().unwrap();
+        assert!(read == self.expected, "{} recorded, seed {seed}: {read:?}", self.name);
+        if read.is_ok() {
+            let (name, expected) = (self.name.clone(), self.expected.clone());
+            let again = Self { name, bytes: memory.bytes(), remaps: Vec::new(), expected };
+            for order in [ReplayOrder::Serialized, ReplayOrder::Captured] {
+                let read = again.reads(order, &|index| late(seed + index)).map(|it| it.concat());
+                let expected = self.expected.clone().map(|it| it.concat());
+                assert!(read == expected, "{}: its record in {} order", self.name, order.name());
+            }
+        }
+    }
+}
+
+fn synchronous() -> Device {
+    LocalSync::create(Plugins::default())
+}
+
+fn late(seed: u64) -> Device {
+    LateDevice::over(synchronous(), seed, MAX_DELAY)
+}
+
+pub fn both_orders_read_the_same_on_a_late_device(set: &Path) {
+    let cases: Vec<_> = captures(set).filter_map(Case::new).collect();
+    assert!(cases.iter().filter(|case| case.expected.is_ok()).count() > 50);
+    for (case, seed) in cases.iter().zip(0..) {
+        case.check(ReplayOrder::Captured, seed);
+        case.check(ReplayOrder::Serialized, seed);
+        case.check_recorded(seed);
+    }
+    let mut random = fastrand::Rng::with_seed(0x0DE4);
+    for _ in 0..REPETITIONS {
+        random.choice(&cases).unwrap().check(ReplayOrder::Captured, random.u64(..u64::MAX / 2));
+    }
+}
+
+pub fn captures_of_programs_have_no_races(set: &Path) {
+    let mut strict_count = 0;
+    for (path, _) in captures(set) {
+        let Ok(plan) = Plan::compile(std::fs::read(&path).unwrap(), PlanOptions::default()) else { continue };
+        let races = plan.races(RaceOptions::default());
+        assert!(races.count == 0 && races.incomplete.is_none(), "{}: {races:?}", path.display());
+        strict_count += plan.races(RaceOptions { strict: true }).count;
+    }
+    // Benchmarks call a function again once it is complete, which only the host knows.
+    assert!(strict_count > 100, "{strict_count}");
+}

@@ -1,0 +1,342 @@
+//! The captured order, on a device that completes work late and in random order.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use fastrand::Rng;
+use rehal_base::{Result, StatusCode};
+use rehal_cts::late::LateDevice;
+use rehal_hal::DeviceGroup;
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{Observer, Plan, PlanOptions, Replay, ReplayOptions, ReplayOrder, Scope};
+
+use crate::common::{CaptureBuilder, Id, Observed, Ran, TestDevice, code, function, range, whole};
+
+const MAX_DELAY: Duration = Duration::from_micros(300);
+
+fn captured() -> ReplayOptions {
+    ReplayOptions { order: ReplayOrder::Captured, ..ReplayOptions::default() }
+}
+
+/// Replays a capture in an order on a late `local-sync`.
+fn late(bytes: &[u8], order: ReplayOrder, seed: u64) -> Result<Observed> {
+    let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
+    let device = LateDevice::over(LocalSync::create(Plugins::default()), seed, MAX_DELAY);
+    let options = ReplayOptions { order, ..ReplayOptions::default() };
+    let mut observed = Observed::default();
+    Replay::new(plan, &DeviceGroup::new(vec![device])?, &options)?.run(&mut [&mut observed])?;
+    Ok(observed)
+}
+
+/// Replays a capture in serialized order on a synchronous device.
+fn expected(bytes: &[u8]) -> Observed {
+    let plan = Plan::compile(bytes.to_vec(), PlanOptions::default()).unwrap();
+    let group = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
+    let mut observed = Observed::default();
+    Replay::new(plan, &group, &ReplayOptions::default()).unwrap().run(&mut [&mut observed]).unwrap();
+    observed
+}
+
+/// Replays a capture in captured order on a late test device; gives the log of the device as well.
+fn logged(
+    bytes: &[u8],
+    seed: u64,
+    observers: &mut [&mut dyn Observer],
+) -> (Result<()>, Arc<Mutex<Vec<Ran>>>) {
+    let (device, log) = TestDevice::create();
+    let group = DeviceGroup::new(vec![LateDevice::over(device, seed, MAX_DELAY)]).unwrap();
+    let plan = Plan::compile(bytes.to_vec(), PlanOptions::default()).unwrap();
+    let outcome = Replay::new(plan, &group, &captured()).and_then(|replay| replay.run(observers));
+    (outcome, log)
+}
+
+/// A program on a few small buffers: fills, copies and updates with random ranges and waits, host accesses between them,
+/// and submissions that wait for a signal that comes later.
+struct RandomProgram {
+    capture: CaptureBuilder,
+    random: Rng,
+    buffers: Vec<Id>,
+    /// What has been signalled, or will be without the host.
+    signalled: Vec<(Id, u64)>,
+    /// The gate of the submission that waits for a later signal, and its own signal.
+    gate: Option<[(Id, u64); 2]>,
+}
+
+const BUFFER_BYTES: u64 = 32;
+
+impl RandomProgram {
+    fn capture(seed: u64) -> Vec<u8> {
+        let mut capture = CaptureBuilder::new();
+        let buffers = (0..3).map(|_| capture.buffer(BUFFER_BYTES)).collect();
+        let random = Rng::with_seed(seed);
+        let mut this = Self { capture, random, buffers, signalled: Vec::new(), gate: None };
+        for _ in 0..40 {
+            this.step();
+        }
+        this.open_gate();
+        for buffer in this.buffers.clone() {
+            this.capture.read(buffer, 0, BUFFER_BYTES);
+        }
+        this.capture.finish()
+    }
+
+    fn step(&mut self) {
+        let buffer = self.buffer();
+        match self.random.u8(..16) {
+            0 => self.capture.read(buffer, 4, 8),
+            1 => {
+                let bytes = [self.random.u8(..); 8];
+                let at = self.random.u64(..BUFFER_BYTES - 8);
+                self.capture.write(buffer, at, &bytes);
+            }
+            2 | 3 if self.gate.is_none() => self.wait_behind_a_gate(),
+            2..5 => self.open_gate(),
+            _ => self.submit(),
+        }
+    }
+
+    fn buffer(&mut self) -> Id {
+        *self.random.choice(&self.buffers).unwrap()
+    }
+
+    /// Up to two of the last signals.
+    fn waits(&mut self) -> Vec<(Id, u64)> {
+        let recent = &self.signalled[self.signalled.len().saturating_sub(6)..];
+        let count = self.random.usize(..3).min(recent.len());
+        self.random.choose_multiple(recent, count).into_iter().copied().collect()
+    }
+
+    /// A signal of a new semaphore, or the next of an old one.
+    fn signal(&mut self) -> (Id, u64) {
+        match self.random.choice(&self.signalled) {
+            Some((semaphore, _)) if self.random.u8(..4) == 0 => {
+                let semaphore = *semaphore;
+                let of = self.signalled.iter().filter(|(other, _)| *other == semaphore);
+                (semaphore, of.map(|(_, value)| value).max().unwrap() + 1)
+            }
+            _ => (self.capture.semaphore(0), 1),
+        }
+    }
+
+    fn submit(&mut self) {
+        let (waits, signal) = (self.waits(), self.signal());
+        self.capture.order(&waits, &[signal]);
+        self.work();
+        self.signalled.push(signal);
+    }
+
+    fn wait_behind_a_gate(&mut self) {
+        let (gate, signal) = ((self.capture.semaphore(0), 1), (self.capture.semaphore(0), 1));
+        let mut waits = self.waits();
+        waits.push(gate);
+        self.capture.order(&waits, &[signal]);
+        self.work();
+        self.gate = Some([gate, signal]);
+    }
+
+    fn open_gate(&mut self) {
+        if let Some([gate, signal]) = self.gate.take() {
+            let waits = self.waits();
+            self.capture.order(&waits, &[gate]).execute(0, &[]);
+            self.signalled.push(signal);
+        }
+    }
+
+    fn work(&mut self) {
+        let (target, source, byte) = (self.buffer(), self.buffer(), self.random.u8(..));
+        let (length, to, from) = (
+            self.random.u64(1..12),
+            self.random.u64(..BUFFER_BYTES - 12),
+            self.random.u64(..BUFFER_BYTES - 12),
+        );
+        match self.random.u8(..4) {
+            0 => self.capture.fill(range(target, to, length), &[byte]),
+            1 => self.capture.update(range(target, to, 4), &[byte, byte ^ 1, byte ^ 2, byte ^ 3]),
+            2 if target != source => {
+                self.capture.copy(range(source, from, length), range(target, to, length))
+            }
+            _ => {
+                let slots = [range(target, to, 12), range(source, from, 12)];
+                let filled = self.capture.commands(1, |it, into| {
+                    it.command_fill(into, crate::common::slot(0, 4, 4), &[byte]);
+                });
+                self.capture.execute(filled, &slots[..1]);
+            }
+        }
+    }
+}
+
+#[test]
+fn random_programs_read_the_same_in_both_orders() {
+    for program in 0..80 {
+        let bytes = RandomProgram::capture(program);
+        let expected = expected(&bytes);
+        for (order, seed) in
+            [(ReplayOrder::Captured, 1), (ReplayOrder::Captured, 2), (ReplayOrder::Serialized, 3)]
+        {
+            let observed = late(&bytes, order, seed);
+            let reads = observed.as_ref().map(|observed| &observed.reads);
+            assert_eq!(
+                reads.ok(),
+                Some(&expected.reads),
+                "program {program} in {} order: {reads:?}",
+                order.name()
+            );
+        }
+    }
+}
+
+/// Each of the two kernels returns when both run.
+#[test]
+fn work_without_an_order_overlaps() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("pair", 1, &[function("meets", 0, 1)]));
+    let kernel = CaptureBuilder::kernel(executable, 0, [1, 1, 1]);
+    let buffers = [capture.buffer(4), capture.buffer(4)];
+    for buffer in buffers {
+        let done = capture.semaphore(0);
+        capture.order(&[], &[(done, 1)]).dispatch(&kernel, &[], &[whole(buffer)]);
+    }
+    buffers.iter().for_each(|buffer| capture.read(*buffer, 0, 4));
+    let mut observed = Observed::default();
+    let (outcome, _) = logged(&capture.finish(), 0, &mut [&mut observed]);
+    outcome.unwrap();
+    assert_eq!(observed.bytes(), [[1; 4], [1; 4]]);
+}
+
+/// The failing dispatch, one that waits for it, and others that do not.
+#[test]
+fn a_failure_is_that_of_the_record_that_caused_it() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable =
+        capture.executable(cache, &code("mixed", 1, &[function("fails", 0, 1), function("adds", 0, 1)]));
+    let [fails, adds] = [0, 1].map(|function| CaptureBuilder::kernel(executable, function, [1, 1, 1]));
+    let buffers = [capture.buffer(4), capture.buffer(4)];
+    // It has nothing to do with the failure, and is issued before.
+    let other = capture.semaphore(0);
+    capture.order(&[], &[(other, 1)]).dispatch(&adds, &[], &[whole(buffers[1])]);
+    let chain = capture.semaphore(0);
+    capture.order(&[], &[(chain, 1)]).dispatch(&adds, &[], &[whole(buffers[0])]);
+    capture.order(&[(chain, 1)], &[(chain, 2)]).dispatch(&fails, &[], &[whole(buffers[0])]);
+    let place = capture.place();
+    for value in 2..6 {
+        capture.order(&[(chain, value)], &[(chain, value + 1)]).dispatch(&adds, &[], &[whole(buffers[0])]);
+    }
+    capture.read(buffers[0], 0, 4);
+    for seed in 0..20 {
+        let (outcome, _) = logged(&capture.finish(), seed, &mut []);
+        let error = outcome.unwrap_err();
+        assert_eq!((error.code(), error.message()), (StatusCode::Internal, "the kernel failed"));
+        let at = format!("record #{}, offset {}: operation", place.ordinal, place.offset);
+        assert!(error.report().contains(&at), "{}", error.report());
+    }
+}
+
+/// A run that ends with an error does not leave work in flight that uses its objects.
+#[test]
+fn an_observer_that_fails_ends_the_run_after_the_work() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(4);
+    for _ in 0..8 {
+        capture.fill(whole(buffer), &[1]);
+    }
+    capture.scope_begin("end");
+    let mut observed = Observed { fail_in: Some("end"), ..Observed::default() };
+    let (outcome, log) = logged(&capture.finish(), 7, &mut [&mut observed]);
+    assert_eq!(outcome.unwrap_err().code(), StatusCode::Aborted);
+    assert_eq!(fills(&log), 8);
+}
+
+fn fills(log: &Mutex<Vec<Ran>>) -> usize {
+    log.lock().unwrap().iter().filter(|ran| **ran == Ran::Queue("queue_fill")).count()
+}
+
+/// Counts the fills that are complete when a scope ends.
+struct AtScopeEnd<'l> {
+    timed: &'static str,
+    log: &'l Mutex<Vec<Ran>>,
+    complete: usize,
+}
+
+impl Observer for AtScopeEnd<'_> {
+    fn times_scope(&self, scope: &Scope<'_>) -> bool {
+        scope.name == self.timed.as_bytes()
+    }
+
+    fn scope_end(&mut self, _scope: &Scope<'_>) -> Result<()> {
+        self.complete = fills(self.log);
+        Ok(())
+    }
+}
+
+#[test]
+fn the_time_of_a_scope_includes_its_work() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(64);
+    capture.scope_begin("work");
+    for byte in 0..32 {
+        let done = capture.semaphore(0);
+        capture.order(&[], &[(done, 1)]).fill(range(buffer, 2 * byte, 2), &[1]);
+    }
+    capture.scope_end("work");
+    let bytes = capture.finish();
+    let complete_at_end = |timed| {
+        let (device, log) = TestDevice::create();
+        let group = DeviceGroup::new(vec![LateDevice::over(device, 3, 10 * MAX_DELAY)]).unwrap();
+        let plan = Plan::compile(bytes.clone(), PlanOptions::default()).unwrap();
+        let mut observer = AtScopeEnd { timed, log: &log, complete: 0 };
+        Replay::new(plan, &group, &captured()).unwrap().run(&mut [&mut observer]).unwrap();
+        assert_eq!(fills(&log), 32, "a run ends after its work");
+        observer.complete
+    };
+    assert_eq!(complete_at_end("work"), 32);
+    assert!(complete_at_end("another") < 32, "nothing in the capture waits");
+}
+
+/// Nothing tells the program that such a submission is complete; the replay still knows.
+#[test]
+fn submissions_without_signals_are_waited_for() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(4);
+    capture.order(&[], &[]).fill(whole(buffer), &[5]);
+    capture.read(buffer, 0, 4);
+    let (gate, opened) = (capture.semaphore(0), capture.semaphore(0));
+    capture.order(&[(gate, 1)], &[]).fill(whole(buffer), &[6]);
+    capture.order(&[], &[(gate, 1), (opened, 1)]).execute(0, &[]);
+    capture.read(buffer, 0, 4);
+    for seed in 0..20 {
+        for order in [ReplayOrder::Serialized, ReplayOrder::Captured] {
+            let observed = late(&capture.finish(), order, seed).unwrap();
+            assert_eq!(observed.bytes(), [[5; 4], [6; 4]], "{} order, seed {seed}", order.name());
+        }
+    }
+}
+
+/// Far more than may be in flight at once, in both directions of waiting.
+#[test]
+fn long_captures_are_replayed_with_bounded_work_in_flight() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(4000);
+    for index in 0..1000 {
+        let done = capture.semaphore(0);
+        capture.order(&[], &[(done, 1)]).fill(range(buffer, 4 * index, 4), &(index as u32).to_le_bytes());
+    }
+    // One barrier releases more than fit.
+    let gate = capture.semaphore(0);
+    for index in 0..600 {
+        let done = capture.semaphore(0);
+        capture.order(&[(gate, 1)], &[(done, 1)]).fill(range(buffer, 4 * index, 2), &[0xAB]);
+    }
+    capture.order(&[], &[(gate, 1)]).execute(0, &[]);
+    for index in 0..600 {
+        let done = capture.semaphore(0);
+        capture.order(&[], &[(done, 1)]).fill(range(buffer, 4 * index + 2, 2), &[0xCD]);
+    }
+    capture.read(buffer, 0, 4000);
+    let bytes = capture.finish();
+    let expected = expected(&bytes);
+    assert_eq!(late(&bytes, ReplayOrder::Captured, 5).unwrap().reads, expected.reads);
+}

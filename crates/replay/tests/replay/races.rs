@@ -1,0 +1,329 @@
+//! Races: which pairs of operations are reported, and which are not.
+
+use rehal_capture::OperationCode as Op;
+use rehal_replay::{AccessKind, Incomplete, Overlap, Plan, PlanOptions, RaceOperation, RaceOptions, Races};
+
+use crate::common::{CaptureBuilder, FileSpec, Id, code, function, range, slot, whole};
+
+fn races(capture: &CaptureBuilder) -> Races {
+    let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+    plan.races(RaceOptions { strict: true })
+}
+
+/// A submission without waits, with a signal of its own.
+fn unordered(capture: &mut CaptureBuilder) -> &mut CaptureBuilder {
+    let done = capture.semaphore(0);
+    capture.order(&[], &[(done, 1)])
+}
+
+/// The only race: between the operations with these names and records, on these ranges.
+#[track_caller]
+fn assert_race(races: &Races, first: (&'static str, u32), second: (&'static str, u32), overlaps: &[Overlap]) {
+    assert_eq!((races.count, races.pairs.len(), races.incomplete), (1, 1, None), "{races:?}");
+    let pair = &races.pairs[0];
+    let named = |it: RaceOperation| (it.name, it.location.ordinal);
+    assert_eq!((named(pair.first), named(pair.second)), (first, second));
+    assert_eq!(pair.overlaps, overlaps);
+}
+
+#[track_caller]
+fn assert_none(capture: &CaptureBuilder) {
+    let races = races(capture);
+    assert!(races.count == 0 && races.incomplete.is_none(), "{races:?}");
+}
+
+fn overlap(object_id: Id, offset: u64, length: u64, first: AccessKind, second: AccessKind) -> Overlap {
+    Overlap { object_id, is_file: false, offset, length, first, second }
+}
+
+const READS: AccessKind = AccessKind::Reads;
+const WRITES: AccessKind = AccessKind::Writes;
+const BINDS: AccessKind = AccessKind::Binds;
+
+#[test]
+fn a_missing_edge_is_the_pair_and_its_bytes() {
+    let mut capture = CaptureBuilder::new();
+    let (buffer, other) = (capture.buffer(32), capture.buffer(32));
+    let timeline = capture.timeline;
+    capture.order(&[], &[(timeline, 1)]).fill(range(buffer, 4, 16), &[1]);
+    let first = capture.place().ordinal;
+    capture.order(&[(timeline, 1)], &[(timeline, 2)]).fill(range(other, 0, 8), &[2]);
+    let done = capture.semaphore(0);
+    // It should wait for the first fill.
+    capture.order(&[], &[(done, 1)]).copy(range(buffer, 8, 24), range(other, 8, 24));
+    let second = capture.place().ordinal;
+    let expected = [overlap(buffer, 8, 12, WRITES, READS)];
+    assert_race(&races(&capture), ("queue_fill", first), ("queue_copy", second), &expected);
+    // It does.
+    let mut capture = capture.clone();
+    capture.records.pop();
+    capture.order(&[(timeline, 1)], &[(done, 1)]).copy(range(buffer, 8, 24), range(other, 8, 24));
+    assert_none(&capture);
+}
+
+#[test]
+fn ranges_decide() {
+    let mut capture = CaptureBuilder::new();
+    let (buffer, targets) = (capture.buffer(32), capture.buffer(32));
+    unordered(&mut capture).fill(range(buffer, 0, 8), &[1]);
+    unordered(&mut capture).fill(range(buffer, 8, 8), &[1]);
+    // Both only read.
+    unordered(&mut capture).copy(range(buffer, 16, 8), range(targets, 0, 8));
+    unordered(&mut capture).copy(range(buffer, 16, 8), range(targets, 8, 8));
+    assert_none(&capture);
+    unordered(&mut capture).fill(range(buffer, 7, 10), &[2]);
+    let races = races(&capture);
+    let found: Vec<_> = races.pairs.iter().map(|pair| (pair.first.name, pair.overlaps[0])).collect();
+    let expected = [
+        ("queue_fill", overlap(buffer, 7, 1, WRITES, WRITES)),
+        ("queue_fill", overlap(buffer, 8, 8, WRITES, WRITES)),
+        ("queue_copy", overlap(buffer, 16, 1, READS, WRITES)),
+        ("queue_copy", overlap(buffer, 16, 1, READS, WRITES)),
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn bytes_that_are_reached_through_a_binding_table() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(64);
+    let commands = capture.commands(2, |it, into| {
+        it.command_fill(into, slot(0, 4, 4), &[1]);
+        it.command_copy(into, slot(0, 8, 4), slot(1, 0, 4));
+    });
+    let table = [range(buffer, 16, 16), range(buffer, 0, 8)];
+    unordered(&mut capture).execute(commands, &table);
+    let first = capture.place().ordinal;
+    // Between the ranges.
+    unordered(&mut capture).fill(range(buffer, 4, 16), &[2]);
+    unordered(&mut capture).fill(range(buffer, 28, 36), &[2]);
+    assert_none(&capture);
+    unordered(&mut capture).fill(range(buffer, 20, 2), &[3]);
+    let second = capture.place().ordinal;
+    let expected = [overlap(buffer, 20, 2, WRITES, WRITES)];
+    assert_race(&races(&capture), ("queue_execute", first), ("queue_fill", second), &expected);
+    // The same commands with another table.
+    capture.records.pop();
+    let elsewhere = capture.buffer(64);
+    unordered(&mut capture).execute(commands, &[range(elsewhere, 0, 16), range(elsewhere, 32, 8)]);
+    assert_none(&capture);
+}
+
+#[test]
+fn kernels_may_write_what_is_bound_and_read_counts() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("k", 1, &[function("k", 0, 1)]));
+    let (buffer, counts) = (capture.buffer(16), capture.buffer(64));
+    let mut kernel = CaptureBuilder::kernel(executable, 0, [1, 1, 1]);
+    kernel.flags = (rehal_hal::DispatchFlags::DYNAMIC_INDIRECT_PARAMETERS.bits() as u32).into();
+    kernel.workgroup_count_ref = range(counts, 8, 12);
+    unordered(&mut capture).dispatch(&kernel, &[], &[range(buffer, 0, 8)]);
+    let first = capture.place().ordinal;
+    unordered(&mut capture).fill(range(counts, 20, 4), &[1]);
+    unordered(&mut capture).fill(range(buffer, 8, 8), &[1]);
+    assert_none(&capture);
+    let mut counted = capture.clone();
+    unordered(&mut counted).fill(range(counts, 16, 4), &[1]);
+    let (name, second) = ("queue_dispatch", counted.place().ordinal);
+    let expected = [overlap(counts, 16, 4, READS, WRITES)];
+    assert_race(&races(&counted), (name, first), ("queue_fill", second), &expected);
+    unordered(&mut capture).dispatch(&kernel, &[], &[range(buffer, 4, 4)]);
+    let second = capture.place().ordinal;
+    let expected = [overlap(buffer, 4, 4, BINDS, BINDS)];
+    assert_race(&races(&capture), (name, first), (name, second), &expected);
+}
+
+/// Kernels cannot write memory that allows only reads.
+#[test]
+fn read_only_memory_is_only_read() {
+    let mut capture = CaptureBuilder::new();
+    let cache = capture.cache();
+    let executable = capture.executable(cache, &code("k", 1, &[function("k", 0, 1)]));
+    let kernel = CaptureBuilder::kernel(executable, 0, [1, 1, 1]);
+    let mut params = crate::common::allocation(16);
+    params.access = 1.into();
+    let constant = capture.buffer_with(params);
+    unordered(&mut capture).dispatch(&kernel, &[], &[whole(constant)]);
+    unordered(&mut capture).dispatch(&kernel, &[], &[whole(constant)]);
+    assert_none(&capture);
+}
+
+#[test]
+fn memory_in_queue_order_begins_and_ends() {
+    let mut capture = CaptureBuilder::new();
+    let timeline = capture.timeline;
+    capture.order(&[], &[(timeline, 1)]);
+    let buffer = capture.alloca(8);
+    let alloca = capture.place().ordinal;
+    unordered(&mut capture).fill(whole(buffer), &[1]);
+    let fill = capture.place().ordinal;
+    let expected = [overlap(buffer, 0, 8, WRITES, WRITES)];
+    assert_race(&races(&capture), ("queue_alloca", alloca), ("queue_fill", fill), &expected);
+    capture.records.pop();
+    capture.order(&[(timeline, 1)], &[(timeline, 2)]).fill(whole(buffer), &[1]);
+    let fill = capture.place().ordinal;
+    capture.order(&[(timeline, 1)], &[(timeline, 3)]).dealloca(buffer);
+    // Its signal is that of the fill's semaphore, so it is ordered.
+    assert_none(&capture);
+    capture.records.pop();
+    let done = capture.semaphore(0);
+    capture.order(&[(timeline, 1)], &[(done, 1)]).dealloca(buffer);
+    let dealloca = capture.place().ordinal;
+    assert_race(&races(&capture), ("queue_fill", fill), ("queue_dealloca", dealloca), &expected);
+}
+
+#[test]
+fn files_with_one_path_are_one_file() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(32);
+    let path = std::path::Path::new("/nowhere/parameters.bin");
+    let files = [0, 1].map(|_| {
+        let mut spec = FileSpec::external(path, 64);
+        spec.header.access = 3.into();
+        capture.file(&spec)
+    });
+    unordered(&mut capture).file_write(range(buffer, 0, 8), files[0], 16);
+    let first = capture.place().ordinal;
+    unordered(&mut capture).file_read(files[1], 24, range(buffer, 8, 8), b"");
+    assert_none(&capture);
+    unordered(&mut capture).file_read(files[1], 20, range(buffer, 16, 8), b"");
+    let second = capture.place().ordinal;
+    let expected = [Overlap { is_file: true, ..overlap(files[0], 20, 4, WRITES, READS) }];
+    assert_race(&races(&capture), ("queue_write", first), ("queue_read", second), &expected);
+}
+
+#[test]
+fn accesses_of_the_host_order_what_follows() {
+    for access in [
+        |it: &mut CaptureBuilder, buffer| it.read(buffer, 0, 4),
+        |it: &mut CaptureBuilder, buffer| it.write(buffer, 0, &[1; 4]),
+        |it: &mut CaptureBuilder, buffer| it.range(Op::BUFFER_INVALIDATE_RANGE, buffer, 0, 4, 1, 1),
+        |it: &mut CaptureBuilder, buffer| it.written(Op::BUFFER_FLUSH_RANGE, buffer, 0, 4, &[1; 4]),
+    ] {
+        let mut capture = CaptureBuilder::new();
+        let (buffer, other) = (capture.buffer(8), capture.buffer(8));
+        unordered(&mut capture).fill(whole(buffer), &[1]);
+        access(&mut capture, other);
+        unordered(&mut capture).fill(whole(buffer), &[2]);
+        assert_eq!(races(&capture).count, 1, "it accesses another buffer");
+        capture.records.pop();
+        access(&mut capture, buffer);
+        unordered(&mut capture).fill(whole(buffer), &[2]);
+        assert_none(&capture);
+    }
+}
+
+#[test]
+fn a_semaphore_passed_is_a_semaphore_reached() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(8);
+    let (timeline, done) = (capture.timeline, capture.semaphore(0));
+    capture.order(&[], &[(timeline, 2)]).fill(whole(buffer), &[1]);
+    capture.order(&[(timeline, 2)], &[(timeline, 5)]).fill(whole(buffer), &[2]);
+    // A payload of 5 satisfies a wait for 3.
+    capture.order(&[(timeline, 3)], &[(done, 1)]).fill(whole(buffer), &[3]);
+    assert_none(&capture);
+    let late = capture.semaphore(0);
+    capture.order(&[(timeline, 1)], &[(late, 1)]).fill(whole(buffer), &[4]);
+    assert_eq!(races(&capture).count, 1, "2 is enough for 1");
+}
+
+/// Such a wait orders nothing, although a later signal reaches the value as well.
+#[test]
+fn a_wait_for_what_is_reached_already() {
+    let mut capture = CaptureBuilder::new();
+    let (buffer, semaphore) = (capture.buffer(8), capture.semaphore(3));
+    capture.order(&[(semaphore, 3)], &[(semaphore, 4)]).fill(whole(buffer), &[1]);
+    let done = capture.semaphore(0);
+    capture.order(&[(semaphore, 3)], &[(done, 1)]).fill(whole(buffer), &[2]);
+    assert_eq!(races(&capture).count, 1);
+    // The host has waited for 4, and nothing else has happened since.
+    capture.read(buffer, 0, 8);
+    capture.order(&[], &[(semaphore, 5)]).fill(whole(buffer), &[3]);
+    capture.order(&[(semaphore, 4)], &[(done, 2)]).fill(whole(buffer), &[4]);
+    assert_eq!(races(&capture).count, 2);
+}
+
+/// The host cannot have waited for work that cannot run yet.
+#[test]
+fn work_that_waits_for_a_later_signal() {
+    let mut capture = CaptureBuilder::new();
+    let (buffer, gate) = (capture.buffer(8), capture.semaphore(0));
+    let [deferred, other] = [0, 1].map(|_| capture.semaphore(0));
+    capture.order(&[(gate, 1)], &[(deferred, 1)]).fill(whole(buffer), &[1]);
+    let place = capture.place().ordinal;
+    unordered(&mut capture).fill(range(buffer, 0, 2), &[2]);
+    let meanwhile = capture.place().ordinal;
+    capture.order(&[], &[(gate, 1)]).execute(0, &[]);
+    capture.order(&[(deferred, 1)], &[(other, 1)]).fill(whole(buffer), &[3]);
+    let expected = [overlap(buffer, 0, 2, WRITES, WRITES)];
+    let found = races(&capture);
+    assert_race(&found, ("queue_fill", meanwhile), ("queue_fill", place), &expected);
+}
+
+/// What the tools assume unless told otherwise.
+#[test]
+fn hosts_wait_before_scopes_and_submissions_without_waits() {
+    let count = |capture: &CaptureBuilder, strict| {
+        let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+        plan.races(RaceOptions { strict }).count
+    };
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(8);
+    let timeline = capture.timeline;
+    capture.scope_begin("a");
+    unordered(&mut capture).fill(whole(buffer), &[1]);
+    unordered(&mut capture).fill(whole(buffer), &[2]);
+    assert_eq!((count(&capture, false), count(&capture, true)), (0, 1));
+    capture.order(&[], &[(timeline, 1)]).execute(0, &[]);
+    capture.scope_end("a");
+    let done = capture.semaphore(0);
+    capture.order(&[(timeline, 1)], &[(done, 1)]).fill(whole(buffer), &[3]);
+    assert_eq!((count(&capture, false), count(&capture, true)), (0, 2));
+    let done = capture.semaphore(0);
+    capture.order(&[(timeline, 1)], &[(done, 1)]).fill(whole(buffer), &[4]);
+    assert_eq!((count(&capture, false), count(&capture, true)), (1, 3));
+}
+
+#[test]
+fn a_search_that_forgets_says_so() {
+    let mut capture = CaptureBuilder::new();
+    let buffer = capture.buffer(8192);
+    let first = capture.semaphore(0);
+    capture.order(&[], &[(first, 1)]).fill(range(buffer, 0, 4), &[1]);
+    for index in 1..1500 {
+        unordered(&mut capture).fill(range(buffer, 4 * index, 4), &[1]);
+    }
+    unordered(&mut capture).fill(range(buffer, 0, 4), &[2]);
+    let found = races(&capture);
+    assert_eq!((found.count, found.incomplete), (0, Some(Incomplete::TooManyInFlight)));
+}
+
+/// The time to plan it must not grow with the product of commands and executions; nor with that of ranges and accesses.
+#[test]
+fn hostile_captures_are_planned_in_linear_time() {
+    let mut capture = CaptureBuilder::new();
+    let buffers: Vec<_> = (0..1_500).map(|_| capture.buffer(8)).collect();
+    let many = capture.commands(0, |it, into| {
+        buffers.iter().for_each(|buffer| it.command_fill(into, whole(*buffer), &[1]));
+    });
+    let large = capture.buffer(1 << 20);
+    let ranges = capture.commands(0, |it, into| {
+        (0..1_500).for_each(|index| it.command_fill(into, range(large, 32 * index, 8), &[1]));
+    });
+    for index in 0..1_500 {
+        unordered(&mut capture).execute(if index % 2 == 0 { many } else { ranges }, &[]);
+        unordered(&mut capture).fill(range(large, 32 * index + 16, 8), &[1]);
+    }
+    let plan = Plan::compile(capture.finish(), PlanOptions::default()).unwrap();
+    let found = plan.races(RaceOptions { strict: true });
+    assert!(found.count > 10 && found.incomplete == Some(Incomplete::TooMuchWork), "{}", found.count);
+    let device = rehal_local::LocalSync::create(Default::default());
+    let group = rehal_hal::DeviceGroup::new(vec![device]).unwrap();
+    let options = rehal_replay::ReplayOptions {
+        order: rehal_replay::ReplayOrder::Captured,
+        ..rehal_replay::ReplayOptions::default()
+    };
+    rehal_replay::Replay::new(plan, &group, &options).unwrap();
+}
