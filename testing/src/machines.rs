@@ -159,13 +159,13 @@ impl Machine {
         self
     }
 
-    /// Removes the files whose path starts like this.
+    /// Removes the files whose path starts with `start`.
     pub fn without(mut self, start: &str) -> Self {
         self.files.retain(|file, _| !file.starts_with(start));
         self
     }
 
-    /// Removes the files whose path ends like this.
+    /// Removes the files whose path ends with `end`.
     pub fn without_each(mut self, end: &str) -> Self {
         self.files.retain(|file, _| !file.ends_with(end));
         self
@@ -176,8 +176,8 @@ impl Machine {
         self.write_over(&Self::default(), directory)
     }
 
-    /// Writes the files below `directory`, which has those of `previous`: many fewer, if one machine was made from the
-    /// other.
+    /// Writes the files below `directory` that differ from those of `previous`, which it contains; few, if one machine
+    /// was derived from the other.
     pub fn write_over(&self, previous: &Self, directory: &Path) -> io::Result<()> {
         for file in previous.files.keys().filter(|file| !self.files.contains_key(*file)) {
             std::fs::remove_file(directory.join(file))?;
@@ -206,7 +206,7 @@ const SERVER: Shape = Shape {
 const LAPTOP: Shape = Shape { threads: 2, has_adjacent_siblings: true, ..Shape::of_cores(4) };
 const CHIPLETS: Shape = Shape { cores_per_l3: 4, ..Shape::of_cores(16) };
 
-/// Machines whose parts are alike.
+/// Regular machines.
 pub fn regular() -> Named {
     let two_per_package = Shape { nodes: 2, cores: 4, cores_per_l3: 8, ..SERVER };
     vec![

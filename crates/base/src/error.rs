@@ -69,7 +69,7 @@ impl Error {
         Self::new(StatusCode::Incompatible, message)
     }
 
-    /// An operating system call failed: `what` says which, with the path if any.
+    /// A system call failed: `what` names it, with the path if any.
     pub fn io(what: impl fmt::Display, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as Kind;
         let code = match error.kind() {
@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_says_what_where_and_what_to_do() {
+    fn a_report_has_the_message_the_context_and_the_advice() {
         let error = Error::not_found("no device 'x'")
             .context("record 4")
             .context("capture.ireereplay")

@@ -12,23 +12,23 @@ use crate::{Advice, Error, Remedy};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
-    /// A file without bytes.
+    /// An empty file.
     Empty,
     /// A capture of device work.
     Capture,
-    /// A compiled module. Executables of the VM are such files as well.
+    /// A compiled module. VM executables have the same format.
     Module,
-    /// A parameter archive of IREE.
+    /// An IREE parameter archive.
     Irpa,
-    /// A parameter file of llama.cpp and its kin.
+    /// A GGUF parameter file, as llama.cpp uses.
     Gguf,
-    /// A parameter file of Hugging Face's models.
+    /// A safetensors parameter file, as Hugging Face models use.
     Safetensors,
     /// A device profile.
     Profile,
     /// Machine code, in one ELF image or in several (FatELF).
     Elf,
-    /// An array of NumPy.
+    /// A NumPy array.
     Npy,
     /// A zip archive that is not a module.
     Zip,
@@ -37,11 +37,11 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// How many bytes of a file's beginning are looked at.
+    /// Maximum number of bytes that detection reads from the start of a file.
     pub const HEAD_BYTES: usize = 512;
 
-    /// The kind of a file that begins with `head`; all of the file, or at least [`FileKind::HEAD_BYTES`]. `None` if they
-    /// do not tell.
+    /// The kind of a file, detected from `head`: the whole file, or at least its first [`FileKind::HEAD_BYTES`]. `None`
+    /// if unknown.
     pub fn of(head: &[u8]) -> Option<Self> {
         let head = &head[..head.len().min(Self::HEAD_BYTES)];
         let at = |offset: usize, bytes: &[u8]| head.get(offset..).is_some_and(|rest| rest.starts_with(bytes));
@@ -56,9 +56,9 @@ impl FileKind {
             // The name of the first file of the archive.
             [b'P', b'K', 3, 4, ..] if at(30, b"module.fb") => Self::Module,
             [b'P', b'K', 3, 4, ..] => Self::Zip,
-            // A flatbuffer behind its length has its identifier here.
+            // The file identifier of a size-prefixed flatbuffer.
             _ if at(8, b"IREE") => Self::Module,
-            // The length of a header, far below 2^32, and the header: a JSON object.
+            // The header length as a u64, far below 2^32, then the header: a JSON object.
             _ if at(4, &[0, 0, 0, 0, b'{']) => Self::Safetensors,
             _ if is_text(head) => Self::Text,
             _ => return None,
@@ -97,7 +97,7 @@ impl FileKind {
         }
     }
 
-    /// The error for a file of this kind where `wanted`, such as `an executable`, is expected; it advises what accepts
+    /// The error for a file of this kind if `wanted`, such as `an executable`, is expected. Its advice names what accepts
     /// the file.
     pub fn refuse_as(self, file: &str, wanted: &str) -> Error {
         let error = self.refuse(file, wanted);
@@ -114,7 +114,7 @@ impl FileKind {
         })
     }
 
-    /// What to do about a file of this kind where one of the kind `wanted` is expected.
+    /// What to do about a file of this kind if one of the kind `wanted` is expected.
     fn advice(self, wanted: Self) -> Advice {
         match (self.used_by(), wanted) {
             (Some(used_by), _) => used_by.into(),
@@ -144,14 +144,14 @@ impl FileKind {
     }
 }
 
-/// Whether these are the first bytes of a text.
+/// Whether these are the first bytes of a text file.
 fn is_text(head: &[u8]) -> bool {
     let is_plain = |text: &str| {
         text.chars().all(|it| !it.is_control() || matches!(it, '\t' | '\n' | '\r' | '\x0C' | '\x1B'))
     };
     match str::from_utf8(head) {
         Ok(text) => is_plain(text),
-        // The last character may be cut.
+        // The last character may be truncated.
         Err(error) => {
             error.error_len().is_none() && str::from_utf8(&head[..error.valid_up_to()]).is_ok_and(is_plain)
         }
@@ -178,7 +178,7 @@ mod tests {
             (b"\xFA\x70\x0E\x1F".to_vec(), Some(FileKind::Elf)),
             (b"\x93NUMPY\x01".to_vec(), Some(FileKind::Npy)),
             ("// Grüße\n".into(), Some(FileKind::Text)),
-            // Cut within its last character.
+            // Truncated within its last character.
             ([vec![b'x'; 511], "ü".into()].concat(), Some(FileKind::Text)),
             (b"\x01\x02\x03".to_vec(), None),
             (b"text\0".to_vec(), None),

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_that_overflow_fit_nowhere() {
+    fn overflowing_ranges_do_not_fit() {
         assert!(Range { offset: 2, length: 3 }.fits(5) && Range { offset: 5, length: 0 }.fits(5));
         assert!(!Range { offset: 2, length: 4 }.fits(5) && !Range { offset: 6, length: 0 }.fits(5));
         assert!(!Range { offset: u64::MAX, length: 2 }.fits(5));

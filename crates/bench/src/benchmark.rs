@@ -58,19 +58,19 @@ impl<'a> Benchmark<'a> {
         }
     }
 
-    /// Stops by wall-clock time; the name gets `/real_time`.
+    /// Stops by wall-clock time; appends `/real_time` to the name.
     pub fn use_real_time(mut self) -> Self {
         self.measure = Measure::RealTime;
         self
     }
 
-    /// Stops by the time that the benchmark sets; the name gets `/manual_time`.
+    /// Stops by the time that the benchmark sets; appends `/manual_time` to the name.
     pub fn use_manual_time(mut self) -> Self {
         self.measure = Measure::ManualTime;
         self
     }
 
-    /// Counts CPU time of all threads of the process; the name gets `/process_time`.
+    /// Counts CPU time of all threads of the process; appends `/process_time` to the name.
     pub fn measure_process_cpu_time(mut self) -> Self {
         self.process_time = true;
         self
@@ -88,28 +88,28 @@ impl<'a> Benchmark<'a> {
         self
     }
 
-    /// Runs for at least this many seconds, overriding the options; the name gets `/min_time:S`. Zero uses
+    /// Runs for at least this many seconds, overriding the options; appends `/min_time:S` to the name. Zero uses
     /// the options.
     pub fn min_time_s(mut self, seconds: f64) -> Self {
         self.min_time_s = positive(seconds);
         self
     }
 
-    /// Warms up for this many seconds, overriding the options; the name gets `/min_warmup_time:S`. Zero uses
+    /// Warms up for this many seconds, overriding the options; appends `/min_warmup_time:S` to the name. Zero uses
     /// the options.
     pub fn min_warmup_time_s(mut self, seconds: f64) -> Self {
         self.min_warmup_time_s = positive(seconds);
         self
     }
 
-    /// Runs exactly this many iterations, overriding the options; the name gets `/iterations:N`. Zero uses
+    /// Runs exactly this many iterations, overriding the options; appends `/iterations:N` to the name. Zero uses
     /// the options.
     pub fn iterations(mut self, count: u64) -> Self {
         self.iterations = (count > 0).then_some(count);
         self
     }
 
-    /// Runs this many repetitions, overriding the options; the name gets `/repeats:N`. Zero uses the options.
+    /// Runs this many repetitions, overriding the options; appends `/repeats:N` to the name. Zero uses the options.
     pub fn repetitions(mut self, count: u32) -> Self {
         self.repetitions = (count > 0).then_some(count);
         self

@@ -105,7 +105,7 @@ impl Context {
         Ok(())
     }
 
-    /// Conditions that may distort the results, in the words that scripts know.
+    /// Conditions that may distort the results, in Google Benchmark's words, which scripts may expect.
     fn warnings(&self) -> impl Iterator<Item = &'static str> {
         let scaling = "CPU scaling is enabled, the benchmark real time measurements may be noisy and will incur \
                        extra overhead.";

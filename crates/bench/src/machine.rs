@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::param::clock_ticks_per_second;
 
-/// Counters of the system at one moment; all only grow.
+/// A snapshot of the system's counters, which are monotonic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     /// Wall-clock time.
@@ -146,11 +146,11 @@ impl Interference {
     }
 }
 
-/// Shorter measurements say nothing about the load.
+/// Shorter measurements are too noisy to estimate the load.
 const MIN_REAL_NS: u64 = 200_000_000;
-/// Steal time per wall-clock time from which there is a warning.
+/// Warning threshold: steal time as a fraction of wall-clock time.
 const STEAL_LIMIT: f64 = 0.01;
-/// CPUs used by others from which there is a warning.
+/// Warning threshold: CPUs used by other processes.
 const LOAD_LIMIT: f64 = 0.1;
 
 #[cfg(test)]

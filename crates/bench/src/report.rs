@@ -87,7 +87,7 @@ impl Run {
     }
 }
 
-/// Writes a report as the runs come in.
+/// Writes a report incrementally, run by run.
 pub trait Reporter {
     /// Called before the first run.
     fn begin(&mut self, context: &Context) -> io::Result<()>;

@@ -29,7 +29,7 @@ const FORGET_BYTES: usize = 4 << 20;
 /// Whether a capture has checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumState {
-    /// None: the recorder does not add checksums, such as the reference's.
+    /// Not recorded: the recorder, such as the reference's, does not add checksums.
     Absent,
     /// Missing: announced by the first record, but the capture was never closed or is truncated.
     Missing,
@@ -118,7 +118,7 @@ impl Blocks {
     }
 }
 
-/// The last field of the footer: the checksum of the checksum record up to that field.
+/// The footer of the checksum record. Its last field is the checksum of the record up to that field.
 pub(crate) fn footer(record_offset: u64, header: &RecordHeader, checksums: &[U32]) -> ChecksumFooter {
     let record_offset = U64::new(record_offset);
     let mut hasher = crc32fast::Hasher::new();

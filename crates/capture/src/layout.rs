@@ -269,7 +269,7 @@ layouts! {
 
     /// Reflection of one parameter of a function.
     ParameterMetadata = 8 {
-        /// Offset in bytes, or ordinal of a binding, after `parameter_type`.
+        /// Offset in bytes or ordinal of a binding, depending on `parameter_type`.
         0 offset: U16,
         /// HAL executable function parameter flags.
         2 flags: U16,

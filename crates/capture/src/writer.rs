@@ -14,8 +14,8 @@ use crate::{ObjectType, OperationCode, PayloadType, RecordType};
 /// Longer slices are passed to the sink without a copy.
 const COPIED_BYTES: usize = 256 * 1024;
 
-/// Chunk size for checksumming and writing a long slice: at most as much as the cache of one core, and no more than
-/// file systems write fastest.
+/// Chunk size for checksumming and writing a long slice: it fits into the cache of one core, and file systems write
+/// larger chunks no faster.
 const SUMMED_BYTES: usize = 256 * 1024;
 
 /// Maximum age of buffered bytes.
@@ -206,8 +206,8 @@ impl<W: Sink> Writer<W> {
         self.check_failure()
     }
 
-    /// Flushes the buffer to the sink if it is old enough. A recorder calls it at each wait of its program; the next call
-    /// returns a failure.
+    /// Flushes the buffer to the sink if it is old enough. For recorders that call it at each wait of their
+    /// program. The next call returns a failure of the sink.
     pub fn flush_if_due(&mut self) {
         if self.oldest_byte.is_some_and(|since| since.elapsed() >= BUFFER_AGE) {
             self.drain();
@@ -556,7 +556,7 @@ mod tests {
 
     /// Wherever the buffer ends: before, in or after the header of the record.
     #[test]
-    fn a_status_is_changed_wherever_the_buffer_ends() {
+    fn a_status_is_patched_across_any_buffer_boundary() {
         let header_bytes = size_of::<RecordHeader>();
         for free_bytes in 0..header_bytes + 8 {
             let mut bytes = io::Cursor::new(Vec::new());

@@ -66,7 +66,7 @@ fn an_unclosed_capture_is_recovered_up_to_its_end_or_zeros() {
     assert!(capture.records().all(|record| record.is_ok()));
 }
 
-/// The file of a program killed while writing far past the end, or one extended with `truncate`.
+/// A sparse file: its program was killed while writing far past the end, or `truncate` extended it.
 #[test]
 fn recovery_does_not_scan_holes() {
     use std::io::Write;
@@ -101,7 +101,7 @@ fn recovery_accepts_a_tear_but_no_damage() {
 }
 
 #[test]
-fn mutations_of_the_sample() {
+fn mutations_of_the_sample_do_not_panic() {
     let seed = sample::capture();
     let mut random = Rng::with_seed(0x9E37_79B9_7F4A_7C15);
     let mut read = 0;
@@ -110,7 +110,7 @@ fn mutations_of_the_sample() {
         mutate(&mut bytes, &mut random);
         read += exercise(&bytes);
     }
-    // Most mutations leave most records readable; with none the test would exercise nothing.
+    // Most mutations leave most records readable; otherwise the test would exercise nothing.
     assert!(read > 100_000, "{read}");
 }
 
@@ -227,7 +227,7 @@ fn the_file_header_is_checked() {
     assert_eq!(Capture::open(b"{}", OpenOptions::default()).unwrap_err().field, "magic");
 }
 
-/// Version 1.0 is 2.0 without names: the two fields with their lengths were reserved.
+/// Version 1.0 is 2.0 without names: the two fields that hold the lengths of names were reserved.
 #[test]
 fn version_1_has_functions_without_names() {
     let mut bytes = sample::capture();

@@ -1,4 +1,4 @@
-//! Errors in the words of the tools: libraries say what to do, and here are the flags and commands that do it.
+//! Error advice of the tools: maps the remedies of library errors to flags and commands.
 
 use rehal_base::{Advice, Error, FileKind, Remedy};
 
@@ -7,7 +7,7 @@ pub(crate) fn report(error: &Error) -> String {
     error.report_with(in_flags)
 }
 
-/// What to do about an error, if it says so.
+/// The advice of an error, if it has some.
 pub(crate) fn of(error: &Error) -> Option<String> {
     error.advice().map(|advice| match advice {
         Advice::Text(text) => text.clone(),
@@ -45,6 +45,8 @@ fn in_flags(remedy: &Remedy) -> String {
             let equals = if scope.is_empty() { "" } else { "=" };
             return format!("pass its file with --parameters={scope}{equals}FILE");
         }
+        Remedy::SetOption { name, value } => return format!("use --{name}={value}"),
+        Remedy::OmitOption { name } => return format!("leave out --{name}"),
         Remedy::UseFile(kind) => return uses(*kind).map_or_else(|| remedy.to_string(), Into::into),
     };
     text.into()
@@ -87,6 +89,10 @@ mod tests {
         assert_eq!(of(&error).unwrap(), "pass its file with --parameters=FILE");
         let error = Error::not_found("x").advise(Remedy::SubstituteExecutable { id: 4 });
         assert!(of(&error).unwrap().ends_with("--replay_executable_substitution=4=PATH"));
+        let error = Error::not_found("x").advise(Remedy::SetOption { name: "format", value: "jsonl".into() });
+        assert_eq!(of(&error).unwrap(), "use --format=jsonl");
+        let error = Error::not_found("x").advise(Remedy::OmitOption { name: "id" });
+        assert_eq!(of(&error).unwrap(), "leave out --id");
         let error = Error::not_found("x").advise("a text");
         assert_eq!((of(&error).unwrap(), report(&error)), ("a text".into(), error.report()));
         assert_eq!(of(&Error::not_found("x")), None);

@@ -72,7 +72,7 @@ fn a_short_scope_stops_at_the_time_limit_and_the_label_says_so() {
 }
 
 #[test]
-fn an_unknown_scope_lists_those_that_are_there() {
+fn an_unknown_scope_lists_the_existing_ones() {
     let stderr = fail(&["iree-benchmark-replay", "--replay_scope=exec", ONCE, &mlp()]);
     for part in ["unknown scope 'exec'", "init (entered 1 time)", "execute (", "deinit (", &mlp()] {
         assert!(stderr.contains(part), "{stderr} lacks {part}");

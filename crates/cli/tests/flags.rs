@@ -451,6 +451,13 @@ fn flags_without_effect_warn_once() {
          not in this build)\n"
     );
     assert_eq!(warned(&["--vulkan_tracing", "--cuda_default_index=0", "--task_topology_group_count=0"]), "");
+    assert_eq!(
+        warned(&["--task_topology_group_count=2", "--task_worker_spin_us=1"]),
+        "warning: without effect: --task_topology_group_count, --task_worker_spin_us (no device of the driver local-task \
+         is named)\n"
+    );
+    let on_workers = ["iree-run-replay", "--device=local-task://0", "--task_topology_group_count=2", &abs()];
+    assert_eq!(run(&on_workers).stderr, "");
 }
 
 /// The oracle's tests compare what is printed with the reference.

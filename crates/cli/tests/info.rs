@@ -95,7 +95,7 @@ fn dispatches_are_counted_per_execution() {
 }
 
 #[test]
-fn files_from_outside() {
+fn external_files_are_reported() {
     let path = capture("params.reference.digest.local-sync");
     let missing = json(&["--replay_file_remap=/=/nonexistent/", &path]);
     let file = &missing["external_files"][0];

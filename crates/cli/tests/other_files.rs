@@ -46,14 +46,14 @@ fn words(fixed: &[&str], last: String) -> Vec<String> {
 }
 
 #[test]
-fn in_the_place_of_a_capture() {
+fn instead_of_a_capture() {
     for tool in common::TOOLS {
         refuse_all(|path| words(tool, path.into()), &["a capture (.ireereplay)"], "a capture");
     }
 }
 
 #[test]
-fn in_the_place_of_a_module() {
+fn instead_of_a_module() {
     let module = ["a compiled module (.vmfb)"];
     for mode in ["preload", "mmap"] {
         let mode = format!("--module_mode={mode}");
@@ -72,13 +72,13 @@ fn in_the_place_of_a_module() {
 }
 
 #[test]
-fn in_the_place_of_a_profile() {
+fn instead_of_a_profile() {
     let profile = ["a device profile (.ireeprof)"];
     refuse_all(|path| words(&["iree-profile", "summary"], path.into()), &profile, "a device profile");
 }
 
 #[test]
-fn in_the_place_of_parameters() {
+fn instead_of_parameters() {
     let accepted = ["a parameter archive (.irpa)", "a safetensors parameter file", "a GGUF parameter file"];
     let module = format!("--module={}", fixture("modules/params.vmfb"));
     for tool in [
@@ -99,7 +99,7 @@ fn in_the_place_of_parameters() {
 }
 
 #[test]
-fn in_the_place_of_an_executable() {
+fn instead_of_an_executable() {
     for tool in ["iree-run-replay", "iree-benchmark-replay"] {
         refuse_all(
             |path| {

@@ -51,7 +51,7 @@ fn the_tools_are_verbs_too() {
 }
 
 #[test]
-fn errors_have_a_place_and_advice() {
+fn errors_have_a_location_and_advice() {
     let scratch = Scratch::new();
     let out = format!("--output={}", scratch.path("out.irpa").display());
     let model = fixture("params/model.irpa");

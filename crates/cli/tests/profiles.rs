@@ -55,9 +55,10 @@ fn commands_and_flags_that_do_not_apply_are_rejected() {
     let stderr = fail(&["iree-profile", "att", &sample]);
     assert!(stderr.starts_with("UNIMPLEMENTED; 'att'") && stderr.contains("AMD device"), "{stderr}");
     assert!(fail(&["iree-profile", "sumary", &sample]).contains("did you mean 'summary'?"));
-    assert!(
-        fail(&["iree-profile", "queue", "--dispatch_events", &sample]).contains("requires --format=jsonl")
-    );
+    let stderr = fail(&["iree-profile", "queue", "--dispatch_events", &sample]);
+    assert!(stderr.contains("dispatch_events requires the format jsonl"), "{stderr}");
+    assert!(stderr.contains("try: use --format=jsonl"), "{stderr}");
+    assert!(fail(&["iree-profile", "cat", "--id=1", &sample]).contains("try: leave out --id"));
     assert!(fail(&["iree-profile", "export", &sample]).contains("expected ireeperf-jsonl"));
     assert!(fail(&["iree-profile", "--rocm_library_path=/opt/rocm", &sample]).contains("AMD"));
     assert!(fail(&["iree-profile"]).contains("needs a profile"));

@@ -2,8 +2,8 @@
 //!
 //! A submission whose waits are reached is queued; a few workers take queued submissions in random order, each after a
 //! random delay, and run them on the underlying device. Code that does not wait for what it needs thus sees stale bytes,
-//! and code that relies on the order of submissions sees another. The delays of a seed are the same in each run, as far as
-//! threads permit.
+//! and code that relies on submission order sees a different one. A seed gives the same delays in each run, as far as thread
+//! scheduling permits.
 
 #![allow(unsafe_code, reason = "unsafe.md lists it")]
 
@@ -88,7 +88,7 @@ impl Queue {
         }
         let State { ready, random, .. } = &mut *state;
         let kept = ready.swap_remove(random.usize(..ready.len()));
-        // Half of them run at once, so that others overtake those that do not.
+        // Half of them run without delay, so that they overtake others.
         let delay = if random.bool() { Duration::ZERO } else { self.max_delay.mul_f64(random.f64()) };
         Some((kept, delay))
     }

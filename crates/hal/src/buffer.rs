@@ -9,7 +9,7 @@ use crate::flags::*;
 use crate::statistics::{Counted, MemoryCounters};
 use crate::{Device, HostMemory};
 
-/// What a device does with a buffer, and not the host.
+/// Usage by the device, as opposed to the host.
 const DEVICE_USAGE: BufferUsage = BufferUsage::TRANSFER_SOURCE
     .union(BufferUsage::TRANSFER_TARGET)
     .union(BufferUsage::DISPATCH_INDIRECT_PARAMETERS)
@@ -63,7 +63,7 @@ impl BufferParams {
     }
 }
 
-/// A range mapped by the host, and how.
+/// A range mapped by the host, with the mode and access of the mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MappedRange {
     /// The bytes, in the buffer's allocation.
@@ -114,7 +114,7 @@ pub trait BufferBackend: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Device memory: a cheap clone of a shared object, or of a subspan of it.
+/// A shared handle to device memory or a subspan of it; cheap to clone.
 #[derive(Clone)]
 pub struct Buffer {
     allocation: Arc<Shared<dyn BufferBackend>>,
@@ -243,9 +243,9 @@ impl Buffer {
         }
     }
 
-    /// Fails unless the buffer allows all of `usage`, its memory the access of the transfers in it, and the device can
-    /// see the memory, if `usage` is the device's.
-    /// (Whether a dispatch writes is known only to the kernel.)
+    /// Fails unless the buffer allows all of `usage` and its memory allows the access that the transfers in `usage`
+    /// need. Usage by the device also requires device-visible memory.
+    /// (Only the kernel knows whether a dispatch writes.)
     pub fn require_usage(&self, usage: BufferUsage) -> Result<()> {
         let params = &self.allocation.params;
         if !params.usage.contains(usage) {

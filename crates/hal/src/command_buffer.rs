@@ -42,8 +42,8 @@ pub trait CommandBufferBackend: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Commands that are recorded once and executed as often as the mode allows: a cheap clone of a shared
-/// object.
+/// A shared handle to commands that are recorded once and executed as often as the mode allows; cheap to
+/// clone.
 #[derive(Clone)]
 pub struct CommandBuffer(Arc<Shared<dyn CommandBufferBackend>>);
 
@@ -53,7 +53,7 @@ struct Shared<B: ?Sized> {
     /// Required usage per slot, for usage that not every buffer allows: checked when a binding table supplies
     /// the buffers. A map, since slots come from captures and may be sparse.
     slot_usage: Mutex<BTreeMap<u32, BufferUsage>>,
-    /// The same after recording has ended, as a list: it is executed more often than recorded.
+    /// The same as a list, set when recording ends: it is read on each execution.
     final_slot_usage: OnceLock<Box<[(u32, BufferUsage)]>>,
     backend: B,
 }

@@ -57,13 +57,13 @@ pub struct PendingSubmissions {
     shared: Arc<Shared>,
 }
 
-/// A submission that is ready to execute, with all objects that it names, and the duty to settle its signals:
-/// dropping it fails them.
+/// A submission that is ready to execute, with all objects that it names, and the obligation to settle its
+/// signals: dropping it fails them.
 pub struct KeptSubmission {
     store: Store,
     submission: Submission<Indexed>,
     note: [u64; 2],
-    /// Whether a [`Promise`] has taken the duty.
+    /// Whether a [`Promise`] has taken over the obligation.
     is_promised: AtomicBool,
 }
 
@@ -105,8 +105,8 @@ struct HostWait {
 }
 
 impl PendingSubmissions {
-    /// An empty set. `ready` receives each submission whose waits are reached; it must not own the owner of
-    /// this set.
+    /// An empty set. `ready` receives each submission whose waits are reached; it must not own this set,
+    /// not even indirectly: neither would ever be freed.
     pub fn new(ready: impl Fn(KeptSubmission) + Send + Sync + 'static) -> Self {
         Self { shared: Arc::new(Shared { ready: Box::new(ready), registry: Mutex::default() }) }
     }
@@ -198,8 +198,8 @@ impl KeptSubmission {
         Self::of(Store::default(), none)
     }
 
-    /// Replaces the submission, whose signals are settled, by one without unmet waits. Allocates only what the memory of
-    /// earlier ones does not hold. If this fails, nothing is kept.
+    /// Replaces the submission, whose signals are settled, by one without unmet waits. Reuses the memory of earlier
+    /// ones and allocates only if it is too small. If this fails, nothing is kept.
     pub fn keep(&mut self, submission: &Submission<Live<'_>>, note: [u64; 2]) -> Result<()> {
         self.refill(submission, &[], note)
     }
@@ -267,7 +267,7 @@ impl KeptSubmission {
         &self.store
     }
 
-    /// The duty to settle the signals, once.
+    /// The obligation to settle the signals, once.
     pub fn promise(&self) -> Promise<'_> {
         let signals = if self.is_promised.swap(true, Ordering::AcqRel) {
             &[]

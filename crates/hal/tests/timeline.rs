@@ -27,7 +27,7 @@ impl Drops {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// A callback that holds something.
+    /// A callback that owns a counted value.
     fn callback(&self) -> Box<dyn FnOnce(Result<()>) + Send> {
         let counted = Counted(self.clone());
         Box::new(move |_| drop(counted))
@@ -176,7 +176,7 @@ fn callbacks_of_a_released_semaphore_fail() {
     }
 }
 
-/// A long-running host: waits that time out leave nothing behind in semaphores that live on.
+/// In a long-running host, waits that time out must not leak registrations in long-lived semaphores.
 #[test]
 fn a_hundred_thousand_cancelled_waits_are_cleaned_up() {
     let semaphores = [timeline(), timeline()];
@@ -192,12 +192,12 @@ fn a_hundred_thousand_cancelled_waits_are_cleaned_up() {
     }
     assert_eq!(drops.count(), 100_000);
     assert_eq!(semaphores.each_ref().map(registered), [0, 0]);
-    // In any order, and all at once.
+    // All at once.
     let registrations: Vec<_> = (0..100_000).map(|_| semaphores[0].on_reached(7, drops.callback())).collect();
     assert_eq!(registered(&semaphores[0]), 100_000);
     drop(registrations);
     assert_eq!((drops.count(), registered(&semaphores[0])), (200_000, 0));
-    // A reached timepoint leaves nothing registered with the other.
+    // A reached timepoint removes the registration with the other semaphore.
     semaphores[1].signal(1).unwrap();
     assert_eq!(wait_any(&timepoints, None).unwrap(), 1);
     assert_eq!(registered(&semaphores[0]), 0);
@@ -229,7 +229,7 @@ fn a_callback_that_panics_does_not_affect_others() {
     assert_eq!(panics(|| first.signal(1).unwrap()), "first");
     assert_eq!(ran.load(Ordering::Relaxed), 3);
     assert_eq!((first.query().unwrap(), second.query().unwrap()), (1, 1));
-    // Nor is the thread affected, for the same timelines and for others.
+    // The thread can still signal these timelines and others.
     for semaphore in [&first, &second, &timeline()] {
         let before = ran.load(Ordering::Relaxed);
         semaphore.on_reached(2, count(&ran)).detach();

@@ -21,8 +21,8 @@ pub(crate) struct LocalCommands {
 
 /// Baked commands, in stages: those of one stage are independent, and each stage follows the one before.
 ///
-/// An execution barrier ends a stage. So does each command on an event, which is stricter than what it says: commands
-/// that only follow another event's wait them out too.
+/// An execution barrier ends a stage. So does each event command, which is stricter than required: commands also wait
+/// for work that their events do not order.
 #[derive(Default)]
 pub(crate) struct Recording {
     pub(crate) store: Store,
@@ -32,7 +32,7 @@ pub(crate) struct Recording {
     pub(crate) stages: Vec<u32>,
     /// Whether the next operation begins a stage.
     is_ordered: bool,
-    /// The most operations of a stage.
+    /// Maximum number of operations in a stage.
     widest: usize,
 }
 
@@ -47,7 +47,7 @@ thread_local! {
 const SPARE_LIMIT: usize = 8;
 
 impl Recording {
-    /// The number of operations of the stage that has most.
+    /// Maximum number of operations in a stage.
     pub(crate) fn widest_stage(&self) -> usize {
         self.widest
     }
@@ -125,7 +125,7 @@ impl LocalCommands {
     }
 }
 
-/// Where in a command buffer an error is.
+/// The error context that names a command.
 pub(crate) fn in_command(index: usize) -> String {
     format!("command {index} of the command buffer")
 }

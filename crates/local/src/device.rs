@@ -20,7 +20,7 @@ const BINDING_ALIGNMENT_BYTES: usize = 64;
 
 const ALL_ACCESS: MemoryAccess = MemoryAccess::READ.union(MemoryAccess::WRITE).union(MemoryAccess::DISCARD);
 
-/// A CPU device. `local-sync` and `local-task` differ in how it runs work, and in nothing else.
+/// A CPU device. `local-sync` and `local-task` differ only in how it runs work.
 struct LocalDevice {
     info: DeviceInfo,
     plugins: Plugins,
@@ -38,7 +38,7 @@ enum Executor {
     /// On workers.
     Task {
         executor: TaskExecutor,
-        /// After the pending submissions, which fail first: the last clone waits for what runs.
+        /// Dropped after `pending`, whose submissions fail first: dropping the last clone waits for running work.
         workers: Workers,
     },
 }

@@ -1,6 +1,6 @@
-//! Executes one operation on the calling thread, in place.
+//! Executes one operation on the calling thread.
 //!
-//! Operations have live names (a submission that can run at once) or stored indices (one that had to wait,
+//! Operations have live names (a submission that runs immediately) or stored indices (one that had to wait,
 //! and the commands of a command buffer); [`Resolve`] looks up both, so each operation is implemented once.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) struct Place<'a> {
 /// The binding table of a submission; `None` for empty slots.
 pub(crate) type BindingTable<'a> = SmallVec<[Option<Place<'a>>; 8]>;
 
-/// What the slots of commands refer to.
+/// Resolves the binding slots of commands.
 pub(crate) trait Slots<'r> {
     /// The range in a slot; `None` if it is empty or does not exist.
     fn slot(&self, slot: u32) -> Result<Option<Place<'r>>>;
@@ -48,7 +48,7 @@ impl<'r> Slots<'r> for NoSlots {
     }
 }
 
-/// A binding table whose slots are looked up when they are used, in the submission that has it: nothing is stored.
+/// A binding table that resolves each slot when it is used, from the submission that holds it, and stores nothing.
 pub(crate) struct StoredSlots<'r> {
     pub(crate) store: &'r Store,
     pub(crate) bindings: &'r [BufferRef<u32>],
@@ -269,7 +269,7 @@ pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
     }
 }
 
-/// Runs one operation to its end.
+/// Runs one operation to completion.
 pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Result<()> {
     match *op {
         // The memory was allocated with the handle; see `LocalDevice::submit`.
@@ -303,11 +303,11 @@ pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: 
 
 /// What a command does on a CPU.
 pub(crate) enum Effect<N: Names> {
-    /// It runs.
+    /// Runs an operation.
     Runs(QueueOp<N>),
-    /// The commands after it follow those before it.
+    /// A barrier: the commands after it run after those before it.
     Orders,
-    /// Nothing: it is a hint or a label.
+    /// No effect: a hint or a label.
     None,
 }
 

@@ -1,4 +1,4 @@
-//! Waiting submissions: unreachable waits, and panics in what they run.
+//! Waiting submissions: unreachable waits, deadlocks, and panics of host calls.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -83,9 +83,9 @@ fn a_hundred_thousand_submissions_whose_semaphore_is_released_are_freed_at_once(
     assert_eq!((work.runs(), work.alive()), (0, 0));
 }
 
-/// A submission keeps its signals alive, so cycles do not free themselves.
+/// A submission keeps its signals alive, so reference cycles must be found.
 #[test]
-fn a_hundred_thousand_submissions_that_wait_for_one_another_are_freed_in_time() {
+fn a_hundred_thousand_deadlocked_submissions_are_freed_in_time() {
     let (device, work) = (device(), Work::default());
     for _ in 0..MANY {
         let (a, b) = (semaphore(&device), semaphore(&device));

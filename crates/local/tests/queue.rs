@@ -1,4 +1,4 @@
-//! When operations of the `local-sync` device run: at once, later, or never.
+//! When operations of the `local-sync` device run: immediately, deferred, or never.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

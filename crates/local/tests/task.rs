@@ -1,4 +1,4 @@
-//! The `local-task` device: what overlaps, failures on workers, and devices that go away.
+//! The `local-task` device: concurrency, failures on workers, and dropped devices.
 #![allow(unsafe_code, reason = "runs the libraries that it compiled, and crashes on purpose")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -34,7 +34,7 @@ fn semaphore(device: &Device) -> Semaphore {
     device.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::empty()).unwrap()
 }
 
-/// A hang is a failure.
+/// Waits with a timeout, so that a hang fails the test.
 fn wait(semaphore: &Semaphore, value: u64) -> Result<()> {
     semaphore.wait(value, Some(Duration::from_secs(60)))
 }
@@ -53,7 +53,7 @@ fn library(device: &Device) -> Executable {
     unsafe { device.backend().prepare_executable(&params) }.unwrap()
 }
 
-/// A dispatch of a function over so many workgroups.
+/// A dispatch of a function over `workgroups`.
 fn dispatch<'a>(
     executable: &'a Executable,
     function: &str,
@@ -107,7 +107,7 @@ fn buffer(device: &Device, size: u64) -> rehal_hal::Buffer {
 const TWO: [u8; 4] = 2_u32.to_le_bytes();
 
 #[test]
-fn workgroups_of_a_dispatch_run_at_the_same_time() {
+fn workgroups_of_a_dispatch_run_concurrently() {
     let device = device(2);
     let (executable, begun, done) = (library(&device), buffer(&device, 4), semaphore(&device));
     let bindings = [BufferRef::whole(&begun)];
@@ -117,7 +117,7 @@ fn workgroups_of_a_dispatch_run_at_the_same_time() {
 }
 
 #[test]
-fn commands_between_barriers_run_at_the_same_time() {
+fn commands_between_barriers_run_concurrently() {
     let device = device(2);
     let (executable, done) = (library(&device), semaphore(&device));
     let begun = buffer(&device, 4);
@@ -136,7 +136,7 @@ fn commands_between_barriers_run_at_the_same_time() {
 }
 
 #[test]
-fn submissions_of_devices_that_share_workers_run_at_the_same_time() {
+fn submissions_of_devices_that_share_workers_run_concurrently() {
     let mut options = options(1);
     options.workers = Some(Workers::start(&Topology::with_workers(2).unwrap(), Duration::ZERO).unwrap());
     let devices = [(); 2].map(|()| LocalTask::create(options.clone()).unwrap());
@@ -152,7 +152,7 @@ fn submissions_of_devices_that_share_workers_run_at_the_same_time() {
     dones.iter().for_each(|done| wait(done, 1).unwrap());
 }
 
-/// Work goes from one kind of device to the other and back.
+/// Each kind of device waits for work of the other.
 #[test]
 fn both_cpu_devices_work_in_one_group() {
     let (task, sync) = (device(2), LocalSync::create(Default::default()));
@@ -222,7 +222,7 @@ fn a_host_call_that_panics_fails_its_signals_and_the_worker_survives() {
 
 /// Submitting does not run host calls: these end only when the last of them is submitted.
 #[test]
-fn host_calls_run_on_workers_and_at_the_same_time() {
+fn host_calls_run_on_workers_concurrently() {
     let device = device(3);
     let (arrive, arrived) = mpsc::channel();
     let begun = Arc::new(AtomicUsize::new(0));
@@ -299,7 +299,7 @@ fn more_local_memory_than_a_worker_has_is_an_error() {
         let done = semaphore(&device);
         let mut trace = dispatch(&executable, "trace", [1; 3], &[], &bindings);
         trace.dynamic_local_memory = more;
-        // A dispatch that is brief by now fails at once.
+        // By now the dispatch may be known to be brief: then it runs inline, and the submission returns the error.
         let submitted = device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&trace);
         let outcome = submitted.and_then(|()| wait(&done, 1));
         assert_eq!(outcome.as_ref().err().map(Error::code), code);
@@ -312,7 +312,7 @@ fn more_local_memory_than_a_worker_has_is_an_error() {
 }
 
 #[test]
-fn a_topology_has_a_worker_and_not_too_many() {
+fn the_number_of_workers_is_bounded() {
     for count in [0, 1025] {
         assert_eq!(Topology::with_workers(count).unwrap_err().code(), StatusCode::OutOfRange);
     }
@@ -354,7 +354,7 @@ fn a_kernel_that_faults_on_a_worker_is_named_with_the_record_that_submitted_it()
 }
 
 #[test]
-fn a_failure_aborts_if_that_is_asked_for() {
+fn a_failure_aborts_if_requested() {
     use std::os::unix::process::ExitStatusExt;
     let output = run_child("abort");
     let text = String::from_utf8_lossy(&output.stderr);

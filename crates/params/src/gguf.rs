@@ -11,7 +11,7 @@ const FORMAT: &str = "GGUF file";
 /// `GGUF` as a little-endian u32.
 const MAGIC: u32 = 0x4655_4747;
 
-/// Alignment of the data section and of each tensor in it, in bytes, without `general.alignment`.
+/// Default of `general.alignment`: the alignment of the data section and of each tensor in it, in bytes.
 const DEFAULT_ALIGNMENT: u32 = 32;
 
 /// Nesting limit of metadata arrays; no known writer nests them.
@@ -59,7 +59,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Parsed>, FormatError> {
 
 struct Reader<'a> {
     cursor: Cursor<'a>,
-    /// Whether the file is longer than the header may be.
+    /// Whether the file is longer than [`MAX_HEADER_BYTES`].
     is_limited: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Written files are read back, and files of other programs are read correctly.
+//! Round trips of the writers, and files that other programs wrote.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ fn an_archive_round_trips() {
 }
 
 #[test]
-fn linked_archives_are_one() {
+fn linked_archives_are_read_as_one() {
     let bytes = sample::linked_sample();
     let parsed = Format::Irpa.parse(&bytes).unwrap();
     assert_eq!(names(&parsed), ["splat", "w", "far", "b", "empty", "second"]);
@@ -220,7 +220,7 @@ fn other_gguf_versions_are_named_in_the_error() {
 }
 
 #[test]
-fn a_safetensors_file_is_read_in_its_order() {
+fn safetensors_parameters_keep_their_order() {
     let bytes = sample::safetensors_sample();
     let parsed = Format::Safetensors.parse(&bytes).unwrap();
     let data: Vec<u8> = (0..29).collect();
@@ -318,7 +318,7 @@ fn errors_suggest_similar_keys_and_scopes() {
 }
 
 #[test]
-fn an_error_in_a_file_says_where() {
+fn an_error_names_its_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.irpa");
     std::fs::write(&path, b"IRP\xFF").unwrap();

@@ -256,16 +256,25 @@ fn options_that_a_report_does_not_support_are_rejected() {
     let (text, jsonl) = (Format::Text, Format::Jsonl);
     rejected(options(Report::Export, jsonl), "expected ireeperf-jsonl");
     rejected(options(Report::Cat, Format::IreeperfJsonl), "expected text or jsonl");
-    rejected(ReportOptions { filter: "x".into(), ..options(Report::Cat, text) }, "--filter");
-    rejected(ReportOptions { id: 0, ..options(Report::Summary, text) }, "--id");
-    rejected(ReportOptions { dispatch_events: true, ..options(Report::Memory, jsonl) }, "--dispatch_events");
+    rejected(
+        ReportOptions { filter: "x".into(), ..options(Report::Cat, text) },
+        "does not support the option filter",
+    );
+    rejected(ReportOptions { id: 0, ..options(Report::Summary, text) }, "does not support the option id");
+    rejected(
+        ReportOptions { dispatch_events: true, ..options(Report::Memory, jsonl) },
+        "does not support the option dispatch_events",
+    );
     rejected(
         ReportOptions { dispatch_events: true, ..options(Report::Queue, text) },
-        "requires --format=jsonl",
+        "requires the format jsonl",
     );
-    rejected(ReportOptions { counter_samples: true, ..options(Report::Queue, jsonl) }, "--counter_samples");
+    rejected(
+        ReportOptions { counter_samples: true, ..options(Report::Queue, jsonl) },
+        "does not support the option counter_samples",
+    );
     rejected(
         ReportOptions { counter_samples: true, ..options(Report::Counter, text) },
-        "requires --format=jsonl",
+        "requires the format jsonl",
     );
 }

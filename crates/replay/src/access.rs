@@ -20,7 +20,7 @@ pub(crate) enum Effect {
     Read,
     /// Writes them, or begins or ends their lifetime.
     Write,
-    /// Binds them to a kernel, which may read and write them: captures do not tell.
+    /// Binds them to a kernel, which may read and write them: captures do not record which.
     Bind,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct Access {
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     pub accesses: Vec<Access>,
-    /// Whether they are too many to list, so that any byte may be accessed.
+    /// Whether there are too many to list, so that any byte may be accessed.
     pub is_unbounded: bool,
 }
 
-/// What a plan needs to know of its buffers, files and command buffers to derive accesses.
+/// Derives the accesses of a plan's operations from its buffers, files and command buffers.
 pub(crate) struct Footprints<'p> {
     plan: &'p Plan,
     buffers: Vec<Extent>,
@@ -107,7 +107,7 @@ impl<'p> Footprints<'p> {
             HostOp::Unmap(range, Some(data)) | HostOp::Flush(range, Some(data)) if data.count != 0 => {
                 self.add_range(range, Effect::Write, into);
             }
-            // Nothing that is in flight can know a new object.
+            // Work in flight cannot reference a new object.
             HostOp::Create(_)
             | HostOp::BeginCommandBuffer { .. }
             | HostOp::EndCommandBuffer { .. }
@@ -343,7 +343,7 @@ fn file_resources(plan: &Plan) -> Vec<u32> {
     let first = plan.counts[Kind::Buffer as usize];
     let resources = (first..).zip(&plan.files).map(|(resource, file)| match file.source.contents {
         FileContents::External { path, .. } => *by_path.entry(path.of(plan.bytes())).or_insert(resource),
-        // Its bytes are its own.
+        // No other file shares its bytes.
         FileContents::Nothing | FileContents::Inline(_) | FileContents::Ranges { .. } => resource,
     });
     resources.collect()

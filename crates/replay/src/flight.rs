@@ -1,4 +1,4 @@
-//! What a run has issued and not waited for.
+//! The work of a run that is in flight.
 
 use std::collections::{HashMap, VecDeque};
 use std::iter::Peekable;
@@ -19,8 +19,8 @@ const HELD_BYTES: u64 = 512 << 20;
 
 /// The work of a run that is in flight, and when the host waits for it.
 ///
-/// A run tells of each step before and after it, of each submission, of the end of timed scopes, and of its own end.
-/// In serialized order nothing that can run is in flight after a step. In captured order the schedule lists the waits.
+/// A run notifies it before and after each step, of each submission, of the end of timed scopes, and of its own end.
+/// In serialized order no runnable work is in flight after a step. In captured order the schedule lists the waits.
 pub(crate) struct Flight<'r> {
     order: ReplayOrder,
     devices: &'r [Device],
@@ -28,14 +28,14 @@ pub(crate) struct Flight<'r> {
     completions: Peekable<Iter<'r, Completion>>,
     /// Deferred submissions that are issued and cannot run yet, by index.
     deferred: HashMap<u32, Issued>,
-    /// Those that can run, in run order.
+    /// Runnable submissions that may not be complete, in run order.
     flying: VecDeque<Flying>,
-    /// The number of submissions that can run so far: the position of the next in the run order.
+    /// The number of submissions that have become runnable: the position of the next in the run order.
     position: u32,
     failures: Arc<Failures>,
-    /// The queues of each device that were not flushed since work was issued to them.
+    /// The queues of each device with work issued since their last flush.
     unflushed: Vec<QueueAffinity>,
-    /// What may be released once all submissions before a position are complete, with the bytes it frees.
+    /// Objects to free once all submissions before a position are complete, with the bytes that each frees.
     held: VecDeque<(u32, Release, u64)>,
     held_bytes: u64,
 }
@@ -178,7 +178,7 @@ impl<'r> Flight<'r> {
         }))
     }
 
-    /// Waits for everything that can run.
+    /// Waits for all runnable work.
     pub(crate) fn drain(&mut self) -> Result<()> {
         while let Some(first) = self.flying.front() {
             self.wait_for(first.position)?;
@@ -186,7 +186,7 @@ impl<'r> Flight<'r> {
         Ok(())
     }
 
-    /// Waits for everything that can run, whether or not it fails. Returns the record and the error of the first
+    /// Waits for all runnable work, whether or not it fails. Returns the record and the error of the first
     /// submission that failed, in run order: others may have failed because of it.
     pub(crate) fn abort(&mut self) -> Option<(RecordLocation, Error)> {
         // Work that cannot be flushed fails, or executes by itself.
@@ -230,7 +230,7 @@ impl<'r> Flight<'r> {
         Ok(())
     }
 
-    /// Forgets the first submissions in flight as far as they are complete.
+    /// Removes completed submissions from the front of those in flight.
     fn reap(&mut self) {
         while let Some(first) = self.flying.front()
             && first.issued.is_complete()
@@ -239,7 +239,7 @@ impl<'r> Flight<'r> {
         }
     }
 
-    /// Makes sure that what is issued executes while the host waits.
+    /// Flushes the queues with new work, so that it executes while the host waits.
     fn flush(&mut self) -> Result<()> {
         for (device, unflushed) in self.devices.iter().zip(&mut self.unflushed) {
             let affinity = std::mem::take(unflushed);
@@ -287,7 +287,7 @@ impl Report {
     }
 }
 
-/// Settled, or cancelled.
+/// Dropped when it is settled or cancelled.
 impl Drop for Report {
     fn drop(&mut self) {
         self.failures.reported.lock().outstanding -= 1;

@@ -1,8 +1,8 @@
 //! Tracks which submissions may be in flight, what they access, and which of them are ordered.
 //!
-//! A submission joins when it can run: where it is issued, or, if it is deferred, where the last of its waits is signalled.
-//! From then on it is in flight until the host is known to have waited for it. At most `64 * N` submissions are in flight, as
-//! a bit of a set each, so that everything here takes constant time for each access and set.
+//! A submission joins when it can run: when it is issued or, if it is deferred, when the last of its waits is signalled.
+//! From then on it is in flight until the host is known to have waited for it. At most `64 * N` submissions are in flight. A
+//! set of them is a bit set, so that each operation on a set takes constant time.
 
 use std::collections::HashMap;
 
@@ -32,7 +32,7 @@ struct Fragment<const N: usize> {
     start: u64,
     end: u64,
     readers: Slots<N>,
-    /// Writers that are certain.
+    /// Those that certainly write.
     writers: Slots<N>,
     binders: Slots<N>,
     /// Whether each of them accesses all of these bytes.
@@ -143,7 +143,7 @@ impl<const N: usize> Tracker<N> {
         slots.iter().fold(slots, |closed, slot| closed.union(self.flying[slot].before))
     }
 
-    /// The fewest of `slots` that complete after all others of them.
+    /// The minimal subset of `slots` whose completion implies that of all others.
     pub(crate) fn last_of(&mut self, slots: Slots<N>) -> Slots<N> {
         let (mut last, mut covered) = (Slots::default(), Slots::default());
         for slot in slots.iter().rev() {
@@ -156,7 +156,7 @@ impl<const N: usize> Tracker<N> {
         last
     }
 
-    /// The pending submissions outside of `before` whose accesses conflict with `footprint`. `seen` gets the bytes.
+    /// The pending submissions outside of `before` whose accesses conflict with `footprint`. `seen` receives the bytes.
     pub(crate) fn conflicts(
         &mut self,
         footprint: &Footprint,

@@ -8,13 +8,13 @@ use crate::plan::StepOp;
 use crate::schedule::{Judge, Walk};
 use crate::{Plan, RecordLocation};
 
-/// A sixty-fourth of the submissions that are compared with each other.
+/// Words of a set of submissions: up to 64 per word are compared with each other.
 const WORDS: usize = 16;
 
-/// Ranges by which a command buffer's accesses are described.
+/// Maximum number of ranges of a command buffer's accesses; more are approximated.
 const MAX_RANGES: usize = 4096;
 
-/// Ranges of one buffer with different accesses.
+/// Maximum number of ranges of one buffer with different accesses; more are approximated.
 const MAX_FRAGMENTS: usize = 1024;
 
 /// Work for each step after which the search ends.
@@ -39,7 +39,8 @@ pub struct Races {
     pub count: u64,
     /// Submissions that are only ordered if the host waited before it issued them.
     pub assumed_wait_count: u64,
-    /// Pairs that only conflict if the bytes are those that they access of a longer range. They are not in `pairs`.
+    /// Possible conflicts in ranges that were merged, so that the bytes of each access are unknown. They are not in
+    /// `pairs`.
     pub inexact_count: u64,
     /// Why pairs may be missing, if so.
     pub incomplete: Option<Incomplete>,
@@ -60,7 +61,7 @@ pub enum Incomplete {
     TooMuchWork,
 }
 
-/// Two operations that access the same bytes without an order, at least one of which may write.
+/// Two unordered operations that access the same bytes, at least one of which may write them.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Race {

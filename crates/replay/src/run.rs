@@ -39,8 +39,8 @@ pub enum ReplayOrder {
     #[default]
     Serialized,
     /// Submissions are issued as the program issued them, and only timepoints order the devices. The host waits before it
-    /// accesses bytes that work in flight accesses, where only a wait of the host can have ordered two submissions, at
-    /// the end of scopes that are timed ([`Observer::times_scope`]), and at the end.
+    /// accesses bytes that work in flight accesses, before a submission that only a wait of the host can have ordered after
+    /// such work, at the end of timed scopes ([`Observer::times_scope`]), and at the end.
     Captured,
 }
 
@@ -268,7 +268,7 @@ struct Run<'r, 'o> {
 impl Run<'_, '_> {
     fn all(&mut self) -> Result<()> {
         let outcome = self.steps();
-        // Whatever is in flight uses the objects of this run, so it ends first.
+        // Work in flight uses the objects of this run, so it must complete first.
         match (outcome, self.flight.abort()) {
             (Ok(()), None) => Ok(()),
             (_, Some((location, error))) => Err(self.plan.locate(error, location)),

@@ -7,10 +7,10 @@ use crate::access::{Footprint, Footprints};
 use crate::hazards::{Conflict, MAX_FRAGMENTS, Slots, Tracker};
 use crate::plan::{Kind, StepOp};
 
-/// A quarter of the submissions that may be in flight in a replay, divided by 16.
+/// Words of a set of submissions: up to 64 per word are in flight in a replay.
 const WORDS: usize = 4;
 
-/// Ranges by which a command buffer's accesses are described.
+/// Maximum number of ranges of a command buffer's accesses; more are approximated.
 const MAX_RANGES: usize = 256;
 
 /// Work for each step after which accesses are no longer tracked by their bytes, so that the time to plan a hostile
@@ -28,8 +28,8 @@ pub(crate) struct Schedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostWait {
     pub step: u32,
-    /// Its position in the run order: that in which submissions become able to run, where they are issued or, if
-    /// they are deferred, where the last of their waits is signalled.
+    /// Its position in the run order, in which submissions become runnable: when they are issued or, if they are
+    /// deferred, when the last of their waits is signalled.
     pub position: u32,
 }
 
@@ -46,7 +46,7 @@ impl Schedule {
     }
 }
 
-/// Decides what an order that only the host can establish means.
+/// Decides how to treat submissions that only a wait of the host can have ordered.
 pub(crate) trait Judge<const N: usize> {
     /// Whether to call [`Judge::conflict`].
     const WANTS_CONFLICTS: bool;
@@ -58,7 +58,7 @@ pub(crate) trait Judge<const N: usize> {
     /// them before it issues the submission.
     fn submission(&mut self, waits: &[Timepoint<u32>]) -> bool;
 
-    /// Whether the host has waited for everything in flight where a scope begins or ends.
+    /// Whether the host is assumed to have waited for everything in flight when a scope begins or ends.
     fn waits_at_scopes(&self) -> bool;
 
     /// Before `step`, the host waits for the submission at this position of the run order.
@@ -79,12 +79,12 @@ impl Judge<WORDS> for Waits {
 
     fn conflict(&mut self, _walk: &Tracker<WORDS>, _submission: u32, _conflict: Conflict) {}
 
-    // Captures do not contain the waits of the host, so this is one.
+    // The program's host must have waited here, which captures do not contain.
     fn submission(&mut self, _waits: &[Timepoint<u32>]) -> bool {
         true
     }
 
-    // Only if it is timed, which a run knows.
+    // The run itself waits at the end of timed scopes.
     fn waits_at_scopes(&self) -> bool {
         false
     }
@@ -227,8 +227,8 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
         self.footprint = footprint;
     }
 
-    /// Payloads of a semaphore must increase, so a program orders its signals, with waits of the host if nothing else
-    /// does.
+    /// Payloads of a semaphore must increase, so the program ordered its signals, with a wait of the host if not on the
+    /// device.
     fn order_signals(&mut self, signals: &[Timepoint<u32>], before: Slots<N>) -> Slots<N> {
         let earlier = self.tracker.signallers(signals).and(self.tracker.pending()).minus(before);
         match earlier.is_empty() {
@@ -262,7 +262,7 @@ impl<'p, J: Judge<N>, const N: usize> Walk<'p, J, N> {
         self.tracker.complete(slots);
     }
 
-    /// Makes room: the host waits for the oldest half.
+    /// Frees slots: the host waits for the oldest half.
     fn retire(&mut self) {
         let oldest = self.tracker.oldest().and(self.tracker.pending());
         for slot in self.tracker.last_of(oldest).iter() {

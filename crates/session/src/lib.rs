@@ -85,7 +85,7 @@ pub use rehal_vm::{Value, ValueKind};
 /// Buffers, queues and other device objects, for programs that drive devices themselves.
 pub use rehal_hal as hal;
 
-/// The workers of CPU devices: which there are, and where they run.
+/// The workers of CPU devices: their selection and placement.
 pub use rehal_local::topology;
 
 /// Modules, values and invocations, for programs that provide their own modules.

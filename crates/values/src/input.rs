@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn all_forms() {
+    fn all_forms_are_parsed() {
         for null in ["(null)", " (ignored)\n"] {
             assert_eq!(Input::parse(null, None).unwrap(), Input::Null);
             assert_eq!(Input::parse(null, Some(ScalarType::I32)).unwrap(), Input::Null);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_inputs() {
+    fn malformed_inputs_are_rejected() {
         for (text, scalar, expected) in [
             ("", None, "is empty"),
             (" ", Some(ScalarType::I32), "is empty"),

@@ -7,7 +7,7 @@ use half::{bf16, f16};
 pub(crate) enum NarrowFloat {
     /// f16 (IEEE 754 binary16).
     F16,
-    /// The upper half of an `f32`.
+    /// bfloat16: the upper half of an `f32`.
     BF16,
     /// An 8-bit format, which the `half` crate lacks.
     F8(Layout),
@@ -27,9 +27,9 @@ pub(crate) struct Layout {
 enum Specials {
     /// The largest exponent: infinity with mantissa 0, else NaN.
     Ieee,
-    /// All bits of exponent and mantissa set is NaN; there is no infinity (`FN`).
+    /// NaN if all bits of exponent and mantissa are set; no infinity (`FN`).
     OneNan,
-    /// Negative zero is NaN; there is neither infinity nor negative zero (`FNUZ`).
+    /// The bits of negative zero are NaN; no infinity, no negative zero (`FNUZ`).
     NegativeZero,
 }
 
@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    /// `half` converts bit for bit as the formats are defined.
+    /// The conversions of `half` match the definitions of the formats bit for bit.
     #[test]
     fn formats_of_16_bits_are_as_defined() {
         let mut random = fastrand::Rng::with_seed(16);

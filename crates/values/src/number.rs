@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn integers() {
+    fn integers_are_parsed_strictly() {
         for (text, value) in [
             ("0", 0),
             ("-0", 0),
@@ -246,7 +246,7 @@ mod tests {
 
     /// Expected values are the output of C's `%G`.
     #[test]
-    fn general_form() {
+    fn the_general_form_matches_printf() {
         for (value, text) in [
             (0.0, "0"),
             (-0.0, "-0"),

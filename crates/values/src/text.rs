@@ -267,7 +267,7 @@ mod tests {
 
     /// A shape allocates nothing until its bytes are requested.
     #[test]
-    fn a_large_shape_costs_nothing() {
+    fn a_large_shape_allocates_nothing() {
         let (tensor_type, contents) = parse_tensor("1152921504606846976xi8=7").unwrap();
         assert_eq!(tensor_type.size_bytes().unwrap(), 1 << 60);
         assert_eq!(contents, Contents::Splat(vec![7]));

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_held_by_type() {
+    fn references_must_match_the_element_type() {
         let list = List::new(ElementKind::Ref("vm.buffer".into()), 0).unwrap();
         list.resize(1).unwrap();
         assert!(list.get_ref(0).unwrap().is_null());

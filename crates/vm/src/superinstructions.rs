@@ -67,7 +67,7 @@ macro_rules! superinstructions {
             MulSubI64 = MulI64 + SubI64: Chain;
             MulMulI64 = MulI64 + MulI64: Chain;
 
-            // An index that is a product and two sums.
+            // Index arithmetic: a product and two sums.
             FMAAddI64 = FMAI64 + AddI64: LongChain;
 
             // A remainder wrapped to non-negative: index arithmetic modulo a size.

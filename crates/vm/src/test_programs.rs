@@ -17,7 +17,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether the result is the one that the name asks for.
+    /// Whether the result is the one that the name requires.
     pub fn is_expected(&self) -> bool {
         self.result.is_ok() != self.name.starts_with("fail_")
     }

@@ -1,5 +1,5 @@
-//! Malformed and mutated modules must fail with an error or run to an end: no panic, hang, or memory out of
-//! proportion to the input.
+//! Malformed and mutated modules must fail with an error or run to completion: no panic, hang, or memory out
+//! of proportion to the input.
 
 use std::path::{Path, PathBuf};
 
@@ -109,7 +109,7 @@ impl Instructions {
         Self { functions, descriptors: file.flatbuffer_range().start + descriptors }
     }
 
-    /// Mutates instructions so that they have a chance to verify: other instructions, registers, targets,
+    /// Mutates instructions such that some still verify: other instructions, registers, targets,
     /// types, constants, block and register counts.
     fn mutate(&self, bytes: &mut [u8], random: &mut Random) {
         for _ in 0..=random.below(2) {
@@ -119,7 +119,7 @@ impl Instructions {
             let start = function.start + function.offsets[index];
             let end = function.start + function.offsets[index + 1];
             match random.below(8) {
-                // Another number, of the core set or an extension.
+                // Another opcode, of the core set or an extension.
                 0 if bytes[start] >= 0xE0 => bytes[start + 1] = random.below(0x42) as u8,
                 0 => bytes[start] = random.below(0x8A) as u8,
                 // Another register: low ones exist, high ones may not.
@@ -128,13 +128,13 @@ impl Instructions {
                     let register = kinds[random.below(kinds.len())] | random.below(12) as u16;
                     store(bytes, start + 1 + random.below(end - start), &register.to_le_bytes(), end);
                 }
-                // A block of the function, or slightly off.
+                // A jump target, or one byte past it.
                 4 => {
                     let block = function.blocks[random.below(function.blocks.len())];
                     let target = block as u32 + u32::from(random.below(8) == 0);
                     store(bytes, start + 1 + random.below(end - start), &target.to_le_bytes(), end);
                 }
-                // A small number: ordinals of types, functions, imports, globals, segments.
+                // A small ordinal: of types, functions, imports, globals, segments.
                 5 => {
                     let import = [0, 0x8000_0000][random.below(2)];
                     let ordinal = import | random.below(6) as u32;

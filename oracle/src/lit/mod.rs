@@ -41,7 +41,7 @@ pub enum Verdict {
     Run {
         /// Whether it runs with the release's tools first; false if it calls a tool that the release lacks.
         by_release: bool,
-        /// Whether its device is replaced by one that is implemented.
+        /// Whether `local-sync` replaces its device.
         replaces_device: bool,
     },
     /// The command cannot run, or calls no tool of ours. The reason becomes part of the test's name.

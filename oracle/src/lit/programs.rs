@@ -18,7 +18,7 @@ const BUILTINS: [&str; 8] = ["[", "[[", "cd", "echo", "export", "false", "test",
 /// The driver that replaces [`OTHER_DRIVER`].
 pub const DRIVER: &str = "local-sync";
 
-/// The driver that is not implemented, but whose programs run on [`DRIVER`].
+/// The driver whose commands run on [`DRIVER`] instead.
 pub const OTHER_DRIVER: &str = "local-task";
 
 /// The available programs.

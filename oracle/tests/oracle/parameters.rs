@@ -193,7 +193,7 @@ fn tensors() -> [GgufTensor; 3] {
     ]
 }
 
-/// Every type that the reference knows by its number in files.
+/// Every GGUF type number that the reference supports.
 fn tensors_of_types() -> Vec<GgufTensor> {
     let of = |name, kind, elements: u64, block_bytes: usize| GgufTensor {
         name,

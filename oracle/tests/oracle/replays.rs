@@ -134,7 +134,7 @@ pub fn refuses_well(ours: &Ended) -> Outcome {
     ensure(!said.contains("panicked"), || format!("ours panics: {said}"))
 }
 
-/// The reference dies of the kernel's signal; ours reports the location and exits with a dedicated status.
+/// The reference is killed by the kernel's signal; ours reports the location and exits with a dedicated status.
 fn crashes(capture: &Capture) -> Outcome {
     let (ours, theirs) = Pair::find("iree-run-replay")?.run(&arguments(capture), &capture.directory)?;
     let (signal, function) = expected_crash(capture);

@@ -109,7 +109,7 @@ fn this_machine() -> Outcome {
         same(&pair, selection)?;
     }
     let allowed = sched_getaffinity(None)?;
-    // The reference does not know of CPU quotas.
+    // The reference ignores CPU quotas.
     let has_quota = std::thread::available_parallelism()?.get() < allowed.count() as usize;
     let selections =
         ["nodes=all", "nodes=numa", "nodes=0", "nodes=all distribution=compact performance_level=high"];
@@ -157,7 +157,7 @@ fn flags(selection: &str) -> Vec<String> {
     selection.split_whitespace().map(|flag| format!("--task_topology_{flag}")).collect()
 }
 
-/// What both print.
+/// The dump of both tools for a selection.
 fn same(pair: &Pair, selection: &str) -> Result<String, Failed> {
     let dumped = dumped_alike(pair, &flags(selection), Path::new("/"));
     dumped.map_err(|error| format!("{selection}: {}", error.message().unwrap_or_default()).into())
@@ -182,7 +182,7 @@ fn dumped_alike(pair: &Pair, flags: &[String], directory: &Path) -> Result<Strin
     Ok(String::from_utf8_lossy(&ours.stdout).into_owned())
 }
 
-/// Each tool answers with the flags before the question, and leaves those after it alone.
+/// A query uses the flags before it, and the flags after it are not parsed.
 fn printed_alike(tool: &str) -> Outcome {
     let pair = Pair::find(tool)?;
     for arguments in [

@@ -74,7 +74,7 @@ const ITERATIONS: [(&str, &str, &str); 4] = [
     ("chain", "chain.chain.local-sync", "chain.chain.local-sync"),
 ];
 
-/// How long a program with two workers may take of its time with one.
+/// Target for two workers: time as a fraction of that with one.
 const TWO_WORKERS: f64 = 1.0 / 1.85;
 
 /// Every case, in table order.
@@ -229,7 +229,7 @@ impl Case {
     }
 }
 
-/// The same run on `local-task` with so many workers.
+/// The same run on `local-task` with `workers` workers.
 fn on(workers: u32, invocation: &Invocation) -> Invocation {
     let arguments = invocation.arguments.iter().flat_map(|argument| match argument.as_str() {
         "--device=local-sync" => {
@@ -246,7 +246,7 @@ fn benchmark(workplace: &Workplace, capture: &Path, flags: &[&str], figures: Vec
     Plan { output: Output::Json, ..plan }
 }
 
-/// Our benchmark tool in both orders: the serialized one takes the place of the reference.
+/// Our benchmark tool in both orders: the serialized one is the baseline, in the reference's column.
 fn in_both_orders(workplace: &Workplace, capture: &Path, device: &str, figures: Vec<Figure>) -> Plan {
     let (_, program) = workplace.pair("iree-benchmark-replay");
     let invocation = |order: &str| Invocation {

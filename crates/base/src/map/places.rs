@@ -1,9 +1,9 @@
-//! Where files are mapped, for the handler of a signal that must say which file is gone.
+//! The addresses of mapped files, for a signal handler that names the file behind a fault.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-/// Maps that can be told apart at a time; further ones have no name.
+/// Maximum number of concurrent maps in the table; a fault in others is reported without a file name.
 const SLOTS: usize = 64;
 
 /// Bytes of a path that are kept, from its end.

@@ -18,7 +18,7 @@ use crate::{Error, MappedFile, Range, Result, StatusCode};
 /// Alignment of every allocation in bytes: a cache line, and the minimum that compiled kernels assume.
 const ALIGNMENT_BYTES: usize = 64;
 
-/// Allocations up to this size in bytes are zeroed here: glibc's per-thread cache of free blocks, which holds
+/// Allocations up to this size in bytes are zeroed here: glibc's per-thread cache (tcache), which holds free
 /// blocks up to this size, serves only `malloc`, and `calloc` is several times slower.
 const SMALL_BYTES: usize = 1024;
 
@@ -32,7 +32,7 @@ const STACK_BYTES: usize = 4 << 10;
 ///
 /// Any number of threads may read and write the same bytes concurrently. Mutable bytes are never borrowed:
 /// all functions copy in or out, and a data race yields a mix of the old and the new bytes (each byte is one
-/// or the other), as with relaxed atomics. Programs that need more order their accesses by timepoints.
+/// or the other), as with relaxed atomics. Programs that need stronger guarantees order accesses by timepoints.
 /// Constant bytes can be borrowed ([`HostMemory::constant_bytes`]), and so can those of uniquely owned memory
 /// ([`HostMemory::exclusive_bytes`]).
 pub struct HostMemory {
@@ -53,14 +53,14 @@ enum Access {
     Writable,
 }
 
-/// Keeps the bytes at their address.
+/// What keeps the bytes allocated, at a fixed address.
 enum Owner {
-    /// This memory: an allocation, in which `data` may start after its beginning for alignment. Of size 0,
-    /// nothing.
+    /// This memory itself: an allocation, in which alignment may place `data` after `base`. Nothing is allocated
+    /// for length 0.
     Allocation { base: NonNull<u8>, layout: Layout },
     /// A mapped file: its read-only mapping or, if this memory is writable, the private one.
     File { file: Arc<MappedFile> },
-    /// The memory that this is a part of.
+    /// The memory that contains this part.
     Part { whole: Arc<HostMemory> },
     /// The keeper passed to [`HostMemory::foreign`]; dropping it releases the bytes.
     Foreign { _keeper: Box<dyn Any + Send + Sync> },
@@ -94,12 +94,12 @@ impl HostMemory {
             )));
         };
         if length_host == 0 {
-            // Aligned like any other, as imports and bindings require it.
+            // Aligned even if empty: imports and bindings require it.
             let (base, layout) = (NonNull::without_provenance(address), Layout::new::<()>());
             return Ok(Self { data: base, length: 0, access, owner: Owner::Allocation { base, layout } });
         }
-        // Aligning by hand keeps `alloc_zeroed` on the allocator's calloc, which gets fresh zero pages from
-        // the system; an aligned layout would write them all.
+        // Aligned by hand, so that `alloc_zeroed` calls the allocator's calloc, which gets zero pages from the
+        // kernel; with an aligned layout it would write zeros to every page.
         let padded = length_host.checked_add(alignment).ok_or_else(exhausted)?;
         let layout = Layout::from_size_align(padded, 1).map_err(|_| exhausted())?;
         // SAFETY: the layout has a nonzero size, and bytes that the allocator does not zero are zeroed here.
@@ -116,7 +116,7 @@ impl HostMemory {
             }
         };
         let base = NonNull::new(base).ok_or_else(exhausted)?;
-        // Not `align_offset`, which may fail; the address is that of an allocation.
+        // Not `align_offset`, which is allowed to fail.
         let shift = base.as_ptr().addr().wrapping_neg() & (alignment - 1);
         // SAFETY: `shift` is below `alignment`, by which the allocation exceeds the length.
         let data = unsafe { base.add(shift) };
@@ -133,7 +133,7 @@ impl HostMemory {
     /// Makes the bytes constant. Fails unless this memory is an allocation with a unique owner: a part of
     /// other memory, or foreign memory, could be written through its other owners.
     pub fn into_constant(mut self) -> Result<Self> {
-        // A part of this memory would share it in an `Arc`, from which it could not be moved.
+        // No part of this memory exists: a part holds its whole in an `Arc`, out of which `self` cannot be moved.
         match self.owner {
             Owner::Allocation { .. } => self.access = Access::Constant,
             _ if self.access == Access::Constant => {}
@@ -156,7 +156,7 @@ impl HostMemory {
         Ok(Self { data, length, access: Access::Constant, owner: Owner::File { file } })
     }
 
-    /// Memory from elsewhere: mapped by a driver, or lent by a caller. `keeper` keeps it valid and is dropped
+    /// Memory that others allocated: mapped by a driver, or lent by a caller. `keeper` keeps it valid and is dropped
     /// with the last handle of this memory or of a part of it, so its `Drop` should unmap or release the
     /// memory. If `is_writable` is false, it cannot be written through the handle.
     ///
@@ -196,7 +196,7 @@ impl HostMemory {
         Ok(Self { data, length: self.length, access: Access::Writable, owner })
     }
 
-    /// The file whose read-only mapping contains this, and the offset in it.
+    /// The file whose read-only mapping contains this memory, and the offset of the memory in the file.
     fn place_in_file(&self) -> Option<(&Arc<MappedFile>, usize)> {
         let from = |start: usize| self.data.as_ptr().addr().checked_sub(start);
         match &self.owner {
@@ -234,7 +234,7 @@ impl HostMemory {
             return None;
         }
         // SAFETY: the allocation has this length, is initialized (it was zeroed), and belongs to this memory
-        // alone: a part of it would share it in an `Arc`, from which no `&mut` can be borrowed.
+        // alone: a part would hold it in an `Arc`, from which no `&mut` can be borrowed.
         Some(unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.length) })
     }
 
@@ -266,7 +266,7 @@ impl HostMemory {
         self.length as u64
     }
 
-    /// All of it as a range.
+    /// The range of the whole memory.
     pub fn whole(&self) -> Range {
         Range { offset: 0, length: self.length() }
     }
@@ -295,8 +295,8 @@ impl HostMemory {
         self.at(offset, length)
     }
 
-    /// Where element `index` is, if the memory is an array of elements of `N` bytes: one comparison, since a multiplied
-    /// index that is below the count of elements cannot overflow.
+    /// Address of element `index` of an array of `N`-byte elements. One comparison suffices: if the index is less than
+    /// the element count, `index * N` cannot overflow.
     #[inline(always)]
     fn element<const N: usize>(&self, index: u64) -> Result<*mut u8> {
         const { assert!(N > 0, "an element has bytes") };
@@ -374,7 +374,7 @@ impl HostMemory {
         Ok(())
     }
 
-    /// Repeats `pattern` (1, 2, 4 or any number of bytes that divides `length`) over the range.
+    /// Fills the range with copies of `pattern`, whose size must divide `length`.
     pub fn fill(&self, offset: u64, length: u64, pattern: &[u8]) -> Result<()> {
         let target = self.at_mut(offset, length)?;
         let length = length as usize;

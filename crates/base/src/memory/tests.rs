@@ -95,7 +95,7 @@ fn writes_to_private_memory_are_not_shared() {
     assert!(std::fs::read(&path).unwrap() == bytes);
     assert!(private.store(199, [1, 2]).is_err());
     assert!(private.into_constant().is_err(), "the other can write it");
-    // Memory that is already private, or not of a file, is copied.
+    // Memory that is already private, or not backed by a file, is copied.
     let copy = again.private().unwrap();
     copy.store(0, [9]).unwrap();
     assert_eq!((again.load::<1>(0).unwrap(), copy.load::<2>(0).unwrap()), ([1], [9, 2]));
@@ -149,7 +149,7 @@ fn foreign_memory_drops_its_keeper_with_the_last_part() {
     struct Keeper(Arc<AtomicBool>, NonNull<[u8; 8]>);
     // SAFETY: it uniquely owns its allocation.
     unsafe impl Send for Keeper {}
-    // SAFETY: it lends no access.
+    // SAFETY: a shared reference gives no access to the allocation.
     unsafe impl Sync for Keeper {}
     impl Drop for Keeper {
         fn drop(&mut self) {
@@ -334,7 +334,7 @@ fn large_reads_do_not_depend_on_how_they_are_split() {
     assert_eq!(beyond.kind(), std::io::ErrorKind::UnexpectedEof);
 }
 
-/// A large read succeeds if no threads can be spawned. In a process of its own, since the limit is
+/// A large read succeeds even if no threads can be spawned. Runs in a child process, since the limit is
 /// process-wide.
 #[test]
 #[cfg_attr(miri, ignore = "Miri starts no processes")]

@@ -1,4 +1,4 @@
-//! Measures how long the replay of a capture takes.
+//! Benchmarks replays of a capture.
 
 #![forbid(unsafe_code)]
 

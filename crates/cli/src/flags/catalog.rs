@@ -122,7 +122,7 @@ pub const OTHER_DRIVERS: Group = Group {
         &Flag::integer(
             "vulkan_cached_bda_replay_publication_bytes",
             67108864,
-            "Maximum number of bytes that they publish per queue lane.",
+            "Maximum number of bytes that the cached command buffers publish per queue lane.",
         )
         .effect(NO_DRIVER),
         &Flag::integer(
@@ -140,8 +140,12 @@ pub const OTHER_DRIVERS: Group = Group {
         &Flag::switch("cuda_async_allocations", true, "Uses stream-ordered allocations.").effect(NO_DRIVER),
         &Flag::integer("cuda_tracing", 2, "Verbosity of tracing, from 0 to 2.").effect(NO_DRIVER),
         &Flag::integer("cuda_default_index", 0, "Index of the default device.").effect(NO_DRIVER),
-        &Flag::switch("cuda_default_index_from_mpi", true, "Derives that index from the MPI rank, if set.")
-            .effect(NO_DRIVER),
+        &Flag::switch(
+            "cuda_default_index_from_mpi",
+            true,
+            "Derives --cuda_default_index from the MPI rank, if set.",
+        )
+        .effect(NO_DRIVER),
         &List::paths("hip_dylib_path", "PATH", "Path of the HIP library.").effect(NO_DRIVER),
         &Flag::switch("hip_use_streams", true, "Executes command buffers on streams instead of graphs.")
             .effect(NO_DRIVER),
@@ -181,7 +185,7 @@ pub const PROFILING: Group = Group {
             .effect(PROFILE),
         &text("device_capture_tool", "NAME", "", "External tool that captures the device's work.")
             .effect(CAPTURE_TOOL),
-        &Flag::path("device_capture_file", "Output file of this tool.").effect(CAPTURE_TOOL),
+        &Flag::path("device_capture_file", "Output file of --device_capture_tool.").effect(CAPTURE_TOOL),
         &text("device_capture_label", "TEXT", "", "Label of the external tool's capture.")
             .effect(CAPTURE_TOOL),
     ],

@@ -54,8 +54,8 @@ pub enum Effect {
     Full,
     /// No effect, for this reason: any value is accepted, and a value other than the default prints a warning.
     Ignored(&'static str),
-    /// Configures devices of this driver, on which the reference runs without `--device`. The default device is another
-    /// one here, so without `--device` a value other than the default is refused.
+    /// Configures devices of this driver, which the reference opens without `--device`. Our default is another driver,
+    /// so without `--device` a value other than the default is refused.
     DefaultDriver(&'static str),
     /// Not implemented, and ignoring it would change the result: a value other than the default is refused.
     Missing {

@@ -183,6 +183,9 @@ fn warnings(table: &[&'static dyn Entry], given: &[Given]) -> Vec<String> {
         let Some(entry) = entry.filter(|entry| !entry.is_default(it.value.as_deref())) else { continue };
         let reason = match entry.spec().effect {
             Effect::Ignored(reason) => reason.to_string(),
+            Effect::DefaultDriver(driver) if !has_device_of(driver, given) => {
+                format!("no device of the driver {driver} is named")
+            }
             Effect::Full | Effect::DefaultDriver(_) | Effect::Missing { .. } => continue,
         };
         let name = format!("--{}", it.name);
@@ -196,6 +199,13 @@ fn warnings(table: &[&'static dyn Entry], given: &[Given]) -> Vec<String> {
         format!("warning: without effect: {} ({reason})", names.join(", "))
     };
     ignored.into_iter().map(line).collect()
+}
+
+/// Whether `--device` names a device of this driver.
+fn has_device_of(driver: &str, given: &[Given]) -> bool {
+    let devices =
+        given.iter().filter(|it| it.name == "device").filter_map(|it| it.value.as_deref()?.to_str());
+    devices.into_iter().any(|uri| uri.split_once("://").map_or(uri, |(name, _)| name) == driver)
 }
 
 fn unknown(name: &str, table: &[&'static dyn Entry]) -> Error {

@@ -81,7 +81,7 @@ const MAX_GROUP_COUNT: Flag<usize> = Flag::number(
     64,
     (0, MAX_COUNT),
     count,
-    "Maximum number of workers per pool, at most 256, if they are neither counted nor listed. A CPU quota of the \
+    "Maximum number of workers per pool, at most 256, unless their number or their CPUs are given. A CPU quota of the \
      process's control group limits them, too.",
 )
 .effect(TASK_DRIVER);
@@ -156,7 +156,7 @@ pub const TASK: Group = Group {
     ],
 };
 
-/// What the flags select.
+/// The topology options set by the flags.
 pub(crate) fn topology_options(flags: &Flags) -> TopologyOptions {
     let () = flags.get(&MODE);
     let mut options = TopologyOptions::default();
@@ -170,7 +170,7 @@ pub(crate) fn topology_options(flags: &Flags) -> TopologyOptions {
     options
 }
 
-/// What the flags say of `local-task` devices.
+/// The options of `local-task` devices set by the flags.
 pub(crate) fn task_options(flags: &Flags) -> LocalTaskOptions {
     let mut options = LocalTaskOptions::default();
     options.selection = topology_options(flags);
@@ -180,7 +180,7 @@ pub(crate) fn task_options(flags: &Flags) -> LocalTaskOptions {
     options
 }
 
-/// The range of such a flag has been checked.
+/// Converts a count, whose range the flag has checked.
 fn count(value: i64) -> usize {
     value as usize
 }

@@ -71,9 +71,13 @@ const FORMAT: Flag<Format> =
 const OUT: Flag<Option<PathBuf>> =
     Flag::path("benchmark_out", "Also writes the report to a file.").variable();
 
-const OUT_FORMAT: Flag<Format> =
-    Flag::choice("benchmark_out_format", "json", FORMATS, "Format of that file: console, json or csv.")
-        .variable();
+const OUT_FORMAT: Flag<Format> = Flag::choice(
+    "benchmark_out_format",
+    "json",
+    FORMATS,
+    "Format of the --benchmark_out file: console, json or csv.",
+)
+.variable();
 
 const REPORT_AGGREGATES_ONLY: Flag<bool> =
     switch("benchmark_report_aggregates_only", "Reports only statistics over the repetitions.");

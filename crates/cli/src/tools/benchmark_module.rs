@@ -1,4 +1,4 @@
-//! `iree-benchmark-module`: calls functions of a compiled module repeatedly and reports how long they take.
+//! `iree-benchmark-module`: benchmarks functions of a compiled module.
 
 use std::cell::RefCell;
 
@@ -18,7 +18,7 @@ use crate::{Invocation, Operands, Tool, devices};
 pub const BENCHMARK_MODULE: Tool = Tool {
     name: "iree-benchmark-module",
     verb: "benchmark-module",
-    summary: "measures how long functions of a compiled module take",
+    summary: "benchmarks functions of a compiled module",
     about: "Calls a function repeatedly and reports in Google Benchmark's formats; without --function, every \
             function without inputs. BM_NAME is the latency of a call, including device work and waits.\n\n\
             A module contains machine code, and running it runs that code with your privileges: run only what you \

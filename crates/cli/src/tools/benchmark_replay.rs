@@ -1,4 +1,4 @@
-//! `iree-benchmark-replay`: replays a capture repeatedly and reports how long it takes.
+//! `iree-benchmark-replay`: benchmarks replays of a capture.
 
 use rehal_base::{Context, Error, Result};
 use rehal_bench::{Benchmark, State, TimeUnit};
@@ -13,7 +13,7 @@ use crate::{Invocation, Operands, Tool, captures, devices};
 pub const BENCHMARK_REPLAY: Tool = Tool {
     name: "iree-benchmark-replay",
     verb: "benchmark",
-    summary: "measures how long a replay of a capture takes",
+    summary: "benchmarks replays of a capture",
     about: "Plans the capture once, then replays all of it in each iteration and reports in Google \
             Benchmark's formats. BM_replay is the time of a whole replay; with --replay_scope=NAME only that \
             scope is timed, although the whole capture runs: for at most 10 times --benchmark_min_time, or for the \

@@ -17,7 +17,7 @@ use crate::{Invocation, Operands, Tool, captures, devices, output};
 pub const INFO: Tool = Tool {
     name: "rehal info",
     verb: "info",
-    summary: "summarizes a capture, what it needs, and whether it can be replayed here",
+    summary: "summarizes a capture and its requirements, and checks whether it can be replayed here",
     about: "Reads the whole capture and prints one screen: version and size, whether it was closed, \
             devices, scopes, executables with their functions and dispatch counts, bytes by kind, external \
             files and whether they are available, and whether it can be replayed on the given devices \

@@ -1,4 +1,4 @@
-//! `rehal races`: finds operations of a capture that access the same bytes without an order.
+//! `rehal races`: reports data races between operations of a capture.
 
 use rehal_base::Result;
 use rehal_session::{CaptureFile, Incomplete, Overlap, Race, RaceOperation, RaceOptions, Races};
@@ -12,13 +12,13 @@ use crate::{Invocation, Operands, Tool, captures, output};
 pub const RACES: Tool = Tool {
     name: "rehal races",
     verb: "races",
-    summary: "finds operations of a capture that access the same bytes without an order",
+    summary: "reports data races between the operations of a capture",
     about: "Plans the capture and prints each pair of queue operations that access the same bytes of a buffer or file, at \
             least one of which may write them, if nothing in the capture orders them: no semaphore, and no access of the host \
-            to bytes of the first between them. The order of submission to a queue is not an order. Runs nothing. Exit \
+            to bytes of the first between them. Submission order alone orders nothing. Runs nothing. Exit \
             status 2 if there are any, 0 if there are none.\n\n\
             Captures do not contain the waits of the program's host. Unless --strict is given, the host is assumed to \
-            have waited for everything where a scope begins or ends, and before it issues an operation that waits for \
+            have waited for everything when a scope begins or ends, and before it issues an operation that waits for \
             no semaphore.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
     groups: &[&REPORT],

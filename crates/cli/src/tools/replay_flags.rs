@@ -51,9 +51,9 @@ pub(crate) const ORDER: Flag<ReplayOrder> = Flag::choice(
     "serialized",
     &[("serialized", ReplayOrder::Serialized), ("captured", ReplayOrder::Captured)],
     "serialized: waits for each submission before the next operation, as the reference does. captured: submits as the \
-     program did and lets the captured semaphores order the work; waits only before the host accesses bytes that work \
-     in flight accesses, where only a wait of the program can have ordered two submissions, and at the end of the \
-     scope that is timed.",
+     program did and lets the captured semaphores order the work; the host waits only before it accesses bytes that \
+     work in flight accesses, before a submission that only a wait of the program's host can have ordered after such \
+     work, and at the end of the timed scope.",
 );
 
 /// The capture to replay, and how.

@@ -300,7 +300,7 @@ fn never_moves_back(harness: &Harness<'_>) -> Result<()> {
     }
 }
 
-/// Named queues wait for each other as one queue does for itself; a device has at least the first.
+/// Semaphores order submissions across queues as within one; every device has the first queue.
 fn queues_by_affinity(harness: &Harness<'_>) -> Result<()> {
     let timeline = harness.semaphore()?;
     for (value, affinity) in [(1, 1), (0, QUEUE_AFFINITY_ANY), (2, 1)] {

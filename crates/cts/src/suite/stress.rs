@@ -202,8 +202,8 @@ fn rapid_submits(harness: &Harness<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Each thread has several chains, advances them in a random order, and joins and forks them now and then. A chain's
-/// buffer shows its last step; parts that are longer than a moment overlap with other chains.
+/// Each thread has several chains, advances them in random order, and occasionally joins and forks them. A chain's
+/// buffer shows its last step; longer steps overlap with other chains.
 fn many_timelines(harness: &Harness<'_>) -> Result<()> {
     const CHAINS: usize = 6;
     const STEPS: usize = 120;
@@ -253,8 +253,8 @@ fn many_timelines(harness: &Harness<'_>) -> Result<()> {
     })
 }
 
-/// Two lines of host calls with links between them; one call of the first line fails. What comes after it there fails, and
-/// so do the calls of the second line that wait for those; the first half of the second line does not.
+/// A chain of host calls, one of which fails, and a chain of barriers whose second half waits for the calls. Whatever
+/// depends on the failed call fails, in both chains; nothing else does.
 fn failure_in_the_middle(harness: &Harness<'_>) -> Result<()> {
     const LINKS: usize = 60;
     for round in 0..10 {

@@ -1,4 +1,4 @@
-//! Models of threads that use timelines and pending work, run for every interleaving.
+//! Models of threads that use timelines and pending work, checked for every interleaving.
 //!
 //! The files below are those of the crate, compiled a second time with the model checker's locks in place of
 //! `sync`. The rest of the crate that they use (handles, registrations, errors) has no locks. docs/testing.md

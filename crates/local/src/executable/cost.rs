@@ -1,10 +1,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a workgroup of a function costs: an average over its dispatches, in which recent ones weigh more.
+/// The measured cost of a workgroup of a function: a moving average over its dispatches.
 ///
-/// Measurements err upwards, by orders of magnitude when the system runs another thread meanwhile. So the average falls at
-/// once and rises slowly, however high a single measurement is.
+/// Measurements err upwards, by orders of magnitude if the thread is preempted. So the average falls at once and rises
+/// slowly, however high a single measurement is.
 #[derive(Default)]
 pub(crate) struct Cost {
     /// In units of 1/[`UNITS`] ns, plus one; 0 until it is known.
@@ -14,7 +14,7 @@ pub(crate) struct Cost {
 
 const UNITS: u64 = 64;
 
-/// Clocks cost as much as a small dispatch, so after the first dispatches only every 16th is measured.
+/// Reading the clock costs as much as a small dispatch, so after the first dispatches only every 16th is measured.
 const MEASURED_EVERY: u64 = 16;
 
 impl Cost {

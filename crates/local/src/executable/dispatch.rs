@@ -61,7 +61,7 @@ pub struct Share<'a> {
     pub next: &'a mut dyn FnMut() -> Option<Range<u64>>,
 }
 
-/// A workgroup that failed, and why. Arguments that no workgroup can run with are the failure of the first.
+/// A workgroup that failed, and why. Invalid arguments are a failure of the first workgroup.
 pub struct WorkgroupFailure {
     /// Its number, as in [`Share`].
     pub workgroup: u64,
@@ -75,7 +75,7 @@ impl From<Error> for WorkgroupFailure {
     }
 }
 
-/// The number of workgroups. The limit is never reached: not even empty ones finish in a lifetime.
+/// The number of workgroups, saturated: so many would not finish in a lifetime, even if empty.
 pub fn workgroup_total(count: [u32; 3]) -> u64 {
     let [x, y, z] = count.map(u64::from);
     (x * y).saturating_mul(z)
@@ -242,7 +242,7 @@ impl Library {
         let current = guard::Current::new(self, ordinal, state, workgroup);
         let count = [state.workgroup_count_x, state.workgroup_count_y, u32::from(state.workgroup_count_z)];
         while let Some(range) = next() {
-            // Only around kernels: `next` is ours, and may run into faults of its own.
+            // Only around kernels: a fault in `next` is not the kernel's.
             let _mode = flush_denormals.then(FlushDenormals::enter);
             let _watch = guard::watch(&current);
             for id @ [x, y, z] in Workgroups::new(&range, count) {

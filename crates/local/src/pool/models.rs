@@ -1,4 +1,4 @@
-//! Models of workers that run jobs, run for every interleaving.
+//! Models of the pool, checked for every interleaving.
 //!
 //! The pool's files are compiled a second time with the model checker's locks and threads in place of `sync`.
 //! docs/testing.md says what each model proves.
@@ -33,10 +33,10 @@ use self::sync::{AtomicU64, Condvar, Mutex, Ordering, explore_bounded, thread};
 use self::tiles::Tiles;
 use self::workers::{Job, Pool, PoolHandle, Worker, WorkerPlace};
 
-/// Without a bound, models of three threads and of stages run for minutes and more.
+/// Preemption bound: without it, models with three threads or with stages take minutes or longer.
 const PREEMPTIONS: usize = 2;
 
-/// Counters that order nothing: a thread sees the others' only if something else orders them.
+/// Relaxed counters: a thread is sure to see the others' increments only if something else orders them.
 #[derive(Clone)]
 struct Counts(Arc<Vec<AtomicU64>>);
 

@@ -3,13 +3,13 @@ use std::ops::Range;
 use super::sync::{AtomicU64, Ordering};
 use super::tiles::Tiles;
 
-/// How far a job is: its stages run one after another, the tiles of a stage on any number of workers.
+/// The progress of a job: its stages run one after another, the tiles of a stage on any number of workers.
 ///
 /// It is reused: idle, ready (it may be started), running, and idle again.
 pub(crate) struct Progress {
     tiles: Tiles,
     state: AtomicU64,
-    /// 1 if tiles that have not started are not to run.
+    /// 1 if the job is cancelled: tiles that have not started will not run.
     cancelled: AtomicU64,
 }
 
@@ -21,7 +21,7 @@ const RUNNING: u64 = 2;
 pub(crate) struct Stage {
     /// The number of tiles, not 0.
     pub(crate) tiles: u32,
-    /// How many other workers are worth waking for it.
+    /// Number of other workers that are worth waking for it.
     pub(crate) helpers: usize,
 }
 
@@ -30,15 +30,15 @@ pub(crate) trait Work {
     /// Begins the next stage, when all tiles of the one before are complete; `None` after the last.
     fn next_stage(&self) -> Option<Stage>;
 
-    /// Asks so many other workers to run the job.
+    /// Asks `helpers` other workers to run the job.
     fn invite(&self, helpers: usize);
 
-    /// Runs the tiles of `claim`, and may take more from `claims`. What it takes but does not run it puts back.
+    /// Runs the tiles of `claim`, and may take more from `claims`. Tiles that it takes but does not run it puts back.
     fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>);
 }
 
 impl Progress {
-    /// An idle job, for so many workers.
+    /// An idle job for `workers` workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self { tiles: Tiles::new(workers), state: AtomicU64::new(IDLE), cancelled: AtomicU64::new(0) }
     }
@@ -86,7 +86,7 @@ impl Progress {
                     }
                 }
             }
-            // One at a time: how many make a chunk is for `run` to say, which knows what they cost.
+            // One tile: `run` knows their cost and takes the rest of the chunk.
             while let Some(claim) = claims.next(|_| 1) {
                 work.run(claim, &mut claims);
             }
@@ -128,14 +128,14 @@ impl Claims<'_> {
                 }
             };
             self.taken = range.end - range.start;
-            // Taken even so: a tile is complete once it cannot run any more.
+            // Tiles of a cancelled job are taken and not run: they count as complete.
             if !self.progress.is_cancelled() {
                 return Some(range);
             }
         }
     }
 
-    /// Returns the end of what was taken last, to be taken next.
+    /// Puts back the end of the range taken last; [`Claims::next`] takes it next.
     pub(crate) fn put_back(&mut self, range: Range<u32>) {
         self.taken -= range.end - range.start;
         self.put_back = Some(range);

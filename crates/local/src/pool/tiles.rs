@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use super::sync::{AtomicU64, Ordering};
 
-/// The tiles of one stage, and who runs which.
+/// The tiles of one stage, distributed by work stealing.
 ///
 /// Each worker has a range. It takes chunks from its front; a worker whose range is empty steals the back half of
 /// another's. A range is one word, so that both are one compare-and-exchange.
@@ -12,7 +12,7 @@ pub(super) struct Tiles {
     left: AtomicU64,
 }
 
-/// On a cache line of its own, with the line that processors fetch along with it: its owner writes it often.
+/// Two cache lines, which processors prefetch as a pair: without false sharing, since the owner writes often.
 #[repr(align(128))]
 struct OwnLine(AtomicU64);
 
@@ -27,23 +27,23 @@ fn unpack(word: u64) -> Range<u32> {
 }
 
 impl Tiles {
-    /// No tiles, for so many workers.
+    /// No tiles, for `workers` workers.
     pub(super) fn new(workers: usize) -> Self {
         let ranges = (0..workers).map(|_| OwnLine(AtomicU64::new(EMPTY))).collect();
         Self { ranges, left: AtomicU64::new(0) }
     }
 
-    /// Begins a stage of `count` tiles, not 0, all in the range of `worker`. Only when no tile is left, by the thread that
-    /// completed the last of them.
+    /// Begins a stage of `count` tiles, not 0, all in the range of `worker`. Only valid if no tile is left, on the
+    /// thread that completed the last of them.
     ///
-    /// Whatever that thread wrote before is visible to all that take a tile.
+    /// What that thread wrote before happens-before taking any of these tiles.
     pub(super) fn refill(&self, worker: usize, count: u32) {
         self.left.store(count.into(), Ordering::Relaxed);
         self.ranges[worker].0.store(pack(&(0..count)), Ordering::Release);
     }
 
-    /// Takes tiles for `worker`: of its own range, else of the first of `victims` that has some. `chunk` says how many at
-    /// most to take of a range.
+    /// Takes tiles for `worker`: of its own range, else of the first of `victims` that has some. `chunk` limits how many
+    /// it takes of a range.
     pub(super) fn take(
         &self,
         worker: usize,
@@ -92,8 +92,8 @@ impl Tiles {
     }
 }
 
-/// The same word twice is the same tiles, since a tile is taken once in a stage: a range that came back in between is as
-/// good as one that never left.
+/// ABA is harmless: a tile is taken once in a stage, so equal words are the same tiles, even if the range changed in
+/// between.
 fn exchange(word: &AtomicU64, current: u64, new: u64) -> bool {
     word.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }

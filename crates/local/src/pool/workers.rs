@@ -8,16 +8,16 @@ use super::sync::{AtomicU64, Condvar, JoinHandle, Mutex, Ordering, spawn, thread
 
 /// What workers run.
 pub(crate) trait Job: Send + Sync + Sized + 'static {
-    /// Runs it on a worker, for as long as there is something for that worker. May be called any number of times, by
-    /// several workers at once and after it is complete.
+    /// Runs the job on a worker until no work is left for that worker. May be called any number of times, by several
+    /// workers concurrently, and after the job is complete.
     fn run(self: Arc<Self>, worker: &Worker<'_, Self>);
 }
 
 /// A worker while it runs a job.
 pub(crate) struct Worker<'a, J> {
-    /// Its number.
+    /// Its index in the pool.
     pub(crate) index: usize,
-    /// Whom it steals from, in this order.
+    /// The workers that it steals from, in order.
     pub(crate) victims: &'a [usize],
     /// Its pool.
     pub(crate) pool: &'a PoolHandle<J>,
@@ -30,8 +30,8 @@ pub(crate) struct WorkerPlace {
     pub(crate) domain: u32,
 }
 
-/// Threads that run jobs. Dropping it runs the jobs that were submitted, and waits for them unless it is one of these
-/// threads that drops it.
+/// Threads that run jobs. Drop runs the submitted jobs and joins the threads, unless one of these threads drops the
+/// pool.
 pub(crate) struct Pool<J: Job> {
     handle: PoolHandle<J>,
     threads: Vec<JoinHandle<()>>,
@@ -56,7 +56,7 @@ struct Queue<J> {
     is_closed: bool,
 }
 
-/// So that the queue rarely grows.
+/// Initial capacity of the queue, so that it rarely grows.
 const QUEUE_CAPACITY: usize = 64;
 
 impl<J> Clone for PoolHandle<J> {
@@ -66,7 +66,7 @@ impl<J> Clone for PoolHandle<J> {
 }
 
 impl<J: Job> Pool<J> {
-    /// A worker per place. Each calls `prepare` with its number first, and spins for `spin` before it sleeps.
+    /// Starts a worker per place. Each calls `prepare` with its number first, and spins for `spin` before it sleeps.
     pub(crate) fn new(
         places: &[WorkerPlace],
         spin: Duration,
@@ -81,7 +81,7 @@ impl<J: Job> Pool<J> {
             workers: places.len(),
             spin,
         }));
-        // If a thread cannot be started, dropping this ends those that were.
+        // If a thread cannot be spawned, drop joins those that were.
         let mut pool = Self { handle, threads: Vec::with_capacity(places.len()) };
         for index in 0..places.len() {
             let (handle, prepare, victims) = (pool.handle.clone(), prepare.clone(), victims(places, index));
@@ -103,7 +103,7 @@ impl<J: Job> Drop for Pool<J> {
     fn drop(&mut self) {
         self.handle.close();
         let current = thread::current().id();
-        // A worker that waited for the others might be what they wait for.
+        // A worker that joined the others could deadlock: they may be waiting for it.
         if self.threads.iter().any(|thread| thread.thread().id() == current) {
             return;
         }
@@ -120,7 +120,7 @@ impl<J: Job> PoolHandle<J> {
         self.0.workers
     }
 
-    /// Has `count` workers, not 0, run the job. Returns it if the pool is being dropped.
+    /// Queues the job for `count` workers, not 0. Returns the job if the pool is being dropped.
     pub(crate) fn submit(&self, job: Arc<J>, count: usize) -> Result<(), Arc<J>> {
         let mut queue = self.0.queue.lock();
         if queue.is_closed {
@@ -147,7 +147,7 @@ impl<J: Job> PoolHandle<J> {
         }
     }
 
-    /// The next job, once there is one; `None` when the pool is being dropped and nothing is left.
+    /// Blocks until there is a job; `None` if the queue is empty and the pool is being dropped.
     fn next(&self) -> Option<Arc<J>> {
         let mut has_spun = self.0.spin.is_zero();
         let mut queue = self.0.queue.lock();
@@ -177,7 +177,7 @@ impl<J: Job> PoolHandle<J> {
         }
     }
 
-    /// Returns when there may be a job, or after the time for spinning.
+    /// Spins until there may be a job, or for at most the time configured.
     fn spin(&self) {
         let start = Instant::now();
         while self.0.queued.load(Ordering::Relaxed) == 0 && start.elapsed() < self.0.spin {
@@ -195,7 +195,7 @@ impl<J: Job> PoolHandle<J> {
 }
 
 impl<J> Queue<J> {
-    /// Whether to wake a worker.
+    /// Claims a sleeping worker for the caller to wake; `false` if there is none.
     fn take_idle(&mut self) -> bool {
         let is_any = self.idle != 0;
         self.idle -= usize::from(is_any);
@@ -203,7 +203,7 @@ impl<J> Queue<J> {
     }
 }
 
-/// The other workers, those of the same domain first, and of these the next by number.
+/// The other workers in the order of stealing: those of the same domain first, each group from the next index on.
 fn victims(places: &[WorkerPlace], index: usize) -> Box<[usize]> {
     let count = places.len();
     let mut victims: Vec<_> = (1..count).map(|step| (index + step) % count).collect();

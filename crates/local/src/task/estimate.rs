@@ -5,26 +5,26 @@ use crate::command::LocalCommands;
 use crate::executable::{LocalExecutable, workgroup_total};
 use crate::execute::{NoSlots, Resolve, StoredNames, workgroup_count};
 
-/// Overhead of a handover to a worker in nanoseconds: waking it, and waking the thread that waits for it. Less work than
-/// this is not handed over.
+/// Overhead of a handover to a worker in nanoseconds: waking it, and waking the thread that waits for it. Work
+/// that takes less runs inline.
 pub(super) const HANDOVER_NS: u64 = 20_000;
 
-/// Bytes of a transfer per nanosecond, as far as estimates are concerned.
+/// Assumed throughput of transfers in bytes per nanosecond.
 const BYTES_PER_NS: u64 = 8;
 
-/// How long a transfer takes, in nanoseconds.
+/// Estimated duration of a transfer in nanoseconds.
 pub(super) fn of_bytes(bytes: u64) -> u64 {
     bytes / BYTES_PER_NS
 }
 
-/// Whether an operation takes less time than handing it to a worker. `false` if that is unknown: dispatches of a function
-/// that was never measured, host calls, and files, which may be on a disk.
+/// Whether an operation takes less time than a handover to a worker. `false` if its duration is unknown: dispatches of a
+/// function that was never measured, host calls, and files, which may be on a disk.
 pub(super) fn is_brief<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> bool {
-    // An operation that fails now fails as well when it runs, which it does at once.
+    // If the estimate fails, so will the operation: it runs inline and fails there.
     of_operation(op, names).unwrap_or(Some(0)).is_some_and(|cost| cost < HANDOVER_NS)
 }
 
-/// How long an operation takes on one thread, in nanoseconds, if known.
+/// Estimated duration of an operation on one thread in nanoseconds, if known.
 fn of_operation<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Result<Option<u64>> {
     Ok(match op {
         QueueOp::Alloca { .. } | QueueOp::Dealloca { .. } | QueueOp::Barrier { .. } => Some(0),
@@ -37,7 +37,7 @@ fn of_operation<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R
     })
 }
 
-/// How long a dispatch takes on one thread, in nanoseconds, if known.
+/// Estimated duration of a dispatch on one thread in nanoseconds, if known.
 fn of_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(
     dispatch: &Dispatch<N>,
     names: &R,
@@ -47,13 +47,13 @@ fn of_dispatch<'r, N: Names + 'r, R: Resolve<'r, N>>(
     Ok(cost.of(workgroup_total(workgroup_count(dispatch, names)?)))
 }
 
-/// How long the commands take one after another, if known; no more of them are added up once they are not brief.
+/// Estimated duration of the commands on one thread, if known; stops adding once the sum is not brief.
 fn of_commands(command_buffer: &CommandBuffer) -> Result<Option<u64>> {
     let Some(recording) = LocalCommands::of(command_buffer)?.baked()? else { return Ok(Some(0)) };
     let names = StoredNames { store: &recording.store, slots: &NoSlots };
     let mut sum = 0;
     for operation in &recording.operations {
-        // What is in a slot is not looked up.
+        // The buffers in binding slots are not resolved.
         let length_of_slot = match operation {
             QueueOp::Fill { target, .. } | QueueOp::Update { target, .. } | QueueOp::Copy { target, .. } => {
                 matches!(target.binding, Binding::Slot(_)).then_some(target.length)

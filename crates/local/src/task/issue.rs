@@ -15,7 +15,7 @@ use crate::executable::{Share, WorkgroupFailure, guard};
 use crate::execute::{NoSlots, Resolve, Slots, StoredNames, StoredSlots, run, with_arguments};
 use crate::pool::{Claims, Job, Progress, Stage, Work, Worker};
 
-/// A submission while it runs on workers: the objects that it names, how far it is, and the promise.
+/// A submission while it runs on workers: the objects that it names, its progress, and the promise.
 ///
 /// It is reused when it is complete, so that issuing a command buffer allocates nothing once the lists have grown.
 pub(super) struct Issue {
@@ -28,7 +28,7 @@ pub(super) struct Issue {
 
 struct Content {
     kept: KeptSubmission,
-    /// Whether a failure ends the process.
+    /// Whether a failure aborts the process.
     aborts: bool,
     /// The next stage.
     stage: AtomicU32,
@@ -43,11 +43,11 @@ struct Failure {
     error: Error,
 }
 
-/// About how long a chunk of tiles runs: much longer than taking it, and short enough that all end together.
+/// Target duration of a chunk: much longer than taking it, and short enough that all workers end at about the same time.
 const CHUNK_NS: u64 = 25_000;
 
 impl Issue {
-    /// An idle one for a pool of `workers` workers, kept for reuse in `spares`.
+    /// An idle issue for a pool of `workers` workers, kept for reuse in `spares`.
     pub(super) fn new(workers: usize, spares: Weak<Spares>) -> Self {
         let content = Content {
             kept: KeptSubmission::empty(),
@@ -63,7 +63,7 @@ impl Issue {
         }
     }
 
-    /// Makes an idle one ready to run a submission.
+    /// Makes an idle issue ready to run a submission.
     pub(super) fn keep(&self, submission: &Submission<Live<'_>>, aborts: bool) -> Result<()> {
         let mut content = self.content.write();
         content.kept.keep(submission, guard::record())?;
@@ -71,7 +71,7 @@ impl Issue {
         Ok(())
     }
 
-    /// Makes an idle one ready to run a submission that had to wait.
+    /// Makes an idle issue ready to run a submission that had to wait.
     pub(super) fn take(&self, kept: KeptSubmission, aborts: bool) {
         let mut content = self.content.write();
         content.kept = kept;
@@ -81,7 +81,7 @@ impl Issue {
     fn make_ready(&self, content: &mut Content, aborts: bool) {
         content.aborts = aborts;
         *content.stage.get_mut() = 0;
-        // A command buffer that is none of ours fails when it begins.
+        // A command buffer of another driver fails when the issue starts.
         let width = content.baked().ok().flatten().map_or(1, |recording| recording.widest_stage());
         if content.tilings.len() < width {
             content.tilings.resize_with(width, Tiling::default);
@@ -89,7 +89,7 @@ impl Issue {
         self.progress.make_ready();
     }
 
-    /// Fails the submission of one that the workers cannot run any more.
+    /// Fails the submission of an issue that the workers can no longer run.
     pub(super) fn refuse(&self) {
         let mut content = self.content.write();
         let error = Error::new(StatusCode::Aborted, "the device was released before the submission ran");
@@ -124,7 +124,7 @@ impl Issue {
         }
         // Before the signals: a thread that waits for them finds these objects free.
         content.kept.release_operands();
-        // A callback that panics has no caller here that could be told; the hook has reported it.
+        // No caller can receive the panic of a callback; the panic hook has reported it.
         let _ = catch_unwind(AssertUnwindSafe(|| content.kept.promise().settle(&outcome)));
         content.kept.clear();
         self.progress.make_idle();
@@ -288,7 +288,7 @@ impl Running<'_, '_, '_> {
                     None => claims.next(chunk)?,
                 };
                 if tiles.start < tiling.first() || tiles.start >= end {
-                    // Of another command of the stage.
+                    // They belong to another command of the stage.
                     claims.put_back(tiles);
                     return None;
                 }
@@ -334,7 +334,7 @@ impl Work for Running<'_, '_, '_> {
         }
         let stage = self.content.stage.fetch_add(1, Ordering::Relaxed);
         let commands = self.commands_of(stage)?;
-        // So that the tiles of all commands have numbers.
+        // At most 2^31 tiles in total, so that their numbers fit into a u32.
         let limit = u32::try_from((1 << 31) / commands.len() as u64).unwrap_or(1).max(1);
         let (mut tiles, mut cost) = (0, Some(0_u64));
         for (command, tiling) in commands.zip(&self.content.tilings) {
@@ -351,7 +351,7 @@ impl Work for Running<'_, '_, '_> {
             }
         }
         let most = (tiles as usize - 1).min(self.worker.pool.worker_count() - 1);
-        // Each helper has to find work for longer than it takes to wake it.
+        // Each helper must get more work than waking it costs.
         let helpers = cost.map_or(most, |cost| most.min((cost / estimate::HANDOVER_NS) as usize));
         Some(Stage { tiles, helpers })
     }

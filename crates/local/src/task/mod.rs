@@ -1,7 +1,7 @@
 //! Runs submissions on a pool of workers.
 //!
 //! A submission whose waits are reached becomes an `Issue`, a job of the pool; one that takes less time than waking a
-//! worker runs at once, on the thread that made it ready, as on `local-sync` (`estimate`).
+//! worker runs inline, on the thread that made it ready, as on `local-sync` (`estimate`).
 
 mod estimate;
 mod issue;
@@ -21,12 +21,12 @@ use crate::execute::{LiveNames, NoSlots, StoredNames, run_and_settle};
 use crate::pool::{Pool, PoolHandle, WorkerPlace};
 use crate::topology::Topology;
 
-/// Workers, which several devices may share: a clone is the same workers. They end with the last clone.
+/// Workers that several devices may share: a clone refers to the same workers. Dropping the last clone ends them.
 #[derive(Clone)]
 pub struct Workers(Arc<Owner>);
 
 struct Owner {
-    /// Threads end before anything that they use.
+    /// The first field, so that the threads end before what they use is dropped.
     pool: Pool<Issue>,
     spares: Arc<Spares>,
     topology: Topology,
@@ -48,7 +48,7 @@ impl Workers {
         let workers: Arc<[_]> = topology.workers().into();
         let prepare = move |index: usize| {
             guard::arm_thread();
-            // A processor that has gone offline, or that the process may not use, leaves the worker where it is.
+            // A worker whose CPU is offline or not allowed for this process stays unpinned.
             let _ = workers[index].pin_current_thread();
         };
         let pool = Pool::new(&places, spin, prepare)
@@ -68,12 +68,12 @@ impl Workers {
 pub(crate) struct TaskExecutor {
     pool: PoolHandle<Issue>,
     spares: Weak<Spares>,
-    /// Whether a failure ends the process.
+    /// Whether a failure aborts the process.
     aborts: bool,
 }
 
 impl TaskExecutor {
-    /// On these workers, which it does not keep alive.
+    /// Runs on `workers`, without keeping them alive.
     pub(crate) fn new(workers: &Workers, abort_on_failure: bool) -> Self {
         Self {
             pool: workers.0.pool.handle().clone(),
@@ -135,7 +135,7 @@ impl Spares {
     }
 }
 
-/// Ends the process because of a failure, as the user has asked.
+/// Aborts the process because of a failure, as the user requested.
 fn abort(error: &Error) -> ! {
     // Nothing can be done if standard error is closed.
     let _ = writeln!(std::io::stderr(), "{}", error.report());

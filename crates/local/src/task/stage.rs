@@ -11,8 +11,8 @@ use crate::execute::{Resolve, StoredNames, workgroup_count};
 /// Bytes of a piece of a large copy or fill.
 const PIECE_BYTES: u64 = 256 << 10;
 
-/// How the tiles of one command of a stage map to its work. Written by the worker that begins the stage, and read by those
-/// that take tiles of it: taking one orders them, so that relaxed accesses suffice.
+/// How the tiles of one command of a stage map to its work. Written by the worker that begins the stage, and read by
+/// those that take tiles of it. Relaxed accesses suffice: beginning the stage happens-before taking a tile of it.
 #[derive(Default)]
 pub(super) struct Tiling {
     /// The first tile in the stage.
@@ -25,11 +25,11 @@ pub(super) struct Tiling {
     workgroup_count: [AtomicU32; 3],
 }
 
-/// What beginning a command has found.
+/// The size of a command, computed when its stage begins.
 pub(super) struct Size {
     /// At least one, so that arguments are checked even if there are no workgroups.
     pub(super) tiles: u32,
-    /// What it costs in nanoseconds, if known.
+    /// Estimated duration in nanoseconds, if known.
     pub(super) cost: Option<u64>,
 }
 

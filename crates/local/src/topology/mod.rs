@@ -1,4 +1,4 @@
-//! Which threads a pool of workers has, and where they run.
+//! The threads of a pool of workers, and the CPUs that they are pinned to.
 //!
 //! [`TopologyOptions::select`] reads the machine, or a copy of its `/sys/devices/system`, and returns the workers of
 //! each pool. Its rules are those of the reference, so that both start the same workers on the same CPUs; the
@@ -15,24 +15,24 @@ use rehal_base::{Error, Result};
 
 use crate::platform;
 
-/// Workers of one selected topology.
+/// Maximum number of workers of one selected topology.
 pub const MAX_WORKERS: usize = 256;
-/// Workers of one pool: each is a thread.
+/// Maximum number of workers of one pool: each is a thread.
 const MAX_POOL_WORKERS: usize = 1024;
 /// Largest local memory that is derived from a cache. Those of real machines are far below; a snapshot may claim
 /// anything.
 const MAX_DERIVED_LOCAL_MEMORY: usize = 64 << 20;
 /// Local memory of two workers does not share a cache line.
 const CACHE_LINE_BYTES: usize = 64;
-/// Assumed for workers that may run anywhere, if the machine does not say.
+/// Assumed for unpinned workers if the machine's cache sizes are unknown.
 const DEFAULT_CACHES: Caches = Caches { l1_data: 32 << 10, l2_data: 128 << 10, l3_data: 0 };
 
 /// How workers are selected. The default is one worker per physical core of the current NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopologyOptions {
-    /// Logical CPUs: one topology per list, with one worker per CPU. Unless empty, only this counts, and the machine
-    /// itself is read even if there is a snapshot.
+    /// Logical CPUs: one topology per list, with one worker per CPU. Unless empty, all other options are ignored,
+    /// including the snapshot.
     pub processors: Vec<Vec<u32>>,
     /// This many workers, at most [`MAX_WORKERS`], that may run on any CPU. Default: one worker per core.
     pub worker_count: Option<usize>,
@@ -40,7 +40,7 @@ pub struct TopologyOptions {
     pub nodes: NodeSelection,
     /// Maximum number of workers per topology, if they are not counted or listed above. At most [`MAX_WORKERS`].
     pub max_workers: usize,
-    /// Which cores, on a machine that has slow and fast ones.
+    /// The cores to use on a machine with slow and fast ones.
     pub performance: Performance,
     /// The order of the workers.
     pub distribution: Distribution,
@@ -76,7 +76,7 @@ pub enum NodeSelection {
     Ids(Vec<u32>),
 }
 
-/// Which cores to use where their capacities differ, as in big.LITTLE systems.
+/// The cores to use if their capacities differ, as in big.LITTLE systems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Performance {
     /// All cores.
@@ -147,18 +147,18 @@ pub struct Caches {
 pub enum Sharing {
     /// Unknown, since the worker may run anywhere.
     Unknown,
-    /// These workers in ascending order, usually with the worker itself. Empty if the machine does not say.
+    /// These workers in ascending order, usually with the worker itself. Empty if unknown.
     Workers(Vec<usize>),
 }
 
 impl Topology {
-    /// `count` workers that run wherever the process may. Fails without any, and with more than 1024.
+    /// `count` workers that may run on any CPU. Fails if `count` is 0 or above 1024.
     pub fn with_workers(count: usize) -> Result<Self> {
         Self { node: None, workers: vec![Worker::anywhere(DEFAULT_CACHES); count.min(MAX_POOL_WORKERS + 1)] }
             .checked(count)
     }
 
-    /// The workers of several topologies as those of one pool. Fails without any, and with more than 1024.
+    /// The workers of several topologies as those of one pool. Fails if there are none or more than 1024.
     pub fn merged(topologies: Vec<Self>) -> Result<Self> {
         let node = topologies.first().and_then(|first| first.node);
         let node = node.filter(|_| topologies.iter().all(|topology| topology.node == node));
@@ -225,7 +225,7 @@ impl Worker {
         bytes.min(MAX_DERIVED_LOCAL_MEMORY).next_multiple_of(CACHE_LINE_BYTES)
     }
 
-    /// Pins the calling thread to the worker's CPU, if it has one. Fails if the system refuses this, as for a CPU that
+    /// Pins the calling thread to the worker's CPU, if it has one. Fails if the kernel refuses, as for a CPU that
     /// is offline or outside of the process's control group; the thread then runs where it did before.
     pub fn pin_current_thread(&self) -> Result<()> {
         let Some(Pin { processor, .. }) = self.pinned else { return Ok(()) };

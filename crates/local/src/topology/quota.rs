@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// Longest file that is read.
+/// Maximum size of a file that is read.
 const FILE_BYTES: u64 = 4 << 20;
 
 /// How many CPUs the process may keep busy, rounded up; `None` without a quota. `root` is the root of the file system.
@@ -65,10 +65,10 @@ fn has_cpu(list: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|word| word == b"cpu")
 }
 
-/// The tightest quota of a group and of those that contain it.
+/// The smallest quota of a group and its ancestors.
 fn limit(root: &Path, mount: &Mount, group: &Path) -> Option<usize> {
-    // A group outside of what is mounted here, such as `/../x`, is seen from another namespace; what is mounted
-    // contains it.
+    // A group outside of the mounted hierarchy, such as `/../x`, is seen from another namespace: the group at the mount
+    // point contains it.
     let is_inside = |below: &&Path| below.components().all(|part| matches!(part, Component::Normal(_)));
     let below = group.strip_prefix(&mount.root).ok().filter(is_inside).unwrap_or(Path::new(""));
     let top = root.join(mount.point.strip_prefix("/").ok()?);
@@ -89,7 +89,7 @@ fn quota_v2(group: &Path) -> Option<(u64, u64)> {
 
 fn quota_v1(group: &Path) -> Option<(u64, u64)> {
     let number = |file| str::from_utf8(&read(&group.join(file))?).ok()?.trim().parse().ok();
-    // A quota of -1 is none.
+    // -1 means no quota.
     checked(number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
 }
 

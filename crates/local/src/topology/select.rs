@@ -1,4 +1,4 @@
-//! The rules of selection, which are the reference's.
+//! The selection rules, which are the reference's.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::platform::{self, Processors};
 impl TopologyOptions {
     /// The selected topologies, without those that have no workers.
     ///
-    /// Fails if the options name a CPU or a node that does not exist, or if the snapshot is not one.
+    /// Fails if the options name a CPU or a node that does not exist, or if the snapshot is invalid.
     pub fn select(&self) -> Result<Vec<Topology>> {
         let mut topologies = self.select_all()?;
         topologies.retain(|topology| !topology.workers.is_empty());
@@ -91,13 +91,13 @@ struct Machine {
     allowed: Option<Processors>,
 }
 
-/// A core that was selected, by one of its logical CPUs.
+/// A selected core, represented by one of its logical CPUs.
 struct Core {
     processor: u32,
     caches: Vec<Cache>,
 }
 
-/// The same for all logical CPUs of a core, and for no other.
+/// Identifies a core: equal for all of its logical CPUs, and for no others.
 #[derive(PartialEq, Eq)]
 enum CoreKey {
     FirstSibling(u32),
@@ -186,7 +186,7 @@ impl Machine {
                 continue;
             }
             let Some(key) = self.core_key(processor) else { continue };
-            // A CPU of an unknown node belongs to all.
+            // A CPU whose node is unknown belongs to every node.
             let is_elsewhere =
                 matches!((node, self.nodes.of(processor)), (Some(node), Some(its)) if node != its);
             if is_elsewhere || !is_fast_enough(processor) || keys.contains(&key) {
@@ -263,7 +263,7 @@ impl Machine {
     }
 }
 
-/// The cores of each cache domain in turn.
+/// The cores, round-robin over the cache domains.
 fn scattered(cores: Vec<Core>) -> Vec<Core> {
     let mut domains: Vec<(Vec<Range<u32>>, VecDeque<Core>)> = Vec::new();
     if cores.iter().any(|core| core.sharers().is_none()) {
@@ -285,7 +285,7 @@ fn scattered(cores: Vec<Core>) -> Vec<Core> {
     order
 }
 
-/// Equal for lists of the same CPUs.
+/// Canonical form: equal for lists of the same CPUs.
 fn normalized(ranges: &[Range<u32>]) -> Vec<Range<u32>> {
     let mut sorted = ranges.to_vec();
     sorted.sort_by_key(|range| range.start);

@@ -1,4 +1,4 @@
-//! What `/sys/devices/system` says about CPUs, caches and NUMA nodes, or a copy of that directory.
+//! Facts about CPUs, caches and NUMA nodes, from `/sys/devices/system` or a copy of that directory.
 //!
 //! Every read is bounded. A file that is missing, too long or malformed is absent: machines differ in which files
 //! they have. The limits on the length of files are the reference's, since they decide what it ignores.
@@ -13,22 +13,22 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 
 use super::text::{self, ranges};
 
-/// Where Linux has it.
+/// The directory on Linux.
 const HOST_ROOT: &str = "/sys/devices/system";
 
-/// Longest number, name or size; the reference needs room for two more bytes.
+/// Maximum length of a number, name or size; the reference needs room for two more bytes.
 const VALUE_BYTES: usize = 62;
-/// Longest list of CPUs.
+/// Maximum length of a list of CPUs.
 const LIST_BYTES: usize = 254;
-/// Longest list of NUMA nodes, and of the CPUs of one. Those of the largest machines fit; the reference aborts above
-/// 1 KiB.
+/// Maximum length of a list of NUMA nodes. Those of the largest machines fit; the reference aborts above 1 KiB.
 const NODES_BYTES: usize = 4 << 10;
+/// Maximum length of the list of CPUs of a NUMA node.
 const NODE_CPUS_BYTES: usize = 32 << 10;
 /// Largest number of CPUs and of NUMA nodes, far above those that Linux supports.
 const MAX_IDS: u32 = 1 << 16;
-/// NUMA nodes that can be told apart.
+/// Maximum number of NUMA nodes that can be distinguished.
 const MAX_NODES: usize = 64;
-/// Caches of one CPU.
+/// Maximum number of caches of one CPU.
 const MAX_CACHES: u32 = 8;
 /// CPUs that the NUMA table of the reference covers.
 const MAX_NODE_CPUS: u32 = 4096;
@@ -171,7 +171,7 @@ impl Sysfs {
 
     /// The contents of a file of at most `limit` bytes.
     fn read(&self, file: &str, limit: usize) -> Option<Vec<u8>> {
-        // A snapshot may have anything in the place of a file; opening a pipe must not wait for its writer.
+        // A snapshot may have any file type here; opening a FIFO must not block until it has a writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let opened: OwnedFd = openat(CWD, self.root.join(file), flags, Mode::empty()).ok()?;
         let mut bytes = Vec::with_capacity(64);

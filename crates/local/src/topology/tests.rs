@@ -1,4 +1,4 @@
-//! Selection on invented machines. The oracle's tests compare it with the reference's on many more.
+//! Selection on synthetic machines. The oracle's tests compare it with the reference's on many more.
 
 use rehal_base::StatusCode;
 use tempfile::TempDir;
@@ -182,7 +182,7 @@ fn listed_cpus_are_those_of_this_machine() {
 }
 
 #[test]
-fn machines_that_say_nothing_have_one_worker() {
+fn machines_of_unknown_topology_have_one_worker() {
     let machine = written(&Machine::default().with("cpu/present", "?"));
     assert_eq!(machine.options().select().unwrap(), [Topology::with_workers(1).unwrap()]);
     let error = TopologyOptions { snapshot: Some("/does/not/exist".into()), ..TopologyOptions::default() };
@@ -227,7 +227,7 @@ fn hostile_machines_are_bounded() {
 }
 
 #[test]
-fn files_of_other_kinds_are_absent() {
+fn only_regular_files_are_read() {
     let machine = written(&Machine::new(SERVER).without("node/online").without("cpu/kernel_max"));
     let path = machine.directory.path();
     rustix::fs::mknodat(
@@ -315,7 +315,7 @@ mod quotas {
     );
 
     #[test]
-    fn the_tightest_group_counts() {
+    fn the_smallest_quota_applies() {
         let group = ("proc/self/cgroup", "0::/a/b\n");
         let quota = |outer, inner| {
             processors(&[
@@ -323,7 +323,7 @@ mod quotas {
                 group,
                 ("sys/fs/cgroup/a/cpu.max", outer),
                 ("sys/fs/cgroup/a/b/cpu.max", inner),
-                // Another group.
+                // A cgroup that is not an ancestor.
                 ("sys/fs/cgroup/c/cpu.max", "1 100000\n"),
             ])
         };
@@ -339,7 +339,7 @@ mod quotas {
     }
 
     #[test]
-    fn version_1_is_read_too() {
+    fn quotas_of_cgroup_v1_are_read() {
         let quota = |microseconds| {
             processors(&[
                 V1,
@@ -355,15 +355,15 @@ mod quotas {
     }
 
     #[test]
-    fn groups_are_found_in_containers() {
+    fn cgroups_are_found_in_containers() {
         let limited = ("mnt/my groups/cpu.max", "100000 100000\n");
         let mounted_at = |root: &str| format!("29 23 0:26 {root} /mnt/my\\040groups rw - cgroup2 none rw\n");
-        // The container's group is mounted as the root.
+        // The container's cgroup is mounted as the root.
         let mount = mounted_at("/docker/1f");
         let files =
             [("proc/self/mountinfo", mount.as_str()), ("proc/self/cgroup", "0::/docker/1f\n"), limited];
         assert_eq!(processors(&files), Some(1));
-        // The process's group is outside of its namespace.
+        // The process's cgroup is outside of its namespace.
         let mount = mounted_at("/");
         for group in ["0::/../..\n", "0::/\n"] {
             let files = [

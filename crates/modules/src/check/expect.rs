@@ -1,5 +1,5 @@
-//! The expectations, on bytes. Messages start with the reference's words, which scripts look for; the
-//! differing elements follow.
+//! The expectations, evaluated on raw bytes. Messages start with the reference's text, which scripts match;
+//! the differing elements follow.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use rehal_values::{Floats, TensorType, format_tensor, general_lower, is_close};
 #[derive(Clone, Copy)]
 pub(super) struct Tensor<'a> {
     pub tensor_type: &'a TensorType,
-    /// As many as the type requires.
+    /// The elements, of the size that the type requires.
     pub bytes: &'a [u8],
 }
 
@@ -21,23 +21,23 @@ pub(super) struct Tolerance {
     pub relative: f32,
 }
 
-/// Elements of a tensor that a message prints.
+/// Maximum number of elements of a tensor that a message prints.
 const SHOWN_ELEMENTS: u64 = 1024;
 
-/// Differing elements that a message lists.
+/// Maximum number of differing elements that a message lists.
 const LISTED: usize = 8;
 
-/// The failure of a number that must be nonzero.
+/// Expects a nonzero number; returns the failure message, if any.
 pub(super) fn is_true(operand: i32) -> Option<String> {
     (operand == 0).then(|| format!("Expected {operand} to be nonzero."))
 }
 
-/// The failure of a number that must be 0.
+/// Expects 0; returns the failure message, if any.
 pub(super) fn is_false(operand: i32) -> Option<String> {
     (operand != 0).then(|| format!("Expected {operand} to be zero."))
 }
 
-/// The failure of a tensor whose elements must all be nonzero.
+/// Expects that all elements are nonzero; returns the failure message, if any.
 pub(super) fn all_true(tensor: Tensor<'_>) -> Result<Option<String>> {
     let element_type = tensor.tensor_type.element_type;
     let numerical = element_type.numerical();
@@ -61,7 +61,7 @@ pub(super) fn all_true(tensor: Tensor<'_>) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// The failure of tensors that must be bitwise equal.
+/// Expects bitwise equal tensors; returns the failure message, if any.
 pub(super) fn equal(lhs: Tensor<'_>, rhs: Tensor<'_>) -> Result<Option<String>> {
     if lhs.tensor_type == rhs.tensor_type && lhs.bytes == rhs.bytes {
         return Ok(None);
@@ -80,7 +80,7 @@ pub(super) fn equal(lhs: Tensor<'_>, rhs: Tensor<'_>) -> Result<Option<String>> 
     Ok(Some(text))
 }
 
-/// The failure of float tensors that must be close.
+/// Expects float tensors to be equal within `tolerance`; returns the failure message, if any.
 pub(super) fn almost_equal(lhs: Tensor<'_>, rhs: Tensor<'_>, tolerance: Tolerance) -> Result<Option<String>> {
     let Tolerance { absolute, relative } = tolerance;
     let mut text = String::from("Expected near equality of these values.");
@@ -185,12 +185,12 @@ fn told_apart(lhs: Tensor<'_>, rhs: Tensor<'_>, index: usize) -> Result<(String,
     Ok((with_bits(l, lhs), with_bits(r, rhs)))
 }
 
-/// Number of elements, limited by the bytes available.
+/// Number of elements; 0 if it overflows.
 fn count(tensor: Tensor<'_>) -> usize {
     tensor.tensor_type.element_count().map_or(0, |count| count as usize)
 }
 
-/// The index of an element per dimension.
+/// The multi-dimensional index of an element.
 fn place(tensor_type: &TensorType, mut index: usize) -> String {
     let mut places = vec![0; tensor_type.shape.len()];
     for (place, size) in places.iter_mut().zip(&tensor_type.shape).rev() {
@@ -217,7 +217,7 @@ fn show(text: &mut String, name: &str, tensor: Tensor<'_>) -> Result<()> {
     Ok(())
 }
 
-/// As `%.3e` prints it.
+/// Formats as C's `%.3e`.
 fn scientific(value: f64) -> String {
     if !value.is_finite() {
         return general_lower(value);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_is_bit_for_bit() {
+    fn equality_is_bitwise() {
         for text in ["4xi32=1 2 3 4", "f32=nan", "0xf32=", "3xi4=1 2 3", "5xi1=1 0 1 0 1"] {
             assert_eq!(eq(text, text), None, "{text}");
         }
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_listed_with_places_and_values() {
+    fn differences_are_listed_with_indices_and_values() {
         assert_eq!(
             eq("2x3xi32=1 2 3 4 50 6", "2x3xi32=1 2 3 4 5 6").unwrap(),
             "Expected equality of these values. Contents does not match.\n  \
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn near_matches_the_reference() {
+    fn almost_equal_matches_the_reference() {
         for (lhs, rhs, absolute, relative, expected) in [
             (
                 "5xf32=1 2 3 4 5",
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_found() {
+    fn all_true_lists_zero_elements() {
         assert_eq!(with("4xi16=1 -1 256 7", |it| all_true(it).unwrap()), None);
         let text = with("2x2xi16=1 0 256 0", |it| all_true(it).unwrap()).unwrap();
         assert!(text.contains("0 at 2 of 4 elements: [0, 1], [1, 1]\n"), "{text}");

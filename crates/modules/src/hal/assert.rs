@@ -1,4 +1,4 @@
-//! Assertions of programs about their arguments. The messages are the reference's: scripts look for them.
+//! Assertions of programs about their arguments. The messages are the reference's: scripts match them.
 
 use std::fmt::{Display, Write};
 
@@ -14,7 +14,7 @@ use super::handle::Allocator;
 /// `(buffer, message, allocator, least size, memory types, usage)`
 pub(super) fn buffer(_state: &HalState, call: &mut Call<'_>) -> Result<()> {
     let buffer: &Buffer = handle(call, 0)?;
-    // Checked to be an allocator, but not the buffer's: a program may be passed buffers of other devices.
+    // Any allocator is accepted, not only the buffer's: a program may receive buffers of other devices.
     handle::<Allocator>(call, 2)?;
     check_buffer(
         buffer,

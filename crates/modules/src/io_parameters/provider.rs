@@ -21,9 +21,9 @@ pub struct Request<'a> {
     pub device: &'a Device,
     /// The queues that may be used.
     pub affinity: QueueAffinity,
-    /// What to wait for; nothing if `None`.
+    /// The timepoints to wait for, if any.
     pub waits: Option<&'a Fence>,
-    /// Signalled when all of it has completed, failed if any of it fails.
+    /// Signalled when the whole request has completed, failed if any part of it fails.
     pub signals: Option<&'a Fence>,
     /// The scope.
     pub scope: &'a str,
@@ -53,7 +53,7 @@ impl Provider {
         &self.scopes
     }
 
-    /// Frees what can be recreated.
+    /// Drops the imported files; later requests import them again.
     pub fn trim(&self) {
         self.files.forget();
     }

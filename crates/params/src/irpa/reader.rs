@@ -231,7 +231,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A layout that is read in place.
+/// A structure that is read zero-copy.
 trait Layout: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned {}
 impl<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned> Layout for T {}
 

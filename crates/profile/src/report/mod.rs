@@ -22,7 +22,7 @@ mod summary_text;
 
 use std::io::Write;
 
-use rehal_base::{Error, Result, glob};
+use rehal_base::{Error, Remedy, Result, glob};
 
 use crate::Bundle;
 use crate::model::Model;
@@ -171,29 +171,29 @@ impl ReportOptions {
     /// Fails if the report does not support one of the options.
     pub fn check(&self) -> Result<()> {
         let (report, format) = (self.report, self.format);
+        let report_name = report.name();
+        let reject = |message: String, remedy: Remedy| Err(Error::invalid_argument(message).advise(remedy));
         if !report.formats().contains(&format) {
             let known: Vec<_> = report.formats().iter().map(|format| format.name()).collect();
-            let known = known.join(" or ");
-            let (name, other) = (report.name(), format.name());
-            let message = format!("'{name}' does not support --format={other} (expected {known})");
-            return Err(Error::invalid_argument(message)
-                .advise(format!("give --format={}", report.formats()[0].name())));
+            let (other, first, known) = (format.name(), known[0], known.join(" or "));
+            let message = format!("'{report_name}' does not support the format {other} (expected {known})");
+            return reject(message, Remedy::SetOption { name: "format", value: first.to_owned() });
         }
         let has_filter = !self.filter.is_empty() && self.filter != "*";
-        let flags = [
-            (has_filter, report.filters(), false, "--filter"),
-            (self.id >= 0, report.filters(), false, "--id"),
-            (self.dispatch_events, report.projects_dispatches(), true, "--dispatch_events"),
-            (self.counter_samples, report == Report::Counter, true, "--counter_samples"),
+        let options = [
+            (has_filter, report.filters(), false, "filter"),
+            (self.id >= 0, report.filters(), false, "id"),
+            (self.dispatch_events, report.projects_dispatches(), true, "dispatch_events"),
+            (self.counter_samples, report == Report::Counter, true, "counter_samples"),
         ];
-        for (is_set, is_supported, needs_jsonl, flag) in flags {
+        for (is_set, is_supported, needs_jsonl, name) in options {
             if is_set && !is_supported {
-                let message = format!("'{}' does not support {flag}", report.name());
-                return Err(Error::invalid_argument(message).advise(format!("leave out {flag}")));
+                let message = format!("'{report_name}' does not support the option {name}");
+                return reject(message, Remedy::OmitOption { name });
             }
             if is_set && needs_jsonl && format != Format::Jsonl {
-                let message = format!("{flag} requires --format=jsonl");
-                return Err(Error::invalid_argument(message).advise("give --format=jsonl"));
+                let message = format!("the option {name} requires the format jsonl");
+                return reject(message, Remedy::SetOption { name: "format", value: "jsonl".to_owned() });
             }
         }
         Ok(())

@@ -11,15 +11,15 @@ use super::stream::CaptureSink;
 use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{Condvar, Mutex, MutexGuard};
 
-/// Buffers that are waiting or being written at most. With the one that the recorder fills, 512 KiB.
+/// Maximum number of queued buffers, including the one being written. With the one that the recorder fills, 512 KiB.
 const WAITING_BUFFERS: usize = 3;
 
-/// A caller that waits for one of them continues when this many are left: the thread has one to write while the caller
-/// wakes up and fills the next.
+/// Low-water mark: a blocked caller resumes when this many are queued, so that the thread has one to write while the
+/// caller wakes up and fills the next.
 const CONTINUE_BUFFERS: usize = 1;
 
-/// The thread is woken for this many; for fewer, by the flush that follows within milliseconds. A wake-up takes as long
-/// as several calls.
+/// The thread is woken when this many are queued; if fewer are, by the flush that follows within milliseconds. A wake-up
+/// takes as long as several calls.
 const WAKE_BUFFERS: usize = 2;
 
 /// A sink written by a dedicated thread, so that the program does not block on file I/O.
@@ -137,8 +137,8 @@ impl Shared {
         }
     }
 
-    /// Calls `work` with the sink, without the lock. If it fails, everything that waits is dropped: its place in the
-    /// file is behind bytes that are not there.
+    /// Calls `work` with the sink, without the lock. If it fails, all queued buffers are dropped: they belong after
+    /// bytes that were not written.
     fn with_sink(
         &self,
         state: &mut MutexGuard<'_, State>,

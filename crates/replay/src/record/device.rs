@@ -250,7 +250,7 @@ impl DeviceBackend for RecordedDevice {
         outcome.map(|base| RecordedFile::wrap(base, created, description, &self.stream))
     }
 
-    // Recorded before the device gets it: its signals may trigger calls that are recorded before this one returns
+    // Recorded before the device receives it: its signals may trigger calls that are recorded before this one returns
     // and must follow it in the capture. The status is filled in on completion.
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let stream = &self.stream;

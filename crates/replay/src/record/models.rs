@@ -166,7 +166,7 @@ fn a_full_queue_is_waited_for() {
     });
 }
 
-/// A sink that tells when it is flushed, in the model.
+/// A sink that reports flushes to the model.
 #[derive(Clone, Default)]
 struct FlushedSink {
     sink: Sink,

@@ -18,7 +18,7 @@ use crate::encode;
 /// A semaphore used by recorded submissions.
 ///
 /// Host operations on semaphores are not recorded (nor does the reference record them), with one exception: if a
-/// submission waits for a value that only the host signals, a replay would deadlock. The capture then gets a queue
+/// submission waits for a value that only the host signals, a replay would deadlock. The capture then contains a queue
 /// barrier that signals it.
 pub(super) struct RecordedSemaphore {
     pub base: Semaphore,

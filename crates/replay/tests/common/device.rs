@@ -21,7 +21,7 @@ pub const FAKE_FORMAT: &str = "fake";
 pub const FAKE_RAW_FORMAT: &str = "fake-raw";
 const MAGIC: &[u8] = b"FAKE";
 
-/// Where two functions named `meets` wait for each other.
+/// The rendezvous of two functions named `meets`.
 static MEETING: std::sync::Barrier = std::sync::Barrier::new(2);
 
 /// An action of the device.

@@ -274,7 +274,7 @@ impl CommandBufferBackend for CountingCommands {
     }
 }
 
-/// An event has nothing to call.
+/// An event, which has no functions to count.
 struct Mark;
 
 impl EventBackend for Mark {

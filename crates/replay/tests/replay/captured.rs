@@ -38,7 +38,7 @@ fn expected(bytes: &[u8]) -> Observed {
     observed
 }
 
-/// Replays a capture in captured order on a late test device; gives the log of the device as well.
+/// Replays a capture in captured order on a late test device; also returns the device's log.
 fn logged(
     bytes: &[u8],
     seed: u64,
@@ -189,7 +189,7 @@ fn random_programs_read_the_same_in_both_orders() {
 
 /// Each of the two kernels returns when both run.
 #[test]
-fn work_without_an_order_overlaps() {
+fn unordered_work_overlaps() {
     let mut capture = CaptureBuilder::new();
     let cache = capture.cache();
     let executable = capture.executable(cache, &code("pair", 1, &[function("meets", 0, 1)]));
@@ -208,14 +208,14 @@ fn work_without_an_order_overlaps() {
 
 /// The failing dispatch, one that waits for it, and others that do not.
 #[test]
-fn a_failure_is_that_of_the_record_that_caused_it() {
+fn a_failure_names_the_record_that_caused_it() {
     let mut capture = CaptureBuilder::new();
     let cache = capture.cache();
     let executable =
         capture.executable(cache, &code("mixed", 1, &[function("fails", 0, 1), function("adds", 0, 1)]));
     let [fails, adds] = [0, 1].map(|function| CaptureBuilder::kernel(executable, function, [1, 1, 1]));
     let buffers = [capture.buffer(4), capture.buffer(4)];
-    // It has nothing to do with the failure, and is issued before.
+    // Independent of the failure, and issued before it.
     let other = capture.semaphore(0);
     capture.order(&[], &[(other, 1)]).dispatch(&adds, &[], &[whole(buffers[1])]);
     let chain = capture.semaphore(0);
@@ -237,7 +237,7 @@ fn a_failure_is_that_of_the_record_that_caused_it() {
 
 /// A run that ends with an error does not leave work in flight that uses its objects.
 #[test]
-fn an_observer_that_fails_ends_the_run_after_the_work() {
+fn a_failing_observer_ends_the_run_after_work_in_flight() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(4);
     for _ in 0..8 {
@@ -296,7 +296,7 @@ fn the_time_of_a_scope_includes_its_work() {
     assert!(complete_at_end("another") < 32, "nothing in the capture waits");
 }
 
-/// Nothing tells the program that such a submission is complete; the replay still knows.
+/// The program cannot observe that such a submission completes; the replay can.
 #[test]
 fn submissions_without_signals_are_waited_for() {
     let mut capture = CaptureBuilder::new();
@@ -315,7 +315,7 @@ fn submissions_without_signals_are_waited_for() {
     }
 }
 
-/// Far more than may be in flight at once, in both directions of waiting.
+/// Far more submissions than may be in flight at once, waiting for earlier and for later ones.
 #[test]
 fn long_captures_are_replayed_with_bounded_work_in_flight() {
     let mut capture = CaptureBuilder::new();

@@ -41,7 +41,7 @@ const WRITES: AccessKind = AccessKind::Writes;
 const BINDS: AccessKind = AccessKind::Binds;
 
 #[test]
-fn a_missing_edge_is_the_pair_and_its_bytes() {
+fn a_missing_wait_is_reported_with_the_pair_and_its_bytes() {
     let mut capture = CaptureBuilder::new();
     let (buffer, other) = (capture.buffer(32), capture.buffer(32));
     let timeline = capture.timeline;
@@ -49,12 +49,12 @@ fn a_missing_edge_is_the_pair_and_its_bytes() {
     let first = capture.place().ordinal;
     capture.order(&[(timeline, 1)], &[(timeline, 2)]).fill(range(other, 0, 8), &[2]);
     let done = capture.semaphore(0);
-    // It should wait for the first fill.
+    // Lacks a wait for the first fill.
     capture.order(&[], &[(done, 1)]).copy(range(buffer, 8, 24), range(other, 8, 24));
     let second = capture.place().ordinal;
     let expected = [overlap(buffer, 8, 12, WRITES, READS)];
     assert_race(&races(&capture), ("queue_fill", first), ("queue_copy", second), &expected);
-    // It does.
+    // With that wait.
     let mut capture = capture.clone();
     capture.records.pop();
     capture.order(&[(timeline, 1)], &[(done, 1)]).copy(range(buffer, 8, 24), range(other, 8, 24));
@@ -84,7 +84,7 @@ fn ranges_decide() {
 }
 
 #[test]
-fn bytes_that_are_reached_through_a_binding_table() {
+fn binding_tables_are_resolved_to_bytes() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(64);
     let commands = capture.commands(2, |it, into| {
@@ -150,7 +150,7 @@ fn read_only_memory_is_only_read() {
 }
 
 #[test]
-fn memory_in_queue_order_begins_and_ends() {
+fn alloca_and_dealloca_race_with_accesses() {
     let mut capture = CaptureBuilder::new();
     let timeline = capture.timeline;
     capture.order(&[], &[(timeline, 1)]);
@@ -174,7 +174,7 @@ fn memory_in_queue_order_begins_and_ends() {
 }
 
 #[test]
-fn files_with_one_path_are_one_file() {
+fn files_with_the_same_path_are_one_file() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(32);
     let path = std::path::Path::new("/nowhere/parameters.bin");
@@ -215,7 +215,7 @@ fn accesses_of_the_host_order_what_follows() {
 }
 
 #[test]
-fn a_semaphore_passed_is_a_semaphore_reached() {
+fn a_wait_below_the_payload_is_satisfied() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(8);
     let (timeline, done) = (capture.timeline, capture.semaphore(0));
@@ -231,14 +231,14 @@ fn a_semaphore_passed_is_a_semaphore_reached() {
 
 /// Such a wait orders nothing, although a later signal reaches the value as well.
 #[test]
-fn a_wait_for_what_is_reached_already() {
+fn a_wait_that_is_already_satisfied() {
     let mut capture = CaptureBuilder::new();
     let (buffer, semaphore) = (capture.buffer(8), capture.semaphore(3));
     capture.order(&[(semaphore, 3)], &[(semaphore, 4)]).fill(whole(buffer), &[1]);
     let done = capture.semaphore(0);
     capture.order(&[(semaphore, 3)], &[(done, 1)]).fill(whole(buffer), &[2]);
     assert_eq!(races(&capture).count, 1);
-    // The host has waited for 4, and nothing else has happened since.
+    // The host has waited for 4, and has done nothing else since.
     capture.read(buffer, 0, 8);
     capture.order(&[], &[(semaphore, 5)]).fill(whole(buffer), &[3]);
     capture.order(&[(semaphore, 4)], &[(done, 2)]).fill(whole(buffer), &[4]);
@@ -262,7 +262,7 @@ fn work_that_waits_for_a_later_signal() {
     assert_race(&found, ("queue_fill", meanwhile), ("queue_fill", place), &expected);
 }
 
-/// What the tools assume unless told otherwise.
+/// The default assumption of the tools, without `--strict`.
 #[test]
 fn hosts_wait_before_scopes_and_submissions_without_waits() {
     let count = |capture: &CaptureBuilder, strict| {
@@ -287,7 +287,7 @@ fn hosts_wait_before_scopes_and_submissions_without_waits() {
 }
 
 #[test]
-fn a_search_that_forgets_says_so() {
+fn an_incomplete_search_is_reported() {
     let mut capture = CaptureBuilder::new();
     let buffer = capture.buffer(8192);
     let first = capture.semaphore(0);

@@ -23,13 +23,13 @@ pub struct Host {
     event: Arc<Event>,
 }
 
-/// An object whose identity is counted.
+/// An object that counts its live instances.
 pub struct Token {
     pub number: i32,
     alive: Arc<AtomicUsize>,
 }
 
-/// An event that happens once.
+/// A one-shot event.
 #[derive(Default)]
 pub struct Event {
     has_happened: Mutex<bool>,
@@ -188,7 +188,7 @@ impl NativeModule for Host {
     }
 }
 
-/// Yields once, if the argument at `index` asks for it and it has not yielded yet.
+/// Yields on the first call if the argument at `index` is nonzero.
 fn yields(call: &mut Call<'_>, index: usize) -> Result<Option<Flow>> {
     Ok(match call.resumed() {
         None if call.i32(index)? != 0 => Some(Flow::Yield),

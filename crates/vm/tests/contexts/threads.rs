@@ -1,4 +1,4 @@
-//! Many invocations of one context at once.
+//! Concurrent invocations of one context.
 
 use std::collections::VecDeque;
 use std::sync::Barrier;

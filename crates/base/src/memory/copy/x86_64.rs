@@ -1,7 +1,7 @@
 //! The accesses in inline assembly.
 //!
 //! The compiler knows of each block only that it reads, or reads and writes, any memory reachable from its
-//! pointers. A block is specified as accesses to single bytes; the processor splits a wide move into one or
+//! pointers. A block is specified as accesses to single bytes; the CPU splits a wide move into one or
 //! more accesses to adjacent bytes, each of which is atomic, so every outcome is one that the specification
 //! allows.
 

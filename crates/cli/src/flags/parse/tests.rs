@@ -156,7 +156,15 @@ fn flags_without_effect_warn_once_or_are_refused() {
     assert!(parse(&["--mode=", "--streams", "--threads=0"]).unwrap().warnings().is_empty());
     let flags =
         parse(&["--streams=false", "--graphs=0", "--streams=0", "--threads=4", "--device=x"]).unwrap();
-    assert_eq!(flags.warnings(), ["warning: without effect: --streams, --graphs (there are none)"]);
+    let for_other_devices =
+        "warning: without effect: --threads (no device of the driver local-task is named)";
+    assert_eq!(
+        flags.warnings(),
+        ["warning: without effect: --streams, --graphs (there are none)", for_other_devices]
+    );
+    for device in ["--device=local-task", "--device=local-task://0"] {
+        assert!(parse(&["--threads=4", "--device=x", device]).unwrap().warnings().is_empty());
+    }
     assert_eq!(
         error(&["--mode=x"]),
         "UNIMPLEMENTED; --mode=x needs profiling, which is not in this build\n  try: leave out --mode; measure it"

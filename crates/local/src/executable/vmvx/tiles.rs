@@ -347,8 +347,8 @@ impl Run {
     }
 }
 
-/// Packs a run of tiles whose lines, and whose elements of a line, are these steps apart in the matrix. False if there is
-/// no code for tiles of this size; those of `tile_sizes` have some.
+/// Packs a run of tiles; the strides in the matrix are those of a tile's lines and of a line's elements. Returns
+/// `false` if no loop is specialized for tiles of this size and these strides.
 fn pack_run<T: Copy>(run: &Run, [line_step, step]: [usize; 2], matrix: &[T], tiled: &mut [T]) -> bool {
     match run.tile {
         [_, 16] if step == 1 => pack_lines::<T, 16>(run, line_step, matrix, tiled),
