@@ -2,6 +2,7 @@ use std::io::Write;
 use std::path::Path;
 
 use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode};
+use rehal_profile::activity::{self, Activity};
 use rehal_profile::report::{self, ReportOptions};
 use rehal_profile::{Bundle, OpenOptions, Tear};
 
@@ -46,6 +47,16 @@ impl ProfileFile {
         Ok(Self { file, tear })
     }
 
+    /// The format version: major and minor.
+    pub fn version(&self) -> Result<(u16, u16)> {
+        self.read(|bundle| Ok((bundle.header().version_major.get(), bundle.header().version_minor.get())))
+    }
+
+    /// Size of the file in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.file.bytes().len() as u64
+    }
+
     /// Where it is truncated, if it is.
     pub fn tear(&self) -> Option<Tear> {
         self.tear
@@ -54,9 +65,19 @@ impl ProfileFile {
     /// Prints a report to `sink`; see [`report::print`].
     pub fn print(&self, options: &ReportOptions, sink: &mut dyn Write) -> Result<()> {
         options.check()?;
+        self.read(|bundle| report::print(bundle, options, sink))
+    }
+
+    /// Its events on one time axis, at most `max_events`; see [`activity::of_bundle`].
+    pub fn activity(&self, max_events: usize) -> Result<Activity> {
+        self.read(|bundle| activity::of_bundle(bundle, max_events))
+    }
+
+    /// Reads the bundle; adds the file to errors.
+    fn read<T>(&self, read: impl FnOnce(&Bundle<'_>) -> Result<T>) -> Result<T> {
         let place = || format!("'{}'", self.file.path().display());
         let bundle = Bundle::open(self.file.bytes(), OpenOptions { recover: true }).context(place)?;
-        report::print(&bundle, options, sink).map_err(|error| match error.code() {
+        read(&bundle).map_err(|error| match error.code() {
             StatusCode::DataLoss => error.context(place()).advise(DAMAGED),
             _ => error.context(place()),
         })
