@@ -1,7 +1,7 @@
 //! `cargo xtask setup`: installs what the tests need besides Rust.
 //!
-//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, comes from the system;
-//! `cargo machete` and `cargo deny`, which check dependencies, are installed by Cargo. As root on a Debian
+//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, and Chromium, for the tests of
+//! pages, come from the system; `cargo machete` and `cargo deny`, which check dependencies, are installed by Cargo. As root on a Debian
 //! machine, missing system packages are installed; otherwise they are listed.
 
 use crate::{Outcome, root};
@@ -21,6 +21,9 @@ pub fn main(arguments: &[String]) -> Outcome {
     let root = root();
     if !answers("c++", &["--version"]) {
         install(&["g++"])?;
+    }
+    if !answers("chromium", &["--version"]) {
+        install(&["chromium"])?;
     }
     for (verb, name, version) in CARGO_TOOLS {
         if !answers("cargo", &[verb, "--version"]) {

@@ -12,6 +12,7 @@ mod dump_replay;
 mod info;
 mod parameter_output;
 mod profile;
+mod profile_report;
 mod races;
 mod replay_flags;
 mod run_module;
@@ -27,6 +28,7 @@ pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
 pub use profile::PROFILE;
+pub use profile_report::PROFILE_REPORT;
 pub use races::RACES;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
@@ -47,4 +49,5 @@ pub const ALL: &[&crate::Tool] = &[
     &CREATE_PARAMETERS,
     &CONVERT_PARAMETERS,
     &PROFILE,
+    &PROFILE_REPORT,
 ];
