@@ -49,7 +49,7 @@ impl Tiling<'_> {
         if tiled.is_empty() {
             return Ok(());
         }
-        let beyond = layout.goes_beyond().then(|| layout.steps(tiled.strides[0]));
+        let beyond = layout.exceeds_declared().then(|| layout.steps(tiled.strides[0]));
         if let Some(steps) = beyond {
             let reach = layout.reach(steps)?;
             tiled = self.beyond().output(width, [1, reach])?;
@@ -82,7 +82,7 @@ impl Tiling<'_> {
         if layout.tile.contains(&0) {
             return Err(Error::invalid_argument("cannot unpack a matrix from empty tiles"));
         }
-        let beyond = layout.goes_beyond().then(|| layout.steps(tiled.strides[0]));
+        let beyond = layout.exceeds_declared().then(|| layout.steps(tiled.strides[0]));
         if let Some(steps) = beyond {
             tiled = self.beyond().input(4, [1, layout.reach(steps)?])?;
         }
@@ -173,7 +173,7 @@ impl Layout {
     }
 
     /// Whether there are more whole tiles than declared.
-    fn goes_beyond(&self) -> bool {
+    fn exceeds_declared(&self) -> bool {
         let (whole, declared) = (self.whole(), self.declared());
         whole[0] > declared[0] || (whole[0] > 0 && whole[1] > declared[1])
     }
