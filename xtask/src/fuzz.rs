@@ -26,6 +26,12 @@ const TARGETS: &[Target] = &[
     },
     Target { name: "plan", seeds: "fixtures/captures", endings: &[".ireereplay"], max_len_bytes: 64 << 10 },
     Target {
+        name: "profile",
+        seeds: "crates/profile/tests/data",
+        endings: &[".ireeprof"],
+        max_len_bytes: 32 << 10,
+    },
+    Target {
         name: "executable",
         seeds: "fixtures/cts",
         endings: &[".elf", ".so", ".vmfb"],
@@ -172,7 +178,7 @@ mod tests {
         let words = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
         assert_eq!(parse(&words("--seconds 5 capture")), Ok((5, vec!["capture".to_owned()])));
         assert!(parse(&words("--seconds x")).is_err());
-        assert!(parse(&words("nothing")).unwrap_err().contains("expected one of capture, plan, executable"));
+        assert!(parse(&words("nothing")).unwrap_err().contains("expected one of capture, plan, profile"));
     }
 
     #[test]

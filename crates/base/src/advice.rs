@@ -45,6 +45,18 @@ pub enum Remedy {
     },
     /// Use a file as what it is, instead of as what it was given as.
     UseFile(FileKind),
+    /// Give an option another value. Flags and arguments have the names of the library's options.
+    SetOption {
+        /// The option.
+        name: &'static str,
+        /// The value.
+        value: String,
+    },
+    /// Leave out an option that does not apply.
+    OmitOption {
+        /// The option.
+        name: &'static str,
+    },
 }
 
 impl From<String> for Advice {
@@ -101,11 +113,13 @@ impl fmt::Display for Remedy {
                 FileKind::Irpa | FileKind::Gguf | FileKind::Safetensors => {
                     "it can be listed, and given to a module as parameters"
                 }
-                FileKind::Profile => "iree-profile of IREE prints it; this build reads no profiles",
+                FileKind::Profile => "reports of it can be printed as a device profile",
                 FileKind::Elf => "it can replace an executable of a capture, or be loaded as a plugin",
                 FileKind::Npy => "it can be an input of a function",
                 FileKind::Empty | FileKind::Zip | FileKind::Text => "name another file",
             },
+            Self::SetOption { name, value } => return write!(f, "set the option {name} to {value}"),
+            Self::OmitOption { name } => return write!(f, "leave out the option {name}"),
         };
         f.write_str(text)
     }

@@ -5,7 +5,11 @@
 /// Existing crates match file paths or characters, and have escapes, classes or alternatives. GoogleTest's
 /// filters and device names have none of these, and match bytes.
 pub fn matches(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    matches_bytes(pattern.as_bytes(), text.as_bytes())
+}
+
+/// [`matches`] of names that need not be UTF-8.
+pub fn matches_bytes(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     // The last star and the end of its match: on a mismatch, it is extended by a byte.
     let mut last_star = None;
@@ -34,6 +38,12 @@ pub fn matches(pattern: &str, text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_are_not_utf8_match_as_bytes() {
+        assert!(matches_bytes(b"a?c*", b"a\xFFc\0"));
+        assert!(!matches_bytes(b"a\xFE", b"a\xFF"));
+    }
 
     #[test]
     fn the_whole_text_must_match() {

@@ -45,6 +45,8 @@ fn in_flags(remedy: &Remedy) -> String {
             let equals = if scope.is_empty() { "" } else { "=" };
             return format!("pass its file with --parameters={scope}{equals}FILE");
         }
+        Remedy::SetOption { name, value } => return format!("use --{name}={value}"),
+        Remedy::OmitOption { name } => return format!("leave out --{name}"),
         Remedy::UseFile(kind) => return uses(*kind).map_or_else(|| remedy.to_string(), Into::into),
     };
     text.into()
@@ -68,7 +70,10 @@ fn uses(kind: FileKind) -> Option<&'static str> {
              --executable_plugin=FILE loads it as a plugin",
         ),
         FileKind::Npy => Some("rehal run-module takes it as --input=@FILE"),
-        FileKind::Profile | FileKind::Empty | FileKind::Zip | FileKind::Text => None,
+        FileKind::Profile => Some(
+            "rehal profile summary FILE summarizes it, and rehal profile explain FILE says what takes the time",
+        ),
+        FileKind::Empty | FileKind::Zip | FileKind::Text => None,
     }
 }
 
@@ -84,6 +89,10 @@ mod tests {
         assert_eq!(of(&error).unwrap(), "pass its file with --parameters=FILE");
         let error = Error::not_found("x").advise(Remedy::SubstituteExecutable { id: 4 });
         assert!(of(&error).unwrap().ends_with("--replay_executable_substitution=4=PATH"));
+        let error = Error::not_found("x").advise(Remedy::SetOption { name: "format", value: "jsonl".into() });
+        assert_eq!(of(&error).unwrap(), "use --format=jsonl");
+        let error = Error::not_found("x").advise(Remedy::OmitOption { name: "id" });
+        assert_eq!(of(&error).unwrap(), "leave out --id");
         let error = Error::not_found("x").advise("a text");
         assert_eq!((of(&error).unwrap(), report(&error)), ("a text".into(), error.report()));
         assert_eq!(of(&Error::not_found("x")), None);

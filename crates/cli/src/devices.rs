@@ -234,7 +234,8 @@ mod tests {
             "{listed}"
         );
         assert_eq!(list_devices(&registry, "").unwrap(), "local-sync://\nlocal-task://\n");
-        let expected = "UNAVAILABLE; libgpu.so.1 is not installed\n  try: the drivers that work here are: local-sync, local-task";
+        let expected =
+            "UNAVAILABLE; libgpu.so.1 is not installed\n  try: available drivers: local-sync, local-task";
         assert_eq!(list_devices(&registry, "gpu").unwrap_err().report(), expected);
         assert_eq!(dump_devices(&registry, "gpu").unwrap_err().report(), expected);
         assert_eq!(DeviceSpec::find_in(&registry, "gpu://0").err().unwrap().report(), expected);

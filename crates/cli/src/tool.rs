@@ -43,6 +43,15 @@ pub enum Operands {
         /// Its placeholder, such as `CAPTURE.ireereplay`.
         form: &'static str,
     },
+    /// A word that says what to do, and one file.
+    WordAndFile {
+        /// Kind of the file, such as `profile`.
+        what: &'static str,
+        /// The placeholders of both, such as `[COMMAND] FILE.ireeprof`.
+        form: &'static str,
+        /// The word if only a file is given.
+        default: &'static str,
+    },
     /// None: flags name all files.
     None {
         /// The required flags, as the usage line shows them.
@@ -58,6 +67,8 @@ pub struct Invocation {
     pub program: OsString,
     /// Its flags.
     pub flags: Flags,
+    /// The word before the file, if [`Tool::operands`] has one.
+    word: Option<String>,
     /// The operand, if [`Tool::operands`] has one.
     operand: Option<PathBuf>,
     /// The exit status, unless there is an error.
@@ -114,11 +125,11 @@ fn start(
     if flags.get(&AGENTS_MD) {
         return output::print(tool.guide).map(|()| 0);
     }
-    let operand = tool.operands.check(&name, flags.operands())?;
+    let (word, operand) = tool.operands.check(&name, flags.operands())?;
     flags.warnings().iter().for_each(|warning| output::note(warning));
     // Every tool maps files, which another process may truncate.
     CrashReports::install();
-    let invocation = Invocation { name, program, flags, operand, status: Cell::new(0) };
+    let invocation = Invocation { name, program, flags, word, operand, status: Cell::new(0) };
     (tool.run)(&invocation).map(|()| invocation.status.get())
 }
 
@@ -203,7 +214,7 @@ impl Tool {
 
     fn help(&self, name: &str, all: bool) -> String {
         let usage = match self.operands {
-            Operands::One { form, .. } => form,
+            Operands::One { form, .. } | Operands::WordAndFile { form, .. } => form,
             Operands::None { usage } => usage,
         };
         let mut text = banner(name);
@@ -227,18 +238,28 @@ impl Tool {
 }
 
 impl Operands {
-    /// Checks the number of operands; returns the operand, if the tool has one.
-    fn check(&self, name: &str, given: &[OsString]) -> Result<Option<PathBuf>> {
+    /// Checks the number of operands; returns the word and the file, if the tool has them.
+    fn check(&self, name: &str, given: &[OsString]) -> Result<(Option<String>, Option<PathBuf>)> {
         let shown: Vec<_> = given.iter().map(|it| format!("'{}'", it.display())).collect();
         let shown = format!("given: {}", shown.join(", "));
         match (self, given) {
-            (Self::One { .. }, [path]) => Ok(Some(path.into())),
-            (Self::One { what, form }, []) => Err(Error::invalid_argument(format!("{name} needs a {what}"))
-                .advise(format!("{name} [flags] {form}; --help describes the flags"))),
-            (Self::One { what, .. }, _) => Err(Error::invalid_argument(format!("{name} takes one {what}"))
-                .context(shown)
-                .advise("values of flags follow '=', as in --device=local-sync")),
-            (Self::None { .. }, []) => Ok(None),
+            (Self::One { .. }, [path]) => Ok((None, Some(path.into()))),
+            (Self::WordAndFile { default, .. }, [path]) => {
+                Ok((Some((*default).to_owned()), Some(path.into())))
+            }
+            (Self::WordAndFile { .. }, [word, path]) => {
+                Ok((Some(word.to_string_lossy().into_owned()), Some(path.into())))
+            }
+            (Self::One { what, form } | Self::WordAndFile { what, form, .. }, []) => {
+                Err(Error::invalid_argument(format!("{name} needs a {what}"))
+                    .advise(format!("{name} [flags] {form}; --help describes the flags")))
+            }
+            (Self::One { what, .. } | Self::WordAndFile { what, .. }, _) => {
+                Err(Error::invalid_argument(format!("{name} takes one {what}"))
+                    .context(shown)
+                    .advise("values of flags follow '=', as in --device=local-sync"))
+            }
+            (Self::None { .. }, []) => Ok((None, None)),
             (Self::None { usage }, _) => Err(Error::invalid_argument(format!("{name} takes only flags"))
                 .context(shown)
                 .advise(format!("values of flags follow '=': {name} {usage}"))),
@@ -247,6 +268,11 @@ impl Operands {
 }
 
 impl Invocation {
+    /// The word before the operand. Panics unless [`Tool::operands`] has one.
+    pub fn word(&self) -> &str {
+        self.word.as_deref().expect("the tool's operands are checked before it runs")
+    }
+
     /// The operand. Panics unless [`Tool::operands`] has one.
     pub fn operand(&self) -> PathBuf {
         self.operand.clone().expect("the tool's operands are checked before it runs")

@@ -106,7 +106,7 @@ fn scopes_that_are_entered_often_are_summed() {
 
 /// `deinit` takes almost no time, so without a limit the benchmark would run for a thousand times the minimum time.
 #[test]
-fn a_short_scope_stops_at_the_time_limit_and_the_label_says_so() {
+fn a_short_scope_stops_at_the_time_limit_and_is_labeled() {
     const LABEL: &str = "stopped after 0.01s before min_time 0.001s was measured";
     let words = ["--replay_scope=deinit", "--benchmark_min_time=0.001s", &mlp()];
     assert_eq!(report(&words)["benchmarks"][0]["label"], LABEL);

@@ -290,7 +290,7 @@ fn flags_are_checked_before_anything_is_opened() {
             [tool, if tool == "rehal" { "info" } else { "--device=local-sync" }, "--device=vulkan", file];
         let stderr = run(&words).stderr;
         let expected = "UNIMPLEMENTED; this build has no 'vulkan' driver\n  at: --device=vulkan\n  \
-                        try: --device=local-sync runs it here; the drivers that work here are: local-sync, local-task\n";
+                        try: --device=local-sync runs it here; available drivers: local-sync, local-task\n";
         assert_eq!(stderr, expected, "{tool}");
     }
 }

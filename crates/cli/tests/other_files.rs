@@ -13,7 +13,7 @@ fn files(scratch: &Scratch) -> Vec<(String, &'static str, &'static str)> {
         (fixture("params/model.irpa"), "a parameter archive (.irpa)", "rehal dump-parameters"),
         (fixture("params/model.safetensors"), "a safetensors parameter file", "rehal dump-parameters"),
         (scratch.file("x.gguf", b"GGUF\x03\0\0\0\0\0\0\0"), "a GGUF parameter file", "rehal dump-parameters"),
-        (scratch.file("x.ireeprof", profile), "a device profile (.ireeprof)", "iree-profile"),
+        (scratch.file("x.ireeprof", profile), "a device profile (.ireeprof)", "rehal profile"),
         (fixture("modules/add4_swapped.elf"), "an ELF image (machine code)", "--executable_plugin=FILE"),
         (fixture("inputs/mlp_x.npy"), "a NumPy array (.npy)", "--input=@FILE"),
         (fixture("programs/add4.mlir"), "a text file", "name"),
@@ -69,6 +69,12 @@ fn instead_of_a_module() {
     assert_eq!(ran.status, Some(1));
     assert!(ran.stderr.contains("is a text file, not a compiled module\n"), "{}", ran.stderr);
     refuse_all(|path| words(&["iree-dump-module"], path.into()), &module, "a compiled module");
+}
+
+#[test]
+fn instead_of_a_profile() {
+    let profile = ["a device profile (.ireeprof)"];
+    refuse_all(|path| words(&["iree-profile", "summary"], path.into()), &profile, "a device profile");
 }
 
 #[test]

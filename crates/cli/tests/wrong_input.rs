@@ -115,7 +115,7 @@ fn an_invalid_device() {
             (
                 "vulkan",
                 "UNIMPLEMENTED; this build has no 'vulkan' driver\n  at: --device=vulkan\n  try: \
-                 --device=local-sync runs it here; the drivers that work here are: local-sync, local-task",
+                 --device=local-sync runs it here; available drivers: local-sync, local-task",
             ),
             (
                 "local-sink",

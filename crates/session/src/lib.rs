@@ -3,6 +3,7 @@
 //! - [`CaptureFile`] opens a capture: surveys it, checks whether it can be replayed here, dumps it, and plans it.
 //! - [`Replay`] runs a plan on devices and notifies [`Observer`]s.
 //! - [`Program`] loads compiled modules, calls their functions, and records their device work.
+//! - [`ProfileFile`] opens a device profile and prints reports of it.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -36,6 +37,7 @@ mod capture_file;
 mod crash;
 mod devices;
 mod named_path;
+mod profile_file;
 mod program;
 mod scope_timer;
 mod survey;
@@ -45,6 +47,7 @@ pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
 pub use named_path::NamedPath;
+pub use profile_file::ProfileFile;
 pub use program::{
     Batch, Calls, Expected, Function, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer,
     ParameterFile, ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions,
@@ -65,6 +68,8 @@ pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::flush_c_streams;
 pub use rehal_local::{LocalTaskOptions, Topology, Workers};
 pub use rehal_params::FileMode;
+pub use rehal_profile::Tear as ProfileTear;
+pub use rehal_profile::report::{Format as ReportFormat, Report, ReportOptions};
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use rehal_replay::{

@@ -27,7 +27,7 @@ const SUMMARY: Added = ("benchmark_summary", "the reference prints no statistics
 const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
 
 /// The tools with the reference's names, and our additions.
-const TOOLS: [(&str, &[Added]); 9] = [
+const TOOLS: [(&str, &[Added]); 10] = [
     ("iree-run-replay", &[VERSION, RECOVER, REPLAY_ORDER, HOST_READS, HOST_READS_LIMIT]),
     ("iree-dump-replay", &[VERSION, RECOVER]),
     ("iree-benchmark-replay", &[VERSION, RECOVER, REPLAY_ORDER, FAST_FORWARD, CACHE, PERF_COUNTERS, SUMMARY]),
@@ -37,6 +37,7 @@ const TOOLS: [(&str, &[Added]); 9] = [
     ("iree-dump-parameters", &[VERSION, GUIDE]),
     ("iree-create-parameters", &[VERSION, GUIDE]),
     ("iree-convert-parameters", &[VERSION, GUIDE]),
+    ("iree-profile", &[VERSION]),
 ];
 
 /// Google Benchmark's defaults from its documentation: the usage message has none.
@@ -90,7 +91,11 @@ fn same_flags(tool: &str, added: &[Added]) -> Outcome {
 fn flags_of(program: &Path, help: &str) -> Result<BTreeMap<String, Declared>, Failed> {
     let ended = tool::run(program, &[help], &repository())?;
     ensure(ended.succeeded(), || ended.summary())?;
-    Ok(oracle::help::parse(&String::from_utf8_lossy(&ended.stdout))?)
+    let text = String::from_utf8_lossy(&ended.stdout);
+    // The usage message of the reference's iree-profile describes flags that the sections behind it declare.
+    let is_described_twice = program.ends_with("iree-profile");
+    let declared = text.split_once("\n# ===---").filter(|_| is_described_twice).map(|(_, sections)| sections);
+    Ok(oracle::help::parse(declared.unwrap_or(&text))?)
 }
 
 fn differences(ours: &BTreeMap<String, Declared>, theirs: &BTreeMap<String, Declared>) -> Vec<String> {

@@ -16,6 +16,7 @@ mod listed;
 mod lit;
 mod modules;
 mod parameters;
+mod profiles;
 mod recorded_parameters;
 mod recordings;
 mod replays;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
     files::add(&mut trials);
     flags::add(&mut trials);
     parameters::add(&mut trials);
+    profiles::add(&mut trials);
     recorded_parameters::add(&mut trials);
     if let Err(error) = lit::add(&mut trials) {
         eprintln!("the tests of the source tree cannot be listed: {error}");

@@ -50,7 +50,7 @@ const FORMAT: Flag<Format> = Flag::choice(
     "format",
     "text",
     &[("text", Format::Text), ("json", Format::Json)],
-    "text: a screen for people. json: an object for programs.",
+    "text: a summary. json: an object.",
 );
 
 const LOAD: Flag<bool> = Flag::switch(

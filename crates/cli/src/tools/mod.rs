@@ -11,6 +11,7 @@ mod dump_parameters;
 mod dump_replay;
 mod info;
 mod parameter_output;
+mod profile;
 mod races;
 mod replay_flags;
 mod run_module;
@@ -25,6 +26,7 @@ pub use dump_module::DUMP_MODULE;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
+pub use profile::PROFILE;
 pub use races::RACES;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
@@ -44,4 +46,5 @@ pub const ALL: &[&crate::Tool] = &[
     &DUMP_PARAMETERS,
     &CREATE_PARAMETERS,
     &CONVERT_PARAMETERS,
+    &PROFILE,
 ];

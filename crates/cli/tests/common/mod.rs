@@ -29,6 +29,7 @@ pub fn command(tool: &str) -> Command {
         "iree-create-parameters" => env!("CARGO_BIN_EXE_iree-create-parameters"),
         "iree-convert-parameters" => env!("CARGO_BIN_EXE_iree-convert-parameters"),
         "iree-dump-module" => env!("CARGO_BIN_EXE_iree-dump-module"),
+        "iree-profile" => env!("CARGO_BIN_EXE_iree-profile"),
         "rehal" => env!("CARGO_BIN_EXE_rehal"),
         other => panic!("no tool {other}"),
     };

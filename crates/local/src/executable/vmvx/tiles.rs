@@ -48,7 +48,7 @@ impl Tiling<'_> {
             return Ok(());
         }
         let strides = Strides { matrix: matrix.strides, tiles: layout.steps(tiled.strides[0]) };
-        if layout.goes_beyond() {
+        if layout.exceeds_declared() {
             let reach = layout.reach(strides.tiles)?;
             tiled = self.beyond().output(width, [1, reach])?;
             if layout.element_count().is_none_or(|count| count > reach as u64) {
@@ -83,7 +83,7 @@ impl Tiling<'_> {
             return Err(Error::invalid_argument("cannot unpack a matrix from empty tiles"));
         }
         let strides = Strides { matrix: matrix.strides, tiles: layout.steps(tiled.strides[0]) };
-        if layout.goes_beyond() {
+        if layout.exceeds_declared() {
             tiled = self.beyond().input(4, [1, layout.reach(strides.tiles)?])?;
         }
         with_bytes([tiled.region, matrix.region.empty()], matrix.region, scratch, |[tiled, _], matrix| {
@@ -180,7 +180,7 @@ impl Layout {
     }
 
     /// Whether there are more whole tiles than declared.
-    fn goes_beyond(&self) -> bool {
+    fn exceeds_declared(&self) -> bool {
         let (whole, declared) = (self.whole(), self.declared());
         whole[0] > declared[0] || (whole[0] > 0 && whole[1] > declared[1])
     }

@@ -1,0 +1,195 @@
+//! `iree-profile`: prints reports of device profiles.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::PathBuf;
+
+use rehal_base::{Context, Error, Result, nearest};
+use rehal_session::{ProfileFile, Report, ReportFormat, ReportOptions};
+
+use crate::flags::{Effect, Flag, Group, text};
+use crate::{Invocation, Operands, Tool, output, parameters};
+
+/// See the [module](self).
+pub const PROFILE: Tool = Tool {
+    name: "iree-profile",
+    verb: "profile",
+    summary: "prints reports of device profiles",
+    about: "Prints what a device profile (.ireeprof) says of a run. Without a command, it prints the records (cat). \
+            All reports are byte for byte those of IREE 3.13.0's tool.\n\n\
+            summary     counts of everything, and the clocks and dispatch times of devices\n\
+            statistics  totals per operation and function\n\
+            explain     what takes the time: the longest functions and dispatches, gaps, memory, hints\n\
+            executable  executables, their functions, and the times of these\n\
+            dispatch    functions with the times of their dispatches\n\
+            command     command buffers, their commands and executions\n\
+            counter     hardware counters and their samples\n\
+            memory      allocations and high-water marks\n\
+            queue       submissions to queues\n\
+            export      all rows for other programs: --format=ireeperf-jsonl\n\
+            cat         every record, without its rows\n\n\
+            A profile of a killed program is read up to its last complete record.",
+    operands: Operands::WordAndFile { what: "profile", form: "[COMMAND] FILE.ireeprof", default: "cat" },
+    groups: &[&REPORT],
+    examples: &[
+        ("Find what takes the time", "{tool} explain run.ireeprof"),
+        (
+            "List the functions by total time",
+            "{tool} dispatch --format=jsonl run.ireeprof \\\n  | jq -rs 'map(select(.key)) | sort_by(-.total_ns)[] | [.total_ns, .key] | @tsv'",
+        ),
+        (
+            "Print the dispatches of one function",
+            "{tool} dispatch --filter='*matmul*' --format=jsonl --dispatch_events run.ireeprof",
+        ),
+        (
+            "Convert all rows for another program",
+            "{tool} export --format=ireeperf-jsonl --output=run.jsonl run.ireeprof",
+        ),
+    ],
+    guide: include_str!("../guides/profile.md"),
+    answer: |_, _, _| None,
+    run,
+};
+
+const FORMAT: Flag<ReportFormat> = Flag::choice(
+    "format",
+    "text",
+    &[
+        ("text", ReportFormat::Text),
+        ("jsonl", ReportFormat::Jsonl),
+        ("ireeperf-jsonl", ReportFormat::IreeperfJsonl),
+    ],
+    "text: lines for people. jsonl: an object per line. ireeperf-jsonl: an object per line, of a versioned schema; for \
+     the command export, which supports no other.",
+);
+
+const FILTER: Flag<String> = Flag::parsed(
+    "filter",
+    "PATTERN",
+    "*",
+    "UTF-8 text",
+    text,
+    "Prints only what has a name of this pattern, with * and ?: functions (explain, executable, dispatch, command, \
+     queue), commands and functions (command), types of events (memory, queue), or functions, sets, blocks and counters \
+     (counter).",
+);
+
+const OUTPUT: Flag<PathBuf> = Flag::parsed(
+    "output",
+    "PATH",
+    "-",
+    "a path",
+    |value: &OsStr| Ok(value.into()),
+    "File that the command export writes to; - is standard output.",
+);
+
+const ID: Flag<i64> = Flag::integer(
+    "id",
+    -1,
+    "Prints only what has this id, if it is not negative: of a dispatch (explain, dispatch), an executable (executable), a command \
+     buffer (command), a submission (queue), an event or allocation (memory), or of a sample, its dispatch, submission or \
+     command buffer (counter).",
+);
+
+const DISPATCH_EVENTS: Flag<bool> = Flag::switch(
+    "dispatch_events",
+    false,
+    "Prints each dispatch instead of totals (executable, dispatch, command, queue). Requires --format=jsonl.",
+);
+
+const COUNTER_SAMPLES: Flag<bool> = Flag::switch(
+    "counter_samples",
+    false,
+    "Prints each sample of each counter besides totals (counter). Requires --format=jsonl.",
+);
+
+const ROCM: Flag<Option<PathBuf>> =
+    Flag::path("rocm_library_path", "ROCm libraries that decode the hardware traces of AMD devices.").effect(
+        Effect::Missing {
+            what: "decoding hardware traces of AMD devices",
+            instead: "no command of this build uses ROCm",
+        },
+    );
+
+const REPORT: Group = Group {
+    title: "Report",
+    flags: &[&FORMAT, &FILTER, &OUTPUT, &ID, &DISPATCH_EVENTS, &COUNTER_SAMPLES, &ROCM],
+};
+
+/// The profile, the report, and where it goes.
+struct Options {
+    path: PathBuf,
+    report: ReportOptions,
+    /// The file to write to; standard output if `None`.
+    output: Option<PathBuf>,
+}
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
+    let report = report(invocation.word())?;
+    let output =
+        Some(flags.get(&OUTPUT)).filter(|path| !path.as_os_str().is_empty() && path.as_os_str() != "-");
+    if output.is_some() && report != Report::Export {
+        return Err(Error::invalid_argument(format!("'{}' does not support --output", report.name()))
+            .advise("redirect standard output"));
+    }
+    print(&Options {
+        path: invocation.operand(),
+        report: ReportOptions {
+            report,
+            format: flags.get(&FORMAT),
+            filter: flags.get(&FILTER),
+            id: flags.get(&ID),
+            dispatch_events: flags.get(&DISPATCH_EVENTS),
+            counter_samples: flags.get(&COUNTER_SAMPLES),
+        },
+        output,
+    })
+}
+
+fn report(command: &str) -> Result<Report> {
+    if command == "att" {
+        return Err(Error::unimplemented(
+            "'att' decodes the hardware traces of AMD devices, which needs an AMD device and ROCm",
+        )
+        .advise("use the command on a machine with both; the other commands read any profile"));
+    }
+    Report::of(command).ok_or_else(|| {
+        let names: Vec<_> = Report::ALL.iter().map(|report| report.name()).collect();
+        let known = format!("the commands are {}", names.join(", "));
+        let error = Error::invalid_argument(format!("unknown command '{command}'"));
+        match nearest(command, names.iter().copied()) {
+            Some(meant) => error.advise(format!("did you mean '{meant}'? {known}")),
+            None => error.advise(known),
+        }
+    })
+}
+
+fn print(options: &Options) -> Result<()> {
+    options.report.check()?;
+    let profile = ProfileFile::open(&options.path)?;
+    if let Some(tear) = profile.tear() {
+        output::note(&format!(
+            "warning: '{}' is truncated: {} complete records are read, and {} bytes from offset {} are ignored",
+            options.path.display(),
+            tear.record_count,
+            tear.lost_bytes,
+            tear.offset
+        ));
+    }
+    match &options.output {
+        Some(path) => {
+            parameters::check_output("output", path, [options.path.as_path()])?;
+            let shown = path.display();
+            let mut file =
+                File::create(path).map_err(|error| Error::io(format_args!("writing '{shown}'"), &error))?;
+            profile.print(&options.report, &mut file).context(|| format!("--output={shown}"))
+        }
+        None => {
+            let reader_left = output::ReaderLeft::default();
+            let printed = profile.print(&options.report, &mut output::stdout_for(&reader_left)?);
+            // A closed pipe is not an error.
+            if reader_left.get() { Ok(()) } else { printed }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The `.ireeprof` profile format: its layout, a zero-copy reader, typed views of the rows of its chunks, a writer, and
+//! the reports that `iree-profile` prints.
+//!
+//! It handles bytes only, and must not depend on devices, tools or captures. `session` opens bundles with it.
+//!
+//! Versions 1.x are read, 1.6 is written. Rows say how long they are, so that a newer version may append fields.
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::result_large_err,
+    reason = "a FormatError is made once per file at most; boxing it would cost its users more"
+)]
+
+mod clock;
+mod codes;
+mod model;
+mod reader;
+mod table;
+mod writer;
+
+pub mod check;
+pub mod layout;
+pub mod report;
+pub mod rows;
+pub mod sample;
+
+pub use codes::{
+    CommandOperationType, CounterSampleScope, CounterUnit, DependencyStrategy, DeviceClass, EndpointType,
+    MemoryEventType, MetricPlotHint, MetricSemantic, MetricUnit, MetricValueKind, QueueEventType, RecordType,
+    RelationshipType, TraceFormat,
+};
+pub use reader::{Bundle, OpenOptions, Record, Records, Tear};
+pub use rows::{ContentType, Row, Rows};
+pub use writer::{RecordFields, Writer};

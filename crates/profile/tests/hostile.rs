@@ -1,0 +1,280 @@
+//! Malformed bundles: always an error or fewer rows, never a panic.
+
+#[allow(dead_code, reason = "shared with the tests that write bundles again")]
+mod common;
+
+use std::io::Cursor;
+
+use common::{mutate, printed};
+use fastrand::Rng;
+use rehal_base::{Fault, FormatError, StatusCode};
+use rehal_profile::check::exercise;
+use rehal_profile::layout;
+use rehal_profile::report::{Format, Report, ReportOptions};
+use rehal_profile::{Bundle, ContentType, OpenOptions, Record, RecordFields, Writer, rows, sample};
+use zerocopy::little_endian::{U32, U64};
+
+const RECOVER: OpenOptions = OpenOptions { recover: true };
+
+fn starts(bytes: &[u8]) -> Vec<usize> {
+    let bundle = Bundle::open(bytes, OpenOptions::default()).unwrap();
+    bundle.records().map(|record| record.unwrap().offset as usize).collect()
+}
+
+#[test]
+fn a_cut_anywhere_is_named_and_keeps_the_records_before_it() {
+    let bytes = sample::bundle();
+    let starts = starts(&bytes);
+    for length in (0..bytes.len()).step_by(7).chain(starts.iter().copied()) {
+        let cut = &bytes[..length];
+        let error = Bundle::open(cut, OpenOptions::default()).unwrap_err();
+        assert_eq!(error.fault, Fault::Truncated, "{error:?}");
+        let Ok(bundle) = Bundle::open(cut, RECOVER) else {
+            assert!(length < 24);
+            continue;
+        };
+        let whole = starts.iter().skip(1).filter(|end| **end <= length).count();
+        assert_eq!(
+            bundle.records().filter(|record| record.is_ok()).count(),
+            whole,
+            "truncated to {length} bytes"
+        );
+        match bundle.tear() {
+            None => assert!(length == 24 || starts.contains(&length)),
+            Some(tear) => {
+                assert_eq!((tear.offset as usize, tear.record_count as usize), (starts[whole], whole));
+                assert_eq!(tear.lost_bytes as usize, length - starts[whole]);
+            }
+        }
+    }
+    exercise(&bytes[..bytes.len() / 2]);
+}
+
+#[test]
+fn a_bundle_of_a_killed_program_is_read_to_its_end_or_to_its_zeros() {
+    let mut bytes = sample::bundle();
+    let count = starts(&bytes).len();
+    bytes[16..24].fill(0);
+    let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+    assert_eq!((bundle.records().filter(|record| record.is_ok()).count(), bundle.tear()), (count, None));
+
+    let end = bytes.len();
+    bytes.resize(end + 5000, 0);
+    let bundle = Bundle::open(&bytes, RECOVER).unwrap();
+    let tear = bundle.tear().unwrap();
+    assert_eq!((tear.offset, tear.record_count, tear.lost_bytes), (end as u64, count as u64, 5000));
+    assert!(bundle.records().all(|record| record.is_ok()));
+}
+
+#[test]
+fn bytes_behind_the_recorded_length_are_ignored() {
+    let mut bytes = sample::bundle();
+    let (count, end) = (starts(&bytes).len(), bytes.len());
+    bytes.extend_from_slice(b"stale");
+    let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+    assert_eq!((bundle.records().count(), bundle.length_bytes()), (count, end as u64));
+    assert_eq!(bundle.total_bytes(), end as u64 + 5);
+}
+
+#[test]
+fn mutations_of_the_sample() {
+    let seed = sample::bundle();
+    let mut random = Rng::with_seed(0x9E37_79B9_7F4A_7C15);
+    let mut read = 0;
+    for _ in 0..400 {
+        let mut bytes = seed.clone();
+        mutate(&mut bytes, &mut random);
+        read += exercise(&bytes);
+    }
+    // Most mutations leave most rows readable; none would mean that nothing was exercised.
+    assert!(read > 40_000, "{read}");
+}
+
+/// The error of the first record or row that is one, after `change` has been made to the sample's first record of a
+/// content type.
+fn error_after(content: ContentType, change: impl Fn(&mut [u8], usize)) -> FormatError {
+    let mut bytes = sample::bundle();
+    let is_of = |record: &Record<'_>| record.content() == Some(content);
+    let (offset, length, payload) = {
+        let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+        let record = bundle.records().map(Result::unwrap).find(is_of).unwrap();
+        let length = record.header.record_length.get() as usize;
+        (record.offset as usize, length, length - record.payload.len())
+    };
+    change(&mut bytes[offset..offset + length], payload);
+    let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+    let error = bundle.records().find_map(|record| match record {
+        Ok(record) => record.with_rows(|_| ()).err(),
+        Err(error) => Some(error),
+    });
+    let error = error.unwrap();
+    assert!((offset..=offset + length).contains(&(error.offset as usize)), "{error:?}");
+    error
+}
+
+#[test]
+fn errors_name_the_field() {
+    let devices = |change: fn(&mut [u8], usize)| error_after(ContentType::Devices, change);
+    assert_eq!(devices(|r, _| r[0] += 1).field, "payload_length");
+    assert_eq!(devices(|r, _| r[8] += 1).field, "payload_length");
+    assert_eq!(devices(|r, _| r[56] = 103).field, "header_length");
+    assert_eq!(devices(|r, _| r[59] = 1).field, "header_length");
+    assert_eq!(devices(|r, _| r[60] += 1).field, "payload_length");
+    assert_eq!(devices(|r, _| r[67] = 255).field, "payload_length");
+    assert_eq!(devices(|r, _| r[102] = 1).field, "flags");
+    assert_eq!(devices(|r, at| r[at] = 31).field, "record_length");
+    assert_eq!(devices(|r, at| r[at + 3] = 1).field, "record_length");
+    assert_eq!(devices(|r, at| r[at] = 60).field, "row", "what is left is shorter than a row");
+    assert_eq!(error_after(ContentType::Queues, |r, at| r[at + 12] = 1).field, "reserved0");
+    assert_eq!(error_after(ContentType::QueueDeviceEvents, |r, at| r[at + 76] = 1).field, "reserved1");
+    let functions = |change: fn(&mut [u8], usize)| error_after(ContentType::Functions, change);
+    assert_eq!(functions(|r, at| r[at + 44] += 1).field, "name_length");
+    assert_eq!(functions(|r, at| r[at + 44] -= 1).field, "record_length");
+    assert_eq!(error_after(ContentType::CodeObjects, |r, at| r[at + 31] = 255).field, "data_length");
+    assert_eq!(
+        error_after(ContentType::CounterSamples, |r, at| r[at + 107] = 255).field,
+        "sample_value_count"
+    );
+    assert_eq!(error_after(ContentType::MetricSamples, |r, at| r[at + 60] += 1).field, "value_count");
+    let traces = |change: fn(&mut [u8], usize)| error_after(ContentType::ExecutableTraces, change);
+    assert_eq!(traces(|r, at| r[at] += 1).field, "record_length");
+    assert_eq!(traces(|r, at| r[at + 80] += 1).field, "data_length");
+    assert_eq!(traces(|r, at| r[at + 80] -= 1).field, "record_length");
+}
+
+#[test]
+fn the_file_header_is_checked() {
+    let error_with = |at: usize, value: &[u8]| {
+        let mut bytes = sample::bundle();
+        bytes[at..at + value.len()].copy_from_slice(value);
+        Bundle::open(&bytes, OpenOptions::default()).unwrap_err()
+    };
+    assert_eq!(error_with(0, b"IRRP").field, "magic");
+    let version = error_with(4, &[2]);
+    assert_eq!((version.fault, version.found.as_str()), (Fault::Unsupported, "2.6"));
+    assert_eq!(error_with(8, &[23]).field, "header_length");
+    assert_eq!(error_with(8, &[255; 4]).field, "header_length");
+    assert_eq!(error_with(12, &[1]).field, "flags");
+    assert_eq!(error_with(16, &[23, 0, 0, 0]).field, "file_length");
+    assert_eq!(error_with(16, &[255; 8]).fault, Fault::Truncated);
+    assert_eq!(Bundle::open(b"", OpenOptions::default()).unwrap_err().fault, Fault::Truncated);
+    assert_eq!(Bundle::open(b"{}", OpenOptions::default()).unwrap_err().field, "magic");
+}
+
+/// A bundle without the chunks of a content type.
+fn without(content: ContentType) -> Vec<u8> {
+    let bytes = sample::bundle();
+    let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+    let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
+    for record in bundle.records().map(Result::unwrap).filter(|record| record.content() != Some(content)) {
+        let status = record.header.session_status_code.get();
+        let (fields, content_type) = (RecordFields::of(&record), record.content_type);
+        writer.append(record.record_type(), status, &fields, content_type, &[record.payload]).unwrap();
+    }
+    writer.into_inner().into_inner()
+}
+
+#[test]
+fn reports_reject_what_the_bundle_does_not_describe() {
+    for (content, report, what) in [
+        (ContentType::Queues, Report::Dispatch, "queue 0 of device 0"),
+        (ContentType::Queues, Report::Queue, "queue 0 of device 0"),
+        (ContentType::Executables, Report::Executable, "function 0 is of executable 1"),
+        (ContentType::Functions, Report::Dispatch, "describe the function"),
+        (ContentType::CommandBuffers, Report::Command, "command 0 of command buffer 5"),
+        (ContentType::CounterSets, Report::Counter, "counter set 8"),
+        (ContentType::Counters, Report::Counter, "no counter of the set"),
+        (ContentType::MetricDescriptors, Report::Export, "metric 1 of source 1"),
+    ] {
+        let format = report.formats()[report.formats().len() - 1];
+        let options = ReportOptions { report, format, ..ReportOptions::default() };
+        let (_, error) = printed(&without(content), &options);
+        let error = error.unwrap_or_else(|| panic!("{} without {content:?}", report.name()));
+        assert_eq!(error.code(), StatusCode::DataLoss);
+        assert!(error.message().contains(what), "{}: {error}", report.name());
+    }
+}
+
+/// Each sample is counted once for each counter of its set, so counters must share its values.
+#[test]
+fn counters_with_more_values_than_samples_have_are_rejected() {
+    let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
+    let set = layout::CounterSet { sample_value_count: U32::new(2), ..Default::default() }.sized(b"");
+    let fields = RecordFields::default();
+    writer.append_rows(&fields, &[rows::CounterSet { header: &set, name: b"", appended: &[] }]).unwrap();
+    let counter = |ordinal| {
+        let count = U32::new(0);
+        layout::Counter {
+            counter_ordinal: U32::new(ordinal),
+            sample_value_count: count,
+            ..Default::default()
+        }
+        .sized(b"", b"", b"")
+    };
+    let headers = [counter(0), counter(1), counter(2)];
+    let empty: &[u8] = b"";
+    for header in &headers {
+        let row = rows::Counter { header, block_name: empty, name: empty, description: empty, appended: &[] };
+        writer.append_rows(&fields, &[row]).unwrap();
+    }
+    let options = ReportOptions { report: Report::Counter, ..ReportOptions::default() };
+    let (_, error) = printed(&writer.into_inner().into_inner(), &options);
+    assert!(error.unwrap().message().contains("more values than its samples"));
+}
+
+#[test]
+fn totals_that_overflow_are_errors() {
+    let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
+    let event = layout::MemoryEvent {
+        event_type: U32::new(9),
+        length: U64::new(u64::MAX),
+        ..layout::MemoryEvent::default()
+    }
+    .sized();
+    let row = rows::MemoryEvent { header: &event, appended: &[] };
+    writer.append_rows(&RecordFields::default(), &[row, row]).unwrap();
+    let bytes = writer.into_inner().into_inner();
+    for (report, overflows) in [(Report::Memory, true), (Report::Statistics, true), (Report::Summary, false)]
+    {
+        let (_, error) = printed(&bytes, &ReportOptions { report, ..ReportOptions::default() });
+        let code = error.map(|error| error.code());
+        assert_eq!(code, overflows.then_some(StatusCode::OutOfRange), "{}", report.name());
+    }
+}
+
+#[test]
+fn options_that_a_report_does_not_support_are_rejected() {
+    let options = |report, format| ReportOptions { report, format, ..ReportOptions::default() };
+    let all =
+        Report::ALL.iter().flat_map(|report| Format::ALL.iter().map(|format| options(*report, *format)));
+    assert_eq!(all.filter(|options| options.check().is_ok()).count(), 21);
+    let rejected = |options: ReportOptions, what: &str| {
+        let error = options.check().unwrap_err();
+        assert!(error.message().contains(what), "{error}");
+        assert_eq!(printed(&sample::bundle(), &options).0, b"", "nothing is printed");
+    };
+    let (text, jsonl) = (Format::Text, Format::Jsonl);
+    rejected(options(Report::Export, jsonl), "expected ireeperf-jsonl");
+    rejected(options(Report::Cat, Format::IreeperfJsonl), "expected text or jsonl");
+    rejected(
+        ReportOptions { filter: "x".into(), ..options(Report::Cat, text) },
+        "does not support the option filter",
+    );
+    rejected(ReportOptions { id: 0, ..options(Report::Summary, text) }, "does not support the option id");
+    rejected(
+        ReportOptions { dispatch_events: true, ..options(Report::Memory, jsonl) },
+        "does not support the option dispatch_events",
+    );
+    rejected(
+        ReportOptions { dispatch_events: true, ..options(Report::Queue, text) },
+        "requires the format jsonl",
+    );
+    rejected(
+        ReportOptions { counter_samples: true, ..options(Report::Queue, jsonl) },
+        "does not support the option counter_samples",
+    );
+    rejected(
+        ReportOptions { counter_samples: true, ..options(Report::Counter, text) },
+        "requires the format jsonl",
+    );
+}

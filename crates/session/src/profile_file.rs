@@ -1,0 +1,64 @@
+use std::io::Write;
+use std::path::Path;
+
+use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode};
+use rehal_profile::report::{self, ReportOptions};
+use rehal_profile::{Bundle, OpenOptions, Tear};
+
+/// Advice about a file that is not a profile.
+const NO_PROFILE: &str = "name a device profile (.ireeprof), which IREE's tools record";
+
+/// Advice about a corrupt profile.
+const DAMAGED: &str = "the file is damaged: copy it again from its source, or record it again";
+
+/// An open device profile: its file header has been checked. A truncated one is read up to its last complete record.
+///
+/// ```
+/// # fn main() -> rehal_session::Result<()> {
+/// # let path = std::env::temp_dir().join(format!("rehal-profile-file-{}.ireeprof", std::process::id()));
+/// # std::fs::write(&path, rehal_profile::sample::bundle()).unwrap();
+/// use rehal_session::{ProfileFile, Report, ReportOptions};
+///
+/// let profile = ProfileFile::open(&path)?;
+/// assert!(profile.tear().is_none());
+/// let mut text = Vec::new();
+/// profile.print(&ReportOptions { report: Report::Summary, ..ReportOptions::default() }, &mut text)?;
+/// assert!(text.starts_with(b"IREE HAL profile summary\n"));
+/// # std::fs::remove_file(&path).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+pub struct ProfileFile {
+    file: MappedFile,
+    tear: Option<Tear>,
+}
+
+impl ProfileFile {
+    /// Maps the file at `path` and checks that it is a profile.
+    pub fn open(path: &Path) -> Result<Self> {
+        let file = MappedFile::open(path).advise(|| NO_PROFILE)?;
+        let place = format!("'{}'", path.display());
+        let bundle = Bundle::open(file.bytes(), OpenOptions { recover: true }).map_err(|error| {
+            let other = FileKind::Profile.refuse_other(file.bytes(), &place);
+            other.unwrap_or_else(|| Error::from(error).context(place).advise(NO_PROFILE))
+        })?;
+        let tear = bundle.tear();
+        Ok(Self { file, tear })
+    }
+
+    /// Where it is truncated, if it is.
+    pub fn tear(&self) -> Option<Tear> {
+        self.tear
+    }
+
+    /// Prints a report to `sink`; see [`report::print`].
+    pub fn print(&self, options: &ReportOptions, sink: &mut dyn Write) -> Result<()> {
+        options.check()?;
+        let place = || format!("'{}'", self.file.path().display());
+        let bundle = Bundle::open(self.file.bytes(), OpenOptions { recover: true }).context(place)?;
+        report::print(&bundle, options, sink).map_err(|error| match error.code() {
+            StatusCode::DataLoss => error.context(place()).advise(DAMAGED),
+            _ => error.context(place()),
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! Reports of device profiles are those of the reference's tool, byte for byte: of the profiles of the corpus, of one
+//! with rows of every kind, and of changed ones.
+
+use std::path::{Path, PathBuf};
+
+use crate::{Outcome, Pair, ensure};
+use libtest_mimic::{Failed, Trial};
+use oracle::captures::{corpus, repository};
+
+/// A bundle with rows of every kind, of two devices.
+const SAMPLE: &str = "crates/profile/tests/data/sample.ireeprof";
+
+/// The commands that print totals of dispatches, or each of them.
+const PROJECTIONS: [&str; 4] = ["executable", "dispatch", "command", "queue"];
+
+/// The commands without filters.
+const PLAIN: [&str; 3] = ["summary", "statistics", "cat"];
+
+pub fn add(trials: &mut Vec<Trial>) {
+    let whole = ["*mat*", "cop?", "dispatch", "queue_*", "unattributed", "SQ", "zzz"];
+    trials.push(Trial::test("profiles::every_kind_of_row", move || {
+        reports(&repository().join(SAMPLE), &["0", "1", "2", "5", "70", "999"], &whole)
+    }));
+    trials.push(Trial::test("profiles::changed", changed));
+    trials.push(Trial::test("profiles::refused_options", refused_options));
+    for path in bundles() {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        trials.push(Trial::test(format!("profiles::corpus/{name}"), move || {
+            reports(&path, &["1", "3"], &["*matmul*", "queue_*", "execute"])
+        }));
+    }
+}
+
+fn bundles() -> Vec<PathBuf> {
+    let entries = corpus().and_then(|corpus| std::fs::read_dir(corpus.join("profiles")).ok());
+    let mut paths: Vec<_> = entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "ireeprof"));
+    paths.sort();
+    paths
+}
+
+/// All command lines for a profile, without its path.
+fn command_lines(ids: &[&str], filters: &[&str]) -> Vec<Vec<String>> {
+    let mut lines = vec![vec![], words("export --format=ireeperf-jsonl")];
+    let filtered: Vec<_> = PROJECTIONS.iter().chain(&["explain", "counter", "memory"]).collect();
+    for format in ["text", "jsonl"] {
+        for command in PLAIN.iter().chain(filtered.iter().copied()) {
+            lines.push(words(&format!("{command} --format={format}")));
+        }
+        for command in &filtered {
+            lines.extend(ids.iter().map(|id| words(&format!("{command} --format={format} --id={id}"))));
+            lines.extend(
+                filters.iter().map(|it| words(&format!("{command} --format={format} --filter={it}"))),
+            );
+        }
+    }
+    for command in PROJECTIONS {
+        let events = format!("{command} --format=jsonl --dispatch_events");
+        lines.push(words(&events));
+        lines.extend(ids.iter().map(|id| words(&format!("{events} --id={id}"))));
+        lines.extend(filters.iter().map(|it| words(&format!("{events} --filter={it}"))));
+    }
+    lines.extend(ids.iter().map(|id| words(&format!("counter --format=jsonl --counter_samples --id={id}"))));
+    lines.push(words("counter --format=jsonl --counter_samples"));
+    lines
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(ToOwned::to_owned).collect()
+}
+
+fn reports(path: &Path, ids: &[&str], filters: &[&str]) -> Outcome {
+    let pair = Pair::find("iree-profile")?;
+    for line in command_lines(ids, filters) {
+        compare(&pair, &line, path)?;
+    }
+    Ok(())
+}
+
+/// Runs both tools; fails unless output and status are the same.
+fn compare(pair: &Pair, line: &[String], path: &Path) -> Outcome {
+    let arguments = [line, &[path.display().to_string()]].concat();
+    let (ours, theirs) = pair.run(&arguments, &repository())?;
+    let said = || format!("{}: ours {}, theirs {}", arguments.join(" "), ours.summary(), theirs.summary());
+    ensure(ours.code == theirs.code && ours.status_name() == theirs.status_name(), said)?;
+    ensure(ours.stdout == theirs.stdout, || {
+        let (a, b) = (String::from_utf8_lossy(&ours.stdout), String::from_utf8_lossy(&theirs.stdout));
+        let pair = a.lines().zip(b.lines()).find(|(a, b)| a != b);
+        format!("{}: {:?}", said(), pair.unwrap_or_default())
+    })
+}
+
+/// Changes bytes of the sample. What both tools read, they print alike; what only one rejects is ours to reject.
+fn changed() -> Outcome {
+    let pair = Pair::find("iree-profile")?;
+    let seed = std::fs::read(repository().join(SAMPLE))?;
+    let scratch = tempfile::tempdir()?;
+    let path = scratch.path().join("changed.ireeprof");
+    let lines: Vec<_> = command_lines(&[], &[]);
+    let mut state = 1_u64;
+    let mut next = |bound: usize| {
+        // A linear congruential generator: the same changes in every run.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % bound
+    };
+    let mut same = 0;
+    for round in 0..60 {
+        let mut bytes = seed.clone();
+        for _ in 0..3 {
+            bytes[next(seed.len())] ^= 1 << next(8);
+        }
+        std::fs::write(&path, &bytes)?;
+        let line = &lines[round % lines.len()];
+        let arguments = [&line[..], &[path.display().to_string()]].concat();
+        let (ours, theirs) = pair.run(&arguments, &repository())?;
+        let said =
+            || format!("round {round}, {}: {} and {}", line.join(" "), ours.summary(), theirs.summary());
+        ensure(ours.signal.is_none() && ours.code.is_some_and(|code| code < 2), said)?;
+        if ours.succeeded() && !String::from_utf8_lossy(&ours.stderr).contains("is truncated") {
+            ensure(theirs.succeeded() && ours.stdout == theirs.stdout, said)?;
+            same += 1;
+        }
+    }
+    ensure(same > 20, || format!("only {same} changed profiles were read"))
+}
+
+fn refused_options() -> Outcome {
+    let pair = Pair::find("iree-profile")?;
+    let sample = repository().join(SAMPLE);
+    for line in [
+        "summary --filter=x",
+        "cat --id=1",
+        "export",
+        "export --format=jsonl",
+        "memory --format=ireeperf-jsonl",
+        "memory --format=jsonl --dispatch_events",
+        "queue --dispatch_events",
+        "counter --counter_samples",
+        "queue --format=jsonl --counter_samples",
+        "queue --output=x.jsonl",
+        "nothing",
+    ] {
+        compare(&pair, &words(line), &sample)?;
+    }
+    // The reference has no command att in builds without support of AMD devices.
+    let (ours, theirs) =
+        pair.run(&[words("att"), vec![sample.display().to_string()]].concat(), &repository())?;
+    let is_refused = ours.code == theirs.code && ours.status_name().as_deref() == Some("UNIMPLEMENTED");
+    ensure(is_refused, || format!("{} and {}", ours.summary(), theirs.summary()))?;
+    let missing: Result<_, Failed> = pair.run_ours(&words("cat no.ireeprof"), &repository());
+    ensure(missing?.status_name().as_deref() == Some("NOT_FOUND"), || "a missing file".to_owned())
+}
