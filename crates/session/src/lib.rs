@@ -73,9 +73,9 @@ pub use rehal_profile::report::{Format as ReportFormat, Report, ReportOptions};
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use rehal_replay::{
-    Candidate, CaptureSink, Code, DEFAULT_BYTES_LIMIT, ExecutableRecord, FileContents, FileIdentity,
-    FilePolicy, FileRecord, FileRemap, FileSource, FileValidation, HostRead, HostReadLog, Observer,
-    OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
+    Candidate, CaptureSink, Code, DEFAULT_BYTES_LIMIT, ExecutableRecord, FastForward, FileContents,
+    FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource, FileValidation, HostRead, HostReadLog,
+    Observer, OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
     ReplayOrder, Scope, Selector, Substitute, Substitution, Validation,
 };
 
