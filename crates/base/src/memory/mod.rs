@@ -238,29 +238,6 @@ impl HostMemory {
         Some(unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.length) })
     }
 
-    /// Borrows the bytes of a range, zero-copy.
-    ///
-    /// # Safety
-    /// Nothing writes the range while the slice lives.
-    pub unsafe fn unraced_bytes(&self, range: Range) -> Result<&[u8]> {
-        let source = self.at(range.offset, range.length)?;
-        // SAFETY: `at` checked the range, all memory is initialized, and the caller guarantees that nothing
-        // writes it.
-        Ok(unsafe { std::slice::from_raw_parts(source, range.length as usize) })
-    }
-
-    /// Borrows the bytes of a range for writing in place.
-    ///
-    /// # Safety
-    /// Nothing else reads or writes the range while the slice lives.
-    #[allow(clippy::mut_from_ref, reason = "the caller guarantees exclusive access")]
-    pub unsafe fn unraced_bytes_mut(&self, range: Range) -> Result<&mut [u8]> {
-        let target = self.at_mut(range.offset, range.length)?;
-        // SAFETY: `at_mut` checked the range, all memory is initialized, and the caller guarantees exclusive
-        // access.
-        Ok(unsafe { std::slice::from_raw_parts_mut(target, range.length as usize) })
-    }
-
     /// Number of bytes.
     pub fn length(&self) -> u64 {
         self.length as u64

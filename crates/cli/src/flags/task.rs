@@ -11,7 +11,7 @@ use super::flag::{Effect, Flag, Group, List, Query};
 use super::parse::Flags;
 use super::value_type::{Refusal, text};
 
-const TASK_DRIVER: Effect = Effect::DefaultDriver("local-task");
+const TASK_DRIVER: Effect = Effect::OfDriver("local-task");
 const MAX_COUNT: i64 = i32::MAX as i64;
 
 const ABORT_ON_FAILURE: Flag<bool> =

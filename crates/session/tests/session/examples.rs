@@ -29,7 +29,7 @@ fn a_capture_is_surveyed() {
     survey::survey(&capture("add4.add.local-sync"), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains(" dispatches\nexecutable "), "{text}");
-    assert!(text.ends_with("embedded-elf-x86_64, 2 functions\ncan be replayed on local-sync\n"), "{text}");
+    assert!(text.ends_with("embedded-elf-x86_64, 2 functions\ncan be replayed on local-task\n"), "{text}");
 }
 
 #[test]

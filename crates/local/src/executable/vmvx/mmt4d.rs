@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rehal_base::{Error, Result};
 
-use super::span::{Operand, Scratch, with_bytes};
+use super::span::{Elements, ElementsMut, Operand, Scratch, with_elements};
 use crate::platform::{self, VectorWork};
 
 /// Bits of the flags (source: `iree/builtins/ukernel/exported_bits.h`).
@@ -62,16 +62,18 @@ impl Mmt4d<'_> {
         let shape = Shape {
             tiles: [m, n, k].map(|count| count as usize),
             tile: [m0, n0, k0].map(|size| size as usize),
-            strides: [lhs.strides[0], rhs.strides[0], out.strides[0]],
             accumulates: flags & ACCUMULATE != 0,
         };
-        with_bytes([lhs.region, rhs.region], out.region, scratch, |[lhs, rhs], out| {
-            match is_f32 {
-                true => shape.multiply::<f32>(lhs.as_chunks().0, rhs.as_chunks().0, out),
-                false => shape.multiply::<i8>(lhs.as_chunks().0, rhs.as_chunks().0, out),
-            }
-            Ok(())
-        })
+        match is_f32 {
+            true => with_elements([lhs, rhs], out, scratch, |operands, out| {
+                shape.multiply::<f32>(operands, out);
+                Ok(())
+            }),
+            false => with_elements([lhs, rhs], out, scratch, |operands, out| {
+                shape.multiply::<i8>(operands, out);
+                Ok(())
+            }),
+        }
     }
 }
 
@@ -92,14 +94,12 @@ fn counts(counts: [Option<u64>; 3], limit: u64) -> Result<[u64; 3]> {
 struct Shape {
     tiles: [usize; 3],
     tile: [usize; 3],
-    strides: [usize; 3],
     accumulates: bool,
 }
 
 impl Shape {
-    fn multiply<T: Number>(&self, lhs: &[T::Bytes], rhs: &[T::Bytes], out: &mut [u8]) {
-        let work = Multiply::<T> { shape: self, lhs, rhs, out: out.as_chunks_mut().0 };
-        platform::with_vectors(work);
+    fn multiply<T: Number>(&self, operands: [Elements<'_, T::Bytes>; 2], out: ElementsMut<'_, [u8; 4]>) {
+        platform::with_vectors(Multiply::<T> { shape: self, operands, out });
     }
 
     /// Whether the reference has a kernel with fused multiply-add for this tile of `f32`.
@@ -125,9 +125,8 @@ trait Number: Copy {
     /// Multiplies with register blocking; false if there is no kernel for the tile size on this CPU.
     fn multiply_blocks(
         shape: &Shape,
-        lhs: &[Self::Bytes],
-        rhs: &[Self::Bytes],
-        out: &mut [[u8; 4]],
+        operands: [Elements<'_, Self::Bytes>; 2],
+        out: &mut ElementsMut<'_, [u8; 4]>,
         fused: bool,
     ) -> bool;
 }
@@ -159,15 +158,13 @@ impl Number for f32 {
     #[inline(always)]
     fn multiply_blocks(
         shape: &Shape,
-        lhs: &[[u8; 4]],
-        rhs: &[[u8; 4]],
-        out: &mut [[u8; 4]],
+        operands: [Elements<'_, [u8; 4]>; 2],
+        out: &mut ElementsMut<'_, [u8; 4]>,
         fused: bool,
     ) -> bool {
-        let (lhs, rhs) = (lhs.as_flattened(), rhs.as_flattened());
         match (shape.tile, fused) {
-            ([16, 16, 1], true) => shape.multiply_blocks::<Fused8, 4, 16, 8>(lhs, rhs, out),
-            ([8, 8, 1], true) => shape.multiply_blocks::<Fused4, 4, 8, 4>(lhs, rhs, out),
+            ([16, 16, 1], true) => shape.multiply_blocks::<Fused8, 4, 4, 16, 8>(operands, out),
+            ([8, 8, 1], true) => shape.multiply_blocks::<Fused4, 4, 4, 8, 4>(operands, out),
             _ => false,
         }
     }
@@ -200,18 +197,16 @@ impl Number for i8 {
     #[inline(always)]
     fn multiply_blocks(
         shape: &Shape,
-        lhs: &[[u8; 1]],
-        rhs: &[[u8; 1]],
-        out: &mut [[u8; 4]],
+        operands: [Elements<'_, [u8; 1]>; 2],
+        out: &mut ElementsMut<'_, [u8; 4]>,
         _fused: bool,
     ) -> bool {
-        let (lhs, rhs) = (lhs.as_flattened(), rhs.as_flattened());
         match shape.tile {
             [16, 16, 2] if platform::has_dot_products(16) => {
-                shape.multiply_blocks::<DotProducts, 2, 16, 8>(lhs, rhs, out)
+                shape.multiply_blocks::<DotProducts, 1, 2, 16, 8>(operands, out)
             }
             [8, 8, 2] if platform::has_dot_products(8) => {
-                shape.multiply_blocks::<DotProducts, 2, 8, 4>(lhs, rhs, out)
+                shape.multiply_blocks::<DotProducts, 1, 2, 8, 4>(operands, out)
             }
             _ => false,
         }
@@ -220,9 +215,8 @@ impl Number for i8 {
 
 struct Multiply<'a, T: Number> {
     shape: &'a Shape,
-    lhs: &'a [T::Bytes],
-    rhs: &'a [T::Bytes],
-    out: &'a mut [[u8; 4]],
+    operands: [Elements<'a, T::Bytes>; 2],
+    out: ElementsMut<'a, [u8; 4]>,
 }
 
 impl<T: Number> VectorWork for Multiply<'_, T> {
@@ -230,22 +224,20 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
 
     #[inline(always)]
     fn run(self, fuses: bool) {
-        let Self { shape, lhs, rhs, out } = self;
+        let Self { shape, operands, mut out } = self;
         let [m, n, k] = shape.tiles;
         let [m0, n0, k0] = shape.tile;
         let fused = fuses && shape.is_fused();
-        if k > 0 && T::multiply_blocks(shape, lhs, rhs, out, fused) {
+        if k > 0 && T::multiply_blocks(shape, operands, &mut out, fused) {
             return;
         }
         let (lhs_panel, rhs_panel, out_tile) = (k * m0 * k0, k * n0 * k0, m0 * n0);
+        let [lhs, rhs] = operands;
         for i in 0..m {
-            let lhs = &lhs[(i * shape.strides[0]).min(lhs.len())..];
-            let out = &mut out[i * shape.strides[2]..][..n * out_tile];
-            for (j, out) in out.chunks_exact_mut(out_tile).enumerate() {
-                let rhs = &rhs[(j * shape.strides[1]).min(rhs.len())..];
+            for (j, out) in out.line([i, 0], n * out_tile).chunks_exact_mut(out_tile).enumerate() {
                 let panels = Panels::<T> {
-                    lhs: &lhs[..lhs_panel],
-                    rhs: &rhs[..rhs_panel],
+                    lhs: lhs.line([i, 0], lhs_panel),
+                    rhs: rhs.line([j, 0], rhs_panel),
                     tile: shape.tile,
                     accumulates: shape.accumulates,
                 };
@@ -291,32 +283,37 @@ trait Block<const E: usize, const N: usize, const ROWS: usize> {
 }
 
 impl Shape {
-    /// Multiplies with two right panels per element of the left one, so that arithmetic and not loads bound the loop.
+    /// Multiplies with two right panels per element of the left one, which has `I` bytes, so that arithmetic and not loads bound the loop.
     /// An odd last column of tiles is paired with itself. Returns true.
     #[inline(always)]
-    fn multiply_blocks<B: Block<E, N, ROWS>, const E: usize, const N: usize, const ROWS: usize>(
+    fn multiply_blocks<
+        B: Block<E, N, ROWS>,
+        const I: usize,
+        const E: usize,
+        const N: usize,
+        const ROWS: usize,
+    >(
         &self,
-        lhs: &[u8],
-        rhs: &[u8],
-        out: &mut [[u8; 4]],
+        [lhs, rhs]: [Elements<'_, [u8; I]>; 2],
+        out: &mut ElementsMut<'_, [u8; 4]>,
     ) -> bool {
         let [m, n, k] = self.tiles;
-        // Of the left and right operand in bytes: elements of `f32` have `E` bytes, pairs of `i8` have `E` elements.
-        let element_bytes = E / self.tile[2];
-        let [lhs_stride, rhs_stride] =
-            [self.strides[0], self.strides[1]].map(|stride| stride * element_bytes);
+        let line = k * N * (E / I);
         let mut scratch = B::scratch();
         let mut unused = [[[0; 4]; N]; N];
         for j in (0..n).step_by(2) {
             for start in (0..k).step_by(DEPTH) {
                 let range = start * N * E..k.min(start + DEPTH) * N * E;
                 let columns = [j, (j + 1).min(n - 1)];
-                let right = columns.map(|j| panel::<E, N>(&rhs[j * rhs_stride..], range.clone()));
+                let right =
+                    columns.map(|j| panel::<E, N>(rhs.line([j, 0], line).as_flattened(), range.clone()));
                 for i in 0..m {
-                    let left = B::left(panel(&lhs[i * lhs_stride..], range.clone()), &mut scratch);
-                    let out = out[i * self.strides[2] + j * N * N..].as_chunks_mut::<N>().0;
-                    let (first, rest) = out.split_at_mut(N);
-                    let second = if j + 1 < n { &mut rest[..N] } else { &mut unused };
+                    let left = panel(lhs.line([i, 0], line).as_flattened(), range.clone());
+                    let left = B::left(left, &mut scratch);
+                    let tiles = (n - j).min(2);
+                    let out = out.line([i, j * N * N], tiles * N * N).as_chunks_mut::<N>().0;
+                    let (first, second) = out.split_at_mut(N);
+                    let second = if tiles == 2 { second } else { &mut unused };
                     // The kernel always loads its sums: initialized in two ways, they would not stay in registers.
                     if start == 0 && !self.accumulates {
                         first.as_flattened_mut().fill([0; 4]);
