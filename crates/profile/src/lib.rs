@@ -1,5 +1,5 @@
 //! The `.ireeprof` profile format: its layout, a zero-copy reader, typed views of the rows of its chunks, a writer, and
-//! the reports that `iree-profile` prints.
+//! the reports that `iree-profile` prints, and timelines in Perfetto's format.
 //!
 //! It handles bytes only, and must not depend on devices, tools or captures. `session` opens bundles with it.
 //!
@@ -23,6 +23,8 @@ pub mod layout;
 pub mod report;
 pub mod rows;
 pub mod sample;
+pub mod timeline;
+pub mod times;
 
 pub use codes::{
     CommandOperationType, CounterSampleScope, CounterUnit, DependencyStrategy, DeviceClass, EndpointType,

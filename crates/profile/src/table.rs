@@ -47,6 +47,11 @@ impl<K: Hash + Eq, V> Table<K, V> {
         &self.values
     }
 
+    /// All values, in order.
+    pub fn into_values(self) -> Vec<V> {
+        self.values
+    }
+
     /// Their number.
     pub fn len(&self) -> usize {
         self.values.len()

@@ -3,6 +3,8 @@ use std::path::Path;
 
 use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode};
 use rehal_profile::report::{self, ReportOptions};
+use rehal_profile::timeline::{self, TimelineSummary};
+use rehal_profile::times::{self, DispatchTimes};
 use rehal_profile::{Bundle, OpenOptions, Tear};
 
 /// Advice about a file that is not a profile.
@@ -54,9 +56,23 @@ impl ProfileFile {
     /// Prints a report to `sink`; see [`report::print`].
     pub fn print(&self, options: &ReportOptions, sink: &mut dyn Write) -> Result<()> {
         options.check()?;
+        self.with_bundle(|bundle| report::print(bundle, options, sink))
+    }
+
+    /// Writes its timeline to `sink`, as a trace for Perfetto; see [`timeline::write`].
+    pub fn write_timeline(&self, sink: &mut dyn Write) -> Result<TimelineSummary> {
+        self.with_bundle(|bundle| timeline::write(bundle, sink))
+    }
+
+    /// The times of its dispatches by function; see [`times::of`].
+    pub fn dispatch_times(&self) -> Result<DispatchTimes> {
+        self.with_bundle(times::of)
+    }
+
+    fn with_bundle<T>(&self, use_bundle: impl FnOnce(&Bundle<'_>) -> Result<T>) -> Result<T> {
         let place = || format!("'{}'", self.file.path().display());
         let bundle = Bundle::open(self.file.bytes(), OpenOptions { recover: true }).context(place)?;
-        report::print(&bundle, options, sink).map_err(|error| match error.code() {
+        use_bundle(&bundle).map_err(|error| match error.code() {
             StatusCode::DataLoss => error.context(place()).advise(DAMAGED),
             _ => error.context(place()),
         })

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, nearest};
 use rehal_session::{ProfileFile, Report, ReportFormat, ReportOptions};
@@ -28,7 +28,9 @@ pub const PROFILE: Tool = Tool {
             queue       submissions to queues\n\
             export      all rows for other programs: --format=ireeperf-jsonl\n\
             cat         every record, without its rows\n\n\
-            A profile of a killed program is read up to its last complete record.",
+            A profile of a killed program is read up to its last complete record.\n\n\
+            Subcommands of rehal, which have flags of their own: rehal profile timeline writes a trace \
+            for Perfetto, rehal profile compare compares two profiles.",
     operands: Operands::WordAndFile { what: "profile", form: "[COMMAND] FILE.ireeprof", default: "cat" },
     groups: &[&REPORT],
     examples: &[
@@ -158,7 +160,11 @@ fn report(command: &str) -> Result<Report> {
         let names: Vec<_> = Report::ALL.iter().map(|report| report.name()).collect();
         let known = format!("the commands are {}", names.join(", "));
         let error = Error::invalid_argument(format!("unknown command '{command}'"));
-        match nearest(command, names.iter().copied()) {
+        let subcommands = || super::ALL.iter().filter_map(|tool| tool.verb.strip_prefix("profile "));
+        match nearest(command, names.iter().copied().chain(subcommands())) {
+            Some(meant) if subcommands().any(|it| it == meant) => {
+                error.advise(format!("did you mean 'rehal profile {meant}'? it precedes all flags; {known}"))
+            }
             Some(meant) => error.advise(format!("did you mean '{meant}'? {known}")),
             None => error.advise(known),
         }
@@ -168,15 +174,7 @@ fn report(command: &str) -> Result<Report> {
 fn print(options: &Options) -> Result<()> {
     options.report.check()?;
     let profile = ProfileFile::open(&options.path)?;
-    if let Some(tear) = profile.tear() {
-        output::note(&format!(
-            "warning: '{}' is truncated: {} complete records are read, and {} bytes from offset {} are ignored",
-            options.path.display(),
-            tear.record_count,
-            tear.lost_bytes,
-            tear.offset
-        ));
-    }
+    warn_of_tear(&profile, &options.path);
     match &options.output {
         Some(path) => {
             parameters::check_output("output", path, [options.path.as_path()])?;
@@ -191,5 +189,18 @@ fn print(options: &Options) -> Result<()> {
             // A closed pipe is not an error.
             if reader_left.get() { Ok(()) } else { printed }
         }
+    }
+}
+
+/// Prints a warning if a profile is truncated.
+pub(super) fn warn_of_tear(profile: &ProfileFile, path: &Path) {
+    if let Some(tear) = profile.tear() {
+        output::note(&format!(
+            "warning: '{}' is truncated: {} complete records are read, and {} bytes from offset {} are ignored",
+            path.display(),
+            tear.record_count,
+            tear.lost_bytes,
+            tear.offset
+        ));
     }
 }
