@@ -1,6 +1,7 @@
 #![allow(unsafe_code, reason = "owns host memory that other threads and devices write; see docs/unsafe.md")]
 
 mod copy;
+mod evict;
 mod files;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::{Error, MappedFile, Range, Result, StatusCode};
+
+pub use evict::evict;
 
 /// Alignment of every allocation in bytes: a cache line, and the minimum that compiled kernels assume.
 const ALIGNMENT_BYTES: usize = 64;

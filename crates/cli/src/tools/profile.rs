@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, nearest};
-use rehal_session::{ProfileFile, Report, ReportFormat, ReportOptions};
+use rehal_session::{ProfileFile, ProfileTear, Report, ReportFormat, ReportOptions};
 
 use crate::flags::{Effect, Flag, Group, text};
 use crate::{Invocation, Operands, Tool, output, parameters};
@@ -129,8 +129,12 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let report = report(invocation.word())?;
-    let output =
-        Some(flags.get(&OUTPUT)).filter(|path| !path.as_os_str().is_empty() && path.as_os_str() != "-");
+    let output = flags.get(&OUTPUT);
+    if output.as_os_str().is_empty() && report == Report::Export {
+        return Err(Error::invalid_argument("--output= names no file")
+            .advise("name a file, or leave out --output to print to standard output"));
+    }
+    let output = Some(output).filter(|path| !path.as_os_str().is_empty() && path.as_os_str() != "-");
     if output.is_some() && report != Report::Export {
         return Err(Error::invalid_argument(format!("'{}' does not support --output", report.name()))
             .advise("redirect standard output"));
@@ -174,14 +178,17 @@ fn report(command: &str) -> Result<Report> {
 fn print(options: &Options) -> Result<()> {
     options.report.check()?;
     let profile = ProfileFile::open(&options.path)?;
-    warn_of_tear(&profile, &options.path);
+    warn_of_end(&profile, &options.path);
     match &options.output {
         Some(path) => {
             parameters::check_output("output", path, [options.path.as_path()])?;
             let shown = path.display();
             let mut file =
                 File::create(path).map_err(|error| Error::io(format_args!("writing '{shown}'"), &error))?;
-            profile.print(&options.report, &mut file).context(|| format!("--output={shown}"))
+            profile
+                .print(&options.report, &mut file)
+                .advise(|| "free space on its disk, or name another file to write to")
+                .context(|| format!("--output={shown}"))
         }
         None => {
             let reader_left = output::ReaderLeft::default();
@@ -192,15 +199,23 @@ fn print(options: &Options) -> Result<()> {
     }
 }
 
-/// Prints a warning if a profile is truncated.
-pub(super) fn warn_of_tear(profile: &ProfileFile, path: &Path) {
-    if let Some(tear) = profile.tear() {
-        output::note(&format!(
-            "warning: '{}' is truncated: {} complete records are read, and {} bytes from offset {} are ignored",
-            path.display(),
-            tear.record_count,
-            tear.lost_bytes,
-            tear.offset
-        ));
+/// Warns of a profile that does not end where its producer closed it.
+pub(super) fn warn_of_end(profile: &ProfileFile, path: &Path) {
+    let warn = |what: String| output::note(&format!("warning: '{}' {what}", path.display()));
+    match profile.tear() {
+        Some(ProfileTear { offset, record_count, lost_bytes: 0 }) => warn(format!(
+            "is truncated at offset {offset}: {record_count} complete records are read, and later ones are missing"
+        )),
+        Some(ProfileTear { offset, record_count, lost_bytes }) => warn(format!(
+            "is truncated: {record_count} complete records are read, and {lost_bytes} bytes from offset {offset} are ignored"
+        )),
+        None if !profile.is_closed() => warn(
+            "was not closed: its last session has not ended; its program was killed or still runs".to_owned(),
+        ),
+        None if profile.trailing_bytes() != 0 => warn(format!(
+            "has {} bytes behind its recorded length, which are ignored: a later session in it has not ended",
+            profile.trailing_bytes()
+        )),
+        None => {}
     }
 }

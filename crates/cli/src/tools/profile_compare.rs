@@ -73,7 +73,7 @@ fn run(invocation: &Invocation) -> Result<()> {
 
 fn side(path: &PathBuf) -> Result<Side> {
     let profile = ProfileFile::open(path)?;
-    profile::warn_of_tear(&profile, path);
+    profile::warn_of_end(&profile, path);
     let times = profile.dispatch_times()?;
     if times.untimed_count != 0 {
         output::note(&format!(

@@ -44,7 +44,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     let path = invocation.operand();
     let output = OutputFile::from_flags(&invocation.flags, "TRACE.pftrace", [path.as_path()])?;
     let profile = ProfileFile::open(&path)?;
-    profile::warn_of_tear(&profile, &path);
+    profile::warn_of_end(&profile, &path);
     let mut summary = TimelineSummary::default();
     output.write(|sink| {
         summary = profile.write_timeline(sink)?;

@@ -64,16 +64,19 @@ impl Mmt4d<'_> {
             tile: [m0, n0, k0].map(|size| size as usize),
             accumulates: flags & ACCUMULATE != 0,
         };
-        match is_f32 {
+        let mut wide = std::mem::take(&mut scratch.wide);
+        let result = match is_f32 {
             true => with_elements([lhs, rhs], out, scratch, |operands, out| {
-                shape.multiply::<f32>(operands, out);
+                shape.multiply::<f32>(operands, out, &mut wide);
                 Ok(())
             }),
             false => with_elements([lhs, rhs], out, scratch, |operands, out| {
-                shape.multiply::<i8>(operands, out);
+                shape.multiply::<i8>(operands, out, &mut wide);
                 Ok(())
             }),
-        }
+        };
+        scratch.wide = wide;
+        result
     }
 }
 
@@ -98,8 +101,13 @@ struct Shape {
 }
 
 impl Shape {
-    fn multiply<T: Number>(&self, operands: [Elements<'_, T::Bytes>; 2], out: ElementsMut<'_, [u8; 4]>) {
-        platform::with_vectors(Multiply::<T> { shape: self, operands, out });
+    fn multiply<T: Number>(
+        &self,
+        operands: [Elements<'_, T::Bytes>; 2],
+        out: ElementsMut<'_, [u8; 4]>,
+        wide: &mut Vec<[i16; 2]>,
+    ) {
+        platform::with_vectors(Multiply::<T> { shape: self, operands, out, wide });
     }
 
     /// Whether the reference has a kernel with fused multiply-add for this tile of `f32`.
@@ -123,12 +131,7 @@ trait Number: Copy {
     /// `sum + lhs * rhs`, rounded once if `fused`.
     fn add_product(sum: Self::Wide, lhs: Self::Wide, rhs: Self::Wide, fused: bool) -> Self::Wide;
     /// Multiplies with register blocking; false if there is no kernel for the tile size on this CPU.
-    fn multiply_blocks(
-        shape: &Shape,
-        operands: [Elements<'_, Self::Bytes>; 2],
-        out: &mut ElementsMut<'_, [u8; 4]>,
-        fused: bool,
-    ) -> bool;
+    fn multiply_blocks(work: &mut Multiply<'_, Self>, fused: bool) -> bool;
 }
 
 impl Number for f32 {
@@ -156,15 +159,10 @@ impl Number for f32 {
     }
 
     #[inline(always)]
-    fn multiply_blocks(
-        shape: &Shape,
-        operands: [Elements<'_, [u8; 4]>; 2],
-        out: &mut ElementsMut<'_, [u8; 4]>,
-        fused: bool,
-    ) -> bool {
-        match (shape.tile, fused) {
-            ([16, 16, 1], true) => shape.multiply_blocks::<Fused8, 4, 4, 16, 8>(operands, out),
-            ([8, 8, 1], true) => shape.multiply_blocks::<Fused4, 4, 4, 8, 4>(operands, out),
+    fn multiply_blocks(work: &mut Multiply<'_, Self>, fused: bool) -> bool {
+        match (work.shape.tile, fused) {
+            ([16, 16, 1], true) => work.multiply_blocks::<Fused8, 4, 16, 8>(),
+            ([8, 8, 1], true) => work.multiply_blocks::<Fused4, 4, 8, 4>(),
             _ => false,
         }
     }
@@ -195,19 +193,10 @@ impl Number for i8 {
     }
 
     #[inline(always)]
-    fn multiply_blocks(
-        shape: &Shape,
-        operands: [Elements<'_, [u8; 1]>; 2],
-        out: &mut ElementsMut<'_, [u8; 4]>,
-        _fused: bool,
-    ) -> bool {
-        match shape.tile {
-            [16, 16, 2] if platform::has_dot_products(16) => {
-                shape.multiply_blocks::<DotProducts, 1, 2, 16, 8>(operands, out)
-            }
-            [8, 8, 2] if platform::has_dot_products(8) => {
-                shape.multiply_blocks::<DotProducts, 1, 2, 8, 4>(operands, out)
-            }
+    fn multiply_blocks(work: &mut Multiply<'_, Self>, _fused: bool) -> bool {
+        match work.shape.tile {
+            [16, 16, 2] if platform::has_dot_products(16) => work.multiply_blocks::<DotProducts, 2, 16, 8>(),
+            [8, 8, 2] if platform::has_dot_products(8) => work.multiply_blocks::<DotProducts, 2, 8, 4>(),
             _ => false,
         }
     }
@@ -217,20 +206,22 @@ struct Multiply<'a, T: Number> {
     shape: &'a Shape,
     operands: [Elements<'a, T::Bytes>; 2],
     out: ElementsMut<'a, [u8; 4]>,
+    /// Scratch memory for widened elements.
+    wide: &'a mut Vec<[i16; 2]>,
 }
 
 impl<T: Number> VectorWork for Multiply<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self, fuses: bool) {
-        let Self { shape, operands, mut out } = self;
-        let [m, n, k] = shape.tiles;
-        let [m0, n0, k0] = shape.tile;
-        let fused = fuses && shape.is_fused();
-        if k > 0 && T::multiply_blocks(shape, operands, &mut out, fused) {
+    fn run(mut self, fuses: bool) {
+        let fused = fuses && self.shape.is_fused();
+        if self.shape.tiles[2] > 0 && T::multiply_blocks(&mut self, fused) {
             return;
         }
+        let Self { shape, operands, mut out, .. } = self;
+        let [m, n, k] = shape.tiles;
+        let [m0, n0, k0] = shape.tile;
         let (lhs_panel, rhs_panel, out_tile) = (k * m0 * k0, k * n0 * k0, m0 * n0);
         let [lhs, rhs] = operands;
         for i in 0..m {
@@ -257,6 +248,8 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
 
 /// Depth of a block along k: two right panels and one left panel of this depth fit into the L1 cache.
 const DEPTH: usize = 256;
+/// Left panels of that depth that are multiplied with two right panels before the next two: they fit into the L2 cache.
+const PANELS: usize = 16;
 
 /// A kernel with register blocking: it keeps `ROWS` rows of two adjacent tiles of the output in registers. Tiles are
 /// `N` by `N`; a panel is `[k][N]`, with elements of `E` bytes.
@@ -265,13 +258,14 @@ const DEPTH: usize = 256;
 trait Block<const E: usize, const N: usize, const ROWS: usize> {
     /// An element of the left panel in the form that the kernel reads.
     type Left;
-    /// Memory for a left panel of [`DEPTH`] in that form.
-    type Scratch;
-
-    fn scratch() -> Self::Scratch;
+    /// Whether left panels are converted to that form first.
+    const WIDENS: bool;
 
     /// Converts a left panel.
-    fn left<'a>(panel: &'a [[[u8; E]; N]], scratch: &'a mut Self::Scratch) -> &'a [[Self::Left; N]];
+    fn widen(panel: &[[[u8; E]; N]], wide: &mut [[i16; 2]]);
+
+    /// A left panel in the form that the kernel reads, given the panel and its conversion.
+    fn left<'a>(panel: &'a [[[u8; E]; N]], wide: &'a [[i16; 2]]) -> &'a [[Self::Left; N]];
 
     /// Multiplies the rows of a left panel from `ROWS * block` with two right panels, and adds the products to `sums`.
     fn multiply(
@@ -282,40 +276,42 @@ trait Block<const E: usize, const N: usize, const ROWS: usize> {
     );
 }
 
-impl Shape {
-    /// Multiplies with two right panels per element of the left one, which has `I` bytes, so that arithmetic and not loads bound the loop.
+impl<const I: usize, T: Number<Bytes = [u8; I]>> Multiply<'_, T> {
+    /// Multiplies with two right panels per element of the left one, so that arithmetic and not loads bound the loop.
     /// An odd last column of tiles is paired with itself. Returns true.
     #[inline(always)]
-    fn multiply_blocks<
-        B: Block<E, N, ROWS>,
-        const I: usize,
-        const E: usize,
-        const N: usize,
-        const ROWS: usize,
-    >(
-        &self,
-        [lhs, rhs]: [Elements<'_, [u8; I]>; 2],
-        out: &mut ElementsMut<'_, [u8; 4]>,
+    fn multiply_blocks<B: Block<E, N, ROWS>, const E: usize, const N: usize, const ROWS: usize>(
+        &mut self,
     ) -> bool {
-        let [m, n, k] = self.tiles;
+        let Self { shape, operands: [lhs, rhs], out, wide } = self;
+        let [m, n, k] = shape.tiles;
         let line = k * N * (E / I);
-        let mut scratch = B::scratch();
         let mut unused = [[[0; 4]; N]; N];
-        for j in (0..n).step_by(2) {
-            for start in (0..k).step_by(DEPTH) {
-                let range = start * N * E..k.min(start + DEPTH) * N * E;
+        let parts = (0..k).step_by(DEPTH).flat_map(|start| (0..m).step_by(PANELS).map(move |i| (start, i)));
+        for (start, first_panel) in parts {
+            let depth = DEPTH.min(k - start);
+            let range = start * N * E..(start + depth) * N * E;
+            let left = |i: usize| panel::<E, N>(lhs.line([i, 0], line).as_flattened(), range.clone());
+            let panels = first_panel..m.min(first_panel + PANELS);
+            let wide_panel = if B::WIDENS { depth * N } else { 0 };
+            if wide.len() < wide_panel * panels.len() {
+                wide.resize(wide_panel * panels.len(), [0; 2]);
+            }
+            for (i, wide) in panels.clone().zip(wide.chunks_exact_mut(wide_panel.max(1))) {
+                B::widen(left(i), wide);
+            }
+            for j in (0..n).step_by(2) {
                 let columns = [j, (j + 1).min(n - 1)];
                 let right =
                     columns.map(|j| panel::<E, N>(rhs.line([j, 0], line).as_flattened(), range.clone()));
-                for i in 0..m {
-                    let left = panel(lhs.line([i, 0], line).as_flattened(), range.clone());
-                    let left = B::left(left, &mut scratch);
+                for i in panels.clone() {
+                    let left = B::left(left(i), &wide[(i - first_panel) * wide_panel..][..wide_panel]);
                     let tiles = (n - j).min(2);
                     let out = out.line([i, j * N * N], tiles * N * N).as_chunks_mut::<N>().0;
                     let (first, second) = out.split_at_mut(N);
                     let second = if tiles == 2 { second } else { &mut unused };
                     // The kernel always loads its sums: initialized in two ways, they would not stay in registers.
-                    if start == 0 && !self.accumulates {
+                    if start == 0 && !shape.accumulates {
                         first.as_flattened_mut().fill([0; 4]);
                         second.as_flattened_mut().fill([0; 4]);
                     }
@@ -345,13 +341,13 @@ macro_rules! fused_block {
 
         impl<const N: usize> Block<4, N, $rows> for $name {
             type Left = [u8; 4];
-            type Scratch = ();
+            const WIDENS: bool = false;
 
             #[inline(always)]
-            fn scratch() {}
+            fn widen(_panel: &[[[u8; 4]; N]], _wide: &mut [[i16; 2]]) {}
 
             #[inline(always)]
-            fn left<'a>(panel: &'a [[[u8; 4]; N]], _scratch: &'a mut ()) -> &'a [[[u8; 4]; N]] {
+            fn left<'a>(panel: &'a [[[u8; 4]; N]], _wide: &'a [[i16; 2]]) -> &'a [[[u8; 4]; N]] {
                 panel
             }
 
@@ -392,21 +388,19 @@ struct DotProducts;
 
 impl<const N: usize, const ROWS: usize> Block<2, N, ROWS> for DotProducts {
     type Left = [i16; 2];
-    type Scratch = [[[i16; 2]; N]; DEPTH];
+    const WIDENS: bool = true;
 
     #[inline(always)]
-    fn scratch() -> Self::Scratch {
-        [[[0; 2]; N]; DEPTH]
+    fn widen(panel: &[[[u8; 2]; N]], wide: &mut [[i16; 2]]) {
+        let elements = panel.as_flattened().as_flattened();
+        for (wide, element) in wide.as_flattened_mut().iter_mut().zip(elements) {
+            *wide = (*element as i8).into();
+        }
     }
 
     #[inline(always)]
-    fn left<'a>(panel: &'a [[[u8; 2]; N]], scratch: &'a mut Self::Scratch) -> &'a [[[i16; 2]; N]] {
-        let wide = &mut scratch[..panel.len()];
-        let elements = panel.as_flattened().as_flattened();
-        for (wide, element) in wide.as_flattened_mut().as_flattened_mut().iter_mut().zip(elements) {
-            *wide = (*element as i8).into();
-        }
-        wide
+    fn left<'a>(_panel: &'a [[[u8; 2]; N]], wide: &'a [[i16; 2]]) -> &'a [[[i16; 2]; N]] {
+        wide.as_chunks().0
     }
 
     #[inline(always)]
@@ -522,7 +516,11 @@ mod tests {
             ];
             let accumulate = if random.below(2) == 0 { 0 } else { ACCUMULATE };
             Self {
-                tiles: [random.below(4), random.below(5), random.below(6) + random.below(8) / 7 * 255],
+                tiles: [
+                    random.below(4) + random.below(8) / 7 * 16,
+                    random.below(5),
+                    random.below(6) + random.below(8) / 7 * 255,
+                ],
                 tile: TILES[random.below(TILES.len())],
                 gaps: [random.below(3), random.below(3), random.below(3)],
                 flags: kind | accumulate | 0x600,

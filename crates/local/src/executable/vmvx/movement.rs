@@ -2,7 +2,7 @@
 
 use rehal_base::{Error, Result};
 
-use super::span::{Grid, Operand, Scratch, with_elements};
+use super::span::{Elements, ElementsMut, Grid, Operand, Scratch, with_elements};
 
 /// Copies `sizes` elements of `element_bytes` (1, 2, 4 or 8): `out[i][j] = input[i][j]`.
 pub(super) fn copy(
@@ -46,18 +46,51 @@ pub(super) fn fill(value: [u8; 4], out: Operand<'_>, sizes: [i64; 2], scratch: &
 }
 
 fn copy_elements<const N: usize>(input: Grid<'_>, out: Grid<'_>, scratch: &mut Scratch) -> Result<()> {
-    with_elements::<N, N, _>([input, out.nothing::<N>()], out, scratch, |[from, _], mut to| {
+    with_elements::<N, N, _>([input, out.nothing::<N>()], out, scratch, |[from, _], to| {
         let [rows, columns] = out.sizes;
-        for row in 0..rows {
-            let at = [row, 0];
-            match (input.strides[1], out.strides[1]) {
-                (1, 1) => to.line(at, columns).copy_from_slice(from.line(at, columns)),
-                (0, 1) => to.line(at, columns).fill(from.get(at)),
-                _ => (0..columns).for_each(|column| to.set([row, column], from.get([row, column]))),
-            }
+        // Rows of the output are written in one piece if possible.
+        if out.strides[0] == 1 && out.strides[1] != 1 {
+            copy_rows(from.transposed(), to.transposed(), [columns, rows]);
+        } else {
+            copy_rows(from, to, [rows, columns]);
         }
         Ok(())
     })
+}
+
+fn copy_rows<T: Copy>(from: Elements<'_, T>, mut to: ElementsMut<'_, T>, [rows, columns]: [usize; 2]) {
+    if from.strides()[0] == 1 && from.strides()[1] > 1 && to.strides()[1] == 1 {
+        return transpose(from.transposed(), to, [rows, columns]);
+    }
+    for row in 0..rows {
+        let at = [row, 0];
+        match (from.strides()[1], to.strides()[1]) {
+            (1, 1) => to.line(at, columns).copy_from_slice(from.line(at, columns)),
+            (0, 1) => to.line(at, columns).fill(from.get(at)),
+            _ => (0..columns).for_each(|column| to.set([row, column], from.get([row, column]))),
+        }
+    }
+}
+
+/// Rows and columns of the blocks of a transposition. A cache line of the input, of which a block reads a part, stays in
+/// the cache until the block is done: a row of the output reads as many lines as it has elements.
+const BLOCK: usize = 16;
+
+/// Copies the columns of the input to the rows of the output, which has these sizes. Rows of both are contiguous.
+fn transpose<T: Copy>(from: Elements<'_, T>, mut to: ElementsMut<'_, T>, [rows, columns]: [usize; 2]) {
+    for first_row in (0..rows).step_by(BLOCK) {
+        for first in (0..columns).step_by(BLOCK) {
+            let (height, width) = (BLOCK.min(rows - first_row), BLOCK.min(columns - first));
+            let source = |at: usize| from.line([first + at.min(width - 1), first_row], height);
+            let sources: [&[T]; BLOCK] = std::array::from_fn(source);
+            for row in 0..height {
+                let line = to.line([first_row + row, first], width);
+                for (element, source) in line.iter_mut().zip(&sources) {
+                    *element = source[row];
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

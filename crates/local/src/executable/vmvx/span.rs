@@ -53,20 +53,25 @@ struct Shape {
     sizes: [usize; 2],
 }
 
-/// Copies of inputs that overlap the output, made before it is written. Reused, so that calls do not allocate.
+/// Memory of a thread's kernels. Reused, so that calls do not allocate.
 #[derive(Default)]
-pub(super) struct Scratch([Vec<u8>; 2]);
+pub(super) struct Scratch {
+    /// Copies of inputs that overlap the output, made before it is written.
+    copies: [Vec<u8>; 2],
+    /// A left operand that was widened for a multiplication; of bounded size.
+    pub(super) wide: Vec<[i16; 2]>,
+}
 
 /// Capacity beyond this is freed after a call.
 const KEPT_SCRATCH_BYTES: usize = 1 << 20;
 
 impl Scratch {
     /// Without an allocation.
-    pub(super) const NEW: Self = Self([Vec::new(), Vec::new()]);
+    pub(super) const NEW: Self = Self { copies: [Vec::new(), Vec::new()], wide: Vec::new() };
 
     /// Frees capacity beyond [`KEPT_SCRATCH_BYTES`].
     pub(super) fn shrink(&mut self) {
-        self.0.iter_mut().for_each(|copy| {
+        self.copies.iter_mut().for_each(|copy| {
             copy.clear();
             copy.shrink_to(KEPT_SCRATCH_BYTES);
         });
@@ -76,84 +81,100 @@ impl Scratch {
 impl<'a> Operand<'a> {
     /// The elements to read: `sizes` of `element_bytes` each. Fails with `InvalidArgument` if a number is negative
     /// or overflows, with `OutOfRange` if they are out of bounds of the buffer.
+    ///
+    /// Inlined, as is [`Operand::output`]: a call would return the grid in memory, and short kernels would wait for it.
+    #[inline(always)]
     pub(super) fn input(self, element_bytes: usize, sizes: [i64; 2]) -> Result<Grid<'a>> {
-        let unsigned = |what: &str, value: i64| {
-            usize::try_from(value).map_err(|_| {
-                Error::invalid_argument(format!("{what} {value} of operand '{}' is negative", self.name))
-            })
-        };
-        let offset = unsigned("offset", self.offset)?;
-        let strides = [unsigned("stride", self.strides[0])?, unsigned("stride", self.strides[1])?];
-        let sizes = [unsigned("size", sizes[0])?, unsigned("size", sizes[1])?];
-        let range = match sizes.contains(&0) {
-            true => Range::default(),
-            false => self.range(element_bytes, offset, strides, sizes)?,
+        let numbers = [self.offset, self.strides[0], self.strides[1], sizes[0], sizes[1]];
+        if numbers.iter().fold(0, |all, number| all | number) < 0 {
+            return Err(self.negative(sizes));
+        }
+        let (offset, strides) = (self.offset as usize, self.strides.map(|stride| stride as usize));
+        let sizes = sizes.map(|size| size as usize);
+        let range = match range_of(element_bytes, offset, strides, sizes) {
+            _ if sizes.contains(&0) => Range::default(),
+            Some(range) if range.fits(self.memory.length()) => range,
+            Some(range) => return Err(self.exceeds(range)),
+            None => return Err(self.overflows(sizes)),
         };
         Ok(Grid { memory: self.memory, element_bytes, range, strides, sizes })
     }
 
     /// The elements to write. In addition to the checks of [`Operand::input`], the buffer must be writable, and
     /// elements must be distinct, which bounds the work of a call by the memory.
+    #[inline(always)]
     pub(super) fn output(self, element_bytes: usize, sizes: [i64; 2]) -> Result<Grid<'a>> {
         if !self.is_mutable || !self.memory.is_writable() {
-            return Err(Error::new(
-                StatusCode::PermissionDenied,
-                format!("operand '{}' is read-only", self.name),
-            ));
+            return Err(self.read_only());
         }
         let grid = self.input(element_bytes, sizes)?;
         if grid.is_empty() {
             return Ok(grid);
         }
         let ([size0, size1], [stride0, stride1]) = (grid.sizes, grid.strides);
-        // Disjoint rows, or disjoint columns. `range` has checked that the products do not overflow.
+        // Disjoint rows, or disjoint columns. `range_of` has checked that the products do not overflow.
         let by_rows = (size1 < 2 || stride1 > 0) && stride0 > (size1 - 1) * stride1;
         let by_columns = (size0 < 2 || stride0 > 0) && stride1 > (size0 - 1) * stride0;
         let single = (size0 < 2 && (size1 < 2 || stride1 > 0)) || (size1 < 2 && (size0 < 2 || stride0 > 0));
-        if single || by_rows || by_columns {
-            return Ok(grid);
-        }
-        Err(Error::invalid_argument(format!(
-            "elements of operand '{}' overlap: strides {stride0} and {stride1} for {size0} by {size1} elements",
-            self.name
-        )))
+        if single || by_rows || by_columns { Ok(grid) } else { Err(self.overlaps_itself(grid.sizes)) }
     }
 
-    fn range(
-        &self,
-        element_bytes: usize,
-        offset: usize,
-        strides: [usize; 2],
-        sizes: [usize; 2],
-    ) -> Result<Range> {
-        let of_elements = || {
-            let rows = (sizes[0] - 1).checked_mul(strides[0])?;
-            let columns = (sizes[1] - 1).checked_mul(strides[1])?;
-            let elements = rows.checked_add(columns)?.checked_add(1)?;
-            let start = offset.checked_mul(element_bytes)?;
-            Range::new(start as u64, elements.checked_mul(element_bytes)? as u64)
-        };
-        let Some(range) = of_elements() else {
-            return Err(Error::invalid_argument(format!(
-                "operand '{}' overflows: {} by {} elements with strides {} and {} from element {offset}",
-                self.name, sizes[0], sizes[1], strides[0], strides[1]
-            )));
-        };
-        if !range.fits(self.memory.length()) {
-            return Err(Error::out_of_range(format!(
-                "operand '{}' needs {} bytes at offset {} of a buffer of {} bytes",
-                self.name,
-                range.length,
-                range.offset,
-                self.memory.length()
-            )));
-        }
-        Ok(range)
+    /// The error for the first number that is negative.
+    #[cold]
+    fn negative(&self, sizes: [i64; 2]) -> Error {
+        let [stride0, stride1] = self.strides;
+        let numbers = [("offset", self.offset), ("stride", stride0), ("stride", stride1)];
+        let mut numbers = numbers.into_iter().chain(sizes.map(|size| ("size", size)));
+        let (what, value) = numbers.find(|(_, value)| *value < 0).unwrap_or_default();
+        Error::invalid_argument(format!("{what} {value} of operand '{}' is negative", self.name))
     }
+
+    #[cold]
+    fn overflows(&self, sizes: [usize; 2]) -> Error {
+        Error::invalid_argument(format!(
+            "operand '{}' overflows: {} by {} elements with strides {} and {} from element {}",
+            self.name, sizes[0], sizes[1], self.strides[0], self.strides[1], self.offset
+        ))
+    }
+
+    #[cold]
+    fn exceeds(&self, range: Range) -> Error {
+        Error::out_of_range(format!(
+            "operand '{}' needs {} bytes at offset {} of a buffer of {} bytes",
+            self.name,
+            range.length,
+            range.offset,
+            self.memory.length()
+        ))
+    }
+
+    #[cold]
+    fn read_only(&self) -> Error {
+        Error::new(StatusCode::PermissionDenied, format!("operand '{}' is read-only", self.name))
+    }
+
+    #[cold]
+    fn overlaps_itself(&self, [size0, size1]: [usize; 2]) -> Error {
+        Error::invalid_argument(format!(
+            "elements of operand '{}' overlap: strides {} and {} for {size0} by {size1} elements",
+            self.name, self.strides[0], self.strides[1]
+        ))
+    }
+}
+
+/// The bytes from the first element to the last. `None` if it overflows, or if there are no elements.
+#[inline(always)]
+fn range_of(element_bytes: usize, offset: usize, strides: [usize; 2], sizes: [usize; 2]) -> Option<Range> {
+    let rows = sizes[0].checked_sub(1)?.checked_mul(strides[0])?;
+    let columns = sizes[1].checked_sub(1)?.checked_mul(strides[1])?;
+    let elements = rows.checked_add(columns)?.checked_add(1)?;
+    let start = offset.checked_mul(element_bytes)?;
+    Range::new(start as u64, elements.checked_mul(element_bytes)? as u64)
 }
 
 impl<'a> Grid<'a> {
     /// Whether it has no elements.
+    #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.sizes.contains(&0)
     }
@@ -317,19 +338,20 @@ impl<T: Copy> ElementsMut<'_, T> {
 /// `compute` has them, and inputs that overlap the output are copies. Other threads do not write what a dispatch reads or
 /// access what it writes: the caller of the unsafe function that prepared the executable guarantees it, as for native
 /// code.
+#[inline(always)]
 pub(super) fn with_elements<const I: usize, const O: usize, R>(
     inputs: [Grid<'_>; 2],
     output: Grid<'_>,
     scratch: &mut Scratch,
     compute: impl FnOnce([Elements<'_, [u8; I]>; 2], ElementsMut<'_, [u8; O]>) -> Result<R>,
 ) -> Result<R> {
-    for (input, copy) in inputs.iter().zip(&mut scratch.0) {
+    for (input, copy) in inputs.iter().zip(&mut scratch.copies) {
         copy.clear();
         if input.overlaps(&output) {
             input.copy_to(copy)?;
         }
     }
-    let [first_copy, second_copy] = &scratch.0;
+    let [first_copy, second_copy] = &scratch.copies;
     let inputs = [inputs[0].elements(first_copy), inputs[1].elements(second_copy)];
     compute(inputs, output.elements_mut())
 }
@@ -412,7 +434,7 @@ mod tests {
             assert_eq!((first.line([0, 0], 16), second.line([0, 0], 16)), (&[[7]; 16][..], &[[0]; 16][..]));
             Ok(())
         })?;
-        assert_eq!((scratch.0[0].len(), scratch.0[1].len()), (16, 0));
+        assert_eq!((scratch.copies[0].len(), scratch.copies[1].len()), (16, 0));
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use rehal_base::{Error, Result};
 
 use super::span::{Elements, ElementsMut, Grid, Operand, Scratch, with_elements};
+use crate::platform::{self, BLOCK_ROW_BYTES, BLOCK_ROWS};
 
 /// Bits of the flags (source: `iree/builtins/ukernel/exported_bits.h`).
 const TYPE_MASK: u32 = 0xFF;
@@ -225,10 +226,11 @@ impl Layout {
         with_elements::<N, N, _>([matrix, tiled.nothing::<N>()], tiled, scratch, |[matrix, _], mut tiled| {
             let matrix = if self.transposes_inner { matrix.transposed() } else { matrix };
             let step = matrix.strides()[1];
+            let merged = self.merged_tiles().filter(|run| pack_run(run, matrix, &mut tiled));
             self.each_row([usize::MAX; 2], |row, columns| {
-                let whole = self.whole_tiles(row, columns);
-                let done = match &whole {
-                    Some(run) if pack_run(run, matrix, &mut tiled) => run.count,
+                let done = match (&merged, self.whole_tiles(row, columns)) {
+                    (Some(merged), _) if row < merged.tile[0] => merged.count,
+                    (_, Some(run)) if pack_run(&run, matrix, &mut tiled) => run.count,
                     _ => 0,
                 };
                 for line in self.lines(row, done..columns) {
@@ -287,6 +289,24 @@ impl Layout {
             tiled_step: [next[0] - tiled[0], next[1] - tiled[1]],
             matrix: self.oriented([first, 0]),
             matrix_step: self.oriented([0, tile_columns]),
+        })
+    }
+
+    /// If a tile is one row of the matrix, and the tiles of a column are contiguous in the packed form: those inside the
+    /// matrix, merged to one tile per column.
+    fn merged_tiles(&self) -> Option<Run> {
+        let [height, width] = self.tile;
+        let [[rows, columns], _] = self.counts();
+        let count = self.sizes[1].checked_div(width)?.min(columns);
+        let is_contiguous = self.transposes_outer && self.beyond.is_none();
+        let is_mergeable = is_contiguous && !self.transposes_inner && height == 1 && rows > 0 && count > 0;
+        is_mergeable.then_some(Run {
+            count,
+            tile: [rows, width],
+            tiled: [0, 0],
+            tiled_step: [1, 0],
+            matrix: [0, 0],
+            matrix_step: [0, width],
         })
     }
 
@@ -374,20 +394,63 @@ impl Run {
 }
 
 /// Packs a run of tiles. Returns `false` if no loop is specialized for tiles of this size and the strides of the matrix.
-fn pack_run<T: Copy>(run: &Run, matrix: Elements<'_, T>, tiled: &mut ElementsMut<'_, T>) -> bool {
+fn pack_run<const W: usize>(
+    run: &Run,
+    matrix: Elements<'_, [u8; W]>,
+    tiled: &mut ElementsMut<'_, [u8; W]>,
+) -> bool {
     let [line_step, step] = matrix.strides();
+    let is_transposed = line_step == 1 && run.matrix_step == [1, 0];
     match run.tile {
-        [_, 16] if step == 1 => pack_lines::<T, 16>(run, matrix, tiled),
-        [_, 8] if step == 1 => pack_lines::<T, 8>(run, matrix, tiled),
-        [_, 4] if step == 1 => pack_lines::<T, 4>(run, matrix, tiled),
-        [_, 2] if step == 1 => pack_lines::<T, 2>(run, matrix, tiled),
-        [16, 2] if line_step == 1 => interleave::<T, 16>(run, matrix, tiled),
-        [8, 2] if line_step == 1 => interleave::<T, 8>(run, matrix, tiled),
-        [1, 16] if line_step == 1 && run.matrix_step == [1, 0] => transpose::<T, 16>(run, matrix, tiled),
-        [1, 8] if line_step == 1 && run.matrix_step == [1, 0] => transpose::<T, 8>(run, matrix, tiled),
+        [_, 16] if step == 1 => pack_lines::<_, 16>(run, matrix, tiled),
+        [_, 8] if step == 1 => pack_lines::<_, 8>(run, matrix, tiled),
+        [_, 4] if step == 1 => pack_lines::<_, 4>(run, matrix, tiled),
+        [16, 2] if step == 1 && run.matrix_step == [0, 2] && W == 1 => {
+            let rest = pack_blocks::<W, 2>(run, matrix, tiled);
+            transpose_pairs::<_, 16>(&rest, matrix, tiled);
+        }
+        [_, 2] if step == 1 => pack_lines::<_, 2>(run, matrix, tiled),
+        [16, 2] if line_step == 1 => interleave::<_, 16>(run, matrix, tiled),
+        [8, 2] if line_step == 1 => interleave::<_, 8>(run, matrix, tiled),
+        [1, 16] if is_transposed && W == 4 => {
+            let rest = pack_blocks::<W, 4>(run, matrix.transposed(), tiled);
+            transpose::<_, 16>(&rest, matrix, tiled);
+        }
+        [1, 16] if is_transposed => transpose::<_, 16>(run, matrix, tiled),
+        [1, 8] if is_transposed => transpose::<_, 8>(run, matrix, tiled),
         _ => return false,
     }
     true
+}
+
+/// Packs tiles that are the columns of 16 rows of the matrix, in blocks with wide vectors. A column is `E` bytes wide.
+/// Returns the tiles that are left.
+fn pack_blocks<const W: usize, const E: usize>(
+    run: &Run,
+    matrix: Elements<'_, [u8; W]>,
+    tiled: &mut ElementsMut<'_, [u8; W]>,
+) -> Run {
+    let (in_block, tile_elements) = (BLOCK_ROW_BYTES / E, BLOCK_ROWS * E / W);
+    // The columns of a block are written one after another.
+    let is_contiguous = run.tiled_step == [0, tile_elements];
+    let blocks = if is_contiguous && platform::has_transpositions() { run.count / in_block } else { 0 };
+    let done = blocks * in_block;
+    // The step along a row is the only one that is not 0, in the orientation in which the tile's lines are rows or columns.
+    let [first_row, first] = if E == W { [run.matrix[1], run.matrix[0]] } else { run.matrix };
+    let target = tiled.line(run.tiled, done * tile_elements).as_flattened_mut();
+    for (at, block) in target.as_chunks_mut().0.iter_mut().enumerate() {
+        let elements = BLOCK_ROW_BYTES / W;
+        let row = |row: usize| matrix.line([first_row + row, first + at * elements], elements);
+        let rows = std::array::from_fn(|index| &row(index).as_flattened().as_chunks().0[0]);
+        platform::transpose_block::<E>(rows, block);
+    }
+    let after = |first: [usize; 2], step: [usize; 2]| [first[0] + done * step[0], first[1] + done * step[1]];
+    Run {
+        count: run.count - done,
+        tiled: after(run.tiled, run.tiled_step),
+        matrix: after(run.matrix, run.matrix_step),
+        ..*run
+    }
 }
 
 /// Lines of `N` elements that are contiguous in the matrix too.
@@ -419,6 +482,22 @@ fn transpose<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled:
     for (column, (tile, _)) in run.tiles().enumerate() {
         for (element, row) in tiled.line(tile, N).iter_mut().zip(&rows) {
             *element = row[column];
+        }
+    }
+}
+
+/// Tiles of `N` lines of two elements: pairs of columns of `N` rows of the matrix.
+fn transpose_pairs<T: Copy, const N: usize>(
+    run: &Run,
+    matrix: Elements<'_, T>,
+    tiled: &mut ElementsMut<'_, T>,
+) {
+    let [line, element] = run.matrix;
+    let row = |row: usize| matrix.line([line + row, element], 2 * run.count).as_chunks::<2>().0;
+    let rows: [&[[T; 2]]; N] = std::array::from_fn(row);
+    for (column, (tile, _)) in run.tiles().enumerate() {
+        for (pair, row) in tiled.line(tile, 2 * N).as_chunks_mut().0.iter_mut().zip(&rows) {
+            *pair = row[column];
         }
     }
 }
@@ -464,7 +543,7 @@ mod tests {
             let (sizes, tile) = match random.below(2) {
                 0 => (random.sizes(), [1 + random.below(9), 1 + random.below(9)]),
                 // Of `tile_sizes`, and matrices that contain whole ones.
-                _ => ([0, 1].map(|_| random.below(40) as i64), TILES[random.below(TILES.len())]),
+                _ => ([0, 1].map(|_| random.below(80) as i64), TILES[random.below(TILES.len())]),
             };
             let matrix = random.memory(width, sizes, false);
             let flags = flags | (random.below(4) as u32) << 8;
