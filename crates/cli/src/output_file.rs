@@ -93,6 +93,11 @@ mod tests {
         OutputFile { path: path.to_owned() }
     }
 
+    fn put(sink: &mut dyn Write, bytes: &[u8]) -> Result<()> {
+        sink.write_all(bytes).unwrap();
+        Ok(())
+    }
+
     fn entries(directory: &Path) -> usize {
         fs::read_dir(directory).unwrap().count()
     }
@@ -101,10 +106,10 @@ mod tests {
     fn a_file_is_replaced_once_it_is_complete() {
         let directory = tempfile::tempdir().unwrap();
         let (path, link) = (directory.path().join("a"), directory.path().join("link"));
-        output(&path).write(|sink| Ok(sink.write_all(b"1").unwrap())).unwrap();
+        output(&path).write(|sink| put(sink, b"1")).unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
-        output(&link).write(|sink| Ok(sink.write_all(b"2").unwrap())).unwrap();
+        output(&link).write(|sink| put(sink, b"2")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"2");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
@@ -131,7 +136,7 @@ mod tests {
     fn pipes_are_written_and_directories_are_not() {
         let directory = tempfile::tempdir().unwrap();
         assert!(output(directory.path()).write(|_| Ok(())).is_err());
-        output(Path::new("/dev/null")).write(|sink| Ok(sink.write_all(b"x").unwrap())).unwrap();
+        output(Path::new("/dev/null")).write(|sink| put(sink, b"x")).unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
         let missing = directory.path().join("no/such");
         assert!(output(&missing).write(|_| Ok(())).unwrap_err().report().contains("creating the file"));

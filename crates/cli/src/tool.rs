@@ -239,7 +239,9 @@ impl Tool {
 
     fn help(&self, name: &str, all: bool) -> String {
         let usage = match self.operands {
-            Operands::One { form, .. } | Operands::Two { form, .. } | Operands::WordAndFile { form, .. } => form,
+            Operands::One { form, .. } | Operands::Two { form, .. } | Operands::WordAndFile { form, .. } => {
+                form
+            }
             Operands::None { usage } => usage,
         };
         let mut text = banner(name);

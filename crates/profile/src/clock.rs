@@ -68,11 +68,6 @@ impl ClockSamples {
         }
     }
 
-    /// The map to the host's monotonic clock, with which host events are timed, or else to the driver's.
-    pub fn fit_host(&self) -> Option<ClockFit> {
-        self.fit_to(HostClock::Bracket).or_else(|| self.fit())
-    }
-
     fn fit_to(&self, clock: HostClock) -> Option<ClockFit> {
         if self.count < 2 || !self.have_aligned_ticks() {
             return None;

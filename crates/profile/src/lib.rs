@@ -1,5 +1,6 @@
 //! The `.ireeprof` profile format: its layout, a zero-copy reader, typed views of the rows of its chunks, a writer,
-//! the reports that `iree-profile` prints, and the events on one time axis, for programs that draw them.
+//! the reports that `iree-profile` prints, timelines in Perfetto's format, and the events on one time axis, for programs
+//! that draw them.
 //!
 //! It handles bytes only, and must not depend on devices, tools or captures. `session` opens bundles with it.
 //!
@@ -24,6 +25,8 @@ pub mod layout;
 pub mod report;
 pub mod rows;
 pub mod sample;
+pub mod timeline;
+pub mod times;
 
 pub use codes::{
     CommandOperationType, CounterSampleScope, CounterUnit, DependencyStrategy, DeviceClass, EndpointType,

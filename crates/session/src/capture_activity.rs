@@ -386,7 +386,7 @@ impl<'a> Collector<'a> {
             let operation_count = recordings[index].execution_count;
             self.event(Event { operation_count, ..event }, ordinal, 1);
         }
-        self.result.activity = self.builder.finish(|_| None);
+        self.result.activity = self.builder.finish();
         self.result
     }
 }

@@ -3,7 +3,7 @@
 //! - [`CaptureFile`] opens a capture: surveys it, checks whether it can be replayed here, dumps it, and plans it.
 //! - [`Replay`] runs a plan on devices and notifies [`Observer`]s.
 //! - [`Program`] loads compiled modules, calls their functions, and records their device work.
-//! - [`ProfileFile`] opens a device profile and prints reports of it.
+//! - [`ProfileFile`] opens a device profile, prints reports of it and writes its timeline.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -73,6 +73,8 @@ pub use rehal_params::FileMode;
 pub use rehal_profile::Tear as ProfileTear;
 pub use rehal_profile::activity;
 pub use rehal_profile::report::{Format as ReportFormat, Report, ReportOptions};
+pub use rehal_profile::timeline::TimelineSummary;
+pub use rehal_profile::times::{DispatchTimes, FunctionTimes, TimedBy};
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use rehal_replay::{

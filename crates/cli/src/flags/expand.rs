@@ -218,8 +218,7 @@ mod tests {
     #[test]
     fn short_forms_take_the_rest_or_the_next_argument() {
         let it = expanded(&["-o", "-x", "-oy", "-o=z", "a", "-o"]).unwrap();
-        let expected =
-            [Some("-x"), Some("y"), Some("z"), None].map(|value| given("output", value));
+        let expected = [Some("-x"), Some("y"), Some("z"), None].map(|value| given("output", value));
         assert_eq!(it.flags, expected);
         assert_eq!(it.operands, ["a"]);
     }

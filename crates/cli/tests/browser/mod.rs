@@ -221,7 +221,7 @@ impl Browser {
         (left, self.number(&format!("{rectangle}.getBoundingClientRect().top")))
     }
 
-    /// Changes what the page is told of the user's preference.
+    /// Changes the color scheme that the user prefers.
     pub fn set_scheme(&mut self, scheme: Scheme) {
         let value = if scheme == Scheme::Dark { "dark" } else { "light" };
         let features = json!([{ "name": "prefers-color-scheme", "value": value }]);

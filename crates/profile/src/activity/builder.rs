@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::{Activity, Axis, Event, Function, Series, Track, TrackKind};
-use crate::clock::ClockFit;
 use crate::table::Table;
+use crate::timeline::clocks::Clocks;
 
 /// Maximum number of lanes of a track. What overlaps even then is in the last one.
 pub const MAX_LANES: u32 = 48;
@@ -105,17 +105,22 @@ impl Builder {
         self.series.entry((device, name.to_vec()), make).points.push((at, value));
     }
 
-    /// Maps all times to one axis and arranges the events. `fit` returns the clock of a device.
-    pub fn finish(mut self, fit: impl Fn(u32) -> Option<ClockFit>) -> Activity {
+    /// Arranges the events. Without clocks, no device is correlated with the host.
+    pub fn finish(self) -> Activity {
+        self.finish_with(&Clocks::default())
+    }
+
+    /// Maps all times to one axis and arranges the events.
+    pub(crate) fn finish_with(mut self, clocks: &Clocks) -> Activity {
         let keys = self.tracks.values().to_vec();
-        let fits: Vec<_> = keys.iter().map(|key| fit(key.0)).collect();
         let mut is_correlated = vec![true; keys.len()];
         for (event, span) in &mut self.events {
             if let Span::Ticks(start, end) = *span {
-                let track = event.track as usize;
-                match &fits[track] {
-                    Some(fit) => *span = fit_span(fit, start, end),
-                    None => is_correlated[track] = false,
+                let device = keys[event.track as usize].0;
+                if clocks.is_correlated(device) {
+                    *span = host_span(clocks, device, start, end);
+                } else {
+                    is_correlated[event.track as usize] = false;
                 }
             }
         }
@@ -150,8 +155,8 @@ impl Builder {
 }
 
 /// Both ends are mapped, not the start and the length: then events that follow one another do not overlap.
-fn fit_span(fit: &ClockFit, start: u64, end: u64) -> Span {
-    match (fit.time_ns(start), fit.time_ns(end)) {
+fn host_span(clocks: &Clocks, device: u32, start: u64, end: u64) -> Span {
+    match (clocks.time_ns(device, start, 0), clocks.time_ns(device, end, 0)) {
         // Reversed ticks may be the same nanosecond.
         (Some(from), Some(to)) if start <= end => Span::Host(from, to),
         _ => Span::Unknown,
@@ -196,7 +201,7 @@ fn series(all: &Table<(u32, Vec<u8>), TimedSeries>, origin: i64) -> Vec<Series> 
             Series { device: *device, name: name.clone(), unit, points }
         })
         .collect();
-    all.sort_by(|a, b| (a.unit != "bytes", a.device).cmp(&(b.unit != "bytes", b.device)));
+    all.sort_by_key(|series| (series.unit != "bytes", series.device));
     all
 }
 

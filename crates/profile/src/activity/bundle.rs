@@ -8,6 +8,7 @@ use super::{Activity, Axis, Builder, Event, Session, Span, TrackKind};
 use crate::layout::{self, NONE};
 use crate::model::{Model, key_of};
 use crate::rows;
+use crate::timeline::clocks::Clocks;
 use crate::{
     Bundle, ContentType, DependencyStrategy, MetricUnit, MetricValueKind, QueueEventType, Record, RecordType,
 };
@@ -16,9 +17,13 @@ use crate::{
 ///
 /// Fails if a record or row is malformed, or if metadata refers to something that the bundle does not describe.
 pub fn of_bundle(bundle: &Bundle<'_>, max_events: usize) -> Result<Activity> {
-    let mut model = Model::default();
+    let (mut model, mut clocks) = (Model::default(), Clocks::default());
     for record in bundle.records() {
-        model.add(&record?)?;
+        let record = record?;
+        model.add(&record)?;
+        for sample in record.rows::<rows::ClockCorrelation<'_>>() {
+            clocks.add(sample?.header);
+        }
     }
     let builder = Builder::new(Axis::Nanoseconds, max_events);
     let mut this = Collector { model, builder, memory: Memory::default(), sessions: Vec::new() };
@@ -26,9 +31,7 @@ pub fn of_bundle(bundle: &Bundle<'_>, max_events: usize) -> Result<Activity> {
         this.add(&record?)?;
     }
     this.memory.add_to(&mut this.builder);
-    let model = this.model;
-    let activity = this.builder.finish(|device| model.clocks.get(&device)?.samples.fit_host());
-    Ok(Activity { sessions: this.sessions, ..activity })
+    Ok(Activity { sessions: this.sessions, ..this.builder.finish_with(&clocks) })
 }
 
 struct Collector<'a> {

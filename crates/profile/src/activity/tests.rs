@@ -1,5 +1,4 @@
 use super::*;
-use crate::clock::ClockSamples;
 use crate::{Bundle, OpenOptions, sample};
 
 fn sample_activity(max_events: usize) -> Activity {
@@ -32,7 +31,7 @@ fn overlapping_events_have_lanes_of_their_own() {
     }
     builder.event(event(track, 7), Span::Host(300, 299));
     builder.event(event(track, 8), Span::Unknown);
-    let activity = builder.finish(|_| None);
+    let activity = builder.finish();
     assert_eq!(activity.origin_ns, 100);
     assert_eq!(lanes(&activity, 0), [vec![1, 6], vec![2, 3, 5], vec![4]]);
     let untimed: Vec<_> = activity.events.iter().filter(|it| !it.is_timed).map(|it| it.id).collect();
@@ -48,7 +47,7 @@ fn lanes_are_limited() {
     for id in 0..3 * u64::from(MAX_LANES) {
         builder.event(event(track, id), Span::Host(id as i64, 1_000));
     }
-    let activity = builder.finish(|_| None);
+    let activity = builder.finish();
     let lanes = lanes(&activity, 0);
     assert_eq!(lanes.len(), MAX_LANES as usize);
     assert_eq!(lanes.last().map(Vec::len), Some(2 * MAX_LANES as usize + 1));
@@ -66,7 +65,7 @@ fn tracks_are_ordered_by_device_and_queue_and_extreme_times_are_kept() {
     for (id, track) in tracks.into_iter().enumerate() {
         builder.event(event(track, id as u64), Span::Host(i64::MIN, i64::MAX));
     }
-    let activity = builder.finish(|_| None);
+    let activity = builder.finish();
     let ids: Vec<_> = activity.events.iter().map(|event| event.id).collect();
     assert_eq!(ids, [3, 2, 1, 0]);
     assert!(activity.events.iter().all(|event| (event.start, event.duration) == (0, u64::MAX)));
@@ -81,7 +80,7 @@ fn ticks_without_a_clock_start_at_zero() {
     builder.event(event(host, 1), Span::Host(500, 600));
     builder.event(event(dispatches, 2), Span::Ticks(70, 80));
     builder.event(event(operations, 3), Span::Ticks(50, 90));
-    let activity = builder.finish(|_| None);
+    let activity = builder.finish();
     let found: Vec<_> = activity.events.iter().map(|it| (it.id, it.start, it.duration)).collect();
     assert_eq!(found, [(1, 0, 100), (3, 0, 40), (2, 20, 10)]);
     let correlated: Vec<_> = activity.tracks.iter().map(|track| track.is_correlated).collect();
@@ -91,39 +90,14 @@ fn ticks_without_a_clock_start_at_zero() {
 #[test]
 fn ticks_are_mapped_to_the_clock_of_host_events() {
     let activity = sample_activity(usize::MAX);
-    // The second dispatch of the first queue starts at tick 8000. Clock samples are in the middle of two readings of the
-    // host's clock: tick 1000 at (9960 + 10076) / 2, tick 101000 at (29961 + 30053) / 2.
+    // The second dispatch of the first queue is from tick 8000 to 8017. Clock samples are in the middle of two readings of
+    // the host's clock: tick 1000 at (9960 + 10076) / 2, tick 50500 at (19960 + 20065) / 2.
     let place =
         |it: &&Event| activity.tracks[it.track as usize].kind == TrackKind::DeviceDispatches && it.id == 1;
     let dispatch = activity.events.iter().find(place).unwrap();
-    let expected: i64 = 10_018 + (7_000 * (30_007 - 10_018) + 50_000) / 100_000;
-    assert_eq!(activity.origin_ns + dispatch.start as i64, expected);
-    // Its end is tick 8017.
-    assert_eq!(dispatch.duration as i64, 10_018 + (7_017 * (30_007 - 10_018) + 50_000) / 100_000 - expected);
-}
-
-#[test]
-fn the_host_clock_is_preferred_to_the_drivers() {
-    let mut samples = ClockSamples::default();
-    for (tick, cpu_ns) in [(10_u64, 1_000_u64), (20, 1_500)] {
-        samples.add(&layout_sample(tick, cpu_ns));
-    }
-    assert_eq!(samples.fit_host().unwrap().time_ns(20), Some(700));
-    assert_eq!(samples.fit().unwrap().time_ns(20), Some(1_500));
-}
-
-fn layout_sample(tick: u64, cpu_ns: u64) -> crate::layout::ClockCorrelation {
-    let flags = crate::layout::CLOCK_DEVICE_TICK
-        | crate::layout::CLOCK_HOST_CPU_TIMESTAMP
-        | crate::layout::CLOCK_HOST_TIME_BRACKET;
-    crate::layout::ClockCorrelation {
-        flags: flags.into(),
-        device_tick: tick.into(),
-        host_cpu_timestamp_ns: cpu_ns.into(),
-        host_time_begin_ns: (cpu_ns as i64 - 900 + tick as i64 * 5 - 1).into(),
-        host_time_end_ns: (cpu_ns as i64 - 900 + tick as i64 * 5 + 1).into(),
-        ..Default::default()
-    }
+    let time = |tick: i64| 10_018 + ((tick - 1_000) * (20_012 - 10_018) + 24_750) / 49_500;
+    assert_eq!(activity.origin_ns + dispatch.start as i64, time(8_000));
+    assert_eq!(dispatch.duration as i64, time(8_017) - time(8_000));
 }
 
 #[test]

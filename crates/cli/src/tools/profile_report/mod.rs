@@ -16,7 +16,7 @@ use super::info;
 use crate::flags::{Flag, Group};
 use crate::output_file::{OUTPUT, OutputFile};
 use crate::progress::Progress;
-use crate::{Invocation, Operands, Tool, captures, output};
+use crate::{Invocation, Operands, Tool, captures};
 
 /// See the [module](self).
 pub const PROFILE_REPORT: Tool = Tool {
@@ -81,15 +81,9 @@ fn is_capture(path: &Path) -> bool {
 
 fn profile(options: &Options) -> Result<Value> {
     let profile = ProfileFile::open(&options.path)?;
-    let mut notes = Vec::new();
-    if let Some(tear) = profile.tear() {
-        let what = format!(
-            "truncated: {} complete records are shown, and {} bytes from offset {} are ignored",
-            tear.record_count, tear.lost_bytes, tear.offset
-        );
-        output::note(&format!("warning: '{}' is {what}", options.path.display()));
-        notes.push(format!("This profile is {what}."));
-    }
+    super::profile::warn_of_end(&profile, &options.path);
+    let mut notes: Vec<_> =
+        super::profile::end_of(&profile).map(|what| format!("This profile {what}.")).into_iter().collect();
     let activity = profile.activity(options.max_events)?;
     notes.extend(activity_notes(&activity, options));
     let (major, minor) = profile.version()?;

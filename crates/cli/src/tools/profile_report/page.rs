@@ -89,7 +89,7 @@ mod tests {
         let hostile = "</script><script>alert(1)</script><!--{{style}}";
         let page = page(&serde_json::json!({ "title": hostile }));
         assert_eq!(page.matches("</script").count(), 2, "that of the data and that of the script");
-        assert!(!page.contains("<!--") && page.contains("{{style}}"), "data is no template");
+        assert!(!page.contains("<!--") && page.contains("{{style}}"), "data is not a template");
         let (_, data) = page.split_once("id=\"data\">").unwrap();
         let data: Value = serde_json::from_str(data.split_once("</script>").unwrap().0).unwrap();
         assert_eq!(data["title"], hostile);
