@@ -66,7 +66,7 @@ pub use rehal_base::{
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::flush_c_streams;
-pub use rehal_local::{LocalTaskOptions, Topology, Workers};
+pub use rehal_local::{LocalTaskOptions, Topology, WorkerOptions, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_profile::Tear as ProfileTear;
 pub use rehal_profile::report::{Format as ReportFormat, Report, ReportOptions};
