@@ -91,6 +91,13 @@ impl Reference {
         let path = environment.join("bin").join(name);
         if path.is_file() { Ok(path) } else { Err(Missing(format!("{name} is missing: {}", path.display()))) }
     }
+
+    /// Checks that a Python package is installed beside the release.
+    pub fn package(&self, name: &str) -> Result<PathBuf, Missing> {
+        let path = self.site_packages.join(name);
+        let missing = || Missing(format!("the Python package {name} is missing: {}", path.display()));
+        if path.is_dir() { Ok(path) } else { Err(missing()) }
+    }
 }
 
 /// `ENVIRONMENT/lib/python3.N/site-packages`, for the installed N.

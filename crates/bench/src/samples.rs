@@ -1,4 +1,4 @@
-use crate::stats::{self, Interval};
+use crate::stats::{self, Interval, MIN_INTERVAL_SAMPLES};
 
 /// The most samples that one run is divided into: enough for an interval, few enough that reading the clock
 /// between them costs nothing.
@@ -27,9 +27,6 @@ pub(crate) struct Summary {
     /// Indices of the outliers, slowest first.
     pub(crate) outliers: Vec<usize>,
 }
-
-/// Fewer samples say nothing about their distribution.
-const MIN_INTERVAL_SAMPLES: usize = 8;
 
 impl Summary {
     /// `None` without samples, or if none of them took any time.

@@ -52,6 +52,9 @@ pub fn outlier_indices(samples: &[f64]) -> Vec<usize> {
     (0..samples.len()).filter(|index| is_outlier(samples[*index])).collect()
 }
 
+/// Resamples of a bootstrap.
+const RESAMPLES: usize = 2000;
+
 /// A confidence interval, in the unit of the samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
@@ -68,12 +71,27 @@ pub struct Interval {
 /// one would yield too narrow an interval. Therefore blocks of about the cube root of their number are resampled (circular
 /// block bootstrap; Politis and Romano, 1992). The same samples always yield the same interval.
 pub fn bootstrap(samples: &[f64], statistic: fn(&[f64]) -> f64) -> Interval {
-    const RESAMPLES: usize = 2000;
+    central(resampled(samples, statistic, 0x7265_6861_6c00_0001))
+}
+
+/// The 95 % confidence interval of a statistic of `after` as a fraction of that of `before`, by the percentile method
+/// over resamples of both, which are independent of each other; see [`bootstrap`]. Neither is empty.
+pub fn bootstrap_ratio(before: &[f64], after: &[f64], statistic: fn(&[f64]) -> f64) -> Interval {
+    let before = resampled(before, statistic, 0x7265_6861_6c00_0002);
+    let after = resampled(after, statistic, 0x7265_6861_6c00_0003);
+    central(before.iter().zip(after).map(|(before, after)| after / before).collect())
+}
+
+/// Fewer samples say nothing about their distribution: they have no interval.
+pub const MIN_INTERVAL_SAMPLES: usize = 8;
+
+/// A statistic of resamples.
+fn resampled(samples: &[f64], statistic: fn(&[f64]) -> f64, seed: u64) -> Vec<f64> {
     let count = samples.len();
     let block = (count as f64).cbrt().round().max(1.0) as usize;
-    let mut random = fastrand::Rng::with_seed(0x7265_6861_6c00_0001);
+    let mut random = fastrand::Rng::with_seed(seed);
     let mut resample = Vec::with_capacity(count);
-    let statistics: Vec<f64> = (0..RESAMPLES)
+    (0..RESAMPLES)
         .map(|_| {
             resample.clear();
             while resample.len() < count {
@@ -83,9 +101,13 @@ pub fn bootstrap(samples: &[f64], statistic: fn(&[f64]) -> f64) -> Interval {
             }
             statistic(&resample)
         })
-        .collect();
+        .collect()
+}
+
+/// The range of the middle 95 %.
+fn central(statistics: Vec<f64>) -> Interval {
     let ordered = sorted(&statistics);
-    let at = |quantile: f64| ordered[((RESAMPLES - 1) as f64 * quantile).round() as usize];
+    let at = |quantile: f64| ordered[((ordered.len() - 1) as f64 * quantile).round() as usize];
     Interval { low: at(0.025), high: at(0.975) }
 }
 
@@ -252,6 +274,23 @@ mod tests {
         assert!(width(&slow_phases) > 1.5 * width(&independent));
         assert_eq!(bootstrap(&[3.0], median), Interval { low: 3.0, high: 3.0 });
         assert_eq!(bootstrap(&independent, median), bootstrap(&independent, median));
+    }
+
+    #[test]
+    fn the_ratio_of_two_programs_is_covered_as_often_as_claimed() {
+        let mut random = fastrand::Rng::with_seed(9);
+        let mut samples =
+            |scale: f64| -> Vec<f64> { (0..60).map(|_| scale * (1.0 - (1.0 - random.f64()).ln())).collect() };
+        let covered = (0..200).filter(|_| {
+            let Interval { low, high } = bootstrap_ratio(&samples(2.0), &samples(3.0), mean);
+            low <= 1.5 && 1.5 <= high
+        });
+        let covered = covered.count();
+        assert!((176..=200).contains(&covered), "{covered} of 200");
+        // Equal samples do not have equal resamples: that would hide what noise there is.
+        let noisy = samples(1.0);
+        let Interval { low, high } = bootstrap_ratio(&noisy, &noisy, mean);
+        assert!(low < 0.95 && high > 1.05, "{low} to {high}");
     }
 
     #[test]

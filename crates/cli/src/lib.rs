@@ -14,6 +14,7 @@ mod discrete_tests;
 pub mod flags;
 mod gtest;
 mod output;
+mod output_file;
 mod parameters;
 mod program;
 mod progress;

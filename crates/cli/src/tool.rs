@@ -1,6 +1,6 @@
 use std::cell::Cell;
-use std::env::ArgsOs;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::iter::Peekable;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use crate::{advice, output};
 pub struct Tool {
     /// Name of its binary, such as `iree-run-replay`.
     pub name: &'static str,
-    /// Its verb of `rehal`, such as `run`.
+    /// Its verb of `rehal`, such as `run`; two words for a subcommand, such as `profile timeline`.
     pub verb: &'static str,
     /// A one-line description.
     pub summary: &'static str,
@@ -43,6 +43,13 @@ pub enum Operands {
         /// Its placeholder, such as `CAPTURE.ireereplay`.
         form: &'static str,
     },
+    /// Two files.
+    Two {
+        /// The kind of each, such as `profile`.
+        what: &'static str,
+        /// Their placeholders, such as `BEFORE.ireeprof AFTER.ireeprof`.
+        form: &'static str,
+    },
     /// A word that says what to do, and one file.
     WordAndFile {
         /// Kind of the file, such as `profile`.
@@ -69,8 +76,8 @@ pub struct Invocation {
     pub flags: Flags,
     /// The word before the file, if [`Tool::operands`] has one.
     word: Option<String>,
-    /// The operand, if [`Tool::operands`] has one.
-    operand: Option<PathBuf>,
+    /// The files that [`Tool::operands`] has.
+    files: Vec<PathBuf>,
     /// The exit status, unless there is an error.
     status: Cell<u8>,
 }
@@ -82,11 +89,11 @@ pub fn main(tool: &Tool) -> ExitCode {
     finish(start(tool, tool.name.to_string(), program, arguments))
 }
 
-/// Runs the tool whose verb is the first argument of `program`.
+/// Runs the tool whose verb is the first argument of `program`, or the first two.
 pub fn main_of_verbs(program: &str, tools: &[&Tool]) -> ExitCode {
     let mut arguments = std::env::args_os();
     let called = arguments.next().unwrap_or_else(|| program.into());
-    finish(start_verb(program, called, tools, arguments))
+    finish(start_verb(program, called, tools, arguments.peekable()))
 }
 
 /// Runs a tool on these arguments, for tests within the crate.
@@ -125,26 +132,31 @@ fn start(
     if flags.get(&AGENTS_MD) {
         return output::print(tool.guide).map(|()| 0);
     }
-    let (word, operand) = tool.operands.check(&name, flags.operands())?;
+    let (word, files) = tool.operands.check(&name, flags.operands())?;
     flags.warnings().iter().for_each(|warning| output::note(warning));
     // Every tool maps files, which another process may truncate.
     CrashReports::install();
-    let invocation = Invocation { name, program, flags, word, operand, status: Cell::new(0) };
+    let invocation = Invocation { name, program, flags, word, files, status: Cell::new(0) };
     (tool.run)(&invocation).map(|()| invocation.status.get())
 }
 
-fn start_verb(program: &str, called: OsString, tools: &[&Tool], mut arguments: ArgsOs) -> Result<u8> {
+fn start_verb(
+    program: &str,
+    called: OsString,
+    tools: &[&Tool],
+    mut arguments: Peekable<impl Iterator<Item = OsString>>,
+) -> Result<u8> {
     let first = arguments.next().unwrap_or_default();
-    let verb = first.to_string_lossy();
-    if let Some(tool) = find_verb(tools, &verb) {
-        return start(tool, format!("{program} {verb}"), called, arguments);
+    if let Some(tool) = take_verb(tools, &first, &mut arguments) {
+        return start(tool, format!("{program} {}", tool.verb), called, arguments);
     }
-    match &*verb {
-        "help" | "--help" | "-h" => match arguments.next().map(|verb| verb.to_string_lossy().into_owned()) {
+    match &*first.to_string_lossy() {
+        "help" | "--help" | "-h" => match arguments.next() {
             None => output::print(&verbs_help(program, tools)).map(|()| 0),
             Some(verb) => {
-                let tool = find_verb(tools, &verb).ok_or_else(|| unknown_verb(&verb, tools))?;
-                start(tool, format!("{program} {verb}"), called, ["--help".into()].into_iter())
+                let tool = take_verb(tools, &verb, &mut arguments)
+                    .ok_or_else(|| unknown_verb(&verb.to_string_lossy(), tools))?;
+                start(tool, format!("{program} {}", tool.verb), called, ["--help".into()].into_iter())
             }
         },
         "version" | "--version" => output::print(&version(program)).map(|()| 0),
@@ -157,13 +169,26 @@ fn start_verb(program: &str, called: OsString, tools: &[&Tool], mut arguments: A
     }
 }
 
-fn find_verb<'t>(tools: &[&'t Tool], verb: &str) -> Option<&'t Tool> {
-    tools.iter().copied().find(|tool| tool.verb == verb)
+/// The tool whose verb is `first`, or `first` and the next argument, which is then taken.
+fn take_verb<'t>(
+    tools: &[&'t Tool],
+    first: &OsStr,
+    arguments: &mut Peekable<impl Iterator<Item = OsString>>,
+) -> Option<&'t Tool> {
+    let find = |verb: &str| tools.iter().copied().find(|tool| tool.verb == verb);
+    let first = first.to_str()?;
+    let both = arguments.peek().and_then(|second| Some(format!("{first} {}", second.to_str()?)));
+    if let Some(tool) = both.and_then(|both| find(&both)) {
+        arguments.next();
+        return Some(tool);
+    }
+    find(first)
 }
 
 fn unknown_verb(verb: &str, tools: &[&Tool]) -> Error {
     let error = Error::invalid_argument(format!("unknown verb '{verb}'"));
-    let same = tools.iter().find(|tool| tool.name == verb).map(|tool| tool.verb);
+    let is_meant = |tool: &&&Tool| tool.name == verb || tool.verb.split(' ').next_back() == Some(verb);
+    let same = tools.iter().find(is_meant).map(|tool| tool.verb);
     match same.or_else(|| nearest(verb, tools.iter().map(|tool| tool.verb))) {
         Some(meant) => error.advise(format!("did you mean '{meant}'? {}", verbs(tools))),
         None => error.advise(verbs(tools)),
@@ -214,7 +239,9 @@ impl Tool {
 
     fn help(&self, name: &str, all: bool) -> String {
         let usage = match self.operands {
-            Operands::One { form, .. } | Operands::WordAndFile { form, .. } => form,
+            Operands::One { form, .. } | Operands::Two { form, .. } | Operands::WordAndFile { form, .. } => {
+                form
+            }
             Operands::None { usage } => usage,
         };
         let mut text = banner(name);
@@ -238,28 +265,33 @@ impl Tool {
 }
 
 impl Operands {
-    /// Checks the number of operands; returns the word and the file, if the tool has them.
-    fn check(&self, name: &str, given: &[OsString]) -> Result<(Option<String>, Option<PathBuf>)> {
+    /// Checks the number of operands; returns the word, if the tool has one, and the files.
+    fn check(&self, name: &str, given: &[OsString]) -> Result<(Option<String>, Vec<PathBuf>)> {
         let shown: Vec<_> = given.iter().map(|it| format!("'{}'", it.display())).collect();
         let shown = format!("given: {}", shown.join(", "));
+        let files = || given.iter().map(PathBuf::from).collect();
+        let usage = |form: &str| format!("{name} [flags] {form}; --help describes the flags");
         match (self, given) {
-            (Self::One { .. }, [path]) => Ok((None, Some(path.into()))),
-            (Self::WordAndFile { default, .. }, [path]) => {
-                Ok((Some((*default).to_owned()), Some(path.into())))
+            (Self::One { .. }, [_]) | (Self::Two { .. }, [_, _]) | (Self::None { .. }, []) => {
+                Ok((None, files()))
             }
+            (Self::WordAndFile { default, .. }, [_]) => Ok((Some((*default).to_owned()), files())),
             (Self::WordAndFile { .. }, [word, path]) => {
-                Ok((Some(word.to_string_lossy().into_owned()), Some(path.into())))
+                Ok((Some(word.to_string_lossy().into_owned()), vec![path.into()]))
+            }
+            (Self::Two { what, form }, _) => {
+                Err(Error::invalid_argument(format!("{name} takes two {what}s, found {}", given.len()))
+                    .context(shown)
+                    .advise(usage(form)))
             }
             (Self::One { what, form } | Self::WordAndFile { what, form, .. }, []) => {
-                Err(Error::invalid_argument(format!("{name} needs a {what}"))
-                    .advise(format!("{name} [flags] {form}; --help describes the flags")))
+                Err(Error::invalid_argument(format!("{name} needs a {what}")).advise(usage(form)))
             }
             (Self::One { what, .. } | Self::WordAndFile { what, .. }, _) => {
                 Err(Error::invalid_argument(format!("{name} takes one {what}"))
                     .context(shown)
                     .advise("values of flags follow '=', as in --device=local-sync"))
             }
-            (Self::None { .. }, []) => Ok((None, None)),
             (Self::None { usage }, _) => Err(Error::invalid_argument(format!("{name} takes only flags"))
                 .context(shown)
                 .advise(format!("values of flags follow '=': {name} {usage}"))),
@@ -273,9 +305,14 @@ impl Invocation {
         self.word.as_deref().expect("the tool's operands are checked before it runs")
     }
 
-    /// The operand. Panics unless [`Tool::operands`] has one.
+    /// The file. Panics unless [`Tool::operands`] has one.
     pub fn operand(&self) -> PathBuf {
-        self.operand.clone().expect("the tool's operands are checked before it runs")
+        self.files.first().cloned().expect("the tool's operands are checked before it runs")
+    }
+
+    /// The files of [`Tool::operands`].
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// Sets the exit status of a run without an error.

@@ -95,9 +95,10 @@ fn all_forms_of_help_print_the_same() {
     for tool in ALL {
         let words: Vec<_> = tool.name.split(' ').collect();
         assert_eq!(print(&[&words[..], &["-h"]].concat()), print(&[&words[..], &["--help"]].concat()));
-        let of_verb = print(&["rehal", "help", tool.verb]);
-        assert_eq!(of_verb, print(&["rehal", tool.verb, "--help"]));
-        assert_eq!(of_verb, print(&["rehal", tool.verb, "-h"]));
+        let verb: Vec<_> = tool.verb.split(' ').collect();
+        let of_verb = print(&[&["rehal", "help"], &verb[..]].concat());
+        assert_eq!(of_verb, print(&[&["rehal"], &verb[..], &["--help"]].concat()));
+        assert_eq!(of_verb, print(&[&["rehal"], &verb[..], &["-h"]].concat()));
     }
     assert_eq!(print(&["rehal", "-h"]), print(&["rehal", "help"]));
     assert!(fail(&["rehal", "help", "dmup"]).contains("unknown verb 'dmup'\n  try: did you mean 'dump'?"));

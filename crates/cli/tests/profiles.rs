@@ -90,3 +90,57 @@ fn commands_and_flags_that_do_not_apply_are_rejected() {
     let other = format!("{}/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
     assert!(fail(&["iree-profile", "cat", &other]).contains("is a text file, not a device profile"));
 }
+
+#[test]
+fn a_timeline_goes_to_a_file_or_to_standard_output() {
+    let (scratch, sample) = (Scratch::new(), sample());
+    let path = scratch.path("trace.pftrace");
+    let timeline = ["rehal", "profile", "timeline", &sample, "-o"];
+    let ran = run(&[&timeline[..], &[path.to_str().unwrap()]].concat());
+    assert_eq!((ran.status, ran.stdout.as_str()), (Some(0), ""), "{}", ran.stderr);
+    assert!(ran.stderr.contains("5 events without valid times are left out"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the clock of device 1 cannot be correlated"), "{}", ran.stderr);
+    let written = std::fs::read(&path).unwrap();
+    assert!(written.len() > 2000 && written[0] == 0x0A);
+    let mut command = common::command("rehal");
+    assert_eq!(command.args(&timeline[1..]).arg("-").output().unwrap().stdout, written);
+    assert!(
+        fail(&timeline[..4]).contains("--output is missing\n  try: name the file to write: -o TRACE.pftrace")
+    );
+    assert!(fail(&[&timeline[..], &[sample.as_str()]].concat()).contains("which is read"));
+    let other = format!("{}/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
+    let output = path.to_str().unwrap();
+    let stderr = fail(&["rehal", "profile", "timeline", &other, "-o", output]);
+    assert!(stderr.contains("is a text file, not a device profile"), "{stderr}");
+    assert_eq!(std::fs::read(&path).unwrap(), written, "an error leaves the output as it was");
+}
+
+#[test]
+fn a_profile_compared_with_itself_has_no_changes() {
+    let sample = sample();
+    let words = ["rehal", "profile", "compare", &sample, &sample];
+    let text = run(&words).stdout;
+    assert!(text.contains("noise") || text.contains("few"), "{text}");
+    let json = run(&[&words[..], &["--format=json"]].concat()).stdout;
+    let object: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let functions = object["functions"].as_array().unwrap();
+    assert_eq!(functions.len(), 4, "{json}");
+    for function in functions {
+        assert_eq!((&function["change_ns"], &function["verdict"]), (&0.0.into(), &"few".into()), "{json}");
+    }
+    let csv = run(&[&words[..], &["--format=csv"]].concat()).stdout;
+    let columns: Vec<_> = csv.lines().map(|line| line.matches(',').count()).collect();
+    assert_eq!(columns, [16; 5], "{csv}");
+    assert!(csv.contains("\"matmul \"\"16x16\"\""), "{csv}");
+    assert!(fail(&words[..4]).contains("takes two profiles, found 1"));
+}
+
+#[test]
+fn subcommands_precede_flags_and_are_suggested() {
+    let sample = sample();
+    let stderr = fail(&["iree-profile", "timelin", &sample]);
+    assert!(stderr.contains("did you mean 'rehal profile timeline'?"), "{stderr}");
+    assert!(fail(&["rehal", "timeline", &sample]).contains("did you mean 'profile timeline'?"));
+    assert!(print(&["rehal", "help", "profile", "compare"]).contains("rehal profile compare"));
+    assert!(print(&["rehal", "profile", "timeline", "-h"]).contains("Short form: -o VALUE."));
+}

@@ -1,16 +1,25 @@
-//! The fuzz target: every operation of the reader and every report, on arbitrary bytes.
+//! The fuzz target: every operation of the reader, every report, the timeline and the events, on arbitrary bytes.
 
 use rehal_base::FormatError;
 
 use crate::report::{Format, Report, ReportOptions};
-use crate::{Bundle, OpenOptions};
+use crate::{Bundle, OpenOptions, activity, timeline, times};
 
-/// Opens `bytes` strictly and for recovery, walks every record and row, and prints every report.
+/// Few enough to leave some out.
+const MAX_EVENTS: usize = 16;
+
+/// Opens `bytes` strictly and for recovery, walks every record and row, prints every report, writes the timeline and arranges
+/// the events.
 ///
 /// Returns the number of rows read in all walks; the point is that it returns.
 pub fn exercise(bytes: &[u8]) -> u64 {
     if let Ok(bundle) = Bundle::open(bytes, OpenOptions { recover: true }) {
         print_all(&bundle);
+        let _ = timeline::write(&bundle, &mut std::io::sink());
+        let _ = times::of(&bundle);
+        if let Ok(activity) = activity::of_bundle(&bundle, MAX_EVENTS) {
+            assert!(activity.events.len() <= MAX_EVENTS);
+        }
     }
     [false, true].into_iter().filter_map(|recover| walk(bytes, OpenOptions { recover }).ok()).sum()
 }

@@ -1,5 +1,6 @@
-//! The `.ireeprof` profile format: its layout, a zero-copy reader, typed views of the rows of its chunks, a writer, and
-//! the reports that `iree-profile` prints.
+//! The `.ireeprof` profile format: its layout, a zero-copy reader, typed views of the rows of its chunks, a writer,
+//! the reports that `iree-profile` prints, timelines in Perfetto's format, and the events on one time axis, for programs
+//! that draw them.
 //!
 //! It handles bytes only, and must not depend on devices, tools or captures. `session` opens bundles with it.
 //!
@@ -18,11 +19,14 @@ mod reader;
 mod table;
 mod writer;
 
+pub mod activity;
 pub mod check;
 pub mod layout;
 pub mod report;
 pub mod rows;
 pub mod sample;
+pub mod timeline;
+pub mod times;
 
 pub use codes::{
     CommandOperationType, CounterSampleScope, CounterUnit, DependencyStrategy, DeviceClass, EndpointType,

@@ -1,5 +1,6 @@
 //! A map that keeps the order of insertion.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -19,16 +20,30 @@ impl<K, V> Default for Table<K, V> {
 impl<K: Hash + Eq, V> Table<K, V> {
     /// The value of `key`, which `make` makes if there is none, and its index.
     pub fn entry(&mut self, key: K, make: impl FnOnce() -> V) -> &mut V {
+        let at = self.index(key, make);
+        &mut self.values[at]
+    }
+
+    /// The index of `key`, whose value `make` makes if there is none.
+    pub fn index(&mut self, key: K, make: impl FnOnce() -> V) -> usize {
         let next = self.values.len();
         let at = *self.index.entry(key).or_insert(next);
         if at == next {
             self.values.push(make());
         }
-        &mut self.values[at]
+        at
     }
 
     /// The index of `key`.
     pub fn position(&self, key: &K) -> Option<usize> {
+        self.index.get(key).copied()
+    }
+
+    /// The index of a borrowed key.
+    pub fn position_of<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<usize>
+    where
+        K: Borrow<Q>,
+    {
         self.index.get(key).copied()
     }
 
@@ -45,6 +60,11 @@ impl<K: Hash + Eq, V> Table<K, V> {
     /// All values, in order.
     pub fn values(&self) -> &[V] {
         &self.values
+    }
+
+    /// All values, in order.
+    pub fn into_values(self) -> Vec<V> {
+        self.values
     }
 
     /// Their number.

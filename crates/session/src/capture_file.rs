@@ -8,7 +8,7 @@ use rehal_hal::DeviceGroup;
 use rehal_replay::dump::{self, Progress};
 use rehal_replay::{FileRemap, Plan, PlanOptions};
 
-use crate::{Survey, Verdict};
+use crate::{CaptureActivity, Survey, Verdict};
 
 /// Advice about a corrupt capture.
 const DAMAGED: &str = "the file is damaged: copy it again from its source, or record it again";
@@ -171,6 +171,13 @@ impl CaptureFile {
         self.capture()
             .and_then(|capture| Survey::of(&self.bytes, &capture, progress))
             // Damage can cause any other error; reporting the damage is more helpful.
+            .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
+    }
+
+    /// Its calls, submissions, dispatches and buffers in the order of the records: at most `limit` of each. Executes nothing.
+    pub fn activity(&self, limit: usize, progress: &mut dyn FnMut(Progress)) -> Result<CaptureActivity> {
+        self.capture()
+            .and_then(|capture| CaptureActivity::of(&self.bytes, &capture, limit, progress))
             .map_err(|error| self.explain(self.damage_error().unwrap_or(error)))
     }
 

@@ -3,7 +3,7 @@
 //! - [`CaptureFile`] opens a capture: surveys it, checks whether it can be replayed here, dumps it, and plans it.
 //! - [`Replay`] runs a plan on devices and notifies [`Observer`]s.
 //! - [`Program`] loads compiled modules, calls their functions, and records their device work.
-//! - [`ProfileFile`] opens a device profile and prints reports of it.
+//! - [`ProfileFile`] opens a device profile, prints reports of it and writes its timeline.
 //! - [`Recorder`] records a program that drives devices itself.
 //!
 //! ```
@@ -33,6 +33,7 @@
 #[doc = include_str!("../../../docs/replay.md")]
 struct ReplayPage;
 
+mod capture_activity;
 mod capture_file;
 mod crash;
 mod devices;
@@ -43,6 +44,7 @@ mod scope_timer;
 mod survey;
 mod verdict;
 
+pub use capture_activity::{BufferSummary, CaptureActivity, SubmissionLinks};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
@@ -56,7 +58,7 @@ pub use program::{
 pub use scope_timer::{ScopeTimer, find_scope};
 pub use survey::{
     ExecutableSurvey, ExternalFile, FailedOperation, FunctionSurvey, MAX_FAILED, MAX_WORKGROUP_COUNTS,
-    ScopeSurvey, Survey, SurveyedBytes,
+    RecordKind, ScopeSurvey, Survey, SurveyedBytes,
 };
 pub use verdict::{FileState, Verdict};
 
@@ -69,7 +71,10 @@ pub use rehal_local::executable::flush_c_streams;
 pub use rehal_local::{LocalTaskOptions, Topology, WorkerOptions, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_profile::Tear as ProfileTear;
+pub use rehal_profile::activity;
 pub use rehal_profile::report::{Format as ReportFormat, Report, ReportOptions};
+pub use rehal_profile::timeline::TimelineSummary;
+pub use rehal_profile::times::{DispatchTimes, FunctionTimes, TimedBy};
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use rehal_replay::{

@@ -2,7 +2,10 @@ use std::io::Write;
 use std::path::Path;
 
 use rehal_base::{Context, Error, FileKind, MappedFile, Result, StatusCode};
+use rehal_profile::activity::{self, Activity};
 use rehal_profile::report::{self, ReportOptions};
+use rehal_profile::timeline::{self, TimelineSummary};
+use rehal_profile::times::{self, DispatchTimes};
 use rehal_profile::{Bundle, OpenOptions, Tear};
 
 /// Advice about a file that is not a profile.
@@ -49,6 +52,18 @@ impl ProfileFile {
         Ok(Self { file, tear, is_closed, trailing_bytes })
     }
 
+    /// The format version: major and minor.
+    pub fn version(&self) -> Result<(u16, u16)> {
+        self.with_bundle(|bundle| {
+            Ok((bundle.header().version_major.get(), bundle.header().version_minor.get()))
+        })
+    }
+
+    /// Size of the file in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.file.bytes().len() as u64
+    }
+
     /// Where it is truncated, if it is.
     pub fn tear(&self) -> Option<Tear> {
         self.tear
@@ -67,9 +82,28 @@ impl ProfileFile {
     /// Prints a report to `sink`; see [`report::print`].
     pub fn print(&self, options: &ReportOptions, sink: &mut dyn Write) -> Result<()> {
         options.check()?;
+        self.with_bundle(|bundle| report::print(bundle, options, sink))
+    }
+
+    /// Writes its timeline to `sink`, as a trace for Perfetto; see [`timeline::write`].
+    pub fn write_timeline(&self, sink: &mut dyn Write) -> Result<TimelineSummary> {
+        self.with_bundle(|bundle| timeline::write(bundle, sink))
+    }
+
+    /// The times of its dispatches by function; see [`times::of`].
+    pub fn dispatch_times(&self) -> Result<DispatchTimes> {
+        self.with_bundle(times::of)
+    }
+
+    /// Its events on one time axis, at most `max_events`; see [`activity::of_bundle`].
+    pub fn activity(&self, max_events: usize) -> Result<Activity> {
+        self.with_bundle(|bundle| activity::of_bundle(bundle, max_events))
+    }
+
+    fn with_bundle<T>(&self, use_bundle: impl FnOnce(&Bundle<'_>) -> Result<T>) -> Result<T> {
         let place = || format!("'{}'", self.file.path().display());
         let bundle = Bundle::open(self.file.bytes(), OpenOptions { recover: true }).context(place)?;
-        report::print(&bundle, options, sink).map_err(|error| match error.code() {
+        use_bundle(&bundle).map_err(|error| match error.code() {
             StatusCode::DataLoss => error.context(place()).advise(DAMAGED),
             StatusCode::OutOfRange => error.context(place()),
             // Of the sink, not of the profile.

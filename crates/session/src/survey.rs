@@ -31,6 +31,8 @@ pub struct Survey {
     pub dispatch_count: u64,
     /// Number of submissions: executions of command buffers and other queue operations.
     pub submission_count: u64,
+    /// The records by kind, in order of first appearance.
+    pub record_kinds: Vec<RecordKind>,
     /// The scopes by name, in order of first appearance.
     pub scopes: Vec<ScopeSurvey>,
     /// The executables, in the order in which they are prepared.
@@ -39,6 +41,20 @@ pub struct Survey {
     pub external_files: Vec<ExternalFile>,
     /// Bytes of the file by kind.
     pub bytes: SurveyedBytes,
+}
+
+/// A kind of records.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RecordKind {
+    /// The type of the record, such as `operation`.
+    pub record_type: &'static str,
+    /// The operation, such as `device.queue_execute`, or the type of the object; `none` for other records.
+    pub name: &'static str,
+    /// Number of records.
+    pub count: u64,
+    /// Bytes of the records.
+    pub bytes: u64,
 }
 
 /// Maximum number of failed operations in a [`Survey`].
@@ -173,6 +189,7 @@ const MODE_ONE_SHOT: u32 = 1;
 #[derive(Default)]
 struct Surveyor<'a> {
     survey: Survey,
+    kind_index: HashMap<(&'static str, &'static str), usize>,
     scope_index: HashMap<&'a [u8], usize>,
     executable_index: HashMap<u64, usize>,
     command_buffers: HashMap<u64, DispatchCounts>,
@@ -208,6 +225,7 @@ impl<'a> Surveyor<'a> {
     fn add(&mut self, record: &Record<'a>, payload: &Payload<'a>) {
         self.survey.record_count += 1;
         self.add_bytes(payload);
+        self.add_kind(record);
         match record.record_type() {
             RecordType::OBJECT => self.add_object(record, payload),
             RecordType::OPERATION => {
@@ -220,6 +238,23 @@ impl<'a> Surveyor<'a> {
             RecordType::UNSUPPORTED => self.survey.unsupported_count += 1,
             _ => {}
         }
+    }
+
+    fn add_kind(&mut self, record: &Record<'a>) {
+        let record_type = record.record_type();
+        let name = match record_type {
+            RecordType::OPERATION | RecordType::UNSUPPORTED => record.operation().name(),
+            RecordType::OBJECT => record.object_type().name(),
+            _ => "none",
+        };
+        let key = (record_type.name(), name);
+        let index = *self.kind_index.entry(key).or_insert_with(|| {
+            self.survey.record_kinds.push(RecordKind { record_type: key.0, name, count: 0, bytes: 0 });
+            self.survey.record_kinds.len() - 1
+        });
+        let kind = &mut self.survey.record_kinds[index];
+        kind.count += 1;
+        kind.bytes += record.header.record_length.get();
     }
 
     fn add_failed(&mut self, record: &Record<'a>, status: u32) {

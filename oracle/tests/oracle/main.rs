@@ -23,6 +23,7 @@ mod replays;
 mod rewriting;
 mod run_module;
 mod substitution;
+mod timelines;
 mod topologies;
 mod trims;
 mod wrong_input;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
     recordings::add(&captures, &mut trials);
     run_module::add(&captures, &mut trials);
     substitution::add(&mut trials);
+    timelines::add(&mut trials);
     topologies::add(&mut trials);
     trims::add(&mut trials);
     wrong_input::add(&mut trials);

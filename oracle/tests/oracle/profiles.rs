@@ -9,7 +9,7 @@ use oracle::captures::{corpus, repository};
 use oracle::tool;
 
 /// A bundle with rows of every kind, of two devices.
-const SAMPLE: &str = "crates/profile/tests/data/sample.ireeprof";
+pub const SAMPLE: &str = "crates/profile/tests/data/sample.ireeprof";
 
 /// The commands that print totals of dispatches, or each of them.
 const PROJECTIONS: [&str; 4] = ["executable", "dispatch", "command", "queue"];
@@ -33,7 +33,8 @@ pub fn add(trials: &mut Vec<Trial>) {
     }
 }
 
-fn bundles() -> Vec<PathBuf> {
+/// The profiles of the corpus.
+pub fn bundles() -> Vec<PathBuf> {
     let entries = corpus().and_then(|corpus| std::fs::read_dir(corpus.join("profiles")).ok());
     let mut paths: Vec<_> = entries.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "ireeprof"));

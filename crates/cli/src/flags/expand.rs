@@ -44,8 +44,11 @@ impl Given {
     }
 }
 
-/// Parses the arguments that follow the program's name.
-pub(super) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Result<Expanded> {
+/// Parses the arguments that follow the program's name; `letters` has the short forms of flags, and their names.
+pub(super) fn expand(
+    arguments: impl IntoIterator<Item = OsString>,
+    letters: &[(char, &str)],
+) -> Result<Expanded> {
     let mut expanded = Expanded::default();
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
@@ -57,12 +60,23 @@ pub(super) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Result<Ex
             expanded.add(OsStr::from_bytes(flag), None, &mut Vec::new())?;
         } else if text == "-h" {
             expanded.flags.push(Given { name: "help".into(), value: None, place: None });
+        } else if let Some((name, rest)) = short_form(text, letters) {
+            let value = if rest.is_empty() { arguments.next() } else { Some(rest.to_os_string()) };
+            expanded.flags.push(Given { name: name.into(), value, place: None });
         } else {
             check_single_dash(text)?;
             expanded.operands.push(argument);
         }
     }
     Ok(expanded)
+}
+
+/// The name of the flag whose short form `text` is, and the value that follows the letter without a space.
+fn short_form<'t, 'n>(text: &'t OsStr, letters: &[(char, &'n str)]) -> Option<(&'n str, &'t OsStr)> {
+    let rest = text.as_bytes().strip_prefix(b"-")?;
+    let (&letter, rest) = rest.split_first()?;
+    let (_, name) = letters.iter().find(|(it, _)| *it == char::from(letter))?;
+    Some((name, OsStr::from_bytes(rest.strip_prefix(b"=").unwrap_or(rest))))
 }
 
 /// A file may be called `-x`; anything else with one dash was meant as a flag.
@@ -170,7 +184,7 @@ mod tests {
     use super::*;
 
     fn expanded(arguments: &[&str]) -> Result<Expanded> {
-        expand(arguments.iter().map(OsString::from))
+        expand(arguments.iter().map(OsString::from), &[('o', "output")])
     }
 
     fn given(name: &str, value: Option<&str>) -> Given {
@@ -195,10 +209,18 @@ mod tests {
     #[test]
     fn values_need_not_be_utf8_but_names_do() {
         let argument = |bytes: &[u8]| OsStr::from_bytes(bytes).to_os_string();
-        let it = expand([argument(b"--module=\xff.vmfb")]).unwrap();
+        let it = expand([argument(b"--module=\xff.vmfb")], &[]).unwrap();
         assert_eq!(it.flags[0].value.as_deref(), Some(OsStr::from_bytes(b"\xff.vmfb")));
-        let error = expand([argument(b"--\xff=x")]).unwrap_err();
+        let error = expand([argument(b"--\xff=x")], &[]).unwrap_err();
         assert!(error.report().starts_with("INVALID_ARGUMENT; unknown flag '--\u{fffd}'"));
+    }
+
+    #[test]
+    fn short_forms_take_the_rest_or_the_next_argument() {
+        let it = expanded(&["-o", "-x", "-oy", "-o=z", "a", "-o"]).unwrap();
+        let expected = [Some("-x"), Some("y"), Some("z"), None].map(|value| given("output", value));
+        assert_eq!(it.flags, expected);
+        assert_eq!(it.operands, ["a"]);
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub struct Query {
 pub struct Spec {
     /// The name with underscores, without leading dashes.
     pub name: &'static str,
+    /// The letter of its short form: `-o PATH`.
+    pub short: Option<char>,
     /// Its effect in this build.
     pub effect: Effect,
     /// Whether the environment variable of the same name in capitals supplies a value if none is given.
@@ -112,7 +114,7 @@ pub struct Group {
 
 impl Spec {
     const fn new(name: &'static str, help: &'static str) -> Self {
-        Self { name, effect: Effect::Full, has_variable: false, help }
+        Self { name, short: None, effect: Effect::Full, has_variable: false, help }
     }
 
     /// The environment variable that supplies a value, if any.
@@ -206,6 +208,12 @@ impl<T> Flag<T> {
     ) -> Self {
         let kind = ValueType::Parsed { form, default, expected, parse, is_quoted: true };
         Self { spec: Spec::new(name, help), kind }
+    }
+
+    /// Sets the letter of its short form.
+    pub const fn short(mut self, letter: char) -> Self {
+        self.spec.short = Some(letter);
+        self
     }
 
     /// Shows the default without quotes in help, as the reference does for numbers.

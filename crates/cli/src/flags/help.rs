@@ -47,6 +47,9 @@ fn section(text: &mut String, name: &str, flags: impl Iterator<Item = &'static d
     title(text, name);
     for flag in flags {
         text.push_str(&comment(flag.spec().help));
+        if let Some(letter) = flag.spec().short {
+            text.push_str(&comment(&format!("Short form: -{letter} VALUE.")));
+        }
         match flag.spec().effect {
             Effect::Full => {}
             Effect::Ignored(why) => text.push_str(&comment(&format!("No effect in this build: {why}."))),

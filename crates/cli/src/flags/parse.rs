@@ -29,8 +29,10 @@ impl Flags {
     /// Flags are checked in order, up to the first query, which is answered instead of running the tool. Fails on
     /// an unknown flag, an invalid value, or a flag that this build does not implement.
     pub fn parse(groups: &[&Group], arguments: impl IntoIterator<Item = OsString>) -> Result<Self> {
-        let Expanded { flags: given, operands } = expand::expand(arguments)?;
         let table: Vec<_> = groups.iter().flat_map(|group| group.flags).copied().collect();
+        let letters: Vec<_> =
+            table.iter().filter_map(|entry| Some((entry.spec().short?, entry.spec().name))).collect();
+        let Expanded { flags: given, operands } = expand::expand(arguments, &letters)?;
         let mut flags = Self { table, values: Vec::new(), operands, query: None, warnings: Vec::new() };
         for it in &given {
             flags.add(it).map_err(|error| placed(error, it))?;

@@ -3,6 +3,8 @@
 mod json;
 mod text;
 
+pub(super) use json::contents;
+
 use std::path::{Path, PathBuf};
 
 use rehal_base::Result;

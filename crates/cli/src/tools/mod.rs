@@ -12,6 +12,9 @@ mod dump_replay;
 mod info;
 mod parameter_output;
 mod profile;
+mod profile_compare;
+mod profile_report;
+mod profile_timeline;
 mod races;
 mod replay_flags;
 mod run_module;
@@ -27,6 +30,9 @@ pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
 pub use profile::PROFILE;
+pub use profile_compare::PROFILE_COMPARE;
+pub use profile_report::PROFILE_REPORT;
+pub use profile_timeline::PROFILE_TIMELINE;
 pub use races::RACES;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
@@ -47,4 +53,7 @@ pub const ALL: &[&crate::Tool] = &[
     &CREATE_PARAMETERS,
     &CONVERT_PARAMETERS,
     &PROFILE,
+    &PROFILE_TIMELINE,
+    &PROFILE_REPORT,
+    &PROFILE_COMPARE,
 ];

@@ -28,7 +28,9 @@ pub const PROFILE: Tool = Tool {
             queue       submissions to queues\n\
             export      all rows for other programs: --format=ireeperf-jsonl\n\
             cat         every record, without its rows\n\n\
-            A profile of a killed program is read up to its last complete record.",
+            A profile of a killed program is read up to its last complete record.\n\n\
+            Subcommands of rehal, which have flags of their own: rehal profile timeline writes a trace \
+            for Perfetto, rehal profile compare compares two profiles.",
     operands: Operands::WordAndFile { what: "profile", form: "[COMMAND] FILE.ireeprof", default: "cat" },
     groups: &[&REPORT],
     examples: &[
@@ -162,7 +164,11 @@ fn report(command: &str) -> Result<Report> {
         let names: Vec<_> = Report::ALL.iter().map(|report| report.name()).collect();
         let known = format!("the commands are {}", names.join(", "));
         let error = Error::invalid_argument(format!("unknown command '{command}'"));
-        match nearest(command, names.iter().copied()) {
+        let subcommands = || super::ALL.iter().filter_map(|tool| tool.verb.strip_prefix("profile "));
+        match nearest(command, names.iter().copied().chain(subcommands())) {
+            Some(meant) if subcommands().any(|it| it == meant) => {
+                error.advise(format!("did you mean 'rehal profile {meant}'? it precedes all flags; {known}"))
+            }
             Some(meant) => error.advise(format!("did you mean '{meant}'? {known}")),
             None => error.advise(known),
         }
@@ -194,22 +200,28 @@ fn print(options: &Options) -> Result<()> {
 }
 
 /// Warns of a profile that does not end where its producer closed it.
-fn warn_of_end(profile: &ProfileFile, path: &Path) {
-    let warn = |what: String| output::note(&format!("warning: '{}' {what}", path.display()));
+pub(super) fn warn_of_end(profile: &ProfileFile, path: &Path) {
+    if let Some(what) = end_of(profile) {
+        output::note(&format!("warning: '{}' {what}", path.display()));
+    }
+}
+
+/// Says of a profile that it does not end where its producer closed it.
+pub(super) fn end_of(profile: &ProfileFile) -> Option<String> {
     match profile.tear() {
-        Some(ProfileTear { offset, record_count, lost_bytes: 0 }) => warn(format!(
+        Some(ProfileTear { offset, record_count, lost_bytes: 0 }) => Some(format!(
             "is truncated at offset {offset}: {record_count} complete records are read, and later ones are missing"
         )),
-        Some(ProfileTear { offset, record_count, lost_bytes }) => warn(format!(
+        Some(ProfileTear { offset, record_count, lost_bytes }) => Some(format!(
             "is truncated: {record_count} complete records are read, and {lost_bytes} bytes from offset {offset} are ignored"
         )),
-        None if !profile.is_closed() => warn(
+        None if !profile.is_closed() => Some(
             "was not closed: its last session has not ended; its program was killed or still runs".to_owned(),
         ),
-        None if profile.trailing_bytes() != 0 => warn(format!(
+        None if profile.trailing_bytes() != 0 => Some(format!(
             "has {} bytes behind its recorded length, which are ignored: a later session in it has not ended",
             profile.trailing_bytes()
         )),
-        None => {}
+        None => None,
     }
 }

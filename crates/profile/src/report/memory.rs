@@ -13,9 +13,9 @@ use crate::table::Table;
 use crate::{Bundle, ContentType, MemoryEventType, QueueEventType, Record};
 
 /// [`layout::MemoryEvent::flags`]: the event is of a reservation of a pool.
-const POOL_RESERVATION: u32 = 1 << 3;
+pub const POOL_RESERVATION: u32 = 1 << 3;
 /// [`layout::MemoryEvent::flags`]: it has the statistics of the pool.
-const POOL_STATS: u32 = 1 << 4;
+pub const POOL_STATS: u32 = 1 << 4;
 /// [`layout::MemoryEvent::flags`]: the memory is not the device's own.
 const EXTERNALLY_OWNED: u32 = 1 << 5;
 
@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    fn of(event_type: MemoryEventType) -> Option<Self> {
+    pub fn of(event_type: MemoryEventType) -> Option<Self> {
         use MemoryEventType as Type;
         match event_type {
             Type::SLAB_ACQUIRE | Type::SLAB_RELEASE => Some(Self::Slab),

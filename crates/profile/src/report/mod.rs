@@ -11,7 +11,7 @@ mod dispatches;
 mod executable;
 mod explain;
 mod export;
-mod memory;
+pub(crate) mod memory;
 mod memory_text;
 mod out;
 mod queue;
@@ -252,17 +252,17 @@ fn model<'a>(bundle: &Bundle<'a>) -> Result<Model<'a>> {
 }
 
 /// What the reference calls a status code.
-fn status_name(code: u32) -> &'static str {
+pub(crate) fn status_name(code: u32) -> &'static str {
     rehal_base::StatusCode::from_u32(code).map_or("UNKNOWN_STATUS", rehal_base::StatusCode::name)
 }
 
 /// The ticks of a device's event, unless they are missing or reversed.
-fn ticks(start: u64, end: u64) -> Option<u64> {
+pub(crate) fn ticks(start: u64, end: u64) -> Option<u64> {
     if start == 0 || end == 0 { None } else { end.checked_sub(start) }
 }
 
 /// The nanoseconds of a host event, unless they are missing or reversed.
-fn nanoseconds(start: i64, end: i64) -> Option<i64> {
+pub(crate) fn nanoseconds(start: i64, end: i64) -> Option<i64> {
     if start < 0 { None } else { end.checked_sub(start).filter(|ns| *ns >= 0) }
 }
 

@@ -1,20 +1,36 @@
 //! A report as one JSON object.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use super::Report;
 use crate::advice;
-use rehal_session::{ChecksumState, Damage, ExecutableSurvey, ExternalFile};
+use rehal_session::{CaptureFile, ChecksumState, Damage, ExecutableSurvey, ExternalFile, Survey};
 
 /// The report for programs: sizes in bytes, names as text.
 pub(super) fn show(report: &Report<'_>) -> String {
-    let (capture, survey, verdict) = (report.capture, &report.survey, &report.verdict);
+    let (survey, verdict) = (&report.survey, &report.verdict);
+    let mut object = contents(report.path, report.capture, survey);
+    // Files are shown with their state on this machine.
+    object["external_files"] = survey.external_files.iter().map(|file| external_file(report, file)).collect();
+    object["replay"] = json!({
+        "device": verdict.device,
+        "possible": verdict.reasons.is_empty(),
+        "executables_loaded": verdict.is_loaded,
+        "reasons": verdict.reasons.iter().map(reason).collect::<Vec<_>>(),
+    });
+    format!("{object:#}\n")
+}
+
+/// What a capture contains, whatever the machine.
+pub(in crate::tools) fn contents(path: &Path, capture: &CaptureFile, survey: &Survey) -> Value {
     let version = capture.version();
     let mut bytes: serde_json::Map<String, Value> =
         survey.bytes.rows().into_iter().map(|(name, count)| (name.replace(' ', "_"), count.into())).collect();
     bytes.insert("records".into(), (capture.length_bytes() - survey.bytes.total()).into());
-    let object = json!({
-        "path": report.path.to_string_lossy(),
+    json!({
+        "path": path.to_string_lossy(),
         "version": format!("{}.{}", version.major, version.minor),
         "size_bytes": capture.total_bytes(),
         "closed": capture.is_closed(),
@@ -44,22 +60,16 @@ pub(super) fn show(report: &Report<'_>) -> String {
         "failed_operations": survey.failed.iter()
             .map(|it| json!({ "ordinal": it.ordinal, "operation": it.operation, "status": it.status }))
             .collect::<Vec<_>>(),
+        "records": survey.record_kinds.iter()
+            .map(|it| json!({ "type": it.record_type, "name": it.name, "count": it.count, "size_bytes": it.bytes }))
+            .collect::<Vec<_>>(),
         "scopes": survey.scopes.iter()
             .map(|scope| json!({ "name": text(&scope.name), "count": scope.count }))
             .collect::<Vec<_>>(),
         "executables": survey.executables.iter().map(executable).collect::<Vec<_>>(),
         "bytes": bytes,
-        "external_files": survey.external_files.iter()
-            .map(|file| external_file(report, file))
-            .collect::<Vec<_>>(),
-        "replay": {
-            "device": verdict.device,
-            "possible": verdict.reasons.is_empty(),
-            "executables_loaded": verdict.is_loaded,
-            "reasons": verdict.reasons.iter().map(reason).collect::<Vec<_>>(),
-        },
-    });
-    format!("{object:#}\n")
+        "external_files": survey.external_files.iter().map(file).collect::<Vec<_>>(),
+    })
 }
 
 fn reason(error: &rehal_base::Error) -> Value {
@@ -99,16 +109,21 @@ fn executable(it: &ExecutableSurvey) -> Value {
     })
 }
 
-fn external_file(report: &Report<'_>, file: &ExternalFile) -> Value {
-    let state = report.verdict.file(file.id);
+fn file(file: &ExternalFile) -> Value {
     json!({
         "id": file.id,
         "path": text(&file.path),
         "size_bytes": file.length_bytes,
         "validation": file.validation,
-        "path_here": state.map(|state| state.path.to_string_lossy()),
-        "problem": state.and_then(|state| state.problem.as_ref()).map(reason),
     })
+}
+
+fn external_file(report: &Report<'_>, external: &ExternalFile) -> Value {
+    let state = report.verdict.file(external.id);
+    let mut object = file(external);
+    object["path_here"] = json!(state.map(|state| state.path.to_string_lossy()));
+    object["problem"] = json!(state.and_then(|state| state.problem.as_ref()).map(reason));
+    object
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -1,0 +1,93 @@
+//! `rehal profile compare`: compares the times of functions in two profiles.
+
+mod comparison;
+mod print;
+
+use std::path::Path;
+
+use rehal_base::Result;
+use rehal_session::ProfileFile;
+
+use super::profile;
+use crate::flags::{Flag, Group};
+use crate::{Invocation, Operands, Tool, output};
+use comparison::{Comparison, Side};
+
+/// See the [module](self).
+pub const PROFILE_COMPARE: Tool = Tool {
+    name: "rehal profile compare",
+    verb: "profile compare",
+    summary: "compares the times of functions in two device profiles",
+    about: "Prints for each function the mean time of a dispatch before and after, with 95 % bootstrap intervals, the \
+            number of dispatches, and by how much the function changed the time of all dispatches: the most first. A \
+            change is 'noise' if the interval of the ratio of both means includes 1, and 'few' with fewer than 8 \
+            dispatches on a side. Functions are matched by name, and a function that only one profile has is listed \
+            with its whole time.\n\n\
+            An interval covers the noise of one run. Two runs may differ by more: record each profile more than once, \
+            and compare profiles of the same version first.",
+    operands: Operands::Two { what: "profile", form: "BEFORE.ireeprof AFTER.ireeprof" },
+    groups: &[&REPORT],
+    examples: &[
+        ("Compare two versions of a model", "{tool} before.ireeprof after.ireeprof"),
+        (
+            "List the functions that became slower",
+            "{tool} --format=json before.ireeprof after.ireeprof \\\n  \
+             | jq -r '.functions[] | select(.verdict==\"slower\") | [.change_ns, .ratio, .name] | @tsv'",
+        ),
+        ("Open it as a spreadsheet", "{tool} --format=csv before.ireeprof after.ireeprof > change.csv"),
+    ],
+    guide: include_str!("../guides/profile_compare.md"),
+    answer: |_, _, _| None,
+    run,
+};
+
+/// The format of the report.
+#[derive(Clone, Copy)]
+enum Format {
+    Text,
+    Json,
+    Csv,
+}
+
+const FORMAT: Flag<Format> = Flag::choice(
+    "format",
+    "text",
+    &[("text", Format::Text), ("json", Format::Json), ("csv", Format::Csv)],
+    "text: a table for people. json: an object. csv: a line per function. Times of json and csv are in nanoseconds.",
+);
+
+const REPORT: Group = Group { title: "Report", flags: &[&FORMAT] };
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let mut sides = invocation.files().iter().map(|path| side(path)).collect::<Result<Vec<_>>>()?.into_iter();
+    let (Some(before), Some(after)) = (sides.next(), sides.next()) else {
+        unreachable!("the tool has two operands");
+    };
+    let comparison = Comparison::of(before, after);
+    output::print(&match invocation.flags.get(&FORMAT) {
+        Format::Text => print::text(&comparison),
+        Format::Json => print::json(&comparison),
+        Format::Csv => print::csv(&comparison),
+    })
+}
+
+fn side(path: &Path) -> Result<Side> {
+    let profile = ProfileFile::open(path)?;
+    profile::warn_of_end(&profile, path);
+    let times = profile.dispatch_times()?;
+    if times.untimed_count != 0 {
+        output::note(&format!(
+            "warning: '{}' has {} dispatches without valid times, which are left out",
+            path.display(),
+            times.untimed_count
+        ));
+    }
+    if times.functions.is_empty() {
+        output::note(&format!(
+            "warning: '{}' has no times of dispatches: record them with --device_profiling_mode=host-execution, or \
+             dispatch-events for devices that support it",
+            path.display()
+        ));
+    }
+    Ok(Side::new(path.display().to_string(), times.functions))
+}

@@ -1,0 +1,238 @@
+//! A comparison as a table, as JSON and as CSV.
+
+use std::fmt::Write;
+
+use rehal_bench::stats::Interval;
+use serde_json::{Value, json};
+
+use super::comparison::{Change, Comparison, Side, Times, Verdict};
+
+/// The comparison for people.
+pub(super) fn text(comparison: &Comparison) -> String {
+    let Comparison { before, after, changes } = comparison;
+    let mut text = String::new();
+    for (label, side) in [("before", before), ("after ", after)] {
+        let _ = writeln!(
+            text,
+            "{label}  {}: {} in {}, {} functions",
+            side.path,
+            time(side.total_ns),
+            plural(side.dispatch_count, "dispatch", "dispatches"),
+            side.function_count()
+        );
+    }
+    let _ = writeln!(
+        text,
+        "all     {}",
+        signed_time(comparison.total_ns()) + &share(comparison, comparison.total_ns())
+    );
+    if changes.is_empty() {
+        return text;
+    }
+    let mut rows =
+        vec![["of all", "change", "verdict", "before", "after", "dispatches", "function"].map(String::from)];
+    rows.extend(changes.iter().map(|change| row(comparison, change)));
+    text.push('\n');
+    table(&mut text, &rows);
+    let count = |verdict| changes.iter().filter(|change| change.verdict() == verdict).count();
+    if let noise @ 1.. = count(Verdict::Noise) {
+        let _ = writeln!(text, "\nnoise: of {noise} functions the difference cannot be told from noise");
+    }
+    if let few @ 1.. = count(Verdict::Few) {
+        let _ =
+            writeln!(text, "\nfew: {few} functions have too few dispatches to tell: profile more iterations");
+    }
+    text
+}
+
+fn row(comparison: &Comparison, change: &Change) -> [String; 7] {
+    let mean = |times: Option<Times>| times.map_or_else(|| "-".into(), mean);
+    let counts = match (change.before, change.after) {
+        (Some(before), Some(after)) if before.count == after.count => before.count.to_string(),
+        (before, after) => {
+            let count = |times: Option<Times>| times.map_or(0, |times| times.count);
+            format!("{} -> {}", count(before), count(after))
+        }
+    };
+    let percent = |ratio: f64| format!("{:+.1} %", (ratio - 1.0) * 100.0);
+    let ratio = match (change.ratio, change.ratio_interval) {
+        (Some(ratio), Some(Interval { low, high })) => {
+            format!("{} ({:+.1} to {:+.1})", percent(ratio), (low - 1.0) * 100.0, (high - 1.0) * 100.0)
+        }
+        (Some(ratio), None) => percent(ratio),
+        (None, _) => "-".into(),
+    };
+    let name = match change.timed_by {
+        rehal_session::TimedBy::Host => change.name.clone(),
+        rehal_session::TimedBy::Device => format!("{} (device)", change.name),
+    };
+    let weight = signed_time(change.total_ns()) + &share(comparison, change.total_ns());
+    [
+        weight,
+        ratio,
+        change.verdict().name().into(),
+        mean(change.before),
+        mean(change.after),
+        counts,
+        escaped(&name),
+    ]
+}
+
+/// A change as a fraction of the time of all dispatches before, if that is not zero.
+fn share(comparison: &Comparison, change_ns: f64) -> String {
+    match comparison.before.total_ns {
+        total if total > 0.0 => format!(" ({:+.1} %)", change_ns / total * 100.0),
+        _ => String::new(),
+    }
+}
+
+/// Columns, aligned; the last one is text.
+fn table(text: &mut String, rows: &[[String; 7]]) {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 7] = std::array::from_fn(width);
+    for row in rows {
+        let cells = row.iter().zip(widths).take(6).map(|(cell, width)| format!("{cell:>width$}"));
+        let _ = writeln!(text, "{}  {}", cells.collect::<Vec<_>>().join("  "), row[6]);
+    }
+}
+
+fn mean(times: Times) -> String {
+    match times.interval_ns {
+        Some(Interval { low, high }) => format!("{} ({} to {})", time(times.mean_ns), time(low), time(high)),
+        None => time(times.mean_ns),
+    }
+}
+
+/// Three or four digits, in the unit that fits.
+fn time(ns: f64) -> String {
+    let (value, unit) = match ns.abs() {
+        it if it < 1e3 => (ns, "ns"),
+        it if it < 1e6 => (ns / 1e3, "us"),
+        it if it < 1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    let digits = match value.abs() {
+        it if it >= 100.0 => 0,
+        it if it >= 10.0 => 1,
+        _ => 2,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+fn signed_time(ns: f64) -> String {
+    let sign = if ns < 0.0 { "" } else { "+" };
+    format!("{sign}{}", time(ns))
+}
+
+fn plural(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// A name without characters that would break a line or control a terminal.
+fn escaped(name: &str) -> String {
+    name.chars()
+        .flat_map(|it| if it.is_control() { it.escape_default().collect() } else { vec![it] })
+        .collect()
+}
+
+/// The comparison as one JSON object.
+pub(super) fn json(comparison: &Comparison) -> String {
+    let side = |side: &Side| {
+        json!({
+            "path": side.path,
+            "function_count": side.function_count(),
+            "dispatch_count": side.dispatch_count,
+            "total_ns": side.total_ns,
+        })
+    };
+    let times = |times: Option<Times>| {
+        times.map(|times| {
+            json!({
+                "count": times.count,
+                "total_ns": times.total_ns,
+                "mean_ns": times.mean_ns,
+                "mean_interval_ns": interval(times.interval_ns),
+            })
+        })
+    };
+    let changes = comparison.changes.iter().map(|change| {
+        json!({
+            "name": change.name,
+            "timed_by": change.timed_by.name(),
+            "verdict": change.verdict().name(),
+            "change_ns": change.total_ns(),
+            "ratio": change.ratio,
+            "ratio_interval": interval(change.ratio_interval),
+            "before": times(change.before),
+            "after": times(change.after),
+        })
+    });
+    let object = json!({
+        "before": side(&comparison.before),
+        "after": side(&comparison.after),
+        "change_ns": comparison.total_ns(),
+        "functions": changes.collect::<Value>(),
+    });
+    format!("{object:#}\n")
+}
+
+fn interval(interval: Option<Interval>) -> Value {
+    interval.map_or(Value::Null, |Interval { low, high }| json!([low, high]))
+}
+
+/// The comparison as CSV (RFC 4180), with empty fields for what is not known.
+pub(super) fn csv(comparison: &Comparison) -> String {
+    let mut text = String::from(
+        "name,timed_by,verdict,change_ns,ratio,ratio_low,ratio_high,before_count,before_total_ns,before_mean_ns,\
+         before_low_ns,before_high_ns,after_count,after_total_ns,after_mean_ns,after_low_ns,after_high_ns\n",
+    );
+    let number = |value: Option<f64>| value.map(|it| it.to_string()).unwrap_or_default();
+    let ends =
+        |interval: Option<Interval>| [number(interval.map(|it| it.low)), number(interval.map(|it| it.high))];
+    for change in &comparison.changes {
+        let mut fields = vec![
+            quoted(&change.name),
+            change.timed_by.name().into(),
+            change.verdict().name().into(),
+            change.total_ns().to_string(),
+            number(change.ratio),
+        ];
+        fields.extend(ends(change.ratio_interval));
+        for times in [change.before, change.after] {
+            fields.push(times.map_or_else(|| "0".into(), |it| it.count.to_string()));
+            fields.push(number(times.map(|it| it.total_ns)));
+            fields.push(number(times.map(|it| it.mean_ns)));
+            fields.extend(ends(times.and_then(|it| it.interval_ns)));
+        }
+        let _ = writeln!(text, "{}", fields.join(","));
+    }
+    text
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_the_unit_that_fits() {
+        assert_eq!(
+            [0.0, 999.0, 1_234.0, 56_780.0, 999_000.0].map(time),
+            ["0.00 ns", "999 ns", "1.23 us", "56.8 us", "999 us"]
+        );
+        assert_eq!([1.5e6, 2e9, -3_000.0].map(signed_time), ["+1.50 ms", "+2.00 s", "-3.00 us"]);
+    }
+
+    #[test]
+    fn names_are_quoted_and_escaped() {
+        assert_eq!(quoted("a \"b\", c"), "\"a \"\"b\"\", c\"");
+        assert_eq!((quoted("plain"), escaped("a\tb\u{1b}é").as_str()), ("plain".into(), "a\\tb\\u{1b}é"));
+    }
+}

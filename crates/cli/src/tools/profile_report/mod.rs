@@ -1,0 +1,165 @@
+//! `rehal profile report`: a page that shows a profile or a capture.
+
+mod data;
+mod page;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rehal_base::{FileKind, Result};
+use rehal_session::activity::Activity;
+use rehal_session::{CaptureFile, ProfileFile};
+use serde_json::{Value, json};
+
+use super::info;
+use crate::flags::{Flag, Group};
+use crate::output_file::{OUTPUT, OutputFile};
+use crate::progress::Progress;
+use crate::{Invocation, Operands, Tool, captures};
+
+/// See the [module](self).
+pub const PROFILE_REPORT: Tool = Tool {
+    name: "rehal profile report",
+    verb: "profile report",
+    summary: "writes a page that shows a profile or a capture: timeline, functions, dispatches, memory, semaphores",
+    about: "Writes one HTML file that loads nothing else, for any current browser: a timeline to zoom and pan, functions by \
+            their total time, dispatches to sort and filter, memory over time, and what the file contains.\n\n\
+            A profile (.ireeprof) is shown on a time axis. A capture (.ireereplay) contains no times: it is shown in the \
+            order of its records, with the graph of its semaphores and the contents that `rehal info` prints. Nothing in it \
+            is executed.\n\n\
+            A truncated file is shown up to its last complete record, which the page says.",
+    operands: Operands::One {
+        what: "profile or capture",
+        form: "FILE.ireeprof|FILE.ireereplay -o report.html",
+    },
+    groups: &[&REPORT],
+    examples: &[
+        ("Show where the time goes", "{tool} run.ireeprof -o report.html"),
+        ("Show what a capture contains", "{tool} model.ireereplay -o report.html"),
+    ],
+    guide: include_str!("../../guides/profile_report.md"),
+    answer: |_, _, _| None,
+    run,
+};
+
+const MAX_EVENTS: Flag<usize> = Flag::number(
+    "max_events",
+    500_000,
+    (1, i64::MAX),
+    |count| count as usize,
+    "The most events that the page contains. What is left out is counted on the page.",
+);
+
+const REPORT: Group = Group { title: "Report", flags: &[&OUTPUT, &MAX_EVENTS] };
+
+/// The file to show, the page, and its limit.
+struct Options {
+    path: PathBuf,
+    output: OutputFile,
+    max_events: usize,
+}
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
+    let path = invocation.operand();
+    let output = OutputFile::from_flags(flags, "report.html", [path.as_path()])?;
+    report(&Options { path, output, max_events: flags.get(&MAX_EVENTS) })
+}
+
+fn report(options: &Options) -> Result<()> {
+    let data = if is_capture(&options.path) { capture(options)? } else { profile(options)? };
+    options.output.write(|sink| page::write(&data, sink))
+}
+
+/// Whether the file is a capture; if it cannot be read, opening it as a profile says why.
+fn is_capture(path: &Path) -> bool {
+    let mut first = [0; 64];
+    let read = File::open(path).and_then(|mut file| file.read(&mut first));
+    read.is_ok_and(|count| FileKind::of(&first[..count]) == Some(FileKind::Capture))
+}
+
+fn profile(options: &Options) -> Result<Value> {
+    let profile = ProfileFile::open(&options.path)?;
+    super::profile::warn_of_end(&profile, &options.path);
+    let mut notes: Vec<_> =
+        super::profile::end_of(&profile).map(|what| format!("This profile {what}.")).into_iter().collect();
+    let activity = profile.activity(options.max_events)?;
+    notes.extend(activity_notes(&activity, options));
+    let (major, minor) = profile.version()?;
+    Ok(json!({
+        "kind": "profile",
+        "version": format!("{major}.{minor}"),
+        "size_bytes": profile.size_bytes(),
+        "sessions": data::sessions(&activity.sessions),
+        "title": title(&options.path),
+        "notes": notes,
+        "activity": data::activity(&activity),
+    }))
+}
+
+fn capture(options: &Options) -> Result<Value> {
+    let capture = CaptureFile::open(&options.path, &captures::options(true))?;
+    captures::note_recovered(&capture)?;
+    let survey = capture.survey_with(&mut Progress::new("reading").teller())?;
+    let shown = capture.activity(options.max_events, &mut Progress::new("reading").teller())?;
+    let mut notes = Vec::new();
+    if let Some(tear) = capture.tear() {
+        notes.push(format!(
+            "This capture is truncated: the {} records before offset {} are shown, and {} bytes are ignored.",
+            tear.record_count, tear.offset, tear.lost_bytes
+        ));
+    }
+    let damage = capture.damage()?;
+    if !damage.is_empty() {
+        notes.push(format!(
+            "This capture does not match its checksums in {} places, first: {}.",
+            damage.len(),
+            damage[0]
+        ));
+    }
+    notes.extend(activity_notes(&shown.activity, options));
+    if shown.omitted_count != 0 {
+        notes.push(format!("{} submissions and buffers are left out.", shown.omitted_count));
+    }
+    Ok(json!({
+        "kind": "capture",
+        "title": title(&options.path),
+        "notes": notes,
+        "activity": data::activity(&shown.activity),
+        "graph": data::graph(&shown.submissions),
+        "buffers": data::buffers(&shown.buffers),
+        "contents": data::visible(info::contents(&options.path, &capture, &survey)),
+    }))
+}
+
+/// What a page has to say of events that it does not show.
+fn activity_notes(activity: &Activity, options: &Options) -> Vec<String> {
+    let mut notes = Vec::new();
+    if activity.omitted_count != 0 {
+        notes.push(format!(
+            "{} events after the first {} are left out (--max_events).",
+            activity.omitted_count, options.max_events
+        ));
+    }
+    if activity.dropped_count != 0 {
+        notes.push(format!("The producer of this profile dropped {} rows.", activity.dropped_count));
+    }
+    if activity.tracks.iter().any(|track| !track.is_correlated) {
+        notes.push(
+            "Without two clock correlations of a device, its events are not aligned with others: they start at 0, and a \
+             tick is shown as 1 ns."
+                .to_owned(),
+        );
+    }
+    match activity.events.iter().filter(|event| !event.is_timed).count() {
+        0 => {}
+        count => notes.push(format!("{count} events have no valid times: they are only in the table.")),
+    }
+    notes
+}
+
+fn title(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    data::text(name.as_encoded_bytes())
+}

@@ -1,0 +1,373 @@
+// The page: its sections, and the selection that they share.
+
+readColors();
+document.title = `${data.title} – rehal report`;
+byId("title").textContent = data.title;
+byId("notes").replaceChildren(...data.notes.map((note) => element("p", note)));
+
+/// Hides a section of which the file has nothing, or says so in it.
+function replaceSection(id, text) {
+  const section = byId(id);
+  section.replaceChildren(section.querySelector("h2"), element("p", text, { class: "hint" }));
+}
+
+const axis = new Axis(0, lastMoment, isTimed ? 1 : 4);
+let timeline = null;
+let dispatches = null;
+let graphView = null;
+
+if (timedCount > 0) timeline = new Timeline(byId("timeline-canvas"), axis);
+else replaceSection("timeline", "No event has a time.");
+
+byId("zoom-in").addEventListener("click", () => axis.zoom(2));
+byId("zoom-out").addEventListener("click", () => axis.zoom(0.5));
+byId("zoom-fit").addEventListener("click", () => axis.fit());
+
+/// Selects an event in the timeline and the table, except in the one `from` which it comes.
+function select(event, from) {
+  if (timeline) {
+    timeline.selected = event;
+    timeline.redraw();
+  }
+  const details = byId("details");
+  if (event === null) {
+    details.replaceChildren();
+    return;
+  }
+  if (from === "table") timeline?.show(event, true);
+  else dispatches.reveal(event);
+  const { title, rows } = describe(event);
+  const zoom = element("button", "Zoom to it", { type: "button" });
+  zoom.addEventListener("click", () => timeline.show(event, true));
+  details.replaceChildren(element("b", title), ...rows.map(([name, value]) => element("span", `${name}: ${value}`)));
+  if (events.timed[event]) details.append(zoom);
+}
+
+/// Functions: how often and how long.
+function functionTable() {
+  const groups = new Map();
+  for (let event = 0; event < events.count; event++) {
+    if (!isDispatch(event)) continue;
+    const key = `${events.function[event]} ${tracks[events.track[event]].timed_by}`;
+    let group = groups.get(key);
+    if (!group) {
+      group = { event, count: 0, timed: 0, total: 0, least: Infinity, most: 0, executed: 0, workgroups: 0 };
+      groups.set(key, group);
+    }
+    group.count++;
+    group.executed += Number(events.operations[event]);
+    group.workgroups += workgroups(event) * Number(events.operations[event]);
+    if (!events.timed[event]) continue;
+    const length = events.duration[event];
+    group.timed++;
+    group.total += length;
+    group.least = Math.min(group.least, length);
+    group.most = Math.max(group.most, length);
+  }
+  const rows = [...groups.values()];
+  const whole = rows.reduce((sum, row) => sum + (isTimed ? row.total : row.executed), 0) || 1;
+  const name = (row) => names[events.name[rows[row].event]];
+  const share = (part) => {
+    const made = element("span", "", { class: "share" });
+    const bar = element("i");
+    bar.style.width = `${Math.max(1, (part / whole) * 70)}px`;
+    made.append(bar, element("span", `${((part / whole) * 100).toFixed(1)} %`));
+    return made;
+  };
+  const time = (title, value) => ({
+    title,
+    value: (row) => (rows[row].timed === 0 ? null : value(rows[row])),
+    text: (row) => (rows[row].timed === 0 ? null : duration(value(rows[row]))),
+  });
+  const timedColumns = () => [
+    { title: "Timed by", value: (row) => tracks[events.track[rows[row].event]].timed_by, isText: true, width: "90px" },
+    { title: "Count", value: (row) => rows[row].count, text: (row) => count(rows[row].count) },
+    time("Total", (row) => row.total),
+    { title: "Share", value: (row) => rows[row].total, text: (row) => share(rows[row].total), width: "150px" },
+    time("Mean", (row) => row.total / row.timed),
+    time("Least", (row) => row.least),
+    time("Most", (row) => row.most),
+  ];
+  const recordedColumns = () => [
+    { title: "Recorded", value: (row) => rows[row].count, text: (row) => count(rows[row].count) },
+    { title: "Executed", value: (row) => rows[row].executed, text: (row) => count(rows[row].executed) },
+    { title: "Share", value: (row) => rows[row].executed, text: (row) => share(rows[row].executed), width: "150px" },
+    { title: "Workgroups", value: (row) => rows[row].workgroups, text: (row) => count(rows[row].workgroups) },
+  ];
+  const columns = [{ title: "Function", value: name, isText: true }, ...(isTimed ? timedColumns() : recordedColumns())];
+  return new Table(byId("functions-table"), {
+    label: "functions",
+    columns,
+    count: rows.length,
+    height: 10,
+    sort: { index: isTimed ? 3 : 2, descending: true },
+    empty: isTimed
+      ? "No dispatches: --device_profiling_mode=host-execution or dispatch-events records them."
+      : "No dispatches.",
+    onPick: (row) => {
+      const called = activity.functions[events.function[rows[row].event]];
+      byId("filter").value = `executable:${called.executable} function:${called.ordinal}`;
+      applyFilter();
+    },
+  });
+}
+
+function dispatchTable() {
+  const id = (title, values, width) => ({
+    title,
+    value: (event) => values[event],
+    text: (event) => (Number(values[event]) === 0 ? null : String(values[event])),
+    width,
+  });
+  const time = (title, values) => ({
+    title,
+    width: "96px",
+    value: (event) => (events.timed[event] ? values[event] : null),
+    text: (event) => (events.timed[event] ? duration(values[event]) : null),
+  });
+  const columns = [
+    { title: isTimed ? "Event" : "Record", value: (event) => events.id[event], text: (event) => String(events.id[event]), width: "80px" },
+    { title: "Name", value: (event) => names[events.name[event]], isText: true },
+    ...(isTimed ? [time("Start", events.start), time("Duration", events.duration)] : []),
+    { title: "Track", value: (event) => tracks[events.track[event]].label, isText: true, width: "minmax(120px, 2fr)" },
+    ...(isTimed ? [id("Submission", events.submission, "102px")] : []),
+    id("Command buffer", events.command_buffer, "136px"),
+    { title: "Command", width: "96px", value: (event) => (events.command[event] === NONE ? null : events.command[event]) },
+    { title: "Workgroups", width: "112px", value: (event) => (isDispatch(event) ? workgroups(event) : null), text: (event) => (isDispatch(event) ? triple("workgroup_count", event) : null) },
+    ...(isTimed
+      ? [{ title: "Tiles", width: "72px", value: (event) => events.tiles[event], text: (event) => (Number(events.tiles[event]) ? count(events.tiles[event]) : null) }]
+      : [{ title: "Executions", width: "104px", value: (event) => (isDispatch(event) ? events.operations[event] : null) }]),
+  ];
+  return new Table(byId("dispatches-table"), {
+    label: "dispatches",
+    columns,
+    count: events.count,
+    height: 16,
+    sort: isTimed ? { index: 3, descending: true } : { index: 0, descending: false },
+    empty: "No event matches.",
+    onPick: (event) => select(event, "table"),
+  });
+}
+
+/// What the words of a filter ask of an event: `key:value` compares, others are searched for in the name and the track.
+function parseFilter(text) {
+  const keys = {
+    event: (event) => events.id[event],
+    record: (event) => events.id[event],
+    submission: (event) => events.submission[event],
+    command_buffer: (event) => events.command_buffer[event],
+    command: (event) => events.command[event],
+    function: (event) => activity.functions[events.function[event]]?.ordinal,
+    executable: (event) => activity.functions[events.function[event]]?.executable,
+    device: (event) => tracks[events.track[event]].device,
+  };
+  const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
+    const [key, value] = word.split(":");
+    if (value !== undefined && Object.hasOwn(keys, key)) return (event) => String(keys[key](event)) === value;
+    // Names and tracks are few, events are many.
+    const inName = names.map((name) => name.toLowerCase().includes(word));
+    const inTrack = tracks.map((track) => track.label.toLowerCase().includes(word));
+    return (event) => inName[events.name[event]] || inTrack[events.track[event]];
+  });
+  return (event) => tests.every((test) => test(event));
+}
+
+function applyFilter() {
+  const matches = parseFilter(byId("filter").value);
+  const all = byId("scope").value === "all";
+  dispatches.filter((event) => (all || isDispatch(event)) && matches(event));
+  const shown = dispatches.rows.length;
+  byId("matches").textContent = `${count(shown)} of ${count(events.count)} events`;
+}
+
+dispatches = dispatchTable();
+const hasDispatches = activity.functions.length > 0;
+if (!hasDispatches) byId("scope").value = "all";
+byId("scope").addEventListener("change", applyFilter);
+byId("filter").addEventListener("input", applyFilter);
+applyFilter();
+const functions = functionTable();
+
+if (series.length > 0) {
+  new SeriesView(byId("memory-canvas"), axis);
+  const more = series.length > MAX_SERIES ? ` The first ${MAX_SERIES} of ${series.length} series are shown.` : "";
+  byId("memory-text").textContent = (isTimed
+    ? "Bytes in use since the profile began, by kind of allocation."
+    : "Bytes in use in the order of the records. Captures do not contain when buffers are freed, except those of queues.") + more;
+} else {
+  replaceSection("memory", isTimed
+    ? "No memory events: --device_profiling_mode=memory-events records them."
+    : "The capture allocates no memory.");
+}
+
+/// A profile knows how many semaphores a submission waits for, not which: how long submissions waited, by strategy.
+function waitsTable() {
+  const groups = new Map();
+  for (let event = 0; event < events.count; event++) {
+    if (tracks[events.track[event]].kind !== "submissions") continue;
+    const key = events.strategy[event];
+    if (!groups.has(key)) groups.set(key, { key, count: 0, waits: 0, signals: 0, total: 0, most: 0 });
+    const group = groups.get(key);
+    group.count++;
+    group.waits += events.waits[event];
+    group.signals += events.signals[event];
+    group.total += events.duration[event];
+    group.most = Math.max(group.most, events.duration[event]);
+  }
+  const rows = [...groups.values()];
+  if (rows.length === 0) return false;
+  new Table(byId("waits-table"), {
+    label: "waits of submissions",
+    columns: [
+      { title: "Dependencies", value: (row) => strategyName(rows[row].key), isText: true },
+      { title: "Submissions", value: (row) => rows[row].count, text: (row) => count(rows[row].count) },
+      { title: "Waits", value: (row) => rows[row].waits, text: (row) => count(rows[row].waits) },
+      { title: "Signals", value: (row) => rows[row].signals, text: (row) => count(rows[row].signals) },
+      { title: "Mean until ready", value: (row) => rows[row].total / rows[row].count, text: (row) => duration(rows[row].total / rows[row].count), width: "minmax(120px, 1fr)" },
+      { title: "Most until ready", value: (row) => rows[row].most, text: (row) => duration(rows[row].most), width: "minmax(120px, 1fr)" },
+    ],
+    count: rows.length,
+    sort: { index: 1, descending: true },
+  });
+  return true;
+}
+
+function showLinks(submission) {
+  const links = byId("links");
+  if (submission === null) return links.replaceChildren();
+  const { title, rows } = graphView.graph.describe(submission);
+  links.replaceChildren(element("b", title), ...rows.map(([name, value]) => element("span", `${name} ${value}`)));
+  for (const [text, found] of [["after", graphView.graph.predecessors(submission)], ["before", graphView.graph.successors(submission)]]) {
+    for (const other of found.slice(0, 12)) {
+      const button = element("button", `${text} #${graphView.graph.ordinal[other]}`, { type: "button" });
+      button.addEventListener("click", () => graphView.show(other));
+      links.append(button);
+    }
+  }
+}
+
+if (data.graph && data.graph.count > 0) {
+  graphView = new GraphView(byId("semaphores-canvas"), new Graph(data.graph), showLinks);
+  byId("semaphores-text").textContent =
+    "A line is a submission, in the order of the records. It waits for the semaphores at its circles and signals those at its discs; along a row, a wait is joined to the signal that ends it.";
+} else {
+  byId("semaphores-canvas").remove();
+  byId("links").remove();
+  if (data.graph) replaceSection("semaphores", "The capture has no submissions.");
+  else if (waitsTable()) {
+    byId("semaphores-text").textContent =
+      "A profile contains how many semaphores a submission waits for, not which: the report of a capture shows their graph.";
+  } else {
+    replaceSection("semaphores", "No submissions: --device_profiling_mode=queue-events records them.");
+  }
+}
+
+/// A titled table of the section with the contents.
+function contentsTable(title, list, columns, height = 12) {
+  if (list.count === 0 || list.length === 0) return;
+  const root = element("div");
+  byId("contents").append(element("h3", title), root);
+  new Table(root, { label: title, count: list.count ?? list.length, height, columns });
+}
+
+/// A column of a list of objects.
+const field = (title, list, value, text = null, isText = false) => ({
+  title,
+  value: (row) => value(list[row]),
+  text: text && ((row) => text(value(list[row]))),
+  isText,
+});
+
+function captureContents(contents) {
+  const { records, executables, scopes, external_files: files, failed_operations: failed } = contents;
+  contentsTable("Records", records, [
+    field("Kind", records, (it) => (it.name === "none" ? it.type : `${it.type} ${it.name}`), null, true),
+    field("Count", records, (it) => it.count, count),
+    field("Bytes", records, (it) => it.size_bytes, bytes),
+  ]);
+  const shares = Object.entries(contents.bytes).map(([name, size]) => ({ name: name.replaceAll("_", " "), size })).filter((it) => it.size > 0);
+  contentsTable("Bytes", shares, [
+    field("Of", shares, (it) => it.name, null, true),
+    field("Size", shares, (it) => it.size, bytes),
+    field("Share", shares, (it) => it.size / contents.size_bytes, (share) => `${(share * 100).toFixed(1)} %`),
+  ]);
+  const list = executables.flatMap((executable) => executable.functions.map((it) => ({ ...it, executable })));
+  contentsTable("Executables and their functions", list, [
+    field("Executable", list, (it) => it.executable.id),
+    field("Format", list, (it) => it.executable.format, null, true),
+    field("Code", list, (it) => it.executable.size_bytes, bytes),
+    field("Function", list, (it) => it.name || `#${it.ordinal}`, null, true),
+    field("Dispatches", list, (it) => it.dispatches, count),
+    field("Bindings", list, (it) => it.bindings),
+    field("Constants", list, (it) => it.constants),
+  ]);
+  contentsTable("Scopes", scopes, [
+    field("Name", scopes, (it) => it.name, null, true),
+    field("Entered", scopes, (it) => it.count, count),
+  ]);
+  const { operations } = data.buffers;
+  const buffers = { count: data.buffers.count };
+  for (const name of ["id", "ordinal", "operation", "bytes", "deallocated"]) buffers[name] = column(data.buffers[name]);
+  contentsTable("Buffers", buffers, [
+    { title: "Buffer", value: (row) => buffers.id[row], text: (row) => String(buffers.id[row]) },
+    { title: "Created by", value: (row) => operations[buffers.operation[row]], isText: true },
+    { title: "Record", value: (row) => buffers.ordinal[row] },
+    { title: "Size", value: (row) => buffers.bytes[row], text: (row) => bytes(buffers.bytes[row]) },
+    { title: "Freed by record", value: (row) => buffers.deallocated[row] || null, width: "minmax(130px, 1fr)" },
+  ]);
+  contentsTable("Files outside of the capture", files, [
+    field("Path", files, (it) => it.path, null, true),
+    field("Size", files, (it) => it.size_bytes, bytes),
+    field("Validated by", files, (it) => (it.validation === "none" ? "length" : it.validation), null, true),
+  ]);
+  contentsTable("Operations that failed when they were captured", failed, [
+    field("Record", failed, (it) => it.ordinal),
+    field("Operation", failed, (it) => it.operation, null, true),
+    field("Status", failed, (it) => it.status, null, true),
+  ]);
+}
+
+/// Counts of what is in the file, in the header.
+function facts() {
+  const shown = [data.kind === "capture" ? `Capture ${data.contents.version}` : `Profile ${data.version}`];
+  const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
+  if (data.kind === "capture") {
+    const { counts } = data.contents;
+    shown.push(bytes(data.contents.size_bytes), plural(counts.records, "record"), plural(counts.devices, "device"));
+    shown.push(plural(counts.submissions, "submission"), plural(counts.dispatches, "dispatch"));
+  } else {
+    shown.push(bytes(data.size_bytes), plural(new Set(tracks.map((it) => it.device)).size, "device"), plural(events.count, "event"));
+    if (timedCount > 0) shown.push(`${duration(lastMoment)} from the first to the last`);
+  }
+  return shown.join(" · ");
+}
+
+byId("facts").textContent = facts();
+if (data.kind === "capture") captureContents(data.contents);
+else {
+  const kinds = new Map();
+  for (let event = 0; event < events.count; event++) {
+    const { label } = tracks[events.track[event]];
+    kinds.set(label, (kinds.get(label) ?? 0) + 1);
+  }
+  const list = [...kinds].map(([label, number]) => ({ label, number }));
+  contentsTable("Events", list, [
+    field("Track", list, (it) => it.label, null, true),
+    field("Count", list, (it) => it.number, count),
+  ]);
+  contentsTable("Sessions", data.sessions, [
+    field("Session", data.sessions, (it) => it.id),
+    field("Device", data.sessions, (it) => it.name, null, true),
+    field("Ended with", data.sessions, (it) => it.status, null, true),
+  ]);
+}
+
+for (const section of document.querySelectorAll("main > section")) {
+  byId("sections").append(element("a", section.querySelector("h2").textContent, { href: `#${section.id}` }));
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  readColors();
+  views.forEach((view) => view.redraw());
+});
+views.forEach((view) => view.redraw());

@@ -1,0 +1,255 @@
+//! The events of a bundle.
+
+use rehal_base::Result;
+use zerocopy::little_endian::U32;
+
+use super::memory::Memory;
+use super::{Activity, Axis, Builder, Event, Session, Span, TrackKind};
+use crate::layout::{self, NONE};
+use crate::model::{Model, key_of};
+use crate::rows;
+use crate::timeline::clocks::Clocks;
+use crate::{
+    Bundle, ContentType, DependencyStrategy, MetricUnit, MetricValueKind, QueueEventType, Record, RecordType,
+};
+
+/// The events of `bundle`, at most `max_events`; more are counted.
+///
+/// Fails if a record or row is malformed, or if metadata refers to something that the bundle does not describe.
+pub fn of_bundle(bundle: &Bundle<'_>, max_events: usize) -> Result<Activity> {
+    let (mut model, mut clocks) = (Model::default(), Clocks::default());
+    for record in bundle.records() {
+        let record = record?;
+        model.add(&record)?;
+        for sample in record.rows::<rows::ClockCorrelation<'_>>() {
+            clocks.add(sample?.header);
+        }
+    }
+    let builder = Builder::new(Axis::Nanoseconds, max_events);
+    let mut this = Collector { model, builder, memory: Memory::default(), sessions: Vec::new() };
+    for record in bundle.records() {
+        this.add(&record?)?;
+    }
+    this.memory.add_to(&mut this.builder);
+    Ok(Activity { sessions: this.sessions, ..this.builder.finish_with(&clocks) })
+}
+
+struct Collector<'a> {
+    model: Model<'a>,
+    builder: Builder,
+    memory: Memory,
+    sessions: Vec<Session>,
+}
+
+/// The fields that several kinds of events have under the same names.
+macro_rules! common {
+    ($event:expr) => {
+        Event {
+            id: $event.event_id.get(),
+            submission: $event.submission_id.get(),
+            command_buffer: $event.command_buffer_id.get(),
+            ..Event::default()
+        }
+    };
+}
+
+/// The track of an event that names its queue.
+macro_rules! track_of {
+    ($this:expr, $kind:ident, $event:expr) => {
+        $this.builder.track(
+            TrackKind::$kind,
+            $event.physical_device_ordinal.get(),
+            $event.queue_ordinal.get(),
+            $event.stream_id.get(),
+        )
+    };
+}
+
+impl<'a> Collector<'a> {
+    fn add(&mut self, record: &Record<'a>) -> Result<()> {
+        if record.is_truncated() {
+            self.builder.dropped(record.header.dropped_record_count.get());
+        }
+        let (id, name) = (record.header.session_id.get(), record.name);
+        match record.record_type() {
+            RecordType::SESSION_BEGIN => {
+                self.sessions.push(Session { id, name: name.to_vec(), status: None })
+            }
+            RecordType::SESSION_END => self.end_session(id, name, record.header.session_status_code.get()),
+            _ => {}
+        }
+        match record.content() {
+            Some(ContentType::QueueEvents) => {
+                for row in record.rows::<rows::QueueEvent<'_>>() {
+                    self.add_submission(row?.header);
+                }
+            }
+            Some(ContentType::QueueDeviceEvents) => {
+                for row in record.rows::<rows::QueueDeviceEvent<'_>>() {
+                    self.add_device_operation(row?.header);
+                }
+            }
+            Some(ContentType::DispatchEvents) => {
+                for row in record.rows::<rows::DispatchEvent<'_>>() {
+                    self.add_dispatch(record.header, row?.header);
+                }
+            }
+            Some(ContentType::HostExecutionEvents) => {
+                for row in record.rows::<rows::HostExecutionEvent<'_>>() {
+                    self.add_host_execution(row?.header);
+                }
+            }
+            Some(ContentType::CommandRegionEvents) => {
+                for row in record.rows::<rows::CommandRegionEvent<'_>>() {
+                    self.add_region(row?.header);
+                }
+            }
+            Some(ContentType::MemoryEvents) => {
+                for row in record.rows::<rows::MemoryEvent<'_>>() {
+                    self.memory.add(row?.header);
+                }
+            }
+            Some(ContentType::MetricSamples) => {
+                for row in record.rows::<rows::MetricSample<'_>>() {
+                    self.add_metrics(&row?);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Ends the first open session with this id and name, or else with this id: two devices may have begun the same.
+    fn end_session(&mut self, id: u64, name: &[u8], status: u32) {
+        let find = |is_named: bool| {
+            let is_it = |it: &Session| it.id == id && it.status.is_none() && (!is_named || it.name == name);
+            self.sessions.iter().position(is_it)
+        };
+        if let Some(at) = find(true).or_else(|| find(false)) {
+            self.sessions[at].status = Some(status);
+        }
+    }
+
+    fn add_submission(&mut self, event: &layout::QueueEvent) {
+        let (submitted, ready) = (event.host_time_ns.get(), event.ready_host_time_ns.get());
+        let span = if submitted < 0 { Span::Unknown } else { Span::Host(submitted, ready.max(submitted)) };
+        let added = Event {
+            track: track_of!(self, Submissions, event),
+            name: self.operation_name(event.event_type),
+            bytes: event.payload_length.get(),
+            wait_count: event.wait_count.get(),
+            signal_count: event.signal_count.get(),
+            operation_count: event.operation_count.get(),
+            strategy: DependencyStrategy(event.dependency_strategy.get()).0,
+            ..common!(event)
+        };
+        self.builder.event(added, span);
+    }
+
+    fn add_device_operation(&mut self, event: &layout::QueueDeviceEvent) {
+        let added = Event {
+            track: track_of!(self, DeviceOperations, event),
+            name: self.operation_name(event.event_type),
+            bytes: event.payload_length.get(),
+            operation_count: event.operation_count.get(),
+            ..common!(event)
+        };
+        self.builder.event(added, ticks(event.start_tick.get(), event.end_tick.get()));
+    }
+
+    fn add_dispatch(&mut self, header: &layout::RecordHeader, event: &layout::DispatchEvent) {
+        let device = header.physical_device_ordinal.get();
+        let (function, name) = self.function(device, event.executable_id.get(), event.function_ordinal.get());
+        let added = Event {
+            track: track_of!(self, DeviceDispatches, header),
+            name,
+            function,
+            command: event.command_index.get(),
+            workgroup_count: triple(event.workgroup_count),
+            workgroup_size: triple(event.workgroup_size),
+            ..common!(event)
+        };
+        self.builder.event(added, ticks(event.start_tick.get(), event.end_tick.get()));
+    }
+
+    fn add_host_execution(&mut self, event: &layout::HostExecutionEvent) {
+        let is_dispatch = QueueEventType(event.event_type.get()) == QueueEventType::DISPATCH;
+        let (function, name) = if is_dispatch {
+            let device = event.physical_device_ordinal.get();
+            self.function(device, event.executable_id.get(), event.function_ordinal.get())
+        } else {
+            (NONE, self.operation_name(event.event_type))
+        };
+        let added = Event {
+            track: track_of!(self, HostExecution, event),
+            name,
+            function,
+            command: event.command_index.get(),
+            workgroup_count: triple(event.workgroup_count),
+            workgroup_size: triple(event.workgroup_size),
+            bytes: event.payload_length.get(),
+            operation_count: event.operation_count.get(),
+            tile_count: event.tile_count.get(),
+            tile_duration: u64::try_from(event.tile_duration_sum_ns.get()).unwrap_or(0),
+            status: event.status_code.get(),
+            ..common!(event)
+        };
+        self.builder.event(added, host(event.start_host_time_ns.get(), event.end_host_time_ns.get()));
+    }
+
+    fn add_region(&mut self, event: &layout::CommandRegionEvent) {
+        let name = format!("region {}", event.index.get());
+        let added = Event {
+            track: track_of!(self, CommandRegions, event),
+            name: self.builder.name(name.as_bytes()),
+            operation_count: event.dispatch_count.get(),
+            tile_count: event.tile_count.get().into(),
+            ..common!(event)
+        };
+        self.builder.event(added, host(event.start_host_time_ns.get(), event.end_host_time_ns.get()));
+    }
+
+    fn add_metrics(&mut self, sample: &rows::MetricSample<'_>) {
+        let (at, device) = (sample.host_time_begin_ns.get(), sample.physical_device_ordinal.get());
+        for value in sample.values.iter().filter(|_| at >= 0) {
+            let key = (sample.source_id.get(), value.metric_id.get());
+            let Some(metric) = self.model.metrics.get(&key) else { continue };
+            let bits = value.value_bits.get();
+            let number = match MetricValueKind(metric.value_kind.get()) {
+                MetricValueKind::I64 => bits as i64 as f64,
+                MetricValueKind::U64 => bits as f64,
+                MetricValueKind::F64 => f64::from_bits(bits),
+                _ => continue,
+            };
+            if number.is_finite() {
+                let unit = MetricUnit(metric.unit.get()).name();
+                self.builder.point(device, metric.name, unit, at, number);
+            }
+        }
+    }
+
+    fn operation_name(&mut self, event_type: U32) -> u32 {
+        self.builder.name(QueueEventType(event_type.get()).name().as_bytes())
+    }
+
+    /// The numbers of a function and of its name.
+    fn function(&mut self, device: u32, executable: u64, ordinal: u32) -> (u32, u32) {
+        let described = self.model.functions.get(&(executable, ordinal));
+        self.builder.function(executable, ordinal, || match described {
+            Some(function) => key_of(function, device).into_owned(),
+            None => format!("executable{executable}#{ordinal}").into_bytes(),
+        })
+    }
+}
+
+fn ticks(start: u64, end: u64) -> Span {
+    if start == 0 || end == 0 { Span::Unknown } else { Span::Ticks(start, end) }
+}
+
+fn host(start: i64, end: i64) -> Span {
+    if start < 0 { Span::Unknown } else { Span::Host(start, end) }
+}
+
+fn triple(numbers: [U32; 3]) -> [u32; 3] {
+    numbers.map(U32::get)
+}

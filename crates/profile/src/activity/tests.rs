@@ -1,0 +1,147 @@
+use super::*;
+use crate::{Bundle, OpenOptions, sample};
+
+fn sample_activity(max_events: usize) -> Activity {
+    let bytes = sample::bundle();
+    let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+    of_bundle(&bundle, max_events).unwrap()
+}
+
+fn event(track: u32, id: u64) -> Event {
+    Event { track, id, ..Event::default() }
+}
+
+/// The ids of a track's events by lane, in order.
+fn lanes(activity: &Activity, track: u32) -> Vec<Vec<u64>> {
+    let count = activity.tracks[track as usize].lane_count;
+    let of =
+        |lane| activity.events.iter().filter(move |it| it.is_timed && it.track == track && it.lane == lane);
+    (0..count).map(|lane| of(lane).map(|event| event.id).collect()).collect()
+}
+
+#[test]
+fn overlapping_events_have_lanes_of_their_own() {
+    let mut builder = Builder::new(Axis::Nanoseconds, usize::MAX);
+    let track = builder.track(TrackKind::HostExecution, 0, 0, 0);
+    // What is inside another event is below it, in whatever order they come.
+    for (id, start, end) in
+        [(2, 110, 150), (1, 100, 200), (3, 150, 190), (4, 120, 130), (5, 200, 200), (6, 200, 210)]
+    {
+        builder.event(event(track, id), Span::Host(start, end));
+    }
+    builder.event(event(track, 7), Span::Host(300, 299));
+    builder.event(event(track, 8), Span::Unknown);
+    let activity = builder.finish();
+    assert_eq!(activity.origin_ns, 100);
+    assert_eq!(lanes(&activity, 0), [vec![1, 6], vec![2, 3, 5], vec![4]]);
+    let untimed: Vec<_> = activity.events.iter().filter(|it| !it.is_timed).map(|it| it.id).collect();
+    assert_eq!(untimed, [7, 8]);
+    let first = &activity.events[0];
+    assert_eq!((first.start, first.duration), (0, 100));
+}
+
+#[test]
+fn lanes_are_limited() {
+    let mut builder = Builder::new(Axis::Nanoseconds, usize::MAX);
+    let track = builder.track(TrackKind::HostExecution, 0, 0, 0);
+    for id in 0..3 * u64::from(MAX_LANES) {
+        builder.event(event(track, id), Span::Host(id as i64, 1_000));
+    }
+    let activity = builder.finish();
+    let lanes = lanes(&activity, 0);
+    assert_eq!(lanes.len(), MAX_LANES as usize);
+    assert_eq!(lanes.last().map(Vec::len), Some(2 * MAX_LANES as usize + 1));
+}
+
+#[test]
+fn tracks_are_ordered_by_device_and_queue_and_extreme_times_are_kept() {
+    let mut builder = Builder::new(Axis::Nanoseconds, usize::MAX);
+    let tracks = [
+        builder.track(TrackKind::HostExecution, 1, 0, 0),
+        builder.track(TrackKind::HostExecution, 0, 1, 0),
+        builder.track(TrackKind::Submissions, 0, 1, 0),
+        builder.track(TrackKind::DeviceDispatches, 0, 0, 0),
+    ];
+    for (id, track) in tracks.into_iter().enumerate() {
+        builder.event(event(track, id as u64), Span::Host(i64::MIN, i64::MAX));
+    }
+    let activity = builder.finish();
+    let ids: Vec<_> = activity.events.iter().map(|event| event.id).collect();
+    assert_eq!(ids, [3, 2, 1, 0]);
+    assert!(activity.events.iter().all(|event| (event.start, event.duration) == (0, u64::MAX)));
+}
+
+#[test]
+fn ticks_without_a_clock_start_at_zero() {
+    let mut builder = Builder::new(Axis::Nanoseconds, usize::MAX);
+    let host = builder.track(TrackKind::HostExecution, 0, 0, 0);
+    let operations = builder.track(TrackKind::DeviceOperations, 1, 0, 0);
+    let dispatches = builder.track(TrackKind::DeviceDispatches, 1, 0, 0);
+    builder.event(event(host, 1), Span::Host(500, 600));
+    builder.event(event(dispatches, 2), Span::Ticks(70, 80));
+    builder.event(event(operations, 3), Span::Ticks(50, 90));
+    let activity = builder.finish();
+    let found: Vec<_> = activity.events.iter().map(|it| (it.id, it.start, it.duration)).collect();
+    assert_eq!(found, [(1, 0, 100), (3, 0, 40), (2, 20, 10)]);
+    let correlated: Vec<_> = activity.tracks.iter().map(|track| track.is_correlated).collect();
+    assert_eq!(correlated, [true, false, false]);
+}
+
+#[test]
+fn ticks_are_mapped_to_the_clock_of_host_events() {
+    let activity = sample_activity(usize::MAX);
+    // The second dispatch of the first queue is from tick 8000 to 8017. Clock samples are in the middle of two readings of
+    // the host's clock: tick 1000 at (9960 + 10076) / 2, tick 50500 at (19960 + 20065) / 2.
+    let place =
+        |it: &&Event| activity.tracks[it.track as usize].kind == TrackKind::DeviceDispatches && it.id == 1;
+    let dispatch = activity.events.iter().find(place).unwrap();
+    let time = |tick: i64| 10_018 + ((tick - 1_000) * (20_012 - 10_018) + 24_750) / 49_500;
+    assert_eq!(activity.origin_ns + dispatch.start as i64, time(8_000));
+    assert_eq!(dispatch.duration as i64, time(8_017) - time(8_000));
+}
+
+#[test]
+fn a_bundle_with_rows_of_every_kind() {
+    let activity = sample_activity(usize::MAX);
+    let count = |kind| {
+        let is_it = |event: &&Event| activity.tracks[event.track as usize].kind == kind;
+        activity.events.iter().filter(is_it).count()
+    };
+    assert_eq!(count(TrackKind::Submissions), 12);
+    assert_eq!(count(TrackKind::DeviceOperations), 4);
+    assert_eq!(count(TrackKind::DeviceDispatches), 14);
+    assert_eq!(count(TrackKind::HostExecution), 6);
+    assert_eq!(count(TrackKind::CommandRegions), 2);
+    assert_eq!(activity.dropped_count, 3);
+    let statuses: Vec<_> = activity.sessions.iter().map(|session| (session.id, session.status)).collect();
+    assert_eq!(statuses, [(1, Some(0)), (2, Some(8))]);
+    // A function without a name is named by where it is.
+    assert!(activity.names.contains(&b"device0/executable1#1".to_vec()), "{:?}", activity.names);
+    let untimed = activity.events.iter().filter(|event| !event.is_timed).count();
+    // A dispatch of the device and one of the host that end before they start, a region, a host call and a copy without start.
+    assert_eq!(untimed, 5);
+}
+
+#[test]
+fn memory_is_what_was_opened_and_not_closed() {
+    let activity = sample_activity(usize::MAX);
+    let series = |name: &str| {
+        let is_it = |it: &&Series| it.device == 0 && it.name == name.as_bytes();
+        let series = activity.series.iter().find(is_it).unwrap();
+        series.points.iter().map(|(_, value)| *value).collect::<Vec<_>>()
+    };
+    assert_eq!(series("slabs"), [4096.0, 4000.0]);
+    assert_eq!(series("queue allocations"), [256.0, 0.0]);
+    // More is freed than was allocated since the session began.
+    assert_eq!(series("buffers"), [99.0, 0.0]);
+    let temperature = series("temperature");
+    assert!(temperature.contains(&-40_000.0) && temperature.iter().all(|value| value.is_finite()));
+    assert_eq!(activity.series[0].unit, "bytes");
+}
+
+#[test]
+fn events_beyond_the_limit_are_counted() {
+    let (all, some) = (sample_activity(usize::MAX), sample_activity(10));
+    assert_eq!((some.events.len(), some.omitted_count), (10, all.events.len() as u64 - 10));
+    assert_eq!(all.omitted_count, 0);
+}

@@ -1,0 +1,354 @@
+//! A bundle as a trace for Perfetto: tracks of devices and queues, flows from submissions to what they execute, and
+//! counters of memory and device metrics.
+//!
+//! Two walks over the records: the first for what describes events and may follow them (functions, clock samples), the
+//! second for the events. Of these, only a window is in memory at a time; see [`Window`].
+
+pub(crate) mod clocks;
+mod events;
+mod lanes;
+mod memory;
+mod metrics;
+mod proto;
+mod trace;
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::Write;
+
+use rehal_base::Result;
+
+use crate::layout::NONE;
+use crate::model::{Model, QueueKey};
+use crate::rows;
+use crate::{Bundle, ContentType, Record};
+use clocks::Clocks;
+use events::{Kind, Row, Times};
+use lanes::Lanes;
+use memory::Memory;
+use metrics::Metrics;
+use trace::{Event, Trace, Track, Value};
+
+/// Events that are sorted at a time. Bundles have events in about the order in which they end.
+const WINDOW: usize = 1 << 16;
+
+/// Submissions for which it is known whether a dispatch was already seen.
+const KNOWN_SUBMISSIONS: usize = 1 << 12;
+
+/// What a timeline has, and what it had to leave out or could not place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimelineSummary {
+    /// Slices, and instants for submissions.
+    pub event_count: u64,
+    /// Events without valid times, which are left out.
+    pub untimed_count: u64,
+    /// Events that overlap too many others, which are instants with their duration as an annotation.
+    pub crowded_count: u64,
+    /// Devices whose clock cannot be correlated with the host's: their events start with the trace, a tick as a
+    /// nanosecond.
+    pub uncorrelated_devices: Vec<u32>,
+}
+
+/// Writes the timeline of a bundle to `sink`.
+///
+/// Fails if a record or row is malformed or the sink fails; what was written before the error remains written. Memory
+/// does not grow with the number of events.
+pub fn write(bundle: &Bundle<'_>, sink: &mut dyn Write) -> Result<TimelineSummary> {
+    let survey = Survey::of(bundle)?;
+    let origin_ns = survey.origin_ns.unwrap_or(0);
+    let trace = Trace::new(sink, origin_ns.unsigned_abs())?;
+    let mut timeline = Timeline {
+        survey: &survey,
+        origin_ns,
+        trace,
+        tracks: Tracks::default(),
+        memory: Memory::default(),
+        metrics: Metrics::default(),
+        dispatched: Recent::default(),
+        summary: TimelineSummary::default(),
+    };
+    let mut window = Window::default();
+    for record in bundle.records() {
+        let record = record?;
+        for_each_row(&record, |row| {
+            let Some((start_ns, end_ns)) = timeline.place(&row) else {
+                timeline.summary.untimed_count += 1;
+                return Ok(());
+            };
+            if window.add(Pending { start_ns, end_ns, row, record: record.ordinal }) {
+                window.drain().try_for_each(|pending| timeline.add(&pending))?;
+            }
+            Ok(())
+        })?;
+        timeline.add_metrics(&record)?;
+    }
+    window.drain().try_for_each(|pending| timeline.add(&pending))?;
+    let uncorrelated = &mut timeline.summary.uncorrelated_devices;
+    uncorrelated.sort_unstable();
+    Ok(timeline.summary)
+}
+
+/// What the first walk finds.
+#[derive(Default)]
+struct Survey<'a> {
+    model: Model<'a>,
+    clocks: Clocks,
+    /// The first time of the host.
+    origin_ns: Option<i64>,
+}
+
+impl<'a> Survey<'a> {
+    fn of(bundle: &Bundle<'a>) -> Result<Self> {
+        let mut survey = Self::default();
+        for record in bundle.records() {
+            let record = record?;
+            survey.model.add(&record)?;
+            for row in record.rows::<rows::ClockCorrelation<'_>>() {
+                survey.clocks.add(row?.header);
+            }
+            for_each_row(&record, |row| {
+                match row.times() {
+                    Some(Times::Device(device, start, _)) => survey.clocks.note(device, start),
+                    Some(Times::Host(start, _)) => {
+                        survey.origin_ns = Some(survey.origin_ns.map_or(start, |it| it.min(start)));
+                    }
+                    None => {}
+                }
+                Ok(())
+            })?;
+        }
+        Ok(survey)
+    }
+}
+
+/// Calls `use_row` with each row of a record that is an event.
+fn for_each_row<'a>(record: &Record<'a>, mut use_row: impl FnMut(Row<'a>) -> Result<()>) -> Result<()> {
+    match record.content() {
+        Some(ContentType::QueueEvents) => {
+            record.rows::<rows::QueueEvent<'_>>().try_for_each(|row| use_row(Row::Submission(row?.header)))
+        }
+        Some(ContentType::HostExecutionEvents) => record
+            .rows::<rows::HostExecutionEvent<'_>>()
+            .try_for_each(|row| use_row(Row::HostExecution(row?.header))),
+        Some(ContentType::CommandRegionEvents) => record
+            .rows::<rows::CommandRegionEvent<'_>>()
+            .try_for_each(|row| use_row(Row::Region(row?.header))),
+        Some(ContentType::QueueDeviceEvents) => record
+            .rows::<rows::QueueDeviceEvent<'_>>()
+            .try_for_each(|row| use_row(Row::DeviceOperation(row?.header))),
+        Some(ContentType::DispatchEvents) => {
+            let header = record.header;
+            let queue =
+                (header.physical_device_ordinal.get(), header.queue_ordinal.get(), header.stream_id.get());
+            record
+                .rows::<rows::DispatchEvent<'_>>()
+                .try_for_each(|row| use_row(Row::Dispatch(row?.header, queue)))
+        }
+        Some(ContentType::MemoryEvents) => {
+            record.rows::<rows::MemoryEvent<'_>>().try_for_each(|row| use_row(Row::Memory(row?.header)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An event with its times on the host's clock.
+struct Pending<'a> {
+    start_ns: u64,
+    end_ns: u64,
+    row: Row<'a>,
+    /// Ordinal of its record.
+    record: u64,
+}
+
+/// Events that wait to be sorted by their start, so that they are placed in few lanes and memory is counted in order.
+#[derive(Default)]
+struct Window<'a> {
+    events: Vec<Pending<'a>>,
+}
+
+impl<'a> Window<'a> {
+    /// Adds an event; returns whether the window is full.
+    fn add(&mut self, event: Pending<'a>) -> bool {
+        self.events.push(event);
+        self.events.len() == WINDOW
+    }
+
+    /// Removes all events, sorted by their start; of those that start together, submissions are first.
+    fn drain(&mut self) -> std::vec::Drain<'_, Pending<'a>> {
+        self.events.sort_by_key(|event| (event.start_ns, !matches!(event.row, Row::Submission(_))));
+        self.events.drain(..)
+    }
+}
+
+/// A timeline that is being written.
+struct Timeline<'m, 'a, 's> {
+    survey: &'m Survey<'a>,
+    origin_ns: i64,
+    trace: Trace<'s>,
+    tracks: Tracks,
+    memory: Memory,
+    metrics: Metrics,
+    /// Submissions of which a dispatch was already added, by the kind of dispatch.
+    dispatched: Recent<(Kind, u64)>,
+    summary: TimelineSummary,
+}
+
+impl<'a> Timeline<'_, 'a, '_> {
+    /// The start and end of an event on the host's clock, unless they are missing, reversed or out of range.
+    fn place(&self, row: &Row<'_>) -> Option<(u64, u64)> {
+        let (start, end) = match row.times()? {
+            Times::Host(start, end) => (start, end),
+            Times::Device(device, start, end) => {
+                let time = |tick| self.survey.clocks.time_ns(device, tick, self.origin_ns);
+                (time(start)?, time(end)?)
+            }
+        };
+        Some((u64::try_from(start).ok()?, u64::try_from(end).ok()?))
+    }
+
+    fn add(&mut self, pending: &Pending<'a>) -> Result<()> {
+        let Pending { start_ns, end_ns, row, record } = pending;
+        if let Row::Memory(event) = row {
+            let device = self.tracks.device(event.physical_device_ordinal.get(), &mut self.trace)?;
+            return self.memory.add(event, *start_ns, device, &mut self.trace);
+        }
+        let Some(kind) = row.kind() else { return Ok(()) };
+        self.note_clock(row);
+        let mut annotations = row.annotations();
+        annotations.push(("record", Value::Unsigned(*record)));
+        let name = row.name(&self.survey.model);
+        let flow = self.flow(row, kind);
+        let lanes = self.tracks.lanes(row.queue(), kind, &mut self.trace)?;
+        self.summary.event_count += 1;
+        let mut event = Event { name: &name, category: kind.name(), flow, annotations };
+        if kind == Kind::Submission {
+            let track = lanes.any(&mut self.trace)?;
+            return self.trace.instant(track, *start_ns, event);
+        }
+        match lanes.place(&mut self.trace, *start_ns, *end_ns)? {
+            Some(track) => self.trace.slice(track, *start_ns, *end_ns, event),
+            None => {
+                self.summary.crowded_count += 1;
+                event.annotations.push(("duration_ns", Value::Unsigned(end_ns - start_ns)));
+                let track = lanes.any(&mut self.trace)?;
+                self.trace.instant(track, *start_ns, event)
+            }
+        }
+    }
+
+    /// The flow of a submission, through its operations and the first of its dispatches on each side.
+    fn flow(&mut self, row: &Row<'_>, kind: Kind) -> Option<u64> {
+        let submission = row.submission();
+        let flow = flow_id(row.queue(), submission);
+        let is_first = match kind {
+            Kind::Submission | Kind::HostOperation | Kind::DeviceOperation => true,
+            Kind::HostCommand | Kind::Dispatch => self.dispatched.insert((kind, flow)),
+            Kind::Region => false,
+        };
+        (is_first && submission != 0).then_some(flow)
+    }
+
+    fn note_clock(&mut self, row: &Row<'_>) {
+        let Some(Times::Device(device, ..)) = row.times() else { return };
+        let known = &mut self.summary.uncorrelated_devices;
+        if !self.survey.clocks.is_correlated(device) && !known.contains(&device) {
+            known.push(device);
+        }
+    }
+
+    fn add_metrics(&mut self, record: &Record<'a>) -> Result<()> {
+        for row in record.rows::<rows::MetricSample<'_>>() {
+            let row = row?;
+            let device = self.tracks.device(row.physical_device_ordinal.get(), &mut self.trace)?;
+            self.metrics.add(&row, &self.survey.model, device, &mut self.trace)?;
+        }
+        Ok(())
+    }
+}
+
+/// The id of the flow of a submission: distinct for all submissions of a bundle, as far as 64 bits allow.
+fn flow_id((device, queue, stream): QueueKey, submission: u64) -> u64 {
+    [u64::from(device) << 32 | u64::from(queue), stream, submission].iter().fold(0, |state, value| {
+        // The finalizer of SplitMix64.
+        let mut z = (state ^ value).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    })
+}
+
+/// The keys that were inserted last.
+#[derive(Debug)]
+struct Recent<K> {
+    keys: HashSet<K>,
+    order: VecDeque<K>,
+}
+
+impl<K> Default for Recent<K> {
+    fn default() -> Self {
+        Self { keys: HashSet::new(), order: VecDeque::new() }
+    }
+}
+
+impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
+    /// Inserts a key; returns whether it was not there.
+    fn insert(&mut self, key: K) -> bool {
+        if !self.keys.insert(key) {
+            return false;
+        }
+        self.order.push_back(key);
+        if self.order.len() > KNOWN_SUBMISSIONS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.keys.remove(&oldest);
+        }
+        true
+    }
+}
+
+/// The tracks of devices and queues, added when first used.
+#[derive(Default)]
+struct Tracks {
+    devices: HashMap<u32, Track>,
+    queues: HashMap<QueueKey, Track>,
+    lanes: HashMap<(QueueKey, Kind), Lanes>,
+}
+
+impl Tracks {
+    fn device(&mut self, ordinal: u32, trace: &mut Trace<'_>) -> Result<Track> {
+        if let Some(track) = self.devices.get(&ordinal) {
+            return Ok(*track);
+        }
+        let name = if ordinal == NONE { "host".to_owned() } else { format!("device {ordinal}") };
+        let track = trace.track(None, &name, rank(ordinal))?;
+        self.devices.insert(ordinal, track);
+        Ok(track)
+    }
+
+    fn queue(&mut self, key: QueueKey, trace: &mut Trace<'_>) -> Result<Track> {
+        if let Some(track) = self.queues.get(&key) {
+            return Ok(*track);
+        }
+        let (device, ordinal, stream) = key;
+        let device = self.device(device, trace)?;
+        let queue = if ordinal == NONE { "no queue".to_owned() } else { format!("queue {ordinal}") };
+        let name = if stream == 0 { queue } else { format!("{queue}, stream {stream}") };
+        let track = trace.track(Some(device), &name, rank(ordinal))?;
+        self.queues.insert(key, track);
+        Ok(track)
+    }
+
+    fn lanes(&mut self, queue: QueueKey, kind: Kind, trace: &mut Trace<'_>) -> Result<&mut Lanes> {
+        if !self.lanes.contains_key(&(queue, kind)) {
+            let parent = self.queue(queue, trace)?;
+            self.lanes.insert((queue, kind), Lanes::new(parent, kind.name().to_owned(), kind as i32));
+        }
+        Ok(self.lanes.get_mut(&(queue, kind)).expect("they have just been added"))
+    }
+}
+
+fn rank(ordinal: u32) -> i32 {
+    i32::try_from(ordinal).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! The times of dispatches by function, for comparing profiles.
+
+use rehal_base::Result;
+
+use crate::layout::NONE;
+use crate::model::{Model, key_of};
+use crate::report::{nanoseconds, ticks};
+use crate::table::Table;
+use crate::{Bundle, ContentType, QueueEventType, Record, rows};
+
+/// Who timed a dispatch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum TimedBy {
+    /// The host: from the first workgroup that it executed to the last.
+    Host,
+    /// The device.
+    Device,
+}
+
+impl TimedBy {
+    /// `host` or `device`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Device => "device",
+        }
+    }
+}
+
+/// The dispatches of a function. Functions of one name are one, whatever their executable: two runs give the same
+/// executable different ids.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FunctionTimes {
+    /// Its name, or where it is if it has none.
+    pub name: String,
+    /// Who timed its dispatches.
+    pub timed_by: TimedBy,
+    /// Nanoseconds of each dispatch, in file order.
+    pub times_ns: Vec<f64>,
+}
+
+/// The dispatches of a bundle.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DispatchTimes {
+    /// Functions in the order of their first dispatch.
+    pub functions: Vec<FunctionTimes>,
+    /// Dispatches without valid times, or of a device whose clock cannot be correlated with the host's.
+    pub untimed_count: u64,
+}
+
+/// The times of all dispatches of a bundle.
+///
+/// Fails if a record or row that it reads is malformed.
+pub fn of(bundle: &Bundle<'_>) -> Result<DispatchTimes> {
+    let mut model = Model::default();
+    for record in bundle.records() {
+        model.add(&record?)?;
+    }
+    let mut collector = Collector { model: &model, functions: Table::default(), untimed_count: 0 };
+    for record in bundle.records() {
+        collector.add(&record?)?;
+    }
+    let (untimed_count, functions) = (collector.untimed_count, collector.functions.into_values());
+    Ok(DispatchTimes { functions, untimed_count })
+}
+
+struct Collector<'m, 'a> {
+    model: &'m Model<'a>,
+    functions: Table<(TimedBy, String), FunctionTimes>,
+    untimed_count: u64,
+}
+
+impl Collector<'_, '_> {
+    fn add(&mut self, record: &Record<'_>) -> Result<()> {
+        match record.content() {
+            Some(ContentType::DispatchEvents) => {
+                let device = record.header.physical_device_ordinal.get();
+                let fit = self.model.clocks.get(&device).and_then(|clock| clock.samples.fit_any());
+                for row in record.rows::<rows::DispatchEvent<'_>>() {
+                    let event = row?.header;
+                    let ticks = ticks(event.start_tick.get(), event.end_tick.get());
+                    let ns = ticks.and_then(|ticks| fit?.duration_ns(ticks));
+                    let function = (event.executable_id.get(), event.function_ordinal.get());
+                    self.add_dispatch(TimedBy::Device, function, ns);
+                }
+            }
+            Some(ContentType::HostExecutionEvents) => {
+                for row in record.rows::<rows::HostExecutionEvent<'_>>() {
+                    let event = row?.header;
+                    let function = (event.executable_id.get(), event.function_ordinal.get());
+                    let is_dispatch = QueueEventType(event.event_type.get()) == QueueEventType::DISPATCH;
+                    if is_dispatch && function.0 != 0 && function.1 != NONE {
+                        let ns = nanoseconds(event.start_host_time_ns.get(), event.end_host_time_ns.get());
+                        self.add_dispatch(TimedBy::Host, function, ns);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add_dispatch(&mut self, timed_by: TimedBy, function: (u64, u32), ns: Option<i64>) {
+        let Some(ns) = ns else {
+            self.untimed_count += 1;
+            return;
+        };
+        let name = match self.model.functions.get(&function) {
+            Some(row) => String::from_utf8_lossy(&key_of(row, NONE)).into_owned(),
+            // A truncated bundle may lack the description.
+            None => format!("executable{}#{}", function.0, function.1),
+        };
+        let make = || FunctionTimes { name: name.clone(), timed_by, times_ns: Vec::new() };
+        self.functions.entry((timed_by, name.clone()), make).times_ns.push(ns as f64);
+    }
+}
