@@ -11,12 +11,11 @@ use super::stream::CaptureSink;
 use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{Condvar, Mutex, MutexGuard};
 
-/// Maximum number of queued buffers, including the one being written. With the one that the recorder fills, 512 KiB.
-const WAITING_BUFFERS: usize = 3;
-
-/// Low-water mark: a blocked caller resumes when this many are queued, so that the thread has one to write while the
-/// caller wakes up and fills the next.
-const CONTINUE_BUFFERS: usize = 1;
+/// Maximum number of queued buffers, including the one being written. With the one that the recorder fills, 2 MiB.
+///
+/// A blocked caller resumes when half of them are written, so that the thread has something to write meanwhile, and the
+/// caller sleeps once per megabyte: a sleep costs as much as writing a buffer.
+const WAITING_BUFFERS: usize = 15;
 
 /// The thread is woken when this many are queued; if fewer are, by the flush that follows within milliseconds. A wake-up
 /// takes as long as several calls.
@@ -32,6 +31,8 @@ pub(super) struct Behind {
 }
 
 struct Shared {
+    /// Maximum number of queued buffers.
+    limit: usize,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -71,16 +72,21 @@ impl State {
 impl Behind {
     /// Starts the thread.
     pub fn start(sink: Box<dyn CaptureSink>) -> Result<Self> {
+        Self::start_with_limit(sink, WAITING_BUFFERS)
+    }
+
+    /// [`Behind::start`] with a maximum number of queued buffers, at least 3.
+    pub fn start_with_limit(sink: Box<dyn CaptureSink>, limit: usize) -> Result<Self> {
         let state = State {
             sink: Some(sink),
-            waiting: VecDeque::with_capacity(WAITING_BUFFERS),
-            spare: Vec::with_capacity(WAITING_BUFFERS),
+            waiting: VecDeque::with_capacity(limit),
+            spare: Vec::with_capacity(limit),
             is_writing: false,
             is_flush_due: false,
             failure: None,
             ended: false,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let shared = Arc::new(Shared { limit, state: Mutex::new(state), changed: Condvar::new() });
         let writer = Builder::new().name("rehal-capture".into()).spawn({
             let shared = shared.clone();
             move || shared.write()
@@ -101,6 +107,11 @@ impl Behind {
 }
 
 impl Shared {
+    /// Low-water mark: the number of queued buffers at which a blocked caller resumes.
+    fn continue_at(&self) -> usize {
+        self.limit / 2
+    }
+
     /// Waits until no write is pending.
     fn idle(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
@@ -131,7 +142,7 @@ impl Shared {
                 self.changed.wait(&mut state);
                 continue;
             }
-            if state.unwritten() <= CONTINUE_BUFFERS {
+            if state.unwritten() <= self.continue_at() {
                 self.changed.notify_all();
             }
         }
@@ -176,9 +187,9 @@ impl Sink for Behind {
 
     fn write_buffer(&mut self, buffer: &mut WriteBuffer) -> io::Result<()> {
         let mut state = self.shared.state.lock();
-        if state.unwritten() >= WAITING_BUFFERS {
+        if state.unwritten() >= self.shared.limit {
             // The thread is awake: it was woken for two of them.
-            while state.unwritten() > CONTINUE_BUFFERS {
+            while state.unwritten() > self.shared.continue_at() {
                 self.shared.changed.wait(&mut state);
             }
         }

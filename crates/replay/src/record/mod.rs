@@ -203,7 +203,11 @@ fn create_file(path: &Path) -> Result<File> {
             // Some file systems do not support locks; recording without one is better than failing.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        file.set_len(0).map_err(failed)?;
+        // Only if there is something to truncate: ext4 writes a file that was truncated to the disk when it is closed,
+        // for half a second per gigabyte (its mount option `auto_da_alloc`).
+        if file.metadata().map_err(failed)?.len() > 0 {
+            file.set_len(0).map_err(failed)?;
+        }
     }
     Ok(file)
 }

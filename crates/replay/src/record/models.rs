@@ -155,7 +155,7 @@ fn every_buffer_is_written_in_order() {
 fn a_full_queue_is_waited_for() {
     explore_bounded(PREEMPTIONS, || {
         let sink = Sink::default();
-        let mut behind = Behind::start(Box::new(sink.clone())).unwrap();
+        let mut behind = Behind::start_with_limit(Box::new(sink.clone()), 3).unwrap();
         for bytes in [b"ab", b"cd", b"ef", b"gh", b"ij"] {
             queue(&mut behind, bytes).unwrap();
         }
