@@ -15,6 +15,7 @@ pub mod flags;
 mod gtest;
 mod output;
 mod parameters;
+mod profiling;
 mod program;
 mod progress;
 mod tool;

@@ -401,14 +401,7 @@ fn groups(tool: &Tool) -> Vec<&'static Group> {
 
 #[test]
 fn missing_features_are_refused_by_name() {
-    for flag in [
-        "--device_profiling_mode=queue-events",
-        "--device_profiling_output=x.ireeprof",
-        "--device_profiling_counter=x",
-        "--print_device_statistics",
-        "--device_capture_tool=renderdoc",
-        "--device_allocator=debug",
-    ] {
+    for flag in ["--device_capture_tool=renderdoc", "--device_allocator=debug"] {
         for tool in ["iree-run-replay", "iree-benchmark-replay"] {
             let stderr = fail(&[tool, flag, &abs()]);
             assert!(stderr.starts_with(&format!("UNIMPLEMENTED; {flag}")), "{stderr}");
@@ -421,7 +414,6 @@ fn missing_features_are_refused_by_name() {
 fn missing_features_name_an_alternative() {
     for (words, instead) in [
         (&["iree-run-replay", "--device_allocator=debug", &abs()][..], "--print_statistics"),
-        (&["iree-run-replay", "--device_profiling_mode=queue-events", &abs()], "iree-benchmark-replay"),
         (&["iree-run-replay", "--device_capture_tool=renderdoc", &abs()], "--device_replay_output=PATH"),
         (&["iree-benchmark-module", "--dispatch_statistics", "--module=x.vmfb"], "rehal info PATH"),
         (&["iree-run-module", "--module=x.so"], "--executable_plugin=PATH"),
@@ -539,7 +531,7 @@ fn help_describes_flags_that_work_and_lists_others_by_group() {
         "#   Vulkan, CUDA and HIP: --vulkan_*, --cuda_*, --hip_*",
         "# Refused in this build, unless at their defaults; --help=all lists them:",
         "#   Devices: --device_allocator",
-        "#   Profiling: --device_profiling_*, --print_device_statistics, --device_capture_*",
+        "#   Profiling: --device_capture_*",
     ] {
         assert!(help.lines().any(|it| it == line), "no {line:?} in\n{help}");
     }

@@ -6,7 +6,8 @@ use rehal_session::{CaptureFile, CrashReports, Replay, ReplayOrder, ScopeTimer, 
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::profiling::{self, PROFILING};
 use crate::{Invocation, Operands, Tool, captures, devices};
 
 /// See the [module](self).
@@ -63,6 +64,7 @@ const SCOPE_TIME_LIMIT: f64 = 10.0;
 struct Options {
     replay: replay_flags::Options,
     scope: Option<String>,
+    profiling: Option<profiling::Options>,
     bench: rehal_bench::Options,
 }
 
@@ -70,6 +72,7 @@ fn run(invocation: &Invocation) -> Result<()> {
     measure(Options {
         replay: replay_flags::Options::of(invocation)?,
         scope: invocation.flags.get(&SCOPE),
+        profiling: profiling::Options::from_flags(&invocation.flags)?,
         bench: benchmark_flags::options(&invocation.flags, &invocation.program)?,
     })
 }
@@ -89,6 +92,7 @@ fn measure(mut options: Options) -> Result<()> {
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
     // A capture that cannot be replayed here is an error, not a report of a failed benchmark.
     replay.check_executables()?;
+    let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &capture, &replay)?;
     let order = options.replay.replay.order;
     options.bench.context.entry("replay_order".into()).or_insert_with(|| order.name().into());
     // The names of the default order are the reference's.
@@ -97,17 +101,29 @@ fn measure(mut options: Options) -> Result<()> {
         other => format!("BM_replay/order:{}", other.name()),
     };
     let benchmark = match scope {
-        None => Benchmark::new(name, |state| whole(&replay, reports, state)).use_real_time(),
-        Some(scope) => {
-            Benchmark::new(format!("{name}/scope:{scope}"), |state| scoped(&replay, reports, scope, state))
-                .use_manual_time()
-                .real_time_limit(SCOPE_TIME_LIMIT)
-        }
+        None => Benchmark::new(name, |state| {
+            whole(&replay, reports, state)?;
+            // The loop has ended, so this is not measured.
+            profiling.flush()
+        })
+        .use_real_time(),
+        Some(scope) => Benchmark::new(format!("{name}/scope:{scope}"), |state| {
+            scoped(&replay, reports, scope, state)?;
+            profiling.flush()
+        })
+        .use_manual_time()
+        .real_time_limit(SCOPE_TIME_LIMIT),
     };
     let mut benchmarks = [benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond)];
     let outcome = benchmark_flags::run(options.bench, &mut benchmarks);
-    let outcome = outcome.context(|| captures::place(&capture))?;
-    match outcome.failed {
+    let outcome = outcome.context(|| captures::place(&capture));
+    drop(benchmarks);
+    let (outcome, failure) = match outcome {
+        Ok(outcome) => (Some(outcome), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    profiling.end(failure)?;
+    match outcome.map_or(0, |outcome| outcome.failed) {
         0 => Ok(()),
         count => Err(Error::new(rehal_base::StatusCode::Unknown, format!("{count} repetitions failed"))),
     }
