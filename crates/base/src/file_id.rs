@@ -27,6 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri does not support hard links")]
     fn one_file_is_the_same_by_any_path_and_others_are_not() {
         let path =
             |name: &str| std::env::temp_dir().join(format!("rehal-file-id-{name}-{}", std::process::id()));

@@ -7,12 +7,12 @@ use std::sync::OnceLock;
 
 use memmap2::{Mmap, MmapOptions, MmapRaw, UncheckedAdvice};
 
-use self::places::Place;
+use self::table::TableEntry;
 use crate::{Error, Result};
 
-mod places;
+mod table;
 
-pub use places::mapped_file_at;
+pub use table::mapped_file_at;
 
 /// A whole file, mapped read-only.
 ///
@@ -20,11 +20,11 @@ pub use places::mapped_file_at;
 /// memory of its own for a file of any size.
 pub struct MappedFile {
     /// The registration of `map`, dropped before `map` is unmapped.
-    _place: Option<Place>,
+    _entry: Option<TableEntry>,
     map: Option<Mmap>,
     file: File,
     /// A second, writable mapping, created on demand.
-    private: OnceLock<(Place, MmapRaw)>,
+    private: OnceLock<(TableEntry, MmapRaw)>,
     path: PathBuf,
 }
 
@@ -45,16 +45,16 @@ impl MappedFile {
         let metadata = file.metadata().map_err(|e| Error::io(format_args!("reading '{shown}'"), &e))?;
         if metadata.len() == 0 {
             let (private, path) = (OnceLock::new(), path.to_path_buf());
-            return Ok(Self { _place: None, map: None, file, private, path });
+            return Ok(Self { _entry: None, map: None, file, private, path });
         }
         // SAFETY: the mapping is private and read-only. Another process that writes to or truncates the file
         // while it is mapped can change bytes or raise SIGBUS; readers check each value after reading it
         // once, and docs/unsafe.md names what remains.
         let map =
             unsafe { Mmap::map(&file) }.map_err(|e| Error::io(format_args!("mapping '{shown}'"), &e))?;
-        let place = Place::of(path, map.as_ptr().addr(), map.len());
+        let entry = TableEntry::of(path, map.as_ptr().addr(), map.len());
         let (private, path) = (OnceLock::new(), path.to_path_buf());
-        Ok(Self { _place: Some(place), map: Some(map), file, private, path })
+        Ok(Self { _entry: Some(entry), map: Some(map), file, private, path })
     }
 
     /// A second, copy-on-write mapping of the file, as a pointer to its first byte: writes are visible
@@ -70,8 +70,8 @@ impl MappedFile {
                 Error::io(format_args!("mapping '{}' as writable", self.path.display()), &error)
             })?;
         let map = MmapRaw::from(map);
-        let place = Place::of(&self.path, map.as_ptr().addr(), map.len());
-        Ok(first(&self.private.get_or_init(|| (place, map)).1))
+        let entry = TableEntry::of(&self.path, map.as_ptr().addr(), map.len());
+        Ok(first(&self.private.get_or_init(|| (entry, map)).1))
     }
 
     /// All bytes of the file.

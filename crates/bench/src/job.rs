@@ -248,8 +248,8 @@ impl<'b, 'a> Job<'b, 'a> {
 /// between the two: 1.4 times the estimate if at least a tenth of the time was measured, else ten times as
 /// many. At least one more, at most [`MAX_ITERATIONS`].
 pub(crate) fn next_iterations(iterations: u64, measured_s: f64, min_time_s: f64) -> (u64, f64) {
-    let says_something = measured_s / min_time_s > 0.1;
-    let multiplier = if says_something { min_time_s * 1.4 / measured_s.max(1e-9) } else { 10.0 };
+    let is_estimate_reliable = measured_s / min_time_s > 0.1;
+    let multiplier = if is_estimate_reliable { min_time_s * 1.4 / measured_s.max(1e-9) } else { 10.0 };
     let next = (multiplier * iterations as f64).max(iterations as f64 + 1.0).round();
     ((next as u64).min(MAX_ITERATIONS), multiplier)
 }

@@ -523,7 +523,7 @@ fn the_summary_covers_all_repetitions_and_batches_many_iterations() {
 }
 
 #[test]
-fn a_summary_of_few_samples_says_so_and_failures_have_none() {
+fn few_samples_are_named_and_failures_have_no_summary() {
     let lab = Lab::default();
     let text = summary_of(&lab, times(3), uneven(&lab, &[]));
     assert!(text.starts_with("BM/real_time: median 1 ms, mean 1 ms"), "{text}");

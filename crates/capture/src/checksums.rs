@@ -24,7 +24,7 @@ use crate::{PayloadType, Record};
 pub(crate) const BLOCK_BYTES: usize = 4096;
 
 /// A verified range of a mapped file of at least this size is evicted, unless it is about to be read.
-const FORGET_BYTES: usize = 4 << 20;
+const EVICTED_BYTES: usize = 4 << 20;
 
 /// Whether a capture has checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Blocks {
     }
 
     /// Updates the checksums for bytes at `offset` that were added as zeros and are patched to `bytes`.
-    pub fn fill_in(&mut self, offset: u64, bytes: &[u8]) {
+    pub fn patch(&mut self, offset: u64, bytes: &[u8]) {
         for (byte, offset) in bytes.iter().zip(offset..) {
             let (index, at) = (offset as usize / BLOCK_BYTES, offset as usize % BLOCK_BYTES);
             // CRCs are linear: changing this byte changes the CRC by the same XOR in all messages of this length.
@@ -193,7 +193,7 @@ impl<'a> Table<'a> {
                     _ => damage.push(mismatch.damage()),
                 }
             }
-            if ((index + 1) * BLOCK_BYTES).is_multiple_of(FORGET_BYTES) {
+            if ((index + 1) * BLOCK_BYTES).is_multiple_of(EVICTED_BYTES) {
                 walked(((index + 1) * BLOCK_BYTES) as u64);
             }
         }
@@ -292,7 +292,7 @@ impl<'a> Verifier<'a> {
             // A mismatch is only meaningful if the checksum record is intact.
             matches.or_else(|mismatch| self.table.check_self().and(Err(mismatch)))?;
             self.position = (self.position + BLOCK_BYTES).min(summed);
-            if self.position - kept >= FORGET_BYTES
+            if self.position - kept >= EVICTED_BYTES
                 && let Some(map) = self.map
             {
                 map.forget(kept, self.position - kept);

@@ -25,7 +25,7 @@ const BUFFER_AGE: Duration = Duration::from_millis(100);
 ///
 /// It buffers at most 128 KiB, and borrows payloads only for the duration of a call. The capture of a killed program
 /// is readable with `recover`: records are passed to the sink once they amount to 128 KiB or are 100 ms old (each
-/// append and [`Writer::flush_if_due`] check the age, unless [`Writer::leave_age_to_owner`] was called).
+/// append checks the age, unless [`Writer::leave_age_to_owner`] was called).
 ///
 /// The first error of the sink is sticky: later calls repeat it and [`Writer::close`] returns it. Dropping a writer
 /// flushes its buffer and leaves the capture unclosed.
@@ -206,9 +206,8 @@ impl<W: Sink> Writer<W> {
         self.check_failure()
     }
 
-    /// Flushes the buffer to the sink if it is old enough. For recorders that call it at each wait of their
-    /// program. The next call returns a failure of the sink.
-    pub fn flush_if_due(&mut self) {
+    /// Flushes the buffer to the sink if it is old enough.
+    fn flush_if_due(&mut self) {
         if self.oldest_byte.is_some_and(|since| since.elapsed() >= BUFFER_AGE) {
             self.drain();
         }
@@ -321,7 +320,7 @@ impl<W: Sink + Seek> Writer<W> {
             self.buffer.overwrite(waiting as usize, status.as_bytes());
         } else if self.failure.is_none() {
             if let Some(checksums) = &mut self.checksums {
-                checksums.fill_in(offset, status.as_bytes());
+                checksums.patch(offset, status.as_bytes());
             }
             let mut change = || {
                 self.sink.seek(SeekFrom::Start(offset))?;
@@ -359,7 +358,7 @@ impl<W: Sink> Writer<W> {
         let record_offset = self.length_bytes;
         let payload_bytes = Blocks::payload_bytes(record_offset);
         let length = U64::new(record_offset + size_of::<RecordHeader>() as u64 + payload_bytes);
-        blocks.fill_in(core::mem::offset_of!(FileHeader, file_length) as u64, length.as_bytes());
+        blocks.patch(core::mem::offset_of!(FileHeader, file_length) as u64, length.as_bytes());
         let fields = RecordFields {
             record_type: RecordType::SESSION,
             optional: true,

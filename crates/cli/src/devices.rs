@@ -28,17 +28,15 @@ pub(crate) fn options(flags: &Flags) -> Result<DeviceOptions> {
 /// Finds the device with a URI. If its driver is unavailable here, the error names a device that is available.
 fn find(registry: &DriverRegistry, uri: &str) -> Result<DeviceSpec> {
     let place = || format!("--{}={uri}", DEVICE.name());
-    let works = registry.drivers().iter().find(|driver| driver.availability().is_ok());
-    match (DeviceSpec::find_in(registry, uri), works) {
-        (Err(error), Some(works))
-            if matches!(error.code(), StatusCode::Unimplemented | StatusCode::Unavailable) =>
-        {
+    DeviceSpec::find_in(registry, uri).map_err(|error| match error.code() {
+        StatusCode::Unimplemented | StatusCode::Unavailable => {
+            let default = DeviceSpec::default();
             let advice =
-                format!("--{}={} runs it here; {}", DEVICE.name(), works.name(), registry.available());
-            Err(Error::new(error.code(), error.message()).context(place()).advise(advice))
+                format!("--{}={} runs it here; {}", DEVICE.name(), default.uri(), registry.available());
+            Error::new(error.code(), error.message()).context(place()).advise(advice)
         }
-        (found, _) => found.context(place),
-    }
+        _ => error.context(place()),
+    })
 }
 
 /// The drivers that the tools use.
@@ -234,7 +232,8 @@ mod tests {
             "{listed}"
         );
         assert_eq!(list_devices(&registry, "").unwrap(), "local-sync://\nlocal-task://\n");
-        let expected = "UNAVAILABLE; libgpu.so.1 is not installed\n  try: the drivers that work here are: local-sync, local-task";
+        let expected =
+            "UNAVAILABLE; libgpu.so.1 is not installed\n  try: available drivers: local-sync, local-task";
         assert_eq!(list_devices(&registry, "gpu").unwrap_err().report(), expected);
         assert_eq!(dump_devices(&registry, "gpu").unwrap_err().report(), expected);
         assert_eq!(DeviceSpec::find_in(&registry, "gpu://0").err().unwrap().report(), expected);

@@ -52,6 +52,52 @@ fn reports_name_the_order() {
     assert_eq!(report["benchmarks"][0]["name"], "BM_replay/order:captured/process_time/real_time");
 }
 
+/// The scope has 200 entries, and changes only what it creates.
+#[test]
+fn fast_forward_repeats_a_scope_and_says_what_it_restores() {
+    let capture = capture("bench.add4.200.local-sync");
+    for order in ["serialized", "captured"] {
+        let order = format!("--replay_order={order}");
+        let flags = ["--replay_scope=execute", "--replay_fast_forward", &order, "--benchmark_min_time=3x"];
+        let words = [&["iree-benchmark-replay", "--benchmark_format=json"], &flags[..], &[&capture]].concat();
+        let ran = run(&words);
+        assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+        assert!(ran.stderr.contains("note: --replay_fast_forward restores 0 bytes before each iteration"));
+        let report: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let benchmark = &report["benchmarks"][0];
+        let name = benchmark["name"].as_str().unwrap();
+        assert!(name.ends_with("/fast_forward/scope:execute/process_time/manual_time"), "{name}");
+        assert_eq!((&benchmark["iterations"], &benchmark["restored_bytes"]), (&3.into(), &0.0.into()));
+        assert_eq!(report["context"]["replay_fast_forward"], "true");
+    }
+}
+
+#[test]
+fn fast_forward_needs_a_scope() {
+    let stderr = fail(&["iree-benchmark-replay", "--replay_fast_forward", ONCE, &mlp()]);
+    assert!(stderr.contains("--replay_fast_forward needs the scope"), "{stderr}");
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn reports_name_cold_caches() {
+    for (flags, name) in [
+        (&[][..], "BM_replay/cache:cold/process_time/real_time"),
+        (&["--replay_scope=execute"], "BM_replay/cache:cold/scope:execute/process_time/manual_time"),
+        (
+            &["--replay_scope=execute", "--replay_fast_forward"],
+            "BM_replay/cache:cold/fast_forward/scope:execute/process_time/manual_time",
+        ),
+    ] {
+        let report =
+            report(&[&["--replay_cache=cold", "--benchmark_min_time=2x"], flags, &[&mlp()]].concat());
+        assert_eq!(report["benchmarks"][0]["name"], name);
+        assert_eq!(report["context"]["replay_cache"], "cold");
+    }
+    let context = &report(&["--replay_cache=warm", ONCE, &mlp()])["context"];
+    assert_eq!(context["replay_cache"], Value::Null);
+}
+
 #[test]
 fn scopes_that_are_entered_often_are_summed() {
     let report = report(&["--replay_scope=execute", ONCE, &capture("bench.add4.200.local-sync")]);
@@ -60,7 +106,7 @@ fn scopes_that_are_entered_often_are_summed() {
 
 /// `deinit` takes almost no time, so without a limit the benchmark would run for a thousand times the minimum time.
 #[test]
-fn a_short_scope_stops_at_the_time_limit_and_the_label_says_so() {
+fn a_short_scope_stops_at_the_time_limit_and_is_labeled() {
     const LABEL: &str = "stopped after 0.01s before min_time 0.001s was measured";
     let words = ["--replay_scope=deinit", "--benchmark_min_time=0.001s", &mlp()];
     assert_eq!(report(&words)["benchmarks"][0]["label"], LABEL);

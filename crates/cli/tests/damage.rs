@@ -92,7 +92,7 @@ fn recovery_continues_and_reports_the_damage() {
     assert!(report.contains("\n  checksums: do not match: bytes 0 to 4095 (records #0 to #"), "{report}");
     assert!(
         report.contains(
-            "Replay here: no, not on local-sync\n  DATA_LOSS; the capture does not match its checksums"
+            "Replay here: no, not on local-task\n  DATA_LOSS; the capture does not match its checksums"
         ),
         "{report}"
     );

@@ -290,7 +290,7 @@ fn flags_are_checked_before_anything_is_opened() {
             [tool, if tool == "rehal" { "info" } else { "--device=local-sync" }, "--device=vulkan", file];
         let stderr = run(&words).stderr;
         let expected = "UNIMPLEMENTED; this build has no 'vulkan' driver\n  at: --device=vulkan\n  \
-                        try: --device=local-sync runs it here; the drivers that work here are: local-sync, local-task\n";
+                        try: --device=local-task runs it here; available drivers: local-sync, local-task\n";
         assert_eq!(stderr, expected, "{tool}");
     }
 }
@@ -448,8 +448,11 @@ fn flags_without_effect_warn_once() {
         "warning: without effect: --task_topology_group_count, --task_worker_spin_us (no device of the driver local-task \
          is named)\n"
     );
-    let on_workers = ["iree-run-replay", "--device=local-task://0", "--task_topology_group_count=2", &abs()];
-    assert_eq!(run(&on_workers).stderr, "");
+    for device in ["--device=local-task", "--device=local-task://0"] {
+        let on_workers = ["iree-run-replay", device, "--task_topology_group_count=2", &abs()];
+        assert_eq!(run(&on_workers).stderr, "");
+    }
+    assert_eq!(run(&["iree-run-replay", "--task_topology_group_count=2", &abs()]).stderr, "");
 }
 
 /// The oracle's tests compare what is printed with the reference.

@@ -18,7 +18,7 @@ fn a_text_report() {
   60 records of 14 objects, 1 device, 3 submissions on queues, 1 dispatch
   checksums: none in this capture, so damage may go undetected
 
-Replay here: yes (kernels not loaded), on local-sync
+Replay here: yes (kernels not loaded), on local-task
 
 Scopes
   init     entered 1 time
@@ -124,12 +124,12 @@ fn reasons_against_a_replay_are_reported() {
     let abs = std::fs::read(capture("simple_abs.abs.local-sync")).unwrap();
     let arm = scratch.file("arm", patched(&abs, b"embedded-elf-x86_64", b"embedded-elf-arm_64"));
     for (path, expected) in [
-        (arm, "executable 4 is 'embedded-elf-arm_64', which local-sync cannot run"),
+        (arm, "executable 4 is 'embedded-elf-arm_64', which local-task cannot run"),
         (capture("torn.gather.local-sync"), "the capture is truncated at offset 8116"),
     ] {
         let report = print(&["rehal", "info", &path]);
         assert!(
-            report.contains("Replay here: no, not on local-sync\n") && report.contains(expected),
+            report.contains("Replay here: no, not on local-task\n") && report.contains(expected),
             "{report}"
         );
     }
@@ -137,7 +137,7 @@ fn reasons_against_a_replay_are_reported() {
     assert_eq!((&torn["closed"], &torn["tear"]["offset"]), (&false.into(), &8116.into()));
     let two = print(&["rehal", "info", &capture("two_devices.ss")]);
     assert!(
-        two.contains("yes (kernels not loaded), on local-sync (--device=local-sync given 2 times)"),
+        two.contains("yes (kernels not loaded), on local-task (--device=local-task given 2 times)"),
         "{two}"
     );
 }
@@ -153,5 +153,5 @@ fn a_capture_of_everything_has_a_report() {
     let total: u64 = info["bytes"].as_object().unwrap().values().map(|it| it.as_u64().unwrap()).sum();
     assert_eq!(info["size_bytes"], total);
     assert!(info["bytes"].as_object().unwrap().values().all(|it| it.as_u64().unwrap() > 0), "{info}");
-    assert!(print(&["rehal", "info", &path]).contains("Replay here: no, not on local-sync"));
+    assert!(print(&["rehal", "info", &path]).contains("Replay here: no, not on local-task"));
 }

@@ -36,17 +36,41 @@ fn an_export_goes_to_a_file() {
     let own = format!("--output={sample}");
     assert!(fail(&[&export[..], &[&own, &sample]].concat()).contains("which is read"));
     assert!(fail(&["iree-profile", "cat", &output, &sample]).contains("does not support --output"));
+    assert!(fail(&[&export[..], &["--output=", &sample]].concat()).contains("names no file"));
+    let full = fail(&[&export[..], &["--output=/dev/full", &sample]].concat());
+    assert!(full.contains("at: --output=/dev/full\n"), "the profile is not at fault: {full}");
 }
 
 #[test]
-fn a_truncated_profile_is_read_with_a_warning() {
+fn a_profile_that_was_not_closed_is_read_with_a_warning() {
     let scratch = Scratch::new();
     let bytes = std::fs::read(sample()).unwrap();
-    let path = scratch.file("torn.ireeprof", &bytes[..bytes.len() - 10]);
-    let ran = run(&["iree-profile", "summary", &path]);
-    assert_eq!(ran.status, Some(0));
-    assert!(ran.stderr.contains("complete records are read, and 140 bytes from offset"), "{}", ran.stderr);
-    assert!(ran.stdout.contains("session_begin=2") && ran.stdout.contains("session_end=1"), "{}", ran.stdout);
+    let summary = |name: &str, bytes: &[u8]| {
+        let ran = run(&["iree-profile", "summary", &scratch.file(name, bytes)]);
+        assert_eq!(ran.status, Some(0), "{name}: {}", ran.stderr);
+        ran
+    };
+    let warned = |bytes: &[u8], warning: &str, sessions: &str| {
+        let ran = summary("torn.ireeprof", bytes);
+        assert!(ran.stderr.contains(warning), "expected {warning}, found {}", ran.stderr);
+        assert!(ran.stdout.contains(sessions), "{}", ran.stdout);
+    };
+    assert_eq!(summary("whole.ireeprof", &bytes).stderr, "");
+    let one = "session_begin=2 chunks=38 session_end=1";
+    let last = bytes.len() - 150;
+    warned(&bytes[..bytes.len() - 10], "complete records are read, and 140 bytes from offset", one);
+    let between =
+        format!("is truncated at offset {last}: 42 complete records are read, and later ones are missing");
+    warned(&bytes[..last], &between, one);
+    let without_length = [&bytes[..16], &[0; 8], &bytes[24..last]].concat();
+    warned(&without_length, "was not closed", one);
+    let first = (last - 150) as u64;
+    let first_session = [&bytes[..16], &first.to_le_bytes(), &bytes[24..last]].concat();
+    warned(
+        &first_session,
+        "has 150 bytes behind its recorded length",
+        "session_begin=1 chunks=38 session_end=1",
+    );
 }
 
 #[test]

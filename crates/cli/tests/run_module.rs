@@ -407,7 +407,7 @@ fn statistics_go_to_standard_error() {
     let ran = call("add4", "add", &["--input=4xf32=1", "--input=4xf32=2", "--print_statistics"]);
     assert_eq!(
         ran.stderr,
-        "Device: local-sync\n[[ iree_hal_allocator_t memory statistics ]]\n  \
+        "Device: local-task\n[[ iree_hal_allocator_t memory statistics ]]\n  \
          HOST_LOCAL:           16B peak /           16B allocated /           16B freed /            0B live\n\
          DEVICE_LOCAL:           48B peak /           48B allocated /           48B freed /            0B live\n\n"
     );

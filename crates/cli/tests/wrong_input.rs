@@ -115,7 +115,7 @@ fn an_invalid_device() {
             (
                 "vulkan",
                 "UNIMPLEMENTED; this build has no 'vulkan' driver\n  at: --device=vulkan\n  try: \
-                 --device=local-sync runs it here; the drivers that work here are: local-sync, local-task",
+                 --device=local-task runs it here; available drivers: local-sync, local-task",
             ),
             (
                 "local-sink",
@@ -170,7 +170,7 @@ fn an_executable_for_another_architecture() {
     }
     let report = common::print(&["rehal", "info", &path]);
     assert!(
-        report.contains("executable 4 is 'embedded-elf-arm_64', which local-sync cannot run"),
+        report.contains("executable 4 is 'embedded-elf-arm_64', which local-task cannot run"),
         "{report}"
     );
 }

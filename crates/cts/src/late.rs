@@ -112,9 +112,14 @@ fn run(kept: &KeptSubmission, base: &Device) -> Result<()> {
     }
     let scratch = Bump::new();
     let op = kept.op().rename(&mut StoredNames { store: kept.store(), scratch: &scratch })?;
+    // The underlying device may complete it on threads of its own.
+    let done = base.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::default())?;
+    let signals = [done.at(1)];
     let submission =
-        Submission { device: base, affinity: QUEUE_AFFINITY_ANY, waits: &[][..], signals: &[][..], op };
-    base.backend().submit(&submission).map(drop)
+        Submission { device: base, affinity: QUEUE_AFFINITY_ANY, waits: &[][..], signals: &signals[..], op };
+    base.backend().submit(&submission)?;
+    base.flush(QUEUE_AFFINITY_ANY)?;
+    done.wait(1, None)
 }
 
 impl DeviceBackend for LateDevice {

@@ -43,7 +43,7 @@ impl DriverRegistry {
         let names: Vec<_> = available.map(Driver::name).collect();
         match names[..] {
             [] => "no driver of this build is available on this machine".into(),
-            _ => format!("the drivers that work here are: {}", names.join(", ")),
+            _ => format!("available drivers: {}", names.join(", ")),
         }
     }
 }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn what_works_here_is_named() {
         let registry = registry();
-        assert_eq!(registry.available(), "the drivers that work here are: cpu, zeta");
+        assert_eq!(registry.available(), "available drivers: cpu, zeta");
         assert_eq!(registry.find("nope").err().unwrap().report(), "NOT_FOUND; driver 'nope' does not exist");
         let cpu = registry.find("cpu").unwrap();
         assert_eq!(

@@ -16,6 +16,7 @@ use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, guard
 use crate::execute::{LiveNames, run_and_settle, run_kept};
 use crate::profile;
 use crate::task::{TaskExecutor, Workers};
+use crate::topology::Worker;
 
 /// Minimum alignment of buffers, as compiled kernels assume.
 const BINDING_ALIGNMENT_BYTES: usize = 64;
@@ -76,15 +77,16 @@ impl LocalTask {
     /// The device. Fails if threads cannot be started.
     pub fn create(options: LocalTaskOptions) -> Result<Device> {
         let workers = options.start_workers()?;
+        // On a machine whose cores differ, a dispatch fails or not regardless of the workers that run it.
+        let from_caches = || workers.topology().workers().iter().map(Worker::default_local_memory).min();
+        let local_memory_limit =
+            options.worker_local_memory.or_else(|| from_caches().map(|bytes| bytes as u64));
         let executor = TaskExecutor::new(&workers, options.abort_on_failure);
         let ready = executor.clone();
         Ok(Device::new(LocalDevice {
             info: info(LOCAL_TASK),
             plugins: options.plugins,
-            executables: ExecutableOptions {
-                measures: true,
-                local_memory_limit: options.worker_local_memory,
-            },
+            executables: ExecutableOptions { measures: true, local_memory_limit },
             memory: Arc::default(),
             pending: PendingSubmissions::new(move |kept| ready.execute_kept(kept)),
             executor: Executor::Task { executor, workers },

@@ -1,10 +1,8 @@
-use std::time::Duration;
-
 use rehal_base::Result;
 use rehal_hal::{Device, DeviceDescription, DeviceOptions, DriverBackend, OptionSet};
 
 use crate::executable::Plugins;
-use crate::{LocalSync, LocalTask, Topology, TopologyOptions, Workers};
+use crate::{LocalSync, LocalTask, Topology, TopologyOptions, WorkerOptions, Workers};
 
 /// The name of the driver, and of its one device.
 pub const LOCAL_SYNC: &str = "local-sync";
@@ -42,9 +40,10 @@ pub struct LocalTaskOptions {
     pub topology: Option<Topology>,
     /// How workers are selected without `topology`. Default: one for each physical core of the current NUMA node.
     pub selection: TopologyOptions,
-    /// How long an idle worker spins before it sleeps. Default: not at all.
-    pub worker_spin: Duration,
-    /// The bytes of workgroup-local memory of each worker; a dispatch that needs more fails. Default: no limit.
+    /// How the device starts its workers.
+    pub worker: WorkerOptions,
+    /// The bytes of workgroup-local memory of each worker; a dispatch that needs more fails. Default: the least of
+    /// [`crate::topology::Worker::default_local_memory`].
     pub worker_local_memory: Option<u64>,
     /// Whether the process aborts, with a message, when work fails. Default: the work's signals fail.
     pub abort_on_failure: bool,
@@ -58,10 +57,10 @@ impl LocalTaskOptions {
     pub fn start_workers(&self) -> Result<Workers> {
         match (&self.workers, &self.topology) {
             (Some(workers), _) => Ok(workers.clone()),
-            (None, Some(topology)) => Workers::start(topology, self.worker_spin),
+            (None, Some(topology)) => Workers::start(topology, &self.worker),
             (None, None) => {
                 let topology = Topology::merged(self.selection.select_pools()?)?;
-                Workers::start(&topology, self.worker_spin)
+                Workers::start(&topology, &self.worker)
             }
         }
     }

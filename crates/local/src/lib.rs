@@ -22,5 +22,5 @@ pub use device::{LocalSync, LocalTask};
 pub use driver::{
     LOCAL_SYNC, LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions,
 };
-pub use task::Workers;
+pub use task::{WorkerOptions, Workers};
 pub use topology::{Topology, TopologyOptions};

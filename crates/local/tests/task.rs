@@ -17,7 +17,7 @@ use rehal_hal::{
     HostCall, HostCallFlags, Live, QUEUE_AFFINITY_ANY, Semaphore, SemaphoreFlags, WorkgroupCount,
 };
 use rehal_local::executable::guard;
-use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology, Workers};
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology, WorkerOptions, Workers};
 use support::{Link, compile};
 
 fn options(workers: usize) -> LocalTaskOptions {
@@ -138,7 +138,8 @@ fn commands_between_barriers_run_concurrently() {
 #[test]
 fn submissions_of_devices_that_share_workers_run_concurrently() {
     let mut options = options(1);
-    options.workers = Some(Workers::start(&Topology::with_workers(2).unwrap(), Duration::ZERO).unwrap());
+    options.workers =
+        Some(Workers::start(&Topology::with_workers(2).unwrap(), &WorkerOptions::default()).unwrap());
     let devices = [(); 2].map(|()| LocalTask::create(options.clone()).unwrap());
     assert_eq!(devices[0].query_i64("hal.dispatch", "concurrency").unwrap(), 2);
     let begun = buffer(&devices[0], 4);
@@ -290,25 +291,52 @@ fn a_worker_may_release_the_last_handle_of_its_device() {
 
 #[test]
 fn more_local_memory_than_a_worker_has_is_an_error() {
-    let mut options = options(2);
-    options.worker_local_memory = Some(8192);
-    let device = LocalTask::create(options).unwrap();
-    let (executable, words) = (library(&device), buffer(&device, 400));
-    let bindings = [BufferRef::whole(&words)];
-    for (more, code) in [(0, None), (1, Some(StatusCode::ResourceExhausted))] {
-        let done = semaphore(&device);
-        let mut trace = dispatch(&executable, "trace", [1; 3], &[], &bindings);
-        trace.dynamic_local_memory = more;
-        // By now the dispatch may be known to be brief: then it runs inline, and the submission returns the error.
-        let submitted = device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&trace);
-        let outcome = submitted.and_then(|()| wait(&done, 1));
-        assert_eq!(outcome.as_ref().err().map(Error::code), code);
-        if let Err(error) = outcome {
-            let expected =
-                "function 'trace' needs 8193 bytes of local memory per workgroup, a worker has 8192";
-            assert_eq!(error.message(), expected);
+    // The function has 8192 bytes. By default, workers have the size of their L2 cache: of an assumed one here.
+    for (given, limit) in [(Some(8192), 8192), (None, 131_072)] {
+        let mut options = options(2);
+        options.worker_local_memory = given;
+        let device = LocalTask::create(options).unwrap();
+        let (executable, words) = (library(&device), buffer(&device, 400));
+        let bindings = [BufferRef::whole(&words)];
+        for (more, code) in [(0, None), (1, Some(StatusCode::ResourceExhausted))] {
+            let done = semaphore(&device);
+            let mut trace = dispatch(&executable, "trace", [1; 3], &[], &bindings);
+            trace.dynamic_local_memory = limit - 8192 + more;
+            // By now the dispatch may be known to be brief: then it runs inline, and the submission returns the error.
+            let submitted = device.queue(QUEUE_AFFINITY_ANY).signal(&[done.at(1)]).dispatch(&trace);
+            let outcome = submitted.and_then(|()| wait(&done, 1));
+            assert_eq!(outcome.as_ref().err().map(Error::code), code);
+            if let Err(error) = outcome {
+                let expected = format!(
+                    "function 'trace' needs {} bytes of local memory per workgroup, a worker has {limit}",
+                    limit + 1
+                );
+                assert_eq!(error.message(), expected);
+            }
         }
     }
+}
+
+/// Needs more stack than the least that workers have.
+#[inline(never)]
+fn use_stack() -> u8 {
+    let mut bytes = [1_u8; 3 << 20];
+    std::hint::black_box(&mut bytes)[0]
+}
+
+#[test]
+fn workers_have_names_and_the_stack_that_is_asked_for() {
+    let mut options = options(1);
+    options.worker.stack_bytes = 8 << 20;
+    let device = LocalTask::create(options).unwrap();
+    let done = semaphore(&device);
+    let call = HostCall(Arc::new(|_| {
+        assert_eq!((std::thread::current().name(), use_stack()), (Some("iree-worker-0"), 1));
+        Ok(())
+    }));
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[done.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty()).unwrap();
+    wait(&done, 1).unwrap();
 }
 
 #[test]

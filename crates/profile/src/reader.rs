@@ -1,4 +1,4 @@
-use rehal_base::{Fault, FileKind, FormatError};
+use rehal_base::{Fault, FormatError};
 use zerocopy::FromBytes;
 
 use crate::layout::{CHUNK_TRUNCATED, FILE_MAGIC, FileHeader, RecordHeader, VERSION};
@@ -33,11 +33,11 @@ pub struct OpenOptions {
 /// The premature end of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tear {
-    /// File offset of the first incomplete record.
+    /// File offset of the first record that is missing or incomplete.
     pub offset: u64,
     /// Number of complete records before it.
     pub record_count: u64,
-    /// Bytes of the file from there on, which are ignored.
+    /// Bytes of the file from there on, which are ignored; zero if the file ends between two records.
     pub lost_bytes: u64,
 }
 
@@ -78,6 +78,11 @@ impl<'a> Bundle<'a> {
         Ok(this)
     }
 
+    /// Whether its length is in its header, as it is when a session ends.
+    pub fn is_closed(&self) -> bool {
+        self.header.file_length.get() != 0
+    }
+
     /// The file header.
     pub fn header(&self) -> &'a FileHeader {
         self.header
@@ -111,7 +116,9 @@ impl<'a> Bundle<'a> {
         loop {
             let (position, ordinal) = (records.position, records.ordinal);
             let is_torn = match records.next() {
-                None => return,
+                // The file may end between two records.
+                None if self.header.file_length.get() <= self.total_bytes => return,
+                None => true,
                 Some(Ok(_)) => continue,
                 Some(Err(error)) => error.fault == Fault::Truncated,
             };
@@ -261,17 +268,14 @@ fn check_file_header(bytes: &[u8]) -> Result<&FileHeader, FormatError> {
     let fail = |fault, at, field, expected: String, found: String| {
         Err(FormatError::new(FORMAT, fault, at, field, expected, found))
     };
+    let magic = &bytes[..bytes.len().min(4)];
+    if !FILE_MAGIC.to_le_bytes().starts_with(magic) {
+        return fail(Fault::Corrupt, 0, "magic", "IRPF".to_owned(), magic.escape_ascii().to_string());
+    }
     let Ok((header, _)) = FileHeader::ref_from_prefix(bytes) else {
-        if FileKind::of(bytes).is_some_and(|kind| kind != FileKind::Profile && kind != FileKind::Empty) {
-            return fail(Fault::Corrupt, 0, "magic", "IRPF".to_owned(), "another format".to_owned());
-        }
         let expected = format!("{FILE_HEADER_BYTES} bytes");
         return fail(Fault::Truncated, 0, "file header", expected, format!("{} bytes", bytes.len()));
     };
-    if header.magic.get() != FILE_MAGIC {
-        let found = String::from_utf8_lossy(&bytes[..4]).escape_default().to_string();
-        return fail(Fault::Corrupt, 0, "magic", "IRPF".to_owned(), found);
-    }
     let (major, minor) = (header.version_major.get(), header.version_minor.get());
     if major != VERSION.0 {
         return fail(

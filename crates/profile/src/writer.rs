@@ -13,7 +13,7 @@ const ASSEMBLED_BYTES: usize = 256 * 1024;
 /// Writes a bundle, record by record.
 ///
 /// Each record is with the sink when the call that appends it returns, so the bundle of a killed program is readable
-/// up to the last one. The length is in the file once a session has ended.
+/// up to the last one. The length is in the file while no session is open.
 ///
 /// The first error of the sink is sticky: later calls repeat it.
 pub struct Writer<W: Write + Seek> {
@@ -21,6 +21,8 @@ pub struct Writer<W: Write + Seek> {
     /// The record that is being assembled, empty between calls.
     record: Vec<u8>,
     length_bytes: u64,
+    /// Whether the length is in the file header.
+    is_closed: bool,
     failure: Option<Error>,
 }
 
@@ -90,11 +92,16 @@ impl<W: Write + Seek> Writer<W> {
     pub fn new(mut sink: W) -> Result<Self> {
         sink.write_all(file_header(0).as_bytes()).map_err(|error| failed(&error))?;
         let length_bytes = size_of::<FileHeader>() as u64;
-        Ok(Self { sink, record: Vec::new(), length_bytes, failure: None })
+        Ok(Self { sink, record: Vec::new(), length_bytes, is_closed: false, failure: None })
     }
 
     /// Appends the record that begins a session.
     pub fn begin_session(&mut self, fields: &RecordFields<'_>) -> Result<()> {
+        if self.is_closed {
+            // Readers ignore what is behind the length, so the rows of a killed program's second session would be lost.
+            self.write_length(0)?;
+            self.is_closed = false;
+        }
         let content_type = ContentType::Session.text();
         self.append(RecordType::SESSION_BEGIN, StatusCode::Ok as u32, fields, content_type.as_bytes(), &[])
     }
@@ -103,15 +110,9 @@ impl<W: Write + Seek> Writer<W> {
     pub fn end_session(&mut self, fields: &RecordFields<'_>, status_code: u32) -> Result<()> {
         let content_type = ContentType::Session.text();
         self.append(RecordType::SESSION_END, status_code, fields, content_type.as_bytes(), &[])?;
-        let header = file_header(self.length_bytes);
-        let end = self.length_bytes;
-        let sealed = self
-            .sink
-            .seek(SeekFrom::Start(0))
-            .and_then(|_| self.sink.write_all(header.as_bytes()))
-            .and_then(|()| self.sink.seek(SeekFrom::Start(end)))
-            .and_then(|_| self.sink.flush());
-        self.check(sealed)
+        self.write_length(self.length_bytes)?;
+        self.is_closed = true;
+        Ok(())
     }
 
     /// Appends a chunk of `rows`.
@@ -190,6 +191,19 @@ impl<W: Write + Seek> Writer<W> {
             parts.iter().fold(first, |so_far, part| so_far.and_then(|()| self.sink.write_all(part)))
         };
         self.length_bytes += header.record_length.get();
+        self.check(written)
+    }
+
+    /// Writes the file header again, with a length.
+    fn write_length(&mut self, length: u64) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)?;
+        let header = file_header(length);
+        let written = self
+            .sink
+            .seek(SeekFrom::Start(0))
+            .and_then(|_| self.sink.write_all(header.as_bytes()))
+            .and_then(|()| self.sink.seek(SeekFrom::Start(self.length_bytes)))
+            .and_then(|_| self.sink.flush());
         self.check(written)
     }
 

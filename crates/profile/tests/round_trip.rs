@@ -60,6 +60,12 @@ fn a_writer_rejects_rows_whose_lengths_are_not_those_of_their_lists() {
     let trace = rows::ExecutableTrace { header: &header, data: b"ab", appended: &[] };
     assert!(writer.append_rows(&RecordFields::default(), &[trace, trace]).is_err());
     writer.append_rows(&RecordFields::default(), &[trace]).unwrap();
+
+    // Behind lists, appended bytes could not be told from a longer list.
+    let header = layout::Function::default().sized(name);
+    let row = rows::Function { header: &header, name, appended: b"newer" };
+    let error = writer.append_rows(&RecordFields::default(), &[row]).unwrap_err();
+    assert!(error.message().contains("length of appended bytes is 5, not 0"), "{error}");
 }
 
 /// A newer version may append fields to rows without lists.
@@ -96,6 +102,22 @@ fn records_are_with_the_sink_before_a_session_ends() {
     assert_eq!((bundle.header().file_length.get(), bundle.tear()), (0, None));
     let records: Vec<_> = bundle.records().map(Result::unwrap).collect();
     assert_eq!((records.len(), records[1].payload.len()), (2, long.len() + 3));
+}
+
+/// While a later session is open, the file has no length either: readers would ignore what is behind it.
+#[test]
+fn a_second_session_is_readable_before_it_ends() {
+    let fields = RecordFields::default();
+    let mut file = Cursor::new(Vec::new());
+    let mut writer = Writer::new(&mut file).unwrap();
+    writer.begin_session(&fields).unwrap();
+    writer.end_session(&fields, 0).unwrap();
+    writer.begin_session(&fields).unwrap();
+    writer.append_chunk(&fields, b"x", &[b"y"]).unwrap();
+    drop(writer);
+    let bytes = file.into_inner();
+    let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+    assert_eq!((bundle.records().map(Result::unwrap).count(), bundle.is_closed()), (4, false));
 }
 
 #[test]

@@ -91,6 +91,24 @@ impl<'p> Footprints<'p> {
         (resource as usize).checked_sub(self.buffers.len())
     }
 
+    /// The size of a buffer in bytes.
+    pub(crate) fn size(&self, buffer: u32) -> u64 {
+        self.buffers[buffer as usize].size
+    }
+
+    /// All buffers, with their sizes.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = (u32, u64)> {
+        (0..).zip(self.buffers.iter().map(|extent| extent.size))
+    }
+
+    /// Whether the commands of a command buffer name a buffer, other than through a binding table; `None` if
+    /// they are approximated.
+    pub(crate) fn names(&self, command_buffer: u32, buffer: u32) -> Option<bool> {
+        let summary = &self.command_buffers[command_buffer as usize];
+        let is_named = |touch: &Touch| !touch.is_slot && touch.index == buffer;
+        (!summary.is_unbounded).then(|| summary.touches.iter().any(is_named))
+    }
+
     /// The accesses of a host operation.
     pub(crate) fn of_host_op(&self, op: &HostOp<Indexed>, into: &mut Footprint) {
         into.clear();

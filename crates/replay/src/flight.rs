@@ -77,16 +77,26 @@ struct Report {
 }
 
 impl<'r> Flight<'r> {
-    /// Nothing is in flight. With a schedule, the order is the captured one.
-    pub(crate) fn new(plan: &'r Plan, schedule: Option<&'r Schedule>, devices: &'r [Device]) -> Self {
+    /// Nothing is in flight before step `first`, and `position` submissions were runnable before it. With a schedule, the
+    /// order is the captured one.
+    pub(crate) fn new(
+        plan: &'r Plan,
+        schedule: Option<&'r Schedule>,
+        devices: &'r [Device],
+        first: u32,
+        position: u32,
+    ) -> Self {
+        let waits = schedule.map_or(&[][..], |schedule| &schedule.waits);
+        let waits = &waits[waits.partition_point(|wait| wait.step < first)..];
+        let completed = plan.completions.partition_point(|completion| completion.step < first);
         Self {
             order: if schedule.is_some() { ReplayOrder::Captured } else { ReplayOrder::Serialized },
             devices,
-            waits: schedule.map_or(&[][..], |schedule| &schedule.waits).iter().peekable(),
-            completions: plan.completions.iter().peekable(),
+            waits: waits.iter().peekable(),
+            completions: plan.completions[completed..].iter().peekable(),
             deferred: HashMap::new(),
             flying: VecDeque::new(),
-            position: 0,
+            position,
             failures: Arc::default(),
             unflushed: vec![0; devices.len()],
             held: VecDeque::new(),

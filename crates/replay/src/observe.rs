@@ -67,6 +67,13 @@ pub trait Observer {
         Ok(())
     }
 
+    /// What follows is work for observers, such as copying a host read, which the captured program did not do. Work in flight
+    /// continues.
+    fn pause_timing(&mut self) {}
+
+    /// It is done.
+    fn resume_timing(&mut self) {}
+
     /// An executable of the capture, or its substitute, has been prepared.
     fn executable(&mut self, record: &ExecutableRecord<'_>, executable: &Executable) -> Result<()> {
         let _ = (record, executable);

@@ -1,8 +1,9 @@
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use rehal_base::{Error, Range, Remedy, Result, StatusCode};
+use rehal_base::{Error, Range as ByteRange, Remedy, Result, StatusCode};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{
     Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, CommandBufferMode, CreateOp, Device,
@@ -11,13 +12,16 @@ use rehal_hal::{
     StoredLists, Timepoint, rename_buffer_ref, transfer,
 };
 
+use crate::evictions::{self, Evictions};
 use crate::files::{self, FileRemap};
 use crate::flight::Flight;
 use crate::plan::{Kind, RecordLocation, Release, StepOp};
 use crate::prepare::{self, Prepared};
+use crate::region::Region;
 use crate::schedule::Schedule;
+use crate::scopes;
 use crate::substitute::{Replacements, Substitute, Substitution};
-use crate::{HostRead, Observer, Plan, Scope};
+use crate::{FastForward, HostRead, Observer, Plan, Scope};
 
 /// Options of a replay.
 #[derive(Clone, Default)]
@@ -30,6 +34,9 @@ pub struct ReplayOptions {
     pub substitute: Option<Substitute>,
     /// When the host waits.
     pub order: ReplayOrder,
+    /// Before each entry of the scopes of this name, waits for all work in flight, and then evicts from the CPU's caches the
+    /// bytes of buffers and of the capture that the entry touches: before [`Observer::scope_begin`].
+    pub cold_scope: Option<Vec<u8>>,
 }
 
 /// When the host of a replay waits for the work that it issues.
@@ -65,6 +72,7 @@ pub struct Replay {
     devices: DeviceGroup,
     /// Set for the captured order.
     schedule: Option<Schedule>,
+    evictions: Evictions,
     replacements: Replacements,
     own_names: Vec<String>,
     /// Files shared by runs, by index; `None` if each run needs its own.
@@ -110,26 +118,39 @@ impl Replay {
             replacements.check_names(&plan, &own_names)?;
         }
         let schedule = (options.order == ReplayOrder::Captured).then(|| Schedule::of(&plan));
+        let evictions = match &options.cold_scope {
+            Some(name) => Evictions::of(&plan, &scopes::entries(&plan, name)?),
+            None => Evictions::default(),
+        };
         let devices = devices.clone();
-        let mut this = Self { plan, devices, schedule, replacements, own_names, files: Vec::new() };
+        let mut this =
+            Self { plan, devices, schedule, evictions, replacements, own_names, files: Vec::new() };
         this.open_files(&options.file_remaps)?;
         Ok(this)
     }
 
     /// Runs the plan once, creating and releasing all of its objects.
     pub fn run(&self, observers: &mut [&mut dyn Observer]) -> Result<()> {
-        let mut run = Run {
-            plan: &self.plan,
-            bytes: self.plan.bytes(),
-            replay: self,
-            objects: Objects::new(&self.plan.counts),
-            wants_host_reads: observers.iter().any(|it| it.wants_host_reads()),
-            observers,
-            open_scopes: Vec::new(),
-            refused_commands: HashMap::new(),
-            flight: Flight::new(&self.plan, self.schedule.as_ref(), self.devices.devices()),
-        };
-        run.all().map_err(|error| self.plan.in_file(error))
+        let mut run = Run::new(self, observers, State::new(&self.plan), None);
+        run.all(0..self.plan.steps.len() as u32).map_err(|error| self.plan.in_file(error))
+    }
+
+    /// Evicts from the CPU's caches the data of the capture that a run reads: all that exists before it. Fails if this CPU
+    /// has no instruction for that.
+    pub fn evict(&self) -> Result<()> {
+        evictions::evict_data(&self.plan)
+    }
+
+    /// Runs the plan to the end of a scope, and prepares to repeat that scope by itself. Observers see the whole first pass.
+    ///
+    /// Fails if the capture has no such scope, or what it changes cannot be put back.
+    pub fn fast_forward(&self, scope: &[u8], observers: &mut [&mut dyn Observer]) -> Result<FastForward<'_>> {
+        FastForward::new(self, scope, observers).map_err(|error| self.plan.in_file(error))
+    }
+
+    /// The file with an index, if runs share it.
+    pub(crate) fn shared_file(&self, index: usize) -> Option<&File> {
+        self.files[index].as_ref()
     }
 
     /// Prepares and drops each executable or its substitute, so that executables which a run would reject are found
@@ -159,7 +180,7 @@ impl Replay {
                 FileContents::Inline(_) if record.access.contains(MemoryAccess::WRITE) => Ok(None),
                 // Borrowed from the capture: a copy would double the memory.
                 FileContents::Inline(bytes) => {
-                    let range = Range { offset: bytes.start, length: bytes.count };
+                    let range = ByteRange { offset: bytes.start, length: bytes.count };
                     plan.capture().memory(range).map(|memory| Some(HostFile::Memory(memory)))
                 }
                 _ => files::open(record, remaps),
@@ -178,7 +199,7 @@ impl Replay {
 
 impl Plan {
     /// Adds the capture's path to an error.
-    fn in_file(&self, error: Error) -> Error {
+    pub(crate) fn in_file(&self, error: Error) -> Error {
         match self.capture().path() {
             Some(path) => error.context(format!("'{}'", path.display())),
             None => error,
@@ -186,7 +207,7 @@ impl Plan {
     }
 
     /// Adds the record, its operation and its objects to an error.
-    fn locate(&self, error: Error, location: RecordLocation) -> Error {
+    pub(crate) fn locate(&self, error: Error, location: RecordLocation) -> Error {
         match Capture::open(self.bytes(), OpenOptions { recover: true }) {
             Ok(capture) => location.find_in(&capture, error),
             Err(_) => location.on(error),
@@ -195,12 +216,12 @@ impl Plan {
 }
 
 /// The live objects of a run, by index.
-struct Objects {
-    buffers: Vec<Option<Buffer>>,
-    semaphores: Vec<Option<Semaphore>>,
+pub(crate) struct Objects {
+    pub buffers: Vec<Option<Buffer>>,
+    pub semaphores: Vec<Option<Semaphore>>,
     executables: Vec<Option<Prepared>>,
     command_buffers: Vec<Option<CommandBuffer>>,
-    files: Vec<Option<File>>,
+    pub files: Vec<Option<File>>,
     events: Vec<Option<Event>>,
 }
 
@@ -237,7 +258,7 @@ impl Objects {
         }
     }
 
-    fn release(&mut self, release: Release) {
+    pub(crate) fn release(&mut self, release: Release) {
         let index = release.index as usize;
         match release.kind {
             Kind::Buffer => self.buffers[index] = None,
@@ -254,25 +275,65 @@ impl Objects {
 /// without the frees, and a long one does not retain its memory.
 const HELD_STEPS: u32 = 32;
 
-/// One run of a plan.
-struct Run<'r, 'o> {
+/// What a run has created and begun.
+pub(crate) struct State<'r> {
+    pub objects: Objects,
+    pub open_scopes: Vec<&'r [u8]>,
+    /// The first rejected command of each command buffer with its error, which is returned if the command buffer is
+    /// executed.
+    refused_commands: HashMap<u32, Error>,
+}
+
+impl<'r> State<'r> {
+    /// Nothing.
+    pub(crate) fn new(plan: &'r Plan) -> Self {
+        Self {
+            objects: Objects::new(&plan.counts),
+            open_scopes: Vec::new(),
+            refused_commands: HashMap::new(),
+        }
+    }
+}
+
+/// One run of a plan, or of a part of it.
+pub(crate) struct Run<'r, 'l, 'o> {
     plan: &'r Plan,
     /// The bytes of the capture, indexed by spans.
     bytes: &'r [u8],
     replay: &'r Replay,
-    objects: Objects,
-    observers: &'r mut [&'o mut dyn Observer],
+    pub state: State<'r>,
+    observers: &'l mut [&'o mut dyn Observer],
     wants_host_reads: bool,
-    open_scopes: Vec<&'r [u8]>,
-    /// The first rejected command of each command buffer with its error, which is returned if the command buffer is
-    /// executed.
-    refused_commands: HashMap<u32, Error>,
     flight: Flight<'r>,
+    /// If set, only its objects are released.
+    region: Option<&'l Region>,
 }
 
-impl Run<'_, '_> {
-    fn all(&mut self) -> Result<()> {
-        let outcome = self.steps();
+impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
+    /// A run that continues from `state`: all of the plan, or `region`.
+    pub(crate) fn new(
+        replay: &'r Replay,
+        observers: &'l mut [&'o mut dyn Observer],
+        state: State<'r>,
+        region: Option<&'l Region>,
+    ) -> Self {
+        let plan = &*replay.plan;
+        let (first, position) = region.map_or((0, 0), |region| (region.steps.start, region.position));
+        Self {
+            plan,
+            bytes: plan.bytes(),
+            replay,
+            state,
+            wants_host_reads: observers.iter().any(|it| it.wants_host_reads()),
+            observers,
+            flight: Flight::new(plan, replay.schedule.as_ref(), replay.devices.devices(), first, position),
+            region,
+        }
+    }
+
+    /// Performs steps, and waits for all runnable work.
+    pub(crate) fn all(&mut self, steps: Range<u32>) -> Result<()> {
+        let outcome = self.steps(steps);
         // Work in flight uses the objects of this run, so it must complete first.
         match (outcome, self.flight.abort()) {
             (Ok(()), None) => Ok(()),
@@ -281,13 +342,15 @@ impl Run<'_, '_> {
         }
     }
 
-    fn steps(&mut self) -> Result<()> {
+    fn steps(&mut self, steps: Range<u32>) -> Result<()> {
         let plan = self.plan;
         let stepping: Vec<usize> =
             (0..self.observers.len()).filter(|&index| self.observers[index].wants_steps()).collect();
-        let mut releases = plan.releases.iter().peekable();
+        let releases = &plan.releases[plan.releases.partition_point(|it| it.step < steps.start)..];
+        let mut releases = releases.iter().peekable();
         let mut scratch = Bump::with_capacity(4096);
-        for (number, step) in (0u32..).zip(&plan.steps) {
+        for number in steps.clone() {
+            let step = &plan.steps[number as usize];
             for &index in &stepping {
                 self.observers[index].step(step.location)?;
             }
@@ -295,29 +358,91 @@ impl Run<'_, '_> {
                 StepOp::Submission(index) => self.submit(index, true, step.location, &scratch),
                 StepOp::Deferred(index) => self.submit(index, false, step.location, &scratch),
                 StepOp::Command(index) => self.record(index, step.location, &scratch),
-                StepOp::Host(index) => self.host_op(&plan.host_ops[index as usize], step.location),
+                StepOp::Host(index) => {
+                    self.evict(number)?;
+                    self.host_op(&plan.host_ops[index as usize], step.location)
+                }
             });
             outcome.map_err(|error| plan.locate(error, step.location))?;
             self.flight.after(number).map_err(|(location, error)| plan.locate(error, location))?;
-            let held = if self.open_scopes.is_empty() { 0 } else { HELD_STEPS };
+            let held = if self.state.open_scopes.is_empty() { 0 } else { HELD_STEPS };
             while let Some(release) = releases.next_if(|release| release.step.saturating_add(held) <= number)
             {
-                let bytes = self.objects.bytes_of(*release);
-                self.flight.release(*release, bytes, |release| self.objects.release(release));
+                self.release(*release);
             }
             while let Some(release) = self.flight.next_released()? {
-                self.objects.release(release);
+                self.state.objects.release(release);
             }
             scratch.reset();
         }
-        self.flight.drain()
+        self.flight.drain()?;
+        // Those that a scope holds, which is open at the end.
+        releases.take_while(|release| release.step < steps.end).for_each(|release| self.release(*release));
+        while let Some(release) = self.flight.next_released()? {
+            self.state.objects.release(release);
+        }
+        Ok(())
+    }
+
+    /// An object's last use is issued.
+    fn release(&mut self, release: Release) {
+        if self.region.is_none_or(|region| region.creates(release)) {
+            let objects = &mut self.state.objects;
+            let bytes = objects.bytes_of(release);
+            self.flight.release(release, bytes, |release| objects.release(release));
+        }
+    }
+
+    /// Evicts what the scope that begins with this step touches, if it is timed with cold caches.
+    fn evict(&mut self, step: u32) -> Result<()> {
+        let evictions = &self.replay.evictions;
+        if !evictions.has(step) {
+            return Ok(());
+        }
+        self.flight.drain()?;
+        let buffers = &self.state.objects.buffers;
+        evictions.evict(step, self.bytes, |buffer| buffers[buffer as usize].as_ref())
+    }
+
+    /// Creates the object of an earlier step again: one that the part of the plan to be repeated has deallocated.
+    pub(crate) fn create_again(&mut self, step: StepOp) -> Result<()> {
+        let plan = self.plan;
+        match step {
+            StepOp::Host(index) => self.host_op(&plan.host_ops[index as usize], RecordLocation::default()),
+            StepOp::Submission(index) | StepOp::Deferred(index) => {
+                let submission = &plan.submissions[index as usize];
+                let QueueOp::Alloca { params, size, flags, created } = submission.op else { return Ok(()) };
+                let device = self.device(submission.device);
+                let done = device.create_semaphore(submission.affinity, 0, SemaphoreFlags::default())?;
+                let signals = [done.at(1)];
+                let buffer =
+                    device.queue(submission.affinity).signal(&signals).alloca(params, size, flags)?;
+                device.flush(submission.affinity)?;
+                done.wait(1, None)?;
+                self.state.objects.buffers[created as usize] = Some(buffer);
+                Ok(())
+            }
+            StepOp::Command(_) => Ok(()),
+        }
+    }
+
+    /// Creates a semaphore again, with another payload.
+    pub(crate) fn create_semaphore_again(&mut self, step: StepOp, payload: u64) -> Result<()> {
+        if let StepOp::Host(index) = step
+            && let HostOp::Create(CreateOp::Semaphore { device, affinity, flags, created, .. }) =
+                self.plan.host_ops[index as usize]
+        {
+            let semaphore = self.device(device).create_semaphore(affinity, payload, flags)?;
+            self.state.objects.semaphores[created as usize] = Some(semaphore);
+        }
+        Ok(())
     }
 
     /// Issues a submission, which can `run` at once or is deferred.
     fn submit(&mut self, index: u32, runs: bool, location: RecordLocation, scratch: &Bump) -> Result<()> {
         let submission = &self.plan.submissions[index as usize];
         if let QueueOp::Execute { command_buffer, .. } = submission.op
-            && let Some(error) = self.refused_commands.get(&command_buffer)
+            && let Some(error) = self.state.refused_commands.get(&command_buffer)
         {
             return Err(error.clone());
         }
@@ -331,7 +456,7 @@ impl Run<'_, '_> {
         };
         let own = own.as_ref().map(|semaphore| semaphore.at(1));
         let mut live =
-            submission.rename(&mut LiveNames::of(self.plan, self.replay, &self.objects, scratch))?;
+            submission.rename(&mut LiveNames::of(self.plan, self.replay, &self.state.objects, scratch))?;
         if let Some(own) = &own {
             live.signals = std::slice::from_ref(own);
         }
@@ -339,7 +464,7 @@ impl Run<'_, '_> {
         let deferred = (!runs).then_some(index);
         self.flight.issued(submission.device, live.affinity, live.signals, location, deferred)?;
         if let (QueueOp::Alloca { created, .. }, Some(buffer)) = (submission.op, buffer) {
-            self.objects.buffers[created as usize] = Some(buffer);
+            self.state.objects.buffers[created as usize] = Some(buffer);
         }
         Ok(())
     }
@@ -348,13 +473,13 @@ impl Run<'_, '_> {
     /// planner.
     fn record(&mut self, index: u32, location: RecordLocation, scratch: &Bump) -> Result<()> {
         let (into, command) = self.plan.commands[index as usize];
-        let command_buffer = get(&self.objects.command_buffers, into)?;
+        let command_buffer = get(&self.state.objects.command_buffers, into)?;
         let outcome = command_buffer.record(&command.rename(&mut self.names(scratch))?);
         let is_inline = command_buffer.params().mode.contains(CommandBufferMode::ALLOW_INLINE_EXECUTION);
         match outcome {
             Err(error) if !is_inline => {
                 let error = self.plan.locate(error, location);
-                self.refused_commands.entry(into).or_insert(error);
+                self.state.refused_commands.entry(into).or_insert(error);
                 Ok(())
             }
             outcome => outcome,
@@ -362,7 +487,7 @@ impl Run<'_, '_> {
     }
 
     fn names<'s>(&'s self, scratch: &'s Bump) -> LiveNames<'s> {
-        LiveNames::of(self.plan, self.replay, &self.objects, scratch)
+        LiveNames::of(self.plan, self.replay, &self.state.objects, scratch)
     }
 
     fn device(&self, index: u32) -> &Device {
@@ -373,16 +498,16 @@ impl Run<'_, '_> {
         match *op {
             HostOp::Create(ref op) => self.create(op)?,
             HostOp::BeginCommandBuffer { command_buffer } => {
-                get(&self.objects.command_buffers, command_buffer)?.begin()?;
+                get(&self.state.objects.command_buffers, command_buffer)?.begin()?;
             }
             HostOp::EndCommandBuffer { command_buffer } => {
-                get(&self.objects.command_buffers, command_buffer)?.end()?;
+                get(&self.state.objects.command_buffers, command_buffer)?.end()?;
             }
             HostOp::Map(range) | HostOp::Invalidate(range) => self.host_read(&range, location)?,
             HostOp::Unmap(range, data) | HostOp::Flush(range, data) => {
                 // An empty write needs no write access.
                 if let Some(data) = data.filter(|data| data.count != 0) {
-                    let buffer = get(&self.objects.buffers, range.buffer)?;
+                    let buffer = get(&self.state.objects.buffers, range.buffer)?;
                     // The range was mapped as a whole; the bytes are the written part of it.
                     transfer::write_as(
                         buffer,
@@ -396,7 +521,7 @@ impl Run<'_, '_> {
             HostOp::FlushQueue { device } => self.device(device).flush(rehal_hal::QUEUE_AFFINITY_ANY)?,
             HostOp::ScopeBegin { name } => {
                 let name = name.of(self.bytes);
-                self.open_scopes.push(name);
+                self.state.open_scopes.push(name);
                 let scope = Scope { name, location };
                 self.observers.iter_mut().try_for_each(|it| it.scope_begin(&scope))?;
             }
@@ -408,8 +533,8 @@ impl Run<'_, '_> {
                 }
                 self.observers.iter_mut().try_for_each(|it| it.scope_end(&scope))?;
                 // Scopes may overlap instead of nesting, and an end may lack its begin.
-                if let Some(open) = self.open_scopes.iter().rposition(|open| *open == name) {
-                    self.open_scopes.remove(open);
+                if let Some(open) = self.state.open_scopes.iter().rposition(|open| *open == name) {
+                    self.state.open_scopes.remove(open);
                 }
             }
             HostOp::Trim { device } | HostOp::TrimAllocator { allocator: device } => {
@@ -423,15 +548,15 @@ impl Run<'_, '_> {
         match *op {
             CreateOp::Semaphore { device, affinity, initial_value, flags, created } => {
                 let semaphore = self.device(device).create_semaphore(affinity, initial_value, flags)?;
-                self.objects.semaphores[created as usize] = Some(semaphore);
+                self.state.objects.semaphores[created as usize] = Some(semaphore);
             }
             CreateOp::CommandBuffer { device, params, created } => {
                 let command_buffer = self.device(device).create_command_buffer(params)?;
-                self.objects.command_buffers[created as usize] = Some(command_buffer);
+                self.state.objects.command_buffers[created as usize] = Some(command_buffer);
             }
             CreateOp::Event { device, affinity, flags, created } => {
                 let event = self.device(device).create_event(affinity, flags)?;
-                self.objects.events[created as usize] = Some(event);
+                self.state.objects.events[created as usize] = Some(event);
             }
             CreateOp::Executable(ref op) => {
                 let replay = self.replay;
@@ -440,17 +565,17 @@ impl Run<'_, '_> {
                     prepare::prepare(self.plan, op, device, &replay.replacements, &replay.own_names)?;
                 let record = &self.plan.executables[op.created as usize].record(self.bytes);
                 self.observers.iter_mut().try_for_each(|it| it.executable(record, &prepared.executable))?;
-                self.objects.executables[op.created as usize] = Some(prepared);
+                self.state.objects.executables[op.created as usize] = Some(prepared);
             }
             CreateOp::File(ref op) => self.import_file(op)?,
             CreateOp::Buffer { allocator, params, size, created } => {
                 let buffer = self.device(allocator).allocate_buffer(params, size)?;
-                self.objects.buffers[created as usize] = Some(buffer);
+                self.state.objects.buffers[created as usize] = Some(buffer);
             }
             CreateOp::ImportedBuffer { allocator, params, size, data, created, .. } => {
                 let buffer = self.device(allocator).allocate_buffer(params, size)?;
                 transfer::write(&buffer, 0, data.of(self.bytes))?;
-                self.objects.buffers[created as usize] = Some(buffer);
+                self.state.objects.buffers[created as usize] = Some(buffer);
             }
             // The first three exist before the run; a plan contains no channels.
             CreateOp::Device { .. }
@@ -472,7 +597,7 @@ impl Run<'_, '_> {
             // Its reads are updates in the plan, so the file is not used.
             (None, _) => None,
         };
-        self.objects.files[op.created as usize] = file;
+        self.state.objects.files[op.created as usize] = file;
         Ok(())
     }
 
@@ -480,14 +605,18 @@ impl Run<'_, '_> {
         if !self.wants_host_reads || !range.access.contains(MemoryAccess::READ) {
             return Ok(());
         }
-        let buffer = get(&self.objects.buffers, range.buffer)?;
-        let scope = self.open_scopes.last().copied();
+        let buffer = get(&self.state.objects.buffers, range.buffer)?;
+        let scope = self.state.open_scopes.last().copied();
         let buffer_id = self.plan.buffer_ids[range.buffer as usize];
         let observers = &mut *self.observers;
-        transfer::view(buffer, range.offset, range.length, |memory| {
+        // A benchmark does not copy them otherwise.
+        observers.iter_mut().for_each(|it| it.pause_timing());
+        let viewed = transfer::view(buffer, range.offset, range.length, |memory| {
             let read = HostRead { location, scope, buffer_id, offset: range.offset, memory };
             observers.iter_mut().filter(|it| it.wants_host_reads()).try_for_each(|it| it.host_read(&read))
-        })
+        });
+        self.observers.iter_mut().for_each(|it| it.resume_timing());
+        viewed
     }
 }
 

@@ -1,9 +1,7 @@
 use rehal_base::{Context, Error, Result, nearest};
 use rehal_hal::{DeviceGroup, DeviceUri, Driver, DriverRegistry, OptionSet};
 use rehal_local::executable::Plugins;
-use rehal_local::{
-    LOCAL_SYNC, LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions,
-};
+use rehal_local::{LOCAL_TASK, LocalSyncDriver, LocalSyncOptions, LocalTaskDriver, LocalTaskOptions};
 
 use crate::{NamedPath, Plan};
 
@@ -77,10 +75,10 @@ impl DeviceSpec {
     }
 }
 
-/// The default device of `local-sync`. The reference opens `local-task`.
+/// The default device of `local-task`, as in the reference.
 impl Default for DeviceSpec {
     fn default() -> Self {
-        Self { uri: LOCAL_SYNC.into(), driver: Driver::new(LocalSyncDriver), path: String::new() }
+        Self { uri: LOCAL_TASK.into(), driver: Driver::new(LocalTaskDriver), path: String::new() }
     }
 }
 

@@ -69,16 +69,16 @@ pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
 pub use rehal_hal::profile::{ProfileData, ProfileFilter};
 pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::flush_c_streams;
-pub use rehal_local::{LocalTaskOptions, Topology, Workers};
+pub use rehal_local::{LocalTaskOptions, Topology, WorkerOptions, Workers};
 pub use rehal_params::FileMode;
 pub use rehal_profile::Tear as ProfileTear;
 pub use rehal_profile::report::{Format as ReportFormat, Report, ReportOptions};
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use rehal_replay::{
-    Candidate, CaptureSink, Code, DEFAULT_BYTES_LIMIT, ExecutableRecord, FileContents, FileIdentity,
-    FilePolicy, FileRecord, FileRemap, FileSource, FileValidation, HostRead, HostReadLog, Observer,
-    OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
+    Candidate, CaptureSink, Code, DEFAULT_BYTES_LIMIT, ExecutableRecord, FastForward, FileContents,
+    FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource, FileValidation, HostRead, HostReadLog,
+    Observer, OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
     ReplayOrder, Scope, Selector, Substitute, Substitution, Validation,
 };
 

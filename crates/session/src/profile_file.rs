@@ -31,6 +31,8 @@ const DAMAGED: &str = "the file is damaged: copy it again from its source, or re
 pub struct ProfileFile {
     file: MappedFile,
     tear: Option<Tear>,
+    is_closed: bool,
+    trailing_bytes: u64,
 }
 
 impl ProfileFile {
@@ -42,13 +44,24 @@ impl ProfileFile {
             let other = FileKind::Profile.refuse_other(file.bytes(), &place);
             other.unwrap_or_else(|| Error::from(error).context(place).advise(NO_PROFILE))
         })?;
-        let tear = bundle.tear();
-        Ok(Self { file, tear })
+        let (tear, is_closed) = (bundle.tear(), bundle.is_closed());
+        let trailing_bytes = if tear.is_some() { 0 } else { bundle.total_bytes() - bundle.length_bytes() };
+        Ok(Self { file, tear, is_closed, trailing_bytes })
     }
 
     /// Where it is truncated, if it is.
     pub fn tear(&self) -> Option<Tear> {
         self.tear
+    }
+
+    /// Whether its length is recorded, as it is when a session ends.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Number of bytes behind its recorded length, which are ignored: those of a later session that did not end.
+    pub fn trailing_bytes(&self) -> u64 {
+        self.trailing_bytes
     }
 
     /// Prints a report to `sink`; see [`report::print`].
@@ -58,7 +71,9 @@ impl ProfileFile {
         let bundle = Bundle::open(self.file.bytes(), OpenOptions { recover: true }).context(place)?;
         report::print(&bundle, options, sink).map_err(|error| match error.code() {
             StatusCode::DataLoss => error.context(place()).advise(DAMAGED),
-            _ => error.context(place()),
+            StatusCode::OutOfRange => error.context(place()),
+            // Of the sink, not of the profile.
+            _ => error,
         })
     }
 }

@@ -5,18 +5,20 @@ use rehal_replay::{Observer, Plan, Scope};
 
 /// Sums the time that a replay spends in scopes of one name: an [`Observer`] for one run.
 ///
-/// Nested scopes of the same name are counted once.
+/// Nested scopes of the same name are counted once, and the work of other observers is not.
 pub struct ScopeTimer<'n> {
     name: &'n str,
     depth: u64,
     since: Instant,
+    /// When timing was paused.
+    paused: Option<Instant>,
     total_ns: u64,
 }
 
 impl<'n> ScopeTimer<'n> {
     /// A timer for scopes named `name`; [`find_scope`] checks that the plan has any.
     pub fn new(name: &'n str) -> Self {
-        Self { name, depth: 0, since: Instant::now(), total_ns: 0 }
+        Self { name, depth: 0, since: Instant::now(), paused: None, total_ns: 0 }
     }
 
     /// The total time in nanoseconds. Fails if a scope did not end.
@@ -60,6 +62,16 @@ impl Observer for ScopeTimer<'_> {
             }
         }
         Ok(())
+    }
+
+    fn pause_timing(&mut self) {
+        self.paused = Some(Instant::now());
+    }
+
+    fn resume_timing(&mut self) {
+        if let Some(paused) = self.paused.take() {
+            self.since += paused.elapsed();
+        }
     }
 }
 

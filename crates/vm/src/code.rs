@@ -6,6 +6,7 @@ use crate::isa::instructions;
 use crate::operation::Op;
 use crate::registers::Number;
 use crate::superinstructions::superinstructions;
+use crate::verify::REF_MASK;
 
 /// A lowered function: verified, decoded, its jump targets resolved.
 pub(crate) struct Code {
@@ -21,6 +22,8 @@ pub(crate) struct Code {
     pub(crate) words: u16,
     /// Reference registers of a frame.
     pub(crate) refs: u16,
+    /// The first reference registers, as bits, whose arguments the function discards without using them.
+    pub(crate) unused_refs: u64,
     /// The call sites.
     pub(crate) sites: Box<[Site]>,
     /// Register lists that instructions refer to by a [`Slice`].
@@ -35,6 +38,12 @@ pub(crate) struct Code {
 pub(crate) const FIRST_PART: u32 = 1 << 31;
 
 impl Code {
+    /// Whether the function discards the reference that it is passed in a register.
+    pub(crate) fn is_unused(&self, register: u16) -> bool {
+        let bit = 1_u64.checked_shl(u32::from(register & REF_MASK)).unwrap_or_default();
+        self.unused_refs & bit != 0
+    }
+
     /// The bytecode offset of the instruction before a program counter.
     pub(crate) fn offset_before(&self, pc: u32) -> u32 {
         let index = (pc & !FIRST_PART).saturating_sub(1);
@@ -151,6 +160,8 @@ macro_rules! insns {
             Store16([u16; 3]),
             Store32([u16; 3]),
             Store64([u16; 3]),
+            /// Loads a reference from a list, null if it is not to a buffer: list, index, result.
+            ListGetBuffer([u16; 3]),
             /// An instruction of the groups `library` and `routines` of `isa.rs`: registers and types in their order.
             Routine { op: Op, operands: [u16; 6] },
             /// An instruction executed by an out-of-line function; together they are one variant.
@@ -186,7 +197,10 @@ macro_rules! insns {
                     $(Self::$access { registers } => Operands { registers, to: 0 },)*
                     $(Self::$branch { registers, to } => Operands::new(registers, to),)*
                     $(Self::$jump { registers, to } => Operands::new(registers, to),)*
-                    Self::Load32(registers) | Self::Store32(registers) => Operands::new(registers, 0),
+                    Self::Load32(registers)
+                    | Self::Load8U(registers)
+                    | Self::Load8S(registers)
+                    | Self::Store32(registers) => Operands::new(registers, 0),
                     Self::Move32(registers) | Self::Move64(registers) => {
                         Operands { registers: padded(registers), to: 0 }
                     }
@@ -293,6 +307,8 @@ pub(crate) enum OutOfLine {
     GlobalLoadRef { global: u32, type_id: u16, result: u16 },
     /// Stores a global reference.
     GlobalStoreRef { global: u32, type_id: u16, value: u16 },
+    /// Loads a reference from a list, or moves it out.
+    ListGetRef { list: u16, index: u16, type_id: u16, result: u16 },
     /// Loads a buffer over a constant data segment.
     Rodata { segment: u32, result: u16 },
     /// Sets a register to 1 if an optional import is resolved, else to 0.
@@ -312,6 +328,8 @@ pub(crate) struct Site {
     pub(crate) callee: Callee,
     /// The values in the order of the callee's arguments, spans flattened.
     pub(crate) arguments: Box<[Argument]>,
+    /// The registers from which references are moved into the call.
+    pub(crate) moved: Box<[u16]>,
     /// The start of each argument among them, and the end, if the callee takes spans.
     pub(crate) starts: Option<Box<[u32]>>,
     /// Kind and register of each result.
@@ -335,7 +353,4 @@ pub(crate) struct Argument {
     pub(crate) source: u16,
     /// The callee's register, if the callee is bytecode.
     pub(crate) target: u16,
-    /// Whether it is a reference that is passed once and kept by the caller: it is moved out of the register
-    /// for the call of a native function and back afterwards, which is cheaper than a clone.
-    pub(crate) is_lent: bool,
 }

@@ -248,7 +248,6 @@ macro_rules! instructions {
         F32 0x07 ListSetF32 "list.set.f32" [read_ref read_i32 read_f32] = lists::set::<f32>;
         F64 0x06 ListGetF64 "list.get.f64" [read_ref read_i32 write_f64] = lists::get::<f64>;
         F64 0x07 ListSetF64 "list.set.f64" [read_ref read_i32 read_f64] = lists::set::<f64>;
-        Core 0x1a ListGetRef "list.get.ref" "{0}, {1} : {2}" [read_ref read_i32 type_id write_ref] = lists::get_ref;
         Core 0x1b ListSetRef "list.set.ref" [read_ref read_i32 take_ref] = lists::set_ref;
 
         // Buffers. The bytes accessed are an operand times the element size.
@@ -309,6 +308,9 @@ macro_rules! instructions {
         Core 0x6b BufferStoreI64 "buffer.store.i64" "{2}, {0}, {1}" [read_ref read_i64 read_i64] => |to, from| to.access(Insn::Store64, from);
         F32 0x34 BufferStoreF32 "buffer.store.f32" "{2}, {0}, {1}" [read_ref read_i64 read_f32] => |to, from| to.access(Insn::Store32, from);
         F64 0x3a BufferStoreF64 "buffer.store.f64" "{2}, {0}, {1}" [read_ref read_i64 read_f64] => |to, from| to.access(Insn::Store64, from);
+
+        // References in lists.
+        Core 0x1a ListGetRef "list.get.ref" "{0}, {1} : {2}" [read_ref read_i32 type_id write_ref] => Lowering::list_get_ref;
 
         // Selection by an index.
         Core 0x1f SwitchI32 "switch.i32" "{0}[{2}] else {1}" [read_i32 read_i32 many_i32 write_i32] => |to, from| to.switch(ValueKind::I32, from);

@@ -1,10 +1,12 @@
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rehal_base::{Error, Result};
 
-use crate::{NamedObject, Object, Ref, Value, ValueKind};
+use crate::{Buffer, NamedObject, Object, Ref, Value, ValueKind};
 
 /// Limit on the storage of one list, in bytes, so that a program cannot exhaust the machine's memory.
 const STORAGE_LIMIT_BYTES: usize = 1 << 30;
@@ -36,6 +38,15 @@ pub enum ElementKind {
 pub struct List {
     element: ElementKind,
     storage: Mutex<Storage>,
+    original: Option<Original>,
+}
+
+/// The references that a list was created with, which are read without its lock until it is first modified.
+struct Original {
+    refs: Box<[Ref]>,
+    /// Whether nothing has modified the list yet. Relaxed: accesses of one element by different threads are unordered, so
+    /// a thread may read the reference that another is replacing.
+    is_current: AtomicBool,
 }
 
 /// The elements, as narrow as their kind; floats as bits.
@@ -73,14 +84,24 @@ impl List {
             ElementKind::Ref(_) | ElementKind::AnyRef => Storage::Refs(Vec::new()),
             ElementKind::Variant => Storage::Variants(Vec::new()),
         };
-        let list = Self { element, storage: Mutex::new(storage) };
+        let list = Self { element, storage: Mutex::new(storage), original: None };
         list.reserve(capacity)?;
         Ok(list)
     }
 
     /// A list of variants with these values.
     pub fn of_variants(values: Vec<Value>) -> Self {
-        Self { element: ElementKind::Variant, storage: Mutex::new(Storage::Variants(values)) }
+        Self { element: ElementKind::Variant, storage: Mutex::new(Storage::Variants(values)), original: None }
+    }
+
+    /// A list of references to buffers, for programs that read it often. It keeps these references until it is dropped.
+    pub fn of_buffers(buffers: impl IntoIterator<Item = Arc<Buffer>>) -> Self {
+        let refs: Box<[Ref]> = buffers.into_iter().map(Ref::from_arc).collect();
+        Self {
+            element: ElementKind::Ref(Buffer::TYPE_NAME.into()),
+            storage: Mutex::new(Storage::Refs(refs.to_vec())),
+            original: Some(Original { refs, is_current: AtomicBool::new(true) }),
+        }
     }
 
     /// The type of its elements.
@@ -108,7 +129,7 @@ impl List {
         // Truncation may drop the last reference to an object, whose destructor must not run under the lock.
         let mut cut = Vec::new();
         let mut cut_variants = Vec::new();
-        let mut storage = self.storage.lock();
+        let mut storage = self.modify();
         each_storage!(&mut *storage, vector => grow(vector, length))?;
         match &mut *storage {
             Storage::B8(vector) => vector.resize(length, 0),
@@ -153,19 +174,29 @@ impl List {
 
     /// The reference at `index`.
     pub fn get_ref(&self, index: usize) -> Result<Ref> {
-        self.ref_at(index, |object| object.clone())
+        match self.original(index) {
+            Some(object) => Ok(object.clone()),
+            None => self.ref_at(self.storage.lock(), index, |object| object.clone()),
+        }
+    }
+
+    /// The reference at `index`, if the list was created with it and has not been modified.
+    #[inline(always)]
+    pub(crate) fn original(&self, index: usize) -> Option<&Ref> {
+        let original = self.original.as_ref()?;
+        if original.is_current.load(Ordering::Relaxed) { original.refs.get(index) } else { None }
     }
 
     /// Moves the reference at `index` out and leaves null.
     pub fn take_ref(&self, index: usize) -> Result<Ref> {
-        self.ref_at(index, Ref::take)
+        self.ref_at(self.modify(), index, Ref::take)
     }
 
     /// Sets the element at `index`; a number is converted to the element type as by [`List::get_value`], a
     /// reference must match the list's type.
     pub fn set(&self, index: usize, value: Value) -> Result<()> {
         let _old = {
-            let mut storage = self.storage.lock();
+            let mut storage = self.modify();
             self.put(&mut storage, index, value)?
         };
         Ok(())
@@ -173,7 +204,7 @@ impl List {
 
     /// Appends a value.
     pub fn push(&self, value: Value) -> Result<()> {
-        let mut storage = self.storage.lock();
+        let mut storage = self.modify();
         self.check_fits(&value)?;
         let index = each_storage!(&*storage, vector => vector.len());
         each_storage!(&mut *storage, vector => grow(vector, index + 1))?;
@@ -228,7 +259,7 @@ impl List {
             }
         }
         let mut old = Vec::with_capacity(count);
-        let mut storage = self.storage.lock();
+        let mut storage = self.modify();
         for (at, value) in to.zip(values) {
             old.push(self.put(&mut storage, at, value)?);
         }
@@ -253,8 +284,21 @@ impl List {
         }
     }
 
-    fn ref_at(&self, index: usize, get: impl FnOnce(&mut Ref) -> Ref) -> Result<Ref> {
-        let mut storage = self.storage.lock();
+    /// Locks the elements to modify them.
+    fn modify(&self) -> MutexGuard<'_, Storage> {
+        let storage = self.storage.lock();
+        if let Some(original) = &self.original {
+            original.is_current.store(false, Ordering::Relaxed);
+        }
+        storage
+    }
+
+    fn ref_at(
+        &self,
+        mut storage: MutexGuard<'_, Storage>,
+        index: usize,
+        get: impl FnOnce(&mut Ref) -> Ref,
+    ) -> Result<Ref> {
         check(index, each_storage!(&*storage, vector => vector.len()))?;
         match &mut *storage {
             Storage::Refs(vector) => Ok(get(&mut vector[index])),
@@ -341,7 +385,7 @@ impl Drop for List {
 
 /// Moves the nested lists out of a list, and drops its other elements.
 fn end_elements(storage: &mut Storage, ending: &mut Vec<Ref>) {
-    let is_list = |object: &Ref| object.downcast_ref::<List>().is_some();
+    let is_list = |object: &Ref| object.list().is_some();
     match storage {
         Storage::Refs(refs) => ending.extend(std::mem::take(refs).into_iter().filter(is_list)),
         Storage::Variants(values) => {
@@ -471,6 +515,41 @@ mod tests {
         assert!(list.get_ref(0).unwrap().is_same(&buffer));
         assert!(list.take_ref(0).unwrap().is_same(&buffer) && list.get_ref(0).unwrap().is_null());
         assert_eq!(list.set(1, Value::NULL).unwrap_err().code(), StatusCode::OutOfRange);
+    }
+
+    #[test]
+    fn modifications_replace_the_buffers_of_a_list() {
+        let buffers = [1, 2].map(|length| Arc::new(Buffer::allocate(length, 0).unwrap()));
+        let other = Ref::new(Buffer::allocate(3, 0).unwrap());
+        let list = || List::of_buffers(buffers.clone());
+        let is_buffer = |list: &List, index: usize, expected: usize| {
+            list.get_ref(index).unwrap().is_same(&Ref::from_arc(buffers[expected].clone()))
+        };
+        let unmodified = list();
+        assert!(
+            is_buffer(&unmodified, 0, 0) && is_buffer(&unmodified, 1, 1) && unmodified.original(0).is_some()
+        );
+        assert_eq!(
+            (unmodified.len(), unmodified.get_ref(2).unwrap_err().code()),
+            (2, StatusCode::OutOfRange)
+        );
+        let modifications: [fn(&List, &Ref); 4] = [
+            |list, other| list.set(1, other.clone().into()).unwrap(),
+            |list, _| drop(list.take_ref(1).unwrap()),
+            |list, _| (list.resize(1).unwrap(), list.resize(2).unwrap()).1,
+            |list, other| {
+                let source = List::of_variants(vec![other.clone().into()]);
+                list.copy_from(1, &source, 0, 1).unwrap();
+            },
+        ];
+        for (case, modify) in modifications.into_iter().enumerate() {
+            let list = list();
+            modify(&list, &other);
+            assert!(is_buffer(&list, 0, 0) && !is_buffer(&list, 1, 1), "modification {case}");
+        }
+        let list = list();
+        list.push(other.clone().into()).unwrap();
+        assert!(list.get_ref(2).unwrap().is_same(&other));
     }
 
     #[test]

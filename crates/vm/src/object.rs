@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rehal_base::{Error, Result};
 
-use crate::Buffer;
+use crate::{Buffer, List};
 
 /// An object that a program can reference: a buffer view, a fence, a list.
 ///
@@ -24,13 +24,14 @@ pub trait NamedObject: Object {
 #[derive(Clone, Default)]
 pub struct Ref(Held);
 
-/// The referent. Buffers have their own variant: programs load and store their elements one by one, and comparing a tag
-/// is faster than a virtual call for the type.
+/// The referent. Buffers and lists have their own variants: programs access their elements one by one, and comparing a
+/// tag is faster than a virtual call for the type.
 #[derive(Clone, Default)]
 enum Held {
     #[default]
     Null,
     Buffer(Arc<Buffer>),
+    List(Arc<List>),
     Object(Arc<dyn Object>),
 }
 
@@ -50,6 +51,9 @@ impl Ref {
         if let Some(buffer) = any.downcast_mut::<Option<Arc<Buffer>>>().and_then(Option::take) {
             return Self(Held::Buffer(buffer));
         }
+        if let Some(list) = any.downcast_mut::<Option<Arc<List>>>().and_then(Option::take) {
+            return Self(Held::List(list));
+        }
         object.map_or(Self::NULL, |object| Self(Held::Object(object)))
     }
 
@@ -57,6 +61,27 @@ impl Ref {
     #[inline]
     pub fn is_null(&self) -> bool {
         matches!(self.0, Held::Null)
+    }
+
+    /// Stores a clone in `slot`. The clone of each variant is stored as it is made: a returned clone would be stored in
+    /// parts and copied as a whole, without store-to-load forwarding.
+    #[inline(always)]
+    pub(crate) fn clone_to(&self, slot: &mut Self) {
+        match &self.0 {
+            Held::Null => slot.0 = Held::Null,
+            Held::Buffer(buffer) => slot.0 = Held::Buffer(Arc::clone(buffer)),
+            Held::List(list) => slot.0 = Held::List(Arc::clone(list)),
+            Held::Object(object) => slot.0 = Held::Object(Arc::clone(object)),
+        }
+    }
+
+    /// As [`Ref::clone_to`]; null if it is not a reference to a buffer.
+    #[inline(always)]
+    pub(crate) fn clone_buffer_to(&self, slot: &mut Self) {
+        match &self.0 {
+            Held::Buffer(buffer) => slot.0 = Held::Buffer(Arc::clone(buffer)),
+            _ => slot.0 = Held::Null,
+        }
     }
 
     /// Moves the reference out and leaves null.
@@ -70,7 +95,16 @@ impl Ref {
     pub(crate) fn buffer(&self) -> Option<&Buffer> {
         match &self.0 {
             Held::Buffer(buffer) => Some(buffer),
-            Held::Null | Held::Object(_) => None,
+            Held::Null | Held::List(_) | Held::Object(_) => None,
+        }
+    }
+
+    /// The list, if it is to one.
+    #[inline(always)]
+    pub(crate) fn list(&self) -> Option<&List> {
+        match &self.0 {
+            Held::List(list) => Some(list),
+            Held::Null | Held::Buffer(_) | Held::Object(_) => None,
         }
     }
 
@@ -79,6 +113,7 @@ impl Ref {
         match &self.0 {
             Held::Null => None,
             Held::Buffer(buffer) => Some(&**buffer),
+            Held::List(list) => Some(&**list),
             Held::Object(object) => Some(&**object),
         }
     }
@@ -88,6 +123,7 @@ impl Ref {
         match &self.0 {
             Held::Null => None,
             Held::Buffer(_) => Some(Buffer::TYPE_NAME),
+            Held::List(_) => Some(List::TYPE_NAME),
             Held::Object(object) => Some(object.type_name()),
         }
     }
@@ -125,6 +161,7 @@ impl Ref {
         match self.0 {
             Held::Null => None,
             Held::Buffer(buffer) => Some(buffer),
+            Held::List(list) => Some(list),
             Held::Object(object) => Some(object),
         }
     }
@@ -135,6 +172,7 @@ impl Ref {
         match &self.0 {
             Held::Null => None,
             Held::Buffer(buffer) => Some(Arc::as_ptr(buffer).cast()),
+            Held::List(list) => Some(Arc::as_ptr(list).cast()),
             Held::Object(object) => Some(Arc::as_ptr(object).cast()),
         }
     }

@@ -4,7 +4,7 @@
 //! A superinstruction is a row: its name, its two parts, and a [`Pattern`], which determines how the operands of the
 //! parts must be connected for the peephole to fuse them, which operands remain, and how the superinstruction executes.
 //! A part is an instruction of the group `inline` of `isa.rs`, a primitive of lowering (`Move32`, `Move64`, `Jump`,
-//! `BranchNZI32`, `Load32` and `Store32`), or another superinstruction, since fusion repeats until no row matches. Only
+//! `BranchNZI32`, `Load32`, `Load8U`, `Load8S` and `Store32`), or another superinstruction, since fusion repeats until no row matches. Only
 //! patterns of the group `accesses` may return an error, with the part that failed. To add a superinstruction, add a
 //! row, and a pattern in this file if its parts are connected in a new way.
 //! The variants of [`Insn`], the peephole, the dispatch loop and the random programs of the differential test follow
@@ -17,7 +17,9 @@ use crate::compute;
 use crate::registers::{Number, Window};
 
 mod elements;
+mod selections;
 pub(crate) use elements::*;
+pub(crate) use selections::*;
 
 /// Passes the table to a macro, after the tokens that follow its name. Groups determine how an instruction ends.
 macro_rules! superinstructions {
@@ -42,12 +44,10 @@ macro_rules! superinstructions {
             MulMulI32 = MulI32 + MulI32: Chain;
             MulXorI32 = MulI32 + XorI32: Chain;
             AndAddI32 = AndI32 + AddI32: Chain;
-            AndSubI32 = AndI32 + SubI32: Chain;
             AndAndI32 = AndI32 + AndI32: Chain;
             AndOrI32 = AndI32 + OrI32: Chain;
             AndXorI32 = AndI32 + XorI32: Chain;
             OrAddI32 = OrI32 + AddI32: Chain;
-            OrSubI32 = OrI32 + SubI32: Chain;
             OrAndI32 = OrI32 + AndI32: Chain;
             OrOrI32 = OrI32 + OrI32: Chain;
             OrXorI32 = OrI32 + XorI32: Chain;
@@ -73,6 +73,11 @@ macro_rules! superinstructions {
             // A remainder wrapped to non-negative: index arithmetic modulo a size.
             CmpLTAddI64 = CmpLTI64S + AddI64: CompareAndCompute;
             WrapI64 = CmpLTAddI64 + SelectI64: Wrap;
+
+            // A comparison that selects a value, as in the maximum of floats.
+            CmpLTSelectF32O = CmpLTF32O + SelectF32: CompareAndSelect;
+            CmpLTSelectF32U = CmpLTF32U + SelectF32: CompareAndSelect;
+            CmpNaNSelectF32 = CmpNaNF32 + SelectF32: TestAndSelect;
 
             // Minimum and maximum of two values: compare-exchange in sorts.
             MinMaxI32S = MinI32S + MaxI32S: Sequence;
@@ -147,6 +152,10 @@ macro_rules! superinstructions {
             FMAAddLoad32 = FMAAddI64 + Load32: LoadAt<LongProduct>;
             AddStore32 = AddI64 + Store32: StoreAt<Sum>;
             AddAddStore32 = AddAddI64 + Store32: StoreAt<LongSum>;
+
+            // Elementwise computations, which use their index again.
+            SumLoad8U = AddI64 + Load8U: SumAndLoad<Unsigned>;
+            SumLoad8S = AddI64 + Load8S: SumAndLoad<Signed>;
 
             // Reductions, whose accumulator is an element of a buffer.
             LoadAddI32 = Load32 + AddI32: LoadAndFold<AddI32>;

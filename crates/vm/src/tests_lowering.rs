@@ -20,14 +20,14 @@ use crate::operation::Op;
 use crate::program::Program;
 use crate::superinstructions::{self, SUPERINSTRUCTIONS};
 use crate::tables::{Function, Tables};
-use crate::verify::verify;
+use crate::verify::{MOVE_BIT, REF_BIT, verify};
 use crate::{Budget, Buffer, Convention, ModuleFile, Ref, Resumed, Value};
 
 use assembly::{Assembled, Assembly};
 use random_program::{CALLEE_CONVENTION, CONVENTION, GLOBAL_BYTES, REFS, REGISTERS, Random, RandomProgram};
 
 /// Number of programs executed.
-const PROGRAMS: usize = 4000;
+const PROGRAMS: usize = 4600;
 /// Minimum executions of each superinstruction by the programs.
 const EXECUTIONS: u64 = 5;
 
@@ -229,4 +229,63 @@ fn registers_that_successors_read_are_live() {
         assert!(liveness.is_live(0, READ), "{name}");
         assert!(!liveness.is_live(0, WRITTEN), "{name}");
     }
+}
+
+/// The arguments r0, r1 and r2 of a function that discards, overwrites, reads or only branches with them.
+#[test]
+fn references_are_unused_if_they_are_discarded_or_overwritten_first() {
+    const R0: u16 = REF_BIT;
+    const MOVED: u16 = REF_BIT | MOVE_BIT;
+    type Body = fn(&mut Assembly);
+    let discard = |assembly: &mut Assembly, registers: &[u16]| {
+        assembly.op(Op::DiscardRefs);
+        assembly.list(registers);
+    };
+    let cases: [(&str, u64, Body); 7] = [
+        ("nothing", 0, |_| {}),
+        ("all discarded", 0b111, |assembly| {
+            assembly.op(Op::DiscardRefs);
+            assembly.list(&[R0, R0 + 1, R0 + 2]);
+        }),
+        ("overwritten", 0b010, |assembly| assembly.registers(Op::ConstRefZero, &[R0 + 1])),
+        ("read", 0, |assembly| assembly.registers(Op::CmpNZRef, &[R0, 0])),
+        ("moved over another", 0b100, |assembly| assembly.registers(Op::AssignRef, &[MOVED, R0 + 2])),
+        ("overwritten by what it is read from", 0, |assembly| {
+            assembly.registers(Op::AssignRef, &[R0 + 1, R0 + 1]);
+        }),
+        ("passed to a function, which returns another", 0b010, |assembly| {
+            assembly.op(Op::Call);
+            assembly.bytes.extend(1_u32.to_le_bytes());
+            assembly.list(&[R0]);
+            assembly.list(&[R0 + 1]);
+        }),
+    ];
+    for (name, unused, body) in cases {
+        let mut assembly = Assembly::default();
+        assembly.block();
+        body(&mut assembly);
+        assembly.op(Op::Branch);
+        assembly.edge(1, &[]);
+        // Too late: a branch may come back here with other references.
+        assembly.block();
+        discard(&mut assembly, &[R0, R0 + 1, R0 + 2]);
+        assembly.op(Op::Return);
+        assembly.list(&[]);
+        let (assembled, callee) = (assembly.finish(), identity());
+        let tables = tables([("0rrr_v", &assembled), ("0r_r", &callee)]);
+        let frame = verify(&tables, &tables.functions[0], &assembled.bytecode).unwrap();
+        for optimizes in [true, false] {
+            let code = lower(&tables, 0, frame, &assembled.bytecode, optimizes).unwrap();
+            assert_eq!(code.unused_refs, if optimizes { unused } else { 0 }, "{name}");
+        }
+    }
+}
+
+/// A function that returns its argument.
+fn identity() -> Assembled {
+    let mut assembly = Assembly::default();
+    assembly.block();
+    assembly.op(Op::Return);
+    assembly.list(&[REF_BIT]);
+    assembly.finish()
 }

@@ -15,7 +15,6 @@ mod test_file;
 
 pub use command::Command;
 pub use known::{known_failure, other_words};
-pub use programs::DRIVER;
 pub use sandbox::{Sandbox, Tools};
 
 use programs::Programs;
@@ -41,8 +40,6 @@ pub enum Verdict {
     Run {
         /// Whether it runs with the release's tools first; false if it calls a tool that the release lacks.
         by_release: bool,
-        /// Whether `local-sync` replaces its device.
-        replaces_device: bool,
     },
     /// The command cannot run, or calls no tool of ours. The reason becomes part of the test's name.
     Ignored(String),

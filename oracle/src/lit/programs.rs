@@ -15,11 +15,8 @@ const OURS_ALONE: [&str; 2] = ["iree-check-module", "rehal"];
 /// Builtins of the shell.
 const BUILTINS: [&str; 8] = ["[", "[[", "cd", "echo", "export", "false", "test", "true"];
 
-/// The driver that replaces [`OTHER_DRIVER`].
-pub const DRIVER: &str = "local-sync";
-
-/// The driver whose commands run on [`DRIVER`] instead.
-pub const OTHER_DRIVER: &str = "local-task";
+/// The drivers whose commands run.
+const DRIVERS: [&str; 2] = ["local-sync", "local-task"];
 
 /// The available programs.
 pub struct Programs {
@@ -67,15 +64,14 @@ impl Programs {
         if !uses_ours {
             return Verdict::Ignored("compiler_only".to_owned());
         }
-        let mut replaces_device = false;
-        for device in command.devices() {
-            match device.split(':').next().unwrap_or_default() {
-                DRIVER => {}
-                OTHER_DRIVER => replaces_device = true,
-                driver => return Verdict::Ignored(format!("without_{driver}")),
-            }
+        let mut drivers = command
+            .devices()
+            .into_iter()
+            .map(|device| device.split(':').next().unwrap_or_default().to_owned());
+        match drivers.find(|driver| !DRIVERS.contains(&driver.as_str())) {
+            Some(driver) => Verdict::Ignored(format!("without_{driver}")),
+            None => Verdict::Run { by_release },
         }
-        Verdict::Run { by_release, replaces_device }
     }
 }
 
@@ -101,12 +97,12 @@ mod tests {
             let file = TestFile::parse(&format!("RUN: {text}\n")).unwrap();
             programs.verdict(&Command::new("f", Path::new("/f"), &file, 0))
         };
-        let run = |by_release, replaces_device| Verdict::Run { by_release, replaces_device };
+        let run = |by_release| Verdict::Run { by_release };
         let ignored = |reason: &str| Verdict::Ignored(reason.to_owned());
-        assert_eq!(verdict("iree-compile %s | iree-run-module --module=- | FileCheck %s"), run(true, false));
-        assert_eq!(verdict("iree-run-module --device=local-task | FileCheck %s"), run(true, true));
-        assert_eq!(verdict("iree-check-module --device=local-task"), run(false, true));
-        assert_eq!(verdict("iree-run-mlir %s | FileCheck %s"), run(true, false));
+        assert_eq!(verdict("iree-compile %s | iree-run-module --module=- | FileCheck %s"), run(true));
+        assert_eq!(verdict("iree-run-module --device=local-task | FileCheck %s"), run(true));
+        assert_eq!(verdict("iree-check-module --device=local-task"), run(false));
+        assert_eq!(verdict("iree-run-mlir %s | FileCheck %s"), run(true));
         assert_eq!(verdict("iree-compile %s | FileCheck %s"), ignored("compiler_only"));
         assert_eq!(verdict("iree-run-module --device=vulkan://0"), ignored("without_vulkan"));
         assert_eq!(verdict("iree-run-module | iree-cpuinfo"), ignored("without_iree-cpuinfo"));
@@ -114,6 +110,6 @@ mod tests {
             verdict("iree-run-module --module=x$IREE_DYLIB_EXT@make"),
             ignored("without_native_modules")
         );
-        assert_eq!(verdict("( iree-run-module || [[ $? == 1 ]] ) | cat"), run(true, false));
+        assert_eq!(verdict("( iree-run-module || [[ $? == 1 ]] ) | cat"), run(true));
     }
 }

@@ -1,6 +1,6 @@
 use super::Command;
 use super::objects;
-use super::programs::{DRIVER, OTHER_DRIVER, Programs, SHARED};
+use super::programs::{Programs, SHARED};
 use crate::reference::Reference;
 use crate::tool::{self, Ended};
 use std::fmt::Write as _;
@@ -133,9 +133,9 @@ impl<'a> Sandbox<'a> {
         Ok(Self { reference, source, directory, programs })
     }
 
-    /// Runs a command after those it depends on; stops at the first failure. With `replaces_device`, `local-sync`
-    /// replaces `local-task`. Objects of the samples are compiled once, into `cache`.
-    pub fn run(&self, command: &Command, replaces_device: bool, cache: &Path) -> io::Result<Outcome> {
+    /// Runs a command after those it depends on; stops at the first failure. Objects of the samples are compiled once, into
+    /// `cache`.
+    pub fn run(&self, command: &Command, cache: &Path) -> io::Result<Outcome> {
         let mut script = format!("export PATH={}:\"$PATH\"\nset -o pipefail\n", quoted(&self.programs));
         if command.all().any(|text| text.contains("$IREE_BINARY_DIR")) {
             let objects = objects::build(self.reference, self.source, cache)?;
@@ -148,9 +148,6 @@ impl<'a> Sandbox<'a> {
             .map(|text| format!("{{ {}\n}}", substituted(text, &command.file, self.directory, &python)))
             .collect();
         script.push_str(&parts.join(" &&\n"));
-        if replaces_device {
-            script = script.replace(&format!("--device={OTHER_DRIVER}"), &format!("--device={DRIVER}"));
-        }
         // Kills the whole pipeline of a command that hangs, not only the shell.
         let timeout = ["--signal=KILL", &LIMIT.as_secs().to_string(), "bash", "-c", &script];
         let ended = tool::run_within(LIMIT * 2, Path::new("timeout"), &timeout, self.directory)?;

@@ -21,6 +21,8 @@ const TIME_UNIT: Added =
     ("time_unit", "the reference's help sets it only if the flag was given before --help");
 const HOST_READS: Added = ("replay_host_reads", "the reference's tool cannot write a replay's host reads");
 const REPLAY_ORDER: Added = ("replay_order", "the reference replays in serialized order only");
+const FAST_FORWARD: Added = ("replay_fast_forward", "the reference repeats the whole capture");
+const CACHE: Added = ("replay_cache", "the reference does not evict caches");
 const SUMMARY: Added = ("benchmark_summary", "the reference prints no statistics of samples");
 const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
 
@@ -28,7 +30,7 @@ const HOST_READS_LIMIT: Added = ("replay_host_reads_limit_bytes", HOST_READS.1);
 const TOOLS: [(&str, &[Added]); 10] = [
     ("iree-run-replay", &[VERSION, RECOVER, REPLAY_ORDER, HOST_READS, HOST_READS_LIMIT]),
     ("iree-dump-replay", &[VERSION, RECOVER]),
-    ("iree-benchmark-replay", &[VERSION, RECOVER, REPLAY_ORDER, PERF_COUNTERS, SUMMARY]),
+    ("iree-benchmark-replay", &[VERSION, RECOVER, REPLAY_ORDER, FAST_FORWARD, CACHE, PERF_COUNTERS, SUMMARY]),
     ("iree-run-module", &[VERSION]),
     ("iree-benchmark-module", &[VERSION, PERF_COUNTERS, TIME_UNIT, SUMMARY]),
     ("iree-dump-module", &[VERSION, GUIDE]),

@@ -5,7 +5,7 @@ use crate::Outcome;
 use libtest_mimic::Trial;
 use oracle::captures::repository;
 use oracle::e2e::SOURCE_VARIABLE;
-use oracle::lit::{self, Command, DRIVER, Sandbox, Tools, Verdict, known_failure, other_words};
+use oracle::lit::{self, Command, Sandbox, Tools, Verdict, known_failure, other_words};
 use oracle::reference::Reference;
 use std::path::{Path, PathBuf};
 
@@ -39,25 +39,22 @@ fn name(command: &Command, verdict: &Verdict) -> String {
         Verdict::Ignored(reason) => format!("{reason}::"),
         Verdict::Run { .. } if known_failure(command).is_some() => "fails_with_release::".to_owned(),
         Verdict::Run { .. } if other_words(command).is_some() => "other_words::".to_owned(),
-        Verdict::Run { by_release, replaces_device } => {
-            let ours_alone = if *by_release { "" } else { "ours_alone::" };
-            let device = if *replaces_device { format!("on_{DRIVER}::") } else { String::new() };
-            format!("{ours_alone}{device}")
-        }
+        Verdict::Run { by_release: true } => String::new(),
+        Verdict::Run { by_release: false } => "ours_alone::".to_owned(),
     };
     format!("{PREFIX}{how}{}", command.name)
 }
 
 fn passes(source: &Path, command: &Command, verdict: &Verdict) -> Outcome {
-    let (by_release, replaces_device) = match verdict {
-        Verdict::Run { by_release, replaces_device } => (*by_release, *replaces_device),
+    let by_release = match verdict {
+        Verdict::Run { by_release } => *by_release,
         Verdict::Ignored(reason) => return Err(format!("not run: {reason}").into()),
     };
     let reference = Reference::find(&repository())?;
     let run = |tools| -> std::io::Result<_> {
         let scratch = tempfile::tempdir()?;
         let cache = repository().join("target/lit");
-        Sandbox::new(&reference, tools, source, scratch.path())?.run(command, replaces_device, &cache)
+        Sandbox::new(&reference, tools, source, scratch.path())?.run(command, &cache)
     };
     let mut theirs = "not run".to_owned();
     let mut checked = None;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::{Outcome, Pair, ensure};
 use libtest_mimic::{Failed, Trial};
 use oracle::captures::{corpus, repository};
+use oracle::tool;
 
 /// A bundle with rows of every kind, of two devices.
 const SAMPLE: &str = "crates/profile/tests/data/sample.ireeprof";
@@ -22,6 +23,7 @@ pub fn add(trials: &mut Vec<Trial>) {
         reports(&repository().join(SAMPLE), &["0", "1", "2", "5", "70", "999"], &whole)
     }));
     trials.push(Trial::test("profiles::changed", changed));
+    trials.push(Trial::test("profiles::truncated", truncated));
     trials.push(Trial::test("profiles::refused_options", refused_options));
     for tool in ["iree-run-module", "iree-run-replay", "iree-benchmark-replay"] {
         for device in ["local-sync", "local-task"] {
@@ -191,6 +193,33 @@ fn statistics_of_a_run() -> Outcome {
     ensure(!rows(&ours).is_empty() && rows(&ours) == rows(&theirs), || {
         format!("{:?} and {:?}", rows(&ours), rows(&theirs))
     })
+}
+
+/// Of a truncated profile, ours prints what the reference prints of its complete records.
+fn truncated() -> Outcome {
+    let pair = Pair::find("iree-profile")?;
+    let bytes = std::fs::read(repository().join(SAMPLE))?;
+    let scratch = tempfile::tempdir()?;
+    let (torn, whole) = (scratch.path().join("torn.ireeprof"), scratch.path().join("whole.ireeprof"));
+    let mut starts = vec![24_usize];
+    while let Some(length) = starts.last().and_then(|start| bytes.get(*start..start + 8)) {
+        starts.push(starts[starts.len() - 1] + u64::from_le_bytes(length.try_into()?) as usize);
+    }
+    for cut in starts.iter().copied().chain((24..bytes.len()).step_by(333)) {
+        let end = starts.iter().copied().filter(|start| *start <= cut).max().unwrap_or_default();
+        std::fs::write(&torn, &bytes[..cut])?;
+        std::fs::write(&whole, [&bytes[..16], &(end as u64).to_le_bytes(), &bytes[24..end]].concat())?;
+        for line in ["summary", "export --format=ireeperf-jsonl"] {
+            let of = |path: &Path| [words(line), vec![path.display().to_string()]].concat();
+            let ours = tool::run(&pair.ours, &of(&torn), &repository())?;
+            let theirs = tool::run(&pair.theirs, &of(&whole), &repository())?;
+            let said = || format!("{cut} bytes, {line}: {} and {}", ours.summary(), theirs.summary());
+            ensure(ours.code == theirs.code && ours.stdout == theirs.stdout, said)?;
+            let warns = String::from_utf8_lossy(&ours.stderr).contains("is truncated");
+            ensure(warns == (cut < bytes.len()), said)?;
+        }
+    }
+    Ok(())
 }
 
 fn refused_options() -> Outcome {

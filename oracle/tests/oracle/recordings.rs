@@ -27,10 +27,18 @@ pub fn add(captures: &[Capture], trials: &mut Vec<Trial>) {
         if crashes || WIDER.contains(&capture.name.as_str()) {
             continue;
         }
-        let capture = capture.clone();
-        let name = format!("recorded::{}", capture.name);
-        trials.push(Trial::test(name, move || recorded_alike(&capture, &arguments)));
+        for device in ["local-sync", "local-task"] {
+            let (capture, arguments) = (capture.clone(), on_device(device, &arguments));
+            let name = format!("recorded::{device}::{}", capture.name);
+            trials.push(Trial::test(name, move || recorded_alike(&capture, &arguments)));
+        }
     }
+}
+
+/// The arguments with their device replaced, or one added if there is none.
+fn on_device(device: &str, arguments: &[String]) -> Vec<String> {
+    let others = arguments.iter().filter(|argument| !argument.starts_with("--device=")).cloned();
+    [format!("--device={device}")].into_iter().chain(others).collect()
 }
 
 fn recorded_alike(capture: &Capture, arguments: &[String]) -> Outcome {

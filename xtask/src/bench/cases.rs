@@ -23,6 +23,10 @@ enum Workload {
     Model { name: &'static str, function: &'static str },
     /// Our replay of a capture in captured order, compared with our own in serialized order, on a device.
     Order { capture: OrderCapture, device: &'static str, target: f64 },
+    /// Repetitions of a scope that is a hundredth of its capture, compared with ours of the whole capture.
+    FastForward,
+    /// A replay of a call of a program, compared with the program, both ours, on `local-task` with two workers.
+    Replayed(Program),
     /// The run tool on the long capture.
     RunLong,
     /// The dump tool on the long capture.
@@ -100,6 +104,10 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
     let (capture, target) = (OrderCapture::TwoChains, 1.0 / 1.5);
     let kind = Workload::Order { capture, device: "local-task", target };
     cases.push(Case { name: "captured.two_chains".to_owned(), kind });
+    cases.push(Case { name: "fast_forward.small_scope".to_owned(), kind: Workload::FastForward });
+    for (name, program) in programs::replayed(!workplace.models().is_empty()) {
+        cases.push(Case { name, kind: Workload::Replayed(program) });
+    }
     cases.push(Case { name: "run.long".to_owned(), kind: Workload::RunLong });
     for format in ["text", "jsonl"] {
         cases.push(Case { name: format!("dump.{format}"), kind: Workload::DumpLong(format) });
@@ -162,10 +170,18 @@ impl Case {
             Workload::Order { capture, device, target } => {
                 let path = match capture {
                     OrderCapture::Named(corpus, fixture) => workplace.capture(corpus, fixture),
-                    OrderCapture::TwoChains => workplace.two_chains()?,
+                    OrderCapture::TwoChains => workplace.example_capture("two_chains")?,
                 };
                 let figures = vec![figure("", Metric::OnlyBenchmark, Target::Ratio(*target))];
                 in_both_orders(workplace, &path, device, figures)
+            }
+            Workload::FastForward => {
+                let path = workplace.example_capture("small_scope")?;
+                fast_forward(workplace, &path, vec![figure("", Metric::Wall, Target::Ratio(1.0 / 20.0))])
+            }
+            Workload::Replayed(program) => {
+                let plan = program.prepare(&self.name, workplace)?;
+                replayed(workplace, plan, vec![figure("", Metric::OnlyBenchmark, Target::Within(0.03))])?
             }
             Workload::RunLong => {
                 let time = figure("", Metric::Wall, Target::Ratio(0.5));
@@ -267,6 +283,31 @@ fn in_both_orders(workplace: &Workplace, capture: &Path, device: &str, figures: 
         runs_per_round: 1,
         figures,
     }
+}
+
+/// A replay of the calls of a program, in captured order and without what is outside of them.
+fn replayed(workplace: &Workplace, program: Plan, figures: Vec<Figure>) -> Result<Plan, Box<dyn Error>> {
+    let module = on(2, &program.ours);
+    let name = &program.figures.first().ok_or("the program has no figure")?.name;
+    let path = workplace.scratch(&format!("{name}.ireereplay"));
+    let once = |argument: &String| match argument.starts_with("--benchmark_min_time") {
+        true => "--benchmark_min_time=1x".to_owned(),
+        false => argument.clone(),
+    };
+    workplace.record("iree-benchmark-module", module.arguments.iter().map(once).collect(), &path)?;
+    let flags =
+        ["--replay_order=captured", "--replay_scope=execute", "--replay_fast_forward", "--device=local-sync"];
+    let replay = on(2, &benchmark(workplace, &path, &flags, Vec::new()).ours);
+    Ok(Plan { theirs: module, ours: replay, figures, ..program })
+}
+
+/// The same number of repetitions of a scope, with all of the capture and without.
+fn fast_forward(workplace: &Workplace, capture: &Path, figures: Vec<Figure>) -> Plan {
+    let flags = ["--replay_scope=execute", "--benchmark_min_time=200x", "--device=local-sync"];
+    let mut plan = process(workplace, "iree-benchmark-replay", &flags, capture, figures);
+    plan.theirs = plan.ours.clone();
+    plan.ours.arguments.push("--replay_fast_forward".to_owned());
+    plan
 }
 
 fn process(workplace: &Workplace, tool: &str, flags: &[&str], capture: &Path, figures: Vec<Figure>) -> Plan {

@@ -132,18 +132,18 @@ impl Workplace {
         Ok(path)
     }
 
-    /// The capture of two chains that do not depend on each other, made by an example of `rehal-session`.
-    pub fn two_chains(&self) -> Made {
-        let path = self.scratch.join("two_chains.ireereplay");
+    /// A capture made by an example of `rehal-session`.
+    pub fn example_capture(&self, example: &str) -> Made {
+        let path = self.scratch.join(format!("{example}.ireereplay"));
         let arguments =
-            ["run", "--release", "--quiet", "--package", "rehal-session", "--example", "two_chains", "--"];
+            ["run", "--release", "--quiet", "--package", "rehal-session", "--example", example, "--"];
         let arguments = arguments.iter().map(ToString::to_string).chain([path.display().to_string()]);
         let ended = run::collect(Path::new("cargo"), &arguments.collect::<Vec<_>>(), &crate::root())?;
         if ended.how == "status 0" {
             return Ok(path);
         }
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        Err(format!("the example two_chains ended with {}: {said}", ended.how).into())
+        Err(format!("the example {example} ended with {}: {said}", ended.how).into())
     }
 
     /// A capture that reads 1 GiB of parameters by reference, validated by `validation`.
@@ -203,7 +203,8 @@ impl Workplace {
         &self.scratch
     }
 
-    fn record(&self, tool: &str, mut arguments: Vec<String>, path: &Path) -> Result<(), Box<dyn Error>> {
+    /// Runs a tool of the reference that records a capture.
+    pub fn record(&self, tool: &str, mut arguments: Vec<String>, path: &Path) -> Result<(), Box<dyn Error>> {
         arguments.push(format!("--device_replay_output={}", path.display()));
         self.tool(tool, arguments)
     }

@@ -64,6 +64,15 @@ pub fn on_workers(has_corpus: bool) -> Vec<(String, Program, f64)> {
     cases
 }
 
+/// The programs that are captured and replayed. Most of their time is device work: a replay does nothing else.
+pub fn replayed(has_corpus: bool) -> Vec<(String, Program)> {
+    let mut cases = vec![("replayed.matmul".to_owned(), MATMUL)];
+    if has_corpus {
+        cases.extend(MODELS.map(|name| (format!("replayed.{name}"), Program::Model { name })));
+    }
+    cases
+}
+
 /// The function of a small program that is called.
 fn function_of(module: &str) -> &'static str {
     match module {
@@ -79,21 +88,27 @@ const MODELS: [&str; 4] = ["basic_pitch", "magika", "ppocr_cls", "silero_vad"];
 const MLP: &[&str] = &["@mlp_x.npy", "@mlp_w0.npy", "@mlp_w1.npy", "@mlp_w2.npy"];
 
 /// Functions of `vmvx_speed`, whose time does not depend on their inputs.
-const VMVX: [(&str, &[&str]); 5] = [
+const VMVX: [(&str, &[&str]); 10] = [
     ("sort", &["2000xi32=5"]),
     ("matmul", &["128x128xf32=0.5", "128x128xf32=1.5"]),
     ("reduction", &["512x512xf32=0.5"]),
     ("conv", &["1x34x34x8xf32=0.5", "3x3x8x8xf32=1.5"]),
     ("softmax", &["64x256xf32=0.5"]),
+    ("add", &["512x512xf32=0.5", "512x512xf32=1.5"]),
+    ("relu", &["256x256xi8=5"]),
+    ("pool", &["1x64x64x16xf32=0.5"]),
+    ("gather", &["1000x64xf32=0.5", "256xi32=7"]),
+    ("layer_norm", &["128x256xf32=0.5", "256xf32=1.5", "256xf32=2.5"]),
 ];
 
 /// The same for the module with microkernels.
-const VMVX_MICROKERNELS: [(&str, &[&str]); 5] = [
+const VMVX_MICROKERNELS: [(&str, &[&str]); 6] = [
     ("large_matmul", &["512x512xf32=0.5", "512x512xf32=1.5"]),
     ("matmul", &["128x128xf32=0.5", "128x128xf32=1.5"]),
     ("product_i8", &["256x256xi8=5", "256x256xi8=3"]),
     ("add", &["512x512xf32=0.5", "512x512xf32=1.5"]),
     ("conv", &["1x34x34x8xf32=0.5", "3x3x8x8xf32=1.5"]),
+    ("transpose", &["256x512xf32=0.5"]),
 ];
 
 /// All program cases, by name. Models require the corpus.

@@ -8,6 +8,8 @@ use serde_json::json;
 pub enum Target {
     /// Maximum ratio of ours to the reference's.
     Ratio(f64),
+    /// Maximum distance of that ratio from 1.
+    Within(f64),
     /// Maximum bytes of ours.
     Bytes(u64),
 }
@@ -41,6 +43,7 @@ impl Row {
     fn is_met(&self) -> bool {
         match self.target {
             Target::Ratio(limit) => (self.ratio() * 100.0).round() / 100.0 <= limit,
+            Target::Within(limit) => ((self.ratio() - 1.0).abs() * 100.0).round() / 100.0 <= limit,
             Target::Bytes(limit) => self.ours.median <= limit as f64,
         }
     }
@@ -48,6 +51,7 @@ impl Row {
     fn promise(&self) -> String {
         match self.target {
             Target::Ratio(limit) => format!("<= {limit}x"),
+            Target::Within(limit) => format!("1 ± {limit}"),
             Target::Bytes(limit) => format!("<= {}", human(limit as f64, Unit::Bytes)),
         }
     }

@@ -59,37 +59,22 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("fixtures/vm/client.vmasm", "nobody", "names of functions, which the compiled module contains"),
 ];
 
-/// Paths that are not cleaned yet, by prefix. A row without matches is a problem: it must be removed.
-const PENDING: &[&str] = &[];
-
 /// The file with the table itself.
 const OWN: &str = "xtask/src/tidy/words.rs";
 
-/// Words of the glossary outside [`PENDING`]; prints the number of matches in each pending path.
+/// Words of the glossary.
 pub fn check(tree: &Tree) -> Vec<Problem> {
-    let (problems, pending) = check_with(tree, ALLOWED, PENDING);
-    for (prefix, count) in pending {
-        println!("tidy: glossary: {count:4} pending in {prefix}");
-    }
-    problems
+    check_with(tree, ALLOWED)
 }
 
-/// The problems, and the number of matches in each pending path.
-fn check_with<'a>(
-    tree: &Tree,
-    allowed: &[(&str, &str, &str)],
-    pending: &[&'a str],
-) -> (Vec<Problem>, Vec<(&'a str, usize)>) {
+fn check_with(tree: &Tree, allowed: &[(&str, &str, &str)]) -> Vec<Problem> {
     let mut problems = Vec::new();
-    let mut counts: Vec<_> = pending.iter().map(|prefix| (*prefix, 0)).collect();
     let mut used = vec![false; allowed.len()];
     for path in tree.ending(&TEXT).filter(|path| is_ours(path) && *path != OWN) {
         for (line, phrase, instead) in matches(&tree.text(path)) {
             let row = allowed.iter().position(|(place, allowed, _)| *place == path && *allowed == phrase);
             if let Some(row) = row {
                 used[row] = true;
-            } else if let Some((_, count)) = counts.iter_mut().find(|(prefix, _)| path.starts_with(prefix)) {
-                *count += 1;
             } else {
                 problems.push(Problem::new(path, line, format!("'{phrase}': write {instead}")));
             }
@@ -102,10 +87,7 @@ fn check_with<'a>(
             format!("no '{phrase}' here: remove it from ALLOWED in words.rs"),
         ));
     }
-    for (prefix, _) in counts.iter().filter(|(_, count)| *count == 0) {
-        problems.push(Problem::new(prefix, 0, "is clean: remove it from PENDING in words.rs"));
-    }
-    (problems, counts)
+    problems
 }
 
 /// Line, phrase and replacement of each match in a text.
@@ -186,23 +168,17 @@ mod tests {
 
     #[test]
     fn rows_of_the_lists_must_be_needed() {
-        let (_directory, tree) = made_up(&[
-            ("a.md", "a folder\n"),
-            ("crates/x/src/lib.rs", "// folders\n// a folder\n"),
-            ("b.md", "fine\n"),
-            ("c.md", "the folder button\n"),
-        ]);
+        let (_directory, tree) =
+            made_up(&[("a.md", "a folder\n"), ("b.md", "fine\n"), ("c.md", "the folder button\n")]);
         let allowed = [("c.md", "folder", "a label"), ("b.md", "folder", "stale")];
-        let (problems, pending) = check_with(&tree, &allowed, &["crates/x/", "crates/y/"]);
+        let problems = check_with(&tree, &allowed);
         let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(
             shown,
             [
                 "a.md:1: 'folder': write directory",
                 "b.md: no 'folder' here: remove it from ALLOWED in words.rs",
-                "crates/y/: is clean: remove it from PENDING in words.rs",
             ]
         );
-        assert_eq!(pending, [("crates/x/", 2), ("crates/y/", 0)]);
     }
 }

@@ -1,6 +1,7 @@
 #![allow(unsafe_code, reason = "owns host memory that other threads and devices write; see docs/unsafe.md")]
 
 mod copy;
+mod evict;
 mod files;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use crate::{Error, MappedFile, Range, Result, StatusCode};
+
+pub use evict::evict;
 
 /// Alignment of every allocation in bytes: a cache line, and the minimum that compiled kernels assume.
 const ALIGNMENT_BYTES: usize = 64;
@@ -236,29 +239,6 @@ impl HostMemory {
         // SAFETY: the allocation has this length, is initialized (it was zeroed), and belongs to this memory
         // alone: a part would hold it in an `Arc`, from which no `&mut` can be borrowed.
         Some(unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.length) })
-    }
-
-    /// Borrows the bytes of a range, zero-copy.
-    ///
-    /// # Safety
-    /// Nothing writes the range while the slice lives.
-    pub unsafe fn unraced_bytes(&self, range: Range) -> Result<&[u8]> {
-        let source = self.at(range.offset, range.length)?;
-        // SAFETY: `at` checked the range, all memory is initialized, and the caller guarantees that nothing
-        // writes it.
-        Ok(unsafe { std::slice::from_raw_parts(source, range.length as usize) })
-    }
-
-    /// Borrows the bytes of a range for writing in place.
-    ///
-    /// # Safety
-    /// Nothing else reads or writes the range while the slice lives.
-    #[allow(clippy::mut_from_ref, reason = "the caller guarantees exclusive access")]
-    pub unsafe fn unraced_bytes_mut(&self, range: Range) -> Result<&mut [u8]> {
-        let target = self.at_mut(range.offset, range.length)?;
-        // SAFETY: `at_mut` checked the range, all memory is initialized, and the caller guarantees exclusive
-        // access.
-        Ok(unsafe { std::slice::from_raw_parts_mut(target, range.length as usize) })
     }
 
     /// Number of bytes.

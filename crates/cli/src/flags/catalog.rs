@@ -39,7 +39,7 @@ pub(crate) const DEVICE: List<String> = List::parsed(
     "a driver or a device URI",
     devices::check_uri,
     "The device to run on: a driver name, or a URI that --list_devices prints. Repeat it once for each \
-     device of the program or capture, in the same order. Default: local-sync.",
+     device of the program or capture, in the same order. Default: local-task.",
 );
 
 /// Devices and drivers.

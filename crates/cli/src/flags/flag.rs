@@ -54,9 +54,9 @@ pub enum Effect {
     Full,
     /// No effect, for this reason: any value is accepted, and a value other than the default prints a warning.
     Ignored(&'static str),
-    /// Configures devices of this driver, which the reference opens without `--device`. Our default is another driver,
-    /// so without `--device` a value other than the default is refused.
-    DefaultDriver(&'static str),
+    /// Configures devices of this driver: the default device, or those that `--device` names. If all devices are others, a
+    /// value other than the default prints a warning.
+    OfDriver(&'static str),
     /// Not implemented, and ignoring it would change the result: a value other than the default is refused.
     Missing {
         /// The missing feature.

@@ -50,9 +50,7 @@ fn section(text: &mut String, name: &str, flags: impl Iterator<Item = &'static d
         match flag.spec().effect {
             Effect::Full => {}
             Effect::Ignored(why) => text.push_str(&comment(&format!("No effect in this build: {why}."))),
-            Effect::DefaultDriver(driver) => {
-                text.push_str(&comment(&format!("For --device={driver}.")));
-            }
+            Effect::OfDriver(driver) => text.push_str(&comment(&format!("For {driver} devices."))),
             Effect::Missing { what, instead } => {
                 text.push_str(&comment(&format!("Refused in this build: it has no {what}; {instead}.")));
             }
@@ -67,7 +65,7 @@ fn title(text: &mut String, name: &str) {
 }
 
 fn has_effect(flag: &dyn Entry) -> bool {
-    matches!(flag.spec().effect, Effect::Full | Effect::DefaultDriver(_))
+    matches!(flag.spec().effect, Effect::Full | Effect::OfDriver(_))
 }
 
 /// A line for each group with the names of its flags whose effect is `wanted`; a common prefix becomes `prefix_*`.

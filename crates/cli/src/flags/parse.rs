@@ -38,12 +38,6 @@ impl Flags {
                 return Ok(flags);
             }
         }
-        // Only a tool that runs opens the device that such a flag configures; a query may report its effect.
-        if !given.iter().any(|it| it.name == "device") {
-            given
-                .iter()
-                .try_for_each(|it| check_driver(&flags.table, it).map_err(|error| placed(error, it)))?;
-        }
         flags.add_variables()?;
         flags.warnings = warnings(&flags.table, &given);
         Ok(flags)
@@ -160,21 +154,6 @@ fn check_effect(entry: &dyn Entry, given: &Given) -> Result<()> {
     }
 }
 
-/// Refuses a flag that configures the reference's default driver, which is not the default here.
-fn check_driver(table: &[&'static dyn Entry], given: &Given) -> Result<()> {
-    let entry = table.iter().find(|entry| entry.spec().name == given.name);
-    match entry.filter(|entry| !entry.is_default(given.value.as_deref())).map(|entry| entry.spec().effect) {
-        Some(Effect::DefaultDriver(driver)) => {
-            let (name, shown) = (&given.name, given.shown());
-            Err(Error::unimplemented(format!(
-                "{shown} configures {driver} devices, and the default device is local-sync"
-            ))
-            .advise(format!("leave out --{name}, or name the device: --device={driver}")))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// One line per reason why given flags have no effect.
 fn warnings(table: &[&'static dyn Entry], given: &[Given]) -> Vec<String> {
     let mut ignored: Vec<(String, Vec<String>)> = Vec::new();
@@ -183,10 +162,10 @@ fn warnings(table: &[&'static dyn Entry], given: &[Given]) -> Vec<String> {
         let Some(entry) = entry.filter(|entry| !entry.is_default(it.value.as_deref())) else { continue };
         let reason = match entry.spec().effect {
             Effect::Ignored(reason) => reason.to_string(),
-            Effect::DefaultDriver(driver) if !has_device_of(driver, given) => {
+            Effect::OfDriver(driver) if !has_device_of(driver, given) => {
                 format!("no device of the driver {driver} is named")
             }
-            Effect::Full | Effect::DefaultDriver(_) | Effect::Missing { .. } => continue,
+            Effect::Full | Effect::OfDriver(_) | Effect::Missing { .. } => continue,
         };
         let name = format!("--{}", it.name);
         match ignored.iter_mut().find(|(known, _)| *known == reason) {
@@ -201,11 +180,12 @@ fn warnings(table: &[&'static dyn Entry], given: &[Given]) -> Vec<String> {
     ignored.into_iter().map(line).collect()
 }
 
-/// Whether `--device` names a device of this driver.
+/// Whether a device of this driver will be opened. If no `--device` is given, there may be.
 fn has_device_of(driver: &str, given: &[Given]) -> bool {
     let devices =
         given.iter().filter(|it| it.name == "device").filter_map(|it| it.value.as_deref()?.to_str());
-    devices.into_iter().any(|uri| uri.split_once("://").map_or(uri, |(name, _)| name) == driver)
+    let mut drivers = devices.map(|uri| uri.split_once("://").map_or(uri, |(name, _)| name)).peekable();
+    drivers.peek().is_none() || drivers.any(|name| name == driver)
 }
 
 fn unknown(name: &str, table: &[&'static dyn Entry]) -> Error {

@@ -11,7 +11,7 @@ use super::flag::{Effect, Flag, Group, List, Query};
 use super::parse::Flags;
 use super::value_type::{Refusal, text};
 
-const TASK_DRIVER: Effect = Effect::DefaultDriver("local-task");
+const TASK_DRIVER: Effect = Effect::OfDriver("local-task");
 const MAX_COUNT: i64 = i32::MAX as i64;
 
 const ABORT_ON_FAILURE: Flag<bool> =
@@ -27,12 +27,21 @@ const WORKER_SPIN: Flag<Duration> = Flag::number(
 )
 .effect(TASK_DRIVER);
 
+const WORKER_STACK_SIZE: Flag<usize> = Flag::number(
+    "task_worker_stack_size",
+    131_072,
+    (0, MAX_COUNT),
+    count,
+    "Minimum stack size of each worker in bytes. Less than 2 MiB has no effect: host calls run on workers.",
+)
+.effect(TASK_DRIVER);
+
 const WORKER_LOCAL_MEMORY: Flag<Option<u64>> = Flag::number(
     "task_worker_local_memory",
     0,
     (0, MAX_COUNT),
     |bytes| if bytes == 0 { None } else { Some(bytes as u64) },
-    "Local memory of each worker in bytes, beyond which a dispatch fails; 0 for no limit.",
+    "Local memory of each worker in bytes, beyond which a dispatch fails; 0 for the size of its L2 cache.",
 )
 .effect(TASK_DRIVER);
 
@@ -140,8 +149,7 @@ pub const TASK: Group = Group {
     flags: &[
         &ABORT_ON_FAILURE,
         &WORKER_SPIN,
-        &Flag::integer("task_worker_stack_size", 131072, "Minimum stack size of each worker in bytes.")
-            .effect(TASK_DRIVER),
+        &WORKER_STACK_SIZE,
         &WORKER_LOCAL_MEMORY,
         &MODE,
         &GROUP_COUNT,
@@ -174,7 +182,8 @@ pub(crate) fn topology_options(flags: &Flags) -> TopologyOptions {
 pub(crate) fn task_options(flags: &Flags) -> LocalTaskOptions {
     let mut options = LocalTaskOptions::default();
     options.selection = topology_options(flags);
-    options.worker_spin = flags.get(&WORKER_SPIN);
+    options.worker.spin = flags.get(&WORKER_SPIN);
+    options.worker.stack_bytes = flags.get(&WORKER_STACK_SIZE);
     options.worker_local_memory = flags.get(&WORKER_LOCAL_MEMORY);
     options.abort_on_failure = flags.get(&ABORT_ON_FAILURE);
     options
@@ -256,6 +265,22 @@ mod tests {
         {
             assert_eq!(options(&[&format!("--task_topology_nodes={word}")]).nodes, nodes);
         }
+    }
+
+    #[test]
+    fn each_flag_of_workers_sets_its_option() {
+        let given = [
+            "--task_worker_spin_us=3",
+            "--task_worker_stack_size=4194304",
+            "--task_worker_local_memory=8192",
+            "--task_abort_on_failure",
+        ];
+        let set =
+            |given: &[&str]| task_options(&Flags::parse(&[&TASK], given.iter().map(OsString::from)).unwrap());
+        let (set, unset) = (set(&given), set(&[]));
+        assert_eq!((set.worker.spin, set.worker.stack_bytes), (Duration::from_micros(3), 4 << 20));
+        assert_eq!((set.worker_local_memory, set.abort_on_failure), (Some(8192), true));
+        assert_eq!((unset.worker.spin, unset.worker_local_memory), (Duration::ZERO, None));
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! `iree-benchmark-replay`: benchmarks replays of a capture.
 
 use rehal_base::{Context, Error, Result};
-use rehal_bench::{Benchmark, State, TimeUnit};
-use rehal_session::{CaptureFile, CrashReports, Replay, ReplayOrder, ScopeTimer, find_scope};
+use rehal_bench::{Benchmark, Counter, State, TimeUnit};
+use rehal_session::{CaptureFile, CrashReports, FastForward, Replay, ReplayOrder, ScopeTimer, find_scope};
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
 use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
 use crate::profiling::{self, PROFILING};
-use crate::{Invocation, Operands, Tool, captures, devices};
+use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
 pub const BENCHMARK_REPLAY: Tool = Tool {
@@ -34,6 +34,10 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
             "{tool} --replay_order=captured --replay_scope=execute model.ireereplay",
         ),
         (
+            "Measure a scope that is a small part of the capture, without repeating the rest",
+            "{tool} --replay_scope=execute --replay_fast_forward model.ireereplay",
+        ),
+        (
             "Save results for Google Benchmark's compare.py",
             "{tool} --benchmark_repetitions=9 --benchmark_out=before.json model.ireereplay",
         ),
@@ -45,10 +49,36 @@ pub const BENCHMARK_REPLAY: Tool = Tool {
 
 const SCOPE: Flag<Option<String>> = Flag::text("replay_scope", "NAME", "Times only the scopes of this name.");
 
+const FAST_FORWARD: Flag<bool> = Flag::switch(
+    "replay_fast_forward",
+    false,
+    "Repeats the scope of --replay_scope without what is outside of it: runs the capture once to the end of the scope; \
+     before each iteration, restores the bytes that the scope changes, outside of the timed region. Standard error says how \
+     many bytes these are. A scope that cannot be repeated by itself is an error. Host reads within the scope are compared \
+     with the first.",
+);
+
+/// What the CPU's caches contain when a timed region begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cache {
+    Warm,
+    Cold,
+}
+
+const CACHE: Flag<Cache> = Flag::choice(
+    "replay_cache",
+    "warm",
+    &[("warm", Cache::Warm), ("cold", Cache::Cold)],
+    "warm: the CPU's caches contain what earlier work left there. cold: before each timed region, evicts the bytes of buffers \
+     and of the capture that the region touches, outside of the timed region (x86-64 only). Code stays warm.",
+);
+
 const REPLAY: Group = Group {
     title: "Replay",
     flags: &[
         &SCOPE,
+        &FAST_FORWARD,
+        &CACHE,
         &replay_flags::ORDER,
         &replay_flags::FILE_REMAP,
         &replay_flags::SUBSTITUTION,
@@ -64,17 +94,27 @@ const SCOPE_TIME_LIMIT: f64 = 10.0;
 struct Options {
     replay: replay_flags::Options,
     scope: Option<String>,
+    fast_forward: bool,
+    cache: Cache,
     profiling: Option<profiling::Options>,
     bench: rehal_bench::Options,
 }
 
 fn run(invocation: &Invocation) -> Result<()> {
-    measure(Options {
+    let flags = &invocation.flags;
+    let options = Options {
         replay: replay_flags::Options::of(invocation)?,
-        scope: invocation.flags.get(&SCOPE),
-        profiling: profiling::Options::from_flags(&invocation.flags)?,
-        bench: benchmark_flags::options(&invocation.flags, &invocation.program)?,
-    })
+        scope: flags.get(&SCOPE),
+        fast_forward: flags.get(&FAST_FORWARD),
+        cache: flags.get(&CACHE),
+        profiling: profiling::Options::from_flags(flags)?,
+        bench: benchmark_flags::options(flags, &invocation.program)?,
+    };
+    if options.fast_forward && options.scope.is_none() {
+        return Err(Error::invalid_argument("--replay_fast_forward needs the scope that it repeats")
+            .advise("name it with --replay_scope=NAME"));
+    }
+    measure(options)
 }
 
 fn measure(mut options: Options) -> Result<()> {
@@ -83,31 +123,40 @@ fn measure(mut options: Options) -> Result<()> {
         captures::check_output(&capture, "benchmark_out", out)?;
     }
     let plan = replay_flags::compile(&capture)?;
-    let scope = options.scope.as_deref();
+    let scope = options.scope.clone();
+    let scope = scope.as_deref();
     if let Some(name) = scope {
         find_scope(&plan, name)
             .context(|| captures::place(&capture))
             .advise(|| "name one of them with --replay_scope=NAME, or omit the flag to time whole replays")?;
     }
+    let is_cold = options.cache == Cache::Cold;
+    if is_cold {
+        options.replay.replay.cold_scope = scope.map(|name| name.as_bytes().to_vec());
+    }
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
     // A capture that cannot be replayed here is an error, not a report of a failed benchmark.
     replay.check_executables()?;
+    if is_cold {
+        replay.evict().context(|| "--replay_cache=cold".into())?;
+    }
     let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &capture, &replay)?;
-    let order = options.replay.replay.order;
-    options.bench.context.entry("replay_order".into()).or_insert_with(|| order.name().into());
-    // The names of the default order are the reference's.
-    let name = match order {
-        ReplayOrder::Serialized => "BM_replay".to_string(),
-        other => format!("BM_replay/order:{}", other.name()),
-    };
+    let name = options.describe();
+    let mut fast = None;
+    // The loop has ended when it flushes, so the flush is not measured.
     let benchmark = match scope {
         None => Benchmark::new(name, |state| {
-            whole(&replay, reports, state)?;
-            // The loop has ended, so this is not measured.
+            whole(&replay, reports, is_cold, state)?;
             profiling.flush()
         })
         .use_real_time(),
-        Some(scope) => Benchmark::new(format!("{name}/scope:{scope}"), |state| {
+        Some(scope) if options.fast_forward => Benchmark::new(name, |state| {
+            repeated(&replay, reports, scope, &mut fast, state)?;
+            profiling.flush()
+        })
+        .use_manual_time()
+        .real_time_limit(SCOPE_TIME_LIMIT),
+        Some(scope) => Benchmark::new(name, |state| {
             scoped(&replay, reports, scope, state)?;
             profiling.flush()
         })
@@ -116,8 +165,12 @@ fn measure(mut options: Options) -> Result<()> {
     };
     let mut benchmarks = [benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond)];
     let outcome = benchmark_flags::run(options.bench, &mut benchmarks);
-    let outcome = outcome.context(|| captures::place(&capture));
     drop(benchmarks);
+    let outcome = outcome.context(|| captures::place(&capture));
+    let outcome = outcome.and_then(|outcome| {
+        fast.map_or(Ok(()), FastForward::finish)?;
+        Ok(outcome)
+    });
     let (outcome, failure) = match outcome {
         Ok(outcome) => (Some(outcome), Ok(())),
         Err(error) => (None, Err(error)),
@@ -129,8 +182,41 @@ fn measure(mut options: Options) -> Result<()> {
     }
 }
 
-fn whole(replay: &Replay, mut reports: CrashReports, state: &mut State<'_>) -> Result<()> {
+impl Options {
+    /// Adds how it measures to the context of reports; returns the name of the benchmark. The defaults have the
+    /// reference's names.
+    fn describe(&mut self) -> String {
+        let order = self.replay.replay.order;
+        let mut context = |key: &str, value: &str| {
+            self.bench.context.entry(key.into()).or_insert_with(|| value.into());
+        };
+        context("replay_order", order.name());
+        let mut name = "BM_replay".to_string();
+        if order != ReplayOrder::Serialized {
+            name += &format!("/order:{}", order.name());
+        }
+        if self.cache == Cache::Cold {
+            context("replay_cache", "cold");
+            name += "/cache:cold";
+        }
+        if self.fast_forward {
+            context("replay_fast_forward", "true");
+            name += "/fast_forward";
+        }
+        if let Some(scope) = &self.scope {
+            name += &format!("/scope:{scope}");
+        }
+        name
+    }
+}
+
+fn whole(replay: &Replay, mut reports: CrashReports, is_cold: bool, state: &mut State<'_>) -> Result<()> {
     while state.keep_running() {
+        if is_cold {
+            state.pause_timing();
+            replay.evict()?;
+            state.resume_timing();
+        }
         replay.run(&mut [&mut reports])?;
     }
     state.set_items_processed(state.iterations());
@@ -144,5 +230,35 @@ fn scoped(replay: &Replay, mut reports: CrashReports, name: &str, state: &mut St
         state.set_iteration_time_ns(timer.finish()?);
     }
     state.set_items_processed(state.iterations());
+    Ok(())
+}
+
+/// Like [`scoped`], without what is outside of the scope. `fast` is created by the first call.
+fn repeated<'r>(
+    replay: &'r Replay,
+    mut reports: CrashReports,
+    name: &str,
+    fast: &mut Option<FastForward<'r>>,
+    state: &mut State<'_>,
+) -> Result<()> {
+    let fast = match fast {
+        Some(fast) => fast,
+        None => {
+            let first = replay.fast_forward(name.as_bytes(), &mut [&mut reports])?;
+            output::note(&format!(
+                "note: --replay_fast_forward restores {} bytes before each iteration",
+                first.restored_bytes()
+            ));
+            fast.insert(first)
+        }
+    };
+    while state.keep_running() {
+        fast.restore()?;
+        let mut timer = ScopeTimer::new(name);
+        fast.repeat(&mut [&mut reports, &mut timer])?;
+        state.set_iteration_time_ns(timer.finish()?);
+    }
+    state.set_items_processed(state.iterations());
+    state.set_counter("restored_bytes", Counter::new(fast.restored_bytes() as f64));
     Ok(())
 }

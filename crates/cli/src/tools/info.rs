@@ -21,7 +21,7 @@ pub const INFO: Tool = Tool {
     about: "Reads the whole capture and prints one screen: version and size, whether it was closed, \
             devices, scopes, executables with their functions and dispatch counts, bytes by kind, external \
             files and whether they are available, and whether it can be replayed on the given devices \
-            (default: local-sync). Nothing in the capture is executed, so problems that appear only when \
+            (default: local-task). Nothing in the capture is executed, so problems that appear only when \
             code is loaded, such as a missing import or CPU feature, are not detected without \
             --load_executables.",
     operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
@@ -50,7 +50,7 @@ const FORMAT: Flag<Format> = Flag::choice(
     "format",
     "text",
     &[("text", Format::Text), ("json", Format::Json)],
-    "text: a screen for people. json: an object for programs.",
+    "text: a summary. json: an object.",
 );
 
 const LOAD: Flag<bool> = Flag::switch(

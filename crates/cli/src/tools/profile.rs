@@ -2,10 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rehal_base::{Context, Error, Result, nearest};
-use rehal_session::{ProfileFile, Report, ReportFormat, ReportOptions};
+use rehal_session::{ProfileFile, ProfileTear, Report, ReportFormat, ReportOptions};
 
 use crate::flags::{Effect, Flag, Group, text};
 use crate::{Invocation, Operands, Tool, output, parameters};
@@ -127,8 +127,12 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let report = report(invocation.word())?;
-    let output =
-        Some(flags.get(&OUTPUT)).filter(|path| !path.as_os_str().is_empty() && path.as_os_str() != "-");
+    let output = flags.get(&OUTPUT);
+    if output.as_os_str().is_empty() && report == Report::Export {
+        return Err(Error::invalid_argument("--output= names no file")
+            .advise("name a file, or leave out --output to print to standard output"));
+    }
+    let output = Some(output).filter(|path| !path.as_os_str().is_empty() && path.as_os_str() != "-");
     if output.is_some() && report != Report::Export {
         return Err(Error::invalid_argument(format!("'{}' does not support --output", report.name()))
             .advise("redirect standard output"));
@@ -168,22 +172,17 @@ fn report(command: &str) -> Result<Report> {
 fn print(options: &Options) -> Result<()> {
     options.report.check()?;
     let profile = ProfileFile::open(&options.path)?;
-    if let Some(tear) = profile.tear() {
-        output::note(&format!(
-            "warning: '{}' is truncated: {} complete records are read, and {} bytes from offset {} are ignored",
-            options.path.display(),
-            tear.record_count,
-            tear.lost_bytes,
-            tear.offset
-        ));
-    }
+    warn_of_end(&profile, &options.path);
     match &options.output {
         Some(path) => {
             parameters::check_output("output", path, [options.path.as_path()])?;
             let shown = path.display();
             let mut file =
                 File::create(path).map_err(|error| Error::io(format_args!("writing '{shown}'"), &error))?;
-            profile.print(&options.report, &mut file).context(|| format!("--output={shown}"))
+            profile
+                .print(&options.report, &mut file)
+                .advise(|| "free space on its disk, or name another file to write to")
+                .context(|| format!("--output={shown}"))
         }
         None => {
             let reader_left = output::ReaderLeft::default();
@@ -191,5 +190,26 @@ fn print(options: &Options) -> Result<()> {
             // A closed pipe is not an error.
             if reader_left.get() { Ok(()) } else { printed }
         }
+    }
+}
+
+/// Warns of a profile that does not end where its producer closed it.
+fn warn_of_end(profile: &ProfileFile, path: &Path) {
+    let warn = |what: String| output::note(&format!("warning: '{}' {what}", path.display()));
+    match profile.tear() {
+        Some(ProfileTear { offset, record_count, lost_bytes: 0 }) => warn(format!(
+            "is truncated at offset {offset}: {record_count} complete records are read, and later ones are missing"
+        )),
+        Some(ProfileTear { offset, record_count, lost_bytes }) => warn(format!(
+            "is truncated: {record_count} complete records are read, and {lost_bytes} bytes from offset {offset} are ignored"
+        )),
+        None if !profile.is_closed() => warn(
+            "was not closed: its last session has not ended; its program was killed or still runs".to_owned(),
+        ),
+        None if profile.trailing_bytes() != 0 => warn(format!(
+            "has {} bytes behind its recorded length, which are ignored: a later session in it has not ended",
+            profile.trailing_bytes()
+        )),
+        None => {}
     }
 }

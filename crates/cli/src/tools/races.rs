@@ -46,7 +46,7 @@ const FORMAT: Flag<Format> = Flag::choice(
     "format",
     "text",
     &[("text", Format::Text), ("json", Format::Json)],
-    "text: lines for people. json: an object for programs.",
+    "text: one paragraph per race. json: an object.",
 );
 
 const STRICT: Flag<bool> =
@@ -93,7 +93,7 @@ fn text(races: &Races, assumed: u64) -> String {
     }
     if races.inexact_count != 0 {
         text.push_str(&format!(
-            "{} possible conflicts were not followed: too many ranges of one buffer\n",
+            "{} possible conflicts were not checked: too many ranges of one buffer\n",
             races.inexact_count
         ));
     }
@@ -129,10 +129,8 @@ fn kind(overlap: &Overlap) -> &'static str {
 
 fn explain(reason: Incomplete) -> &'static str {
     match reason {
-        Incomplete::TooManyInFlight => {
-            "so many operations are in flight that the first of them were no longer compared"
-        }
-        Incomplete::TooMuchWork => "the search was ended because it would take too long",
+        Incomplete::TooManyInFlight => "too many operations were in flight to compare all of them",
+        Incomplete::TooMuchWork => "the search was stopped at its limit of comparisons",
     }
 }
 

@@ -8,6 +8,7 @@ mod fault;
 mod library_file;
 mod memory;
 mod open_library;
+mod transpose;
 mod vectors;
 
 pub(crate) use affinity::{Processors, allowed_processors, current_processor, pin_thread};
@@ -18,6 +19,7 @@ pub(crate) use fault::{arm_thread, exit_now, install_fault_handler, write_stderr
 pub(crate) use library_file::LibraryFile;
 pub(crate) use memory::{Mapping, PAGE_BYTES, WritableMapping};
 pub(crate) use open_library::open_library;
+pub(crate) use transpose::{has_transpositions, transpose_block};
 pub(crate) use vectors::{has_fused_vectors, with_vectors};
 
 /// This machine's architecture, as in executable formats.

@@ -15,7 +15,10 @@ mod tiles;
 mod workers;
 
 pub(crate) use progress::{Claims, Progress, Stage, Work};
-pub(crate) use workers::{Job, Pool, PoolHandle, Worker, WorkerPlace};
+pub(crate) use tiles::chunk_size;
+pub(crate) use workers::{Job, Pool, PoolHandle, Threads, Worker, WorkerPlace};
 
 #[cfg(test)]
 mod models;
+#[cfg(test)]
+mod simulation;

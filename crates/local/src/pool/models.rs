@@ -18,6 +18,7 @@ mod sync {
 
     pub(super) fn spawn(
         _name: String,
+        _stack_bytes: usize,
         main: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<JoinHandle<()>> {
         Ok(thread::spawn(main))
@@ -31,7 +32,7 @@ use std::time::Duration;
 use self::progress::{Claims, Progress, Stage, Work};
 use self::sync::{AtomicU64, Condvar, Mutex, Ordering, explore_bounded, thread};
 use self::tiles::Tiles;
-use self::workers::{Job, Pool, PoolHandle, Worker, WorkerPlace};
+use self::workers::{Job, Pool, PoolHandle, Threads, Worker, WorkerPlace};
 
 /// Preemption bound: without it, models with three threads or with stages take minutes or longer.
 const PREEMPTIONS: usize = 2;
@@ -57,7 +58,8 @@ impl Counts {
 /// Takes chunks until there are none; the worker that completes the last tile sees that each ran once.
 fn take_all(tiles: &Tiles, worker: usize, victims: &[usize], chunk: u32, ran: &Counts) -> bool {
     let mut is_last = false;
-    while let Some(range) = tiles.take(worker, victims, |_| chunk) {
+    let take = || tiles.take_own(worker, |_| chunk).or_else(|| tiles.steal(worker, victims, |_| chunk));
+    while let Some(range) = take() {
         range.clone().for_each(|tile| ran.add(tile as usize));
         if tiles.complete(range.end - range.start) {
             assert!(!is_last);
@@ -92,14 +94,16 @@ struct TwoStages {
     begun: AtomicU64,
     /// A tile of the first stage that cancels the job.
     fails: Option<u32>,
+    /// Whether a worker that finds no tiles looks again if a stage has begun.
+    stays: bool,
     progress: Progress,
 }
 
 impl TwoStages {
-    fn new(first: u32, fails: Option<u32>, workers: usize) -> Arc<Self> {
-        let (ran, progress) = (Counts::new(first as usize + 1), Progress::new(workers));
+    fn new(first: u32, fails: Option<u32>, stays: bool) -> Arc<Self> {
+        let (ran, progress) = (Counts::new(first as usize + 1), Progress::new(2));
         progress.make_ready();
-        Arc::new(Self { first, ran, begun: AtomicU64::new(0), fails, progress })
+        Arc::new(Self { first, ran, begun: AtomicU64::new(0), fails, stays, progress })
     }
 }
 
@@ -120,6 +124,10 @@ impl Work for &TwoStages {
     }
 
     fn invite(&self, _helpers: usize) {}
+
+    fn stays(&self, has_turned: impl Fn() -> bool) -> bool {
+        self.stays && has_turned()
+    }
 
     fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>) {
         let mut next = Some(claim);
@@ -156,7 +164,7 @@ fn run_on_two(work: &Arc<TwoStages>) -> usize {
 #[test]
 fn a_stage_begins_when_the_one_before_is_complete() {
     explore_bounded(3, || {
-        let work = TwoStages::new(3, None, 2);
+        let work = TwoStages::new(3, None, true);
         assert_eq!(run_on_two(&work), 1);
         assert_eq!(work.ran.all(), [1; 4]);
     });
@@ -165,7 +173,7 @@ fn a_stage_begins_when_the_one_before_is_complete() {
 #[test]
 fn a_failing_tile_prevents_what_has_not_started_and_the_job_completes_once() {
     explore_bounded(3, || {
-        let work = TwoStages::new(3, Some(1), 2);
+        let work = TwoStages::new(3, Some(1), true);
         assert_eq!(run_on_two(&work), 1);
         let ran = work.ran.all();
         assert!(ran[..3].iter().all(|count| *count <= 1) && ran[1] == 1, "{ran:?}");
@@ -176,8 +184,9 @@ fn a_failing_tile_prevents_what_has_not_started_and_the_job_completes_once() {
 /// A job is made ready again while a worker still looks for tiles of its last run: it gets tiles of the new one, or none.
 #[test]
 fn a_job_is_reused_while_a_worker_still_looks_for_tiles() {
-    explore_bounded(3, || {
-        let work = TwoStages::new(1, None, 2);
+    explore_bounded(PREEMPTIONS, || {
+        // A job is not reused while a worker stays: that holds the lock of its content.
+        let work = TwoStages::new(1, None, false);
         let late = thread::spawn({
             let work = work.clone();
             move || (0..2).filter(|_| work.progress.run(1, &[0], &&*work)).count()
@@ -236,7 +245,8 @@ impl Job for Step {
 }
 
 fn pool(workers: usize) -> Pool<Step> {
-    Pool::new(&vec![WorkerPlace::default(); workers], Duration::ZERO, |_| {}).unwrap()
+    let threads = Threads { name: |index| index.to_string(), stack_bytes: 0, spin: Duration::ZERO };
+    Pool::new(&vec![WorkerPlace::default(); workers], &threads, |_| {}).unwrap()
 }
 
 fn submit(pool: &PoolHandle<Step>, job: Arc<Step>) {

@@ -8,10 +8,16 @@ use super::tiles::Tiles;
 /// It is reused: idle, ready (it may be started), running, and idle again.
 pub(crate) struct Progress {
     tiles: Tiles,
+    /// The number of stages begun, and of jobs complete. Workers between two stages poll it.
+    turn: Turn,
     state: AtomicU64,
     /// 1 if the job is cancelled: tiles that have not started will not run.
     cancelled: AtomicU64,
 }
+
+/// Alone in its cache lines: workers that poll it do not slow down others.
+#[repr(align(128))]
+struct Turn(AtomicU64);
 
 const IDLE: u64 = 0;
 const READY: u64 = 1;
@@ -33,6 +39,10 @@ pub(crate) trait Work {
     /// Asks `helpers` other workers to run the job.
     fn invite(&self, helpers: usize);
 
+    /// Whether to look for tiles again, when there are none left: `has_turned` tells that a stage has begun, or that the job
+    /// is complete. May wait for it.
+    fn stays(&self, has_turned: impl Fn() -> bool) -> bool;
+
     /// Runs the tiles of `claim`, and may take more from `claims`. Tiles that it takes but does not run it puts back.
     fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>);
 }
@@ -40,7 +50,12 @@ pub(crate) trait Work {
 impl Progress {
     /// An idle job for `workers` workers.
     pub(crate) fn new(workers: usize) -> Self {
-        Self { tiles: Tiles::new(workers), state: AtomicU64::new(IDLE), cancelled: AtomicU64::new(0) }
+        Self {
+            tiles: Tiles::new(workers),
+            turn: Turn(AtomicU64::new(0)),
+            state: AtomicU64::new(IDLE),
+            cancelled: AtomicU64::new(0),
+        }
     }
 
     /// Makes an idle job ready. What the thread wrote before is visible to the worker that starts it.
@@ -49,7 +64,7 @@ impl Progress {
         self.state.store(READY, Ordering::Release);
     }
 
-    /// Makes a complete job idle.
+    /// Makes a job idle that is ready and will not run.
     pub(crate) fn make_idle(&self) {
         self.state.store(IDLE, Ordering::Release);
     }
@@ -64,7 +79,7 @@ impl Progress {
     }
 
     /// Starts the job if it is ready, and runs its tiles on `worker` until none is left to take. Returns whether it is
-    /// complete: exactly one of the workers that run a job gets `true`.
+    /// complete, and then idle: exactly one of the workers that run a job gets `true`.
     pub(crate) fn run(&self, worker: usize, victims: &[usize], work: &impl Work) -> bool {
         let mut claims = Claims { progress: self, worker, victims, taken: 0, put_back: None, is_last: false };
         let started = self.state.compare_exchange(READY, RUNNING, Ordering::AcqRel, Ordering::Acquire);
@@ -77,20 +92,29 @@ impl Progress {
             if claims.is_last {
                 claims.is_last = false;
                 match if self.is_cancelled() { None } else { work.next_stage() } {
-                    None => return true,
+                    None => {
+                        self.state.store(IDLE, Ordering::Release);
+                        self.turn.0.fetch_add(1, Ordering::Release);
+                        return true;
+                    }
                     Some(stage) => {
                         self.tiles.refill(worker, stage.tiles);
+                        self.turn.0.fetch_add(1, Ordering::Release);
                         if stage.helpers != 0 {
                             work.invite(stage.helpers);
                         }
                     }
                 }
             }
+            // Before looking for tiles: a stage that begins afterwards is not missed.
+            let turn = self.turn.0.load(Ordering::Acquire);
             // One tile: `run` knows their cost and takes the rest of the chunk.
             while let Some(claim) = claims.next(|_| 1) {
                 work.run(claim, &mut claims);
             }
-            if !claims.is_last {
+            let has_turned = || self.turn.0.load(Ordering::Acquire) != turn;
+            let is_over = || self.state.load(Ordering::Acquire) != RUNNING;
+            if !claims.is_last && (!work.stays(has_turned) || is_over()) {
                 return false;
             }
         }
@@ -110,24 +134,31 @@ pub(crate) struct Claims<'a> {
 }
 
 impl Claims<'_> {
-    /// Completes the tiles taken before, and takes the next: at most `chunk` of the range that they are taken from. `None`
+    /// Takes the next tiles, when those taken before have run: at most `chunk` of the range that they are taken from. `None`
     /// if there are none, or the job is cancelled.
+    ///
+    /// Tiles are completed when the worker's range is empty: the counter is shared by all workers.
     pub(crate) fn next(&mut self, chunk: impl Fn(&Range<u32>) -> u32) -> Option<Range<u32>> {
         loop {
-            let complete = std::mem::take(&mut self.taken);
-            if complete != 0 && self.progress.tiles.complete(complete) {
-                self.is_last = true;
-            }
+            let tiles = &self.progress.tiles;
+            let is_cancelled = self.progress.is_cancelled();
+            let chunk = |range: &Range<u32>| if is_cancelled { u32::MAX } else { chunk(range) };
             let range = match self.put_back.take() {
                 Some(range) => range,
                 None if self.is_last => return None,
-                None => {
-                    let is_cancelled = self.progress.is_cancelled();
-                    let chunk = |range: &Range<u32>| if is_cancelled { u32::MAX } else { chunk(range) };
-                    self.progress.tiles.take(self.worker, self.victims, chunk)?
-                }
+                None => match tiles.take_own(self.worker, chunk) {
+                    Some(range) => range,
+                    None => {
+                        let complete = std::mem::take(&mut self.taken);
+                        if complete != 0 && tiles.complete(complete) {
+                            self.is_last = true;
+                            return None;
+                        }
+                        tiles.steal(self.worker, self.victims, chunk)?
+                    }
+                },
             };
-            self.taken = range.end - range.start;
+            self.taken += range.end - range.start;
             // Tiles of a cancelled job are taken and not run: they count as complete.
             if !self.progress.is_cancelled() {
                 return Some(range);

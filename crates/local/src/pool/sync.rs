@@ -9,6 +9,10 @@ pub(super) use std::thread::{self, JoinHandle};
 pub(super) use parking_lot::{Condvar, Mutex};
 
 /// Starts a thread.
-pub(super) fn spawn(name: String, main: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(name).spawn(main)
+pub(super) fn spawn(
+    name: String,
+    stack_bytes: usize,
+    main: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    thread::Builder::new().name(name).stack_size(stack_bytes).spawn(main)
 }

@@ -42,47 +42,68 @@ impl Tiles {
         self.ranges[worker].0.store(pack(&(0..count)), Ordering::Release);
     }
 
-    /// Takes tiles for `worker`: of its own range, else of the first of `victims` that has some. `chunk` limits how many
-    /// it takes of a range.
-    pub(super) fn take(
-        &self,
-        worker: usize,
-        victims: &[usize],
-        chunk: impl Fn(&Range<u32>) -> u32,
-    ) -> Option<Range<u32>> {
+    /// The victim that a thief would choose now.
+    #[cfg(test)]
+    pub(super) fn choice(&self, victims: &[usize], chunk: impl Fn(&Range<u32>) -> u32) -> Option<usize> {
+        self.victim(victims, chunk).map(|(victim, _)| victim)
+    }
+
+    /// Takes tiles of the worker's own range. `chunk` limits how many.
+    pub(super) fn take_own(&self, worker: usize, chunk: impl Fn(&Range<u32>) -> u32) -> Option<Range<u32>> {
         let own = &self.ranges[worker].0;
         loop {
             let word = own.load(Ordering::Relaxed);
             let range = unpack(word);
             if range.is_empty() {
-                break;
+                return None;
             }
             let (first, rest) = split(&range, chunk(&range));
             if exchange(own, word, pack(&rest)) {
                 return Some(first);
             }
         }
-        let stolen = victims.iter().find_map(|victim| self.steal(*victim))?;
-        let (first, rest) = split(&stolen, chunk(&stolen));
-        // No other worker writes to an empty range.
-        own.store(pack(&rest), Ordering::Release);
-        Some(first)
     }
 
-    /// The back half of a range.
-    fn steal(&self, victim: usize) -> Option<Range<u32>> {
-        let range_of_victim = &self.ranges[victim].0;
+    /// Takes tiles for a worker whose range is empty: the back half of the range of a victim becomes its own. `chunk` limits
+    /// how many it takes of that.
+    pub(super) fn steal(
+        &self,
+        worker: usize,
+        victims: &[usize],
+        chunk: impl Fn(&Range<u32>) -> u32,
+    ) -> Option<Range<u32>> {
         loop {
-            let word = range_of_victim.load(Ordering::Relaxed);
+            let (victim, word) = self.victim(victims, &chunk)?;
+            let range = unpack(word);
+            let middle = range.start + (range.end - range.start) / 2;
+            if !exchange(&self.ranges[victim].0, word, pack(&(range.start..middle))) {
+                continue;
+            }
+            let stolen = middle..range.end;
+            let (first, rest) = split(&stolen, chunk(&stolen));
+            // No other worker writes to an empty range.
+            self.ranges[worker].0.store(pack(&rest), Ordering::Release);
+            return Some(first);
+        }
+    }
+
+    /// The first victim with at least four chunks, so that thieves rarely return; else the one with most tiles, if any.
+    fn victim(&self, victims: &[usize], chunk: impl Fn(&Range<u32>) -> u32) -> Option<(usize, u64)> {
+        let mut most: Option<(usize, u64, usize)> = None;
+        for &victim in victims {
+            let word = self.ranges[victim].0.load(Ordering::Relaxed);
             let range = unpack(word);
             if range.is_empty() {
-                return None;
+                continue;
             }
-            let middle = range.start + (range.end - range.start) / 2;
-            if exchange(range_of_victim, word, pack(&(range.start..middle))) {
-                return Some(middle..range.end);
+            if range.len() / 4 >= chunk(&range) as usize {
+                return Some((victim, word));
+            }
+            if most.is_none_or(|(.., length)| length < range.len()) {
+                most = Some((victim, word, range.len()));
             }
         }
+        most.map(|(victim, word, _)| (victim, word))
     }
 
     /// Records that tiles are complete. Returns whether they were the last: then all writes of the workers that ran any of
@@ -90,6 +111,13 @@ impl Tiles {
     pub(super) fn complete(&self, count: u32) -> bool {
         self.left.fetch_sub(count.into(), Ordering::AcqRel) == u64::from(count)
     }
+}
+
+/// How many tiles of its range a worker takes: those of a chunk by their cost, and if `others` may steal, at most a part of
+/// the range.
+pub(crate) fn chunk_size(by_cost: u32, range: &Range<u32>, others: usize) -> u32 {
+    let parts = if others == 0 { 1 } else { (2 * (others + 1)).min(8) };
+    by_cost.min((range.end - range.start) / parts as u32).max(1)
 }
 
 /// ABA is harmless: a tile is taken once in a stage, so equal words are the same tiles, even if the range changed in

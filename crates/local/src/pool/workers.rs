@@ -30,6 +30,17 @@ pub(crate) struct WorkerPlace {
     pub(crate) domain: u32,
 }
 
+/// How the threads of a pool are started, and how they wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Threads {
+    /// The name of a worker's thread.
+    pub(crate) name: fn(usize) -> String,
+    /// Size of a thread's stack.
+    pub(crate) stack_bytes: usize,
+    /// How long an idle worker spins before it sleeps.
+    pub(crate) spin: Duration,
+}
+
 /// Threads that run jobs. Drop runs the submitted jobs and joins the threads, unless one of these threads drops the
 /// pool.
 pub(crate) struct Pool<J: Job> {
@@ -56,6 +67,9 @@ struct Queue<J> {
     is_closed: bool,
 }
 
+/// How many others a woken worker wakes if there are jobs for them. A submitting thread wakes only one.
+pub(super) const WAKES: usize = 2;
+
 /// Initial capacity of the queue, so that it rarely grows.
 const QUEUE_CAPACITY: usize = 64;
 
@@ -66,10 +80,10 @@ impl<J> Clone for PoolHandle<J> {
 }
 
 impl<J: Job> Pool<J> {
-    /// Starts a worker per place. Each calls `prepare` with its number first, and spins for `spin` before it sleeps.
+    /// Starts a worker per place. Each calls `prepare` with its number first.
     pub(crate) fn new(
         places: &[WorkerPlace],
-        spin: Duration,
+        threads: &Threads,
         prepare: impl Fn(usize) + Clone + Send + 'static,
     ) -> io::Result<Self> {
         let queue =
@@ -79,13 +93,13 @@ impl<J: Job> Pool<J> {
             changed: Condvar::new(),
             queued: AtomicU64::new(0),
             workers: places.len(),
-            spin,
+            spin: threads.spin,
         }));
         // If a thread cannot be spawned, drop joins those that were.
         let mut pool = Self { handle, threads: Vec::with_capacity(places.len()) };
         for index in 0..places.len() {
             let (handle, prepare, victims) = (pool.handle.clone(), prepare.clone(), victims(places, index));
-            pool.threads.push(spawn(format!("rehal-worker-{index}"), move || {
+            pool.threads.push(spawn((threads.name)(index), threads.stack_bytes, move || {
                 prepare(index);
                 handle.work(index, &victims);
             })?);
@@ -118,6 +132,11 @@ impl<J: Job> PoolHandle<J> {
     /// The number of workers.
     pub(crate) fn worker_count(&self) -> usize {
         self.0.workers
+    }
+
+    /// Whether jobs are waiting for a worker.
+    pub(crate) fn has_queued(&self) -> bool {
+        self.0.queued.load(Ordering::Relaxed) != 0
     }
 
     /// Queues the job for `count` workers, not 0. Returns the job if the pool is being dropped.
@@ -154,10 +173,9 @@ impl<J: Job> PoolHandle<J> {
         loop {
             if let Some(job) = queue.jobs.pop_front() {
                 self.0.queued.store(queue.jobs.len() as u64, Ordering::Relaxed);
-                // Each worker wakes the next: a submitting thread wakes only one.
-                let wakes = !queue.jobs.is_empty() && queue.take_idle();
+                let wakes = (0..WAKES.min(queue.jobs.len())).filter(|_| queue.take_idle()).count();
                 drop(queue);
-                if wakes {
+                for _ in 0..wakes {
                     self.0.changed.notify_one();
                 }
                 return Some(job);
@@ -204,7 +222,7 @@ impl<J> Queue<J> {
 }
 
 /// The other workers in the order of stealing: those of the same domain first, each group from the next index on.
-fn victims(places: &[WorkerPlace], index: usize) -> Box<[usize]> {
+pub(super) fn victims(places: &[WorkerPlace], index: usize) -> Box<[usize]> {
     let count = places.len();
     let mut victims: Vec<_> = (1..count).map(|step| (index + step) % count).collect();
     victims.sort_by_key(|other| places[*other].domain != places[index].domain);

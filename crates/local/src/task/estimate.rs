@@ -9,6 +9,9 @@ use crate::execute::{NoSlots, Resolve, StoredNames, workgroup_count};
 /// that takes less runs inline.
 pub(super) const HANDOVER_NS: u64 = 20_000;
 
+/// Work of a stage for which a worker that waits for stages joins: more than the cost of moving it to another core.
+pub(super) const JOINING_NS: u64 = 3_000;
+
 /// Assumed throughput of transfers in bytes per nanosecond.
 const BYTES_PER_NS: u64 = 8;
 
@@ -22,6 +25,31 @@ pub(super) fn of_bytes(bytes: u64) -> u64 {
 pub(super) fn is_brief<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> bool {
     // If the estimate fails, so will the operation: it runs inline and fails there.
     of_operation(op, names).unwrap_or(Some(0)).is_some_and(|cost| cost < HANDOVER_NS)
+}
+
+/// `sum`, plus the estimated duration of the operations that several workers can share, up to `limit`. Work of unknown
+/// duration reaches it.
+pub(super) fn of_shared_work<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    operations: &[QueueOp<N>],
+    names: &R,
+    mut sum: u64,
+    limit: u64,
+) -> u64 {
+    for operation in operations {
+        if sum >= limit {
+            break;
+        }
+        let cost = match operation {
+            QueueOp::Dispatch(dispatch) => match workgroup_count(dispatch, names).map(workgroup_total) {
+                Ok(0 | 1) => Some(0),
+                // A stage whose arguments are wrong fails.
+                _ => of_dispatch(dispatch, names).unwrap_or(Some(0)),
+            },
+            _ => Some(0),
+        };
+        sum = sum.saturating_add(cost.unwrap_or(limit));
+    }
+    sum.min(limit)
 }
 
 /// Estimated duration of an operation on one thread in nanoseconds, if known.

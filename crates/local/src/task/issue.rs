@@ -1,8 +1,8 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use rehal_base::{Error, Result, StatusCode};
@@ -15,13 +15,15 @@ use super::{Spares, abort, estimate, report};
 use crate::command::{LocalCommands, in_command};
 use crate::executable::{Share, WorkgroupFailure, guard};
 use crate::execute::{NoSlots, Resolve, Slots, StoredNames, StoredSlots, run, with_arguments};
-use crate::pool::{Claims, Job, Progress, Stage, Work, Worker};
+use crate::pool::{Claims, Job, PoolHandle, Progress, Stage, Work, Worker, chunk_size};
 
 /// A submission while it runs on workers: the objects that it names, its progress, and the promise.
 ///
 /// It is reused when it is complete, so that issuing a command buffer allocates nothing once the lists have grown.
 pub(super) struct Issue {
     progress: Progress,
+    /// Workers that run it or were invited to.
+    participants: AtomicUsize,
     /// Read by workers while they run tiles, written by the thread that submits and by the worker that completes it.
     content: RwLock<Content>,
     failure: Mutex<Option<Failure>>,
@@ -50,6 +52,13 @@ struct Failure {
 /// Target duration of a chunk: much longer than taking it, and short enough that all workers end at about the same time.
 const CHUNK_NS: u64 = 25_000;
 
+/// How often a waiting worker polls before it looks at the clock and the queue.
+const POLLS: usize = 16;
+
+/// How long a worker waits for the next stage before it leaves: as long as waking it again takes. So waiting at most
+/// doubles the cost of an invitation.
+const STAY: Duration = Duration::from_nanos(estimate::HANDOVER_NS);
+
 impl Issue {
     /// An idle issue for a pool of `workers` workers, kept for reuse in `spares`.
     pub(super) fn new(workers: usize, spares: Weak<Spares>) -> Self {
@@ -62,6 +71,7 @@ impl Issue {
         };
         Self {
             progress: Progress::new(workers),
+            participants: AtomicUsize::new(0),
             content: RwLock::new(content),
             failure: Mutex::default(),
             spares,
@@ -99,6 +109,16 @@ impl Issue {
             content.tilings.resize_with(width, Tiling::default);
         }
         self.progress.make_ready();
+    }
+
+    /// Queues it for `count` workers, not 0. Returns `false` if the pool is being dropped.
+    pub(super) fn submit(self: &Arc<Self>, pool: &PoolHandle<Self>, count: usize) -> bool {
+        self.participants.fetch_add(count, Ordering::Relaxed);
+        let is_queued = pool.submit(self.clone(), count).is_ok();
+        if !is_queued {
+            self.participants.fetch_sub(count, Ordering::Relaxed);
+        }
+        is_queued
     }
 
     /// Fails the submission of an issue that the workers can no longer run.
@@ -139,7 +159,6 @@ impl Issue {
         // No caller can receive the panic of a callback; the panic hook has reported it.
         let _ = catch_unwind(AssertUnwindSafe(|| content.kept.promise().settle(&outcome)));
         content.kept.clear();
-        self.progress.make_idle();
         drop(content);
         if let Some(spares) = self.spares.upgrade() {
             spares.add(self);
@@ -150,17 +169,18 @@ impl Issue {
 impl Job for Issue {
     fn run(self: Arc<Self>, worker: &Worker<'_, Self>) {
         // Locked only by a worker that completes it: then there is nothing left to run.
-        let Some(content) = self.content.try_read() else { return };
-        let _record = guard::RecordScope::enter(content.kept.note());
-        let is_complete = content.with_view(|view| {
-            let running = Running { issue: &self, content: &content, view, worker };
-            let is_complete = self.progress.run(worker.index, worker.victims, &running);
-            if is_complete {
-                running.report();
-            }
-            is_complete
+        let is_complete = self.content.try_read().is_some_and(|content| {
+            let _record = guard::RecordScope::enter(content.kept.note());
+            content.with_view(|view| {
+                let running = Running { issue: &self, content: &content, view, worker };
+                let is_complete = self.progress.run(worker.index, worker.victims, &running);
+                if is_complete {
+                    running.report();
+                }
+                is_complete
+            })
         });
-        drop(content);
+        self.participants.fetch_sub(1, Ordering::Relaxed);
         if is_complete {
             self.complete();
         }
@@ -241,6 +261,11 @@ impl Running<'_, '_, '_> {
         self.issue.failure.lock().as_ref().map(|failure| (failure.command, failure.error.code()))
     }
 
+    /// The other workers that run the submission or were invited to.
+    fn other_participants(&self) -> usize {
+        self.issue.participants.load(Ordering::Relaxed).saturating_sub(1)
+    }
+
     fn fail(&self, command: usize, failure: impl Into<WorkgroupFailure>) {
         let WorkgroupFailure { workgroup, error } = failure.into();
         let error = if self.view.is_command_buffer { error.context(in_command(command)) } else { error };
@@ -301,9 +326,10 @@ impl Running<'_, '_, '_> {
             let measured = cost.filter(|cost| cost.is_due());
             let mut first = Some(claim);
             let mut running: Option<(Instant, u64)> = None;
-            let chunk = |_: &Range<u32>| {
+            let chunk = |range: &Range<u32>| {
                 let workgroups = cost.and_then(|cost| cost.workgroups_in(CHUNK_NS)).unwrap_or(1);
-                u32::try_from((workgroups / per_tile).max(1)).unwrap_or(u32::MAX)
+                let tiles = u32::try_from((workgroups / per_tile).max(1)).unwrap_or(u32::MAX);
+                chunk_size(tiles, range, self.other_participants())
             };
             let mut clock = Clock::new(self.profile());
             let mut next = || {
@@ -386,14 +412,44 @@ impl Work for Running<'_, '_, '_> {
         }
         self.begin_stage(tiles, region_before);
         let most = (tiles as usize - 1).min(self.worker.pool.worker_count() - 1);
-        // Each helper must get more work than waking it costs.
-        let helpers = cost.map_or(most, |cost| most.min((cost / estimate::HANDOVER_NS) as usize));
+        let useful = cost.map_or(most, |cost| most.min((cost / estimate::JOINING_NS) as usize));
+        let missing = useful.saturating_sub(self.other_participants());
+        let helpers = match cost {
+            // Each must get more work, in this stage and in those that follow, than waking it costs.
+            Some(cost) if missing > 0 => {
+                let limit = estimate::HANDOVER_NS.saturating_mul(missing as u64);
+                let following = self.commands_of(stage + 1);
+                let following = following.map_or(&[][..], |it| &self.view.operations[it.start..]);
+                let cost = estimate::of_shared_work(following, &self.view.names, cost, limit);
+                missing.min((cost / estimate::HANDOVER_NS) as usize)
+            }
+            _ => missing,
+        };
         Some(Stage { tiles, helpers })
     }
 
     fn invite(&self, helpers: usize) {
         // While the pool is being dropped, this worker does it alone.
-        let _ = self.worker.pool.submit(self.issue.clone(), helpers);
+        let _ = self.issue.submit(self.worker.pool, helpers);
+    }
+
+    fn stays(&self, has_turned: impl Fn() -> bool) -> bool {
+        let next = self.content.stage.load(Ordering::Relaxed) as usize;
+        if next >= self.view.stages.len() {
+            return false;
+        }
+        let start = Instant::now();
+        loop {
+            for _ in 0..POLLS {
+                if has_turned() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if self.worker.pool.has_queued() || start.elapsed() >= STAY {
+                return false;
+            }
+        }
     }
 
     fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>) {

@@ -21,7 +21,7 @@ use rehal_hal::{KeptSubmission, Live, Promise, Submission};
 use self::issue::Issue;
 use crate::executable::guard;
 use crate::execute::{LiveNames, NoSlots, StoredNames, run_and_settle};
-use crate::pool::{Pool, PoolHandle, WorkerPlace};
+use crate::pool::{Pool, PoolHandle, Threads, WorkerPlace};
 use crate::topology::Topology;
 
 /// Workers that several devices may share: a clone refers to the same workers. Dropping the last clone ends them.
@@ -35,6 +35,19 @@ struct Owner {
     topology: Topology,
 }
 
+/// How workers are started, and how they wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerOptions {
+    /// How long an idle worker spins before it sleeps. Default: not at all.
+    pub spin: Duration,
+    /// Minimum stack size of a worker. Default: 2 MiB, which is also the least: host calls run on workers.
+    pub stack_bytes: usize,
+}
+
+/// The stack size of threads that run code of unknown needs: that of `std`.
+const MIN_STACK_BYTES: usize = 2 << 20;
+
 /// Complete issues, kept for their memory.
 #[derive(Default)]
 struct Spares(Mutex<Vec<Arc<Issue>>>);
@@ -43,8 +56,8 @@ struct Spares(Mutex<Vec<Arc<Issue>>>);
 const SPARE_LIMIT: usize = 64;
 
 impl Workers {
-    /// Starts a thread for each worker of the topology. Idle ones spin for `spin` before they sleep.
-    pub fn start(topology: &Topology, spin: Duration) -> Result<Self> {
+    /// Starts a thread for each worker of the topology.
+    pub fn start(topology: &Topology, options: &WorkerOptions) -> Result<Self> {
         let domains = topology.cache_domains();
         let places: Vec<_> =
             domains.into_iter().map(|domain| WorkerPlace { domain: domain as u32 }).collect();
@@ -54,7 +67,12 @@ impl Workers {
             // A worker whose CPU is offline or not allowed for this process stays unpinned.
             let _ = workers[index].pin_current_thread();
         };
-        let pool = Pool::new(&places, spin, prepare)
+        let threads = Threads {
+            name: Topology::thread_name,
+            stack_bytes: options.stack_bytes.max(MIN_STACK_BYTES),
+            spin: options.spin,
+        };
+        let pool = Pool::new(&places, &threads, prepare)
             .map_err(|error| Error::io("starting a worker thread", &error))
             .context(|| format!("starting {} workers", places.len()))?;
         Ok(Self(Arc::new(Owner { pool, spares: Arc::default(), topology: topology.clone() })))
@@ -101,7 +119,7 @@ impl TaskExecutor {
         }
         let issue = self.issue();
         issue.keep(submission, profile, self.aborts)?;
-        self.submit(issue);
+        self.submit(&issue);
         Ok(())
     }
 
@@ -119,7 +137,7 @@ impl TaskExecutor {
         }
         let issue = self.issue();
         issue.take(kept, self.aborts);
-        self.submit(issue);
+        self.submit(&issue);
     }
 
     fn abort_if_asked(&self, error: &Error) {
@@ -133,8 +151,8 @@ impl TaskExecutor {
         spare.unwrap_or_else(|| Arc::new(Issue::new(self.pool.worker_count(), self.spares.clone())))
     }
 
-    fn submit(&self, issue: Arc<Issue>) {
-        if let Err(issue) = self.pool.submit(issue, 1) {
+    fn submit(&self, issue: &Arc<Issue>) {
+        if !issue.submit(&self.pool, 1) {
             issue.refuse();
         }
     }

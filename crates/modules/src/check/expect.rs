@@ -56,7 +56,7 @@ pub(super) fn all_true(tensor: Tensor<'_>) -> Result<Option<String>> {
     }
     let mut text = String::from("Expected all elements to be nonzero.");
     let (found, all) = (zeros.len(), counted(count(tensor), "element"));
-    let _ = write!(text, "\n  0 at {found} of {all}: {}", places(tensor.tensor_type, &zeros));
+    let _ = write!(text, "\n  0 at {found} of {all}: {}", list_indices(tensor.tensor_type, &zeros));
     show(&mut text, "operand", tensor)?;
     Ok(Some(text))
 }
@@ -134,9 +134,9 @@ fn list_differences(
     for index in (0..total).filter(|index| differs(*index)) {
         differing += 1;
         if differing <= LISTED {
-            let place = place(lhs.tensor_type, index);
+            let indices = unravel(lhs.tensor_type, index);
             let (l, r) = told_apart(lhs, rhs, index)?;
-            let _ = write!(listed, "\n    {place} lhs {l} rhs {r}");
+            let _ = write!(listed, "\n    {indices} lhs {l} rhs {r}");
         }
     }
     if differing > LISTED {
@@ -191,18 +191,18 @@ fn count(tensor: Tensor<'_>) -> usize {
 }
 
 /// The multi-dimensional index of an element.
-fn place(tensor_type: &TensorType, mut index: usize) -> String {
-    let mut places = vec![0; tensor_type.shape.len()];
-    for (place, size) in places.iter_mut().zip(&tensor_type.shape).rev() {
+fn unravel(tensor_type: &TensorType, mut index: usize) -> String {
+    let mut indices = vec![0; tensor_type.shape.len()];
+    for (along_axis, size) in indices.iter_mut().zip(&tensor_type.shape).rev() {
         let size = (*size as usize).max(1);
-        *place = index % size;
+        *along_axis = index % size;
         index /= size;
     }
-    format!("{places:?}")
+    format!("{indices:?}")
 }
 
-fn places(tensor_type: &TensorType, indices: &[usize]) -> String {
-    let listed: Vec<_> = indices.iter().take(LISTED).map(|index| place(tensor_type, *index)).collect();
+fn list_indices(tensor_type: &TensorType, indices: &[usize]) -> String {
+    let listed: Vec<_> = indices.iter().take(LISTED).map(|index| unravel(tensor_type, *index)).collect();
     listed.join(", ") + if indices.len() > LISTED { ", ..." } else { "" }
 }
 

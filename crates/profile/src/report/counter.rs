@@ -103,14 +103,7 @@ impl<'a> Totals<'a> {
             row
         });
         if is_new {
-            // Counters share no values, so the work per sample is bounded by its size.
             set.values += u64::from(row.sample_value_count.get().max(1));
-            let available = set.row.sample_value_count.get();
-            if set.values > u64::from(available) {
-                return Err(Error::data_loss(format!(
-                    "the counters of counter set {id} have more values than its samples, which have {available}"
-                )));
-            }
             set.counters.push(index);
         }
         Ok(())
@@ -153,6 +146,10 @@ impl<'a> Totals<'a> {
         }
         if set.counters.is_empty() {
             return Err(fail("the bundle describes no counter of the set"));
+        }
+        if set.values > u64::from(sample.sample_value_count.get()) {
+            // Counters share no values, so the work per sample is bounded by its size.
+            return Err(fail("the counters of the set have more values than the sample"));
         }
         let mut is_selected = false;
         for index in &set.counters {

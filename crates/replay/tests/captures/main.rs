@@ -34,6 +34,7 @@ fn main() -> ExitCode {
     trials.extend(testing::on_both_sets("recorded_again", again::replays_are_recorded_identically));
     trials.extend(testing::on_both_sets("discrete", discrete::captures_replay_as_on_shared_memory));
     trials.extend(testing::on_both_sets("orders", orders::both_orders_read_the_same_on_a_late_device));
+    trials.extend(testing::on_both_sets("workers", orders::both_orders_read_the_same_on_workers));
     trials.extend(testing::on_both_sets("races", orders::captures_of_programs_have_no_races));
     // The mutations of the fixtures are in `hostile.rs`.
     trials.push(testing::on_corpus("mutated::corpus", mutations));

@@ -1,13 +1,15 @@
-//! Captures in both orders, on a device that completes work late and in random order: the host reads are the same.
+//! Captures in both orders, on a device that completes work late and in random order, and on several workers: the host reads
+//! are the same.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rehal_base::Result;
 use rehal_cts::late::LateDevice;
 use rehal_hal::{Device, DeviceGroup};
-use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
+use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
 use rehal_replay::{
     FileRemap, HostRead, Observer, Plan, PlanOptions, RaceOptions, RecordOptions, Recorder, Replay,
     ReplayOptions, ReplayOrder,
@@ -21,6 +23,12 @@ const REPETITIONS: usize = 100;
 
 /// Size of captures that are replayed; larger ones take an unoptimised build too long.
 const MAX_BYTES: usize = 100 << 10;
+
+/// Names a number of replays of each capture, of any size, in each order (docs/testing.md).
+const REPETITIONS_VARIABLE: &str = "REHAL_ORDER_REPETITIONS";
+
+/// Workers of `local-task`: more than a small machine has processors, so that they are descheduled at work.
+const WORKERS: usize = 3;
 
 const MAX_DELAY: Duration = Duration::from_micros(300);
 
@@ -52,11 +60,9 @@ impl Case {
     fn new((path, remaps): (PathBuf, Vec<FileRemap>)) -> Option<Self> {
         let name = path.file_stem().unwrap().to_str().unwrap().to_string();
         // Crashes end the process, and matrices take an interpreter of an unoptimised build a minute.
-        if name.contains("crash.") || (name.starts_with("matmul") && name.contains(".vmvx.")) {
-            return None;
-        }
+        let is_slow = name.starts_with("matmul") && name.contains(".vmvx.");
         let bytes = std::fs::read(&path).unwrap();
-        if bytes.len() > MAX_BYTES {
+        if name.contains("crash.") || !is_every_size() && (is_slow || bytes.len() > MAX_BYTES) {
             return None;
         }
         let mut this = Self { name, bytes, remaps, expected: Err(String::new()) };
@@ -78,7 +84,11 @@ impl Case {
     }
 
     fn check(&self, order: ReplayOrder, seed: u64) {
-        let read = self.reads(order, &|index| late(seed + index));
+        self.check_on(order, seed, &|index| late(seed + index));
+    }
+
+    fn check_on(&self, order: ReplayOrder, seed: u64, device: &dyn Fn(u64) -> Device) {
+        let read = self.reads(order, device);
         assert!(read == self.expected, "{} in {} order, seed {seed}: {read:?}", self.name, order.name());
     }
 
@@ -110,6 +120,41 @@ fn synchronous() -> Device {
 
 fn late(seed: u64) -> Device {
     LateDevice::over(synchronous(), seed, MAX_DELAY)
+}
+
+fn is_every_size() -> bool {
+    std::env::var_os(REPETITIONS_VARIABLE).is_some()
+}
+
+/// `local-task`; its devices share their workers.
+fn on_workers() -> Device {
+    static OPTIONS: OnceLock<LocalTaskOptions> = OnceLock::new();
+    let options = OPTIONS.get_or_init(|| {
+        let mut options = LocalTaskOptions::default();
+        options.topology = Some(Topology::with_workers(WORKERS).unwrap());
+        options.workers = Some(options.start_workers().unwrap());
+        options
+    });
+    LocalTask::create(options.clone()).unwrap()
+}
+
+/// On `local-task` with several workers, as it is and with delayed queues.
+pub fn both_orders_read_the_same_on_workers(set: &Path) {
+    let count = match std::env::var(REPETITIONS_VARIABLE) {
+        Ok(count) => count.parse().expect("REHAL_ORDER_REPETITIONS is a number"),
+        Err(_) => 1,
+    };
+    let cases: Vec<_> = captures(set).filter_map(Case::new).collect();
+    assert!(cases.iter().filter(|case| case.expected.is_ok()).count() > 50);
+    for case in &cases {
+        for seed in 0..count {
+            for order in [ReplayOrder::Captured, ReplayOrder::Serialized] {
+                case.check_on(order, seed, &|_| on_workers());
+                let delayed = |index| LateDevice::over(on_workers(), seed + index, MAX_DELAY);
+                case.check_on(order, seed, &delayed);
+            }
+        }
+    }
 }
 
 pub fn both_orders_read_the_same_on_a_late_device(set: &Path) {

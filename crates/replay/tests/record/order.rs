@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use rehal_capture::{Capture, OpenOptions, OperationCode as Code, Payload};
+use rehal_cts::late::LateDevice;
 use rehal_hal::{
     BufferRef, Command, CommandBufferMode, CommandBufferParams, CommandCategories, HostCallFlags,
     MemoryAccess, QUEUE_AFFINITY_ANY, SemaphoreFlags,
 };
-use rehal_replay::RecordOptions;
+use rehal_replay::{RecordOptions, ReplayOrder};
 
-use crate::program::{Program, Reads, each_operation, host_call, local_sync, mappable, operations, replay};
+use crate::program::{
+    Program, Reads, each_operation, host_call, local_sync, mappable, operations, replay, replay_in,
+};
 
 /// Work that executes inside its submit call signals before the call returns; calls triggered by the signal are recorded
 /// after the submission.
@@ -261,4 +265,46 @@ fn threads_write_one_stream() {
         assert!(fills.len() == usize::from(ROUNDS) && fills.is_sorted());
     }
     replay(&capture, &mut Reads::default()).unwrap();
+}
+
+/// Each thread submits work that waits for what the other thread signals later: with a submission, or as the host.
+#[test]
+fn threads_that_wait_for_each_other_replay_in_both_orders() {
+    const ROUNDS: u64 = 20;
+    let program = Program::new(RecordOptions::default());
+    let (request, answer) = (program.semaphore(), program.semaphore());
+    let buffers = [program.buffer(&[0; 4]), program.buffer(&[0; 4])];
+    let [mine, other] = &buffers;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+                // Issued at any time: the round's fill of the other thread is ordered before it.
+                queue.wait(&[request.at(round)]).signal(&[answer.at(round)]).copy(mine, other, 0).unwrap();
+            }
+        });
+        for round in 1..=ROUNDS {
+            program.device().queue(QUEUE_AFFINITY_ANY).fill(mine, &[round as u8], 0).unwrap();
+            match round % 2 {
+                0 => request.signal(round).unwrap(),
+                _ => {
+                    let queue = program.device().queue(QUEUE_AFFINITY_ANY);
+                    queue.signal(&[request.at(round)]).barrier(0).unwrap();
+                }
+            }
+            answer.wait(round, None).unwrap();
+            let mapping = other.map(MemoryAccess::READ, 0, 4).unwrap();
+            assert_eq!(mapping.source().unwrap().load(0).unwrap(), [round as u8; 4]);
+        }
+    });
+    let capture = program.capture();
+    let expected: Vec<_> = (1..=ROUNDS).map(|round| vec![round as u8; 4]).collect();
+    for seed in 0..20 {
+        for order in [ReplayOrder::Serialized, ReplayOrder::Captured] {
+            let mut reads = Reads::default();
+            let late = || LateDevice::over(local_sync(), seed, Duration::from_micros(200));
+            replay_in(&capture, order, &late, &mut reads).unwrap();
+            assert_eq!(reads.0, expected, "{} order, seed {seed}", order.name());
+        }
+    }
 }

@@ -8,7 +8,9 @@ use rehal_hal::{
 };
 use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
-use rehal_replay::{Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions};
+use rehal_replay::{
+    Observer, Plan, PlanOptions, RecordOptions, Recorder, Replay, ReplayOptions, ReplayOrder,
+};
 
 use crate::memory::Memory;
 
@@ -90,9 +92,20 @@ pub fn operations(bytes: &[u8]) -> Vec<(OperationCode, u32)> {
 
 /// Replays a capture on bare devices.
 pub fn replay(bytes: &[u8], observer: &mut dyn Observer) -> Result<()> {
+    replay_in(bytes, ReplayOrder::Serialized, &local_sync, observer)
+}
+
+/// Replays a capture in an order, on devices that `device` creates.
+pub fn replay_in(
+    bytes: &[u8],
+    order: ReplayOrder,
+    device: &dyn Fn() -> Device,
+    observer: &mut dyn Observer,
+) -> Result<()> {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default())?;
-    let devices = DeviceGroup::new((0..plan.device_count()).map(|_| local_sync()).collect())?;
-    Replay::new(plan, &devices, &ReplayOptions::default())?.run(&mut [observer])
+    let devices = DeviceGroup::new((0..plan.device_count()).map(|_| device()).collect())?;
+    let options = ReplayOptions { order, ..ReplayOptions::default() };
+    Replay::new(plan, &devices, &options)?.run(&mut [observer])
 }
 
 /// The host reads of a replay.

@@ -11,7 +11,7 @@ use rehal_local::LocalSync;
 use rehal_local::executable::Plugins;
 use rehal_replay::{Observer, Plan, PlanOptions, Replay, ReplayOptions, ReplayOrder, Scope};
 
-use crate::common::{CaptureBuilder, Id, Observed, Ran, TestDevice, code, function, range, whole};
+use crate::common::{CaptureBuilder, Id, Observed, Ran, TestDevice, code, function, range, slot, whole};
 
 const MAX_DELAY: Duration = Duration::from_micros(300);
 
@@ -30,7 +30,7 @@ fn late(bytes: &[u8], order: ReplayOrder, seed: u64) -> Result<Observed> {
 }
 
 /// Replays a capture in serialized order on a synchronous device.
-fn expected(bytes: &[u8]) -> Observed {
+pub fn expected(bytes: &[u8]) -> Observed {
     let plan = Plan::compile(bytes.to_vec(), PlanOptions::default()).unwrap();
     let group = DeviceGroup::new(vec![LocalSync::create(Plugins::default())]).unwrap();
     let mut observed = Observed::default();
@@ -52,11 +52,16 @@ fn logged(
 }
 
 /// A program on a few small buffers: fills, copies and updates with random ranges and waits, host accesses between them,
-/// and submissions that wait for a signal that comes later.
-struct RandomProgram {
+/// buffers that a queue allocates and deallocates, a command buffer that is used often, and submissions that wait for a
+/// signal that comes later.
+pub struct RandomProgram {
     capture: CaptureBuilder,
     random: Rng,
     buffers: Vec<Id>,
+    /// Those of `buffers` that a queue allocated.
+    transient: Vec<Id>,
+    /// Copies between the slots, and from a buffer.
+    reused: Id,
     /// What has been signalled, or will be without the host.
     signalled: Vec<(Id, u64)>,
     /// The gate of the submission that waits for a later signal, and its own signal.
@@ -66,12 +71,31 @@ struct RandomProgram {
 const BUFFER_BYTES: u64 = 32;
 
 impl RandomProgram {
-    fn capture(seed: u64) -> Vec<u8> {
+    /// A capture; a part of it chosen at random is in the scope `part`.
+    pub fn capture(seed: u64) -> Vec<u8> {
         let mut capture = CaptureBuilder::new();
-        let buffers = (0..3).map(|_| capture.buffer(BUFFER_BYTES)).collect();
-        let random = Rng::with_seed(seed);
-        let mut this = Self { capture, random, buffers, signalled: Vec::new(), gate: None };
-        for _ in 0..40 {
+        let buffers: Vec<_> = (0..3).map(|_| capture.buffer(BUFFER_BYTES)).collect();
+        let reused = capture.commands(2, |it, into| {
+            it.command_copy(into, slot(0, 0, 8), slot(1, 4, 8));
+            it.command_barrier(into, &[], &[]);
+            it.command_copy(into, range(buffers[0], 8, 4), slot(1, 0, 4));
+        });
+        let mut random = Rng::with_seed(seed);
+        let part = random.usize(5..25);
+        let part = part..part + random.usize(1..12);
+        let (transient, signalled) = (Vec::new(), Vec::new());
+        let mut this = Self { capture, random, buffers, transient, reused, signalled, gate: None };
+        for step in 0..40 {
+            match step {
+                _ if step == part.start => this.capture.scope_begin("part"),
+                _ if step == part.end => {
+                    for buffer in this.buffers.clone() {
+                        this.capture.read(buffer, 0, BUFFER_BYTES);
+                    }
+                    this.capture.scope_end("part");
+                }
+                _ => {}
+            }
             this.step();
         }
         this.open_gate();
@@ -92,6 +116,16 @@ impl RandomProgram {
             }
             2 | 3 if self.gate.is_none() => self.wait_behind_a_gate(),
             2..5 => self.open_gate(),
+            5 => {
+                let buffer = self.capture.alloca(BUFFER_BYTES);
+                self.buffers.push(buffer);
+                self.transient.push(buffer);
+            }
+            6 if self.gate.is_none() && !self.transient.is_empty() => {
+                let buffer = self.transient.swap_remove(self.random.usize(..self.transient.len()));
+                self.buffers.retain(|it| *it != buffer);
+                self.capture.dealloca(buffer);
+            }
             _ => self.submit(),
         }
     }
@@ -150,16 +184,20 @@ impl RandomProgram {
             self.random.u64(..BUFFER_BYTES - 12),
             self.random.u64(..BUFFER_BYTES - 12),
         );
-        match self.random.u8(..4) {
+        match self.random.u8(..5) {
             0 => self.capture.fill(range(target, to, length), &[byte]),
-            1 => self.capture.update(range(target, to, 4), &[byte, byte ^ 1, byte ^ 2, byte ^ 3]),
-            2 if target != source => {
+            1 if target != source && target != self.buffers[0] => {
+                let slots = [range(source, from, 12), range(target, to, 12)];
+                self.capture.execute(self.reused, &slots);
+            }
+            2 => self.capture.update(range(target, to, 4), &[byte, byte ^ 1, byte ^ 2, byte ^ 3]),
+            3 if target != source => {
                 self.capture.copy(range(source, from, length), range(target, to, length))
             }
             _ => {
                 let slots = [range(target, to, 12), range(source, from, 12)];
                 let filled = self.capture.commands(1, |it, into| {
-                    it.command_fill(into, crate::common::slot(0, 4, 4), &[byte]);
+                    it.command_fill(into, slot(0, 4, 4), &[byte]);
                 });
                 self.capture.execute(filled, &slots[..1]);
             }

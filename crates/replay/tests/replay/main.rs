@@ -7,6 +7,7 @@ mod common;
 
 mod captured;
 mod commands;
+mod fast_forward;
 mod files;
 mod host_memory;
 mod kernels;

@@ -8,6 +8,8 @@ mod host_reads;
 mod keep;
 #[path = "../../examples/record.rs"]
 mod record;
+#[path = "../../examples/small_scope.rs"]
+mod small_scope;
 #[path = "../../examples/substitute.rs"]
 mod substitute;
 #[path = "../../examples/survey.rs"]
@@ -29,7 +31,7 @@ fn a_capture_is_surveyed() {
     survey::survey(&capture("add4.add.local-sync"), &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     assert!(text.contains(" dispatches\nexecutable "), "{text}");
-    assert!(text.ends_with("embedded-elf-x86_64, 2 functions\ncan be replayed on local-sync\n"), "{text}");
+    assert!(text.ends_with("embedded-elf-x86_64, 2 functions\ncan be replayed on local-task\n"), "{text}");
 }
 
 #[test]
@@ -63,6 +65,26 @@ fn two_chains_do_not_depend_on_each_other() {
         reads.finish().unwrap()
     });
     assert!(!serialized.is_empty() && serialized == captured);
+}
+
+/// The scope of the example is repeated by itself, from the state that the steps before it leave.
+#[test]
+fn a_small_scope_is_repeated_by_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("small_scope.ireereplay");
+    assert_eq!(small_scope::record(&path).unwrap(), [50; 4]);
+    let plan = CaptureFile::open(&path, &CaptureOptions::default()).unwrap().plan().unwrap();
+    let replay =
+        Replay::new(plan, &DeviceOptions::default().open().unwrap(), &ReplayOptions::default()).unwrap();
+    let mut fast = replay.fast_forward(b"execute", &mut []).unwrap();
+    assert_eq!(fast.restored_bytes(), 4 << 20);
+    for _ in 0..2 {
+        let mut reads = HostReadLog::new(Vec::new(), 4);
+        fast.restore().unwrap();
+        fast.repeat(&mut [&mut reads]).unwrap();
+        assert!(String::from_utf8(reads.finish().unwrap()).unwrap().contains("\"bytes\":\"32323232\""));
+    }
+    fast.finish().unwrap();
 }
 
 #[test]

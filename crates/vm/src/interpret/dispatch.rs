@@ -12,7 +12,7 @@ use crate::registers::{Number, Window};
 use crate::superinstructions::*;
 
 use super::elements::{load_into, store_from};
-use super::{Exit, Instance, broken, out_of_line};
+use super::{Exit, Instance, broken, lists, out_of_line};
 
 /// What the instructions of a frame refer to.
 #[derive(Clone, Copy)]
@@ -161,6 +161,7 @@ macro_rules! dispatch {
                     }
                     Insn::Store32(of) => checked!(store_from(of, window, refs, u32::to_le_bytes)),
                     Insn::Store64(of) => checked!(store_from(of, window, refs, u64::to_le_bytes)),
+                    Insn::ListGetBuffer(of) => checked!(lists::get_buffer(of, window, refs)),
                     Insn::Routine { op, operands } => {
                         if M::LIMITED {
                             checked!(meter.take_bytes(out_of_line::routine_bytes(op, operands, window)));

@@ -7,7 +7,7 @@ mod globals;
 mod lists;
 mod native;
 mod out_of_line;
-mod refs;
+pub(crate) mod refs;
 mod stack;
 
 use std::sync::Arc;
@@ -88,9 +88,9 @@ pub(crate) struct Machine {
     callers: Vec<Caller>,
     /// The native function that is about to be called or resumed, or that failed.
     pending: Option<Pending>,
-    /// Arguments of the pending native function, spans flattened.
+    /// Arguments of a native function called from the host, spans flattened.
     arguments: Vec<Value>,
-    /// Start index of each argument, if the function takes spans and is called from the host.
+    /// Start index of each of these arguments, if the function takes spans.
     starts: Vec<u32>,
     /// The results of the function called from the host.
     pub(crate) results: Vec<Value>,
@@ -213,7 +213,7 @@ impl Machine {
     }
 
     /// As [`Machine::begin`], with arguments that are not checked yet, for bytecode without spans; `None` if they do not
-    /// match, before anything runs. Numbers are copied into the registers one by one: a copied [`Value`] would be stored
+    /// match, before anything runs. References that the function does not use are not passed. Numbers are copied into the registers one by one: a copied [`Value`] would be stored
     /// in two parts and loaded as a whole, without store-to-load forwarding.
     #[inline]
     pub(crate) fn begin_from<M: Modules>(
@@ -246,7 +246,12 @@ impl Machine {
                 (ValueKind::I64, Value::I64(value)) => value.put(window, register),
                 (ValueKind::F32, Value::F32(value)) => value.put(window, register),
                 (ValueKind::F64, Value::F64(value)) => value.put(window, register),
-                (ValueKind::Ref, Value::Ref(object)) => put(&mut self.refs, register, object.clone()),
+                (ValueKind::Ref, Value::Ref(object)) if !code.is_unused(register) => {
+                    if let Some(slot) = self.refs.get_mut(usize::from(register)) {
+                        object.clone_to(slot);
+                    }
+                }
+                (ValueKind::Ref, Value::Ref(_)) => {}
                 _ => return false,
             }
             true

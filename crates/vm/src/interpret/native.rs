@@ -1,14 +1,12 @@
 use rehal_base::{Error, Result, StatusCode};
 
+use crate::call::Values;
 use crate::code::Site;
 use crate::registers::Number;
-use crate::verify::MOVE_BIT;
-use crate::{Call, Convention, Flow, Module, NativeModule, Resumed, State, Value, ValueKind};
+use crate::{Call, Convention, Flow, Module, NativeModule, Ref, Resumed, State, Value, ValueKind};
 
 use super::refs::put;
-use super::{
-    Called, Frame, Machine, ModuleView, Modules, Outcome, Pending, Target, broken, value_of, window_at,
-};
+use super::{Called, Frame, Machine, ModuleView, Modules, Outcome, Pending, Target, broken, window_at};
 
 /// A native function of a context.
 pub(super) struct NativeFunction<'a> {
@@ -19,7 +17,7 @@ pub(super) struct NativeFunction<'a> {
 }
 
 impl Machine {
-    /// Calls a native function with the arguments of a call site of `frame`.
+    /// Calls a native function with the arguments of a call site of `frame`, which stay in its registers.
     #[inline]
     pub(super) fn call_native(
         &mut self,
@@ -27,31 +25,16 @@ impl Machine {
         frame: Frame,
         site: &Site,
     ) -> Result<Called> {
-        let window = window_at(&mut self.words, frame.words)?;
-        let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
-        self.arguments.clear();
-        let values = site.arguments.iter();
-        self.arguments.extend(values.map(|argument| {
-            let source = if argument.is_lent { argument.source | MOVE_BIT } else { argument.source };
-            value_of(window, refs, argument.kind, source)
-        }));
-        match self.invoke(&function, site.starts.as_deref(), None) {
+        let outcome = match self.invoke_from(&function, frame, site, None) {
             Ok(None) => match self.take_results(frame, site) {
-                Ok(()) => Ok(Called::Done),
-                Err(error) => {
-                    self.pending = Some(Pending { target: function.target });
-                    Err(error)
-                }
+                Ok(()) => return Ok(Called::Done),
+                Err(error) => Err(error),
             },
-            Ok(Some(outcome)) => {
-                self.pending = Some(Pending { target: function.target });
-                Ok(Called::Stopped(outcome))
-            }
-            Err(error) => {
-                self.pending = Some(Pending { target: function.target });
-                Err(error)
-            }
-        }
+            Ok(Some(outcome)) => Ok(Called::Stopped(outcome)),
+            Err(error) => Err(error),
+        };
+        self.pending = Some(Pending { target: function.target });
+        outcome
     }
 
     /// Calls or resumes the pending native function. `None` if it returned and its results are in
@@ -71,9 +54,11 @@ impl Machine {
         let function = NativeFunction { module, native, state, target };
         let Some(frame) = self.frame else {
             let convention = &module.exports()[target.ordinal as usize].convention;
-            let starts = std::mem::take(&mut self.starts);
-            let outcome = self.invoke(&function, convention.is_variadic().then_some(&*starts), resumed);
-            self.starts = starts;
+            let starts = convention.is_variadic().then_some(&*self.starts);
+            self.results.clear();
+            let values = Values::Host(&self.arguments);
+            let call = Call::new(convention, values, starts, &mut self.results, resumed);
+            let outcome = function.invoke(call);
             if outcome.as_ref().is_ok_and(Option::is_none) {
                 check_results(convention, &self.results)?;
                 self.pending = None;
@@ -85,7 +70,7 @@ impl Machine {
             return Err(broken("a frame of a native module"));
         };
         let site = &instance.codes[frame.target.ordinal as usize].sites[frame.site as usize];
-        let outcome = self.invoke(&function, site.starts.as_deref(), resumed)?;
+        let outcome = self.invoke_from(&function, frame, site, resumed)?;
         if outcome.is_none() {
             self.take_results(frame, site)?;
             self.pending = None;
@@ -93,40 +78,34 @@ impl Machine {
         Ok(outcome)
     }
 
-    /// Calls a native function with the arguments in the machine; `starts` has their start indices if there are spans
-    /// among them. `None` if it returned; its results are not checked yet.
-    #[inline]
-    fn invoke(
+    /// Calls a native function from a call site of `frame`. `None` if it returned; its results are not checked yet.
+    #[inline(always)]
+    fn invoke_from(
         &mut self,
         function: &NativeFunction<'_>,
-        starts: Option<&[u32]>,
+        frame: Frame,
+        site: &Site,
         resumed: Option<Resumed>,
     ) -> Result<Option<Outcome>> {
-        let NativeFunction { module, native, state, target } = function;
-        let convention = &module.exports()[target.ordinal as usize].convention;
+        let window = window_at(&mut self.words, frame.words)?;
+        let refs = self.refs.get(frame.refs as usize..).unwrap_or_default();
+        let convention = &function.module.exports()[function.target.ordinal as usize].convention;
         self.results.clear();
-        let mut call = Call::new(convention, &mut self.arguments, starts, &mut self.results, resumed);
-        match native.call(state, target.ordinal as usize, &mut call)? {
-            Flow::Return => Ok(None),
-            Flow::Yield => Ok(Some(Outcome::Yielded)),
-            Flow::Wait(wait) => Ok(Some(Outcome::Waiting(wait))),
-        }
+        let values = Values::Registers { arguments: &site.arguments, window, refs };
+        function.invoke(Call::new(convention, values, site.starts.as_deref(), &mut self.results, resumed))
     }
 
-    /// Moves references lent to a native function back into the registers of its caller, then stores the
-    /// results.
-    #[inline]
+    /// Releases the references that were moved to a native function, then stores the results.
+    #[inline(always)]
     fn take_results(&mut self, frame: Frame, site: &Site) -> Result<()> {
-        let window = window_at(&mut self.words, frame.words)?;
         let refs = self.refs.get_mut(frame.refs as usize..).unwrap_or_default();
-        // One pass that returns references and drops the rest.
-        for argument in site.arguments.iter().rev() {
-            if let Some(Value::Ref(object)) = self.arguments.pop()
-                && argument.is_lent
-            {
-                put(refs, argument.source, object);
-            }
+        for register in &site.moved {
+            put(refs, *register, Ref::NULL);
         }
+        if site.results.is_empty() && self.results.is_empty() {
+            return Ok(());
+        }
+        let window = window_at(&mut self.words, frame.words)?;
         let kinds = || site.results.iter().map(|(kind, _)| *kind);
         if !kinds().map(Some).eq(self.results.iter().map(Value::kind)) {
             return Err(wrong_results(&self.results, kinds()));
@@ -143,6 +122,17 @@ impl Machine {
             }
         }
         Ok(())
+    }
+}
+
+impl NativeFunction<'_> {
+    #[inline(always)]
+    fn invoke(&self, mut call: Call<'_>) -> Result<Option<Outcome>> {
+        match self.native.call(self.state, self.target.ordinal as usize, &mut call)? {
+            Flow::Return => Ok(None),
+            Flow::Yield => Ok(Some(Outcome::Yielded)),
+            Flow::Wait(wait) => Ok(Some(Outcome::Waiting(wait))),
+        }
     }
 }
 

@@ -77,6 +77,9 @@ pub(super) fn run(
         OutOfLine::GlobalStoreRef { global, type_id, value } => {
             globals::store_ref_at(this, global, type_id, value)?;
         }
+        OutOfLine::ListGetRef { list, index, type_id, result } => {
+            lists::get_ref(this, [list, index, type_id, result])?;
+        }
         OutOfLine::Rodata { segment, result } => {
             let object = program.rodata.get(segment as usize).cloned().unwrap_or_default();
             put(this.refs, result, object);

@@ -10,7 +10,7 @@ use super::out_of_line::Activation;
 
 /// Borrows the reference in a register.
 #[inline]
-pub(super) fn look(refs: &[Ref], register: u16) -> &Ref {
+pub(crate) fn look(refs: &[Ref], register: u16) -> &Ref {
     static NULL: Ref = Ref::NULL;
     refs.get(usize::from(register & REF_MASK)).unwrap_or(&NULL)
 }

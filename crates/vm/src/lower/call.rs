@@ -4,7 +4,7 @@ use crate::ValueKind;
 use crate::code::{Argument, Callee, Insn, Site};
 use crate::convention::{Argument as Declared, Convention};
 use crate::instruction::{Instruction, List};
-use crate::verify::{IMPORT_BIT, MOVE_BIT, REF_MASK, argument_registers};
+use crate::verify::{IMPORT_BIT, MOVE_BIT, argument_registers};
 
 use super::Lowering;
 
@@ -38,18 +38,17 @@ impl Lowering<'_> {
             let import = callee & !IMPORT_BIT;
             (Callee::Import(import), &self.tables.imports[import as usize].convention)
         };
-        let (mut arguments, starts): (Box<[Argument]>, _) = match segments {
+        let (arguments, starts): (Box<[Argument]>, _) = match segments {
             Some(segments) => {
                 let (arguments, starts) = variadic_arguments(convention, segments, operands);
                 (arguments, Some(starts))
             }
             None => {
                 let places = argument_registers(convention).zip(operands.iter());
-                let argument = |((kind, target), source)| Argument { kind, source, target, is_lent: false };
+                let argument = |((kind, target), source)| Argument { kind, source, target };
                 (places.map(argument).collect(), None)
             }
         };
-        lend(&mut arguments);
         let results = results.iter().map(|register| self.coalesced.result(self.offset as usize, register));
         let results: Box<[_]> = convention.results().iter().copied().zip(results).collect();
         for argument in &arguments {
@@ -59,7 +58,7 @@ impl Lowering<'_> {
             self.used(*register, *kind);
         }
         let site = self.sites.len() as u32;
-        self.sites.push(Site { callee, arguments, starts, results });
+        self.sites.push(Site { callee, moved: moved(&arguments), arguments, starts, results });
         self.emit(Insn::Call { site });
     }
 }
@@ -80,27 +79,14 @@ fn variadic_arguments(
         };
         // The verifier has checked the operand count.
         let values = std::iter::repeat_n(kinds, count.into()).flatten().zip(sources.by_ref());
-        arguments.extend(values.map(|(kind, source)| Argument {
-            kind: *kind,
-            source,
-            target: 0,
-            is_lent: false,
-        }));
+        arguments.extend(values.map(|(kind, source)| Argument { kind: *kind, source, target: 0 }));
         starts.push(arguments.len() as u32);
     }
     (arguments.into(), starts.into())
 }
 
-/// Marks the references that can be borrowed by the callee: passed once, and still live in the caller.
-fn lend(arguments: &mut [Argument]) {
-    let references = || arguments.iter().filter(|argument| argument.kind == ValueKind::Ref);
-    let mut registers: Vec<u16> = references().map(|argument| argument.source & REF_MASK).collect();
-    registers.sort_unstable();
-    for argument in arguments.iter_mut().filter(|argument| argument.kind == ValueKind::Ref) {
-        let register = argument.source & REF_MASK;
-        let count = registers[registers.partition_point(|other| *other < register)..]
-            .iter()
-            .take_while(|other| **other == register);
-        argument.is_lent = argument.source & MOVE_BIT == 0 && count.take(2).count() == 1;
-    }
+/// The registers from which references are moved into a call.
+fn moved(arguments: &[Argument]) -> Box<[u16]> {
+    let references = arguments.iter().filter(|argument| argument.kind == ValueKind::Ref);
+    references.map(|argument| argument.source).filter(|source| source & MOVE_BIT != 0).collect()
 }

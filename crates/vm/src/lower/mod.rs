@@ -8,6 +8,7 @@ mod branch;
 mod call;
 mod moves;
 mod straight;
+mod unused;
 
 use crate::access::{Access, accesses};
 use crate::coalesce::Coalesced;
@@ -20,6 +21,8 @@ use crate::superinstructions::{fuse, is_access, split};
 use crate::tables::{Function, Tables};
 use crate::verify::{Frame, argument_registers};
 use crate::{Result, ValueKind};
+
+use unused::unused_ref_arguments;
 
 /// Lowers the verified function `ordinal`, which uses the registers of `frame`.
 ///
@@ -59,6 +62,7 @@ pub(crate) fn lower<'a>(
         offsets: lowering.offsets.into(),
         words: frame.words,
         refs: frame.refs,
+        unused_refs: if optimizes { unused_ref_arguments(&function.convention, bytecode) } else { 0 },
         sites: lowering.sites.into(),
         registers: lowering.registers.into(),
         jump_tables: lowering.jump_tables.into_iter().map(Into::into).collect(),

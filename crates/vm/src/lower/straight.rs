@@ -1,10 +1,12 @@
 //! Instructions that lower one to one, independent of context.
 
-use crate::ValueKind;
 use crate::code::{Insn, OutOfLine};
 use crate::instruction::{FieldValue, Instruction};
 use crate::operation::Field;
 use crate::verify::{IMPORT_BIT, MOVE_BIT, REF_BIT};
+
+use crate::list::ElementKind;
+use crate::{Buffer, NamedObject, ValueKind};
 
 use super::Lowering;
 
@@ -85,6 +87,22 @@ impl Lowering<'_> {
     /// Loads or stores an element of a buffer.
     pub(super) fn access(&mut self, insn: fn([u16; 3]) -> Insn, from: &Instruction<'_>) {
         self.emit(insn([0, 1, 2].map(|index| from.register(index))));
+    }
+
+    /// Reads a reference from a list. That of a buffer is for the dispatch loop: functions of executables start by
+    /// reading their bindings.
+    pub(super) fn list_get_ref(&mut self, from: &Instruction<'_>) {
+        let [list, index, result] = [0, 1, 3].map(|field| from.register(field));
+        let type_id = from.ordinal(2) as u16;
+        let is_buffer = matches!(
+            self.tables.types.get(usize::from(type_id)),
+            Some(ElementKind::Ref(name)) if **name == *Buffer::TYPE_NAME
+        );
+        self.emit(if is_buffer && result & MOVE_BIT == 0 {
+            Insn::ListGetBuffer([list, index, result])
+        } else {
+            Insn::OutOfLine(OutOfLine::ListGetRef { list, index, type_id, result })
+        });
     }
 
     pub(super) fn assign_ref(&mut self, from: &Instruction<'_>) {

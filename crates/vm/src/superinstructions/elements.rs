@@ -276,6 +276,57 @@ impl TwoLoads {
     }
 }
 
+/// How a byte becomes an `i32`.
+pub(crate) trait Extend {
+    fn extend(byte: u8) -> i32;
+}
+
+/// With zeros.
+pub(crate) struct Unsigned;
+
+impl Extend for Unsigned {
+    #[inline(always)]
+    fn extend(byte: u8) -> i32 {
+        byte.into()
+    }
+}
+
+/// With copies of the sign.
+pub(crate) struct Signed;
+
+impl Extend for Signed {
+    #[inline(always)]
+    fn extend(byte: u8) -> i32 {
+        (byte as i8).into()
+    }
+}
+
+/// Operands: two operands and the result of a sum, which is the index of a load; its buffer and result.
+pub(crate) struct SumAndLoad<E>(std::marker::PhantomData<E>);
+
+impl<E> Pattern for SumAndLoad<E> {
+    fn fuse(first: &Part, second: &Part, _is_dead: IsDead<'_>) -> Option<Operands> {
+        let [a, b, sum, ..] = first.operands.registers;
+        let [buffer, index, result, ..] = second.operands.registers;
+        (index == sum).then(|| Operands::new([a, b, sum, buffer, result], 0))
+    }
+}
+
+impl<E: Extend> SumAndLoad<E> {
+    #[inline(always)]
+    pub(crate) fn run(
+        window: &mut Window,
+        refs: &[Ref],
+        [a, b, sum, buffer, result, ..]: [u16; REGISTERS],
+    ) -> Result<(), Failed> {
+        let index = pair(window, a).wrapping_add(pair(window, b));
+        index.put(window, sum);
+        let [byte] = load(refs, buffer, index).map_err(last)?;
+        E::extend(byte).put(window, result);
+        Ok(())
+    }
+}
+
 /// Operands: buffer, index and value of the first store, then of the second.
 pub(crate) struct TwoStores;
 

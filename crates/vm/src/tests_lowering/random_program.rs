@@ -371,6 +371,8 @@ fn operation(part: &str) -> Option<&'static Operation> {
     });
     let name = match part {
         "Load32" => "BufferLoadI32",
+        "Load8U" => "BufferLoadI8U",
+        "Load8S" => "BufferLoadI8S",
         "Store32" => "BufferStoreI32",
         part => part,
     };
@@ -434,7 +436,7 @@ fn computations(random: &mut Random, assembly: &mut Assembly, parts: &[&str]) ->
         }
         computations.push((operation, registers));
     }
-    if element.is_some() || parts.contains(&"Store32") {
+    if parts.iter().any(|part| part.starts_with("Load") || *part == "Store32") {
         small_indices(random, assembly, &computations);
     }
     for (operation, registers) in computations {

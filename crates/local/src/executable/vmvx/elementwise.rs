@@ -2,7 +2,7 @@
 
 use rehal_base::{Error, Result};
 
-use super::span::{Operand, Scratch, with_bytes};
+use super::span::{Elements, ElementsMut, Operand, Scratch, with_elements};
 use crate::platform::{self, VectorWork};
 
 /// Operations with one operand.
@@ -50,9 +50,8 @@ pub(super) fn unary(
     if out.is_empty() {
         return Ok(());
     }
-    let strides = [input.strides, [0; 2], out.strides];
-    with_bytes([input.region, out.region.empty()], out.region, scratch, |[input, _], out_bytes| {
-        let mut map = Map::new([input, &[0; 4]], out_bytes, strides, out.sizes);
+    with_elements([input, out.nothing::<4>()], out, scratch, |[input, _], elements| {
+        let mut map = Map::new([input, Elements::repeated(&[0; 4], out.sizes)], elements, out.sizes);
         match op {
             Unary::AbsF32 => map.f32(|value, _| value.abs()),
             // The addition flushes denormals in the current mode; the compiler's own function works on bits.
@@ -82,9 +81,8 @@ pub(super) fn binary(
     if out.is_empty() {
         return Ok(());
     }
-    let strides = [lhs.strides, rhs.strides, out.strides];
-    with_bytes([lhs.region, rhs.region], out.region, scratch, |inputs, out_bytes| {
-        let mut map = Map::new(inputs, out_bytes, strides, out.sizes);
+    with_elements([lhs, rhs], out, scratch, |inputs, elements| {
+        let mut map = Map::new(inputs, elements, out.sizes);
         let mut undefined = false;
         match op {
             Binary::AddF32 => map.f32(|l, r| l + r),
@@ -119,30 +117,22 @@ pub(super) fn binary(
     })
 }
 
-/// The elements of a call, from the first to the last that the strides reach: two inputs and the output, not empty.
+/// The elements of a call: two inputs and the output, not empty.
 struct Map<'a> {
-    inputs: [&'a [[u8; 4]]; 2],
-    out: &'a mut [[u8; 4]],
-    /// Strides of the inputs and of the output, in elements.
-    strides: [[usize; 2]; 3],
+    inputs: [Elements<'a, [u8; 4]>; 2],
+    out: ElementsMut<'a, [u8; 4]>,
     sizes: [usize; 2],
 }
 
 impl<'a> Map<'a> {
-    fn new(inputs: [&'a [u8]; 2], out: &'a mut [u8], strides: [[usize; 2]; 3], sizes: [usize; 2]) -> Self {
-        let mut map = Self {
-            inputs: inputs.map(|bytes| bytes.as_chunks().0),
-            out: out.as_chunks_mut().0,
-            strides,
-            sizes,
-        };
+    fn new(inputs: [Elements<'a, [u8; 4]>; 2], out: ElementsMut<'a, [u8; 4]>, sizes: [usize; 2]) -> Self {
         // Long inner loops over contiguous elements are vectorized best.
-        let [rows, columns] = map.sizes;
-        if columns == 1 || (rows > 1 && map.strides[2][0] == 1 && map.strides[2][1] != 1) {
-            map.sizes = [columns, rows];
-            map.strides = map.strides.map(|[outer, inner]| [inner, outer]);
+        let ([rows, columns], [outer, inner]) = (sizes, out.strides());
+        if columns == 1 || (rows > 1 && outer == 1 && inner != 1) {
+            let inputs = inputs.map(Elements::transposed);
+            return Self { inputs, out: out.transposed(), sizes: [columns, rows] };
         }
-        map
+        Self { inputs, out, sizes }
     }
 
     fn f32(&mut self, op: impl FnMut(f32, f32) -> f32) {
@@ -170,28 +160,26 @@ impl<F: FnMut([u8; 4], [u8; 4]) -> [u8; 4]> VectorWork for Each<'_, '_, F> {
 
     #[inline(always)]
     fn run(self, _fuses: bool) {
-        let Self { map: Map { inputs: [lhs, rhs], out, strides, sizes }, mut op } = self;
+        let Self { map: Map { inputs: [lhs, rhs], out, sizes }, mut op } = self;
         let [rows, columns] = *sizes;
-        let [l_step, r_step, o_step] = strides.map(|[_, inner]| inner);
-        for row in 0..rows {
-            let [l_at, r_at, o_at] = strides.map(|[outer, _]| row * outer);
-            let (lhs, rhs, out) = (&lhs[l_at..], &rhs[r_at..], &mut out[o_at..]);
-            match (l_step, r_step, o_step) {
-                (1, 1, 1) => {
-                    let pairs = lhs[..columns].iter().zip(&rhs[..columns]);
-                    out[..columns].iter_mut().zip(pairs).for_each(|(out, (l, r))| *out = op(*l, *r));
+        let steps = [lhs.strides()[1], rhs.strides()[1], out.strides()[1]];
+        for row in (0..rows).map(|row| [row, 0]) {
+            match steps {
+                [1, 1, 1] => {
+                    let pairs = lhs.line(row, columns).iter().zip(rhs.line(row, columns));
+                    out.line(row, columns).iter_mut().zip(pairs).for_each(|(out, (l, r))| *out = op(*l, *r));
                 }
-                (1, 0, 1) => {
-                    let right = rhs[0];
-                    out[..columns].iter_mut().zip(&lhs[..columns]).for_each(|(out, l)| *out = op(*l, right));
+                [1, 0, 1] => {
+                    let (left, right) = (lhs.line(row, columns), rhs.get(row));
+                    out.line(row, columns).iter_mut().zip(left).for_each(|(out, l)| *out = op(*l, right));
                 }
-                (0, 1, 1) => {
-                    let left = lhs[0];
-                    out[..columns].iter_mut().zip(&rhs[..columns]).for_each(|(out, r)| *out = op(left, *r));
+                [0, 1, 1] => {
+                    let (left, right) = (lhs.get(row), rhs.line(row, columns));
+                    out.line(row, columns).iter_mut().zip(right).for_each(|(out, r)| *out = op(left, *r));
                 }
                 _ => {
-                    for column in 0..columns {
-                        out[column * o_step] = op(lhs[column * l_step], rhs[column * r_step]);
+                    for at in (0..columns).map(|column| [row[0], column]) {
+                        out.set(at, op(lhs.get(at), rhs.get(at)));
                     }
                 }
             }

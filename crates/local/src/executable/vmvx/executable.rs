@@ -3,14 +3,14 @@ use std::sync::Arc;
 use rehal_base::{Context as _, Error, FileKind, Remedy, Result, StatusCode};
 use rehal_hal::{ExecutableParams, FunctionInfo};
 use rehal_vm::module_file::{ModuleFile, Signature};
-use rehal_vm::{
-    Budget, Buffer, Context, ElementKind, Function, Invocation, List, Module, NamedObject, Ref, Step, Value,
-};
+use rehal_vm::{Budget, Buffer, Context, Function, Invocation, List, Module, Ref, Step, Value};
+use smallvec::SmallVec;
 
 use super::module::VmvxModule;
 use crate::executable::abi::{LOCAL_MEMORY_PAGE_BYTES, MAX_BINDING_COUNT, MAX_CONSTANT_COUNT};
 use crate::executable::dispatch::{Share, WorkgroupFailure, Workgroups, check_arguments, number_of};
 use crate::executable::local_executable::{DispatchArguments, check_local_memory};
+use crate::execute::Place;
 use crate::platform;
 
 /// An executable of format `vmvx-bytecode-fb`: a bytecode module whose exports are the entry points.
@@ -21,6 +21,13 @@ pub(crate) struct VmvxExecutable {
     name: String,
     functions: Box<[FunctionInfo]>,
     entries: Box<[Entry]>,
+    empty: Empty,
+}
+
+/// What most functions are passed as local memory and constants: buffers without bytes, shared by all dispatches.
+struct Empty {
+    local_memory: Ref,
+    constants: Ref,
 }
 
 struct Entry {
@@ -66,7 +73,9 @@ impl VmvxExecutable {
         });
         let entries = entries.collect::<Result<_>>()?;
         let functions = functions.into_iter().map(|(name, reflection)| reflection.describe(name)).collect();
-        Ok(Self { name, functions, entries })
+        let local_memory = Ref::new(Buffer::allocate(0, 0)?);
+        let empty = Empty { local_memory, constants: Ref::new(Buffer::from_bytes(&[])?) };
+        Ok(Self { name, functions, entries, empty })
     }
 
     /// The module's name.
@@ -107,7 +116,7 @@ impl VmvxExecutable {
         while let Some(range) = (share.next)() {
             let call = match &mut call {
                 Some(call) => call,
-                none => none.insert(EntryCall::new(entry, arguments)?),
+                none => none.insert(EntryCall::new(entry, &self.empty, arguments)?),
             };
             let mut result = Ok(());
             platform::with_flushed_denormals(&mut || {
@@ -139,25 +148,28 @@ struct EntryCall {
 const WORKGROUP_ID: usize = 3;
 
 impl EntryCall {
-    fn new(entry: &Entry, arguments: &DispatchArguments<'_>) -> Result<Self> {
-        let local_memory_bytes = entry.local_memory_bytes + u64::from(arguments.dynamic_local_memory);
-        let local_memory =
-            Buffer::allocate(local_memory_bytes, 0).context(|| "workgroup-local memory".to_owned())?;
-        let constants = arguments.constants.iter().flat_map(|word| word.to_le_bytes());
-        let constants = Buffer::from_bytes(&constants.collect::<smallvec::SmallVec<[u8; 64]>>())?;
-        let bindings = List::new(ElementKind::Ref(Buffer::TYPE_NAME.into()), arguments.bindings.len())?;
-        for place in arguments.bindings {
-            let buffer = Buffer::over(Arc::new(place.part()?));
-            bindings.push(Value::Ref(Ref::new(buffer)))?;
-        }
+    fn new(entry: &Entry, empty: &Empty, arguments: &DispatchArguments<'_>) -> Result<Self> {
+        let local_memory = match entry.local_memory_bytes + u64::from(arguments.dynamic_local_memory) {
+            0 => empty.local_memory.clone(),
+            bytes => Ref::new(Buffer::allocate(bytes, 0).context(|| "workgroup-local memory".to_owned())?),
+        };
+        let constants = match arguments.constants {
+            [] => empty.constants.clone(),
+            words => {
+                let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+                Ref::new(Buffer::from_bytes(&bytes.collect::<SmallVec<[u8; 64]>>())?)
+            }
+        };
+        let buffer = |place: &Place<'_>| Ok(Arc::new(Buffer::over(Arc::new(place.part()?))));
+        let bindings = arguments.bindings.iter().map(buffer).collect::<Result<SmallVec<[_; 8]>>>()?;
         let [size_x, size_y, size_z] = arguments.workgroup_size.map(|size| size.max(1) as i32);
         let [count_x, count_y, count_z] = arguments.workgroup_count.map(|count| count as i32);
         Ok(Self {
             invocation: Invocation::new(&entry.function),
             arguments: [
-                Ref::new(local_memory).into(),
-                Ref::new(constants).into(),
-                Ref::new(bindings).into(),
+                local_memory.into(),
+                constants.into(),
+                Ref::new(List::of_buffers(bindings)).into(),
                 Value::I32(0),
                 Value::I32(0),
                 Value::I32(0),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use rehal_base::{Error, Result};
 
-use super::span::{Operand, Scratch, with_bytes};
+use super::span::{Elements, ElementsMut, Operand, Scratch, with_elements};
 use crate::platform::{self, VectorWork};
 
 /// Bits of the flags (source: `iree/builtins/ukernel/exported_bits.h`).
@@ -62,16 +62,21 @@ impl Mmt4d<'_> {
         let shape = Shape {
             tiles: [m, n, k].map(|count| count as usize),
             tile: [m0, n0, k0].map(|size| size as usize),
-            strides: [lhs.strides[0], rhs.strides[0], out.strides[0]],
             accumulates: flags & ACCUMULATE != 0,
         };
-        with_bytes([lhs.region, rhs.region], out.region, scratch, |[lhs, rhs], out| {
-            match is_f32 {
-                true => shape.multiply::<f32>(lhs.as_chunks().0, rhs.as_chunks().0, out),
-                false => shape.multiply::<i8>(lhs.as_chunks().0, rhs.as_chunks().0, out),
-            }
-            Ok(())
-        })
+        let mut wide = std::mem::take(&mut scratch.wide);
+        let result = match is_f32 {
+            true => with_elements([lhs, rhs], out, scratch, |operands, out| {
+                shape.multiply::<f32>(operands, out, &mut wide);
+                Ok(())
+            }),
+            false => with_elements([lhs, rhs], out, scratch, |operands, out| {
+                shape.multiply::<i8>(operands, out, &mut wide);
+                Ok(())
+            }),
+        };
+        scratch.wide = wide;
+        result
     }
 }
 
@@ -92,14 +97,17 @@ fn counts(counts: [Option<u64>; 3], limit: u64) -> Result<[u64; 3]> {
 struct Shape {
     tiles: [usize; 3],
     tile: [usize; 3],
-    strides: [usize; 3],
     accumulates: bool,
 }
 
 impl Shape {
-    fn multiply<T: Number>(&self, lhs: &[T::Bytes], rhs: &[T::Bytes], out: &mut [u8]) {
-        let work = Multiply::<T> { shape: self, lhs, rhs, out: out.as_chunks_mut().0 };
-        platform::with_vectors(work);
+    fn multiply<T: Number>(
+        &self,
+        operands: [Elements<'_, T::Bytes>; 2],
+        out: ElementsMut<'_, [u8; 4]>,
+        wide: &mut Vec<[i16; 2]>,
+    ) {
+        platform::with_vectors(Multiply::<T> { shape: self, operands, out, wide });
     }
 
     /// Whether the reference has a kernel with fused multiply-add for this tile of `f32`.
@@ -123,13 +131,7 @@ trait Number: Copy {
     /// `sum + lhs * rhs`, rounded once if `fused`.
     fn add_product(sum: Self::Wide, lhs: Self::Wide, rhs: Self::Wide, fused: bool) -> Self::Wide;
     /// Multiplies with register blocking; false if there is no kernel for the tile size on this CPU.
-    fn multiply_blocks(
-        shape: &Shape,
-        lhs: &[Self::Bytes],
-        rhs: &[Self::Bytes],
-        out: &mut [[u8; 4]],
-        fused: bool,
-    ) -> bool;
+    fn multiply_blocks(work: &mut Multiply<'_, Self>, fused: bool) -> bool;
 }
 
 impl Number for f32 {
@@ -157,17 +159,10 @@ impl Number for f32 {
     }
 
     #[inline(always)]
-    fn multiply_blocks(
-        shape: &Shape,
-        lhs: &[[u8; 4]],
-        rhs: &[[u8; 4]],
-        out: &mut [[u8; 4]],
-        fused: bool,
-    ) -> bool {
-        let (lhs, rhs) = (lhs.as_flattened(), rhs.as_flattened());
-        match (shape.tile, fused) {
-            ([16, 16, 1], true) => shape.multiply_blocks::<Fused8, 4, 16, 8>(lhs, rhs, out),
-            ([8, 8, 1], true) => shape.multiply_blocks::<Fused4, 4, 8, 4>(lhs, rhs, out),
+    fn multiply_blocks(work: &mut Multiply<'_, Self>, fused: bool) -> bool {
+        match (work.shape.tile, fused) {
+            ([16, 16, 1], true) => work.multiply_blocks::<Fused8, 4, 16, 8>(),
+            ([8, 8, 1], true) => work.multiply_blocks::<Fused4, 4, 8, 4>(),
             _ => false,
         }
     }
@@ -198,21 +193,10 @@ impl Number for i8 {
     }
 
     #[inline(always)]
-    fn multiply_blocks(
-        shape: &Shape,
-        lhs: &[[u8; 1]],
-        rhs: &[[u8; 1]],
-        out: &mut [[u8; 4]],
-        _fused: bool,
-    ) -> bool {
-        let (lhs, rhs) = (lhs.as_flattened(), rhs.as_flattened());
-        match shape.tile {
-            [16, 16, 2] if platform::has_dot_products(16) => {
-                shape.multiply_blocks::<DotProducts, 2, 16, 8>(lhs, rhs, out)
-            }
-            [8, 8, 2] if platform::has_dot_products(8) => {
-                shape.multiply_blocks::<DotProducts, 2, 8, 4>(lhs, rhs, out)
-            }
+    fn multiply_blocks(work: &mut Multiply<'_, Self>, _fused: bool) -> bool {
+        match work.shape.tile {
+            [16, 16, 2] if platform::has_dot_products(16) => work.multiply_blocks::<DotProducts, 2, 16, 8>(),
+            [8, 8, 2] if platform::has_dot_products(8) => work.multiply_blocks::<DotProducts, 2, 8, 4>(),
             _ => false,
         }
     }
@@ -220,32 +204,31 @@ impl Number for i8 {
 
 struct Multiply<'a, T: Number> {
     shape: &'a Shape,
-    lhs: &'a [T::Bytes],
-    rhs: &'a [T::Bytes],
-    out: &'a mut [[u8; 4]],
+    operands: [Elements<'a, T::Bytes>; 2],
+    out: ElementsMut<'a, [u8; 4]>,
+    /// Scratch memory for widened elements.
+    wide: &'a mut Vec<[i16; 2]>,
 }
 
 impl<T: Number> VectorWork for Multiply<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run(self, fuses: bool) {
-        let Self { shape, lhs, rhs, out } = self;
-        let [m, n, k] = shape.tiles;
-        let [m0, n0, k0] = shape.tile;
-        let fused = fuses && shape.is_fused();
-        if k > 0 && T::multiply_blocks(shape, lhs, rhs, out, fused) {
+    fn run(mut self, fuses: bool) {
+        let fused = fuses && self.shape.is_fused();
+        if self.shape.tiles[2] > 0 && T::multiply_blocks(&mut self, fused) {
             return;
         }
+        let Self { shape, operands, mut out, .. } = self;
+        let [m, n, k] = shape.tiles;
+        let [m0, n0, k0] = shape.tile;
         let (lhs_panel, rhs_panel, out_tile) = (k * m0 * k0, k * n0 * k0, m0 * n0);
+        let [lhs, rhs] = operands;
         for i in 0..m {
-            let lhs = &lhs[(i * shape.strides[0]).min(lhs.len())..];
-            let out = &mut out[i * shape.strides[2]..][..n * out_tile];
-            for (j, out) in out.chunks_exact_mut(out_tile).enumerate() {
-                let rhs = &rhs[(j * shape.strides[1]).min(rhs.len())..];
+            for (j, out) in out.line([i, 0], n * out_tile).chunks_exact_mut(out_tile).enumerate() {
                 let panels = Panels::<T> {
-                    lhs: &lhs[..lhs_panel],
-                    rhs: &rhs[..rhs_panel],
+                    lhs: lhs.line([i, 0], lhs_panel),
+                    rhs: rhs.line([j, 0], rhs_panel),
                     tile: shape.tile,
                     accumulates: shape.accumulates,
                 };
@@ -265,6 +248,8 @@ impl<T: Number> VectorWork for Multiply<'_, T> {
 
 /// Depth of a block along k: two right panels and one left panel of this depth fit into the L1 cache.
 const DEPTH: usize = 256;
+/// Left panels of that depth that are multiplied with two right panels before the next two: they fit into the L2 cache.
+const PANELS: usize = 16;
 
 /// A kernel with register blocking: it keeps `ROWS` rows of two adjacent tiles of the output in registers. Tiles are
 /// `N` by `N`; a panel is `[k][N]`, with elements of `E` bytes.
@@ -273,13 +258,14 @@ const DEPTH: usize = 256;
 trait Block<const E: usize, const N: usize, const ROWS: usize> {
     /// An element of the left panel in the form that the kernel reads.
     type Left;
-    /// Memory for a left panel of [`DEPTH`] in that form.
-    type Scratch;
-
-    fn scratch() -> Self::Scratch;
+    /// Whether left panels are converted to that form first.
+    const WIDENS: bool;
 
     /// Converts a left panel.
-    fn left<'a>(panel: &'a [[[u8; E]; N]], scratch: &'a mut Self::Scratch) -> &'a [[Self::Left; N]];
+    fn widen(panel: &[[[u8; E]; N]], wide: &mut [[i16; 2]]);
+
+    /// A left panel in the form that the kernel reads, given the panel and its conversion.
+    fn left<'a>(panel: &'a [[[u8; E]; N]], wide: &'a [[i16; 2]]) -> &'a [[Self::Left; N]];
 
     /// Multiplies the rows of a left panel from `ROWS * block` with two right panels, and adds the products to `sums`.
     fn multiply(
@@ -290,35 +276,42 @@ trait Block<const E: usize, const N: usize, const ROWS: usize> {
     );
 }
 
-impl Shape {
+impl<const I: usize, T: Number<Bytes = [u8; I]>> Multiply<'_, T> {
     /// Multiplies with two right panels per element of the left one, so that arithmetic and not loads bound the loop.
     /// An odd last column of tiles is paired with itself. Returns true.
     #[inline(always)]
     fn multiply_blocks<B: Block<E, N, ROWS>, const E: usize, const N: usize, const ROWS: usize>(
-        &self,
-        lhs: &[u8],
-        rhs: &[u8],
-        out: &mut [[u8; 4]],
+        &mut self,
     ) -> bool {
-        let [m, n, k] = self.tiles;
-        // Of the left and right operand in bytes: elements of `f32` have `E` bytes, pairs of `i8` have `E` elements.
-        let element_bytes = E / self.tile[2];
-        let [lhs_stride, rhs_stride] =
-            [self.strides[0], self.strides[1]].map(|stride| stride * element_bytes);
-        let mut scratch = B::scratch();
+        let Self { shape, operands: [lhs, rhs], out, wide } = self;
+        let [m, n, k] = shape.tiles;
+        let line = k * N * (E / I);
         let mut unused = [[[0; 4]; N]; N];
-        for j in (0..n).step_by(2) {
-            for start in (0..k).step_by(DEPTH) {
-                let range = start * N * E..k.min(start + DEPTH) * N * E;
+        let parts = (0..k).step_by(DEPTH).flat_map(|start| (0..m).step_by(PANELS).map(move |i| (start, i)));
+        for (start, first_panel) in parts {
+            let depth = DEPTH.min(k - start);
+            let range = start * N * E..(start + depth) * N * E;
+            let left = |i: usize| panel::<E, N>(lhs.line([i, 0], line).as_flattened(), range.clone());
+            let panels = first_panel..m.min(first_panel + PANELS);
+            let wide_panel = if B::WIDENS { depth * N } else { 0 };
+            if wide.len() < wide_panel * panels.len() {
+                wide.resize(wide_panel * panels.len(), [0; 2]);
+            }
+            for (i, wide) in panels.clone().zip(wide.chunks_exact_mut(wide_panel.max(1))) {
+                B::widen(left(i), wide);
+            }
+            for j in (0..n).step_by(2) {
                 let columns = [j, (j + 1).min(n - 1)];
-                let right = columns.map(|j| panel::<E, N>(&rhs[j * rhs_stride..], range.clone()));
-                for i in 0..m {
-                    let left = B::left(panel(&lhs[i * lhs_stride..], range.clone()), &mut scratch);
-                    let out = out[i * self.strides[2] + j * N * N..].as_chunks_mut::<N>().0;
-                    let (first, rest) = out.split_at_mut(N);
-                    let second = if j + 1 < n { &mut rest[..N] } else { &mut unused };
+                let right =
+                    columns.map(|j| panel::<E, N>(rhs.line([j, 0], line).as_flattened(), range.clone()));
+                for i in panels.clone() {
+                    let left = B::left(left(i), &wide[(i - first_panel) * wide_panel..][..wide_panel]);
+                    let tiles = (n - j).min(2);
+                    let out = out.line([i, j * N * N], tiles * N * N).as_chunks_mut::<N>().0;
+                    let (first, second) = out.split_at_mut(N);
+                    let second = if tiles == 2 { second } else { &mut unused };
                     // The kernel always loads its sums: initialized in two ways, they would not stay in registers.
-                    if start == 0 && !self.accumulates {
+                    if start == 0 && !shape.accumulates {
                         first.as_flattened_mut().fill([0; 4]);
                         second.as_flattened_mut().fill([0; 4]);
                     }
@@ -348,13 +341,13 @@ macro_rules! fused_block {
 
         impl<const N: usize> Block<4, N, $rows> for $name {
             type Left = [u8; 4];
-            type Scratch = ();
+            const WIDENS: bool = false;
 
             #[inline(always)]
-            fn scratch() {}
+            fn widen(_panel: &[[[u8; 4]; N]], _wide: &mut [[i16; 2]]) {}
 
             #[inline(always)]
-            fn left<'a>(panel: &'a [[[u8; 4]; N]], _scratch: &'a mut ()) -> &'a [[[u8; 4]; N]] {
+            fn left<'a>(panel: &'a [[[u8; 4]; N]], _wide: &'a [[i16; 2]]) -> &'a [[[u8; 4]; N]] {
                 panel
             }
 
@@ -395,21 +388,19 @@ struct DotProducts;
 
 impl<const N: usize, const ROWS: usize> Block<2, N, ROWS> for DotProducts {
     type Left = [i16; 2];
-    type Scratch = [[[i16; 2]; N]; DEPTH];
+    const WIDENS: bool = true;
 
     #[inline(always)]
-    fn scratch() -> Self::Scratch {
-        [[[0; 2]; N]; DEPTH]
+    fn widen(panel: &[[[u8; 2]; N]], wide: &mut [[i16; 2]]) {
+        let elements = panel.as_flattened().as_flattened();
+        for (wide, element) in wide.as_flattened_mut().iter_mut().zip(elements) {
+            *wide = (*element as i8).into();
+        }
     }
 
     #[inline(always)]
-    fn left<'a>(panel: &'a [[[u8; 2]; N]], scratch: &'a mut Self::Scratch) -> &'a [[[i16; 2]; N]] {
-        let wide = &mut scratch[..panel.len()];
-        let elements = panel.as_flattened().as_flattened();
-        for (wide, element) in wide.as_flattened_mut().as_flattened_mut().iter_mut().zip(elements) {
-            *wide = (*element as i8).into();
-        }
-        wide
+    fn left<'a>(_panel: &'a [[[u8; 2]; N]], wide: &'a [[i16; 2]]) -> &'a [[[i16; 2]; N]] {
+        wide.as_chunks().0
     }
 
     #[inline(always)]
@@ -525,7 +516,11 @@ mod tests {
             ];
             let accumulate = if random.below(2) == 0 { 0 } else { ACCUMULATE };
             Self {
-                tiles: [random.below(4), random.below(5), random.below(6) + random.below(8) / 7 * 255],
+                tiles: [
+                    random.below(4) + random.below(8) / 7 * 16,
+                    random.below(5),
+                    random.below(6) + random.below(8) / 7 * 255,
+                ],
                 tile: TILES[random.below(TILES.len())],
                 gaps: [random.below(3), random.below(3), random.below(3)],
                 flags: kind | accumulate | 0x600,

@@ -2,7 +2,7 @@
 
 use rehal_base::{Error, Result};
 
-use super::span::{Operand, Scratch, with_bytes};
+use super::span::{Elements, ElementsMut, Grid, Operand, Scratch, with_elements};
 
 /// Copies `sizes` elements of `element_bytes` (1, 2, 4 or 8): `out[i][j] = input[i][j]`.
 pub(super) fn copy(
@@ -16,21 +16,15 @@ pub(super) fn copy(
     if out.is_empty() {
         return Ok(());
     }
-    let strides = [input.strides, out.strides];
-    with_bytes([input.region, out.region.empty()], out.region, scratch, |[input, _], out_bytes| {
-        match element_bytes {
-            1 => copy_elements::<1>(input, out_bytes, strides, out.sizes),
-            2 => copy_elements::<2>(input, out_bytes, strides, out.sizes),
-            4 => copy_elements::<4>(input, out_bytes, strides, out.sizes),
-            8 => copy_elements::<8>(input, out_bytes, strides, out.sizes),
-            _ => {
-                return Err(Error::invalid_argument(format!(
-                    "unsupported element size in a copy: {element_bytes} bytes"
-                )));
-            }
+    match element_bytes {
+        1 => copy_elements::<1>(input, out, scratch),
+        2 => copy_elements::<2>(input, out, scratch),
+        4 => copy_elements::<4>(input, out, scratch),
+        8 => copy_elements::<8>(input, out, scratch),
+        _ => {
+            Err(Error::invalid_argument(format!("unsupported element size in a copy: {element_bytes} bytes")))
         }
-        Ok(())
-    })
+    }
 }
 
 /// Sets `sizes` 4-byte elements to `value`.
@@ -39,31 +33,62 @@ pub(super) fn fill(value: [u8; 4], out: Operand<'_>, sizes: [i64; 2], scratch: &
     if out.is_empty() {
         return Ok(());
     }
-    let nothing = [out.region.empty(); 2];
-    with_bytes(nothing, out.region, scratch, |_, bytes| {
-        let elements = bytes.as_chunks_mut::<4>().0;
-        let ([rows, columns], [outer, inner]) = (out.sizes, out.strides);
+    with_elements::<4, 4, _>([out.nothing::<4>(); 2], out, scratch, |_, mut elements| {
+        let [rows, columns] = out.sizes;
         for row in 0..rows {
-            let row = &mut elements[row * outer..];
-            match inner {
-                1 => row[..columns].fill(value),
-                _ => (0..columns).for_each(|column| row[column * inner] = value),
+            match out.strides[1] {
+                1 => elements.line([row, 0], columns).fill(value),
+                _ => (0..columns).for_each(|column| elements.set([row, column], value)),
             }
         }
         Ok(())
     })
 }
 
-fn copy_elements<const N: usize>(input: &[u8], out: &mut [u8], strides: [[usize; 2]; 2], sizes: [usize; 2]) {
-    let (input, out) = (input.as_chunks::<N>().0, out.as_chunks_mut::<N>().0);
-    let [[i_outer, i_inner], [o_outer, o_inner]] = strides;
-    let [rows, columns] = sizes;
+fn copy_elements<const N: usize>(input: Grid<'_>, out: Grid<'_>, scratch: &mut Scratch) -> Result<()> {
+    with_elements::<N, N, _>([input, out.nothing::<N>()], out, scratch, |[from, _], to| {
+        let [rows, columns] = out.sizes;
+        // Rows of the output are written in one piece if possible.
+        if out.strides[0] == 1 && out.strides[1] != 1 {
+            copy_rows(from.transposed(), to.transposed(), [columns, rows]);
+        } else {
+            copy_rows(from, to, [rows, columns]);
+        }
+        Ok(())
+    })
+}
+
+fn copy_rows<T: Copy>(from: Elements<'_, T>, mut to: ElementsMut<'_, T>, [rows, columns]: [usize; 2]) {
+    if from.strides()[0] == 1 && from.strides()[1] > 1 && to.strides()[1] == 1 {
+        return transpose(from.transposed(), to, [rows, columns]);
+    }
     for row in 0..rows {
-        let (input, out) = (&input[row * i_outer..], &mut out[row * o_outer..]);
-        match (i_inner, o_inner) {
-            (1, 1) => out[..columns].copy_from_slice(&input[..columns]),
-            (0, 1) => out[..columns].fill(input[0]),
-            _ => (0..columns).for_each(|column| out[column * o_inner] = input[column * i_inner]),
+        let at = [row, 0];
+        match (from.strides()[1], to.strides()[1]) {
+            (1, 1) => to.line(at, columns).copy_from_slice(from.line(at, columns)),
+            (0, 1) => to.line(at, columns).fill(from.get(at)),
+            _ => (0..columns).for_each(|column| to.set([row, column], from.get([row, column]))),
+        }
+    }
+}
+
+/// Rows and columns of the blocks of a transposition. A cache line of the input, of which a block reads a part, stays in
+/// the cache until the block is done: a row of the output reads as many lines as it has elements.
+const BLOCK: usize = 16;
+
+/// Copies the columns of the input to the rows of the output, which has these sizes. Rows of both are contiguous.
+fn transpose<T: Copy>(from: Elements<'_, T>, mut to: ElementsMut<'_, T>, [rows, columns]: [usize; 2]) {
+    for first_row in (0..rows).step_by(BLOCK) {
+        for first in (0..columns).step_by(BLOCK) {
+            let (height, width) = (BLOCK.min(rows - first_row), BLOCK.min(columns - first));
+            let source = |at: usize| from.line([first + at.min(width - 1), first_row], height);
+            let sources: [&[T]; BLOCK] = std::array::from_fn(source);
+            for row in 0..height {
+                let line = to.line([first_row + row, first], width);
+                for (element, source) in line.iter_mut().zip(&sources) {
+                    *element = source[row];
+                }
+            }
         }
     }
 }
@@ -105,6 +130,36 @@ mod tests {
             memory.for_each(sizes, |_, index| expected[index] = 0x0403_0201);
             fill([1, 2, 3, 4], memory.operand("out"), sizes, &mut scratch).unwrap();
             assert_eq!(memory.elements(), expected);
+        }
+    }
+
+    /// Copies columns of matrices with 16 columns on one thread each: the first column of the source and of the target.
+    fn copy_columns_concurrently(copies: [[(&Memory, usize); 2]; 2]) {
+        std::thread::scope(|scope| {
+            for [(source, from), (target, to)] in copies {
+                scope.spawn(move || {
+                    let [source, target] =
+                        [(source, from), (target, to)].map(|(it, offset)| Memory { offset, ..it.clone() });
+                    let mut scratch = Scratch::default();
+                    copy(4, source.operand("in"), target.operand("out"), [3, 4], &mut scratch).unwrap();
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn threads_access_interleaved_operands_without_a_data_race() {
+        // Under Miri, a slice with elements of the other thread would be reported.
+        let matrix = |first| Memory::of_u32(&Vec::from_iter(first..first + 48), [16, 1], 0);
+        let (one, other) = (matrix(0), matrix(100));
+        copy_columns_concurrently([[(&one, 0), (&other, 0)], [(&other, 4), (&one, 4)]]);
+        copy_columns_concurrently([[(&one, 8), (&one, 12)], [(&one, 0), (&other, 12)]]);
+        for row in 0..3 {
+            let rows = [&one, &other].map(|it| it.elements()[16 * row..][..16].to_vec());
+            let at = |first: u32| (first..first + 4).map(|element| element + 16 * row as u32);
+            let expected =
+                [[0, 104, 8, 8], [0, 104, 108, 0]].map(|it| Vec::from_iter(it.into_iter().flat_map(at)));
+            assert_eq!(rows, expected);
         }
     }
 

@@ -1,8 +1,11 @@
 //! Packing of matrices into tiles, and unpacking.
 
+use std::ops::Range;
+
 use rehal_base::{Error, Result};
 
-use super::span::{Operand, Scratch, with_bytes};
+use super::span::{Elements, ElementsMut, Grid, Operand, Scratch, with_elements};
+use crate::platform::{self, BLOCK_ROW_BYTES, BLOCK_ROWS};
 
 /// Bits of the flags (source: `iree/builtins/ukernel/exported_bits.h`).
 const TYPE_MASK: u32 = 0xFF;
@@ -47,9 +50,9 @@ impl Tiling<'_> {
         if tiled.is_empty() {
             return Ok(());
         }
-        let strides = Strides { matrix: matrix.strides, tiles: layout.steps(tiled.strides[0]) };
-        if layout.goes_beyond() {
-            let reach = layout.reach(strides.tiles)?;
+        let beyond = layout.exceeds_declared().then(|| layout.steps(tiled.strides[0]));
+        if let Some(steps) = beyond {
+            let reach = layout.reach(steps)?;
             tiled = self.beyond().output(width, [1, reach])?;
             if layout.element_count().is_none_or(|count| count > reach as u64) {
                 // Overlapping tiles: the work of a call would not be bounded by the memory.
@@ -59,13 +62,11 @@ impl Tiling<'_> {
                 )));
             }
         }
-        with_bytes([matrix.region, tiled.region.empty()], tiled.region, scratch, |[matrix, _], tiled| {
-            match width {
-                4 => layout.pack::<4>(strides, matrix, tiled, padding),
-                _ => layout.pack::<1>(strides, matrix, tiled, padding),
-            }
-            Ok(())
-        })
+        let layout = Layout { beyond, ..layout };
+        match width {
+            4 => layout.pack::<4>(matrix, tiled, padding, scratch),
+            _ => layout.pack::<1>(matrix, tiled, padding, scratch),
+        }
     }
 
     /// Writes the matrix from its packed form.
@@ -82,14 +83,11 @@ impl Tiling<'_> {
         if layout.tile.contains(&0) {
             return Err(Error::invalid_argument("cannot unpack a matrix from empty tiles"));
         }
-        let strides = Strides { matrix: matrix.strides, tiles: layout.steps(tiled.strides[0]) };
-        if layout.goes_beyond() {
-            tiled = self.beyond().input(4, [1, layout.reach(strides.tiles)?])?;
+        let beyond = layout.exceeds_declared().then(|| layout.steps(tiled.strides[0]));
+        if let Some(steps) = beyond {
+            tiled = self.beyond().input(4, [1, layout.reach(steps)?])?;
         }
-        with_bytes([tiled.region, matrix.region.empty()], matrix.region, scratch, |[tiled, _], matrix| {
-            layout.unpack(strides, tiled, matrix);
-            Ok(())
-        })
+        Layout { beyond, ..layout }.unpack(tiled, matrix, scratch)
     }
 
     /// The layout, and the sizes of the packed form in two dimensions. Fails if a number is negative or overflows.
@@ -113,6 +111,7 @@ impl Tiling<'_> {
             tile: tile.map(|size| size as usize),
             transposes_inner: (self.flags & TRANSPOSE_INNER != 0) != is_column,
             transposes_outer: self.flags & TRANSPOSE_OUTER != 0,
+            beyond: None,
         };
         let row = tile0.checked_mul(tile1).and_then(|tile| tile.checked_mul(outer1));
         let row = row
@@ -137,23 +136,18 @@ struct Layout {
     tile: [usize; 2],
     transposes_inner: bool,
     transposes_outer: bool,
+    /// If there are more tiles than declared, the packed form is one row of elements, and these are the strides of the
+    /// tiles along rows and columns of the matrix.
+    beyond: Option<[usize; 2]>,
 }
 
-/// Strides in elements.
-#[derive(Clone, Copy)]
-struct Strides {
-    /// Of the rows and columns of the matrix.
-    matrix: [usize; 2],
-    /// Of the tiles along rows and columns of the matrix, in the packed form.
-    tiles: [usize; 2],
-}
-
-/// A line of a tile: `tile1` contiguous elements of the packed form, and their elements in the matrix.
+/// A line of a tile: `tile1` contiguous elements of the packed form, and their elements in the matrix, which has a row for
+/// each line (it is transposed if the tiles are).
 struct Line {
-    /// Index of its first element in the packed form.
-    tiled: usize,
-    /// Index of its first element in the matrix.
-    matrix: usize,
+    /// Position of its first element in the packed form.
+    tiled: [usize; 2],
+    /// Position of its first element in the matrix.
+    matrix: [usize; 2],
     /// Number of its elements inside the matrix.
     count: usize,
 }
@@ -180,7 +174,7 @@ impl Layout {
     }
 
     /// Whether there are more whole tiles than declared.
-    fn goes_beyond(&self) -> bool {
+    fn exceeds_declared(&self) -> bool {
         let (whole, declared) = (self.whole(), self.declared());
         whole[0] > declared[0] || (whole[0] > 0 && whole[1] > declared[1])
     }
@@ -220,82 +214,122 @@ impl Layout {
         Some(tiles.checked_mul(self.tile[0] * self.tile[1])? as u64)
     }
 
-    fn pack<const N: usize>(&self, strides: Strides, matrix: &[u8], tiled: &mut [u8], padding: u64) {
-        let (matrix, tiled) = (matrix.as_chunks::<N>().0, tiled.as_chunks_mut::<N>().0);
+    fn pack<const N: usize>(
+        &self,
+        matrix: Grid<'_>,
+        tiled: Grid<'_>,
+        padding: u64,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
         let mut padding_bytes = [0; N];
         padding_bytes.copy_from_slice(&padding.to_le_bytes()[..N]);
-        let (step, line_step) = self.steps_in_matrix(strides.matrix);
-        self.each_row([usize::MAX; 2], |row, columns| {
-            let whole = self.whole_tiles(strides, row, columns);
-            let done = match &whole {
-                Some(run) if pack_run(run, [line_step, step], matrix, tiled) => run.count,
-                _ => 0,
-            };
-            let tiles = (done..columns).map(|column| [row, column]);
-            let lines = tiles.flat_map(|tile| (0..self.tile[0]).map(move |line| (tile, line)));
-            for line in lines.map(|(tile, line)| self.line(strides, tile, line)) {
-                let (inside, outside) = tiled[line.tiled..][..self.tile[1]].split_at_mut(line.count);
-                outside.fill(padding_bytes);
-                match step {
-                    _ if line.count == 0 => {}
-                    1 => inside.copy_from_slice(&matrix[line.matrix..][..line.count]),
-                    0 => inside.fill(matrix[line.matrix]),
-                    _ => {
-                        let elements = matrix[line.matrix..].iter().step_by(step);
-                        inside.iter_mut().zip(elements).for_each(|(inside, element)| *inside = *element);
+        with_elements::<N, N, _>([matrix, tiled.nothing::<N>()], tiled, scratch, |[matrix, _], mut tiled| {
+            let matrix = if self.transposes_inner { matrix.transposed() } else { matrix };
+            let step = matrix.strides()[1];
+            let merged = self.merged_tiles().filter(|run| pack_run(run, matrix, &mut tiled));
+            self.each_row([usize::MAX; 2], |row, columns| {
+                let done = match (&merged, self.whole_tiles(row, columns)) {
+                    (Some(merged), _) if row < merged.tile[0] => merged.count,
+                    (_, Some(run)) if pack_run(&run, matrix, &mut tiled) => run.count,
+                    _ => 0,
+                };
+                for line in self.lines(row, done..columns) {
+                    let (inside, outside) = tiled.line(line.tiled, self.tile[1]).split_at_mut(line.count);
+                    outside.fill(padding_bytes);
+                    match step {
+                        _ if line.count == 0 => {}
+                        1 => inside.copy_from_slice(matrix.line(line.matrix, line.count)),
+                        0 => inside.fill(matrix.get(line.matrix)),
+                        _ => {
+                            let places = line.places();
+                            inside.iter_mut().zip(places).for_each(|(inside, at)| *inside = matrix.get(at));
+                        }
                     }
                 }
-            }
-        });
+            });
+            Ok(())
+        })
     }
 
-    fn unpack(&self, strides: Strides, tiled: &[u8], matrix: &mut [u8]) {
-        let (tiled, matrix) = (tiled.as_chunks::<4>().0, matrix.as_chunks_mut::<4>().0);
-        let (step, line_step) = self.steps_in_matrix(strides.matrix);
+    fn unpack(&self, tiled: Grid<'_>, matrix: Grid<'_>, scratch: &mut Scratch) -> Result<()> {
         let tile_of_matrix = self.tile_of_matrix();
         let needed = [0, 1].map(|at| self.sizes[at].div_ceil(tile_of_matrix[at]));
-        self.each_row(needed, |row, columns| {
-            let whole = self.whole_tiles(strides, row, columns);
-            let done = match &whole {
-                Some(run) if unpack_run(run, [line_step, step], tiled, matrix) => run.count,
-                _ => 0,
-            };
-            let tiles = (done..columns).map(|column| [row, column]);
-            let lines = tiles.flat_map(|tile| (0..self.tile[0]).map(move |line| (tile, line)));
-            let lines = lines.map(|(tile, line)| self.line(strides, tile, line));
-            for line in lines.filter(|line| line.count > 0) {
-                let inside = &tiled[line.tiled..][..line.count];
-                match step {
-                    1 => matrix[line.matrix..][..line.count].copy_from_slice(inside),
-                    // With a step of 0, there is one element.
-                    _ => {
-                        let elements = matrix[line.matrix..].iter_mut().step_by(step.max(1));
-                        elements.zip(inside).for_each(|(element, inside)| *element = *inside);
+        with_elements::<4, 4, _>([tiled, matrix.nothing::<4>()], matrix, scratch, |[tiled, _], matrix| {
+            let mut matrix = if self.transposes_inner { matrix.transposed() } else { matrix };
+            let step = matrix.strides()[1];
+            self.each_row(needed, |row, columns| {
+                let whole = self.whole_tiles(row, columns);
+                let done = match &whole {
+                    Some(run) if unpack_run(run, tiled, &mut matrix) => run.count,
+                    _ => 0,
+                };
+                for line in self.lines(row, done..columns).filter(|line| line.count > 0) {
+                    let inside = tiled.line(line.tiled, line.count);
+                    match step {
+                        1 => matrix.line(line.matrix, line.count).copy_from_slice(inside),
+                        _ => line.places().zip(inside).for_each(|(at, inside)| matrix.set(at, *inside)),
                     }
                 }
-            }
-        });
+            });
+            Ok(())
+        })
     }
 
     /// The first tiles of a row of `columns` tiles that are inside the matrix, if any.
-    fn whole_tiles(&self, strides: Strides, row: usize, columns: usize) -> Option<Run> {
+    fn whole_tiles(&self, row: usize, columns: usize) -> Option<Run> {
         let [tile_rows, tile_columns] = self.tile_of_matrix();
         let first = row.checked_mul(tile_rows)?;
         let is_whole = self.sizes[0].checked_sub(first)? >= tile_rows && tile_rows > 0;
         let count = self.sizes[1].checked_div(tile_columns)?.min(columns);
+        let [tiled, next] = [0, 1].map(|column| self.place_of_tile([row, column]));
         (is_whole && count > 0).then(|| Run {
             count,
             tile: self.tile,
-            tiled: row * strides.tiles[0],
-            matrix: first * strides.matrix[0],
-            tiled_step: strides.tiles[1],
-            matrix_step: tile_columns * strides.matrix[1],
+            tiled,
+            tiled_step: [next[0] - tiled[0], next[1] - tiled[1]],
+            matrix: self.oriented([first, 0]),
+            matrix_step: self.oriented([0, tile_columns]),
         })
     }
 
-    /// Strides in the matrix of the elements of a line, and of the lines of a tile.
-    fn steps_in_matrix(&self, [row, column]: [usize; 2]) -> (usize, usize) {
-        if self.transposes_inner { (row, column) } else { (column, row) }
+    /// If a tile is one row of the matrix, and the tiles of a column are contiguous in the packed form: those inside the
+    /// matrix, merged to one tile per column.
+    fn merged_tiles(&self) -> Option<Run> {
+        let [height, width] = self.tile;
+        let [[rows, columns], _] = self.counts();
+        let count = self.sizes[1].checked_div(width)?.min(columns);
+        let is_contiguous = self.transposes_outer && self.beyond.is_none();
+        let is_mergeable = is_contiguous && !self.transposes_inner && height == 1 && rows > 0 && count > 0;
+        is_mergeable.then_some(Run {
+            count,
+            tile: [rows, width],
+            tiled: [0, 0],
+            tiled_step: [1, 0],
+            matrix: [0, 0],
+            matrix_step: [0, width],
+        })
+    }
+
+    /// A position in the matrix, as one with a row for each line of a tile.
+    fn oriented(&self, [row, column]: [usize; 2]) -> [usize; 2] {
+        if self.transposes_inner { [column, row] } else { [row, column] }
+    }
+
+    /// Position of the first element of a tile in the packed form.
+    fn place_of_tile(&self, [i, j]: [usize; 2]) -> [usize; 2] {
+        match self.beyond {
+            Some([row_step, column_step]) => [0, i * row_step + j * column_step],
+            None => {
+                let [row, column] = if self.transposes_outer { [j, i] } else { [i, j] };
+                [row, column * (self.tile[0] * self.tile[1])]
+            }
+        }
+    }
+
+    /// The lines of the tiles of a row.
+    fn lines(&self, row: usize, columns: Range<usize>) -> impl Iterator<Item = Line> {
+        let tiles = columns.map(move |column| [row, column]);
+        tiles.flat_map(move |tile| (0..self.tile[0]).map(move |line| self.line(tile, line)))
     }
 
     /// Calls `each` with every row of tiles and its number of tiles, within `limits`.
@@ -307,10 +341,10 @@ impl Layout {
         }
     }
 
-    fn line(&self, strides: Strides, [i, j]: [usize; 2], line: usize) -> Line {
+    fn line(&self, tile: [usize; 2], line: usize) -> Line {
         let [tile_rows, tile_columns] = self.tile_of_matrix();
         // Saturates only outside the matrix, where no element is accessed.
-        let (row, column) = (i.saturating_mul(tile_rows), j.saturating_mul(tile_columns));
+        let (row, column) = (tile[0].saturating_mul(tile_rows), tile[1].saturating_mul(tile_columns));
         let [row, column] = match self.transposes_inner {
             true => [row, column.saturating_add(line)],
             false => [row.saturating_add(line), column],
@@ -320,67 +354,121 @@ impl Layout {
             true => self.sizes[0].saturating_sub(row),
             false => self.sizes[1].saturating_sub(column),
         };
+        let [tiled_row, tiled_column] = self.place_of_tile(tile);
         Line {
-            tiled: i * strides.tiles[0] + j * strides.tiles[1] + line * self.tile[1],
-            matrix: if is_inside { row * strides.matrix[0] + column * strides.matrix[1] } else { 0 },
+            tiled: [tiled_row, tiled_column + line * self.tile[1]],
+            matrix: self.oriented([row, column]),
             count: if is_inside { left.min(self.tile[1]) } else { 0 },
         }
     }
 }
 
-/// Tiles in a row that are inside the matrix, of the sizes of [`Layout::tile`].
-struct Run {
-    count: usize,
-    tile: [usize; 2],
-    /// Index of the first tile in the packed form, and the step to the next.
-    tiled: usize,
-    tiled_step: usize,
-    /// Likewise in the matrix.
-    matrix: usize,
-    matrix_step: usize,
-}
-
-impl Run {
-    /// Indices of the tiles in the packed form and in the matrix.
-    fn tiles(&self) -> impl Iterator<Item = (usize, usize)> {
-        (0..self.count).map(|at| (self.tiled + at * self.tiled_step, self.matrix + at * self.matrix_step))
+impl Line {
+    /// Positions of its elements in the matrix.
+    fn places(&self) -> impl Iterator<Item = [usize; 2]> {
+        let [line, first] = self.matrix;
+        (first..first + self.count).map(move |element| [line, element])
     }
 }
 
-/// Packs a run of tiles; the strides in the matrix are those of a tile's lines and of a line's elements. Returns
-/// `false` if no loop is specialized for tiles of this size and these strides.
-fn pack_run<T: Copy>(run: &Run, [line_step, step]: [usize; 2], matrix: &[T], tiled: &mut [T]) -> bool {
+/// Tiles in a row that are inside the matrix, of the sizes of [`Layout::tile`]. Positions are those of a [`Line`].
+struct Run {
+    count: usize,
+    tile: [usize; 2],
+    /// Position of the first tile in the packed form, and the step to the next.
+    tiled: [usize; 2],
+    tiled_step: [usize; 2],
+    /// Likewise in the matrix.
+    matrix: [usize; 2],
+    matrix_step: [usize; 2],
+}
+
+impl Run {
+    /// Positions of the tiles in the packed form and in the matrix.
+    fn tiles(&self) -> impl Iterator<Item = ([usize; 2], [usize; 2])> {
+        let place =
+            |first: [usize; 2], step: [usize; 2], at| [first[0] + at * step[0], first[1] + at * step[1]];
+        (0..self.count)
+            .map(move |at| (place(self.tiled, self.tiled_step, at), place(self.matrix, self.matrix_step, at)))
+    }
+}
+
+/// Packs a run of tiles. Returns `false` if no loop is specialized for tiles of this size and the strides of the matrix.
+fn pack_run<const W: usize>(
+    run: &Run,
+    matrix: Elements<'_, [u8; W]>,
+    tiled: &mut ElementsMut<'_, [u8; W]>,
+) -> bool {
+    let [line_step, step] = matrix.strides();
+    let is_transposed = line_step == 1 && run.matrix_step == [1, 0];
     match run.tile {
-        [_, 16] if step == 1 => pack_lines::<T, 16>(run, line_step, matrix, tiled),
-        [_, 8] if step == 1 => pack_lines::<T, 8>(run, line_step, matrix, tiled),
-        [_, 4] if step == 1 => pack_lines::<T, 4>(run, line_step, matrix, tiled),
-        [_, 2] if step == 1 => pack_lines::<T, 2>(run, line_step, matrix, tiled),
-        [16, 2] if line_step == 1 => interleave::<T, 16>(run, step, matrix, tiled),
-        [8, 2] if line_step == 1 => interleave::<T, 8>(run, step, matrix, tiled),
-        [1, 16] if run.matrix_step == 1 => transpose::<T, 16>(run, step, matrix, tiled),
-        [1, 8] if run.matrix_step == 1 => transpose::<T, 8>(run, step, matrix, tiled),
+        [_, 16] if step == 1 => pack_lines::<_, 16>(run, matrix, tiled),
+        [_, 8] if step == 1 => pack_lines::<_, 8>(run, matrix, tiled),
+        [_, 4] if step == 1 => pack_lines::<_, 4>(run, matrix, tiled),
+        [16, 2] if step == 1 && run.matrix_step == [0, 2] && W == 1 => {
+            let rest = pack_blocks::<W, 2>(run, matrix, tiled);
+            transpose_pairs::<_, 16>(&rest, matrix, tiled);
+        }
+        [_, 2] if step == 1 => pack_lines::<_, 2>(run, matrix, tiled),
+        [16, 2] if line_step == 1 => interleave::<_, 16>(run, matrix, tiled),
+        [8, 2] if line_step == 1 => interleave::<_, 8>(run, matrix, tiled),
+        [1, 16] if is_transposed && W == 4 => {
+            let rest = pack_blocks::<W, 4>(run, matrix.transposed(), tiled);
+            transpose::<_, 16>(&rest, matrix, tiled);
+        }
+        [1, 16] if is_transposed => transpose::<_, 16>(run, matrix, tiled),
+        [1, 8] if is_transposed => transpose::<_, 8>(run, matrix, tiled),
         _ => return false,
     }
     true
 }
 
+/// Packs tiles that are the columns of 16 rows of the matrix, in blocks with wide vectors. A column is `E` bytes wide.
+/// Returns the tiles that are left.
+fn pack_blocks<const W: usize, const E: usize>(
+    run: &Run,
+    matrix: Elements<'_, [u8; W]>,
+    tiled: &mut ElementsMut<'_, [u8; W]>,
+) -> Run {
+    let (in_block, tile_elements) = (BLOCK_ROW_BYTES / E, BLOCK_ROWS * E / W);
+    // The columns of a block are written one after another.
+    let is_contiguous = run.tiled_step == [0, tile_elements];
+    let blocks = if is_contiguous && platform::has_transpositions() { run.count / in_block } else { 0 };
+    let done = blocks * in_block;
+    // The step along a row is the only one that is not 0, in the orientation in which the tile's lines are rows or columns.
+    let [first_row, first] = if E == W { [run.matrix[1], run.matrix[0]] } else { run.matrix };
+    let target = tiled.line(run.tiled, done * tile_elements).as_flattened_mut();
+    for (at, block) in target.as_chunks_mut().0.iter_mut().enumerate() {
+        let elements = BLOCK_ROW_BYTES / W;
+        let row = |row: usize| matrix.line([first_row + row, first + at * elements], elements);
+        let rows = std::array::from_fn(|index| &row(index).as_flattened().as_chunks().0[0]);
+        platform::transpose_block::<E>(rows, block);
+    }
+    let after = |first: [usize; 2], step: [usize; 2]| [first[0] + done * step[0], first[1] + done * step[1]];
+    Run {
+        count: run.count - done,
+        tiled: after(run.tiled, run.tiled_step),
+        matrix: after(run.matrix, run.matrix_step),
+        ..*run
+    }
+}
+
 /// Lines of `N` elements that are contiguous in the matrix too.
-fn pack_lines<T: Copy, const N: usize>(run: &Run, line_step: usize, matrix: &[T], tiled: &mut [T]) {
-    let lines = run.tile[0];
-    for (tile, start) in run.tiles() {
-        let tile = tiled[tile..][..lines * N].as_chunks_mut::<N>().0;
-        let matrix = &matrix[start..];
-        for (index, line) in tile.iter_mut().enumerate() {
-            line.copy_from_slice(&matrix[index * line_step..][..N]);
+fn pack_lines<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled: &mut ElementsMut<'_, T>) {
+    for (tile, [line, element]) in run.tiles() {
+        let tile = tiled.line(tile, run.tile[0] * N).as_chunks_mut::<N>().0;
+        for (index, to) in tile.iter_mut().enumerate() {
+            to.copy_from_slice(matrix.line([line + index, element], N));
         }
     }
 }
 
 /// Tiles of `N` lines of two elements: two runs of the matrix, interleaved.
-fn interleave<T: Copy, const N: usize>(run: &Run, step: usize, matrix: &[T], tiled: &mut [T]) {
-    for (tile, start) in run.tiles() {
-        let tile = tiled[tile..][..2 * N].as_chunks_mut().0;
-        let elements = matrix[start..][..N].iter().zip(&matrix[start + step..][..N]);
+fn interleave<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled: &mut ElementsMut<'_, T>) {
+    let matrix = matrix.transposed();
+    for (tile, [line, element]) in run.tiles() {
+        let tile = tiled.line(tile, 2 * N).as_chunks_mut().0;
+        let elements = matrix.line([element, line], N).iter().zip(matrix.line([element + 1, line], N));
         for (line, (first, second)) in tile.iter_mut().zip(elements) {
             *line = [*first, *second];
         }
@@ -388,34 +476,48 @@ fn interleave<T: Copy, const N: usize>(run: &Run, step: usize, matrix: &[T], til
 }
 
 /// Tiles of one line of `N` elements: the columns of `N` rows of the matrix.
-fn transpose<T: Copy, const N: usize>(run: &Run, step: usize, matrix: &[T], tiled: &mut [T]) {
-    let rows: [&[T]; N] = std::array::from_fn(|row| &matrix[run.matrix + row * step..][..run.count]);
-    for column in 0..run.count {
-        let tile = &mut tiled[run.tiled + column * run.tiled_step..][..N];
-        for (element, row) in tile.iter_mut().zip(&rows) {
+fn transpose<T: Copy, const N: usize>(run: &Run, matrix: Elements<'_, T>, tiled: &mut ElementsMut<'_, T>) {
+    let (matrix, [line, element]) = (matrix.transposed(), run.matrix);
+    let rows: [&[T]; N] = std::array::from_fn(|row| matrix.line([element + row, line], run.count));
+    for (column, (tile, _)) in run.tiles().enumerate() {
+        for (element, row) in tiled.line(tile, N).iter_mut().zip(&rows) {
             *element = row[column];
         }
     }
 }
 
+/// Tiles of `N` lines of two elements: pairs of columns of `N` rows of the matrix.
+fn transpose_pairs<T: Copy, const N: usize>(
+    run: &Run,
+    matrix: Elements<'_, T>,
+    tiled: &mut ElementsMut<'_, T>,
+) {
+    let [line, element] = run.matrix;
+    let row = |row: usize| matrix.line([line + row, element], 2 * run.count).as_chunks::<2>().0;
+    let rows: [&[[T; 2]]; N] = std::array::from_fn(row);
+    for (column, (tile, _)) in run.tiles().enumerate() {
+        for (pair, row) in tiled.line(tile, 2 * N).as_chunks_mut().0.iter_mut().zip(&rows) {
+            *pair = row[column];
+        }
+    }
+}
+
 /// Unpacks a run of tiles; see [`pack_run`].
-fn unpack_run<T: Copy>(run: &Run, [line_step, step]: [usize; 2], tiled: &[T], matrix: &mut [T]) -> bool {
+fn unpack_run<T: Copy>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) -> bool {
+    let step = matrix.strides()[1];
     match run.tile[1] {
-        16 if step == 1 => unpack_lines::<T, 16>(run, line_step, tiled, matrix),
-        8 if step == 1 => unpack_lines::<T, 8>(run, line_step, tiled, matrix),
-        4 if step == 1 => unpack_lines::<T, 4>(run, line_step, tiled, matrix),
+        16 if step == 1 => unpack_lines::<T, 16>(run, tiled, matrix),
+        8 if step == 1 => unpack_lines::<T, 8>(run, tiled, matrix),
+        4 if step == 1 => unpack_lines::<T, 4>(run, tiled, matrix),
         _ => return false,
     }
     true
 }
 
-fn unpack_lines<T: Copy, const N: usize>(run: &Run, line_step: usize, tiled: &[T], matrix: &mut [T]) {
-    let lines = run.tile[0];
-    for (tile, start) in run.tiles() {
-        let tile = tiled[tile..][..lines * N].as_chunks::<N>().0;
-        let matrix = &mut matrix[start..];
-        for (index, line) in tile.iter().enumerate() {
-            matrix[index * line_step..][..N].copy_from_slice(line);
+fn unpack_lines<T: Copy, const N: usize>(run: &Run, tiled: Elements<'_, T>, matrix: &mut ElementsMut<'_, T>) {
+    for (tile, [line, element]) in run.tiles() {
+        for (index, from) in tiled.line(tile, run.tile[0] * N).as_chunks::<N>().0.iter().enumerate() {
+            matrix.line([line + index, element], N).copy_from_slice(from);
         }
     }
 }
@@ -441,7 +543,7 @@ mod tests {
             let (sizes, tile) = match random.below(2) {
                 0 => (random.sizes(), [1 + random.below(9), 1 + random.below(9)]),
                 // Of `tile_sizes`, and matrices that contain whole ones.
-                _ => ([0, 1].map(|_| random.below(40) as i64), TILES[random.below(TILES.len())]),
+                _ => ([0, 1].map(|_| random.below(80) as i64), TILES[random.below(TILES.len())]),
             };
             let matrix = random.memory(width, sizes, false);
             let flags = flags | (random.below(4) as u32) << 8;

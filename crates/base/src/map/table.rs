@@ -21,18 +21,18 @@ struct Slot {
     path_bytes: AtomicUsize,
 }
 
-static PLACES: [Slot; SLOTS] = [const { Slot::free() }; SLOTS];
+static MAPPED_FILES: [Slot; SLOTS] = [const { Slot::free() }; SLOTS];
 
-/// That a map is among the places, until this is dropped.
-pub(super) struct Place(Option<&'static Slot>);
+/// The entry of a map in the table, until this is dropped.
+pub(super) struct TableEntry(Option<&'static Slot>);
 
-impl Place {
-    /// Says that the file at `path` is mapped at `start`.
+impl TableEntry {
+    /// Adds the map of the file at `path` at `start`; without effect if the table is full.
     pub fn of(path: &Path, start: usize, length: usize) -> Self {
         let take = |slot: &&Slot| {
             slot.start.compare_exchange(0, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
-        let Some(slot) = PLACES.iter().find(take) else { return Self(None) };
+        let Some(slot) = MAPPED_FILES.iter().find(take) else { return Self(None) };
         let path = path.as_os_str().as_encoded_bytes();
         let kept = &path[path.len().saturating_sub(PATH_BYTES)..];
         slot.path.iter().zip(kept).for_each(|(byte, kept)| byte.store(*kept, Ordering::Relaxed));
@@ -43,7 +43,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TableEntry {
     fn drop(&mut self) {
         if let Some(slot) = self.0 {
             slot.start.store(0, Ordering::Release);
@@ -65,7 +65,7 @@ impl Slot {
 /// The path of the mapped file that `address` is in, as far as it is kept, and where in the file. It is
 /// async-signal-safe: it allocates nothing and takes no lock.
 pub fn mapped_file_at<R>(address: usize, tell: impl FnOnce(&[u8], usize) -> R) -> Option<R> {
-    for slot in &PLACES {
+    for slot in &MAPPED_FILES {
         let start = slot.start.load(Ordering::Acquire);
         if start > TAKEN && start <= address && address < slot.end.load(Ordering::Relaxed) {
             let mut path = [0; PATH_BYTES];
@@ -84,22 +84,22 @@ mod tests {
     #[test]
     fn an_address_is_found_while_its_file_is_mapped() {
         let found = |address| mapped_file_at(address, |path, offset| (path.to_vec(), offset));
-        let place = Place::of(Path::new("/a/file"), 0x10_0000, 0x2000);
+        let entry = TableEntry::of(Path::new("/a/file"), 0x10_0000, 0x2000);
         assert_eq!(found(0x10_0000), Some((b"/a/file".to_vec(), 0)));
         assert_eq!(found(0x10_1FFF), Some((b"/a/file".to_vec(), 0x1FFF)));
         assert_eq!((found(0x10_2000), found(0xF_FFFF)), (None, None));
-        drop(place);
+        drop(entry);
         assert_eq!(found(0x10_0000), None);
         let long = "/d".repeat(400);
-        let place = Place::of(Path::new(&long), 0x20_0000, 1);
+        let entry = TableEntry::of(Path::new(&long), 0x20_0000, 1);
         assert_eq!(found(0x20_0000), Some((long.as_bytes()[800 - PATH_BYTES..].to_vec(), 0)));
-        drop(place);
+        drop(entry);
         // More maps than slots: the last ones have no name.
-        let places: Vec<_> =
-            (0..2 * SLOTS).map(|at| Place::of(Path::new("f"), 0x4000_0000 + at, 1)).collect();
+        let entries: Vec<_> =
+            (0..2 * SLOTS).map(|at| TableEntry::of(Path::new("f"), 0x4000_0000 + at, 1)).collect();
         assert!(mapped_file_at(0x4000_0000 + 2 * SLOTS - 1, |_, _| ()).is_none());
-        drop(places);
-        let _place = Place::of(Path::new("g"), 0x4000_0000, 1);
+        drop(entries);
+        let _entry = TableEntry::of(Path::new("g"), 0x4000_0000, 1);
         assert!(mapped_file_at(0x4000_0000, |_, _| ()).is_some());
     }
 }

@@ -1,0 +1,363 @@
+use rehal_base::{Error, HostMemory, Range, Result};
+use rehal_hal::{Buffer, File, FileContents, MemoryAccess, transfer};
+
+use crate::plan::RecordLocation;
+use crate::region::{Bytes, Holder, Region, Restart};
+use crate::run::{Run, State};
+use crate::scopes;
+use crate::{HostRead, Observer, Plan, Replay};
+
+/// Changed bytes are restored in blocks of up to this size.
+const BLOCK_BYTES: u64 = 4 << 10;
+
+/// A replay that repeats a scope without what is outside of it.
+///
+/// It runs once, from the start of the capture to the end of the scope. Each repetition puts back what the scope has
+/// changed, and runs it again. If the scope is entered more than once, a repetition is from its first begin to its last end.
+///
+/// The first pass determines which bytes the scope changes: of those that the plan says it may write and read, the blocks
+/// whose bytes differ afterwards, since kernels may write all that is bound to them and rarely do. [`FastForward::finish`]
+/// verifies that no repetition changed the others. Host reads within the scope must be those of the first pass in
+/// each repetition.
+pub struct FastForward<'r> {
+    replay: &'r Replay,
+    region: Region,
+    /// Before and after each repetition; `None` after an error.
+    state: Option<State<'r>>,
+    /// The scopes that are open before each repetition.
+    open_scopes: Vec<&'r [u8]>,
+    saved: Vec<Saved>,
+    /// Bytes that the scope may change but did not, with their digests.
+    unchanged: Vec<(Bytes, blake3::Hash)>,
+    host_reads: Vec<(RecordLocation, blake3::Hash)>,
+}
+
+/// Bytes as they are before the scope.
+struct Saved {
+    at: Bytes,
+    memory: HostMemory,
+}
+
+impl<'r> FastForward<'r> {
+    pub(crate) fn new(replay: &'r Replay, scope: &[u8], observers: &mut [&mut dyn Observer]) -> Result<Self> {
+        let plan = &**replay.plan();
+        let region = Region::of(plan, &scopes::entries(plan, scope)?)?;
+        let mut this = Self {
+            replay,
+            region,
+            state: None,
+            open_scopes: Vec::new(),
+            saved: Vec::new(),
+            unchanged: Vec::new(),
+            host_reads: Vec::new(),
+        };
+        let mut run = Run::new(replay, observers, State::new(plan), None);
+        run.all(0..this.region.steps.start)?;
+        let state = run.state;
+        this.open_scopes.clone_from(&state.open_scopes);
+        for at in &this.region.restored {
+            let memory = HostMemory::allocate(at.end - at.start)?;
+            this.read(&state, at, |offset, bytes| memory.write(offset, bytes))?;
+            this.saved.push(Saved { at: *at, memory });
+        }
+        let mut reads = FirstReads::default();
+        this.run(state, observers, &mut reads)?;
+        this.host_reads = reads.0;
+        this.keep_what_changed()?;
+        Ok(this)
+    }
+
+    /// Number of bytes that are restored before each repetition.
+    pub fn restored_bytes(&self) -> u64 {
+        self.saved.iter().map(|saved| saved.at.end - saved.at.start).sum()
+    }
+
+    /// Puts back what the scope has changed.
+    pub fn restore(&mut self) -> Result<()> {
+        self.put_back().map_err(|error| self.replay.plan().in_file(error))
+    }
+
+    /// Runs the scope once. [`FastForward::restore`] must have been called before.
+    ///
+    /// Fails if a host read differs from that of the first pass.
+    pub fn repeat(&mut self, observers: &mut [&mut dyn Observer]) -> Result<()> {
+        let state = self.take_state()?;
+        let expected = std::mem::take(&mut self.host_reads);
+        let mut reads = SameReads { expected: &expected, next: 0 };
+        let outcome = self.run(state, observers, &mut reads);
+        self.host_reads = expected;
+        outcome.map_err(|error| self.replay.plan().in_file(error))
+    }
+
+    /// Fails if a repetition changed bytes that are not restored.
+    pub fn finish(mut self) -> Result<()> {
+        let state = self.take_state()?;
+        for (at, digest) in &self.unchanged {
+            if self.digest(&state, at)? != *digest {
+                let plan = self.replay.plan();
+                let error = Error::failed_precondition(format!(
+                    "the scope cannot be repeated by itself: a repetition changed bytes {} to {} of {}, which the first \
+                     pass did not",
+                    at.start,
+                    at.end,
+                    plan.name_of(at.holder)
+                ));
+                return Err(plan.in_file(error));
+            }
+        }
+        Ok(())
+    }
+
+    fn take_state(&mut self) -> Result<State<'r>> {
+        self.state.take().ok_or_else(|| Error::failed_precondition("an earlier repetition failed"))
+    }
+
+    /// Runs the region, and drops what it created.
+    fn run(
+        &mut self,
+        state: State<'r>,
+        observers: &mut [&mut dyn Observer],
+        reads: &mut dyn Observer,
+    ) -> Result<()> {
+        let mut all: Vec<&mut dyn Observer> = Vec::with_capacity(observers.len() + 1);
+        for observer in observers {
+            all.push(&mut **observer);
+        }
+        all.push(reads);
+        let mut run = Run::new(self.replay, &mut all, state, Some(&self.region));
+        run.all(self.region.steps.clone())?;
+        let mut state = run.state;
+        state.open_scopes.clone_from(&self.open_scopes);
+        self.region.created.iter().for_each(|created| state.objects.release(*created));
+        self.state = Some(state);
+        Ok(())
+    }
+
+    fn put_back(&mut self) -> Result<()> {
+        let state = self.take_state()?;
+        let mut run = Run::new(self.replay, &mut [], state, Some(&self.region));
+        let locate = |restart: &Restart, error| self.replay.plan().locate(error, restart.location);
+        for restart in &self.region.semaphores {
+            run.create_semaphore_again(restart.origin, restart.payload)
+                .map_err(|error| locate(restart, error))?;
+        }
+        for restart in &self.region.deallocated {
+            run.create_again(restart.origin).map_err(|error| locate(restart, error))?;
+        }
+        let state = run.state;
+        for Saved { at, memory } in &self.saved {
+            self.write(&state, at, memory)?;
+        }
+        self.state = Some(state);
+        Ok(())
+    }
+
+    /// Splits what was saved into the blocks that the first pass changed, and the digests of the others.
+    fn keep_what_changed(&mut self) -> Result<()> {
+        let state = self.take_state()?;
+        let mut kept: Vec<Saved> = Vec::new();
+        for saved in std::mem::take(&mut self.saved) {
+            if self.is_deallocated(saved.at.holder) {
+                kept.push(saved);
+                continue;
+            }
+            let (mut changed, mut same): (Vec<Bytes>, Vec<Bytes>) = (Vec::new(), Vec::new());
+            let mut before = vec![0; BLOCK_BYTES as usize];
+            self.read(&state, &saved.at, |offset, bytes| {
+                for (offset, bytes) in (offset..).step_by(before.len()).zip(bytes.chunks(before.len())) {
+                    let before = &mut before[..bytes.len()];
+                    saved.memory.read(offset, before)?;
+                    let list = if *before == *bytes { &mut same } else { &mut changed };
+                    let start = saved.at.start + offset;
+                    let end = start + bytes.len() as u64;
+                    match list.last_mut().filter(|last| last.end == start) {
+                        Some(last) => last.end = end,
+                        None => list.push(Bytes { holder: saved.at.holder, start, end }),
+                    }
+                }
+                Ok(())
+            })?;
+            for at in changed {
+                let memory = HostMemory::allocate(at.end - at.start)?;
+                memory.copy_from(0, &saved.memory, at.start - saved.at.start, memory.length())?;
+                kept.push(Saved { at, memory });
+            }
+            for at in same {
+                self.unchanged.push((at, self.digest(&state, &at)?));
+            }
+        }
+        self.saved = kept;
+        self.state = Some(state);
+        Ok(())
+    }
+
+    fn is_deallocated(&self, holder: Holder) -> bool {
+        self.region.deallocated.iter().any(|buffer| holder == Holder::Buffer(buffer.index))
+    }
+
+    fn digest(&self, state: &State<'_>, at: &Bytes) -> Result<blake3::Hash> {
+        let mut hasher = blake3::Hasher::new();
+        self.read(state, at, |_, bytes| {
+            hasher.update(bytes);
+            Ok(())
+        })?;
+        Ok(hasher.finalize())
+    }
+
+    /// Passes bytes to `take` in pieces of whole blocks, with their offset in the range.
+    fn read(
+        &self,
+        state: &State<'_>,
+        at: &Bytes,
+        mut take: impl FnMut(u64, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        const PIECE_BYTES: u64 = 16 * BLOCK_BYTES;
+        let mut piece = vec![0; PIECE_BYTES.min(at.end - at.start) as usize];
+        let mut done = 0;
+        while done < at.end - at.start {
+            let count = PIECE_BYTES.min(at.end - at.start - done);
+            let bytes = &mut piece[..count as usize];
+            match self.holder(state, at.holder, MemoryAccess::READ) {
+                Some(Held::Buffer(buffer)) => transfer::read(buffer, at.start + done, bytes),
+                Some(Held::File(file)) => {
+                    let memory = HostMemory::allocate(count)?;
+                    file.backend()
+                        .read_at(at.start + done, &memory, memory.whole())
+                        .and_then(|()| memory.read(0, bytes))
+                }
+                None => return Ok(()),
+            }
+            .map_err(|error| self.cannot_restore(error, at.holder))?;
+            take(done, bytes)?;
+            done += count;
+        }
+        Ok(())
+    }
+
+    fn write(&self, state: &State<'_>, at: &Bytes, memory: &HostMemory) -> Result<()> {
+        match self.holder(state, at.holder, MemoryAccess::WRITE) {
+            Some(Held::Buffer(buffer)) => {
+                let mut done = 0;
+                transfer::write_with(
+                    buffer,
+                    MemoryAccess::WRITE,
+                    at.start,
+                    memory.length(),
+                    |target, Range { offset, length }| {
+                        target.copy_from(offset, memory, done, length)?;
+                        done += length;
+                        Ok(())
+                    },
+                )
+            }
+            Some(Held::File(file)) => file.backend().write_at(at.start, memory, memory.whole()),
+            None => Ok(()),
+        }
+        .map_err(|error| self.cannot_restore(error, at.holder))
+    }
+
+    /// The buffer, or a file with these bytes that allows the access. `None` for what the scope cannot access either: a
+    /// buffer that is released before it.
+    fn holder<'s>(&'s self, state: &'s State<'_>, holder: Holder, access: MemoryAccess) -> Option<Held<'s>> {
+        match holder {
+            Holder::Buffer(index) => state.objects.buffers[index as usize].as_ref().map(Held::Buffer),
+            Holder::File(first) => {
+                let file = |index: usize| {
+                    self.replay.shared_file(index).or_else(|| state.objects.files[index].as_ref())
+                };
+                self.replay
+                    .plan()
+                    .files_like(first)
+                    .filter_map(file)
+                    .find(|file| file.access().contains(access))
+                    .map(Held::File)
+            }
+        }
+    }
+
+    fn cannot_restore(&self, error: Error, holder: Holder) -> Error {
+        error
+            .context(format!(
+                "restoring the bytes of {} that the scope changes",
+                self.replay.plan().name_of(holder)
+            ))
+            .advise("measure it without fast-forward, which repeats the whole capture")
+    }
+}
+
+enum Held<'s> {
+    Buffer(&'s Buffer),
+    File(&'s File),
+}
+
+impl Plan {
+    fn name_of(&self, holder: Holder) -> String {
+        match holder {
+            Holder::Buffer(index) => format!("buffer {}", self.buffer_ids[index as usize]),
+            Holder::File(index) => format!("file {}", self.files[index as usize].id),
+        }
+    }
+
+    /// The file with an index, and all others with its path.
+    fn files_like(&self, index: u32) -> impl Iterator<Item = usize> {
+        let path = |index: usize| match self.files[index].source.contents {
+            FileContents::External { path, .. } => Some(path.of(self.bytes())),
+            FileContents::Nothing | FileContents::Inline(_) | FileContents::Ranges { .. } => None,
+        };
+        let first = index as usize;
+        let is_like =
+            move |other: &usize| *other == first || path(first).is_some_and(|it| path(*other) == Some(it));
+        (first..self.files.len()).filter(is_like)
+    }
+}
+
+/// The digests of the host reads of the first pass.
+#[derive(Default)]
+struct FirstReads(Vec<(RecordLocation, blake3::Hash)>);
+
+impl Observer for FirstReads {
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
+        self.0.push((read.location, digest(read)?));
+        Ok(())
+    }
+}
+
+/// Checks that host reads are those of the first pass.
+struct SameReads<'e> {
+    expected: &'e [(RecordLocation, blake3::Hash)],
+    next: usize,
+}
+
+impl Observer for SameReads<'_> {
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
+        let expected = self.expected.get(self.next);
+        self.next += 1;
+        match expected {
+            Some(expected) if *expected == (read.location, digest(read)?) => Ok(()),
+            _ => Err(Error::failed_precondition(format!(
+                "the scope cannot be repeated by itself: {} bytes at offset {} of buffer {} differ from those of the first \
+                 pass",
+                read.memory.length(),
+                read.offset,
+                read.buffer_id
+            ))),
+        }
+    }
+}
+
+fn digest(read: &HostRead<'_>) -> Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    read.memory.for_each_chunk(read.memory.whole(), |chunk| {
+        hasher.update(chunk);
+        Ok::<_, Error>(())
+    })?;
+    Ok(hasher.finalize())
+}

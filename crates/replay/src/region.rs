@@ -1,0 +1,471 @@
+//! A part of a plan that is repeated by itself: what it creates, deallocates, signals, reads and writes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use rehal_base::{Error, Result};
+use rehal_hal::{CreateOp, FileContents, HostOp, Indexed, QueueOp};
+
+use crate::Plan;
+use crate::access::{Access, Effect, Footprint, Footprints};
+use crate::plan::{KINDS, Kind, RecordLocation, Release, StepOp};
+use crate::scopes::Entry;
+
+/// Maximum number of ranges of a command buffer's accesses; more are approximated.
+const MAX_RANGES: usize = 1 << 16;
+
+/// The steps from the first begin of a scope to its last end.
+///
+/// It can be repeated if everything that it changes can be put back: its objects are created again by the repetition,
+/// semaphores and deallocated buffers by [`Region::semaphores`] and [`Region::deallocated`], bytes by
+/// [`Region::restored`].
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub steps: Range<u32>,
+    /// The number of submissions that are runnable before it.
+    pub position: u32,
+    /// Whether it creates an object, by kind and index.
+    is_created: [Vec<bool>; KINDS],
+    /// The objects that it creates.
+    pub created: Vec<Release>,
+    /// Semaphores that it signals and does not create.
+    pub semaphores: Vec<Restart>,
+    /// Buffers that it deallocates and does not create.
+    pub deallocated: Vec<Restart>,
+    /// What it may both change and read, of what it does not create, and all that it reads of buffers that it deallocates.
+    pub restored: Vec<Bytes>,
+}
+
+/// An object that exists before a region and is created again for each repetition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Restart {
+    pub index: u32,
+    /// The operation that creates it.
+    pub origin: StepOp,
+    pub location: RecordLocation,
+    /// For a semaphore, its payload before the region.
+    pub payload: u64,
+}
+
+/// Bytes of a buffer or a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Bytes {
+    pub holder: Holder,
+    pub start: u64,
+    pub end: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Holder {
+    Buffer(u32),
+    /// The first file with these bytes: files with one path share them.
+    File(u32),
+}
+
+impl Region {
+    /// The region from the first of the entries of a scope to the last. Fails if it cannot be repeated by itself.
+    pub(crate) fn of(plan: &Plan, entries: &[Entry]) -> Result<Self> {
+        let (Some(first), Some(last)) = (entries.first(), entries.last()) else {
+            return Err(Error::not_found("the capture has no scope of that name"));
+        };
+        let mut walk = Walk::new(plan, first.begin..last.end + 1);
+        walk.all()?;
+        walk.finish()
+    }
+
+    /// Whether it creates the object.
+    pub(crate) fn creates(&self, object: Release) -> bool {
+        self.is_created[object.kind as usize][object.index as usize]
+    }
+}
+
+/// A walk over the steps of a plan up to the end of a region.
+struct Walk<'p> {
+    plan: &'p Plan,
+    footprints: Footprints<'p>,
+    footprint: Footprint,
+    step: u32,
+    /// What is created so far.
+    origins: [HashMap<u32, (StepOp, RecordLocation)>; KINDS],
+    /// The payload of each semaphore before the region.
+    payloads: Vec<u64>,
+    /// The steps of deferred submissions that cannot run yet.
+    deferred: HashMap<u32, u32>,
+    /// Command buffers that the region executes and does not create, with the record of the first execution.
+    executed: BTreeMap<u32, RecordLocation>,
+    region: Region,
+    /// Semaphores and buffers that are in the lists of the region.
+    is_listed: [Vec<bool>; 2],
+    reads: RangeSet,
+    writes: RangeSet,
+    /// Whether the region may access any byte.
+    is_unbounded: bool,
+}
+
+impl<'p> Walk<'p> {
+    fn new(plan: &'p Plan, steps: Range<u32>) -> Self {
+        let flags = |kind: usize| vec![false; plan.counts[kind] as usize];
+        let region = Region {
+            steps,
+            position: 0,
+            is_created: std::array::from_fn(flags),
+            created: Vec::new(),
+            semaphores: Vec::new(),
+            deallocated: Vec::new(),
+            restored: Vec::new(),
+        };
+        Self {
+            plan,
+            footprints: Footprints::new(plan, MAX_RANGES),
+            footprint: Footprint::default(),
+            step: 0,
+            origins: Default::default(),
+            payloads: vec![0; plan.counts[Kind::Semaphore as usize] as usize],
+            deferred: HashMap::new(),
+            executed: BTreeMap::new(),
+            region,
+            is_listed: [flags(Kind::Buffer as usize), flags(Kind::Semaphore as usize)],
+            reads: RangeSet::default(),
+            writes: RangeSet::default(),
+            is_unbounded: false,
+        }
+    }
+
+    fn all(&mut self) -> Result<()> {
+        let plan = self.plan;
+        let mut completions = plan.completions.iter().peekable();
+        for (number, step) in (0..self.region.steps.end).zip(&plan.steps) {
+            self.step = number;
+            let outcome = match step.op {
+                StepOp::Host(index) => self.host_op(step.op, &plan.host_ops[index as usize]),
+                StepOp::Command(index) => self.command(index),
+                StepOp::Submission(index) => self.issued(index, step.op).and_then(|()| self.runs(index)),
+                StepOp::Deferred(index) => {
+                    self.deferred.insert(index, number);
+                    self.issued(index, step.op)
+                }
+            };
+            outcome.map_err(|error| plan.locate(error, step.location))?;
+            while let Some(completion) = completions.next_if(|it| it.step == number) {
+                if self.deferred.remove(&completion.submission).is_some_and(|step| !self.has(step))
+                    && self.is_inside()
+                {
+                    let error = refuse("a submission is issued before it, and can run only within it");
+                    return Err(plan.locate(error, completion.location));
+                }
+                self.runs(completion.submission)?;
+            }
+        }
+        match self.deferred.values().filter(|step| self.has(**step)).min() {
+            None => Ok(()),
+            Some(step) => {
+                let error = refuse("a submission is issued within it, and can run only after it");
+                Err(plan.locate(error, plan.steps[*step as usize].location))
+            }
+        }
+    }
+
+    fn has(&self, step: u32) -> bool {
+        step >= self.region.steps.start
+    }
+
+    fn is_inside(&self) -> bool {
+        self.has(self.step)
+    }
+
+    fn location(&self) -> RecordLocation {
+        self.plan.steps[self.step as usize].location
+    }
+
+    fn host_op(&mut self, step: StepOp, op: &HostOp<Indexed>) -> Result<()> {
+        match op {
+            HostOp::Create(op) => {
+                if let Some((kind, index)) = created(op) {
+                    self.creates(kind, index, step);
+                }
+                if let CreateOp::Semaphore { initial_value, created, .. } = op {
+                    self.payloads[*created as usize] = *initial_value;
+                }
+            }
+            HostOp::BeginCommandBuffer { command_buffer } => self.records(*command_buffer)?,
+            HostOp::EndCommandBuffer { command_buffer } => {
+                self.records(*command_buffer)?;
+                self.footprints.end(*command_buffer);
+            }
+            _ => {}
+        }
+        if self.is_inside() {
+            let mut footprint = std::mem::take(&mut self.footprint);
+            self.footprints.of_host_op(op, &mut footprint);
+            self.accesses(&footprint);
+            self.footprint = footprint;
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, index: u32) -> Result<()> {
+        let (into, command) = &self.plan.commands[index as usize];
+        self.records(*into)?;
+        self.footprints.record(*into, command);
+        if self.is_inside() && self.plan.inline_command_buffers[*into as usize] {
+            let mut footprint = std::mem::take(&mut self.footprint);
+            self.footprints.of_command(command, &mut footprint);
+            self.accesses(&footprint);
+            self.footprint = footprint;
+        }
+        Ok(())
+    }
+
+    /// A call that records a command buffer, which a repetition could not record again.
+    fn records(&self, command_buffer: u32) -> Result<()> {
+        match self.is_inside()
+            && !self.region.is_created[Kind::CommandBuffer as usize][command_buffer as usize]
+        {
+            true => Err(refuse("a command buffer is created before it, and recorded within it")),
+            false => Ok(()),
+        }
+    }
+
+    /// A submission is issued, which creates the buffer of an allocation.
+    fn issued(&mut self, index: u32, step: StepOp) -> Result<()> {
+        let submission = &self.plan.submissions[index as usize];
+        if let QueueOp::Alloca { created, .. } = &submission.op {
+            self.creates(Kind::Buffer, *created, step);
+        }
+        if !self.is_inside() {
+            return Ok(());
+        }
+        for signal in submission.signals.of(&self.plan.lists.timepoints) {
+            self.restart(Kind::Semaphore, signal.semaphore);
+        }
+        if let QueueOp::Dealloca { buffer, .. } = &submission.op {
+            self.restart(Kind::Buffer, *buffer);
+        }
+        Ok(())
+    }
+
+    /// A submission can run.
+    fn runs(&mut self, index: u32) -> Result<()> {
+        let submission = &self.plan.submissions[index as usize];
+        if !self.is_inside() {
+            if let QueueOp::Dealloca { buffer, .. } = &submission.op {
+                self.origins[Kind::Buffer as usize].remove(buffer);
+            }
+            self.region.position += 1;
+            for signal in submission.signals.of(&self.plan.lists.timepoints) {
+                let payload = &mut self.payloads[signal.semaphore as usize];
+                *payload = signal.value.max(*payload);
+            }
+            return Ok(());
+        }
+        if let QueueOp::Execute { command_buffer, .. } = &submission.op
+            && !self.region.is_created[Kind::CommandBuffer as usize][*command_buffer as usize]
+        {
+            let location = self.location();
+            self.executed.entry(*command_buffer).or_insert(location);
+        }
+        let mut footprint = std::mem::take(&mut self.footprint);
+        self.footprints.of_queue_op(&submission.op, &mut footprint);
+        self.accesses(&footprint);
+        self.footprint = footprint;
+        Ok(())
+    }
+
+    fn creates(&mut self, kind: Kind, index: u32, step: StepOp) {
+        if self.is_inside() {
+            self.region.is_created[kind as usize][index as usize] = true;
+            self.region.created.push(Release { step: self.step, index, kind });
+        } else if let Kind::Buffer | Kind::Semaphore = kind {
+            self.origins[kind as usize].insert(index, (step, self.location()));
+        }
+    }
+
+    /// An object must be created again before a repetition, unless the repetition does so.
+    fn restart(&mut self, kind: Kind, index: u32) {
+        let Some((origin, location)) = self.origins[kind as usize].get(&index).copied() else { return };
+        let is_listed = &mut self.is_listed[kind as usize][index as usize];
+        if !std::mem::replace(is_listed, true) {
+            let payload = match kind {
+                Kind::Semaphore => self.payloads[index as usize],
+                _ => 0,
+            };
+            let list = match kind {
+                Kind::Semaphore => &mut self.region.semaphores,
+                _ => &mut self.region.deallocated,
+            };
+            list.push(Restart { index, origin, location, payload });
+        }
+    }
+
+    fn accesses(&mut self, footprint: &Footprint) {
+        self.is_unbounded |= footprint.is_unbounded;
+        for access in &footprint.accesses {
+            let Some(bytes) = self.outside(access) else { continue };
+            if access.effect != Effect::Write {
+                self.reads.add(bytes);
+            }
+            if access.effect != Effect::Read {
+                self.writes.add(bytes);
+            }
+        }
+    }
+
+    /// The accessed bytes, unless the region creates their holder.
+    fn outside(&self, access: &Access) -> Option<Bytes> {
+        let (holder, kind, index, is_external) = match self.footprints.file_of(access.resource) {
+            None => (Holder::Buffer(access.resource), Kind::Buffer, access.resource as usize, false),
+            Some(file) => {
+                let is_external =
+                    matches!(self.plan.files[file].source.contents, FileContents::External { .. });
+                (Holder::File(file as u32), Kind::File, file, is_external)
+            }
+        };
+        let is_outside = is_external || !self.region.is_created[kind as usize][index];
+        is_outside.then_some(Bytes { holder, start: access.start, end: access.end })
+    }
+
+    fn finish(mut self) -> Result<Region> {
+        for (command_buffer, location) in &self.executed {
+            let is_named =
+                |buffer: &Restart| self.footprints.names(*command_buffer, buffer.index).unwrap_or(true);
+            if self.region.deallocated.iter().any(is_named) {
+                // It has the handle of that buffer, which no other buffer can replace.
+                let error =
+                    refuse("a command buffer is recorded before it with a buffer that it deallocates");
+                return Err(self.plan.locate(error, *location));
+            }
+        }
+        if self.is_unbounded {
+            for index in self.origins[Kind::Buffer as usize].keys() {
+                let (holder, end) = (Holder::Buffer(*index), self.footprints.size(*index));
+                self.reads.add(Bytes { holder, start: 0, end });
+                self.writes.add(Bytes { holder, start: 0, end });
+            }
+        }
+        for Restart { index, .. } in &self.region.deallocated {
+            let (holder, end) = (Holder::Buffer(*index), self.footprints.size(*index));
+            self.writes.add(Bytes { holder, start: 0, end });
+        }
+        self.region.restored = self.reads.and(&mut self.writes);
+        Ok(self.region)
+    }
+}
+
+fn refuse(what: &str) -> Error {
+    Error::unimplemented(format!("the scope cannot be repeated by itself: {what}"))
+        .advise("measure it without fast-forward, which repeats the whole capture")
+}
+
+/// The kind and index of the object that an operation creates.
+fn created(op: &CreateOp<Indexed>) -> Option<(Kind, u32)> {
+    match op {
+        CreateOp::Semaphore { created, .. } => Some((Kind::Semaphore, *created)),
+        CreateOp::CommandBuffer { created, .. } => Some((Kind::CommandBuffer, *created)),
+        CreateOp::Event { created, .. } => Some((Kind::Event, *created)),
+        CreateOp::Executable(op) => Some((Kind::Executable, op.created)),
+        CreateOp::File(op) => Some((Kind::File, op.created)),
+        CreateOp::Buffer { created, .. } | CreateOp::ImportedBuffer { created, .. } => {
+            Some((Kind::Buffer, *created))
+        }
+        CreateOp::Device { .. }
+        | CreateOp::Allocator { .. }
+        | CreateOp::ExecutableCache { .. }
+        | CreateOp::Channel { .. } => None,
+    }
+}
+
+/// A set of bytes.
+#[derive(Debug, Default)]
+pub(crate) struct RangeSet {
+    ranges: Vec<Bytes>,
+    /// Length after which ranges are merged.
+    merge_at: usize,
+}
+
+impl RangeSet {
+    pub(crate) fn add(&mut self, bytes: Bytes) {
+        match self.ranges.last_mut() {
+            Some(last) if *last == bytes => return,
+            _ => self.ranges.push(bytes),
+        }
+        if self.ranges.len() > self.merge_at.max(4096) {
+            self.merge();
+            self.merge_at = 2 * self.ranges.len();
+        }
+    }
+
+    fn merge(&mut self) {
+        self.ranges.sort_unstable();
+        self.ranges.dedup_by(|next, last| {
+            let is_merged = next.holder == last.holder && next.start <= last.end;
+            if is_merged {
+                last.end = last.end.max(next.end);
+            }
+            is_merged
+        });
+    }
+
+    /// The bytes as sorted, disjoint ranges.
+    pub(crate) fn sorted(&mut self) -> &[Bytes] {
+        self.merge();
+        &self.ranges
+    }
+
+    /// The bytes that are in both.
+    fn and(&mut self, other: &mut Self) -> Vec<Bytes> {
+        let (mut both, mut others) = (Vec::new(), other.sorted().iter().peekable());
+        for bytes in self.sorted() {
+            let is_before = |it: &Bytes| (it.holder, it.end) <= (bytes.holder, bytes.start);
+            while others.next_if(|it| is_before(it)).is_some() {}
+            while let Some(it) = others.peek()
+                && it.holder == bytes.holder
+                && it.start < bytes.end
+            {
+                let (start, end) = (it.start.max(bytes.start), it.end.min(bytes.end));
+                both.push(Bytes { holder: bytes.holder, start, end });
+                if it.end > bytes.end {
+                    break;
+                }
+                others.next();
+            }
+        }
+        both
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn bytes(buffer: u32, start: u64, end: u64) -> Bytes {
+        Bytes { holder: Holder::Buffer(buffer), start, end }
+    }
+
+    #[test]
+    fn intersections_equal_those_of_single_bytes() {
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..500 {
+            let mut sets = [RangeSet::default(), RangeSet::default()];
+            let mut has = [[[false; 24]; 2]; 2];
+            for (set, has) in sets.iter_mut().zip(&mut has) {
+                for _ in 0..random.usize(..6) {
+                    let (buffer, start) = (random.usize(..2), random.usize(..23));
+                    let end = random.usize(start + 1..24);
+                    set.add(bytes(buffer as u32, start as u64, end as u64));
+                    has[buffer][start..end].fill(true);
+                }
+            }
+            let [mut one, mut other] = sets;
+            let mut both = [[false; 24]; 2];
+            for Bytes { holder, start, end } in one.and(&mut other) {
+                let Holder::Buffer(buffer) = holder else { unreachable!() };
+                for byte in &mut both[buffer as usize][start as usize..end as usize] {
+                    assert!(!std::mem::replace(byte, true), "ranges overlap");
+                }
+            }
+            let expected: [[bool; 24]; 2] =
+                std::array::from_fn(|b| std::array::from_fn(|at| has[0][b][at] && has[1][b][at]));
+            assert_eq!(both, expected);
+        }
+    }
+}
