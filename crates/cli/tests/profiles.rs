@@ -178,7 +178,7 @@ fn profiling_flags_that_contradict_each_other_are_rejected() {
     let stderr = fail(&["iree-run-replay", &flags[0], &flags[1], &capture]);
     assert!(
         stderr.starts_with(
-            "UNIMPLEMENTED; device 'local-sync' cannot report device-queue-events, dispatch-events"
+            "UNIMPLEMENTED; device 'local-task' cannot report device-queue-events, dispatch-events"
         ),
         "{stderr}"
     );
