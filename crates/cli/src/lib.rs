@@ -16,6 +16,7 @@ mod gtest;
 mod output;
 mod output_file;
 mod parameters;
+mod profiling;
 mod program;
 mod progress;
 mod tool;

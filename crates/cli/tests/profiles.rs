@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Scratch, fail, print, run};
+use common::{Scratch, capture, command, fail, fixture, print, run};
 
 /// A profile with rows of every kind.
 fn sample() -> String {
@@ -102,7 +102,7 @@ fn a_timeline_goes_to_a_file_or_to_standard_output() {
     assert!(ran.stderr.contains("the clock of device 1 cannot be correlated"), "{}", ran.stderr);
     let written = std::fs::read(&path).unwrap();
     assert!(written.len() > 2000 && written[0] == 0x0A);
-    let mut command = common::command("rehal");
+    let mut command = command("rehal");
     assert_eq!(command.args(&timeline[1..]).arg("-").output().unwrap().stdout, written);
     assert!(
         fail(&timeline[..4]).contains("--output is missing\n  try: name the file to write: -o TRACE.pftrace")
@@ -143,4 +143,124 @@ fn subcommands_precede_flags_and_are_suggested() {
     assert!(fail(&["rehal", "timeline", &sample]).contains("did you mean 'profile timeline'?"));
     assert!(print(&["rehal", "help", "profile", "compare"]).contains("rehal profile compare"));
     assert!(print(&["rehal", "profile", "timeline", "-h"]).contains("Short form: -o VALUE."));
+}
+
+/// The flags that profile to a file.
+fn profiling(mode: &str, path: &std::path::Path) -> [String; 2] {
+    [format!("--device_profiling_mode={mode}"), format!("--device_profiling_output={}", path.display())]
+}
+
+#[test]
+fn every_tool_that_runs_work_writes_a_profile() {
+    let scratch = Scratch::new();
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    let checks = format!("--module={}", fixture("modules/checks.vmfb"));
+    let capture = capture("add4.add.local-sync");
+    let inputs = ["--input=4xf32=1", "--input=4xf32=2", "--function=add"];
+    for device in ["--device=local-sync", "--device=local-task"] {
+        for words in [
+            &["iree-run-module", device, &module, inputs[0], inputs[1], inputs[2]][..],
+            &[
+                "iree-benchmark-module",
+                device,
+                &module,
+                inputs[0],
+                inputs[1],
+                inputs[2],
+                "--benchmark_min_time=2x",
+            ],
+            &["iree-run-replay", device, &capture],
+            &["iree-benchmark-replay", device, "--benchmark_min_time=2x", &capture],
+            &["iree-check-module", device, &checks],
+        ] {
+            let path = scratch.path("run.ireeprof");
+            let flags = profiling("queue-events,host-execution,memory-events", &path);
+            let ran = run(&[words, &[&flags[0], &flags[1]]].concat());
+            assert!(ran.status == Some(0) || words[0] == "iree-check-module", "{words:?}: {}", ran.stderr);
+            let summary = print(&["iree-profile", "summary", path.to_str().unwrap()]);
+            assert!(summary.contains("session_begin=1") && summary.contains("session_end=1"), "{summary}");
+            assert!(!summary.contains("queue_events=0 "), "{words:?}: {summary}");
+            std::fs::remove_file(&path).unwrap();
+
+            let ran = run(&[words, &["--print_device_statistics"]].concat());
+            assert!(
+                ran.stderr.contains("\nIREE HAL device statistics:\n  aggregate_rows="),
+                "{}",
+                ran.stderr
+            );
+        }
+    }
+}
+
+#[test]
+fn profiling_flags_that_contradict_each_other_are_rejected() {
+    let capture = capture("add4.add.local-sync");
+    let mode = "--device_profiling_mode=queue-events";
+    for (flags, expected) in [
+        (&[mode][..], "--device_profiling_mode requires --device_profiling_output"),
+        (&["--device_profiling_output=x"], "--device_profiling_output requires --device_profiling_mode"),
+        (&["--device_profiling_mode=queue-event"], "did you mean 'queue-events'?"),
+        (&["--device_profiling_mode=,"], "unknown family of data ''"),
+        (&["--device_profiling_output=x", "--print_device_statistics"], "cannot be combined"),
+        (&["--device_profiling_flush_interval_ms=-1"], "must not be negative"),
+        (&["--device_profiling_flush_interval_ms=5"], "requires --device_profiling_mode or"),
+        (&["--device_profiling_filter_queue=0"], "requires --device_profiling_mode or"),
+        (&["--device_profiling_filter_function=x"], "requires --device_profiling_mode or"),
+        (
+            &["--device_profiling_filter_command_buffer=0", mode, "--device_profiling_output=x"],
+            "must not be 0",
+        ),
+        (
+            &["--device_profiling_filter_queue=4294967296", mode, "--device_profiling_output=x"],
+            "exceeds 4294967295",
+        ),
+        (
+            &["--device_profiling_counter=x", mode, "--device_profiling_output=x"],
+            "requires the family counters",
+        ),
+        (
+            &["--device_profiling_mode=counters", "--device_profiling_output=x"],
+            "require --device_profiling_counter",
+        ),
+    ] {
+        let stderr = fail(&[&["iree-run-replay"], flags, &[&capture[..]]].concat());
+        assert!(stderr.starts_with("INVALID_ARGUMENT; ") && stderr.contains(expected), "{flags:?}: {stderr}");
+    }
+    let scratch = Scratch::new();
+    let path = scratch.path("x.ireeprof");
+    let flags = profiling("device-queue-events,dispatch-events", &path);
+    let stderr = fail(&["iree-run-replay", &flags[0], &flags[1], &capture]);
+    assert!(
+        stderr.starts_with(
+            "UNIMPLEMENTED; device 'local-task' cannot report device-queue-events, dispatch-events"
+        ),
+        "{stderr}"
+    );
+    let own = format!("--device_profiling_output={capture}");
+    assert!(fail(&["iree-run-replay", mode, &own, &capture]).contains("is the capture itself"));
+}
+
+#[test]
+fn the_profile_of_a_killed_program_is_readable() {
+    let scratch = Scratch::new();
+    let path = scratch.path("killed.ireeprof");
+    let capture = capture("add4.add.local-sync");
+    let flags = profiling("queue-events,host-execution", &path);
+    let mut program = command("iree-benchmark-replay")
+        .args([&flags[0], &flags[1], "--benchmark_min_time=600s", &capture])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    // Until some events are in the file.
+    while std::fs::metadata(&path).map_or(0, |file| file.len()) < 64 << 10 {
+        assert!(program.try_wait().unwrap().is_none(), "the benchmark ended");
+        std::thread::yield_now();
+    }
+    program.kill().unwrap();
+    program.wait().unwrap();
+    let ran = run(&["iree-profile", "summary", path.to_str().unwrap()]);
+    assert_eq!(ran.status, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("session_begin=1") && ran.stdout.contains("session_end=0"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains(" queue_events=0"), "{}", ran.stdout);
 }

@@ -553,7 +553,7 @@ fn invalid_modules_and_flags() {
         ),
         (
             &[&values, "--function=matrix", "--device_profiling_mode=counters"],
-            "--device_profiling_mode=counters",
+            "the families counters and counter-ranges require --device_profiling_counter",
         ),
         (
             &[&values, "--function=matrix", "--device_replay_file_policy=some"],

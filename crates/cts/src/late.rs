@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bumpalo::Bump;
 use rehal_base::{Error, Result};
+use rehal_hal::profile::ProfileRequest;
 use rehal_hal::{
     Buffer, BufferBarrier, BufferParams, BufferRef, Channel, ChannelParams, CommandBuffer,
     CommandBufferParams, Device, DeviceBackend, DeviceInfo, Event, Executable, ExecutableParams, File,
@@ -203,6 +204,18 @@ impl DeviceBackend for LateDevice {
 
     fn flush(&self, affinity: QueueAffinity) -> Result<()> {
         self.base.flush(affinity)
+    }
+
+    fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
+        self.base.begin_profiling(request)
+    }
+
+    fn flush_profiling(&self) -> Result<()> {
+        self.base.flush_profiling()
+    }
+
+    fn end_profiling(&self) -> Result<()> {
+        self.base.end_profiling()
     }
 
     fn memory_statistics(&self) -> Option<MemoryStatistics> {

@@ -1,11 +1,12 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use rehal_base::{Error, Range, Result};
 
 use crate::flags::*;
+use crate::profile::ProfiledAllocation;
 use crate::statistics::{Counted, MemoryCounters};
 use crate::{Device, HostMemory};
 
@@ -127,6 +128,7 @@ pub struct Buffer {
 }
 
 struct Shared<B: ?Sized> {
+    id: u64,
     params: BufferParams,
     size: u64,
     /// Owners counted by [`Buffer::preserve`] and [`Buffer::discard`].
@@ -137,8 +139,24 @@ struct Shared<B: ?Sized> {
 impl Buffer {
     /// A buffer of `size` bytes with the granted `params`, for drivers.
     pub fn new(params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
-        let allocation = Arc::new(Shared { params, size, owners: AtomicU32::new(1), backend });
+        Self::with_id(Self::next_id(), params, size, backend)
+    }
+
+    /// As [`Buffer::new`], with an id of [`Buffer::next_id`], or of the buffer that the backend decorates.
+    pub fn with_id(id: u64, params: BufferParams, size: u64, backend: impl BufferBackend + 'static) -> Self {
+        let allocation = Arc::new(Shared { id, params, size, owners: AtomicU32::new(1), backend });
         Self { allocation, offset: 0, size, device: None }
+    }
+
+    /// The id of a buffer that is about to be created.
+    pub fn next_id() -> u64 {
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
+        LAST_ID.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The id of its allocation in profiles: unique in the process, and never 0.
+    pub fn id(&self) -> u64 {
+        self.allocation.id
     }
 
     /// Size in bytes; for a subspan, its own.
@@ -447,6 +465,7 @@ pub struct PlainBuffer {
     deallocated: AtomicBool,
     is_queue_ordered: bool,
     _counted: Option<Counted>,
+    _profiled: Option<ProfiledAllocation>,
 }
 
 impl PlainBuffer {
@@ -468,12 +487,19 @@ impl PlainBuffer {
             deallocated: AtomicBool::new(false),
             is_queue_ordered: false,
             _counted: None,
+            _profiled: None,
         }
     }
 
     /// The same buffer, owned by queues: see [`BufferBackend::is_queue_ordered`].
     pub fn queue_ordered(mut self) -> Self {
         self.is_queue_ordered = true;
+        self
+    }
+
+    /// The same buffer, whose release is reported to a profile's session when it is dropped.
+    pub fn profiled(mut self, allocation: Option<ProfiledAllocation>) -> Self {
+        self._profiled = allocation;
         self
     }
 

@@ -1,12 +1,13 @@
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 
 use crate::flags::*;
+use crate::profile::Identity;
 use crate::{Binding, Buffer, BufferBarrier, BufferRef, Command, Dispatch, Live, WorkgroupCount, shape};
 
 /// The parameters of a command buffer.
@@ -48,6 +49,7 @@ pub trait CommandBufferBackend: Send + Sync {
 pub struct CommandBuffer(Arc<Shared<dyn CommandBufferBackend>>);
 
 struct Shared<B: ?Sized> {
+    identity: Identity,
     params: CommandBufferParams,
     state: AtomicU8,
     /// Required usage per slot, for usage that not every buffer allows: checked when a binding table supplies
@@ -69,13 +71,41 @@ const READY: u8 = 2;
 impl CommandBuffer {
     /// A command buffer over a driver's backend.
     pub fn new(params: CommandBufferParams, backend: impl CommandBufferBackend + 'static) -> Self {
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
+        Self::identified(Identity::new(&LAST_ID), params, backend)
+    }
+
+    /// As [`CommandBuffer::new`], with the id of the command buffer that the backend decorates.
+    pub fn with_id(
+        id: u64,
+        params: CommandBufferParams,
+        backend: impl CommandBufferBackend + 'static,
+    ) -> Self {
+        Self::identified(Identity::of(id), params, backend)
+    }
+
+    fn identified(
+        identity: Identity,
+        params: CommandBufferParams,
+        backend: impl CommandBufferBackend + 'static,
+    ) -> Self {
         Self(Arc::new(Shared {
+            identity,
             params,
             state: AtomicU8::new(INITIAL),
             slot_usage: Mutex::default(),
             final_slot_usage: OnceLock::new(),
             backend,
         }))
+    }
+
+    /// Its id in profiles: unique in the process, and never 0.
+    pub fn id(&self) -> u64 {
+        self.identity().id()
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.0.identity
     }
 
     /// The parameters it was created with.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use rehal_base::{Error, Range, Result};
 
 use crate::flags::*;
+use crate::profile::ProfileRequest;
 use crate::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Event, Executable,
     ExecutableParams, File, HostFile, HostMemory, Live, MemoryStatistics, Queue, Semaphore, Submission,
@@ -92,6 +93,17 @@ pub trait DeviceBackend: Send + Sync {
 
     /// Flushes: work that was submitted must execute without another call.
     fn flush(&self, affinity: QueueAffinity) -> Result<()>;
+
+    /// Begins a profiling session, which reports to the sink of the request until it ends. Fails with `UNIMPLEMENTED`,
+    /// naming what is missing, if the device cannot report all that is requested
+    /// ([`ProfileRequest::check`]), and with `FAILED_PRECONDITION` if there is a session.
+    fn begin_profiling(&self, request: &ProfileRequest) -> Result<()>;
+
+    /// Reports what the device has buffered of complete work. Succeeds if there is no session.
+    fn flush_profiling(&self) -> Result<()>;
+
+    /// Flushes and ends the session. Succeeds if there is none.
+    fn end_profiling(&self) -> Result<()>;
 
     /// Its allocation statistics; `None` if it does not keep any.
     fn memory_statistics(&self) -> Option<MemoryStatistics>;
@@ -227,6 +239,21 @@ impl Device {
     /// See [`DeviceBackend::memory_statistics`].
     pub fn memory_statistics(&self) -> Option<MemoryStatistics> {
         self.0.memory_statistics()
+    }
+
+    /// See [`DeviceBackend::begin_profiling`].
+    pub fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
+        self.0.begin_profiling(request)
+    }
+
+    /// See [`DeviceBackend::flush_profiling`].
+    pub fn flush_profiling(&self) -> Result<()> {
+        self.0.flush_profiling()
+    }
+
+    /// See [`DeviceBackend::end_profiling`].
+    pub fn end_profiling(&self) -> Result<()> {
+        self.0.end_profiling()
     }
 
     /// See [`DeviceBackend::flush`].

@@ -1,10 +1,12 @@
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use rehal_base::Error;
 use rehal_base::Result;
 
 use crate::flags::*;
+use crate::profile::Identity;
 
 /// The parameters of executable preparation.
 #[derive(Clone, Copy)]
@@ -81,17 +83,37 @@ pub trait ExecutableBackend: Send + Sync {
 
 /// Code prepared for a device: a cheap clone of a shared object.
 #[derive(Clone)]
-pub struct Executable(Arc<dyn ExecutableBackend>);
+pub struct Executable(Arc<Shared<dyn ExecutableBackend>>);
+
+struct Shared<B: ?Sized> {
+    identity: Identity,
+    backend: B,
+}
 
 impl Executable {
     /// An executable over a driver's backend.
     pub fn new(backend: impl ExecutableBackend + 'static) -> Self {
-        Self(Arc::new(backend))
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
+        Self(Arc::new(Shared { identity: Identity::new(&LAST_ID), backend }))
+    }
+
+    /// As [`Executable::new`], with the id of the executable that the backend decorates.
+    pub fn with_id(id: u64, backend: impl ExecutableBackend + 'static) -> Self {
+        Self(Arc::new(Shared { identity: Identity::of(id), backend }))
+    }
+
+    /// Its id in profiles: unique in the process, and never 0.
+    pub fn id(&self) -> u64 {
+        self.identity().id()
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.0.identity
     }
 
     /// The backend.
     pub fn backend(&self) -> &dyn ExecutableBackend {
-        &*self.0
+        &self.0.backend
     }
 
     /// Whether both handles refer to the same executable.
@@ -101,12 +123,12 @@ impl Executable {
 
     /// Its functions, by ordinal.
     pub fn functions(&self) -> &[FunctionInfo] {
-        self.0.functions()
+        self.0.backend.functions()
     }
 
     /// The function with this ordinal; the error has the number of functions.
     pub fn function(&self, ordinal: u32) -> Result<&FunctionInfo> {
-        let functions = self.0.functions();
+        let functions = self.0.backend.functions();
         functions.get(ordinal as usize).ok_or_else(|| {
             Error::out_of_range(format!(
                 "function {ordinal} does not exist: the executable has {}",
@@ -117,7 +139,7 @@ impl Executable {
 
     /// The ordinal of the function with this name; the error lists the names.
     pub fn lookup(&self, name: &str) -> Result<u32> {
-        self.0.lookup(name).ok_or_else(|| {
+        self.0.backend.lookup(name).ok_or_else(|| {
             let names: Vec<_> = self.functions().iter().map(|function| function.name.as_str()).collect();
             Error::not_found(format!("the executable has no function '{name}'; it has: {}", names.join(", ")))
         })

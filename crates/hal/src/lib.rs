@@ -49,6 +49,7 @@ mod names;
 mod op;
 mod options;
 mod pending;
+pub mod profile;
 mod promise;
 mod queue;
 mod registration;
@@ -87,7 +88,7 @@ pub use op::{
     Submission, Timepoint, WorkgroupCount,
 };
 pub use options::{DeviceOptions, OptionSet};
-pub use pending::{KeptSubmission, PendingSubmissions};
+pub use pending::{KeptSubmission, Note, PendingSubmissions};
 pub use promise::Promise;
 pub use queue::Queue;
 pub use registration::{CallbackRegistry, Registration};

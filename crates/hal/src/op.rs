@@ -4,6 +4,7 @@ use std::sync::Arc;
 use rehal_base::Result;
 
 use crate::flags::*;
+use crate::profile::QueueOpKind;
 use crate::{Buffer, BufferParams, HostOp, InfoOp, Names, Rename};
 
 /// Everything that a program requests of an accelerator.
@@ -422,7 +423,24 @@ impl<N: Names> QueueOp<N> {
         })
     }
 
-    /// The operation's name in captures and profiles.
+    /// Its kind in profiles.
+    pub fn kind(&self) -> QueueOpKind {
+        match self {
+            Self::Alloca { .. } => QueueOpKind::Alloca,
+            Self::Dealloca { .. } => QueueOpKind::Dealloca,
+            Self::Fill { .. } => QueueOpKind::Fill,
+            Self::Update { .. } => QueueOpKind::Update,
+            Self::Copy { .. } => QueueOpKind::Copy,
+            Self::Read { .. } => QueueOpKind::Read,
+            Self::Write { .. } => QueueOpKind::Write,
+            Self::Dispatch(_) => QueueOpKind::Dispatch,
+            Self::Execute { .. } => QueueOpKind::Execute,
+            Self::Barrier { .. } => QueueOpKind::Barrier,
+            Self::HostCall { .. } => QueueOpKind::HostCall,
+        }
+    }
+
+    /// The operation's name in captures.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Alloca { .. } => "queue_alloca",

@@ -7,6 +7,7 @@ use rehal_base::{Error, Result, StatusCode};
 use smallvec::SmallVec;
 
 use super::sync::{Mutex, MutexGuard, Ordering};
+use crate::profile::ProfiledSubmission;
 use crate::semaphore::{SemaphoreId, WeakSemaphore};
 use crate::stranded::{Claim, stranded};
 use crate::{
@@ -62,9 +63,18 @@ pub struct PendingSubmissions {
 pub struct KeptSubmission {
     store: Store,
     submission: Submission<Indexed>,
-    note: [u64; 2],
+    note: Note,
     /// Whether a [`Promise`] has taken over the obligation.
     is_promised: AtomicBool,
+}
+
+/// What a driver notes about a submission that it keeps.
+#[derive(Clone, Default)]
+pub struct Note {
+    /// The driver's own words.
+    pub words: [u64; 2],
+    /// The submission in a profile.
+    pub profile: Option<Box<ProfiledSubmission>>,
 }
 
 struct Shared {
@@ -112,18 +122,18 @@ impl PendingSubmissions {
     }
 
     /// Keeps `submission` until the waits selected by `on_host` are reached. The remaining waits are the
-    /// driver's: they are the waits of the kept submission. [`KeptSubmission::note`] returns `note`.
+    /// driver's: they are the waits of the kept submission, which has `note`.
     pub fn keep(
         &self,
         submission: &Submission<Live<'_>>,
-        note: [u64; 2],
+        note: impl Into<Note>,
         on_host: impl Fn(&Timepoint<&Semaphore>) -> bool,
     ) -> Result<()> {
         type Waits<'a> = SmallVec<[Timepoint<&'a Semaphore>; 4]>;
         let (host, device): (Waits<'_>, Waits<'_>) =
             submission.waits.iter().copied().partition(|wait| on_host(wait));
         let mut kept = KeptSubmission::empty();
-        kept.refill(submission, &device, note)?;
+        kept.refill(submission, &device, note.into())?;
         self.keep_until(&host, kept);
         Ok(())
     }
@@ -200,15 +210,15 @@ impl KeptSubmission {
 
     /// Replaces the submission, whose signals are settled, by one without unmet waits. Reuses the memory of earlier
     /// ones and allocates only if it is too small. If this fails, nothing is kept.
-    pub fn keep(&mut self, submission: &Submission<Live<'_>>, note: [u64; 2]) -> Result<()> {
-        self.refill(submission, &[], note)
+    pub fn keep(&mut self, submission: &Submission<Live<'_>>, note: impl Into<Note>) -> Result<()> {
+        self.refill(submission, &[], note.into())
     }
 
     fn refill<'a>(
         &mut self,
         submission: &Submission<Live<'a>>,
         device_waits: &[Timepoint<&'a Semaphore>],
-        note: [u64; 2],
+        note: Note,
     ) -> Result<()> {
         self.clear();
         let store = &mut self.store;
@@ -232,6 +242,7 @@ impl KeptSubmission {
         self.store.clear();
         self.submission.signals = Span::new(0, 0);
         self.submission.op = QueueOp::Barrier { flags: 0 };
+        self.note.profile = None;
     }
 
     /// Drops the objects that the operation names, but not the signals.
@@ -244,7 +255,7 @@ impl KeptSubmission {
     pub(super) fn of(mut store: Store, submission: Submission<Indexed>) -> Self {
         // Pending work belongs to its device. If it also kept the device alive, neither would ever be freed.
         store.devices.clear();
-        Self { store, submission, note: [0; 2], is_promised: AtomicBool::new(false) }
+        Self { store, submission, note: Note::default(), is_promised: AtomicBool::new(false) }
     }
 
     /// The operation.
@@ -257,9 +268,14 @@ impl KeptSubmission {
         &self.submission
     }
 
-    /// What the driver noted at submission.
+    /// The words that the driver noted at submission.
     pub fn note(&self) -> [u64; 2] {
-        self.note
+        self.note.words
+    }
+
+    /// The submission in a profile, if it is profiled.
+    pub fn profile(&self) -> Option<&ProfiledSubmission> {
+        self.note.profile.as_deref()
     }
 
     /// The objects that the submission names.
@@ -275,6 +291,12 @@ impl KeptSubmission {
             self.submission.signals.of(&self.store.lists.timepoints)
         };
         Promise::of_kept(signals, &self.store.semaphores)
+    }
+}
+
+impl From<[u64; 2]> for Note {
+    fn from(words: [u64; 2]) -> Self {
+        Self { words, profile: None }
     }
 }
 

@@ -1,15 +1,18 @@
 use std::any::Any;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
+use rehal_hal::profile::ProfiledSubmission;
 use rehal_hal::{
     Command, CommandBuffer, CommandBufferBackend, CommandBufferMode, CommandBufferParams, Indexed, Live,
     QueueOp, Store,
 };
 
 use crate::execute::{BindingTable, Effect, LiveNames, StoredNames, effect_of, run};
+use crate::profile;
 
 /// The commands of a command buffer, baked into stages. If the program allows inline execution, they run while they are
 /// recorded instead and are not stored.
@@ -52,10 +55,14 @@ impl Recording {
         self.widest
     }
 
-    fn bake(&mut self) {
+    /// The operations of each stage.
+    pub(crate) fn stages(&self) -> impl Iterator<Item = Range<usize>> {
         let ends = self.stages.iter().skip(1).copied().chain([self.operations.len() as u32]);
-        self.widest =
-            self.stages.iter().zip(ends).map(|(start, end)| (end - start) as usize).max().unwrap_or(0);
+        self.stages.iter().zip(ends).map(|(start, end)| *start as usize..end as usize)
+    }
+
+    fn bake(&mut self) {
+        self.widest = self.stages().map(|stage| stage.len()).max().unwrap_or(0);
     }
 
     fn take() -> Box<Self> {
@@ -82,9 +89,9 @@ fn not_recording() -> Error {
 }
 
 impl LocalCommands {
-    /// An empty command buffer.
-    pub(crate) fn create(params: CommandBufferParams) -> CommandBuffer {
-        let inline = params.mode.contains(CommandBufferMode::ALLOW_INLINE_EXECUTION);
+    /// An empty command buffer. Inline execution is used if the program and the device allow it.
+    pub(crate) fn create(params: CommandBufferParams, may_be_inline: bool) -> CommandBuffer {
+        let inline = may_be_inline && params.mode.contains(CommandBufferMode::ALLOW_INLINE_EXECUTION);
         CommandBuffer::new(params, Self { inline, recording: Mutex::default(), ready: OnceLock::new() })
     }
 
@@ -115,11 +122,19 @@ impl LocalCommands {
     }
 
     /// Runs all commands in order.
-    pub(crate) fn run<'a>(&'a self, table: &BindingTable<'a>) -> Result<()> {
+    pub(crate) fn run<'a>(
+        &'a self,
+        table: &BindingTable<'a>,
+        profile: Option<&ProfiledSubmission>,
+    ) -> Result<()> {
         let Some(recording) = self.baked()? else { return Ok(()) };
         let names = StoredNames { store: &recording.store, slots: table };
+        if let Some(profile) = profile.filter(|profile| profile.reports_spans() || profile.reports_regions())
+        {
+            return profile::run_commands(recording, &names, profile);
+        }
         for (index, operation) in recording.operations.iter().enumerate() {
-            run(operation, &names).context(|| in_command(index))?;
+            run(operation, &names, None).context(|| in_command(index))?;
         }
         Ok(())
     }
@@ -141,7 +156,7 @@ impl CommandBufferBackend for LocalCommands {
     fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
         let operation = match effect_of(command)? {
             Effect::None => return Ok(()),
-            Effect::Runs(operation) if self.inline => return run(&operation, &LiveNames),
+            Effect::Runs(operation) if self.inline => return run(&operation, &LiveNames, None),
             Effect::Runs(operation) => Some(operation),
             Effect::Orders => None,
         };

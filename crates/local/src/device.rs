@@ -2,10 +2,11 @@ use std::any::Any;
 use std::sync::Arc;
 
 use rehal_base::{Error, Result, glob};
+use rehal_hal::profile::{MemoryEventKind, ProfileRequest, ProfiledSubmission, Profiler};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
     DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
-    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, PendingSubmissions, PlainBuffer,
+    Live, MemoryAccess, MemoryCounters, MemoryStatistics, MemoryType, Note, PendingSubmissions, PlainBuffer,
     Promise, QueueAffinity, QueueOp, Semaphore, SemaphoreFlags, Submission, Timeline, unsupported,
 };
 
@@ -13,6 +14,7 @@ use crate::command::LocalCommands;
 use crate::driver::{LOCAL_SYNC, LOCAL_TASK, LocalTaskOptions};
 use crate::executable::{self, ExecutableOptions, LocalExecutable, Plugins, guard};
 use crate::execute::{LiveNames, run_and_settle, run_kept};
+use crate::profile;
 use crate::task::{TaskExecutor, Workers};
 use crate::topology::Worker;
 
@@ -30,6 +32,7 @@ struct LocalDevice {
     /// Submissions with unreached waits.
     pending: PendingSubmissions,
     executor: Executor,
+    profiler: Profiler,
 }
 
 /// How a device runs the work that is ready.
@@ -58,6 +61,7 @@ impl LocalSync {
             memory: Arc::default(),
             pending: PendingSubmissions::new(run_kept),
             executor: Executor::Sync,
+            profiler: Profiler::default(),
         })
     }
 }
@@ -86,6 +90,7 @@ impl LocalTask {
             memory: Arc::default(),
             pending: PendingSubmissions::new(move |kept| ready.execute_kept(kept)),
             executor: Executor::Task { executor, workers },
+            profiler: Profiler::default(),
         }))
     }
 }
@@ -99,11 +104,49 @@ impl LocalDevice {
         matches!(self.executor, Executor::Task { .. })
     }
 
-    fn allocate(&self, params: BufferParams, size: u64, is_queue_ordered: bool) -> Result<Buffer> {
+    /// A buffer that a queue allocates.
+    fn alloca(&self, params: BufferParams, size: u64) -> Result<Buffer> {
         let granted = self.grant(params)?;
         let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
-        let buffer = if is_queue_ordered { buffer.queue_ordered() } else { buffer };
+        let buffer = if self.is_task() { buffer.queue_ordered() } else { buffer };
         Ok(Buffer::new(granted, size, buffer.counted(&self.memory, granted.memory_type)))
+    }
+
+    /// A buffer of the host, which a profile reports until it is freed.
+    fn host_buffer(
+        &self,
+        kind: MemoryEventKind,
+        params: BufferParams,
+        size: u64,
+        buffer: PlainBuffer,
+    ) -> Buffer {
+        let id = Buffer::next_id();
+        let allocation =
+            self.profiler.session().and_then(|session| session.allocation(kind, id, &params, size));
+        Buffer::with_id(id, params, size, buffer.profiled(allocation))
+    }
+
+    /// The submission in a profile, if the device is being profiled.
+    fn profiled(
+        &self,
+        submission: &Submission<Live<'_>>,
+        created: Option<&Buffer>,
+    ) -> Result<Option<ProfiledSubmission>> {
+        let Some(session) = self.profiler.session() else { return Ok(None) };
+        let operation_count = match &submission.op {
+            QueueOp::Execute { command_buffer, .. } => profile::describe(&session, command_buffer)?,
+            QueueOp::Dispatch(dispatch) => {
+                session.describe_executable(dispatch.executable);
+                1
+            }
+            QueueOp::Barrier { .. } => 0,
+            _ => 1,
+        };
+        let profiled = session.submission(submission, created, operation_count);
+        if let Some(created) = created {
+            profiled.memory_event(MemoryEventKind::QueueAlloca, created);
+        }
+        Ok(Some(profiled))
     }
 
     /// The number of threads that run workgroups of a dispatch.
@@ -149,7 +192,10 @@ impl DeviceBackend for LocalDevice {
     }
 
     fn allocate_buffer(&self, params: BufferParams, size: u64) -> Result<Buffer> {
-        self.allocate(params, size, false)
+        let granted = self.grant(params)?;
+        let buffer = PlainBuffer::allocate_aligned(size, params.min_alignment)?;
+        let buffer = buffer.counted(&self.memory, granted.memory_type);
+        Ok(self.host_buffer(MemoryEventKind::Allocate, granted, size, buffer))
     }
 
     fn create_semaphore(
@@ -162,7 +208,10 @@ impl DeviceBackend for LocalDevice {
     }
 
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
-        Ok(LocalCommands::create(params))
+        // What runs while it is recorded cannot be attributed to commands.
+        let is_profiled =
+            self.profiler.session().is_some_and(|session| session.wants(profile::NEEDS_COMMANDS));
+        Ok(LocalCommands::create(params, !is_profiled))
     }
 
     fn create_event(&self, _affinity: QueueAffinity, _flags: u32) -> Result<Event> {
@@ -198,7 +247,8 @@ impl DeviceBackend for LocalDevice {
         } else {
             memory.private()?
         };
-        Ok(Buffer::new(self.grant(params)?, memory.length(), PlainBuffer::over(memory)))
+        let (granted, size) = (self.grant(params)?, memory.length());
+        Ok(self.host_buffer(MemoryEventKind::Import, granted, size, PlainBuffer::over(memory)))
     }
 
     fn can_prepare_executable(&self, format: &str) -> bool {
@@ -218,7 +268,7 @@ impl DeviceBackend for LocalDevice {
 
     fn submit(&self, submission: &Submission<Live<'_>>) -> Result<Option<Buffer>> {
         let created = match &submission.op {
-            QueueOp::Alloca { params, size, .. } => Some(self.allocate(*params, *size, self.is_task())?),
+            QueueOp::Alloca { params, size, .. } => Some(self.alloca(*params, *size)?),
             QueueOp::Execute { command_buffer, .. } if !submission.waits.is_empty() => {
                 if LocalCommands::of(command_buffer)?.is_inline() {
                     return Err(Error::invalid_argument(
@@ -233,7 +283,12 @@ impl DeviceBackend for LocalDevice {
             match wait.semaphore.query() {
                 Ok(value) if value >= wait.value => {}
                 Ok(_) => {
-                    self.pending.keep(submission, guard::record(), |_| true)?;
+                    let mut note = Note::from(guard::record());
+                    note.profile = self.profiled(submission, created.as_ref())?.map(|mut profiled| {
+                        profiled.defer();
+                        Box::new(profiled)
+                    });
+                    self.pending.keep(submission, note, |_| true)?;
                     return Ok(created);
                 }
                 Err(error) => {
@@ -242,9 +297,13 @@ impl DeviceBackend for LocalDevice {
                 }
             }
         }
+        let profile = self.profiled(submission, created.as_ref())?;
         let outcome = match &self.executor {
-            Executor::Sync => run_and_settle(&submission.op, &LiveNames, Promise::new(submission.signals)),
-            Executor::Task { executor, .. } => executor.execute(submission),
+            Executor::Sync => {
+                let promise = Promise::new(submission.signals);
+                run_and_settle(&submission.op, &LiveNames, promise, profile.as_ref())
+            }
+            Executor::Task { executor, .. } => executor.execute(submission, profile),
         };
         match outcome {
             // The semaphores receive the result of a host call; without any, only the caller can.
@@ -265,6 +324,21 @@ impl DeviceBackend for LocalDevice {
     }
 
     fn flush(&self, _affinity: QueueAffinity) -> Result<()> {
+        Ok(())
+    }
+
+    fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
+        request.check(&self.info, profile::SUPPORTED)?;
+        self.profiler.begin(request)
+    }
+
+    // Work is reported when it is complete, so nothing is buffered.
+    fn flush_profiling(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn end_profiling(&self) -> Result<()> {
+        self.profiler.end();
         Ok(())
     }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use rehal_base::{Context, Error, Range, Result, StatusCode};
+use rehal_hal::profile::ProfiledSubmission;
 use rehal_hal::{
     Binding, Buffer, BufferRef, Command, CommandBuffer, Dispatch, DispatchFlags, Executable, File, HostCall,
     HostCallFlags, HostMemory, Indexed, KeptSubmission, Live, Names, PlainBuffer, Promise, QueueOp, Store,
@@ -15,6 +16,7 @@ use smallvec::SmallVec;
 
 use crate::command::LocalCommands;
 use crate::executable::{DispatchArguments, LocalExecutable, MemorySpan, guard};
+use crate::profile::run_profiled;
 
 /// A range of host memory that an operation works on.
 #[derive(Clone, Copy)]
@@ -237,7 +239,7 @@ pub(crate) fn run_kept(kept: KeptSubmission) {
     let names = StoredNames { store: kept.store(), slots: &NoSlots };
     let _record = guard::RecordScope::enter(kept.note());
     // Waiters get a failure from the signals; there is no other receiver.
-    let _ = run_and_settle(kept.op(), &names, kept.promise());
+    let _ = run_and_settle(kept.op(), &names, kept.promise(), kept.profile());
 }
 
 /// Runs one queue operation and settles its signals. If it panics, the promise fails them.
@@ -248,15 +250,19 @@ pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
     op: &QueueOp<N>,
     names: &R,
     promise: Promise<'_>,
+    profile: Option<&ProfiledSubmission>,
 ) -> Result<()> {
+    if let Some(profile) = profile {
+        profile.ready();
+    }
     if let QueueOp::HostCall { flags, .. } = op
         && flags.contains(HostCallFlags::NON_BLOCKING)
     {
         promise.settle(&Ok(()));
-        let _ = run(op, names);
+        let _ = run_profiled(op, names, profile);
         return Ok(());
     }
-    match run(op, names) {
+    match run_profiled(op, names, profile) {
         Err(error) if error.code() == StatusCode::Deferred && matches!(op, QueueOp::HostCall { .. }) => {
             promise.defer();
             Ok(())
@@ -269,8 +275,12 @@ pub(crate) fn run_and_settle<'r, N: Names + 'r, R: Resolve<'r, N>>(
     }
 }
 
-/// Runs one operation to completion.
-pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: &R) -> Result<()> {
+/// Runs one operation to completion. The commands of a command buffer are reported to `profile`.
+pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    op: &QueueOp<N>,
+    names: &R,
+    profile: Option<&ProfiledSubmission>,
+) -> Result<()> {
     match *op {
         // The memory was allocated with the handle; see `LocalDevice::submit`.
         QueueOp::Alloca { .. } | QueueOp::Barrier { .. } => Ok(()),
@@ -295,7 +305,7 @@ pub(crate) fn run<'r, N: Names + 'r, R: Resolve<'r, N>>(op: &QueueOp<N>, names: 
                     Binding::Slot(_) => None,
                 });
             }
-            LocalCommands::of(names.command_buffer(command_buffer))?.run(&table)
+            LocalCommands::of(names.command_buffer(command_buffer))?.run(&table, profile)
         }
         QueueOp::HostCall { call, arguments, .. } => (names.host_call(call).0)(arguments),
     }

@@ -14,6 +14,7 @@ pub mod executable;
 mod execute;
 mod platform;
 mod pool;
+mod profile;
 mod task;
 pub mod topology;
 

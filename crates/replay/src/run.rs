@@ -92,6 +92,11 @@ impl Replay {
         &self.plan
     }
 
+    /// The devices that it runs on.
+    pub fn devices(&self) -> &DeviceGroup {
+        &self.devices
+    }
+
     fn of(plan: Arc<Plan>, devices: &DeviceGroup, options: &ReplayOptions) -> Result<Self> {
         plan.check_not_empty()?;
         let (captured, given) = (plan.device_count(), devices.devices().len());

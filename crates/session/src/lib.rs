@@ -39,6 +39,7 @@ mod crash;
 mod devices;
 mod named_path;
 mod profile_file;
+mod profiling;
 mod program;
 mod scope_timer;
 mod survey;
@@ -50,6 +51,7 @@ pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
+pub use profiling::{Profiling, ProfilingOptions};
 pub use program::{
     Batch, Calls, Expected, Function, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer,
     ParameterFile, ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions,
@@ -66,6 +68,7 @@ pub use rehal_base::{
     Advice, Context, ElementType, Error, FileKind, HostMemory, Numerical, Range, Remedy, Result, StatusCode,
 };
 pub use rehal_capture::{CaptureBytes, ChecksumState, Damage, Tear, Version};
+pub use rehal_hal::profile::{ProfileData, ProfileFilter};
 pub use rehal_hal::{Device, DeviceGroup};
 pub use rehal_local::executable::flush_c_streams;
 pub use rehal_local::{LocalTaskOptions, Topology, WorkerOptions, Workers};

@@ -25,6 +25,14 @@ pub fn add(trials: &mut Vec<Trial>) {
     trials.push(Trial::test("profiles::changed", changed));
     trials.push(Trial::test("profiles::truncated", truncated));
     trials.push(Trial::test("profiles::refused_options", refused_options));
+    for tool in ["iree-run-module", "iree-run-replay", "iree-benchmark-replay"] {
+        for device in ["local-sync", "local-task"] {
+            trials.push(Trial::test(format!("profiles::produced/{tool}/{device}"), move || {
+                produced(tool, device)
+            }));
+        }
+    }
+    trials.push(Trial::test("profiles::statistics_of_a_run", statistics_of_a_run));
     for path in bundles() {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         trials.push(Trial::test(format!("profiles::corpus/{name}"), move || {
@@ -125,6 +133,67 @@ fn changed() -> Outcome {
         }
     }
     ensure(same > 20, || format!("only {same} changed profiles were read"))
+}
+
+/// The reference's tool reads the profiles of our tools, and prints the same of them as ours.
+fn produced(tool: &str, device: &str) -> Outcome {
+    let scratch = tempfile::tempdir()?;
+    let path = scratch.path().join("run.ireeprof");
+    let pair = Pair::find(tool)?;
+    let mut line = run_line(tool, device);
+    line.push(
+        "--device_profiling_mode=queue-events,host-execution,memory-events,command-region-events".into(),
+    );
+    line.push(format!("--device_profiling_output={}", path.display()));
+    let ran = pair.run_ours(&line, &repository())?;
+    ensure(ran.succeeded(), || ran.summary())?;
+    let reader = Pair::find("iree-profile")?;
+    for line in command_lines(&["1"], &["*mlp*"]) {
+        compare(&reader, &line, &path)?;
+    }
+    let (_, theirs) =
+        reader.run(&[words("summary"), vec![path.display().to_string()]].concat(), &repository())?;
+    let summary = String::from_utf8_lossy(&theirs.stdout).into_owned();
+    let has_events = |name: &str| !summary.contains(&format!("{name}=0")) && summary.contains(name);
+    let all = ["queue_events", " host_execution_events", "command_region_events", "memory_events"];
+    ensure(all.into_iter().all(has_events), || summary.clone())
+}
+
+/// A run with several dispatches.
+fn run_line(tool: &str, device: &str) -> Vec<String> {
+    let mut line = words(&format!("--device={device}"));
+    match tool {
+        "iree-run-module" => {
+            line.extend(words("--module=fixtures/modules/mlp.vmfb --function=mlp"));
+            line.extend(
+                ["16x64", "64x128", "128x128", "128x10"].map(|shape| format!("--input={shape}xf32=1")),
+            );
+        }
+        _ => line.push("fixtures/captures/mlp.mlp.local-sync.ireereplay".into()),
+    }
+    if tool == "iree-benchmark-replay" {
+        line.push("--benchmark_min_time=3x".into());
+    }
+    line
+}
+
+/// Both print statistics of the same operations and functions, with the same counts.
+fn statistics_of_a_run() -> Outcome {
+    let pair = Pair::find("iree-run-module")?;
+    let mut line = run_line("iree-run-module", "local-sync");
+    line.push("--print_device_statistics".into());
+    let (ours, theirs) = pair.run(&line, &repository())?;
+    ensure(ours.succeeded() && theirs.succeeded(), || {
+        format!("{} and {}", ours.summary(), theirs.summary())
+    })?;
+    let rows = |outcome: &tool::Ended| -> Vec<String> {
+        let text = String::from_utf8_lossy(&outcome.stderr).into_owned();
+        let functions = text.lines().filter(|line| line.starts_with("  host_execute "));
+        functions.map(|line| line.split(" total=").next().unwrap_or(line).to_owned()).collect()
+    };
+    ensure(!rows(&ours).is_empty() && rows(&ours) == rows(&theirs), || {
+        format!("{:?} and {:?}", rows(&ours), rows(&theirs))
+    })
 }
 
 /// Of a truncated profile, ours prints what the reference prints of its complete records.

@@ -6,14 +6,6 @@ use super::flag::{Effect, Flag, Group, List, Query};
 use crate::devices;
 
 const NO_DRIVER: Effect = Effect::Ignored("the Vulkan, CUDA and HIP drivers are not in this build");
-const PROFILE: Effect = Effect::Missing {
-    what: "profiling",
-    instead: "iree-benchmark-replay --replay_scope=NAME and iree-benchmark-module measure times",
-};
-const CAPTURE_TOOL: Effect = Effect::Missing {
-    what: "capturing with an external tool",
-    instead: "run this program under that tool, or record device work with --device_replay_output=PATH",
-};
 
 /// Prints the guide for agents.
 pub(crate) const AGENTS_MD: Flag<bool> =
@@ -157,46 +149,3 @@ pub const OTHER_DRIVERS: Group = Group {
         &Flag::integer("hip_default_index", 0, "Index of the default device.").effect(NO_DRIVER),
     ],
 };
-
-/// Profiles and statistics.
-pub const PROFILING: Group = Group {
-    title: "Profiling",
-    flags: &[
-        &text("device_profiling_mode", "FAMILY,FAMILY", "", "Which data about device work to record.")
-            .effect(PROFILE),
-        &Flag::path("device_profiling_output", "The .ireeprof file to write.").effect(PROFILE),
-        &text("device_profiling_filter_function", "GLOB", "", "Functions to record in detail.")
-            .effect(PROFILE),
-        &Flag::integer("device_profiling_filter_command_buffer", -1, "Command buffer to record in detail.")
-            .effect(PROFILE),
-        &Flag::integer("device_profiling_filter_command_index", -1, "Command to record in detail.")
-            .effect(PROFILE),
-        &Flag::integer("device_profiling_filter_physical_device", -1, "Device to record in detail.")
-            .effect(PROFILE),
-        &Flag::integer("device_profiling_filter_queue", -1, "Queue to record in detail.").effect(PROFILE),
-        &List::texts("device_profiling_counter", "NAME", "Hardware counter to record.").effect(PROFILE),
-        &Flag::integer(
-            "device_profiling_flush_interval_ms",
-            0,
-            "Interval between writes in milliseconds; 0 to write only at the end.",
-        )
-        .effect(PROFILE),
-        &Flag::switch("print_device_statistics", false, "Prints totals of device work at the end.")
-            .effect(PROFILE),
-        &text("device_capture_tool", "NAME", "", "External tool that captures the device's work.")
-            .effect(CAPTURE_TOOL),
-        &Flag::path("device_capture_file", "Output file of --device_capture_tool.").effect(CAPTURE_TOOL),
-        &text("device_capture_label", "TEXT", "", "Label of the external tool's capture.")
-            .effect(CAPTURE_TOOL),
-    ],
-};
-
-/// A text flag without effect.
-const fn text(
-    name: &'static str,
-    form: &'static str,
-    default: &'static str,
-    help: &'static str,
-) -> Flag<String> {
-    Flag::parsed(name, form, default, "UTF-8 text", super::value_type::text, help)
-}

@@ -24,7 +24,7 @@ mod task;
 mod value_type;
 
 pub(crate) use catalog::{AGENTS_MD, DEVICE, EXECUTABLE_PLUGIN};
-pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS, PROFILING};
+pub use catalog::{DEVICES, GENERAL, LOCAL, OTHER_DRIVERS};
 pub use flag::{Effect, Entry, Flag, Group, List, Query, Role, Spec};
 pub use help::{comment, help, help_all};
 pub use parse::Flags;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::profiling;
 use rehal_session::{Equality, ProgramOptions, ValueText};
 
 /// A program and its handling by the tool.
@@ -14,6 +15,14 @@ pub(crate) struct Options {
     pub reports: Vec<(&'static str, PathBuf)>,
     /// `None` for tools that ignore results.
     pub results: Option<ResultOptions>,
+}
+
+impl Options {
+    /// Adds the bundle of a profile to the output files.
+    pub(crate) fn add_profile(&mut self, profiling: Option<&profiling::Options>) {
+        let output = profiling.and_then(profiling::Options::output);
+        self.reports.extend(output.map(|(flag, path)| (flag, path.to_path_buf())));
+    }
 }
 
 /// The handling of results.

@@ -8,8 +8,9 @@ use rehal_session::{Batch, Calls, Program, Value};
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::run_module::{self, PRINT_STATISTICS};
-use crate::flags::{DEVICES, Effect, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
+use crate::flags::{DEVICES, Effect, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
 use crate::parameters::PARAMETERS;
+use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS};
 use crate::program::{self, ResultOptions};
 use crate::{Invocation, Operands, Tool, devices};
@@ -131,6 +132,7 @@ struct Options {
     /// `None` if results are discarded.
     results: Option<ResultOptions>,
     print_statistics: bool,
+    profiling: Option<profiling::Options>,
     bench: rehal_bench::Options,
 }
 
@@ -138,7 +140,11 @@ fn run(invocation: &Invocation) -> Result<()> {
     let options = options(invocation)?;
     let program = program::load(&options.program)?;
     let print_statistics = options.print_statistics;
-    let outcome = measure(&program, options);
+    let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices());
+    let outcome = profiling.and_then(|profiling| {
+        let outcome = measure(&program, options, &profiling);
+        profiling.end(outcome)
+    });
     program::close_unscoped(program, outcome, print_statistics)
 }
 
@@ -146,7 +152,9 @@ fn options(invocation: &Invocation) -> Result<Options> {
     let flags = &invocation.flags;
     let bench = benchmark_flags::options(flags, &invocation.program)?;
     let results = ResultOptions::from_flags(flags);
+    let profiling = profiling::Options::from_flags(flags)?;
     let mut program = program::Options::from_flags(flags)?;
+    program.add_profile(profiling.as_ref());
     program.inputs = flags.list(&INPUT);
     program.reports.extend(bench.out.clone().map(|path| ("benchmark_out", path)));
     program.results = Some(results.clone());
@@ -157,11 +165,12 @@ fn options(invocation: &Invocation) -> Result<Options> {
         unit: flags.get(&UNIT),
         results: flags.get(&OUTPUT_PROCESSING).then_some(results),
         print_statistics: flags.get(&PRINT_STATISTICS),
+        profiling,
         bench,
     })
 }
 
-fn measure(program: &Program, options: Options) -> Result<()> {
+fn measure(program: &Program, options: Options, profiling: &profiling::Session) -> Result<()> {
     let batch = options.batch;
     let kept: Option<Kept> = options.results.is_some().then(Kept::default);
     let mut chosen = match &options.function {
@@ -180,10 +189,14 @@ fn measure(program: &Program, options: Options) -> Result<()> {
             let name = format!("BM_{}", calls.function().name());
             let unit = options.unit.unwrap_or(default_unit(calls));
             let (kept, failure) = (kept.as_ref(), &failure);
-            Benchmark::new(name, move |state| guarded(calls, state, kept, failure))
-                .measure_process_cpu_time()
-                .use_real_time()
-                .unit(unit)
+            Benchmark::new(name, move |state| {
+                guarded(calls, state, kept, failure)?;
+                // The loop has ended, so this is not measured.
+                profiling.flush()
+            })
+            .measure_process_cpu_time()
+            .use_real_time()
+            .unit(unit)
         })
         .collect();
     benchmark_flags::run(options.bench, &mut benchmarks)?;

@@ -6,7 +6,8 @@ use rehal_session::{CaptureFile, CrashReports, FastForward, Replay, ReplayOrder,
 
 use super::benchmark_flags::{self, BENCHMARK};
 use super::replay_flags;
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::profiling::{self, PROFILING};
 use crate::{Invocation, Operands, Tool, captures, devices, output};
 
 /// See the [module](self).
@@ -95,6 +96,7 @@ struct Options {
     scope: Option<String>,
     fast_forward: bool,
     cache: Cache,
+    profiling: Option<profiling::Options>,
     bench: rehal_bench::Options,
 }
 
@@ -105,6 +107,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         scope: flags.get(&SCOPE),
         fast_forward: flags.get(&FAST_FORWARD),
         cache: flags.get(&CACHE),
+        profiling: profiling::Options::from_flags(flags)?,
         bench: benchmark_flags::options(flags, &invocation.program)?,
     };
     if options.fast_forward && options.scope.is_none() {
@@ -137,25 +140,43 @@ fn measure(mut options: Options) -> Result<()> {
     if is_cold {
         replay.evict().context(|| "--replay_cache=cold".into())?;
     }
+    let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &capture, &replay)?;
     let name = options.describe();
     let mut fast = None;
+    // The loop has ended when it flushes, so the flush is not measured.
     let benchmark = match scope {
-        None => Benchmark::new(name, |state| whole(&replay, reports, is_cold, state)).use_real_time(),
-        Some(scope) if options.fast_forward => {
-            Benchmark::new(name, |state| repeated(&replay, reports, scope, &mut fast, state))
-                .use_manual_time()
-                .real_time_limit(SCOPE_TIME_LIMIT)
-        }
-        Some(scope) => Benchmark::new(name, |state| scoped(&replay, reports, scope, state))
-            .use_manual_time()
-            .real_time_limit(SCOPE_TIME_LIMIT),
+        None => Benchmark::new(name, |state| {
+            whole(&replay, reports, is_cold, state)?;
+            profiling.flush()
+        })
+        .use_real_time(),
+        Some(scope) if options.fast_forward => Benchmark::new(name, |state| {
+            repeated(&replay, reports, scope, &mut fast, state)?;
+            profiling.flush()
+        })
+        .use_manual_time()
+        .real_time_limit(SCOPE_TIME_LIMIT),
+        Some(scope) => Benchmark::new(name, |state| {
+            scoped(&replay, reports, scope, state)?;
+            profiling.flush()
+        })
+        .use_manual_time()
+        .real_time_limit(SCOPE_TIME_LIMIT),
     };
     let mut benchmarks = [benchmark.measure_process_cpu_time().unit(TimeUnit::Millisecond)];
     let outcome = benchmark_flags::run(options.bench, &mut benchmarks);
     drop(benchmarks);
-    let outcome = outcome.context(|| captures::place(&capture))?;
-    fast.map_or(Ok(()), FastForward::finish)?;
-    match outcome.failed {
+    let outcome = outcome.context(|| captures::place(&capture));
+    let outcome = outcome.and_then(|outcome| {
+        fast.map_or(Ok(()), FastForward::finish)?;
+        Ok(outcome)
+    });
+    let (outcome, failure) = match outcome {
+        Ok(outcome) => (Some(outcome), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    profiling.end(failure)?;
+    match outcome.map_or(0, |outcome| outcome.failed) {
         0 => Ok(()),
         count => Err(Error::new(rehal_base::StatusCode::Unknown, format!("{count} repetitions failed"))),
     }

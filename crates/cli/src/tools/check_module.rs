@@ -6,9 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_session::{ModuleTest, ModuleTests};
 
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
 use crate::gtest::{self, GTEST, Suite, Test};
 use crate::parameters::PARAMETERS;
+use crate::profiling::{self, PROFILING};
 use crate::program;
 use crate::program::flags::{MODULES, RECORDING};
 use crate::{Invocation, Operands, Tool, advice, devices, output};
@@ -65,9 +66,13 @@ struct Options {
 fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64);
+    let profiling = profiling::Options::from_flags(flags)?;
+    let mut program = program::Options::from_flags(flags)?;
+    program.add_profile(profiling.as_ref());
+    program.program.profiling = profiling.map(|profiling| profiling.profiling);
     let options = Options {
         gtest: gtest::Options::new(flags, "iree-check-module", std::io::stdout().is_terminal(), now)?,
-        program: program::Options::from_flags(flags)?,
+        program,
         expect_failure: flags.get(&EXPECT_FAILURE),
     };
     report(&options, tests(&options))
@@ -106,6 +111,7 @@ fn tests(options: &Options) -> Result<usize> {
     options.program.check_paths()?;
     gtest::run(&suite(&tests), &options.gtest, &mut output::stdout()?, |name: &String| {
         let outcome = tests.run(name);
+        profiling::print_statistics(&tests.take_statistics());
         let mut found = outcome.failures;
         found.extend(outcome.error.map(|error| format!("{name}: Failure\n{}", advice::report(&error))));
         found

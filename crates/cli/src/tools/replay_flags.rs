@@ -11,7 +11,7 @@ use rehal_session::{
 
 use crate::flags::{Flag, List, Refusal};
 use crate::progress::Progress;
-use crate::{Invocation, captures, devices};
+use crate::{Invocation, captures, devices, profiling};
 
 /// Accepts truncated and damaged captures.
 pub(crate) const RECOVER: Flag<bool> = Flag::switch(
@@ -86,6 +86,18 @@ impl Options {
 pub(crate) fn compile(capture: &CaptureFile) -> Result<Arc<Plan>> {
     captures::note_recovered(capture)?;
     capture.plan_with(&mut Progress::new("reading").teller())
+}
+
+/// Begins profiling the devices of a replay, if flags request it.
+pub(crate) fn begin_profiling(
+    options: Option<&profiling::Options>,
+    capture: &CaptureFile,
+    replay: &Replay,
+) -> Result<profiling::Session> {
+    if let Some((flag, path)) = options.and_then(profiling::Options::output) {
+        captures::check_output(capture, flag, path)?;
+    }
+    profiling::Session::begin(options, Some(replay.devices()))
 }
 
 /// Prepares a replay of the plan on the devices of the options, and installs crash reports. As an observer, these

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use rehal_base::{Context, Error, Result};
 use rehal_session::{Function, Program, Value};
 
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
 use crate::parameters::PARAMETERS;
+use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS};
 use crate::program::{self, ResultOptions, compare_all, print_all, write_all};
 use crate::{Invocation, Operands, Tool, devices, output};
@@ -82,6 +83,7 @@ struct Options {
     function: Option<String>,
     results: ResultOptions,
     print_statistics: bool,
+    profiling: Option<profiling::Options>,
     instrument_file: Option<PathBuf>,
 }
 
@@ -89,7 +91,9 @@ fn run(invocation: &Invocation) -> Result<()> {
     let flags = &invocation.flags;
     let results = ResultOptions::from_flags(flags);
     let instrument_file = flags.get(&INSTRUMENT_FILE);
+    let profiling = profiling::Options::from_flags(flags)?;
     let mut program = program::Options::from_flags(flags)?;
+    program.add_profile(profiling.as_ref());
     program.inputs = flags.list(&INPUT);
     program.reports.extend(instrument_file.clone().map(|path| (INSTRUMENT_FILE.name(), path)));
     program.results = Some(results.clone());
@@ -98,6 +102,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         function: flags.get(&FUNCTION),
         results,
         print_statistics: flags.get(&PRINT_STATISTICS),
+        profiling,
         instrument_file,
     })
 }
@@ -123,7 +128,14 @@ fn run_function(options: &Options) -> Result<()> {
 fn call(options: &Options, program: &Program, function: &Function) -> Result<()> {
     let inputs = program.inputs(function, &options.program.inputs)?;
     output::print(&format!("EXEC @{}\n", function.name()))?;
-    let mut results = program::call(program, function, inputs)?;
+    let profiling = profiling::Session::begin(options.profiling.as_ref(), program.devices())?;
+    let called = program::call(program, function, inputs);
+    let (called, failure) = match called {
+        Ok(results) => (Some(results), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    profiling.end(failure)?;
+    let mut results = called.unwrap_or_default();
     if let Some(path) = &options.instrument_file {
         program::write_instruments(program, path)?;
     }

@@ -9,8 +9,9 @@ use rehal_base::{Context, Error, Result};
 use rehal_session::{CaptureFile, CrashReports, DEFAULT_BYTES_LIMIT, HostReadLog, Observer, RecordLocation};
 
 use super::replay_flags;
-use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, PROFILING, Refusal, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
 use crate::output::{self, ReaderLeft};
+use crate::profiling::{self, PROFILING};
 use crate::progress::Progress;
 use crate::{Invocation, Operands, Tool, captures, devices};
 
@@ -87,6 +88,7 @@ struct Options {
     replay: replay_flags::Options,
     host_reads: Option<ReadsTarget>,
     host_reads_limit_bytes: usize,
+    profiling: Option<profiling::Options>,
 }
 
 /// Where host reads are written.
@@ -102,6 +104,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         replay: replay_flags::Options::of(invocation)?,
         host_reads: flags.get(&HOST_READS),
         host_reads_limit_bytes: flags.get(&HOST_READS_LIMIT),
+        profiling: profiling::Options::from_flags(flags)?,
     })
 }
 
@@ -109,6 +112,7 @@ fn replay(options: &Options) -> Result<()> {
     let capture = CaptureFile::open(&options.replay.path, &options.replay.capture)?;
     let plan = replay_flags::compile(&capture)?;
     let (replay, reports) = replay_flags::prepare(&options.replay, plan)?;
+    let profiling = replay_flags::begin_profiling(options.profiling.as_ref(), &capture, &replay)?;
     let reader_left = ReaderLeft::default();
     let mut reads = options
         .host_reads
@@ -125,7 +129,7 @@ fn replay(options: &Options) -> Result<()> {
     if let Some(reads) = &mut reads {
         observers.push(reads);
     }
-    let outcome = replay.run(&mut observers);
+    let outcome = profiling.end(replay.run(&mut observers));
     drop(steps);
     note_skipped(replay.plan().skipped_count());
     // Reads before a failure are useful too.

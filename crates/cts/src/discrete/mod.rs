@@ -16,6 +16,7 @@ use std::any::Any;
 
 use bumpalo::Bump;
 use rehal_base::{Error, HostMemory, Result};
+use rehal_hal::profile::ProfileRequest;
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
     DeviceBackend, DeviceInfo, Event, Executable, ExecutableParams, File, HostFile, Live, MemoryAccess,
@@ -144,6 +145,18 @@ impl DeviceBackend for DiscreteDevice {
 
     fn flush(&self, affinity: QueueAffinity) -> Result<()> {
         self.base.flush(affinity)
+    }
+
+    fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
+        self.base.begin_profiling(request)
+    }
+
+    fn flush_profiling(&self) -> Result<()> {
+        self.base.flush_profiling()
+    }
+
+    fn end_profiling(&self) -> Result<()> {
+        self.base.end_profiling()
     }
 
     fn memory_statistics(&self) -> Option<MemoryStatistics> {

@@ -9,6 +9,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rehal_base::{Error, Result};
+use rehal_hal::profile::{ProfileData, ProfileRequest};
 use rehal_hal::*;
 
 use kernels::MemoryExecutable;
@@ -149,6 +150,18 @@ impl DeviceBackend for MemoryDevice {
     }
 
     fn flush(&self, _: QueueAffinity) -> Result<()> {
+        Ok(())
+    }
+
+    fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
+        request.check(self.info(), ProfileData::empty())
+    }
+
+    fn flush_profiling(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn end_profiling(&self) -> Result<()> {
         Ok(())
     }
 

@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{Dispatch, HostCallFlags, Indexed, KeptSubmission, Live, QueueOp, Submission};
+use rehal_hal::profile::ProfiledSubmission;
+use rehal_hal::{Dispatch, HostCallFlags, Indexed, KeptSubmission, Live, Note, QueueOp, Submission};
 
 use super::stage::Tiling;
-use super::{Spares, abort, estimate};
+use super::times::Clock;
+use super::{Spares, abort, estimate, report};
 use crate::command::{LocalCommands, in_command};
 use crate::executable::{Share, WorkgroupFailure, guard};
 use crate::execute::{NoSlots, Resolve, Slots, StoredNames, StoredSlots, run, with_arguments};
@@ -28,14 +30,16 @@ pub(super) struct Issue {
     spares: Weak<Spares>,
 }
 
-struct Content {
-    kept: KeptSubmission,
+pub(super) struct Content {
+    pub(super) kept: KeptSubmission,
     /// Whether a failure aborts the process.
     aborts: bool,
     /// The next stage.
-    stage: AtomicU32,
+    pub(super) stage: AtomicU32,
     /// The commands of the stage that runs; at least as many as any stage has.
-    tilings: Vec<Tiling>,
+    pub(super) tilings: Vec<Tiling>,
+    /// For profiles.
+    pub(super) report: report::Progress,
 }
 
 /// The first failure, in the order of commands and workgroups, of those that happened.
@@ -63,6 +67,7 @@ impl Issue {
             aborts: false,
             stage: AtomicU32::new(0),
             tilings: Vec::new(),
+            report: report::Progress::default(),
         };
         Self {
             progress: Progress::new(workers),
@@ -74,9 +79,15 @@ impl Issue {
     }
 
     /// Makes an idle issue ready to run a submission.
-    pub(super) fn keep(&self, submission: &Submission<Live<'_>>, aborts: bool) -> Result<()> {
+    pub(super) fn keep(
+        &self,
+        submission: &Submission<Live<'_>>,
+        profile: Option<ProfiledSubmission>,
+        aborts: bool,
+    ) -> Result<()> {
         let mut content = self.content.write();
-        content.kept.keep(submission, guard::record())?;
+        let note = Note { words: guard::record(), profile: profile.map(Box::new) };
+        content.kept.keep(submission, note)?;
         self.make_ready(&mut content, aborts);
         Ok(())
     }
@@ -90,6 +101,7 @@ impl Issue {
 
     fn make_ready(&self, content: &mut Content, aborts: bool) {
         content.aborts = aborts;
+        content.report.reset();
         *content.stage.get_mut() = 0;
         // A command buffer of another driver fails when the issue starts.
         let width = content.baked().ok().flatten().map_or(1, |recording| recording.widest_stage());
@@ -161,7 +173,11 @@ impl Job for Issue {
             let _record = guard::RecordScope::enter(content.kept.note());
             content.with_view(|view| {
                 let running = Running { issue: &self, content: &content, view, worker };
-                self.progress.run(worker.index, worker.victims, &running)
+                let is_complete = self.progress.run(worker.index, worker.victims, &running);
+                if is_complete {
+                    running.report();
+                }
+                is_complete
             })
         });
         self.participants.fetch_sub(1, Ordering::Relaxed);
@@ -172,12 +188,12 @@ impl Job for Issue {
 }
 
 /// The operations of a submission: the commands of a command buffer in stages, or the one operation.
-struct View<'r, 's> {
-    operations: &'r [QueueOp<Indexed>],
+pub(super) struct View<'r, 's> {
+    pub(super) operations: &'r [QueueOp<Indexed>],
     /// The first operation of each stage.
-    stages: &'r [u32],
-    names: StoredNames<'r, 's>,
-    is_command_buffer: bool,
+    pub(super) stages: &'r [u32],
+    pub(super) names: StoredNames<'r, 's>,
+    pub(super) is_command_buffer: bool,
     /// Why there are none.
     error: Option<Error>,
 }
@@ -224,20 +240,25 @@ impl Content {
 }
 
 /// An issue that a worker runs.
-struct Running<'a, 'r, 's> {
+pub(super) struct Running<'a, 'r, 's> {
     issue: &'a Arc<Issue>,
-    content: &'a Content,
-    view: &'a View<'r, 's>,
-    worker: &'a Worker<'a, Issue>,
+    pub(super) content: &'a Content,
+    pub(super) view: &'a View<'r, 's>,
+    pub(super) worker: &'a Worker<'a, Issue>,
 }
 
 impl Running<'_, '_, '_> {
     /// The operations of the stage that runs, or of the next.
-    fn commands_of(&self, stage: u32) -> Option<Range<usize>> {
+    pub(super) fn commands_of(&self, stage: u32) -> Option<Range<usize>> {
         let stage = stage as usize;
         let start = *self.view.stages.get(stage)? as usize;
         let end = self.view.stages.get(stage + 1).map_or(self.view.operations.len(), |end| *end as usize);
         Some(start..end)
+    }
+
+    /// The first command that failed, and how.
+    pub(super) fn failed_command(&self) -> Option<(usize, StatusCode)> {
+        self.issue.failure.lock().as_ref().map(|failure| (failure.command, failure.error.code()))
     }
 
     /// The other workers that run the submission or were invited to.
@@ -262,6 +283,10 @@ impl Running<'_, '_, '_> {
     ) {
         let operation = &self.view.operations[command];
         let names = &self.view.names;
+        let mut clock = Clock::new(self.profile());
+        if !matches!(operation, QueueOp::Dispatch(_)) {
+            clock.start();
+        }
         let outcome = match operation {
             QueueOp::Dispatch(dispatch) => self.run_dispatch(dispatch, tiling, end, claim, claims),
             QueueOp::Fill { target, pattern, .. } => {
@@ -279,8 +304,9 @@ impl Running<'_, '_, '_> {
                     .map_err(Into::into)
             }
             QueueOp::HostCall { flags, .. } => self.run_host_call(operation, *flags).map_err(Into::into),
-            _ => run(operation, names).map_err(Into::into),
+            _ => run(operation, names, None).map_err(Into::into),
         };
+        clock.stop(&tiling.times);
         if let Err(failure) = outcome {
             self.fail(command, failure);
         }
@@ -305,7 +331,10 @@ impl Running<'_, '_, '_> {
                 let tiles = u32::try_from((workgroups / per_tile).max(1)).unwrap_or(u32::MAX);
                 chunk_size(tiles, range, self.other_participants())
             };
+            let mut clock = Clock::new(self.profile());
             let mut next = || {
+                // Before `claims` completes the tiles, after which another worker may report the stage.
+                clock.stop(&tiling.times);
                 if let (Some(cost), Some((start, workgroups))) = (measured, running.take()) {
                     cost.add(workgroups, start.elapsed());
                 }
@@ -323,6 +352,7 @@ impl Running<'_, '_, '_> {
                     tiles.end = end;
                 }
                 let part = tiling.part(&tiles);
+                clock.start();
                 if measured.is_some() {
                     running = Some((Instant::now(), part.end - part.start));
                 }
@@ -339,10 +369,10 @@ impl Running<'_, '_, '_> {
         let kept = &self.content.kept;
         if flags.contains(HostCallFlags::NON_BLOCKING) {
             kept.promise().settle(&Ok(()));
-            let _ = run(operation, &self.view.names);
+            let _ = run(operation, &self.view.names, None);
             return Ok(());
         }
-        match run(operation, &self.view.names) {
+        match run(operation, &self.view.names, None) {
             Err(error) if error.code() == StatusCode::Deferred => {
                 kept.promise().defer();
                 Ok(())
@@ -359,7 +389,11 @@ impl Work for Running<'_, '_, '_> {
             return None;
         }
         let stage = self.content.stage.fetch_add(1, Ordering::Relaxed);
-        let commands = self.commands_of(stage)?;
+        let region_before = self.report_stage_before(stage);
+        let Some(commands) = self.commands_of(stage) else {
+            self.end_last_stage(region_before);
+            return None;
+        };
         // At most 2^31 tiles in total, so that their numbers fit into a u32.
         let limit = u32::try_from((1 << 31) / commands.len() as u64).unwrap_or(1).max(1);
         let (mut tiles, mut cost) = (0, Some(0_u64));
@@ -376,6 +410,7 @@ impl Work for Running<'_, '_, '_> {
                 }
             }
         }
+        self.begin_stage(tiles, region_before);
         let most = (tiles as usize - 1).min(self.worker.pool.worker_count() - 1);
         let useful = cost.map_or(most, |cost| most.min((cost / estimate::JOINING_NS) as usize));
         let missing = useful.saturating_sub(self.other_participants());

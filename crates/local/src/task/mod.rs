@@ -5,7 +5,9 @@
 
 mod estimate;
 mod issue;
+mod report;
 mod stage;
+mod times;
 
 use std::io::Write;
 use std::sync::{Arc, Weak};
@@ -13,6 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
+use rehal_hal::profile::ProfiledSubmission;
 use rehal_hal::{KeptSubmission, Live, Promise, Submission};
 
 use self::issue::Issue;
@@ -101,13 +104,21 @@ impl TaskExecutor {
     }
 
     /// Runs a submission whose waits are reached, now or on the workers.
-    pub(crate) fn execute(&self, submission: &Submission<Live<'_>>) -> Result<()> {
+    pub(crate) fn execute(
+        &self,
+        submission: &Submission<Live<'_>>,
+        profile: Option<ProfiledSubmission>,
+    ) -> Result<()> {
         if estimate::is_brief(&submission.op, &LiveNames) {
-            let outcome = run_and_settle(&submission.op, &LiveNames, Promise::new(submission.signals));
+            let promise = Promise::new(submission.signals);
+            let outcome = run_and_settle(&submission.op, &LiveNames, promise, profile.as_ref());
             return outcome.inspect_err(|error| self.abort_if_asked(error));
         }
+        if let Some(profile) = &profile {
+            profile.ready();
+        }
         let issue = self.issue();
-        issue.keep(submission, self.aborts)?;
+        issue.keep(submission, profile, self.aborts)?;
         self.submit(&issue);
         Ok(())
     }
@@ -117,9 +128,12 @@ impl TaskExecutor {
         let names = StoredNames { store: kept.store(), slots: &NoSlots };
         if estimate::is_brief(kept.op(), &names) {
             let _record = guard::RecordScope::enter(kept.note());
-            let outcome = run_and_settle(kept.op(), &names, kept.promise());
+            let outcome = run_and_settle(kept.op(), &names, kept.promise(), kept.profile());
             // Waiters get a failure from the signals; there is no other receiver.
             return outcome.unwrap_or_else(|error| self.abort_if_asked(&error));
+        }
+        if let Some(profile) = kept.profile() {
+            profile.ready();
         }
         let issue = self.issue();
         issue.take(kept, self.aborts);

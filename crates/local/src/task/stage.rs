@@ -5,6 +5,7 @@ use rehal_base::Result;
 use rehal_hal::{Indexed, QueueOp};
 
 use super::estimate::of_bytes;
+use super::times::CommandTimes;
 use crate::executable::{LocalExecutable, workgroup_total};
 use crate::execute::{Resolve, StoredNames, workgroup_count};
 
@@ -23,6 +24,7 @@ pub(super) struct Tiling {
     per_tile: AtomicU64,
     /// Workgroup count of a dispatch, read once even if it is indirect.
     workgroup_count: [AtomicU32; 3],
+    pub(super) times: CommandTimes,
 }
 
 /// The size of a command, computed when its stage begins.
@@ -65,6 +67,7 @@ impl Tiling {
         }
         let per_tile = total.div_ceil(u64::from(limit)).next_multiple_of(unit).max(unit);
         size.tiles = u32::try_from(total.div_ceil(per_tile)).unwrap_or(limit).max(1);
+        self.times.reset();
         self.first.store(first, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
         self.per_tile.store(per_tile, Ordering::Relaxed);

@@ -25,7 +25,7 @@ impl RecordedBuffer {
     /// Wraps `base` as buffer `id`.
     pub fn wrap(base: Buffer, id: u64, device: u64, stream: &Arc<Stream>) -> Buffer {
         let (params, size) = (*base.params(), base.size());
-        Buffer::new(params, size, Self { base, id, device, stream: stream.clone() })
+        Buffer::with_id(base.id(), params, size, Self { base, id, device, stream: stream.clone() })
     }
 
     fn range<'a>(&self, range: Range, mode: MappingMode, access: MemoryAccess) -> RangeOp<Ids<'a>> {

@@ -20,7 +20,7 @@ impl RecordedCommandBuffer {
     /// Wraps `base` as command buffer `id`.
     pub fn wrap(base: CommandBuffer, id: u64, device: u64, stream: &Arc<Stream>) -> CommandBuffer {
         let params = *base.params();
-        CommandBuffer::new(params, Self { base, id, device, stream: stream.clone() })
+        CommandBuffer::with_id(base.id(), params, Self { base, id, device, stream: stream.clone() })
     }
 
     fn record_host_op(&self, outcome: &Result<()>, op: &HostOp<crate::Ids<'_>>) {

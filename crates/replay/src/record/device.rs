@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rehal_base::{Error, HostMemory, Result};
 use rehal_capture::ObjectType;
+use rehal_hal::profile::ProfileRequest;
 use rehal_hal::{
     Buffer, BufferParams, Channel, ChannelParams, CommandBuffer, CommandBufferParams, CreateOp, Device,
     DeviceBackend, DeviceInfo, DeviceQuery, Event, Executable, ExecutableParams, File, FileSource, HostFile,
@@ -321,6 +322,24 @@ impl DeviceBackend for RecordedDevice {
     fn flush(&self, affinity: QueueAffinity) -> Result<()> {
         let outcome = self.base.backend().flush(affinity);
         self.record_host_op(status_of(&outcome), &HostOp::FlushQueue { device: self.id });
+        outcome
+    }
+
+    fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
+        let outcome = self.base.backend().begin_profiling(request);
+        self.record_info(status_of(&outcome), &InfoOp::BeginProfiling { device: self.id });
+        outcome
+    }
+
+    fn flush_profiling(&self) -> Result<()> {
+        let outcome = self.base.backend().flush_profiling();
+        self.record_info(status_of(&outcome), &InfoOp::FlushProfiling { device: self.id });
+        outcome
+    }
+
+    fn end_profiling(&self) -> Result<()> {
+        let outcome = self.base.backend().end_profiling();
+        self.record_info(status_of(&outcome), &InfoOp::EndProfiling { device: self.id });
         outcome
     }
 

@@ -23,7 +23,7 @@ pub(super) struct RecordedExecutable {
 impl RecordedExecutable {
     /// Wraps `base` as executable `id`.
     pub fn wrap(base: Executable, id: u64, device: u64, stream: &Arc<Stream>) -> Executable {
-        Executable::new(Self { base, id, device, stream: stream.clone() })
+        Executable::with_id(base.id(), Self { base, id, device, stream: stream.clone() })
     }
 }
 

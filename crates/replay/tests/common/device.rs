@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rehal_base::{Error, Range, Result, StatusCode};
+use rehal_hal::profile::{ProfileData, ProfileRequest};
 use rehal_hal::{
     Binding, Buffer, BufferBarrier, BufferParams, BufferRef, Channel, ChannelParams, Command, CommandBuffer,
     CommandBufferBackend, CommandBufferParams, Device, DeviceBackend, DeviceInfo, Dispatch, Event,
@@ -286,6 +287,18 @@ impl DeviceBackend for TestDevice {
 
     fn trim(&self) -> Result<()> {
         self.log.lock().unwrap().push(Ran::Trimmed);
+        Ok(())
+    }
+
+    fn begin_profiling(&self, request: &ProfileRequest) -> Result<()> {
+        request.check(self.info(), ProfileData::empty())
+    }
+
+    fn flush_profiling(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn end_profiling(&self) -> Result<()> {
         Ok(())
     }
 

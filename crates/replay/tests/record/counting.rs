@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rehal_base::{Error, Range, Result};
+use rehal_hal::profile::ProfileRequest;
 use rehal_hal::*;
 
 /// How often each function of the backends was called, by `Trait::function`.
@@ -149,6 +150,21 @@ impl DeviceBackend for Counting {
 
     fn flush(&self, _: QueueAffinity) -> Result<()> {
         self.calls.count("DeviceBackend::flush");
+        Ok(())
+    }
+
+    fn begin_profiling(&self, _request: &ProfileRequest) -> Result<()> {
+        self.calls.count("DeviceBackend::begin_profiling");
+        Ok(())
+    }
+
+    fn flush_profiling(&self) -> Result<()> {
+        self.calls.count("DeviceBackend::flush_profiling");
+        Ok(())
+    }
+
+    fn end_profiling(&self) -> Result<()> {
+        self.calls.count("DeviceBackend::end_profiling");
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rehal_base::{Error, Range, StatusCode};
+use rehal_hal::profile::*;
 use rehal_hal::*;
 use rehal_replay::{RecordOptions, Recorder};
 
@@ -78,6 +79,15 @@ fn on_device(forwarding: &mut Forwarding, device: &Device) {
     forwarding.check("DeviceBackend::flush", || backend.flush(1)).unwrap();
     let statistics = forwarding.check("DeviceBackend::memory_statistics", || backend.memory_statistics());
     assert!(statistics.is_some());
+    let request = ProfileRequest {
+        data: ProfileData::QUEUE_EVENTS,
+        filter: ProfileFilter::default(),
+        counters: Vec::new(),
+        sink: Arc::new(NoSink),
+    };
+    forwarding.check("DeviceBackend::begin_profiling", || backend.begin_profiling(&request)).unwrap();
+    forwarding.check("DeviceBackend::flush_profiling", || backend.flush_profiling()).unwrap();
+    forwarding.check("DeviceBackend::end_profiling", || backend.end_profiling()).unwrap();
     let barrier = Submission {
         device,
         affinity: 1,
@@ -89,6 +99,21 @@ fn on_device(forwarding: &mut Forwarding, device: &Device) {
     assert!(submitted.unwrap().is_none());
     let error = Error::invalid_argument("refused");
     forwarding.check("DeviceBackend::refused", || backend.refused(&barrier, &error));
+}
+
+/// Ignores all events.
+struct NoSink;
+
+impl ProfileSink for NoSink {
+    fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
+    fn command_buffer(&self, _id: u64, _params: &CommandBufferParams, _commands: &[ProfiledCommand]) {}
+    fn queue_event(&self, _event: &QueueEvent) {}
+    fn host_execution(&self, _event: &HostExecution) {}
+    fn memory_event(&self, _event: &MemoryEvent) {}
+    fn command_region(&self, _event: &CommandRegion) {}
+    fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
+    fn dispatch_event(&self, _event: &DispatchEvent) {}
+    fn clock_sample(&self, _sample: &ClockSample) {}
 }
 
 fn on_executables(forwarding: &mut Forwarding, device: &Device) {

@@ -7,7 +7,7 @@ use rehal_params::{FileMode, Scopes};
 use rehal_replay::RecordOptions;
 use rehal_values::{Input, ScalarType, Source};
 
-use crate::{DeviceOptions, NamedPath};
+use crate::{DeviceOptions, NamedPath, ProfilingOptions};
 
 /// A sink for text, such as traces of a program. May be called from any thread that runs the program.
 pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
@@ -29,6 +29,9 @@ pub struct ProgramOptions {
     pub parameters: ParameterOptions,
     /// The capture of the program. Default: none.
     pub recording: Option<RecordingOptions>,
+    /// The profile of each test of [`ModuleTests`](crate::ModuleTests); other programs begin theirs themselves
+    /// ([`Profiling`](crate::Profiling)). Default: none.
+    pub profiling: Option<ProfilingOptions>,
     /// Receives each instruction before it is executed. Default: no tracing.
     pub trace_execution: Option<TextSink>,
     /// Receives the values that the program traces (`flow.tensor.trace`). Default: discarded.

@@ -2,24 +2,29 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 use rehal_modules::check::{CheckModule, Failures};
 use rehal_vm::Module;
 
 use super::{Program, ProgramModule, ProgramOptions, modules};
+use crate::Profiling;
 
 /// The tests that a module exports: its functions without inputs and results. Each test runs in its own program, so
 /// that tests share no state.
 ///
 /// If the options name a capture, the first test that runs is recorded there, and each other test to a file in the same
-/// directory with its name before the extension: `checks.ireereplay`, `checks.second.ireereplay`.
+/// directory with its name before the extension: `checks.ireereplay`, `checks.second.ireereplay`. The same holds for
+/// the bundle of a profile.
 pub struct ModuleTests {
     options: ProgramOptions,
     modules: Vec<ProgramModule>,
     tests: Vec<ModuleTest>,
     failures: Failures,
-    /// The test that is recorded to the path of the options.
-    recorded_first: OnceLock<String>,
+    /// The test that is recorded and profiled to the paths of the options.
+    first: OnceLock<String>,
+    /// Statistics of the tests that have run.
+    statistics: Mutex<Vec<u8>>,
 }
 
 /// A test of a module.
@@ -52,8 +57,9 @@ impl ModuleTests {
     /// As [`ModuleTests::load`], with modules that have already been read.
     pub fn new(options: &ProgramOptions, modules: Vec<ProgramModule>) -> Result<Self> {
         let tests = tests(modules.last().ok_or_else(modules::no_module)?)?;
-        let (failures, recorded_first) = (Failures::default(), OnceLock::new());
-        Ok(Self { options: options.clone(), modules, tests, failures, recorded_first })
+        let (failures, first) = (Failures::default(), OnceLock::new());
+        let statistics = Mutex::default();
+        Ok(Self { options: options.clone(), modules, tests, failures, first, statistics })
     }
 
     /// The name of the module.
@@ -77,23 +83,45 @@ impl ModuleTests {
             "check" => Module::native(CheckModule::new(self.failures.clone())).map(Some),
             _ => Ok(None),
         };
-        let program = Program::with_modules(&self.options_of(name), self.modules.clone(), &mut offer)?;
+        let options = self.options_of(name);
+        let program = Program::with_modules(&options, self.modules.clone(), &mut offer)?;
+        let profiling = match (&options.profiling, program.devices()) {
+            (Some(profiling), Some(devices)) => Some(Profiling::begin(devices, profiling)?),
+            _ => None,
+        };
         let outcome = program
             .function(name)
             .and_then(|function| program.call(&function, Vec::new()))
             .map(drop)
             .context(|| format!("test '{name}'"));
-        outcome.and(program.close_unscoped())
+        let ended = profiling.map_or(Ok(()), |profiling| self.end(profiling, &options));
+        outcome.and(ended).and(program.close_unscoped())
     }
 
-    /// The options of a test's program, with a separate capture path.
+    /// Ends the profile of a test; the statistics that are not for a bundle are kept for [`ModuleTests::take_statistics`].
+    fn end(&self, profiling: Profiling, options: &ProgramOptions) -> Result<()> {
+        if options.profiling.as_ref().is_some_and(|profiling| profiling.output.is_some()) {
+            return profiling.end();
+        }
+        profiling.end_with_statistics(&mut *self.statistics.lock())
+    }
+
+    /// The statistics of the tests that have run since the last call, if the profile has no bundle.
+    pub fn take_statistics(&self) -> Vec<u8> {
+        std::mem::take(&mut self.statistics.lock())
+    }
+
+    /// The options of a test's program, with separate paths of the capture and the profile.
     fn options_of(&self, name: &str) -> Cow<'_, ProgramOptions> {
         let mut options = Cow::Borrowed(&self.options);
-        if self.options.recording.is_some()
-            && self.recorded_first.get_or_init(|| name.to_owned()) != name
-            && let Some(recording) = &mut options.to_mut().recording
-        {
-            recording.path = beside(recording.path.path(), name).into();
+        let writes = self.options.recording.is_some() || self.options.profiling.is_some();
+        if writes && self.first.get_or_init(|| name.to_owned()) != name {
+            let options = options.to_mut();
+            let recording = options.recording.as_mut().map(|recording| &mut recording.path);
+            let profile = options.profiling.as_mut().and_then(|profiling| profiling.output.as_mut());
+            for path in recording.into_iter().chain(profile) {
+                *path = beside(path.path(), name).into();
+            }
         }
         options
     }

@@ -2,6 +2,7 @@
 
 mod captures;
 mod examples;
+mod profiling;
 mod programs;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,235 @@
+use rehal_base::StatusCode;
+
+use crate::{BufferUsage, MemoryType};
+
+/// What a queue operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names of `QueueOp`")]
+pub enum QueueOpKind {
+    Alloca,
+    Dealloca,
+    Fill,
+    Update,
+    Copy,
+    Read,
+    Write,
+    Dispatch,
+    Execute,
+    Barrier,
+    HostCall,
+}
+
+/// A queue operation, as all events of it name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfiledOperation {
+    /// What it does.
+    pub kind: QueueOpKind,
+    /// The queue that executes it.
+    pub queue_ordinal: u32,
+    /// The submission, counted from 1 in each session.
+    pub submission_id: u64,
+    /// The command buffer, or 0.
+    pub command_buffer_id: u64,
+    /// The allocation, or 0.
+    pub allocation_id: u64,
+    /// Commands of a command buffer, 0 for a barrier, 1 for other operations.
+    pub operation_count: u32,
+    /// Bytes that it allocates or moves, or 0.
+    pub payload_bytes: u64,
+}
+
+/// A submission that is ready to execute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueEvent {
+    /// The operation.
+    pub operation: ProfiledOperation,
+    /// Number of timepoints that it waits for.
+    pub wait_count: u32,
+    /// Number of timepoints that it signals.
+    pub signal_count: u32,
+    /// Whether some of its waits were not reached when it was submitted.
+    pub was_deferred: bool,
+    /// When it was submitted, in nanoseconds of [`now_ns`](super::now_ns).
+    pub submitted_ns: i64,
+    /// When its waits were reached.
+    pub ready_ns: i64,
+}
+
+/// A dispatch, as events name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfiledDispatch {
+    /// The executable.
+    pub executable_id: u64,
+    /// The function in it.
+    pub function: u32,
+    /// Number of workgroups; zero if only the device knows it.
+    pub workgroup_count: [u32; 3],
+    /// Workgroup size.
+    pub workgroup_size: [u32; 3],
+    /// Whether the number of workgroups was read from a buffer.
+    pub is_indirect: bool,
+}
+
+/// A queue operation, or a command of a command buffer, that the host has executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostExecution {
+    /// The queue operation; of a command, that which it corresponds to, in the submission of its command buffer.
+    pub operation: ProfiledOperation,
+    /// The command in its command buffer; `None` for a queue operation.
+    pub command_index: Option<u32>,
+    /// The dispatch, if it is one.
+    pub dispatch: Option<ProfiledDispatch>,
+    /// Whether it ran on other threads than the one that submitted it.
+    pub was_deferred: bool,
+    /// How it ended.
+    pub status: StatusCode,
+    /// When it began.
+    pub start_ns: i64,
+    /// When it ended.
+    pub end_ns: i64,
+    /// Number of workgroups, if it is a dispatch.
+    pub workgroup_count: u64,
+    /// Sum of the times that all threads spent in it.
+    pub thread_time_ns: i64,
+}
+
+/// What a step in the life of an allocation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryEventKind {
+    /// Allocated by a queue.
+    QueueAlloca,
+    /// Deallocated by a queue.
+    QueueDealloca,
+    /// Allocated by the host.
+    Allocate,
+    /// Freed with its last handle.
+    Free,
+    /// Imported memory of the program.
+    Import,
+    /// Released the imported memory.
+    Release,
+}
+
+/// A step in the life of an allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryEvent {
+    /// What happened.
+    pub kind: MemoryEventKind,
+    /// When it happened.
+    pub time_ns: i64,
+    /// The allocation, unique in the process.
+    pub allocation_id: u64,
+    /// The submission, or 0 if the host did it.
+    pub submission_id: u64,
+    /// The queue of the submission; `None` if the host did it.
+    pub queue_ordinal: Option<u32>,
+    /// The granted memory type.
+    pub memory_type: MemoryType,
+    /// The granted usage.
+    pub usage: BufferUsage,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Alignment in bytes.
+    pub alignment: u64,
+}
+
+/// The commands between two barriers of a command buffer, executed by the threads of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandRegion {
+    /// The execution of the command buffer.
+    pub operation: ProfiledOperation,
+    /// The region, counted from 0.
+    pub index: u32,
+    /// Its commands.
+    pub command_count: u32,
+    /// The pieces in which threads take its work.
+    pub tile_count: u32,
+    /// Threads that the device has.
+    pub worker_count: u32,
+    /// Times that a thread took pieces.
+    pub useful_drain_count: u32,
+    /// When it began.
+    pub start_ns: i64,
+    /// When it ended.
+    pub end_ns: i64,
+    /// When the first piece began.
+    pub first_tile_ns: i64,
+    /// When the last piece ended.
+    pub last_tile_ns: i64,
+    /// The pieces of the region after it; `None` for the last.
+    pub next_tile_count: Option<u32>,
+}
+
+/// A queue operation, timed by the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceQueueEvent {
+    /// The queue operation.
+    pub operation: ProfiledOperation,
+    /// When it began, in ticks of the device.
+    pub start_tick: u64,
+    /// When it ended.
+    pub end_tick: u64,
+}
+
+/// A dispatch, timed by the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DispatchEvent {
+    /// The queue operation.
+    pub operation: ProfiledOperation,
+    /// The command in its command buffer; `None` for a dispatch that was submitted to a queue.
+    pub command_index: Option<u32>,
+    /// The dispatch.
+    pub dispatch: ProfiledDispatch,
+    /// When it began, in ticks of the device.
+    pub start_tick: u64,
+    /// When it ended.
+    pub end_tick: u64,
+}
+
+/// The clocks of the device and of the host at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockSample {
+    /// The device's clock.
+    pub device_tick: u64,
+    /// The host's clock before the device's was read.
+    pub host_before_ns: i64,
+    /// The host's clock after it.
+    pub host_after_ns: i64,
+}
+
+/// A command of a command buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProfiledCommand {
+    /// What it does.
+    pub kind: ProfiledCommandKind,
+    /// Whether its buffers come from the binding table.
+    pub uses_binding_table: bool,
+}
+
+/// What a command of a command buffer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the arguments of the commands")]
+pub enum ProfiledCommandKind {
+    Barrier,
+    Dispatch {
+        dispatch: ProfiledDispatch,
+        binding_count: u32,
+    },
+    Fill {
+        target_slot: Option<u32>,
+        target_offset: u64,
+        length: u64,
+    },
+    Update {
+        target_slot: Option<u32>,
+        target_offset: u64,
+        length: u64,
+    },
+    Copy {
+        source_slot: Option<u32>,
+        source_offset: u64,
+        target_slot: Option<u32>,
+        target_offset: u64,
+        length: u64,
+    },
+}

@@ -1,0 +1,152 @@
+//! Profiling: what a device tells a sink about the work that it does.
+//!
+//! A program begins a session on a device with [`Device::begin_profiling`](crate::Device::begin_profiling), and the driver
+//! calls the session's [`ProfileSink`] until it ends. A driver has a [`Profiler`], which is off by default and then costs one
+//! branch per operation. Objects are named by the ids of their handles; the format of a file is the sink's concern.
+
+mod events;
+mod session;
+
+use std::sync::Arc;
+
+use rehal_base::{Error, Result};
+
+use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
+
+pub use events::{
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
+    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent, QueueOpKind,
+};
+pub use session::{ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, now_ns};
+
+pub(crate) use session::Identity;
+
+bitflags::bitflags! {
+    /// Kinds of data that a device may report.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct ProfileData: u32 {
+        /// Submissions to queues.
+        const QUEUE_EVENTS = 1 << 0;
+        /// Spans of queue operations and dispatches that the host executes.
+        const HOST_EXECUTION = 1 << 1;
+        /// Queue operations, timed by the device.
+        const DEVICE_QUEUE_EVENTS = 1 << 2;
+        /// Dispatches, timed by the device.
+        const DISPATCH_EVENTS = 1 << 3;
+        /// Hardware counters of dispatches.
+        const COUNTERS = 1 << 4;
+        /// Executables, their functions, and the commands of command buffers.
+        const EXECUTABLE_METADATA = 1 << 5;
+        /// Hardware traces of dispatches.
+        const EXECUTABLE_TRACES = 1 << 6;
+        /// Allocations.
+        const MEMORY_EVENTS = 1 << 7;
+        /// Temperatures, clock rates and the like.
+        const DEVICE_METRICS = 1 << 8;
+        /// What executed between two barriers of a command buffer.
+        const COMMAND_REGIONS = 1 << 9;
+        /// Hardware counters of time ranges.
+        const COUNTER_RANGES = 1 << 10;
+    }
+}
+
+impl ProfileData {
+    /// The names of the kinds of data (source: the flag `--device_profiling_mode` of release 3.13.0).
+    pub const NAMES: [(&'static str, Self); 11] = [
+        ("queue-events", Self::QUEUE_EVENTS),
+        ("host-execution", Self::HOST_EXECUTION),
+        ("device-queue-events", Self::DEVICE_QUEUE_EVENTS),
+        ("dispatch-events", Self::DISPATCH_EVENTS),
+        ("memory-events", Self::MEMORY_EVENTS),
+        ("device-metrics", Self::DEVICE_METRICS),
+        ("command-region-events", Self::COMMAND_REGIONS),
+        ("counters", Self::COUNTERS),
+        ("counter-ranges", Self::COUNTER_RANGES),
+        ("executable-metadata", Self::EXECUTABLE_METADATA),
+        ("executable-traces", Self::EXECUTABLE_TRACES),
+    ];
+
+    /// The names of all kinds of data in this set.
+    pub fn names(self) -> Vec<&'static str> {
+        Self::NAMES.iter().filter(|(_, data)| self.intersects(*data)).map(|(name, _)| *name).collect()
+    }
+}
+
+/// What a session reports, and to whom.
+#[derive(Clone)]
+pub struct ProfileRequest {
+    /// The kinds of data.
+    pub data: ProfileData,
+    /// Which operations are reported in detail.
+    pub filter: ProfileFilter,
+    /// Hardware counters to sample, by the device's names.
+    pub counters: Vec<String>,
+    /// Receives the data.
+    pub sink: Arc<dyn ProfileSink>,
+}
+
+/// Selects the operations that are reported in detail: spans of the host, dispatch events, regions, counters and traces.
+/// Queue and memory events and metadata are always complete. By default, all operations are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProfileFilter {
+    /// Dispatches of functions whose names match this pattern with `*` and `?`.
+    pub function: Option<String>,
+    /// The execution of the command buffer with this id.
+    pub command_buffer: Option<u64>,
+    /// The command with this index in its command buffer.
+    pub command_index: Option<u32>,
+    /// The queue with this ordinal.
+    pub queue: Option<u32>,
+}
+
+/// Receives what a device reports in one session. Every function may be called from any thread, by threads that run work of
+/// the device: it must be fast and must not call the device.
+///
+/// A sink that fails keeps its error, which its creator reports: profiling must not fail the work.
+pub trait ProfileSink: Send + Sync {
+    /// An executable, before the first event that names it.
+    fn executable(&self, id: u64, functions: &[FunctionInfo]);
+
+    /// A command buffer with its commands, before the first event that names it.
+    fn command_buffer(&self, id: u64, params: &CommandBufferParams, commands: &[ProfiledCommand]);
+
+    /// A submission that is ready to execute.
+    fn queue_event(&self, event: &QueueEvent);
+
+    /// Work that the host has executed.
+    fn host_execution(&self, event: &HostExecution);
+
+    /// A step in the life of an allocation.
+    fn memory_event(&self, event: &MemoryEvent);
+
+    /// What executed between two barriers of a command buffer.
+    fn command_region(&self, event: &CommandRegion);
+
+    /// A queue operation, timed by the device.
+    fn device_queue_event(&self, event: &DeviceQueueEvent);
+
+    /// A dispatch, timed by the device.
+    fn dispatch_event(&self, event: &DispatchEvent);
+
+    /// The clocks of the device and of the host at one moment. A device that times work reports it at the begin and end of a
+    /// session, and when it is flushed.
+    fn clock_sample(&self, sample: &ClockSample);
+}
+
+impl ProfileRequest {
+    /// Fails, naming what is missing, unless `device` supports all that is requested.
+    pub fn check(&self, device: &DeviceInfo, supported: ProfileData) -> Result<()> {
+        let missing = self.data - supported;
+        if !missing.is_empty() {
+            let (missing, supported) = (missing.names().join(", "), supported.names().join(", "));
+            let message = format!("device '{}' cannot report {missing}", device.name);
+            return Err(Error::unimplemented(message).advise(format!("it reports {supported}")));
+        }
+        let sampled = ProfileData::COUNTERS | ProfileData::COUNTER_RANGES;
+        if !self.counters.is_empty() && !supported.intersects(sampled) {
+            let message = format!("device '{}' has no hardware counters", device.name);
+            return Err(Error::unimplemented(message));
+        }
+        Ok(())
+    }
+}

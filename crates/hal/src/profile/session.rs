@@ -1,0 +1,363 @@
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use rehal_base::{Error, Result, glob};
+
+use super::{
+    MemoryEvent, MemoryEventKind, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand,
+    ProfiledOperation, QueueEvent, QueueOpKind,
+};
+use crate::{Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Submission};
+
+/// The host's clock of profiles: monotonic nanoseconds, the same for all processes of a machine.
+pub fn now_ns() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
+}
+
+/// The profiling state of a device: off, or a session.
+#[derive(Default)]
+pub struct Profiler {
+    is_on: AtomicBool,
+    session: RwLock<Option<Arc<ProfileSession>>>,
+}
+
+/// A session of one device.
+pub struct ProfileSession {
+    request: ProfileRequest,
+    /// Unique in the process.
+    id: u64,
+    last_submission: AtomicU64,
+    /// Whether the filter selects a function, for those that were dispatched.
+    selected: Mutex<HashMap<(u64, u32), bool>>,
+}
+
+/// A submission of a session, from the call until it has executed.
+#[derive(Clone)]
+pub struct ProfiledSubmission {
+    session: Arc<ProfileSession>,
+    operation: ProfiledOperation,
+    wait_count: u32,
+    signal_count: u32,
+    was_deferred: bool,
+    submitted_ns: i64,
+}
+
+/// An allocation of a session, which is reported when it is freed.
+pub struct ProfiledAllocation {
+    session: Arc<ProfileSession>,
+    event: MemoryEvent,
+}
+
+/// The identity of an object in profiles.
+pub(crate) struct Identity {
+    id: u64,
+    /// The last session that received its description.
+    described_in: AtomicU64,
+}
+
+impl Profiler {
+    /// Begins a session. Fails if there is one.
+    pub fn begin(&self, request: &ProfileRequest) -> Result<()> {
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
+        let mut session = self.session.write();
+        if session.is_some() {
+            return Err(Error::failed_precondition("the device is being profiled")
+                .advise("end that session before another begins"));
+        }
+        let mut request = request.clone();
+        let named = ProfileData::HOST_EXECUTION | ProfileData::COMMAND_REGIONS | ProfileData::DISPATCH_EVENTS;
+        // These events name executables, which only their metadata describes.
+        if request.data.intersects(named) {
+            request.data |= ProfileData::EXECUTABLE_METADATA;
+        }
+        *session = Some(Arc::new(ProfileSession {
+            request,
+            id: LAST_ID.fetch_add(1, Ordering::Relaxed) + 1,
+            last_submission: AtomicU64::new(0),
+            selected: Mutex::default(),
+        }));
+        self.is_on.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// The session, if there is one.
+    #[inline]
+    pub fn session(&self) -> Option<Arc<ProfileSession>> {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.session.read().clone()
+    }
+
+    /// Ends the session, if there is one. Work that is still executing may report to it a little longer.
+    pub fn end(&self) {
+        self.is_on.store(false, Ordering::Release);
+        *self.session.write() = None;
+    }
+}
+
+impl ProfileSession {
+    /// Whether the session reports any of these kinds of data.
+    pub fn wants(&self, data: ProfileData) -> bool {
+        self.request.data.intersects(data)
+    }
+
+    /// The sink of the session.
+    pub fn sink(&self) -> &dyn ProfileSink {
+        &*self.request.sink
+    }
+
+    /// A submission, which is being submitted now. `operation_count` is the number of commands of a command buffer.
+    pub fn submission(
+        self: &Arc<Self>,
+        submission: &Submission<Live<'_>>,
+        created: Option<&Buffer>,
+        operation_count: u32,
+    ) -> ProfiledSubmission {
+        let op = &submission.op;
+        let operation = ProfiledOperation {
+            kind: op.kind(),
+            queue_ordinal: 0,
+            submission_id: self.last_submission.fetch_add(1, Ordering::Relaxed) + 1,
+            command_buffer_id: match op {
+                QueueOp::Execute { command_buffer, .. } => command_buffer.id(),
+                _ => 0,
+            },
+            allocation_id: match op {
+                QueueOp::Alloca { .. } => created.map_or(0, Buffer::id),
+                QueueOp::Dealloca { buffer, .. } => buffer.id(),
+                _ => 0,
+            },
+            operation_count,
+            payload_bytes: payload_bytes(op),
+        };
+        ProfiledSubmission {
+            session: self.clone(),
+            operation,
+            wait_count: submission.waits.len() as u32,
+            signal_count: submission.signals.len() as u32,
+            was_deferred: false,
+            submitted_ns: now_ns(),
+        }
+    }
+
+    /// Reports an allocation, and what frees it if that is known.
+    pub fn allocation(
+        self: &Arc<Self>,
+        kind: MemoryEventKind,
+        buffer_id: u64,
+        params: &BufferParams,
+        size_bytes: u64,
+    ) -> Option<ProfiledAllocation> {
+        if !self.wants(ProfileData::MEMORY_EVENTS) {
+            return None;
+        }
+        let event = MemoryEvent {
+            kind,
+            time_ns: now_ns(),
+            allocation_id: buffer_id,
+            submission_id: 0,
+            queue_ordinal: None,
+            memory_type: params.memory_type,
+            usage: params.usage,
+            size_bytes,
+            alignment: params.min_alignment.max(1),
+        };
+        self.sink().memory_event(&event);
+        Some(ProfiledAllocation { session: self.clone(), event })
+    }
+
+    /// Describes an executable, before the first event that names it.
+    pub fn describe_executable(&self, executable: &Executable) {
+        if self.wants(ProfileData::EXECUTABLE_METADATA) && executable.identity().is_new_in(self.id) {
+            self.sink().executable(executable.id(), executable.functions());
+        }
+    }
+
+    /// Describes a command buffer and its executables, before the first event that names them.
+    pub fn describe_command_buffer<'a>(
+        &self,
+        command_buffer: &CommandBuffer,
+        commands: impl FnOnce() -> Vec<ProfiledCommand>,
+        executables: impl IntoIterator<Item = &'a Executable>,
+    ) {
+        if self.wants(ProfileData::EXECUTABLE_METADATA) && command_buffer.identity().is_new_in(self.id) {
+            executables.into_iter().for_each(|executable| self.describe_executable(executable));
+            self.sink().command_buffer(command_buffer.id(), command_buffer.params(), &commands());
+        }
+    }
+
+    fn selects_function(&self, pattern: &str, executable: &Executable, function: u32) -> bool {
+        *self.selected.lock().entry((executable.id(), function)).or_insert_with(|| {
+            let function = executable.functions().get(function as usize);
+            function.is_some_and(|function| glob::matches(pattern, &function.name))
+        })
+    }
+}
+
+impl ProfiledSubmission {
+    /// The session.
+    pub fn session(&self) -> &Arc<ProfileSession> {
+        &self.session
+    }
+
+    /// The operation.
+    pub fn operation(&self) -> &ProfiledOperation {
+        &self.operation
+    }
+
+    /// Notes that waits of the submission are not reached.
+    pub fn defer(&mut self) {
+        self.was_deferred = true;
+    }
+
+    /// Reports that the submission is ready to execute.
+    pub fn ready(&self) {
+        if !self.session.wants(ProfileData::QUEUE_EVENTS) {
+            return;
+        }
+        let ready_ns = if self.was_deferred { now_ns() } else { self.submitted_ns };
+        self.session.sink().queue_event(&QueueEvent {
+            operation: self.operation,
+            wait_count: self.wait_count,
+            signal_count: self.signal_count,
+            was_deferred: self.was_deferred,
+            submitted_ns: self.submitted_ns,
+            ready_ns,
+        });
+    }
+
+    /// Whether spans of the operation are reported: the filter selects the queue and the command buffer.
+    pub fn reports_spans(&self) -> bool {
+        self.session.wants(ProfileData::HOST_EXECUTION) && self.is_selected()
+    }
+
+    /// Whether the regions of the command buffer are reported.
+    pub fn reports_regions(&self) -> bool {
+        self.session.wants(ProfileData::COMMAND_REGIONS) && self.is_selected()
+    }
+
+    fn is_selected(&self) -> bool {
+        let ProfileFilter { command_buffer, queue, .. } = &self.session.request.filter;
+        queue.is_none_or(|queue| queue == self.operation.queue_ordinal)
+            && command_buffer.is_none_or(|id| id == self.operation.command_buffer_id)
+    }
+
+    /// Whether the filter selects a dispatch; `command_index` is that in its command buffer.
+    pub fn selects_dispatch(
+        &self,
+        executable: &Executable,
+        function: u32,
+        command_index: Option<u32>,
+    ) -> bool {
+        let pattern = self.session.request.filter.function.as_deref();
+        self.selects_command(command_index)
+            && pattern.is_none_or(|pattern| self.session.selects_function(pattern, executable, function))
+    }
+
+    /// Whether the filter selects what is not a dispatch.
+    pub fn selects_other(&self, command_index: Option<u32>) -> bool {
+        self.session.request.filter.function.is_none() && self.selects_command(command_index)
+    }
+
+    fn selects_command(&self, command_index: Option<u32>) -> bool {
+        self.session.request.filter.command_index.is_none_or(|index| Some(index) == command_index)
+    }
+
+    /// Reports a step in the life of the operation's allocation.
+    pub fn memory_event(&self, kind: MemoryEventKind, buffer: &Buffer) {
+        if !self.session.wants(ProfileData::MEMORY_EVENTS) {
+            return;
+        }
+        let params = buffer.params();
+        self.session.sink().memory_event(&MemoryEvent {
+            kind,
+            time_ns: now_ns(),
+            allocation_id: buffer.id(),
+            submission_id: self.operation.submission_id,
+            queue_ordinal: Some(self.operation.queue_ordinal),
+            memory_type: params.memory_type,
+            usage: params.usage,
+            size_bytes: buffer.allocation_size(),
+            alignment: params.min_alignment.max(1),
+        });
+    }
+}
+
+impl Drop for ProfiledAllocation {
+    fn drop(&mut self) {
+        let kind = match self.event.kind {
+            MemoryEventKind::Import => MemoryEventKind::Release,
+            _ => MemoryEventKind::Free,
+        };
+        self.session.sink().memory_event(&MemoryEvent { kind, time_ns: now_ns(), ..self.event });
+    }
+}
+
+impl Identity {
+    /// The identity of a new object, whose ids `last` counts.
+    pub(crate) fn new(last: &AtomicU64) -> Self {
+        Self::of(last.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Another identity with the same id: of a decorator.
+    pub(crate) fn of(id: u64) -> Self {
+        Self { id, described_in: AtomicU64::new(0) }
+    }
+
+    /// The id: never 0.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether a session has not received the description yet; notes that it has.
+    fn is_new_in(&self, session: u64) -> bool {
+        self.described_in.load(Ordering::Relaxed) != session
+            && self.described_in.swap(session, Ordering::Relaxed) != session
+    }
+}
+
+/// Bytes that an operation allocates or moves.
+fn payload_bytes(op: &QueueOp<Live<'_>>) -> u64 {
+    let length = |range: &BufferRef<&Buffer>| match range.binding {
+        Binding::Direct(buffer) => {
+            buffer.resolve(range.offset, range.length).map_or(0, |resolved| resolved.length)
+        }
+        Binding::Slot(_) => 0,
+    };
+    match op {
+        QueueOp::Alloca { size, .. } => *size,
+        QueueOp::Dealloca { buffer, .. } => buffer.allocation_size(),
+        QueueOp::Fill { target, .. } | QueueOp::Copy { target, .. } | QueueOp::Read { target, .. } => {
+            length(target)
+        }
+        QueueOp::Write { source, .. } => length(source),
+        QueueOp::Update { source, .. } => source.len() as u64,
+        QueueOp::Dispatch(_)
+        | QueueOp::Execute { .. }
+        | QueueOp::Barrier { .. }
+        | QueueOp::HostCall { .. } => 0,
+    }
+}
+
+impl QueueOpKind {
+    /// The name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alloca => "alloca",
+            Self::Dealloca => "dealloca",
+            Self::Fill => "fill",
+            Self::Update => "update",
+            Self::Copy => "copy",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Dispatch => "dispatch",
+            Self::Execute => "execute",
+            Self::Barrier => "barrier",
+            Self::HostCall => "host_call",
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! What a device reports to a profile. Nothing here runs unless the device is being profiled.
+
+use rehal_base::{Context, Result, StatusCode};
+use rehal_hal::profile::{
+    CommandRegion, HostExecution, MemoryEventKind, ProfileData, ProfileSession, ProfiledCommand,
+    ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledSubmission, now_ns,
+};
+use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
+
+use crate::command::{LocalCommands, Recording, in_command};
+use crate::executable::workgroup_total;
+use crate::execute::{Resolve, StoredNames, run, workgroup_count};
+
+/// The kinds of data that CPU devices report.
+pub(crate) const SUPPORTED: ProfileData = ProfileData::QUEUE_EVENTS
+    .union(ProfileData::HOST_EXECUTION)
+    .union(ProfileData::EXECUTABLE_METADATA)
+    .union(ProfileData::MEMORY_EVENTS)
+    .union(ProfileData::COMMAND_REGIONS);
+
+/// The kinds of data that need the commands of a command buffer, which inline execution does not keep.
+pub(crate) const NEEDS_COMMANDS: ProfileData =
+    ProfileData::HOST_EXECUTION.union(ProfileData::EXECUTABLE_METADATA).union(ProfileData::COMMAND_REGIONS);
+
+/// A span of work.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    pub(crate) start_ns: i64,
+    pub(crate) end_ns: i64,
+    /// Sum of the times that all threads spent in it.
+    pub(crate) thread_time_ns: i64,
+    /// Whether workers ran it.
+    pub(crate) was_deferred: bool,
+}
+
+impl Span {
+    /// What this thread has done since `start_ns`.
+    fn since(start_ns: i64) -> Self {
+        let end_ns = now_ns();
+        Self { start_ns, end_ns, thread_time_ns: end_ns - start_ns, was_deferred: false }
+    }
+}
+
+/// Runs one operation, and reports its span.
+pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    op: &QueueOp<N>,
+    names: &R,
+    profile: Option<&ProfiledSubmission>,
+) -> Result<()> {
+    let Some(profile) = profile else { return run(op, names, None) };
+    let start_ns = now_ns();
+    let outcome = run(op, names, Some(profile));
+    if let (QueueOp::Dealloca { buffer, .. }, Ok(())) = (op, &outcome) {
+        profile.memory_event(MemoryEventKind::QueueDealloca, names.buffer(*buffer));
+    }
+    report_operation(op, names, profile, status(&outcome), Span::since(start_ns));
+    outcome
+}
+
+/// Reports the span of a queue operation.
+pub(crate) fn report_operation<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    op: &QueueOp<N>,
+    names: &R,
+    profile: &ProfiledSubmission,
+    status: StatusCode,
+    span: Span,
+) {
+    report_command(op, names, profile, *profile.operation(), None, status, span);
+}
+
+/// Runs the commands of a command buffer in order, and reports their spans and regions.
+pub(crate) fn run_commands(
+    recording: &Recording,
+    names: &StoredNames<'_, '_>,
+    profile: &ProfiledSubmission,
+) -> Result<()> {
+    for (stage, commands) in recording.stages().enumerate() {
+        let (stage_start_ns, mut tile_count) = (now_ns(), 0_u64);
+        for index in commands.clone() {
+            let operation = &recording.operations[index];
+            let start_ns = now_ns();
+            let outcome = run(operation, names, None);
+            report_stored(index, stage, operation, names, profile, status(&outcome), Span::since(start_ns));
+            outcome.context(|| in_command(index))?;
+            tile_count += tiles_of(operation, names);
+        }
+        let end_ns = now_ns();
+        report_region(
+            profile,
+            &CommandRegion {
+                operation: *profile.operation(),
+                index: stage as u32,
+                command_count: commands.len() as u32,
+                tile_count: u32::try_from(tile_count).unwrap_or(u32::MAX),
+                worker_count: 1,
+                useful_drain_count: 1,
+                start_ns: stage_start_ns,
+                end_ns,
+                first_tile_ns: stage_start_ns,
+                last_tile_ns: end_ns,
+                next_tile_count: recording.stages().nth(stage + 1).map(|commands| {
+                    let tiles =
+                        commands.map(|index| tiles_of(&recording.operations[index], names)).sum::<u64>();
+                    u32::try_from(tiles).unwrap_or(u32::MAX)
+                }),
+            },
+        );
+    }
+    Ok(())
+}
+
+/// Reports the span of the operation at `index` of a command buffer, which is in `stage`.
+pub(crate) fn report_stored(
+    index: usize,
+    stage: usize,
+    operation: &QueueOp<Indexed>,
+    names: &StoredNames<'_, '_>,
+    profile: &ProfiledSubmission,
+    status: StatusCode,
+    span: Span,
+) {
+    let command = ProfiledOperation {
+        kind: operation.kind(),
+        operation_count: 1,
+        payload_bytes: match operation {
+            QueueOp::Fill { target, .. } | QueueOp::Update { target, .. } | QueueOp::Copy { target, .. } => {
+                names.place(target).map_or(0, |place| place.length())
+            }
+            _ => 0,
+        },
+        ..*profile.operation()
+    };
+    let command_index = Some(command_index(index, stage));
+    report_command(operation, names, profile, command, command_index, status, span);
+}
+
+/// Reports a region, if the session wants regions.
+pub(crate) fn report_region(profile: &ProfiledSubmission, region: &CommandRegion) {
+    if profile.reports_regions() {
+        profile.session().sink().command_region(region);
+    }
+}
+
+fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    op: &QueueOp<N>,
+    names: &R,
+    profile: &ProfiledSubmission,
+    operation: ProfiledOperation,
+    command_index: Option<u32>,
+    status: StatusCode,
+    span: Span,
+) {
+    if !profile.reports_spans() {
+        return;
+    }
+    let dispatch = match op {
+        QueueOp::Dispatch(dispatch) => {
+            let executable = names.executable(dispatch.executable);
+            if !profile.selects_dispatch(executable, dispatch.function, command_index) {
+                return;
+            }
+            let count = workgroup_count(dispatch, names).unwrap_or_default();
+            Some(profiled_dispatch(dispatch, executable.id(), count))
+        }
+        _ if !profile.selects_other(command_index) => return,
+        _ => None,
+    };
+    profile.session().sink().host_execution(&HostExecution {
+        operation,
+        command_index,
+        dispatch,
+        was_deferred: span.was_deferred,
+        status,
+        start_ns: span.start_ns,
+        end_ns: span.end_ns,
+        workgroup_count: dispatch.map_or(0, |dispatch| workgroup_total(dispatch.workgroup_count)),
+        thread_time_ns: if dispatch.is_some() { span.thread_time_ns } else { 0 },
+    });
+}
+
+fn profiled_dispatch<N: Names>(
+    dispatch: &Dispatch<N>,
+    executable_id: u64,
+    workgroup_count: [u32; 3],
+) -> ProfiledDispatch {
+    ProfiledDispatch {
+        executable_id,
+        function: dispatch.function,
+        workgroup_count,
+        workgroup_size: dispatch.workgroup_size.map(|size| size.max(1)),
+        is_indirect: matches!(dispatch.workgroup_count, WorkgroupCount::Indirect(_)),
+    }
+}
+
+/// The status code of an outcome.
+pub(crate) fn status(outcome: &Result<()>) -> StatusCode {
+    outcome.as_ref().map_or_else(|error| error.code(), |()| StatusCode::Ok)
+}
+
+/// The pieces of a command: the workgroups of a dispatch.
+fn tiles_of(operation: &QueueOp<Indexed>, names: &StoredNames<'_, '_>) -> u64 {
+    match operation {
+        QueueOp::Dispatch(dispatch) => workgroup_count(dispatch, names).map_or(0, workgroup_total),
+        _ => 1,
+    }
+}
+
+/// Profiles count the barrier before each stage but the first as a command.
+fn command_index(operation: usize, stage: usize) -> u32 {
+    u32::try_from(operation + stage).unwrap_or(u32::MAX)
+}
+
+/// Describes a command buffer that is submitted; returns the number of its commands.
+pub(crate) fn describe(session: &ProfileSession, command_buffer: &CommandBuffer) -> Result<u32> {
+    let Some(recording) = LocalCommands::of(command_buffer)?.baked()? else { return Ok(0) };
+    let executables = &recording.store.executables;
+    session.describe_command_buffer(command_buffer, || commands(recording), executables);
+    Ok(command_index(recording.operations.len(), recording.stages.len().saturating_sub(1)))
+}
+
+fn commands(recording: &Recording) -> Vec<ProfiledCommand> {
+    let mut commands = Vec::new();
+    for (stage, operations) in recording.stages().enumerate() {
+        if stage != 0 {
+            commands.push(ProfiledCommand { kind: ProfiledCommandKind::Barrier, uses_binding_table: false });
+        }
+        commands.extend(operations.filter_map(|index| command(recording, &recording.operations[index])));
+    }
+    commands
+}
+
+fn command(recording: &Recording, operation: &QueueOp<Indexed>) -> Option<ProfiledCommand> {
+    let store = &recording.store;
+    let slot = |reference: &BufferRef<u32>| match reference.binding {
+        Binding::Slot(slot) => Some(slot),
+        Binding::Direct(_) => None,
+    };
+    let is_slot = |reference: &BufferRef<u32>| slot(reference).is_some();
+    let (kind, uses_binding_table) = match operation {
+        QueueOp::Dispatch(dispatch) => {
+            let count = match &dispatch.workgroup_count {
+                WorkgroupCount::Static(count) => *count,
+                WorkgroupCount::Indirect(_) => [0; 3],
+            };
+            let bindings = dispatch.bindings.of(&store.lists.buffer_refs);
+            let executable = &store.executables[dispatch.executable as usize];
+            let kind = ProfiledCommandKind::Dispatch {
+                dispatch: profiled_dispatch(dispatch, executable.id(), count),
+                binding_count: bindings.len() as u32,
+            };
+            (kind, bindings.iter().any(is_slot))
+        }
+        QueueOp::Fill { target, .. } => {
+            let (target_offset, length) = (target.offset, target.length);
+            (ProfiledCommandKind::Fill { target_slot: slot(target), target_offset, length }, is_slot(target))
+        }
+        QueueOp::Update { target, .. } => {
+            let (target_offset, length) = (target.offset, target.length);
+            (
+                ProfiledCommandKind::Update { target_slot: slot(target), target_offset, length },
+                is_slot(target),
+            )
+        }
+        QueueOp::Copy { source, target, .. } => {
+            let kind = ProfiledCommandKind::Copy {
+                source_slot: slot(source),
+                source_offset: source.offset,
+                target_slot: slot(target),
+                target_offset: target.offset,
+                length: target.length,
+            };
+            (kind, is_slot(source) || is_slot(target))
+        }
+        // A command buffer has no others.
+        _ => return None,
+    };
+    Some(ProfiledCommand { kind, uses_binding_table })
+}

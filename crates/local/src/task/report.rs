@@ -1,0 +1,117 @@
+//! Reports a profiled issue: each stage when its last tile is complete, and the submission before its signals.
+
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+
+use rehal_base::StatusCode;
+use rehal_hal::profile::{CommandRegion, ProfiledSubmission, now_ns};
+
+use super::issue::Running;
+use crate::execute::{NoSlots, StoredNames};
+use crate::profile::{Span, report_operation, report_region, report_stored};
+
+/// What a report of an issue needs besides the times of its commands.
+#[derive(Default)]
+pub(super) struct Progress {
+    start_ns: AtomicI64,
+    stage_start_ns: AtomicI64,
+    /// Tiles of the stage that runs.
+    tiles: AtomicU32,
+    /// Stages that were reported.
+    reported: AtomicU32,
+}
+
+impl Progress {
+    /// The first stage is about to begin.
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
+
+impl Running<'_, '_, '_> {
+    pub(super) fn profile(&self) -> Option<&ProfiledSubmission> {
+        self.content.kept.profile()
+    }
+
+    /// Reports the commands of the stage before `stage`, whose tiles are complete. Returns its region, which is reported when
+    /// the size of the next is known.
+    pub(super) fn report_stage_before(&self, stage: u32) -> Option<CommandRegion> {
+        let profile = self.profile()?;
+        let report = &self.content.report;
+        let end_ns = now_ns();
+        if stage == 0 {
+            report.start_ns.store(end_ns, Ordering::Relaxed);
+            return None;
+        }
+        let index = stage - 1;
+        report.reported.store(stage, Ordering::Relaxed);
+        let commands = self.commands_of(index).filter(|_| self.view.is_command_buffer)?;
+        let start_ns = report.stage_start_ns.load(Ordering::Relaxed);
+        let (mut first_tile_ns, mut last_tile_ns, mut drains) = (i64::MAX, start_ns, 0);
+        let failed = self.failed_command();
+        for (command, tiling) in commands.clone().zip(&self.content.tilings) {
+            let Some(span) = tiling.times.span() else { continue };
+            first_tile_ns = first_tile_ns.min(span.start_ns);
+            last_tile_ns = last_tile_ns.max(span.end_ns);
+            drains += tiling.times.drains();
+            let status = match failed {
+                Some((failed, code)) if failed == command => code,
+                _ => StatusCode::Ok,
+            };
+            let operation = &self.view.operations[command];
+            report_stored(command, index as usize, operation, &self.view.names, profile, status, span);
+        }
+        Some(CommandRegion {
+            operation: *profile.operation(),
+            index,
+            command_count: commands.len() as u32,
+            tile_count: report.tiles.load(Ordering::Relaxed),
+            worker_count: self.worker.pool.worker_count() as u32,
+            useful_drain_count: drains,
+            start_ns,
+            end_ns,
+            first_tile_ns: first_tile_ns.min(last_tile_ns),
+            last_tile_ns,
+            next_tile_count: None,
+        })
+    }
+
+    /// Notes that a stage with this number of tiles begins, and reports the region before it.
+    pub(super) fn begin_stage(&self, tiles: u32, before: Option<CommandRegion>) {
+        let Some(profile) = self.profile() else { return };
+        if let Some(region) = before {
+            report_region(profile, &CommandRegion { next_tile_count: Some(tiles), ..region });
+        }
+        self.content.report.tiles.store(tiles, Ordering::Relaxed);
+        self.content.report.stage_start_ns.store(now_ns(), Ordering::Relaxed);
+    }
+
+    /// Reports the submission, of which nothing runs any more.
+    pub(super) fn report(&self) {
+        let Some(profile) = self.profile() else { return };
+        let report = &self.content.report;
+        // The last stage, if a failure prevented the worker that completed it from asking for the next.
+        let begun = self.content.stage.load(Ordering::Relaxed).min(self.view.stages.len() as u32);
+        if begun > report.reported.load(Ordering::Relaxed) {
+            self.end_last_stage(self.report_stage_before(begun));
+        }
+        let status = self.failed_command().map_or(StatusCode::Ok, |(_, code)| code);
+        let whole = || {
+            let (start_ns, end_ns) = (report.start_ns.load(Ordering::Relaxed), now_ns());
+            Span { start_ns, end_ns, thread_time_ns: end_ns - start_ns, was_deferred: true }
+        };
+        let span = match self.content.tilings.first().filter(|_| !self.view.is_command_buffer) {
+            Some(tiling) => tiling.times.span().unwrap_or_else(whole),
+            None => whole(),
+        };
+        let kept = &self.content.kept;
+        let names = StoredNames { store: kept.store(), slots: &NoSlots };
+        report_operation(kept.op(), &names, profile, status, span);
+    }
+
+    /// Reports the region of the last stage.
+    pub(super) fn end_last_stage(&self, region: Option<CommandRegion>) {
+        if let (Some(profile), Some(region)) = (self.profile(), region) {
+            report_region(profile, &region);
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Profiles of what devices do: the adapter between the sink of `hal`, which names objects by their ids, and the bundle of
+//! `profile`, which is bytes.
+
+mod rows;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rehal_base::{Context, Error, Result, StatusCode};
+use rehal_hal::DeviceGroup;
+use rehal_hal::profile::{ProfileData, ProfileFilter, ProfileRequest};
+use tempfile::NamedTempFile;
+
+use crate::{NamedPath, ProfileFile, Report, ReportOptions};
+use sink::{Bundle, DeviceSink};
+
+/// What to profile.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ProfilingOptions {
+    /// The bundle (`.ireeprof`) to write; created or truncated. `None` for [`Profiling::end_with_statistics`] only.
+    pub output: Option<NamedPath>,
+    /// The kinds of data.
+    pub data: ProfileData,
+    /// Which operations are reported in detail. Default: all.
+    pub filter: ProfileFilter,
+    /// The device whose operations are reported in detail, by its index. Default: all.
+    pub device_filter: Option<u32>,
+    /// Hardware counters to sample, by the device's names. Default: none.
+    pub counters: Vec<String>,
+    /// How often devices are asked for what they have buffered. Default: only at the end.
+    pub flush_interval: Option<Duration>,
+}
+
+/// A profiling session of a group of devices. Ends when it is dropped; [`Profiling::end`] also reports errors.
+///
+/// A thread writes what devices report to the file within 100 ms, so that the bundle of a killed program is readable up to that
+/// point.
+///
+/// ```
+/// # fn main() -> rehal_session::Result<()> {
+/// # let capture = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/captures/add4.add.local-sync.ireereplay");
+/// # let directory = std::env::temp_dir().join(format!("rehal-profiling-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory).unwrap();
+/// # let path = directory.join("run.ireeprof");
+/// use rehal_session::{
+///     CaptureFile, CaptureOptions, DeviceOptions, ProfileData, Profiling, ProfilingOptions, Replay, ReplayOptions,
+/// };
+///
+/// let plan = CaptureFile::open(capture.as_ref(), &CaptureOptions::default())?.plan()?;
+/// let devices = DeviceOptions::default().open()?;
+/// let replay = Replay::new(plan, &devices, &ReplayOptions::default())?;
+/// let options = ProfilingOptions::new(&path, ProfileData::QUEUE_EVENTS | ProfileData::HOST_EXECUTION);
+/// let profiling = Profiling::begin(&devices, &options)?;
+/// replay.run(&mut [])?;
+/// profiling.end()?;
+/// # std::fs::remove_dir_all(directory).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+pub struct Profiling {
+    session: Session,
+    writer: Option<(Sender<()>, JoinHandle<()>)>,
+    target: Target,
+}
+
+/// The file of a session.
+enum Target {
+    Bundle(NamedPath),
+    /// For statistics: long runs have more events than fit in memory.
+    Temporary(NamedTempFile),
+}
+
+/// The devices with their sinks.
+#[derive(Clone)]
+struct Session {
+    devices: DeviceGroup,
+    sinks: Vec<Arc<DeviceSink>>,
+    bundle: Arc<Bundle>,
+}
+
+/// How often rows are written.
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
+
+impl ProfilingOptions {
+    /// A bundle at `output` with these kinds of data of all operations.
+    pub fn new(output: impl Into<NamedPath>, data: ProfileData) -> Self {
+        Self {
+            output: Some(output.into()),
+            data,
+            filter: ProfileFilter::default(),
+            device_filter: None,
+            counters: Vec::new(),
+            flush_interval: None,
+        }
+    }
+
+    /// No bundle: only statistics are printed. `None` is what the reference's tools measure for these.
+    pub fn statistics(data: Option<ProfileData>) -> Self {
+        let default =
+            ProfileData::QUEUE_EVENTS | ProfileData::HOST_EXECUTION | ProfileData::EXECUTABLE_METADATA;
+        Self { output: None, ..Self::new("", data.unwrap_or(default)) }
+    }
+
+    /// The request for the device with this index.
+    fn request(&self, sink: &Arc<DeviceSink>, device: usize) -> ProfileRequest {
+        let is_selected = self.device_filter.is_none_or(|ordinal| ordinal as usize == device);
+        let detailed = ProfileData::HOST_EXECUTION
+            | ProfileData::DEVICE_QUEUE_EVENTS
+            | ProfileData::DISPATCH_EVENTS
+            | ProfileData::COMMAND_REGIONS
+            | ProfileData::COUNTERS
+            | ProfileData::EXECUTABLE_TRACES;
+        let data = if is_selected { self.data } else { self.data - detailed };
+        ProfileRequest {
+            data,
+            filter: self.filter.clone(),
+            counters: if is_selected { self.counters.clone() } else { Vec::new() },
+            sink: sink.clone(),
+        }
+    }
+}
+
+impl Profiling {
+    /// Begins a session on all `devices`. Fails if one of them does not support what the options request.
+    pub fn begin(devices: &DeviceGroup, options: &ProfilingOptions) -> Result<Self> {
+        let target = Target::create(options)?;
+        let bundle = Arc::new(target.open()?);
+        let sinks = devices.devices().iter().enumerate();
+        let sinks = sinks
+            .map(|(ordinal, device)| DeviceSink::new(&bundle, ordinal as u32, &device.info().name))
+            .collect();
+        let session = Session { devices: devices.clone(), sinks, bundle };
+        for (index, (device, sink)) in devices.devices().iter().zip(&session.sinks).enumerate() {
+            sink.begin();
+            if let Err(error) = device.begin_profiling(&options.request(sink, index)) {
+                // The first error is the one to report.
+                let _ = session.end_first(index, error.code());
+                sink.end(error.code());
+                return Err(error.context("beginning the profile"));
+            }
+        }
+        // Even a program that is killed at once leaves a readable bundle.
+        session.write()?;
+        let writer = session.start_writer(options.flush_interval)?;
+        Ok(Self { session, writer: Some(writer), target })
+    }
+
+    /// Writes what devices have reported. Benchmarks call it while they do not measure.
+    pub fn flush(&self) -> Result<()> {
+        self.session.flush()
+    }
+
+    /// Ends the session, and reports the first error of writing it.
+    pub fn end(mut self) -> Result<()> {
+        self.finish()
+    }
+
+    /// Ends the session, and prints totals per operation and function to `sink`, as the reference does.
+    pub fn end_with_statistics(mut self, sink: &mut dyn Write) -> Result<()> {
+        self.finish()?;
+        let options = ReportOptions { report: Report::Statistics, ..ReportOptions::default() };
+        ProfileFile::open(self.target.path())?.print(&options, sink)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let Some((stop, thread)) = self.writer.take() else { return Ok(()) };
+        drop(stop);
+        // It panics only if writing does, which would be a bug that its message names.
+        let _ = thread.join();
+        self.session.end_first(self.session.sinks.len(), StatusCode::Ok).context(|| self.target.place())
+    }
+}
+
+impl Target {
+    fn create(options: &ProfilingOptions) -> Result<Self> {
+        match &options.output {
+            Some(output) => Ok(Self::Bundle(output.clone())),
+            None => NamedTempFile::with_suffix(".ireeprof")
+                .map(Self::Temporary)
+                .map_err(|error| Error::io("creating a temporary file", &error)),
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Bundle(output) => output.path(),
+            Self::Temporary(file) => file.path(),
+        }
+    }
+
+    fn place(&self) -> String {
+        match self {
+            Self::Bundle(output) => output.place(),
+            Self::Temporary(_) => "a temporary file".to_owned(),
+        }
+    }
+
+    fn open(&self) -> Result<Bundle> {
+        let shown = self.path().display();
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            // As captures: a profile names what the program runs.
+            .mode(0o640)
+            .open(self.path())
+            .map_err(|error| Error::io(format_args!("creating '{shown}'"), &error));
+        file.and_then(Bundle::new).context(|| self.place())
+    }
+}
+
+impl Drop for Profiling {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
+
+impl Session {
+    /// Ends the sessions of the first `count` devices, in reverse order.
+    fn end_first(&self, count: usize, status: StatusCode) -> Result<()> {
+        let mut outcome = Ok(());
+        for (device, sink) in self.devices.devices().iter().zip(&self.sinks).take(count).rev() {
+            let ended = device.end_profiling();
+            sink.end(status);
+            outcome = outcome.and(ended);
+        }
+        outcome.and(self.bundle.check())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.devices.devices().iter().try_for_each(|device| device.flush_profiling())?;
+        self.write()
+    }
+
+    fn write(&self) -> Result<()> {
+        self.sinks.iter().for_each(|sink| sink.write());
+        self.bundle.check()
+    }
+
+    /// The thread that writes rows, and flushes devices at their interval, until the sender is dropped.
+    fn start_writer(&self, flush_interval: Option<Duration>) -> Result<(Sender<()>, JoinHandle<()>)> {
+        let (stop, stopped) = channel();
+        let session = self.clone();
+        let run = move || {
+            let interval = flush_interval.unwrap_or(WRITE_INTERVAL).min(WRITE_INTERVAL);
+            let rounds = flush_interval.map(|wanted| wanted.as_nanos().div_ceil(interval.as_nanos().max(1)));
+            let mut round = 0;
+            while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(interval) {
+                round += 1;
+                // Errors are kept in the bundle, and the end of the session reports them.
+                let _ = match rounds {
+                    Some(rounds) if round % rounds.max(1) == 0 => session.flush(),
+                    _ => session.write(),
+                };
+            }
+        };
+        let thread = std::thread::Builder::new().name("profile-writer".into()).spawn(run);
+        Ok((stop, thread.map_err(|error| Error::io("starting a thread", &error))?))
+    }
+}

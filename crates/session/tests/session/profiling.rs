@@ -1,0 +1,293 @@
+//! Profiles of programs and replays on both CPU drivers, read back.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use rehal_profile::{Bundle, ContentType, OpenOptions, layout, rows};
+use rehal_session::{
+    CaptureFile, CaptureOptions, DeviceOptions, DeviceSpec, ModuleSource, ModuleTests, ProfileData,
+    Profiling, ProfilingOptions, Program, ProgramOptions, Replay, ReplayOptions, StatusCode, ValueText,
+};
+
+use crate::{capture, fixture};
+
+const DRIVERS: [&str; 2] = ["local-sync", "local-task"];
+
+/// What CPU devices report.
+fn everything() -> ProfileData {
+    ProfileData::QUEUE_EVENTS
+        | ProfileData::HOST_EXECUTION
+        | ProfileData::MEMORY_EVENTS
+        | ProfileData::EXECUTABLE_METADATA
+        | ProfileData::COMMAND_REGIONS
+}
+
+/// The rows of a profile.
+#[derive(Default)]
+struct Rows {
+    names: Vec<String>,
+    /// Commands of each command buffer, by id.
+    commands: Vec<(u64, u32)>,
+    queue: Vec<layout::QueueEvent>,
+    execution: Vec<layout::HostExecutionEvent>,
+    memory: Vec<layout::MemoryEvent>,
+    regions: Vec<layout::CommandRegionEvent>,
+    sessions: (usize, usize),
+}
+
+fn read(path: &Path) -> Rows {
+    let bytes = std::fs::read(path).unwrap();
+    let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+    let mut all = Rows::default();
+    for record in bundle.records() {
+        let record = record.unwrap();
+        match (record.header.record_type.get(), record.content()) {
+            (1, _) => all.sessions.0 += 1,
+            (3, _) => all.sessions.1 += 1,
+            (_, Some(ContentType::Functions)) => all.names.extend(
+                record
+                    .rows::<rows::Function<'_>>()
+                    .map(|row| String::from_utf8(row.unwrap().name.to_vec()).unwrap()),
+            ),
+            (_, Some(ContentType::CommandOperations)) => all.commands.extend(
+                record
+                    .rows::<rows::CommandOperation<'_>>()
+                    .map(|row| row.unwrap())
+                    .map(|row| (row.command_buffer_id.get(), row.command_index.get())),
+            ),
+            (_, Some(ContentType::QueueEvents)) => {
+                all.queue.extend(record.rows::<rows::QueueEvent<'_>>().map(|row| *row.unwrap().header));
+            }
+            (_, Some(ContentType::HostExecutionEvents)) => all
+                .execution
+                .extend(record.rows::<rows::HostExecutionEvent<'_>>().map(|row| *row.unwrap().header)),
+            (_, Some(ContentType::MemoryEvents)) => {
+                all.memory.extend(record.rows::<rows::MemoryEvent<'_>>().map(|row| *row.unwrap().header));
+            }
+            (_, Some(ContentType::CommandRegionEvents)) => all
+                .regions
+                .extend(record.rows::<rows::CommandRegionEvent<'_>>().map(|row| *row.unwrap().header)),
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Profiles `runs` replays of a capture.
+fn profile(driver: &str, name: &str, runs: usize, edit: impl FnOnce(&mut ProfilingOptions)) -> Rows {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("run.ireeprof");
+    let plan = CaptureFile::open(&capture(name), &CaptureOptions::default()).unwrap().plan().unwrap();
+    let devices = DeviceOptions::for_plan(&plan, DeviceSpec::find(driver).unwrap()).open().unwrap();
+    let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+    let mut options = ProfilingOptions::new(&path, everything());
+    edit(&mut options);
+    let profiling = Profiling::begin(&devices, &options).unwrap();
+    (0..runs).for_each(|_| replay.run(&mut []).unwrap());
+    profiling.end().unwrap();
+    // Another session may begin, and one that has ended reports nothing.
+    replay.run(&mut []).unwrap();
+    read(&path)
+}
+
+const MLP: &str = "mlp.mlp.local-sync";
+
+fn dispatches(rows: &Rows) -> Vec<&layout::HostExecutionEvent> {
+    rows.execution.iter().filter(|event| event.event_type.get() == 2).collect()
+}
+
+#[test]
+fn every_submission_and_dispatch_of_a_replay_is_reported() {
+    for driver in DRIVERS {
+        let one = profile(driver, "add4.add.local-sync", 1, |_| {});
+        let three = profile(driver, "add4.add.local-sync", 3, |_| {});
+        assert_eq!((one.sessions, three.sessions), ((1, 1), (1, 1)), "{driver}");
+        assert!(!one.queue.is_empty() && !dispatches(&one).is_empty(), "{driver}");
+        assert_eq!(three.queue.len(), 3 * one.queue.len(), "{driver}");
+        assert_eq!(dispatches(&three).len(), 3 * dispatches(&one).len(), "{driver}");
+        for rows in [&one, &three] {
+            let submissions: BTreeSet<_> = rows.queue.iter().map(|event| event.submission_id.get()).collect();
+            assert_eq!(submissions, (1..=rows.queue.len() as u64).collect(), "{driver}");
+            for event in &rows.queue {
+                assert!(event.ready_host_time_ns.get() >= event.host_time_ns.get(), "{driver}");
+            }
+            for event in &rows.execution {
+                assert!(submissions.contains(&event.submission_id.get()), "{driver}");
+                assert!(event.end_host_time_ns.get() >= event.start_host_time_ns.get(), "{driver}");
+                assert_eq!(event.status_code.get(), 0, "{driver}");
+            }
+            // Each dispatch is inside the execution of its submission.
+            for dispatch in dispatches(rows) {
+                let whole = rows.execution.iter().find(|event| {
+                    event.event_type.get() == 3 && event.submission_id == dispatch.submission_id
+                });
+                let whole = whole.expect("its command buffer was executed");
+                assert!(dispatch.start_host_time_ns.get() >= whole.start_host_time_ns.get(), "{driver}");
+                assert!(dispatch.end_host_time_ns.get() <= whole.end_host_time_ns.get(), "{driver}");
+                let command = (dispatch.command_buffer_id.get(), dispatch.command_index.get());
+                assert!(rows.commands.contains(&command), "{driver}: {command:?}");
+            }
+            assert!(rows.names.iter().any(|name| name.contains("add")), "{driver}: {:?}", rows.names);
+        }
+    }
+}
+
+#[test]
+fn regions_cover_the_stages_of_each_command_buffer() {
+    for driver in DRIVERS {
+        let rows = profile(driver, MLP, 1, |_| {});
+        let executions = rows.execution.iter().filter(|event| event.event_type.get() == 3).count();
+        let last = rows.regions.iter().filter(|region| region.next_index.get() == -1).count();
+        assert_eq!(last, executions, "{driver}: the last region of each execution has no next");
+        let commands: u32 = rows.regions.iter().map(|region| region.dispatch_count.get()).sum();
+        let barriers = rows.regions.len() - executions;
+        assert_eq!(commands as usize + barriers, rows.commands.len(), "{driver}");
+        for region in &rows.regions {
+            assert!(region.end_host_time_ns.get() >= region.start_host_time_ns.get(), "{driver}");
+            assert!(region.tile_count.get() >= region.dispatch_count.get(), "{driver}");
+        }
+    }
+}
+
+#[test]
+fn allocations_are_reported_until_they_are_freed() {
+    for driver in DRIVERS {
+        let rows =
+            profile(driver, "add4.add.local-sync", 1, |options| options.data = ProfileData::MEMORY_EVENTS);
+        assert!(rows.queue.is_empty() && rows.execution.is_empty(), "{driver}");
+        let of = |kind: u32| -> Vec<u64> {
+            let events = rows.memory.iter().filter(|event| event.event_type.get() == kind);
+            events.map(|event| event.allocation_id.get()).collect()
+        };
+        let (allocated, freed) = (of(9), of(10));
+        assert!(!allocated.is_empty(), "{driver}");
+        assert_eq!(
+            allocated.iter().collect::<BTreeSet<_>>(),
+            freed.iter().collect::<BTreeSet<_>>(),
+            "{driver}: a replay frees what it allocates"
+        );
+    }
+}
+
+#[test]
+fn filters_select_what_is_reported_in_detail() {
+    for driver in DRIVERS {
+        let all = profile(driver, MLP, 1, |_| {});
+        let mut names: Vec<_> = all.names.clone();
+        names.sort_unstable();
+        names.dedup();
+        let wanted = names.first().unwrap().clone();
+        let one = profile(driver, MLP, 1, |options| options.filter.function = Some(wanted.clone()));
+        let ordinal = one.names.iter().position(|name| *name == wanted).unwrap() as u32;
+        assert!(!one.execution.is_empty() && one.execution.len() < all.execution.len(), "{driver}");
+        assert!(one.execution.iter().all(|event| event.function_ordinal.get() == ordinal), "{driver}");
+        assert_eq!(one.queue.len(), all.queue.len(), "{driver}: queue events are complete");
+
+        let first = profile(driver, MLP, 1, |options| options.filter.command_index = Some(0));
+        assert!(!first.execution.is_empty(), "{driver}");
+        assert!(first.execution.iter().all(|event| event.command_index.get() == 0), "{driver}");
+
+        for none in [
+            profile(driver, MLP, 1, |options| options.filter.queue = Some(1)),
+            profile(driver, MLP, 1, |options| options.filter.command_buffer = Some(u64::MAX)),
+            profile(driver, MLP, 1, |options| options.device_filter = Some(1)),
+        ] {
+            assert!(none.execution.is_empty() && none.regions.is_empty(), "{driver}");
+            assert_eq!(none.queue.len(), all.queue.len(), "{driver}");
+        }
+    }
+}
+
+#[test]
+fn data_that_a_device_does_not_report_is_refused_by_name() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("run.ireeprof");
+    for driver in DRIVERS {
+        let devices = DeviceOptions::of(vec![DeviceSpec::find(driver).unwrap()]).open().unwrap();
+        for (name, data) in ProfileData::NAMES {
+            let begun = Profiling::begin(&devices, &ProfilingOptions::new(&path, data));
+            match begun.err() {
+                None => assert!(everything().contains(data), "{driver}: {name}"),
+                Some(error) => {
+                    assert!(!everything().contains(data), "{driver}: {name}");
+                    assert_eq!(error.code(), StatusCode::Unimplemented);
+                    assert_eq!(error.message(), format!("device '{driver}' cannot report {name}"));
+                }
+            }
+        }
+        let first = Profiling::begin(&devices, &ProfilingOptions::new(&path, everything())).unwrap();
+        let second =
+            Profiling::begin(&devices, &ProfilingOptions::new(scratch.path().join("2"), everything()));
+        assert_eq!(second.err().unwrap().code(), StatusCode::FailedPrecondition);
+        first.end().unwrap();
+        let missing = ProfilingOptions::new(scratch.path().join("none/x.ireeprof"), everything());
+        let error = Profiling::begin(&devices, &missing).err().unwrap();
+        assert!(error.report().contains("none/x.ireeprof"), "{}", error.report());
+    }
+}
+
+#[test]
+fn programs_are_profiled_with_their_recording_and_flushed() {
+    for driver in DRIVERS {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("run.ireeprof");
+        let mut options = ProgramOptions::default();
+        options.modules.push(ModuleSource::File(fixture("modules/add4.vmfb")));
+        options.devices = DeviceOptions::of(vec![DeviceSpec::find(driver).unwrap()]);
+        let recording = scratch.path().join("run.ireereplay");
+        options.recording = Some(rehal_session::RecordingOptions::new(&recording));
+        let program = Program::load(&options).unwrap();
+        let mut profiling = ProfilingOptions::new(&path, everything());
+        profiling.flush_interval = Some(Duration::from_millis(1));
+        let profiling = Profiling::begin(program.devices().unwrap(), &profiling).unwrap();
+        let function = program.function("add").unwrap();
+        let texts = ["4xf32=1 2 3 4", "4xf32=1"].map(|text| ValueText::new(text).unwrap());
+        let inputs = program.inputs(&function, &texts).unwrap();
+        drop(program.call(&function, inputs).unwrap());
+        profiling.flush().unwrap();
+        // Readable before the session ends, as after a kill.
+        let flushed = read(&path);
+        assert_eq!(flushed.sessions, (1, 0), "{driver}");
+        assert!(!flushed.queue.is_empty() && !dispatches(&flushed).is_empty(), "{driver}");
+        profiling.end().unwrap();
+        assert_eq!(read(&path).sessions, (1, 1), "{driver}");
+        drop(function);
+        program.close().unwrap();
+        // The capture has the calls, and replays.
+        let plan = CaptureFile::open(&recording, &CaptureOptions::default()).unwrap().plan().unwrap();
+        let devices = options.devices.open().unwrap();
+        Replay::new(plan, &devices, &ReplayOptions::default()).unwrap().run(&mut []).unwrap();
+    }
+}
+
+#[test]
+fn statistics_are_printed_without_a_bundle() {
+    let plan = CaptureFile::open(&capture(MLP), &CaptureOptions::default()).unwrap().plan().unwrap();
+    let devices = DeviceOptions::default().open().unwrap();
+    let replay = Replay::new(plan, &devices, &ReplayOptions::default()).unwrap();
+    let profiling = Profiling::begin(&devices, &ProfilingOptions::statistics(None)).unwrap();
+    replay.run(&mut []).unwrap();
+    let mut text = Vec::new();
+    profiling.end_with_statistics(&mut text).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.starts_with("\nIREE HAL device statistics:\n  aggregate_rows="), "{text}");
+    assert!(text.contains("  host_execute mlp_dispatch_"), "{text}");
+    assert!(text.contains("  host_queue p=0 q=0 execute  count="), "{text}");
+}
+
+#[test]
+fn each_test_of_a_module_has_its_profile() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut options = ProgramOptions::default();
+    options.modules.push(ModuleSource::File(fixture("modules/checks.vmfb")));
+    options.profiling =
+        Some(ProfilingOptions::new(scratch.path().join("checks.ireeprof"), ProfileData::QUEUE_EVENTS));
+    let tests = ModuleTests::load(&options).unwrap();
+    for test in tests.tests() {
+        // Some of them fail, and have a profile nevertheless.
+        drop(tests.run(&test.name));
+    }
+    let written = std::fs::read_dir(scratch.path()).unwrap().count();
+    assert_eq!(written, tests.tests().len());
+}
