@@ -147,9 +147,21 @@ fn check_results(convention: &Convention, results: &[Value]) -> Result<()> {
 
 #[cold]
 fn wrong_results(results: &[Value], kinds: impl Iterator<Item = ValueKind>) -> Error {
-    let kinds: Vec<ValueKind> = kinds.collect();
+    // Kinds only: values of references are addresses, and a message is the same in every run.
+    let found: Vec<String> = results.iter().map(kind_name).collect();
+    let expected: Vec<ValueKind> = kinds.collect();
     Error::new(
         StatusCode::Internal,
-        format!("the native function returned {results:?}, expected {kinds:?} by its calling convention"),
+        format!(
+            "the native function returned [{}], expected {expected:?} by its calling convention",
+            found.join(", ")
+        ),
     )
+}
+
+fn kind_name(value: &Value) -> String {
+    match value.kind() {
+        Some(kind) => format!("{kind:?}"),
+        None => "a value of 8 or 16 bits".to_owned(),
+    }
 }

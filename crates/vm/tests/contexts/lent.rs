@@ -109,6 +109,8 @@ fn failing_functions_release_lent_references() {
     }
     let error = call(&host, &context, "wrong", &[]).unwrap_err();
     assert_eq!(error.code(), StatusCode::Internal);
+    let expected = "the native function returned [Ref, Ref], expected [Ref] by its calling convention";
+    assert_eq!(error.message(), expected);
     // A token is required, and the argument is null.
     let function = context.function("lent.spans").unwrap();
     assert_eq!(function.call(&[Value::NULL, Value::NULL]).unwrap_err().code(), StatusCode::InvalidArgument);
