@@ -18,4 +18,5 @@ mod queue;
 mod races;
 mod refusals;
 mod scopes;
+mod stepping;
 mod substitution;
