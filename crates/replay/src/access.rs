@@ -340,7 +340,7 @@ impl Summary {
 }
 
 /// The non-empty range of `length` bytes from `offset` in `size` bytes. Accesses out of bounds are errors of the device.
-fn clamp(offset: u64, length: u64, size: u64) -> Option<(u64, u64)> {
+pub(crate) fn clamp(offset: u64, length: u64, size: u64) -> Option<(u64, u64)> {
     let end = if length == WHOLE_BUFFER { size } else { offset.saturating_add(length).min(size) };
     (offset < end).then_some((offset, end))
 }

@@ -10,6 +10,7 @@ mod access;
 mod arguments;
 mod command_buffer;
 mod decode;
+mod dispatches;
 pub mod dump;
 mod encode;
 mod evictions;
@@ -32,8 +33,11 @@ mod region;
 mod run;
 mod schedule;
 mod scopes;
+mod slice;
 mod substitute;
+mod walk;
 
+pub use dispatches::{PlannedBinding, PlannedDispatch};
 pub use fast_forward::FastForward;
 pub use files::{FileRemap, resolve_path};
 pub use host_reads::{DEFAULT_BYTES_LIMIT, HostReadLog};
@@ -46,4 +50,5 @@ pub use record::{CaptureSink, FilePolicy, FileValidation, OpenScope, RecordOptio
 pub use rehal_capture::CaptureBytes;
 pub use rehal_hal::{FileContents, FileIdentity, FileSource, Validation};
 pub use run::{Replay, ReplayOptions, ReplayOrder};
+pub use slice::{Cut, Slice, SliceOptions, SlicedRead};
 pub use substitute::{Candidate, Code, Replacement, Selector, Substitute, Substitution};

@@ -10,19 +10,20 @@ use rehal_base::{Error, Range as ByteRange, Remedy, Result};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{
     CreateOp, Device, DeviceGroup, File, FileContents, HostFile, HostOp, ImportFile, Indexed, MemoryAccess,
-    QueueOp, RangeOp, SemaphoreFlags, transfer,
+    PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, transfer,
 };
 
-pub(crate) use self::objects::State;
+pub(crate) use self::names::LiveNames;
+pub(crate) use self::objects::{Objects, State};
+pub(crate) use self::stepping::each_object;
 
-use self::names::LiveNames;
 use self::objects::get;
 use self::stepping::Stepping;
 use crate::evictions::{self, Evictions};
 use crate::files::{self, FileRemap};
 use crate::flight::Flight;
 use crate::plan::{RecordLocation, Release, Step, StepOp};
-use crate::prepare;
+use crate::prepare::{self, Prepared};
 use crate::region::Region;
 use crate::schedule::Schedule;
 use crate::scopes;
@@ -154,6 +155,11 @@ impl Replay {
         FastForward::new(self, scope, observers).map_err(|error| self.plan.in_file(error))
     }
 
+    /// Prepares an executable of the plan, or its substitute.
+    pub(crate) fn prepare(&self, op: &PrepareExecutable<Indexed>, device: &Device) -> Result<Prepared> {
+        prepare::prepare(&self.plan, op, device, &self.replacements, &self.own_names)
+    }
+
     /// The file with an index, if runs share it.
     pub(crate) fn shared_file(&self, index: usize) -> Option<&File> {
         self.files[index].as_ref()
@@ -168,7 +174,7 @@ impl Replay {
                 continue;
             };
             let device = &self.devices.devices()[op.cache as usize];
-            prepare::prepare(&self.plan, &op, device, &self.replacements, &self.own_names)
+            self.prepare(&op, device)
                 .map_err(|error| self.plan.in_file(self.plan.locate(error, step.location)))?;
         }
         Ok(())
@@ -437,8 +443,12 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             _ => None,
         };
         let own = own.as_ref().map(|semaphore| semaphore.at(1));
-        let mut live =
-            submission.rename(&mut LiveNames::of(self.plan, self.replay, &self.state.objects, scratch))?;
+        let mut live = submission.rename(&mut LiveNames::of(
+            self.plan,
+            self.replay.devices.devices(),
+            &self.state.objects,
+            scratch,
+        ))?;
         if let Some(own) = &own {
             live.signals = std::slice::from_ref(own);
         }
@@ -468,7 +478,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
     }
 
     fn names<'s>(&'s self, scratch: &'s Bump) -> LiveNames<'s> {
-        LiveNames::of(self.plan, self.replay, &self.state.objects, scratch)
+        LiveNames::of(self.plan, self.replay.devices.devices(), &self.state.objects, scratch)
     }
 
     fn device(&self, index: u32) -> &Device {
@@ -543,8 +553,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             CreateOp::Executable(ref op) => {
                 let replay = self.replay;
                 let device = self.device(op.cache);
-                let prepared =
-                    prepare::prepare(self.plan, op, device, &replay.replacements, &replay.own_names)?;
+                let prepared = replay.prepare(op, device)?;
                 let record = &self.plan.executables[op.created as usize].record(self.bytes);
                 self.observers.iter_mut().try_for_each(|it| it.executable(record, &prepared.executable))?;
                 self.state.objects.executables[op.created as usize] = Some(prepared);

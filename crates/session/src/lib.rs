@@ -81,10 +81,11 @@ pub use rehal_profile::times::{DispatchTimes, FunctionTimes, TimedBy};
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use rehal_replay::{
-    Candidate, CaptureSink, Code, DEFAULT_BYTES_LIMIT, ExecutableRecord, FastForward, FileContents,
-    FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource, FileValidation, HostRead, HostReadLog,
-    Observer, OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
-    ReplayOrder, Scope, Selector, Substitute, Substitution, Validation,
+    AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation,
+    ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
+    FileValidation, HostRead, HostReadLog, Observer, OpenScope, Operation, Plan, RecordLocation,
+    RecordOptions, Recorder, Replacement, Replay, ReplayOptions, ReplayOrder, Scope, Selector, Slice,
+    SliceOptions, SlicedRead, Substitute, Substitution, Validation,
 };
 
 pub use rehal_values::{Equality, TensorType};

@@ -19,6 +19,7 @@ mod races;
 mod replay_flags;
 mod run_module;
 mod run_replay;
+mod slice;
 
 pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
@@ -36,6 +37,7 @@ pub use profile_timeline::PROFILE_TIMELINE;
 pub use races::RACES;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
+pub use slice::SLICE;
 
 /// All tools, in the order in which `rehal` lists its verbs.
 #[rustfmt::skip]
@@ -45,6 +47,7 @@ pub const ALL: &[&crate::Tool] = &[
     &BENCHMARK_REPLAY,
     &INFO,
     &RACES,
+    &SLICE,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
     &CHECK_MODULE,

@@ -6,21 +6,26 @@ use rehal_hal::{
 };
 
 use super::objects::{Objects, get};
-use crate::{Plan, Replay};
+use crate::Plan;
 
 /// Maps the indices of a plan to the objects of a run.
-pub(super) struct LiveNames<'s> {
+pub(crate) struct LiveNames<'s> {
     lists: &'s StoredLists,
     bytes: &'s [u8],
     objects: &'s Objects,
     devices: &'s [Device],
+    table: Option<&'s [BufferRef<u32>]>,
     scratch: &'s Bump,
 }
 
 impl<'s> LiveNames<'s> {
-    pub(super) fn of(plan: &'s Plan, replay: &'s Replay, objects: &'s Objects, scratch: &'s Bump) -> Self {
-        let devices = replay.devices.devices();
-        Self { lists: &plan.lists, bytes: plan.bytes(), objects, devices, scratch }
+    pub(crate) fn of(plan: &'s Plan, devices: &'s [Device], objects: &'s Objects, scratch: &'s Bump) -> Self {
+        Self { lists: &plan.lists, bytes: plan.bytes(), objects, devices, table: None, scratch }
+    }
+
+    /// The same names, with slots resolved to the ranges of this binding table. Barriers for missing buffers are left out.
+    pub(crate) fn with_table(self, table: &'s [BufferRef<u32>]) -> Self {
+        Self { table: Some(table), ..self }
     }
 
     fn list<T: Copy, U: Copy>(
@@ -43,7 +48,13 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
     }
 
     fn buffer_ref(&mut self, reference: BufferRef<u32>) -> Result<BufferRef<&'s Buffer>> {
-        rename_buffer_ref(self, reference)
+        match self.table {
+            None => rename_buffer_ref(self, reference),
+            Some(table) => {
+                let (buffer, offset, length) = self.objects.resolve(&reference, table)?;
+                Ok(BufferRef::range(self.buffer(buffer)?, offset, length))
+            }
+        }
     }
 
     fn semaphore(&mut self, name: u32) -> Result<&'s Semaphore> {
@@ -96,7 +107,17 @@ impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
     }
 
     fn buffer_barriers(&mut self, list: Span<BufferBarrier<u32>>) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
-        self.list(list.of(&self.lists.buffer_barriers), |this, item| this.buffer_barrier(item))
+        let list = list.of(&self.lists.buffer_barriers);
+        if self.table.is_none() {
+            return self.list(list, |this, item| this.buffer_barrier(item));
+        }
+        let mut renamed = Vec::new();
+        for item in list {
+            if let Ok(item) = self.buffer_barrier(*item) {
+                renamed.push(item);
+            }
+        }
+        Ok(self.scratch.alloc_slice_copy(&renamed))
     }
 
     fn created_buffer(&mut self, _name: u32) -> Result<()> {

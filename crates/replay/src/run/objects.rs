@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
 use rehal_base::{Error, Result, StatusCode};
-use rehal_hal::{Buffer, CommandBuffer, Event, File, Semaphore};
+use rehal_hal::{Binding, Buffer, BufferRef, CommandBuffer, Event, File, Semaphore};
 
 use crate::Plan;
 use crate::plan::{Kind, Release};
@@ -30,7 +30,7 @@ pub(super) fn get<T>(list: &[Option<T>], index: u32) -> Result<&T> {
 }
 
 impl Objects {
-    pub(super) fn new(counts: &[u32; crate::plan::KINDS]) -> Self {
+    pub(crate) fn new(counts: &[u32; crate::plan::KINDS]) -> Self {
         let count = |kind: Kind| counts[kind as usize];
         Self {
             buffers: empty(count(Kind::Buffer)),
@@ -40,6 +40,29 @@ impl Objects {
             files: empty(count(Kind::File)),
             events: empty(count(Kind::Event)),
         }
+    }
+
+    /// The buffer, offset and length of a reference; `table` has the buffers of slots. Fails as devices do.
+    pub(crate) fn resolve(
+        &self,
+        reference: &BufferRef<u32>,
+        table: &[BufferRef<u32>],
+    ) -> Result<(u32, u64, u64)> {
+        let slot = match reference.binding {
+            Binding::Direct(buffer) => {
+                let range = get(&self.buffers, buffer)?.resolve(reference.offset, reference.length)?;
+                return Ok((buffer, range.offset, range.length));
+            }
+            Binding::Slot(slot) => slot,
+        };
+        let Some(BufferRef { binding: Binding::Direct(buffer), offset, length }) = table.get(slot as usize)
+        else {
+            return Err(Error::invalid_argument(format!("the binding table has no buffer in slot {slot}")));
+        };
+        let bound = get(&self.buffers, *buffer)?.resolve(*offset, *length)?;
+        let part = get(&self.buffers, *buffer)?.subspan(bound.offset, bound.length)?;
+        let range = part.resolve(reference.offset, reference.length)?;
+        Ok((*buffer, range.offset, range.length))
     }
 
     /// The bytes of memory that releasing an object may free.

@@ -15,7 +15,7 @@ use super::names::LiveNames;
 use super::objects::get;
 use crate::access::{Effect, Footprints, WORKGROUP_COUNT_BYTES};
 use crate::operation::{AccessedRange, DispatchOperation, Operation};
-use crate::plan::{Completion, Kind, RecordLocation, Release, StepOp};
+use crate::plan::{Completion, Kind, RecordLocation, Release};
 use crate::{Observer, Plan};
 
 /// What a run needs to perform operations one by one.
@@ -64,18 +64,12 @@ impl<'r> Stepping<'r> {
         if observers.is_empty() {
             return None;
         }
-        let count = plan.counts[Kind::CommandBuffer as usize] as usize;
-        let mut commands = vec![Vec::new(); count];
-        for step in &plan.steps {
-            if let StepOp::Command(index) = step.op {
-                commands[plan.commands[index as usize].0 as usize].push((step.location, index));
-            }
-        }
+        let commands = plan.commands_by_buffer();
         Some(Box::new(Self {
             observers,
             footprints: Footprints::new(plan, 0),
+            execution_counts: vec![0; commands.len()],
             commands,
-            execution_counts: vec![0; count],
             deferred: HashMap::new(),
         }))
     }
@@ -116,7 +110,7 @@ impl<'r> Stepping<'r> {
 }
 
 /// Calls `visit` with each object that a command names.
-fn each_object(plan: &Plan, command: &Command<Indexed>, mut visit: impl FnMut(Kind, u32)) {
+pub(crate) fn each_object(plan: &Plan, command: &Command<Indexed>, mut visit: impl FnMut(Kind, u32)) {
     match command {
         Command::SignalEvent { event, .. } | Command::ResetEvent { event, .. } => visit(Kind::Event, *event),
         Command::WaitEvents { events, .. } => {
@@ -235,7 +229,7 @@ impl<'r> Run<'r, '_, '_> {
         let commands = std::mem::take(&mut stepping.commands[command_buffer as usize]);
         let outcome = self.step_each(stepping, stepped, &commands, occurrence, scratch);
         stepping.commands[command_buffer as usize] = commands;
-        let mut names = LiveNames::of(self.plan, self.replay, &self.state.objects, scratch);
+        let mut names = LiveNames::of(self.plan, self.replay.devices.devices(), &self.state.objects, scratch);
         let signals = names.timepoints(submission.signals)?;
         let flow = outcome.inspect_err(|error| {
             signals.iter().for_each(|signal| signal.semaphore.fail(error.clone()));
@@ -352,7 +346,7 @@ impl<'r> Run<'r, '_, '_> {
             ranges.push(Ok(Range { buffer, offset: 0, length, effect: Effect::Write }));
         }
         Footprints::each_reference(self.plan, op, |reference, effect| {
-            ranges.push(self.range(reference, table).map(|(buffer, offset, length)| Range {
+            ranges.push(self.state.objects.resolve(reference, table).map(|(buffer, offset, length)| Range {
                 buffer,
                 offset,
                 length,
@@ -378,26 +372,6 @@ impl<'r> Run<'r, '_, '_> {
         transfer::read(get(&self.state.objects.buffers, range.buffer)?, range.offset, &mut bytes)?;
         let (words, _) = bytes.as_chunks::<4>();
         Ok([0, 1, 2].map(|at| u32::from_le_bytes(words[at])))
-    }
-
-    /// The buffer, offset and length of a reference; `table` has the buffers of slots. Fails as devices do.
-    fn range(&self, reference: &BufferRef<u32>, table: &[BufferRef<u32>]) -> Result<(u32, u64, u64)> {
-        let buffers = &self.state.objects.buffers;
-        let slot = match reference.binding {
-            Binding::Direct(buffer) => {
-                let range = get(buffers, buffer)?.resolve(reference.offset, reference.length)?;
-                return Ok((buffer, range.offset, range.length));
-            }
-            Binding::Slot(slot) => slot,
-        };
-        let Some(BufferRef { binding: Binding::Direct(buffer), offset, length }) = table.get(slot as usize)
-        else {
-            return Err(Error::invalid_argument(format!("the binding table has no buffer in slot {slot}")));
-        };
-        let bound = get(buffers, *buffer)?.resolve(*offset, *length)?;
-        let part = get(buffers, *buffer)?.subspan(bound.offset, bound.length)?;
-        let range = part.resolve(reference.offset, reference.length)?;
-        Ok((*buffer, range.offset, range.length))
     }
 
     /// Calls the observers of a submission.
