@@ -10,6 +10,7 @@ mod dump_module;
 mod dump_parameters;
 mod dump_replay;
 mod info;
+mod ledger_flags;
 mod parameter_output;
 mod profile;
 mod profile_compare;
@@ -20,6 +21,7 @@ mod replay_flags;
 mod run_module;
 mod run_replay;
 mod slice;
+mod verify;
 
 pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
@@ -38,6 +40,7 @@ pub use races::RACES;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
 pub use slice::SLICE;
+pub use verify::VERIFY;
 
 /// All tools, in the order in which `rehal` lists its verbs.
 #[rustfmt::skip]
@@ -48,6 +51,7 @@ pub const ALL: &[&crate::Tool] = &[
     &INFO,
     &RACES,
     &SLICE,
+    &VERIFY,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
     &CHECK_MODULE,
