@@ -173,10 +173,10 @@ impl<'a> Collector<'a> {
     }
 
     fn add_host_execution(&mut self, event: &layout::HostExecutionEvent) {
+        let (executable, ordinal) = (event.executable_id.get(), event.function_ordinal.get());
         let is_dispatch = QueueEventType(event.event_type.get()) == QueueEventType::DISPATCH;
-        let (function, name) = if is_dispatch {
-            let device = event.physical_device_ordinal.get();
-            self.function(device, event.executable_id.get(), event.function_ordinal.get())
+        let (function, name) = if is_dispatch && executable != 0 && ordinal != NONE {
+            self.function(event.physical_device_ordinal.get(), executable, ordinal)
         } else {
             (NONE, self.operation_name(event.event_type))
         };

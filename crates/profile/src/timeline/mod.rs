@@ -7,12 +7,12 @@
 pub(crate) mod clocks;
 mod events;
 mod lanes;
-mod memory;
+pub(crate) mod memory;
 mod metrics;
 mod proto;
 mod trace;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::Write;
 
 use rehal_base::Result;
@@ -45,7 +45,7 @@ pub struct TimelineSummary {
     pub crowded_count: u64,
     /// Devices whose clock cannot be correlated with the host's: their events start with the trace, a tick as a
     /// nanosecond.
-    pub uncorrelated_devices: Vec<u32>,
+    pub uncorrelated_devices: BTreeSet<u32>,
 }
 
 /// Writes the timeline of a bundle to `sink`.
@@ -82,8 +82,6 @@ pub fn write(bundle: &Bundle<'_>, sink: &mut dyn Write) -> Result<TimelineSummar
         timeline.add_metrics(&record)?;
     }
     window.drain().try_for_each(|pending| timeline.add(&pending))?;
-    let uncorrelated = &mut timeline.summary.uncorrelated_devices;
-    uncorrelated.sort_unstable();
     Ok(timeline.summary)
 }
 
@@ -249,9 +247,8 @@ impl<'a> Timeline<'_, 'a, '_> {
 
     fn note_clock(&mut self, row: &Row<'_>) {
         let Some(Times::Device(device, ..)) = row.times() else { return };
-        let known = &mut self.summary.uncorrelated_devices;
-        if !self.survey.clocks.is_correlated(device) && !known.contains(&device) {
-            known.push(device);
+        if !self.survey.clocks.is_correlated(device) {
+            self.summary.uncorrelated_devices.insert(device);
         }
     }
 
