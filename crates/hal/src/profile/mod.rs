@@ -111,7 +111,7 @@ pub trait ProfileSink: Send + Sync {
     fn command_buffer(&self, id: u64, params: &CommandBufferParams, commands: &[ProfiledCommand]);
 
     /// A submission that is ready to execute.
-    fn queue_event(&self, event: &QueueEvent);
+    fn queue_event(&self, event: &QueueEvent<'_>);
 
     /// Work that the host has executed.
     fn host_execution(&self, event: &HostExecution);

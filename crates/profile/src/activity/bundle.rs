@@ -4,6 +4,7 @@ use rehal_base::Result;
 use zerocopy::little_endian::U32;
 
 use super::memory::Memory;
+use super::submissions::Submissions;
 use super::{Activity, Axis, Builder, Event, Session, Span, TrackKind};
 use crate::layout::{self, NONE};
 use crate::model::{Model, key_of};
@@ -26,18 +27,26 @@ pub fn of_bundle(bundle: &Bundle<'_>, max_events: usize) -> Result<Activity> {
         }
     }
     let builder = Builder::new(Axis::Nanoseconds, max_events);
-    let mut this = Collector { model, builder, memory: Memory::default(), sessions: Vec::new() };
+    let mut this = Collector {
+        model,
+        builder,
+        memory: Memory::default(),
+        submissions: Submissions::new(max_events),
+        sessions: Vec::new(),
+    };
     for record in bundle.records() {
         this.add(&record?)?;
     }
     this.memory.add_to(&mut this.builder);
-    Ok(Activity { sessions: this.sessions, ..this.builder.finish_with(&clocks) })
+    let submissions = this.submissions.finish();
+    Ok(Activity { sessions: this.sessions, submissions, ..this.builder.finish_with(&clocks) })
 }
 
 struct Collector<'a> {
     model: Model<'a>,
     builder: Builder,
     memory: Memory,
+    submissions: Submissions,
     sessions: Vec<Session>,
 }
 
@@ -109,6 +118,11 @@ impl<'a> Collector<'a> {
                     self.memory.add(row?.header);
                 }
             }
+            Some(ContentType::EventRelationships) => {
+                for row in record.rows::<rows::EventRelationship<'_>>() {
+                    self.submissions.relate(row?.header);
+                }
+            }
             Some(ContentType::MetricSamples) => {
                 for row in record.rows::<rows::MetricSample<'_>>() {
                     self.add_metrics(&row?);
@@ -131,6 +145,7 @@ impl<'a> Collector<'a> {
     }
 
     fn add_submission(&mut self, event: &layout::QueueEvent) {
+        self.submissions.add(event);
         let (submitted, ready) = (event.host_time_ns.get(), event.ready_host_time_ns.get());
         let span = if submitted < 0 { Span::Unknown } else { Span::Host(submitted, ready.max(submitted)) };
         let added = Event {

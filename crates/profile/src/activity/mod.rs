@@ -6,6 +6,7 @@
 mod builder;
 mod bundle;
 mod memory;
+mod submissions;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +38,23 @@ pub struct Activity {
     pub dropped_count: u64,
     /// Values over time.
     pub series: Vec<Series>,
+    /// What submissions wait for and signal, by time; empty if that is not known of any.
+    pub submissions: Vec<Submission>,
+}
+
+/// A submission in the graph of semaphores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// Its id in the bundle, or the ordinal of its record in the capture.
+    pub id: u64,
+    /// Physical device, or [`NONE`].
+    pub device: u32,
+    /// The operation, such as `execute`; empty if it is not known.
+    pub operation: &'static str,
+    /// The semaphores that it waits for, by id, with their payload values.
+    pub waits: Vec<(u64, u64)>,
+    /// The semaphores that it signals.
+    pub signals: Vec<(u64, u64)>,
 }
 
 /// A session of a bundle.

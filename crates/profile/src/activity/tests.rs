@@ -1,5 +1,7 @@
+use std::io::Cursor;
+
 use super::*;
-use crate::{Bundle, OpenOptions, sample};
+use crate::{Bundle, EndpointType, OpenOptions, QueueEventType, RecordFields, Writer, layout, rows, sample};
 
 fn sample_activity(max_events: usize) -> Activity {
     let bytes = sample::bundle();
@@ -137,6 +139,57 @@ fn memory_is_what_was_opened_and_not_closed() {
     let temperature = series("temperature");
     assert!(temperature.contains(&-40_000.0) && temperature.iter().all(|value| value.is_finite()));
     assert_eq!(activity.series[0].unit, "bytes");
+}
+
+/// A bundle of submissions, by id and time, and of relationships: source, type, semaphore and value.
+fn submissions(events: &[(u64, i64)], relationships: &[(u64, u32, u64, u64)]) -> Vec<u8> {
+    let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
+    let fields = RecordFields { session_id: 1, ..RecordFields::default() };
+    writer.begin_session(&fields).unwrap();
+    for (source, kind, semaphore, value) in relationships {
+        let header = layout::EventRelationship {
+            relationship_type: (*kind).into(),
+            source_type: EndpointType::QUEUE_SUBMISSION.0.into(),
+            target_type: EndpointType::ARTIFACT.0.into(),
+            source_id: (*source).into(),
+            target_id: (*semaphore).into(),
+            target_secondary_id: (*value).into(),
+            ..Default::default()
+        };
+        let row = rows::EventRelationship { header: &header.sized(), appended: &[] };
+        writer.append_rows(&fields, &[row]).unwrap();
+    }
+    for (id, time) in events {
+        let header = layout::QueueEvent {
+            event_type: QueueEventType::COPY.0.into(),
+            submission_id: (*id).into(),
+            host_time_ns: (*time).into(),
+            ..Default::default()
+        };
+        writer.append_rows(&fields, &[rows::QueueEvent { header: &header.sized(), appended: &[] }]).unwrap();
+    }
+    writer.end_session(&fields, 0).unwrap();
+    writer.into_inner().into_inner()
+}
+
+#[test]
+fn semaphores_of_submissions_are_in_the_order_of_submission() {
+    let activity = |relationships, max_events| {
+        let bytes = submissions(&[(1, 300), (2, 100)], relationships);
+        of_bundle(&Bundle::open(&bytes, OpenOptions::default()).unwrap(), max_events).unwrap()
+    };
+    let (waits, signals) = (layout::RELATIONSHIP_WAITS, layout::RELATIONSHIP_SIGNALS);
+    // Of submission 3, the event is missing.
+    let all = [(1, waits, 7, 5), (3, waits, 8, 1), (2, signals, 7, 5), (1, waits, 8, 2), (1, 4, 9, 9)];
+    let found = activity(&all, usize::MAX).submissions;
+    let shown: Vec<_> =
+        found.iter().map(|it| (it.id, it.operation, it.waits.as_slice(), it.signals.as_slice())).collect();
+    assert_eq!(
+        shown,
+        [(2, "copy", &[][..], &[(7, 5)][..]), (1, "copy", &[(7, 5), (8, 2)], &[]), (3, "", &[(8, 1)], &[])]
+    );
+    assert_eq!(activity(&all, 1).submissions.len(), 1);
+    assert_eq!(activity(&[(1, 4, 9, 9)], usize::MAX).submissions, []);
 }
 
 #[test]

@@ -107,7 +107,7 @@ struct NoSink;
 impl ProfileSink for NoSink {
     fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
     fn command_buffer(&self, _id: u64, _params: &CommandBufferParams, _commands: &[ProfiledCommand]) {}
-    fn queue_event(&self, _event: &QueueEvent) {}
+    fn queue_event(&self, _event: &QueueEvent<'_>) {}
     fn host_execution(&self, _event: &HostExecution) {}
     fn memory_event(&self, _event: &MemoryEvent) {}
     fn command_region(&self, _event: &CommandRegion) {}
