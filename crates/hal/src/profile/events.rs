@@ -160,6 +160,21 @@ pub struct CommandRegion {
     pub next_tile_count: Option<u32>,
 }
 
+/// Work of a command that one thread of a device executed, without a break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerSpan {
+    /// The queue operation: of a command, the execution of its command buffer.
+    pub operation: ProfiledOperation,
+    /// The command in its command buffer; `None` for a queue operation.
+    pub command_index: Option<u32>,
+    /// The thread, counted from 0.
+    pub worker: u32,
+    /// When it began.
+    pub start_ns: i64,
+    /// When it ended.
+    pub end_ns: i64,
+}
+
 /// A queue operation, timed by the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceQueueEvent {

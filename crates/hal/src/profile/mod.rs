@@ -16,6 +16,7 @@ use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
     ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent, QueueOpKind,
+    WorkerSpan,
 };
 pub use session::{ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, now_ns};
 
@@ -121,6 +122,9 @@ pub trait ProfileSink: Send + Sync {
 
     /// What executed between two barriers of a command buffer.
     fn command_region(&self, event: &CommandRegion);
+
+    /// What one thread executed, with the regions.
+    fn worker_span(&self, span: &WorkerSpan);
 
     /// A queue operation, timed by the device.
     fn device_queue_event(&self, event: &DeviceQueueEvent);

@@ -288,7 +288,7 @@ impl Running<'_, '_, '_> {
             clock.start();
         }
         let outcome = match operation {
-            QueueOp::Dispatch(dispatch) => self.run_dispatch(dispatch, tiling, end, claim, claims),
+            QueueOp::Dispatch(dispatch) => self.run_dispatch(command, dispatch, tiling, end, claim, claims),
             QueueOp::Fill { target, pattern, .. } => {
                 let part = tiling.part(&claim);
                 names
@@ -306,7 +306,7 @@ impl Running<'_, '_, '_> {
             QueueOp::HostCall { flags, .. } => self.run_host_call(operation, *flags).map_err(Into::into),
             _ => run(operation, names, None).map_err(Into::into),
         };
-        clock.stop(&tiling.times);
+        self.report_worker(command, clock.stop(&tiling.times));
         if let Err(failure) = outcome {
             self.fail(command, failure);
         }
@@ -314,6 +314,7 @@ impl Running<'_, '_, '_> {
 
     fn run_dispatch(
         &self,
+        command: usize,
         dispatch: &Dispatch<Indexed>,
         tiling: &Tiling,
         end: u32,
@@ -334,7 +335,7 @@ impl Running<'_, '_, '_> {
             let mut clock = Clock::new(self.profile());
             let mut next = || {
                 // Before `claims` completes the tiles, after which another worker may report the stage.
-                clock.stop(&tiling.times);
+                self.report_worker(command, clock.stop(&tiling.times));
                 if let (Some(cost), Some((start, workgroups))) = (measured, running.take()) {
                     cost.add(workgroups, start.elapsed());
                 }

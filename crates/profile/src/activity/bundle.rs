@@ -10,6 +10,7 @@ use crate::layout::{self, NONE};
 use crate::model::{Model, key_of};
 use crate::rows;
 use crate::timeline::clocks::Clocks;
+use crate::worker::WorkerSpan;
 use crate::{
     Bundle, ContentType, DependencyStrategy, MetricUnit, MetricValueKind, QueueEventType, Record, RecordType,
 };
@@ -120,7 +121,11 @@ impl<'a> Collector<'a> {
             }
             Some(ContentType::EventRelationships) => {
                 for row in record.rows::<rows::EventRelationship<'_>>() {
-                    self.submissions.relate(row?.header);
+                    let row = row?.header;
+                    self.submissions.relate(row);
+                    if let Some(span) = WorkerSpan::of(row) {
+                        self.add_worker(&span);
+                    }
                 }
             }
             Some(ContentType::MetricSamples) => {
@@ -222,6 +227,20 @@ impl<'a> Collector<'a> {
             ..common!(event)
         };
         self.builder.event(added, host(event.start_host_time_ns.get(), event.end_host_time_ns.get()));
+    }
+
+    /// Its dispatch is another event, so that it is not one of the functions.
+    fn add_worker(&mut self, span: &WorkerSpan) {
+        let (device, queue, _) = span.queue;
+        let added = Event {
+            track: self.builder.track(TrackKind::Worker, device, queue, span.worker.into()),
+            name: self.builder.name(&span.name(&self.model)),
+            submission: span.submission,
+            command_buffer: span.command_buffer,
+            command: span.command,
+            ..Event::default()
+        };
+        self.builder.event(added, host(span.start_ns, span.end_ns));
     }
 
     fn add_metrics(&mut self, sample: &rows::MetricSample<'_>) {

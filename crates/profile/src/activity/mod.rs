@@ -87,7 +87,7 @@ pub struct Track {
     pub device: u32,
     /// Queue of the device, or [`NONE`].
     pub queue: u32,
-    /// Stream of the queue, or the thread of calls.
+    /// Stream of the queue, or the thread of calls, or the worker.
     pub stream: u64,
     /// Number of lanes.
     pub lane_count: u32,
@@ -117,6 +117,8 @@ pub enum TrackKind {
     Recordings,
     /// Dispatches in command buffers.
     RecordedDispatches,
+    /// What a worker of a device executed.
+    Worker,
 }
 
 impl TrackKind {
@@ -132,6 +134,7 @@ impl TrackKind {
             Self::DeviceDispatches => "device dispatches",
             Self::Recordings => "command buffers",
             Self::RecordedDispatches => "recorded dispatches",
+            Self::Worker => "worker",
         }
     }
 }

@@ -20,6 +20,7 @@ use rehal_base::Result;
 use crate::layout::NONE;
 use crate::model::{Model, QueueKey};
 use crate::rows;
+use crate::worker::WorkerSpan;
 use crate::{Bundle, ContentType, Record};
 use clocks::Clocks;
 use events::{Kind, Row, Times};
@@ -141,6 +142,11 @@ fn for_each_row<'a>(record: &Record<'a>, mut use_row: impl FnMut(Row<'a>) -> Res
                 .rows::<rows::DispatchEvent<'_>>()
                 .try_for_each(|row| use_row(Row::Dispatch(row?.header, queue)))
         }
+        Some(ContentType::EventRelationships) => {
+            record.rows::<rows::EventRelationship<'_>>().try_for_each(|row| {
+                WorkerSpan::of(row?.header).map_or(Ok(()), |span| use_row(Row::Worker(span)))
+            })
+        }
         Some(ContentType::MemoryEvents) => {
             record.rows::<rows::MemoryEvent<'_>>().try_for_each(|row| use_row(Row::Memory(row?.header)))
         }
@@ -215,7 +221,7 @@ impl<'a> Timeline<'_, 'a, '_> {
         annotations.push(("record", Value::Unsigned(*record)));
         let name = row.name(&self.survey.model);
         let flow = self.flow(row, kind);
-        let lanes = self.tracks.lanes(row.queue(), kind, &mut self.trace)?;
+        let lanes = self.tracks.lanes(row.queue(), (kind, row.worker()), &mut self.trace)?;
         self.summary.event_count += 1;
         let mut event = Event { name: &name, category: kind.name(), flow, annotations };
         if kind == Kind::Submission {
@@ -240,7 +246,7 @@ impl<'a> Timeline<'_, 'a, '_> {
         let is_first = match kind {
             Kind::Submission | Kind::HostOperation | Kind::DeviceOperation => true,
             Kind::HostCommand | Kind::Dispatch => self.dispatched.insert((kind, flow)),
-            Kind::Region => false,
+            Kind::Region | Kind::Worker => false,
         };
         (is_first && submission != 0).then_some(flow)
     }
@@ -307,7 +313,8 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
 struct Tracks {
     devices: HashMap<u32, Track>,
     queues: HashMap<QueueKey, Track>,
-    lanes: HashMap<(QueueKey, Kind), Lanes>,
+    /// By queue, kind and worker.
+    lanes: HashMap<(QueueKey, (Kind, u32)), Lanes>,
 }
 
 impl Tracks {
@@ -334,12 +341,15 @@ impl Tracks {
         Ok(track)
     }
 
-    fn lanes(&mut self, queue: QueueKey, kind: Kind, trace: &mut Trace<'_>) -> Result<&mut Lanes> {
-        if !self.lanes.contains_key(&(queue, kind)) {
+    fn lanes(&mut self, queue: QueueKey, of: (Kind, u32), trace: &mut Trace<'_>) -> Result<&mut Lanes> {
+        if !self.lanes.contains_key(&(queue, of)) {
             let parent = self.queue(queue, trace)?;
-            self.lanes.insert((queue, kind), Lanes::new(parent, kind.name().to_owned(), kind as i32));
+            let (kind, worker) = of;
+            let name = if kind == Kind::Worker { format!("worker {worker}") } else { kind.name().to_owned() };
+            let rank = (kind as i32).saturating_add(rank(worker));
+            self.lanes.insert((queue, of), Lanes::new(parent, name, rank));
         }
-        Ok(self.lanes.get_mut(&(queue, kind)).expect("they have just been added"))
+        Ok(self.lanes.get_mut(&(queue, of)).expect("they have just been added"))
     }
 }
 

@@ -111,6 +111,7 @@ impl ProfileSink for NoSink {
     fn host_execution(&self, _event: &HostExecution) {}
     fn memory_event(&self, _event: &MemoryEvent) {}
     fn command_region(&self, _event: &CommandRegion) {}
+    fn worker_span(&self, _span: &WorkerSpan) {}
     fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
     fn dispatch_event(&self, _event: &DispatchEvent) {}
     fn clock_sample(&self, _sample: &ClockSample) {}

@@ -2,7 +2,7 @@
 
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
-    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, QueueEvent, QueueOpKind,
+    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, QueueEvent, QueueOpKind, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo, Timepoint};
 use rehal_profile::layout::{self, NONE};
@@ -365,6 +365,31 @@ pub(super) fn dispatch_event(rows: &mut Vec<u8>, id: u64, event: &DispatchEvent)
         workgroup_size,
         start_tick: U64::new(event.start_tick),
         end_tick: U64::new(event.end_tick),
+        ..Default::default()
+    };
+    rows.extend_from_slice(row.sized().as_bytes());
+}
+
+/// What a worker executed of a command, or of a submission without a command buffer.
+pub(super) fn worker_span(rows: &mut Vec<u8>, origin: &Origin, id: u64, span: &WorkerSpan) {
+    let operation = &span.operation;
+    let (source_type, source_id) = match operation.command_buffer_id {
+        0 => (EndpointType::QUEUE_SUBMISSION, operation.submission_id),
+        command_buffer => (EndpointType::COMMAND_OPERATION, command_buffer),
+    };
+    let secondary = u64::from(span.worker) << 32 | u64::from(span.command_index.unwrap_or(NONE));
+    let row = layout::EventRelationship {
+        relationship_type: U32::new(layout::RELATIONSHIP_WORKER),
+        relationship_id: U64::new(id),
+        source_type: U32::new(source_type.0),
+        target_type: U32::new(EndpointType::ARTIFACT.0),
+        physical_device_ordinal: origin.device_u32(),
+        queue_ordinal: U32::new(operation.queue_ordinal),
+        stream_id: origin.stream(operation.queue_ordinal),
+        source_id: U64::new(source_id),
+        source_secondary_id: U64::new(secondary),
+        target_id: U64::new(u64::try_from(span.start_ns).unwrap_or(0)),
+        target_secondary_id: U64::new(u64::try_from(span.end_ns).unwrap_or(0)),
         ..Default::default()
     };
     rows.extend_from_slice(row.sized().as_bytes());

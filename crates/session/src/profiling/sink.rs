@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileSink,
-    ProfiledCommand, QueueEvent,
+    ProfiledCommand, QueueEvent, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo};
 use rehal_profile::layout::{RELATIONSHIP_SIGNALS, RELATIONSHIP_WAITS};
@@ -211,6 +211,10 @@ impl ProfileSink for DeviceSink {
 
     fn command_region(&self, event: &CommandRegion) {
         self.push(REGION, |rows, id| rows::command_region(rows, &self.origin, id, event));
+    }
+
+    fn worker_span(&self, span: &WorkerSpan) {
+        self.push(RELATIONSHIP, |rows, id| rows::worker_span(rows, &self.origin, id, span));
     }
 
     fn device_queue_event(&self, event: &DeviceQueueEvent) {

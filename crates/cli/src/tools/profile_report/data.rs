@@ -57,7 +57,12 @@ fn status_name(code: u32) -> String {
 
 fn track(track: &Track) -> Value {
     json!({
-        "kind": track.kind.name(),
+        "kind": match track.kind {
+            TrackKind::Worker => format!("worker {}", track.stream),
+            kind => kind.name().to_owned(),
+        },
+        // Events have colors by name, as dispatches have.
+        "colored": matches!(track.kind, TrackKind::Scopes | TrackKind::Worker),
         "device": ordinal(track.device),
         "queue": queue(track),
         "lanes": track.lane_count,

@@ -38,7 +38,7 @@ for (const lanes of ranges) {
 }
 
 /// Colors are by function; other operations are gray, so that dispatches stand out.
-const colorOf = (event) => (isDispatch(event) || tracks[events.track[event]].kind === "scopes" ? events.name[event] % 10 : -1);
+const colorOf = (event) => (isDispatch(event) || tracks[events.track[event]].colored ? events.name[event] % 10 : -1);
 
 class Timeline extends View {
   constructor(canvas, axis) {
