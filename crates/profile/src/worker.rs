@@ -6,10 +6,19 @@ use crate::EndpointType;
 use crate::layout::{EventRelationship, NONE, RELATIONSHIP_WORKER};
 use crate::model::{Model, QueueKey, queue_of};
 
+/// The name of a worker by its number; of the program's threads, which work while they wait, if that is [`NONE`].
+pub fn worker_name(worker: u32) -> Cow<'static, str> {
+    match worker {
+        NONE => Cow::Borrowed("waiting threads"),
+        worker => Cow::Owned(format!("worker {worker}")),
+    }
+}
+
 /// Work of a command that a worker executed without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkerSpan {
     pub queue: QueueKey,
+    /// See [`worker_name`].
     pub worker: u32,
     /// The command buffer, or 0.
     pub command_buffer: u64,

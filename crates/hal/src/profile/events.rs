@@ -167,8 +167,8 @@ pub struct WorkerSpan {
     pub operation: ProfiledOperation,
     /// The command in its command buffer; `None` for a queue operation.
     pub command_index: Option<u32>,
-    /// The thread, counted from 0.
-    pub worker: u32,
+    /// The worker, counted from 0; `None` for a thread that waits and helps meanwhile.
+    pub worker: Option<u32>,
     /// When it began.
     pub start_ns: i64,
     /// When it ended.

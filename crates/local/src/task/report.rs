@@ -85,7 +85,7 @@ impl Running<'_, '_, '_> {
             &WorkerSpan {
                 operation: *profile.operation(),
                 command_index: self.view.is_command_buffer.then(|| command_index(command, stage)),
-                worker: self.worker.index as u32,
+                worker: (!self.worker.is_helper()).then_some(self.worker.index as u32),
                 start_ns,
                 end_ns,
             },

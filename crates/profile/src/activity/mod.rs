@@ -13,7 +13,10 @@ mod tests;
 pub use builder::{Builder, MAX_LANES, Span};
 pub use bundle::of_bundle;
 
+use std::borrow::Cow;
+
 use crate::layout::NONE;
+use crate::worker::worker_name;
 
 /// Events on tracks, and values over time.
 #[derive(Clone, Debug, Default)]
@@ -121,8 +124,18 @@ pub enum TrackKind {
     Worker,
 }
 
-impl TrackKind {
+impl Track {
     /// What a page calls it.
+    pub fn name(&self) -> Cow<'static, str> {
+        match self.kind {
+            TrackKind::Worker => worker_name(u32::try_from(self.stream).unwrap_or(NONE)),
+            kind => Cow::Borrowed(kind.name()),
+        }
+    }
+}
+
+impl TrackKind {
+    /// What a page calls tracks of this kind.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scopes => "scopes",

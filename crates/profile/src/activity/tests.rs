@@ -215,11 +215,13 @@ fn workers_have_tracks_behind_those_of_their_queue() {
     };
     let row = rows::CommandOperation { header: &operation.sized(), appended: &[] };
     writer.append_rows(&fields, &[row]).unwrap();
-    // Worker 1 executed command 2 and an unknown command; worker 0 a submission without a command buffer.
+    // Worker 1 executed command 2 and an unknown command; worker 0 a submission without a command buffer, and a thread that
+    // waited as well.
     for (source_type, id, worker, command, start, end) in [
         (EndpointType::COMMAND_OPERATION, 4, 1, 2, 100, 150),
         (EndpointType::COMMAND_OPERATION, 4, 1, 3, 150, 140),
         (EndpointType::QUEUE_SUBMISSION, 9, 0, NONE, 120, 130),
+        (EndpointType::QUEUE_SUBMISSION, 9, NONE.into(), NONE, 130, 140),
         (EndpointType::ARTIFACT, 9, 7, NONE, 120, 130),
     ] {
         let header = layout::EventRelationship {
@@ -243,20 +245,33 @@ fn workers_have_tracks_behind_those_of_their_queue() {
     let bytes = writer.into_inner().into_inner();
     let activity = of_bundle(&Bundle::open(&bytes, OpenOptions::default()).unwrap(), usize::MAX).unwrap();
     let tracks: Vec<_> = activity.tracks.iter().map(|it| (it.kind, it.stream)).collect();
-    assert_eq!(tracks, [(TrackKind::Submissions, 1 << 32), (TrackKind::Worker, 0), (TrackKind::Worker, 1)]);
+    assert_eq!(
+        tracks,
+        [
+            (TrackKind::Submissions, 1 << 32),
+            (TrackKind::Worker, 0),
+            (TrackKind::Worker, 1),
+            (TrackKind::Worker, NONE.into()),
+        ]
+    );
     let shown: Vec<_> = activity.events[1..]
         .iter()
         .map(|it| (it.track, it.is_timed, it.start, it.duration, activity.names[it.name as usize].as_slice()))
         .collect();
     // The one that ends before it begins has no time.
-    let expected = [(1, true, 30, 10, &b"work"[..]), (2, true, 10, 50, b"fill"), (2, false, 0, 0, b"work")];
+    let expected = [
+        (1, true, 30, 10, &b"work"[..]),
+        (2, true, 10, 50, b"fill"),
+        (3, true, 40, 10, b"work"),
+        (2, false, 0, 0, b"work"),
+    ];
     assert_eq!(shown, expected);
     let mut trace = Vec::new();
     let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
     let summary = crate::timeline::write(&bundle, &mut trace).unwrap();
-    assert_eq!((summary.event_count, summary.untimed_count), (3, 1));
+    assert_eq!((summary.event_count, summary.untimed_count), (4, 1));
     let has = |name: &[u8]| trace.windows(name.len()).any(|it| it == name);
-    assert!(has(b"worker 0") && has(b"worker 1") && !has(b"worker 7"));
+    assert!(has(b"worker 0") && has(b"worker 1") && has(b"waiting threads") && !has(b"worker 7"));
 }
 
 #[test]

@@ -20,7 +20,7 @@ use rehal_base::Result;
 use crate::layout::NONE;
 use crate::model::{Model, QueueKey};
 use crate::rows;
-use crate::worker::WorkerSpan;
+use crate::worker::{WorkerSpan, worker_name};
 use crate::{Bundle, ContentType, Record};
 use clocks::Clocks;
 use events::{Kind, Row, Times};
@@ -345,7 +345,10 @@ impl Tracks {
         if !self.lanes.contains_key(&(queue, of)) {
             let parent = self.queue(queue, trace)?;
             let (kind, worker) = of;
-            let name = if kind == Kind::Worker { format!("worker {worker}") } else { kind.name().to_owned() };
+            let name = match kind {
+                Kind::Worker => worker_name(worker).into_owned(),
+                kind => kind.name().to_owned(),
+            };
             let rank = (kind as i32).saturating_add(rank(worker));
             self.lanes.insert((queue, of), Lanes::new(parent, name, rank));
         }

@@ -57,10 +57,7 @@ fn status_name(code: u32) -> String {
 
 fn track(track: &Track) -> Value {
     json!({
-        "kind": match track.kind {
-            TrackKind::Worker => format!("worker {}", track.stream),
-            kind => kind.name().to_owned(),
-        },
+        "kind": track.name(),
         // Events have colors by name, as dispatches have.
         "colored": matches!(track.kind, TrackKind::Scopes | TrackKind::Worker),
         "device": ordinal(track.device),
