@@ -419,6 +419,42 @@ BM_replay/process_time/real_time_cv          14.29 %         14.29 %            
 }
 
 #[test]
+fn parts_are_reported_below_their_benchmark_and_widen_the_table() {
+    let lab = Lab::default();
+    let calls = Rc::new(RefCell::new(Vec::new()));
+    let noted = calls.clone();
+    let benchmark = lab.benchmark("a").parts(move |run, is_last| {
+        noted.borrow_mut().push((run.iterations, is_last));
+        let part = Run { run_name: "a/a_part_with_a_long_name".to_owned(), ..run.clone() };
+        Ok(if is_last { vec![part] } else { Vec::new() })
+    });
+    let options = Options { repetitions: 2, ..times(3) };
+    let mut watch = Watch::default();
+    let table = Shared::default();
+    let mut reporters = watch.reporters();
+    reporters.display = Box::new(ConsoleReporter::new(Box::new(table.clone()), None));
+    lab.runner(options).run(&mut [benchmark, lab.benchmark("b")], &mut reporters).unwrap();
+    assert_eq!(calls.take(), [(3, false), (3, true)]);
+    let kept = names(&watch.file.take());
+    let first_of_b = kept.iter().position(|name| name == "b").unwrap();
+    assert_eq!(kept[first_of_b - 1], "a/a_part_with_a_long_name", "{kept:?}");
+    let table = table.text();
+    let ends: Vec<_> =
+        table.lines().filter(|line| line.contains(" ms ")).filter_map(|line| line.find(" ms ")).collect();
+    assert!(ends.len() > 4 && ends.iter().all(|end| *end == ends[0]), "{table}");
+}
+
+#[test]
+fn an_error_in_parts_ends_the_run() {
+    let lab = Lab::default();
+    let benchmark = lab.benchmark("a").parts(|_, _| Err(Error::invalid_argument("no parts")));
+    let mut watch = Watch::default();
+    let error = lab.runner(times(1)).run(&mut [benchmark], &mut watch.reporters()).unwrap_err();
+    assert!(error.to_string().contains("no parts"), "{error}");
+    assert_eq!(names(&watch.display.take()), ["a"]);
+}
+
+#[test]
 fn interleaved_repetitions_are_reported_together() {
     let lab = Lab::default();
     let options = Options { random_interleaving: true, repetitions: 5, ..times(1) };

@@ -165,9 +165,7 @@ fn run_line(tool: &str, device: &str) -> Vec<String> {
     match tool {
         "iree-run-module" => {
             line.extend(words("--module=fixtures/modules/mlp.vmfb --function=mlp"));
-            line.extend(
-                ["16x64", "64x128", "128x128", "128x10"].map(|shape| format!("--input={shape}xf32=1")),
-            );
+            line.extend(["8x32", "32x48", "48x48", "48x10"].map(|shape| format!("--input={shape}xf32=1")));
         }
         _ => line.push("fixtures/captures/mlp.mlp.local-sync.ireereplay".into()),
     }
