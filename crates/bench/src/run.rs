@@ -79,7 +79,9 @@ impl Runner {
     }
 
     fn begin(&self, jobs: &[Job<'_, '_>], reporters: &mut Reporters<'_>) -> Result<()> {
-        let context = Context::gather(&self.options, self.name_width(jobs));
+        let mut context = Context::gather(&self.options, self.name_width(jobs));
+        let known = jobs.iter().flat_map(|job| job.runs.iter().chain(&job.parts));
+        context.counters.extend(known.flat_map(|run| run.counters.keys().cloned()));
         to_each(reporters, |reporter| reporter.begin(&context))?;
         if !self.options.perf_counters.is_empty() {
             write_to(&mut reporters.notes, format_args!("Performance counters not supported.\n"))?;

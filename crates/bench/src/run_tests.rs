@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use super::*;
 use crate::{
-    ConsoleReporter, Counter, Filter, JsonReporter, MinTime, Run, RunKind, State, TimeUnit,
+    ConsoleReporter, Counter, CsvReporter, Filter, JsonReporter, MinTime, Run, RunKind, State, TimeUnit,
     clock::fake::FakeClock, report::samples::Shared,
 };
 
@@ -442,6 +442,24 @@ fn parts_are_reported_below_their_benchmark_and_widen_the_table() {
     let ends: Vec<_> =
         table.lines().filter(|line| line.contains(" ms ")).filter_map(|line| line.find(" ms ")).collect();
     assert!(ends.len() > 4 && ends.iter().all(|end| *end == ends[0]), "{table}");
+}
+
+#[test]
+fn a_csv_report_has_columns_for_the_counters_of_parts() {
+    let lab = Lab::default();
+    let benchmark = lab.benchmark("a").parts(|run, _| {
+        let counters = [("calls".to_owned(), Counter::new(2.0))].into();
+        Ok(vec![Run { run_name: "a/part".to_owned(), counters, ..run.clone() }])
+    });
+    let table = Shared::default();
+    let mut reporters = Watch::default().reporters();
+    reporters.display = Box::new(CsvReporter::new(Box::new(table.clone()), Some(Box::new(io::sink()))));
+    lab.runner(times(1)).run(&mut [lab.benchmark("first"), benchmark], &mut reporters).unwrap();
+    let table = table.text();
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[0].ends_with(",error_message,\"calls\""), "{table}");
+    assert_eq!(lines.iter().filter(|line| line.ends_with(",2")).count(), 1, "{table}");
+    assert!(lines[3].starts_with("\"a/part\",1,"), "{table}");
 }
 
 #[test]
