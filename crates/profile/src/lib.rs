@@ -18,6 +18,7 @@ mod model;
 mod reader;
 mod replayed;
 mod table;
+mod worker;
 mod writer;
 
 pub mod activity;

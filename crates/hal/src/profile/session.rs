@@ -5,12 +5,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rehal_base::{Error, Result, glob};
+use smallvec::SmallVec;
 
 use super::{
     MemoryEvent, MemoryEventKind, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand,
     ProfiledCommandKind, ProfiledOperation, QueueEvent, QueueOpKind,
 };
-use crate::{Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Submission};
+use crate::{
+    Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Semaphore,
+    Submission, Timepoint,
+};
 
 /// The host's clock of profiles: monotonic nanoseconds, the same for all processes of a machine.
 pub fn now_ns() -> i64 {
@@ -51,7 +55,13 @@ pub struct ProfileSession {
 #[derive(Clone)]
 pub struct ProfiledSubmission {
     session: Arc<ProfileSession>,
-    event: QueueEvent,
+    operation: ProfiledOperation,
+    /// What it waits for and then what it signals, if queue events are reported.
+    timepoints: Arc<[Timepoint<u64>]>,
+    wait_count: usize,
+    was_deferred: bool,
+    submitted_ns: i64,
+    replayed_record: Option<u64>,
 }
 
 /// An allocation of a session, which is reported when it is freed.
@@ -186,22 +196,39 @@ impl ProfileSession {
         {
             self.sink().replayed(&operation, record);
         }
-        let submitted_ns = if has_event { now_ns() } else { 0 };
-        let event = QueueEvent {
-            operation,
-            wait_count: submission.waits.len() as u32,
-            signal_count: submission.signals.len() as u32,
-            was_deferred: false,
-            submitted_ns,
-            ready_ns: submitted_ns,
-            replayed_record,
+        let timepoints = || {
+            let all = submission.waits.iter().chain(submission.signals);
+            all.map(|it: &Timepoint<&Semaphore>| Timepoint { semaphore: it.semaphore.id(), value: it.value })
         };
+        let submitted_ns = if has_event { now_ns() } else { 0 };
         let other = self.request.data - ProfileData::QUEUE_EVENTS - ProfileData::EXECUTABLE_METADATA;
         if is_ready && has_event && other.is_empty() {
-            self.sink().queue_event(&event);
+            let timepoints: SmallVec<[_; 4]> = timepoints().collect();
+            let (waits, signals) = timepoints.split_at(submission.waits.len());
+            self.sink().queue_event(&QueueEvent {
+                operation,
+                waits,
+                signals,
+                was_deferred: false,
+                submitted_ns,
+                ready_ns: submitted_ns,
+                replayed_record,
+            });
             return None;
         }
-        Some(ProfiledSubmission { session: self.clone(), event })
+        let (timepoints, wait_count) = match has_event {
+            true => (timepoints().collect(), submission.waits.len()),
+            false => (Arc::default(), 0),
+        };
+        Some(ProfiledSubmission {
+            session: self.clone(),
+            operation,
+            timepoints,
+            wait_count,
+            was_deferred: false,
+            submitted_ns,
+            replayed_record,
+        })
     }
 
     /// Reports an allocation, and what frees it if that is known.
@@ -268,25 +295,35 @@ impl ProfiledSubmission {
 
     /// The operation.
     pub fn operation(&self) -> &ProfiledOperation {
-        &self.event.operation
+        &self.operation
     }
 
     /// The record of a capture that it replays, unless its event has it.
     pub fn replayed_record(&self) -> Option<u64> {
-        self.event.replayed_record.filter(|_| !self.session.wants(ProfileData::QUEUE_EVENTS))
+        self.replayed_record.filter(|_| !self.session.wants(ProfileData::QUEUE_EVENTS))
     }
 
     /// Notes that waits of the submission are not reached.
     pub fn defer(&mut self) {
-        self.event.was_deferred = true;
+        self.was_deferred = true;
     }
 
     /// Reports that the submission is ready to execute.
     pub fn ready(&self) {
-        if self.session.wants(ProfileData::QUEUE_EVENTS) {
-            let ready_ns = if self.event.was_deferred { now_ns() } else { self.event.submitted_ns };
-            self.session.sink().queue_event(&QueueEvent { ready_ns, ..self.event });
+        if !self.session.wants(ProfileData::QUEUE_EVENTS) {
+            return;
         }
+        let ready_ns = if self.was_deferred { now_ns() } else { self.submitted_ns };
+        let (waits, signals) = self.timepoints.split_at(self.wait_count);
+        self.session.sink().queue_event(&QueueEvent {
+            operation: self.operation,
+            waits,
+            signals,
+            was_deferred: self.was_deferred,
+            submitted_ns: self.submitted_ns,
+            ready_ns,
+            replayed_record: self.replayed_record,
+        });
     }
 
     /// Whether spans of the operation are reported: the filter selects the queue and the command buffer.
@@ -301,8 +338,8 @@ impl ProfiledSubmission {
 
     fn is_selected(&self) -> bool {
         let ProfileFilter { command_buffer, queue, .. } = &self.session.request.filter;
-        queue.is_none_or(|queue| queue == self.event.operation.queue_ordinal)
-            && command_buffer.is_none_or(|id| id == self.event.operation.command_buffer_id)
+        queue.is_none_or(|queue| queue == self.operation.queue_ordinal)
+            && command_buffer.is_none_or(|id| id == self.operation.command_buffer_id)
     }
 
     /// Whether the filter selects a dispatch; `command_index` is that in its command buffer.
@@ -336,8 +373,8 @@ impl ProfiledSubmission {
             kind,
             time_ns: now_ns(),
             allocation_id: buffer.id(),
-            submission_id: self.event.operation.submission_id,
-            queue_ordinal: Some(self.event.operation.queue_ordinal),
+            submission_id: self.operation.submission_id,
+            queue_ordinal: Some(self.operation.queue_ordinal),
             memory_type: params.memory_type,
             usage: params.usage,
             size_bytes: buffer.allocation_size(),

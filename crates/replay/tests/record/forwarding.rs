@@ -114,10 +114,11 @@ impl ProfileSink for NoSink {
         _records: &[(u32, u64)],
     ) {
     }
-    fn queue_event(&self, _event: &QueueEvent) {}
+    fn queue_event(&self, _event: &QueueEvent<'_>) {}
     fn host_execution(&self, _event: &HostExecution) {}
     fn memory_event(&self, _event: &MemoryEvent) {}
     fn command_region(&self, _event: &CommandRegion) {}
+    fn worker_span(&self, _span: &WorkerSpan) {}
     fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
     fn dispatch_event(&self, _event: &DispatchEvent) {}
     fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}

@@ -7,9 +7,10 @@ use parking_lot::{Mutex, MutexGuard};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileSink,
-    ProfiledCommand, ProfiledOperation, QueueEvent,
+    ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo};
+use rehal_profile::layout::{RELATIONSHIP_SIGNALS, RELATIONSHIP_WAITS};
 use rehal_profile::{ContentType, RecordFields, Writer};
 
 use super::rows::{self, Origin};
@@ -252,9 +253,16 @@ impl ProfileSink for DeviceSink {
         self.bound(pending);
     }
 
-    fn queue_event(&self, event: &QueueEvent) {
+    fn queue_event(&self, event: &QueueEvent<'_>) {
         let mut pending = self.pending.lock();
         pending.push(QUEUE, |rows, id| rows::queue_event(rows, &self.origin, id, event));
+        let waits = event.waits.iter().map(|it| (RELATIONSHIP_WAITS, it));
+        let signals = event.signals.iter().map(|it| (RELATIONSHIP_SIGNALS, it));
+        for (kind, timepoint) in waits.chain(signals) {
+            pending.push(RELATIONSHIP, |rows, id| {
+                rows::timepoint(rows, &self.origin, id, kind, event, timepoint);
+            });
+        }
         self.push_replayed(&mut pending, &event.operation, event.replayed_record);
         self.bound(pending);
     }
@@ -272,6 +280,10 @@ impl ProfileSink for DeviceSink {
 
     fn command_region(&self, event: &CommandRegion) {
         self.push(REGION, |rows, id| rows::command_region(rows, &self.origin, id, event));
+    }
+
+    fn worker_span(&self, span: &WorkerSpan) {
+        self.push(RELATIONSHIP, |rows, id| rows::worker_span(rows, &self.origin, id, span));
     }
 
     fn device_queue_event(&self, event: &DeviceQueueEvent) {
