@@ -416,7 +416,6 @@ fn missing_features_name_an_alternative() {
     for (words, instead) in [
         (&["iree-run-replay", "--device_allocator=debug", &abs()][..], "--print_statistics"),
         (&["iree-run-replay", "--device_capture_tool=renderdoc", &abs()], "--device_replay_output=PATH"),
-        (&["iree-benchmark-module", "--dispatch_statistics", "--module=x.vmfb"], "rehal info PATH"),
         (&["iree-run-module", "--module=x.so"], "--executable_plugin=PATH"),
     ] {
         let stderr = fail(words);

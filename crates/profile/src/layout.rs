@@ -60,6 +60,11 @@ pub const CLOCK_HOST_TIME_BRACKET: u32 = 1 << 3;
 /// [`ClockCorrelation::flags`]: the device tick is not of the clock that times events.
 pub const CLOCK_DEVICE_TICK_UNALIGNED: u32 = 1 << 4;
 
+/// [`EventRelationship::relationship_type`] of our tools, which the reference does not define: the source, a submission or a
+/// command, replays a record of a capture; the target is an artifact, whose id is the record's ordinal. `rehl` as a
+/// little-endian integer, so that no later release defines it.
+pub const RELATIONSHIP_REPLAYS_RECORD: u32 = 0x6c68_6572;
+
 /// [`EventRelationship::relationship_type`] of our tools, which the reference does not define: the source, a submission, waits
 /// for a value of a semaphore; the target is an artifact, whose ids are those of the semaphore and the value. `rehw` as a
 /// little-endian integer, so that no later release defines it.

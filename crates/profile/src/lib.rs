@@ -16,6 +16,7 @@ mod clock;
 mod codes;
 mod model;
 mod reader;
+mod replayed;
 mod table;
 mod worker;
 mod writer;

@@ -51,7 +51,7 @@ pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
-pub use profiling::{Profiling, ProfilingOptions};
+pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions};
 pub use program::{
     Batch, Calls, Expected, Function, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer,
     ParameterFile, ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions,

@@ -154,9 +154,11 @@ fn produced(tool: &str, device: &str) -> Outcome {
     let (_, theirs) =
         reader.run(&[words("summary"), vec![path.display().to_string()]].concat(), &repository())?;
     let summary = String::from_utf8_lossy(&theirs.stdout).into_owned();
-    // Of `event_records`; `chunks` have no other counts of these.
-    let has_events =
-        |name: &str| !summary.contains(&format!(" {name}=0")) && summary.contains(&format!(" {name}="));
+    let counts = summary.lines().find(|line| line.starts_with("event_records: ")).unwrap_or_default();
+    let has = |name: &str| {
+        let count = counts.split(&format!(" {name}=")).nth(1).and_then(|rest| rest.split(' ').next());
+        count.is_some_and(|count| count != "0")
+    };
     let all = [
         "queue_events",
         "host_execution_events",
@@ -164,7 +166,8 @@ fn produced(tool: &str, device: &str) -> Outcome {
         "memory_events",
         "event_relationships",
     ];
-    ensure(all.into_iter().all(has_events), || summary.clone())
+    ensure(all.into_iter().all(has), || summary.clone())?;
+    ensure(summary.contains(" unknown=0 truncated=0 "), || summary.clone())
 }
 
 /// A run with several dispatches.

@@ -6,6 +6,7 @@ mod benchmark_replay;
 mod check_module;
 mod convert_parameters;
 mod create_parameters;
+mod dispatch_statistics;
 mod dump_module;
 mod dump_parameters;
 mod dump_replay;

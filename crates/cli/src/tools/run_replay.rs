@@ -125,7 +125,8 @@ fn replay(options: &Options) -> Result<()> {
         })
         .transpose()?;
     let mut steps = Steps::new(replay.plan().step_count(), reports);
-    let mut observers: Vec<&mut dyn Observer> = vec![&mut steps];
+    let mut records = profiling.records();
+    let mut observers: Vec<&mut dyn Observer> = vec![&mut steps, &mut records];
     if let Some(reads) = &mut reads {
         observers.push(reads);
     }

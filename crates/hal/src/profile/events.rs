@@ -53,6 +53,8 @@ pub struct QueueEvent<'a> {
     pub submitted_ns: i64,
     /// When its waits were reached.
     pub ready_ns: i64,
+    /// Ordinal of the capture's record that it replays.
+    pub replayed_record: Option<u64>,
 }
 
 /// A dispatch, as events name it.
@@ -91,6 +93,8 @@ pub struct HostExecution {
     pub workgroup_count: u64,
     /// Sum of the times that all threads spent in it.
     pub thread_time_ns: i64,
+    /// Ordinal of the capture's record that the queue operation replays, unless its queue event has it.
+    pub replayed_record: Option<u64>,
 }
 
 /// What a step in the life of an allocation is.

@@ -208,6 +208,8 @@ pub struct Event {
     pub strategy: u32,
     /// Status code.
     pub status: u32,
+    /// Ordinal of the capture's record that it replays, or [`NONE`].
+    pub replayed_record: u32,
 }
 
 impl Default for Event {
@@ -234,6 +236,7 @@ impl Default for Event {
             tile_duration: 0,
             strategy: NONE,
             status: 0,
+            replayed_record: NONE,
         }
     }
 }

@@ -136,6 +136,16 @@ impl Row<'_> {
         }
     }
 
+    /// The command buffer and the index in it of the command that it is.
+    pub fn command(&self) -> (u64, u32) {
+        match self {
+            Self::HostExecution(row) => (row.command_buffer_id.get(), row.command_index.get()),
+            Self::Dispatch(row, _) => (row.command_buffer_id.get(), row.command_index.get()),
+            Self::Worker(span) => (span.command_buffer, span.command),
+            Self::Submission(_) | Self::Region(_) | Self::DeviceOperation(_) | Self::Memory(_) => (0, NONE),
+        }
+    }
+
     /// Its name: that of the function for a dispatch, or else what it does.
     pub fn name<'m>(&self, model: &Model<'m>) -> Cow<'m, str> {
         match self {

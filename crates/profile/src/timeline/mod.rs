@@ -19,6 +19,7 @@ use rehal_base::Result;
 
 use crate::layout::NONE;
 use crate::model::{Model, QueueKey};
+use crate::replayed::Replayed;
 use crate::rows;
 use crate::worker::{WorkerSpan, worker_name};
 use crate::{Bundle, ContentType, Record};
@@ -91,6 +92,7 @@ pub fn write(bundle: &Bundle<'_>, sink: &mut dyn Write) -> Result<TimelineSummar
 struct Survey<'a> {
     model: Model<'a>,
     clocks: Clocks,
+    replayed: Replayed<'a>,
     /// The first time of the host.
     origin_ns: Option<i64>,
 }
@@ -101,6 +103,7 @@ impl<'a> Survey<'a> {
         for record in bundle.records() {
             let record = record?;
             survey.model.add(&record)?;
+            survey.replayed.add(&record)?;
             for row in record.rows::<rows::ClockCorrelation<'_>>() {
                 survey.clocks.add(row?.header);
             }
@@ -115,6 +118,7 @@ impl<'a> Survey<'a> {
                 Ok(())
             })?;
         }
+        survey.replayed = survey.replayed.finish();
         Ok(survey)
     }
 }
@@ -219,6 +223,9 @@ impl<'a> Timeline<'_, 'a, '_> {
         self.note_clock(row);
         let mut annotations = row.annotations();
         annotations.push(("record", Value::Unsigned(*record)));
+        let (command_buffer, command) = row.command();
+        let replayed = self.survey.replayed.find(row.queue(), row.submission(), command_buffer, command);
+        annotations.extend(replayed.map(|record| ("replayed_record", Value::Unsigned(record))));
         let name = row.name(&self.survey.model);
         let flow = self.flow(row, kind);
         let lanes = self.tracks.lanes(row.queue(), (kind, row.worker()), &mut self.trace)?;

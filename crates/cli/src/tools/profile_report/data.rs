@@ -116,6 +116,7 @@ fn events(events: &[Event]) -> Value {
     add("tile_duration", &|it| it.tile_duration);
     add("strategy", &|it| it.strategy.into());
     add("status", &|it| it.status.into());
+    add("replayed_record", &|it| it.replayed_record.into());
     json!({ "count": events.len(), "columns": columns })
 }
 

@@ -94,6 +94,7 @@ function describe(event) {
   else rows.push(["record", count(events.id[event])]);
   if (isTimed) rows.push(["event", String(events.id[event])]);
   const add = (title, value, text = String(value)) => { if (Number(value) !== 0) rows.push([title, text]); };
+  if (events.replayed_record[event] !== NONE) rows.push(["record of the capture", count(events.replayed_record[event])]);
   add("submission", events.submission[event]);
   add("command buffer", events.command_buffer[event]);
   if (events.command[event] !== NONE) rows.push(["command", String(events.command[event])]);

@@ -145,6 +145,9 @@ function dispatchTable() {
     ...(isTimed ? [time("Start", events.start), time("Duration", events.duration)] : []),
     { title: "Track", value: (event) => tracks[events.track[event]].label, isText: true, width: "minmax(120px, 2fr)" },
     ...(isTimed ? [id("Submission", events.submission, "102px")] : []),
+    ...(events.replayed_record.some((record) => record !== NONE)
+      ? [{ title: "Record", width: "84px", value: (event) => (events.replayed_record[event] === NONE ? null : events.replayed_record[event]) }]
+      : []),
     id("Command buffer", events.command_buffer, "136px"),
     { title: "Command", width: "96px", value: (event) => (events.command[event] === NONE ? null : events.command[event]) },
     { title: "Workgroups", width: "112px", value: (event) => (isDispatch(event) ? workgroups(event) : null), text: (event) => (isDispatch(event) ? triple("workgroup_count", event) : null) },
@@ -168,7 +171,7 @@ function dispatchTable() {
 function parseFilter(text) {
   const keys = {
     event: (event) => events.id[event],
-    record: (event) => events.id[event],
+    record: (event) => (isTimed ? events.replayed_record : events.id)[event],
     submission: (event) => events.submission[event],
     command_buffer: (event) => events.command_buffer[event],
     command: (event) => events.command[event],
