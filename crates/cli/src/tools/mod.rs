@@ -10,6 +10,7 @@ mod dump_module;
 mod dump_parameters;
 mod dump_replay;
 mod info;
+mod kernels;
 mod parameter_output;
 mod profile;
 mod profile_compare;
@@ -30,6 +31,7 @@ pub use dump_module::DUMP_MODULE;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
+pub use kernels::KERNELS;
 pub use profile::PROFILE;
 pub use profile_compare::PROFILE_COMPARE;
 pub use profile_report::PROFILE_REPORT;
@@ -47,6 +49,7 @@ pub const ALL: &[&crate::Tool] = &[
     &BENCHMARK_REPLAY,
     &INFO,
     &RACES,
+    &KERNELS,
     &SLICE,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
