@@ -204,7 +204,10 @@ impl DeviceBackend for LocalDevice {
         initial_value: u64,
         _flags: SemaphoreFlags,
     ) -> Result<Semaphore> {
-        Ok(Semaphore::new(Timeline::new(initial_value)))
+        Ok(match &self.executor {
+            Executor::Sync => Semaphore::new(Timeline::new(initial_value)),
+            Executor::Task { executor, .. } => executor.create_semaphore(initial_value),
+        })
     }
 
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {

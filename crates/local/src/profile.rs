@@ -3,7 +3,7 @@
 use rehal_base::{Context, Result, StatusCode};
 use rehal_hal::profile::{
     CommandRegion, HostExecution, MemoryEventKind, ProfileData, ProfileSession, ProfiledCommand,
-    ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledSubmission, now_ns,
+    ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledSubmission, WorkerSpan, now_ns,
 };
 use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
 
@@ -134,6 +134,13 @@ pub(crate) fn report_stored(
     report_command(operation, names, profile, command, command_index, status, span);
 }
 
+/// Reports what a worker executed, if the session wants regions.
+pub(crate) fn report_worker(profile: &ProfiledSubmission, span: &WorkerSpan) {
+    if profile.reports_regions() {
+        profile.session().sink().worker_span(span);
+    }
+}
+
 /// Reports a region, if the session wants regions.
 pub(crate) fn report_region(profile: &ProfiledSubmission, region: &CommandRegion) {
     if profile.reports_regions() {
@@ -206,7 +213,7 @@ fn tiles_of(operation: &QueueOp<Indexed>, names: &StoredNames<'_, '_>) -> u64 {
 }
 
 /// Profiles count the barrier before each stage but the first as a command.
-fn command_index(operation: usize, stage: usize) -> u32 {
+pub(crate) fn command_index(operation: usize, stage: usize) -> u32 {
     u32::try_from(operation + stage).unwrap_or(u32::MAX)
 }
 

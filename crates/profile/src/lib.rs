@@ -17,6 +17,7 @@ mod codes;
 mod model;
 mod reader;
 mod table;
+mod worker;
 mod writer;
 
 pub mod activity;

@@ -46,7 +46,7 @@ mod scope_timer;
 mod survey;
 mod verdict;
 
-pub use capture_activity::{BufferSummary, CaptureActivity, SubmissionLinks};
+pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};

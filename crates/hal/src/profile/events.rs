@@ -1,6 +1,6 @@
 use rehal_base::StatusCode;
 
-use crate::{BufferUsage, MemoryType};
+use crate::{BufferUsage, MemoryType, Timepoint};
 
 /// What a queue operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +40,13 @@ pub struct ProfiledOperation {
 
 /// A submission that is ready to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueEvent {
+pub struct QueueEvent<'a> {
     /// The operation.
     pub operation: ProfiledOperation,
-    /// Number of timepoints that it waits for.
-    pub wait_count: u32,
-    /// Number of timepoints that it signals.
-    pub signal_count: u32,
+    /// What it waits for, by the ids of the semaphores.
+    pub waits: &'a [Timepoint<u64>],
+    /// What it signals.
+    pub signals: &'a [Timepoint<u64>],
     /// Whether some of its waits were not reached when it was submitted.
     pub was_deferred: bool,
     /// When it was submitted, in nanoseconds of [`now_ns`](super::now_ns).
@@ -158,6 +158,21 @@ pub struct CommandRegion {
     pub last_tile_ns: i64,
     /// The pieces of the region after it; `None` for the last.
     pub next_tile_count: Option<u32>,
+}
+
+/// Work of a command that one thread of a device executed, without a break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerSpan {
+    /// The queue operation: of a command, the execution of its command buffer.
+    pub operation: ProfiledOperation,
+    /// The command in its command buffer; `None` for a queue operation.
+    pub command_index: Option<u32>,
+    /// The thread, counted from 0.
+    pub worker: u32,
+    /// When it began.
+    pub start_ns: i64,
+    /// When it ended.
+    pub end_ns: i64,
 }
 
 /// A queue operation, timed by the device.

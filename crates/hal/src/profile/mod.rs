@@ -16,6 +16,7 @@ use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
     ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent, QueueOpKind,
+    WorkerSpan,
 };
 pub use session::{ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, now_ns};
 
@@ -111,7 +112,7 @@ pub trait ProfileSink: Send + Sync {
     fn command_buffer(&self, id: u64, params: &CommandBufferParams, commands: &[ProfiledCommand]);
 
     /// A submission that is ready to execute.
-    fn queue_event(&self, event: &QueueEvent);
+    fn queue_event(&self, event: &QueueEvent<'_>);
 
     /// Work that the host has executed.
     fn host_execution(&self, event: &HostExecution);
@@ -121,6 +122,9 @@ pub trait ProfileSink: Send + Sync {
 
     /// What executed between two barriers of a command buffer.
     fn command_region(&self, event: &CommandRegion);
+
+    /// What one thread executed, with the regions.
+    fn worker_span(&self, span: &WorkerSpan);
 
     /// A queue operation, timed by the device.
     fn device_queue_event(&self, event: &DeviceQueueEvent);

@@ -9,7 +9,10 @@ use super::{
     MemoryEvent, MemoryEventKind, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand,
     ProfiledOperation, QueueEvent, QueueOpKind,
 };
-use crate::{Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Submission};
+use crate::{
+    Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Semaphore,
+    Submission, Timepoint,
+};
 
 /// The host's clock of profiles: monotonic nanoseconds, the same for all processes of a machine.
 pub fn now_ns() -> i64 {
@@ -39,8 +42,9 @@ pub struct ProfileSession {
 pub struct ProfiledSubmission {
     session: Arc<ProfileSession>,
     operation: ProfiledOperation,
-    wait_count: u32,
-    signal_count: u32,
+    /// What it waits for and then what it signals, if queue events are reported.
+    timepoints: Arc<[Timepoint<u64>]>,
+    wait_count: usize,
     was_deferred: bool,
     submitted_ns: i64,
 }
@@ -134,11 +138,19 @@ impl ProfileSession {
             operation_count,
             payload_bytes: payload_bytes(op),
         };
+        let (timepoints, wait_count) = if self.wants(ProfileData::QUEUE_EVENTS) {
+            let all = submission.waits.iter().chain(submission.signals);
+            let by_id =
+                |it: &Timepoint<&Semaphore>| Timepoint { semaphore: it.semaphore.id(), value: it.value };
+            (all.map(by_id).collect(), submission.waits.len())
+        } else {
+            (Arc::default(), 0)
+        };
         ProfiledSubmission {
             session: self.clone(),
             operation,
-            wait_count: submission.waits.len() as u32,
-            signal_count: submission.signals.len() as u32,
+            timepoints,
+            wait_count,
             was_deferred: false,
             submitted_ns: now_ns(),
         }
@@ -220,10 +232,11 @@ impl ProfiledSubmission {
             return;
         }
         let ready_ns = if self.was_deferred { now_ns() } else { self.submitted_ns };
+        let (waits, signals) = self.timepoints.split_at(self.wait_count);
         self.session.sink().queue_event(&QueueEvent {
             operation: self.operation,
-            wait_count: self.wait_count,
-            signal_count: self.signal_count,
+            waits,
+            signals,
             was_deferred: self.was_deferred,
             submitted_ns: self.submitted_ns,
             ready_ns,

@@ -4,11 +4,13 @@ use rehal_base::Result;
 use zerocopy::little_endian::U32;
 
 use super::memory::Memory;
+use super::submissions::Submissions;
 use super::{Activity, Axis, Builder, Event, Session, Span, TrackKind};
 use crate::layout::{self, NONE};
 use crate::model::{Model, key_of};
 use crate::rows;
 use crate::timeline::clocks::Clocks;
+use crate::worker::WorkerSpan;
 use crate::{
     Bundle, ContentType, DependencyStrategy, MetricUnit, MetricValueKind, QueueEventType, Record, RecordType,
 };
@@ -26,18 +28,26 @@ pub fn of_bundle(bundle: &Bundle<'_>, max_events: usize) -> Result<Activity> {
         }
     }
     let builder = Builder::new(Axis::Nanoseconds, max_events);
-    let mut this = Collector { model, builder, memory: Memory::default(), sessions: Vec::new() };
+    let mut this = Collector {
+        model,
+        builder,
+        memory: Memory::default(),
+        submissions: Submissions::new(max_events),
+        sessions: Vec::new(),
+    };
     for record in bundle.records() {
         this.add(&record?)?;
     }
     this.memory.add_to(&mut this.builder);
-    Ok(Activity { sessions: this.sessions, ..this.builder.finish_with(&clocks) })
+    let submissions = this.submissions.finish();
+    Ok(Activity { sessions: this.sessions, submissions, ..this.builder.finish_with(&clocks) })
 }
 
 struct Collector<'a> {
     model: Model<'a>,
     builder: Builder,
     memory: Memory,
+    submissions: Submissions,
     sessions: Vec<Session>,
 }
 
@@ -109,6 +119,15 @@ impl<'a> Collector<'a> {
                     self.memory.add(row?.header);
                 }
             }
+            Some(ContentType::EventRelationships) => {
+                for row in record.rows::<rows::EventRelationship<'_>>() {
+                    let row = row?.header;
+                    self.submissions.relate(row);
+                    if let Some(span) = WorkerSpan::of(row) {
+                        self.add_worker(&span);
+                    }
+                }
+            }
             Some(ContentType::MetricSamples) => {
                 for row in record.rows::<rows::MetricSample<'_>>() {
                     self.add_metrics(&row?);
@@ -131,6 +150,7 @@ impl<'a> Collector<'a> {
     }
 
     fn add_submission(&mut self, event: &layout::QueueEvent) {
+        self.submissions.add(event);
         let (submitted, ready) = (event.host_time_ns.get(), event.ready_host_time_ns.get());
         let span = if submitted < 0 { Span::Unknown } else { Span::Host(submitted, ready.max(submitted)) };
         let added = Event {
@@ -173,10 +193,10 @@ impl<'a> Collector<'a> {
     }
 
     fn add_host_execution(&mut self, event: &layout::HostExecutionEvent) {
+        let (executable, ordinal) = (event.executable_id.get(), event.function_ordinal.get());
         let is_dispatch = QueueEventType(event.event_type.get()) == QueueEventType::DISPATCH;
-        let (function, name) = if is_dispatch {
-            let device = event.physical_device_ordinal.get();
-            self.function(device, event.executable_id.get(), event.function_ordinal.get())
+        let (function, name) = if is_dispatch && executable != 0 && ordinal != NONE {
+            self.function(event.physical_device_ordinal.get(), executable, ordinal)
         } else {
             (NONE, self.operation_name(event.event_type))
         };
@@ -207,6 +227,20 @@ impl<'a> Collector<'a> {
             ..common!(event)
         };
         self.builder.event(added, host(event.start_host_time_ns.get(), event.end_host_time_ns.get()));
+    }
+
+    /// Its dispatch is another event, so that it is not one of the functions.
+    fn add_worker(&mut self, span: &WorkerSpan) {
+        let (device, queue, _) = span.queue;
+        let added = Event {
+            track: self.builder.track(TrackKind::Worker, device, queue, span.worker.into()),
+            name: self.builder.name(&span.name(&self.model)),
+            submission: span.submission,
+            command_buffer: span.command_buffer,
+            command: span.command,
+            ..Event::default()
+        };
+        self.builder.event(added, host(span.start_ns, span.end_ns));
     }
 
     fn add_metrics(&mut self, sample: &rows::MetricSample<'_>) {

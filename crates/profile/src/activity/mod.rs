@@ -6,6 +6,7 @@
 mod builder;
 mod bundle;
 mod memory;
+mod submissions;
 #[cfg(test)]
 mod tests;
 
@@ -37,6 +38,23 @@ pub struct Activity {
     pub dropped_count: u64,
     /// Values over time.
     pub series: Vec<Series>,
+    /// What submissions wait for and signal, by time; empty if that is not known of any.
+    pub submissions: Vec<Submission>,
+}
+
+/// A submission in the graph of semaphores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// Its id in the bundle, or the ordinal of its record in the capture.
+    pub id: u64,
+    /// Physical device, or [`NONE`].
+    pub device: u32,
+    /// The operation, such as `execute`; empty if it is not known.
+    pub operation: &'static str,
+    /// The semaphores that it waits for, by id, with their payload values.
+    pub waits: Vec<(u64, u64)>,
+    /// The semaphores that it signals.
+    pub signals: Vec<(u64, u64)>,
 }
 
 /// A session of a bundle.
@@ -69,7 +87,7 @@ pub struct Track {
     pub device: u32,
     /// Queue of the device, or [`NONE`].
     pub queue: u32,
-    /// Stream of the queue, or the thread of calls.
+    /// Stream of the queue, or the thread of calls, or the worker.
     pub stream: u64,
     /// Number of lanes.
     pub lane_count: u32,
@@ -99,6 +117,8 @@ pub enum TrackKind {
     Recordings,
     /// Dispatches in command buffers.
     RecordedDispatches,
+    /// What a worker of a device executed.
+    Worker,
 }
 
 impl TrackKind {
@@ -114,6 +134,7 @@ impl TrackKind {
             Self::DeviceDispatches => "device dispatches",
             Self::Recordings => "command buffers",
             Self::RecordedDispatches => "recorded dispatches",
+            Self::Worker => "worker",
         }
     }
 }

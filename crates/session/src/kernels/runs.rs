@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
-    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, QueueEvent,
+    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, QueueEvent, WorkerSpan,
 };
 use rehal_hal::{Buffer, CommandBufferParams, FunctionInfo, transfer};
 use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, RecordLocation, Replay};
@@ -78,7 +78,7 @@ impl ProfileSink for Spans {
 
     fn command_buffer(&self, _id: u64, _params: &CommandBufferParams, _commands: &[ProfiledCommand]) {}
 
-    fn queue_event(&self, _event: &QueueEvent) {}
+    fn queue_event(&self, _event: &QueueEvent<'_>) {}
 
     fn host_execution(&self, event: &HostExecution) {
         if event.dispatch.is_some() && event.status == StatusCode::Ok {
@@ -89,6 +89,8 @@ impl ProfileSink for Spans {
     fn memory_event(&self, _event: &MemoryEvent) {}
 
     fn command_region(&self, _event: &CommandRegion) {}
+
+    fn worker_span(&self, _span: &WorkerSpan) {}
 
     fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
 

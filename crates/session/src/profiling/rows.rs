@@ -2,12 +2,12 @@
 
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
-    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, QueueEvent, QueueOpKind,
+    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, QueueEvent, QueueOpKind, WorkerSpan,
 };
-use rehal_hal::{CommandBufferParams, FunctionInfo};
+use rehal_hal::{CommandBufferParams, FunctionInfo, Timepoint};
 use rehal_profile::layout::{self, NONE};
 use rehal_profile::{
-    CommandOperationType, DependencyStrategy, MemoryEventType, QueueEventType, RecordFields,
+    CommandOperationType, DependencyStrategy, EndpointType, MemoryEventType, QueueEventType, RecordFields,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{I32, I64, U32, U64};
@@ -197,9 +197,9 @@ fn operation(command_buffer: u64, index: u32, command: &ProfiledCommand) -> layo
     }
 }
 
-pub(super) fn queue_event(rows: &mut Vec<u8>, origin: &Origin, id: u64, event: &QueueEvent) {
+pub(super) fn queue_event(rows: &mut Vec<u8>, origin: &Origin, id: u64, event: &QueueEvent<'_>) {
     let operation = &event.operation;
-    let strategy = match (event.wait_count, event.was_deferred) {
+    let strategy = match (event.waits.len(), event.was_deferred) {
         (0, _) => DependencyStrategy::NONE,
         (_, false) => DependencyStrategy::INLINE,
         (_, true) => DependencyStrategy::SOFTWARE_DEFER,
@@ -216,8 +216,8 @@ pub(super) fn queue_event(rows: &mut Vec<u8>, origin: &Origin, id: u64, event: &
         stream_id: origin.stream(operation.queue_ordinal),
         physical_device_ordinal: origin.device_u32(),
         queue_ordinal: U32::new(operation.queue_ordinal),
-        wait_count: U32::new(event.wait_count),
-        signal_count: U32::new(event.signal_count),
+        wait_count: U32::new(event.waits.len() as u32),
+        signal_count: U32::new(event.signals.len() as u32),
         operation_count: U32::new(operation.operation_count),
         payload_length: U64::new(operation.payload_bytes),
         ready_host_time_ns: I64::new(event.ready_ns),
@@ -365,6 +365,57 @@ pub(super) fn dispatch_event(rows: &mut Vec<u8>, id: u64, event: &DispatchEvent)
         workgroup_size,
         start_tick: U64::new(event.start_tick),
         end_tick: U64::new(event.end_tick),
+        ..Default::default()
+    };
+    rows.extend_from_slice(row.sized().as_bytes());
+}
+
+/// What a worker executed of a command, or of a submission without a command buffer.
+pub(super) fn worker_span(rows: &mut Vec<u8>, origin: &Origin, id: u64, span: &WorkerSpan) {
+    let operation = &span.operation;
+    let (source_type, source_id) = match operation.command_buffer_id {
+        0 => (EndpointType::QUEUE_SUBMISSION, operation.submission_id),
+        command_buffer => (EndpointType::COMMAND_OPERATION, command_buffer),
+    };
+    let secondary = u64::from(span.worker) << 32 | u64::from(span.command_index.unwrap_or(NONE));
+    let row = layout::EventRelationship {
+        relationship_type: U32::new(layout::RELATIONSHIP_WORKER),
+        relationship_id: U64::new(id),
+        source_type: U32::new(source_type.0),
+        target_type: U32::new(EndpointType::ARTIFACT.0),
+        physical_device_ordinal: origin.device_u32(),
+        queue_ordinal: U32::new(operation.queue_ordinal),
+        stream_id: origin.stream(operation.queue_ordinal),
+        source_id: U64::new(source_id),
+        source_secondary_id: U64::new(secondary),
+        target_id: U64::new(u64::try_from(span.start_ns).unwrap_or(0)),
+        target_secondary_id: U64::new(u64::try_from(span.end_ns).unwrap_or(0)),
+        ..Default::default()
+    };
+    rows.extend_from_slice(row.sized().as_bytes());
+}
+
+/// A semaphore's value is an artifact, with the ids of the semaphore and the value.
+pub(super) fn timepoint(
+    rows: &mut Vec<u8>,
+    origin: &Origin,
+    id: u64,
+    relationship_type: u32,
+    event: &QueueEvent<'_>,
+    timepoint: &Timepoint<u64>,
+) {
+    let operation = &event.operation;
+    let row = layout::EventRelationship {
+        relationship_type: U32::new(relationship_type),
+        relationship_id: U64::new(id),
+        source_type: U32::new(EndpointType::QUEUE_SUBMISSION.0),
+        target_type: U32::new(EndpointType::ARTIFACT.0),
+        physical_device_ordinal: origin.device_u32(),
+        queue_ordinal: U32::new(operation.queue_ordinal),
+        stream_id: origin.stream(operation.queue_ordinal),
+        source_id: U64::new(operation.submission_id),
+        target_id: U64::new(timepoint.semaphore),
+        target_secondary_id: U64::new(timepoint.value),
         ..Default::default()
     };
     rows.extend_from_slice(row.sized().as_bytes());

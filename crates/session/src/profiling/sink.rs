@@ -6,9 +6,10 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileSink,
-    ProfiledCommand, QueueEvent,
+    ProfiledCommand, QueueEvent, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo};
+use rehal_profile::layout::{RELATIONSHIP_SIGNALS, RELATIONSHIP_WAITS};
 use rehal_profile::{ContentType, RecordFields, Writer};
 
 use super::rows::{self, Origin};
@@ -43,13 +44,14 @@ struct Pending {
 }
 
 /// Events, in the order in which they are written.
-const LISTS: [ContentType; 6] = [
+const LISTS: [ContentType; 7] = [
     ContentType::DispatchEvents,
     ContentType::QueueEvents,
     ContentType::QueueDeviceEvents,
     ContentType::HostExecutionEvents,
     ContentType::CommandRegionEvents,
     ContentType::MemoryEvents,
+    ContentType::EventRelationships,
 ];
 const DISPATCH: usize = 0;
 const QUEUE: usize = 1;
@@ -57,6 +59,7 @@ const QUEUE_DEVICE: usize = 2;
 const HOST_EXECUTION: usize = 3;
 const REGION: usize = 4;
 const MEMORY: usize = 5;
+const RELATIONSHIP: usize = 6;
 
 /// Bytes of a list at which the thread that reports writes it: the writer's thread falls behind.
 const BACKLOG_BYTES: usize = 8 << 20;
@@ -187,8 +190,15 @@ impl ProfileSink for DeviceSink {
         chunks.push((ContentType::CommandOperations, commands));
     }
 
-    fn queue_event(&self, event: &QueueEvent) {
+    fn queue_event(&self, event: &QueueEvent<'_>) {
         self.push(QUEUE, |rows, id| rows::queue_event(rows, &self.origin, id, event));
+        let waits = event.waits.iter().map(|it| (RELATIONSHIP_WAITS, it));
+        let signals = event.signals.iter().map(|it| (RELATIONSHIP_SIGNALS, it));
+        for (kind, timepoint) in waits.chain(signals) {
+            self.push(RELATIONSHIP, |rows, id| {
+                rows::timepoint(rows, &self.origin, id, kind, event, timepoint);
+            });
+        }
     }
 
     fn host_execution(&self, event: &HostExecution) {
@@ -201,6 +211,10 @@ impl ProfileSink for DeviceSink {
 
     fn command_region(&self, event: &CommandRegion) {
         self.push(REGION, |rows, id| rows::command_region(rows, &self.origin, id, event));
+    }
+
+    fn worker_span(&self, span: &WorkerSpan) {
+        self.push(RELATIONSHIP, |rows, id| rows::worker_span(rows, &self.origin, id, span));
     }
 
     fn device_queue_event(&self, event: &DeviceQueueEvent) {
