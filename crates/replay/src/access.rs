@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 
 use rehal_hal::{
-    Binding, BufferParams, BufferRef, BufferUsage, Command, CreateOp, Dispatch, FileContents, HostOp,
-    Indexed, MemoryAccess, QueueOp, RangeOp, WHOLE_BUFFER, WorkgroupCount,
+    Binding, BufferParams, BufferRef, BufferUsage, Command, CreateOp, FileContents, HostOp, Indexed,
+    MemoryAccess, QueueOp, RangeOp, WHOLE_BUFFER, WorkgroupCount,
 };
 
 use crate::Plan;
 use crate::plan::Kind;
 
 /// Bytes of an indirect workgroup count.
-const WORKGROUP_COUNT_BYTES: u64 = 12;
+pub(crate) const WORKGROUP_COUNT_BYTES: u64 = 12;
 
 /// How an operation accesses bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,7 +164,7 @@ impl<'p> Footprints<'p> {
                 self.add_ref(source, Effect::Read, into);
                 self.add_ref(target, Effect::Write, into);
             }
-            QueueOp::Dispatch(dispatch) => self.each_of_dispatch(dispatch, |reference, effect| {
+            QueueOp::Dispatch(_) => Self::each_reference(self.plan, op, |reference, effect| {
                 self.add_ref(reference, effect, into);
             }),
             QueueOp::Barrier { .. } | QueueOp::HostCall { .. } => {}
@@ -184,20 +184,9 @@ impl<'p> Footprints<'p> {
         let Some(op) = command.as_queue_op() else { return };
         let index = command_buffer as usize;
         let mut summary = std::mem::take(&mut self.command_buffers[index]);
-        let mut add = |reference: &BufferRef<u32>, effect| {
+        Self::each_reference(self.plan, &op, |reference, effect| {
             summary.touches.extend(self.touch(reference, effect));
-        };
-        match &op {
-            QueueOp::Fill { target, .. } => add(target, Effect::Write),
-            QueueOp::Copy { source, target, .. } => {
-                add(source, Effect::Read);
-                add(target, Effect::Write);
-            }
-            QueueOp::Update { target, .. } => add(target, Effect::Write),
-            QueueOp::Dispatch(dispatch) => self.each_of_dispatch(dispatch, add),
-            // No other queue operation is a command.
-            _ => {}
-        }
+        });
         if summary.touches.len() > summary.merge_at.max(self.max_ranges) {
             summary.merge(self.max_ranges);
         }
@@ -209,12 +198,44 @@ impl<'p> Footprints<'p> {
         self.command_buffers[command_buffer as usize].merge(self.max_ranges);
     }
 
-    fn each_of_dispatch(&self, dispatch: &Dispatch<Indexed>, mut add: impl FnMut(&BufferRef<u32>, Effect)) {
-        for binding in dispatch.bindings.of(&self.plan.lists.buffer_refs) {
-            add(binding, Effect::Bind);
+    /// Calls `add` with each range that an operation names, except those of command buffers. The bindings of a dispatch are
+    /// followed by its workgroup count.
+    pub(crate) fn each_reference(
+        plan: &Plan,
+        op: &QueueOp<Indexed>,
+        mut add: impl FnMut(&BufferRef<u32>, Effect),
+    ) {
+        match op {
+            QueueOp::Fill { target, .. } | QueueOp::Update { target, .. } | QueueOp::Read { target, .. } => {
+                add(target, Effect::Write);
+            }
+            QueueOp::Copy { source, target, .. } => {
+                add(source, Effect::Read);
+                add(target, Effect::Write);
+            }
+            QueueOp::Write { source, .. } => add(source, Effect::Read),
+            QueueOp::Dispatch(dispatch) => {
+                for binding in dispatch.bindings.of(&plan.lists.buffer_refs) {
+                    add(binding, Effect::Bind);
+                }
+                if let WorkgroupCount::Indirect(count) = &dispatch.workgroup_count {
+                    let length = count.length.min(WORKGROUP_COUNT_BYTES);
+                    add(&BufferRef { length, ..*count }, Effect::Read);
+                }
+            }
+            QueueOp::Alloca { .. }
+            | QueueOp::Dealloca { .. }
+            | QueueOp::Execute { .. }
+            | QueueOp::Barrier { .. }
+            | QueueOp::HostCall { .. } => {}
         }
-        if let WorkgroupCount::Indirect(count) = &dispatch.workgroup_count {
-            add(&BufferRef { length: count.length.min(WORKGROUP_COUNT_BYTES), ..*count }, Effect::Read);
+    }
+
+    /// What an operation that has `effect` does to a buffer: a kernel only reads memory that it cannot write.
+    pub(crate) fn effect_on(&self, buffer: u32, effect: Effect) -> Effect {
+        match effect {
+            Effect::Bind if !self.buffers[buffer as usize].is_written_by_kernels => Effect::Read,
+            effect => effect,
         }
     }
 
@@ -267,10 +288,7 @@ impl<'p> Footprints<'p> {
 
     fn add(&self, buffer: u32, offset: u64, length: u64, effect: Effect, into: &mut Footprint) -> u64 {
         let extent = self.buffers[buffer as usize];
-        let effect = match effect {
-            Effect::Bind if !extent.is_written_by_kernels => Effect::Read,
-            effect => effect,
-        };
+        let effect = self.effect_on(buffer, effect);
         let Some((start, end)) = clamp(offset, length, extent.size) else { return 0 };
         into.accesses.push(Access { resource: buffer, start, end, effect });
         end - start
@@ -322,7 +340,7 @@ impl Summary {
 }
 
 /// The non-empty range of `length` bytes from `offset` in `size` bytes. Accesses out of bounds are errors of the device.
-fn clamp(offset: u64, length: u64, size: u64) -> Option<(u64, u64)> {
+pub(crate) fn clamp(offset: u64, length: u64, size: u64) -> Option<(u64, u64)> {
     let end = if length == WHOLE_BUFFER { size } else { offset.saturating_add(length).min(size) };
     (offset < end).then_some((offset, end))
 }

@@ -41,6 +41,11 @@ struct Saved {
 impl<'r> FastForward<'r> {
     pub(crate) fn new(replay: &'r Replay, scope: &[u8], observers: &mut [&mut dyn Observer]) -> Result<Self> {
         let plan = &**replay.plan();
+        if observers.iter().any(|it| it.wants_operations()) {
+            return Err(Error::unimplemented(
+                "a scope that is repeated by itself is not performed one operation at a time",
+            ));
+        }
         let region = Region::of(plan, &scopes::entries(plan, scope)?)?;
         let mut this = Self {
             replay,

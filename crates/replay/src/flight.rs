@@ -119,7 +119,7 @@ impl<'r> Flight<'r> {
     }
 
     /// Called when a submission is issued to queues of a device. If it can run, the serialized order waits for it;
-    /// a deferred one can run when [`Flight::after`] is called for the step that signals the last of its waits.
+    /// a deferred one can run when [`Flight::complete`] is called, after the step that signals the last of its waits.
     pub(crate) fn issued(
         &mut self,
         device: u32,
@@ -147,15 +147,17 @@ impl<'r> Flight<'r> {
         Ok(())
     }
 
-    /// Called after `step`: the submissions that it makes runnable are in flight. The serialized order waits for them;
-    /// an error is that of the record that issued them.
-    pub(crate) fn after(&mut self, step: u32) -> Result<(), (RecordLocation, Error)> {
-        while let Some(completion) = self.completions.next_if(|it| it.step == step) {
-            let Some(issued) = self.deferred.remove(&completion.submission) else { continue };
-            match self.order {
-                ReplayOrder::Captured => self.fly(issued),
-                ReplayOrder::Serialized => issued.wait().map_err(|error| (completion.location, error))?,
-            }
+    /// Called after `step`: the next deferred submission that it makes runnable.
+    pub(crate) fn next_runnable(&mut self, step: u32) -> Option<&'r Completion> {
+        self.completions.next_if(|it| it.step == step)
+    }
+
+    /// A deferred submission that is issued is runnable now, and so in flight. The serialized order waits for it.
+    pub(crate) fn complete(&mut self, submission: u32) -> Result<()> {
+        let Some(issued) = self.deferred.remove(&submission) else { return Ok(()) };
+        match self.order {
+            ReplayOrder::Captured => self.fly(issued),
+            ReplayOrder::Serialized => issued.wait()?,
         }
         Ok(())
     }

@@ -1,7 +1,9 @@
+use std::ops::ControlFlow;
+
 use rehal_base::{HostMemory, Result};
 use rehal_hal::Executable;
 
-use crate::{ExecutableRecord, RecordLocation};
+use crate::{ExecutableRecord, Operation, RecordLocation};
 
 /// A scope opened by the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,5 +91,33 @@ pub trait Observer {
     fn step(&mut self, location: RecordLocation) -> Result<()> {
         let _ = location;
         Ok(())
+    }
+
+    /// Whether [`Observer::before_operation`] and [`Observer::after_operation`] are called; queried once, before a run.
+    ///
+    /// A run with such an observer is in serialized order. The commands of command buffers are recorded, and also performed
+    /// one by one: each in a command buffer of its own, with the binding table of the submission. The submission waits
+    /// before its first command, and signals after its last one.
+    fn wants_operations(&self) -> bool {
+        false
+    }
+
+    /// Whether the operations of the submission at this record are wanted. A submission whose operations no observer wants
+    /// is performed as a whole. Called when it is issued, which for a deferred submission is before it can run.
+    fn wants_submission(&mut self, submission: RecordLocation) -> bool {
+        let _ = submission;
+        true
+    }
+
+    /// An operation is about to be performed, and no work is in flight. `Break` ends the run before it, without an error.
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        let _ = operation;
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// An operation is complete, and no work is in flight. `Break` ends the run, without an error.
+    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        let _ = operation;
+        Ok(ControlFlow::Continue(()))
     }
 }

@@ -1,21 +1,28 @@
-use std::collections::HashMap;
-use std::ops::Range;
+mod names;
+mod objects;
+mod stepping;
+
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use bumpalo::Bump;
-use rehal_base::{Error, Range as ByteRange, Remedy, Result, StatusCode};
+use rehal_base::{Error, Range as ByteRange, Remedy, Result};
 use rehal_capture::{Capture, OpenOptions};
 use rehal_hal::{
-    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, CommandBufferMode, CreateOp, Device,
-    DeviceGroup, Event, Executable, File, FileContents, HostCall, HostFile, HostOp, ImportFile, Indexed,
-    Live, MemoryAccess, MemoryBarrier, QueueOp, RangeOp, Rename, Semaphore, SemaphoreFlags, Span,
-    StoredLists, Timepoint, rename_buffer_ref, transfer,
+    CreateOp, Device, DeviceGroup, File, FileContents, HostFile, HostOp, ImportFile, Indexed, MemoryAccess,
+    PrepareExecutable, QueueOp, RangeOp, SemaphoreFlags, transfer,
 };
 
+pub(crate) use self::names::LiveNames;
+pub(crate) use self::objects::{Objects, State};
+pub(crate) use self::stepping::each_object;
+
+use self::objects::get;
+use self::stepping::Stepping;
 use crate::evictions::{self, Evictions};
 use crate::files::{self, FileRemap};
 use crate::flight::Flight;
-use crate::plan::{Kind, RecordLocation, Release, StepOp};
+use crate::plan::{RecordLocation, Release, Step, StepOp};
 use crate::prepare::{self, Prepared};
 use crate::region::Region;
 use crate::schedule::Schedule;
@@ -148,6 +155,11 @@ impl Replay {
         FastForward::new(self, scope, observers).map_err(|error| self.plan.in_file(error))
     }
 
+    /// Prepares an executable of the plan, or its substitute.
+    pub(crate) fn prepare(&self, op: &PrepareExecutable<Indexed>, device: &Device) -> Result<Prepared> {
+        prepare::prepare(&self.plan, op, device, &self.replacements, &self.own_names)
+    }
+
     /// The file with an index, if runs share it.
     pub(crate) fn shared_file(&self, index: usize) -> Option<&File> {
         self.files[index].as_ref()
@@ -162,7 +174,7 @@ impl Replay {
                 continue;
             };
             let device = &self.devices.devices()[op.cache as usize];
-            prepare::prepare(&self.plan, &op, device, &self.replacements, &self.own_names)
+            self.prepare(&op, device)
                 .map_err(|error| self.plan.in_file(self.plan.locate(error, step.location)))?;
         }
         Ok(())
@@ -215,85 +227,9 @@ impl Plan {
     }
 }
 
-/// The live objects of a run, by index.
-pub(crate) struct Objects {
-    pub buffers: Vec<Option<Buffer>>,
-    pub semaphores: Vec<Option<Semaphore>>,
-    executables: Vec<Option<Prepared>>,
-    command_buffers: Vec<Option<CommandBuffer>>,
-    pub files: Vec<Option<File>>,
-    events: Vec<Option<Event>>,
-}
-
-fn empty<T>(count: u32) -> Vec<Option<T>> {
-    std::iter::repeat_with(|| None).take(count as usize).collect()
-}
-
-fn get<T>(list: &[Option<T>], index: u32) -> Result<&T> {
-    match list.get(index as usize) {
-        Some(Some(object)) => Ok(object),
-        // The plan guarantees creation before use and release after it.
-        _ => Err(Error::new(StatusCode::Internal, "the plan uses a missing object")),
-    }
-}
-
-impl Objects {
-    fn new(counts: &[u32; crate::plan::KINDS]) -> Self {
-        let count = |kind: Kind| counts[kind as usize];
-        Self {
-            buffers: empty(count(Kind::Buffer)),
-            semaphores: empty(count(Kind::Semaphore)),
-            executables: empty(count(Kind::Executable)),
-            command_buffers: empty(count(Kind::CommandBuffer)),
-            files: empty(count(Kind::File)),
-            events: empty(count(Kind::Event)),
-        }
-    }
-
-    /// The bytes of memory that releasing an object may free.
-    fn bytes_of(&self, release: Release) -> u64 {
-        match release.kind {
-            Kind::Buffer => self.buffers[release.index as usize].as_ref().map_or(0, Buffer::size),
-            _ => 0,
-        }
-    }
-
-    pub(crate) fn release(&mut self, release: Release) {
-        let index = release.index as usize;
-        match release.kind {
-            Kind::Buffer => self.buffers[index] = None,
-            Kind::Semaphore => self.semaphores[index] = None,
-            Kind::Executable => self.executables[index] = None,
-            Kind::CommandBuffer => self.command_buffers[index] = None,
-            Kind::File => self.files[index] = None,
-            Kind::Event => self.events[index] = None,
-        }
-    }
-}
-
 /// How many steps an object outlives its last use while a scope is open: a scope of one or two calls is timed
 /// without the frees, and a long one does not retain its memory.
 const HELD_STEPS: u32 = 32;
-
-/// What a run has created and begun.
-pub(crate) struct State<'r> {
-    pub objects: Objects,
-    pub open_scopes: Vec<&'r [u8]>,
-    /// The first rejected command of each command buffer with its error, which is returned if the command buffer is
-    /// executed.
-    refused_commands: HashMap<u32, Error>,
-}
-
-impl<'r> State<'r> {
-    /// Nothing.
-    pub(crate) fn new(plan: &'r Plan) -> Self {
-        Self {
-            objects: Objects::new(&plan.counts),
-            open_scopes: Vec::new(),
-            refused_commands: HashMap::new(),
-        }
-    }
-}
 
 /// One run of a plan, or of a part of it.
 pub(crate) struct Run<'r, 'l, 'o> {
@@ -305,6 +241,8 @@ pub(crate) struct Run<'r, 'l, 'o> {
     observers: &'l mut [&'o mut dyn Observer],
     wants_host_reads: bool,
     flight: Flight<'r>,
+    /// If set, submissions may be performed one operation at a time.
+    stepping: Option<Box<Stepping<'r>>>,
     /// If set, only its objects are released.
     region: Option<&'l Region>,
 }
@@ -319,6 +257,8 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
     ) -> Self {
         let plan = &*replay.plan;
         let (first, position) = region.map_or((0, 0), |region| (region.steps.start, region.position));
+        let stepping = Stepping::new(plan, observers);
+        let schedule = replay.schedule.as_ref().filter(|_| stepping.is_none());
         Self {
             plan,
             bytes: plan.bytes(),
@@ -326,7 +266,8 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             state,
             wants_host_reads: observers.iter().any(|it| it.wants_host_reads()),
             observers,
-            flight: Flight::new(plan, replay.schedule.as_ref(), replay.devices.devices(), first, position),
+            flight: Flight::new(plan, schedule, replay.devices.devices(), first, position),
+            stepping,
             region,
         }
     }
@@ -346,7 +287,9 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         let plan = self.plan;
         let stepping: Vec<usize> =
             (0..self.observers.len()).filter(|&index| self.observers[index].wants_steps()).collect();
-        let releases = &plan.releases[plan.releases.partition_point(|it| it.step < steps.start)..];
+        let extended = self.stepping.as_ref().map(|stepping| stepping.releases(plan));
+        let releases = extended.as_ref().unwrap_or(&plan.releases);
+        let releases = &releases[releases.partition_point(|it| it.step < steps.start)..];
         let mut releases = releases.iter().peekable();
         let mut scratch = Bump::with_capacity(4096);
         for number in steps.clone() {
@@ -354,17 +297,11 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             for &index in &stepping {
                 self.observers[index].step(step.location)?;
             }
-            let outcome = self.flight.before(number).and_then(|()| match step.op {
-                StepOp::Submission(index) => self.submit(index, true, step.location, &scratch),
-                StepOp::Deferred(index) => self.submit(index, false, step.location, &scratch),
-                StepOp::Command(index) => self.record(index, step.location, &scratch),
-                StepOp::Host(index) => {
-                    self.evict(number)?;
-                    self.host_op(&plan.host_ops[index as usize], step.location)
-                }
-            });
-            outcome.map_err(|error| plan.locate(error, step.location))?;
-            self.flight.after(number).map_err(|(location, error)| plan.locate(error, location))?;
+            let flow =
+                self.perform(number, step, &scratch).map_err(|error| plan.locate(error, step.location))?;
+            if flow.is_break() || self.complete(number, &scratch)?.is_break() {
+                return Ok(());
+            }
             let held = if self.state.open_scopes.is_empty() { 0 } else { HELD_STEPS };
             while let Some(release) = releases.next_if(|release| release.step.saturating_add(held) <= number)
             {
@@ -382,6 +319,38 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             self.state.objects.release(release);
         }
         Ok(())
+    }
+
+    fn perform(&mut self, number: u32, step: &Step, scratch: &Bump) -> Result<ControlFlow<()>> {
+        self.flight.before(number)?;
+        match step.op {
+            StepOp::Submission(index) => return self.submit(index, true, step.location, scratch),
+            StepOp::Deferred(index) => return self.submit(index, false, step.location, scratch),
+            StepOp::Command(index) => self.record(index, step.location, scratch)?,
+            StepOp::Host(index) => {
+                self.evict(number)?;
+                self.host_op(&self.plan.host_ops[index as usize], step.location)?;
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Completes the deferred submissions that a step makes runnable.
+    fn complete(&mut self, step: u32, scratch: &Bump) -> Result<ControlFlow<()>> {
+        while let Some(completion) = self.flight.next_runnable(step) {
+            let outcome = match self.stepping.take() {
+                None => self.flight.complete(completion.submission).map(ControlFlow::Continue),
+                Some(mut stepping) => {
+                    let outcome = self.complete_stepping(&mut stepping, completion, scratch);
+                    self.stepping = Some(stepping);
+                    outcome
+                }
+            };
+            if outcome.map_err(|error| self.plan.locate(error, completion.location))?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// An object's last use is issued.
@@ -438,14 +407,33 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         Ok(())
     }
 
-    /// Issues a submission, which can `run` at once or is deferred.
-    fn submit(&mut self, index: u32, runs: bool, location: RecordLocation, scratch: &Bump) -> Result<()> {
+    /// Issues a submission, or performs its operations one by one, if it can `run` at once; otherwise it is deferred.
+    fn submit(
+        &mut self,
+        index: u32,
+        runs: bool,
+        location: RecordLocation,
+        scratch: &Bump,
+    ) -> Result<ControlFlow<()>> {
         let submission = &self.plan.submissions[index as usize];
         if let QueueOp::Execute { command_buffer, .. } = submission.op
             && let Some(error) = self.state.refused_commands.get(&command_buffer)
         {
             return Err(error.clone());
         }
+        match self.stepping.take() {
+            None => self.issue(index, runs, location, scratch).map(ControlFlow::Continue),
+            Some(mut stepping) => {
+                let outcome = self.submit_stepping(&mut stepping, index, runs, location, scratch);
+                self.stepping = Some(stepping);
+                outcome
+            }
+        }
+    }
+
+    /// Issues a submission, which can `run` at once or is deferred.
+    fn issue(&mut self, index: u32, runs: bool, location: RecordLocation, scratch: &Bump) -> Result<()> {
+        let submission = &self.plan.submissions[index as usize];
         // The program did not need to know when it completes, but the run does.
         let own = match submission.signals.count {
             0 => {
@@ -455,8 +443,12 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             _ => None,
         };
         let own = own.as_ref().map(|semaphore| semaphore.at(1));
-        let mut live =
-            submission.rename(&mut LiveNames::of(self.plan, self.replay, &self.state.objects, scratch))?;
+        let mut live = submission.rename(&mut LiveNames::of(
+            self.plan,
+            self.replay.devices.devices(),
+            &self.state.objects,
+            scratch,
+        ))?;
         if let Some(own) = &own {
             live.signals = std::slice::from_ref(own);
         }
@@ -475,9 +467,8 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         let (into, command) = self.plan.commands[index as usize];
         let command_buffer = get(&self.state.objects.command_buffers, into)?;
         let outcome = command_buffer.record(&command.rename(&mut self.names(scratch))?);
-        let is_inline = command_buffer.params().mode.contains(CommandBufferMode::ALLOW_INLINE_EXECUTION);
         match outcome {
-            Err(error) if !is_inline => {
+            Err(error) if !self.plan.inline_command_buffers[into as usize] => {
                 let error = self.plan.locate(error, location);
                 self.state.refused_commands.entry(into).or_insert(error);
                 Ok(())
@@ -487,7 +478,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
     }
 
     fn names<'s>(&'s self, scratch: &'s Bump) -> LiveNames<'s> {
-        LiveNames::of(self.plan, self.replay, &self.state.objects, scratch)
+        LiveNames::of(self.plan, self.replay.devices.devices(), &self.state.objects, scratch)
     }
 
     fn device(&self, index: u32) -> &Device {
@@ -551,6 +542,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
                 self.state.objects.semaphores[created as usize] = Some(semaphore);
             }
             CreateOp::CommandBuffer { device, params, created } => {
+                let params = if self.stepping.is_some() { Stepping::params(params) } else { params };
                 let command_buffer = self.device(device).create_command_buffer(params)?;
                 self.state.objects.command_buffers[created as usize] = Some(command_buffer);
             }
@@ -561,8 +553,7 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
             CreateOp::Executable(ref op) => {
                 let replay = self.replay;
                 let device = self.device(op.cache);
-                let prepared =
-                    prepare::prepare(self.plan, op, device, &replay.replacements, &replay.own_names)?;
+                let prepared = replay.prepare(op, device)?;
                 let record = &self.plan.executables[op.created as usize].record(self.bytes);
                 self.observers.iter_mut().try_for_each(|it| it.executable(record, &prepared.executable))?;
                 self.state.objects.executables[op.created as usize] = Some(prepared);
@@ -617,115 +608,5 @@ impl<'r, 'l, 'o> Run<'r, 'l, 'o> {
         });
         self.observers.iter_mut().for_each(|it| it.resume_timing());
         viewed
-    }
-}
-
-/// Maps the indices of a plan to the objects of a run.
-struct LiveNames<'s> {
-    lists: &'s StoredLists,
-    bytes: &'s [u8],
-    objects: &'s Objects,
-    devices: &'s [Device],
-    scratch: &'s Bump,
-}
-
-impl<'s> LiveNames<'s> {
-    fn of(plan: &'s Plan, replay: &'s Replay, objects: &'s Objects, scratch: &'s Bump) -> Self {
-        let devices = replay.devices.devices();
-        Self { lists: &plan.lists, bytes: plan.bytes(), objects, devices, scratch }
-    }
-
-    fn list<T: Copy, U: Copy>(
-        &mut self,
-        items: &'s [T],
-        rename: impl Fn(&mut Self, T) -> Result<U>,
-    ) -> Result<&'s [U]> {
-        let list = self.scratch.alloc_slice_try_fill_with(items.len(), |index| rename(self, items[index]))?;
-        Ok(list)
-    }
-}
-
-impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
-    fn device(&mut self, name: u32) -> Result<&'s Device> {
-        Ok(&self.devices[name as usize])
-    }
-
-    fn buffer(&mut self, name: u32) -> Result<&'s Buffer> {
-        get(&self.objects.buffers, name)
-    }
-
-    fn buffer_ref(&mut self, reference: BufferRef<u32>) -> Result<BufferRef<&'s Buffer>> {
-        rename_buffer_ref(self, reference)
-    }
-
-    fn semaphore(&mut self, name: u32) -> Result<&'s Semaphore> {
-        get(&self.objects.semaphores, name)
-    }
-
-    fn function(&mut self, executable: u32, ordinal: u32) -> Result<(&'s Executable, u32)> {
-        let prepared = get(&self.objects.executables, executable)?;
-        Ok((&prepared.executable, prepared.functions[ordinal as usize]))
-    }
-
-    fn command_buffer(&mut self, name: u32) -> Result<&'s CommandBuffer> {
-        get(&self.objects.command_buffers, name)
-    }
-
-    fn file(&mut self, name: u32) -> Result<&'s File> {
-        get(&self.objects.files, name)
-    }
-
-    fn event(&mut self, name: u32) -> Result<&'s Event> {
-        get(&self.objects.events, name)
-    }
-
-    fn channel(&mut self, _name: u32) -> Result<&'s Channel> {
-        Err(Error::new(StatusCode::Internal, "no plan has channels"))
-    }
-
-    fn host_call(&mut self, _name: u32) -> Result<&'s HostCall> {
-        Err(Error::new(StatusCode::Internal, "no plan has host calls"))
-    }
-
-    fn bytes(&mut self, bytes: Span<u8>) -> Result<&'s [u8]> {
-        Ok(bytes.of(self.bytes))
-    }
-
-    fn buffer_refs(&mut self, list: Span<BufferRef<u32>>) -> Result<&'s [BufferRef<&'s Buffer>]> {
-        self.list(list.of(&self.lists.buffer_refs), |this, item| this.buffer_ref(item))
-    }
-
-    fn timepoints(&mut self, list: Span<Timepoint<u32>>) -> Result<&'s [Timepoint<&'s Semaphore>]> {
-        self.list(list.of(&self.lists.timepoints), |this, item| this.timepoint(item))
-    }
-
-    fn events(&mut self, list: Span<u32>) -> Result<&'s [&'s Event]> {
-        self.list(list.of(&self.lists.events), |this, item| this.event(item))
-    }
-
-    fn memory_barriers(&mut self, list: Span<MemoryBarrier>) -> Result<&'s [MemoryBarrier]> {
-        Ok(list.of(&self.lists.memory_barriers))
-    }
-
-    fn buffer_barriers(&mut self, list: Span<BufferBarrier<u32>>) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
-        self.list(list.of(&self.lists.buffer_barriers), |this, item| this.buffer_barrier(item))
-    }
-
-    fn created_buffer(&mut self, _name: u32) -> Result<()> {
-        Ok(())
-    }
-
-    fn deallocated_size(&mut self, _buffer: u32, (): ()) -> Result<()> {
-        Ok(())
-    }
-
-    fn captured_read(
-        &mut self,
-        _file: u32,
-        _file_offset: u64,
-        _target: BufferRef<u32>,
-        (): (),
-    ) -> Result<()> {
-        Ok(())
     }
 }

@@ -37,6 +37,7 @@ mod capture_activity;
 mod capture_file;
 mod crash;
 mod devices;
+mod kernels;
 mod named_path;
 mod profile_file;
 mod profiling;
@@ -49,6 +50,7 @@ pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
+pub use kernels::{Kernel, KernelBinding, KernelOptions, KernelTimes, Kernels};
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
 pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions};
@@ -81,10 +83,11 @@ pub use rehal_profile::times::{DispatchTimes, FunctionTimes, TimedBy};
 pub use rehal_replay::dump::{Format, Progress};
 pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOperation, RaceOptions, Races};
 pub use rehal_replay::{
-    Candidate, CaptureSink, Code, DEFAULT_BYTES_LIMIT, ExecutableRecord, FastForward, FileContents,
-    FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource, FileValidation, HostRead, HostReadLog,
-    Observer, OpenScope, Plan, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
-    ReplayOrder, Scope, Selector, Substitute, Substitution, Validation,
+    AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation,
+    ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
+    FileValidation, HostRead, HostReadLog, Observer, OpenScope, Operation, Plan, PlannedBinding,
+    PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
+    ReplayOrder, Scope, Selector, Slice, SliceOptions, SlicedRead, Substitute, Substitution, Validation,
 };
 
 pub use rehal_values::{Equality, TensorType};

@@ -11,6 +11,7 @@ mod dump_module;
 mod dump_parameters;
 mod dump_replay;
 mod info;
+mod kernels;
 mod parameter_output;
 mod profile;
 mod profile_compare;
@@ -20,6 +21,7 @@ mod races;
 mod replay_flags;
 mod run_module;
 mod run_replay;
+mod slice;
 
 pub use benchmark_module::BENCHMARK_MODULE;
 pub use benchmark_replay::BENCHMARK_REPLAY;
@@ -30,6 +32,7 @@ pub use dump_module::DUMP_MODULE;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
+pub use kernels::KERNELS;
 pub use profile::PROFILE;
 pub use profile_compare::PROFILE_COMPARE;
 pub use profile_report::PROFILE_REPORT;
@@ -37,6 +40,7 @@ pub use profile_timeline::PROFILE_TIMELINE;
 pub use races::RACES;
 pub use run_module::RUN_MODULE;
 pub use run_replay::RUN_REPLAY;
+pub use slice::SLICE;
 
 /// All tools, in the order in which `rehal` lists its verbs.
 #[rustfmt::skip]
@@ -46,6 +50,8 @@ pub const ALL: &[&crate::Tool] = &[
     &BENCHMARK_REPLAY,
     &INFO,
     &RACES,
+    &KERNELS,
+    &SLICE,
     &RUN_MODULE,
     &BENCHMARK_MODULE,
     &CHECK_MODULE,

@@ -12,6 +12,7 @@ mod memory;
 mod mutate;
 mod orders;
 mod planned;
+mod slices;
 #[path = "../record/memory.rs"]
 mod written;
 
@@ -35,6 +36,9 @@ fn main() -> ExitCode {
     trials.extend(testing::on_both_sets("discrete", discrete::captures_replay_as_on_shared_memory));
     trials.extend(testing::on_both_sets("orders", orders::both_orders_read_the_same_on_a_late_device));
     trials.extend(testing::on_both_sets("workers", orders::both_orders_read_the_same_on_workers));
+    trials.extend(testing::on_both_sets("operations", orders::operations_one_by_one_read_the_same));
+    trials.extend(testing::on_both_sets("slices", slices::dispatches_are_sliced));
+    trials.extend(testing::on_both_sets("slices_of_scopes", slices::scopes_are_sliced));
     trials.extend(testing::on_both_sets("races", orders::captures_of_programs_have_no_races));
     // The mutations of the fixtures are in `hostile.rs`.
     trials.push(testing::on_corpus("mutated::corpus", mutations));

@@ -1,6 +1,7 @@
-//! Captures in both orders, on a device that completes work late and in random order, and on several workers: the host reads
+//! Captures in both orders and one operation at a time, on a device that completes work late and in random order, and on several workers: the host reads
 //! are the same.
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use rehal_hal::{Device, DeviceGroup};
 use rehal_local::executable::Plugins;
 use rehal_local::{LocalSync, LocalTask, LocalTaskOptions, Topology};
 use rehal_replay::{
-    FileRemap, HostRead, Observer, Plan, PlanOptions, RaceOptions, RecordOptions, Recorder, Replay,
-    ReplayOptions, ReplayOrder,
+    FileRemap, HostRead, Observer, Operation, Plan, PlanOptions, RaceOptions, RecordOptions, Recorder,
+    Replay, ReplayOptions, ReplayOrder,
 };
 
 use crate::again::captures;
@@ -47,6 +48,40 @@ impl Observer for Reads {
     }
 }
 
+/// The bytes of host reads of a run that performs operations one by one.
+#[derive(Default)]
+struct Operations {
+    reads: Reads,
+    begun: usize,
+    completed: usize,
+    dispatches: usize,
+}
+
+impl Observer for Operations {
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
+        self.reads.host_read(read)
+    }
+
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        self.begun += 1;
+        self.dispatches += usize::from(operation.dispatch.is_some());
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn after_operation(&mut self, _operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        self.completed += 1;
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
 /// A capture and its remapped files.
 struct Case {
     name: String,
@@ -57,12 +92,20 @@ struct Case {
 }
 
 impl Case {
-    fn new((path, remaps): (PathBuf, Vec<FileRemap>)) -> Option<Self> {
+    fn new(case: (PathBuf, Vec<FileRemap>)) -> Option<Self> {
+        Self::with_limit(case, MAX_BYTES)
+    }
+
+    fn of_any_size(case: (PathBuf, Vec<FileRemap>)) -> Option<Self> {
+        Self::with_limit(case, usize::MAX)
+    }
+
+    fn with_limit((path, remaps): (PathBuf, Vec<FileRemap>), max_bytes: usize) -> Option<Self> {
         let name = path.file_stem().unwrap().to_str().unwrap().to_string();
         // Crashes end the process, and matrices take an interpreter of an unoptimised build a minute.
         let is_slow = name.starts_with("matmul") && name.contains(".vmvx.");
         let bytes = std::fs::read(&path).unwrap();
-        if name.contains("crash.") || !is_every_size() && (is_slow || bytes.len() > MAX_BYTES) {
+        if name.contains("crash.") || !is_every_size() && (is_slow || bytes.len() > max_bytes) {
             return None;
         }
         let mut this = Self { name, bytes, remaps, expected: Err(String::new()) };
@@ -81,6 +124,25 @@ impl Case {
         let mut reads = Reads::default();
         let outcome = Replay::new(plan, group, &options).and_then(|replay| replay.run(&mut [&mut reads]));
         outcome.map(|()| reads.0).map_err(|error| error.report())
+    }
+
+    /// A replay that performs operations one by one reads the same. Returns its number of dispatches.
+    fn check_stepped(&self, device: &dyn Fn(u64) -> Device) -> usize {
+        let Ok(plan) = Plan::compile(self.bytes.clone(), PlanOptions::default()) else { return 0 };
+        let devices = (0..plan.device_count() as u64).map(device).collect();
+        let group = DeviceGroup::new(devices).unwrap();
+        let options = ReplayOptions { file_remaps: self.remaps.clone(), ..ReplayOptions::default() };
+        let mut seen = Operations::default();
+        let outcome = Replay::new(plan, &group, &options).and_then(|replay| replay.run(&mut [&mut seen]));
+        match (&outcome, &self.expected) {
+            (Ok(()), Ok(expected)) => {
+                assert!(seen.reads.0 == *expected, "{}: other reads", self.name);
+                assert_eq!(seen.begun, seen.completed, "{}", self.name);
+            }
+            (Err(_), Err(_)) => {}
+            _ => panic!("{}: {outcome:?}, {:?}", self.name, self.expected.as_ref().err()),
+        }
+        seen.dispatches
     }
 
     fn check(&self, order: ReplayOrder, seed: u64) {
@@ -155,6 +217,22 @@ pub fn both_orders_read_the_same_on_workers(set: &Path) {
             }
         }
     }
+}
+
+/// On `local-sync`, on several workers, and on a device that completes work late.
+pub fn operations_one_by_one_read_the_same(set: &Path) {
+    let cases: Vec<_> = captures(set).filter_map(Case::of_any_size).collect();
+    assert!(cases.iter().filter(|case| case.expected.is_ok()).count() > 50);
+    let mut dispatches = 0;
+    for (case, seed) in cases.iter().zip(0..) {
+        dispatches += case.check_stepped(&|_| synchronous());
+        if case.bytes.len() > MAX_BYTES {
+            continue;
+        }
+        case.check_stepped(&|_| on_workers());
+        case.check_stepped(&|index| late(seed + index));
+    }
+    assert!(dispatches > 100, "{dispatches}");
 }
 
 pub fn both_orders_read_the_same_on_a_late_device(set: &Path) {

@@ -11,7 +11,7 @@ use rehal_replay::{
     ReplayOrder, Scope,
 };
 
-use super::{Ran, TestDevice};
+use super::{Ran, Stepped, TestDevice, stepped};
 
 /// The notifications of an observer and the log of the device.
 #[derive(Debug, Default)]
@@ -40,6 +40,11 @@ pub struct Read {
 }
 
 impl Observed {
+    /// The dispatches of the log, except those that preceded a run.
+    pub fn dispatches(&self) -> Vec<&Ran> {
+        self.ran.iter().filter(|ran| matches!(ran, Ran::Dispatch { .. })).collect()
+    }
+
     /// The bytes of every read.
     pub fn bytes(&self) -> Vec<&[u8]> {
         self.reads.iter().map(|read| read.bytes.as_slice()).collect()
@@ -106,11 +111,15 @@ pub fn run_with(bytes: &[u8], options: &ReplayOptions) -> Result<Observed> {
 ///
 /// A capture without executables also runs on `local-sync`, with the same outcome; and in captured order, on a device that
 /// completes work late.
+///
+/// One more run performs operations one by one, with the same outcome: the reads, and the dispatches of the device, which
+/// are those that an observer sees.
 pub fn replay(bytes: &[u8], options: &ReplayOptions, count: usize) -> Result<Vec<Observed>> {
     let plan = Arc::new(Plan::compile(bytes.to_vec(), PlanOptions::default())?);
     let (devices, logs): (Vec<_>, Vec<_>) = (0..plan.device_count()).map(|_| TestDevice::create()).unzip();
     let take_logs = || logs.iter().flat_map(|log| std::mem::take(&mut *log.lock().unwrap())).collect();
     let runs = replay_on(&plan, devices, options, count, take_logs);
+    assert_stepped_alike(&plan, options, &runs);
     if plan.executables().len() == 0 {
         let devices = (0..plan.device_count()).map(|_| LocalSync::create(Plugins::default())).collect();
         assert_alike(&runs, &replay_on(&plan, devices, options, count, Vec::new));
@@ -138,6 +147,20 @@ fn replay_on(
         Ok(observed)
     };
     (0..count).map(|_| run()).collect()
+}
+
+/// Runs a plan with an observer of operations.
+#[track_caller]
+fn assert_stepped_alike(plan: &Arc<Plan>, options: &ReplayOptions, runs: &Result<Vec<Observed>>) {
+    let mut operations = Stepped::default();
+    let observed = stepped(plan, options, &mut operations);
+    if let (Ok(observed), Ok(runs)) = (&observed, runs) {
+        assert_eq!(observed.dispatches(), runs[0].dispatches());
+        if plan.device_count() == 1 {
+            assert_eq!(observed.dispatches(), operations.dispatches.iter().collect::<Vec<_>>());
+        }
+    }
+    assert_alike(runs, &observed.map(|observed| vec![observed]));
 }
 
 #[track_caller]

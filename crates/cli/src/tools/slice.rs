@@ -1,0 +1,125 @@
+//! `rehal slice`: cuts a dispatch or a scope out of a capture.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+
+use rehal_base::{Error, Result};
+use rehal_session::{CaptureFile, CrashReports, Cut, Replay, ReplayOptions, SliceOptions};
+
+use super::replay_flags;
+use crate::flags::{DEVICES, Flag, Flags, Group, LOCAL, OTHER_DRIVERS, Refusal, TASK};
+use crate::output_file::{OUTPUT, OutputFile};
+use crate::{Invocation, Operands, Tool, captures, devices};
+
+/// See the [module](self).
+pub const SLICE: Tool = Tool {
+    name: "rehal slice",
+    verb: "slice",
+    summary: "cuts a dispatch or a scope out of a capture",
+    about: "Writes a capture of one dispatch, or of the work in one scope: the executables, and the buffers with the bytes \
+            that the work reads, as they are just before it; and a host read of each range that it writes. The slice is an \
+            ordinary capture: it can be replayed, dumped and benchmarked, also by the reference's tools.\n\n\
+            The capture is replayed up to the work, and the work is then issued by itself: unless it writes the same bytes, \
+            no file is written. What kernels overwrite without reading it is left out of the slice; whether they read it is \
+            tested by dispatching them with other bytes there (--keep_outputs leaves out the test).",
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay -o SLICE.ireereplay" },
+    groups: &[&CUT, &OUTPUTS, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    examples: &[
+        ("Cut out the dispatch of a record", "{tool} --dispatch=57 model.ireereplay -o kernel.ireereplay"),
+        (
+            "Cut out the third dispatch of a function, and replay it",
+            "{tool} --function='matmul*' --occurrence=2 model.ireereplay -o kernel.ireereplay\n\
+             iree-run-replay --replay_host_reads=- kernel.ireereplay",
+        ),
+        (
+            "Cut out the first call of a program, and measure it",
+            "{tool} --scope=execute model.ireereplay -o call.ireereplay\niree-benchmark-replay call.ireereplay",
+        ),
+    ],
+    guide: include_str!("../guides/slice.md"),
+    answer: devices::answer,
+    run,
+};
+
+const DISPATCH: Flag<Option<u32>> = Flag::parsed(
+    "dispatch",
+    "ORDINAL",
+    "",
+    "the ordinal of a record",
+    |value| match value.to_str() {
+        Some("") => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| Refusal::Unexpected),
+        None => Err(Refusal::Unexpected),
+    },
+    "Cuts out the dispatch of this record, as dumps and profiles print it.",
+);
+
+const FUNCTION: Flag<Option<String>> =
+    Flag::text("function", "GLOB", "Cuts out a dispatch of a function whose name matches, with * and ?.");
+
+const SCOPE: Flag<Option<String>> =
+    Flag::text("scope", "NAME", "Cuts out the work in the scope of this name.");
+
+const OCCURRENCE: Flag<u64> = Flag::number(
+    "occurrence",
+    0,
+    (0, i64::MAX),
+    |number| number as u64,
+    "Which performance of the dispatch, which dispatch of a function that matches, or which entry of the scope, \
+     counted from 0 in the order of a replay.",
+);
+
+const CUT: Group = Group { title: "Work", flags: &[&DISPATCH, &FUNCTION, &SCOPE, &OCCURRENCE] };
+
+const KEEP_OUTPUTS: Flag<bool> = Flag::switch(
+    "keep_outputs",
+    false,
+    "Keeps what is in the bindings that kernels write before they do, without a test whether they read it.",
+);
+
+const OUTPUTS: Group = Group {
+    title: "Slice",
+    flags: &[&OUTPUT, &KEEP_OUTPUTS, &replay_flags::FILE_REMAP, &replay_flags::RECOVER],
+};
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
+    let path = invocation.operand();
+    let cut = cut(flags)?;
+    let output = OutputFile::from_flags(flags, "SLICE.ireereplay", [path.as_path()])?;
+    let capture = CaptureFile::open(&path, &captures::options(flags.get(&replay_flags::RECOVER)))?;
+    let plan = replay_flags::compile(&capture)?;
+    let _reports = CrashReports::install();
+    let options =
+        ReplayOptions { file_remaps: flags.list(&replay_flags::FILE_REMAP), ..ReplayOptions::default() };
+    let replay = Replay::new(plan, &devices::options(flags)?.open()?, &options)?;
+    let mut slice = SliceOptions::default();
+    slice.keep_outputs = flags.get(&KEEP_OUTPUTS);
+    write(&replay, &cut, &slice, &output)
+}
+
+/// Writes a slice, once it is complete.
+fn write(replay: &Replay, cut: &Cut, options: &SliceOptions, output: &OutputFile) -> Result<()> {
+    let io = |error: std::io::Error| Error::io("writing a temporary file", &error);
+    // A capture is written with seeks, which a pipe does not have.
+    let mut file: File = tempfile::tempfile().map_err(io)?;
+    replay.slice(cut, options, file.try_clone().map_err(io)?)?;
+    file.seek(SeekFrom::Start(0)).map_err(io)?;
+    output.write(|sink| {
+        std::io::copy(&mut file, sink).map_err(|error| Error::io("writing the slice", &error))?;
+        Ok(())
+    })
+}
+
+fn cut(flags: &Flags) -> Result<Cut> {
+    let occurrence = flags.get(&OCCURRENCE);
+    match (flags.get(&DISPATCH), flags.get(&FUNCTION), flags.get(&SCOPE)) {
+        (Some(record), None, None) => Ok(Cut::Dispatch { record, occurrence }),
+        (None, Some(pattern), None) => Ok(Cut::Function { pattern, occurrence }),
+        (None, None, Some(name)) => Ok(Cut::Scope { name: name.into_bytes(), occurrence }),
+        (None, None, None) => Err(Error::invalid_argument("nothing says which work to cut out")
+            .advise("name it with --dispatch, --function or --scope; `rehal kernels` lists the dispatches")),
+        _ => Err(Error::invalid_argument("more than one of --dispatch, --function and --scope is given")
+            .advise("give one of them")),
+    }
+}

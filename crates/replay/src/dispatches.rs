@@ -1,0 +1,113 @@
+//! The dispatches of a plan, without running it.
+
+use std::ops::ControlFlow;
+
+use rehal_base::Result;
+use rehal_hal::{Binding, BufferRef, WorkgroupCount};
+
+use crate::access::{Effect, Footprints, clamp};
+use crate::{AccessKind, ExecutableRecord, Plan, RecordLocation};
+
+/// A dispatch that a run of a plan performs: see [`Plan::dispatches`].
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct PlannedDispatch<'p> {
+    /// Its record: that of the command, or of the submission.
+    pub location: RecordLocation,
+    /// How often its record has been performed before.
+    pub occurrence: u64,
+    /// The executable.
+    pub executable: ExecutableRecord<'p>,
+    /// The captured ordinal of the function.
+    pub function: u32,
+    /// The captured name of the function; empty in captures of version 1.0.
+    pub name: &'p [u8],
+    /// Number of workgroups in x, y and z; `None` if it is read from a buffer.
+    pub workgroup_count: Option<[u32; 3]>,
+    /// Workgroup size in x, y and z; zero lets the driver choose.
+    pub workgroup_size: [u32; 3],
+    /// Dynamic workgroup-local memory in bytes.
+    pub dynamic_local_memory: u32,
+    /// 32-bit constants, little-endian.
+    pub constants: &'p [u8],
+    /// The bindings, by ordinal.
+    pub bindings: &'p [PlannedBinding],
+}
+
+/// A binding of a [`PlannedDispatch`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PlannedBinding {
+    /// The buffer's id.
+    pub buffer_id: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+    /// What the kernel may do.
+    pub access: AccessKind,
+}
+
+impl Plan {
+    /// Calls `visit` with each dispatch, in the order of a run. An error ends the search.
+    pub fn dispatches(&self, mut visit: impl FnMut(&PlannedDispatch<'_>) -> Result<()>) -> Result<()> {
+        let footprints = Footprints::new(self, 0);
+        let mut outcome = Ok(());
+        let mut bindings = Vec::new();
+        let _ = self.each_dispatch(|site| {
+            let dispatch = site.dispatch;
+            bindings.clear();
+            for reference in dispatch.bindings.of(&self.lists.buffer_refs) {
+                bindings.extend(self.binding(&footprints, reference, site.table));
+            }
+            let executable = self.executables[dispatch.executable as usize].record(self.bytes());
+            outcome = visit(&PlannedDispatch {
+                location: site.location,
+                occurrence: site.occurrence,
+                executable,
+                function: dispatch.function,
+                name: executable.function_names().nth(dispatch.function as usize).unwrap_or_default(),
+                workgroup_count: match dispatch.workgroup_count {
+                    WorkgroupCount::Static(count) => Some(count),
+                    WorkgroupCount::Indirect(_) => None,
+                },
+                workgroup_size: dispatch.workgroup_size,
+                dynamic_local_memory: dispatch.dynamic_local_memory,
+                constants: dispatch.constants.of(self.bytes()),
+                bindings: &bindings,
+            });
+            match outcome {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
+            }
+        });
+        outcome
+    }
+
+    /// The range of a reference; `None` for an empty slot, which fails a run.
+    fn binding(
+        &self,
+        footprints: &Footprints<'_>,
+        reference: &BufferRef<u32>,
+        table: &[BufferRef<u32>],
+    ) -> Option<PlannedBinding> {
+        let (buffer, first, size) = match reference.binding {
+            Binding::Direct(buffer) => (buffer, 0, footprints.size(buffer)),
+            Binding::Slot(slot) => {
+                let entry = table.get(slot as usize)?;
+                let Binding::Direct(buffer) = entry.binding else { return None };
+                let (start, end) =
+                    clamp(entry.offset, entry.length, footprints.size(buffer)).unwrap_or_default();
+                (buffer, start, end - start)
+            }
+        };
+        let (start, end) =
+            clamp(reference.offset, reference.length, size).unwrap_or((reference.offset, reference.offset));
+        Some(PlannedBinding {
+            buffer_id: self.buffer_ids[buffer as usize],
+            offset: first.saturating_add(start),
+            length: end - start,
+            access: footprints.effect_on(buffer, Effect::Bind).into(),
+        })
+    }
+}

@@ -1,0 +1,79 @@
+use rehal_hal::profile::QueueOpKind;
+use rehal_hal::{Buffer, Executable, FunctionInfo};
+
+use crate::{AccessKind, ExecutableRecord, RecordLocation};
+
+/// An operation of a queue or of a command buffer, as a replay performs it by itself: see [`Observer::wants_operations`].
+///
+/// [`Observer::wants_operations`]: crate::Observer::wants_operations
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Operation<'a> {
+    /// The record of its submission.
+    pub submission: RecordLocation,
+    /// Its own record: that of the command, or of the submission.
+    pub location: RecordLocation,
+    /// How often its record has been performed before: a command buffer may be executed more than once.
+    pub occurrence: u64,
+    /// The name of the innermost scope that is open.
+    pub scope: Option<&'a [u8]>,
+    /// The index of its device.
+    pub device: usize,
+    /// What it does. Commands have the kind of the equivalent queue operation.
+    pub kind: QueueOpKind,
+    /// What it dispatches, if it is a dispatch.
+    pub dispatch: Option<DispatchOperation<'a>>,
+    /// The bytes that it may access, in the order of its arguments; the bindings of a dispatch come first. The buffer of an
+    /// allocation exists only afterwards.
+    pub ranges: &'a [AccessedRange<'a>],
+}
+
+/// A dispatch, with its arguments as the kernel gets them.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct DispatchOperation<'a> {
+    /// The captured executable.
+    pub executable: ExecutableRecord<'a>,
+    /// The captured ordinal of the function.
+    pub function: u32,
+    /// The executable that runs: prepared from the captured one, or its substitute.
+    pub prepared: &'a Executable,
+    /// The function in it.
+    pub info: &'a FunctionInfo,
+    /// Number of workgroups in x, y and z; an indirect count as it is before the dispatch.
+    pub workgroup_count: [u32; 3],
+    /// Whether the workgroup count is read from a buffer.
+    pub is_indirect: bool,
+    /// Workgroup size of the dispatch in x, y and z; zero lets the driver choose.
+    pub workgroup_size: [u32; 3],
+    /// Dynamic workgroup-local memory in bytes.
+    pub dynamic_local_memory: u32,
+    /// 32-bit constants, little-endian.
+    pub constants: &'a [u8],
+    /// Number of bindings: the first of [`Operation::ranges`], by ordinal.
+    pub binding_count: usize,
+}
+
+/// Bytes of a buffer that an operation may access.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct AccessedRange<'a> {
+    /// How.
+    pub access: AccessKind,
+    /// The buffer's id in the capture.
+    pub buffer_id: u64,
+    /// The buffer. Its contents are accessed with [`rehal_hal::transfer`].
+    pub buffer: &'a Buffer,
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes; a binding may be empty.
+    pub length: u64,
+}
+
+impl<'a> Operation<'a> {
+    /// The bindings of a dispatch, by ordinal; empty for other operations.
+    pub fn bindings(&self) -> &'a [AccessedRange<'a>] {
+        let count = self.dispatch.map_or(0, |dispatch| dispatch.binding_count);
+        &self.ranges[..count]
+    }
+}

@@ -1,0 +1,140 @@
+use bumpalo::Bump;
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{
+    Buffer, BufferBarrier, BufferRef, Channel, CommandBuffer, Device, Event, Executable, File, HostCall,
+    Indexed, Live, MemoryBarrier, Rename, Semaphore, Span, StoredLists, Timepoint, rename_buffer_ref,
+};
+
+use super::objects::{Objects, get};
+use crate::Plan;
+
+/// Maps the indices of a plan to the objects of a run.
+pub(crate) struct LiveNames<'s> {
+    lists: &'s StoredLists,
+    bytes: &'s [u8],
+    objects: &'s Objects,
+    devices: &'s [Device],
+    table: Option<&'s [BufferRef<u32>]>,
+    scratch: &'s Bump,
+}
+
+impl<'s> LiveNames<'s> {
+    pub(crate) fn of(plan: &'s Plan, devices: &'s [Device], objects: &'s Objects, scratch: &'s Bump) -> Self {
+        Self { lists: &plan.lists, bytes: plan.bytes(), objects, devices, table: None, scratch }
+    }
+
+    /// The same names, with slots resolved to the ranges of this binding table. Barriers for missing buffers are left out.
+    pub(crate) fn with_table(self, table: &'s [BufferRef<u32>]) -> Self {
+        Self { table: Some(table), ..self }
+    }
+
+    fn list<T: Copy, U: Copy>(
+        &mut self,
+        items: &'s [T],
+        rename: impl Fn(&mut Self, T) -> Result<U>,
+    ) -> Result<&'s [U]> {
+        let list = self.scratch.alloc_slice_try_fill_with(items.len(), |index| rename(self, items[index]))?;
+        Ok(list)
+    }
+}
+
+impl<'s> Rename<Indexed, Live<'s>> for LiveNames<'s> {
+    fn device(&mut self, name: u32) -> Result<&'s Device> {
+        Ok(&self.devices[name as usize])
+    }
+
+    fn buffer(&mut self, name: u32) -> Result<&'s Buffer> {
+        get(&self.objects.buffers, name)
+    }
+
+    fn buffer_ref(&mut self, reference: BufferRef<u32>) -> Result<BufferRef<&'s Buffer>> {
+        match self.table {
+            None => rename_buffer_ref(self, reference),
+            Some(table) => {
+                let (buffer, offset, length) = self.objects.resolve(&reference, table)?;
+                Ok(BufferRef::range(self.buffer(buffer)?, offset, length))
+            }
+        }
+    }
+
+    fn semaphore(&mut self, name: u32) -> Result<&'s Semaphore> {
+        get(&self.objects.semaphores, name)
+    }
+
+    fn function(&mut self, executable: u32, ordinal: u32) -> Result<(&'s Executable, u32)> {
+        let prepared = get(&self.objects.executables, executable)?;
+        Ok((&prepared.executable, prepared.functions[ordinal as usize]))
+    }
+
+    fn command_buffer(&mut self, name: u32) -> Result<&'s CommandBuffer> {
+        get(&self.objects.command_buffers, name)
+    }
+
+    fn file(&mut self, name: u32) -> Result<&'s File> {
+        get(&self.objects.files, name)
+    }
+
+    fn event(&mut self, name: u32) -> Result<&'s Event> {
+        get(&self.objects.events, name)
+    }
+
+    fn channel(&mut self, _name: u32) -> Result<&'s Channel> {
+        Err(Error::new(StatusCode::Internal, "no plan has channels"))
+    }
+
+    fn host_call(&mut self, _name: u32) -> Result<&'s HostCall> {
+        Err(Error::new(StatusCode::Internal, "no plan has host calls"))
+    }
+
+    fn bytes(&mut self, bytes: Span<u8>) -> Result<&'s [u8]> {
+        Ok(bytes.of(self.bytes))
+    }
+
+    fn buffer_refs(&mut self, list: Span<BufferRef<u32>>) -> Result<&'s [BufferRef<&'s Buffer>]> {
+        self.list(list.of(&self.lists.buffer_refs), |this, item| this.buffer_ref(item))
+    }
+
+    fn timepoints(&mut self, list: Span<Timepoint<u32>>) -> Result<&'s [Timepoint<&'s Semaphore>]> {
+        self.list(list.of(&self.lists.timepoints), |this, item| this.timepoint(item))
+    }
+
+    fn events(&mut self, list: Span<u32>) -> Result<&'s [&'s Event]> {
+        self.list(list.of(&self.lists.events), |this, item| this.event(item))
+    }
+
+    fn memory_barriers(&mut self, list: Span<MemoryBarrier>) -> Result<&'s [MemoryBarrier]> {
+        Ok(list.of(&self.lists.memory_barriers))
+    }
+
+    fn buffer_barriers(&mut self, list: Span<BufferBarrier<u32>>) -> Result<&'s [BufferBarrier<&'s Buffer>]> {
+        let list = list.of(&self.lists.buffer_barriers);
+        if self.table.is_none() {
+            return self.list(list, |this, item| this.buffer_barrier(item));
+        }
+        let mut renamed = Vec::new();
+        for item in list {
+            if let Ok(item) = self.buffer_barrier(*item) {
+                renamed.push(item);
+            }
+        }
+        Ok(self.scratch.alloc_slice_copy(&renamed))
+    }
+
+    fn created_buffer(&mut self, _name: u32) -> Result<()> {
+        Ok(())
+    }
+
+    fn deallocated_size(&mut self, _buffer: u32, (): ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn captured_read(
+        &mut self,
+        _file: u32,
+        _file_offset: u64,
+        _target: BufferRef<u32>,
+        (): (),
+    ) -> Result<()> {
+        Ok(())
+    }
+}

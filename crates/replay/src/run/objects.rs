@@ -1,0 +1,107 @@
+use std::collections::HashMap;
+
+use rehal_base::{Error, Result, StatusCode};
+use rehal_hal::{Binding, Buffer, BufferRef, CommandBuffer, Event, File, Semaphore};
+
+use crate::Plan;
+use crate::plan::{Kind, Release};
+use crate::prepare::Prepared;
+
+/// The live objects of a run, by index.
+pub(crate) struct Objects {
+    pub buffers: Vec<Option<Buffer>>,
+    pub semaphores: Vec<Option<Semaphore>>,
+    pub executables: Vec<Option<Prepared>>,
+    pub command_buffers: Vec<Option<CommandBuffer>>,
+    pub files: Vec<Option<File>>,
+    pub events: Vec<Option<Event>>,
+}
+
+fn empty<T>(count: u32) -> Vec<Option<T>> {
+    std::iter::repeat_with(|| None).take(count as usize).collect()
+}
+
+pub(super) fn get<T>(list: &[Option<T>], index: u32) -> Result<&T> {
+    match list.get(index as usize) {
+        Some(Some(object)) => Ok(object),
+        // The plan guarantees creation before use and release after it.
+        _ => Err(Error::new(StatusCode::Internal, "the plan uses a missing object")),
+    }
+}
+
+impl Objects {
+    pub(crate) fn new(counts: &[u32; crate::plan::KINDS]) -> Self {
+        let count = |kind: Kind| counts[kind as usize];
+        Self {
+            buffers: empty(count(Kind::Buffer)),
+            semaphores: empty(count(Kind::Semaphore)),
+            executables: empty(count(Kind::Executable)),
+            command_buffers: empty(count(Kind::CommandBuffer)),
+            files: empty(count(Kind::File)),
+            events: empty(count(Kind::Event)),
+        }
+    }
+
+    /// The buffer, offset and length of a reference; `table` has the buffers of slots. Fails as devices do.
+    pub(crate) fn resolve(
+        &self,
+        reference: &BufferRef<u32>,
+        table: &[BufferRef<u32>],
+    ) -> Result<(u32, u64, u64)> {
+        let slot = match reference.binding {
+            Binding::Direct(buffer) => {
+                let range = get(&self.buffers, buffer)?.resolve(reference.offset, reference.length)?;
+                return Ok((buffer, range.offset, range.length));
+            }
+            Binding::Slot(slot) => slot,
+        };
+        let Some(BufferRef { binding: Binding::Direct(buffer), offset, length }) = table.get(slot as usize)
+        else {
+            return Err(Error::invalid_argument(format!("the binding table has no buffer in slot {slot}")));
+        };
+        let bound = get(&self.buffers, *buffer)?.resolve(*offset, *length)?;
+        let part = get(&self.buffers, *buffer)?.subspan(bound.offset, bound.length)?;
+        let range = part.resolve(reference.offset, reference.length)?;
+        Ok((*buffer, range.offset, range.length))
+    }
+
+    /// The bytes of memory that releasing an object may free.
+    pub(super) fn bytes_of(&self, release: Release) -> u64 {
+        match release.kind {
+            Kind::Buffer => self.buffers[release.index as usize].as_ref().map_or(0, Buffer::size),
+            _ => 0,
+        }
+    }
+
+    pub(crate) fn release(&mut self, release: Release) {
+        let index = release.index as usize;
+        match release.kind {
+            Kind::Buffer => self.buffers[index] = None,
+            Kind::Semaphore => self.semaphores[index] = None,
+            Kind::Executable => self.executables[index] = None,
+            Kind::CommandBuffer => self.command_buffers[index] = None,
+            Kind::File => self.files[index] = None,
+            Kind::Event => self.events[index] = None,
+        }
+    }
+}
+
+/// What a run has created and begun.
+pub(crate) struct State<'r> {
+    pub objects: Objects,
+    pub open_scopes: Vec<&'r [u8]>,
+    /// The first rejected command of each command buffer with its error, which is returned if the command buffer is
+    /// executed.
+    pub(super) refused_commands: HashMap<u32, Error>,
+}
+
+impl<'r> State<'r> {
+    /// Nothing.
+    pub(crate) fn new(plan: &'r Plan) -> Self {
+        Self {
+            objects: Objects::new(&plan.counts),
+            open_scopes: Vec::new(),
+            refused_commands: HashMap::new(),
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! Replays that perform operations one by one, with calls of observers between them.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use bumpalo::Bump;
+use rehal_base::{Error, Result};
+use rehal_hal::{
+    Binding, BufferRef, Command, CommandBuffer, CommandBufferMode, CommandBufferParams, Indexed, QueueOp,
+    Rename, Semaphore, SemaphoreFlags, Submission, WorkgroupCount, transfer, wait_all,
+};
+
+use super::Run;
+use super::names::LiveNames;
+use super::objects::get;
+use crate::access::{Effect, Footprints, WORKGROUP_COUNT_BYTES};
+use crate::operation::{AccessedRange, DispatchOperation, Operation};
+use crate::plan::{Completion, Kind, RecordLocation, Release};
+use crate::{Observer, Plan};
+
+/// What a run needs to perform operations one by one.
+pub(super) struct Stepping<'r> {
+    /// The observers that want operations, by index.
+    observers: Vec<usize>,
+    footprints: Footprints<'r>,
+    /// The commands of each command buffer, with their records.
+    commands: Vec<Vec<(RecordLocation, u32)>>,
+    /// How often each command buffer has been executed.
+    execution_counts: Vec<u64>,
+    /// Deferred submissions to perform one by one when they can run, with the observers that want them.
+    deferred: HashMap<u32, Vec<usize>>,
+}
+
+/// An operation with its arguments: objects by index, and all references resolved to ranges of buffers.
+struct Resolved {
+    submission: RecordLocation,
+    location: RecordLocation,
+    occurrence: u64,
+    device: u32,
+    op: QueueOp<Indexed>,
+    workgroup_count: [u32; 3],
+    ranges: Vec<Range>,
+}
+
+struct Range {
+    buffer: u32,
+    offset: u64,
+    length: u64,
+    effect: Effect,
+}
+
+/// A submission that is performed one operation at a time.
+struct Stepped<'s> {
+    submission: &'s Submission<Indexed>,
+    location: RecordLocation,
+    observers: &'s [usize],
+}
+
+impl<'r> Stepping<'r> {
+    /// `None` if no observer wants operations.
+    pub(super) fn new(plan: &'r Plan, observers: &[&mut dyn Observer]) -> Option<Box<Self>> {
+        let wanting = |index: &usize| observers[*index].wants_operations();
+        let observers: Vec<usize> = (0..observers.len()).filter(wanting).collect();
+        if observers.is_empty() {
+            return None;
+        }
+        let commands = plan.commands_by_buffer();
+        Some(Box::new(Self {
+            observers,
+            footprints: Footprints::new(plan, 0),
+            execution_counts: vec![0; commands.len()],
+            commands,
+            deferred: HashMap::new(),
+        }))
+    }
+
+    /// The parameters of a command buffer whose commands may be performed one by one: recorded, not executed at once.
+    pub(super) fn params(params: CommandBufferParams) -> CommandBufferParams {
+        CommandBufferParams { mode: params.mode - CommandBufferMode::ALLOW_INLINE_EXECUTION, ..params }
+    }
+
+    /// The releases of a plan, such that what commands name lives as long as their command buffer: they name it again
+    /// whenever it is executed.
+    pub(super) fn releases(&self, plan: &Plan) -> Vec<Release> {
+        let mut last_use = plan.counts.map(|count| vec![0; count as usize]);
+        for release in &plan.releases {
+            last_use[release.kind as usize][release.index as usize] = release.step;
+        }
+        for (command_buffer, commands) in self.commands.iter().enumerate() {
+            let step = last_use[Kind::CommandBuffer as usize][command_buffer];
+            for (_, command) in commands {
+                each_object(plan, &plan.commands[*command as usize].1, |kind, index| {
+                    let last_use = &mut last_use[kind as usize][index as usize];
+                    *last_use = step.max(*last_use);
+                });
+            }
+        }
+        let extended = |it: &Release| Release { step: last_use[it.kind as usize][it.index as usize], ..*it };
+        let mut releases: Vec<Release> = plan.releases.iter().map(extended).collect();
+        releases.sort_by_key(|release| release.step);
+        releases
+    }
+
+    /// A submission has run.
+    fn count(&mut self, submission: &Submission<Indexed>) {
+        if let QueueOp::Execute { command_buffer, .. } = submission.op {
+            self.execution_counts[command_buffer as usize] += 1;
+        }
+    }
+}
+
+/// Calls `visit` with each object that a command names.
+pub(crate) fn each_object(plan: &Plan, command: &Command<Indexed>, mut visit: impl FnMut(Kind, u32)) {
+    match command {
+        Command::SignalEvent { event, .. } | Command::ResetEvent { event, .. } => visit(Kind::Event, *event),
+        Command::WaitEvents { events, .. } => {
+            events.of(&plan.lists.events).iter().for_each(|event| visit(Kind::Event, *event));
+        }
+        Command::Dispatch(dispatch) => visit(Kind::Executable, dispatch.executable),
+        _ => {}
+    }
+    let barriers = match command {
+        Command::ExecutionBarrier { buffer_barriers, .. } | Command::WaitEvents { buffer_barriers, .. } => {
+            buffer_barriers.of(&plan.lists.buffer_barriers)
+        }
+        _ => &[],
+    };
+    let mut buffer = |reference: &BufferRef<u32>| {
+        if let Binding::Direct(buffer) = reference.binding {
+            visit(Kind::Buffer, buffer);
+        }
+    };
+    barriers.iter().for_each(|barrier| buffer(&barrier.buffer));
+    if let Some(op) = command.as_queue_op() {
+        Footprints::each_reference(plan, &op, |reference, _| buffer(reference));
+    }
+}
+
+impl<'r> Run<'r, '_, '_> {
+    /// Issues a submission, or performs its operations one by one if an observer wants them.
+    pub(super) fn submit_stepping(
+        &mut self,
+        stepping: &mut Stepping<'r>,
+        index: u32,
+        runs: bool,
+        location: RecordLocation,
+        scratch: &Bump,
+    ) -> Result<ControlFlow<()>> {
+        let submission = &self.plan.submissions[index as usize];
+        let mut observers = stepping.observers.clone();
+        observers.retain(|observer| self.observers[*observer].wants_submission(location));
+        if !runs {
+            // Others may name the buffer before it can be allocated.
+            if observers.is_empty() || matches!(submission.op, QueueOp::Alloca { .. }) {
+                self.issue(index, false, location, scratch)?;
+            }
+            if !observers.is_empty() {
+                stepping.deferred.insert(index, observers);
+            }
+            return Ok(ControlFlow::Continue(()));
+        }
+        if observers.is_empty() {
+            self.issue(index, true, location, scratch)?;
+            stepping.count(submission);
+            return Ok(ControlFlow::Continue(()));
+        }
+        let stepped = Stepped { submission, location, observers: &observers };
+        self.step(stepping, &stepped, scratch, |run| run.issue(index, true, location, scratch))
+    }
+
+    /// Completes a deferred submission, which can run now.
+    pub(super) fn complete_stepping(
+        &mut self,
+        stepping: &mut Stepping<'r>,
+        completion: &Completion,
+        scratch: &Bump,
+    ) -> Result<ControlFlow<()>> {
+        let Completion { submission: index, location, .. } = *completion;
+        let submission = &self.plan.submissions[index as usize];
+        let Some(observers) = stepping.deferred.remove(&index) else {
+            self.flight.complete(index)?;
+            stepping.count(submission);
+            return Ok(ControlFlow::Continue(()));
+        };
+        let stepped = Stepped { submission, location, observers: &observers };
+        let is_issued = matches!(submission.op, QueueOp::Alloca { .. });
+        self.step(stepping, &stepped, scratch, |run| match is_issued {
+            true => run.flight.complete(index),
+            false => run.issue(index, true, location, scratch),
+        })
+    }
+
+    /// Performs the operations of a submission that can run: its commands, or itself with `perform`.
+    fn step(
+        &mut self,
+        stepping: &mut Stepping<'r>,
+        stepped: &Stepped<'_>,
+        scratch: &Bump,
+        perform: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<ControlFlow<()>> {
+        let submission = stepped.submission;
+        if let QueueOp::Execute { command_buffer, .. } = submission.op {
+            let is_operation =
+                |command: &u32| self.plan.commands[*command as usize].1.as_queue_op().is_some();
+            let commands = &stepping.commands[command_buffer as usize];
+            if !commands.iter().any(|(_, command)| is_operation(command)) {
+                stepping.count(submission);
+                return perform(self).map(ControlFlow::Continue);
+            }
+            let flow = self.step_commands(stepping, stepped, scratch)?;
+            stepping.count(submission);
+            return Ok(flow);
+        }
+        self.step_one(stepping, stepped, (stepped.location, 0), submission.op, &[], perform)
+    }
+
+    /// Performs the commands of a command buffer, between the waits and the signals of its submission.
+    fn step_commands(
+        &mut self,
+        stepping: &mut Stepping<'r>,
+        stepped: &Stepped<'_>,
+        scratch: &Bump,
+    ) -> Result<ControlFlow<()>> {
+        let Stepped { submission, location, .. } = *stepped;
+        let QueueOp::Execute { command_buffer, .. } = submission.op else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let occurrence = stepping.execution_counts[command_buffer as usize];
+        let commands = std::mem::take(&mut stepping.commands[command_buffer as usize]);
+        let outcome = self.step_each(stepping, stepped, &commands, occurrence, scratch);
+        stepping.commands[command_buffer as usize] = commands;
+        let mut names = LiveNames::of(self.plan, self.replay.devices.devices(), &self.state.objects, scratch);
+        let signals = names.timepoints(submission.signals)?;
+        let flow = outcome.inspect_err(|error| {
+            signals.iter().for_each(|signal| signal.semaphore.fail(error.clone()));
+        })?;
+        if flow.is_continue() && !signals.is_empty() {
+            let device = &self.replay.devices.devices()[submission.device as usize];
+            device.queue(submission.affinity).signal(signals).barrier(0)?;
+            self.flight.issued(submission.device, submission.affinity, signals, location, None)?;
+        }
+        Ok(flow)
+    }
+
+    /// Performs commands one by one, after the waits of their submission.
+    fn step_each(
+        &mut self,
+        stepping: &Stepping<'r>,
+        stepped: &Stepped<'_>,
+        commands: &[(RecordLocation, u32)],
+        occurrence: u64,
+        scratch: &Bump,
+    ) -> Result<ControlFlow<()>> {
+        let submission = stepped.submission;
+        let QueueOp::Execute { bindings: table, .. } = submission.op else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        wait_all(self.names(scratch).timepoints(submission.waits)?, None)?;
+        let own = self.device(submission.device).create_semaphore(
+            submission.affinity,
+            0,
+            SemaphoreFlags::default(),
+        )?;
+        let table = table.of(&self.plan.lists.buffer_refs);
+        let mut own_scratch = Bump::new();
+        for ((location, index), value) in commands.iter().zip(1..) {
+            let command = &self.plan.commands[*index as usize].1;
+            let run_it = |run: &mut Self| run.run_command(submission, command, &own, value, &own_scratch);
+            let flow = match command.as_queue_op() {
+                Some(op) => self.step_one(stepping, stepped, (*location, occurrence), op, table, run_it),
+                // Everything is ordered already.
+                None if matches!(command, Command::ExecutionBarrier { .. }) => continue,
+                None => run_it(self).map(ControlFlow::Continue),
+            };
+            if flow.map_err(|error| self.plan.locate(error, *location))?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            own_scratch.reset();
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Executes a command in a command buffer of its own, with the binding table of its submission, and waits.
+    fn run_command(
+        &self,
+        submission: &Submission<Indexed>,
+        command: &Command<Indexed>,
+        done: &Semaphore,
+        value: u64,
+        scratch: &Bump,
+    ) -> Result<()> {
+        let QueueOp::Execute { command_buffer, bindings, flags } = submission.op else { return Ok(()) };
+        let device = self.device(submission.device);
+        let whole: &CommandBuffer = get(&self.state.objects.command_buffers, command_buffer)?;
+        let mut names = self.names(scratch);
+        let single = device.create_command_buffer(*whole.params())?;
+        single.begin()?;
+        single.record(&command.rename(&mut names)?)?;
+        single.end()?;
+        let bindings = names.buffer_refs(bindings)?;
+        device.queue(submission.affinity).signal(&[done.at(value)]).execute(&single, bindings, flags)?;
+        device.flush(submission.affinity)?;
+        done.wait(value, None)
+    }
+
+    /// Performs one operation, with the calls of observers before and after it.
+    fn step_one(
+        &mut self,
+        stepping: &Stepping<'r>,
+        stepped: &Stepped<'_>,
+        (location, occurrence): (RecordLocation, u64),
+        op: QueueOp<Indexed>,
+        table: &[BufferRef<u32>],
+        perform: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<ControlFlow<()>> {
+        let resolved = match self.resolve(stepping, &op, table) {
+            Ok((ranges, workgroup_count)) => Resolved {
+                submission: stepped.location,
+                location,
+                occurrence,
+                device: stepped.submission.device,
+                op,
+                workgroup_count,
+                ranges,
+            },
+            // The device refuses it as well, with its own error.
+            Err(error) => return perform(self).and(Err(error)),
+        };
+        if self.notify(stepped, &resolved, |it, operation| it.before_operation(operation))?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        perform(self)?;
+        self.notify(stepped, &resolved, |it, operation| it.after_operation(operation))
+    }
+
+    /// The ranges that an operation may access, and its workgroup count.
+    fn resolve(
+        &self,
+        stepping: &Stepping<'r>,
+        op: &QueueOp<Indexed>,
+        table: &[BufferRef<u32>],
+    ) -> Result<(Vec<Range>, [u32; 3])> {
+        let mut ranges: Vec<Result<Range>> = Vec::new();
+        if let QueueOp::Alloca { created: buffer, .. } | QueueOp::Dealloca { buffer, .. } = *op {
+            let length = stepping.footprints.size(buffer);
+            ranges.push(Ok(Range { buffer, offset: 0, length, effect: Effect::Write }));
+        }
+        Footprints::each_reference(self.plan, op, |reference, effect| {
+            ranges.push(self.state.objects.resolve(reference, table).map(|(buffer, offset, length)| Range {
+                buffer,
+                offset,
+                length,
+                effect: stepping.footprints.effect_on(buffer, effect),
+            }));
+        });
+        let ranges = ranges.into_iter().collect::<Result<Vec<_>>>()?;
+        let workgroup_count = match op {
+            QueueOp::Dispatch(dispatch) => match dispatch.workgroup_count {
+                WorkgroupCount::Static(count) => count,
+                WorkgroupCount::Indirect(_) => self.workgroup_count(ranges.last())?,
+            },
+            _ => [0; 3],
+        };
+        Ok((ranges, workgroup_count))
+    }
+
+    fn workgroup_count(&self, range: Option<&Range>) -> Result<[u32; 3]> {
+        let range = range.filter(|range| range.length == WORKGROUP_COUNT_BYTES).ok_or_else(|| {
+            Error::out_of_range(format!("an indirect workgroup count needs {WORKGROUP_COUNT_BYTES} bytes"))
+        })?;
+        let mut bytes = [0; WORKGROUP_COUNT_BYTES as usize];
+        transfer::read(get(&self.state.objects.buffers, range.buffer)?, range.offset, &mut bytes)?;
+        let (words, _) = bytes.as_chunks::<4>();
+        Ok([0, 1, 2].map(|at| u32::from_le_bytes(words[at])))
+    }
+
+    /// Calls the observers of a submission.
+    fn notify(
+        &mut self,
+        stepped: &Stepped<'_>,
+        resolved: &Resolved,
+        mut call: impl FnMut(&mut dyn Observer, &Operation<'_>) -> Result<ControlFlow<()>>,
+    ) -> Result<ControlFlow<()>> {
+        let objects = &self.state.objects;
+        let mut ranges = Vec::with_capacity(resolved.ranges.len());
+        for range in &resolved.ranges {
+            let Range { buffer: index, offset, length, effect } = *range;
+            // One that is not allocated yet has no bytes.
+            if let Some(buffer) = &objects.buffers[index as usize] {
+                let buffer_id = self.plan.buffer_ids[index as usize];
+                ranges.push(AccessedRange { access: effect.into(), buffer_id, buffer, offset, length });
+            }
+        }
+        let dispatch = match &resolved.op {
+            QueueOp::Dispatch(it) => {
+                let prepared = get(&objects.executables, it.executable)?;
+                Some(DispatchOperation {
+                    executable: self.plan.executables[it.executable as usize].record(self.bytes),
+                    function: it.function,
+                    prepared: &prepared.executable,
+                    info: prepared.executable.function(prepared.functions[it.function as usize])?,
+                    workgroup_count: resolved.workgroup_count,
+                    is_indirect: matches!(it.workgroup_count, WorkgroupCount::Indirect(_)),
+                    workgroup_size: it.workgroup_size,
+                    dynamic_local_memory: it.dynamic_local_memory,
+                    constants: it.constants.of(self.bytes),
+                    binding_count: it.bindings.of(&self.plan.lists.buffer_refs).len(),
+                })
+            }
+            _ => None,
+        };
+        let operation = Operation {
+            submission: resolved.submission,
+            location: resolved.location,
+            occurrence: resolved.occurrence,
+            scope: self.state.open_scopes.last().copied(),
+            device: resolved.device as usize,
+            kind: resolved.op.kind(),
+            dispatch,
+            ranges: &ranges,
+        };
+        self.observers.iter_mut().for_each(|it| it.pause_timing());
+        let mut flow = Ok(ControlFlow::Continue(()));
+        for observer in stepped.observers {
+            match call(&mut *self.observers[*observer], &operation) {
+                Ok(ControlFlow::Continue(())) => {}
+                other => flow = flow.and(other),
+            }
+        }
+        self.observers.iter_mut().for_each(|it| it.resume_timing());
+        flow
+    }
+}

@@ -1,0 +1,175 @@
+//! Slices of the captures: each distinct dispatch, and each scope, replays to the bytes of the whole capture.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use rehal_base::Result;
+use rehal_hal::{Device, DeviceGroup, transfer};
+use rehal_local::LocalSync;
+use rehal_local::executable::Plugins;
+use rehal_replay::{
+    Cut, FileRemap, HostRead, Observer, Operation, Plan, PlanOptions, Replay, ReplayOptions, Slice,
+    SliceOptions,
+};
+
+use crate::again::captures;
+use crate::written::Memory;
+
+/// Bytes besides contents and executables: the records of a slice of one dispatch.
+const OVERHEAD_BYTES: u64 = 64 << 10;
+
+fn devices(plan: &Plan) -> DeviceGroup {
+    let device = |_| -> Device { LocalSync::create(Plugins::default()) };
+    DeviceGroup::new((0..plan.device_count()).map(device).collect()).unwrap()
+}
+
+fn replay(bytes: Vec<u8>, remaps: &[FileRemap]) -> Result<Replay> {
+    let plan = Plan::compile(bytes, PlanOptions::default())?;
+    let options = ReplayOptions { file_remaps: remaps.to_vec(), ..ReplayOptions::default() };
+    let devices = devices(&plan);
+    Replay::new(plan, &devices, &options)
+}
+
+/// A dispatch: its record, occurrence, and how many bytes are bound to it and in its executable.
+#[derive(Clone, Debug)]
+struct Site {
+    record: u32,
+    occurrence: u64,
+    bound_bytes: u64,
+    executable_bytes: u64,
+    /// The bytes of each binding afterwards, by buffer and offset.
+    after: HashMap<(u64, u64), Vec<u8>>,
+}
+
+/// The first of each distinct dispatch, and how often it is the same.
+#[derive(Default)]
+struct Dispatches {
+    seen: HashSet<Vec<u8>>,
+    sites: Vec<Site>,
+    is_new: bool,
+}
+
+impl Observer for Dispatches {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        self.is_new = operation.dispatch.is_some_and(|dispatch| {
+            let lengths: Vec<u64> = operation.bindings().iter().map(|it| it.length).collect();
+            let key = format!(
+                "{} {} {:?} {:?} {lengths:?}",
+                dispatch.executable.id, dispatch.function, dispatch.workgroup_count, dispatch.constants
+            );
+            self.seen.insert(key.into_bytes())
+        });
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if let Some(dispatch) = operation.dispatch.filter(|_| self.is_new) {
+            let mut after = HashMap::new();
+            for it in operation.bindings() {
+                after.insert((it.buffer_id, it.offset), transfer::to_vec(it.buffer, it.offset, it.length)?);
+            }
+            self.sites.push(Site {
+                record: operation.location.ordinal,
+                occurrence: operation.occurrence,
+                bound_bytes: operation.ranges.iter().map(|it| it.length).sum(),
+                executable_bytes: dispatch.executable.data.len() as u64,
+                after,
+            });
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+#[derive(Default)]
+struct Reads(Vec<Vec<u8>>);
+
+impl Observer for Reads {
+    fn wants_host_reads(&self) -> bool {
+        true
+    }
+
+    fn host_read(&mut self, read: &HostRead<'_>) -> Result<()> {
+        self.0.push(read.to_vec());
+        Ok(())
+    }
+}
+
+/// Cuts a slice and checks that it replays to its reads; returns its size.
+fn check(name: &str, replay: &Replay, cut: &Cut) -> (Slice, u64) {
+    let memory = Memory::default();
+    let slice = replay.slice(cut, &SliceOptions::default(), memory.clone());
+    let slice = slice.unwrap_or_else(|error| panic!("{name}, {cut:?}: {}", error.report()));
+    let bytes = memory.bytes();
+    let size = bytes.len() as u64;
+    let mut reads = Reads::default();
+    self::replay(bytes, &[]).unwrap().run(&mut [&mut reads]).unwrap();
+    let expected: Vec<_> = slice.reads.iter().map(|read| read.bytes.clone()).collect();
+    assert!(reads.0 == expected, "{name}, {cut:?}: the slice reads other bytes");
+    (slice, size)
+}
+
+fn is_left_out(path: &Path) -> bool {
+    let name = path.file_stem().unwrap().to_str().unwrap();
+    // Crashes end the process, and matrices take an interpreter of an unoptimised build a minute.
+    name.contains("crash.")
+        || (name.starts_with("matmul") || name.starts_with("chain")) && name.contains(".vmvx.")
+}
+
+fn replays(set: &Path) -> impl Iterator<Item = (String, Replay)> {
+    let of = |(path, remaps): (PathBuf, Vec<FileRemap>)| {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_string();
+        replay(std::fs::read(&path).unwrap(), &remaps).ok().map(|replay| (name, replay))
+    };
+    captures(set).filter(|(path, _)| !is_left_out(path)).filter_map(of)
+}
+
+pub fn dispatches_are_sliced(set: &Path) {
+    let (mut count, mut changed) = (0, 0);
+    for (name, replay) in replays(set) {
+        let mut dispatches = Dispatches::default();
+        if replay.run(&mut [&mut dispatches]).is_err() {
+            continue;
+        }
+        for site in &dispatches.sites {
+            let cut = Cut::Dispatch { record: site.record, occurrence: site.occurrence };
+            let (slice, size) = check(&name, &replay, &cut);
+            let limit = site.bound_bytes + site.executable_bytes + OVERHEAD_BYTES;
+            assert!(size <= limit, "{name}, {cut:?}: {size} bytes, more than {limit}");
+            for read in &slice.reads {
+                // Ranges that touch are read at once.
+                let after = site.after.get(&(read.buffer_id, read.offset));
+                let after = after.unwrap_or_else(|| panic!("{name}, {cut:?}: reads what is not bound"));
+                let length = after.len().min(read.bytes.len());
+                assert!(after[..length] == read.bytes[..length], "{name}, {cut:?}: other bytes");
+                changed += 1;
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 50 && changed >= count, "{count} {changed}");
+}
+
+pub fn scopes_are_sliced(set: &Path) {
+    let mut count = 0;
+    for (name, replay) in replays(set) {
+        if replay.run(&mut []).is_err() {
+            continue;
+        }
+        let scopes: Vec<_> = replay.plan().scopes().map(|(name, _)| name.to_vec()).collect();
+        for scope in scopes {
+            let cut = Cut::Scope { name: scope, occurrence: 0 };
+            let empty = replay.slice(&cut, &SliceOptions::default(), Memory::default());
+            if empty.is_err_and(|error| error.message().contains("issues no work")) {
+                continue;
+            }
+            check(&name, &replay, &cut);
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count}");
+}
