@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use rehal_base::{Error, Range, Result, StatusCode};
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
-    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, QueueEvent, WorkerSpan,
+    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
 };
 use rehal_hal::{Buffer, CommandBufferParams, FunctionInfo, transfer};
 use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, RecordLocation, Replay};
@@ -76,7 +76,16 @@ struct Spans(Mutex<Vec<(i64, i64)>>);
 impl ProfileSink for Spans {
     fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
 
-    fn command_buffer(&self, _id: u64, _params: &CommandBufferParams, _commands: &[ProfiledCommand]) {}
+    fn command_buffer(
+        &self,
+        _id: u64,
+        _params: &CommandBufferParams,
+        _commands: &[ProfiledCommand],
+        _records: &[(u32, u64)],
+    ) {
+    }
+
+    fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
 
     fn queue_event(&self, _event: &QueueEvent<'_>) {}
 
