@@ -1,6 +1,6 @@
 use rehal_base::Result;
 
-use crate::{Options, State, TimeUnit};
+use crate::{Options, Run, State, TimeUnit};
 
 /// The clock that decides when to stop, and divides rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,7 +26,11 @@ pub struct Benchmark<'a> {
     pub(crate) repetitions: Option<u32>,
     pub(crate) real_time_limit: Option<f64>,
     pub(crate) body: Box<Body<'a>>,
+    pub(crate) parts: Option<Box<Parts<'a>>>,
 }
+
+/// What iterations of a benchmark consist of; see [`Benchmark::parts`].
+pub(crate) type Parts<'a> = dyn FnMut(&Run, bool) -> Result<Vec<Run>> + 'a;
 
 /// The body of a benchmark; see [`Benchmark::new`].
 pub(crate) type Body<'a> = dyn FnMut(&mut State<'_>) -> Result<()> + 'a;
@@ -55,6 +59,7 @@ impl<'a> Benchmark<'a> {
             repetitions: None,
             real_time_limit: None,
             body: Box::new(body),
+            parts: None,
         }
     }
 
@@ -120,6 +125,13 @@ impl<'a> Benchmark<'a> {
     /// iteration count is not bounded.
     pub fn real_time_limit(mut self, multiple: f64) -> Self {
         self.real_time_limit = positive(multiple);
+        self
+    }
+
+    /// Calls `parts` after each repetition that did not fail, with its report and whether it was the last. The rows that it
+    /// returns are reported below those of the benchmark; to know the width of all names, reports are written at the end.
+    pub fn parts(mut self, parts: impl FnMut(&Run, bool) -> Result<Vec<Run>> + 'a) -> Self {
+        self.parts = Some(Box::new(parts));
         self
     }
 

@@ -1,4 +1,8 @@
-use std::{collections::BTreeMap, fs, io, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::Path,
+};
 
 use crate::{Options, number::general};
 
@@ -29,6 +33,8 @@ pub struct Context {
     pub extra: BTreeMap<String, String>,
     /// Width of the console's name column.
     pub name_width: usize,
+    /// Counters of runs that are already known: a CSV report has columns for them.
+    pub counters: BTreeSet<String>,
 }
 
 /// A cache of a CPU.
@@ -70,6 +76,7 @@ impl Context {
             debug_build: cfg!(debug_assertions),
             extra,
             name_width,
+            counters: BTreeSet::new(),
         }
     }
 
@@ -248,6 +255,7 @@ pub(crate) mod samples {
             debug_build: false,
             extra: BTreeMap::new(),
             name_width: "BM_replay/process_time/real_time".len(),
+            counters: BTreeSet::new(),
         }
     }
 }

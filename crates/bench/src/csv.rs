@@ -9,6 +9,8 @@ use crate::{Context, Reporter, Run, Skip, number::general};
 pub struct CsvReporter<'a> {
     out: Box<dyn Write + 'a>,
     context_out: Option<Box<dyn Write + 'a>>,
+    /// Counters that the first runs may lack.
+    known: BTreeSet<String>,
     /// The counters with columns of their own after the fixed ones; `None` before the header.
     counters: Option<BTreeSet<String>>,
 }
@@ -21,7 +23,7 @@ const FIXED_COUNTERS: [&str; 2] = ["bytes_per_second", "items_per_second"];
 impl<'a> CsvReporter<'a> {
     /// Writes the lines to `out` and the context to `context_out`, or to `out` if that is `None`.
     pub fn new(out: Box<dyn Write + 'a>, context_out: Option<Box<dyn Write + 'a>>) -> Self {
-        Self { out, context_out, counters: None }
+        Self { out, context_out, known: BTreeSet::new(), counters: None }
     }
 
     fn line(run: &Run, own_counters: &BTreeSet<String>) -> String {
@@ -52,14 +54,16 @@ impl<'a> CsvReporter<'a> {
 impl Reporter for CsvReporter<'_> {
     fn begin(&mut self, context: &Context) -> io::Result<()> {
         self.counters = None;
+        self.known = own(context.counters.iter());
         let out = self.context_out.as_mut().unwrap_or(&mut self.out);
         context.write(out)?;
         out.flush()
     }
 
     fn runs(&mut self, runs: &[Run]) -> io::Result<()> {
-        let names = own_counters(runs);
+        let mut names = own(runs.iter().flat_map(|run| run.counters.keys()));
         if self.counters.is_none() {
+            names.extend(self.known.iter().cloned());
             let own: String = names.iter().map(|name| format!(",{}", quoted(name))).collect();
             writeln!(self.out, "{COLUMNS}{own}")?;
         }
@@ -81,8 +85,7 @@ impl Reporter for CsvReporter<'_> {
     }
 }
 
-fn own_counters(runs: &[Run]) -> BTreeSet<String> {
-    let names = runs.iter().flat_map(|run| run.counters.keys());
+fn own<'n>(names: impl Iterator<Item = &'n String>) -> BTreeSet<String> {
     names.filter(|name| !FIXED_COUNTERS.contains(&name.as_str())).cloned().collect()
 }
 

@@ -23,6 +23,8 @@ pub(crate) struct Job<'b, 'a> {
     limited: String,
     /// The finished repetitions.
     pub(crate) runs: Vec<Run>,
+    /// Rows of what they consist of.
+    pub(crate) parts: Vec<Run>,
     /// How many of them failed.
     pub(crate) failed: usize,
     /// The samples of the finished repetitions, in order.
@@ -71,6 +73,7 @@ impl<'b, 'a> Job<'b, 'a> {
             warmup_time_s: benchmark.min_warmup_time_s.unwrap_or(options.min_warmup_time_s),
             limited: String::new(),
             runs: Vec::new(),
+            parts: Vec::new(),
             failed: 0,
             samples: Vec::new(),
             warmup: Sample::default(),

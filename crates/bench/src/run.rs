@@ -3,7 +3,7 @@ use std::io::{self, Write};
 use rehal_base::{Error, Result};
 
 use crate::{
-    Benchmark, Context, Options, Reporter, Reporters, Skip,
+    Benchmark, Context, Options, Reporter, Reporters, Run, Skip,
     aggregate::{NAME_SUFFIX_WIDTH, aggregates},
     clock::{Clock, SystemClock},
     job::Job,
@@ -59,37 +59,74 @@ impl Runner {
             }
             return Ok(Outcome { matched: jobs.len(), failed: 0 });
         }
-        let context = Context::gather(&self.options, self.name_width(&jobs));
-        to_each(reporters, |reporter| reporter.begin(&context))?;
-        if !self.options.perf_counters.is_empty() {
-            write_to(&mut reporters.notes, format_args!("Performance counters not supported.\n"))?;
-        }
-        let ran = self.run_jobs(&mut jobs, reporters);
+        let ran = if jobs.iter().any(|job| job.benchmark.parts.is_some()) {
+            let ran = self.run_jobs(&mut jobs, reporters, |_, _, _| Ok(()));
+            self.begin(&jobs, reporters)?;
+            let mut measured = jobs.iter_mut().filter(|job| !job.runs.is_empty());
+            let reported = measured.try_for_each(|job| self.report(job, reporters, true, true));
+            ran.and(reported)
+        } else {
+            self.begin(&jobs, reporters)?;
+            let together = self.options.random_interleaving;
+            self.run_jobs(&mut jobs, reporters, |job, reporters, ended| {
+                self.report(job, reporters, ended, together)
+            })
+        };
         // An early end still leaves complete reports; its error takes precedence over theirs.
         ran.and(to_each(reporters, |reporter| reporter.finish()))?;
         let failed = jobs.iter().map(|job| job.failed).sum();
         Ok(Outcome { matched: jobs.len(), failed })
     }
 
-    fn run_jobs(&self, jobs: &mut [Job<'_, '_>], reporters: &mut Reporters<'_>) -> Result<()> {
+    fn begin(&self, jobs: &[Job<'_, '_>], reporters: &mut Reporters<'_>) -> Result<()> {
+        let mut context = Context::gather(&self.options, self.name_width(jobs));
+        let known = jobs.iter().flat_map(|job| job.runs.iter().chain(&job.parts));
+        context.counters.extend(known.flat_map(|run| run.counters.keys().cloned()));
+        to_each(reporters, |reporter| reporter.begin(&context))?;
+        if !self.options.perf_counters.is_empty() {
+            write_to(&mut reporters.notes, format_args!("Performance counters not supported.\n"))?;
+        }
+        Ok(())
+    }
+
+    /// Calls `report` after each repetition, with whether no more will follow because of a failure.
+    fn run_jobs(
+        &self,
+        jobs: &mut [Job<'_, '_>],
+        reporters: &mut Reporters<'_>,
+        mut report: impl FnMut(&mut Job<'_, '_>, &mut Reporters<'_>, bool) -> Result<()>,
+    ) -> Result<()> {
         let mut order = if self.options.random_interleaving { Order::random() } else { Order::Given };
         while let Some(index) = order.next(jobs.iter().map(Job::remaining)) {
             let job = &mut jobs[index];
-            let (run, ended) = job.repetition(self, &mut reporters.notes)?;
+            let (run, mut ended) = job.repetition(self, &mut reporters.notes)?;
+            if let (Ok(()), None, Some(parts)) = (&ended, &run.skip, &mut job.benchmark.parts) {
+                let is_last = job.runs.len() as u32 + 1 == run.repetitions;
+                match parts(&run, is_last) {
+                    Ok(parts) => job.parts.extend(parts),
+                    Err(error) => ended = Err(error),
+                }
+            }
             job.failed += usize::from(matches!(run.skip, Some(Skip::Error(_))));
             job.runs.push(run);
-            self.report(job, reporters, ended.is_err())?;
+            report(job, reporters, ended.is_err())?;
             ended.map_err(|error| error.context(format!("benchmark {}", job.name)))?;
         }
         Ok(())
     }
 
-    /// Reports what is known: each repetition immediately, and the statistics after the last one (`ended`: no
-    /// more will follow). A report of statistics only gets the repetitions if there are no statistics.
-    fn report(&self, job: &mut Job<'_, '_>, reporters: &mut Reporters<'_>, ended: bool) -> Result<()> {
+    /// Reports what is known: each repetition immediately, unless they are reported `together`, and the statistics after the last
+    /// one (`ended`: no more will follow). A report of statistics only gets the repetitions if there are no statistics.
+    fn report(
+        &self,
+        job: &mut Job<'_, '_>,
+        reporters: &mut Reporters<'_>,
+        ended: bool,
+        together: bool,
+    ) -> Result<()> {
         let last = ended || job.remaining() == 0;
         let statistics = if last { aggregates(&job.runs) } else { Vec::new() };
-        let new_runs = match (self.options.random_interleaving, last) {
+        let new_runs = match (together, last) {
             (false, _) => &job.runs[job.runs.len() - 1..],
             (true, true) => &job.runs[..],
             (true, false) => &[],
@@ -100,7 +137,8 @@ impl Runner {
                 (true, true) => &job.runs,
                 (true, false) => &[],
             };
-            for part in [runs, &statistics] {
+            let parts: &[Run] = if last { &job.parts } else { &[] };
+            for part in [runs, &statistics, parts] {
                 if !part.is_empty() {
                     reporter.runs(part)?;
                 }
@@ -119,11 +157,14 @@ impl Runner {
     }
 
     fn name_width(&self, jobs: &[Job<'_, '_>]) -> usize {
-        let longest = jobs.iter().map(|job| job.name.chars().count()).max().unwrap_or(0).max(10);
+        let names = jobs.iter().map(|job| &job.name);
+        let longest = names.map(|name| name.chars().count()).max().unwrap_or(0).max(10);
+        let parts = jobs.iter().flat_map(|job| &job.parts);
+        let longest_part = parts.map(|part| part.run_name.chars().count()).max().unwrap_or(0);
         // The flag's value counts even in a dry run, as in the reference's tables.
         let repeated =
             self.options.repetitions > 1 || jobs.iter().any(|job| job.benchmark.repetitions > Some(1));
-        longest + if repeated { NAME_SUFFIX_WIDTH } else { 0 }
+        (longest + if repeated { NAME_SUFFIX_WIDTH } else { 0 }).max(longest_part)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use super::*;
 use crate::{
-    ConsoleReporter, Counter, Filter, JsonReporter, MinTime, Run, RunKind, State, TimeUnit,
+    ConsoleReporter, Counter, CsvReporter, Filter, JsonReporter, MinTime, Run, RunKind, State, TimeUnit,
     clock::fake::FakeClock, report::samples::Shared,
 };
 
@@ -416,6 +416,60 @@ BM_replay/process_time/real_time_stddev      0.020 ms        0.040 ms           
 BM_replay/process_time/real_time_cv          14.29 %         14.29 %             3 bytes=0.00% items_per_second=14.43%
 "
     );
+}
+
+#[test]
+fn parts_are_reported_below_their_benchmark_and_widen_the_table() {
+    let lab = Lab::default();
+    let calls = Rc::new(RefCell::new(Vec::new()));
+    let noted = calls.clone();
+    let benchmark = lab.benchmark("a").parts(move |run, is_last| {
+        noted.borrow_mut().push((run.iterations, is_last));
+        let part = Run { run_name: "a/a_part_with_a_long_name".to_owned(), ..run.clone() };
+        Ok(if is_last { vec![part] } else { Vec::new() })
+    });
+    let options = Options { repetitions: 2, ..times(3) };
+    let mut watch = Watch::default();
+    let table = Shared::default();
+    let mut reporters = watch.reporters();
+    reporters.display = Box::new(ConsoleReporter::new(Box::new(table.clone()), None));
+    lab.runner(options).run(&mut [benchmark, lab.benchmark("b")], &mut reporters).unwrap();
+    assert_eq!(calls.take(), [(3, false), (3, true)]);
+    let kept = names(&watch.file.take());
+    let first_of_b = kept.iter().position(|name| name == "b").unwrap();
+    assert_eq!(kept[first_of_b - 1], "a/a_part_with_a_long_name", "{kept:?}");
+    let table = table.text();
+    let ends: Vec<_> =
+        table.lines().filter(|line| line.contains(" ms ")).filter_map(|line| line.find(" ms ")).collect();
+    assert!(ends.len() > 4 && ends.iter().all(|end| *end == ends[0]), "{table}");
+}
+
+#[test]
+fn a_csv_report_has_columns_for_the_counters_of_parts() {
+    let lab = Lab::default();
+    let benchmark = lab.benchmark("a").parts(|run, _| {
+        let counters = [("calls".to_owned(), Counter::new(2.0))].into();
+        Ok(vec![Run { run_name: "a/part".to_owned(), counters, ..run.clone() }])
+    });
+    let table = Shared::default();
+    let mut reporters = Watch::default().reporters();
+    reporters.display = Box::new(CsvReporter::new(Box::new(table.clone()), Some(Box::new(io::sink()))));
+    lab.runner(times(1)).run(&mut [lab.benchmark("first"), benchmark], &mut reporters).unwrap();
+    let table = table.text();
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[0].ends_with(",error_message,\"calls\""), "{table}");
+    assert_eq!(lines.iter().filter(|line| line.ends_with(",2")).count(), 1, "{table}");
+    assert!(lines[3].starts_with("\"a/part\",1,"), "{table}");
+}
+
+#[test]
+fn an_error_in_parts_ends_the_run() {
+    let lab = Lab::default();
+    let benchmark = lab.benchmark("a").parts(|_, _| Err(Error::invalid_argument("no parts")));
+    let mut watch = Watch::default();
+    let error = lab.runner(times(1)).run(&mut [benchmark], &mut watch.reporters()).unwrap_err();
+    assert!(error.to_string().contains("no parts"), "{error}");
+    assert_eq!(names(&watch.display.take()), ["a"]);
 }
 
 #[test]

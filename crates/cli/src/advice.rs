@@ -71,7 +71,7 @@ fn uses(kind: FileKind) -> Option<&'static str> {
         ),
         FileKind::Npy => Some("rehal run-module takes it as --input=@FILE"),
         FileKind::Profile => Some(
-            "rehal profile summary FILE summarizes it, and rehal profile explain FILE says what takes the time",
+            "rehal profile summary FILE summarizes it, and rehal profile explain FILE names its bottlenecks",
         ),
         FileKind::Empty | FileKind::Zip | FileKind::Text => None,
     }

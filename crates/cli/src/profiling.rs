@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rehal_base::{Error, Result};
-use rehal_session::{DeviceGroup, NamedPath, ProfileData, Profiling, ProfilingOptions};
+use rehal_bench::State;
+use rehal_session::{DeviceGroup, NamedPath, ProfileData, ProfiledRecords, Profiling, ProfilingOptions};
 
 use crate::flags::{Effect, Flag, Flags, Group, List, Refusal, text};
 use crate::output;
@@ -152,6 +153,12 @@ impl Options {
         Ok(Some(Self { profiling }))
     }
 
+    /// The same, for a program that measures: it calls [`Session::flush_if_due`].
+    pub(crate) fn measured(mut self) -> Self {
+        self.profiling.is_measured = true;
+        self
+    }
+
     /// The bundle to write, with its flag.
     pub(crate) fn output(&self) -> Option<(&'static str, &Path)> {
         self.profiling.output.as_ref().map(|output| (OUTPUT.name(), output.path()))
@@ -164,6 +171,20 @@ impl Session {
         let (Some(options), Some(devices)) = (options, devices) else { return Ok(Self(None)) };
         let profiling = Profiling::begin(devices, &options.profiling)?;
         Ok(Self(Some((profiling, options.profiling.output.is_none()))))
+    }
+
+    /// The observer for replays on the devices.
+    pub(crate) fn records(&self) -> ProfiledRecords {
+        self.0.as_ref().map(|(profiling, _)| profiling.records()).unwrap_or_default()
+    }
+
+    /// Writes what has been reported, if it is time to, and excludes that from the measurement.
+    #[inline]
+    pub(crate) fn flush_if_due(&self, state: &mut State<'_>) -> Result<()> {
+        match &self.0 {
+            Some((profiling, _)) if profiling.is_due() => flush_unmeasured(profiling, state),
+            _ => Ok(()),
+        }
     }
 
     /// Writes what has been reported, while nothing is measured.
@@ -185,6 +206,14 @@ impl Session {
         };
         outcome.and(ended)
     }
+}
+
+#[cold]
+fn flush_unmeasured(profiling: &Profiling, state: &mut State<'_>) -> Result<()> {
+    state.pause_timing();
+    let flushed = profiling.flush();
+    state.resume_timing();
+    flushed
 }
 
 /// Prints statistics on standard error.

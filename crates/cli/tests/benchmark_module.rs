@@ -42,6 +42,42 @@ fn asynchronous_functions_are_called_concurrently() {
 }
 
 #[test]
+fn dispatch_statistics_time_and_count_functions() {
+    let inputs = ["mlp_x", "mlp_w0", "mlp_w1", "mlp_w2"]
+        .map(|name| format!("--input=@{}", fixture(&format!("inputs/{name}.npy"))));
+    for name in ["mlp", "mlp.async"] {
+        let module = module(name);
+        let mut words = vec![module.as_str(), "--function=mlp", "--dispatch_statistics"];
+        words.push("--benchmark_repetitions=2");
+        words.extend(inputs.iter().map(String::as_str));
+        let rows = rows(&words);
+        let functions: Vec<_> =
+            rows.iter().filter(|row| row["name"].as_str().unwrap().contains("_dispatch_")).collect();
+        // Two repetitions and four statistics of them, and below these the functions.
+        assert_eq!((functions.len(), rows.len()), (5, 2 + 4 + 5), "{rows:?}");
+        assert_eq!(rows[6]["name"], functions[0]["name"]);
+        let number = |row: &serde_json::Value, field: &str| row[field].as_f64().unwrap();
+        for row in &functions {
+            assert!(row["name"].as_str().unwrap().starts_with("BM_mlp/mlp_dispatch_"), "{row}");
+            assert_eq!((&row["calls"], &row["iterations"]), (&1.0.into(), &8.into()), "{row}");
+            assert!(number(row, "real_time") > 0.0 && number(row, "cpu_time") > 0.0, "{row}");
+        }
+        let percent: f64 = functions.iter().map(|row| number(row, "percent")).sum();
+        assert!((percent - 100.0).abs() < 1e-6, "{percent}");
+        assert!(functions.is_sorted_by(|a, b| number(a, "real_time") >= number(b, "real_time")));
+    }
+    let module = module("simple_abs");
+    let call =
+        ["iree-benchmark-module", &module, "--function=abs", "--input=f32=-2", "--dispatch_statistics"];
+    let scratch = Scratch::new();
+    let capture = format!("--device_replay_output={}", scratch.path("x.ireereplay").display());
+    for other in ["--print_device_statistics", &capture] {
+        let stderr = fail(&[&call[..], &[other]].concat());
+        assert!(stderr.starts_with("INVALID_ARGUMENT; --dispatch_statistics cannot be combined"), "{stderr}");
+    }
+}
+
+#[test]
 fn results_can_be_printed() {
     let words = |expected: &str| {
         run(&[
@@ -141,7 +177,6 @@ fn invalid_flags_print_advice() {
         ("--time_unit=s", "expected ns, us or ms"),
         ("--batch_size=0", "expected an integer from 1 to 2147483647"),
         ("--batch_concurrency=-1", "expected an integer from 1 to 2147483647"),
-        ("--dispatch_statistics", "not in this build"),
         ("--benchmark_min_time=x", "benchmark_min_time"),
         ("operand", "'operand'"),
     ] {

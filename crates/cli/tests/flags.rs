@@ -301,11 +301,12 @@ const WRONG: [&[u8]; 9] =
     [b"\xff", b"", b"?", b"(", b"-1", b"no=such=thing", b"1e99", b"maybe", b"99999999999999999999"];
 
 /// Flags that accept any path or text.
-const TAKE_ANYTHING: [&str; 10] = [
+const TAKE_ANYTHING: [&str; 11] = [
     "benchmark_out",
     "device_capture_file",
     "device_profiling_output",
     "device_replay_output",
+    "export",
     "instrument_file",
     "output",
     "replay_host_reads",
@@ -416,7 +417,6 @@ fn missing_features_name_an_alternative() {
     for (words, instead) in [
         (&["iree-run-replay", "--device_allocator=debug", &abs()][..], "--print_statistics"),
         (&["iree-run-replay", "--device_capture_tool=renderdoc", &abs()], "--device_replay_output=PATH"),
-        (&["iree-benchmark-module", "--dispatch_statistics", "--module=x.vmfb"], "rehal info PATH"),
         (&["iree-run-module", "--module=x.so"], "--executable_plugin=PATH"),
     ] {
         let stderr = fail(words);

@@ -203,9 +203,10 @@ fn dispatches_are_sorted_and_filtered() {
     assert_eq!(rows(&mut browser), 0.0);
     let body = browser.value("document.querySelector('#dispatches-table .body').textContent");
     assert_eq!(body, "No event matches.");
-    // A click on a function filters by it.
+    // A click on a function filters by it: the hostile name, with spaces and quotes, took the longest.
     browser.click("#functions-table .body .row", (20.0, 5.0));
-    assert!(rows(&mut browser) >= 33.0);
+    assert_eq!(rows(&mut browser), 34.0);
+    assert_eq!(first_row(&mut browser)[1], HOSTILE);
     // A click on a dispatch zooms the timeline to it.
     browser.click("#dispatches-table .body .row", (20.0, 5.0));
     assert!(browser.number("axis.length") < 5_000.0);
@@ -276,6 +277,68 @@ fn a_capture_is_drawn_with_its_graph_and_contents() {
     assert!(links.as_str().unwrap().contains("device.queue_execute"), "{links}");
     browser.press("p");
     assert_eq!(browser.number("graphView.selected"), execution - 1.0);
+    browser.assert_quiet();
+}
+
+#[test]
+fn a_profile_of_a_replay_is_drawn_with_its_graph_and_a_summary() {
+    let scratch = Scratch::new();
+    let profile = scratch.path("run.ireeprof").display().to_string();
+    print(&[
+        "iree-run-replay",
+        "--device=local-task",
+        "--device_profiling_mode=queue-events,host-execution,memory-events,command-region-events",
+        &format!("--device_profiling_output={profile}"),
+        &capture("mlp.mlp.local-task"),
+    ]);
+    let mut browser = open(&page(&scratch, &profile));
+    assert!(colors(&mut browser, "#semaphores-canvas").len() > 3);
+    browser.screenshot("profile-of-replay-light");
+    let info = print(&["rehal", "info", "--format=json", &capture("mlp.mlp.local-task")]);
+    let info: serde_json::Value = serde_json::from_str(&info).unwrap();
+    assert_eq!(browser.number("graphView.graph.count"), info["counts"]["submissions"].as_f64().unwrap());
+    // The execution waits for both allocations, and the deallocation for it.
+    let execution = browser.number(
+        "Array.from({ length: graphView.graph.count }, (_, it) => it)\
+         .find((it) => graphView.graph.operationOf(it) === 'execute')",
+    );
+    let operations = |browser: &mut Browser, links: &str| {
+        browser.value(&format!(
+            "graphView.graph.{links}({execution}).map((it) => graphView.graph.operationOf(it))"
+        ))
+    };
+    assert_eq!(operations(&mut browser, "predecessors"), serde_json::json!(["alloca", "alloca"]));
+    assert_eq!(operations(&mut browser, "successors"), serde_json::json!(["dealloca"]));
+    // Picking it selects its event.
+    browser.value(&format!("graphView.show({execution}), 0"));
+    let details = browser.value("document.getElementById('details').textContent");
+    assert!(
+        details.as_str().unwrap().starts_with("executetrack: submissions, device 0, queue 0"),
+        "{details}"
+    );
+    let findings = browser.value("document.getElementById('findings').innerText");
+    let findings = findings.as_str().unwrap();
+    assert!(findings.contains("of the time of all dispatches"), "{findings}");
+    // What workers executed, and the thread that waited for them, is in tracks of theirs, named as the dispatches, and not counted as dispatches.
+    let names = |browser: &mut Browser, filter: &str| {
+        browser.value(&format!(
+            "[...new Set(Array.from({{ length: events.count }}, (_, it) => it).filter((it) => {filter}).map((it) => \
+             names[events.name[it]]))].sort()"
+        ))
+    };
+    let of_workers =
+        names(&mut browser, "/^(worker \\d+|waiting threads)$/.test(tracks[events.track[it]].kind)");
+    assert_eq!(of_workers.as_array().unwrap().len(), 5);
+    assert_eq!(of_workers, names(&mut browser, "isDispatch(it)"));
+    assert_eq!(browser.number("functions.rows.length"), 5.0);
+    // The first button selects the longest dispatch.
+    browser.click("#findings button", (5.0, 5.0));
+    assert_eq!(
+        browser.number("events.duration[timeline.selected]"),
+        browser.number(
+            "events.duration.reduce((most, it, event) => isDispatch(event) ? Math.max(most, it) : most, 0)"
+        )
+    );
     browser.assert_quiet();
 }
 

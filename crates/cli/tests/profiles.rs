@@ -240,6 +240,74 @@ fn profiling_flags_that_contradict_each_other_are_rejected() {
     assert!(fail(&["iree-run-replay", mode, &own, &capture]).contains("is the capture itself"));
 }
 
+/// The rows of a type in the export of a profile.
+fn exported(path: &str, record_type: &str) -> Vec<serde_json::Value> {
+    let text = print(&["iree-profile", "export", "--format=ireeperf-jsonl", path]);
+    let rows = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    rows.filter(|row| row["record_type"] == record_type).collect()
+}
+
+/// The rows that relate submissions and commands to records of a capture.
+fn replayed_records(path: &str) -> Vec<serde_json::Value> {
+    let mut relations = exported(path, "event_relationship");
+    relations.retain(|row| row["kind_value"] == 0x6c68_6572);
+    relations
+}
+
+#[test]
+fn the_profile_of_a_replay_has_the_records_of_its_capture() {
+    let scratch = Scratch::new();
+    let capture = capture("mlp.mlp.local-sync");
+    let dump = print(&["iree-dump-replay", "--format=jsonl", &capture]);
+    let operation_of = |ordinal: &serde_json::Value| {
+        let lines = dump.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let mut records = lines.filter(|line| line["sequence_ordinal"] == *ordinal);
+        records.next().unwrap()["operation"].as_str().unwrap().to_owned()
+    };
+    for device in ["--device=local-sync", "--device=local-task"] {
+        for mode in ["queue-events,host-execution", "host-execution", "command-region-events"] {
+            let path = scratch.path("run.ireeprof");
+            let path = path.to_str().unwrap();
+            let flags = profiling(mode, path.as_ref());
+            print(&["iree-run-replay", device, &flags[0], &flags[1], &capture]);
+            let relations = replayed_records(path);
+            let of = |source_type: &'static str| {
+                relations.iter().filter(move |row| row["source_type"] == source_type)
+            };
+            assert!(relations.iter().all(|row| row["target_type"] == "artifact"));
+            let operations = |source_type: &'static str| {
+                let mut operations: Vec<_> =
+                    of(source_type).map(|row| operation_of(&row["target_id"])).collect();
+                operations.sort();
+                operations
+            };
+            let (copies, dispatches) =
+                (["command_buffer.copy_buffer"; 2].as_slice(), ["command_buffer.dispatch"; 5].as_slice());
+            assert_eq!(operations("command_operation"), [copies, dispatches].concat(), "{device} {mode}");
+            let (allocas, executions) =
+                (["device.queue_alloca"; 2].as_slice(), ["device.queue_execute"; 3].as_slice());
+            assert_eq!(operations("queue_submission"), [allocas, executions].concat(), "{device} {mode}");
+            // Each dispatch has the record of its own command.
+            for row in exported(path, "host_execution_event") {
+                let (buffer, index) = (&row["command_buffer_id"], &row["command_index"]);
+                if row["op"] == "dispatch" {
+                    let is_it = |it: &&serde_json::Value| {
+                        it["source_id"] == *buffer && it["source_secondary_id"] == *index
+                    };
+                    assert_eq!(of("command_operation").filter(is_it).count(), 1, "{row}");
+                }
+            }
+        }
+    }
+    // A program does not replay.
+    let path = scratch.path("call.ireeprof");
+    let flags = profiling("queue-events,host-execution", &path);
+    let module = format!("--module={}", fixture("modules/add4.vmfb"));
+    let call = ["--function=add", "--input=4xf32=1", "--input=4xf32=2"];
+    print(&[&["iree-run-module", &module, &flags[0], &flags[1]], &call[..]].concat());
+    assert!(replayed_records(path.to_str().unwrap()).is_empty());
+}
+
 #[test]
 fn the_profile_of_a_killed_program_is_readable() {
     let scratch = Scratch::new();

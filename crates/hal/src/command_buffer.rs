@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 
 use crate::flags::*;
-use crate::profile::Identity;
+use crate::profile::{Identity, ReplayedCommands};
 use crate::{Binding, Buffer, BufferBarrier, BufferRef, Command, Dispatch, Live, WorkgroupCount, shape};
 
 /// The parameters of a command buffer.
@@ -52,6 +52,7 @@ struct Shared<B: ?Sized> {
     identity: Identity,
     params: CommandBufferParams,
     state: AtomicU8,
+    replayed: ReplayedCommands,
     /// Required usage per slot, for usage that not every buffer allows: checked when a binding table supplies
     /// the buffers. A map, since slots come from captures and may be sparse.
     slot_usage: Mutex<BTreeMap<u32, BufferUsage>>,
@@ -93,6 +94,7 @@ impl CommandBuffer {
             identity,
             params,
             state: AtomicU8::new(INITIAL),
+            replayed: ReplayedCommands::default(),
             slot_usage: Mutex::default(),
             final_slot_usage: OnceLock::new(),
             backend,
@@ -106,6 +108,10 @@ impl CommandBuffer {
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.0.identity
+    }
+
+    pub(crate) fn replayed_commands(&self) -> &ReplayedCommands {
+        &self.0.replayed
     }
 
     /// The parameters it was created with.
@@ -136,7 +142,14 @@ impl CommandBuffer {
     pub fn record(&self, command: &Command<Live<'_>>) -> Result<()> {
         self.require_state(RECORDING, "record")?;
         self.check(command).inspect_err(|error| self.0.backend.refused(command, error))?;
-        self.0.backend.record(command)
+        self.0.backend.record(command)?;
+        match command {
+            Command::Fill { .. } | Command::Update { .. } | Command::Copy { .. } | Command::Dispatch(_) => {
+                self.0.replayed.add();
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Ends recording.

@@ -8,7 +8,6 @@ use smallvec::SmallVec;
 
 use super::sync::{Mutex, MutexGuard, Ordering};
 use crate::profile::ProfiledSubmission;
-use crate::semaphore::{SemaphoreId, WeakSemaphore};
 use crate::stranded::{Claim, stranded};
 use crate::{
     Indexed, Live, Promise, QueueAffinity, QueueOp, Registration, Rename, Semaphore, Span, Store, Submission,
@@ -109,7 +108,8 @@ struct State {
 }
 
 struct HostWait {
-    semaphore: WeakSemaphore,
+    /// Its id.
+    semaphore: u64,
     registration: Registration,
     is_reached: bool,
 }
@@ -309,7 +309,7 @@ impl Drop for KeptSubmission {
 impl Shared {
     fn admit(self: &Arc<Self>, kept: KeptSubmission, waits: &[Timepoint<&Semaphore>]) -> Arc<Waiting> {
         let waits = waits.iter().map(|wait| HostWait {
-            semaphore: wait.semaphore.downgrade(),
+            semaphore: wait.semaphore.id(),
             registration: Registration::done(),
             is_reached: false,
         });
@@ -344,7 +344,7 @@ impl Shared {
 }
 
 /// Returns whether a semaphore has handles other than those of these submissions.
-fn outside(states: &[MutexGuard<'_, State>]) -> impl Fn(SemaphoreId) -> bool {
+fn outside(states: &[MutexGuard<'_, State>]) -> impl Fn(u64) -> bool {
     let mut spare_handles = HashMap::new();
     for kept in states.iter().filter_map(|state| state.kept.as_ref()) {
         for semaphore in &kept.store.semaphores {
@@ -361,8 +361,8 @@ impl State {
         self.kept.take().map(|kept| (kept, std::mem::take(&mut self.waits)))
     }
 
-    fn claim(&self) -> Claim<SemaphoreId> {
-        let waits = self.waits.iter().filter(|wait| !wait.is_reached).map(|wait| wait.semaphore.id());
+    fn claim(&self) -> Claim<u64> {
+        let waits = self.waits.iter().filter(|wait| !wait.is_reached).map(|wait| wait.semaphore);
         let signals = self.kept.iter().flat_map(|kept| {
             let signals = kept.submission.signals.of(&kept.store.lists.timepoints);
             signals.iter().map(|signal| kept.store.semaphores[signal.semaphore as usize].id())

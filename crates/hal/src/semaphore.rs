@@ -1,5 +1,6 @@
 use std::any::Any;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rehal_base::{Error, Result};
@@ -39,17 +40,28 @@ pub trait SemaphoreBackend: Send + Sync {
 
 /// A timeline that queues and hosts wait for and signal: a cheap clone of a shared object.
 #[derive(Clone)]
-pub struct Semaphore(Arc<dyn SemaphoreBackend>);
+pub struct Semaphore(Arc<Shared<dyn SemaphoreBackend>>);
+
+struct Shared<B: ?Sized> {
+    id: u64,
+    backend: B,
+}
 
 impl Semaphore {
     /// A semaphore over a driver's backend.
     pub fn new(backend: impl SemaphoreBackend + 'static) -> Self {
-        Self(Arc::new(backend))
+        static LAST_ID: AtomicU64 = AtomicU64::new(0);
+        Self(Arc::new(Shared { id: LAST_ID.fetch_add(1, Ordering::Relaxed) + 1, backend }))
+    }
+
+    /// Its id, unique in the process and never 0: profiles name it so.
+    pub fn id(&self) -> u64 {
+        self.0.id
     }
 
     /// The backend.
     pub fn backend(&self) -> &dyn SemaphoreBackend {
-        &*self.0
+        &self.0.backend
     }
 
     /// Whether both handles refer to the same semaphore.
@@ -64,57 +76,31 @@ impl Semaphore {
 
     /// See [`SemaphoreBackend::query`].
     pub fn query(&self) -> Result<u64> {
-        self.0.query()
+        self.0.backend.query()
     }
 
     /// See [`SemaphoreBackend::signal`].
     pub fn signal(&self, value: u64) -> Result<()> {
-        self.0.signal(value)
+        self.0.backend.signal(value)
     }
 
     /// See [`SemaphoreBackend::fail`].
     pub fn fail(&self, error: Error) {
-        self.0.fail(error);
+        self.0.backend.fail(error);
     }
 
     /// See [`SemaphoreBackend::wait`].
     pub fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
-        self.0.wait(value, timeout)
+        self.0.backend.wait(value, timeout)
     }
 
     /// See [`SemaphoreBackend::on_reached`].
     pub fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
-        self.0.on_reached(value, callback)
-    }
-
-    /// A weak handle.
-    pub(crate) fn downgrade(&self) -> WeakSemaphore {
-        WeakSemaphore(Arc::downgrade(&self.0))
+        self.0.backend.on_reached(value, callback)
     }
 
     /// The number of handles.
     pub(crate) fn handle_count(&self) -> usize {
         Arc::strong_count(&self.0)
-    }
-}
-
-/// A weak handle of a semaphore.
-pub(crate) struct WeakSemaphore(Weak<dyn SemaphoreBackend>);
-
-impl WeakSemaphore {
-    /// Whether it refers to `semaphore`.
-    pub(crate) fn id(&self) -> SemaphoreId {
-        SemaphoreId(self.0.as_ptr().addr())
-    }
-}
-
-/// Identifies a semaphore for as long as a handle of any kind exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SemaphoreId(usize);
-
-impl Semaphore {
-    /// The identity.
-    pub(crate) fn id(&self) -> SemaphoreId {
-        SemaphoreId(Arc::as_ptr(&self.0).addr())
     }
 }

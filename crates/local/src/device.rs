@@ -2,7 +2,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use rehal_base::{Error, Result, glob};
-use rehal_hal::profile::{MemoryEventKind, ProfileRequest, ProfiledSubmission, Profiler};
+use rehal_hal::profile::{MemoryEventKind, ProfileData, ProfileRequest, ProfiledSubmission, Profiler};
 use rehal_hal::{
     Buffer, BufferParams, BufferUsage, Channel, ChannelParams, CommandBuffer, CommandBufferParams, Device,
     DeviceBackend, DeviceInfo, Event, EventBackend, Executable, ExecutableParams, File, HostFile, HostMemory,
@@ -121,8 +121,10 @@ impl LocalDevice {
         buffer: PlainBuffer,
     ) -> Buffer {
         let id = Buffer::next_id();
-        let allocation =
-            self.profiler.session().and_then(|session| session.allocation(kind, id, &params, size));
+        let allocation = self
+            .profiler
+            .session(ProfileData::MEMORY_EVENTS)
+            .and_then(|session| session.allocation(kind, id, &params, size));
         Buffer::with_id(id, params, size, buffer.profiled(allocation))
     }
 
@@ -131,22 +133,23 @@ impl LocalDevice {
         &self,
         submission: &Submission<Live<'_>>,
         created: Option<&Buffer>,
+        is_ready: bool,
     ) -> Result<Option<ProfiledSubmission>> {
-        let Some(session) = self.profiler.session() else { return Ok(None) };
-        let operation_count = match &submission.op {
-            QueueOp::Execute { command_buffer, .. } => profile::describe(&session, command_buffer)?,
-            QueueOp::Dispatch(dispatch) => {
-                session.describe_executable(dispatch.executable);
-                1
-            }
-            QueueOp::Barrier { .. } => 0,
-            _ => 1,
-        };
-        let profiled = session.submission(submission, created, operation_count);
-        if let Some(created) = created {
+        let profiled = self.profiler.submission(submission, created, is_ready, |session| {
+            Ok(match &submission.op {
+                QueueOp::Execute { command_buffer, .. } => profile::describe(session, command_buffer)?,
+                QueueOp::Dispatch(dispatch) => {
+                    session.describe_executable(dispatch.executable);
+                    1
+                }
+                QueueOp::Barrier { .. } => 0,
+                _ => 1,
+            })
+        })?;
+        if let (Some(profiled), Some(created)) = (&profiled, created) {
             profiled.memory_event(MemoryEventKind::QueueAlloca, created);
         }
-        Ok(Some(profiled))
+        Ok(profiled)
     }
 
     /// The number of threads that run workgroups of a dispatch.
@@ -204,13 +207,15 @@ impl DeviceBackend for LocalDevice {
         initial_value: u64,
         _flags: SemaphoreFlags,
     ) -> Result<Semaphore> {
-        Ok(Semaphore::new(Timeline::new(initial_value)))
+        Ok(match &self.executor {
+            Executor::Sync => Semaphore::new(Timeline::new(initial_value)),
+            Executor::Task { executor, .. } => executor.create_semaphore(initial_value),
+        })
     }
 
     fn create_command_buffer(&self, params: CommandBufferParams) -> Result<CommandBuffer> {
         // What runs while it is recorded cannot be attributed to commands.
-        let is_profiled =
-            self.profiler.session().is_some_and(|session| session.wants(profile::NEEDS_COMMANDS));
+        let is_profiled = self.profiler.session(profile::NEEDS_COMMANDS).is_some();
         Ok(LocalCommands::create(params, !is_profiled))
     }
 
@@ -284,7 +289,7 @@ impl DeviceBackend for LocalDevice {
                 Ok(value) if value >= wait.value => {}
                 Ok(_) => {
                     let mut note = Note::from(guard::record());
-                    note.profile = self.profiled(submission, created.as_ref())?.map(|mut profiled| {
+                    note.profile = self.profiled(submission, created.as_ref(), false)?.map(|mut profiled| {
                         profiled.defer();
                         Box::new(profiled)
                     });
@@ -297,7 +302,7 @@ impl DeviceBackend for LocalDevice {
                 }
             }
         }
-        let profile = self.profiled(submission, created.as_ref())?;
+        let profile = self.profiled(submission, created.as_ref(), true)?;
         let outcome = match &self.executor {
             Executor::Sync => {
                 let promise = Promise::new(submission.signals);

@@ -1,9 +1,12 @@
 //! What a device reports to a profile. Nothing here runs unless the device is being profiled.
 
+use std::cell::Cell;
+use std::ops::Range;
+
 use rehal_base::{Context, Result, StatusCode};
 use rehal_hal::profile::{
     CommandRegion, HostExecution, MemoryEventKind, ProfileData, ProfileSession, ProfiledCommand,
-    ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledSubmission, now_ns,
+    ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, ProfiledSubmission, WorkerSpan, now_ns,
 };
 use rehal_hal::{Binding, BufferRef, CommandBuffer, Dispatch, Indexed, Names, QueueOp, WorkgroupCount};
 
@@ -48,13 +51,39 @@ pub(crate) fn run_profiled<'r, N: Names + 'r, R: Resolve<'r, N>>(
     profile: Option<&ProfiledSubmission>,
 ) -> Result<()> {
     let Some(profile) = profile else { return run(op, names, None) };
+    if !profile.reports_spans() {
+        let outcome = run(op, names, Some(profile));
+        report_dealloca(op, names, profile, &outcome);
+        return outcome;
+    }
     let start_ns = now_ns();
+    LAST_NS.set(start_ns);
     let outcome = run(op, names, Some(profile));
-    if let (QueueOp::Dealloca { buffer, .. }, Ok(())) = (op, &outcome) {
+    let end_ns = match (op, LAST_NS.get()) {
+        // Its last command has just ended.
+        (QueueOp::Execute { .. }, last_ns) if last_ns != start_ns => last_ns,
+        _ => now_ns(),
+    };
+    let span = Span { start_ns, end_ns, thread_time_ns: end_ns - start_ns, was_deferred: false };
+    report_dealloca(op, names, profile, &outcome);
+    report_operation(op, names, profile, status(&outcome), span);
+    outcome
+}
+
+thread_local! {
+    /// When the last span of this thread ended, or the next begins: reading the clock costs as much as reporting an event.
+    static LAST_NS: Cell<i64> = const { Cell::new(0) };
+}
+
+fn report_dealloca<'r, N: Names + 'r, R: Resolve<'r, N>>(
+    op: &QueueOp<N>,
+    names: &R,
+    profile: &ProfiledSubmission,
+    outcome: &Result<()>,
+) {
+    if let (QueueOp::Dealloca { buffer, .. }, Ok(())) = (op, outcome) {
         profile.memory_event(MemoryEventKind::QueueDealloca, names.buffer(*buffer));
     }
-    report_operation(op, names, profile, status(&outcome), Span::since(start_ns));
-    outcome
 }
 
 /// Reports the span of a queue operation.
@@ -74,35 +103,42 @@ pub(crate) fn run_commands(
     names: &StoredNames<'_, '_>,
     profile: &ProfiledSubmission,
 ) -> Result<()> {
-    for (stage, commands) in recording.stages().enumerate() {
-        let (stage_start_ns, mut tile_count) = (now_ns(), 0_u64);
+    // Commands run one after another: where one ends, the next begins.
+    let mut now = if profile.reports_spans() { LAST_NS.get() } else { now_ns() };
+    let mut stages = recording.stages().enumerate().peekable();
+    while let Some((stage, commands)) = stages.next() {
+        let stage_start_ns = now;
         for index in commands.clone() {
             let operation = &recording.operations[index];
-            let start_ns = now_ns();
             let outcome = run(operation, names, None);
-            report_stored(index, stage, operation, names, profile, status(&outcome), Span::since(start_ns));
+            let span = Span::since(now);
+            now = span.end_ns;
+            LAST_NS.set(now);
+            report_stored(index, stage, operation, names, profile, status(&outcome), span);
             outcome.context(|| in_command(index))?;
-            tile_count += tiles_of(operation, names);
         }
-        let end_ns = now_ns();
+        if !profile.reports_regions() {
+            continue;
+        }
+        let tiles = |commands: Range<usize>| {
+            let tiles = commands.map(|index| tiles_of(&recording.operations[index], names)).sum::<u64>();
+            u32::try_from(tiles).unwrap_or(u32::MAX)
+        };
+        let end_ns = now;
         report_region(
             profile,
             &CommandRegion {
                 operation: *profile.operation(),
                 index: stage as u32,
                 command_count: commands.len() as u32,
-                tile_count: u32::try_from(tile_count).unwrap_or(u32::MAX),
+                tile_count: tiles(commands.clone()),
                 worker_count: 1,
                 useful_drain_count: 1,
                 start_ns: stage_start_ns,
                 end_ns,
                 first_tile_ns: stage_start_ns,
                 last_tile_ns: end_ns,
-                next_tile_count: recording.stages().nth(stage + 1).map(|commands| {
-                    let tiles =
-                        commands.map(|index| tiles_of(&recording.operations[index], names)).sum::<u64>();
-                    u32::try_from(tiles).unwrap_or(u32::MAX)
-                }),
+                next_tile_count: stages.peek().map(|(_, commands)| tiles(commands.clone())),
             },
         );
     }
@@ -132,6 +168,13 @@ pub(crate) fn report_stored(
     };
     let command_index = Some(command_index(index, stage));
     report_command(operation, names, profile, command, command_index, status, span);
+}
+
+/// Reports what a worker executed, if the session wants regions.
+pub(crate) fn report_worker(profile: &ProfiledSubmission, span: &WorkerSpan) {
+    if profile.reports_regions() {
+        profile.session().sink().worker_span(span);
+    }
 }
 
 /// Reports a region, if the session wants regions.
@@ -175,6 +218,7 @@ fn report_command<'r, N: Names + 'r, R: Resolve<'r, N>>(
         end_ns: span.end_ns,
         workgroup_count: dispatch.map_or(0, |dispatch| workgroup_total(dispatch.workgroup_count)),
         thread_time_ns: if dispatch.is_some() { span.thread_time_ns } else { 0 },
+        replayed_record: profile.replayed_record().filter(|_| command_index.is_none()),
     });
 }
 
@@ -206,7 +250,7 @@ fn tiles_of(operation: &QueueOp<Indexed>, names: &StoredNames<'_, '_>) -> u64 {
 }
 
 /// Profiles count the barrier before each stage but the first as a command.
-fn command_index(operation: usize, stage: usize) -> u32 {
+pub(crate) fn command_index(operation: usize, stage: usize) -> u32 {
     u32::try_from(operation + stage).unwrap_or(u32::MAX)
 }
 

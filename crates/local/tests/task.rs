@@ -251,6 +251,32 @@ fn host_calls_run_on_workers_concurrently() {
     assert_eq!(threads.len(), 4);
 }
 
+/// The only worker is occupied by a host call until the wait is over.
+#[test]
+fn a_thread_that_waits_runs_what_it_waits_for() {
+    let device = device(1);
+    let (executable, begun) = (library(&device), buffer(&device, 4));
+    let (started, start) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let (called, done) = (semaphore(&device), semaphore(&device));
+    let released = std::sync::Mutex::new(released);
+    let call = HostCall(Arc::new(move |_| {
+        started.send(()).unwrap();
+        let released = released.lock().unwrap().recv_timeout(Duration::from_secs(30));
+        released.map_err(|_| Error::new(StatusCode::DeadlineExceeded, "the waiting thread did not help"))
+    }));
+    let queue = device.queue(QUEUE_AFFINITY_ANY);
+    queue.signal(&[called.at(1)]).host_call(&call, [0; 4], HostCallFlags::empty()).unwrap();
+    start.recv().unwrap();
+    let bindings = [BufferRef::whole(&begun)];
+    let one = 1_u32.to_le_bytes();
+    let meet = dispatch(&executable, "meet", [1; 3], &one, &bindings);
+    queue.signal(&[done.at(1)]).dispatch(&meet).unwrap();
+    done.wait(1, None).unwrap();
+    release.send(()).unwrap();
+    wait(&called, 1).unwrap();
+}
+
 #[test]
 fn a_released_device_runs_what_is_ready_and_fails_what_waits() {
     for _ in 0..50 {

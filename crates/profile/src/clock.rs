@@ -33,7 +33,7 @@ pub struct ClockFit {
 enum HostClock {
     /// What the driver sampled together with the device's clock.
     Driver,
-    /// The middle between two readings of the host's monotonic clock.
+    /// The midpoint of two readings of the host's monotonic clock.
     Bracket,
 }
 

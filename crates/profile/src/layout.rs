@@ -60,6 +60,24 @@ pub const CLOCK_HOST_TIME_BRACKET: u32 = 1 << 3;
 /// [`ClockCorrelation::flags`]: the device tick is not of the clock that times events.
 pub const CLOCK_DEVICE_TICK_UNALIGNED: u32 = 1 << 4;
 
+/// [`EventRelationship::relationship_type`] of our tools, which the reference does not define: the source, a submission or a
+/// command, replays a record of a capture; the target is an artifact, whose id is the record's ordinal. `rehl` as a
+/// little-endian integer, so that no later release defines it.
+pub const RELATIONSHIP_REPLAYS_RECORD: u32 = 0x6c68_6572;
+
+/// [`EventRelationship::relationship_type`] of our tools, which the reference does not define: the source, a submission, waits
+/// for a value of a semaphore; the target is an artifact, whose ids are those of the semaphore and the value. `rehw` as a
+/// little-endian integer, so that no later release defines it.
+pub const RELATIONSHIP_WAITS: u32 = 0x7768_6572;
+
+/// As [`RELATIONSHIP_WAITS`], for a value that the submission signals: `rehs`.
+pub const RELATIONSHIP_SIGNALS: u32 = 0x7368_6572;
+
+/// [`EventRelationship::relationship_type`] of our tools: `rehx`. A worker, the upper half of `source_secondary_id`, executed
+/// work of a command, the lower half, of the command buffer or submission that is the source. `target_id` is when it began
+/// and `target_secondary_id` when it ended, in nanoseconds of the host.
+pub const RELATIONSHIP_WORKER: u32 = 0x7868_6572;
+
 /// The ordinal or index of nothing.
 pub const NONE: u32 = u32::MAX;
 

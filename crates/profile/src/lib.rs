@@ -16,7 +16,9 @@ mod clock;
 mod codes;
 mod model;
 mod reader;
+mod replayed;
 mod table;
+mod worker;
 mod writer;
 
 pub mod activity;

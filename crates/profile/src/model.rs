@@ -13,6 +13,14 @@ use crate::{CommandOperationType, ContentType, Record};
 /// A queue by device, ordinal and stream.
 pub type QueueKey = (u32, u32, u64);
 
+/// The queue of an event.
+macro_rules! queue_of {
+    ($event:expr) => {
+        ($event.physical_device_ordinal.get(), $event.queue_ordinal.get(), $event.stream_id.get())
+    };
+}
+pub(crate) use queue_of;
+
 /// A function by executable and ordinal.
 pub type FunctionKey = (u64, u32);
 

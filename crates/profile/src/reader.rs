@@ -106,7 +106,7 @@ impl<'a> Bundle<'a> {
     /// All records, in file order. The iterator ends after the first error.
     pub fn records(&self) -> Records<'a> {
         let position = (self.header.header_length.get() as usize).min(self.bytes.len());
-        Records { bytes: self.bytes, position, ordinal: 0 }
+        Records { bytes: self.bytes, position, ordinal: 0, version_minor: self.header.version_minor.get() }
     }
 
     /// Truncates the bytes before the first incomplete record. A complete but malformed record is left for [`Records`]
@@ -150,6 +150,8 @@ pub struct Record<'a> {
     pub name: &'a [u8],
     /// The payload's bytes.
     pub payload: &'a [u8],
+    /// Minor version of the bundle.
+    pub version_minor: u16,
 }
 
 impl<'a> Record<'a> {
@@ -191,6 +193,7 @@ pub struct Records<'a> {
     bytes: &'a [u8],
     position: usize,
     ordinal: u64,
+    version_minor: u16,
 }
 
 impl<'a> Iterator for Records<'a> {
@@ -246,8 +249,8 @@ impl<'a> Records<'a> {
         let data = &rest[header_length as usize..length as usize];
         let (content_type, data) = data.split_at(header.content_type_length.get() as usize);
         let (name, payload) = data.split_at(header.name_length.get() as usize);
-        let (offset, ordinal) = (self.position as u64, self.ordinal);
-        Ok(Record { offset, ordinal, header, content_type, name, payload })
+        let (offset, ordinal, version_minor) = (self.position as u64, self.ordinal, self.version_minor);
+        Ok(Record { offset, ordinal, header, content_type, name, payload, version_minor })
     }
 
     #[cold]

@@ -1,8 +1,8 @@
 //! Typed zero-copy views of the rows of chunks: a fixed header and the lists that follow it.
 //!
 //! One table lists, for every content type, the header of its rows, the lists that follow with the header field that
-//! counts each, and the fields that must be zero. The reader decodes bytes to these views, and the writer encodes
-//! them.
+//! counts each, and the reserved fields, which are zero unless a newer minor version uses them. The reader decodes bytes
+//! to these views, and the writer encodes them.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -143,7 +143,7 @@ macro_rules! rows {
                     let cut = Cut::<layout::$name>::new(record, offset, rest, Placement::$place)?;
                     let header = cut.header;
                     $(
-                        if header.$zero.get() != 0 {
+                        if header.$zero.get() != 0 && record.version_minor <= layout::VERSION.1 {
                             let at = core::mem::offset_of!(layout::$name, $zero);
                             return Err(cut.error(at, stringify!($zero), "0", header.$zero.get().to_string()));
                         }

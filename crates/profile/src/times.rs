@@ -37,6 +37,8 @@ pub struct FunctionTimes {
     pub timed_by: TimedBy,
     /// Nanoseconds of each dispatch, in file order.
     pub times_ns: Vec<f64>,
+    /// Sum of the nanoseconds that threads of the host spent in them; if the device timed them, zero.
+    pub thread_time_ns: f64,
 }
 
 /// The dispatches of a bundle.
@@ -81,7 +83,7 @@ impl Collector<'_, '_> {
                     let ticks = ticks(event.start_tick.get(), event.end_tick.get());
                     let ns = ticks.and_then(|ticks| fit?.duration_ns(ticks));
                     let function = (event.executable_id.get(), event.function_ordinal.get());
-                    self.add_dispatch(TimedBy::Device, function, ns);
+                    self.add_dispatch(TimedBy::Device, function, ns, 0);
                 }
             }
             Some(ContentType::HostExecutionEvents) => {
@@ -91,7 +93,8 @@ impl Collector<'_, '_> {
                     let is_dispatch = QueueEventType(event.event_type.get()) == QueueEventType::DISPATCH;
                     if is_dispatch && function.0 != 0 && function.1 != NONE {
                         let ns = nanoseconds(event.start_host_time_ns.get(), event.end_host_time_ns.get());
-                        self.add_dispatch(TimedBy::Host, function, ns);
+                        let thread_time_ns = event.tile_duration_sum_ns.get();
+                        self.add_dispatch(TimedBy::Host, function, ns, thread_time_ns);
                     }
                 }
             }
@@ -100,7 +103,13 @@ impl Collector<'_, '_> {
         Ok(())
     }
 
-    fn add_dispatch(&mut self, timed_by: TimedBy, function: (u64, u32), ns: Option<i64>) {
+    fn add_dispatch(
+        &mut self,
+        timed_by: TimedBy,
+        function: (u64, u32),
+        ns: Option<i64>,
+        thread_time_ns: i64,
+    ) {
         let Some(ns) = ns else {
             self.untimed_count += 1;
             return;
@@ -110,7 +119,10 @@ impl Collector<'_, '_> {
             // A truncated bundle may lack the description.
             None => format!("executable{}#{}", function.0, function.1),
         };
-        let make = || FunctionTimes { name: name.clone(), timed_by, times_ns: Vec::new() };
-        self.functions.entry((timed_by, name.clone()), make).times_ns.push(ns as f64);
+        let make =
+            || FunctionTimes { name: name.clone(), timed_by, times_ns: Vec::new(), thread_time_ns: 0.0 };
+        let function = self.functions.entry((timed_by, name.clone()), make);
+        function.times_ns.push(ns as f64);
+        function.thread_time_ns += thread_time_ns as f64;
     }
 }

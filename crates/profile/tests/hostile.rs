@@ -112,6 +112,25 @@ fn error_after(content: ContentType, change: impl Fn(&mut [u8], usize)) -> Forma
 }
 
 #[test]
+fn reserved_fields_are_zero_up_to_the_newest_known_minor_version() {
+    let mut bytes = sample::bundle();
+    let offset = {
+        let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+        let mut records = bundle.records().map(Result::unwrap);
+        let queues = records.find(|record| record.content() == Some(ContentType::Queues)).unwrap();
+        queues.offset as usize + queues.header.record_length.get() as usize - queues.payload.len()
+    };
+    bytes[offset + 12] = 1;
+    for minor in [0, layout::VERSION.1, layout::VERSION.1 + 1, u16::MAX] {
+        bytes[6..8].copy_from_slice(&minor.to_le_bytes());
+        let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+        let failure = bundle.records().find_map(|record| record.unwrap().with_rows(|_| ()).err());
+        let is_known = minor <= layout::VERSION.1;
+        assert_eq!(failure.map(|error| error.field), is_known.then_some("reserved0"), "1.{minor}");
+    }
+}
+
+#[test]
 fn errors_name_the_field() {
     let devices = |change: fn(&mut [u8], usize)| error_after(ContentType::Devices, change);
     assert_eq!(devices(|r, _| r[0] += 1).field, "payload_length");

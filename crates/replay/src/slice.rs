@@ -6,7 +6,7 @@ mod issue;
 mod ranges;
 
 use rehal_base::{Error, Result};
-use rehal_hal::{CreateOp, HostOp};
+use rehal_hal::{CreateOp, DeviceGroup, HostOp};
 
 use self::collect::{Collector, Content};
 use self::cut::Found;
@@ -77,6 +77,13 @@ pub struct SlicedRead {
     pub bytes: Vec<u8>,
 }
 
+impl SlicedRead {
+    /// The BLAKE3 digest of the bytes, in hexadecimal.
+    pub fn blake3(&self) -> String {
+        blake3::hash(&self.bytes).to_hex().to_string()
+    }
+}
+
 impl Replay {
     /// Writes a capture of a part of the work: its executables, its buffers with the bytes that it reads, as they are just
     /// before, its operations, and a host read of each range that it writes. Replays up to there in serialized order.
@@ -102,14 +109,21 @@ impl Replay {
             false => self.find_unread(&found, &collected)?,
         };
         let recorder = Recorder::to(sink, RecordOptions::default())?;
-        let recorded = recorder.wrap(self.devices())?;
+        // Others are not part of the slice.
+        let used = self.used_devices(&found, &collected);
+        let mut devices = self.devices().devices().to_vec();
+        let base = used.iter().map(|index| devices[*index as usize].clone()).collect();
+        let recorded = recorder.wrap(&DeviceGroup::new(base)?)?;
+        for (index, device) in used.iter().zip(recorded.devices()) {
+            devices[*index as usize] = device.clone();
+        }
         let scope = |begins| match found.name.as_str() {
             "" => Ok(()),
             name if begins => recorder.scope_begin(name),
             name => recorder.scope_end(name),
         };
         let fill = |index: usize| if unread[index] { Fill::Nothing } else { Fill::Captured };
-        let outputs = self.issue(recorded.devices(), &found, &collected, &fill, &scope)?;
+        let outputs = self.issue(&devices, &found, &collected, &fill, &scope)?;
         recorder.close()?;
         if !is_same(&outputs, &collected.outputs) {
             return Err(Error::failed_precondition(format!(

@@ -4,7 +4,7 @@ use rehal_base::Result;
 use rehal_capture::layout::SemaphoreTimepoint;
 use rehal_capture::payload::Dispatch;
 use rehal_capture::{Capture, CaptureBytes, ObjectType, OperationCode, Payload, Record, RecordType};
-use rehal_profile::activity::{Activity, Axis, Builder, Event, Span, TrackKind};
+use rehal_profile::activity::{Activity, Axis, Builder, Event, Span, Submission, TrackKind};
 use rehal_profile::layout::NONE;
 use rehal_replay::dump::Progress;
 
@@ -13,28 +13,12 @@ use rehal_replay::dump::Progress;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CaptureActivity {
-    /// Calls, submissions and dispatches. Ids are ordinals of records.
+    /// Calls, submissions with their semaphores, and dispatches. Ids are ordinals of records.
     pub activity: Activity,
-    /// What submissions wait for and signal, in the order of the records.
-    pub submissions: Vec<SubmissionLinks>,
     /// The buffers, in the order of the records.
     pub buffers: Vec<BufferSummary>,
     /// Submissions and buffers left out because of the limit.
     pub omitted_count: u64,
-}
-
-/// A submission in the graph of semaphores.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct SubmissionLinks {
-    /// The ordinal of its record.
-    pub ordinal: u64,
-    /// The operation, such as `device.queue_execute`.
-    pub operation: &'static str,
-    /// The semaphores that it waits for, by id, with their payload values.
-    pub waits: Vec<(u64, u64)>,
-    /// The semaphores that it signals.
-    pub signals: Vec<(u64, u64)>,
 }
 
 /// A buffer of a capture.
@@ -60,6 +44,7 @@ struct Collector<'a> {
     builder: Builder,
     limit: usize,
     result: CaptureActivity,
+    submissions: Vec<Submission>,
     devices: HashMap<u64, u32>,
     functions: HashMap<u64, Vec<&'a [u8]>>,
     buffers: HashMap<u64, usize>,
@@ -96,6 +81,7 @@ impl CaptureActivity {
             builder: Builder::new(Axis::Records, limit),
             limit,
             result: Self::default(),
+            submissions: Vec::new(),
             devices: HashMap::new(),
             functions: HashMap::new(),
             buffers: HashMap::new(),
@@ -162,8 +148,9 @@ impl<'a> Collector<'a> {
         }
         if let Some((waits, signals, affinity)) = links(operation, payload) {
             let track = self.builder.track(TrackKind::Submissions, device, NONE, affinity);
-            let submitted = self.submission(record, payload, event, waits, signals);
-            self.event(Event { track, ..submitted }, ordinal, 1);
+            let submitted =
+                self.submission(record, payload, Event { track, ..event }, device, (waits, signals));
+            self.event(submitted, ordinal, 1);
         }
         self.add_state(record, payload, device);
     }
@@ -257,15 +244,16 @@ impl<'a> Collector<'a> {
         record: &Record<'a>,
         payload: &Payload<'a>,
         event: Event,
-        waits: &[SemaphoreTimepoint],
-        signals: &[SemaphoreTimepoint],
+        device: u32,
+        (waits, signals): (&[SemaphoreTimepoint], &[SemaphoreTimepoint]),
     ) -> Event {
         let pairs = |list: &[SemaphoreTimepoint]| {
             list.iter().map(|it| (it.semaphore_id.get(), it.value.get())).collect()
         };
-        if self.result.submissions.len() < self.limit {
-            self.result.submissions.push(SubmissionLinks {
-                ordinal: record.ordinal(),
+        if self.submissions.len() < self.limit {
+            self.submissions.push(Submission {
+                id: record.ordinal(),
+                device,
                 operation: record.operation().name(),
                 waits: pairs(waits),
                 signals: pairs(signals),
@@ -386,7 +374,7 @@ impl<'a> Collector<'a> {
             let operation_count = recordings[index].execution_count;
             self.event(Event { operation_count, ..event }, ordinal, 1);
         }
-        self.result.activity = self.builder.finish();
+        self.result.activity = Activity { submissions: self.submissions, ..self.builder.finish() };
         self.result
     }
 }

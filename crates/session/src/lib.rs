@@ -39,6 +39,7 @@ mod capture_activity;
 mod capture_file;
 mod crash;
 mod devices;
+mod kernels;
 mod named_path;
 mod profile_file;
 mod profiling;
@@ -47,13 +48,14 @@ mod scope_timer;
 mod survey;
 mod verdict;
 
-pub use capture_activity::{BufferSummary, CaptureActivity, SubmissionLinks};
+pub use capture_activity::{BufferSummary, CaptureActivity};
 pub use capture_file::{CaptureFile, CaptureOptions, DumpError};
 pub use crash::CrashReports;
 pub use devices::{DeviceOptions, DeviceSpec, drivers, find_driver};
+pub use kernels::{Kernel, KernelBinding, KernelOptions, KernelTimes, Kernels};
 pub use named_path::NamedPath;
 pub use profile_file::ProfileFile;
-pub use profiling::{Profiling, ProfilingOptions};
+pub use profiling::{ProfiledRecords, Profiling, ProfilingOptions};
 pub use program::{
     Batch, Calls, Expected, Function, ModuleMode, ModuleSource, ModuleTest, ModuleTests, Offer,
     ParameterFile, ParameterOptions, PreparedBatch, Program, ProgramModule, ProgramOptions, RecordingOptions,
@@ -85,9 +87,9 @@ pub use rehal_replay::{AccessKind, Incomplete, MAX_RACES, Overlap, Race, RaceOpe
 pub use rehal_replay::{
     AccessedRange, Candidate, CaptureSink, Code, Cut, DEFAULT_BYTES_LIMIT, DispatchOperation,
     ExecutableRecord, FastForward, FileContents, FileIdentity, FilePolicy, FileRecord, FileRemap, FileSource,
-    FileValidation, HostRead, HostReadLog, Observer, OpenScope, Operation, Plan, RecordLocation,
-    RecordOptions, Recorder, Replacement, Replay, ReplayOptions, ReplayOrder, Scope, Selector, Slice,
-    SliceOptions, SlicedRead, Substitute, Substitution, Validation,
+    FileValidation, HostRead, HostReadLog, Observer, OpenScope, Operation, Plan, PlannedBinding,
+    PlannedDispatch, RecordLocation, RecordOptions, Recorder, Replacement, Replay, ReplayOptions,
+    ReplayOrder, Scope, Selector, Slice, SliceOptions, SlicedRead, Substitute, Substitution, Validation,
 };
 
 pub use rehal_tune::{

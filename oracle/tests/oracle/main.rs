@@ -22,6 +22,7 @@ mod recordings;
 mod replays;
 mod rewriting;
 mod run_module;
+mod slices;
 mod substitution;
 mod timelines;
 mod topologies;
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         dumps::add(capture, &mut trials);
         replays::add(capture, &mut trials);
         rewriting::add(capture, &mut trials);
+        slices::add(capture, &mut trials);
     }
     assembly::add(&mut trials);
     if let Err(error) = e2e::add(&mut trials) {

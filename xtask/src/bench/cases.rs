@@ -2,6 +2,7 @@
 
 use super::measure::{Invocation, Metric, Output};
 use super::prepare::Workplace;
+use super::profiles::{self, Profiled};
 use super::programs::{self, Program};
 use super::report::Target;
 use std::error::Error;
@@ -37,6 +38,8 @@ enum Workload {
     Start(&'static str),
     /// A program, not a capture.
     Program(Program),
+    /// A replay of a real model with a profile and without.
+    Profile(Profiled),
     /// Any of these on `local-task` with two workers, and its target.
     Task(Box<Workload>, f64),
     /// The same program of ours on two workers, compared with one.
@@ -123,6 +126,8 @@ pub fn all(workplace: &Workplace) -> Result<Vec<Case>, Box<dyn Error>> {
             .into_iter()
             .map(|(name, program)| Case { name, kind: Workload::Program(program) }),
     );
+    let profiles = profiles::all(workplace)?.into_iter();
+    cases.extend(profiles.map(|(name, profiled)| Case { name, kind: Workload::Profile(profiled) }));
     cases.extend(on_workers(!workplace.models().is_empty()));
     Ok(cases)
 }
@@ -220,6 +225,7 @@ impl Case {
                 Plan { runs_per_round: 20, ..process(workplace, tool, device, &path, vec![time]) }
             }
             Workload::Program(program) => program.prepare(&self.name, workplace)?,
+            Workload::Profile(profiled) => profiled.prepare(&self.name, workplace)?,
             Workload::Task(kind, target) => {
                 let Self { name, .. } = self;
                 let case = match &**kind {

@@ -5,6 +5,7 @@ mod cases;
 mod materials;
 mod measure;
 mod prepare;
+mod profiles;
 mod programs;
 mod report;
 

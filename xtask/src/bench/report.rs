@@ -42,6 +42,8 @@ impl Row {
     /// Compares the ratio as printed: half a percent is below the noise.
     fn is_met(&self) -> bool {
         match self.target {
+            // Of differences, which noise can make negative: then no ratio says anything.
+            Target::Ratio(_) if self.theirs.median <= 0.0 => self.ours.median <= 0.0,
             Target::Ratio(limit) => (self.ratio() * 100.0).round() / 100.0 <= limit,
             Target::Within(limit) => ((self.ratio() - 1.0).abs() * 100.0).round() / 100.0 <= limit,
             Target::Bytes(limit) => self.ours.median <= limit as f64,
@@ -63,7 +65,7 @@ impl Summary {
         let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];
         let median = at(0.5);
         let distance = (at(0.75) - at(0.25)) / 2.0;
-        Self { median, spread: if distance == 0.0 { 0.0 } else { distance / median } }
+        Self { median, spread: if distance == 0.0 { 0.0 } else { distance / median.abs() } }
     }
 }
 
@@ -119,7 +121,7 @@ fn human(value: f64, unit: Unit) -> String {
         Unit::Nanoseconds => ([1.0, 1e3, 1e6, 1e9], ["ns", "us", "ms", "s"]),
         Unit::Bytes => ([1.0, 1024.0, 1_048_576.0, 1_073_741_824.0], ["B", "KiB", "MiB", "GiB"]),
     };
-    let at = (1..4).rev().find(|at| value >= scales[*at]).unwrap_or(0);
+    let at = (1..4).rev().find(|at| value.abs() >= scales[*at]).unwrap_or(0);
     format!("{:.1} {}", value / scales[at], names[at])
 }
 
@@ -141,6 +143,15 @@ mod tests {
         let row = Row::new("b", Unit::Bytes, Target::Bytes(10), vec![1.0], vec![11.0]);
         assert!(!row.is_met());
         assert!(json(&[row]).contains("\"met\": false"));
+    }
+
+    #[test]
+    fn differences_below_the_noise_have_no_ratio() {
+        let row = |theirs, ours| {
+            Row::new("a", Unit::Nanoseconds, Target::Ratio(0.5), vec![theirs], vec![ours]).is_met()
+        };
+        assert!(row(10.0, 5.0) && row(-10.0, -1.0) && row(10.0, -1.0));
+        assert!(!row(-10.0, 5.0) && !row(10.0, 6.0));
     }
 
     #[test]

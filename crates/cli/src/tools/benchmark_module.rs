@@ -1,14 +1,16 @@
 //! `iree-benchmark-module`: benchmarks functions of a compiled module.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use rehal_base::{Context, Error, Result};
 use rehal_bench::{Benchmark, State, TimeUnit};
 use rehal_session::{Batch, Calls, Program, Value};
 
 use super::benchmark_flags::{self, BENCHMARK};
+use super::dispatch_statistics::DispatchStatistics;
 use super::run_module::{self, PRINT_STATISTICS};
-use crate::flags::{DEVICES, Effect, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
 use crate::parameters::PARAMETERS;
 use crate::profiling::{self, PROFILING};
 use crate::program::flags::{INPUT, MODULES, RECORDING, RESULTS};
@@ -100,6 +102,14 @@ const OUTPUT_PROCESSING: Flag<bool> = Flag::switch(
     "Keeps the results of the last call for --output and --expected_output.",
 );
 
+const DISPATCH_STATISTICS: Flag<bool> = Flag::switch(
+    "dispatch_statistics",
+    false,
+    "Adds a row for each dispatched function of an executable: its time per call of BM_NAME, how often it is dispatched, and its \
+     percentage of the time of all dispatches. They are of further calls after each repetition, which are profiled and not \
+     measured. Reports are written at the end.",
+);
+
 const RUN: Group = Group {
     title: "Run",
     flags: &[
@@ -110,12 +120,7 @@ const RUN: Group = Group {
         &UNIT,
         &OUTPUT_PROCESSING,
         &PRINT_STATISTICS,
-        &Flag::switch("dispatch_statistics", false, "Adds a row for each function of an executable.")
-            .effect(Effect::Missing {
-                what: "dispatch statistics",
-                instead: "record a run with --device_replay_output=PATH, and rehal info PATH counts the dispatches of \
-                          each function",
-            }),
+        &DISPATCH_STATISTICS,
     ],
 };
 
@@ -132,6 +137,7 @@ struct Options {
     /// `None` if results are discarded.
     results: Option<ResultOptions>,
     print_statistics: bool,
+    dispatch_statistics: bool,
     profiling: Option<profiling::Options>,
     bench: rehal_bench::Options,
 }
@@ -152,8 +158,12 @@ fn options(invocation: &Invocation) -> Result<Options> {
     let flags = &invocation.flags;
     let bench = benchmark_flags::options(flags, &invocation.program)?;
     let results = ResultOptions::from_flags(flags);
-    let profiling = profiling::Options::from_flags(flags)?;
+    let profiling = profiling::Options::from_flags(flags)?.map(profiling::Options::measured);
     let mut program = program::Options::from_flags(flags)?;
+    let dispatch_statistics = flags.get(&DISPATCH_STATISTICS);
+    if dispatch_statistics {
+        check_dispatch_statistics(profiling.is_some(), program.program.recording.is_some())?;
+    }
     program.add_profile(profiling.as_ref());
     program.inputs = flags.list(&INPUT);
     program.reports.extend(bench.out.clone().map(|path| ("benchmark_out", path)));
@@ -165,9 +175,21 @@ fn options(invocation: &Invocation) -> Result<Options> {
         unit: flags.get(&UNIT),
         results: flags.get(&OUTPUT_PROCESSING).then_some(results),
         print_statistics: flags.get(&PRINT_STATISTICS),
+        dispatch_statistics,
         profiling,
         bench,
     })
+}
+
+/// Calls that are profiled must be neither in another profile nor in a capture.
+fn check_dispatch_statistics(is_profiled: bool, is_recorded: bool) -> Result<()> {
+    let other = match (is_profiled, is_recorded) {
+        (true, _) => "device profiling",
+        (false, true) => "--device_replay_output",
+        (false, false) => return Ok(()),
+    };
+    let message = format!("--{} cannot be combined with {other}", DISPATCH_STATISTICS.name());
+    Err(Error::invalid_argument(message).advise("run the tool twice"))
 }
 
 fn measure(program: &Program, options: Options, profiling: &profiling::Session) -> Result<()> {
@@ -189,14 +211,23 @@ fn measure(program: &Program, options: Options, profiling: &profiling::Session) 
             let name = format!("BM_{}", calls.function().name());
             let unit = options.unit.unwrap_or(default_unit(calls));
             let (kept, failure) = (kept.as_ref(), &failure);
-            Benchmark::new(name, move |state| {
-                guarded(calls, state, kept, failure)?;
+            let calls = Rc::new(RefCell::new(calls));
+            let mut statistics = DispatchStatistics::new(name.clone(), program.devices());
+            let measured = calls.clone();
+            let benchmark = Benchmark::new(name, move |state| {
+                guarded(&mut measured.borrow_mut(), state, kept, profiling, failure)?;
                 // The loop has ended, so this is not measured.
                 profiling.flush()
             })
             .measure_process_cpu_time()
             .use_real_time()
-            .unit(unit)
+            .unit(unit);
+            match options.dispatch_statistics {
+                true => {
+                    benchmark.parts(move |run, is_last| statistics.add(run, is_last, &mut calls.borrow_mut()))
+                }
+                false => benchmark,
+            }
         })
         .collect();
     benchmark_flags::run(options.bench, &mut benchmarks)?;
@@ -219,13 +250,14 @@ fn guarded(
     calls: &mut Calls,
     state: &mut State<'_>,
     kept: Option<&Kept>,
+    profiling: &profiling::Session,
     failure: &RefCell<Option<Error>>,
 ) -> Result<()> {
     if failure.borrow().is_some() {
         state.skip_with_error("an earlier benchmark or capture failed");
         return Ok(());
     }
-    if let Err(error) = run_calls(calls, state, kept) {
+    if let Err(error) = run_calls(calls, state, kept, profiling) {
         state.skip_with_error(format!("{}; {}", error.code(), error.message()));
         let place = || format!("benchmark BM_{}", calls.function().name());
         *failure.borrow_mut() = Some(Err::<(), _>(error).context(place).unwrap_err());
@@ -234,11 +266,17 @@ fn guarded(
 }
 
 /// The measured loop.
-fn run_calls(calls: &mut Calls, state: &mut State<'_>, kept: Option<&Kept>) -> Result<()> {
+fn run_calls(
+    calls: &mut Calls,
+    state: &mut State<'_>,
+    kept: Option<&Kept>,
+    profiling: &profiling::Session,
+) -> Result<()> {
     let batch_size = calls.batch_size();
     if !calls.needs_preparation() {
         while state.keep_running_batch(batch_size) {
             calls.call()?;
+            profiling.flush_if_due(state)?;
         }
         if let Some(kept) = kept {
             *kept.borrow_mut() = calls.take_results();
@@ -256,6 +294,7 @@ fn run_calls(calls: &mut Calls, state: &mut State<'_>, kept: Option<&Kept>) -> R
             }
             drop(prepared);
             state.resume_timing();
+            profiling.flush_if_due(state)?;
         }
     }
     state.set_items_processed(state.iterations());

@@ -107,7 +107,7 @@ fn run(invocation: &Invocation) -> Result<()> {
         scope: flags.get(&SCOPE),
         fast_forward: flags.get(&FAST_FORWARD),
         cache: flags.get(&CACHE),
-        profiling: profiling::Options::from_flags(flags)?,
+        profiling: profiling::Options::from_flags(flags)?.map(profiling::Options::measured),
         bench: benchmark_flags::options(flags, &invocation.program)?,
     };
     if options.fast_forward && options.scope.is_none() {
@@ -146,18 +146,18 @@ fn measure(mut options: Options) -> Result<()> {
     // The loop has ended when it flushes, so the flush is not measured.
     let benchmark = match scope {
         None => Benchmark::new(name, |state| {
-            whole(&replay, reports, is_cold, state)?;
+            whole(&replay, reports, is_cold, &profiling, state)?;
             profiling.flush()
         })
         .use_real_time(),
         Some(scope) if options.fast_forward => Benchmark::new(name, |state| {
-            repeated(&replay, reports, scope, &mut fast, state)?;
+            repeated(&replay, reports, scope, &mut fast, &profiling, state)?;
             profiling.flush()
         })
         .use_manual_time()
         .real_time_limit(SCOPE_TIME_LIMIT),
         Some(scope) => Benchmark::new(name, |state| {
-            scoped(&replay, reports, scope, state)?;
+            scoped(&replay, reports, scope, &profiling, state)?;
             profiling.flush()
         })
         .use_manual_time()
@@ -210,24 +210,40 @@ impl Options {
     }
 }
 
-fn whole(replay: &Replay, mut reports: CrashReports, is_cold: bool, state: &mut State<'_>) -> Result<()> {
+fn whole(
+    replay: &Replay,
+    mut reports: CrashReports,
+    is_cold: bool,
+    profiling: &profiling::Session,
+    state: &mut State<'_>,
+) -> Result<()> {
+    let mut records = profiling.records();
     while state.keep_running() {
         if is_cold {
             state.pause_timing();
             replay.evict()?;
             state.resume_timing();
         }
-        replay.run(&mut [&mut reports])?;
+        replay.run(&mut [&mut reports, &mut records])?;
+        profiling.flush_if_due(state)?;
     }
     state.set_items_processed(state.iterations());
     Ok(())
 }
 
-fn scoped(replay: &Replay, mut reports: CrashReports, name: &str, state: &mut State<'_>) -> Result<()> {
+fn scoped(
+    replay: &Replay,
+    mut reports: CrashReports,
+    name: &str,
+    profiling: &profiling::Session,
+    state: &mut State<'_>,
+) -> Result<()> {
+    let mut records = profiling.records();
     while state.keep_running() {
         let mut timer = ScopeTimer::new(name);
-        replay.run(&mut [&mut reports, &mut timer])?;
+        replay.run(&mut [&mut reports, &mut records, &mut timer])?;
         state.set_iteration_time_ns(timer.finish()?);
+        profiling.flush_if_due(state)?;
     }
     state.set_items_processed(state.iterations());
     Ok(())
@@ -239,12 +255,14 @@ fn repeated<'r>(
     mut reports: CrashReports,
     name: &str,
     fast: &mut Option<FastForward<'r>>,
+    profiling: &profiling::Session,
     state: &mut State<'_>,
 ) -> Result<()> {
+    let mut records = profiling.records();
     let fast = match fast {
         Some(fast) => fast,
         None => {
-            let first = replay.fast_forward(name.as_bytes(), &mut [&mut reports])?;
+            let first = replay.fast_forward(name.as_bytes(), &mut [&mut reports, &mut records])?;
             output::note(&format!(
                 "note: --replay_fast_forward restores {} bytes before each iteration",
                 first.restored_bytes()
@@ -255,8 +273,9 @@ fn repeated<'r>(
     while state.keep_running() {
         fast.restore()?;
         let mut timer = ScopeTimer::new(name);
-        fast.repeat(&mut [&mut reports, &mut timer])?;
+        fast.repeat(&mut [&mut reports, &mut records, &mut timer])?;
         state.set_iteration_time_ns(timer.finish()?);
+        profiling.flush_if_due(state)?;
     }
     state.set_items_processed(state.iterations());
     state.set_counter("restored_bytes", Counter::new(fast.restored_bytes() as f64));

@@ -6,10 +6,12 @@ mod benchmark_replay;
 mod check_module;
 mod convert_parameters;
 mod create_parameters;
+mod dispatch_statistics;
 mod dump_module;
 mod dump_parameters;
 mod dump_replay;
 mod info;
+mod kernels;
 mod ledger_flags;
 mod parameter_output;
 mod profile;
@@ -32,6 +34,7 @@ pub use dump_module::DUMP_MODULE;
 pub use dump_parameters::DUMP_PARAMETERS;
 pub use dump_replay::DUMP_REPLAY;
 pub use info::INFO;
+pub use kernels::KERNELS;
 pub use profile::PROFILE;
 pub use profile_compare::PROFILE_COMPARE;
 pub use profile_report::PROFILE_REPORT;
@@ -50,6 +53,7 @@ pub const ALL: &[&crate::Tool] = &[
     &BENCHMARK_REPLAY,
     &INFO,
     &RACES,
+    &KERNELS,
     &SLICE,
     &VERIFY,
     &RUN_MODULE,

@@ -15,11 +15,11 @@ pub const PROFILE: Tool = Tool {
     name: "iree-profile",
     verb: "profile",
     summary: "prints reports of device profiles",
-    about: "Prints what a device profile (.ireeprof) says of a run. Without a command, it prints the records (cat). \
+    about: "Prints reports of a device profile (.ireeprof). Without a command, it prints the records (cat). \
             All reports are byte for byte those of IREE 3.13.0's tool.\n\n\
             summary     counts of everything, and the clocks and dispatch times of devices\n\
             statistics  totals per operation and function\n\
-            explain     what takes the time: the longest functions and dispatches, gaps, memory, hints\n\
+            explain     bottlenecks: the longest functions and dispatches, gaps, memory, hints\n\
             executable  executables, their functions, and the times of these\n\
             dispatch    functions with the times of their dispatches\n\
             command     command buffers, their commands and executions\n\
@@ -29,12 +29,12 @@ pub const PROFILE: Tool = Tool {
             export      all rows for other programs: --format=ireeperf-jsonl\n\
             cat         every record, without its rows\n\n\
             A profile of a killed program is read up to its last complete record.\n\n\
-            Subcommands of rehal, which have flags of their own: rehal profile timeline writes a trace \
-            for Perfetto, rehal profile compare compares two profiles.",
+            Subcommands of rehal, which have flags of their own: rehal profile report writes a page, \
+            rehal profile timeline a trace for Perfetto, and rehal profile compare compares two profiles.",
     operands: Operands::WordAndFile { what: "profile", form: "[COMMAND] FILE.ireeprof", default: "cat" },
     groups: &[&REPORT],
     examples: &[
-        ("Find what takes the time", "{tool} explain run.ireeprof"),
+        ("Find bottlenecks", "{tool} explain run.ireeprof"),
         (
             "List the functions by total time",
             "{tool} dispatch --format=jsonl run.ireeprof \\\n  | jq -rs 'map(select(.key)) | sort_by(-.total_ns)[] | [.total_ns, .key] | @tsv'",

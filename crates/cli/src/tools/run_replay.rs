@@ -143,7 +143,8 @@ fn observe(options: &Options, ledger: Option<(&ledger_flags::Options, &mut dyn W
     let mut ledger = ledger
         .map(|(options, sink)| LedgerWriter::new(sink, replay.plan(), options.ledger.clone()))
         .transpose()?;
-    let mut observers: Vec<&mut dyn Observer> = vec![&mut steps];
+    let mut records = profiling.records();
+    let mut observers: Vec<&mut dyn Observer> = vec![&mut steps, &mut records];
     if let Some(ledger) = &mut ledger {
         observers.push(ledger);
     }

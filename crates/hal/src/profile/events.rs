@@ -1,6 +1,6 @@
 use rehal_base::StatusCode;
 
-use crate::{BufferUsage, MemoryType};
+use crate::{BufferUsage, MemoryType, Timepoint};
 
 /// What a queue operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,19 +40,21 @@ pub struct ProfiledOperation {
 
 /// A submission that is ready to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueEvent {
+pub struct QueueEvent<'a> {
     /// The operation.
     pub operation: ProfiledOperation,
-    /// Number of timepoints that it waits for.
-    pub wait_count: u32,
-    /// Number of timepoints that it signals.
-    pub signal_count: u32,
+    /// What it waits for, by the ids of the semaphores.
+    pub waits: &'a [Timepoint<u64>],
+    /// What it signals.
+    pub signals: &'a [Timepoint<u64>],
     /// Whether some of its waits were not reached when it was submitted.
     pub was_deferred: bool,
     /// When it was submitted, in nanoseconds of [`now_ns`](super::now_ns).
     pub submitted_ns: i64,
     /// When its waits were reached.
     pub ready_ns: i64,
+    /// Ordinal of the capture's record that it replays.
+    pub replayed_record: Option<u64>,
 }
 
 /// A dispatch, as events name it.
@@ -91,6 +93,8 @@ pub struct HostExecution {
     pub workgroup_count: u64,
     /// Sum of the times that all threads spent in it.
     pub thread_time_ns: i64,
+    /// Ordinal of the capture's record that the queue operation replays, unless its queue event has it.
+    pub replayed_record: Option<u64>,
 }
 
 /// What a step in the life of an allocation is.
@@ -158,6 +162,21 @@ pub struct CommandRegion {
     pub last_tile_ns: i64,
     /// The pieces of the region after it; `None` for the last.
     pub next_tile_count: Option<u32>,
+}
+
+/// Work of a command that one thread of a device executed, without a break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerSpan {
+    /// The queue operation: of a command, the execution of its command buffer.
+    pub operation: ProfiledOperation,
+    /// The command in its command buffer; `None` for a queue operation.
+    pub command_index: Option<u32>,
+    /// The worker, counted from 0; `None` for a thread that waits and helps meanwhile.
+    pub worker: Option<u32>,
+    /// When it began.
+    pub start_ns: i64,
+    /// When it ended.
+    pub end_ns: i64,
 }
 
 /// A queue operation, timed by the device.

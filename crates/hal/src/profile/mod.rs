@@ -16,10 +16,13 @@ use crate::{CommandBufferParams, DeviceInfo, FunctionInfo};
 pub use events::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
     ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent, QueueOpKind,
+    WorkerSpan,
 };
-pub use session::{ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, now_ns};
+pub use session::{
+    ProfileSession, ProfiledAllocation, ProfiledSubmission, Profiler, now_ns, set_replayed_record,
+};
 
-pub(crate) use session::Identity;
+pub(crate) use session::{Identity, ReplayedCommands};
 
 bitflags::bitflags! {
     /// Kinds of data that a device may report.
@@ -107,11 +110,18 @@ pub trait ProfileSink: Send + Sync {
     /// An executable, before the first event that names it.
     fn executable(&self, id: u64, functions: &[FunctionInfo]);
 
-    /// A command buffer with its commands, before the first event that names it.
-    fn command_buffer(&self, id: u64, params: &CommandBufferParams, commands: &[ProfiledCommand]);
+    /// A command buffer with its commands, before the first event that names it. `records` are the indices of commands that
+    /// replay a record of a capture, with its ordinal.
+    fn command_buffer(
+        &self,
+        id: u64,
+        params: &CommandBufferParams,
+        commands: &[ProfiledCommand],
+        records: &[(u32, u64)],
+    );
 
     /// A submission that is ready to execute.
-    fn queue_event(&self, event: &QueueEvent);
+    fn queue_event(&self, event: &QueueEvent<'_>);
 
     /// Work that the host has executed.
     fn host_execution(&self, event: &HostExecution);
@@ -122,11 +132,17 @@ pub trait ProfileSink: Send + Sync {
     /// What executed between two barriers of a command buffer.
     fn command_region(&self, event: &CommandRegion);
 
+    /// What one thread executed, with the regions.
+    fn worker_span(&self, span: &WorkerSpan);
+
     /// A queue operation, timed by the device.
     fn device_queue_event(&self, event: &DeviceQueueEvent);
 
     /// A dispatch, timed by the device.
     fn dispatch_event(&self, event: &DispatchEvent);
+
+    /// The ordinal of the capture's record that a submission replays, unless one of its events has it.
+    fn replayed(&self, operation: &ProfiledOperation, record: u64);
 
     /// The clocks of the device and of the host at one moment. A device that times work reports it at the begin and end of a
     /// session, and when it is flushed.

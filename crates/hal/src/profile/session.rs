@@ -1,15 +1,20 @@
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use rehal_base::{Error, Result, glob};
+use smallvec::SmallVec;
 
 use super::{
     MemoryEvent, MemoryEventKind, ProfileData, ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand,
-    ProfiledOperation, QueueEvent, QueueOpKind,
+    ProfiledCommandKind, ProfiledOperation, QueueEvent, QueueOpKind,
 };
-use crate::{Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Submission};
+use crate::{
+    Binding, Buffer, BufferParams, BufferRef, CommandBuffer, Executable, Live, QueueOp, Semaphore,
+    Submission, Timepoint,
+};
 
 /// The host's clock of profiles: monotonic nanoseconds, the same for all processes of a machine.
 pub fn now_ns() -> i64 {
@@ -17,11 +22,22 @@ pub fn now_ns() -> i64 {
     now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)
 }
 
+thread_local! {
+    static REPLAYED_RECORD: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Notes the record of a capture that this thread replays from now on: profiles then relate it to the submissions and the
+/// commands that the thread makes.
+pub fn set_replayed_record(record: Option<u64>) {
+    REPLAYED_RECORD.set(record);
+}
+
 /// The profiling state of a device: off, or a session.
 #[derive(Default)]
 pub struct Profiler {
-    is_on: AtomicBool,
-    session: RwLock<Option<Arc<ProfileSession>>>,
+    /// The bits of [`ProfileData`] that the session reports; 0 without one.
+    data: AtomicU32,
+    session: Mutex<Option<Arc<ProfileSession>>>,
 }
 
 /// A session of one device.
@@ -29,6 +45,7 @@ pub struct ProfileSession {
     request: ProfileRequest,
     /// Unique in the process.
     id: u64,
+    /// Accessed under the lock of the profiler.
     last_submission: AtomicU64,
     /// Whether the filter selects a function, for those that were dispatched.
     selected: Mutex<HashMap<(u64, u32), bool>>,
@@ -39,16 +56,27 @@ pub struct ProfileSession {
 pub struct ProfiledSubmission {
     session: Arc<ProfileSession>,
     operation: ProfiledOperation,
-    wait_count: u32,
-    signal_count: u32,
+    /// What it waits for and then what it signals, if queue events are reported.
+    timepoints: Arc<[Timepoint<u64>]>,
+    wait_count: usize,
     was_deferred: bool,
     submitted_ns: i64,
+    replayed_record: Option<u64>,
 }
 
 /// An allocation of a session, which is reported when it is freed.
 pub struct ProfiledAllocation {
     session: Arc<ProfileSession>,
     event: MemoryEvent,
+}
+
+/// The records that the commands of a command buffer replay.
+#[derive(Default)]
+pub(crate) struct ReplayedCommands {
+    /// Commands so far, without barriers.
+    count: AtomicU32,
+    /// The number of a command, and its record.
+    records: Mutex<Vec<(u32, u64)>>,
 }
 
 /// The identity of an object in profiles.
@@ -62,7 +90,7 @@ impl Profiler {
     /// Begins a session. Fails if there is one.
     pub fn begin(&self, request: &ProfileRequest) -> Result<()> {
         static LAST_ID: AtomicU64 = AtomicU64::new(0);
-        let mut session = self.session.write();
+        let mut session = self.session.lock();
         if session.is_some() {
             return Err(Error::failed_precondition("the device is being profiled")
                 .advise("end that session before another begins"));
@@ -73,29 +101,53 @@ impl Profiler {
         if request.data.intersects(named) {
             request.data |= ProfileData::EXECUTABLE_METADATA;
         }
+        let data = request.data.bits();
         *session = Some(Arc::new(ProfileSession {
             request,
             id: LAST_ID.fetch_add(1, Ordering::Relaxed) + 1,
             last_submission: AtomicU64::new(0),
             selected: Mutex::default(),
         }));
-        self.is_on.store(true, Ordering::Release);
+        self.data.store(data, Ordering::Release);
         Ok(())
     }
 
-    /// The session, if there is one.
+    /// The session, if there is one that reports any of these kinds of data.
     #[inline]
-    pub fn session(&self) -> Option<Arc<ProfileSession>> {
-        if !self.is_on.load(Ordering::Relaxed) {
+    pub fn session(&self, data: ProfileData) -> Option<Arc<ProfileSession>> {
+        if self.data.load(Ordering::Relaxed) & data.bits() == 0 {
             return None;
         }
-        self.session.read().clone()
+        self.session.lock().clone()
+    }
+
+    /// A submission, which is being submitted now, if there is a session. `created` is the buffer that it allocates, `describe`
+    /// describes what it executes and returns the number of commands.
+    ///
+    /// If it `is_ready`, and the session reports nothing else of it, its event is reported at once, and it is `None`.
+    #[inline]
+    pub fn submission(
+        &self,
+        submission: &Submission<Live<'_>>,
+        created: Option<&Buffer>,
+        is_ready: bool,
+        describe: impl FnOnce(&ProfileSession) -> Result<u32>,
+    ) -> Result<Option<ProfiledSubmission>> {
+        if self.data.load(Ordering::Relaxed) == 0 {
+            return Ok(None);
+        }
+        // The lock is held while the event is reported, which saves a reference count.
+        let session = self.session.lock();
+        let Some(session) = &*session else { return Ok(None) };
+        let operation_count = describe(session)?;
+        Ok(session.submission(submission, created, is_ready, operation_count))
     }
 
     /// Ends the session, if there is one. Work that is still executing may report to it a little longer.
     pub fn end(&self) {
-        self.is_on.store(false, Ordering::Release);
-        *self.session.write() = None;
+        self.data.store(0, Ordering::Release);
+        let session = self.session.lock().take();
+        drop(session);
     }
 }
 
@@ -110,18 +162,20 @@ impl ProfileSession {
         &*self.request.sink
     }
 
-    /// A submission, which is being submitted now. `operation_count` is the number of commands of a command buffer.
-    pub fn submission(
+    fn submission(
         self: &Arc<Self>,
         submission: &Submission<Live<'_>>,
         created: Option<&Buffer>,
+        is_ready: bool,
         operation_count: u32,
-    ) -> ProfiledSubmission {
+    ) -> Option<ProfiledSubmission> {
         let op = &submission.op;
+        let submission_id = self.last_submission.load(Ordering::Relaxed) + 1;
+        self.last_submission.store(submission_id, Ordering::Relaxed);
         let operation = ProfiledOperation {
             kind: op.kind(),
             queue_ordinal: 0,
-            submission_id: self.last_submission.fetch_add(1, Ordering::Relaxed) + 1,
+            submission_id,
             command_buffer_id: match op {
                 QueueOp::Execute { command_buffer, .. } => command_buffer.id(),
                 _ => 0,
@@ -134,14 +188,47 @@ impl ProfileSession {
             operation_count,
             payload_bytes: payload_bytes(op),
         };
-        ProfiledSubmission {
+        let has_event = self.wants(ProfileData::QUEUE_EVENTS);
+        let replayed_record = REPLAYED_RECORD.get();
+        // Otherwise the event of the submission or of its execution has the record.
+        if let (false, Some(record)) =
+            (self.wants(ProfileData::QUEUE_EVENTS | ProfileData::HOST_EXECUTION), replayed_record)
+        {
+            self.sink().replayed(&operation, record);
+        }
+        let timepoints = || {
+            let all = submission.waits.iter().chain(submission.signals);
+            all.map(|it: &Timepoint<&Semaphore>| Timepoint { semaphore: it.semaphore.id(), value: it.value })
+        };
+        let submitted_ns = if has_event { now_ns() } else { 0 };
+        let other = self.request.data - ProfileData::QUEUE_EVENTS - ProfileData::EXECUTABLE_METADATA;
+        if is_ready && has_event && other.is_empty() {
+            let timepoints: SmallVec<[_; 4]> = timepoints().collect();
+            let (waits, signals) = timepoints.split_at(submission.waits.len());
+            self.sink().queue_event(&QueueEvent {
+                operation,
+                waits,
+                signals,
+                was_deferred: false,
+                submitted_ns,
+                ready_ns: submitted_ns,
+                replayed_record,
+            });
+            return None;
+        }
+        let (timepoints, wait_count) = match has_event {
+            true => (timepoints().collect(), submission.waits.len()),
+            false => (Arc::default(), 0),
+        };
+        Some(ProfiledSubmission {
             session: self.clone(),
             operation,
-            wait_count: submission.waits.len() as u32,
-            signal_count: submission.signals.len() as u32,
+            timepoints,
+            wait_count,
             was_deferred: false,
-            submitted_ns: now_ns(),
-        }
+            submitted_ns,
+            replayed_record,
+        })
     }
 
     /// Reports an allocation, and what frees it if that is known.
@@ -186,7 +273,9 @@ impl ProfileSession {
     ) {
         if self.wants(ProfileData::EXECUTABLE_METADATA) && command_buffer.identity().is_new_in(self.id) {
             executables.into_iter().for_each(|executable| self.describe_executable(executable));
-            self.sink().command_buffer(command_buffer.id(), command_buffer.params(), &commands());
+            let (commands, records) = (commands(), command_buffer.replayed_commands());
+            let records = records.of(&commands);
+            self.sink().command_buffer(command_buffer.id(), command_buffer.params(), &commands, &records);
         }
     }
 
@@ -209,6 +298,11 @@ impl ProfiledSubmission {
         &self.operation
     }
 
+    /// The record of a capture that it replays, unless its event has it.
+    pub fn replayed_record(&self) -> Option<u64> {
+        self.replayed_record.filter(|_| !self.session.wants(ProfileData::QUEUE_EVENTS))
+    }
+
     /// Notes that waits of the submission are not reached.
     pub fn defer(&mut self) {
         self.was_deferred = true;
@@ -220,13 +314,15 @@ impl ProfiledSubmission {
             return;
         }
         let ready_ns = if self.was_deferred { now_ns() } else { self.submitted_ns };
+        let (waits, signals) = self.timepoints.split_at(self.wait_count);
         self.session.sink().queue_event(&QueueEvent {
             operation: self.operation,
-            wait_count: self.wait_count,
-            signal_count: self.signal_count,
+            waits,
+            signals,
             was_deferred: self.was_deferred,
             submitted_ns: self.submitted_ns,
             ready_ns,
+            replayed_record: self.replayed_record,
         });
     }
 
@@ -284,6 +380,30 @@ impl ProfiledSubmission {
             size_bytes: buffer.allocation_size(),
             alignment: params.min_alignment.max(1),
         });
+    }
+}
+
+impl ReplayedCommands {
+    /// A command that is not a barrier is recorded.
+    pub(crate) fn add(&self) {
+        // Only one thread at a time records.
+        let number = self.count.load(Ordering::Relaxed);
+        self.count.store(number.saturating_add(1), Ordering::Relaxed);
+        if let Some(record) = REPLAYED_RECORD.get() {
+            self.records.lock().push((number, record));
+        }
+    }
+
+    /// The index in `commands` and the record of each command that replays one.
+    fn of(&self, commands: &[ProfiledCommand]) -> Vec<(u32, u64)> {
+        let mut rest = (0_u32..).zip(commands).filter(|(_, it)| it.kind != ProfiledCommandKind::Barrier);
+        let mut next = 0;
+        let mut find = |(number, record): &(u32, u64)| {
+            let (index, _) = rest.nth((number - next) as usize)?;
+            next = number + 1;
+            Some((index, *record))
+        };
+        self.records.lock().iter().map_while(&mut find).collect()
     }
 }
 

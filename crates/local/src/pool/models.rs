@@ -129,6 +129,10 @@ impl Work for &TwoStages {
         self.stays && has_turned()
     }
 
+    fn leaves(&self) -> bool {
+        false
+    }
+
     fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>) {
         let mut next = Some(claim);
         while let Some(claim) = next {
@@ -178,6 +182,91 @@ fn a_failing_tile_prevents_what_has_not_started_and_the_job_completes_once() {
         let ran = work.ran.all();
         assert!(ran[..3].iter().all(|count| *count <= 1) && ran[1] == 1, "{ran:?}");
         assert_eq!(ran[3], 0, "the next stage");
+    });
+}
+
+/// The view of a thread that leaves after its first claim, and the invitations that it sends.
+struct Leaving {
+    work: Arc<TwoStages>,
+    queries: AtomicU64,
+    invitations: Mutex<Invitations>,
+    changed: Condvar,
+}
+
+struct Invitations {
+    sent: u64,
+    is_complete: bool,
+}
+
+impl Leaving {
+    /// Waits for an invitation; `false` if the job is complete.
+    fn accept(&self) -> bool {
+        let mut invitations = self.invitations.lock();
+        while invitations.sent == 0 && !invitations.is_complete {
+            self.changed.wait(&mut invitations);
+        }
+        invitations.sent = invitations.sent.saturating_sub(1);
+        !invitations.is_complete
+    }
+
+    fn complete(&self) {
+        let mut invitations = self.invitations.lock();
+        assert!(!invitations.is_complete);
+        invitations.is_complete = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Work for &Leaving {
+    fn next_stage(&self) -> Option<Stage> {
+        let stage = (&&*self.work).next_stage()?;
+        // Only by leaving does the thread invite another.
+        Some(Stage { helpers: 0, ..stage })
+    }
+
+    fn invite(&self, helpers: usize) {
+        self.invitations.lock().sent += helpers as u64;
+        self.changed.notify_all();
+    }
+
+    fn stays(&self, _has_turned: impl Fn() -> bool) -> bool {
+        false
+    }
+
+    fn leaves(&self) -> bool {
+        self.queries.fetch_add(1, Ordering::Relaxed) != 0
+    }
+
+    fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>) {
+        (&&*self.work).run(claim, claims);
+    }
+}
+
+#[test]
+fn the_tiles_of_a_thread_that_leaves_run_on_another() {
+    explore_bounded(PREEMPTIONS, || {
+        let work = TwoStages::new(3, None, false);
+        let leaving = Arc::new(Leaving {
+            work: work.clone(),
+            queries: AtomicU64::new(0),
+            invitations: Mutex::new(Invitations { sent: 1, is_complete: false }),
+            changed: Condvar::new(),
+        });
+        let worker = thread::spawn({
+            let leaving = leaving.clone();
+            move || {
+                while leaving.accept() {
+                    if leaving.work.progress.run(1, &[0], &&*leaving.work) {
+                        leaving.complete();
+                    }
+                }
+            }
+        });
+        if work.progress.run(0, &[1], &&*leaving) {
+            leaving.complete();
+        }
+        worker.join().unwrap();
+        assert_eq!(work.ran.all(), [1; 4]);
     });
 }
 
@@ -300,6 +389,22 @@ fn a_job_that_is_submitted_while_the_pool_is_dropped_runs_or_is_returned() {
         drop(pool);
         let expected = u64::from(submitted.join().unwrap());
         assert_eq!(*ran.count.lock(), expected);
+    });
+}
+
+/// A thread that helps takes the place of a worker, which may have been woken for the job: each job runs once, and the next
+/// one still finds a worker.
+#[test]
+fn a_thread_that_helps_runs_a_job_instead_of_a_worker() {
+    explore_bounded(PREEMPTIONS, || {
+        let ran = Arc::new(Ran::default());
+        let pool = pool(1);
+        submit(pool.handle(), Step::new(&ran, None));
+        pool.handle().help(|_| true, &|| false, |job, worker| job.run(worker));
+        submit(pool.handle(), Step::new(&ran, None));
+        ran.wait_for(2);
+        drop(pool);
+        assert_eq!(*ran.count.lock(), 2);
     });
 }
 

@@ -43,6 +43,9 @@ pub(crate) trait Work {
     /// is complete. May wait for it.
     fn stays(&self, has_turned: impl Fn() -> bool) -> bool;
 
+    /// Whether this worker leaves, although there may be tiles.
+    fn leaves(&self) -> bool;
+
     /// Runs the tiles of `claim`, and may take more from `claims`. Tiles that it takes but does not run it puts back.
     fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>);
 }
@@ -81,7 +84,16 @@ impl Progress {
     /// Starts the job if it is ready, and runs its tiles on `worker` until none is left to take. Returns whether it is
     /// complete, and then idle: exactly one of the workers that run a job gets `true`.
     pub(crate) fn run(&self, worker: usize, victims: &[usize], work: &impl Work) -> bool {
-        let mut claims = Claims { progress: self, worker, victims, taken: 0, put_back: None, is_last: false };
+        let leaves = || work.leaves();
+        let mut claims = Claims {
+            progress: self,
+            worker,
+            victims,
+            taken: 0,
+            put_back: None,
+            is_last: false,
+            leaves: &leaves,
+        };
         let started = self.state.compare_exchange(READY, RUNNING, Ordering::AcqRel, Ordering::Acquire);
         match started {
             Ok(_) => claims.is_last = true,
@@ -112,6 +124,11 @@ impl Progress {
             while let Some(claim) = claims.next(|_| 1) {
                 work.run(claim, &mut claims);
             }
+            if !claims.is_last && work.leaves() {
+                // Its tiles can be stolen, but maybe no other worker looks for any.
+                work.invite(1);
+                return false;
+            }
             let has_turned = || self.turn.0.load(Ordering::Acquire) != turn;
             let is_over = || self.state.load(Ordering::Acquire) != RUNNING;
             if !claims.is_last && (!work.stays(has_turned) || is_over()) {
@@ -131,6 +148,8 @@ pub(crate) struct Claims<'a> {
     put_back: Option<Range<u32>>,
     /// Whether the last tile of the stage was completed here.
     is_last: bool,
+    /// See [`Work::leaves`].
+    leaves: &'a dyn Fn() -> bool,
 }
 
 impl Claims<'_> {
@@ -146,17 +165,23 @@ impl Claims<'_> {
             let range = match self.put_back.take() {
                 Some(range) => range,
                 None if self.is_last => return None,
-                None => match tiles.take_own(self.worker, chunk) {
-                    Some(range) => range,
-                    None => {
-                        let complete = std::mem::take(&mut self.taken);
-                        if complete != 0 && tiles.complete(complete) {
-                            self.is_last = true;
-                            return None;
+                None => {
+                    let leaves = (self.leaves)();
+                    match if leaves { None } else { tiles.take_own(self.worker, chunk) } {
+                        Some(range) => range,
+                        None => {
+                            let complete = std::mem::take(&mut self.taken);
+                            if complete != 0 && tiles.complete(complete) {
+                                self.is_last = true;
+                                return None;
+                            }
+                            if leaves {
+                                return None;
+                            }
+                            tiles.steal(self.worker, self.victims, chunk)?
                         }
-                        tiles.steal(self.worker, self.victims, chunk)?
                     }
-                },
+                }
             };
             self.taken += range.end - range.start;
             // Tiles of a cancelled job are taken and not run: they count as complete.

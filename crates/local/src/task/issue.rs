@@ -1,6 +1,6 @@
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ pub(super) struct Issue {
     progress: Progress,
     /// Workers that run it or were invited to.
     participants: AtomicUsize,
+    /// Whether one of them is a thread that waits for it.
+    has_helper: AtomicBool,
     /// Read by workers while they run tiles, written by the thread that submits and by the worker that completes it.
     content: RwLock<Content>,
     failure: Mutex<Option<Failure>>,
@@ -52,16 +54,15 @@ struct Failure {
 /// Target duration of a chunk: much longer than taking it, and short enough that all workers end at about the same time.
 const CHUNK_NS: u64 = 25_000;
 
+/// How long a thread that helps waits for the next stage: several times as long as a worker runs a chunk.
+const HELPER_STAY: Duration = Duration::from_micros(100);
+
 /// How often a waiting worker polls before it looks at the clock and the queue.
 const POLLS: usize = 16;
 
-/// How long a worker waits for the next stage before it leaves: as long as waking it again takes. So waiting at most
-/// doubles the cost of an invitation.
-const STAY: Duration = Duration::from_nanos(estimate::HANDOVER_NS);
-
 impl Issue {
-    /// An idle issue for a pool of `workers` workers, kept for reuse in `spares`.
-    pub(super) fn new(workers: usize, spares: Weak<Spares>) -> Self {
+    /// An idle issue for a pool on which `slots` threads may run it, kept for reuse in `spares`.
+    pub(super) fn new(slots: usize, spares: Weak<Spares>) -> Self {
         let content = Content {
             kept: KeptSubmission::empty(),
             aborts: false,
@@ -70,8 +71,9 @@ impl Issue {
             report: report::Progress::default(),
         };
         Self {
-            progress: Progress::new(workers),
+            progress: Progress::new(slots),
             participants: AtomicUsize::new(0),
+            has_helper: AtomicBool::new(false),
             content: RwLock::new(content),
             failure: Mutex::default(),
             spares,
@@ -121,6 +123,44 @@ impl Issue {
         is_queued
     }
 
+    /// Whether a thread that waits may help. If so, the calling thread is the helper, and must call [`Self::help`].
+    pub(super) fn admits_helper(&self) -> bool {
+        self.content.try_read().is_some_and(|content| content.admits_helper())
+            && !self.has_helper.swap(true, Ordering::Acquire)
+    }
+
+    /// Runs it as a worker does.
+    pub(super) fn help(self: Arc<Self>, worker: &Worker<'_, Self>) {
+        // It may have been reused since for another submission.
+        self.run_if(worker, Content::admits_helper);
+    }
+
+    /// Runs it on a worker until no work is left for that worker.
+    fn run_if(self: Arc<Self>, worker: &Worker<'_, Self>, condition: impl FnOnce(&Content) -> bool) {
+        // Locked only by a worker that completes it: then there is nothing left to run.
+        let is_complete = self.content.try_read().is_some_and(|content| {
+            if !condition(&content) {
+                return false;
+            }
+            let _record = guard::RecordScope::enter(content.kept.note());
+            content.with_view(|view| {
+                let running = Running { issue: &self, content: &content, view, worker };
+                let is_complete = self.progress.run(worker.index, worker.victims, &running);
+                if is_complete {
+                    running.report();
+                }
+                is_complete
+            })
+        });
+        self.participants.fetch_sub(1, Ordering::Relaxed);
+        if worker.is_helper() {
+            self.has_helper.store(false, Ordering::Release);
+        }
+        if is_complete {
+            self.complete();
+        }
+    }
+
     /// Fails the submission of an issue that the workers can no longer run.
     pub(super) fn refuse(&self) {
         let mut content = self.content.write();
@@ -168,22 +208,7 @@ impl Issue {
 
 impl Job for Issue {
     fn run(self: Arc<Self>, worker: &Worker<'_, Self>) {
-        // Locked only by a worker that completes it: then there is nothing left to run.
-        let is_complete = self.content.try_read().is_some_and(|content| {
-            let _record = guard::RecordScope::enter(content.kept.note());
-            content.with_view(|view| {
-                let running = Running { issue: &self, content: &content, view, worker };
-                let is_complete = self.progress.run(worker.index, worker.victims, &running);
-                if is_complete {
-                    running.report();
-                }
-                is_complete
-            })
-        });
-        self.participants.fetch_sub(1, Ordering::Relaxed);
-        if is_complete {
-            self.complete();
-        }
+        self.run_if(worker, |_| true);
     }
 }
 
@@ -199,6 +224,22 @@ pub(super) struct View<'r, 's> {
 }
 
 impl Content {
+    /// Whether a thread that waits may run a part of it, since it will not be detained: it leaves between workgroups, and
+    /// between pieces of transfers. A host call may take locks that the waiting thread holds, and a file may be slow.
+    fn admits_helper(&self) -> bool {
+        match self.kept.op() {
+            QueueOp::HostCall { .. } | QueueOp::Read { .. } | QueueOp::Write { .. } => false,
+            QueueOp::Alloca { .. }
+            | QueueOp::Dealloca { .. }
+            | QueueOp::Barrier { .. }
+            | QueueOp::Fill { .. }
+            | QueueOp::Update { .. }
+            | QueueOp::Copy { .. }
+            | QueueOp::Dispatch(_)
+            | QueueOp::Execute { .. } => true,
+        }
+    }
+
     fn baked(&self) -> Result<Option<&crate::command::Recording>> {
         match self.kept.op() {
             QueueOp::Execute { command_buffer, .. } => {
@@ -288,7 +329,7 @@ impl Running<'_, '_, '_> {
             clock.start();
         }
         let outcome = match operation {
-            QueueOp::Dispatch(dispatch) => self.run_dispatch(dispatch, tiling, end, claim, claims),
+            QueueOp::Dispatch(dispatch) => self.run_dispatch(command, dispatch, tiling, end, claim, claims),
             QueueOp::Fill { target, pattern, .. } => {
                 let part = tiling.part(&claim);
                 names
@@ -306,7 +347,7 @@ impl Running<'_, '_, '_> {
             QueueOp::HostCall { flags, .. } => self.run_host_call(operation, *flags).map_err(Into::into),
             _ => run(operation, names, None).map_err(Into::into),
         };
-        clock.stop(&tiling.times);
+        self.report_worker(command, clock.stop(&tiling.times));
         if let Err(failure) = outcome {
             self.fail(command, failure);
         }
@@ -314,6 +355,7 @@ impl Running<'_, '_, '_> {
 
     fn run_dispatch(
         &self,
+        command: usize,
         dispatch: &Dispatch<Indexed>,
         tiling: &Tiling,
         end: u32,
@@ -334,7 +376,7 @@ impl Running<'_, '_, '_> {
             let mut clock = Clock::new(self.profile());
             let mut next = || {
                 // Before `claims` completes the tiles, after which another worker may report the stage.
-                clock.stop(&tiling.times);
+                self.report_worker(command, clock.stop(&tiling.times));
                 if let (Some(cost), Some((start, workgroups))) = (measured, running.take()) {
                     cost.add(workgroups, start.elapsed());
                 }
@@ -415,13 +457,15 @@ impl Work for Running<'_, '_, '_> {
         let useful = cost.map_or(most, |cost| most.min((cost / estimate::JOINING_NS) as usize));
         let missing = useful.saturating_sub(self.other_participants());
         let helpers = match cost {
-            // Each must get more work, in this stage and in those that follow, than waking it costs.
+            // Each must get twice the work, in this stage and in those that follow, that waking it costs: with less, it
+            // saves hardly any time, and keeps a CPU busy.
             Some(cost) if missing > 0 => {
-                let limit = estimate::HANDOVER_NS.saturating_mul(missing as u64);
+                let least = 2 * self.worker.pool.handover_ns();
+                let limit = least.saturating_mul(missing as u64);
                 let following = self.commands_of(stage + 1);
                 let following = following.map_or(&[][..], |it| &self.view.operations[it.start..]);
                 let cost = estimate::of_shared_work(following, &self.view.names, cost, limit);
-                missing.min((cost / estimate::HANDOVER_NS) as usize)
+                missing.min((cost / least) as usize)
             }
             _ => missing,
         };
@@ -434,10 +478,17 @@ impl Work for Running<'_, '_, '_> {
     }
 
     fn stays(&self, has_turned: impl Fn() -> bool) -> bool {
+        let is_helper = self.worker.is_helper();
         let next = self.content.stage.load(Ordering::Relaxed) as usize;
-        if next >= self.view.stages.len() {
+        if next >= self.view.stages.len() && !is_helper {
             return false;
         }
+        // As long as waking it again takes: so waiting at most doubles the cost of an invitation. A thread that helps has
+        // nothing else to do.
+        let limit = match is_helper {
+            true => HELPER_STAY,
+            false => Duration::from_nanos(self.worker.pool.handover_ns()),
+        };
         let start = Instant::now();
         loop {
             for _ in 0..POLLS {
@@ -446,10 +497,15 @@ impl Work for Running<'_, '_, '_> {
                 }
                 std::hint::spin_loop();
             }
-            if self.worker.pool.has_queued() || start.elapsed() >= STAY {
+            let is_wanted = !is_helper && self.worker.pool.has_queued();
+            if is_wanted || self.leaves() || start.elapsed() >= limit {
                 return false;
             }
         }
+    }
+
+    fn leaves(&self) -> bool {
+        (self.worker.leaves)()
     }
 
     fn run(&self, claim: Range<u32>, claims: &mut Claims<'_>) {

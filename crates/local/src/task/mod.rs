@@ -6,6 +6,7 @@
 mod estimate;
 mod issue;
 mod report;
+mod semaphore;
 mod stage;
 mod times;
 
@@ -16,9 +17,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rehal_base::{Context, Error, Result};
 use rehal_hal::profile::ProfiledSubmission;
-use rehal_hal::{KeptSubmission, Live, Promise, Submission};
+use rehal_hal::{KeptSubmission, Live, Promise, Semaphore, Submission};
 
 use self::issue::Issue;
+use self::semaphore::TaskSemaphore;
 use crate::executable::guard;
 use crate::execute::{LiveNames, NoSlots, StoredNames, run_and_settle};
 use crate::pool::{Pool, PoolHandle, Threads, WorkerPlace};
@@ -140,6 +142,11 @@ impl TaskExecutor {
         self.submit(&issue);
     }
 
+    /// A semaphore whose waiting threads help to run what signals it.
+    pub(crate) fn create_semaphore(&self, initial_value: u64) -> Semaphore {
+        Semaphore::new(TaskSemaphore::new(initial_value, self.pool.clone()))
+    }
+
     fn abort_if_asked(&self, error: &Error) {
         if self.aborts {
             abort(error);
@@ -148,7 +155,7 @@ impl TaskExecutor {
 
     fn issue(&self) -> Arc<Issue> {
         let spare = self.spares.upgrade().and_then(|spares| spares.0.lock().pop());
-        spare.unwrap_or_else(|| Arc::new(Issue::new(self.pool.worker_count(), self.spares.clone())))
+        spare.unwrap_or_else(|| Arc::new(Issue::new(self.pool.slots(), self.spares.clone())))
     }
 
     fn submit(&self, issue: &Arc<Issue>) {

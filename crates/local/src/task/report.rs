@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use rehal_base::StatusCode;
-use rehal_hal::profile::{CommandRegion, ProfiledSubmission, now_ns};
+use rehal_hal::profile::{CommandRegion, ProfiledSubmission, WorkerSpan, now_ns};
 
 use super::issue::Running;
 use crate::execute::{NoSlots, StoredNames};
-use crate::profile::{Span, report_operation, report_region, report_stored};
+use crate::profile::{Span, command_index, report_operation, report_region, report_stored, report_worker};
 
 /// What a report of an issue needs besides the times of its commands.
 #[derive(Default)]
@@ -73,6 +73,23 @@ impl Running<'_, '_, '_> {
             last_tile_ns,
             next_tile_count: None,
         })
+    }
+
+    /// Reports what this worker executed of a command.
+    #[inline]
+    pub(super) fn report_worker(&self, command: usize, span: Option<(i64, i64)>) {
+        let (Some(profile), Some((start_ns, end_ns))) = (self.profile(), span) else { return };
+        let stage = self.view.stages.partition_point(|start| *start as usize <= command).saturating_sub(1);
+        report_worker(
+            profile,
+            &WorkerSpan {
+                operation: *profile.operation(),
+                command_index: self.view.is_command_buffer.then(|| command_index(command, stage)),
+                worker: (!self.worker.is_helper()).then_some(self.worker.index as u32),
+                start_ns,
+                end_ns,
+            },
+        );
     }
 
     /// Notes that a stage with this number of tiles begins, and reports the region before it.

@@ -73,14 +73,15 @@ impl Clock {
         }
     }
 
-    /// The tiles have run, and are not complete yet.
-    pub(super) fn stop(&mut self, times: &CommandTimes) {
-        if let Some(start_ns) = self.start_ns.take() {
+    /// The tiles have run, and are not complete yet. Returns when they began and ended.
+    pub(super) fn stop(&mut self, times: &CommandTimes) -> Option<(i64, i64)> {
+        self.start_ns.take().map(|start_ns| {
             let end_ns = now_ns();
             times.first_ns.fetch_min(start_ns, Ordering::Relaxed);
             times.last_ns.fetch_max(end_ns, Ordering::Relaxed);
             times.sum_ns.fetch_add(end_ns - start_ns, Ordering::Relaxed);
             times.drains.fetch_add(1, Ordering::Relaxed);
-        }
+            (start_ns, end_ns)
+        })
     }
 }

@@ -209,10 +209,10 @@ fn series(all: &Table<(u32, Vec<u8>), TimedSeries>, origin: i64) -> Vec<Series> 
 /// numbers, with the number of lanes of each.
 fn arrange(events: &mut [Event], keys: &[TrackKey]) -> Vec<(usize, u32)> {
     let mut order: Vec<_> = (0..keys.len()).collect();
-    // Scopes and threads come first, then each device with its queues.
+    // Scopes and threads come first, then each device with its queues and their workers.
     order.sort_by_key(|index| {
         let (device, queue, stream, kind) = keys[*index];
-        (kind > TrackKind::Calls, device, queue, stream, kind)
+        (kind > TrackKind::Calls, device, queue, kind == TrackKind::Worker, stream, kind)
     });
     let mut place = vec![0; keys.len()];
     for (new, old) in order.iter().enumerate() {

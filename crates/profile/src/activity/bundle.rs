@@ -4,11 +4,14 @@ use rehal_base::Result;
 use zerocopy::little_endian::U32;
 
 use super::memory::Memory;
+use super::submissions::Submissions;
 use super::{Activity, Axis, Builder, Event, Session, Span, TrackKind};
 use crate::layout::{self, NONE};
 use crate::model::{Model, key_of};
+use crate::replayed::Replayed;
 use crate::rows;
 use crate::timeline::clocks::Clocks;
+use crate::worker::WorkerSpan;
 use crate::{
     Bundle, ContentType, DependencyStrategy, MetricUnit, MetricValueKind, QueueEventType, Record, RecordType,
 };
@@ -17,27 +20,38 @@ use crate::{
 ///
 /// Fails if a record or row is malformed, or if metadata refers to something that the bundle does not describe.
 pub fn of_bundle(bundle: &Bundle<'_>, max_events: usize) -> Result<Activity> {
-    let (mut model, mut clocks) = (Model::default(), Clocks::default());
+    let (mut model, mut clocks, mut replayed) = (Model::default(), Clocks::default(), Replayed::default());
     for record in bundle.records() {
         let record = record?;
         model.add(&record)?;
+        replayed.add(&record)?;
         for sample in record.rows::<rows::ClockCorrelation<'_>>() {
             clocks.add(sample?.header);
         }
     }
     let builder = Builder::new(Axis::Nanoseconds, max_events);
-    let mut this = Collector { model, builder, memory: Memory::default(), sessions: Vec::new() };
+    let mut this = Collector {
+        model,
+        replayed: replayed.finish(),
+        builder,
+        memory: Memory::default(),
+        submissions: Submissions::new(max_events),
+        sessions: Vec::new(),
+    };
     for record in bundle.records() {
         this.add(&record?)?;
     }
     this.memory.add_to(&mut this.builder);
-    Ok(Activity { sessions: this.sessions, ..this.builder.finish_with(&clocks) })
+    let submissions = this.submissions.finish();
+    Ok(Activity { sessions: this.sessions, submissions, ..this.builder.finish_with(&clocks) })
 }
 
 struct Collector<'a> {
     model: Model<'a>,
+    replayed: Replayed<'a>,
     builder: Builder,
     memory: Memory,
+    submissions: Submissions,
     sessions: Vec<Session>,
 }
 
@@ -51,6 +65,17 @@ macro_rules! common {
             ..Event::default()
         }
     };
+}
+
+/// The record that an event replays, which is of `$header`'s queue.
+macro_rules! replayed_record {
+    ($this:expr, $header:expr, $event:expr, $command:expr) => {{
+        let (device, queue) = ($header.physical_device_ordinal.get(), $header.queue_ordinal.get());
+        let queue = (device, queue, $header.stream_id.get());
+        let (submission, command_buffer) = ($event.submission_id.get(), $event.command_buffer_id.get());
+        let record = $this.replayed.find(queue, submission, command_buffer, $command);
+        record.and_then(|record| u32::try_from(record).ok()).unwrap_or(NONE)
+    }};
 }
 
 /// The track of an event that names its queue.
@@ -109,6 +134,15 @@ impl<'a> Collector<'a> {
                     self.memory.add(row?.header);
                 }
             }
+            Some(ContentType::EventRelationships) => {
+                for row in record.rows::<rows::EventRelationship<'_>>() {
+                    let row = row?.header;
+                    self.submissions.relate(row);
+                    if let Some(span) = WorkerSpan::of(row) {
+                        self.add_worker(&span);
+                    }
+                }
+            }
             Some(ContentType::MetricSamples) => {
                 for row in record.rows::<rows::MetricSample<'_>>() {
                     self.add_metrics(&row?);
@@ -131,6 +165,7 @@ impl<'a> Collector<'a> {
     }
 
     fn add_submission(&mut self, event: &layout::QueueEvent) {
+        self.submissions.add(event);
         let (submitted, ready) = (event.host_time_ns.get(), event.ready_host_time_ns.get());
         let span = if submitted < 0 { Span::Unknown } else { Span::Host(submitted, ready.max(submitted)) };
         let added = Event {
@@ -141,6 +176,7 @@ impl<'a> Collector<'a> {
             signal_count: event.signal_count.get(),
             operation_count: event.operation_count.get(),
             strategy: DependencyStrategy(event.dependency_strategy.get()).0,
+            replayed_record: replayed_record!(self, event, event, NONE),
             ..common!(event)
         };
         self.builder.event(added, span);
@@ -152,6 +188,7 @@ impl<'a> Collector<'a> {
             name: self.operation_name(event.event_type),
             bytes: event.payload_length.get(),
             operation_count: event.operation_count.get(),
+            replayed_record: replayed_record!(self, event, event, NONE),
             ..common!(event)
         };
         self.builder.event(added, ticks(event.start_tick.get(), event.end_tick.get()));
@@ -167,16 +204,17 @@ impl<'a> Collector<'a> {
             command: event.command_index.get(),
             workgroup_count: triple(event.workgroup_count),
             workgroup_size: triple(event.workgroup_size),
+            replayed_record: replayed_record!(self, header, event, event.command_index.get()),
             ..common!(event)
         };
         self.builder.event(added, ticks(event.start_tick.get(), event.end_tick.get()));
     }
 
     fn add_host_execution(&mut self, event: &layout::HostExecutionEvent) {
+        let (executable, ordinal) = (event.executable_id.get(), event.function_ordinal.get());
         let is_dispatch = QueueEventType(event.event_type.get()) == QueueEventType::DISPATCH;
-        let (function, name) = if is_dispatch {
-            let device = event.physical_device_ordinal.get();
-            self.function(device, event.executable_id.get(), event.function_ordinal.get())
+        let (function, name) = if is_dispatch && executable != 0 && ordinal != NONE {
+            self.function(event.physical_device_ordinal.get(), executable, ordinal)
         } else {
             (NONE, self.operation_name(event.event_type))
         };
@@ -192,6 +230,7 @@ impl<'a> Collector<'a> {
             tile_count: event.tile_count.get(),
             tile_duration: u64::try_from(event.tile_duration_sum_ns.get()).unwrap_or(0),
             status: event.status_code.get(),
+            replayed_record: replayed_record!(self, event, event, event.command_index.get()),
             ..common!(event)
         };
         self.builder.event(added, host(event.start_host_time_ns.get(), event.end_host_time_ns.get()));
@@ -204,9 +243,26 @@ impl<'a> Collector<'a> {
             name: self.builder.name(name.as_bytes()),
             operation_count: event.dispatch_count.get(),
             tile_count: event.tile_count.get().into(),
+            replayed_record: replayed_record!(self, event, event, NONE),
             ..common!(event)
         };
         self.builder.event(added, host(event.start_host_time_ns.get(), event.end_host_time_ns.get()));
+    }
+
+    /// Its dispatch is another event, so that it is not one of the functions.
+    fn add_worker(&mut self, span: &WorkerSpan) {
+        let (device, queue, _) = span.queue;
+        let record = self.replayed.find(span.queue, span.submission, span.command_buffer, span.command);
+        let added = Event {
+            track: self.builder.track(TrackKind::Worker, device, queue, span.worker.into()),
+            name: self.builder.name(&span.name(&self.model)),
+            submission: span.submission,
+            command_buffer: span.command_buffer,
+            command: span.command,
+            replayed_record: record.and_then(|record| u32::try_from(record).ok()).unwrap_or(NONE),
+            ..Event::default()
+        };
+        self.builder.event(added, host(span.start_ns, span.end_ns));
     }
 
     fn add_metrics(&mut self, sample: &rows::MetricSample<'_>) {

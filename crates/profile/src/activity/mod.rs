@@ -6,13 +6,17 @@
 mod builder;
 mod bundle;
 mod memory;
+mod submissions;
 #[cfg(test)]
 mod tests;
 
 pub use builder::{Builder, MAX_LANES, Span};
 pub use bundle::of_bundle;
 
+use std::borrow::Cow;
+
 use crate::layout::NONE;
+use crate::worker::worker_name;
 
 /// Events on tracks, and values over time.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +41,23 @@ pub struct Activity {
     pub dropped_count: u64,
     /// Values over time.
     pub series: Vec<Series>,
+    /// What submissions wait for and signal, by time; empty if that is not known of any.
+    pub submissions: Vec<Submission>,
+}
+
+/// A submission in the graph of semaphores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// Its id in the bundle, or the ordinal of its record in the capture.
+    pub id: u64,
+    /// Physical device, or [`NONE`].
+    pub device: u32,
+    /// The operation, such as `execute`; empty if it is not known.
+    pub operation: &'static str,
+    /// The semaphores that it waits for, by id, with their payload values.
+    pub waits: Vec<(u64, u64)>,
+    /// The semaphores that it signals.
+    pub signals: Vec<(u64, u64)>,
 }
 
 /// A session of a bundle.
@@ -69,7 +90,7 @@ pub struct Track {
     pub device: u32,
     /// Queue of the device, or [`NONE`].
     pub queue: u32,
-    /// Stream of the queue, or the thread of calls.
+    /// Stream of the queue, or the thread of calls, or the worker.
     pub stream: u64,
     /// Number of lanes.
     pub lane_count: u32,
@@ -99,10 +120,22 @@ pub enum TrackKind {
     Recordings,
     /// Dispatches in command buffers.
     RecordedDispatches,
+    /// What a worker of a device executed.
+    Worker,
+}
+
+impl Track {
+    /// What a page calls it.
+    pub fn name(&self) -> Cow<'static, str> {
+        match self.kind {
+            TrackKind::Worker => worker_name(u32::try_from(self.stream).unwrap_or(NONE)),
+            kind => Cow::Borrowed(kind.name()),
+        }
+    }
 }
 
 impl TrackKind {
-    /// What a page calls it.
+    /// What a page calls tracks of this kind.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scopes => "scopes",
@@ -114,6 +147,7 @@ impl TrackKind {
             Self::DeviceDispatches => "device dispatches",
             Self::Recordings => "command buffers",
             Self::RecordedDispatches => "recorded dispatches",
+            Self::Worker => "worker",
         }
     }
 }
@@ -174,6 +208,8 @@ pub struct Event {
     pub strategy: u32,
     /// Status code.
     pub status: u32,
+    /// Ordinal of the capture's record that it replays, or [`NONE`].
+    pub replayed_record: u32,
 }
 
 impl Default for Event {
@@ -200,6 +236,7 @@ impl Default for Event {
             tile_duration: 0,
             strategy: NONE,
             status: 0,
+            replayed_record: NONE,
         }
     }
 }

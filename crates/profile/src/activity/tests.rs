@@ -1,5 +1,10 @@
+use std::io::Cursor;
+
 use super::*;
-use crate::{Bundle, OpenOptions, sample};
+use crate::{
+    Bundle, CommandOperationType, EndpointType, OpenOptions, QueueEventType, RecordFields, Writer, layout,
+    rows, sample,
+};
 
 fn sample_activity(max_events: usize) -> Activity {
     let bytes = sample::bundle();
@@ -137,6 +142,136 @@ fn memory_is_what_was_opened_and_not_closed() {
     let temperature = series("temperature");
     assert!(temperature.contains(&-40_000.0) && temperature.iter().all(|value| value.is_finite()));
     assert_eq!(activity.series[0].unit, "bytes");
+}
+
+/// A bundle of submissions, by id and time, and of relationships: source, type, semaphore and value.
+fn submissions(events: &[(u64, i64)], relationships: &[(u64, u32, u64, u64)]) -> Vec<u8> {
+    let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
+    let fields = RecordFields { session_id: 1, ..RecordFields::default() };
+    writer.begin_session(&fields).unwrap();
+    for (source, kind, semaphore, value) in relationships {
+        let header = layout::EventRelationship {
+            relationship_type: (*kind).into(),
+            source_type: EndpointType::QUEUE_SUBMISSION.0.into(),
+            target_type: EndpointType::ARTIFACT.0.into(),
+            source_id: (*source).into(),
+            target_id: (*semaphore).into(),
+            target_secondary_id: (*value).into(),
+            ..Default::default()
+        };
+        let row = rows::EventRelationship { header: &header.sized(), appended: &[] };
+        writer.append_rows(&fields, &[row]).unwrap();
+    }
+    for (id, time) in events {
+        let header = layout::QueueEvent {
+            event_type: QueueEventType::COPY.0.into(),
+            submission_id: (*id).into(),
+            host_time_ns: (*time).into(),
+            ..Default::default()
+        };
+        writer.append_rows(&fields, &[rows::QueueEvent { header: &header.sized(), appended: &[] }]).unwrap();
+    }
+    writer.end_session(&fields, 0).unwrap();
+    writer.into_inner().into_inner()
+}
+
+#[test]
+fn semaphores_of_submissions_are_in_the_order_of_submission() {
+    let activity = |relationships, max_events| {
+        let bytes = submissions(&[(1, 300), (2, 100)], relationships);
+        of_bundle(&Bundle::open(&bytes, OpenOptions::default()).unwrap(), max_events).unwrap()
+    };
+    let (waits, signals) = (layout::RELATIONSHIP_WAITS, layout::RELATIONSHIP_SIGNALS);
+    // Of submission 3, the event is missing.
+    let all = [(1, waits, 7, 5), (3, waits, 8, 1), (2, signals, 7, 5), (1, waits, 8, 2), (1, 4, 9, 9)];
+    let found = activity(&all, usize::MAX).submissions;
+    let shown: Vec<_> =
+        found.iter().map(|it| (it.id, it.operation, it.waits.as_slice(), it.signals.as_slice())).collect();
+    assert_eq!(
+        shown,
+        [(2, "copy", &[][..], &[(7, 5)][..]), (1, "copy", &[(7, 5), (8, 2)], &[]), (3, "", &[(8, 1)], &[])]
+    );
+    assert_eq!(activity(&all, 1).submissions.len(), 1);
+    assert_eq!(activity(&[(1, 4, 9, 9)], usize::MAX).submissions, []);
+}
+
+#[test]
+fn workers_have_tracks_behind_those_of_their_queue() {
+    let mut writer = Writer::new(Cursor::new(Vec::new())).unwrap();
+    let fields = RecordFields { session_id: 1, ..RecordFields::default() };
+    writer.begin_session(&fields).unwrap();
+    let command_buffer = layout::CommandBuffer { command_buffer_id: 4.into(), ..Default::default() }.sized();
+    let row = rows::CommandBuffer { header: &command_buffer, appended: &[] };
+    writer.append_rows(&fields, &[row]).unwrap();
+    let operation = layout::CommandOperation {
+        operation_type: CommandOperationType::FILL.0.into(),
+        command_buffer_id: 4.into(),
+        command_index: 2.into(),
+        block_ordinal: NONE.into(),
+        block_command_ordinal: NONE.into(),
+        target_block_ordinal: NONE.into(),
+        alternate_block_ordinal: NONE.into(),
+        ..Default::default()
+    };
+    let row = rows::CommandOperation { header: &operation.sized(), appended: &[] };
+    writer.append_rows(&fields, &[row]).unwrap();
+    // Worker 1 executed command 2 and an unknown command; worker 0 a submission without a command buffer, and a thread that
+    // waited as well.
+    for (source_type, id, worker, command, start, end) in [
+        (EndpointType::COMMAND_OPERATION, 4, 1, 2, 100, 150),
+        (EndpointType::COMMAND_OPERATION, 4, 1, 3, 150, 140),
+        (EndpointType::QUEUE_SUBMISSION, 9, 0, NONE, 120, 130),
+        (EndpointType::QUEUE_SUBMISSION, 9, NONE.into(), NONE, 130, 140),
+        (EndpointType::ARTIFACT, 9, 7, NONE, 120, 130),
+    ] {
+        let header = layout::EventRelationship {
+            relationship_type: layout::RELATIONSHIP_WORKER.into(),
+            source_type: source_type.0.into(),
+            // A queue whose stream is not the least of the numbers of workers.
+            stream_id: (1 << 32).into(),
+            source_id: id.into(),
+            source_secondary_id: (worker << 32 | u64::from(command)).into(),
+            target_id: start.into(),
+            target_secondary_id: end.into(),
+            ..Default::default()
+        };
+        let row = rows::EventRelationship { header: &header.sized(), appended: &[] };
+        writer.append_rows(&fields, &[row]).unwrap();
+    }
+    let event =
+        layout::QueueEvent { stream_id: (1 << 32).into(), host_time_ns: 90.into(), ..Default::default() };
+    let row = rows::QueueEvent { header: &event.sized(), appended: &[] };
+    writer.append_rows(&fields, &[row]).unwrap();
+    let bytes = writer.into_inner().into_inner();
+    let activity = of_bundle(&Bundle::open(&bytes, OpenOptions::default()).unwrap(), usize::MAX).unwrap();
+    let tracks: Vec<_> = activity.tracks.iter().map(|it| (it.kind, it.stream)).collect();
+    assert_eq!(
+        tracks,
+        [
+            (TrackKind::Submissions, 1 << 32),
+            (TrackKind::Worker, 0),
+            (TrackKind::Worker, 1),
+            (TrackKind::Worker, NONE.into()),
+        ]
+    );
+    let shown: Vec<_> = activity.events[1..]
+        .iter()
+        .map(|it| (it.track, it.is_timed, it.start, it.duration, activity.names[it.name as usize].as_slice()))
+        .collect();
+    // The one that ends before it begins has no time.
+    let expected = [
+        (1, true, 30, 10, &b"work"[..]),
+        (2, true, 10, 50, b"fill"),
+        (3, true, 40, 10, b"work"),
+        (2, false, 0, 0, b"work"),
+    ];
+    assert_eq!(shown, expected);
+    let mut trace = Vec::new();
+    let bundle = Bundle::open(&bytes, OpenOptions::default()).unwrap();
+    let summary = crate::timeline::write(&bundle, &mut trace).unwrap();
+    assert_eq!((summary.event_count, summary.untimed_count), (4, 1));
+    let has = |name: &[u8]| trace.windows(name.len()).any(|it| it == name);
+    assert!(has(b"worker 0") && has(b"worker 1") && has(b"waiting threads") && !has(b"worker 7"));
 }
 
 #[test]

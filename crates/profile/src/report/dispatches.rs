@@ -7,21 +7,13 @@ use super::out::{Out, object};
 use super::{Deviation, Report, ReportOptions, add, nanoseconds, ticks};
 use crate::clock::ClockFit;
 use crate::layout;
-use crate::model::{FunctionKey, Model, QueueKey};
+use crate::model::{FunctionKey, Model, QueueKey, queue_of};
 use crate::rows;
 use crate::table::Table;
 use crate::{Bundle, ContentType, QueueEventType, Record};
 
 /// Number of the longest dispatches that are kept.
 const LONGEST: usize = 8;
-
-/// The queue of an event.
-macro_rules! queue_of {
-    ($event:expr) => {
-        ($event.physical_device_ordinal.get(), $event.queue_ordinal.get(), $event.stream_id.get())
-    };
-}
-pub(crate) use queue_of;
 
 /// Prints the report `executable`, `dispatch`, `command` or `queue`.
 pub fn print(bundle: &Bundle<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {

@@ -1,4 +1,4 @@
-//! `explain`: what takes the time.
+//! `explain`: the bottlenecks of a run, with evidence.
 
 use std::collections::HashMap;
 
@@ -203,7 +203,7 @@ impl<'a> Explain<'a> {
         }
         let has_gaps = !self.dispatches.queue_events.is_empty();
         for queue in self.dispatches.model.queues.values() {
-            let key = super::dispatches::queue_of!(queue);
+            let key = crate::model::queue_of!(queue);
             let totals = totals.remove(&key).unwrap_or_default();
             print_queue(key, totals, self.dispatches.model.clock_fit(key.0), has_gaps, is_text, out);
         }

@@ -4,12 +4,11 @@ use rehal_base::{Error, Result};
 use zerocopy::little_endian::U64;
 
 use super::counter::SAMPLE_TICKS;
-use super::dispatches::queue_of;
 use super::memory::print_event_fields;
 use super::out::{General, List, Object, Out, Raw, fields, hash};
 use super::{nanoseconds, status_name, ticks};
 use crate::layout::{self, HAS_IDENTITY, NONE};
-use crate::model::{Model, QueueKey, has_block_structure};
+use crate::model::{Model, QueueKey, has_block_structure, queue_of};
 use crate::rows;
 use crate::{
     Bundle, CommandOperationType, ContentType, CounterSampleScope, DependencyStrategy, DeviceClass,

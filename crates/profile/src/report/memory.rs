@@ -147,7 +147,7 @@ pub struct Pool {
     pub stats: PoolStats,
 }
 
-/// What a pool says of itself: the last values, and the extremes.
+/// Statistics that a pool reports: the last values, and the extremes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PoolStats {
     pub pool_stats_samples: u64,

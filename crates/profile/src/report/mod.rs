@@ -38,7 +38,7 @@ pub enum Report {
     Summary,
     /// Totals per operation and function.
     Statistics,
-    /// What takes the time.
+    /// Bottlenecks, with evidence.
     Explain,
     /// Executables, their functions, and the times of these.
     Executable,

@@ -3,9 +3,10 @@
 use rehal_base::Result;
 
 use super::command::{print_span, print_span_fields};
-use super::dispatches::{Dispatches, Span, queue_of};
+use super::dispatches::{Dispatches, Span};
 use super::out::{Out, object, text};
 use super::{ReportOptions, nanoseconds, ticks};
+use crate::model::queue_of;
 use crate::{DependencyStrategy, QueueEventType, layout};
 
 pub fn print(dispatches: &Dispatches<'_>, options: &ReportOptions, out: &mut Out<'_>) -> Result<()> {

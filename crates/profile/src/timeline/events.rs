@@ -6,6 +6,7 @@ use super::trace::Value;
 use crate::layout::{self, NONE};
 use crate::model::{Model, QueueKey};
 use crate::report::status_name;
+use crate::worker::WorkerSpan;
 use crate::{CommandOperationType, DependencyStrategy, QueueEventType};
 
 /// A row, zero-copy.
@@ -18,6 +19,7 @@ pub enum Row<'a> {
     /// A dispatch, whose queue is that of its chunk.
     Dispatch(&'a layout::DispatchEvent, QueueKey),
     Memory(&'a layout::MemoryEvent),
+    Worker(WorkerSpan),
 }
 
 /// The tracks of a queue, in order.
@@ -29,6 +31,7 @@ pub enum Kind {
     Region,
     DeviceOperation,
     Dispatch,
+    Worker,
 }
 
 impl Kind {
@@ -41,6 +44,7 @@ impl Kind {
             Self::Region => "command regions",
             Self::DeviceOperation => "device operations",
             Self::Dispatch => "device dispatches",
+            Self::Worker => "workers",
         }
     }
 }
@@ -65,6 +69,7 @@ impl Row<'_> {
             Self::HostExecution(row) => Times::Host(row.start_host_time_ns.get(), row.end_host_time_ns.get()),
             Self::Region(row) => Times::Host(row.start_host_time_ns.get(), row.end_host_time_ns.get()),
             Self::Memory(row) => Times::Host(row.host_time_ns.get(), row.host_time_ns.get()),
+            Self::Worker(span) => Times::Host(span.start_ns, span.end_ns),
             Self::DeviceOperation(row) => {
                 let device = row.physical_device_ordinal.get();
                 Times::Device(device, row.start_tick.get(), row.end_tick.get())
@@ -78,6 +83,14 @@ impl Row<'_> {
         is_valid.then_some(times)
     }
 
+    /// The worker of which it is, or 0: each has a track.
+    pub fn worker(&self) -> u32 {
+        match self {
+            Self::Worker(span) => span.worker,
+            _ => 0,
+        }
+    }
+
     /// The tracks that it belongs to, unless it is of a counter.
     pub fn kind(&self) -> Option<Kind> {
         Some(match self {
@@ -87,6 +100,7 @@ impl Row<'_> {
             Self::Region(_) => Kind::Region,
             Self::DeviceOperation(_) => Kind::DeviceOperation,
             Self::Dispatch(..) => Kind::Dispatch,
+            Self::Worker(_) => Kind::Worker,
             Self::Memory(_) => return None,
         })
     }
@@ -104,6 +118,7 @@ impl Row<'_> {
             Self::Region(row) => key!(row),
             Self::DeviceOperation(row) => key!(row),
             Self::Dispatch(_, queue) => *queue,
+            Self::Worker(span) => span.queue,
             Self::Memory(row) => (row.physical_device_ordinal.get(), row.queue_ordinal.get(), 0),
         }
     }
@@ -117,6 +132,17 @@ impl Row<'_> {
             Self::DeviceOperation(row) => row.submission_id.get(),
             Self::Dispatch(row, _) => row.submission_id.get(),
             Self::Memory(row) => row.submission_id.get(),
+            Self::Worker(span) => span.submission,
+        }
+    }
+
+    /// The command buffer and the index in it of the command that it is.
+    pub fn command(&self) -> (u64, u32) {
+        match self {
+            Self::HostExecution(row) => (row.command_buffer_id.get(), row.command_index.get()),
+            Self::Dispatch(row, _) => (row.command_buffer_id.get(), row.command_index.get()),
+            Self::Worker(span) => (span.command_buffer, span.command),
+            Self::Submission(_) | Self::Region(_) | Self::DeviceOperation(_) | Self::Memory(_) => (0, NONE),
         }
     }
 
@@ -127,6 +153,7 @@ impl Row<'_> {
             Self::DeviceOperation(row) => QueueEventType(row.event_type.get()).name().into(),
             Self::Region(_) => "region".into(),
             Self::Memory(_) => "memory".into(),
+            Self::Worker(span) => text(span.name(model)),
             Self::Dispatch(row, queue) => {
                 function_name(model, queue.0, row.executable_id.get(), row.function_ordinal.get())
             }
@@ -149,18 +176,23 @@ impl Row<'_> {
             Self::DeviceOperation(row) => of_device_operation(row),
             Self::Dispatch(row, _) => of_dispatch(row),
             Self::Memory(_) => Vec::new(),
+            Self::Worker(span) => of_worker(span),
         }
     }
 }
 
 fn function_name<'m>(model: &Model<'m>, device: u32, id: u64, ordinal: u32) -> Cow<'m, str> {
     match model.functions.get(&(id, ordinal)) {
-        Some(function) => match crate::model::key_of(function, device) {
-            Cow::Borrowed(name) => String::from_utf8_lossy(name),
-            Cow::Owned(name) => String::from_utf8_lossy(&name).into_owned().into(),
-        },
+        Some(function) => text(crate::model::key_of(function, device)),
         // A truncated bundle may lack the description.
         None => format!("{} {id}#{ordinal}", CommandOperationType::DISPATCH.name()).into(),
+    }
+}
+
+fn text(name: Cow<'_, [u8]>) -> Cow<'_, str> {
+    match name {
+        Cow::Borrowed(name) => String::from_utf8_lossy(name),
+        Cow::Owned(name) => String::from_utf8_lossy(&name).into_owned().into(),
     }
 }
 
@@ -258,6 +290,15 @@ fn of_region(row: &layout::CommandRegionEvent) -> Annotations {
         .number("worker_count", row.worker_count.get().into())
         .number("useful_drain_count", row.useful_drain_count.get().into())
         .ns("tail_drain_ns", row.tail_drain_duration_ns.get())
+        .0
+}
+
+fn of_worker(span: &WorkerSpan) -> Annotations {
+    Notes::default()
+        .number("worker", span.worker.into())
+        .nonzero("submission_id", span.submission)
+        .nonzero("command_buffer_id", span.command_buffer)
+        .ordinal("command_index", span.command)
         .0
 }
 

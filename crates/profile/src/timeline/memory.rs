@@ -32,9 +32,9 @@ struct Key {
 enum What {
     /// Allocations that are open.
     Open(Kind),
-    /// What a pool says that it has reserved.
+    /// Bytes of a pool's reservations, from its statistics.
     Reserved,
-    /// What a pool says that it has allocated.
+    /// Bytes that a pool has allocated, from its statistics.
     Committed,
 }
 
@@ -114,11 +114,7 @@ impl Memory {
 impl Key {
     fn name(&self) -> String {
         let what = match self.what {
-            What::Open(Kind::Slab) => "slabs",
-            What::Open(Kind::PoolReservation) => "pool reservations",
-            What::Open(Kind::QueueAllocation) => "queue allocations",
-            What::Open(Kind::BufferAllocation) => "buffers",
-            What::Open(Kind::ImportedBuffer) => "imported buffers",
+            What::Open(kind) => plural(kind),
             What::Reserved => "reserved",
             What::Committed => "committed",
         };
@@ -131,14 +127,14 @@ impl Key {
 
 /// What an event does to the bytes that are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+pub(crate) enum Change {
     Open,
     Close,
 }
 
 impl Change {
     /// Closing what was opened before the session leaves nothing.
-    fn apply(self, bytes: u64, length: u64) -> u64 {
+    pub(crate) fn apply(self, bytes: u64, length: u64) -> u64 {
         match self {
             Self::Open => bytes.saturating_add(length),
             Self::Close => bytes.saturating_sub(length),
@@ -146,7 +142,19 @@ impl Change {
     }
 }
 
-fn change_of(event: &layout::MemoryEvent) -> Option<(Kind, Change)> {
+/// What charts call the allocations of a kind.
+pub(crate) const fn plural(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Slab => "slabs",
+        Kind::PoolReservation => "pool reservations",
+        Kind::QueueAllocation => "queue allocations",
+        Kind::BufferAllocation => "buffers",
+        Kind::ImportedBuffer => "imported buffers",
+    }
+}
+
+/// What an event allocates or frees, if it does.
+pub(crate) fn change_of(event: &layout::MemoryEvent) -> Option<(Kind, Change)> {
     use MemoryEventType as Type;
     let event_type = Type(event.event_type.get());
     let change = match event_type {

@@ -19,7 +19,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Adds the values of a sample whose metrics are described. `device_track` is the track of its device.
+    /// Adds the values of a sample whose metrics are described, as far as they are finite. `device_track` is the track of its device.
     pub fn add(
         &mut self,
         sample: &rows::MetricSample<'_>,
@@ -35,7 +35,9 @@ impl Metrics {
             let number = match MetricValueKind(descriptor.value_kind.get()) {
                 MetricValueKind::I64 => Value::Signed(bits as i64),
                 MetricValueKind::U64 => Value::Unsigned(bits),
-                MetricValueKind::F64 => Value::Float(f64::from_bits(bits)),
+                MetricValueKind::F64 if f64::from_bits(bits).is_finite() => {
+                    Value::Float(f64::from_bits(bits))
+                }
                 _ => continue,
             };
             let key = (sample.physical_device_ordinal.get(), source, metric);

@@ -7,19 +7,21 @@
 pub(crate) mod clocks;
 mod events;
 mod lanes;
-mod memory;
+pub(crate) mod memory;
 mod metrics;
 mod proto;
 mod trace;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::Write;
 
 use rehal_base::Result;
 
 use crate::layout::NONE;
 use crate::model::{Model, QueueKey};
+use crate::replayed::Replayed;
 use crate::rows;
+use crate::worker::{WorkerSpan, worker_name};
 use crate::{Bundle, ContentType, Record};
 use clocks::Clocks;
 use events::{Kind, Row, Times};
@@ -45,7 +47,7 @@ pub struct TimelineSummary {
     pub crowded_count: u64,
     /// Devices whose clock cannot be correlated with the host's: their events start with the trace, a tick as a
     /// nanosecond.
-    pub uncorrelated_devices: Vec<u32>,
+    pub uncorrelated_devices: BTreeSet<u32>,
 }
 
 /// Writes the timeline of a bundle to `sink`.
@@ -82,8 +84,6 @@ pub fn write(bundle: &Bundle<'_>, sink: &mut dyn Write) -> Result<TimelineSummar
         timeline.add_metrics(&record)?;
     }
     window.drain().try_for_each(|pending| timeline.add(&pending))?;
-    let uncorrelated = &mut timeline.summary.uncorrelated_devices;
-    uncorrelated.sort_unstable();
     Ok(timeline.summary)
 }
 
@@ -92,6 +92,7 @@ pub fn write(bundle: &Bundle<'_>, sink: &mut dyn Write) -> Result<TimelineSummar
 struct Survey<'a> {
     model: Model<'a>,
     clocks: Clocks,
+    replayed: Replayed<'a>,
     /// The first time of the host.
     origin_ns: Option<i64>,
 }
@@ -102,6 +103,7 @@ impl<'a> Survey<'a> {
         for record in bundle.records() {
             let record = record?;
             survey.model.add(&record)?;
+            survey.replayed.add(&record)?;
             for row in record.rows::<rows::ClockCorrelation<'_>>() {
                 survey.clocks.add(row?.header);
             }
@@ -116,6 +118,7 @@ impl<'a> Survey<'a> {
                 Ok(())
             })?;
         }
+        survey.replayed = survey.replayed.finish();
         Ok(survey)
     }
 }
@@ -142,6 +145,11 @@ fn for_each_row<'a>(record: &Record<'a>, mut use_row: impl FnMut(Row<'a>) -> Res
             record
                 .rows::<rows::DispatchEvent<'_>>()
                 .try_for_each(|row| use_row(Row::Dispatch(row?.header, queue)))
+        }
+        Some(ContentType::EventRelationships) => {
+            record.rows::<rows::EventRelationship<'_>>().try_for_each(|row| {
+                WorkerSpan::of(row?.header).map_or(Ok(()), |span| use_row(Row::Worker(span)))
+            })
         }
         Some(ContentType::MemoryEvents) => {
             record.rows::<rows::MemoryEvent<'_>>().try_for_each(|row| use_row(Row::Memory(row?.header)))
@@ -215,9 +223,12 @@ impl<'a> Timeline<'_, 'a, '_> {
         self.note_clock(row);
         let mut annotations = row.annotations();
         annotations.push(("record", Value::Unsigned(*record)));
+        let (command_buffer, command) = row.command();
+        let replayed = self.survey.replayed.find(row.queue(), row.submission(), command_buffer, command);
+        annotations.extend(replayed.map(|record| ("replayed_record", Value::Unsigned(record))));
         let name = row.name(&self.survey.model);
         let flow = self.flow(row, kind);
-        let lanes = self.tracks.lanes(row.queue(), kind, &mut self.trace)?;
+        let lanes = self.tracks.lanes(row.queue(), (kind, row.worker()), &mut self.trace)?;
         self.summary.event_count += 1;
         let mut event = Event { name: &name, category: kind.name(), flow, annotations };
         if kind == Kind::Submission {
@@ -242,16 +253,15 @@ impl<'a> Timeline<'_, 'a, '_> {
         let is_first = match kind {
             Kind::Submission | Kind::HostOperation | Kind::DeviceOperation => true,
             Kind::HostCommand | Kind::Dispatch => self.dispatched.insert((kind, flow)),
-            Kind::Region => false,
+            Kind::Region | Kind::Worker => false,
         };
         (is_first && submission != 0).then_some(flow)
     }
 
     fn note_clock(&mut self, row: &Row<'_>) {
         let Some(Times::Device(device, ..)) = row.times() else { return };
-        let known = &mut self.summary.uncorrelated_devices;
-        if !self.survey.clocks.is_correlated(device) && !known.contains(&device) {
-            known.push(device);
+        if !self.survey.clocks.is_correlated(device) {
+            self.summary.uncorrelated_devices.insert(device);
         }
     }
 
@@ -310,7 +320,8 @@ impl<K: Copy + Eq + std::hash::Hash> Recent<K> {
 struct Tracks {
     devices: HashMap<u32, Track>,
     queues: HashMap<QueueKey, Track>,
-    lanes: HashMap<(QueueKey, Kind), Lanes>,
+    /// By queue, kind and worker.
+    lanes: HashMap<(QueueKey, (Kind, u32)), Lanes>,
 }
 
 impl Tracks {
@@ -337,12 +348,18 @@ impl Tracks {
         Ok(track)
     }
 
-    fn lanes(&mut self, queue: QueueKey, kind: Kind, trace: &mut Trace<'_>) -> Result<&mut Lanes> {
-        if !self.lanes.contains_key(&(queue, kind)) {
+    fn lanes(&mut self, queue: QueueKey, of: (Kind, u32), trace: &mut Trace<'_>) -> Result<&mut Lanes> {
+        if !self.lanes.contains_key(&(queue, of)) {
             let parent = self.queue(queue, trace)?;
-            self.lanes.insert((queue, kind), Lanes::new(parent, kind.name().to_owned(), kind as i32));
+            let (kind, worker) = of;
+            let name = match kind {
+                Kind::Worker => worker_name(worker).into_owned(),
+                kind => kind.name().to_owned(),
+            };
+            let rank = (kind as i32).saturating_add(rank(worker));
+            self.lanes.insert((queue, of), Lanes::new(parent, name, rank));
         }
-        Ok(self.lanes.get_mut(&(queue, kind)).expect("they have just been added"))
+        Ok(self.lanes.get_mut(&(queue, of)).expect("they have just been added"))
     }
 }
 

@@ -122,6 +122,16 @@ fn names_are_interned_once_and_all_refer_to_the_monotonic_clock() {
 }
 
 #[test]
+fn counters_are_finite() {
+    let bytes = crate::sample::bundle();
+    let mut trace = Vec::new();
+    write(&Bundle::open(&bytes, OpenOptions::default()).unwrap(), &mut trace).unwrap();
+    let events = packets(&trace).into_iter().filter_map(|packet| packet.track_event);
+    let values: Vec<_> = events.filter_map(|event| event.double_counter_value).collect();
+    assert!(!values.is_empty() && values.iter().all(|value| value.is_finite()), "{values:?}");
+}
+
+#[test]
 fn flows_of_submissions_differ() {
     let ids: HashSet<_> =
         (0..4).flat_map(|queue| (0..1000).map(move |id| flow_id((0, queue, 7), id))).collect();

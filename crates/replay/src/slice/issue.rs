@@ -59,10 +59,12 @@ impl Replay {
     ) -> Result<Vec<Vec<u8>>> {
         let plan = &**self.plan();
         let needs = Needs::of(plan, &found.items);
-        let [first, ..] = devices else {
+        let used = self.used_devices(found, collected);
+        let Some(first) = used.first() else {
             return Err(Error::failed_precondition("a slice needs a device"));
         };
-        let timeline = first.create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::default())?;
+        let timeline =
+            devices[*first as usize].create_semaphore(QUEUE_AFFINITY_ANY, 0, SemaphoreFlags::default())?;
         let objects = Objects::new(&plan.counts);
         let mut issue = Issue { plan, found, collected, devices, objects, timeline, now: 0 };
         issue.create(self, &needs)?;
@@ -74,6 +76,47 @@ impl Replay {
         scope(false)?;
         outcome?;
         collected.outputs.iter().map(|output| issue.read(output)).collect()
+    }
+}
+
+impl Replay {
+    /// The devices that a slice uses, by index.
+    pub(super) fn used_devices(&self, found: &Found, collected: &Collector<'_>) -> BTreeSet<u32> {
+        let plan = &**self.plan();
+        let needs = Needs::of(plan, &found.items);
+        let buffers: BTreeSet<u32> = collected.buffers().collect();
+        let mut devices = BTreeSet::new();
+        for item in &found.items {
+            if let Item::Submission(submission, _) | Item::Command { submission, .. } = *item {
+                devices.insert(plan.submissions[submission as usize].device);
+            }
+        }
+        for op in &plan.host_ops {
+            let HostOp::Create(op) = op else { continue };
+            match *op {
+                CreateOp::Executable(ref op) if needs.executables.contains(&op.created) => {
+                    devices.insert(op.cache);
+                }
+                CreateOp::Event { device, created, .. } if needs.events.contains(&created) => {
+                    devices.insert(device);
+                }
+                CreateOp::Buffer { allocator, created, .. }
+                | CreateOp::ImportedBuffer { allocator, created, .. }
+                    if buffers.contains(&created) =>
+                {
+                    devices.insert(allocator);
+                }
+                _ => {}
+            }
+        }
+        for submission in &plan.submissions {
+            if let QueueOp::Alloca { created, .. } = submission.op
+                && buffers.contains(&created)
+            {
+                devices.insert(submission.device);
+            }
+        }
+        devices
     }
 }
 

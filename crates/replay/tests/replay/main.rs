@@ -18,5 +18,8 @@ mod queue;
 mod races;
 mod refusals;
 mod scopes;
+mod slices;
 mod stepping;
 mod substitution;
+#[path = "../record/memory.rs"]
+mod written;

@@ -17,10 +17,11 @@ use std::time::Duration;
 
 use rehal_base::{Context, Error, Result, StatusCode};
 use rehal_hal::DeviceGroup;
-use rehal_hal::profile::{ProfileData, ProfileFilter, ProfileRequest};
+use rehal_hal::profile::{ProfileData, ProfileFilter, ProfileRequest, set_replayed_record};
+use rehal_replay::{Observer, RecordLocation};
 use tempfile::NamedTempFile;
 
-use crate::{NamedPath, ProfileFile, Report, ReportOptions};
+use crate::{DispatchTimes, NamedPath, ProfileFile, Report, ReportOptions};
 use sink::{Bundle, DeviceSink};
 
 /// What to profile.
@@ -39,12 +40,16 @@ pub struct ProfilingOptions {
     pub counters: Vec<String>,
     /// How often devices are asked for what they have buffered. Default: only at the end.
     pub flush_interval: Option<Duration>,
+    /// Whether the program measures, and therefore flushes itself, while it does not measure, whenever
+    /// [`Profiling::is_due`]. Default: a thread writes.
+    pub is_measured: bool,
 }
 
 /// A profiling session of a group of devices. Ends when it is dropped; [`Profiling::end`] also reports errors.
 ///
 /// A thread writes what devices report to the file within 100 ms, so that the bundle of a killed program is readable up to that
-/// point.
+/// point. A program that measures flushes instead ([`ProfilingOptions::is_measured`]); at most 8 MiB per device are pending, then
+/// the thread that reports writes them.
 ///
 /// ```
 /// # fn main() -> rehal_session::Result<()> {
@@ -61,7 +66,7 @@ pub struct ProfilingOptions {
 /// let replay = Replay::new(plan, &devices, &ReplayOptions::default())?;
 /// let options = ProfilingOptions::new(&path, ProfileData::QUEUE_EVENTS | ProfileData::HOST_EXECUTION);
 /// let profiling = Profiling::begin(&devices, &options)?;
-/// replay.run(&mut [])?;
+/// replay.run(&mut [&mut profiling.records()])?;
 /// profiling.end()?;
 /// # std::fs::remove_dir_all(directory).unwrap();
 /// # Ok(())
@@ -71,6 +76,13 @@ pub struct Profiling {
     session: Session,
     writer: Option<(Sender<()>, JoinHandle<()>)>,
     target: Target,
+}
+
+/// As an observer of a replay, relates what a profile reports to the records of the capture, as dumps number them. By default it
+/// does nothing.
+#[derive(Debug, Default)]
+pub struct ProfiledRecords {
+    is_on: bool,
 }
 
 /// The file of a session.
@@ -101,6 +113,7 @@ impl ProfilingOptions {
             device_filter: None,
             counters: Vec::new(),
             flush_interval: None,
+            is_measured: false,
         }
     }
 
@@ -151,8 +164,19 @@ impl Profiling {
         }
         // Even a program that is killed at once leaves a readable bundle.
         session.write()?;
-        let writer = session.start_writer(options.flush_interval)?;
+        let writer = session.start_writer(options)?;
         Ok(Self { session, writer: Some(writer), target })
+    }
+
+    /// The observer for replays on the devices.
+    pub fn records(&self) -> ProfiledRecords {
+        ProfiledRecords { is_on: true }
+    }
+
+    /// Whether a program that measures should flush at the next opportunity: 100 ms have passed, or a MiB is pending.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.session.bundle.is_due()
     }
 
     /// Writes what devices have reported. Benchmarks call it while they do not measure.
@@ -172,12 +196,37 @@ impl Profiling {
         ProfileFile::open(self.target.path())?.print(&options, sink)
     }
 
+    /// Ends the session, and returns the times of its dispatches by function.
+    pub fn end_with_dispatch_times(mut self) -> Result<DispatchTimes> {
+        self.finish()?;
+        ProfileFile::open(self.target.path())?.dispatch_times()
+    }
+
     fn finish(&mut self) -> Result<()> {
         let Some((stop, thread)) = self.writer.take() else { return Ok(()) };
         drop(stop);
         // It panics only if writing does, which would be a bug that its message names.
         let _ = thread.join();
         self.session.end_first(self.session.sinks.len(), StatusCode::Ok).context(|| self.target.place())
+    }
+}
+
+impl Observer for ProfiledRecords {
+    fn wants_steps(&self) -> bool {
+        self.is_on
+    }
+
+    fn step(&mut self, location: RecordLocation) -> Result<()> {
+        set_replayed_record(Some(location.ordinal.into()));
+        Ok(())
+    }
+}
+
+impl Drop for ProfiledRecords {
+    fn drop(&mut self) {
+        if self.is_on {
+            set_replayed_record(None);
+        }
     }
 }
 
@@ -238,6 +287,7 @@ impl Session {
     }
 
     fn flush(&self) -> Result<()> {
+        self.bundle.set_due(false);
         self.devices.devices().iter().try_for_each(|device| device.flush_profiling())?;
         self.write()
     }
@@ -247,10 +297,12 @@ impl Session {
         self.bundle.check()
     }
 
-    /// The thread that writes rows, and flushes devices at their interval, until the sender is dropped.
-    fn start_writer(&self, flush_interval: Option<Duration>) -> Result<(Sender<()>, JoinHandle<()>)> {
+    /// The thread that writes rows, or requests it of a program that measures, and flushes devices at their interval, until
+    /// the sender is dropped.
+    fn start_writer(&self, options: &ProfilingOptions) -> Result<(Sender<()>, JoinHandle<()>)> {
         let (stop, stopped) = channel();
         let session = self.clone();
+        let ProfilingOptions { flush_interval, is_measured, .. } = *options;
         let run = move || {
             let interval = flush_interval.unwrap_or(WRITE_INTERVAL).min(WRITE_INTERVAL);
             let rounds = flush_interval.map(|wanted| wanted.as_nanos().div_ceil(interval.as_nanos().max(1)));
@@ -260,6 +312,10 @@ impl Session {
                 // Errors are kept in the bundle, and the end of the session reports them.
                 let _ = match rounds {
                     Some(rounds) if round % rounds.max(1) == 0 => session.flush(),
+                    _ if is_measured => {
+                        session.bundle.set_due(true);
+                        Ok(())
+                    }
                     _ => session.write(),
                 };
             }

@@ -2,12 +2,13 @@
 
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, MemoryEventKind,
-    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, QueueEvent, QueueOpKind,
+    ProfiledCommand, ProfiledCommandKind, ProfiledDispatch, ProfiledOperation, QueueEvent, QueueOpKind,
+    WorkerSpan,
 };
-use rehal_hal::{CommandBufferParams, FunctionInfo};
+use rehal_hal::{CommandBufferParams, FunctionInfo, Timepoint};
 use rehal_profile::layout::{self, NONE};
 use rehal_profile::{
-    CommandOperationType, DependencyStrategy, MemoryEventType, QueueEventType, RecordFields,
+    CommandOperationType, DependencyStrategy, EndpointType, MemoryEventType, QueueEventType, RecordFields,
 };
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{I32, I64, U32, U64};
@@ -89,14 +90,17 @@ fn event_type(kind: QueueOpKind) -> U32 {
     )
 }
 
-/// The rows of an executable and of its functions.
-pub(super) fn executable(id: u64, functions: &[FunctionInfo]) -> (Vec<u8>, Vec<u8>) {
-    let executable = layout::Executable {
+pub(super) fn executable(rows: &mut Vec<u8>, id: u64, function_count: usize) {
+    let row = layout::Executable {
         executable_id: U64::new(id),
-        function_count: U32::new(functions.len() as u32),
+        function_count: U32::new(function_count as u32),
         ..Default::default()
     };
-    let mut rows = Vec::new();
+    rows.extend_from_slice(row.sized().as_bytes());
+}
+
+/// The rows of the functions of an executable.
+pub(super) fn functions(rows: &mut Vec<u8>, id: u64, functions: &[FunctionInfo]) {
     for (ordinal, function) in functions.iter().enumerate() {
         let name = function.name.as_bytes();
         let row = layout::Function {
@@ -111,17 +115,10 @@ pub(super) fn executable(id: u64, functions: &[FunctionInfo]) -> (Vec<u8>, Vec<u
         rows.extend_from_slice(row.sized(name).as_bytes());
         rows.extend_from_slice(name);
     }
-    (executable.sized().as_bytes().to_vec(), rows)
 }
 
-/// The rows of a command buffer and of its commands.
-pub(super) fn command_buffer(
-    origin: &Origin,
-    id: u64,
-    params: &CommandBufferParams,
-    commands: &[ProfiledCommand],
-) -> (Vec<u8>, Vec<u8>) {
-    let command_buffer = layout::CommandBuffer {
+pub(super) fn command_buffer(rows: &mut Vec<u8>, origin: &Origin, id: u64, params: &CommandBufferParams) {
+    let row = layout::CommandBuffer {
         command_buffer_id: U64::new(id),
         mode: U64::new(params.mode.bits().into()),
         command_categories: U64::new(params.categories.bits().into()),
@@ -129,11 +126,14 @@ pub(super) fn command_buffer(
         physical_device_ordinal: origin.device_u32(),
         ..Default::default()
     };
-    let mut rows = Vec::new();
+    rows.extend_from_slice(row.sized().as_bytes());
+}
+
+/// The rows of the commands of a command buffer.
+pub(super) fn operations(rows: &mut Vec<u8>, command_buffer: u64, commands: &[ProfiledCommand]) {
     for (index, command) in commands.iter().enumerate() {
-        rows.extend_from_slice(operation(id, index as u32, command).sized().as_bytes());
+        rows.extend_from_slice(operation(command_buffer, index as u32, command).sized().as_bytes());
     }
-    (command_buffer.sized().as_bytes().to_vec(), rows)
 }
 
 fn operation(command_buffer: u64, index: u32, command: &ProfiledCommand) -> layout::CommandOperation {
@@ -197,9 +197,9 @@ fn operation(command_buffer: u64, index: u32, command: &ProfiledCommand) -> layo
     }
 }
 
-pub(super) fn queue_event(rows: &mut Vec<u8>, origin: &Origin, id: u64, event: &QueueEvent) {
+pub(super) fn queue_event(rows: &mut Vec<u8>, origin: &Origin, id: u64, event: &QueueEvent<'_>) {
     let operation = &event.operation;
-    let strategy = match (event.wait_count, event.was_deferred) {
+    let strategy = match (event.waits.len(), event.was_deferred) {
         (0, _) => DependencyStrategy::NONE,
         (_, false) => DependencyStrategy::INLINE,
         (_, true) => DependencyStrategy::SOFTWARE_DEFER,
@@ -216,8 +216,8 @@ pub(super) fn queue_event(rows: &mut Vec<u8>, origin: &Origin, id: u64, event: &
         stream_id: origin.stream(operation.queue_ordinal),
         physical_device_ordinal: origin.device_u32(),
         queue_ordinal: U32::new(operation.queue_ordinal),
-        wait_count: U32::new(event.wait_count),
-        signal_count: U32::new(event.signal_count),
+        wait_count: U32::new(event.waits.len() as u32),
+        signal_count: U32::new(event.signals.len() as u32),
         operation_count: U32::new(operation.operation_count),
         payload_length: U64::new(operation.payload_bytes),
         ready_host_time_ns: I64::new(event.ready_ns),
@@ -370,8 +370,107 @@ pub(super) fn dispatch_event(rows: &mut Vec<u8>, id: u64, event: &DispatchEvent)
     rows.extend_from_slice(row.sized().as_bytes());
 }
 
-/// The row of a clock sample.
-pub(super) fn clock_sample(origin: &Origin, id: u64, sample: &ClockSample) -> Vec<u8> {
+/// What a worker executed of a command, or of a submission without a command buffer.
+pub(super) fn worker_span(rows: &mut Vec<u8>, origin: &Origin, id: u64, span: &WorkerSpan) {
+    let operation = &span.operation;
+    let (source_type, source_id) = match operation.command_buffer_id {
+        0 => (EndpointType::QUEUE_SUBMISSION, operation.submission_id),
+        command_buffer => (EndpointType::COMMAND_OPERATION, command_buffer),
+    };
+    let secondary =
+        u64::from(span.worker.unwrap_or(NONE)) << 32 | u64::from(span.command_index.unwrap_or(NONE));
+    let row = layout::EventRelationship {
+        relationship_type: U32::new(layout::RELATIONSHIP_WORKER),
+        relationship_id: U64::new(id),
+        source_type: U32::new(source_type.0),
+        target_type: U32::new(EndpointType::ARTIFACT.0),
+        physical_device_ordinal: origin.device_u32(),
+        queue_ordinal: U32::new(operation.queue_ordinal),
+        stream_id: origin.stream(operation.queue_ordinal),
+        source_id: U64::new(source_id),
+        source_secondary_id: U64::new(secondary),
+        target_id: U64::new(u64::try_from(span.start_ns).unwrap_or(0)),
+        target_secondary_id: U64::new(u64::try_from(span.end_ns).unwrap_or(0)),
+        ..Default::default()
+    };
+    rows.extend_from_slice(row.sized().as_bytes());
+}
+
+/// A semaphore's value is an artifact, with the ids of the semaphore and the value.
+pub(super) fn timepoint(
+    rows: &mut Vec<u8>,
+    origin: &Origin,
+    id: u64,
+    relationship_type: u32,
+    event: &QueueEvent<'_>,
+    timepoint: &Timepoint<u64>,
+) {
+    let operation = &event.operation;
+    let row = layout::EventRelationship {
+        relationship_type: U32::new(relationship_type),
+        relationship_id: U64::new(id),
+        source_type: U32::new(EndpointType::QUEUE_SUBMISSION.0),
+        target_type: U32::new(EndpointType::ARTIFACT.0),
+        physical_device_ordinal: origin.device_u32(),
+        queue_ordinal: U32::new(operation.queue_ordinal),
+        stream_id: origin.stream(operation.queue_ordinal),
+        source_id: U64::new(operation.submission_id),
+        target_id: U64::new(timepoint.semaphore),
+        target_secondary_id: U64::new(timepoint.value),
+        ..Default::default()
+    };
+    rows.extend_from_slice(row.sized().as_bytes());
+}
+
+/// The record of a capture is an artifact, whose id is the record's ordinal.
+fn replayed(origin: &Origin, id: u64, record: u64) -> layout::EventRelationship {
+    layout::EventRelationship {
+        relationship_type: U32::new(layout::RELATIONSHIP_REPLAYS_RECORD),
+        relationship_id: U64::new(id),
+        target_type: U32::new(EndpointType::ARTIFACT.0),
+        physical_device_ordinal: origin.device_u32(),
+        target_id: U64::new(record),
+        ..Default::default()
+    }
+}
+
+/// Relates a submission to the record that it replays.
+pub(super) fn replayed_submission(
+    rows: &mut Vec<u8>,
+    origin: &Origin,
+    id: u64,
+    operation: &ProfiledOperation,
+    record: u64,
+) {
+    let row = layout::EventRelationship {
+        source_type: U32::new(EndpointType::QUEUE_SUBMISSION.0),
+        queue_ordinal: U32::new(operation.queue_ordinal),
+        stream_id: origin.stream(operation.queue_ordinal),
+        source_id: U64::new(operation.submission_id),
+        ..replayed(origin, id, record)
+    };
+    rows.extend_from_slice(row.sized().as_bytes());
+}
+
+/// Relates a command, by command buffer and index, to the record that it replays.
+pub(super) fn replayed_command(
+    rows: &mut Vec<u8>,
+    origin: &Origin,
+    id: u64,
+    (command_buffer, index): (u64, u32),
+    record: u64,
+) {
+    let row = layout::EventRelationship {
+        source_type: U32::new(EndpointType::COMMAND_OPERATION.0),
+        queue_ordinal: U32::new(NONE),
+        source_id: U64::new(command_buffer),
+        source_secondary_id: U64::new(index.into()),
+        ..replayed(origin, id, record)
+    };
+    rows.extend_from_slice(row.sized().as_bytes());
+}
+
+pub(super) fn clock_sample(rows: &mut Vec<u8>, origin: &Origin, id: u64, sample: &ClockSample) {
     let middle = sample.host_before_ns + (sample.host_after_ns - sample.host_before_ns) / 2;
     let row = layout::ClockCorrelation {
         flags: U32::new(
@@ -385,5 +484,5 @@ pub(super) fn clock_sample(origin: &Origin, id: u64, sample: &ClockSample) -> Ve
         host_time_end_ns: I64::new(sample.host_after_ns),
         ..Default::default()
     };
-    row.sized().as_bytes().to_vec()
+    rows.extend_from_slice(row.sized().as_bytes());
 }

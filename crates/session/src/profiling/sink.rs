@@ -1,14 +1,16 @@
 use std::fs::File;
 use std::mem::take;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rehal_base::{Error, Result, StatusCode};
 use rehal_hal::profile::{
     ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileSink,
-    ProfiledCommand, QueueEvent,
+    ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
 };
 use rehal_hal::{CommandBufferParams, FunctionInfo};
+use rehal_profile::layout::{RELATIONSHIP_SIGNALS, RELATIONSHIP_WAITS};
 use rehal_profile::{ContentType, RecordFields, Writer};
 
 use super::rows::{self, Origin};
@@ -18,6 +20,8 @@ pub(super) struct Bundle {
     writer: Mutex<Writer<File>>,
     /// The first error.
     failure: Mutex<Option<Error>>,
+    /// Whether there is enough to write that a program which measures should do it at the next opportunity.
+    is_due: AtomicBool,
 }
 
 /// Receives what one device reports, as a session of its own in the bundle.
@@ -34,41 +38,68 @@ pub(super) struct DeviceSink {
 /// Rows that are not written yet, as the bytes of their chunks.
 #[derive(Default)]
 struct Pending {
-    /// Metadata, in the order in which it must precede events.
-    chunks: Vec<(ContentType, Vec<u8>)>,
     lists: [Vec<u8>; LISTS.len()],
-    /// Rows of each list in the session so far.
+    /// Bytes of all lists.
+    size_bytes: usize,
+    /// Rows of each list in the session so far, which number events.
     counts: [u64; LISTS.len()],
-    clock_samples: u64,
 }
 
-/// Events, in the order in which they are written.
-const LISTS: [ContentType; 6] = [
+/// Chunks in the order in which they are written: metadata precedes events.
+const LISTS: [ContentType; 12] = [
+    ContentType::Executables,
+    ContentType::Functions,
+    ContentType::CommandBuffers,
+    ContentType::CommandOperations,
+    ContentType::ClockCorrelations,
     ContentType::DispatchEvents,
     ContentType::QueueEvents,
     ContentType::QueueDeviceEvents,
     ContentType::HostExecutionEvents,
     ContentType::CommandRegionEvents,
     ContentType::MemoryEvents,
+    ContentType::EventRelationships,
 ];
-const DISPATCH: usize = 0;
-const QUEUE: usize = 1;
-const QUEUE_DEVICE: usize = 2;
-const HOST_EXECUTION: usize = 3;
-const REGION: usize = 4;
-const MEMORY: usize = 5;
+const EXECUTABLE: usize = 0;
+const FUNCTION: usize = 1;
+const COMMAND_BUFFER: usize = 2;
+const OPERATION: usize = 3;
+const CLOCK: usize = 4;
+const DISPATCH: usize = 5;
+const QUEUE: usize = 6;
+const QUEUE_DEVICE: usize = 7;
+const HOST_EXECUTION: usize = 8;
+const REGION: usize = 9;
+const MEMORY: usize = 10;
+const RELATIONSHIP: usize = 11;
 
-/// Bytes of a list at which the thread that reports writes it: the writer's thread falls behind.
+/// Pending bytes at which a program that measures should write them.
+const DUE_BYTES: usize = 1 << 20;
+
+/// Pending bytes at which the thread that reports writes them: the writer is late.
 const BACKLOG_BYTES: usize = 8 << 20;
 
 impl Bundle {
     pub(super) fn new(file: File) -> Result<Self> {
-        Ok(Self { writer: Mutex::new(Writer::new(file)?), failure: Mutex::default() })
+        Ok(Self {
+            writer: Mutex::new(Writer::new(file)?),
+            failure: Mutex::default(),
+            is_due: AtomicBool::new(false),
+        })
     }
 
     /// Fails with the first error of writing.
     pub(super) fn check(&self) -> Result<()> {
         self.failure.lock().clone().map_or(Ok(()), Err)
+    }
+
+    /// Whether rows should be written at the next opportunity.
+    pub(super) fn is_due(&self) -> bool {
+        self.is_due.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_due(&self, is_due: bool) {
+        self.is_due.store(is_due, Ordering::Relaxed);
     }
 
     fn with_writer(&self, write: impl FnOnce(&mut Writer<File>) -> Result<()>) {
@@ -116,15 +147,13 @@ impl DeviceSink {
     /// Writes the rows reported so far.
     pub(super) fn write(&self) {
         let _writing = self.writing.lock();
-        let (chunks, lists) = {
+        let lists = {
             let mut pending = self.pending.lock();
-            (take(&mut pending.chunks), take(&mut pending.lists))
+            pending.size_bytes = 0;
+            take(&mut pending.lists)
         };
         let fields = self.fields();
         self.bundle.with_writer(|writer| {
-            for (content, rows) in &chunks {
-                append(writer, &fields, *content, rows)?;
-            }
             for (index, (content, rows)) in
                 LISTS.iter().zip(&lists).enumerate().filter(|(_, (_, rows))| !rows.is_empty())
             {
@@ -150,13 +179,39 @@ impl DeviceSink {
     /// Adds a row to a list; `put` gets the list and the event's id.
     fn push(&self, list: usize, put: impl FnOnce(&mut Vec<u8>, u64)) {
         let mut pending = self.pending.lock();
-        pending.counts[list] += 1;
-        let id = pending.counts[list];
-        put(&mut pending.lists[list], id);
-        if pending.lists[list].len() >= BACKLOG_BYTES {
+        pending.push(list, put);
+        self.bound(pending);
+    }
+
+    /// Relates a submission to the record that it replays.
+    fn push_replayed(&self, pending: &mut Pending, operation: &ProfiledOperation, record: Option<u64>) {
+        if let Some(record) = record {
+            pending.push(RELATIONSHIP, |rows, relationship| {
+                rows::replayed_submission(rows, &self.origin, relationship, operation, record);
+            });
+        }
+    }
+
+    /// Bounds what is pending.
+    fn bound(&self, pending: MutexGuard<'_, Pending>) {
+        if pending.size_bytes < DUE_BYTES {
+            return;
+        }
+        self.bundle.set_due(true);
+        if pending.size_bytes >= BACKLOG_BYTES {
             drop(pending);
             self.write();
         }
+    }
+}
+
+impl Pending {
+    fn push(&mut self, list: usize, put: impl FnOnce(&mut Vec<u8>, u64)) {
+        self.counts[list] += 1;
+        let rows = &mut self.lists[list];
+        let before = rows.len();
+        put(rows, self.counts[list]);
+        self.size_bytes += rows.len() - before;
     }
 }
 
@@ -174,25 +229,49 @@ fn append(
 
 impl ProfileSink for DeviceSink {
     fn executable(&self, id: u64, functions: &[FunctionInfo]) {
-        let (executable, functions) = rows::executable(id, functions);
-        let chunks = &mut self.pending.lock().chunks;
-        chunks.push((ContentType::Executables, executable));
-        chunks.push((ContentType::Functions, functions));
+        let mut pending = self.pending.lock();
+        pending.push(EXECUTABLE, |rows, _| rows::executable(rows, id, functions.len()));
+        pending.push(FUNCTION, |rows, _| rows::functions(rows, id, functions));
+        self.bound(pending);
     }
 
-    fn command_buffer(&self, id: u64, params: &CommandBufferParams, commands: &[ProfiledCommand]) {
-        let (command_buffer, commands) = rows::command_buffer(&self.origin, id, params, commands);
-        let chunks = &mut self.pending.lock().chunks;
-        chunks.push((ContentType::CommandBuffers, command_buffer));
-        chunks.push((ContentType::CommandOperations, commands));
+    fn command_buffer(
+        &self,
+        id: u64,
+        params: &CommandBufferParams,
+        commands: &[ProfiledCommand],
+        records: &[(u32, u64)],
+    ) {
+        let mut pending = self.pending.lock();
+        pending.push(COMMAND_BUFFER, |rows, _| rows::command_buffer(rows, &self.origin, id, params));
+        pending.push(OPERATION, |rows, _| rows::operations(rows, id, commands));
+        for (index, record) in records {
+            pending.push(RELATIONSHIP, |rows, relationship| {
+                rows::replayed_command(rows, &self.origin, relationship, (id, *index), *record);
+            });
+        }
+        self.bound(pending);
     }
 
-    fn queue_event(&self, event: &QueueEvent) {
-        self.push(QUEUE, |rows, id| rows::queue_event(rows, &self.origin, id, event));
+    fn queue_event(&self, event: &QueueEvent<'_>) {
+        let mut pending = self.pending.lock();
+        pending.push(QUEUE, |rows, id| rows::queue_event(rows, &self.origin, id, event));
+        let waits = event.waits.iter().map(|it| (RELATIONSHIP_WAITS, it));
+        let signals = event.signals.iter().map(|it| (RELATIONSHIP_SIGNALS, it));
+        for (kind, timepoint) in waits.chain(signals) {
+            pending.push(RELATIONSHIP, |rows, id| {
+                rows::timepoint(rows, &self.origin, id, kind, event, timepoint);
+            });
+        }
+        self.push_replayed(&mut pending, &event.operation, event.replayed_record);
+        self.bound(pending);
     }
 
     fn host_execution(&self, event: &HostExecution) {
-        self.push(HOST_EXECUTION, |rows, id| rows::host_execution(rows, &self.origin, id, event));
+        let mut pending = self.pending.lock();
+        pending.push(HOST_EXECUTION, |rows, id| rows::host_execution(rows, &self.origin, id, event));
+        self.push_replayed(&mut pending, &event.operation, event.replayed_record);
+        self.bound(pending);
     }
 
     fn memory_event(&self, event: &MemoryEvent) {
@@ -203,6 +282,10 @@ impl ProfileSink for DeviceSink {
         self.push(REGION, |rows, id| rows::command_region(rows, &self.origin, id, event));
     }
 
+    fn worker_span(&self, span: &WorkerSpan) {
+        self.push(RELATIONSHIP, |rows, id| rows::worker_span(rows, &self.origin, id, span));
+    }
+
     fn device_queue_event(&self, event: &DeviceQueueEvent) {
         self.push(QUEUE_DEVICE, |rows, id| rows::device_queue_event(rows, &self.origin, id, event));
     }
@@ -211,10 +294,13 @@ impl ProfileSink for DeviceSink {
         self.push(DISPATCH, |rows, id| rows::dispatch_event(rows, id, event));
     }
 
-    fn clock_sample(&self, sample: &ClockSample) {
+    fn replayed(&self, operation: &ProfiledOperation, record: u64) {
         let mut pending = self.pending.lock();
-        pending.clock_samples += 1;
-        let row = rows::clock_sample(&self.origin, pending.clock_samples, sample);
-        pending.chunks.push((ContentType::ClockCorrelations, row));
+        self.push_replayed(&mut pending, operation, Some(record));
+        self.bound(pending);
+    }
+
+    fn clock_sample(&self, sample: &ClockSample) {
+        self.push(CLOCK, |rows, id| rows::clock_sample(rows, &self.origin, id, sample));
     }
 }

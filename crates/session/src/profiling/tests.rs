@@ -10,20 +10,29 @@ use rehal_hal::profile::{
 use super::*;
 use crate::ReportFormat;
 
-/// Ticks of a clock of 25 MHz that starts at an arbitrary value and gains 100 ppm.
+/// When the oscillator changes its temperature.
+const CHANGE_NS: i64 = 6_000_000_000;
+
+/// Ticks of a clock of 25 MHz that starts at an arbitrary value, and gains 100 ppm, then loses 300 ppm.
 fn tick_at(host_ns: i64) -> u64 {
-    7_000_000 + (i128::from(host_ns) * 10_001 / 10_000 / 40) as u64
+    let ticks_per_10_000 = |span_ns: i64, rate: i128| i128::from(span_ns) * rate / 40;
+    let (before, after) = (host_ns.min(CHANGE_NS), (host_ns - CHANGE_NS).max(0));
+    7_000_000 + ((ticks_per_10_000(before, 10_001) + ticks_per_10_000(after, 9_997)) / 10_000) as u64
 }
 
 fn sample(host_ns: i64) -> ClockSample {
     ClockSample { device_tick: tick_at(host_ns), host_before_ns: host_ns - 500, host_after_ns: host_ns + 500 }
 }
 
-#[test]
-fn ticks_of_a_clock_that_drifts_are_converted_to_the_hosts_time() {
-    let scratch = tempfile::tempdir().unwrap();
-    let path = scratch.path().join("clock.ireeprof");
-    let bundle = Arc::new(Bundle::new(File::create(&path).unwrap()).unwrap());
+/// How long each dispatch takes.
+const DURATION_NS: i64 = 3_000_000;
+
+/// When the dispatches begin.
+const STARTS_NS: [i64; 2] = [3_000_000_000, 9_000_000_000];
+
+/// The profile of a device that has the clock [`tick_at`], dispatches twice and reports three samples.
+fn profile_of_a_clocked_device(path: &Path) {
+    let bundle = Arc::new(Bundle::new(File::create(path).unwrap()).unwrap());
     let sink = DeviceSink::new(&bundle, 0, "clocked");
     sink.begin();
     let function = FunctionInfo {
@@ -36,18 +45,6 @@ fn ticks_of_a_clock_that_drifts_are_converted_to_the_hosts_time() {
         parameters: Vec::new(),
     };
     sink.executable(9, &[function]);
-    // Two samples 10 s apart, and a dispatch of 3 ms between them.
-    let (first, last) = (1_000_000_000, 11_000_000_000);
-    sink.clock_sample(&sample(first));
-    let operation = ProfiledOperation {
-        kind: QueueOpKind::Dispatch,
-        queue_ordinal: 0,
-        submission_id: 1,
-        command_buffer_id: 0,
-        allocation_id: 0,
-        operation_count: 1,
-        payload_bytes: 0,
-    };
     let dispatch = ProfiledDispatch {
         executable_id: 9,
         function: 0,
@@ -55,29 +52,86 @@ fn ticks_of_a_clock_that_drifts_are_converted_to_the_hosts_time() {
         workgroup_size: [64, 1, 1],
         is_indirect: false,
     };
-    let (start_tick, end_tick) = (tick_at(6_000_000_000), tick_at(6_003_000_000));
-    sink.dispatch_event(&DispatchEvent { operation, command_index: None, dispatch, start_tick, end_tick });
-    sink.device_queue_event(&DeviceQueueEvent { operation, start_tick, end_tick });
-    sink.clock_sample(&sample(last));
+    sink.clock_sample(&sample(1_000_000_000));
+    for (submission_id, start_ns) in (1..).zip(STARTS_NS) {
+        let operation = ProfiledOperation {
+            kind: QueueOpKind::Dispatch,
+            queue_ordinal: 0,
+            submission_id,
+            command_buffer_id: 0,
+            allocation_id: 0,
+            operation_count: 1,
+            payload_bytes: 0,
+        };
+        sink.replayed(&operation, 40 + submission_id);
+        let (start_tick, end_tick) = (tick_at(start_ns), tick_at(start_ns + DURATION_NS));
+        sink.dispatch_event(&DispatchEvent {
+            operation,
+            command_index: None,
+            dispatch,
+            start_tick,
+            end_tick,
+        });
+        sink.device_queue_event(&DeviceQueueEvent { operation, start_tick, end_tick });
+        // As when the device is flushed.
+        sink.clock_sample(&sample(CHANGE_NS));
+        sink.write();
+    }
+    sink.clock_sample(&sample(11_000_000_000));
     sink.end(StatusCode::Ok);
     bundle.check().unwrap();
+}
 
+fn report(profile: &ProfileFile, report: Report, format: ReportFormat) -> String {
     let mut text = Vec::new();
-    let options =
-        ReportOptions { report: Report::Export, format: ReportFormat::IreeperfJsonl, ..Default::default() };
-    ProfileFile::open(&path).unwrap().print(&options, &mut text).unwrap();
-    let text = String::from_utf8(text).unwrap();
-    let number = |kind: &str, field: &str| -> i64 {
-        let row =
-            text.lines().find(|line| line.contains(&format!("\"record_type\":\"{kind}\""))).expect(kind);
-        let value = row.split(&format!("\"{field}\":")).nth(1).unwrap_or_else(|| panic!("{field} in {row}"));
-        value.split([',', '}']).next().unwrap().parse().unwrap_or_else(|_| panic!("{field} in {row}"))
+    profile.print(&ReportOptions { report, format, ..Default::default() }, &mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn ticks_of_a_clock_that_drifts_are_converted_to_the_hosts_time() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("clock.ireeprof");
+    profile_of_a_clocked_device(&path);
+    let profile = ProfileFile::open(&path).unwrap();
+
+    // Reports fit one line through the first and the last sample: its rate is off by at most 250 ppm.
+    let export = report(&profile, Report::Export, ReportFormat::IreeperfJsonl);
+    let duration = |row: &str| -> i64 {
+        let value = row.split("\"duration_ns\":").nth(1).unwrap_or_else(|| panic!("no duration: {row}"));
+        value.split([',', '}']).next().unwrap().parse().unwrap()
     };
     for kind in ["dispatch_event", "queue_device_event"] {
-        let duration = number(kind, "duration_ns");
-        assert!((duration - 3_000_000).abs() <= 80, "{kind}: {duration} ns");
-        // Ticks alone, at 25 MHz, would be off by 300 ns.
-        assert_ne!(duration, ((end_tick - start_tick) * 40) as i64, "{kind}");
+        let is_it = |row: &&str| row.contains(&format!("\"record_type\":\"{kind}\""));
+        let durations: Vec<_> = export.lines().filter(is_it).map(duration).collect();
+        assert_eq!(durations.len(), STARTS_NS.len(), "{kind}");
+        for (duration_ns, start_ns) in durations.into_iter().zip(STARTS_NS) {
+            assert!((duration_ns - DURATION_NS).abs() <= 840, "{kind}: {duration_ns} ns");
+            let ticks = tick_at(start_ns + DURATION_NS) - tick_at(start_ns);
+            assert_ne!(duration_ns, (ticks * 40) as i64, "{kind}: ticks at the nominal rate");
+        }
     }
-    assert!(text.contains("\"kernel\""), "{text}");
+    let times = profile.dispatch_times().unwrap();
+    assert_eq!((times.untimed_count, times.functions.len()), (0, 1));
+    assert_eq!((&*times.functions[0].name, times.functions[0].timed_by), ("kernel", crate::TimedBy::Device));
+    for time_ns in &times.functions[0].times_ns {
+        assert!((time_ns - DURATION_NS as f64).abs() <= 840.0, "{time_ns} ns");
+    }
+    let explain = report(&profile, Report::Explain, ReportFormat::Jsonl);
+    assert!(explain.contains("\"kernel\"") && !explain.contains("\"time_ns\":null"), "{explain}");
+
+    // A timeline follows the rate between neighbouring samples.
+    let activity = profile.activity(usize::MAX).unwrap();
+    assert!(activity.tracks.iter().all(|track| track.is_correlated));
+    assert_eq!(activity.events.len(), 2 * STARTS_NS.len());
+    for event in &activity.events {
+        let start_ns = activity.origin_ns + event.start as i64;
+        let expected_ns = STARTS_NS[event.submission as usize - 1];
+        assert!((start_ns - expected_ns).abs() <= 80, "begins at {start_ns}, not {expected_ns}");
+        assert!((event.duration as i64 - DURATION_NS).abs() <= 80, "{} ns", event.duration);
+        assert_eq!(u64::from(event.replayed_record), 40 + event.submission);
+    }
+    let summary = profile.write_timeline(&mut Vec::new()).unwrap();
+    assert_eq!((summary.event_count, summary.untimed_count), (4, 0));
+    assert!(summary.uncorrelated_devices.is_empty());
 }

@@ -175,7 +175,12 @@ mod tests {
     use super::*;
 
     fn function(name: &str, times_ns: &[f64]) -> FunctionTimes {
-        FunctionTimes { name: name.into(), timed_by: TimedBy::Host, times_ns: times_ns.to_vec() }
+        FunctionTimes {
+            name: name.into(),
+            timed_by: TimedBy::Host,
+            times_ns: times_ns.to_vec(),
+            thread_time_ns: times_ns.iter().sum(),
+        }
     }
 
     fn compared(before: Vec<FunctionTimes>, after: Vec<FunctionTimes>) -> Vec<(String, Verdict, f64)> {

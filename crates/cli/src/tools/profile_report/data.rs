@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rehal_base::StatusCode;
-use rehal_session::activity::{Activity, Axis, Event, Session, Track, TrackKind};
-use rehal_session::{BufferSummary, SubmissionLinks};
+use rehal_session::BufferSummary;
+use rehal_session::activity::{Activity, Axis, Event, Session, Submission, Track, TrackKind};
 use serde_json::{Map, Value, json};
 
 /// The ordinal or index of nothing.
@@ -57,7 +57,9 @@ fn status_name(code: u32) -> String {
 
 fn track(track: &Track) -> Value {
     json!({
-        "kind": track.kind.name(),
+        "kind": track.name(),
+        // Events have colors by name, as dispatches have.
+        "colored": matches!(track.kind, TrackKind::Scopes | TrackKind::Worker),
         "device": ordinal(track.device),
         "queue": queue(track),
         "lanes": track.lane_count,
@@ -114,6 +116,7 @@ fn events(events: &[Event]) -> Value {
     add("tile_duration", &|it| it.tile_duration);
     add("strategy", &|it| it.strategy.into());
     add("status", &|it| it.status.into());
+    add("replayed_record", &|it| it.replayed_record.into());
     json!({ "count": events.len(), "columns": columns })
 }
 
@@ -125,7 +128,7 @@ fn statuses(events: &[Event]) -> Value {
 }
 
 /// The graph of semaphores: for each submission, ranges of the lists of timepoints.
-pub(super) fn graph(submissions: &[SubmissionLinks]) -> Value {
+pub(super) fn graph(submissions: &[Submission]) -> Value {
     let mut operations: Vec<&str> = Vec::new();
     let mut numbers = Vec::new();
     for submission in submissions {
@@ -135,7 +138,7 @@ pub(super) fn graph(submissions: &[SubmissionLinks]) -> Value {
             operations.len() - 1
         }) as u64);
     }
-    let points = |side: fn(&SubmissionLinks) -> &[(u64, u64)]| {
+    let points = |side: fn(&Submission) -> &[(u64, u64)]| {
         let all: Vec<_> = submissions.iter().flat_map(|it| side(it).iter().copied()).collect();
         json!({
             "count": column(submissions.len(), |at| side(&submissions[at]).len() as u64),
@@ -147,7 +150,8 @@ pub(super) fn graph(submissions: &[SubmissionLinks]) -> Value {
         "count": submissions.len(),
         "operations": operations,
         "operation": column(numbers.len(), |at| numbers[at]),
-        "ordinal": column(submissions.len(), |at| submissions[at].ordinal),
+        "id": column(submissions.len(), |at| submissions[at].id),
+        "device": column(submissions.len(), |at| submissions[at].device.into()),
         "waits": points(|it| &it.waits),
         "signals": points(|it| &it.signals),
     })

@@ -95,6 +95,7 @@ fn profile(options: &Options) -> Result<Value> {
         "title": title(&options.path),
         "notes": notes,
         "activity": data::activity(&activity),
+        "graph": data::graph(&activity.submissions),
     }))
 }
 
@@ -127,7 +128,7 @@ fn capture(options: &Options) -> Result<Value> {
         "title": title(&options.path),
         "notes": notes,
         "activity": data::activity(&shown.activity),
-        "graph": data::graph(&shown.submissions),
+        "graph": data::graph(&shown.activity.submissions),
         "buffers": data::buffers(&shown.buffers),
         "contents": data::visible(info::contents(&options.path, &capture, &survey)),
     }))

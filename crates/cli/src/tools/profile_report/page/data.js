@@ -36,8 +36,22 @@ for (const [name, encoded] of Object.entries(activity.events.columns)) {
 for (const track of tracks) {
   const device = track.device === null ? "" : `device ${track.device}`;
   track.group = [device, track.queue].filter(Boolean).join(", ");
-  track.label = [track.group, track.kind].filter(Boolean).join(", ");
+  track.label = [track.kind, track.group].filter(Boolean).join(", ");
 }
+
+/// What all functions begin with, up to a separator: often the name of the program, which narrow events have no room for.
+const prefix = (() => {
+  const all = activity.functions.map((it) => names[it.name]);
+  if (all.length < 2) return "";
+  let common = all.reduce((found, name) => {
+    let at = 0;
+    while (at < found.length && found[at] === name[at]) at++;
+    return found.slice(0, at);
+  });
+  common = common.slice(0, common.search(/[^_$@.:/]*$/));
+  return all.every((name) => name.length > common.length) ? common : "";
+})();
+const shortNames = names.map((name) => (prefix && name.startsWith(prefix) ? name.slice(prefix.length) : name));
 
 const isDispatch = (event) => events.function[event] !== NONE;
 const endOf = (event) => events.start[event] + events.duration[event];
@@ -80,6 +94,7 @@ function describe(event) {
   else rows.push(["record", count(events.id[event])]);
   if (isTimed) rows.push(["event", String(events.id[event])]);
   const add = (title, value, text = String(value)) => { if (Number(value) !== 0) rows.push([title, text]); };
+  if (events.replayed_record[event] !== NONE) rows.push(["record of the capture", count(events.replayed_record[event])]);
   add("submission", events.submission[event]);
   add("command buffer", events.command_buffer[event]);
   if (events.command[event] !== NONE) rows.push(["command", String(events.command[event])]);

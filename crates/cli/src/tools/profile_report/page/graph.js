@@ -6,7 +6,9 @@ const SEMAPHORE_HEIGHT = 22;
 class Graph {
   constructor(encoded) {
     this.count = encoded.count;
-    this.ordinal = column(encoded.ordinal);
+    this.id = column(encoded.id);
+    this.device = column(encoded.device);
+    this.hasDevices = new Set(this.device).size > 1;
     const operation = column(encoded.operation);
     this.operationOf = (submission) => encoded.operations[operation[submission]];
     this.rowOf = new Map();
@@ -83,17 +85,23 @@ class Graph {
     }
     return [...found];
   }
+  /// What a text calls a submission.
+  nameOf(submission) {
+    const name = `${isTimed ? "submission" : "record"} ${this.id[submission]}`;
+    return isTimed && this.hasDevices ? `${name} of device ${this.device[submission]}` : name;
+  }
   describe(submission) {
     const list = (points) => points.map(({ row, value }) => `${this.semaphores[row]} ≥ ${value}`);
     const waits = this.pointsOf(this.waits, submission).map(({ row, value }) => {
       const by = this.signaller(row, value);
-      return `${this.semaphores[row]} ≥ ${value}${by === null ? " (host)" : ` (record ${this.ordinal[by]})`}`;
+      return `${this.semaphores[row]} ≥ ${value}${by === null ? " (host)" : ` (${this.nameOf(by)})`}`;
     });
     const signals = list(this.pointsOf(this.signals, submission)).map((text) => text.replace("≥", "="));
     return {
-      title: this.operationOf(submission),
+      title: this.operationOf(submission) || "submission",
       rows: [
-        ["record", String(this.ordinal[submission])],
+        [isTimed ? "submission" : "record", String(this.id[submission])],
+        ...(this.hasDevices ? [["device", String(this.device[submission])]] : []),
         ["waits for", waits.join(", ") || "nothing"],
         ["signals", signals.join(", ") || "nothing"],
       ],
@@ -130,7 +138,7 @@ class GraphView extends View {
   }
   axisLabel(value) {
     const submission = Math.round(value);
-    return submission >= 0 && submission < this.graph.count ? `#${this.graph.ordinal[submission]}` : "";
+    return submission >= 0 && submission < this.graph.count ? `#${this.graph.id[submission]}` : "";
   }
   colorOf(submission) {
     if (submission === this.selected) return colors.selected;
@@ -179,7 +187,7 @@ class GraphView extends View {
     if (by === point.submission) return;
     const isSelected = point.submission === this.selected || (by !== null && by === this.selected);
     const from = by === null ? this.x(point.submission) - 14 : this.x(by);
-    context.fillStyle = isSelected ? colors.accent : colors.line;
+    context.fillStyle = isSelected ? colors.accent : colors.plain;
     const [left, right] = [Math.max(Math.min(from, this.x(point.submission)), 0), this.x(Math.max(point.submission, by ?? 0))];
     context.fillRect(left, y - (isSelected ? 1 : 0.5), right - left, isSelected ? 2 : 1);
   }

@@ -43,15 +43,18 @@ function select(event, from) {
   if (events.timed[event]) details.append(zoom);
 }
 
-/// Functions: how often and how long.
+const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
+
+/// Functions: how often and how long. Those of one name are one, since each iteration of a benchmark may load its executable again.
 function functionTable() {
   const groups = new Map();
   for (let event = 0; event < events.count; event++) {
     if (!isDispatch(event)) continue;
-    const key = `${events.function[event]} ${tracks[events.track[event]].timed_by}`;
+    const key = `${events.name[event]} ${tracks[events.track[event]].timed_by}`;
     let group = groups.get(key);
     if (!group) {
-      group = { event, count: 0, timed: 0, total: 0, least: Infinity, most: 0, executed: 0, workgroups: 0 };
+      const timedBy = tracks[events.track[event]].timed_by;
+      group = { event, timedBy, count: 0, timed: 0, total: 0, least: Infinity, most: 0, longest: event, threadTime: 0, executed: 0, workgroups: 0 };
       groups.set(key, group);
     }
     group.count++;
@@ -61,17 +64,22 @@ function functionTable() {
     const length = events.duration[event];
     group.timed++;
     group.total += length;
+    group.threadTime += Number(events.tile_duration[event]);
     group.least = Math.min(group.least, length);
-    group.most = Math.max(group.most, length);
+    if (length > group.most) [group.most, group.longest] = [length, event];
   }
   const rows = [...groups.values()];
-  const whole = rows.reduce((sum, row) => sum + (isTimed ? row.total : row.executed), 0) || 1;
+  // A dispatch may be timed by both the host and the device.
+  const wholes = { host: 0, device: 0 };
+  for (const row of rows) wholes[row.timedBy] += isTimed ? row.total : row.executed;
   const name = (row) => names[events.name[rows[row].event]];
-  const share = (part) => {
+  const largest = rows.reduce((most, row) => Math.max(most, isTimed ? row.total : row.executed), 0) || 1;
+  const share = (row) => {
+    const part = isTimed ? rows[row].total : rows[row].executed;
     const made = element("span", "", { class: "share" });
     const bar = element("i");
-    bar.style.width = `${Math.max(1, (part / whole) * 70)}px`;
-    made.append(bar, element("span", `${((part / whole) * 100).toFixed(1)} %`));
+    bar.style.width = `${Math.max(1, (part / largest) * 70)}px`;
+    made.append(bar, element("span", `${((part / (wholes[rows[row].timedBy] || 1)) * 100).toFixed(1)} %`));
     return made;
   };
   const time = (title, value) => ({
@@ -80,22 +88,28 @@ function functionTable() {
     text: (row) => (rows[row].timed === 0 ? null : duration(value(rows[row]))),
   });
   const timedColumns = () => [
-    { title: "Timed by", value: (row) => tracks[events.track[rows[row].event]].timed_by, isText: true, width: "90px" },
+    { title: "Timed by", value: (row) => rows[row].timedBy, isText: true, width: "90px" },
     { title: "Count", value: (row) => rows[row].count, text: (row) => count(rows[row].count) },
     time("Total", (row) => row.total),
-    { title: "Share", value: (row) => rows[row].total, text: (row) => share(rows[row].total), width: "150px" },
+    { title: "Share", value: (row) => rows[row].total, text: share, width: "150px" },
     time("Mean", (row) => row.total / row.timed),
-    time("Least", (row) => row.least),
-    time("Most", (row) => row.most),
+    time("Min", (row) => row.least),
+    time("Max", (row) => row.most),
+    // Devices report no times of threads.
+    ...(rows.some((row) => row.threadTime > 0) ? [{
+      title: "Threads",
+      value: (row) => (rows[row].threadTime > 0 ? rows[row].threadTime / rows[row].total : null),
+      text: (row) => (rows[row].threadTime > 0 ? (rows[row].threadTime / rows[row].total).toFixed(2) : null),
+    }] : []),
   ];
   const recordedColumns = () => [
     { title: "Recorded", value: (row) => rows[row].count, text: (row) => count(rows[row].count) },
     { title: "Executed", value: (row) => rows[row].executed, text: (row) => count(rows[row].executed) },
-    { title: "Share", value: (row) => rows[row].executed, text: (row) => share(rows[row].executed), width: "150px" },
+    { title: "Share", value: (row) => rows[row].executed, text: share, width: "150px" },
     { title: "Workgroups", value: (row) => rows[row].workgroups, text: (row) => count(rows[row].workgroups) },
   ];
   const columns = [{ title: "Function", value: name, isText: true }, ...(isTimed ? timedColumns() : recordedColumns())];
-  return new Table(byId("functions-table"), {
+  const table = new Table(byId("functions-table"), {
     label: "functions",
     columns,
     count: rows.length,
@@ -105,11 +119,11 @@ function functionTable() {
       ? "No dispatches: --device_profiling_mode=host-execution or dispatch-events records them."
       : "No dispatches.",
     onPick: (row) => {
-      const called = activity.functions[events.function[rows[row].event]];
-      byId("filter").value = `executable:${called.executable} function:${called.ordinal}`;
+      byId("filter").value = `name:${JSON.stringify(names[events.name[rows[row].event]])}`;
       applyFilter();
     },
   });
+  return Object.assign(table, { groups: rows });
 }
 
 function dispatchTable() {
@@ -131,6 +145,9 @@ function dispatchTable() {
     ...(isTimed ? [time("Start", events.start), time("Duration", events.duration)] : []),
     { title: "Track", value: (event) => tracks[events.track[event]].label, isText: true, width: "minmax(120px, 2fr)" },
     ...(isTimed ? [id("Submission", events.submission, "102px")] : []),
+    ...(events.replayed_record.some((record) => record !== NONE)
+      ? [{ title: "Record", width: "84px", value: (event) => (events.replayed_record[event] === NONE ? null : events.replayed_record[event]) }]
+      : []),
     id("Command buffer", events.command_buffer, "136px"),
     { title: "Command", width: "96px", value: (event) => (events.command[event] === NONE ? null : events.command[event]) },
     { title: "Workgroups", width: "112px", value: (event) => (isDispatch(event) ? workgroups(event) : null), text: (event) => (isDispatch(event) ? triple("workgroup_count", event) : null) },
@@ -149,21 +166,27 @@ function dispatchTable() {
   });
 }
 
-/// What the words of a filter ask of an event: `key:value` compares, others are searched for in the name and the track.
+/// What the words of a filter ask of an event: `key:value` compares, others are searched for in the name and the track. A value
+/// with spaces is in quotes.
 function parseFilter(text) {
   const keys = {
     event: (event) => events.id[event],
-    record: (event) => events.id[event],
+    record: (event) => (isTimed ? events.replayed_record : events.id)[event],
     submission: (event) => events.submission[event],
     command_buffer: (event) => events.command_buffer[event],
     command: (event) => events.command[event],
     function: (event) => activity.functions[events.function[event]]?.ordinal,
     executable: (event) => activity.functions[events.function[event]]?.executable,
     device: (event) => tracks[events.track[event]].device,
+    name: (event) => names[events.name[event]].toLowerCase(),
   };
-  const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
-    const [key, value] = word.split(":");
-    if (value !== undefined && Object.hasOwn(keys, key)) return (event) => String(keys[key](event)) === value;
+  const words = text.toLowerCase().match(/\w+:"(?:[^"\\]|\\.)*"|\S+/gs) ?? [];
+  const tests = words.map((word) => {
+    const [, key, quoted] = word.match(/^(\w+):(.*)$/s) ?? [];
+    if (key !== undefined && Object.hasOwn(keys, key)) {
+      const value = /^".*"$/s.test(quoted) ? quoted.slice(1, -1).replace(/\\(.)/gs, "$1") : quoted;
+      return (event) => String(keys[key](event)) === value;
+    }
     // Names and tracks are few, events are many.
     const inName = names.map((name) => name.toLowerCase().includes(word));
     const inTrack = tracks.map((track) => track.label.toLowerCase().includes(word));
@@ -187,6 +210,7 @@ byId("scope").addEventListener("change", applyFilter);
 byId("filter").addEventListener("input", applyFilter);
 applyFilter();
 const functions = functionTable();
+if (isTimed) showFindings(functions.groups); else byId("summary").remove();
 
 if (series.length > 0) {
   new SeriesView(byId("memory-canvas"), axis);
@@ -200,7 +224,7 @@ if (series.length > 0) {
     : "The capture allocates no memory.");
 }
 
-/// A profile knows how many semaphores a submission waits for, not which: how long submissions waited, by strategy.
+/// How long submissions waited, by strategy.
 function waitsTable() {
   const groups = new Map();
   for (let event = 0; event < events.count; event++) {
@@ -223,8 +247,8 @@ function waitsTable() {
       { title: "Submissions", value: (row) => rows[row].count, text: (row) => count(rows[row].count) },
       { title: "Waits", value: (row) => rows[row].waits, text: (row) => count(rows[row].waits) },
       { title: "Signals", value: (row) => rows[row].signals, text: (row) => count(rows[row].signals) },
-      { title: "Mean until ready", value: (row) => rows[row].total / rows[row].count, text: (row) => duration(rows[row].total / rows[row].count), width: "minmax(120px, 1fr)" },
-      { title: "Most until ready", value: (row) => rows[row].most, text: (row) => duration(rows[row].most), width: "minmax(120px, 1fr)" },
+      { title: "Mean wait", value: (row) => rows[row].total / rows[row].count, text: (row) => duration(rows[row].total / rows[row].count) },
+      { title: "Max wait", value: (row) => rows[row].most, text: (row) => duration(rows[row].most) },
     ],
     count: rows.length,
     sort: { index: 1, descending: true },
@@ -232,31 +256,45 @@ function waitsTable() {
   return true;
 }
 
+/// The event of a submission of the graph, or `null`.
+function eventOf(submission) {
+  const { id, device } = graphView.graph;
+  const ids = isTimed ? events.submission : events.id;
+  for (let event = 0; event < events.count; event++) {
+    if (ids[event] !== id[submission]) continue;
+    const track = tracks[events.track[event]];
+    if (track.kind === "submissions" && (track.device ?? NONE) === device[submission]) return event;
+  }
+  return null;
+}
+
 function showLinks(submission) {
   const links = byId("links");
+  select(submission === null ? null : eventOf(submission), "graph");
   if (submission === null) return links.replaceChildren();
   const { title, rows } = graphView.graph.describe(submission);
   links.replaceChildren(element("b", title), ...rows.map(([name, value]) => element("span", `${name} ${value}`)));
   for (const [text, found] of [["after", graphView.graph.predecessors(submission)], ["before", graphView.graph.successors(submission)]]) {
     for (const other of found.slice(0, 12)) {
-      const button = element("button", `${text} #${graphView.graph.ordinal[other]}`, { type: "button" });
+      const button = element("button", `${text} #${graphView.graph.id[other]}`, { type: "button" });
       button.addEventListener("click", () => graphView.show(other));
       links.append(button);
     }
   }
 }
 
-if (data.graph && data.graph.count > 0) {
+if (data.graph.count > 0) {
   graphView = new GraphView(byId("semaphores-canvas"), new Graph(data.graph), showLinks);
   byId("semaphores-text").textContent =
-    "A line is a submission, in the order of the records. It waits for the semaphores at its circles and signals those at its discs; along a row, a wait is joined to the signal that ends it.";
+    `A line is a submission, in the order ${isTimed ? "of submission" : "of the records"}. It waits for the semaphores at its circles and signals those at its discs; along a row, a wait is joined to the signal that ends it.`;
+  if (isTimed) waitsTable();
 } else {
   byId("semaphores-canvas").remove();
   byId("links").remove();
-  if (data.graph) replaceSection("semaphores", "The capture has no submissions.");
+  if (!isTimed) replaceSection("semaphores", "The capture has no submissions.");
   else if (waitsTable()) {
     byId("semaphores-text").textContent =
-      "A profile contains how many semaphores a submission waits for, not which: the report of a capture shows their graph.";
+      "This profile contains how many semaphores a submission waits for, not which: profiles that rehal records contain both.";
   } else {
     replaceSection("semaphores", "No submissions: --device_profiling_mode=queue-events records them.");
   }
@@ -330,14 +368,13 @@ function captureContents(contents) {
 /// Counts of what is in the file, in the header.
 function facts() {
   const shown = [data.kind === "capture" ? `Capture ${data.contents.version}` : `Profile ${data.version}`];
-  const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : noun.endsWith("ch") ? "es" : "s"}`;
   if (data.kind === "capture") {
     const { counts } = data.contents;
     shown.push(bytes(data.contents.size_bytes), plural(counts.records, "record"), plural(counts.devices, "device"));
     shown.push(plural(counts.submissions, "submission"), plural(counts.dispatches, "dispatch"));
   } else {
     shown.push(bytes(data.size_bytes), plural(new Set(tracks.map((it) => it.device)).size, "device"), plural(events.count, "event"));
-    if (timedCount > 0) shown.push(`${duration(lastMoment)} from the first to the last`);
+    if (timedCount > 0) shown.push(`${duration(lastMoment)} long`);
   }
   return shown.join(" · ");
 }

@@ -36,7 +36,7 @@ class SeriesView extends View {
       const y = AXIS_HEIGHT + index * SERIES_HEIGHT - this.top;
       this.text(it.name, 8, y + 18, GUTTER - 14, colors.text);
       this.text(it.device === null ? "" : `device ${it.device}`, 8, y + 34, GUTTER - 14, colors.muted);
-      this.text(`most ${quantity(it, it.most)}`, 8, y + 50, GUTTER - 14, colors.muted);
+      this.text(`peak ${quantity(it, it.most)}`, 8, y + 50, GUTTER - 14, colors.muted);
       context.fillStyle = colors.line;
       context.fillRect(0, y + SERIES_HEIGHT - 1, this.width, 1);
     });

@@ -38,7 +38,7 @@ for (const lanes of ranges) {
 }
 
 /// Colors are by function; other operations are gray, so that dispatches stand out.
-const colorOf = (event) => (isDispatch(event) || tracks[events.track[event]].kind === "scopes" ? events.name[event] % 10 : -1);
+const colorOf = (event) => (isDispatch(event) || tracks[events.track[event]].colored ? events.name[event] % 10 : -1);
 
 class Timeline extends View {
   constructor(canvas, axis) {
@@ -114,7 +114,7 @@ class Timeline extends View {
         context.fillRect(from, y + 1, Math.max(width - (width > 4 ? 1 : 0), 1), height);
         if (width > 28) {
           const ink = color < 0 ? colors.text : colors.onSeries[color];
-          this.text(names[events.name[at]], from + 4, y + LANE_HEIGHT / 2 + 0.5, width - 9, ink);
+          this.text(shortNames[events.name[at]], from + 4, y + LANE_HEIGHT / 2 + 0.5, width - 9, ink);
         }
         at++;
         continue;

@@ -49,7 +49,8 @@ function ticks(axis, width) {
   const rough = (axis.length / Math.max(width, 1)) * 110;
   const power = 10 ** Math.floor(Math.log10(rough));
   let step = [1, 2, 5, 10].map((by) => by * power).find((it) => it >= rough);
-  if (!isTimed) step = Math.max(step, 1);
+  // There is nothing between nanoseconds, records or submissions.
+  step = Math.max(step, 1);
   const values = [];
   for (let at = Math.ceil(axis.from / step); at * step <= axis.to && values.length < 200; at++) values.push(at * step);
   return values;

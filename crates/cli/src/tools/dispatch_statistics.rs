@@ -1,0 +1,79 @@
+//! `--dispatch_statistics`: which functions of executables a benchmark dispatches, how often, and for how long.
+
+use rehal_base::Result;
+use rehal_bench::{Counter, Run, RunKind};
+use rehal_session::{Calls, DeviceGroup, FunctionTimes, ProfileData, Profiling, ProfilingOptions};
+
+use crate::output;
+
+/// The dispatches of a benchmark's iterations, from unmeasured calls after each repetition.
+pub(super) struct DispatchStatistics<'p> {
+    devices: Option<&'p DeviceGroup>,
+    /// The name of the benchmark, without its settings.
+    name: String,
+    functions: Vec<FunctionTimes>,
+    iterations: u64,
+}
+
+impl<'p> DispatchStatistics<'p> {
+    pub(super) fn new(name: String, devices: Option<&'p DeviceGroup>) -> Self {
+        Self { devices, name, functions: Vec::new(), iterations: 0 }
+    }
+
+    /// Calls as often as in the repetition that `run` reports, with a profile. Returns the rows after the last repetition.
+    pub(super) fn add(&mut self, run: &Run, is_last: bool, calls: &mut Calls) -> Result<Vec<Run>> {
+        let Some(devices) = self.devices else {
+            return Ok(self.rows(run));
+        };
+        let options = ProfilingOptions::statistics(Some(ProfileData::HOST_EXECUTION));
+        let profiling = Profiling::begin(devices, &options)?;
+        let mut called = 0;
+        while called < run.iterations {
+            if calls.needs_preparation() {
+                calls.run(&mut calls.prepare()?)?;
+            } else {
+                calls.call()?;
+            }
+            called += calls.batch_size().max(1);
+        }
+        self.iterations += called;
+        for times in profiling.end_with_dispatch_times()?.functions {
+            match self.functions.iter_mut().find(|known| known.name == times.name) {
+                Some(known) => {
+                    known.times_ns.extend(times.times_ns);
+                    known.thread_time_ns += times.thread_time_ns;
+                }
+                None => self.functions.push(times),
+            }
+        }
+        Ok(if is_last { self.rows(run) } else { Vec::new() })
+    }
+
+    /// The functions, sorted by their time.
+    fn rows(&self, run: &Run) -> Vec<Run> {
+        if self.functions.is_empty() {
+            output::note(&format!("warning: {} dispatches no function of an executable", self.name));
+        }
+        let time_ns = |function: &FunctionTimes| function.times_ns.iter().sum::<f64>();
+        let mut functions: Vec<_> = self.functions.iter().map(|it| (time_ns(it), it)).collect();
+        functions.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let total_ns: f64 = functions.iter().map(|(time_ns, _)| time_ns).sum();
+        let iterations = self.iterations as f64;
+        let row = |(time_ns, function): (f64, &FunctionTimes)| Run {
+            run_name: format!("{}/{}", self.name, function.name),
+            repetitions: 1,
+            kind: RunKind::Iteration { repetition_index: 0 },
+            iterations: self.iterations,
+            real_time_s: time_ns * 1e-9 / iterations,
+            cpu_time_s: function.thread_time_ns * 1e-9 / iterations,
+            counters: [
+                ("calls".to_owned(), Counter::new(function.times_ns.len() as f64 / iterations)),
+                ("percent".to_owned(), Counter::new(100.0 * time_ns / total_ns)),
+            ]
+            .into(),
+            label: String::new(),
+            ..run.clone()
+        };
+        functions.into_iter().map(row).collect()
+    }
+}

@@ -1,0 +1,108 @@
+//! `rehal kernels`: lists the distinct dispatches of a capture.
+
+mod export;
+mod print;
+
+use std::path::PathBuf;
+
+use rehal_base::{Error, Result};
+use rehal_session::{CaptureFile, CrashReports, KernelOptions, Kernels, Replay, ReplayOptions};
+
+use super::replay_flags;
+use crate::flags::{DEVICES, Flag, Group, LOCAL, OTHER_DRIVERS, TASK};
+use crate::{Invocation, Operands, Tool, captures, devices, output};
+
+/// See the [module](self).
+pub const KERNELS: Tool = Tool {
+    name: "rehal kernels",
+    verb: "kernels",
+    summary: "lists the kernels of a capture, and what they cost",
+    about: "Prints each distinct dispatch of a capture: the function, its executable, workgroups, constants, the lengths of its \
+            bindings and which of them overlap, how often it runs, its share of the time, the bytes that it reads and writes, \
+            and bytes per second. Dispatches with other workgroups, constants or lengths are listed apart, as observed. The \
+            longest come first.\n\n\
+            The capture is replayed twice, one operation at a time: to measure times, and to see which bindings change. \
+            --no_run prints only what the capture says.",
+    operands: Operands::One { what: "capture", form: "CAPTURE.ireereplay" },
+    groups: &[&REPORT, &DEVICES, &LOCAL, &TASK, &OTHER_DRIVERS],
+    examples: &[
+        ("List the kernels", "{tool} model.ireereplay"),
+        ("List those of some functions", "{tool} --function='*matmul*' model.ireereplay"),
+        (
+            "Cut out the kernel that takes the most time",
+            "record=$({tool} --format=json model.ireereplay | jq .kernels[0].record)\n\
+             rehal slice --dispatch=$record model.ireereplay -o kernel.ireereplay",
+        ),
+        ("Cut out all kernels", "{tool} --export=kernels model.ireereplay"),
+    ],
+    guide: include_str!("../guides/kernels.md"),
+    answer: devices::answer,
+    run,
+};
+
+/// The format of the report.
+#[derive(Clone, Copy)]
+enum Format {
+    Text,
+    Json,
+    Csv,
+}
+
+const FORMAT: Flag<Format> = Flag::choice(
+    "format",
+    "text",
+    &[("text", Format::Text), ("json", Format::Json), ("csv", Format::Csv)],
+    "text: a table for people. json: an object. csv: a line per kernel. Times of json and csv are in nanoseconds.",
+);
+
+const FUNCTION: Flag<Option<String>> =
+    Flag::text("function", "GLOB", "Lists only functions whose name matches, with * and ?.");
+
+const NO_RUN: Flag<bool> = Flag::switch(
+    "no_run",
+    false,
+    "Does not replay the capture: times, the directions of bindings and indirect workgroup counts are left out.",
+);
+
+const EXPORT: Flag<Option<PathBuf>> = Flag::path(
+    "export",
+    "Also writes a slice of each kernel that is listed to this directory, which must not exist, and index.json with \
+     their names, shapes, times and the digests of what they write.",
+);
+
+const REPORT: Group = Group {
+    title: "Report",
+    flags: &[&FORMAT, &FUNCTION, &NO_RUN, &EXPORT, &replay_flags::FILE_REMAP, &replay_flags::RECOVER],
+};
+
+fn run(invocation: &Invocation) -> Result<()> {
+    let flags = &invocation.flags;
+    let (export, no_run) = (flags.get(&EXPORT), flags.get(&NO_RUN));
+    if export.is_some() && no_run {
+        return Err(Error::invalid_argument("--export needs a replay, which --no_run excludes")
+            .advise("give one of them"));
+    }
+    let capture =
+        CaptureFile::open(&invocation.operand(), &captures::options(flags.get(&replay_flags::RECOVER)))?;
+    let plan = replay_flags::compile(&capture)?;
+    let mut options = KernelOptions::default();
+    options.function = flags.get(&FUNCTION);
+    let kernels = if no_run {
+        Kernels::of_plan(&plan, &options)?
+    } else {
+        let _reports = CrashReports::install();
+        let remaps = flags.list(&replay_flags::FILE_REMAP);
+        let replaying = ReplayOptions { file_remaps: remaps, ..ReplayOptions::default() };
+        let replay = Replay::new(plan, &devices::options(flags)?.open()?, &replaying)?;
+        let kernels = Kernels::of_replay(&replay, &options)?;
+        if let Some(directory) = &export {
+            export::export(&replay, &kernels, directory)?;
+        }
+        kernels
+    };
+    output::print(&match flags.get(&FORMAT) {
+        Format::Text => print::text(&kernels),
+        Format::Json => format!("{:#}\n", print::json(&kernels)),
+        Format::Csv => print::csv(&kernels),
+    })
+}

@@ -1,0 +1,121 @@
+//! `rehal kernels`: the lists, and what is exported.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Scratch, capture, fail, print};
+use serde_json::Value;
+
+fn json(words: &[&str]) -> Value {
+    let words = [&["rehal", "kernels", "--device=local-sync", "--format=json"], words].concat();
+    serde_json::from_str(&print(&words)).unwrap()
+}
+
+/// The kernels of a report, without times.
+fn shapes(report: &Value) -> Vec<Value> {
+    let mut kernels = report["kernels"].as_array().unwrap().clone();
+    for kernel in &mut kernels {
+        let kernel = kernel.as_object_mut().unwrap();
+        for timed in
+            ["time_ns", "share", "max_bytes_per_second", "no_rate_because", "bytes_read", "bytes_written"]
+        {
+            kernel.remove(timed);
+        }
+        for binding in kernel["bindings"].as_array_mut().unwrap() {
+            binding.as_object_mut().unwrap().remove("is_written");
+        }
+    }
+    kernels.sort_by_key(|kernel| kernel["record"].as_u64());
+    kernels
+}
+
+#[test]
+fn a_run_adds_times_and_directions() {
+    let path = capture("add4.add.local-sync");
+    let (run, planned) = (json(&[&path]), json(&["--no_run", &path]));
+    assert_eq!(shapes(&run), shapes(&planned));
+    let [kernel] = &run["kernels"].as_array().unwrap()[..] else { panic!("{run}") };
+    assert!(kernel["function"].as_str().unwrap().starts_with("add_dispatch_0"), "{kernel}");
+    let lengths: Vec<_> =
+        kernel["bindings"].as_array().unwrap().iter().map(|it| it["length"].clone()).collect();
+    assert_eq!(lengths, [16, 16, 16]);
+    let written: Vec<_> =
+        kernel["bindings"].as_array().unwrap().iter().map(|it| it["is_written"].clone()).collect();
+    assert_eq!(written, [false, false, true]);
+    assert_eq!((kernel["bytes_read"].as_u64(), kernel["bytes_written"].as_u64()), (Some(32), Some(16)));
+    let rate = kernel["max_bytes_per_second"].as_f64().unwrap();
+    let time = kernel["time_ns"].as_f64().unwrap();
+    let count = kernel["count"].as_f64().unwrap();
+    assert!((rate * time / (48e9 * count) - 1.0).abs() < 1e-9, "{kernel}");
+    assert_eq!((run["timed_by"].as_str(), kernel["share"].as_f64()), (Some("device"), Some(1.0)));
+    let [kernel] = &planned["kernels"].as_array().unwrap()[..] else { panic!("{planned}") };
+    assert!(kernel["time_ns"].is_null() && kernel["bytes_read"].is_null(), "{kernel}");
+    assert_eq!(kernel["no_rate_because"], "unknown directions");
+}
+
+#[test]
+fn functions_are_selected_and_the_longest_come_first() {
+    let path = capture("mlp.mlp.local-sync");
+    let all = json(&[&path]);
+    let kernels = all["kernels"].as_array().unwrap();
+    let times: Vec<u64> = kernels.iter().map(|kernel| kernel["time_ns"].as_u64().unwrap()).collect();
+    assert!(times.is_sorted_by(|a, b| a >= b) && times.len() > 1, "{times:?}");
+    let share: f64 = kernels.iter().map(|kernel| kernel["share"].as_f64().unwrap()).sum();
+    assert!((share - 1.0).abs() < 1e-9, "{share}");
+    let count: u64 = kernels.iter().map(|kernel| kernel["count"].as_u64().unwrap()).sum();
+    assert_eq!(all["dispatch_count"], count);
+    let name = kernels[1]["function"].as_str().unwrap();
+    let one = json(&[&format!("--function={name}"), &path]);
+    assert!(one["kernels"].as_array().unwrap().iter().all(|kernel| kernel["function"] == name));
+    assert_eq!(one["dispatch_count"], count);
+    assert_eq!(json(&["--function=nothing", &path])["kernels"], Value::Array(Vec::new()));
+    let lines = print(&["rehal", "kernels", "--format=csv", "--device=local-sync", &path]);
+    assert_eq!(lines.lines().count(), kernels.len() + 1);
+    assert!(lines.lines().all(|line| line.split(',').count() == 17), "{lines}");
+    let text = print(&["rehal", "kernels", "--device=local-sync", &path]);
+    assert!(kernels.iter().all(|kernel| text.contains(kernel["function"].as_str().unwrap())), "{text}");
+}
+
+#[test]
+fn exported_slices_have_the_digests_of_the_index() {
+    let scratch = Scratch::new();
+    let (path, directory) = (capture("mlp.mlp.local-sync"), scratch.path("kernels"));
+    let export = format!("--export={}", directory.display());
+    let kernels = json(&[&export, &path])["kernels"].as_array().unwrap().len();
+    let index = std::fs::read_to_string(directory.join("index.json")).unwrap();
+    let index: Value = serde_json::from_str(&index).unwrap();
+    let entries = index["kernels"].as_array().unwrap();
+    assert_eq!(entries.len(), kernels);
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels + 1);
+    for entry in entries {
+        let file = directory.join(entry["file"].as_str().unwrap());
+        let file = file.to_str().unwrap();
+        let reads = print(&["iree-run-replay", "--device=local-sync", "--replay_host_reads=-", file]);
+        let digests: Vec<Value> = reads
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["blake3"].clone())
+            .collect();
+        let expected: Vec<Value> =
+            entry["reads"].as_array().unwrap().iter().map(|read| read["blake3"].clone()).collect();
+        assert!(!digests.is_empty() && digests == expected, "{file}: {digests:?} {expected:?}");
+    }
+    // A directory that exists stays as it is.
+    let stderr = fail(&["rehal", "kernels", &export, &path]);
+    assert!(stderr.contains("the directory exists"), "{stderr}");
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), kernels + 1);
+}
+
+#[test]
+fn a_failure_leaves_no_directory() {
+    let scratch = Scratch::new();
+    let path = capture("add4.add.local-sync");
+    let directory = scratch.path("missing/kernels");
+    let stderr = fail(&["rehal", "kernels", &format!("--export={}", directory.display()), &path]);
+    assert!(stderr.contains("creating the directory"), "{stderr}");
+    let directory = scratch.path("kernels");
+    let export = format!("--export={}", directory.display());
+    let stderr = fail(&["rehal", "kernels", "--no_run", &export, &path]);
+    assert!(stderr.contains("--no_run"), "{stderr}");
+    assert!(!Path::new(&directory).exists());
+}

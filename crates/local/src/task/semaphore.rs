@@ -1,0 +1,73 @@
+use std::any::Any;
+use std::time::{Duration, Instant};
+
+use rehal_base::{Error, Result};
+use rehal_hal::{Registration, SemaphoreBackend, Timeline, WaitCallback};
+
+use super::issue::Issue;
+use crate::pool::PoolHandle;
+
+/// A semaphore whose waiting threads help the workers.
+///
+/// A thread that waits without a timeout runs queued submissions until the wait is over, in place of the workers for which
+/// they are queued: these may be asleep, and waking one, and then this thread, takes longer than many submissions do.
+pub(super) struct TaskSemaphore {
+    timeline: Timeline,
+    pool: PoolHandle<Issue>,
+}
+
+/// Time to release a submission's operands, and to run the callbacks of its signals.
+const COMPLETION: Duration = Duration::from_micros(10);
+
+impl TaskSemaphore {
+    /// A semaphore at `initial_value` of devices that run on `pool`.
+    pub(super) fn new(initial_value: u64, pool: PoolHandle<Issue>) -> Self {
+        Self { timeline: Timeline::new(initial_value), pool }
+    }
+
+    /// Polls for as long as it takes to complete a submission whose last tiles ran on another thread.
+    fn poll(&self, value: u64) {
+        let start = Instant::now();
+        while self.is_before(value) && start.elapsed() < COMPLETION {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Whether a wait for `value` would block.
+    fn is_before(&self, value: u64) -> bool {
+        self.timeline.query().is_ok_and(|now| now < value)
+    }
+}
+
+impl SemaphoreBackend for TaskSemaphore {
+    fn query(&self) -> Result<u64> {
+        self.timeline.query()
+    }
+
+    fn signal(&self, value: u64) -> Result<()> {
+        self.timeline.signal(value)
+    }
+
+    fn fail(&self, error: Error) {
+        self.timeline.fail(error);
+    }
+
+    fn wait(&self, value: u64, timeout: Option<Duration>) -> Result<()> {
+        // A workgroup may take longer than any timeout.
+        if timeout.is_none() {
+            let leaves = || !self.is_before(value);
+            while self.is_before(value) && self.pool.help(Issue::admits_helper, &leaves, Issue::help) {
+                self.poll(value);
+            }
+        }
+        self.timeline.wait(value, timeout)
+    }
+
+    fn on_reached(&self, value: u64, callback: WaitCallback) -> Registration {
+        self.timeline.on_reached(value, callback)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

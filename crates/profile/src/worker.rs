@@ -1,0 +1,67 @@
+//! What workers executed, from the relationships that our tools write.
+
+use std::borrow::Cow;
+
+use crate::EndpointType;
+use crate::layout::{EventRelationship, NONE, RELATIONSHIP_WORKER};
+use crate::model::{Model, QueueKey, queue_of};
+
+/// The name of a worker by its number; of the program's threads, which work while they wait, if that is [`NONE`].
+pub fn worker_name(worker: u32) -> Cow<'static, str> {
+    match worker {
+        NONE => Cow::Borrowed("waiting threads"),
+        worker => Cow::Owned(format!("worker {worker}")),
+    }
+}
+
+/// Work of a command that a worker executed without a break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerSpan {
+    pub queue: QueueKey,
+    /// See [`worker_name`].
+    pub worker: u32,
+    /// The command buffer, or 0.
+    pub command_buffer: u64,
+    /// The submission, if it has no command buffer, or else 0.
+    pub submission: u64,
+    /// The command, or [`NONE`].
+    pub command: u32,
+    pub start_ns: i64,
+    pub end_ns: i64,
+}
+
+impl WorkerSpan {
+    /// What a row describes, if it is that of a worker.
+    pub fn of(row: &EventRelationship) -> Option<Self> {
+        if row.relationship_type.get() != RELATIONSHIP_WORKER {
+            return None;
+        }
+        let (command_buffer, submission) = match EndpointType(row.source_type.get()) {
+            EndpointType::COMMAND_OPERATION => (row.source_id.get(), 0),
+            EndpointType::QUEUE_SUBMISSION => (0, row.source_id.get()),
+            _ => return None,
+        };
+        let secondary = row.source_secondary_id.get();
+        let time = |ns: u64| i64::try_from(ns).unwrap_or(-1);
+        Some(Self {
+            queue: queue_of!(row),
+            worker: (secondary >> 32) as u32,
+            command_buffer,
+            submission,
+            command: secondary as u32,
+            start_ns: time(row.target_id.get()),
+            end_ns: time(row.target_secondary_id.get()),
+        })
+    }
+
+    /// What it executed: the function or kind of the command, as far as the bundle describes it.
+    pub fn name<'m>(&self, model: &Model<'m>) -> Cow<'m, [u8]> {
+        let commands = model.command_buffers.get(&self.command_buffer).map_or(&[][..], |it| &it.operations);
+        let at = |index: &usize| model.operations[*index];
+        let is_it = |index: &&usize| self.command != NONE && at(index).command_index.get() == self.command;
+        // Commands are almost always written in order.
+        let found = commands.get(self.command as usize).filter(is_it).or_else(|| commands.iter().find(is_it));
+        let key = found.and_then(|index| model.operation_key(at(index)).ok());
+        key.unwrap_or(Cow::Borrowed(b"work"))
+    }
+}

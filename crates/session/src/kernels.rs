@@ -1,0 +1,232 @@
+//! The kernels of a capture: its distinct dispatches, how often they run, and what they cost.
+
+mod runs;
+
+use std::collections::HashMap;
+
+use rehal_base::{Range, Result, glob};
+use rehal_replay::{AccessKind, Plan, RecordLocation, Replay};
+
+/// Options of [`Kernels::of_replay`].
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct KernelOptions {
+    /// Only functions whose names match this pattern, with `*` and `?`.
+    pub function: Option<String>,
+}
+
+/// The distinct dispatches of a capture.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Kernels {
+    /// By time, the longest first; without times, in the order in which they first run.
+    pub kernels: Vec<Kernel>,
+    /// Number of dispatches of all functions.
+    pub dispatch_count: u64,
+    /// Time of all dispatches of all functions in nanoseconds, if measured.
+    pub total_ns: Option<u64>,
+    /// How times are measured, if they are.
+    pub times: Option<KernelTimes>,
+}
+
+/// How the time of a dispatch is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelTimes {
+    /// From its begin to its end, as the device reports it.
+    Device,
+    /// From before it is submitted until the host knows that it is complete.
+    Host,
+}
+
+/// Dispatches with the same function, workgroups, constants and bindings.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Kernel {
+    /// The captured ordinal of the function.
+    pub function: u32,
+    /// The function's name; its ordinal, such as `#0`, if nothing names it.
+    pub name: String,
+    /// The executable's id.
+    pub executable_id: u64,
+    /// Number of workgroups in x, y and z; `None` if it is read from a buffer in a capture that was not run.
+    pub workgroup_count: Option<[u32; 3]>,
+    /// Workgroup size in x, y and z; zero if the driver chooses.
+    pub workgroup_size: [u32; 3],
+    /// Dynamic workgroup-local memory in bytes.
+    pub dynamic_local_memory: u32,
+    /// 32-bit constants.
+    pub constants: Vec<u32>,
+    /// The bindings, by ordinal.
+    pub bindings: Vec<KernelBinding>,
+    /// Number of dispatches.
+    pub count: u64,
+    /// The record of the first.
+    pub location: RecordLocation,
+    /// The occurrence of the first among those of its record.
+    pub occurrence: u64,
+    /// Time of all of them in nanoseconds, if measured.
+    pub time_ns: Option<u64>,
+}
+
+/// A binding of a [`Kernel`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct KernelBinding {
+    /// Number of bytes.
+    pub length: u64,
+    /// The first binding with some of the same bytes, by ordinal.
+    pub alias_of: Option<u32>,
+    /// Whether the first dispatch changed bytes of it: `Some(false)` for memory that kernels cannot write, and `None` if that
+    /// is unknown, or if other bindings have the same changed bytes.
+    pub is_written: Option<bool>,
+}
+
+/// What makes dispatches the same.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    executable_id: u64,
+    function: u32,
+    workgroup_count: Option<[u32; 3]>,
+    workgroup_size: [u32; 3],
+    dynamic_local_memory: u32,
+    constants: Vec<u8>,
+    bindings: Vec<(u64, Option<u32>, bool)>,
+}
+
+/// One dispatch.
+struct Seen<'a> {
+    key: Key,
+    name: &'a str,
+    location: RecordLocation,
+    occurrence: u64,
+}
+
+/// Groups dispatches.
+#[derive(Default)]
+struct Groups {
+    indices: HashMap<Key, usize>,
+    kernels: Vec<Kernel>,
+    dispatch_count: u64,
+}
+
+impl Kernels {
+    /// The kernels of a plan, without running it: no times, no indirect workgroup counts, and no directions of bindings.
+    pub fn of_plan(plan: &Plan, options: &KernelOptions) -> Result<Self> {
+        let mut groups = Groups::default();
+        plan.dispatches(|dispatch| {
+            let ranges = dispatch.bindings.iter().map(|it| (it.buffer_id, it.offset, it.length, it.access));
+            let key = Key {
+                executable_id: dispatch.executable.id,
+                function: dispatch.function,
+                workgroup_count: dispatch.workgroup_count,
+                workgroup_size: dispatch.workgroup_size,
+                dynamic_local_memory: dispatch.dynamic_local_memory,
+                constants: dispatch.constants.to_vec(),
+                bindings: bindings(ranges.collect()),
+            };
+            let name = String::from_utf8_lossy(dispatch.name);
+            let (location, occurrence) = (dispatch.location, dispatch.occurrence);
+            groups.add(Seen { key, name: &name, location, occurrence });
+            Ok(())
+        })?;
+        Ok(groups.finish(options))
+    }
+
+    /// The kernels of a replay, which runs twice: to measure times, and to see which bindings change.
+    pub fn of_replay(replay: &Replay, options: &KernelOptions) -> Result<Self> {
+        let mut groups = Groups::default();
+        let times = runs::measure(replay, &mut groups)?;
+        runs::inspect(replay, &mut groups)?;
+        let mut this = groups.finish(options);
+        this.total_ns = Some(times.total_ns);
+        this.times = Some(times.times);
+        this.kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.time_ns));
+        Ok(this)
+    }
+}
+
+impl Kernel {
+    /// The bytes of bindings that a dispatch changes; `None` if that is unknown.
+    pub fn bytes_written(&self) -> Option<u64> {
+        self.sum(true)
+    }
+
+    /// The bytes of bindings that a dispatch does not change; `None` if that is unknown.
+    pub fn bytes_read(&self) -> Option<u64> {
+        self.sum(false)
+    }
+
+    fn sum(&self, is_written: bool) -> Option<u64> {
+        let lengths = self.bindings.iter().map(|it| Some((it.is_written?, it.length)));
+        let lengths = lengths.collect::<Option<Vec<_>>>()?;
+        Some(lengths.iter().filter(|(written, _)| *written == is_written).map(|(_, length)| length).sum())
+    }
+
+    /// Bytes per second at most: those of kernels that access each binding as a whole, and once. Or why that cannot be said.
+    pub fn max_bytes_per_second(&self) -> Result<f64, &'static str> {
+        if self.bindings.iter().any(|it| it.alias_of.is_some()) {
+            return Err("bindings overlap");
+        }
+        let (Some(read), Some(written)) = (self.bytes_read(), self.bytes_written()) else {
+            return Err("unknown directions");
+        };
+        match self.time_ns {
+            None | Some(0) => Err("no time"),
+            Some(time_ns) => Ok((read + written) as f64 * self.count as f64 * 1e9 / time_ns as f64),
+        }
+    }
+}
+
+/// The length of each binding, the first that overlaps it, and whether a kernel may write it.
+fn bindings(ranges: Vec<(u64, u64, u64, AccessKind)>) -> Vec<(u64, Option<u32>, bool)> {
+    let of = |(index, (buffer, offset, length, access)): (usize, &(u64, u64, u64, AccessKind))| {
+        let range = Range { offset: *offset, length: *length };
+        let overlaps = |other: &(u64, u64, u64, AccessKind)| {
+            other.0 == *buffer && Range { offset: other.1, length: other.2 }.overlaps(range)
+        };
+        let alias_of = ranges[..index].iter().position(overlaps).map(|it| it as u32);
+        (*length, alias_of, *access == AccessKind::Binds)
+    };
+    ranges.iter().enumerate().map(of).collect()
+}
+
+impl Groups {
+    /// Adds a dispatch; returns the index of its kernel, and whether it is the first.
+    fn add(&mut self, seen: Seen<'_>) -> (usize, bool) {
+        self.dispatch_count += 1;
+        if let Some(index) = self.indices.get(&seen.key) {
+            self.kernels[*index].count += 1;
+            return (*index, false);
+        }
+        let Seen { key, name, location, occurrence } = seen;
+        let binding = |(length, alias_of, may_write): &(u64, Option<u32>, bool)| KernelBinding {
+            length: *length,
+            alias_of: *alias_of,
+            is_written: (!may_write).then_some(false),
+        };
+        self.kernels.push(Kernel {
+            function: key.function,
+            name: if name.is_empty() { format!("#{}", key.function) } else { name.to_string() },
+            executable_id: key.executable_id,
+            workgroup_count: key.workgroup_count,
+            workgroup_size: key.workgroup_size,
+            dynamic_local_memory: key.dynamic_local_memory,
+            constants: key.constants.as_chunks::<4>().0.iter().map(|it| u32::from_le_bytes(*it)).collect(),
+            bindings: key.bindings.iter().map(binding).collect(),
+            count: 1,
+            location,
+            occurrence,
+            time_ns: None,
+        });
+        self.indices.insert(key, self.kernels.len() - 1);
+        (self.kernels.len() - 1, true)
+    }
+
+    fn finish(self, options: &KernelOptions) -> Kernels {
+        let mut kernels = self.kernels;
+        if let Some(pattern) = &options.function {
+            kernels.retain(|kernel| glob::matches(pattern, &kernel.name));
+        }
+        Kernels { kernels, dispatch_count: self.dispatch_count, total_ns: None, times: None }
+    }
+}

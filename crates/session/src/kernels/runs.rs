@@ -1,0 +1,216 @@
+//! The two replays of a catalog of kernels: one measures, and the other reads what is bound, which would warm caches.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use rehal_base::{Error, Range, Result, StatusCode};
+use rehal_hal::profile::{
+    ClockSample, CommandRegion, DeviceQueueEvent, DispatchEvent, HostExecution, MemoryEvent, ProfileData,
+    ProfileFilter, ProfileRequest, ProfileSink, ProfiledCommand, ProfiledOperation, QueueEvent, WorkerSpan,
+};
+use rehal_hal::{Buffer, CommandBufferParams, FunctionInfo, transfer};
+use rehal_replay::{AccessKind, AccessedRange, Observer, Operation, RecordLocation, Replay};
+
+use super::{Groups, KernelTimes, Key, Seen, bindings};
+
+/// The times of all dispatches.
+pub(super) struct Measured {
+    pub total_ns: u64,
+    pub times: KernelTimes,
+}
+
+/// Adds the dispatches of a replay, with their times.
+pub(super) fn measure(replay: &Replay, groups: &mut Groups) -> Result<Measured> {
+    let spans = Arc::new(Spans::default());
+    let mut profiled = Vec::new();
+    for device in replay.devices().devices() {
+        let request = ProfileRequest {
+            data: ProfileData::HOST_EXECUTION,
+            filter: ProfileFilter::default(),
+            counters: Vec::new(),
+            sink: spans.clone(),
+        };
+        // One that cannot report spans is measured from the host.
+        if device.begin_profiling(&request).is_ok() {
+            profiled.push(device);
+        }
+    }
+    let mut timer = Timer { groups, begun: Instant::now(), dispatches: Vec::new() };
+    let outcome = replay.run(&mut [&mut timer]);
+    let Timer { dispatches, .. } = timer;
+    for device in profiled {
+        device.end_profiling()?;
+    }
+    outcome?;
+    let mut spans = std::mem::take(&mut *spans.0.lock());
+    // Operations run one by one, so both are in the same order.
+    spans.sort_unstable();
+    let times = if spans.len() == dispatches.len() { KernelTimes::Device } else { KernelTimes::Host };
+    let mut total_ns = 0;
+    for (number, (kernel, host_ns)) in dispatches.into_iter().enumerate() {
+        let time_ns = match times {
+            KernelTimes::Device => spans[number].1.saturating_sub(spans[number].0).max(0) as u64,
+            KernelTimes::Host => host_ns,
+        };
+        *groups.kernels[kernel].time_ns.get_or_insert(0) += time_ns;
+        total_ns += time_ns;
+    }
+    Ok(Measured { total_ns, times })
+}
+
+/// Sets which bindings the first dispatch of each kernel changes.
+pub(super) fn inspect(replay: &Replay, groups: &mut Groups) -> Result<()> {
+    let sites = groups.kernels.iter().enumerate();
+    let sites = sites.map(|(index, kernel)| ((kernel.location.ordinal, kernel.occurrence), index)).collect();
+    let mut inspector = Inspector { groups, sites, before: Vec::new() };
+    replay.run(&mut [&mut inspector])
+}
+
+/// The times of dispatches, as the device reports them: begin and end.
+#[derive(Default)]
+struct Spans(Mutex<Vec<(i64, i64)>>);
+
+impl ProfileSink for Spans {
+    fn executable(&self, _id: u64, _functions: &[FunctionInfo]) {}
+
+    fn command_buffer(
+        &self,
+        _id: u64,
+        _params: &CommandBufferParams,
+        _commands: &[ProfiledCommand],
+        _records: &[(u32, u64)],
+    ) {
+    }
+
+    fn replayed(&self, _operation: &ProfiledOperation, _record: u64) {}
+
+    fn queue_event(&self, _event: &QueueEvent<'_>) {}
+
+    fn host_execution(&self, event: &HostExecution) {
+        if event.dispatch.is_some() && event.status == StatusCode::Ok {
+            self.0.lock().push((event.start_ns, event.end_ns));
+        }
+    }
+
+    fn memory_event(&self, _event: &MemoryEvent) {}
+
+    fn command_region(&self, _event: &CommandRegion) {}
+
+    fn worker_span(&self, _span: &WorkerSpan) {}
+
+    fn device_queue_event(&self, _event: &DeviceQueueEvent) {}
+
+    fn dispatch_event(&self, _event: &DispatchEvent) {}
+
+    fn clock_sample(&self, _sample: &ClockSample) {}
+}
+
+/// Groups dispatches, and measures them from the host.
+struct Timer<'g> {
+    groups: &'g mut Groups,
+    begun: Instant,
+    /// The kernel of each dispatch, and its time in nanoseconds.
+    dispatches: Vec<(usize, u64)>,
+}
+
+impl Observer for Timer<'_> {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        if let Some(dispatch) = &operation.dispatch {
+            let ranges = operation.bindings().iter();
+            let ranges = ranges.map(|it| (it.buffer_id, it.offset, it.length, it.access)).collect();
+            let key = Key {
+                executable_id: dispatch.executable.id,
+                function: dispatch.function,
+                workgroup_count: Some(dispatch.workgroup_count),
+                workgroup_size: dispatch.workgroup_size,
+                dynamic_local_memory: dispatch.dynamic_local_memory,
+                constants: dispatch.constants.to_vec(),
+                bindings: bindings(ranges),
+            };
+            let (location, occurrence) = (operation.location, operation.occurrence);
+            let (index, _) = self.groups.add(Seen { key, name: &dispatch.info.name, location, occurrence });
+            self.dispatches.push((index, 0));
+        }
+        self.begun = Instant::now();
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        let time = self.begun.elapsed();
+        if let (Some(_), Some((_, time_ns))) = (&operation.dispatch, self.dispatches.last_mut()) {
+            *time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+/// Compares what is bound to the first dispatch of each kernel before and after it.
+struct Inspector<'g> {
+    groups: &'g mut Groups,
+    /// The kernel whose first dispatch has this record and occurrence.
+    sites: HashMap<(u32, u64), usize>,
+    before: Vec<blake3::Hash>,
+}
+
+impl Observer for Inspector<'_> {
+    fn wants_operations(&self) -> bool {
+        true
+    }
+
+    fn before_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        self.before.clear();
+        if self.sites.contains_key(&site(operation)) {
+            for it in operation.bindings() {
+                self.before.push(digest(it.buffer, it.offset, it.length)?);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn after_operation(&mut self, operation: &Operation<'_>) -> Result<ControlFlow<()>> {
+        let Some(kernel) = self.sites.remove(&site(operation)) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        let bindings = &mut self.groups.kernels[kernel].bindings;
+        for ((binding, it), before) in bindings.iter_mut().zip(operation.bindings()).zip(&self.before) {
+            if it.access == AccessKind::Binds {
+                let is_changed = digest(it.buffer, it.offset, it.length)? != *before;
+                // Which of several bindings of the same bytes a kernel writes is unknown.
+                let sharing = operation.bindings().iter().filter(|other| shares(it, other)).count();
+                binding.is_written = (!is_changed || sharing <= 1).then_some(is_changed);
+            }
+        }
+        match self.sites.is_empty() {
+            true => Ok(ControlFlow::Break(())),
+            false => Ok(ControlFlow::Continue(())),
+        }
+    }
+}
+
+fn shares(one: &AccessedRange<'_>, other: &AccessedRange<'_>) -> bool {
+    let range = |it: &AccessedRange<'_>| Range { offset: it.offset, length: it.length };
+    one.buffer_id == other.buffer_id && range(one).overlaps(range(other))
+}
+
+fn site(operation: &Operation<'_>) -> (u32, u64) {
+    let RecordLocation { ordinal, .. } = operation.location;
+    (ordinal, operation.occurrence)
+}
+
+fn digest(buffer: &Buffer, offset: u64, length: u64) -> Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    transfer::read_with(buffer, offset, length, |memory, range| {
+        memory.for_each_chunk(range, |chunk| {
+            hasher.update(chunk);
+            Ok::<_, Error>(())
+        })
+    })?;
+    Ok(hasher.finalize())
+}
